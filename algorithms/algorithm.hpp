@@ -1,0 +1,22 @@
+// algorithm.hpp: what the rest of Weft knows of an algorithm: one row of registry.cpp.
+#pragma once
+#include "src/schedule/layout.hpp"
+#include "src/schedule/schedule.hpp"
+
+namespace weft {
+
+struct Parameters {
+    int channels = 1;
+};
+
+struct Algorithm {
+    const char* name;  // as in WEFT_ALGO and in logs
+    Collective collective;
+    Schedule (*build)(const Layout& layout, const Parameters& parameters);  // reentrant, time proportional to its steps
+    int ranks_min;
+    // Predicted microseconds for `bytes` of message; used to compare, so a constant error in all is harmless.
+    double (*predict_us)(const Layout& layout, const LinkCosts& costs, size_t bytes);
+    const char* cost;  // in words
+};
+
+}  // namespace weft

@@ -1,0 +1,104 @@
+/* types.h: the numbers of Weft's C interface: results, data types, reductions, handles. Values equal NCCL's where NCCL
+ * has them, so that a port is a rename. */
+#ifndef WEFT_TYPES_H
+#define WEFT_TYPES_H
+
+#include <stddef.h>
+#include <limits.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define WEFT_MAJOR 0
+#define WEFT_MINOR 1
+#define WEFT_PATCH 0
+/* 10000 * major + 100 * minor + patch, as weftGetVersion returns it. */
+#define WEFT_VERSION_CODE (WEFT_MAJOR * 10000 + WEFT_MINOR * 100 + WEFT_PATCH)
+
+typedef enum {
+    weftSuccess = 0,
+    weftUnhandledCudaError = 1, /* a CUDA call failed */
+    weftSystemError = 2,        /* the operating system refused: memory, descriptors, sockets */
+    weftInternalError = 3,      /* a bug in Weft: please report the last-error text */
+    weftInvalidArgument = 4,    /* an argument is wrong; the last-error text says what to change */
+    weftInvalidUsage = 5,       /* the call is wrong at this place: two threads, an open group, a dead communicator */
+    weftRemoteError = 6,        /* another rank died, aborted or failed */
+    weftInProgress = 7,         /* not finished yet (non-blocking communicators) */
+    weftTimeout = 8,            /* the deadline passed; the last-error text names the late ranks */
+    weftMismatch = 9,           /* the ranks called different things; the last-error text names both */
+    weftNumResults = 10
+} weftResult_t;
+
+typedef enum {
+    weftInt8 = 0,
+    weftChar = 0,
+    weftUint8 = 1,
+    weftInt32 = 2,
+    weftInt = 2,
+    weftUint32 = 3,
+    weftInt64 = 4,
+    weftUint64 = 5,
+    weftFloat16 = 6,
+    weftHalf = 6,
+    weftFloat32 = 7,
+    weftFloat = 7,
+    weftFloat64 = 8,
+    weftDouble = 8,
+    weftBfloat16 = 9,
+    weftFloat8e4m3 = 10, /* saturates at 448; no infinities */
+    weftFloat8e5m2 = 11, /* saturates at 57344 when converting from finite values */
+    weftNumTypes = 12
+} weftDataType_t;
+
+/* Arithmetic, the same on CPU and GPU: integers wrap; min and max propagate NaN; 16- and 8-bit floats accumulate in
+ * fp32 wherever one place sees all contributions; avg of integers truncates toward zero; operands stay in rank order
+ * where the algorithm allows it, the lower rank's partial on the left. */
+typedef enum {
+    weftSum = 0,
+    weftProd = 1,
+    weftMax = 2,
+    weftMin = 3,
+    weftAvg = 4,
+    weftNumOps = 5,             /* values from here to weftMaxRedOp are made by weftRedOpCreatePreMulSum */
+    weftMaxRedOp = 0x7fffffff
+} weftRedOp_t;
+
+typedef enum { weftScalarDevice = 0, weftScalarHostImmediate = 1 } weftScalarResidence_t;
+
+typedef struct weftComm* weftComm_t;     /* a communicator: this process's membership in a group of ranks */
+typedef struct weftStream* weftStream_t; /* a CUDA stream or a host stream; NULL blocks on host memory */
+
+#define WEFT_UNIQUE_ID_BYTES 128
+typedef struct { char internal[WEFT_UNIQUE_ID_BYTES]; } weftUniqueId;
+
+/* Settings of one communicator. Start from WEFT_CONFIG_INITIALIZER; a field left at WEFT_CONFIG_UNDEF_INT (or NULL)
+ * takes the environment's value or the default. The struct grows at its end only: `size` says how much the caller has. */
+#define WEFT_CONFIG_UNDEF_INT INT32_MIN
+#define WEFT_CONFIG_MAGIC 0x77656674u
+typedef struct {
+    size_t size;      /* sizeof(weftConfig_t) of the caller */
+    unsigned magic;   /* WEFT_CONFIG_MAGIC */
+    unsigned version; /* WEFT_VERSION_CODE of the caller */
+    int blocking;     /* 1: calls return when done (the only form yet); 0 is refused */
+    int reserved;
+    int64_t timeoutMs;     /* a collective without progress for this long fails; 0 = never, negative = undefined */
+    int64_t initTimeoutMs; /* the same for the meeting of the ranks at init */
+    const char* commName;  /* shown in logs and errors; copied */
+    const char* algo;      /* as WEFT_ALGO: names allowed, `^name` excluded; copied; rank 0's counts for all ranks */
+} weftConfig_t;
+#define WEFT_CONFIG_INITIALIZER \
+    { sizeof(weftConfig_t), WEFT_CONFIG_MAGIC, WEFT_VERSION_CODE, WEFT_CONFIG_UNDEF_INT, 0, -1, -1, NULL, NULL }
+
+typedef enum {
+    weftMemBoard = 0,      /* this rank's slots of boards, shared memory */
+    weftMemConnection = 1, /* this rank's receiving ends of connections, shared memory */
+    weftMemHeap = 2,       /* plans, schedules, scratch: private memory */
+    weftMemTotal = 3
+} weftMemStat_t;
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,132 @@
+/* weft.h: the C interface of Weft, in NCCL's shape: every weftX takes what ncclX takes, in the same order.
+ *
+ * Results: every function returns a weftResult_t; weftSuccess is 0. After a failure weftGetLastError says in a sentence
+ * what went wrong and what to do. No call crashes on bad arguments.
+ * Threads: thread-safe: any number of threads at once. Thread-bound: one thread per communicator at a time (which one may
+ * change between calls); two at once is detected and refused with weftInvalidUsage. Different communicators are
+ * independent of each other.
+ * Memory: today buffers are host memory. Counts are elements, never bytes, unless a name ends in `bytes`.
+ * Death: a collective never hangs in silence: a dead rank, a mismatched call or a passed deadline is an error on every
+ * rank. After it the communicator is dead (destroy it); the process may make new ones.
+ * Fork: a child made by fork() may live, but its calls on the parent's communicators fail with weftInvalidUsage. */
+#ifndef WEFT_H
+#define WEFT_H
+
+#include <weft/types.h>
+
+#if defined(__GNUC__)
+#define WEFT_API __attribute__((visibility("default")))
+#else
+#define WEFT_API
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- Information. Thread-safe. ---- */
+
+/* Writes the library's version, 10000 * major + 100 * minor + patch. Errors: weftInvalidArgument (null). */
+WEFT_API weftResult_t weftGetVersion(int* version);
+
+/* A short constant English text for a result code; never NULL. */
+WEFT_API const char* weftGetErrorString(weftResult_t result);
+
+/* The sentence of the newest error: of `comm`, or, if comm is NULL, of the calling thread. Empty if there was none. The
+ * text stays valid until the next failing call on the same communicator or thread. */
+WEFT_API const char* weftGetLastError(weftComm_t comm);
+
+/* ---- Communicators ---- */
+
+/* Makes an id that names one communicator yet to be made: call it on one rank, hand the 128 bytes to all others by any
+ * channel (they hold a secret: a private one), then all call weftCommInitRank with it. An id serves once. Thread-safe.
+ * Errors: weftInvalidArgument (null), weftSystemError. */
+WEFT_API weftResult_t weftGetUniqueId(weftUniqueId* id);
+
+/* Joins the communicator `id` of `nranks` ranks as `rank`, 0 <= rank < nranks. Returns when all ranks have joined; inside
+ * weftGroupStart/End it returns at once and weftGroupEnd waits. Thread-safe (each call makes its own communicator).
+ * Errors: weftInvalidArgument (null, rank out of range, garbled id), weftMismatch (two processes with one rank, other
+ * nranks, other library version), weftTimeout (names the ranks that have not come), weftSystemError. */
+WEFT_API weftResult_t weftCommInitRank(weftComm_t* comm, int nranks, weftUniqueId id, int rank);
+/* The same with settings; config may be NULL. */
+WEFT_API weftResult_t weftCommInitRankConfig(weftComm_t* comm, int nranks, weftUniqueId id, int rank, const weftConfig_t* config);
+
+/* Makes `ndev` communicators, ranks 0..ndev-1 of one group, all driven by this process. `devlist` is NULL for host ranks;
+ * devices are not supported yet. Drive collectives on them inside weftGroupStart/End, or each from a thread of its own. */
+WEFT_API weftResult_t weftCommInitAll(weftComm_t* comms, int ndev, const int* devlist);
+
+/* Joins the communicator that the launcher's environment describes, as this process's rank in the job: `weft run`
+ * (WEFT_RANK, WEFT_SIZE, WEFT_UNIQUE_ID) or torchrun's variables (RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT); without any, a
+ * communicator of one rank. Every call makes the next communicator of the job, so all ranks call it equally often.
+ * config may be NULL. Errors: weftInvalidUsage (a half-set family of variables, named), and those of weftCommInitRank. */
+WEFT_API weftResult_t weftCommInitFromEnvironment(weftComm_t* comm, const weftConfig_t* config);
+
+/* Frees the communicator: an orderly goodbye; operations that peers can still complete succeed. Thread-bound. Using the
+ * handle afterwards is weftInvalidArgument, not a crash. NULL is accepted. */
+WEFT_API weftResult_t weftCommDestroy(weftComm_t comm);
+/* Tells all ranks to stop: calls in progress on any rank return weftRemoteError there, weftInvalidUsage here. Then the
+ * handle is freed as by weftCommDestroy, once no call is inside. Thread-safe: may be called while another thread is
+ * inside a collective. */
+WEFT_API weftResult_t weftCommAbort(weftComm_t comm);
+
+/* The error that has hit the communicator, if any, found without waiting. weftSuccess: none. Thread-safe. */
+WEFT_API weftResult_t weftCommGetAsyncError(weftComm_t comm, weftResult_t* asyncError);
+/* The number of ranks, and this communicator's rank. Thread-safe. */
+WEFT_API weftResult_t weftCommCount(const weftComm_t comm, int* count);
+WEFT_API weftResult_t weftCommUserRank(const weftComm_t comm, int* rank);
+
+/* ---- Groups: calls between start and end on this thread are begun together; end drives them all to completion, which
+ * is how one thread drives several ranks. Groups nest. An error of one call is returned by weftGroupEnd. Thread-safe. ---- */
+WEFT_API weftResult_t weftGroupStart(void);
+WEFT_API weftResult_t weftGroupEnd(void);
+
+/* ---- Reductions ---- */
+
+/* Makes a reduction that sums scalar_r * x_r, each rank r with its own scalar of type `datatype`, read at once from host
+ * memory (residence weftScalarHostImmediate). Local: no communication; the product is rounded to the data type.
+ * Thread-bound. Errors: weftInvalidArgument (null, type out of range, device scalar). */
+WEFT_API weftResult_t weftRedOpCreatePreMulSum(weftRedOp_t* op, void* scalar, weftDataType_t datatype,
+                                               weftScalarResidence_t residence, weftComm_t comm);
+WEFT_API weftResult_t weftRedOpDestroy(weftRedOp_t op, weftComm_t comm);
+
+/* ---- Collectives ---- */
+
+/* Sums, or otherwise combines, the ranks' buffers; every rank ends with the same bits.
+ * sendbuff, recvbuff  `count` elements each, host memory; equal (in place) or disjoint; null only if count is 0
+ * count, type, op     elements, not bytes; the same on every rank, else weftMismatch names both ranks on both
+ * stream              NULL: returns when the result is there (host streams and device memory are not supported yet)
+ * Errors: weftInvalidArgument (what to change), weftRemoteError (a rank died or aborted), weftMismatch, weftTimeout (which
+ * rank is late), weftSystemError; after all but the first, recvbuff is undefined and the communicator is dead.
+ * Threads: thread-bound. */
+WEFT_API weftResult_t weftAllReduce(const void* sendbuff, void* recvbuff, size_t count, weftDataType_t type, weftRedOp_t op,
+                                    weftComm_t comm, weftStream_t stream);
+
+/* ---- Memory ---- */
+
+/* Allocates `bytes` of host memory, zeroed, page aligned, that other processes of this host can map: collectives
+ * whose buffers all come from here copy less. Thread-safe. Errors: weftInvalidArgument, weftSystemError (how much could
+ * not be had). */
+WEFT_API weftResult_t weftMemAlloc(void** ptr, size_t bytes);
+/* Returns memory of weftMemAlloc; NULL is accepted. No collective may be using it. Thread-safe. */
+WEFT_API weftResult_t weftMemFree(void* ptr);
+
+/* Declares a buffer that will be used often. Host memory of weftMemAlloc needs no registration; other host memory cannot
+ * be mapped by peers, is accepted, and works as before. Thread-bound. */
+WEFT_API weftResult_t weftCommRegister(const weftComm_t comm, void* buff, size_t bytes, void** handle);
+WEFT_API weftResult_t weftCommDeregister(const weftComm_t comm, void* handle);
+
+/* ---- Explanation ---- */
+
+/* Writes, as text with one line per candidate, which algorithms could serve an all-reduce of `count` elements of `type`
+ * with `op`, the time predicted for each, and which is chosen and why. Local. At most `capacity` bytes with the final 0
+ * are written to text; `needed` (may be NULL) receives the full length with the final 0. Thread-bound. */
+WEFT_API weftResult_t weftCommExplain(weftComm_t comm, size_t count, weftDataType_t type, weftRedOp_t op, char* text,
+                                      size_t capacity, size_t* needed);
+
+/* Bytes of memory that this communicator holds on this rank, by kind. Thread-safe. */
+WEFT_API weftResult_t weftCommMemStats(weftComm_t comm, weftMemStat_t stat, uint64_t* bytes);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,12 @@
+#include "src/base/result.hpp"
+
+#include <cstring>
+
+namespace weft {
+
+std::string errno_text(int error) {
+    char buffer[128];
+    return fmt::format("{} (errno {})", strerror_r(error, buffer, sizeof buffer), error);
+}
+
+}  // namespace weft
