@@ -1,0 +1,177 @@
+#include "src/base/log.hpp"
+
+#include <fcntl.h>
+#include <strings.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+namespace weft {
+namespace {
+
+struct CategoryRow {
+    const char* name;
+    LogCategory category;
+    bool shown;
+};
+const CategoryRow category_rows[] = {
+#define WEFT_LOG_CATEGORY(name, shown, help) {#name, LogCategory::name, shown},
+#include "src/base/log_category.def"
+#undef WEFT_LOG_CATEGORY
+};
+const char* const level_names[] = {"NONE", "VERSION", "WARN", "INFO", "TRACE"};
+
+std::string upper(std::string text) {
+    for (char& letter : text) letter = char(toupper(static_cast<unsigned char>(letter)));
+    return text;
+}
+
+// As NCCL shows it: the name up to its first dot.
+std::string host_name() {
+    char name[256] = "";
+    if (gethostname(name, sizeof name - 1) != 0) return "localhost";
+    return std::string(name, strcspn(name, "."));
+}
+
+std::string expand_file_name(const std::string& pattern) {
+    std::string name;
+    for (size_t i = 0; i < pattern.size(); ++i) {
+        char next = pattern[i] == '%' && i + 1 < pattern.size() ? pattern[i + 1] : '\0';
+        switch (next) {
+            case 'h': name += host_name(); break;
+            case 'p': name += std::to_string(getpid()); break;
+            case '%': name += '%'; break;
+            default: name += pattern[i]; continue;
+        }
+        ++i;
+    }
+    return name;
+}
+
+LogLevel parse_level(const Options& options, std::vector<std::string>& warnings) {
+    for (int level = 0; level <= int(LogLevel::trace); ++level) {
+        if (strcasecmp(options.debug.c_str(), level_names[level]) == 0) return LogLevel(level);
+    }
+    // NCCL has levels that Weft lacks: those of its variable pass in silence.
+    if (options.origin(OptionIndex::debug) != Origin::alias) {
+        warnings.push_back(
+            fmt::format("WEFT_DEBUG is {}, which is not a level; use NONE, VERSION, WARN, INFO or TRACE. "
+                        "WARN is taken",
+                        options.debug));
+    }
+    return LogLevel::warn;
+}
+
+uint32_t parse_categories(const Options& options, std::vector<std::string>& warnings) {
+    uint32_t mask = 0;
+    const std::string& list = options.debug_subsys;
+    if (list.empty()) {
+        for (const CategoryRow& row : category_rows) mask |= row.shown ? uint32_t(row.category) : 0;
+        return mask;
+    }
+    // A list that begins by taking away takes from all.
+    if (list[0] == '^') mask = uint32_t(LogCategory::all);
+    for (size_t begin = 0; begin <= list.size();) {
+        size_t end = std::min(list.find(',', begin), list.size());
+        std::string word = list.substr(begin, end - begin);
+        begin = end + 1;
+        bool removed = !word.empty() && word[0] == '^';
+        if (removed) word.erase(0, 1);
+        if (word.empty()) continue;
+        uint32_t bits = strcasecmp(word.c_str(), "all") == 0 ? uint32_t(LogCategory::all) : 0;
+        for (const CategoryRow& row : category_rows) {
+            if (strcasecmp(word.c_str(), row.name) == 0) bits = uint32_t(row.category);
+        }
+        if (bits == 0 && options.origin(OptionIndex::debug_subsys) != Origin::alias) {
+            std::string known;
+            for (const CategoryRow& row : category_rows) known += upper(row.name) + ", ";
+            warnings.push_back(
+                fmt::format("WEFT_DEBUG_SUBSYS names {}, which is not a category; there are {}ALL", word, known));
+        }
+        mask = removed ? mask & ~bits : mask | bits;
+    }
+    return mask;
+}
+
+void write_all(int fd, const std::string& text) {
+    for (size_t written = 0; written < text.size();) {
+        ssize_t count = write(fd, text.data() + written, text.size() - written);
+        if (count < 0 && errno == EINTR) continue;
+        if (count <= 0) return;  // there is nobody left to tell
+        written += size_t(count);
+    }
+}
+
+std::string format_lines(LogLevel level, std::optional<int> rank, const std::string& text) {
+    std::string prefix = fmt::format("{}:{}:{} ", host_name(), getpid(), syscall(SYS_gettid));
+    if (rank) prefix += fmt::format("[{}] ", *rank);
+    prefix += fmt::format("WEFT {} ", level_names[int(level)]);
+    std::string lines;
+    for (size_t begin = 0; begin <= text.size();) {
+        size_t end = std::min(text.find('\n', begin), text.size());
+        if (begin < end || begin == 0) lines += prefix + text.substr(begin, end - begin) + "\n";
+        begin = end + 1;
+    }
+    return lines;
+}
+
+// The process's log: its settings, and the open file. Never destroyed: threads that outlive main may still log.
+struct Log {
+    LogSettings settings;
+    int fd = STDERR_FILENO;
+
+    explicit Log(const Options& options) : settings(make_log_settings(options)) {
+        if (!settings.file.empty()) open_file();
+        warn(options.warnings);
+        warn(settings.warnings);
+    }
+
+  private:
+    void open_file() {
+        // Appended, for several ranks may name one file.
+        int opened = open(settings.file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+        if (opened >= 0) {
+            fd = opened;
+        } else {
+            settings.warnings.push_back(
+                fmt::format("cannot write the log to {}: {}; stderr is used", settings.file, errno_text(errno)));
+        }
+    }
+    void warn(const std::vector<std::string>& sentences) const {
+        if (!settings.wants(LogLevel::warn, LogCategory::env)) return;
+        for (const std::string& sentence : sentences) write_all(fd, format_lines(LogLevel::warn, {}, sentence));
+    }
+};
+
+const Log& process_log() {
+    static const Log& log = *new Log(options());
+    return log;
+}
+
+}  // namespace
+
+LogSettings make_log_settings(const Options& options) {
+    LogSettings settings;
+    settings.file = expand_file_name(options.debug_file);
+    uint32_t categories = parse_categories(options, settings.warnings);
+    // Unasked, only warnings are shown; asked for warnings, the version as well, as NCCL does.
+    bool asked = !options.debug.empty();
+    LogLevel level = asked ? parse_level(options, settings.warnings) : LogLevel::warn;
+    auto up_to = [&](LogLevel line) { return line <= level; };
+    if (asked && up_to(LogLevel::version)) settings.masks[int(LogLevel::version)] = uint32_t(LogCategory::all);
+    if (up_to(LogLevel::warn)) settings.masks[int(LogLevel::warn)] = uint32_t(LogCategory::all);
+    if (up_to(LogLevel::info)) settings.masks[int(LogLevel::info)] = categories;
+    if (up_to(LogLevel::trace)) settings.masks[int(LogLevel::trace)] = categories;
+    return settings;
+}
+
+const LogSettings& log_settings() { return process_log().settings; }
+
+void write_log(LogLevel level, std::optional<int> rank, const std::string& text) {
+    write_all(process_log().fd, format_lines(level, rank, text));
+}
+
+}  // namespace weft

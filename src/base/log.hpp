@@ -1,0 +1,53 @@
+// log.hpp: lines for the user, tested before they are formatted: WEFT_LOG(info, init, "{} ranks joined", ranks).
+// A line is `host:pid:tid [rank] WEFT INFO text`, one write(2) each, to stderr or WEFT_DEBUG_FILE. No `=` in a text.
+// Warnings are shown whatever their category, and by default; the rest as WEFT_DEBUG and WEFT_DEBUG_SUBSYS ask.
+#pragma once
+#include <fmt/core.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "src/base/options.hpp"
+
+namespace weft {
+
+enum class LogLevel : uint8_t { none, version, warn, info, trace };
+
+// Bits, so that a setting is a mask of them.
+enum class LogCategory : uint32_t {
+#define WEFT_LOG_CATEGORY(name, shown, help) name##_place,
+#include "src/base/log_category.def"
+#undef WEFT_LOG_CATEGORY
+#define WEFT_LOG_CATEGORY(name, shown, help) name = 1u << name##_place,
+#include "src/base/log_category.def"
+#undef WEFT_LOG_CATEGORY
+    all = ~0u
+};
+
+// Which lines are wanted. A value; log_settings() is the process's.
+struct LogSettings {
+    uint32_t masks[int(LogLevel::trace) + 1] = {};  // categories shown, by level
+    std::string file;                               // with %h and %p replaced; empty is stderr
+    std::vector<std::string> warnings;              // sentences on levels and categories that do not exist
+    bool wants(LogLevel level, LogCategory category) const { return (masks[int(level)] & uint32_t(category)) != 0; }
+};
+LogSettings make_log_settings(const Options& options);
+
+// Read from options() at first use, when also the warnings about options are logged. Thread-safe.
+const LogSettings& log_settings();
+// Appends one line (a prefix for each, if the text has several). Without a lock, so a child after fork may log as well:
+// it writes to its parent's file, under its own pid. Thread-safe.
+void write_log(LogLevel level, std::optional<int> rank, const std::string& text);
+
+}  // namespace weft
+
+#define WEFT_LOG(level, category, ...) WEFT_LOG_AS(std::nullopt, level, category, __VA_ARGS__)
+// The same in a rank's name.
+#define WEFT_LOG_RANK(rank, level, category, ...) WEFT_LOG_AS(int(rank), level, category, __VA_ARGS__)
+#define WEFT_LOG_AS(rank, level, category, ...)                                                                \
+    do {                                                                                                       \
+        if (::weft::log_settings().wants(::weft::LogLevel::level, ::weft::LogCategory::category)) [[unlikely]] \
+            ::weft::write_log(::weft::LogLevel::level, rank, ::fmt::format(__VA_ARGS__));                      \
+    } while (0)

@@ -1,0 +1,240 @@
+#include "src/base/options.hpp"
+
+#include <strings.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cctype>
+#include <charconv>
+#include <cstdlib>
+#include <cstring>
+#include <numeric>
+#include <string_view>
+
+namespace weft {
+namespace {
+
+struct Reading {
+    Options options;
+    Status status;
+};
+
+// WEFT_TIMEOUT_MS of timeout_ms; leaked, so that it outlives every user.
+const char* variable_of(const char* name) {
+    std::string variable = std::string("WEFT_") + name;
+    for (char& letter : variable) letter = char(std::toupper(static_cast<unsigned char>(letter)));
+    return strdup(variable.c_str());
+}
+
+std::vector<OptionRow> make_rows() {
+    std::vector<OptionRow> rows = {
+#define WEFT_OPTION(name, type, standard, least, most, help) \
+    {#name, variable_of(#name), {}, "integer", std::to_string(int64_t(standard)), least, most, false, help},
+#define WEFT_TEXT_OPTION(name, standard, help) {#name, variable_of(#name), {}, "text", standard, 0, 0, false, help},
+#define WEFT_SECRET_OPTION(name, standard, help) {#name, variable_of(#name), {}, "text", standard, 0, 0, true, help},
+#define WEFT_OPTION_ALIAS(name, variable)
+#include "src/base/options.def"
+#undef WEFT_OPTION
+#undef WEFT_TEXT_OPTION
+#undef WEFT_SECRET_OPTION
+#undef WEFT_OPTION_ALIAS
+    };
+#define WEFT_OPTION(name, type, standard, least, most, help)
+#define WEFT_TEXT_OPTION(name, standard, help)
+#define WEFT_SECRET_OPTION(name, standard, help)
+#define WEFT_OPTION_ALIAS(name, variable) rows[size_t(OptionIndex::name)].aliases.push_back(#variable);
+#include "src/base/options.def"
+#undef WEFT_OPTION
+#undef WEFT_TEXT_OPTION
+#undef WEFT_SECRET_OPTION
+#undef WEFT_OPTION_ALIAS
+    return rows;
+}
+
+bool ends_with(std::string_view text, std::string_view end) {
+    return text.size() >= end.size() && text.substr(text.size() - end.size()) == end;
+}
+
+// What the user gave for an option: where, and the text.
+struct Setting {
+    Origin origin = Origin::standard;
+    const char* variable = nullptr;
+    std::string text;
+};
+
+Setting find_setting(const OptionRow& row) {
+    if (auto text = environment(row.variable)) return {Origin::environment, row.variable, *text};
+    for (const char* alias : row.aliases) {
+        if (auto text = environment(alias)) return {Origin::alias, alias, *text};
+    }
+    return {};
+}
+
+Result<int64_t> parse_setting(const OptionRow& row, const Setting& setting) {
+    bool with_unit = ends_with(row.name, "_bytes");
+    Result<int64_t> value = parse_integer(setting.text, with_unit);
+    if (!value) return fail(weftInvalidArgument, "{}: {}", setting.variable, value.status().sentence());
+    if (*value >= row.least && *value <= row.most) return value;
+    if (row.most == INT64_MAX || row.most == INT_MAX) {
+        return fail(weftInvalidArgument, "{} is {}; it must be at least {}", setting.variable, *value, row.least);
+    }
+    return fail(weftInvalidArgument, "{} is {}; it must be from {} to {}", setting.variable, *value, row.least,
+                row.most);
+}
+
+// Letters to insert, delete or replace to make one word of the other.
+size_t edit_distance(std::string_view one, std::string_view other) {
+    std::vector<size_t> row(other.size() + 1);
+    std::iota(row.begin(), row.end(), size_t(0));
+    for (size_t i = 1; i <= one.size(); ++i) {
+        size_t diagonal = row[0];
+        row[0] = i;
+        for (size_t k = 1; k <= other.size(); ++k) {
+            size_t replaced = diagonal + (one[i - 1] != other[k - 1]);
+            diagonal = row[k];
+            row[k] = std::min({replaced, row[k] + 1, row[k - 1] + 1});
+        }
+    }
+    return row.back();
+}
+
+std::string unknown_name_sentence(const std::string& variable) {
+    const auto& rows = option_rows();
+    auto nearest = std::min_element(rows.begin(), rows.end(), [&](const OptionRow& one, const OptionRow& other) {
+        return edit_distance(variable, one.variable) < edit_distance(variable, other.variable);
+    });
+    // A third of the word wrong is no slip of the finger any more; WEFT_ itself is always right.
+    size_t tolerated = std::max<size_t>(2, (variable.size() - strlen("WEFT_")) / 3);
+    if (edit_distance(variable, nearest->variable) <= tolerated) {
+        return fmt::format("{} is not an option; did you mean {}?", variable, nearest->variable);
+    }
+    return fmt::format("{} is not an option; `weft info` lists those that are", variable);
+}
+
+std::vector<std::string> find_unknown_names() {
+    std::vector<std::string> sentences;
+    for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
+        std::string_view text = *entry;
+        if (text.substr(0, 5) != "WEFT_") continue;
+        std::string variable(text.substr(0, text.find('=')));
+        const auto& rows = option_rows();
+        if (std::any_of(rows.begin(), rows.end(), [&](const OptionRow& row) { return variable == row.variable; }))
+            continue;
+        sentences.push_back(unknown_name_sentence(variable));
+    }
+    return sentences;
+}
+
+Reading read() {
+    Reading reading;
+    Options& options = reading.options;
+    const auto& rows = option_rows();
+    std::string objections;
+    auto take = [&](OptionIndex option, auto& field) {
+        const OptionRow& row = rows[size_t(option)];
+        Setting setting = find_setting(row);
+        if (setting.origin == Origin::standard) return;
+        using Field = std::remove_reference_t<decltype(field)>;
+        if constexpr (std::is_same_v<Field, std::string>) {
+            field = setting.text;
+        } else {
+            Result<int64_t> value = parse_setting(row, setting);
+            if (!value) {
+                objections += (objections.empty() ? "" : "; ") + value.status().sentence();
+                return;
+            }
+            field = Field(*value);
+        }
+        options.origins[int(option)] = setting.origin;
+    };
+#define WEFT_OPTION(name, type, standard, least, most, help) take(OptionIndex::name, options.name);
+#define WEFT_TEXT_OPTION(name, standard, help) take(OptionIndex::name, options.name);
+#define WEFT_SECRET_OPTION(name, standard, help) take(OptionIndex::name, options.name);
+#define WEFT_OPTION_ALIAS(name, variable)
+#include "src/base/options.def"
+#undef WEFT_OPTION
+#undef WEFT_TEXT_OPTION
+#undef WEFT_SECRET_OPTION
+#undef WEFT_OPTION_ALIAS
+    options.warnings = find_unknown_names();
+    if (!objections.empty()) reading.status = Status(weftInvalidArgument, objections);
+    return reading;
+}
+
+// Leaked: threads that outlive main may still ask.
+const Reading& process_reading() {
+    static const Reading& reading = *new Reading(read());
+    return reading;
+}
+
+std::string to_text(const std::string& value) { return value; }
+std::string to_text(int64_t value) { return std::to_string(value); }
+
+}  // namespace
+
+std::optional<std::string> environment(const char* variable) {
+    const char* value = std::getenv(variable);
+    if (value == nullptr || *value == '\0') return {};
+    return std::string(value);
+}
+
+const std::vector<OptionRow>& option_rows() {
+    static const std::vector<OptionRow>& rows = *new std::vector<OptionRow>(make_rows());
+    return rows;
+}
+
+std::string option_text(const Options& options, OptionIndex option) {
+    switch (option) {
+#define WEFT_OPTION(name, type, standard, least, most, help)       \
+    case OptionIndex::name: return to_text(int64_t(options.name)); \
+        #define WEFT_TEXT_OPTION(name, standard, help)             \
+    case OptionIndex::name:                                        \
+        return to_text(options.name);
+#define WEFT_SECRET_OPTION(name, standard, help) WEFT_TEXT_OPTION(name, standard, help)
+#define WEFT_OPTION_ALIAS(name, variable)
+#include "src/base/options.def"
+#undef WEFT_OPTION
+#undef WEFT_TEXT_OPTION
+#undef WEFT_SECRET_OPTION
+#undef WEFT_OPTION_ALIAS
+        case OptionIndex::count: break;
+    }
+    return {};
+}
+
+Result<Options> read_options() {
+    Reading reading = read();
+    if (!reading.status) return std::move(reading.status);
+    return std::move(reading.options);
+}
+
+const Options& options() { return process_reading().options; }
+const Status& options_status() { return process_reading().status; }
+
+Result<int64_t> parse_integer(const std::string& text, bool with_unit) {
+    int64_t value = 0;
+    const char* end = text.data() + text.size();
+    auto [rest, error] = std::from_chars(text.data(), end, value);
+    if (error == std::errc::result_out_of_range) {
+        return fail(weftInvalidArgument, "\"{}\" is too large; the limit is {}", text, INT64_MAX);
+    }
+    int shift = 0;
+    if (error == std::errc() && with_unit && end - rest == 1) {
+        const char* units = "KMGT";
+        const char* unit = strchr(units, std::toupper(static_cast<unsigned char>(*rest)));
+        if (unit != nullptr) {
+            shift = 10 * int(unit - units + 1);
+            rest = end;
+        }
+    }
+    if (error != std::errc() || rest != end) {
+        return fail(weftInvalidArgument, "\"{}\" is not a whole number{}", text,
+                    with_unit ? " (K, M, G or T may follow it)" : "");
+    }
+    if (value > INT64_MAX >> shift || value < INT64_MIN >> shift) {
+        return fail(weftInvalidArgument, "\"{}\" is too large; the limit is {}", text, INT64_MAX);
+    }
+    return value * (int64_t(1) << shift);
+}
+
+}  // namespace weft
