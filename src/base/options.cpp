@@ -184,22 +184,18 @@ const std::vector<OptionRow>& option_rows() {
 }
 
 std::string option_text(const Options& options, OptionIndex option) {
-    switch (option) {
-#define WEFT_OPTION(name, type, standard, least, most, help)       \
-    case OptionIndex::name: return to_text(int64_t(options.name)); \
-        #define WEFT_TEXT_OPTION(name, standard, help)             \
-    case OptionIndex::name:                                        \
-        return to_text(options.name);
-#define WEFT_SECRET_OPTION(name, standard, help) WEFT_TEXT_OPTION(name, standard, help)
+    const std::string texts[] = {
+#define WEFT_OPTION(name, type, standard, least, most, help) to_text(int64_t(options.name)),
+#define WEFT_TEXT_OPTION(name, standard, help) to_text(options.name),
+#define WEFT_SECRET_OPTION(name, standard, help) to_text(options.name),
 #define WEFT_OPTION_ALIAS(name, variable)
 #include "src/base/options.def"
 #undef WEFT_OPTION
 #undef WEFT_TEXT_OPTION
 #undef WEFT_SECRET_OPTION
 #undef WEFT_OPTION_ALIAS
-        case OptionIndex::count: break;
-    }
-    return {};
+    };
+    return texts[int(option)];
 }
 
 Result<Options> read_options() {
