@@ -4,10 +4,12 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "src/base/host_group.hpp"
+
 namespace weft {
 
 inline constexpr size_t line_bytes = 64;
-inline constexpr int board_slots = 4;        // src/README.md, "The board", rule 3; a power of two
+inline constexpr int board_slots = HostGeometry::board_lines;  // src/README.md, "The board", rule 3; a power of two
 inline constexpr size_t inline_bytes = 48;   // payload of a board line
 
 // tile + 1, so that the zeroed word of a fresh board is never that of tile 0.

@@ -1,0 +1,80 @@
+#include "src/base/arena.hpp"
+
+#include <pthread.h>
+#include <sys/sysinfo.h>
+
+#include <algorithm>
+#include <atomic>
+
+namespace weft {
+
+namespace {
+
+std::atomic<Arena*> arena{nullptr};
+std::mutex making;
+
+// A forked child shares the parent's pages: it must neither give them out again nor free them, so it begins anew.
+void forget_in_child() { arena.store(nullptr, std::memory_order_relaxed); }
+
+}  // namespace
+
+Arena::Arena(SharedMemory memory) : memory_(std::move(memory)) { free_[0] = memory_.bytes(); }
+
+Arena* Arena::existing() { return arena.load(std::memory_order_acquire); }
+
+Result<Arena*> Arena::get() {
+    if (Arena* made = existing()) return made;
+    std::lock_guard lock(making);
+    if (Arena* made = existing()) return made;
+    // As much address space as the machine has memory: more could not be backed anyway.
+    struct sysinfo machine {};
+    sysinfo(&machine);
+    const size_t bytes = std::max<size_t>(size_t(1) << 30, size_t(machine.totalram) * machine.mem_unit) / page_bytes() * page_bytes();
+    auto memory = SharedMemory::create("weft-arena", bytes);
+    if (!memory) return memory.take_status();
+    static const int once = pthread_atfork(nullptr, nullptr, forget_in_child);
+    (void)once;
+    auto* made = new Arena(std::move(*memory));
+    arena.store(made, std::memory_order_release);
+    return made;
+}
+
+Result<void*> Arena::allocate(size_t bytes) {
+    if (bytes > memory_.bytes())
+        return fail(weftSystemError, "{} bytes of mappable memory are more than this machine's {}", bytes, memory_.bytes());
+    const size_t length = std::max(page_bytes(), (bytes + page_bytes() - 1) / page_bytes() * page_bytes());
+    std::lock_guard lock(mutex_);
+    auto place = std::find_if(free_.begin(), free_.end(), [&](const auto& range) { return range.second >= length; });
+    if (place == free_.end())
+        return fail(weftSystemError, "{} bytes of mappable memory could not be had: the arena of {} bytes is full", bytes, memory_.bytes());
+    const auto [offset, available] = *place;
+    WEFT_TRY(memory_.back(offset, length));
+    free_.erase(place);
+    if (available > length) free_[offset + length] = available - length;
+    used_[offset] = length;
+    return static_cast<void*>(memory_.data() + offset);
+}
+
+Status Arena::free(void* address) {
+    std::lock_guard lock(mutex_);
+    const size_t offset = size_t(static_cast<std::byte*>(address) - memory_.data());
+    const auto place = contains(address, 0) ? used_.find(offset) : used_.end();
+    if (place == used_.end())
+        return fail(weftInvalidArgument, "{} was not allocated by weftMemAlloc in this process, or was freed already", address);
+    const size_t length = place->second;
+    used_.erase(place);
+    memory_.release(offset, length);
+    auto next = free_.emplace(offset, length).first;
+    if (auto after = std::next(next); after != free_.end() && next->first + next->second == after->first) {
+        next->second += after->second;
+        free_.erase(after);
+    }
+    if (next != free_.begin())
+        if (auto before = std::prev(next); before->first + before->second == next->first) {
+            before->second += next->second;
+            free_.erase(next);
+        }
+    return ok();
+}
+
+}  // namespace weft

@@ -1,0 +1,32 @@
+// cpu.hpp: the processor this thread runs on, and what the machine has: cores, caches.
+#pragma once
+#include <cstddef>
+#include <string>
+
+#if defined(__linux__) && __has_include(<sys/rseq.h>)
+#include <sys/rseq.h>
+#define WEFT_HAS_RSEQ 1
+#endif
+#include <sched.h>
+
+namespace weft {
+
+// A thread-local load where glibc has registered restartable sequences, else a call of the vDSO.
+inline int current_cpu() {
+#if defined(WEFT_HAS_RSEQ) && defined(__x86_64__)
+    if (__rseq_size > 0) {
+        auto* area = reinterpret_cast<volatile struct rseq*>(static_cast<char*>(__builtin_thread_pointer()) + __rseq_offset);
+        const int cpu = int(area->cpu_id);
+        if (cpu >= 0) return cpu;
+    }
+#endif
+    return sched_getcpu();
+}
+
+// Cores that this process may run on, at least 1; the last-level and second-level cache of one of them, 0 if unknown.
+int allowed_cores();
+size_t last_level_cache_bytes();
+size_t second_level_cache_bytes();
+std::string cpu_model();
+
+}  // namespace weft

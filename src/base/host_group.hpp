@@ -1,0 +1,135 @@
+// host_group.hpp: the ranks of one communicator on one host, as all of them see it in their shared segment: who they are,
+// where each is, which processor each was last seen on, who sleeps, and the first error. One mapping a process, shared by
+// its rank threads. Everything here is thread-safe unless it says otherwise.
+#pragma once
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string_view>
+
+#include "src/base/position.hpp"
+#include "src/base/rank_set.hpp"
+#include "src/base/shared_memory.hpp"
+
+namespace weft {
+
+// What all ranks must do alike although each reads its own environment: rank 0's values count.
+struct AgreedOptions {
+    char algo[256];
+    int64_t tile_bytes;
+    int64_t one_shot_max_bytes;
+    int64_t channels;
+    int32_t direct;
+    int32_t cores;  // allowed to rank 0's process
+};
+
+enum class RankState : uint32_t { absent, claimed, joined, left };
+
+struct alignas(64) RankRow {
+    // Line 0, written once by its rank when it joins.
+    std::atomic<RankState> state;
+    int32_t pid;
+    uint64_t process;      // random, the same for the ranks of one process
+    int32_t arena_fd;      // number in that process, -1: none (see arena.hpp)
+    uint64_t arena_inode;
+    // Line 1.
+    Position position;
+    // Line 2, written by its rank when it waits. pairs with HostGroup::wake()
+    alignas(64) std::atomic<int32_t> cpu;
+    std::atomic<uint32_t> sleeping;  // futex word: 1 while it sleeps or is about to
+    // Line 3: blobs left for others (see mailbox below).
+    alignas(64) std::atomic<uint32_t> letters;
+};
+
+// The first error of the communicator. Written once; everybody who waits looks at `state`.
+struct AbortRecord {
+    alignas(64) std::atomic<uint32_t> state;  // 0 none, 1 being written, 2 written (release, pairs with aborted())
+    weftResult_t code;
+    int32_t rank;  // that reported it
+    char sentence[1000];
+};
+
+struct HostHeader {
+    uint64_t magic;
+    uint32_t version;
+    int32_t ranks;
+    AgreedOptions agreed;  // valid once all have joined
+    alignas(64) std::atomic<uint32_t> joined;    // ranks that have; futex word
+    alignas(64) std::atomic<uint32_t> sleepers;  // ranks that sleep or are about to
+    AbortRecord abort;
+};
+
+// Sizes and places of everything in the segment; functions of the rank count alone, so all sides agree.
+struct HostGeometry {
+    static constexpr size_t heap_bytes = size_t(64) << 20;    // a rank's own area: board slots, connections, letters
+    static constexpr size_t heap_stride = heap_bytes + 4096 + 192;  // not a power of two: ranks' lines fall in different cache sets
+    static constexpr size_t board_line_stride = 128;          // two lines: the prefetcher fetches pairs
+    static constexpr int board_lines = 4;                     // a rank's lines on the board (transports/wire.hpp)
+
+    int ranks;
+    size_t rows() const { return round(sizeof(HostHeader)); }
+    size_t lines() const { return round(rows() + sizeof(RankRow) * size_t(ranks)); }
+    size_t heap(int rank) const { return round(lines() + lines_bytes()) + heap_stride * size_t(rank); }
+    size_t lines_bytes() const { return board_line_stride * board_lines * size_t(ranks); }
+    size_t bytes() const { return round(heap(ranks)); }
+
+  private:
+    static size_t round(size_t bytes) { return (bytes + 4095) & ~size_t(4095); }
+};
+
+class HostGroup {
+  public:
+    // A segment for `ranks` ranks, its header written and its rows and lines backed.
+    static Result<std::shared_ptr<HostGroup>> create(int ranks);
+    // The same segment in another process.
+    static Result<std::shared_ptr<HostGroup>> map(Fd fd);
+
+    int ranks() const { return header().ranks; }
+    HostHeader& header() const { return *reinterpret_cast<HostHeader*>(memory_.data()); }
+    RankRow& row(int rank) const {
+        return reinterpret_cast<RankRow*>(memory_.data() + geometry_.rows())[rank];
+    }
+    std::byte* lines() const { return memory_.data() + geometry_.lines(); }
+    std::byte* heap(int rank) const { return memory_.data() + geometry_.heap(rank); }
+    const SharedMemory& memory() const { return memory_; }
+
+    // Memory of this rank's own heap, 64-byte aligned, zeroed, backed: thread-bound to the rank.
+    Status back(int rank, size_t heap_offset, size_t length) { return memory_.back(geometry_.heap(rank) + heap_offset, length); }
+
+    // Whether the rank's process lives, by a lock that the kernel drops when it ends. A rank of this process does.
+    bool alive(int rank) const;
+    // Takes that lock for a rank of this process.
+    Status mark_alive(int rank) const;
+
+    // Records the first error and wakes everybody. Returns false if another was first.
+    bool raise(weftResult_t code, int rank, std::string_view sentence);
+    bool aborted() const { return header().abort.state.load(std::memory_order_acquire) != 0; }
+    // The recorded error; waits briefly if it is just being written.
+    Status abort_status() const;
+
+    // After a rank has published something that others may sleep for. A load of a line that rarely changes.
+    void wake() {
+        if (header().sleepers.load(std::memory_order_relaxed) != 0) [[unlikely]]
+            wake_sleepers();
+    }
+    void wake_sleepers();
+
+    // Blobs that one rank leaves for others to fetch: how connections get their addresses. `key` names the blob among those
+    // of its writer; at most letter_bytes long. Posting is thread-bound to the rank; find is null until it is there.
+    static constexpr size_t letter_bytes = 104;
+    static constexpr size_t letters_max = 4096;
+    static constexpr size_t connections_end = HostGeometry::heap_bytes - letters_max * 128;  // a rank's letters follow
+    Status post_letter(int rank, uint64_t key, const void* data, size_t bytes);
+    const std::byte* find_letter(int rank, uint64_t key) const;
+
+    explicit HostGroup(SharedMemory memory, int ranks) : memory_(std::move(memory)), geometry_{ranks} {}
+
+  private:
+    SharedMemory memory_;
+    HostGeometry geometry_;
+};
+
+// Number of this process, random, new after a fork.
+uint64_t process_token();
+
+}  // namespace weft

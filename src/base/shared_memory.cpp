@@ -1,0 +1,116 @@
+#include "src/base/shared_memory.hpp"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <time.h>
+
+#include <cerrno>
+
+namespace weft {
+
+namespace {
+
+// Past RLIMIT_FSIZE the kernel also sends SIGXFSZ, which ends the process by default: held back here, and taken away if it
+// came while held back.
+class FileSizeSignalHeld {
+  public:
+    FileSizeSignalHeld() {
+        sigemptyset(&signals_);
+        sigaddset(&signals_, SIGXFSZ);
+        pthread_sigmask(SIG_BLOCK, &signals_, &before_);
+    }
+    ~FileSizeSignalHeld() {
+        const timespec at_once{};
+        if (!sigismember(&before_, SIGXFSZ)) sigtimedwait(&signals_, nullptr, &at_once);
+        pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+    }
+
+  private:
+    sigset_t signals_, before_;
+};
+
+std::string amount(size_t bytes) {
+    if (bytes >= size_t(10) << 20) return fmt::format("{} MiB", bytes >> 20);
+    return fmt::format("{} KiB", (bytes + 1023) >> 10);
+}
+
+}  // namespace
+
+size_t page_bytes() {
+    static const size_t bytes = size_t(sysconf(_SC_PAGESIZE));
+    return bytes;
+}
+
+Result<SharedMemory> SharedMemory::create(const char* name, size_t bytes) {
+    Fd fd(memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
+    if (!fd) return fail(weftSystemError, "no shared memory to be had: memfd_create: {}", errno_text(errno));
+    {
+        FileSizeSignalHeld held;
+        if (ftruncate(fd.number(), off_t(bytes)) != 0)
+            return fail(weftSystemError, "a shared segment of {} (sparse) could not be made: ftruncate: {}; is there a file size limit (ulimit -f)?",
+                        amount(bytes), errno_text(errno));
+    }
+    if (fcntl(fd.number(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0)
+        return fail(weftSystemError, "a shared segment could not be sealed: {}", errno_text(errno));
+    return map(std::move(fd));
+}
+
+Result<SharedMemory> SharedMemory::map(Fd fd) {
+    constexpr int sealed = F_SEAL_SHRINK | F_SEAL_GROW;
+    const int seals = fcntl(fd.number(), F_GET_SEALS);
+    if (seals < 0 || (seals & sealed) != sealed)
+        return fail(weftSystemError, "a shared segment that was passed here is not sealed to its size");
+    struct stat status;
+    if (fstat(fd.number(), &status) != 0) return fail(weftSystemError, "a shared segment has no size: {}", errno_text(errno));
+    const size_t bytes = size_t(status.st_size);
+    void* data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd.number(), 0);
+    if (data == MAP_FAILED)
+        return fail(weftSystemError, "{} of address space for a shared segment could not be had: mmap: {}; is there a limit (ulimit -v)?",
+                    amount(bytes), errno_text(errno));
+    SharedMemory memory;
+    memory.fd_ = std::move(fd);
+    memory.data_ = static_cast<std::byte*>(data);
+    memory.bytes_ = bytes;
+    memory.inode_ = status.st_ino;
+    return memory;
+}
+
+SharedMemory& SharedMemory::operator=(SharedMemory&& other) noexcept {
+    std::swap(fd_, other.fd_);
+    std::swap(data_, other.data_);
+    std::swap(bytes_, other.bytes_);
+    std::swap(inode_, other.inode_);
+    return *this;
+}
+
+SharedMemory::~SharedMemory() {
+    if (data_) munmap(data_, bytes_);
+}
+
+Status SharedMemory::back(size_t offset, size_t length) {
+    const size_t page = page_bytes();
+    const size_t first = offset / page * page, last = std::min(bytes_, (offset + length + page - 1) / page * page);
+    if (first >= last) return ok();
+    FileSizeSignalHeld held;
+    int result;
+    do result = fallocate(fd_.number(), FALLOC_FL_KEEP_SIZE, off_t(first), off_t(last - first));
+    while (result != 0 && errno == EINTR);
+    if (result != 0)
+        return fail(weftSystemError, "{} of shared memory could not be had: {}; free some, or raise the memory limit of the container",
+                    amount(last - first), errno_text(errno));
+#ifdef MADV_POPULATE_WRITE
+    // Faults now instead of inside the first collective. Kernels before 5.14 refuse: then the first use pays.
+    (void)madvise(data_ + first, last - first, MADV_POPULATE_WRITE);
+#endif
+    return ok();
+}
+
+void SharedMemory::release(size_t offset, size_t length) {
+    const size_t page = page_bytes();
+    const size_t first = (offset + page - 1) / page * page, last = (offset + length) / page * page;
+    if (first < last) (void)fallocate(fd_.number(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, off_t(first), off_t(last - first));
+}
+
+}  // namespace weft

@@ -1,0 +1,113 @@
+#include "src/base/waiting.hpp"
+
+#include <linux/futex.h>
+#include <linux/membarrier.h>
+#include <sched.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "src/base/clock.hpp"
+#include "src/base/cpu.hpp"
+
+namespace weft {
+
+namespace {
+
+constexpr uint32_t polls_between_yields = 128;   // some 0.7 us of spinning, about what a yield to nobody costs twice over
+constexpr uint32_t polls_between_clocks = 64;    // of those that yield; a clock costs 26 ns, a switch a microsecond
+constexpr int64_t first_look_us = 20'000;        // silence that is worth asking who is alive
+constexpr int64_t slowest_look_us = 250'000;      // a death is noticed within a second, however long it was quiet before
+constexpr int64_t sleep_slice_us = 20'000;       // a sleeper looks around this often whatever happens
+
+inline void spin_once() {
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    asm volatile("yield");
+#endif
+}
+
+// Publishing is a store followed by a load of `sleepers`; going to sleep is the mirror image. Without a fence on both sides
+// each may miss the other. The publisher's fence would cost 10-20 ns a call, so the sleeper pays for both: a global
+// expedited membarrier makes every registered process's processors pass a full fence.
+struct Membarrier {
+    bool works = syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED, 0, 0) == 0;
+    void everywhere() const {
+        if (works) syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0);
+        // Where the kernel has none, a wake-up can be missed: then the slice of sleep_slice_us ends the sleep.
+    }
+};
+const Membarrier& membarrier() {
+    static const Membarrier instance;
+    return instance;
+}
+
+}  // namespace
+
+Waiting::Waiting(HostGroup& group, int rank, int64_t sleep_us) : group_(&group), rank_(rank), sleep_us_(sleep_us) {
+    (void)membarrier();  // registers this process as one that publishes
+}
+
+int Waiting::current_cpu() { return weft::current_cpu(); }
+
+bool Waiting::pause(const RankSet& missing) {
+    if (polls_ == 0) {
+        since_us_ = 0;
+        silence_us_ = 0;
+    }
+    ++polls_;
+    seen_here();
+    bool same_core = false;
+    missing.for_each([&](int rank) { same_core |= group_->row(rank).cpu.load(std::memory_order_relaxed) == last_cpu_; });
+    if (armed_) {
+        sleep();
+        return look();
+    }
+    if (same_core || polls_ % polls_between_yields == 0) {
+        sched_yield();
+        if (polls_ % polls_between_clocks == 0) return look();
+        return group_->aborted();
+    }
+    spin_once();
+    return false;
+}
+
+// Reads the clock; decides on sleeping; says whether to look for trouble.
+bool Waiting::look() {
+    const int64_t now = now_us();
+    if (since_us_ == 0) {
+        since_us_ = now;
+        next_look_us_ = now + first_look_us;
+    }
+    silence_us_ = now - since_us_;
+    if (!armed_ && silence_us_ >= sleep_us_) {
+        // Announce, then let the caller look once more, then sleep: in this order nothing is missed.
+        group_->row(rank_).sleeping.store(1, std::memory_order_relaxed);
+        group_->header().sleepers.fetch_add(1);
+        membarrier().everywhere();
+        armed_ = true;
+    }
+    if (group_->aborted()) return true;
+    if (now < next_look_us_) return false;
+    next_look_us_ = now + std::clamp<int64_t>(silence_us_ / 16, first_look_us, slowest_look_us);
+    return true;
+}
+
+void Waiting::sleep() {
+    auto& word = group_->row(rank_).sleeping;
+    const timespec slice{0, sleep_slice_us * 1000};
+    syscall(SYS_futex, &word, FUTEX_WAIT, 1, &slice, nullptr, 0);
+    word.store(1, std::memory_order_relaxed);  // again, in case we sleep again
+    membarrier().everywhere();
+}
+
+void Waiting::disarm() {
+    armed_ = false;
+    group_->row(rank_).sleeping.store(0, std::memory_order_relaxed);
+    group_->header().sleepers.fetch_sub(1);
+}
+
+}  // namespace weft

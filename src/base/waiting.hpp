@@ -1,0 +1,57 @@
+// waiting.hpp: what a rank does while others have not come: the rule that decides between spinning, yielding and sleeping.
+// It knows which processor each missing rank was last seen on: one that shares ours can only run if we yield, so we do at
+// once; for others we spin. After long silence the rank sleeps; whoever publishes something wakes those that say they do.
+#pragma once
+#include <cstdint>
+
+#include "src/base/host_group.hpp"
+
+namespace weft {
+
+// Thread-bound to the rank's driving thread. One for each rank, kept across calls.
+class Waiting {
+  public:
+    // sleep_us: silence after which the rank sleeps.
+    Waiting(HostGroup& group, int rank, int64_t sleep_us);
+    ~Waiting() { stir(); }
+
+    // Publishes the processor we run on; a comparison if it has not changed.
+    void seen_here() {
+        const int cpu = current_cpu();
+        if (cpu != last_cpu_) [[unlikely]] {
+            last_cpu_ = cpu;
+            group_->row(rank_).cpu.store(cpu, std::memory_order_relaxed);
+        }
+    }
+
+    // One step of waiting: nothing has moved since the last call. Returns true when it is time to look for what is wrong:
+    // the abort word is set, or the silence has lasted another while.
+    bool pause(const RankSet& missing);
+
+    // Something moved: the next silence begins anew.
+    void stir() {
+        polls_ = 0;
+        if (armed_) [[unlikely]]
+            disarm();
+    }
+    // How long nothing has moved, as of the last pause() that looked at the clock.
+    int64_t silence_us() const { return silence_us_; }
+
+  private:
+    bool look();
+    void sleep();
+    void disarm();
+    static int current_cpu();
+
+    HostGroup* group_;
+    int rank_;
+    int64_t sleep_us_;
+    int last_cpu_ = -1;
+    uint32_t polls_ = 0;  // since something moved
+    bool armed_ = false;  // our row says that we sleep
+    int64_t since_us_ = 0;
+    int64_t silence_us_ = 0;
+    int64_t next_look_us_ = 0;
+};
+
+}  // namespace weft

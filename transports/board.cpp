@@ -1,0 +1,27 @@
+// board.cpp: a board on the shared segment of a host group.
+#include <algorithm>
+
+#include "transports/transport.hpp"
+
+namespace weft {
+
+Board::Board(HostGroup& host, int rank)
+    : host_(&host), lines_(host.lines()), heaps_(host.heap(0)), ranks_(host.ranks()), rank_(rank) {}
+
+Result<std::unique_ptr<Board>> Board::open(HostGroup& host, int rank) {
+    auto board = std::make_unique<Board>(host, rank);
+    WEFT_TRY(board->reserve(slot_bytes_first));
+    return board;
+}
+
+Status Board::reserve(size_t bytes) {
+    if (bytes <= reserved_) return ok();
+    if (bytes > slot_bytes_max)
+        return fail(weftInternalError, "a board slot of {} bytes was asked for; the largest is {}", bytes, slot_bytes_max);
+    for (int slot = 0; slot < board_slots; ++slot)
+        WEFT_TRY(host_->back(rank_, slot_stride * size_t(slot), bytes));
+    reserved_ = bytes;
+    return ok();
+}
+
+}  // namespace weft

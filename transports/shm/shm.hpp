@@ -1,0 +1,7 @@
+// shm.hpp: the shared-memory transport's row.
+#pragma once
+#include "transports/transport.hpp"
+
+namespace weft {
+extern const Transport shm_transport;
+}

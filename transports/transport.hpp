@@ -1,0 +1,108 @@
+// transport.hpp: all that the rest of Weft knows of a way to move bytes between ranks.
+// A *connection* has one direction: the Sender fills slots, the Receiver drains them, a slot returns as a credit. A *board* is
+// memory of a group: each rank writes its own part, all read it (src/README.md, "The board").
+// Nothing blocks: "not yet" is an empty slot, and the caller polls. Thread-bound to whoever drives the communicator.
+#pragma once
+#include <memory>
+#include <string>
+
+#include "src/base/host_group.hpp"
+#include "src/base/result.hpp"
+#include "transports/wire.hpp"
+
+namespace weft {
+
+// A cell of a connection: `capacity` bytes at `data`. Empty: not yet.
+struct Slot {
+    std::byte* data = nullptr;
+    size_t capacity = 0;
+    explicit operator bool() const { return data != nullptr; }
+};
+
+// What a slot says of itself; the receiver compares it with what it expects.
+struct SlotInfo {
+    uint64_t bytes = 0;
+    uint64_t operation = 0;    // sequence number of the call
+    uint32_t fingerprint = 0;  // of the operation
+};
+
+class Sender {
+  public:
+    virtual ~Sender() = default;
+    virtual Result<Slot> acquire() = 0;                     // the next slot to fill; empty until a credit returns; the same until published
+    virtual Status publish(const SlotInfo& info) = 0;       // the acquired slot is the transport's from here on
+    virtual Status progress() { return ok(); }              // push what is in flight
+};
+
+class Receiver {
+  public:
+    virtual ~Receiver() = default;
+    virtual Result<Slot> receive(SlotInfo& info) = 0;       // the next filled slot; empty until it is there; the same until released
+    virtual Status release() = 0;                           // the received slot returns to the sender as a credit
+    virtual Status progress() { return ok(); }
+};
+
+struct ConnectionOptions {
+    int self = 0;
+    int peer = 0;
+    int channel = 0;
+    int depth = 2;           // slots
+    size_t slot_bytes = 0;
+    HostGroup* host = nullptr;      // where both ends share memory
+    size_t* heap_used = nullptr;    // how much of this rank's heap there is taken; a transport that takes more moves it
+};
+
+// The Receiver listens and writes where into a blob; bootstrap carries it; the Sender connects to it.
+// A blob holds offsets and addresses; file descriptors travel by base's exchange.
+struct Blob {
+    uint64_t words[8] = {};
+};
+
+struct Transport {
+    const char* name;  // as in logs and `weft info`
+    // Empty: yes; else why not.
+    std::string (*can_connect)(const ConnectionOptions& options);
+    Result<std::unique_ptr<Receiver>> (*listen)(const ConnectionOptions& options, Blob& address);
+    Result<std::unique_ptr<Sender>> (*connect)(const ConnectionOptions& options, const Blob& address);
+    // Empty: usable on this machine; else the reason why not, for `weft info`.
+    std::string (*available)();
+};
+
+// This rank's view of a board of all ranks of a host group. Plain memory: the executor reads and writes it without a call.
+// Thread-bound. The protocol is in src/README.md.
+class Board {
+  public:
+    static constexpr size_t slot_bytes_max = size_t(1) << 20;
+    static constexpr size_t slot_bytes_first = 8192;  // backed from the start
+    // Bytes of the rank's heap that a board takes, from its beginning. Slots are not a power of two apart (cache sets).
+    static constexpr size_t slot_stride = slot_bytes_max + 4096 + 320;
+    static constexpr size_t heap_bytes = slot_stride * board_slots;
+
+    static Result<std::unique_ptr<Board>> open(HostGroup& host, int rank);
+
+    int ranks() const { return ranks_; }
+    int rank() const { return rank_; }
+    BoardLine& line(int rank, uint32_t tile) const {
+        return *reinterpret_cast<BoardLine*>(lines_ + (size_t(tile % board_slots) * size_t(ranks_) + size_t(rank)) * HostGeometry::board_line_stride);
+    }
+    std::byte* slot(int rank, uint32_t tile) const {
+        return heaps_ + HostGeometry::heap_stride * size_t(rank) + slot_stride * (tile % board_slots);
+    }
+    // Makes this rank's slots hold `bytes` each. Local: nobody is told (rule 4).
+    Status reserve(size_t bytes);
+    size_t reserved() const { return reserved_; }
+
+    uint32_t tile = 0;  // of the next tile; rises alike on all ranks
+
+    Board(HostGroup& host, int rank);
+
+  private:
+    HostGroup* host_;
+    std::byte* lines_;
+    std::byte* heaps_;
+    int ranks_;
+    int rank_;
+    size_t reserved_ = 0;
+};
+
+}  // namespace weft
