@@ -64,6 +64,7 @@ struct Instruction {
     Index chunk;
     Index rank;            // source slot: whose
     Dependency after;
+    int32_t tile = 0;      // of the run's `tiles`: which one this instruction works on
     bool operator==(const Instruction&) const = default;
 };
 
@@ -82,6 +83,7 @@ struct Schedule {
     int32_t ranks = 1;
     int32_t channels = 1;
     int32_t chunks = 1;
+    int32_t tiles = 1;       // that one run walks; more than 1 only in pipelined expansions
     int32_t fifo_depth = 0;  // slots a connection needs so that no run blocks forever; 0: no connections
     bool board = false;      // needs a board of all ranks
     std::vector<Block> blocks;

@@ -1,0 +1,29 @@
+// Two-shot all-reduce: chunk c is summed by rank c, which reads it from all others' slots in rank order, and copied
+// from there by all. Two waits, 2(N-1)/N of the buffer moved by each rank: for all but small messages in shared memory.
+// Source: reduce-scatter and all-gather by direct exchange, as in Rabenseifner, "Optimization of collective reduction
+// operations", 2004, each of the two in one round because every rank reaches every other's memory.
+#include "algorithms/algorithms.hpp"
+#include "src/schedule/builder.hpp"
+
+namespace weft {
+
+Schedule two_shot_all_reduce(const Layout& layout, const Parameters&) {
+    const bool alone = layout.ranks == 1;
+    Builder schedule("two_shot", Collective::all_reduce, layout, {.chunks = layout.ranks, .board = !alone});
+    BlockBuilder block = schedule.block({});
+    if (alone)
+        block.copy({0}).finish();
+    else
+        block.two_shot({layout.rank}).finish();
+    return schedule.finish();
+}
+
+double two_shot_all_reduce_us(const Layout& layout, const LinkCosts& costs, size_t bytes) {
+    if (layout.ranks == 1) return costs.stream_us(bytes, 2 * bytes);
+    const double ranks = layout.ranks;
+    // The others' chunks staged and copied out, N sources of an N-th summed and the sum stored twice.
+    const double streams = 2 * (ranks - 1) / ranks + 1 + 1 / ranks;
+    return (2 * costs.meeting_us() + costs.skew_us) * costs.tiles(bytes) + streams * costs.stream_us(bytes, 2 * bytes);
+}
+
+}  // namespace weft

@@ -1,0 +1,13 @@
+// registry.hpp: the tables of all algorithms and transports; who wants to know what exists walks them.
+#pragma once
+#include <span>
+#include <string_view>
+
+#include "algorithms/algorithm.hpp"
+
+namespace weft::registry {
+
+std::span<const Algorithm> algorithms();
+const Algorithm* find_algorithm(std::string_view name);  // null: there is none of that name
+
+}  // namespace weft::registry

@@ -1,0 +1,110 @@
+#include "src/schedule/builder.hpp"
+
+#include <cassert>
+#include <cstring>
+#include <utility>
+
+namespace weft {
+
+Builder::Builder(const char* algorithm, Collective collective, const Layout& layout, Shape shape) {
+    schedule_.algorithm = algorithm;
+    schedule_.collective = collective;
+    schedule_.rank = layout.rank;
+    schedule_.ranks = layout.ranks;
+    schedule_.channels = shape.channels;
+    schedule_.chunks = shape.chunks;
+    schedule_.tiles = shape.tiles;
+    schedule_.fifo_depth = shape.fifo_depth;
+    schedule_.board = shape.board;
+}
+
+BlockBuilder Builder::block(Ends ends) {
+    schedule_.blocks.push_back({ends.channel, ends.source, ends.target, {}});
+    return {*this, int(schedule_.blocks.size()) - 1};
+}
+
+// One form for each place: a standing operand is a plain number, a moving one starts inside its modulus.
+static Index normalised(Index index, int repeat) {
+    if (repeat == 1 || index.step == 0) return {index.at(0), 0, 1, 0};
+    return {index.base, index.at(0) - index.base, index.modulus, index.step};
+}
+
+BlockBuilder& BlockBuilder::loop(int repeat) {
+    assert(repeat >= 0);
+    repeat_ = repeat;
+    return *this;
+}
+
+Step BlockBuilder::append(Instruction instruction) {
+    const int repeat = std::exchange(repeat_, 1);
+    if (repeat == 0) return {*builder_, block_, -1};
+    instruction.repeat *= repeat;
+    instruction.chunk = normalised(instruction.chunk, instruction.repeat);
+    auto& instructions = builder_->schedule_.blocks[block_].instructions;
+    instructions.push_back(instruction);
+    return {*builder_, block_, int(instructions.size()) - 1};
+}
+
+Step BlockBuilder::emit(Opcode opcode, Chunk chunk) {
+    Instruction instruction;
+    instruction.opcode = opcode;
+    instruction.chunk = chunk;
+    if (std::strchr(uses_of(opcode), 'i')) instruction.source = Buffer::input;
+    if (std::strchr(uses_of(opcode), 'o')) instruction.targets = Buffer::output;
+    return append(instruction);
+}
+
+Step BlockBuilder::send(Chunk chunk) { return emit(Opcode::send, chunk); }
+Step BlockBuilder::recv(Chunk chunk) { return emit(Opcode::recv, chunk); }
+Step BlockBuilder::recv_copy_send(Chunk chunk) { return emit(Opcode::recv_copy_send, chunk); }
+Step BlockBuilder::recv_reduce_send(Chunk chunk) { return emit(Opcode::recv_reduce_send, chunk); }
+Step BlockBuilder::recv_reduce_copy(Chunk chunk) { return emit(Opcode::recv_reduce_copy, chunk); }
+Step BlockBuilder::recv_reduce_copy_send(Chunk chunk) { return emit(Opcode::recv_reduce_copy_send, chunk); }
+Step BlockBuilder::copy(Chunk chunk) { return emit(Opcode::copy, chunk); }
+Step BlockBuilder::reduce(Chunk chunk) { return emit(Opcode::reduce, chunk).from(Buffer::slot); }
+Step BlockBuilder::one_shot(Chunk chunk) { return emit(Opcode::one_shot, chunk); }
+Step BlockBuilder::two_shot(Chunk chunk) { return emit(Opcode::two_shot, chunk); }
+
+Step BlockBuilder::post(int phase) {
+    Instruction instruction;
+    instruction.opcode = Opcode::post;
+    instruction.phase = uint8_t(phase);
+    return append(instruction);
+}
+Step BlockBuilder::wait(int phase) {
+    Instruction instruction;
+    instruction.opcode = Opcode::wait;
+    instruction.phase = uint8_t(phase);
+    return append(instruction);
+}
+
+Instruction* Step::instruction() {
+    return index_ < 0 ? nullptr : &builder_->schedule_.blocks[block_].instructions[index_];
+}
+Step& Step::finish() {
+    if (auto* it = instruction()) it->finish = true;
+    return *this;
+}
+Step& Step::from(Buffer source) {
+    if (auto* it = instruction()) it->source = source;
+    return *this;
+}
+Step& Step::of(Index rank) {
+    if (auto* it = instruction()) it->rank = normalised(rank, it->repeat);
+    return *this;
+}
+Step& Step::to(unsigned targets) {
+    if (auto* it = instruction()) it->targets = uint8_t(targets);
+    return *this;
+}
+Step& Step::tile(int tile) {
+    if (auto* it = instruction()) it->tile = tile;
+    return *this;
+}
+Step& Step::after(const Step& step) { return step.index_ < 0 ? *this : after(step.dependency()); }
+Step& Step::after(Dependency dependency) {
+    if (auto* it = instruction()) it->after = dependency;
+    return *this;
+}
+
+}  // namespace weft

@@ -1,0 +1,98 @@
+// builder.hpp: how algorithms/ says what a schedule does: a line of C++ an instruction, each with the operands it
+// usually has (source: input, targets: output) and modifiers for the rest. References to blocks and steps are indices
+// into the builder, so they stay good as it grows.
+//
+//     Builder schedule("ring", Collective::all_reduce, layout, {.channels = 1, .chunks = ranks, .fifo_depth = 2});
+//     BlockBuilder block = schedule.block({.channel = 0, .source = ring.previous, .target = ring.next});
+//     block.send(chunk(-1));
+//     block.loop(ranks - 2).recv_reduce_send(chunk(-2).then(-1));
+//     block.recv_reduce_copy_send(chunk(0)).finish();
+#pragma once
+#include <utility>
+
+#include "src/schedule/layout.hpp"
+#include "src/schedule/schedule.hpp"
+
+namespace weft {
+
+// A chunk that may move: Chunk{base, start, modulus}, and .then(step) for the distance from one iteration to the next.
+using Chunk = Index;
+
+class Builder;
+
+// An instruction just emitted. A loop of no iterations emits nothing, and modifiers of that nothing do nothing.
+class Step {
+  public:
+    Step& finish();
+    Step& from(Buffer source);
+    Step& of(Index rank);        // whose slot
+    Step& to(unsigned targets);  // bits of Buffer
+    Step& tile(int tile);
+    Step& after(const Step& step);
+    Step& after(Dependency dependency);
+    Dependency dependency() const { return {block_, index_}; }
+
+  private:
+    friend class BlockBuilder;
+    Step(Builder& builder, int block, int index) : builder_(&builder), block_(block), index_(index) {}
+    Instruction* instruction();
+    Builder* builder_;
+    int block_;
+    int index_;  // -1: nothing was emitted
+};
+
+class BlockBuilder {
+  public:
+    // The next instruction runs `repeat` times, its operands moving; with 0 it is not emitted at all.
+    BlockBuilder& loop(int repeat);
+
+    Step send(Chunk chunk);
+    Step recv(Chunk chunk);
+    Step recv_copy_send(Chunk chunk);
+    Step recv_reduce_send(Chunk chunk);
+    Step recv_reduce_copy(Chunk chunk);
+    Step recv_reduce_copy_send(Chunk chunk);
+    Step copy(Chunk chunk);
+    Step reduce(Chunk chunk);
+    Step post(int phase);
+    Step wait(int phase);
+    Step one_shot(Chunk chunk);
+    Step two_shot(Chunk chunk);
+    // An instruction as it stands, but for the repetition of a loop() before it.
+    Step append(Instruction instruction);
+    int index() const { return block_; }
+
+  private:
+    friend class Builder;
+    BlockBuilder(Builder& builder, int block) : builder_(&builder), block_(block) {}
+    Step emit(Opcode opcode, Chunk chunk);
+    Builder* builder_;
+    int block_;
+    int repeat_ = 1;
+};
+
+class Builder {
+  public:
+    struct Shape {
+        int channels = 1;
+        int chunks = 1;
+        int fifo_depth = 0;
+        bool board = false;
+        int tiles = 1;
+    };
+    struct Ends {
+        int channel = 0;
+        int source = -1;
+        int target = -1;
+    };
+    Builder(const char* algorithm, Collective collective, const Layout& layout, Shape shape);
+    BlockBuilder block(Ends ends);
+    Schedule finish() { return std::move(schedule_); }
+
+  private:
+    friend class BlockBuilder;
+    friend class Step;
+    Schedule schedule_;
+};
+
+}  // namespace weft
