@@ -1,0 +1,292 @@
+// board_model.cpp: what each rank does in a call, as lists of steps, and which of them are possible in a state.
+#include "tests/model/board_model.hpp"
+
+#include <fmt/core.h>
+
+namespace weft::model {
+namespace {
+
+const char* name_of(Shape shape) {
+    switch (shape) {
+        case Shape::one_shot_inline: return "one-shot in the payload";
+        case Shape::one_shot: return "one-shot";
+        case Shape::two_shot: return "two-shot";
+        case Shape::two_shot_pipelined: return "pipelined two-shot";
+    }
+    return "?";
+}
+
+bool is_two_shot(const Call& call) { return call.shape == Shape::two_shot || call.shape == Shape::two_shot_pipelined; }
+
+}  // namespace
+
+const char* name_of(Fault fault) {
+    switch (fault) {
+        case Fault::none: return "none";
+        case Fault::entry_before_staging: return "entry posted before staging";
+        case Fault::entry_before_payload: return "entry posted before the payload is written";
+        case Fault::next_entry_before_copy_out: return "next entry posted before the last read of this tile";
+        case Fault::done_before_result: return "done posted before the result is written";
+        case Fault::done_wait_dropped: return "done wait dropped when staged";
+        case Fault::direct_done_wait_dropped: return "done wait dropped when direct";
+        case Fault::entry_wait_of_one_dropped: return "entry of one rank not waited for";
+        case Fault::offers_without_agreement: return "offers used without agreement";
+        case Fault::offerers_do_not_stage: return "offering ranks do not stage before the agreement";
+        case Fault::round_of_offerers_only: return "agreement round held by offering ranks only";
+        case Fault::growth_after_staging: return "slots backed after they are written";
+        case Fault::fingerprint_ignored: return "fingerprint ignored";
+        case Fault::leaves_silently: return "early leaver does not write the abort word";
+        case Fault::abort_not_watched: return "waits do not look at the abort word";
+        case Fault::direct_without_last_look: return "no look at the abort word around the use of others' buffers";
+        case Fault::leaves_without_drain: return "early leaver does not wait for peers that use its buffers";
+    }
+    return "?";
+}
+
+std::string Call::text() const {
+    std::string text = name_of(shape);
+    if (tiles > 1) text += fmt::format(" of {} tiles", tiles);
+    for (int rank = 0; rank < ranks_most; ++rank) {
+        if (offers[rank] != Offer::nothing)
+            text += fmt::format(", rank {} offers {}", rank, offers[rank] == Offer::both ? "both" : "its input");
+        if (in_place[rank]) text += fmt::format(", rank {} in place", rank);
+    }
+    return text;
+}
+
+std::string Scenario::text() const {
+    std::string text = fmt::format("{} ranks, {} slots", ranks, slots);
+    for (const Call& call : calls) text += "; " + call.text();
+    if (odd_rank >= 0) text += fmt::format("; but rank {} makes call {} a {}", odd_rank, odd_index, odd_call.text());
+    for (int rank = 0; rank < ranks; ++rank)
+        if (!mapped[rank]) text += fmt::format("; rank {} cannot map", rank);
+    if (may_die) text += "; death";
+    if (may_give_up) text += "; deadlines";
+    if (growth_may_fail) text += "; growth fails";
+    if (fault != Fault::none) text += fmt::format("; fault: {}", model::name_of(fault));
+    return text;
+}
+
+Model::Model(const Scenario& scenario) : scenario_(scenario) {
+    for (int rank = 0; rank < scenario_.ranks; ++rank)
+        for (int index = 0; index < int(scenario_.calls.size()); ++index)
+            for (int mapping = 0; mapping < 3; ++mapping) {
+                auto& programs = programs_[rank][index][mapping];
+                programs[part_begin] = beginning(rank, index, Mapping(mapping));
+                programs[part_round] = {{Step::payload_answer, round_tile},
+                                        {Step::post_entry, round_tile},
+                                        {Step::wait_entry, round_tile},
+                                        {Step::agree, round_tile}};
+                for (int part = part_staged; part <= part_direct; ++part) programs[part] = body(rank, index, part);
+            }
+}
+
+const Call& Model::call(int rank, int index) const {
+    return rank == scenario_.odd_rank && index == scenario_.odd_index ? scenario_.odd_call : scenario_.calls[index];
+}
+
+// Calls that differ in what must be agreed have different fingerprints; offers and in place are each rank's own.
+uint8_t Model::fingerprint(int rank, int index) const {
+    const Call& own = call(rank, index);
+    return uint8_t(int(own.shape) * tiles_most + own.tiles);
+}
+
+// All up to the first decision; for one-shot, the whole call.
+Program Model::beginning(int rank, int index, Mapping mapping) const {
+    const Call& own = call(rank, index);
+    Program program{{Step::begin}};
+    auto add = [&](Step step) { program.push_back(step); };
+    const bool is_inline = own.shape == Shape::one_shot_inline;
+    if (!is_inline && !is(Fault::growth_after_staging)) add({Step::back});
+    if (is(Fault::entry_before_staging)) add({Step::post_entry, 0});
+    if (own.shape == Shape::one_shot) add({Step::stage_whole, 0});
+    if (is_two_shot(own)) {
+        // While it is unknown whether offers count, all stage, whatever they offer.
+        const bool read_in_place = own.offers[rank] != Offer::nothing &&
+                                   (mapping == Mapping::yes ||
+                                    (mapping == Mapping::unknown && is(Fault::offerers_do_not_stage)));
+        for (int chunk = 0; chunk < scenario_.ranks; ++chunk)
+            if (chunk != rank && !read_in_place) add({Step::stage, 0, uint8_t(chunk)});
+    }
+    if (!is_inline && is(Fault::growth_after_staging)) add({Step::back});
+    const Step payload = {is_two_shot(own) ? Step::payload_offer : Step::payload_data, 0};
+    if (!is(Fault::entry_before_payload)) add(payload);
+    if (!is(Fault::entry_before_staging)) add({Step::post_entry, 0});
+    if (is(Fault::entry_before_payload)) add(payload);
+    add({Step::wait_entry, 0});
+    if (is_two_shot(own)) {
+        add({Step::decide, 0});
+        return program;
+    }
+    for (int peer = 0; peer < scenario_.ranks; ++peer)
+        if (peer != rank) add({is_inline ? Step::read_payload : Step::read_whole, 0, uint8_t(peer)});
+    add({Step::write_whole, 0});
+    add({Step::give_back});
+    return program;
+}
+
+// Reduces the own chunk of `tile`: the contributions of the ranks in `inputs_in_place` from their buffers.
+void Model::reduce(Program& program, int rank, int tile, int inputs_in_place) const {
+    for (int peer = 0; peer < scenario_.ranks; ++peer) {
+        if (peer == rank) continue;
+        const bool in_place = inputs_in_place >> peer & 1;
+        program.push_back({in_place ? Step::read_direct : Step::read_chunk, uint8_t(tile), uint8_t(peer)});
+    }
+    program.push_back({Step::write_result, uint8_t(tile), uint8_t(rank)});
+}
+
+// What follows the decision of a two-shot.
+Program Model::body(int rank, int index, int part) const {
+    const Call& own = call(rank, index);
+    const int ranks = scenario_.ranks;
+    Program program;
+    auto add = [&](Step::Kind kind, int tile = 0, int chunk = 0) {
+        program.push_back({kind, uint8_t(tile), uint8_t(chunk)});
+    };
+    auto for_others = [&](auto step) {
+        for (int other = 0; other < ranks; ++other)
+            if (other != rank) step(other);
+    };
+    const bool looks = part != part_staged && !is(Fault::direct_without_last_look);
+    if (looks) add(Step::look);
+    if (part == part_direct) {
+        for (int peer = 0; peer < ranks; ++peer)
+            for (int tile = 0; tile < own.tiles; ++tile) add(Step::read_direct, tile, peer);
+        for (int peer = 0; peer < ranks; ++peer) add(Step::write_direct, 0, peer);
+        add(Step::post_done, 0);
+        if (!is(Fault::direct_done_wait_dropped)) add(Step::wait_done, 0);
+        if (looks) add(Step::look);
+        add(Step::give_back);
+        return program;
+    }
+    const int in_place = part - part_staged;
+    const bool pipelined = own.shape == Shape::two_shot_pipelined;
+    auto stage = [&](int tile) {
+        if (!(in_place >> rank & 1)) for_others([&](int chunk) { add(Step::stage, tile, chunk); });
+    };
+    auto copy_out = [&](int tile) { for_others([&](int chunk) { add(Step::copy_out, tile, chunk); }); };
+    auto reduce_and_post = [&](int tile) {
+        if (is(Fault::done_before_result)) add(Step::post_done, tile);
+        reduce(program, rank, tile, in_place);
+        if (!is(Fault::done_before_result)) add(Step::post_done, tile);
+    };
+    auto wait_done = [&](int tile) {
+        if (!is(Fault::done_wait_dropped)) add(Step::wait_done, tile);
+    };
+    if (pipelined) {
+        // The fused loop: staging is as early and copying out as late in it as can be, the worst for reuse.
+        for (int tile = 0; tile <= own.tiles; ++tile) {
+            if (tile + 1 < own.tiles) stage(tile + 1);
+            if (tile < own.tiles) reduce_and_post(tile);
+            if (tile > 0) copy_out(tile - 1);
+            if (tile + 1 < own.tiles) add(Step::post_entry, tile + 1);
+            if (tile + 1 < own.tiles) add(Step::wait_entry, tile + 1);
+            if (tile < own.tiles) wait_done(tile);
+        }
+    } else {
+        for (int tile = 0; tile < own.tiles; ++tile) {
+            reduce_and_post(tile);
+            wait_done(tile);
+            const bool more = tile + 1 < own.tiles;
+            if (!is(Fault::next_entry_before_copy_out)) copy_out(tile);
+            if (more) stage(tile + 1);
+            if (more) add(Step::post_entry, tile + 1);
+            if (is(Fault::next_entry_before_copy_out)) copy_out(tile);
+            if (more) add(Step::wait_entry, tile + 1);
+        }
+    }
+    if (looks) add(Step::look);
+    add(Step::give_back);
+    return program;
+}
+
+State Model::initial() const {
+    State state{};
+    for (int rank = scenario_.ranks; rank < ranks_most; ++rank) state.ranks[rank].status = Status::finished;
+    return state;
+}
+
+const Step& Model::current(const State& state, int rank) const {
+    const Rank& self = state.ranks[rank];
+    return programs_[rank][self.call][int(self.part == part_begin ? self.mapping : Mapping::unknown)][self.part][self.step];
+}
+
+bool Model::waits(const State& state, int rank) const {
+    if (state.ranks[rank].status != Status::running) return false;
+    const Step::Kind kind = current(state, rank).kind;
+    return kind == Step::wait_entry || kind == Step::wait_done;
+}
+
+// The board's tile number of the current call's tile: an agreement round takes the number after the first tile's.
+int Model::number(const Rank& rank, int tile) const {
+    if (tile == round_tile) return rank.tile + 1;
+    return rank.tile + tile + (tile > 0 ? rank.round : 0);
+}
+
+// May `peer` still read or write the buffers of `self`, which leaves a call early? Not if it has left too, has died, has
+// posted its last done, or has not come: it looks at the abort word before it touches anything.
+bool Model::may_still_use_us(const State& state, int self, int peer) const {
+    const Rank& own = state.ranks[self];
+    if (state.ranks[peer].status == Status::dead || state.left_words[peer]) return false;
+    if (state.lines[peer][own.tile % scenario_.slots].entry >> 4 != own.tile + 1) return false;
+    if (own.part < part_staged) return true;
+    const int last = number(own, own.part == part_direct ? 0 : call(self, own.call).tiles - 1);
+    return state.lines[peer][last % scenario_.slots].done >> 4 != last + 1;
+}
+
+bool Model::actions(const State& state, std::vector<Action>& possible) const {
+    possible.clear();
+    bool lively = false, a_rank_is_dead = false, a_rank_waits = false;
+    for (int rank = 0; rank < scenario_.ranks; ++rank) {
+        a_rank_is_dead |= state.ranks[rank].status == Status::dead;
+        a_rank_waits |= waits(state, rank);
+    }
+    for (int rank = 0; rank < scenario_.ranks; ++rank) {
+        const Rank& self = state.ranks[rank];
+        auto add = [&](Action::Kind kind, int peer = 0) {
+            possible.push_back({uint8_t(rank), kind, uint8_t(peer)});
+            lively |= kind == Action::advance || kind == Action::read_word || kind == Action::leave;
+        };
+        switch (self.status) {
+            case Status::finished:
+            case Status::failed:
+            case Status::dead: continue;
+            case Status::leaving:
+            case Status::left: add(Action::advance); break;
+            case Status::draining: {
+                bool used = false;
+                for (int peer = 0; peer < scenario_.ranks; ++peer)
+                    used |= peer != rank && may_still_use_us(state, rank, peer);
+                if (!used) add(Action::advance);
+                break;
+            }
+            case Status::running: {
+                const Step& step = current(state, rank);
+                if (!waits(state, rank)) {
+                    add(Action::advance);
+                    if (step.kind == Step::back && scenario_.growth_may_fail && state.causes == 0) add(Action::growth_fails);
+                    break;
+                }
+                const int tile = number(self, step.tile);
+                for (int peer = 0; peer < scenario_.ranks; ++peer) {
+                    if (self.seen >> peer & 1) continue;
+                    const Line& line = state.lines[peer][tile % scenario_.slots];
+                    const int word = (step.kind == Step::wait_entry ? line.entry : line.done) >> 4;
+                    const bool is_old = word == 0 || word == tile + 1 - scenario_.slots;
+                    if (!is_old) add(Action::read_word, peer);
+                }
+                if (state.abort_word && !is(Fault::abort_not_watched)) add(Action::leave);
+                if (scenario_.may_give_up && state.causes == 0) add(Action::give_up);
+                break;
+            }
+        }
+        if (scenario_.may_die && state.causes == 0) add(Action::die);
+    }
+    if (a_rank_is_dead && a_rank_waits && !state.abort_word) {
+        possible.push_back({0, Action::watchdog, 0});
+        lively = true;
+    }
+    return lively;
+}
+
+}  // namespace weft::model

@@ -1,0 +1,172 @@
+// board_model.hpp: the board's protocol (src/README.md, "The board") as a finite state machine of all ranks together.
+// Written from the text alone and independent of the executor, so that explore() can try every interleaving of it.
+//
+// Memory model: words are sequentially consistent and read one a step. Payloads, slots and user buffers are ordinary memory,
+// written in steps of their own. Every value written carries its tile or operation, so a race shows: if a read and a write
+// are not ordered by the words, both orders are explored, and one of them reads a value that was not expected.
+#pragma once
+#include <array>
+#include <cstdint>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+namespace weft::model {
+
+inline constexpr int ranks_most = 3;
+inline constexpr int slots_most = 4;
+inline constexpr int tiles_most = 3;
+inline constexpr int calls_most = 3;
+
+enum class Shape : uint8_t { one_shot_inline, one_shot, two_shot, two_shot_pipelined };
+enum class Offer : uint8_t { nothing, input, both };
+
+// One call as every rank makes it; `offers` and `in_place` are what each rank alone knows, and no part of the fingerprint.
+struct Call {
+    Shape shape = Shape::one_shot_inline;
+    int tiles = 1;
+    std::array<Offer, ranks_most> offers{};
+    std::array<bool, ranks_most> in_place{};
+    std::string text() const;
+};
+
+// Mutations of the protocol: each must be found by the explorer in some scenario, else the explorer proves nothing.
+enum class Fault : uint8_t {
+    none,
+    entry_before_staging,        // the entry is posted, then the slot written
+    entry_before_payload,        // the same with the line's payload
+    next_entry_before_copy_out,  // a plain two-shot posts the next tile before its last read of this one
+    done_before_result,          // done is posted before the own slot holds the result
+    done_wait_dropped,           // staged: copies the others' chunks without waiting for their dones
+    direct_done_wait_dropped,    // direct: returns without waiting for the others' dones
+    entry_wait_of_one_dropped,   // does not wait for the entry of the highest other rank
+    offers_without_agreement,    // while mapping is unknown, each rank believes its own mapping
+    offerers_do_not_stage,       // an offering rank does not stage even while it is unknown whether offers count
+    round_of_offerers_only,      // only ranks that offer hold the agreement round
+    growth_after_staging,        // slots are backed after they are written
+    fingerprint_ignored,         // an entry of this tile is taken whatever operation it names
+    leaves_silently,             // an early leaver does not write the abort word
+    abort_not_watched,           // waits do not look at the abort word
+    direct_without_last_look,    // does not look at the abort word around the use of others' buffers
+    leaves_without_drain,        // an early leaver gives its buffers back while peers may still use them
+};
+const char* name_of(Fault fault);
+
+struct Scenario {
+    int ranks = 2;
+    int slots = 4;
+    std::vector<Call> calls{};
+    std::array<bool, ranks_most> mapped{true, true, true};  // what each rank answers in an agreement round
+    int odd_rank = -1;                                      // makes `odd_call` in place of call number `odd_index`
+    int odd_index = -1;
+    Call odd_call{};
+    bool may_die = false;      // one rank may die between any two steps
+    bool may_give_up = false;  // one rank's deadline may pass in any wait
+    bool growth_may_fail = false;
+    Fault fault = Fault::none;
+    std::string text() const;
+};
+
+enum class Status : uint8_t { running, leaving, left, draining, failed, finished, dead };
+enum class Mapping : uint8_t { unknown, yes, no };
+
+struct Line {
+    uint8_t entry;  // (tile + 1) << 4 | fingerprint, as in wire.hpp but smaller
+    uint8_t done;
+    uint8_t payload;  // (tile + 1) << 4 | what it says
+};
+
+struct Rank {
+    Status status;
+    uint8_t call;  // index; the number of calls: all done
+    uint8_t part;  // which program of the call, see Model
+    uint8_t step;  // index in it
+    uint8_t seen;  // bits of the ranks whose word the current wait has read
+    Mapping mapping;
+    uint8_t tile;     // number of the call's first tile
+    uint8_t round;    // 1 once the call has held an agreement round
+    uint8_t offered;  // this call's offer has been posted and may be used
+    uint8_t backed;   // size class of the own slots that has memory
+    uint8_t tainted;  // has read another rank's input that did not hold this call's data
+    uint8_t inside;   // between call and return: the buffers are Weft's
+};
+
+// All of the world; compared and hashed as bytes, so it has no padding.
+struct State {
+    std::array<Rank, ranks_most> ranks;
+    std::array<std::array<Line, slots_most>, ranks_most> lines;
+    // slots[rank][slot][place]: (tile + 1) << 1 | whether it is a result
+    std::array<std::array<std::array<uint8_t, ranks_most>, slots_most>, ranks_most> slots;
+    std::array<uint8_t, ranks_most> inputs;  // which call's data the send buffer holds: call + 1, 0: the user's own
+    // outputs[rank][tile][chunk]: 1 + 2 * call: its input (in place), 2 + 2 * call: its result, 0: the user's own
+    std::array<std::array<std::array<uint8_t, ranks_most>, tiles_most>, ranks_most> outputs;
+    std::array<uint8_t, ranks_most> left_words;
+    std::array<uint8_t, calls_most> decisions;  // what the first rank to decide decided, + 1; not part of the protocol
+    uint8_t abort_word;
+    uint8_t causes;  // bits: somebody died, gave up, failed to grow; not part of the protocol
+};
+static_assert(std::has_unique_object_representations_v<State>);
+
+struct Action {
+    enum Kind : uint8_t { advance, read_word, leave, give_up, die, growth_fails, watchdog };
+    uint8_t rank;
+    Kind kind;
+    uint8_t peer;
+};
+
+// One instruction of a rank's program for a call.
+struct Step {
+    enum Kind : uint8_t {
+        begin, back, stage, stage_whole, payload_data, payload_offer, payload_answer, post_entry, post_done, wait_entry, wait_done,
+        decide, agree, read_payload, read_whole, write_whole, read_chunk, write_result, copy_out, read_direct, write_direct,
+        look, give_back,
+    };
+    Kind kind;
+    uint8_t tile = 0;   // of the call; round_tile: the agreement round
+    uint8_t chunk = 0;  // or rank
+};
+using Program = std::vector<Step>;
+
+class Model {
+  public:
+    explicit Model(const Scenario& scenario);
+    State initial() const;
+    // The actions possible in `state`; returns true if one of them must happen sooner or later (death need not).
+    bool actions(const State& state, std::vector<Action>& possible) const;
+    // Performs it; an empty text, or how it broke a promise.
+    std::string apply(State& state, Action action) const;
+    // Nothing more will happen by itself: empty, or what promise is broken.
+    std::string judge_quiet(const State& state) const;
+    std::string describe(const State& before, Action action) const;
+
+  private:
+    // Parts of a call: until the decision, the agreement round, then the body by mode (staged, which inputs are read in
+    // place as bits, or direct).
+    static constexpr int part_begin = 0, part_round = 1, part_staged = 2, part_direct = 10, parts = 11;
+    static constexpr uint8_t round_tile = 15;
+
+    const Call& call(int rank, int index) const;
+    uint8_t fingerprint(int rank, int index) const;
+    bool is(Fault fault) const { return scenario_.fault == fault; }
+    const Step& current(const State& state, int rank) const;
+    bool waits(const State& state, int rank) const;
+    int number(const Rank& rank, int tile) const;
+    bool may_still_use_us(const State& state, int self, int peer) const;
+
+    Program beginning(int rank, int index, Mapping mapping) const;
+    Program body(int rank, int index, int part) const;
+    void reduce(Program& program, int rank, int tile, int inputs_in_place) const;
+
+    std::string advance(State& state, int rank) const;
+    std::string perform(State& state, int rank, const Step& step) const;
+    std::string read_word(State& state, int rank, int peer) const;
+    std::string decide(State& state, int rank, const Step& step) const;
+    std::string give_back(State& state, int rank) const;
+    bool holds_input(const State& state, int rank, int tile, int chunk, int index) const;
+
+    Scenario scenario_;
+    // programs_[rank][call][mapping at its beginning][part]; only the beginning depends on the mapping
+    std::array<std::array<std::array<std::array<Program, parts>, 3>, calls_most>, ranks_most> programs_;
+};
+
+}  // namespace weft::model

@@ -1,0 +1,201 @@
+// The board's protocol under every interleaving: what must hold, which slots suffice, and that the explorer can fail.
+#include <fmt/core.h>
+
+#include <chrono>
+
+#include "tests/catch.hpp"
+#include "tests/model/explorer.hpp"
+
+namespace weft::model {
+namespace {
+
+constexpr std::array<Offer, 3> nobody{}, everybody{Offer::both, Offer::both, Offer::both},
+    inputs{Offer::input, Offer::input, Offer::input}, some{Offer::both, Offer::nothing, Offer::input};
+constexpr std::array<bool, 3> apart{}, in_place{true, true, true}, mixed{true, false, true};
+
+Call one_shot_inline() { return {Shape::one_shot_inline, 1, nobody, mixed}; }
+Call one_shot() { return {Shape::one_shot, 1, nobody, mixed}; }
+Call two_shot(int tiles, std::array<Offer, 3> offers = nobody, std::array<bool, 3> places = mixed) {
+    return {Shape::two_shot, tiles, offers, places};
+}
+Call pipelined(int tiles, std::array<Offer, 3> offers = nobody, std::array<bool, 3> places = mixed) {
+    return {Shape::two_shot_pipelined, tiles, offers, places};
+}
+
+std::vector<Call> all_calls() {
+    return {one_shot_inline(),       one_shot(),
+            two_shot(1),             two_shot(3),
+            pipelined(3),            two_shot(2, everybody, apart),
+            pipelined(2, everybody), two_shot(2, inputs, in_place),
+            two_shot(2, some),       pipelined(3, some, in_place)};
+}
+std::vector<Call> plain_calls() { return {one_shot_inline(), one_shot(), two_shot(1), two_shot(3)}; }
+std::vector<Call> few_calls() {
+    return {one_shot(), two_shot(2), pipelined(2), two_shot(1, everybody, in_place), pipelined(2, some)};
+}
+
+// Explores many scenarios and says at its end how much that was.
+class Suite {
+  public:
+    explicit Suite(const char* name) : name_(name), begin_(std::chrono::steady_clock::now()) {}
+    ~Suite() {
+        const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin_;
+        fmt::print("{}: {} scenarios, {} states, at most {} in one, {:.1f} s\n", name_, scenarios_, states_, most_,
+                   seconds.count());
+    }
+    void holds(const Scenario& scenario) {
+        const Report report = explore(scenario);
+        ++scenarios_;
+        states_ += report.states;
+        most_ = std::max(most_, report.states);
+        if (report.broken.empty()) return;
+        INFO(scenario.text());
+        INFO(report.text());
+        FAIL("a promise is broken");
+    }
+    // Every sequence of `length` calls of `calls`.
+    void all_sequences(Scenario scenario, const std::vector<Call>& calls, int length) {
+        size_t count = 1;
+        for (int i = 0; i < length; ++i) count *= calls.size();
+        for (size_t number = 0; number < count; ++number) {
+            scenario.calls.clear();
+            for (size_t rest = number, i = 0; i < size_t(length); ++i, rest /= calls.size())
+                scenario.calls.push_back(calls[rest % calls.size()]);
+            holds(scenario);
+        }
+    }
+
+  private:
+    const char* name_;
+    std::chrono::steady_clock::time_point begin_;
+    size_t scenarios_ = 0, states_ = 0, most_ = 0;
+};
+
+constexpr std::array<bool, 3> all_map{true, true, true}, one_cannot_map{true, false, true};
+
+}  // namespace
+
+TEST_CASE("every sequence of three calls keeps the promises, two ranks", "[model]") {
+    Suite suite("three calls, two ranks");
+    suite.all_sequences({.ranks = 2}, all_calls(), 3);
+    suite.all_sequences({.ranks = 2, .mapped = one_cannot_map}, all_calls(), 3);
+}
+
+TEST_CASE("every sequence of three calls keeps the promises, three ranks", "[model]") {
+    Suite suite("three calls, three ranks");
+    suite.all_sequences({.ranks = 3}, few_calls(), 3);
+    suite.all_sequences({.ranks = 3, .mapped = one_cannot_map}, few_calls(), 3);
+    suite.all_sequences({.ranks = 3}, all_calls(), 2);
+}
+
+TEST_CASE("a rank may die between any two steps: all others end", "[model]") {
+    Suite suite("death");
+    suite.all_sequences({.ranks = 2, .may_die = true}, all_calls(), 3);
+    suite.all_sequences({.ranks = 2, .mapped = one_cannot_map, .may_die = true}, all_calls(), 2);
+    for (const Call& call : all_calls()) suite.holds({.ranks = 3, .calls = {call}, .may_die = true});
+    suite.all_sequences({.ranks = 3, .may_die = true}, {one_shot(), two_shot(1, everybody), two_shot(1, some)}, 2);
+}
+
+TEST_CASE("any wait may end by its deadline: nobody takes garbage for a result, nobody writes where it may not", "[model]") {
+    Suite suite("deadlines");
+    suite.all_sequences({.ranks = 2, .may_give_up = true}, all_calls(), 3);
+    suite.all_sequences({.ranks = 2, .mapped = one_cannot_map, .may_give_up = true}, all_calls(), 2);
+    for (const Call& call : all_calls()) suite.holds({.ranks = 3, .calls = {call}, .may_give_up = true});
+    suite.all_sequences({.ranks = 3, .may_give_up = true}, {one_shot(), two_shot(1, everybody), two_shot(1, some)}, 2);
+}
+
+TEST_CASE("slots grow when their owner needs it, or fail to and all end", "[model]") {
+    Suite suite("growth");
+    const std::vector<Call> calls{one_shot_inline(), one_shot(), two_shot(2), pipelined(2, some)};
+    suite.all_sequences({.ranks = 2, .growth_may_fail = true}, calls, 3);
+    suite.all_sequences({.ranks = 3, .growth_may_fail = true}, calls, 2);
+}
+
+TEST_CASE("a mismatched call ends in an error on every rank", "[model]") {
+    Suite suite("mismatch");
+    for (const bool may_die : {false, true})
+        for (const Call& call : all_calls())
+            for (const Call& odd : all_calls()) {
+                if (odd.shape == call.shape && odd.tiles == call.tiles) continue;
+                Scenario scenario{.ranks = 2, .calls = {call}, .odd_rank = 1, .odd_index = 0, .odd_call = odd, .may_die = may_die};
+                suite.holds(scenario);
+                scenario.calls = {two_shot(1, everybody), call, one_shot()};
+                scenario.odd_index = 1;
+                suite.holds(scenario);
+                if (may_die) continue;
+                scenario.ranks = 3;
+                for (scenario.odd_rank = 0; scenario.odd_rank < 3; ++scenario.odd_rank) suite.holds(scenario);
+            }
+}
+
+TEST_CASE("plain calls need two slots, pipelined ones three, and with an agreement round four", "[model]") {
+    Suite suite("fewest slots");
+    for (const int ranks : {2, 3}) {
+        suite.all_sequences({.ranks = ranks, .slots = 2}, plain_calls(), ranks == 2 ? 3 : 2);
+        suite.holds({.ranks = ranks, .slots = 2, .calls = {two_shot(3), two_shot(2), one_shot()}});
+        suite.holds({.ranks = ranks, .slots = 3, .calls = {pipelined(3), pipelined(2), two_shot(2)}});
+        suite.holds({.ranks = ranks, .slots = 4, .calls = {pipelined(3, some), pipelined(3), one_shot()}});
+        const Scenario too_few[] = {{.ranks = ranks, .slots = 1, .calls = {one_shot(), one_shot()}},
+                                    {.ranks = ranks, .slots = 1, .calls = {two_shot(2)}},
+                                    {.ranks = ranks, .slots = 2, .calls = {pipelined(3), one_shot()}},
+                                    {.ranks = ranks, .slots = 3, .calls = {pipelined(3, some), one_shot()}}};
+        for (const Scenario& scenario : too_few) {
+            const Report report = explore(scenario);
+            fmt::print("too few slots: {}\n{}\n", scenario.text(), report.text());
+            INFO(scenario.text());
+            CHECK(report.broken != "");
+        }
+    }
+}
+
+TEST_CASE("every seeded fault is found, with the steps that lead to it", "[model]") {
+    struct Row {
+        Fault fault;
+        Scenario scenario;
+        const char* finding;  // part of the sentence expected
+    };
+    const Call direct = two_shot(1, everybody), partly = two_shot(2, some), fused = pipelined(3, some);
+    const std::array<bool, 3> no = one_cannot_map, yes = all_map;
+    const Row rows[] = {
+        {Fault::entry_before_staging, {.calls = {one_shot()}}, "finds nothing"},
+        {Fault::entry_before_staging, {.ranks = 3, .calls = {two_shot(1)}}, "finds nothing"},
+        {Fault::entry_before_payload, {.calls = {one_shot_inline()}}, "payload"},
+        {Fault::entry_before_payload, {.calls = {direct}}, "reads no offer"},
+        {Fault::next_entry_before_copy_out, {.slots = 2, .calls = {two_shot(3)}}, "finds the contribution of tile 2"},
+        {Fault::done_before_result, {.calls = {two_shot(1)}}, "wants the result of tile 0"},
+        {Fault::done_wait_dropped, {.calls = {two_shot(1)}}, "wants the result of tile 0"},
+        {Fault::done_wait_dropped, {.calls = {fused}}, "wants the result of tile"},
+        {Fault::direct_done_wait_dropped, {.calls = {direct}}, "returns success without"},
+        {Fault::entry_wait_of_one_dropped, {.ranks = 3, .calls = {one_shot()}}, "finds nothing"},
+        {Fault::offers_without_agreement, {.calls = {direct}, .mapped = no}, "decides otherwise"},
+        {Fault::offers_without_agreement, {.ranks = 3, .calls = {partly}, .mapped = no}, "decides otherwise"},
+        {Fault::offerers_do_not_stage, {.calls = {direct}, .mapped = no}, "finds nothing"},
+        {Fault::offerers_do_not_stage, {.ranks = 3, .calls = {partly}, .mapped = no}, "finds nothing"},
+        {Fault::round_of_offerers_only, {.calls = {partly}, .mapped = yes}, "decides otherwise"},
+        {Fault::growth_after_staging, {.calls = {one_shot_inline(), one_shot()}}, "has no memory"},
+        {Fault::leaves_silently, {.calls = {one_shot()}, .may_give_up = true}, "waits forever"},
+        {Fault::abort_not_watched, {.calls = {one_shot()}, .may_die = true}, "waits forever"},
+        {Fault::direct_without_last_look, {.calls = {direct}, .may_give_up = true}, "no longer in call"},
+        {Fault::leaves_without_drain, {.calls = {direct}, .may_give_up = true}, "no longer in call"},
+        {Fault::leaves_without_drain, {.ranks = 3, .calls = {direct}, .may_die = true}, "no longer in call"},
+        {Fault::fingerprint_ignored,
+         {.calls = {one_shot()}, .odd_rank = 1, .odd_index = 0, .odd_call = one_shot_inline()},
+         ""},
+        {Fault::fingerprint_ignored,
+         {.ranks = 3, .calls = {two_shot(2)}, .odd_rank = 1, .odd_index = 0, .odd_call = two_shot(1)},
+         ""},
+    };
+    for (Row row : rows) {
+        INFO(row.scenario.text());
+        CHECK(explore(row.scenario).broken == "");
+        row.scenario.fault = row.fault;
+        const Report report = explore(row.scenario);
+        fmt::print("{}\n{}\n", row.scenario.text(), report.text());
+        INFO(name_of(row.fault));
+        CHECK(report.broken != "");
+        CHECK(report.broken.find(row.finding) != std::string::npos);
+        CHECK(report.trace.size() > 3);
+    }
+}
+
+}  // namespace weft::model
