@@ -35,20 +35,21 @@ BlockBuilder& BlockBuilder::loop(int repeat) {
     return *this;
 }
 
-Step BlockBuilder::append(Instruction instruction) {
-    const int repeat = std::exchange(repeat_, 1);
-    if (repeat == 0) return {*builder_, block_, -1};
-    instruction.repeat *= repeat;
-    instruction.chunk = normalised(instruction.chunk, instruction.repeat);
+Step BlockBuilder::append(const Instruction& instruction) {
     auto& instructions = builder_->schedule_.blocks[block_].instructions;
     instructions.push_back(instruction);
     return {*builder_, block_, int(instructions.size()) - 1};
 }
 
+int BlockBuilder::size() const { return int(builder_->schedule_.blocks[block_].instructions.size()); }
+
 Step BlockBuilder::emit(Opcode opcode, Chunk chunk) {
+    const int repeat = std::exchange(repeat_, 1);
+    if (repeat == 0) return {*builder_, block_, -1};
     Instruction instruction;
     instruction.opcode = opcode;
-    instruction.chunk = chunk;
+    instruction.repeat = repeat;
+    instruction.chunk = normalised(chunk, repeat);
     if (std::strchr(uses_of(opcode), 'i')) instruction.source = Buffer::input;
     if (std::strchr(uses_of(opcode), 'o')) instruction.targets = Buffer::output;
     return append(instruction);

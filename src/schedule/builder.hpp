@@ -58,9 +58,11 @@ class BlockBuilder {
     Step wait(int phase);
     Step one_shot(Chunk chunk);
     Step two_shot(Chunk chunk);
-    // An instruction as it stands, but for the repetition of a loop() before it.
-    Step append(Instruction instruction);
-    int index() const { return block_; }
+    // An instruction as it stands.
+    Step append(const Instruction& instruction);
+
+    int size() const;  // instructions so far
+    Step step(int index) { return {*builder_, block_, index}; }
 
   private:
     friend class Builder;

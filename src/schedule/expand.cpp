@@ -1,0 +1,124 @@
+#include "src/schedule/expand.hpp"
+
+#include <cassert>
+#include <map>
+
+#include "src/schedule/builder.hpp"
+
+namespace weft {
+
+namespace {
+
+constexpr int entry = 0, done = 1;
+
+// The pieces of a two-shot on one tile, as one rank does them.
+class TwoShot {
+  public:
+    TwoShot(BlockBuilder& block, const Schedule& schedule, const Instruction& fused, const BoardMode& mode)
+        : block_(block), fused_(fused), rank_(schedule.rank), ranks_(schedule.ranks), mode_(mode) {}
+
+    // Who reads this rank's input in place needs no copy of it.
+    void stage(int tile) {
+        if (!mode_.reads(rank_)) block_.loop(ranks_ - 1).copy(others()).from(fused_.source).to(Buffer::slot).tile(tile);
+    }
+    void reduce_own(int tile) {
+        const Buffer source = mode_.readable.empty() ? Buffer::slot : Buffer::either;
+        finished(block_.reduce({rank_}).from(source).to(fused_.targets | Buffer::slot)).tile(tile);
+    }
+    void reduce_direct() { finished(block_.reduce({rank_}).from(Buffer::inputs).to(Buffer::outputs)); }
+    void copy_out(int tile) {
+        block_.loop(ranks_ - 1).copy(others()).from(Buffer::slot).of(others()).to(fused_.targets).tile(tile);
+    }
+    void post(int phase, int tile) { block_.post(phase).tile(tile); }
+    void wait(int phase, int tile) { block_.wait(phase).tile(tile); }
+
+  private:
+    // Rank q owns chunk q, so one index serves for both; each rank begins behind itself, that not all read one slot at
+    // once.
+    Index others() const { return Index{0, rank_ + 1, ranks_}.then(1); }
+    Step finished(Step step) const { return fused_.finish ? step.finish() : step; }
+
+    BlockBuilder& block_;
+    const Instruction& fused_;
+    int rank_;
+    int ranks_;
+    const BoardMode& mode_;
+};
+
+void expand_one_shot(BlockBuilder& block, const Instruction& fused) {
+    block.copy(fused.chunk).from(fused.source).to(Buffer::slot);
+    block.post(entry);
+    block.wait(entry);
+    Step step = block.reduce(fused.chunk).from(Buffer::slot).to(fused.targets);
+    if (fused.finish) step.finish();
+}
+
+void expand_two_shot(TwoShot two_shot, bool direct) {
+    if (!direct) two_shot.stage(0);
+    two_shot.post(entry, 0);
+    two_shot.wait(entry, 0);
+    if (direct)
+        two_shot.reduce_direct();
+    else
+        two_shot.reduce_own(0);
+    two_shot.post(done, 0);
+    two_shot.wait(done, 0);
+    if (!direct) two_shot.copy_out(0);
+}
+
+}  // namespace
+
+Schedule expand(const Schedule& schedule, const BoardMode& mode) {
+    Builder builder(schedule.algorithm.c_str(), schedule.collective, {.ranks = schedule.ranks, .rank = schedule.rank},
+                    {schedule.channels, schedule.chunks, schedule.fifo_depth, schedule.board, schedule.tiles});
+    // Where each step's last instruction has gone, for those that run after it.
+    std::map<std::pair<int, int>, int> moved;
+    for (int b = 0; b < int(schedule.blocks.size()); ++b) {
+        const Block& from = schedule.blocks[b];
+        BlockBuilder block = builder.block({from.channel, from.source, from.target});
+        for (int s = 0; s < int(from.instructions.size()); ++s) {
+            const Instruction& it = from.instructions[s];
+            const int first = block.size();
+            if (it.opcode == Opcode::one_shot)
+                expand_one_shot(block, it);
+            else if (it.opcode == Opcode::two_shot)
+                expand_two_shot({block, schedule, it, mode}, mode.direct(schedule.ranks));
+            else
+                block.append(it);
+            if (kind_of(it.opcode) == OpcodeKind::fused) block.step(first).after(it.after);
+            moved[{b, s}] = block.size() - 1;
+        }
+    }
+    Schedule expanded = builder.finish();
+    for (Block& block : expanded.blocks)
+        for (Instruction& it : block.instructions)
+            if (it.after != Dependency()) it.after.step = moved[{it.after.block, it.after.step}];
+    return expanded;
+}
+
+Schedule expand_pipelined(const Schedule& schedule, const BoardMode& mode, int tiles) {
+    assert(schedule.blocks.size() == 1 && schedule.blocks[0].instructions.size() == 1);
+    const Instruction& fused = schedule.blocks[0].instructions[0];
+    assert(fused.opcode == Opcode::two_shot && tiles >= 1);
+    if (mode.direct(schedule.ranks)) return expand(schedule, mode);
+    Builder builder(schedule.algorithm.c_str(), schedule.collective, {.ranks = schedule.ranks, .rank = schedule.rank},
+                    {schedule.channels, schedule.chunks, schedule.fifo_depth, schedule.board, tiles});
+    BlockBuilder block = builder.block({});
+    TwoShot two_shot(block, schedule, fused, mode);
+    two_shot.stage(0);
+    two_shot.post(entry, 0);
+    for (int round = 0; round < tiles; ++round) {
+        two_shot.wait(entry, round);
+        if (round > 0) two_shot.wait(done, round - 1);
+        if (round + 1 < tiles) two_shot.stage(round + 1);
+        two_shot.reduce_own(round);
+        if (round > 0) two_shot.copy_out(round - 1);
+        if (round + 1 < tiles) two_shot.post(entry, round + 1);
+        two_shot.post(done, round);
+    }
+    two_shot.wait(done, tiles - 1);
+    two_shot.copy_out(tiles - 1);
+    return builder.finish();
+}
+
+}  // namespace weft

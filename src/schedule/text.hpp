@@ -1,0 +1,33 @@
+// text.hpp: schedules as people read, diff and edit them. What write_text writes, read_text reads back equal.
+//
+//     schedule ring all_reduce rank 0 of 4 channels 1 chunks 4 fifo 2
+//     block channel 0 source 3 target 1
+//       0 send input[3]
+//       1 recv_reduce_send input[(2 - i) mod 4] repeat 2
+//       2 recv_reduce_copy_send input[0] -> output finish
+//
+// A line is a schedule, a block of it or an instruction of that; its number may be left out. `i` is the iteration. The
+// header may say `tiles 3` and `board`; an instruction `of rank 2` (copy from a slot), `tile 1`, `after 0.2` (block,
+// step); `#` begins a comment. Reading is bounded by the text's length, whatever it holds.
+#pragma once
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "src/base/result.hpp"
+#include "src/schedule/schedule.hpp"
+
+namespace weft {
+
+std::string write_text(const Schedule& schedule);
+std::string write_text(std::span<const Schedule> schedules);
+// Each schedule is valid (validate.hpp). weftInvalidArgument: the sentence begins with line and column, both from 1.
+Result<std::vector<Schedule>> read_texts(std::string_view text);
+Result<Schedule> read_text(std::string_view text);  // exactly one
+
+// An instruction as in its line; with an iteration, the operands as they are then.
+std::string text_of(const Instruction& instruction);
+std::string text_of(const Instruction& instruction, int iteration);
+
+}  // namespace weft

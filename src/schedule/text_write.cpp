@@ -1,0 +1,90 @@
+// text_write.cpp: a Schedule as text; text_read.cpp is the way back.
+#include <cstdlib>
+#include <cstring>
+
+#include "src/schedule/text.hpp"
+
+namespace weft {
+
+static const char* name_of(Buffer buffer) {
+    switch (buffer) {
+        case Buffer::none:
+            return "nothing";
+        case Buffer::input:
+            return "input";
+        case Buffer::output:
+            return "output";
+        case Buffer::slot:
+            return "slot";
+        case Buffer::inputs:
+            return "inputs";
+        case Buffer::outputs:
+            return "outputs";
+        case Buffer::either:
+            return "either";
+    }
+    return "unknown buffer";
+}
+
+static std::string text_of(const Index& index) {
+    if (index.start == 0 && index.modulus == 1 && index.step == 0) return fmt::format("{}", index.base);
+    const int64_t distance = std::abs(int64_t(index.step));
+    return fmt::format("{}({} {} {}i) mod {}", index.base == 0 ? "" : fmt::format("{} + ", index.base), index.start,
+                       index.step < 0 ? '-' : '+', distance == 1 ? "" : fmt::format("{} ", distance), index.modulus);
+}
+
+std::string text_of(const Instruction& instruction) {
+    std::string text = name_of(instruction.opcode);
+    if (kind_of(instruction.opcode) == OpcodeKind::board) {
+        text += instruction.phase == 0 ? " entry" : " done";
+    } else {
+        text += fmt::format(" {}[{}]", instruction.source == Buffer::none ? "" : name_of(instruction.source),
+                            text_of(instruction.chunk));
+        if (instruction.opcode == Opcode::copy && instruction.source == Buffer::slot)
+            text += " of rank " + text_of(instruction.rank);
+    }
+    if (instruction.targets) text += " ->";
+    for (Buffer target : {Buffer::output, Buffer::slot, Buffer::outputs})
+        if (instruction.targets & target) text += fmt::format(" {}", name_of(target));
+    if (instruction.finish) text += " finish";
+    if (instruction.repeat != 1) text += fmt::format(" repeat {}", instruction.repeat);
+    if (instruction.tile != 0) text += fmt::format(" tile {}", instruction.tile);
+    if (instruction.after != Dependency())
+        text += fmt::format(" after {}.{}", instruction.after.block, instruction.after.step);
+    return text;
+}
+
+std::string text_of(const Instruction& instruction, int iteration) {
+    Instruction now = instruction;
+    now.repeat = 1;
+    if (kind_of(now.opcode) != OpcodeKind::board) now.chunk = {instruction.chunk.at(iteration), 0, 1, 0};
+    if (now.rank != Index()) now.rank = {instruction.rank.at(iteration), 0, 1, 0};
+    return text_of(now);
+}
+
+std::string write_text(const Schedule& schedule) {
+    std::string text =
+        fmt::format("schedule {} {} rank {} of {} channels {} chunks {}", schedule.algorithm,
+                    name_of(schedule.collective), schedule.rank, schedule.ranks, schedule.channels, schedule.chunks);
+    if (schedule.tiles != 1) text += fmt::format(" tiles {}", schedule.tiles);
+    if (schedule.fifo_depth != 0) text += fmt::format(" fifo {}", schedule.fifo_depth);
+    text += schedule.board ? " board\n" : "\n";
+    for (const Block& block : schedule.blocks) {
+        text += fmt::format("block channel {}", block.channel);
+        if (block.source >= 0) text += fmt::format(" source {}", block.source);
+        if (block.target >= 0) text += fmt::format(" target {}", block.target);
+        text += '\n';
+        int step = 0;
+        for (const Instruction& instruction : block.instructions)
+            text += fmt::format("  {} {}\n", step++, text_of(instruction));
+    }
+    return text;
+}
+
+std::string write_text(std::span<const Schedule> schedules) {
+    std::string text;
+    for (const Schedule& schedule : schedules) text += (text.empty() ? "" : "\n") + write_text(schedule);
+    return text;
+}
+
+}  // namespace weft

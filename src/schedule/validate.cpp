@@ -1,0 +1,167 @@
+#include "src/schedule/validate.hpp"
+
+#include <cctype>
+#include <cstring>
+#include <set>
+#include <utility>
+
+#include "src/schedule/text.hpp"
+
+namespace weft {
+
+namespace {
+
+using Sentence = std::optional<std::string>;
+
+template <class... Arguments>
+Sentence object(fmt::format_string<Arguments...> format, Arguments&&... arguments) {
+    return fmt::format(format, std::forward<Arguments>(arguments)...);
+}
+
+Sentence object_to_number(const char* what, int64_t value, int64_t least, int64_t most) {
+    if (value >= least && value <= most) return {};
+    return object("{} is {}; it must lie in {}..{}", what, value, least, most);
+}
+
+// Every value that the index can take, whatever the iteration, lies below `end`.
+Sentence object_to_index(const char* what, const Index& index, int end) {
+    if (index.modulus < 1) return object("{} moves modulo {}; a modulus is at least 1", what, index.modulus);
+    if (index.base >= 0 && int64_t(index.base) + index.modulus <= end) return {};
+    return object("{} can be {}; it must lie in 0..{}", what,
+                  index.base < 0 ? int64_t(index.base) : int64_t(index.base) + index.modulus - 1, end - 1);
+}
+
+Sentence object_to_header(const Schedule& schedule) {
+    if (schedule.algorithm.empty() || schedule.algorithm.size() > 64)
+        return object("the algorithm's name has 1..64 letters");
+    for (char letter : schedule.algorithm)
+        if (!std::isalnum(uint8_t(letter)) && letter != '_')
+            return object("the algorithm's name holds something else than letters, digits and _");
+    if (!std::isalpha(uint8_t(schedule.algorithm[0]))) return object("the algorithm's name begins with a letter");
+    if (schedule.collective != Collective::all_reduce) return object("the collective is none that a schedule can do");
+    Sentence found;
+    (void)((found = object_to_number("the number of ranks", schedule.ranks, 1, ranks_most)) ||
+           (found = object_to_number("the rank", schedule.rank, 0, schedule.ranks - 1)) ||
+           (found = object_to_number("the number of channels", schedule.channels, 1, channels_most)) ||
+           (found = object_to_number("the number of chunks", schedule.chunks, 1, chunks_most)) ||
+           (found = object_to_number("the number of tiles", schedule.tiles, 1, tiles_most)) ||
+           (found = object_to_number("the FIFO depth", schedule.fifo_depth, 0, fifo_depth_most)));
+    return found;
+}
+
+Sentence object_to_ends(const Schedule& schedule, const Block& block) {
+    if (Sentence found = object_to_number("the channel", block.channel, 0, schedule.channels - 1)) return found;
+    for (auto [what, end] : {std::pair{"the source", block.source}, std::pair{"the target", block.target}}) {
+        if (Sentence found = object_to_number(what, end, -1, schedule.ranks - 1)) return found;
+        if (end == schedule.rank) return object("{} is the rank itself", what);
+        if (end >= 0 && schedule.fifo_depth < 1)
+            return object("it has connections, but the schedule's FIFO depth is 0");
+    }
+    return {};
+}
+
+int allowed_sources(Opcode opcode) {
+    if (opcode == Opcode::copy) return input | output | slot;
+    if (opcode == Opcode::reduce) return slot | inputs | either;
+    return kind_of(opcode) == OpcodeKind::fused ? input : input | output;
+}
+int allowed_targets(Opcode opcode) {
+    if (opcode == Opcode::reduce) return output | slot | outputs;
+    return kind_of(opcode) == OpcodeKind::fused ? output : output | slot;
+}
+// Whether the instruction makes something new that `finish` could complete.
+bool may_finish(Opcode opcode) {
+    const bool passes_on = opcode == Opcode::send || opcode == Opcode::recv || opcode == Opcode::recv_copy_send;
+    return !passes_on && kind_of(opcode) != OpcodeKind::board;
+}
+
+Sentence object_to_operands(const Schedule& schedule, const Block& block, const Instruction& it) {
+    const char* uses = uses_of(it.opcode);
+    const bool on_board = kind_of(it.opcode) == OpcodeKind::board;
+    if (std::strchr(uses, 's') && block.source < 0) return object("it receives, but its block has no source");
+    if (std::strchr(uses, 't') && block.target < 0) return object("it sends, but its block has no target");
+    const int source = it.source, targets = it.targets;
+    if (!std::strchr(uses, 'i') && source != Buffer::none) return object("it has a source, but reads none");
+    if (std::strchr(uses, 'i')) {
+        if ((source & (source - 1)) != 0 || (source & allowed_sources(it.opcode)) == 0)
+            return object("it cannot read from there");
+    }
+    if (!std::strchr(uses, 'o') && targets != 0) return object("it has targets, but writes none");
+    if (std::strchr(uses, 'o')) {
+        if (targets == 0) return object("it has no target");
+        if ((targets & ~allowed_targets(it.opcode)) != 0) return object("it cannot write there");
+        if ((targets & output) && (targets & outputs)) return object("its target outputs includes output");
+    }
+    const bool others_slot = it.opcode == Opcode::copy && it.source == Buffer::slot;
+    if (!others_slot && it.rank != Index()) return object("it names a rank, but reads no one rank's slot");
+    if (Sentence found = others_slot ? object_to_index("the rank", it.rank, schedule.ranks) : Sentence()) return found;
+    if (on_board && (it.chunk != Index() || it.repeat != 1))
+        return object("it has a chunk or repeats; a board's instruction does neither");
+    if (Sentence found = object_to_index("the chunk", it.chunk, schedule.chunks)) return found;
+    if (Sentence found = object_to_number("the phase", it.phase, 0, on_board ? 1 : 0)) return found;
+    if (it.finish && !may_finish(it.opcode)) return object("it finishes, but makes nothing new");
+    if (Sentence found = object_to_number("the number of iterations", it.repeat, 1, repeat_most)) return found;
+    if (Sentence found = object_to_number("the tile", it.tile, 0, schedule.tiles - 1)) return found;
+    const int board_buffers = slot | inputs | outputs | either;
+    if (!schedule.board &&
+        (on_board || kind_of(it.opcode) == OpcodeKind::fused || ((source | targets) & board_buffers)))
+        return object("it uses the board, but the schedule's header does not say `board`");
+    return {};
+}
+
+Sentence object_to_dependency(const Schedule& schedule, int block, const Dependency& after) {
+    if (after == Dependency()) return {};
+    if (after.block < 0 || after.block >= int(schedule.blocks.size()))
+        return object("it runs after block {}, which does not exist", after.block);
+    if (after.block == block) return object("it runs after a step of its own block, whose order is fixed");
+    const int steps = int(schedule.blocks[after.block].instructions.size());
+    if (after.step < 0 || after.step >= steps)
+        return object("it runs after step {} of block {}, which has {} steps", after.step, after.block, steps);
+    return {};
+}
+
+bool meets_others(Opcode opcode) {
+    return kind_of(opcode) == OpcodeKind::board || kind_of(opcode) == OpcodeKind::fused;
+}
+
+}  // namespace
+
+std::optional<Objection> find_objection(const Schedule& schedule) {
+    if (Sentence found = object_to_header(schedule)) return Objection{-1, -1, *found};
+    std::set<std::pair<int, int>> sources, targets;
+    int board_block = -1;
+    for (int b = 0; b < int(schedule.blocks.size()); ++b) {
+        const Block& block = schedule.blocks[b];
+        if (Sentence found = object_to_ends(schedule, block)) return Objection{b, -1, *found};
+        if (block.source >= 0 && !sources.insert({block.channel, block.source}).second)
+            return Objection{
+                b, -1, fmt::format("a second block receives from rank {} on channel {}", block.source, block.channel)};
+        if (block.target >= 0 && !targets.insert({block.channel, block.target}).second)
+            return Objection{b, -1,
+                             fmt::format("a second block sends to rank {} on channel {}", block.target, block.channel)};
+        for (int s = 0; s < int(block.instructions.size()); ++s) {
+            const Instruction& it = block.instructions[s];
+            Sentence found = object_to_operands(schedule, block, it);
+            if (!found) found = object_to_dependency(schedule, b, it.after);
+            // One block speaks for the rank, so that its posts and waits have an order.
+            if (!found && meets_others(it.opcode) && board_block >= 0 && board_block != b)
+                found = object("it meets the other ranks, but block {} does so already", board_block);
+            if (found) return Objection{b, s, *found};
+            if (meets_others(it.opcode)) board_block = b;
+        }
+    }
+    return {};
+}
+
+Status validate(const Schedule& schedule) {
+    const auto found = find_objection(schedule);
+    if (!found) return ok();
+    std::string place = fmt::format("rank {}", schedule.rank);
+    if (found->block >= 0) place += fmt::format(", block {}", found->block);
+    if (found->step >= 0)
+        place += fmt::format(", step {} ({})", found->step,
+                             text_of(schedule.blocks[found->block].instructions[found->step]));
+    return fail(weftInvalidArgument, "{}: {}", place, found->sentence);
+}
+
+}  // namespace weft

@@ -1,0 +1,31 @@
+// validate.hpp: whether a schedule is well formed by itself: every operand in range and meant for its instruction,
+// every field that an instruction does not use at its default. What all the rest may rely on; the checker proves the
+// meaning.
+#pragma once
+#include <optional>
+#include <string>
+
+#include "src/base/result.hpp"
+#include "src/schedule/schedule.hpp"
+
+namespace weft {
+
+// Most that a schedule may say, so that a file from anywhere costs no more than its length.
+inline constexpr int32_t ranks_most = 1 << 20;
+inline constexpr int32_t channels_most = 1 << 10;
+inline constexpr int32_t chunks_most = 1 << 24;
+inline constexpr int32_t tiles_most = 1 << 16;
+inline constexpr int32_t fifo_depth_most = 1 << 16;
+inline constexpr int32_t repeat_most = 1 << 24;
+
+struct Objection {
+    int block = -1;  // -1: the schedule's header
+    int step = -1;   // -1: the block's header
+    std::string sentence;
+};
+
+std::optional<Objection> find_objection(const Schedule& schedule);
+// weftInvalidArgument, naming rank, block, step and instruction.
+Status validate(const Schedule& schedule);
+
+}  // namespace weft
