@@ -1,0 +1,21 @@
+// all_reduce_perf.cpp: how fast ranks sum, or otherwise combine, their buffers.
+#include "collective.hpp"
+
+namespace {
+
+const perf::Collective all_reduce = {
+    .program = "all_reduce_perf",
+    .bench_name = "allreduce",
+    .rooted = false,
+    // Each rank must send what it has of the others' sums and receive its own: 2(n-1)/n of the buffer.
+    .bus_factor = [](int ranks) { return 2.0 * (ranks - 1) / ranks; },
+    .run =
+        [](const perf::Call& call) {
+            return weftAllReduce(call.send, call.receive, call.count, call.type, call.op, call.comm, nullptr);
+        },
+    .expected = [](const perf::Pattern& pattern, int) { return pattern.reduced(); },
+};
+
+}  // namespace
+
+int main(int argc, char** argv) { return perf::run_benchmark(all_reduce, argc, argv); }

@@ -1,0 +1,288 @@
+// benchmark.cpp: the run on one rank: for every type, reduction and size, time and check out of place and in place, and
+// let rank 0 report.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+
+#include "buffers.hpp"
+#include "collective.hpp"
+#include "job.hpp"
+#include "json_report.hpp"
+#include "table.hpp"
+#include "timing.hpp"
+
+namespace perf {
+namespace {
+
+std::string version_text() {
+    int version = 0;
+    weftGetVersion(&version);
+    return fmt::format("weft {}.{}.{}", version / 10000, version / 100 % 100, version % 100);
+}
+
+// Owns the reduction's handle where it is one that must be made. Thread-bound to the rank's thread.
+class ReductionHandle {
+  public:
+    ReductionHandle(Rank& rank, const Element& element, const Reduction& reduction) : rank_(rank), op_(reduction.op) {
+        if (op_ != weftNumOps) return;
+        uint64_t scalar = Pattern(element, reduction, rank.count(), 0).scalar(rank.index());
+        rank.expect(weftRedOpCreatePreMulSum(&op_, &scalar, element.type, weftScalarHostImmediate, rank.comm()),
+                    "weftRedOpCreatePreMulSum");
+        made_ = true;
+    }
+    ~ReductionHandle() {
+        if (made_) weftRedOpDestroy(op_, rank_.comm());
+    }
+    ReductionHandle(const ReductionHandle&) = delete;
+    ReductionHandle& operator=(const ReductionHandle&) = delete;
+    weftRedOp_t op() const { return op_; }
+
+  private:
+    Rank& rank_;
+    weftRedOp_t op_;
+    bool made_ = false;
+};
+
+// The run of one rank. Thread-bound to its thread.
+class Benchmark {
+  public:
+    Benchmark(const Collective& collective, const Arguments& arguments, Rank& rank)
+        : collective_(collective), arguments_(arguments), rank_(rank), progress_(rank.is_first()) {}
+
+    int run();
+
+  private:
+    bool lines() const { return !arguments_.json_lines_peer.empty(); }
+    void print(const std::string& text) {
+        if (!rank_.is_first()) return;
+        progress_.wipe();
+        std::fputs(text.c_str(), stdout);
+        std::fflush(stdout);
+    }
+    // Zero, after rank 0 has said why not.
+    bool memory_suffices(const std::vector<RankPlace>& places);
+    Buffers::Layout buffer_layout(const Element& element, size_t bytes) const;
+    void run_cycle(const Element& element, const Reduction& reduction, weftRedOp_t op, const Buffers* shared);
+    Result measure(const Element& element, const Reduction& reduction, weftRedOp_t op, size_t bytes, bool in_place,
+                   const Buffers& buffers);
+    int64_t check(const Case& measured, const Element& element, const Reduction& reduction, bool in_place,
+                  const Buffers& buffers);
+    void report(const Row& row);
+    void name_algorithm(Row& row, weftRedOp_t op);
+    Memory held_memory();
+
+    const Collective& collective_;
+    const Arguments& arguments_;
+    Rank& rank_;
+    Progress progress_;
+    std::unique_ptr<JsonReport> json_;  // rank 0's, with -J
+    uint64_t seed_ = 0;
+    int64_t wrong_ = 0;      // elements, over all ranks
+    int64_t own_wrong_ = 0;  // on this rank: known even if the sum over ranks is what fails
+    double bus_bandwidth_sum_ = 0;
+    int bus_bandwidths_ = 0;
+};
+
+Buffers::Layout Benchmark::buffer_layout(const Element& element, size_t bytes) const {
+    return {std::max(bytes, element.bytes), size_t(arguments_.unalign_elements) * element.bytes, arguments_.registered};
+}
+
+bool Benchmark::memory_suffices(const std::vector<RankPlace>& places) {
+    const size_t largest = *std::max_element(arguments_.sizes.begin(), arguments_.sizes.end());
+    size_t each = 0;
+    for (const Element* element : arguments_.elements)
+        each = std::max(each, Buffers::total_bytes(buffer_layout(*element, largest)));
+    const std::string& host = places[size_t(rank_.index())].host;
+    const double neighbours =
+        double(std::count_if(places.begin(), places.end(), [&](const RankPlace& place) { return place.host == host; }));
+    // Beyond what is free the system kills processes instead of refusing memory, so ask first.
+    const double needed = double(each) * neighbours, available = double(available_memory());
+    const bool enough = available == 0 || needed <= available;
+    // The least rank that lacks memory speaks.
+    const double speaker = rank_.combine(enough ? rank_.count() : rank_.index(), weftMin);
+    if (speaker == rank_.index())
+        fmt::print(
+            stderr,
+            "{}: rank {}: {} ranks on {} need {:.1f} GiB for their buffers, {:.1f} GiB are available: lower -e\n",
+            collective_.program, rank_.index(), neighbours, host, needed / 0x1p30, available / 0x1p30);
+    return speaker == rank_.count();
+}
+
+int64_t Benchmark::check(const Case& measured, const Element& element, const Reduction& reduction, bool in_place,
+                         const Buffers& buffers) {
+    const size_t bytes = measured.call.count * element.bytes;
+    const Pattern pattern(element, reduction, rank_.count(), ++seed_);
+    const Period input = pattern.input(rank_.index());
+    // What nobody may write behind the buffer, and what the result must replace.
+    const Period untouched(guard_bytes, std::byte(0xa5));
+    fill(buffers.receive(), bytes + guard_bytes, untouched);
+    fill(in_place ? buffers.receive() : buffers.send(), bytes, input);
+    rank_.barrier();
+    call_once(rank_, measured);
+    size_t wrong = count_wrong(buffers.receive(), bytes, collective_.expected(pattern, rank_.index()), element.bytes);
+    wrong += count_wrong(buffers.receive() + bytes, guard_bytes, untouched, 1);
+    if (!in_place) wrong += count_wrong(buffers.send(), bytes, input, element.bytes);
+    own_wrong_ += int64_t(wrong);
+    return std::max(int64_t(rank_.combine(double(wrong), weftSum)), int64_t(wrong));
+}
+
+Result Benchmark::measure(const Element& element, const Reduction& reduction, weftRedOp_t op, size_t bytes,
+                          bool in_place, const Buffers& buffers) {
+    const bool mean = arguments_.statistic == Statistic::mean;
+    // bench.h measures at least one element.
+    const size_t count = std::max<size_t>(bytes / element.bytes, mean ? 0 : 1);
+    Case measured{&collective_, {}, count * element.bytes};
+    measured.call = {in_place ? buffers.receive() : buffers.send(), buffers.receive(), count, element.type, op,
+                     collective_.rooted ? arguments_.root : 0,      rank_.comm()};
+    const size_t largest = *std::max_element(arguments_.sizes.begin(), arguments_.sizes.end());
+    measured.places = mean && measured.bytes > 0 ? largest / measured.bytes : 1;
+
+    // Real data for the timing: zeros and poison can be faster or slower than numbers.
+    const Period input = Pattern(element, reduction, rank_.count(), 0).input(rank_.index());
+    const size_t span = measured.bytes * measured.places;
+    fill(buffers.send(), span, input);
+    fill(buffers.receive(), span, input);
+    Result result;
+    result.measurement =
+        mean ? measure_mean(rank_, measured, arguments_) : measure_median_max(rank_, measured, arguments_.seconds);
+    // Gigabytes a second are bytes a nanosecond.
+    result.algorithm_bandwidth = double(measured.bytes) / (std::max(result.measurement.time_us, 1e-9) * 1e3);
+    result.bus_bandwidth = result.algorithm_bandwidth * collective_.bus_factor(rank_.count());
+    for (int i = 0; i < arguments_.checks; ++i) {
+        result.wrong = result.wrong.value_or(0) + check(measured, element, reduction, in_place, buffers);
+        if (*result.wrong > 0) break;
+    }
+    wrong_ += result.wrong.value_or(0);
+    bus_bandwidth_sum_ += result.bus_bandwidth;
+    ++bus_bandwidths_;
+    return result;
+}
+
+// The last line of the explanation is "chosen: <algorithm> over <transport>, <why>".
+void Benchmark::name_algorithm(Row& row, weftRedOp_t op) {
+    std::string text(4096, 0);
+    for (size_t needed = text.size();; text.resize(needed)) {
+        rank_.expect(weftCommExplain(rank_.comm(), row.count, row.element->type, op, text.data(), text.size(), &needed),
+                     "weftCommExplain");
+        if (needed <= text.size()) break;
+    }
+    char algorithm[64] = "?", transport[64] = "?";
+    if (size_t chosen = text.rfind("chosen: "); chosen != std::string::npos)
+        std::sscanf(&text[chosen], "chosen: %63s over %63[^, \n]", algorithm, transport);
+    row.algorithm = algorithm;
+    row.transport = transport;
+}
+
+void Benchmark::report(const Row& row) {
+    if (!rank_.is_first()) return;
+    if (json_) json_->add(row);
+    if (!lines()) return print(row_text(arguments_, row));
+    const Measurement& measurement = row.out_of_place.measurement;
+    print(fmt::format(
+        "{{\"peer\":\"{}\",\"version\":\"{}\",\"collective\":\"{}\",\"nranks\":{},\"bytes\":{},"
+        "\"median_us\":{:.3f},\"min_us\":{:.3f},\"iters\":{},\"ok\":{}}}\n",
+        arguments_.json_lines_peer, version_text(), collective_.bench_name, rank_.count(), row.bytes,
+        measurement.time_us, measurement.least_us, measurement.calls, row.out_of_place.wrong.value_or(0) == 0));
+}
+
+void Benchmark::run_cycle(const Element& element, const Reduction& reduction, weftRedOp_t op, const Buffers* shared) {
+    for (size_t bytes : arguments_.sizes) {
+        // bench.h's method has fresh buffers for every size.
+        std::unique_ptr<Buffers> fresh;
+        if (!shared) fresh = std::make_unique<Buffers>(rank_, buffer_layout(element, bytes));
+        const Buffers& buffers = shared ? *shared : *fresh;
+        Row row{.bytes = lines() ? bytes : bytes / element.bytes * element.bytes,
+                .count = bytes / element.bytes,
+                .element = &element,
+                .reduction = &reduction,
+                .root = collective_.rooted ? arguments_.root : -1,
+                .out_of_place = {},
+                .in_place = {},
+                .algorithm = {},
+                .transport = {}};
+        progress_.show(fmt::format("{} {} {}, {} bytes: out of place ...", collective_.program, element.name,
+                                   reduction.name, bytes));
+        row.out_of_place = measure(element, reduction, op, bytes, false, buffers);
+        if (!lines()) {
+            progress_.show(fmt::format("{} {} {}, {} bytes: in place ...", collective_.program, element.name,
+                                       reduction.name, bytes));
+            row.in_place = measure(element, reduction, op, bytes, true, buffers);
+        }
+        if (arguments_.show_algorithm) name_algorithm(row, op);
+        report(row);
+    }
+}
+
+Memory Benchmark::held_memory() {
+    double held[4] = {};
+    for (int kind = 0; kind < 4; ++kind) {
+        uint64_t bytes = 0;
+        rank_.expect(weftCommMemStats(rank_.comm(), weftMemStat_t(kind), &bytes), "weftCommMemStats");
+        held[kind] = double(bytes);
+    }
+    rank_.combine(held, weftMax);
+    return {uint64_t(held[weftMemBoard]), uint64_t(held[weftMemConnection]), uint64_t(held[weftMemHeap]),
+            uint64_t(held[weftMemTotal])};
+}
+
+int Benchmark::run() {
+    std::vector<RankPlace> places;
+    for (const std::string& text : rank_.gather(text_of(this_place()))) places.push_back(place_from(text));
+    if (rank_.is_first() && !arguments_.json_file.empty()) json_ = std::make_unique<JsonReport>(arguments_, places);
+    const bool unwritable = json_ && json_->path().empty();
+    if (unwritable)
+        fmt::print(stderr, "{}: -J {}: the file cannot be created\n", collective_.program, arguments_.json_file);
+    if (rank_.combine(unwritable ? 1 : 0, weftMax) > 0) return 2;
+    if (json_ && !lines()) print(fmt::format("# Writing JSON output to {}\n", json_->path()));
+    if (!lines()) print(header_text(collective_, arguments_, places));
+    if (!memory_suffices(places)) return 1;
+
+    const size_t largest = *std::max_element(arguments_.sizes.begin(), arguments_.sizes.end());
+    for (int cycle = 0; arguments_.cycles == 0 || cycle < arguments_.cycles; ++cycle)
+        for (const Element* element : arguments_.elements)
+            for (const Reduction* reduction : arguments_.reductions) {
+                const ReductionHandle handle(rank_, *element, *reduction);
+                std::unique_ptr<Buffers> buffers;
+                if (arguments_.statistic == Statistic::mean)
+                    buffers = std::make_unique<Buffers>(rank_, buffer_layout(*element, largest));
+                run_cycle(*element, *reduction, handle.op(), buffers.get());
+            }
+
+    std::optional<Memory> memory;
+    if (arguments_.memory_report) memory = held_memory();
+    const double average = bus_bandwidths_ > 0 ? bus_bandwidth_sum_ / bus_bandwidths_ : 0;
+    if (json_) json_->finish(wrong_, average, memory);
+    if (!lines()) print(footer_text(collective_, wrong_, average, memory));
+    return wrong_ > 0 || own_wrong_ > 0;
+}
+
+}  // namespace
+
+int run_benchmark(const Collective& collective, int argc, const char* const* argv) {
+    const auto parsed = parse_arguments(collective.program, argc, argv);
+    if (const Refusal* refusal = std::get_if<Refusal>(&parsed)) {
+        std::fputs(refusal->text.c_str(), refusal->status == 0 ? stdout : stderr);
+        return refusal->status;
+    }
+    const Arguments& arguments = std::get<Arguments>(parsed);
+    return run_ranks(collective.program, arguments, [&](Rank& rank) {
+        try {
+            if (!collective.rooted && arguments.root != 0 && rank.is_first())
+                fmt::print(stderr, "{}: this collective has no root: -r {} changes nothing\n", collective.program,
+                           arguments.root);
+            if (collective.rooted && arguments.root >= rank.count()) {
+                if (rank.is_first())
+                    fmt::print(stderr, "{}: -r {}: there are {} ranks\n", collective.program, arguments.root,
+                               rank.count());
+                return 2;
+            }
+            return Benchmark(collective, arguments, rank).run();
+        } catch (const Buffers::Shortage& shortage) {
+            if (!shortage.sentence.empty()) fmt::print(stderr, "{}: {}\n", collective.program, shortage.sentence);
+            return 1;
+        }
+    });
+}
+
+}  // namespace perf

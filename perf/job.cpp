@@ -1,0 +1,96 @@
+// job.cpp: communicators for launcher's processes and for threads.
+#include "job.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <thread>
+
+namespace perf {
+namespace {
+
+weftConfig_t config_of(const Arguments& arguments) {
+    weftConfig_t config = WEFT_CONFIG_INITIALIZER;
+    config.commName = "perf";
+    if (arguments.timeout_s > 0) config.timeoutMs = int64_t(arguments.timeout_s) * 1000;
+    return config;
+}
+
+int complain(const std::string& program, const std::string& sentence) {
+    fmt::print(stderr, "{}: {}\n", program, sentence);
+    return 1;
+}
+
+int complain(const std::string& program, const char* call, weftResult_t result) {
+    const char* sentence = weftGetLastError(nullptr);
+    return complain(program, fmt::format("{}: {}", call, *sentence ? sentence : weftGetErrorString(result)));
+}
+
+// Takes the communicator: destroys it after the body, aborts it after a failure.
+int run_rank(const std::string& program, weftComm_t comm, const std::function<int(Rank&)>& body) {
+    int index = -1;
+    weftCommUserRank(comm, &index);
+    try {
+        Rank rank(comm);
+        const int status = body(rank);
+        const weftResult_t result = weftCommDestroy(comm);
+        return result == weftSuccess ? status : complain(program, "weftCommDestroy", result);
+    } catch (const Failure& failure) {
+        complain(program, fmt::format("rank {}: {}", index, failure.what()));
+        weftCommAbort(comm);
+        return 1;
+    }
+}
+
+// Each thread's rank joins in one group on this thread, or, with -p 1, by itself on its own.
+int run_threads(const std::string& program, const Arguments& arguments, const std::function<int(Rank&)>& body) {
+    const weftConfig_t config = config_of(arguments);
+    const size_t count = size_t(arguments.threads);
+    weftUniqueId id;
+    if (weftResult_t result = weftGetUniqueId(&id); result != weftSuccess)
+        return complain(program, "weftGetUniqueId", result);
+    std::vector<weftComm_t> comms(count);
+    if (!arguments.parallel_init) {
+        weftResult_t result = weftGroupStart();
+        for (size_t i = 0; i < count && result == weftSuccess; ++i)
+            result = weftCommInitRankConfig(&comms[i], int(count), id, int(i), &config);
+        if (weftResult_t ended = weftGroupEnd(); result == weftSuccess) result = ended;
+        if (result != weftSuccess) return complain(program, "weftCommInitRankConfig in a group", result);
+    }
+    std::vector<int> statuses(count);
+    std::vector<std::thread> threads;
+    for (size_t i = 0; i < count; ++i)
+        threads.emplace_back([&, i] {
+            weftResult_t result = weftSuccess;
+            if (arguments.parallel_init) result = weftCommInitRankConfig(&comms[i], int(count), id, int(i), &config);
+            statuses[i] = result == weftSuccess ? run_rank(program, comms[i], body)
+                                                : complain(program, "weftCommInitRankConfig", result);
+        });
+    for (std::thread& thread : threads) thread.join();
+    return *std::max_element(statuses.begin(), statuses.end());
+}
+
+}  // namespace
+
+int run_ranks(const std::string& program, const Arguments& arguments, const std::function<int(Rank&)>& body) {
+    // Weft knows the launchers' variables: a communicator of one rank means that there is none.
+    const weftConfig_t config = config_of(arguments);
+    weftComm_t comm = nullptr;
+    weftResult_t result = weftCommInitFromEnvironment(&comm, &config);
+    if (result != weftSuccess) return complain(program, "weftCommInitFromEnvironment", result);
+    if (arguments.threads == 1) return run_rank(program, comm, body);
+    int launched = 0, index = 0;
+    weftCommCount(comm, &launched);
+    weftCommUserRank(comm, &index);
+    if (result = weftCommDestroy(comm); result != weftSuccess) return complain(program, "weftCommDestroy", result);
+    if (launched == 1) return run_threads(program, arguments, body);
+    if (index == 0)
+        complain(program,
+                 fmt::format("-t {} under a launcher that started {} processes: ranks are either processes or threads, "
+                             "so leave out -t or start one process",
+                             arguments.threads, launched));
+    return 2;
+}
+
+}  // namespace perf

@@ -1,0 +1,35 @@
+// json_report.hpp: -J: the run as one JSON object with nccl-tests' keys.
+#pragma once
+#include <cstdint>
+#include <cstdio>
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "table.hpp"
+
+namespace perf {
+
+// Opens the file at once, so that a path that can't be written is known before the run; writes it when it is destroyed,
+// also after a failure. Owned by rank 0.
+class JsonReport {
+  public:
+    JsonReport(const Arguments& arguments, const std::vector<RankPlace>& places);
+    ~JsonReport();
+    JsonReport(const JsonReport&) = delete;
+    JsonReport& operator=(const JsonReport&) = delete;
+    // The file: arguments.json_file, or with a number behind it if that exists. Empty: it cannot be written.
+    const std::string& path() const { return path_; }
+    void add(const Row& row);
+    void finish(int64_t wrong, double average_bus_bandwidth, const std::optional<Memory>& memory);
+
+  private:
+    const Arguments& arguments_;
+    std::string path_;
+    std::FILE* file_ = nullptr;
+    std::unique_ptr<nlohmann::ordered_json> report_;
+};
+
+}  // namespace perf

@@ -1,0 +1,52 @@
+// rank.hpp: one rank of the job and what ranks tell each other. There is no MPI here: they talk by all-reduce on the
+// very communicator that is measured, always outside the timed region.
+#pragma once
+#include <weft/weft.h>
+
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+namespace perf {
+
+// What ends a rank's work: a call of Weft that failed, with its sentence.
+struct Failure : std::runtime_error {
+    using std::runtime_error::runtime_error;
+};
+
+// Does not own the communicator. Thread-bound to the thread that drives the rank.
+class Rank {
+  public:
+    // Throws Failure if the communicator cannot say who we are.
+    explicit Rank(weftComm_t comm);
+
+    int index() const { return index_; }
+    int count() const { return count_; }
+    bool is_first() const { return index_ == 0; }
+    weftComm_t comm() const { return comm_; }
+
+    // Throws Failure with the library's sentence unless the call succeeded.
+    void expect(weftResult_t result, const char* call) const {
+        if (result != weftSuccess) [[unlikely]]
+            fail(result, call);
+    }
+
+    void barrier();
+    // Every rank gets the combination of all ranks' values.
+    void combine(std::span<double> values, weftRedOp_t op);
+    double combine(double value, weftRedOp_t op);
+    // Every rank gets all ranks' texts, in rank order; each is cut off at text_bytes - 1.
+    std::vector<std::string> gather(const std::string& text);
+    static constexpr size_t text_bytes = 256;
+
+  private:
+    [[noreturn]] void fail(weftResult_t result, const char* call) const;
+
+    weftComm_t comm_;
+    int index_ = 0;
+    int count_ = 0;
+    double token_[2] = {};  // the barrier's message
+};
+
+}  // namespace perf

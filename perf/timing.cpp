@@ -1,0 +1,124 @@
+// timing.cpp: the timed loops. Nothing in them but the calls, the barriers asked for, and the clock.
+#include "timing.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+
+namespace perf {
+namespace {
+
+double now_us() {
+    return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+void call_at(const Rank& rank, const Case& measured, size_t place) {
+    Call call = measured.call;
+    call.send = static_cast<const std::byte*>(call.send) + place * measured.bytes;
+    call.receive = static_cast<std::byte*>(call.receive) + place * measured.bytes;
+    rank.expect(measured.collective->run(call), "the measured call");
+}
+
+// -m calls in one group.
+void iterate(Rank& rank, const Case& measured, const Arguments& arguments, int iteration) {
+    const int calls = arguments.calls_per_group;
+    if (calls > 1) rank.expect(weftGroupStart(), "weftGroupStart");
+    for (int i = 0; i < calls; ++i) {
+        const size_t number = size_t(iteration) * size_t(calls) + size_t(i);
+        call_at(rank, measured, measured.places > 1 ? number % measured.places : 0);
+        if (arguments.blocking == 1) rank.barrier();
+    }
+    if (calls > 1) rank.expect(weftGroupEnd(), "weftGroupEnd");
+}
+
+double over_ranks(Rank& rank, double value, Average average) {
+    switch (average) {
+        case Average::rank_0:
+            return rank.combine(rank.is_first() ? value : 0, weftSum);
+        case Average::least:
+            return rank.combine(value, weftMin);
+        case Average::most:
+            return rank.combine(value, weftMax);
+        case Average::mean:
+            break;
+    }
+    return rank.combine(value, weftSum) / rank.count();
+}
+
+double time_batch(Rank& rank, const Case& measured, int batch) {
+    rank.barrier();
+    const double start = now_us();
+    for (int i = 0; i < batch; ++i) rank.expect(measured.collective->run(measured.call), "the measured call");
+    return now_us() - start;
+}
+
+}  // namespace
+
+void call_once(const Rank& rank, const Case& measured) { call_at(rank, measured, 0); }
+
+Measurement measure_mean(Rank& rank, const Case& measured, const Arguments& arguments) {
+    for (int i = 0; i < arguments.warmups; ++i) iterate(rank, measured, arguments, i);
+    rank.barrier();
+    Measurement result;
+    const bool each = arguments.per_iteration, barriers = arguments.blocking == 3;
+    if (each) result.iterations_us.resize(size_t(arguments.iterations));
+    double total = 0, start = now_us();
+    if (!each && !barriers) {
+        for (int i = 0; i < arguments.iterations; ++i) iterate(rank, measured, arguments, i);
+        total = now_us() - start;
+    } else {
+        // Two more readings of the clock an iteration; the barriers between them are not counted.
+        for (int i = 0; i < arguments.iterations; ++i) {
+            start = now_us();
+            iterate(rank, measured, arguments, i);
+            const double took = now_us() - start;
+            total += took;
+            if (each) result.iterations_us[size_t(i)] = took / arguments.calls_per_group;
+            if (barriers) rank.barrier();
+        }
+    }
+    result.calls = int64_t(arguments.iterations) * arguments.calls_per_group;
+    result.time_us = over_ranks(rank, total / double(result.calls), arguments.average);
+    result.least_us = result.time_us;
+    if (each) {
+        rank.combine(result.iterations_us, weftMax);
+        result.least_us = *std::min_element(result.iterations_us.begin(), result.iterations_us.end());
+    }
+    return result;
+}
+
+Measurement measure_median_max(Rank& rank, const Case& measured, double seconds) {
+    const double budget_us = seconds * 1e6;
+    // Doubling batches until one fills a tenth of the time, which also says how long a call takes. The first batch
+    // never ends it: it may hold set-up costs.
+    double call_us = 0;
+    for (int batch = 1; batch <= 4096; batch *= 2) {
+        const double took = rank.combine(time_batch(rank, measured, batch), weftMax);
+        call_us = std::max(took / batch, 1e-3);
+        if (batch > 1 && took > budget_us / 10) break;
+    }
+    const int batch = int(100 / call_us) + 1;
+    const int iterations = std::clamp(int(budget_us / (call_us * batch)), 3, 4000);
+    std::vector<double> times(size_t(iterations), 0.0);
+    for (double& time : times) time = time_batch(rank, measured, batch) / batch;
+    rank.combine(times, weftMax);
+    Measurement result;
+    std::sort(times.begin(), times.end());
+    result.time_us = times[times.size() / 2];
+    result.least_us = times.front();
+    result.calls = int64_t(iterations) * batch;
+    return result;
+}
+
+Spread spread_of(std::vector<double> times) {
+    std::sort(times.begin(), times.end());
+    const double count = double(times.size());
+    double mean = 0, squares = 0;
+    for (double time : times) mean += time / count;
+    for (double time : times) squares += (time - mean) * (time - mean) / count;
+    // The nearest rank: the least time that 99 % of the iterations do not exceed.
+    const size_t p99 = size_t(std::ceil(count * 0.99)) - 1;
+    return {times.front(), times.back(), times[p99], mean > 0 ? std::sqrt(squares) / mean * 100 : 0};
+}
+
+}  // namespace perf
