@@ -8,10 +8,14 @@ namespace {
 
 const char* name_of(Shape shape) {
     switch (shape) {
-        case Shape::one_shot_inline: return "one-shot in the payload";
-        case Shape::one_shot: return "one-shot";
-        case Shape::two_shot: return "two-shot";
-        case Shape::two_shot_pipelined: return "pipelined two-shot";
+        case Shape::one_shot_inline:
+            return "one-shot in the payload";
+        case Shape::one_shot:
+            return "one-shot";
+        case Shape::two_shot:
+            return "two-shot";
+        case Shape::two_shot_pipelined:
+            return "pipelined two-shot";
     }
     return "?";
 }
@@ -22,23 +26,44 @@ bool is_two_shot(const Call& call) { return call.shape == Shape::two_shot || cal
 
 const char* name_of(Fault fault) {
     switch (fault) {
-        case Fault::none: return "none";
-        case Fault::entry_before_staging: return "entry posted before staging";
-        case Fault::entry_before_payload: return "entry posted before the payload is written";
-        case Fault::next_entry_before_copy_out: return "next entry posted before the last read of this tile";
-        case Fault::done_before_result: return "done posted before the result is written";
-        case Fault::done_wait_dropped: return "done wait dropped when staged";
-        case Fault::direct_done_wait_dropped: return "done wait dropped when direct";
-        case Fault::entry_wait_of_one_dropped: return "entry of one rank not waited for";
-        case Fault::offers_without_agreement: return "offers used without agreement";
-        case Fault::offerers_do_not_stage: return "offering ranks do not stage before the agreement";
-        case Fault::round_of_offerers_only: return "agreement round held by offering ranks only";
-        case Fault::growth_after_staging: return "slots backed after they are written";
-        case Fault::fingerprint_ignored: return "fingerprint ignored";
-        case Fault::leaves_silently: return "early leaver does not write the abort word";
-        case Fault::abort_not_watched: return "waits do not look at the abort word";
-        case Fault::direct_without_last_look: return "no look at the abort word around the use of others' buffers";
-        case Fault::leaves_without_drain: return "early leaver does not wait for peers that use its buffers";
+        case Fault::none:
+            return "none";
+        case Fault::entry_before_staging:
+            return "entry posted before staging";
+        case Fault::entry_before_payload:
+            return "entry posted before the payload is written";
+        case Fault::next_entry_before_reads:
+            return "next entry posted before the last read of this tile";
+        case Fault::done_before_result:
+            return "done posted before the result is written";
+        case Fault::done_wait_dropped:
+            return "done wait dropped when staged";
+        case Fault::direct_done_wait_dropped:
+            return "done wait dropped when direct";
+        case Fault::entry_wait_of_one_dropped:
+            return "entry of one rank not waited for";
+        case Fault::offers_without_agreement:
+            return "offers used without agreement";
+        case Fault::offerers_do_not_stage:
+            return "offering ranks do not stage before the agreement";
+        case Fault::round_of_offerers_only:
+            return "agreement round held by offering ranks only";
+        case Fault::growth_after_staging:
+            return "slots backed after they are written";
+        case Fault::old_done_is_an_error:
+            return "an older done word than the slot's last is taken for out of step";
+        case Fault::fingerprint_ignored:
+            return "fingerprint ignored";
+        case Fault::leaves_silently:
+            return "early leaver does not write the abort word";
+        case Fault::abort_not_watched:
+            return "waits do not look at the abort word";
+        case Fault::buffers_without_look:
+            return "no look at the abort word around the use of others' buffers";
+        case Fault::leaves_without_drain:
+            return "early leaver does not wait for peers that use its buffers";
+        case Fault::neither_look_nor_drain:
+            return "neither a look around the use of buffers nor a wait before leaving";
     }
     return "?";
 }
@@ -73,11 +98,7 @@ Model::Model(const Scenario& scenario) : scenario_(scenario) {
             for (int mapping = 0; mapping < 3; ++mapping) {
                 auto& programs = programs_[rank][index][mapping];
                 programs[part_begin] = beginning(rank, index, Mapping(mapping));
-                programs[part_round] = {{Step::payload_answer, round_tile},
-                                        {Step::post_entry, round_tile},
-                                        {Step::wait_entry, round_tile},
-                                        {Step::agree, round_tile}};
-                for (int part = part_staged; part <= part_direct; ++part) programs[part] = body(rank, index, part);
+                for (int part = part_round; part <= part_direct; ++part) programs[part] = body(rank, index, part);
             }
 }
 
@@ -91,37 +112,51 @@ uint8_t Model::fingerprint(int rank, int index) const {
     return uint8_t(int(own.shape) * tiles_most + own.tiles);
 }
 
-// All up to the first decision; for one-shot, the whole call.
+// All up to the decision; for one-shot, the whole call.
 Program Model::beginning(int rank, int index, Mapping mapping) const {
     const Call& own = call(rank, index);
     Program program{{Step::begin}};
-    auto add = [&](Step step) { program.push_back(step); };
+    auto add = [&](Step::Kind kind, int tile = 0, int chunk = 0) {
+        program.push_back({kind, uint8_t(tile), uint8_t(chunk)});
+    };
     const bool is_inline = own.shape == Shape::one_shot_inline;
-    if (!is_inline && !is(Fault::growth_after_staging)) add({Step::back});
-    if (is(Fault::entry_before_staging)) add({Step::post_entry, 0});
-    if (own.shape == Shape::one_shot) add({Step::stage_whole, 0});
-    if (is_two_shot(own)) {
-        // While it is unknown whether offers count, all stage, whatever they offer.
-        const bool read_in_place = own.offers[rank] != Offer::nothing &&
-                                   (mapping == Mapping::yes ||
-                                    (mapping == Mapping::unknown && is(Fault::offerers_do_not_stage)));
-        for (int chunk = 0; chunk < scenario_.ranks; ++chunk)
-            if (chunk != rank && !read_in_place) add({Step::stage, 0, uint8_t(chunk)});
-    }
-    if (!is_inline && is(Fault::growth_after_staging)) add({Step::back});
-    const Step payload = {is_two_shot(own) ? Step::payload_offer : Step::payload_data, 0};
-    if (!is(Fault::entry_before_payload)) add(payload);
-    if (!is(Fault::entry_before_staging)) add({Step::post_entry, 0});
-    if (is(Fault::entry_before_payload)) add(payload);
-    add({Step::wait_entry, 0});
-    if (is_two_shot(own)) {
-        add({Step::decide, 0});
+    if (!is_inline && !is(Fault::growth_after_staging)) add(Step::back);
+    if (!is_two_shot(own)) {
+        auto post = [&](int tile) {
+            if (is(Fault::entry_before_staging)) add(Step::post_entry, tile);
+            if (!is_inline) add(Step::stage_whole, tile);
+            if (is(Fault::entry_before_payload)) add(Step::post_entry, tile);
+            add(Step::payload_data, tile);
+            if (!is(Fault::entry_before_staging) && !is(Fault::entry_before_payload)) add(Step::post_entry, tile);
+        };
+        auto read = [&](int tile) {
+            for (int peer = 0; peer < scenario_.ranks; ++peer)
+                if (peer != rank) add(is_inline ? Step::read_payload : Step::read_whole, tile, peer);
+            add(Step::write_whole, tile);
+        };
+        const bool early = is(Fault::next_entry_before_reads);
+        for (int tile = 0; tile < own.tiles; ++tile) {
+            if (tile == 0 || !early) post(tile);
+            add(Step::wait_entry, tile);
+            if (early && tile + 1 < own.tiles) post(tile + 1);
+            read(tile);
+        }
+        add(Step::give_back);
         return program;
     }
-    for (int peer = 0; peer < scenario_.ranks; ++peer)
-        if (peer != rank) add({is_inline ? Step::read_payload : Step::read_whole, 0, uint8_t(peer)});
-    add({Step::write_whole, 0});
-    add({Step::give_back});
+    if (is(Fault::entry_before_payload)) add(Step::post_entry);
+    add(Step::payload_offer);
+    if (is(Fault::entry_before_staging)) add(Step::post_entry);
+    // While it is unknown whether offers count, all stage, whatever they offer.
+    const bool read_in_place =
+        own.offers[rank] != Offer::nothing &&
+        (mapping == Mapping::yes || (mapping == Mapping::unknown && is(Fault::offerers_do_not_stage)));
+    for (int chunk = 0; chunk < scenario_.ranks; ++chunk)
+        if (chunk != rank && !read_in_place) add(Step::stage, 0, chunk);
+    if (is(Fault::growth_after_staging)) add(Step::back);
+    if (!is(Fault::entry_before_payload) && !is(Fault::entry_before_staging)) add(Step::post_entry);
+    add(Step::wait_entry);
+    add(Step::decide);
     return program;
 }
 
@@ -147,19 +182,19 @@ Program Model::body(int rank, int index, int part) const {
         for (int other = 0; other < ranks; ++other)
             if (other != rank) step(other);
     };
-    const bool looks = part != part_staged && !is(Fault::direct_without_last_look);
-    if (looks) add(Step::look);
+    const bool uses_buffers = part > part_staged;
+    if (uses_buffers && looks()) add(Step::look);
     if (part == part_direct) {
         for (int peer = 0; peer < ranks; ++peer)
             for (int tile = 0; tile < own.tiles; ++tile) add(Step::read_direct, tile, peer);
         for (int peer = 0; peer < ranks; ++peer) add(Step::write_direct, 0, peer);
         add(Step::post_done, 0);
         if (!is(Fault::direct_done_wait_dropped)) add(Step::wait_done, 0);
-        if (looks) add(Step::look);
+        if (uses_buffers && looks()) add(Step::look);
         add(Step::give_back);
         return program;
     }
-    const int in_place = part - part_staged;
+    const int in_place = part == part_round ? 0 : part - part_staged;
     const bool pipelined = own.shape == Shape::two_shot_pipelined;
     auto stage = [&](int tile) {
         if (!(in_place >> rank & 1)) for_others([&](int chunk) { add(Step::stage, tile, chunk); });
@@ -187,15 +222,17 @@ Program Model::body(int rank, int index, int part) const {
         for (int tile = 0; tile < own.tiles; ++tile) {
             reduce_and_post(tile);
             wait_done(tile);
-            const bool more = tile + 1 < own.tiles;
-            if (!is(Fault::next_entry_before_copy_out)) copy_out(tile);
-            if (more) stage(tile + 1);
-            if (more) add(Step::post_entry, tile + 1);
-            if (is(Fault::next_entry_before_copy_out)) copy_out(tile);
-            if (more) add(Step::wait_entry, tile + 1);
+            copy_out(tile);
+            if (tile + 1 == own.tiles) break;
+            stage(tile + 1);
+            add(Step::post_entry, tile + 1);
+            add(Step::wait_entry, tile + 1);
         }
     }
-    if (looks) add(Step::look);
+    if (part == part_round)
+        for (Step::Kind kind : {Step::payload_answer, Step::post_entry, Step::wait_entry, Step::agree})
+            add(kind, round_tile);
+    if (uses_buffers && looks()) add(Step::look);
     add(Step::give_back);
     return program;
 }
@@ -208,7 +245,8 @@ State Model::initial() const {
 
 const Step& Model::current(const State& state, int rank) const {
     const Rank& self = state.ranks[rank];
-    return programs_[rank][self.call][int(self.part == part_begin ? self.mapping : Mapping::unknown)][self.part][self.step];
+    return programs_[rank][self.call][int(self.part == part_begin ? self.mapping : Mapping::unknown)][self.part]
+                    [self.step];
 }
 
 bool Model::waits(const State& state, int rank) const {
@@ -217,20 +255,20 @@ bool Model::waits(const State& state, int rank) const {
     return kind == Step::wait_entry || kind == Step::wait_done;
 }
 
-// The board's tile number of the current call's tile: an agreement round takes the number after the first tile's.
-int Model::number(const Rank& rank, int tile) const {
-    if (tile == round_tile) return rank.tile + 1;
-    return rank.tile + tile + (tile > 0 ? rank.round : 0);
+// The board's number of the current call's tile; an agreement round takes the number after the last tile's.
+int Model::number(const State& state, int rank, int tile) const {
+    const Rank& self = state.ranks[rank];
+    return self.tile + (tile == round_tile ? call(rank, self.call).tiles : tile);
 }
 
-// May `peer` still read or write the buffers of `self`, which leaves a call early? Not if it has left too, has died, has
-// posted its last done, or has not come: it looks at the abort word before it touches anything.
+// May `peer` still read or write the buffers of `self`, which leaves a call early? Not if it has left too, has died,
+// has posted its last done, or has not come: it looks at the abort word before it touches anything.
 bool Model::may_still_use_us(const State& state, int self, int peer) const {
     const Rank& own = state.ranks[self];
     if (state.ranks[peer].status == Status::dead || state.left_words[peer]) return false;
     if (state.lines[peer][own.tile % scenario_.slots].entry >> 4 != own.tile + 1) return false;
     if (own.part < part_staged) return true;
-    const int last = number(own, own.part == part_direct ? 0 : call(self, own.call).tiles - 1);
+    const int last = number(state, self, own.part == part_direct ? 0 : call(self, own.call).tiles - 1);
     return state.lines[peer][last % scenario_.slots].done >> 4 != last + 1;
 }
 
@@ -250,9 +288,12 @@ bool Model::actions(const State& state, std::vector<Action>& possible) const {
         switch (self.status) {
             case Status::finished:
             case Status::failed:
-            case Status::dead: continue;
+            case Status::dead:
+                continue;
             case Status::leaving:
-            case Status::left: add(Action::advance); break;
+            case Status::left:
+                add(Action::advance);
+                break;
             case Status::draining: {
                 bool used = false;
                 for (int peer = 0; peer < scenario_.ranks; ++peer)
@@ -264,15 +305,20 @@ bool Model::actions(const State& state, std::vector<Action>& possible) const {
                 const Step& step = current(state, rank);
                 if (!waits(state, rank)) {
                     add(Action::advance);
-                    if (step.kind == Step::back && scenario_.growth_may_fail && state.causes == 0) add(Action::growth_fails);
+                    if (step.kind == Step::back && scenario_.growth_may_fail && state.causes == 0)
+                        add(Action::growth_fails);
                     break;
                 }
-                const int tile = number(self, step.tile);
+                const int tile = number(state, rank, step.tile);
                 for (int peer = 0; peer < scenario_.ranks; ++peer) {
                     if (self.seen >> peer & 1) continue;
                     const Line& line = state.lines[peer][tile % scenario_.slots];
+                    // Not there yet: the entry of the slot's last tile, or any older done, for not every tile posts
+                    // one.
                     const int word = (step.kind == Step::wait_entry ? line.entry : line.done) >> 4;
-                    const bool is_old = word == 0 || word == tile + 1 - scenario_.slots;
+                    const bool is_old =
+                        word == 0 || word == tile + 1 - scenario_.slots ||
+                        (step.kind == Step::wait_done && word < tile + 1 && !is(Fault::old_done_is_an_error));
                     if (!is_old) add(Action::read_word, peer);
                 }
                 if (state.abort_word && !is(Fault::abort_not_watched)) add(Action::leave);

@@ -1,9 +1,10 @@
 // board_model.hpp: the board's protocol (src/README.md, "The board") as a finite state machine of all ranks together.
 // Written from the text alone and independent of the executor, so that explore() can try every interleaving of it.
 //
-// Memory model: words are sequentially consistent and read one a step. Payloads, slots and user buffers are ordinary memory,
-// written in steps of their own. Every value written carries its tile or operation, so a race shows: if a read and a write
-// are not ordered by the words, both orders are explored, and one of them reads a value that was not expected.
+// Memory model: words are sequentially consistent and read one a step. Payloads, slots and user buffers are ordinary
+// memory, written in steps of their own. Every value written carries its tile or operation, so a race shows: if a read
+// and a write are not ordered by the words, both orders are explored, and one of them reads a value that was not
+// expected.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -21,7 +22,8 @@ inline constexpr int calls_most = 3;
 enum class Shape : uint8_t { one_shot_inline, one_shot, two_shot, two_shot_pipelined };
 enum class Offer : uint8_t { nothing, input, both };
 
-// One call as every rank makes it; `offers` and `in_place` are what each rank alone knows, and no part of the fingerprint.
+// One call as every rank makes it; `offers` and `in_place` are what each rank alone knows, and no part of the
+// fingerprint.
 struct Call {
     Shape shape = Shape::one_shot_inline;
     int tiles = 1;
@@ -33,22 +35,24 @@ struct Call {
 // Mutations of the protocol: each must be found by the explorer in some scenario, else the explorer proves nothing.
 enum class Fault : uint8_t {
     none,
-    entry_before_staging,        // the entry is posted, then the slot written
-    entry_before_payload,        // the same with the line's payload
-    next_entry_before_copy_out,  // a plain two-shot posts the next tile before its last read of this one
-    done_before_result,          // done is posted before the own slot holds the result
-    done_wait_dropped,           // staged: copies the others' chunks without waiting for their dones
-    direct_done_wait_dropped,    // direct: returns without waiting for the others' dones
-    entry_wait_of_one_dropped,   // does not wait for the entry of the highest other rank
-    offers_without_agreement,    // while mapping is unknown, each rank believes its own mapping
-    offerers_do_not_stage,       // an offering rank does not stage even while it is unknown whether offers count
-    round_of_offerers_only,      // only ranks that offer hold the agreement round
-    growth_after_staging,        // slots are backed after they are written
-    fingerprint_ignored,         // an entry of this tile is taken whatever operation it names
-    leaves_silently,             // an early leaver does not write the abort word
-    abort_not_watched,           // waits do not look at the abort word
-    direct_without_last_look,    // does not look at the abort word around the use of others' buffers
-    leaves_without_drain,        // an early leaver gives its buffers back while peers may still use them
+    entry_before_staging,       // the entry is posted, then the slot written
+    entry_before_payload,       // the same with the line's payload
+    next_entry_before_reads,    // one-shot posts the next tile before it has read this one
+    done_before_result,         // done is posted before the own slot holds the result
+    done_wait_dropped,          // staged: copies the others' chunks without waiting for their dones
+    direct_done_wait_dropped,   // direct: returns without waiting for the others' dones
+    entry_wait_of_one_dropped,  // does not wait for the entry of the highest other rank
+    offers_without_agreement,   // while mapping is unknown, each rank believes its own mapping
+    offerers_do_not_stage,      // an offering rank does not stage even while it is unknown whether offers count
+    round_of_offerers_only,     // only ranks that offer hold the agreement round
+    growth_after_staging,       // slots are backed after they are written
+    old_done_is_an_error,       // a done word older than that of the slot's last tile is taken for out of step
+    fingerprint_ignored,        // an entry of this tile is taken whatever operation it names
+    leaves_silently,            // an early leaver does not write the abort word
+    abort_not_watched,          // waits do not look at the abort word
+    buffers_without_look,       // does not look at the abort word before and after the use of others' buffers
+    leaves_without_drain,       // an early leaver gives its buffers back while peers may still use them
+    neither_look_nor_drain,
 };
 const char* name_of(Fault fault);
 
@@ -84,8 +88,7 @@ struct Rank {
     uint8_t seen;  // bits of the ranks whose word the current wait has read
     Mapping mapping;
     uint8_t tile;     // number of the call's first tile
-    uint8_t round;    // 1 once the call has held an agreement round
-    uint8_t offered;  // this call's offer has been posted and may be used
+    uint8_t offered;  // peers may use the own buffers in this call
     uint8_t backed;   // size class of the own slots that has memory
     uint8_t tainted;  // has read another rank's input that did not hold this call's data
     uint8_t inside;   // between call and return: the buffers are Weft's
@@ -117,9 +120,29 @@ struct Action {
 // One instruction of a rank's program for a call.
 struct Step {
     enum Kind : uint8_t {
-        begin, back, stage, stage_whole, payload_data, payload_offer, payload_answer, post_entry, post_done, wait_entry, wait_done,
-        decide, agree, read_payload, read_whole, write_whole, read_chunk, write_result, copy_out, read_direct, write_direct,
-        look, give_back,
+        begin,
+        back,
+        stage,
+        stage_whole,
+        payload_data,
+        payload_offer,
+        payload_answer,
+        post_entry,
+        post_done,
+        wait_entry,
+        wait_done,
+        decide,
+        agree,
+        read_payload,
+        read_whole,
+        write_whole,
+        read_chunk,
+        write_result,
+        copy_out,
+        read_direct,
+        write_direct,
+        look,
+        give_back,
     };
     Kind kind;
     uint8_t tile = 0;   // of the call; round_tile: the agreement round
@@ -140,8 +163,8 @@ class Model {
     std::string describe(const State& before, Action action) const;
 
   private:
-    // Parts of a call: until the decision, the agreement round, then the body by mode (staged, which inputs are read in
-    // place as bits, or direct).
+    // Parts of a call: until the decision, then by what was decided: staged and an agreement round at the end; staged
+    // but for the inputs read in place (bits of ranks, from part_staged on: none); direct.
     static constexpr int part_begin = 0, part_round = 1, part_staged = 2, part_direct = 10, parts = 11;
     static constexpr uint8_t round_tile = 15;
 
@@ -150,12 +173,14 @@ class Model {
     bool is(Fault fault) const { return scenario_.fault == fault; }
     const Step& current(const State& state, int rank) const;
     bool waits(const State& state, int rank) const;
-    int number(const Rank& rank, int tile) const;
+    int number(const State& state, int rank, int tile) const;
     bool may_still_use_us(const State& state, int self, int peer) const;
 
     Program beginning(int rank, int index, Mapping mapping) const;
     Program body(int rank, int index, int part) const;
     void reduce(Program& program, int rank, int tile, int inputs_in_place) const;
+    bool looks() const { return !is(Fault::buffers_without_look) && !is(Fault::neither_look_nor_drain); }
+    bool drains() const { return !is(Fault::leaves_without_drain) && !is(Fault::neither_look_nor_drain); }
 
     std::string advance(State& state, int rank) const;
     std::string perform(State& state, int rank, const Step& step) const;

@@ -40,12 +40,25 @@ std::string Model::apply(State& state, Action action) const {
     }
     Rank& self = state.ranks[action.rank];
     switch (action.kind) {
-        case Action::read_word: return read_word(state, action.rank, action.peer);
-        case Action::leave: leave(self); return {};
-        case Action::give_up: state.causes |= cause_deadline; leave(self); return {};
-        case Action::growth_fails: state.causes |= cause_growth; leave(self); return {};
-        case Action::die: state.causes |= cause_death; self.status = Status::dead; return {};
-        default: return advance(state, action.rank);
+        case Action::read_word:
+            return read_word(state, action.rank, action.peer);
+        case Action::leave:
+            leave(self);
+            return {};
+        case Action::give_up:
+            state.causes |= cause_deadline;
+            leave(self);
+            return {};
+        case Action::growth_fails:
+            state.causes |= cause_growth;
+            leave(self);
+            return {};
+        case Action::die:
+            state.causes |= cause_death;
+            self.status = Status::dead;
+            return {};
+        default:
+            return advance(state, action.rank);
     }
 }
 
@@ -58,7 +71,7 @@ std::string Model::advance(State& state, int rank) const {
             return {};
         case Status::left:
             state.left_words[rank] = 1;
-            if (self.offered && !is(Fault::leaves_without_drain)) {
+            if (self.offered && drains()) {
                 self.status = Status::draining;
                 return {};
             }
@@ -69,7 +82,8 @@ std::string Model::advance(State& state, int rank) const {
             state.inputs[rank] = 0;
             state.outputs[rank] = {};
             return {};
-        default: break;
+        default:
+            break;
     }
     const Step step = current(state, rank);
     ++self.step;
@@ -79,12 +93,12 @@ std::string Model::advance(State& state, int rank) const {
 std::string Model::read_word(State& state, int rank, int peer) const {
     Rank& self = state.ranks[rank];
     const Step& step = current(state, rank);
-    const int tile = number(self, step.tile);
+    const int tile = number(state, rank, step.tile);
     const Line& line = state.lines[peer][tile % scenario_.slots];
     const uint8_t word = step.kind == Step::wait_entry ? line.entry : line.done;
     if (word >> 4 != tile + 1)
-        return fmt::format("rank {} waits for tile {} of rank {} and finds tile {}: overwritten before it was read", rank, tile,
-                           peer, (word >> 4) - 1);
+        return fmt::format("rank {} waits for tile {} of rank {} and finds tile {}: out of step", rank, tile, peer,
+                           (word >> 4) - 1);
     if ((word & 15) != fingerprint(rank, self.call) && !is(Fault::fingerprint_ignored)) {
         leave(self);  // a mismatch
         return {};
@@ -103,7 +117,7 @@ std::string Model::read_word(State& state, int rank, int peer) const {
 std::string Model::perform(State& state, int rank, const Step& step) const {
     Rank& self = state.ranks[rank];
     const Call& own = call(rank, self.call);
-    const int tile = number(self, step.tile);
+    const int tile = number(state, rank, step.tile);
     const int slot = tile % scenario_.slots;
     const uint8_t own_word = uint8_t((tile + 1) << 4 | fingerprint(rank, self.call));
     Line& line = state.lines[rank][slot];
@@ -115,17 +129,19 @@ std::string Model::perform(State& state, int rank, const Step& step) const {
             return fmt::format("rank {} reads slot {} of rank {} where it has no memory", rank, slot, peer);
         const uint8_t found = state.slots[peer][slot][place(chunk)];
         if (found == expected) return {};
-        return fmt::format("rank {} reads chunk {} in slot {} of rank {}, wants {} and finds {}", rank, chunk, slot, peer,
-                           say_slot(expected), say_slot(found));
+        return fmt::format("rank {} reads chunk {} in slot {} of rank {}, wants {} and finds {}", rank, chunk, slot,
+                           peer, say_slot(expected), say_slot(found));
     };
     auto write_slot = [&](int chunk, uint8_t value) -> std::string {
-        if (self.backed < size_class(own)) return fmt::format("rank {} writes its slot {} where it has no memory", rank, slot);
+        if (self.backed < size_class(own))
+            return fmt::format("rank {} writes its slot {} where it has no memory", rank, slot);
         state.slots[rank][slot][place(chunk)] = value;
         return {};
     };
     auto read_own_input = [&](int chunk) -> std::string {
         if (holds_input(state, rank, step.tile, chunk, self.call)) return {};
-        return fmt::format("rank {} has overwritten its input of tile {} chunk {} before reading it", rank, tile, chunk);
+        return fmt::format("rank {} has overwritten its input of tile {} chunk {} before reading it", rank, tile,
+                           chunk);
     };
 
     switch (step.kind) {
@@ -144,22 +160,34 @@ std::string Model::perform(State& state, int rank, const Step& step) const {
             return broken.empty() ? write_slot(step.chunk, contribution(tile)) : broken;
         }
         case Step::stage_whole: {
-            std::string broken = read_own_input(0);
-            for (int chunk = 0; chunk < scenario_.ranks && broken.empty(); ++chunk) broken = write_slot(chunk, contribution(tile));
+            std::string broken;
+            for (int chunk = 0; chunk < scenario_.ranks && broken.empty(); ++chunk) {
+                broken = read_own_input(chunk);
+                if (broken.empty()) broken = write_slot(chunk, contribution(tile));
+            }
             return broken;
         }
-        case Step::payload_data: payload(says_data); return {};
+        case Step::payload_data:
+            payload(says_data);
+            return {};
         case Step::payload_offer: {
             const Offer offer = self.mapping == Mapping::no ? Offer::nothing : own.offers[rank];
-            self.offered = offer != Offer::nothing;
+            self.offered = offer != Offer::nothing && self.mapping == Mapping::yes;
             payload(says_offer + int(offer));
             return {};
         }
-        case Step::payload_answer: payload(scenario_.mapped[rank] ? says_yes : says_no); return {};
-        case Step::post_entry: line.entry = own_word; return {};
-        case Step::post_done: line.done = own_word; return {};
+        case Step::payload_answer:
+            payload(scenario_.mapped[rank] ? says_yes : says_no);
+            return {};
+        case Step::post_entry:
+            line.entry = own_word;
+            return {};
+        case Step::post_done:
+            line.done = own_word;
+            return {};
         case Step::decide:
-        case Step::agree: return decide(state, rank, step);
+        case Step::agree:
+            return decide(state, rank, step);
         case Step::read_payload:
             if (state.lines[step.chunk][slot].payload == uint8_t((tile + 1) << 4 | says_data)) return {};
             return fmt::format("rank {} reads the payload of rank {} and finds that of another tile", rank, step.chunk);
@@ -171,10 +199,11 @@ std::string Model::perform(State& state, int rank, const Step& step) const {
         }
         case Step::write_whole: {
             std::string broken = read_own_input(0);
-            state.outputs[rank][0].fill(output_of(self.call));
+            state.outputs[rank][step.tile].fill(output_of(self.call));
             return broken;
         }
-        case Step::read_chunk: return read_slot(step.chunk, rank, contribution(tile));
+        case Step::read_chunk:
+            return read_slot(step.chunk, rank, contribution(tile));
         case Step::write_result: {
             std::string broken = read_own_input(rank);
             state.outputs[rank][step.tile][rank] = output_of(self.call);
@@ -194,58 +223,60 @@ std::string Model::perform(State& state, int rank, const Step& step) const {
             if (!scenario_.mapped[rank])
                 return fmt::format("rank {} writes the output of rank {}, which it has not mapped", rank, step.chunk);
             if (peer.status != Status::dead && (!peer.inside || peer.call != self.call))
-                return fmt::format("rank {} writes into the output of rank {}, which is no longer in call {}", rank, step.chunk,
-                                   self.call);
+                return fmt::format("rank {} writes into the output of rank {}, which is no longer in call {}", rank,
+                                   step.chunk, self.call);
             for (int each = 0; each < own.tiles; ++each) state.outputs[step.chunk][each][rank] = output_of(self.call);
             return {};
         }
         case Step::look:
             if (state.abort_word) leave(self);
             return {};
-        case Step::give_back: return give_back(state, rank);
+        case Step::give_back:
+            return give_back(state, rank);
         case Step::wait_entry:
-        case Step::wait_done: break;
+        case Step::wait_done:
+            break;
     }
     return "a wait is no step of its own";
 }
 
-// What is used, from the payloads of all; and, after an agreement round, whether offers count.
+// What is used, from the payloads of all; after an agreement round, whether offers count from now on.
 std::string Model::decide(State& state, int rank, const Step& step) const {
     Rank& self = state.ranks[rank];
-    self.step = 0;
-    int offered = 0, inputs = 0, both = 0, no = 0;
-    for (int peer = 0; peer < scenario_.ranks; ++peer) {
-        if (step.kind == Step::agree) {
-            const int tile = number(self, round_tile);
-            const uint8_t answer = state.lines[peer][tile % scenario_.slots].payload;
-            if (answer >> 4 != tile + 1 || ((answer & 15) != says_yes && (answer & 15) != says_no))
+    const int tile = number(state, rank, step.tile);
+    auto payload = [&](int peer) { return state.lines[peer][tile % scenario_.slots].payload; };
+    auto is_of_this_tile = [&](int peer, int least, int most) {
+        return payload(peer) >> 4 == tile + 1 && (payload(peer) & 15) >= least && (payload(peer) & 15) <= most;
+    };
+    if (step.kind == Step::agree) {
+        self.mapping = Mapping::yes;
+        for (int peer = 0; peer < scenario_.ranks; ++peer) {
+            if (!is_of_this_tile(peer, says_yes, says_no))
                 return fmt::format("rank {} reads no answer in the payload of rank {}", rank, peer);
-            no += (answer & 15) == says_no;
+            if ((payload(peer) & 15) == says_no) self.mapping = Mapping::no;
         }
-        const uint8_t payload = state.lines[peer][self.tile % scenario_.slots].payload;
-        const int offer = (payload & 15) - says_offer;
-        if (payload >> 4 != self.tile + 1 || offer < 0 || offer > int(Offer::both))
-            return fmt::format("rank {} reads no offer in the payload of rank {}", rank, peer);
-        offered |= offer != 0;
-        if (offer != 0) inputs |= 1 << peer;
-        both += Offer(offer) == Offer::both;
-    }
-    if (step.kind == Step::agree) self.mapping = no ? Mapping::no : Mapping::yes;
-    bool counts = self.mapping == Mapping::yes;
-    if (self.mapping == Mapping::unknown && is(Fault::offers_without_agreement)) {
-        counts = scenario_.mapped[rank];
-    } else if (self.mapping == Mapping::unknown && offered &&
-               (!is(Fault::round_of_offerers_only) || call(rank, self.call).offers[rank] != Offer::nothing)) {
-        self.part = part_round;
-        self.round = 1;
         return {};
     }
-    self.part = uint8_t(!counts ? part_staged : both == scenario_.ranks ? part_direct : part_staged + inputs);
-    self.offered = counts && inputs >> rank & 1;
+    int inputs = 0, both = 0;
+    for (int peer = 0; peer < scenario_.ranks; ++peer) {
+        if (!is_of_this_tile(peer, says_offer, says_offer + int(Offer::both)))
+            return fmt::format("rank {} reads no offer in the payload of rank {}", rank, peer);
+        const Offer offer = Offer((payload(peer) & 15) - says_offer);
+        if (offer != Offer::nothing) inputs |= 1 << peer;
+        both += offer == Offer::both;
+    }
+    Mapping mapping = self.mapping;
+    if (mapping == Mapping::unknown && is(Fault::offers_without_agreement))
+        mapping = scenario_.mapped[rank] ? Mapping::yes : Mapping::no;
+    const bool holds_round = !is(Fault::round_of_offerers_only) || (inputs >> rank & 1);
+    int part = part_staged;
+    if (mapping == Mapping::yes) part = both == scenario_.ranks ? part_direct : part_staged + inputs;
+    if (mapping == Mapping::unknown && inputs != 0 && holds_round) part = part_round;
+    self.part = uint8_t(part);
+    self.step = 0;
     uint8_t& decision = state.decisions[self.call];
-    const uint8_t own = uint8_t(self.part * 3 + int(self.mapping) + 1);
-    if (decision == 0) decision = own;
-    if (decision != own) return fmt::format("rank {} decides otherwise than the first rank to decide", rank);
+    if (decision == 0) decision = uint8_t(part + 1);
+    if (decision != part + 1) return fmt::format("rank {} decides otherwise than the first rank to decide", rank);
     return {};
 }
 
@@ -255,14 +286,15 @@ std::string Model::give_back(State& state, int rank) const {
     const Call& own = call(rank, self.call);
     if (scenario_.odd_rank >= 0 && self.call >= scenario_.odd_index)
         return fmt::format("rank {} returns success from a mismatched call", rank);
-    if (self.tainted) return fmt::format("rank {} returns success, but has read an input that was no longer there", rank);
+    if (self.tainted)
+        return fmt::format("rank {} returns success, but has read an input that was no longer there", rank);
     for (int tile = 0; tile < own.tiles; ++tile)
         for (int chunk = 0; chunk < scenario_.ranks; ++chunk)
             if (state.outputs[rank][tile][chunk] != output_of(self.call))
                 return fmt::format("rank {} returns success without chunk {} of tile {}", rank, chunk, tile);
-    self.tile = uint8_t(self.tile + (self.part == part_direct ? 1 : own.tiles) + self.round);
+    self.tile = uint8_t(self.tile + (self.part == part_direct ? 1 : own.tiles) + (self.part == part_round));
     self.part = part_begin;
-    self.step = self.round = self.offered = self.inside = 0;
+    self.step = self.offered = self.inside = 0;
     state.inputs[rank] = 0;
     state.outputs[rank] = {};
     if (++self.call == scenario_.calls.size()) self.status = Status::finished;
@@ -287,42 +319,70 @@ std::string Model::describe(const State& before, Action action) const {
     const Rank& self = before.ranks[action.rank];
     std::string text = fmt::format("rank {} ", action.rank);
     switch (action.kind) {
-        case Action::leave: return text + "sees the abort word in its wait";
-        case Action::give_up: return text + "gives up its wait: the deadline has passed";
-        case Action::die: return text + "dies";
-        case Action::growth_fails: return text + "gets no memory for its slots";
-        default: break;
+        case Action::leave:
+            return text + "sees the abort word in its wait";
+        case Action::give_up:
+            return text + "gives up its wait: the deadline has passed";
+        case Action::die:
+            return text + "dies";
+        case Action::growth_fails:
+            return text + "gets no memory for its slots";
+        default:
+            break;
     }
     if (self.status == Status::leaving) return text + "leaves the call: writes the abort word";
     if (self.status == Status::left) return text + "writes that it has left";
     if (self.status == Status::draining) return text + "returns an error; its user reuses the buffers";
     const Step& step = current(before, action.rank);
-    const int tile = number(self, step.tile);
+    const int tile = number(before, action.rank, step.tile);
     const Call& own = call(action.rank, self.call);
     switch (step.kind) {
-        case Step::begin: return text + fmt::format("begins call {}: {}", self.call, own.text());
-        case Step::back: return text + "backs its slots with memory";
-        case Step::stage: return text + fmt::format("stages chunk {} of tile {}", step.chunk, tile);
-        case Step::stage_whole: return text + fmt::format("stages tile {}", tile);
-        case Step::payload_data: return text + fmt::format("writes its data into the payload of tile {}", tile);
-        case Step::payload_offer: return text + fmt::format("writes its offer into the payload of tile {}", tile);
-        case Step::payload_answer: return text + fmt::format("answers in the payload of tile {}", tile);
-        case Step::post_entry: return text + fmt::format("posts entry {}", tile);
-        case Step::post_done: return text + fmt::format("posts done {}", tile);
-        case Step::wait_entry: return text + fmt::format("sees entry {} of rank {}", tile, action.peer);
-        case Step::wait_done: return text + fmt::format("sees done {} of rank {}", tile, action.peer);
-        case Step::decide: return text + "decides from the offers of all";
-        case Step::agree: return text + "decides from the answers of all";
-        case Step::read_payload: return text + fmt::format("reads the payload of tile {} of rank {}", tile, step.chunk);
-        case Step::read_whole: return text + fmt::format("reads tile {} of rank {}", tile, step.chunk);
-        case Step::write_whole: return text + "writes its output";
-        case Step::read_chunk: return text + fmt::format("reads its chunk of tile {} of rank {}", tile, step.chunk);
-        case Step::write_result: return text + fmt::format("writes its result of tile {} to output and slot", tile);
-        case Step::copy_out: return text + fmt::format("copies chunk {} of tile {} out", step.chunk, tile);
-        case Step::read_direct: return text + fmt::format("reads its chunk of tile {} in the input of rank {}", tile, step.chunk);
-        case Step::write_direct: return text + fmt::format("writes its result into the output of rank {}", step.chunk);
-        case Step::look: return text + "looks at the abort word";
-        case Step::give_back: return text + "returns success; its user reuses the buffers";
+        case Step::begin:
+            return text + fmt::format("begins call {}: {}", self.call, own.text());
+        case Step::back:
+            return text + "backs its slots with memory";
+        case Step::stage:
+            return text + fmt::format("stages chunk {} of tile {}", step.chunk, tile);
+        case Step::stage_whole:
+            return text + fmt::format("stages tile {}", tile);
+        case Step::payload_data:
+            return text + fmt::format("writes its data into the payload of tile {}", tile);
+        case Step::payload_offer:
+            return text + fmt::format("writes its offer into the payload of tile {}", tile);
+        case Step::payload_answer:
+            return text + fmt::format("answers in the payload of tile {}", tile);
+        case Step::post_entry:
+            return text + fmt::format("posts entry {}", tile);
+        case Step::post_done:
+            return text + fmt::format("posts done {}", tile);
+        case Step::wait_entry:
+            return text + fmt::format("sees entry {} of rank {}", tile, action.peer);
+        case Step::wait_done:
+            return text + fmt::format("sees done {} of rank {}", tile, action.peer);
+        case Step::decide:
+            return text + "decides from the offers of all";
+        case Step::agree:
+            return text + "decides from the answers of all";
+        case Step::read_payload:
+            return text + fmt::format("reads the payload of tile {} of rank {}", tile, step.chunk);
+        case Step::read_whole:
+            return text + fmt::format("reads tile {} of rank {}", tile, step.chunk);
+        case Step::write_whole:
+            return text + "writes its output";
+        case Step::read_chunk:
+            return text + fmt::format("reads its chunk of tile {} of rank {}", tile, step.chunk);
+        case Step::write_result:
+            return text + fmt::format("writes its result of tile {} to output and slot", tile);
+        case Step::copy_out:
+            return text + fmt::format("copies chunk {} of tile {} out", step.chunk, tile);
+        case Step::read_direct:
+            return text + fmt::format("reads its chunk of tile {} in the input of rank {}", tile, step.chunk);
+        case Step::write_direct:
+            return text + fmt::format("writes its result into the output of rank {}", step.chunk);
+        case Step::look:
+            return text + "looks at the abort word";
+        case Step::give_back:
+            return text + "returns success; its user reuses the buffers";
     }
     return text;
 }

@@ -66,7 +66,8 @@ struct Origin {
     Action action;
 };
 
-std::vector<std::string> trace_to(const Model& model, const std::vector<Origin>& origins, uint32_t parent, Action last) {
+std::vector<std::string> trace_to(const Model& model, const std::vector<Origin>& origins, uint32_t parent,
+                                  Action last) {
     std::vector<Action> actions{last};
     for (uint32_t at = parent; at != 0; at = origins[at].parent) actions.push_back(origins[at].action);
     std::reverse(actions.begin(), actions.end());

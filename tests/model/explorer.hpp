@@ -1,4 +1,5 @@
-// explorer.hpp: tries every interleaving of a scenario, breadth first, so that a broken promise comes with a shortest trace.
+// explorer.hpp: tries every interleaving of a scenario, breadth first, so that a broken promise comes with a shortest
+// trace.
 #pragma once
 #include <string>
 #include <vector>
