@@ -13,6 +13,26 @@ const char* name_of(Opcode opcode) {
     return "unknown instruction";
 }
 
+const char* name_of(Buffer buffer) {
+    switch (buffer) {
+        case Buffer::none:
+            return "nothing";
+        case Buffer::input:
+            return "input";
+        case Buffer::output:
+            return "output";
+        case Buffer::slot:
+            return "slot";
+        case Buffer::inputs:
+            return "inputs";
+        case Buffer::outputs:
+            return "outputs";
+        case Buffer::either:
+            return "either";
+    }
+    return "unknown buffer";
+}
+
 OpcodeKind kind_of(Opcode opcode) {
     switch (opcode) {
 #define WEFT_INSTRUCTION(name, kind, uses, help) \

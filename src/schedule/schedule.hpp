@@ -99,6 +99,7 @@ inline size_t chunk_bound(size_t tile_bytes, int chunks, int index) {
 }
 
 const char* name_of(Opcode opcode);
+const char* name_of(Buffer buffer);  // one of them
 OpcodeKind kind_of(Opcode opcode);
 const char* uses_of(Opcode opcode);  // letters as in instruction.def
 

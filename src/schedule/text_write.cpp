@@ -6,26 +6,6 @@
 
 namespace weft {
 
-static const char* name_of(Buffer buffer) {
-    switch (buffer) {
-        case Buffer::none:
-            return "nothing";
-        case Buffer::input:
-            return "input";
-        case Buffer::output:
-            return "output";
-        case Buffer::slot:
-            return "slot";
-        case Buffer::inputs:
-            return "inputs";
-        case Buffer::outputs:
-            return "outputs";
-        case Buffer::either:
-            return "either";
-    }
-    return "unknown buffer";
-}
-
 static std::string text_of(const Index& index) {
     if (index.start == 0 && index.modulus == 1 && index.step == 0) return fmt::format("{}", index.base);
     const int64_t distance = std::abs(int64_t(index.step));

@@ -1,0 +1,45 @@
+// checker.hpp: proves whole collectives: all ranks' schedules, one operation after the other over one board and one set of
+// connections, simulated symbolically. One simulated order proves all, for nothing that becomes possible ever becomes
+// impossible again but by the one block that does it; races are judged by happens-before, not by that order.
+//
+// Proved: every chunk of every output ends complete (each rank's contribution exactly once), finished once, and by the same
+// expression on all ranks; nothing blocks for ever with the slots that a connection has; every send meets its receive; no two
+// accesses to a chunk, one of them a write, are unordered, be it in a user's buffer (which belongs to its user before the
+// call and after it) or in a slot of the board, whatever tile or operation used that before; no word of the board is
+// overwritten that somebody may still wait for.
+//
+// Order between ranks is taken from posts and waits alone: messages of connections order more, which can only make the
+// checker too strict, where a schedule guards memory of the board by messages. Sums of contributions are compared by 64-bit
+// hashes with fixed random weights.
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "src/base/result.hpp"
+#include "src/schedule/expand.hpp"
+#include "src/schedule/schedule.hpp"
+
+namespace weft {
+
+// One collective call, as all ranks make it.
+struct CheckedOperation {
+    std::function<Schedule(int rank)> schedule;  // elementary: expand() first
+    int runs = 1;                                // of the schedule, one after the other: the message's tiles
+    BoardMode mode;                              // whom `either` reads in place
+    std::vector<bool> in_place = {};             // by rank; empty: nobody
+    size_t tile_bytes = 0;                       // tells which chunks are empty, and skipped; 0: none is
+    size_t last_tile_bytes = 0;                  // of the last tile; 0: as the others
+};
+
+struct CheckOptions {
+    int board_slots = 4;
+    int fifo_depth = 0;  // slots of every connection; 0: as many as the schedule asks for
+};
+
+// Reentrant. weftInvalidArgument: a sentence naming operation, rank, block, step, instruction and chunk. `steps`, if given,
+// receives the number of instructions simulated.
+Status check(int ranks, std::span<const CheckedOperation> operations, const CheckOptions& options = {}, uint64_t* steps = nullptr);
+
+}  // namespace weft

@@ -1,0 +1,100 @@
+// happens_before.hpp: vector clocks over the blocks of all ranks, and cells of memory that remember who touched them.
+// A *thread* here is one block of one rank. Its clock rises when it releases something (a post, a step that others run after,
+// the end of an operation); an access at clock c happens before all that has acquired a release at c or later.
+#pragma once
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "src/schedule/symbolic.hpp"
+
+namespace weft {
+
+struct Access {
+    int32_t thread = -1;  // -1: none
+    uint32_t clock = 0;
+    int32_t operation : 12 = 0;
+    int32_t step : 20 = -1;  // -1: the user, around the call
+};
+inline constexpr int operations_most = 1 << 11;
+inline constexpr int steps_most = 1 << 19;
+
+class Clocks {
+  public:
+    // Without a board no thread touches another rank's memory, and a row holds its own rank's blocks only.
+    Clocks(int ranks, int blocks, bool across_ranks)
+        : blocks_(blocks), width_(across_ranks ? ranks * blocks : blocks), across_ranks_(across_ranks), rows_(size_t(ranks) * blocks * width_) {
+        for (int thread = 0; thread < ranks * blocks; ++thread) row(thread)[column(thread)] = 1;
+    }
+    int width() const { return width_; }
+    int column(int thread) const { return across_ranks_ ? thread : thread % blocks_; }
+    uint32_t* row(int thread) { return rows_.data() + size_t(thread) * width_; }
+    uint32_t now(int thread) { return row(thread)[column(thread)]; }
+    void tick(int thread) { ++row(thread)[column(thread)]; }
+    bool ordered(const Access& earlier, int thread) {
+        return earlier.thread == thread || earlier.thread < 0 || row(thread)[column(earlier.thread)] >= earlier.clock;
+    }
+    void merge(uint32_t* into, const uint32_t* from) const {
+        for (int i = 0; i < width_; ++i) into[i] = std::max(into[i], from[i]);
+    }
+
+  private:
+    int blocks_;
+    int width_;
+    bool across_ranks_;
+    std::vector<uint32_t> rows_;
+};
+
+// One chunk of memory.
+struct Cell {
+    Value value;
+    Access write;
+    Access read;             // the newest; others hang on it
+    int32_t other_reads = -1;
+};
+
+// The reads of all cells beyond the first of each, in lists.
+class ReadLists {
+  public:
+    void add(Cell& cell, const Access& access) {
+        if (cell.read.thread >= 0 && cell.read.thread != access.thread) {
+            const Node node{cell.read, cell.other_reads};
+            if (free_ < 0) {
+                cell.other_reads = int32_t(nodes_.size());
+                nodes_.push_back(node);
+            } else {
+                cell.other_reads = free_;
+                free_ = nodes_[free_].next;
+                nodes_[cell.other_reads] = node;
+            }
+        }
+        cell.read = access;
+    }
+    void clear(Cell& cell) {
+        while (cell.other_reads >= 0) {
+            const int32_t node = cell.other_reads;
+            cell.other_reads = nodes_[node].next;
+            nodes_[node].next = free_;
+            free_ = node;
+        }
+        cell.read = {};
+    }
+    // Calls visit(access) for every read until one returns false.
+    template <class Visit>
+    bool each(const Cell& cell, Visit visit) const {
+        if (cell.read.thread >= 0 && !visit(cell.read)) return false;
+        for (int32_t node = cell.other_reads; node >= 0; node = nodes_[node].next)
+            if (!visit(nodes_[node].access)) return false;
+        return true;
+    }
+
+  private:
+    struct Node {
+        Access access;
+        int32_t next;
+    };
+    std::vector<Node> nodes_;
+    int32_t free_ = -1;
+};
+
+}  // namespace weft

@@ -1,0 +1,28 @@
+#include "src/schedule/symbolic.hpp"
+
+#include <fmt/core.h>
+
+#include <unordered_map>
+
+namespace weft {
+
+Contributions::Contributions(int ranks) : ranks_(ranks), weights_(size_t(ranks)) {
+    for (int rank = 0; rank < ranks; ++rank) {
+        weights_[rank] = mix((uint64_t(rank) + 1) * 0x9e3779b97f4a7c15u);
+        all_ += weights_[rank];
+    }
+}
+
+std::string Contributions::fault(const Value& value) const {
+    std::unordered_map<uint64_t, int> rank_of;
+    for (int rank = 0; rank < ranks_; ++rank) rank_of[weights_[rank]] = rank;
+    const uint64_t excess = value.weight - all_;
+    if (auto it = rank_of.find(-excess); it != rank_of.end()) return fmt::format("lacks the contribution of rank {}", it->second);
+    if (auto it = rank_of.find(excess); it != rank_of.end()) return fmt::format("has the contribution of rank {} twice", it->second);
+    for (int rank = 0; rank < ranks_; ++rank)
+        if (auto it = rank_of.find(weights_[rank] - excess); it != rank_of.end())
+            return fmt::format("has the contribution of rank {} twice and lacks that of rank {}", rank, it->second);
+    return fmt::format("has {} contributions where {} ranks give one each", value.count, ranks_);
+}
+
+}  // namespace weft
