@@ -127,7 +127,7 @@ WEFT_INLINE constexpr T combine(T left, T right) {
         if constexpr (op == weftProd) return left * right;
         if (left != left || right != right) return T(__builtin_nanf(""));
         // Equal numbers differ at most in the sign of zero, and -0 is the lesser.
-        if (left == right) return __builtin_signbit(left) == (op == weftMin) ? left : right;
+        if (left == right) return (__builtin_signbit(left) != 0) == (op == weftMin) ? left : right;
         return (left > right) == (op == weftMax) ? left : right;
     }
 }

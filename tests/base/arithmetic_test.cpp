@@ -1,0 +1,202 @@
+// arithmetic_test.cpp: the scalar truth against formats written down in the plainest way: a table of every number a
+// format has, in double, and a search for the nearest.
+#include "src/base/arithmetic.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "src/base/datatype.hpp"
+#include "tests/catch.hpp"
+
+namespace weft {
+namespace {
+
+// What bits mean, by the formula of the format's definition.
+struct Format {
+    int exponent_bits, mantissa_bits;
+    bool infinite;   // the highest exponent is infinity and NaN
+    bool saturates;  // finite numbers too large become the largest
+
+    int bits() const { return 1 + exponent_bits + mantissa_bits; }
+    uint32_t sign() const { return 1u << (bits() - 1); }
+    double value(uint32_t pattern) const {
+        const int exponent = int(pattern >> mantissa_bits) & ((1 << exponent_bits) - 1);
+        const int mantissa = int(pattern) & ((1 << mantissa_bits) - 1);
+        const int bias = (1 << (exponent_bits - 1)) - 1;
+        double magnitude;
+        if (infinite && exponent == (1 << exponent_bits) - 1) {
+            magnitude = mantissa ? NAN : INFINITY;
+        } else if (!infinite && (pattern & (sign() - 1)) == sign() - 1) {
+            magnitude = NAN;
+        } else if (exponent == 0) {
+            magnitude = std::ldexp(mantissa, 1 - bias - mantissa_bits);
+        } else {
+            magnitude = std::ldexp(mantissa + (1 << mantissa_bits), exponent - bias - mantissa_bits);
+        }
+        return pattern & sign() ? -magnitude : magnitude;
+    }
+
+    // Every finite number from 0 up; their patterns are 0, 1, 2, ...
+    std::vector<double> magnitudes() const {
+        std::vector<double> list;
+        for (uint32_t pattern = 0; pattern < sign() && std::isfinite(value(pattern)); ++pattern) list.push_back(value(pattern));
+        return list;
+    }
+
+    uint32_t nearest(double wanted, const std::vector<double>& list) const {
+        const uint32_t sign_bit = std::signbit(wanted) ? sign() : 0;
+        const double size = std::fabs(wanted);
+        const auto largest = uint32_t(list.size() - 1);
+        if (std::isinf(size)) return sign_bit | (infinite ? largest + 1 : largest);
+        const auto above = uint32_t(std::lower_bound(list.begin(), list.end(), size) - list.begin());
+        if (above > largest) {
+            // Beyond the largest: infinity counts as the number that would come next.
+            const double next = list[largest] + (list[largest] - list[largest - 1]);
+            const bool up = size - list[largest] >= next - size;
+            return sign_bit | (up && !saturates ? largest + 1 : largest);
+        }
+        if (list[above] == size) return sign_bit | above;
+        const double to_above = list[above] - size, to_below = size - list[above - 1];
+        const bool up = to_above < to_below || (to_above == to_below && above % 2 == 0);
+        return sign_bit | (up ? above : above - 1);
+    }
+};
+
+template <weftDataType_t type> constexpr Format format{};
+template <> constexpr Format format<weftFloat16>{5, 10, true, false};
+template <> constexpr Format format<weftBfloat16>{8, 7, true, false};
+template <> constexpr Format format<weftFloat8e4m3>{4, 3, false, true};
+template <> constexpr Format format<weftFloat8e5m2>{5, 2, true, true};
+
+template <weftDataType_t t> struct Type { static constexpr weftDataType_t type = t; };
+
+template <weftDataType_t type>
+void check_rounding(float input, const std::vector<double>& list) {
+    for (const float value : {input, -input}) {
+        const uint32_t expected = format<type>.nearest(double(value), list);
+        const uint32_t got = Arithmetic<type>::round(value);
+        if (got != expected) {
+            CAPTURE(value, expected, got);
+            FAIL_CHECK("rounded to another number");
+        }
+    }
+}
+
+}  // namespace
+
+TEMPLATE_TEST_CASE("every pattern of a small float widens to the number that its format defines", "[arithmetic]",
+                   Type<weftFloat16>, Type<weftBfloat16>, Type<weftFloat8e4m3>, Type<weftFloat8e5m2>) {
+    using Arithmetic = Arithmetic<TestType::type>;
+    constexpr Format definition = format<TestType::type>;
+    for (uint32_t pattern = 0; pattern < 2 * definition.sign(); ++pattern) {
+        const double expected = definition.value(pattern);
+        const float got = Arithmetic::widen(typename Arithmetic::Element(pattern));
+        const bool same = std::isnan(expected) ? std::isnan(got) : got == expected && std::signbit(got) == std::signbit(expected);
+        if (!same) {
+            CAPTURE(pattern, expected, got);
+            FAIL_CHECK("widened to another number");
+        }
+        if (!std::isnan(expected) && Arithmetic::round(got) != pattern) {
+            CAPTURE(pattern, got);
+            FAIL_CHECK("did not come back");
+        }
+    }
+}
+
+TEMPLATE_TEST_CASE("rounding takes the nearest number, the even one of two, and saturates or overflows at the end", "[arithmetic]",
+                   Type<weftFloat16>, Type<weftBfloat16>, Type<weftFloat8e4m3>, Type<weftFloat8e5m2>) {
+    constexpr weftDataType_t type = TestType::type;
+    const std::vector<double> list = format<type>.magnitudes();
+    // Around every number, and around the middle between it and the next, or what would be the next.
+    for (size_t i = 0; i < list.size(); ++i) {
+        const double next = i + 1 < list.size() ? list[i + 1] : 2 * list[i] - list[i - 1];
+        for (const double point : {list[i], (list[i] + next) / 2, next}) {
+            const auto here = float(point);
+            if (!std::isfinite(here)) continue;  // bf16's next is beyond fp32
+            check_rounding<type>(here, list);
+            check_rounding<type>(std::nextafter(here, 0.0f), list);
+            if (std::isfinite(std::nextafter(here, INFINITY))) check_rounding<type>(std::nextafter(here, INFINITY), list);
+        }
+    }
+    // Every exponent of fp32, its subnormals and its end included.
+    for (uint32_t upper = 0; upper < 0x7f80; ++upper) {
+        for (const uint32_t lower : {0u, 1u, 0x7fffu, 0x8000u, 0x8001u, 0xffffu}) {
+            check_rounding<type>(__builtin_bit_cast(float, upper << 16 | lower), list);
+        }
+    }
+    check_rounding<type>(INFINITY, list);
+}
+
+TEMPLATE_TEST_CASE("a NaN stays one whatever its payload", "[arithmetic]", Type<weftFloat16>, Type<weftBfloat16>,
+                   Type<weftFloat8e4m3>, Type<weftFloat8e5m2>) {
+    using Arithmetic = Arithmetic<TestType::type>;
+    for (const uint32_t payload : {1u, 0x7fffu, 0x8000u, 0x3fffffu, 0x400000u, 0x7fffffu}) {
+        for (const uint32_t sign : {0u, 0x80000000u}) {
+            const uint32_t rounded = Arithmetic::round(__builtin_bit_cast(float, sign | 0x7f800000u | payload));
+            CHECK(std::isnan(format<TestType::type>.value(rounded)));
+        }
+    }
+}
+
+TEST_CASE("fp8 saturates: e4m3 even from infinity, e5m2 from finite values only", "[arithmetic]") {
+    CHECK(Arithmetic<weftFloat8e4m3>::round(1e9f) == 0x7e);
+    CHECK(Arithmetic<weftFloat8e4m3>::round(-INFINITY) == 0xfe);
+    CHECK(Arithmetic<weftFloat8e4m3>::widen(0x7e) == 448);
+    CHECK(Arithmetic<weftFloat8e5m2>::round(1e9f) == 0x7b);
+    CHECK(Arithmetic<weftFloat8e5m2>::round(-INFINITY) == 0xfc);
+    CHECK(Arithmetic<weftFloat8e5m2>::widen(0x7b) == 57344);
+}
+
+TEST_CASE("integers wrap", "[arithmetic]") {
+    CHECK(combine<weftSum>(int8_t(127), int8_t(1)) == -128);
+    CHECK(combine<weftProd>(uint8_t(16), uint8_t(17)) == 16);
+    CHECK(combine<weftSum>(INT32_MAX, 1) == INT32_MIN);
+    CHECK(combine<weftProd>(INT32_MIN, int32_t(-1)) == INT32_MIN);
+    CHECK(combine<weftSum>(UINT32_MAX, 2u) == 1u);
+    CHECK(combine<weftSum>(INT64_MAX, int64_t(1)) == INT64_MIN);
+    CHECK(combine<weftProd>(INT64_MIN, int64_t(-1)) == INT64_MIN);
+    CHECK(combine<weftSum>(UINT64_MAX, uint64_t(2)) == 1u);
+}
+
+TEST_CASE("integer averages truncate toward zero, also by divisors that the type cannot hold", "[arithmetic]") {
+    CHECK(average(int8_t(-7), 2) == -3);
+    CHECK(average(int8_t(-128), 1024) == 0);
+    CHECK(average(uint8_t(255), 2) == 127);
+    CHECK(average(int32_t(-7), 4) == -1);
+    CHECK(average(INT32_MIN, 1) == INT32_MIN);
+    CHECK(average(int32_t(7), UINT32_MAX) == 0);
+    CHECK(average(INT64_MIN, 3) == INT64_MIN / 3);
+    CHECK(average(UINT64_MAX, 3) == UINT64_MAX / 3);
+}
+
+TEMPLATE_TEST_CASE("min and max propagate NaN and put -0 below +0, whichever comes first", "[arithmetic]", float, double) {
+    const TestType nan = NAN, infinity = INFINITY;
+    const volatile TestType unfolded = 0;  // the compiler and the processor may differ about a sign bit's value
+    const TestType zero = unfolded;
+    for (const TestType value : {TestType(1), -infinity, infinity, nan}) {
+        CHECK(std::isnan(combine<weftMax>(value, nan)));
+        CHECK(std::isnan(combine<weftMax>(nan, value)));
+        CHECK(std::isnan(combine<weftMin>(value, nan)));
+        CHECK(std::isnan(combine<weftMin>(nan, value)));
+    }
+    CHECK(!std::signbit(combine<weftMax>(zero, -zero)));
+    CHECK(!std::signbit(combine<weftMax>(-zero, zero)));
+    CHECK(std::signbit(combine<weftMin>(zero, -zero)));
+    CHECK(std::signbit(combine<weftMin>(-zero, zero)));
+    CHECK(combine<weftMax>(TestType(1), TestType(2)) == 2);
+    CHECK(combine<weftMin>(-infinity, TestType(2)) == -infinity);
+}
+
+TEST_CASE("each number of a type or reduction reaches its own template", "[arithmetic]") {
+    for (int type = 0; type < weftNumTypes; ++type) {
+        CHECK(with_datatype(weftDataType_t(type), [](auto t) { return int(t()); }) == type);
+        CHECK(with_datatype(weftDataType_t(type), [](auto t) { return sizeof(typename Arithmetic<t()>::Element); }) ==
+              size_of(weftDataType_t(type)));
+    }
+    for (int op = 0; op < weftNumOps; ++op) {
+        CHECK(with_reduction(weftRedOp_t(op), [](auto o) { return int(o()); }) == op);
+    }
+}
+
+}  // namespace weft
