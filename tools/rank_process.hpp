@@ -1,0 +1,47 @@
+// rank_process.hpp: starting one rank: fork, its place in the environment, its processor, exec.
+#pragma once
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/types.h>
+
+#include <string>
+#include <vector>
+
+#include "src/base/fd.hpp"
+#include "src/base/result.hpp"
+
+namespace weft::tools {
+
+// What the launcher changed for itself and a rank must find as it was.
+struct ProcessState {
+    sigset_t signal_mask;
+    struct sigaction pipe_action;
+    rlimit open_files;
+};
+
+struct RankStart {
+    int rank;
+    int ranks;
+    const std::vector<std::string>& command;
+    const std::string& unique_id;
+    int processor;      // to be bound to; -1: none
+    int output, error;  // descriptors for its stdout and stderr; -1: the launcher's
+    const ProcessState& original;
+};
+
+// A rank that could not become the program says so through a pipe, in one write, before it ends.
+enum class StartStep : int { input, output, bind, execute };
+struct StartFailure {
+    int rank;
+    StartStep step;
+    int error;  // errno
+    // A sentence, and the status a shell would return: 127 not found, 126 not executable.
+    std::string sentence(const std::string& program) const;
+    int exit_status() const;
+};
+
+// Returns the child's pid. The child ends with the launcher, whenever that is. report: the pipe for StartFailure, which
+// exec closes. The caller has one thread. Errors: weftSystemError.
+Result<pid_t> start_rank(const RankStart& start, int report);
+
+}  // namespace weft::tools

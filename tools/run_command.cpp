@@ -1,0 +1,75 @@
+#include "tools/run_command.hpp"
+
+#include <fmt/core.h>
+#include <weft/weft.h>
+
+#include <cstdio>
+#include <memory>
+#include <string>
+
+#include "tools/launcher.hpp"
+
+namespace weft::tools {
+namespace {
+
+constexpr int ranks_limit = 65'536;  // as many processes as Linux gives a small machine
+
+Result<std::string> make_unique_id() {
+    weftUniqueId id;
+    if (weftGetUniqueId(&id) != weftSuccess)
+        return fail(weftSystemError, "no unique id: {}", weftGetLastError(nullptr));
+    std::string text;
+    for (unsigned char byte : id.internal) text += fmt::format("{:02x}", byte);
+    return text;
+}
+
+Result<int> run(Job& job, std::vector<std::string> command) {
+    if (!command.empty() && command[0] == "--")
+        command.erase(command.begin());
+    else if (!command.empty() && command[0][0] == '-') {
+        return fail(weftInvalidArgument, "{} is not an option of weft run (`weft run --help` lists them)", command[0]);
+    }
+    if (command.empty())
+        return fail(weftInvalidArgument, "which program? As in `weft run -n 4 ./program its arguments`");
+    job.command = std::move(command);
+    Result<std::string> id = make_unique_id();
+    if (!id) return id.take_status();
+    job.unique_id = std::move(*id);
+    return launch(job);
+}
+
+}  // namespace
+
+void add_run_command(CLI::App& app, int& exit_status) {
+    auto job = std::make_shared<Job>();
+    auto bind = std::make_shared<std::string>("core");
+    CLI::App* command = app.add_subcommand(
+        "run", "Starts a program as the N ranks of a job on this machine: weft run -n 4 ./program its arguments");
+    command->prefix_command();
+    command->footer(
+        "The ranks find their place in WEFT_RANK, WEFT_SIZE and WEFT_UNIQUE_ID; weftCommInitFromEnvironment reads "
+        "them. Rank\n"
+        "0 has the launcher's standard input. The status is that of the first rank that failed, 128 + signal if one "
+        "ended\n"
+        "it; 124 after --timeout; 127 if the program is not found. What the ranks leave running is ended with the "
+        "job.");
+    command->add_option("-n,--ranks", job->ranks, "Ranks to start")->required()->check(CLI::Range(1, ranks_limit));
+    command
+        ->add_option("--bind", *bind, "core: rank r to the r-th core allowed, in turns if there are more ranks; none")
+        ->check(CLI::IsMember({"core", "none"}))
+        ->capture_default_str();
+    command->add_flag("--label", job->label, "Put [rank] before each line of output");
+    command->add_flag("!--no-kill", job->end_others, "Leave the other ranks alone when one fails");
+    command->add_option("--timeout", job->time_limit_s, "End the job after so many seconds; 0 is never")
+        ->check(CLI::NonNegativeNumber);
+    // For tests, which have no five seconds to spare; not shown in the help.
+    command->add_option("--grace", job->grace_s)->check(CLI::NonNegativeNumber)->group("");
+    command->callback([=, &exit_status] {
+        job->bind_cores = *bind == "core";
+        Result<int> status = run(*job, command->remaining());
+        if (!status) fmt::print(stderr, "weft run: {}\n", status.status().sentence());
+        exit_status = status ? *status : status.status().code() == weftInvalidArgument ? 2 : 1;
+    });
+}
+
+}  // namespace weft::tools
