@@ -2,6 +2,7 @@
 #include "src/registry.hpp"
 
 #include "algorithms/algorithms.hpp"
+#include "transports/shm/shm.hpp"
 
 namespace weft::registry {
 
@@ -19,6 +20,11 @@ const Algorithm* find_algorithm(std::string_view name) {
     for (const Algorithm& row : algorithms())
         if (name == row.name) return &row;
     return nullptr;
+}
+
+std::span<const Transport> transports() {
+    static const Transport table[] = {shm_transport};
+    return table;
 }
 
 }  // namespace weft::registry

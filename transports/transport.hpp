@@ -88,6 +88,7 @@ class Board {
     std::byte* slot(int rank, uint32_t tile) const {
         return heaps_ + HostGeometry::heap_stride * size_t(rank) + slot_stride * (tile % board_slots);
     }
+    void wake() { host_->wake(); }
     // Makes this rank's slots hold `bytes` each. Local: nobody is told (rule 4).
     Status reserve(size_t bytes);
     size_t reserved() const { return reserved_; }

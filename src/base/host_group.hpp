@@ -17,7 +17,6 @@ namespace weft {
 struct AgreedOptions {
     char algo[256];
     int64_t tile_bytes;
-    int64_t one_shot_max_bytes;
     int64_t channels;
     int32_t direct;
     int32_t cores;  // allowed to rank 0's process

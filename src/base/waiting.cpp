@@ -20,6 +20,7 @@ constexpr uint32_t polls_between_yields = 128;   // some 0.7 us of spinning, abo
 constexpr uint32_t polls_between_clocks = 64;    // of those that yield; a clock costs 26 ns, a switch a microsecond
 constexpr int64_t first_look_us = 20'000;        // silence that is worth asking who is alive
 constexpr int64_t slowest_look_us = 250'000;      // a death is noticed within a second, however long it was quiet before
+constexpr int64_t doze_us = 200;
 constexpr int64_t sleep_slice_us = 20'000;       // a sleeper looks around this often whatever happens
 
 inline void spin_once() {
@@ -53,7 +54,7 @@ Waiting::Waiting(HostGroup& group, int rank, int64_t sleep_us) : group_(&group),
 
 int Waiting::current_cpu() { return weft::current_cpu(); }
 
-bool Waiting::pause(const RankSet& missing) {
+bool Waiting::pause(const RankSet& missing, bool may_sleep) {
     if (polls_ == 0) {
         since_us_ = 0;
         silence_us_ = 0;
@@ -64,11 +65,11 @@ bool Waiting::pause(const RankSet& missing) {
     missing.for_each([&](int rank) { same_core |= group_->row(rank).cpu.load(std::memory_order_relaxed) == last_cpu_; });
     if (armed_) {
         sleep();
-        return look();
+        return look(may_sleep);
     }
     if (same_core || polls_ % polls_between_yields == 0) {
         sched_yield();
-        if (polls_ % polls_between_clocks == 0) return look();
+        if (polls_ % polls_between_clocks == 0) return look(may_sleep);
         return group_->aborted();
     }
     spin_once();
@@ -76,14 +77,17 @@ bool Waiting::pause(const RankSet& missing) {
 }
 
 // Reads the clock; decides on sleeping; says whether to look for trouble.
-bool Waiting::look() {
+bool Waiting::look(bool may_sleep) {
     const int64_t now = now_us();
     if (since_us_ == 0) {
         since_us_ = now;
         next_look_us_ = now + first_look_us;
     }
     silence_us_ = now - since_us_;
-    if (!armed_ && silence_us_ >= sleep_us_) {
+    if (silence_us_ >= sleep_us_ && !may_sleep) {
+        const timespec doze{0, doze_us * 1000};
+        nanosleep(&doze, nullptr);
+    } else if (silence_us_ >= sleep_us_ && !armed_) {
         // Announce, then let the caller look once more, then sleep: in this order nothing is missed.
         group_->row(rank_).sleeping.store(1, std::memory_order_relaxed);
         group_->header().sleepers.fetch_add(1);

@@ -26,7 +26,8 @@ class Waiting {
 
     // One step of waiting: nothing has moved since the last call. Returns true when it is time to look for what is wrong:
     // the abort word is set, or the silence has lasted another while.
-    bool pause(const RankSet& missing);
+    // may_sleep: false when the thread drives other ranks too, which nobody would wake it for; it then only dozes.
+    bool pause(const RankSet& missing, bool may_sleep = true);
 
     // Something moved: the next silence begins anew.
     void stir() {
@@ -38,7 +39,7 @@ class Waiting {
     int64_t silence_us() const { return silence_us_; }
 
   private:
-    bool look();
+    bool look(bool may_sleep);
     void sleep();
     void disarm();
     static int current_cpu();

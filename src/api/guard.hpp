@@ -1,0 +1,43 @@
+// guard.hpp: what every function of the C interface has around it: exceptions end here, failures become a code and a sentence.
+#pragma once
+#include <new>
+
+#include "src/comm/handle.hpp"
+
+namespace weft {
+
+// Keeps the sentence for weftGetLastError and returns the code.
+weftResult_t report(weftComm* handle, const Status& failure);
+const char* last_error(weftComm* handle);
+
+template <class Body>
+weftResult_t guarded(weftComm* handle, Body&& body) noexcept {
+    try {
+        const Status status = body();
+        if (status) [[likely]]
+            return weftSuccess;
+        return report(handle, status);
+    } catch (const std::bad_alloc&) {
+        return report(nullptr, {weftSystemError, "out of memory"});
+    } catch (const std::exception& exception) {
+        return report(nullptr, {weftInternalError, exception.what()});
+    }
+}
+
+// The same for calls on a communicator: the handle must be usable here. What must be alone inside takes Inside itself.
+template <class Body>
+weftResult_t guarded_comm(weftComm* handle, Body&& body) noexcept {
+    weftComm* usable = nullptr;
+    return guarded(nullptr, [&]() -> Status {
+        WEFT_TRY(check_handle(handle));
+        usable = handle;
+        Status status = body();
+        if (!status) [[unlikely]] {
+            std::lock_guard lock(usable->error_mutex);
+            usable->error = status.sentence();
+        }
+        return status;
+    });
+}
+
+}  // namespace weft

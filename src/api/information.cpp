@@ -1,0 +1,58 @@
+// information.cpp: versions, texts of results, the last error.
+#include "src/api/guard.hpp"
+#include "src/base/log.hpp"
+#include "weft/weft.h"
+
+namespace weft {
+
+namespace {
+thread_local std::string thread_error;
+}
+
+weftResult_t report(weftComm*, const Status& failure) {
+    try {
+        thread_error = failure.sentence();
+        // Failures of the world have been logged where they were found; wrong calls are first seen here.
+        if (failure.code() == weftInvalidArgument || failure.code() == weftInvalidUsage) WEFT_LOG(warn, coll, "{}", failure.sentence());
+    } catch (...) {
+    }
+    return failure.code();
+}
+
+const char* last_error(weftComm* handle) {
+    if (!handle || !check_handle(handle)) return thread_error.c_str();
+    std::lock_guard lock(handle->error_mutex);
+    return handle->error.c_str();
+}
+
+}  // namespace weft
+
+extern "C" {
+
+weftResult_t weftGetVersion(int* version) {
+    return weft::guarded(nullptr, [&]() -> weft::Status {
+        if (!version) return weft::fail(weftInvalidArgument, "weftGetVersion: version is NULL");
+        *version = WEFT_VERSION_CODE;
+        return weft::ok();
+    });
+}
+
+const char* weftGetErrorString(weftResult_t result) {
+    switch (result) {
+        case weftSuccess: return "no error";
+        case weftUnhandledCudaError: return "a CUDA call failed";
+        case weftSystemError: return "the operating system refused";
+        case weftInternalError: return "internal error of Weft";
+        case weftInvalidArgument: return "invalid argument";
+        case weftInvalidUsage: return "invalid usage";
+        case weftRemoteError: return "another rank died, aborted or failed";
+        case weftInProgress: return "in progress";
+        case weftTimeout: return "the deadline passed";
+        case weftMismatch: return "the ranks called different things";
+        case weftNumResults: break;
+    }
+    return "unknown result code";
+}
+
+const char* weftGetLastError(weftComm_t comm) { return weft::last_error(comm); }
+}

@@ -1,0 +1,72 @@
+// memory.cpp: memory that peers can map, registration, and what a communicator holds.
+#include <map>
+
+#include "src/api/guard.hpp"
+#include "src/base/arena.hpp"
+#include "src/base/log.hpp"
+#include "weft/weft.h"
+
+using namespace weft;
+
+extern "C" {
+
+weftResult_t weftMemAlloc(void** ptr, size_t bytes) {
+    return guarded(nullptr, [&]() -> Status {
+        if (!ptr) return fail(weftInvalidArgument, "weftMemAlloc: ptr is NULL");
+        *ptr = nullptr;
+        auto arena = Arena::get();
+        if (!arena) return arena.take_status();
+        auto memory = (*arena)->allocate(bytes);
+        if (!memory) return memory.take_status();
+        *ptr = *memory;
+        return ok();
+    });
+}
+
+weftResult_t weftMemFree(void* ptr) {
+    return guarded(nullptr, [&]() -> Status {
+        if (!ptr) return ok();
+        Arena* arena = Arena::existing();
+        if (!arena) return fail(weftInvalidArgument, "{} was not allocated by weftMemAlloc in this process", ptr);
+        return arena->free(ptr);
+    });
+}
+
+weftResult_t weftCommRegister(const weftComm_t comm, void* buff, size_t bytes, void** handle) {
+    return guarded_comm(comm, [&]() -> Status {
+        if (!handle || (!buff && bytes > 0)) return fail(weftInvalidArgument, "weftCommRegister: {} is NULL", handle ? "buff" : "handle");
+        Inside inside(comm);
+        if (!inside.entered()) return Inside::refused();
+        const Arena* arena = Arena::existing();
+        if (!arena || !arena->contains(buff, bytes))
+            WEFT_LOG_RANK(comm->communicator->rank(), info, mem, "{} bytes at {} are private memory: peers cannot map them; weftMemAlloc gives memory that they can", bytes, buff);
+        *handle = comm->communicator->register_buffer(buff, bytes);
+        return ok();
+    });
+}
+
+weftResult_t weftCommDeregister(const weftComm_t comm, void* handle) {
+    return guarded_comm(comm, [&]() -> Status {
+        Inside inside(comm);
+        if (!inside.entered()) return Inside::refused();
+        if (!comm->communicator->deregister_buffer(handle))
+            return fail(weftInvalidArgument, "weftCommDeregister: {} is no handle of weftCommRegister on this communicator", handle);
+        return ok();
+    });
+}
+
+weftResult_t weftCommMemStats(weftComm_t comm, weftMemStat_t stat, uint64_t* bytes) {
+    return guarded_comm(comm, [&]() -> Status {
+        if (!bytes) return fail(weftInvalidArgument, "weftCommMemStats: bytes is NULL");
+        const Communicator& communicator = *comm->communicator;
+        switch (stat) {
+            case weftMemBoard: *bytes = communicator.board_bytes(); break;
+            case weftMemConnection: *bytes = communicator.connection_bytes(); break;
+            case weftMemHeap: *bytes = communicator.heap_bytes(); break;
+            case weftMemTotal: *bytes = communicator.board_bytes() + communicator.connection_bytes() + communicator.heap_bytes(); break;
+            default: return fail(weftInvalidArgument, "weftCommMemStats: stat is {}; it is 0 to {}", int(stat), int(weftMemTotal));
+        }
+        return ok();
+    });
+}
+}

@@ -1,0 +1,33 @@
+// handshake.hpp: how two processes that meet on a socket prove to each other that they know the secret, and what is said
+// after it. Four messages over SOCK_SEQPACKET: hello, challenge, proof, welcome (with the segment's descriptor) or refusal.
+// The proofs cover both nonces and who speaks, so nothing recorded can be used again.
+#pragma once
+#include <optional>
+
+#include "src/base/fd.hpp"
+#include "src/bootstrap/unique_id.hpp"
+
+namespace weft {
+
+struct Message {
+    enum Kind : uint32_t { hello = 1, challenge, proof, welcome, refusal };
+    static constexpr uint64_t expected_magic = 0x7466657768616e64u;
+
+    uint64_t magic = expected_magic;
+    Kind kind = hello;
+    uint32_t library_version = WEFT_VERSION_CODE;
+    int32_t pid = 0;
+    int32_t code = 0;  // of a refusal, weftResult_t
+    Digest nonce{};
+    Digest mac{};
+    char sentence[400] = {};  // of a refusal
+};
+
+// Both return nothing as long as the socket would block; a Status if it is broken or was closed.
+Result<bool> send_message(int socket, const Message& message, int passed_fd = -1);
+Result<std::optional<Message>> receive_message(int socket, Fd* passed_fd = nullptr);
+
+Digest challenge_mac(const UniqueId& id, const Digest& guest_nonce, const Digest& host_nonce);
+Digest proof_mac(const UniqueId& id, const Digest& guest_nonce, const Digest& host_nonce);
+
+}  // namespace weft

@@ -1,0 +1,48 @@
+// meeting.hpp: how the ranks of one host find each other. The first process that binds the abstract socket named by the id
+// leads: it makes the shared segment and hands its descriptor to every process that proves to know the secret. All the
+// rest happens in the segment: each rank claims its row, and when every row is claimed the communicator is complete.
+#pragma once
+#include <memory>
+
+#include "src/base/host_group.hpp"
+#include "src/bootstrap/unique_id.hpp"
+
+namespace weft {
+
+class Gathering;  // what the ranks of one process share of a meeting
+
+struct MeetingOptions {
+    int64_t timeout_ms = 0;  // 0: never
+    AgreedOptions proposal{};  // this process's wishes; rank 0's become everybody's
+};
+
+// One rank's way into a communicator. Thread-bound; never blocks but in wait().
+class Meeting {
+  public:
+    Meeting(const UniqueId& id, int ranks, int rank, const MeetingOptions& options);
+    ~Meeting();
+
+    // True when all ranks have joined. A failure is final, and told to the others.
+    Result<bool> advance();
+    // Sleeps until something may have happened, some milliseconds at most.
+    void wait();
+    std::shared_ptr<HostGroup> group() const { return group_; }
+
+  private:
+    Status claim();
+    Status give_up(Status failure);
+    Status check_others();
+    std::string missing_ranks() const;
+
+    UniqueId id_;
+    int ranks_;
+    int rank_;
+    MeetingOptions options_;
+    std::shared_ptr<Gathering> gathering_;
+    std::shared_ptr<HostGroup> group_;
+    bool claimed_ = false;
+    int64_t begun_us_;
+    int64_t next_check_us_ = 0;
+};
+
+}  // namespace weft

@@ -1,0 +1,134 @@
+#include "src/bootstrap/unique_id.hpp"
+
+#include <sodium.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <fstream>
+
+namespace weft {
+
+namespace {
+
+constexpr uint64_t id_magic = 0x64692d7466657731u;
+
+void ready() {
+    static const int once = sodium_init();
+    (void)once;
+}
+
+}  // namespace
+
+uint64_t host_identity() {
+    ready();
+    std::string facts;
+    std::ifstream("/proc/sys/kernel/random/boot_id") >> facts;
+    struct stat status {};
+    if (stat("/proc/self/ns/net", &status) == 0) facts += fmt::format(" {}", status.st_ino);
+    unsigned char hash[crypto_generichash_BYTES_MIN];
+    crypto_generichash(hash, sizeof hash, reinterpret_cast<const unsigned char*>(facts.data()), facts.size(), nullptr, 0);
+    uint64_t identity;
+    memcpy(&identity, hash, sizeof identity);
+    return identity;
+}
+
+void random_bytes(void* to, size_t bytes) {
+    ready();
+    randombytes_buf(to, bytes);
+}
+
+bool equal_digests(const Digest& one, const Digest& other) { return sodium_memcmp(one.data(), other.data(), one.size()) == 0; }
+
+uint64_t UniqueId::checksum(const Content& content) {
+    ready();
+    unsigned char hash[crypto_generichash_BYTES_MIN];
+    crypto_generichash(hash, sizeof hash, reinterpret_cast<const unsigned char*>(&content), offsetof(Content, checksum), nullptr, 0);
+    uint64_t value;
+    memcpy(&value, hash, sizeof value);
+    return value;
+}
+
+UniqueId UniqueId::with_secret(const Digest& secret) {
+    UniqueId id;
+    memset(&id.content_, 0, sizeof id.content_);
+    id.content_.magic = id_magic;
+    id.content_.version = 1;
+    id.content_.host = host_identity();
+    memcpy(id.content_.secret, secret.data(), secret.size());
+    id.content_.checksum = checksum(id.content_);
+    return id;
+}
+
+Result<UniqueId> UniqueId::make() {
+    Digest secret;
+    random_bytes(secret.data(), secret.size());
+    UniqueId id = with_secret(secret);
+    id.content_.pid = uint32_t(getpid());
+    id.content_.checksum = checksum(id.content_);
+    return id;
+}
+
+Result<UniqueId> UniqueId::read(const weftUniqueId& bytes) {
+    UniqueId id;
+    memcpy(&id.content_, &bytes, sizeof bytes);
+    if (id.content_.magic != id_magic)
+        return fail(weftInvalidArgument, "this is no unique id of Weft: pass the 128 bytes that weftGetUniqueId wrote on one rank, unchanged, to all ranks");
+    if (id.content_.checksum != checksum(id.content_) || id.content_.version != 1)
+        return fail(weftInvalidArgument, "the unique id was damaged on its way here: all of its 128 bytes count, zeros too");
+    if (id.content_.host != host_identity())
+        return fail(weftInvalidArgument, "the unique id was made on another host or in another network namespace; Weft {}.{} connects ranks of one host",
+                    WEFT_MAJOR, WEFT_MINOR);
+    return id;
+}
+
+UniqueId UniqueId::derive(const std::string& seed) {
+    ready();
+    Digest secret;
+    crypto_generichash(secret.data(), secret.size(), reinterpret_cast<const unsigned char*>(seed.data()), seed.size(), nullptr, 0);
+    return with_secret(secret);
+}
+
+UniqueId UniqueId::nth(uint64_t index) const {
+    if (index == 0) return *this;
+    const std::string label = fmt::format("communicator {}", index);
+    return with_secret(prove(label.data(), label.size()));
+}
+
+weftUniqueId UniqueId::bytes() const {
+    weftUniqueId bytes;
+    memcpy(&bytes, &content_, sizeof bytes);
+    return bytes;
+}
+
+std::string UniqueId::meeting_name() const {
+    const Digest digest = prove("meeting", 7);
+    std::string name = "weft-";
+    for (size_t i = 0; i < 16; ++i) name += fmt::format("{:02x}", digest[i]);
+    return name;
+}
+
+Digest UniqueId::prove(const void* message, size_t bytes) const {
+    ready();
+    Digest digest;
+    static_assert(crypto_auth_hmacsha256_BYTES == sizeof(Digest) && crypto_auth_hmacsha256_KEYBYTES == sizeof content_.secret);
+    crypto_auth_hmacsha256(digest.data(), static_cast<const unsigned char*>(message), bytes, content_.secret);
+    return digest;
+}
+
+std::string to_hex(const weftUniqueId& id) {
+    std::string text;
+    for (const char byte : id.internal) text += fmt::format("{:02x}", static_cast<unsigned char>(byte));
+    return text;
+}
+
+Result<weftUniqueId> from_hex(const std::string& text) {
+    weftUniqueId id;
+    size_t length = 0;
+    if (sodium_hex2bin(reinterpret_cast<unsigned char*>(id.internal), sizeof id.internal, text.data(), text.size(), nullptr, &length, nullptr) != 0 ||
+        length != sizeof id.internal)
+        return fail(weftInvalidArgument, "a unique id in text is {} hexadecimal digits; this has {} characters", 2 * sizeof id.internal, text.size());
+    return id;
+}
+
+}  // namespace weft

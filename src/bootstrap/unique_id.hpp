@@ -1,0 +1,54 @@
+// unique_id.hpp: what is inside the 128 bytes that name a communicator: a secret, and where and by whom it was made.
+#pragma once
+#include <array>
+#include <cstdint>
+#include <string>
+
+#include "src/base/result.hpp"
+
+namespace weft {
+
+using Digest = std::array<unsigned char, 32>;
+
+// A value; knows the secret, so it is never logged.
+class UniqueId {
+  public:
+    static Result<UniqueId> make();
+    // Refuses bytes that no weftGetUniqueId made, that were damaged on the way, or that come from another host.
+    static Result<UniqueId> read(const weftUniqueId& bytes);
+    // An id that all who know `seed` derive alike; for launchers without a private channel.
+    static UniqueId derive(const std::string& seed);
+    // The id of the index-th communicator of a job; 0 is this one.
+    UniqueId nth(uint64_t index) const;
+
+    weftUniqueId bytes() const;
+    // A name that tells nothing about the secret: how ranks of a host find each other.
+    std::string meeting_name() const;
+    // Proof of knowing the secret, over `message`.
+    Digest prove(const void* message, size_t bytes) const;
+
+  private:
+    struct Content {
+        uint64_t magic;
+        uint32_t version;
+        uint32_t pid;
+        uint64_t host;
+        unsigned char secret[32];
+        unsigned char reserved[64];
+        uint64_t checksum;
+    };
+    static_assert(sizeof(Content) == WEFT_UNIQUE_ID_BYTES);
+    static uint64_t checksum(const Content& content);
+    static UniqueId with_secret(const Digest& secret);
+    Content content_;
+};
+
+bool equal_digests(const Digest& one, const Digest& other);  // in constant time
+void random_bytes(void* to, size_t bytes);
+// The boot and the network namespace: equal exactly for processes that can meet on this host.
+uint64_t host_identity();
+
+std::string to_hex(const weftUniqueId& id);
+Result<weftUniqueId> from_hex(const std::string& text);
+
+}  // namespace weft

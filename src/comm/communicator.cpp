@@ -1,0 +1,135 @@
+#include "src/comm/communicator.hpp"
+
+#include "src/base/log.hpp"
+
+namespace weft {
+
+Result<std::unique_ptr<Communicator>> Communicator::make(std::shared_ptr<HostGroup> group, int rank, CommunicatorOptions options) {
+    auto board = Board::open(*group, rank);
+    if (!board) {
+        group->raise(board.status().code(), rank, board.status().sentence());
+        return board.take_status();
+    }
+    return std::unique_ptr<Communicator>(new Communicator(std::move(group), rank, options, std::move(*board)));
+}
+
+Communicator::Communicator(std::shared_ptr<HostGroup> group, int rank, const CommunicatorOptions& options, std::unique_ptr<Board> board)
+    : group_(std::move(group)), rank_(rank), board_(std::move(board)), planner_(*group_, rank, board_.get(), *options.movers, options.streaming_bytes),
+      waiting_(*group_, rank, options.sleep_us), watchdog_(*group_, rank, options.name, {options.warn_ms * 1000, options.timeout_ms * 1000}),
+      name_(options.name) {
+    waiting_.seen_here();
+    WEFT_LOG_RANK(rank_, info, init, "rank {} of {} joined{}{}, process {}", rank, group_->ranks(), name_.empty() ? "" : " communicator ", name_, getpid());
+}
+
+Communicator::~Communicator() {
+    // A goodbye: from here on nobody waits for us in vain, and what peers still read of ours stays in the segment.
+    group_->row(rank_).state.store(RankState::left, std::memory_order_release);
+    group_->wake();
+    WEFT_LOG_RANK(rank_, info, init, "rank {} of {} left after {} operations", rank_, group_->ranks(), sequence_);
+}
+
+Status Communicator::die(Status failure) {
+    dead_ = true;
+    if (aborted_here_.load(std::memory_order_acquire)) return fail(weftInvalidUsage, "the communicator was aborted here, by weftCommAbort");
+    // The first error is what all ranks report, word for word.
+    if (!group_->raise(failure.code(), rank_, failure.sentence())) failure = group_->abort_status();
+    WEFT_LOG_RANK(rank_, warn, coll, "{}", failure.sentence());
+    return failure;
+}
+
+Status Communicator::begin(const Call& call) {
+    if (dead_ || group_->aborted()) [[unlikely]] {
+        dead_ = true;
+        const Status cause = group_->abort_status();
+        return fail(cause.code() == weftSuccess ? weftInvalidUsage : cause.code(), "the communicator is dead, destroy it and make a new one; it died of: {}", cause.sentence());
+    }
+    call_ = call;
+    ++sequence_;
+    waiting_.seen_here();
+    prepared_ = plans_.find(PlanKey(call.operation));
+    if (!prepared_) [[unlikely]]
+        return prepare();
+    group_->row(rank_).position.enter(sequence_, prepared_->plan.operation);
+    prepared_->run.start(call.send, call.receive, call.scalar, sequence_);
+    watchdog_.begin();
+    return ok();
+}
+
+// A new key: choose, build, bind. Comes back from advance() until the peers of new connections have listened.
+Status Communicator::prepare() {
+    if (!binding_) {
+        auto choice = planner_.choose(call_.operation);
+        if (!choice) {
+            --sequence_;  // nothing was posted: the call did not happen, and since the reasons are agreed, on no rank
+            return choice.take_status();
+        }
+        choice_ = *choice;
+        Operation chosen = call_.operation;
+        chosen.choice = choice_.hash();
+        group_->row(rank_).position.enter(sequence_, chosen);
+        watchdog_.begin();
+        binding_ = &planner_.binding(choice_);
+    }
+    auto connected = planner_.connect(choice_, *binding_, missing_binding_);
+    if (!connected) return die(connected.take_status());
+    if (!*connected) return ok();
+    auto plan = planner_.plan(call_.operation, choice_, *binding_);
+    binding_ = nullptr;
+    if (!plan) return die(plan.take_status());
+    prepared_ = plans_.insert(PlanKey(call_.operation), std::move(*plan));
+    prepared_->run.start(call_.send, call_.receive, call_.scalar, sequence_);
+    return ok();
+}
+
+Progress Communicator::advance() {
+    if (!prepared_) [[unlikely]] {
+        failure_ = prepare();
+        if (!failure_) return Progress::failed;
+        if (!prepared_) return Progress::blocked;
+    }
+    const Progress progress = prepared_->run.advance();
+    if (progress == Progress::done || progress == Progress::blocked || progress == Progress::moved) [[likely]] {
+        if (progress != Progress::blocked) waiting_.stir();
+        return progress;
+    }
+    failure_ = progress == Progress::mismatch ? die(watchdog_.mismatch(prepared_->run.suspect(), sequence_, prepared_->plan.operation))
+                                              : die(prepared_->run.take_failure());
+    return Progress::failed;
+}
+
+Status Communicator::pause(bool may_sleep) {
+    const RankSet& missing = prepared_ ? prepared_->run.missing() : missing_binding_;
+    if (!waiting_.pause(missing, may_sleep)) [[likely]]
+        return ok();
+    Status trouble = watchdog_.look(missing, sequence_, prepared_ ? prepared_->plan.operation : group_->row(rank_).position.read()->operation,
+                                    waiting_.silence_us());
+    if (!trouble) {
+        waiting_.stir();
+        return die(std::move(trouble));
+    }
+    return ok();
+}
+
+Status Communicator::run(const Call& call) {
+    WEFT_TRY(begin(call));
+    for (;;) {
+        const Progress progress = advance();
+        if (progress == Progress::done) return end();
+        if (progress == Progress::failed) return take_failure();
+        if (progress == Progress::blocked) WEFT_TRY(pause(true));
+    }
+}
+
+int Communicator::make_scalar(const Scalar& scalar) {
+    scalars_[next_scalar_] = scalar;
+    return next_scalar_++;
+}
+
+void Communicator::abort() {
+    aborted_here_.store(true, std::memory_order_release);
+    group_->raise(weftRemoteError, rank_, fmt::format("rank {} aborted the communicator (weftCommAbort)", rank_));
+}
+
+uint64_t Communicator::board_bytes() const { return uint64_t(board_->reserved()) * board_slots + HostGeometry::board_line_stride * board_slots; }
+
+}  // namespace weft

@@ -1,0 +1,110 @@
+// communicator.hpp: one rank's membership in a group: its memory, plans and calls. A call is begun, advanced until it is done and
+// ended; advance() never blocks, so one thread can drive several ranks. Thread-bound, but for abort() and the observers.
+#pragma once
+#include <atomic>
+#include <list>
+#include <map>
+#include <memory>
+
+#include "src/base/waiting.hpp"
+#include "src/comm/plan_cache.hpp"
+#include "src/diagnosis/watchdog.hpp"
+
+namespace weft {
+
+struct CommunicatorOptions {
+    std::string name;
+    std::string algo;
+    int64_t timeout_ms = 0;  // 0: never
+    int64_t warn_ms = 0;
+    int64_t sleep_us = 0;
+    int64_t streaming_bytes = -1;
+    const Movers* movers = nullptr;
+};
+
+class Communicator {
+  public:
+    // All ranks have joined `group`.
+    static Result<std::unique_ptr<Communicator>> make(std::shared_ptr<HostGroup> group, int rank, CommunicatorOptions options);
+    ~Communicator();
+
+    int rank() const { return rank_; }
+    int ranks() const { return group_->ranks(); }
+
+    // ---- A call. Arguments have been checked by the API.
+    struct Call {
+        Operation operation;  // without choice
+        const void* send;
+        void* receive;
+        const void* scalar;  // of a pre-multiplied sum
+    };
+    Status begin(const Call& call);
+    // done, moved or blocked; a failure has been told to all ranks, and the communicator is dead.
+    Progress advance();
+    // While blocked: spins, yields or sleeps, and now and then looks for trouble. A failure as above.
+    Status pause(bool may_sleep);
+    Status end() {
+        group_->row(rank_).position.finish(sequence_);
+        return ok();
+    }
+    // begin, advance and pause until done, end.
+    Status run(const Call& call);
+    // After advance() said failed.
+    Status take_failure() { return std::move(failure_); }
+
+    // ---- Pre-multiplied sums.
+    struct Scalar {
+        weftDataType_t type;
+        alignas(8) std::byte bytes[8];
+    };
+    int make_scalar(const Scalar& scalar);
+    bool drop_scalar(int op) { return scalars_.erase(op) > 0; }
+    const Scalar* scalar(int op) const {
+        const auto place = scalars_.find(op);
+        return place == scalars_.end() ? nullptr : &place->second;
+    }
+
+    // ---- Buffers that the user has declared. They are only remembered: what peers can reach is known by address.
+    void* register_buffer(void* address, size_t bytes) { return &*registered_.insert(registered_.end(), {address, bytes}); }
+    bool deregister_buffer(const void* handle) {
+        return registered_.remove_if([&](const auto& entry) { return &entry == handle; }) > 0;
+    }
+
+    // ---- Observers and abort, thread-safe.
+    std::string explain(const Operation& operation) const { return planner_.explain(operation); }
+    Status state() const { return group_->aborted() ? group_->abort_status() : ok(); }
+    void abort();
+    uint64_t board_bytes() const;
+    uint64_t connection_bytes() const { return planner_.connection_bytes(); }
+    uint64_t heap_bytes() const { return plans_.heap_bytes(); }
+
+  private:
+    Communicator(std::shared_ptr<HostGroup> group, int rank, const CommunicatorOptions& options, std::unique_ptr<Board> board);
+    Status die(Status failure);
+    Status prepare();
+
+    std::shared_ptr<HostGroup> group_;
+    int rank_;
+    std::unique_ptr<Board> board_;
+    Planner planner_;
+    PlanCache plans_;
+    Waiting waiting_;
+    Watchdog watchdog_;
+    std::string name_;
+
+    uint64_t sequence_ = 0;
+    Call call_{};
+    PreparedPlan* prepared_ = nullptr;  // of the call; null while connections are being made
+    Choice choice_;
+    Binding* binding_ = nullptr;        // of choice_, being connected
+    RankSet missing_binding_;
+    Status failure_;
+    bool dead_ = false;
+    std::atomic<bool> aborted_here_{false};
+
+    std::map<int, Scalar> scalars_;
+    int next_scalar_ = weftNumOps;
+    std::list<std::pair<void*, size_t>> registered_;
+};
+
+}  // namespace weft

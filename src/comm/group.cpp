@@ -1,0 +1,127 @@
+#include "src/comm/group.hpp"
+
+#include <unistd.h>
+
+#include <deque>
+
+#include "src/base/log.hpp"
+
+namespace weft {
+
+Status join(std::vector<Joining> joinings) {
+    Status first;
+    const auto keep = [&](Status failure) {
+        if (first) first = std::move(failure);
+    };
+    std::vector<std::shared_ptr<HostGroup>> groups(joinings.size());
+    for (size_t left = joinings.size(); left > 0;) {
+        for (size_t i = 0; i < joinings.size(); ++i) {
+            Joining& joining = joinings[i];
+            if (!joining.meeting) continue;
+            auto met = joining.meeting->advance();
+            if (met && !*met) continue;
+            if (!met) {
+                keep(met.take_status());
+            } else {
+                auto communicator = Communicator::make(joining.meeting->group(), joining.rank, std::move(joining.options));
+                if (communicator)
+                    *joining.result = make_handle(std::move(*communicator));
+                else
+                    keep(communicator.take_status());
+            }
+            joining.meeting.reset();
+            --left;
+        }
+        if (left == joinings.size() && left == 1)
+            joinings[0].meeting->wait();
+        else if (left > 0)
+            usleep(200);
+    }
+    return first;
+}
+
+Group& Group::current() {
+    static thread_local Group group;
+    return group;
+}
+
+Group::~Group() {
+    if (depth_ > 0)
+        WEFT_LOG(warn, coll, "a thread ends inside weftGroupStart: {} calls were never begun; call weftGroupEnd", calls_.size() + joinings_.size());
+}
+
+bool Group::holds(const weftComm* handle) const {
+    for (const Queued& queued : calls_)
+        if (queued.handle == handle) return true;
+    return false;
+}
+
+Status Group::end() {
+    if (depth_ == 0) return fail(weftInvalidUsage, "weftGroupEnd without weftGroupStart on this thread");
+    if (--depth_ > 0) return ok();
+    std::vector<Joining> joinings = std::exchange(joinings_, {});
+    std::vector<Queued> calls = std::exchange(calls_, {});
+    WEFT_TRY(join(std::move(joinings)));
+    return drive(std::move(calls));
+}
+
+Status Group::drive(std::vector<Queued> calls) {
+    struct Lane {
+        weftComm* handle;
+        std::unique_ptr<Inside> inside;
+        std::deque<Communicator::Call> calls;
+        bool begun = false;
+    };
+    std::vector<Lane> lanes;
+    Status first;
+    for (const Queued& queued : calls) {
+        auto lane = std::find_if(lanes.begin(), lanes.end(), [&](const Lane& other) { return other.handle == queued.handle; });
+        if (lane == lanes.end()) {
+            WEFT_TRY(check_handle(queued.handle));
+            lanes.push_back({queued.handle, std::make_unique<Inside>(queued.handle), {}});
+            lane = lanes.end() - 1;
+            if (!lane->inside->entered()) return Inside::refused();
+        }
+        lane->calls.push_back(queued.call);
+    }
+    for (size_t left = lanes.size(); left > 0;) {
+        bool moved = false;
+        for (Lane& lane : lanes) {
+            Communicator& communicator = *lane.handle->communicator;
+            while (!lane.calls.empty()) {
+                Status failure;
+                Progress progress = Progress::blocked;
+                if (!lane.begun) failure = communicator.begin(lane.calls.front());
+                lane.begun = true;
+                if (failure) progress = communicator.advance();
+                if (failure && progress == Progress::failed) failure = communicator.take_failure();
+                if (!failure) {
+                    // The communicator's first error is the call's; what else waits on it has failed too.
+                    if (first) first = std::move(failure);
+                    lane.calls.clear();
+                } else if (progress == Progress::done) {
+                    (void)communicator.end();
+                    lane.calls.pop_front();
+                    lane.begun = false;
+                } else {
+                    moved |= progress == Progress::moved;
+                    break;
+                }
+                moved = true;
+                if (lane.calls.empty()) --left;
+            }
+        }
+        if (moved) continue;
+        // Everybody is blocked: wait a little in each one's way. With several lanes none may sleep for long.
+        for (Lane& lane : lanes)
+            if (!lane.calls.empty())
+                if (Status failure = lane.handle->communicator->pause(lanes.size() == 1); !failure) {
+                    if (first) first = std::move(failure);
+                    lane.calls.clear();
+                    --left;
+                }
+    }
+    return first;
+}
+
+}  // namespace weft

@@ -1,0 +1,47 @@
+// group.hpp: calls collected between weftGroupStart and weftGroupEnd on one thread, and how they are driven together: in order on
+// each communicator, in turn across communicators, so that one thread can be several ranks. Thread-local.
+#pragma once
+#include <memory>
+#include <vector>
+
+#include "src/bootstrap/meeting.hpp"
+#include "src/comm/handle.hpp"
+
+namespace weft {
+
+// A communicator on its way: a meeting, then a handle.
+struct Joining {
+    std::unique_ptr<Meeting> meeting;
+    int rank = 0;
+    CommunicatorOptions options;
+    weftComm** result = nullptr;
+};
+
+// Advances all until every one has its handle; fails with the first failure, but finishes the others.
+Status join(std::vector<Joining> joinings);
+
+class Group {
+  public:
+    static Group& current();
+    ~Group();
+
+    bool open() const { return depth_ > 0; }
+    void start() { ++depth_; }
+    Status end();
+    void add(weftComm* handle, const Communicator::Call& call) { calls_.push_back({handle, call}); }
+    void add(Joining joining) { joinings_.push_back(std::move(joining)); }
+    bool holds(const weftComm* handle) const;
+
+  private:
+    struct Queued {
+        weftComm* handle;
+        Communicator::Call call;
+    };
+    static Status drive(std::vector<Queued> calls);
+
+    int depth_ = 0;
+    std::vector<Queued> calls_;
+    std::vector<Joining> joinings_;
+};
+
+}  // namespace weft

@@ -1,0 +1,24 @@
+#include "src/comm/handle.hpp"
+
+namespace weft {
+
+Status check_handle(const weftComm* handle) {
+    if (!handle) return fail(weftInvalidArgument, "the communicator is NULL");
+    const uint64_t magic = handle->magic.load(std::memory_order_acquire);
+    if (magic == weftComm::living) [[likely]] {
+        if (handle->process == process_token()) [[likely]]
+            return ok();
+        return fail(weftInvalidUsage, "the communicator was made before fork(); a child process makes its own");
+    }
+    if (magic == weftComm::destroyed) return fail(weftInvalidArgument, "the communicator was destroyed or aborted before");
+    return fail(weftInvalidArgument, "{} is not a communicator", static_cast<const void*>(handle));
+}
+
+weftComm* make_handle(std::unique_ptr<Communicator> communicator) {
+    auto* handle = new weftComm;  // see handle.hpp: never deleted
+    handle->process = process_token();
+    handle->communicator = std::move(communicator);
+    return handle;
+}
+
+}  // namespace weft

@@ -1,0 +1,145 @@
+#include "src/comm/planner.hpp"
+
+#include <cstring>
+
+#include "src/base/cpu.hpp"
+#include "src/base/log.hpp"
+#include "src/registry.hpp"
+
+namespace weft {
+
+namespace {
+
+constexpr size_t connection_slot_bytes = 128 << 10;  // larger slots leave the second-level cache, smaller ones pay more switches
+
+size_t round_to_line(size_t bytes) { return (bytes + line_bytes - 1) / line_bytes * line_bytes; }
+
+// How much of a message a board algorithm handles at once: small enough that staging and result stay in the second-level cache,
+// large enough that two waits a tile do not count. Measured, perf/README.md.
+size_t board_tile_bytes(size_t bytes, int ranks) {
+    if (bytes <= 64 << 10) return bytes;
+    if (bytes < 1 << 20) return 64 << 10;
+    return ranks >= 8 ? 256 << 10 : 128 << 10;
+}
+
+bool has(const Schedule& schedule, Opcode opcode) {
+    for (const Block& block : schedule.blocks)
+        for (const Instruction& instruction : block.instructions)
+            if (instruction.opcode == opcode) return true;
+    return false;
+}
+
+}  // namespace
+
+Planner::Planner(HostGroup& group, int rank, Board* board, const Movers& movers, int64_t streaming_bytes)
+    : group_(&group), rank_(rank), board_(board), movers_(&movers), streaming_bytes_(streaming_bytes), agreed_(group.header().agreed),
+      layout_{group.ranks(), rank}, costs_(host_link_costs(group.ranks(), agreed_.cores)),
+      preferences_{agreed_.algo, int(agreed_.channels)}, reach_(group, rank, agreed_.direct != 0) {}
+
+Result<Choice> Planner::choose(const Operation& operation) const {
+    auto choice = select(operation, layout_, costs_, preferences_, registry::algorithms());
+    if (choice) WEFT_LOG_RANK(rank_, info, algo, "{}", explain(operation));
+    return choice;
+}
+
+Binding& Planner::binding(const Choice& choice) {
+    Binding& binding = bindings_[{choice.algorithm->name, choice.parameters.channels}];
+    if (binding.schedule.blocks.empty()) {
+        binding.schedule = choice.algorithm->build(layout_, choice.parameters);
+        binding.ends.resize(binding.schedule.blocks.size());
+    }
+    return binding;
+}
+
+Result<bool> Planner::connect(const Choice& choice, Binding& binding, RankSet& missing) {
+    if (binding.connected) return true;
+    const Schedule& schedule = binding.schedule;
+    // Both ends name a connection alike: algorithm, channel and block of the receiver's rank and of the sender's.
+    const auto key = [&](int channel, int sender) { return choice.hash() ^ (uint64_t(channel) << 32 | uint64_t(unsigned(sender))) * 0x9e3779b97f4a7c15u; };
+    const auto options = [&](int channel, int peer) {
+        return ConnectionOptions{rank_, peer, channel, schedule.fifo_depth, connection_slot_bytes, group_, &heap_used_};
+    };
+    const Transport& transport = registry::transports()[0];
+    if (!binding.listening) {
+        for (size_t index = 0; index < schedule.blocks.size(); ++index) {
+            const Block& block = schedule.blocks[index];
+            if (block.source < 0) continue;
+            Blob address;
+            auto receiver = transport.listen(options(block.channel, block.source), address);
+            if (!receiver) return receiver.take_status();
+            WEFT_TRY(group_->post_letter(rank_, key(block.channel, block.source), &address, sizeof address));
+            binding.ends[index].source = receiver->get();
+            binding.receivers.push_back(std::move(*receiver));
+        }
+        binding.listening = true;
+    }
+    missing.clear();
+    bool all = true;
+    for (size_t index = 0; index < schedule.blocks.size(); ++index) {
+        const Block& block = schedule.blocks[index];
+        if (block.target < 0 || binding.ends[index].target) continue;
+        const std::byte* letter = group_->find_letter(block.target, key(block.channel, rank_));
+        if (!letter) {
+            missing.insert(block.target);
+            all = false;
+            continue;
+        }
+        Blob address;
+        memcpy(&address, letter, sizeof address);
+        auto sender = transport.connect(options(block.channel, block.target), address);
+        if (!sender) return sender.take_status();
+        WEFT_LOG_RANK(rank_, info, net, "connects to rank {} over {}, channel {}, {} slots of {} KiB", block.target, transport.name, block.channel,
+                      schedule.fifo_depth, connection_slot_bytes >> 10);
+        binding.ends[index].target = sender->get();
+        binding.senders.push_back(std::move(*sender));
+    }
+    binding.connected = all;
+    return all;
+}
+
+Result<std::unique_ptr<PreparedPlan>> Planner::plan(const Operation& operation, const Choice& choice, Binding& binding) {
+    Plan plan;
+    plan.operation = operation;
+    plan.operation.choice = choice.hash();
+    plan.operation_fingerprint = fingerprint(plan.operation);
+    plan.schedule = &binding.schedule;
+    plan.ends = binding.ends;
+    plan.movers = movers_;
+    const size_t bytes = operation.bytes();
+    size_t tile = agreed_.tile_bytes > 0 ? round_to_line(size_t(agreed_.tile_bytes)) : 0;
+    if (binding.schedule.board) {
+        plan.board = board_;
+        if (tile == 0) tile = board_tile_bytes(bytes, layout_.ranks);
+        tile = std::min(tile, Board::slot_bytes_max);
+        WEFT_TRY(board_->reserve(std::min(tile, round_to_line(bytes))));
+    } else if (binding.schedule.fifo_depth > 0) {
+        const size_t most = connection_slot_bytes * size_t(binding.schedule.chunks);
+        tile = tile == 0 ? most : std::min(tile, most);
+    } else {
+        tile = bytes;
+    }
+    plan.tile_bytes = std::min(tile, bytes);
+    plan.tiles = bytes == 0 ? 1 : (bytes + plan.tile_bytes - 1) / plan.tile_bytes;
+    if (has(binding.schedule, Opcode::two_shot)) {
+        plan.reach = &reach_;
+        plan.offers = reach_.state() != Reach::State::refused && !plan.scaled();
+        plan.pipelined = plan.tiles >= 4 && !plan.scaled();
+    }
+    // Past the caches once the job's buffers exceed the last one: what is stored will not be found there anyway.
+    const size_t threshold = streaming_bytes_ >= 0 ? size_t(streaming_bytes_) : last_level_cache_bytes();
+    if (threshold > 0 || streaming_bytes_ >= 0)
+        plan.stores = 2 * bytes * size_t(layout_.ranks) > threshold ? Stores::streaming : Stores::ordinary;
+    return std::make_unique<PreparedPlan>(std::move(plan));
+}
+
+std::string Planner::explain(const Operation& operation) const {
+    std::string text = fmt::format("{} ({} bytes) on {} ranks, {} a core\n", operation.text(), operation.bytes(), layout_.ranks, costs_.ranks_per_core);
+    const auto choice = select(operation, layout_, costs_, preferences_, registry::algorithms());
+    for (const Candidate& candidate : candidates(operation, layout_, costs_, preferences_, registry::algorithms()))
+        text += fmt::format("candidate {}: {:.2f} us predicted{}{}; {}\n", candidate.algorithm->name, candidate.predicted_us, candidate.excluded.empty() ? "" : ", out: ",
+                            candidate.excluded, candidate.algorithm->cost);
+    if (!choice) return text + choice.status().sentence();
+    return text + fmt::format("chosen: {} over {}, least predicted time", choice->algorithm->name, registry::transports()[0].name);
+}
+
+}  // namespace weft

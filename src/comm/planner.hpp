@@ -1,0 +1,73 @@
+// planner.hpp: from an Operation to a Plan: asks the selector, builds the schedule, makes the connections, sizes the tiles.
+// Thread-bound to the rank. Connecting takes several steps, because the other end must listen first; nothing blocks.
+#pragma once
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "src/executor/run.hpp"
+#include "src/selector/selector.hpp"
+
+namespace weft {
+
+// A schedule and its connections: shared by the plans of all sizes.
+struct Binding {
+    Schedule schedule;
+    std::vector<BlockEnds> ends;
+    std::vector<std::unique_ptr<Receiver>> receivers;
+    std::vector<std::unique_ptr<Sender>> senders;
+    bool listening = false;
+    bool connected = false;
+};
+
+// What a plan is for: the agreed facts of a call, nothing that one rank alone knows.
+struct PlanKey {
+    uint64_t head;
+    uint64_t count;
+    explicit PlanKey(const Operation& operation)
+        : head(uint64_t(operation.collective) | uint64_t(operation.type) << 8 | uint64_t(operation.op) << 16 | uint64_t(uint32_t(operation.root)) << 32),
+          count(operation.count) {}
+    PlanKey() : head(~uint64_t(0)), count(0) {}
+    bool operator==(const PlanKey&) const = default;
+    auto operator<=>(const PlanKey&) const = default;
+};
+
+// A plan and its run, which lives as long, so that a call allocates nothing.
+struct PreparedPlan {
+    explicit PreparedPlan(Plan made) : plan(std::move(made)), run(plan) {}
+    Plan plan;
+    Run run;
+};
+
+class Planner {
+  public:
+    Planner(HostGroup& group, int rank, Board* board, const Movers& movers, int64_t streaming_bytes);
+
+    Result<Choice> choose(const Operation& operation) const;
+    // The schedule of a choice; made once.
+    Binding& binding(const Choice& choice);
+    // One step of connecting. True when all connections are there; else `missing` has the ranks that have not listened yet.
+    Result<bool> connect(const Choice& choice, Binding& binding, RankSet& missing);
+    Result<std::unique_ptr<PreparedPlan>> plan(const Operation& operation, const Choice& choice, Binding& binding);
+
+    std::string explain(const Operation& operation) const;
+    uint64_t connection_bytes() const { return heap_used_ - Board::heap_bytes; }
+    const AgreedOptions& agreed() const { return agreed_; }
+
+  private:
+    HostGroup* group_;
+    int rank_;
+    Board* board_;
+    const Movers* movers_;
+    int64_t streaming_bytes_;
+    AgreedOptions agreed_;
+    Layout layout_;
+    LinkCosts costs_;
+    Preferences preferences_;
+    Reach reach_;
+    size_t heap_used_ = Board::heap_bytes;
+    std::map<std::pair<std::string, int>, Binding> bindings_;  // by algorithm and channels
+};
+
+}  // namespace weft

@@ -1,0 +1,46 @@
+// board.cpp: posting and awaiting the words of the board (src/README.md, "The board").
+#include "src/executor/run.hpp"
+
+namespace weft {
+
+void Run::post_entry(uint64_t tile) {
+    const uint32_t number = board_tile(tile);
+    plan_->board->line(rank_, number).entry.store(entry_word(number, plan_->operation_fingerprint), std::memory_order_release);  // pairs with poll()
+    plan_->board->wake();
+}
+
+void Run::post_done(uint64_t tile) {
+    const uint32_t number = board_tile(tile);
+    plan_->board->line(rank_, number).done.store(entry_word(number, plan_->operation_fingerprint), std::memory_order_release);  // pairs with poll()
+    plan_->board->wake();
+}
+
+void Run::arm(uint64_t entry_tile, uint64_t done_tile) {
+    wait_entry_ = entry_tile;
+    wait_done_ = done_tile;
+    waiting_.fill(ranks_, rank_);
+}
+
+// Looks at everybody who is missing, not at one after the other: waiting for the set costs one switch, not one each.
+Progress Run::poll() {
+    bool blocked = false;
+    const auto look = [&](const std::atomic<uint64_t>& word, uint64_t tile, int rank) {
+        const uint64_t expected = entry_word(board_tile(tile), plan_->operation_fingerprint);
+        const uint64_t seen = word.load(std::memory_order_acquire);  // pairs with post_entry(), post_done()
+        if (seen == expected) return true;
+        if (seen >> 32 == expected >> 32) suspect_ = rank;
+        return false;
+    };
+    waiting_.for_each([&](int rank) {
+        const bool entered = wait_entry_ == no_tile || look(line(rank, wait_entry_).entry, wait_entry_, rank);
+        if (entered && (wait_done_ == no_tile || look(line(rank, wait_done_).done, wait_done_, rank)))
+            waiting_.erase(rank);
+        else
+            blocked = true;
+    });
+    if (suspect_ >= 0) [[unlikely]]
+        return Progress::mismatch;
+    return blocked ? Progress::blocked : Progress::moved;
+}
+
+}  // namespace weft

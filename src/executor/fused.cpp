@@ -1,0 +1,226 @@
+// fused.cpp: one-shot and two-shot over a board as one routine each: the same steps as their expansions
+// (src/schedule/expand.cpp), without an instruction for each chunk, and with the tiles of a long message overlapped.
+// Techniques and figures: docs/board.md.
+#include <cstring>
+
+#include "src/executor/run.hpp"
+
+namespace weft {
+
+// Everybody stages everything and reduces everything: one wait a tile.
+Progress Run::one_shot(BlockState& state) {
+    const Plan& plan = *plan_;
+    for (;;) {
+        const size_t length = plan.tile_length(state.tile), offset = state.tile * plan.tile_bytes;
+        const bool inside_line = length <= inline_bytes;
+        if (state.stage == Stage::begin) {
+            copy_input(inside_line ? line(rank_, state.tile).payload : slot(rank_, state.tile), offset, length);
+            post_entry(state.tile);
+            arm(state.tile, no_tile);
+            state.stage = Stage::entries;
+        }
+        if (const Progress progress = poll(); progress != Progress::moved) return progress;
+        for (int rank = 0; rank < ranks_; ++rank)
+            sources_[size_t(rank)] = inside_line ? line(rank, state.tile).payload : slot(rank, state.tile);
+        if (!plan.scaled()) sources_[size_t(rank_)] = send_ + offset;  // the same bits, and in our cache
+        if (length > 0) {
+            void* destination = receive_ + offset;
+            reduce(&destination, 1, sources_.data(), ranks_, length, true, 1);
+        }
+        state.stage = Stage::begin;
+        if (++state.tile == plan.tiles) {
+            plan.board->tile = base_tile_ + uint32_t(plan.tiles);
+            return Progress::done;
+        }
+    }
+}
+
+void Run::stage_input(uint64_t tile) {
+    const int count = staging_jobs(tile, staging_.data());
+    const size_t tile_offset = tile * plan_->tile_bytes;
+    for (int i = 0; i < count; ++i) {
+        auto* destination = static_cast<std::byte*>(staging_[size_t(i)].destination);
+        copy_input(destination, tile_offset + size_t(destination - slot(rank_, tile)), staging_[size_t(i)].bytes);
+    }
+}
+
+// The chunks of others: what lies before our own chunk and what lies behind it.
+int Run::staging_jobs(uint64_t tile, CopyJob* jobs) {
+    if (offered_input_) return 0;
+    const Range own = chunk_range(tile, rank_);
+    const size_t length = plan_->tile_length(tile), behind = own.tile_offset + own.bytes;
+    const std::byte* input = send_ + tile * plan_->tile_bytes;
+    std::byte* staged = slot(rank_, tile);
+    int count = 0;
+    if (own.tile_offset > 0) jobs[count++] = {staged, input, own.tile_offset, Stores::ordinary};
+    if (behind < length) jobs[count++] = {staged + behind, input + behind, length - behind, Stores::ordinary};
+    return count;
+}
+
+int Run::result_jobs(uint64_t tile, CopyJob* jobs) {
+    int count = 0;
+    for (int distance = 1; distance < ranks_; ++distance) {  // not all from the same rank at once
+        const int rank = rank_ + distance < ranks_ ? rank_ + distance : rank_ + distance - ranks_;
+        const Range range = chunk_range(tile, rank);
+        if (range.bytes == 0) continue;
+        jobs[count++] = {receive_ + tile * plan_->tile_bytes + range.tile_offset, slot(rank, tile) + range.tile_offset, range.bytes, plan_->stores};
+    }
+    return count;
+}
+
+void Run::copy_results(uint64_t tile) {
+    const int count = result_jobs(tile, results_.data());
+    for (int i = 0; i < count; ++i) plan_->movers->copy(results_[size_t(i)]);
+}
+
+void Run::post_offer_and_entry(uint64_t tile) {
+    Offer offer{};
+    offered_input_ = false;
+    if (plan_->offers) {
+        offer.send_address = plan_->reach->offer(send_, plan_->bytes());
+        offer.receive_address = plan_->reach->offer(receive_, plan_->bytes());
+        offered_input_ = offer.send_address != 0 && plan_->reach->state() == Reach::State::ready;
+    }
+    stage_input(tile);
+    memcpy(line(rank_, tile).payload, &offer, sizeof offer);
+    post_entry(tile);
+}
+
+// What all have offered, read off the payloads that all see alike: which inputs are read in place, and whether the operation
+// is direct. An offer while nobody knows yet whether offers count makes a round of agreement due after the last tile.
+Progress Run::decide(BlockState& state) {
+    agreement_due_ = false;
+    const Reach::State reach = plan_->offers ? plan_->reach->state() : Reach::State::refused;
+    bool all = reach == Reach::State::ready;
+    for (int rank = 0; rank < ranks_; ++rank) {
+        Offer offer;
+        memcpy(&offer, line(rank, 0).payload, sizeof offer);
+        const bool readable = reach == Reach::State::ready && offer.send_address != 0;
+        inputs_[size_t(rank)] = readable ? plan_->reach->translate(rank, offer.send_address) : nullptr;
+        all &= readable && offer.receive_address != 0;
+        if (all) outputs_[size_t(rank)] = plan_->reach->translate(rank, offer.receive_address);
+        agreement_due_ |= reach == Reach::State::unknown && (offer.send_address | offer.receive_address) != 0;
+    }
+    if (!all) return Progress::moved;
+    // Direct: the message is one tile; we read our chunk from all inputs and write it to all outputs.
+    const size_t first = chunk_bound(plan_->bytes(), ranks_, rank_), last = chunk_bound(plan_->bytes(), ranks_, rank_ + 1);
+    if (last > first) {
+        for (int rank = 0; rank < ranks_; ++rank) {
+            sources_[size_t(rank)] = inputs_[size_t(rank)] + first;
+            destinations_[size_t(rank)] = outputs_[size_t(rank)] + first;
+        }
+        reduce(destinations_.data(), ranks_, sources_.data(), ranks_, last - first, true, ranks_);
+    }
+    post_done(0);
+    arm(no_tile, 0);
+    state.stage = Stage::ended;
+    return two_shot_direct(state);
+}
+
+Progress Run::two_shot_direct(BlockState&) {
+    const Progress progress = poll();
+    if (progress != Progress::moved) return progress;
+    plan_->board->tile = base_tile_ + 1;
+    return Progress::done;
+}
+
+// Reduces our chunk of the tile into our output and our slot, and, in the same loop body, does the copies given.
+void Run::reduce_own_chunk(uint64_t tile, const CopyJob* staging, int staging_count, const CopyJob* results, int results_count) {
+    const Range own = chunk_range(tile, rank_);
+    const size_t tile_offset = tile * plan_->tile_bytes, offset = tile_offset + own.tile_offset;
+    for (int rank = 0; rank < ranks_; ++rank) {
+        const std::byte* input = inputs_[size_t(rank)];
+        sources_[size_t(rank)] = rank == rank_ ? own_input(offset, own.bytes) : input ? input + offset : slot(rank, tile) + own.tile_offset;
+    }
+    void* destinations[2] = {receive_ + offset, slot(rank_, tile) + own.tile_offset};  // peers read the slot soon: only the first is streamed
+    const ReduceJob job = reduction(destinations, 2, sources_.data(), ranks_, own.bytes, true, 1);
+    if (staging_count + results_count > 0)
+        plan_->movers->fused[plan_->type()][plan_->op()](staging, staging_count, job, results, results_count);
+    else if (own.bytes > 0)
+        plan_->movers->reduce[plan_->type()][plan_->op()](job);
+}
+
+Progress Run::two_shot(BlockState& state) {
+    const Plan& plan = *plan_;
+    for (;;) {
+        switch (state.stage) {
+            case Stage::begin:
+                if (state.tile == 0)
+                    post_offer_and_entry(0);
+                else {
+                    stage_input(state.tile);
+                    post_entry(state.tile);
+                }
+                arm(state.tile, no_tile);
+                state.stage = Stage::entries;
+                [[fallthrough]];
+            case Stage::entries:
+                if (const Progress progress = poll(); progress != Progress::moved) return progress;
+                if (state.tile == 0) {
+                    const Progress progress = decide(state);
+                    if (state.stage == Stage::ended) return progress;
+                }
+                if (plan.pipelined) {
+                    state.stage = Stage::pipeline;
+                    wait_entry_ = wait_done_ = no_tile;  // nothing to wait for before tile 0 is reduced
+                    waiting_.clear();
+                    continue;
+                }
+                reduce_own_chunk(state.tile, nullptr, 0, nullptr, 0);
+                post_done(state.tile);
+                arm(no_tile, state.tile);
+                state.stage = Stage::dones;
+                [[fallthrough]];
+            case Stage::dones:
+                if (const Progress progress = poll(); progress != Progress::moved) return progress;
+                copy_results(state.tile);
+                state.stage = Stage::begin;
+                if (++state.tile < plan.tiles) continue;
+                break;
+            case Stage::pipeline: {
+                // Entries of this tile and dones of the one before are there: stage the next, reduce this, hand out the last.
+                if (const Progress progress = poll(); progress != Progress::moved) return progress;
+                if (state.tile == plan.tiles) {
+                    copy_results(state.tile - 1);
+                    break;
+                }
+                const bool more = state.tile + 1 < plan.tiles;
+                const int staged = more ? staging_jobs(state.tile + 1, staging_.data()) : 0;
+                const int handed = state.tile > 0 ? result_jobs(state.tile - 1, results_.data()) : 0;
+                reduce_own_chunk(state.tile, staging_.data(), staged, results_.data(), handed);
+                if (more) post_entry(state.tile + 1);
+                post_done(state.tile);
+                arm(more ? state.tile + 1 : no_tile, state.tile);
+                ++state.tile;
+                continue;
+            }
+            case Stage::agreement:
+                if (const Progress progress = poll(); progress != Progress::moved) return progress;
+                {
+                    bool all = true;
+                    for (int rank = 0; rank < ranks_; ++rank) {
+                        Offer offer;
+                        memcpy(&offer, line(rank, plan.tiles).payload, sizeof offer);
+                        all &= offer.answer == 1;
+                    }
+                    plan.reach->agree(all);
+                }
+                plan.board->tile = base_tile_ + uint32_t(plan.tiles) + 1;
+                return Progress::done;
+            case Stage::ended: return two_shot_direct(state);
+        }
+        // All tiles are through.
+        if (!agreement_due_) {
+            plan.board->tile = base_tile_ + uint32_t(plan.tiles);
+            return Progress::done;
+        }
+        Offer offer{};
+        offer.answer = plan.reach->map_arenas() ? 1 : 0;
+        memcpy(line(rank_, plan.tiles).payload, &offer, sizeof offer);
+        post_entry(plan.tiles);
+        arm(plan.tiles, no_tile);
+        state.stage = Stage::agreement;
+    }
+}
+
+}  // namespace weft

@@ -1,0 +1,41 @@
+// plan.hpp: a schedule bound to a size, connections and memory: all that can be known before the buffers are.
+// Made once per key by comm's planner, kept in its cache, run many times. A value once made.
+#pragma once
+#include <vector>
+
+#include "src/executor/host/movers.hpp"
+#include "src/executor/reach.hpp"
+#include "src/schedule/schedule.hpp"
+#include "transports/transport.hpp"
+
+namespace weft {
+
+// The connections of one block; null where the block has none.
+struct BlockEnds {
+    Receiver* source = nullptr;
+    Sender* target = nullptr;
+};
+
+struct Plan {
+    Operation operation;
+    uint32_t operation_fingerprint = 0;
+    const Schedule* schedule = nullptr;
+    std::vector<BlockEnds> ends;  // by block
+    Board* board = nullptr;
+    Reach* reach = nullptr;
+    const Movers* movers = nullptr;
+    size_t tile_bytes = 0;  // a multiple of 64 unless there is one tile
+    uint64_t tiles = 1;     // at least 1: an empty message still meets everybody
+    bool pipelined = false; // two-shot: one loop body stages, reduces and hands out different tiles
+    bool offers = false;    // two-shot: the entry post says which buffers peers can reach
+    Stores stores = Stores::ordinary;
+
+    size_t bytes() const { return operation.bytes(); }
+    size_t tile_length(uint64_t tile) const { return std::min(tile_bytes, bytes() - std::min<size_t>(bytes(), tile * tile_bytes)); }
+    weftDataType_t type() const { return weftDataType_t(operation.type); }
+    // Pre-multiplied sums reduce as sums; their scaling happens where a rank reads its own input.
+    weftRedOp_t op() const { return operation.op < weftNumOps ? weftRedOp_t(operation.op) : weftSum; }
+    bool scaled() const { return operation.op >= weftNumOps; }
+};
+
+}  // namespace weft

@@ -1,0 +1,121 @@
+// run.hpp: one execution of a plan: buffers bound, and how far it has come. The step machine moves it.
+#pragma once
+#include <vector>
+
+#include "src/base/rank_set.hpp"
+#include "src/executor/plan.hpp"
+
+namespace weft {
+
+enum class Progress : uint8_t {
+    moved,     // something happened; call again
+    blocked,   // waits for missing()
+    done,
+    mismatch,  // suspect() called something else
+    failed,    // failure()
+};
+
+// Thread-bound to the rank. Kept and started again, so that a call allocates nothing.
+class Run {
+  public:
+    explicit Run(const Plan& plan);
+    Run(const Run&) = delete;
+    Run& operator=(const Run&) = delete;
+
+    // Binds the buffers of one call. `scalar` is the rank's own factor if the plan is scaled. Buffers are equal or disjoint.
+    void start(const void* send, void* receive, const void* scalar, uint64_t sequence);
+    // Does what can be done without waiting; never blocks.
+    Progress advance();
+
+    const Plan& plan() const { return *plan_; }
+    const RankSet& missing() const { return *missing_; }
+    int suspect() const { return suspect_; }
+    Status take_failure() { return std::move(failure_); }
+    // Tiles finished: how far it is, for those who ask.
+    uint64_t tile() const { return blocks_.empty() ? 0 : blocks_[0].tile; }
+
+  private:
+    enum class Stage : uint8_t { begin, entries, dones, pipeline, agreement, ended };
+
+    struct BlockState {
+        uint64_t tile = 0;
+        int32_t step = 0;       // index of the instruction
+        int32_t iteration = 0;  // of a repeated instruction
+        Stage stage = Stage::begin;  // of a board or fused instruction
+        bool ended = false;
+    };
+
+    // run.cpp: any block, any instruction.
+    Progress advance_block(size_t index);
+    Progress execute(size_t index, const Instruction& instruction);
+    Progress move_connection(size_t index, const Instruction& instruction, uint64_t tile);
+    Progress move_local(const Instruction& instruction, int iteration, uint64_t tile);
+    bool reached(const Dependency& dependency, uint64_t tile) const;
+
+    // fused.cpp: the fused instructions; each runs all tiles of the operation.
+    Progress one_shot(BlockState& state);
+    Progress two_shot(BlockState& state);
+    Progress two_shot_direct(BlockState& state);
+    void stage_input(uint64_t tile);
+    void post_offer_and_entry(uint64_t tile);
+    Progress decide(BlockState& state);
+    void reduce_own_chunk(uint64_t tile, const CopyJob* staging, int staging_count, const CopyJob* results, int results_count);
+    void copy_results(uint64_t tile);
+    int staging_jobs(uint64_t tile, CopyJob* jobs);
+    int result_jobs(uint64_t tile, CopyJob* jobs);
+
+    // board.cpp: words of the board.
+    void post_entry(uint64_t tile);
+    void post_done(uint64_t tile);
+    // Waits are armed, then polled until everybody has come: entries of one tile, dones of another, or both.
+    static constexpr uint64_t no_tile = ~uint64_t(0);
+    void arm(uint64_t entry_tile, uint64_t done_tile);
+    Progress poll();
+    uint32_t board_tile(uint64_t tile) const { return base_tile_ + uint32_t(tile); }
+    BoardLine& line(int rank, uint64_t tile) const { return plan_->board->line(rank, board_tile(tile)); }
+    std::byte* slot(int rank, uint64_t tile) const { return plan_->board->slot(rank, board_tile(tile)); }
+
+    // Where the chunk's bytes lie, in this tile and in the user's buffer.
+    struct Range {
+        size_t tile_offset, bytes;
+    };
+    Range chunk_range(uint64_t tile, int chunk) const;
+    const std::byte* input_at(size_t offset) const { return send_ + offset; }
+    // This rank's contribution, scaled if the operation wants it (then it lies in scratch).
+    const std::byte* own_input(size_t offset, size_t bytes);
+    void copy_input(std::byte* destination, size_t offset, size_t bytes);
+    // Only the first `streamed` destinations go past the caches, if the plan's stores do.
+    void reduce(void* const* destinations, int destination_count, const void* const* sources, int source_count, size_t bytes, bool finish,
+                int streamed);
+    ReduceJob reduction(void* const* destinations, int destination_count, const void* const* sources, int source_count, size_t bytes, bool finish,
+                        int streamed) const;
+
+    const Plan* plan_;
+    const std::byte* send_ = nullptr;
+    std::byte* receive_ = nullptr;
+    const void* scalar_ = nullptr;
+    uint64_t sequence_ = 0;
+    int rank_;
+    int ranks_;
+
+    std::vector<BlockState> blocks_;
+    RankSet waiting_;           // of the block that uses the board
+    RankSet connections_wait_;  // of blocks that wait for connections
+    const RankSet* missing_ = &waiting_;
+    int suspect_ = -1;
+    Status failure_;
+
+    uint32_t base_tile_ = 0;  // of the board, when the operation began
+    uint64_t wait_entry_ = no_tile, wait_done_ = no_tile;
+    bool offered_input_ = false;   // peers read our input in place: it is not staged
+    bool agreement_due_ = false;
+    bool arenas_mapped_ = false;
+    std::vector<const void*> sources_;
+    std::vector<const std::byte*> inputs_;  // of ranks that let us read in place, else null
+    std::vector<std::byte*> outputs_;       // direct: of all ranks
+    std::vector<void*> destinations_;
+    std::vector<CopyJob> staging_, results_;
+    std::vector<std::byte> scratch_;
+};
+
+}  // namespace weft

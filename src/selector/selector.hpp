@@ -1,0 +1,44 @@
+// selector.hpp: which algorithm serves an operation: the least predicted time among the rows that are allowed and able.
+// Decides on agreed facts alone (operation, layout, costs, rank 0's options), so that all ranks choose alike. Reentrant.
+#pragma once
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "algorithms/algorithm.hpp"
+#include "src/base/result.hpp"
+
+namespace weft {
+
+struct Preferences {
+    std::string algo;                // as WEFT_ALGO: names allowed, ^name excluded; empty: all
+    int channels = 0;                // 0: one
+};
+
+struct Candidate {
+    const Algorithm* algorithm;
+    double predicted_us;
+    std::string excluded;  // why it is out; empty: it is in
+};
+
+struct Choice {
+    const Algorithm* algorithm = nullptr;
+    Parameters parameters;
+    double predicted_us = 0;
+    uint64_t hash() const;  // of what ranks must choose alike
+};
+
+// Refuses names that no row has and lists that leave nothing.
+Status check_algo(std::string_view algo, std::span<const Algorithm> rows);
+
+// Every row of the operation's collective, in the order of `rows`.
+std::vector<Candidate> candidates(const Operation& operation, const Layout& layout, const LinkCosts& costs, const Preferences& preferences,
+                                  std::span<const Algorithm> rows);
+Result<Choice> select(const Operation& operation, const Layout& layout, const LinkCosts& costs, const Preferences& preferences,
+                      std::span<const Algorithm> rows);
+
+// What this library knows of shared memory between `ranks` ranks on `cores` cores.
+LinkCosts host_link_costs(int ranks, int cores);
+
+}  // namespace weft
