@@ -1,0 +1,197 @@
+#!/usr/bin/env python3
+# tidy.py ROOT: what no compiler and no formatter sees: includes against the arrows of src/README.md, include cycles, dead
+# files, getenv outside src/base, files without a head comment. Prints one line for each objection; exits 1 if there is one.
+import re
+import sys
+from pathlib import Path
+
+CODE = {".c", ".cpp", ".h", ".hpp", ".def", ".cu", ".cuh", ".inc"}
+UNITS = {".c", ".cpp", ".cu"}
+TOP_ROOMS = ["include", "src", "algorithms", "transports", "topology", "perf", "tools", "tests", "examples"]
+LONG = 500  # lines; above it a file usually has a second noun
+
+
+class Arrows:
+    """Who may include whom: the ```arrows block of src/README.md."""
+
+    def __init__(self, text):
+        block = re.search(r"```arrows\n(.*?)```", text, re.S)
+        if not block:
+            raise ValueError("src/README.md has no ```arrows block")
+        self.allowed = {}
+        for line in block.group(1).splitlines():
+            if not line.strip():
+                continue
+            rooms, colon, targets = line.partition(":")
+            if not colon:
+                raise ValueError(f"src/README.md: an arrow without a colon: {line.strip()}")
+            for room in rooms.split():
+                self.allowed[room] = set(targets.split())
+
+    def room_of(self, path):
+        parts = path.split("/")
+        if parts[0] == "include":
+            return "include/weft"
+        if parts[0] == "src":
+            return parts[1] if len(parts) > 2 else parts[1].split(".")[0]
+        for depth in (2, 1):
+            room = "/".join(parts[:depth])
+            if len(parts) > depth and room in self.allowed:
+                return room
+        return parts[0]
+
+    def objection(self, source, target):
+        """Why `source` may not include `target`; None if it may."""
+        room, other = self.room_of(source), self.room_of(target)
+        if room == other or target == "include/weft/types.h":
+            return None
+        if room == "include/weft":
+            return "public headers include public headers only"
+        if room == "base":
+            return "base includes nothing but itself"
+        if room not in self.allowed:
+            return f"{room} has no arrow in src/README.md"
+        allowed = self.allowed[room]
+        if "everything" in allowed or other in allowed or target in allowed:
+            return None
+        if "include/weft" in allowed:
+            return "a client sees include/weft and nothing else"
+        if other == "base" or (room == "api" and other == "include/weft"):
+            return None
+        return f"no arrow from {room} to {other}"
+
+
+class Tree:
+    def __init__(self, root):
+        self.root = Path(root)
+        self.files = sorted(
+            str(path.relative_to(self.root))
+            for top in TOP_ROOMS
+            for path in self.root.glob(top + "/**/*")
+            if path.is_file() and path.suffix in CODE
+        )
+        self.known = set(self.files)
+        self.text = {file: (self.root / file).read_text(errors="replace") for file in self.files}
+        self.includes = {file: self._includes(file) for file in self.files}
+
+    def _includes(self, file):
+        """(line number, name, the file it names or None) of each include that may be of this project."""
+        found = []
+        for number, line in enumerate(self.text[file].splitlines(), 1):
+            match = re.match(r'\s*#\s*include\s*(["<])([^">]+)[">]', line)
+            if not match:
+                continue
+            name = match.group(2)
+            beside = str((self.root / file).parent.joinpath(name).resolve())
+            candidates = [name, "include/" + name]
+            if match.group(1) == '"' and beside.startswith(str(self.root.resolve()) + "/"):
+                candidates.insert(0, beside[len(str(self.root.resolve())) + 1 :])
+            target = next((candidate for candidate in candidates if candidate in self.known), None)
+            if target or match.group(1) == '"':
+                found.append((number, name, target))
+        return found
+
+
+def check_arrows(tree, arrows):
+    for file, includes in tree.includes.items():
+        for number, name, target in includes:
+            if target is None:
+                yield f"{file}:{number}: includes \"{name}\", which is not in the tree"
+                continue
+            objection = arrows.objection(file, target)
+            if objection:
+                yield f"{file}:{number}: includes {target}: {objection}"
+
+
+def check_cycles(tree):
+    state, path = {}, []
+
+    def visit(file):
+        state[file] = "open"
+        path.append(file)
+        for _, _, target in tree.includes[file]:
+            if target and state.get(target) == "open":
+                yield f"{target}: include cycle: {' -> '.join(path[path.index(target):] + [target])}"
+            elif target and target not in state:
+                yield from visit(target)
+        path.pop()
+        state[file] = "closed"
+
+    for file in tree.files:
+        if file not in state:
+            yield from visit(file)
+
+
+def meson_names(text):
+    """A pattern for each file name a meson.build mentions, also for those it puts together: 'movers_' + isa + '.cpp'."""
+    text = re.sub(r"(?m)^\s*#.*$", "", text)
+    for joined in re.findall(r"'[^'\n]*'(?:\s*\+\s*(?:'[^'\n]*'|[\w.]+(?:\(\))?))*", text):
+        pieces = re.findall(r"'([^'\n]*)'|([\w.]+)", joined)
+        yield "".join(re.escape(quoted) if not word else ".+" for quoted, word in pieces)
+
+
+def check_dead(tree):
+    mentioned = []
+    for path in tree.root.glob("**/meson.build"):
+        folder = str(path.parent.relative_to(tree.root))
+        if folder.split("/")[0].startswith(("build", ".")) and folder != ".":
+            continue
+        prefix = "" if folder == "." else re.escape(folder + "/")
+        mentioned += [prefix + name for name in meson_names(path.read_text())]
+    built = re.compile("|".join(f"(?:{name})" for name in mentioned) or "(?!)")
+    included = {target for includes in tree.includes.values() for _, _, target in includes}
+    for file in tree.files:
+        if file in included or built.fullmatch(file):
+            continue
+        what = "in no meson.build" if Path(file).suffix in UNITS else "included by nothing and in no meson.build"
+        yield f"{file}: dead: {what}"
+
+
+def check_getenv(tree):
+    for file, text in tree.text.items():
+        if file.startswith(("src/base/", "tests/")):
+            continue
+        for number, line in enumerate(text.splitlines(), 1):
+            if re.search(r"\b(secure_)?getenv\s*\(", line.split("//")[0]):
+                yield f"{file}:{number}: getenv outside src/base: add a row to src/base/options.def"
+
+
+def check_heads(tree):
+    for file, text in tree.text.items():
+        # A unit with a header of its own says there what it is for.
+        twin = any(str(Path(file).with_suffix(suffix)) in tree.known for suffix in (".hpp", ".h", ".cuh"))
+        if Path(file).suffix in UNITS and twin:
+            continue
+        if not re.match(r"\s*(//|/\*)", text):
+            yield f"{file}: no head comment: say what the file is for"
+
+
+def long_files(tree):
+    for file, text in tree.text.items():
+        lines = text.count("\n")
+        if lines > LONG:
+            yield f"{file}: {lines} lines: is there a second noun in it?"
+
+
+def objections(root):
+    tree = Tree(root)
+    arrows = Arrows((tree.root / "src/README.md").read_text())
+    found = []
+    for check in (lambda: check_arrows(tree, arrows), *(lambda c=c: c(tree) for c in
+                  (check_cycles, check_dead, check_getenv, check_heads))):
+        found += check()
+    return tree, found
+
+
+def main():
+    tree, found = objections(sys.argv[1])
+    for line in found:
+        print(line)
+    for line in long_files(tree):
+        print("warning:", line)
+    print(f"tidy: {len(tree.files)} files, {len(found)} objections")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,141 @@
+#!/usr/bin/env python3
+# tidy itself on small trees: one that is right, and ones that are wrong in one way each.
+import contextlib
+import io
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+from unittest import mock
+
+import tidy
+
+README = """# map
+```arrows
+schedule : 
+algorithms : schedule
+selector : schedule algorithms/algorithm.hpp
+api : schedule
+perf tests/c_api : include/weft
+tools tests : everything
+```
+"""
+GOOD = {
+    "src/README.md": README,
+    "src/meson.build": "files('base/log.cpp', 'schedule/build.cpp', 'selector/choose.cpp', 'api/calls.cpp')\n"
+    "foreach isa : ['a', 'b']\n  library('schedule/movers_' + isa + '.cpp')\nendforeach\n",
+    "src/base/log.hpp": "// log.hpp: a log.\n",
+    "src/base/log.cpp": '#include "src/base/log.hpp"\n#include <cstdlib>\nconst char* e() { return getenv("X"); }\n',
+    "src/schedule/build.hpp": '// build.hpp: builds.\n#include "src/base/log.hpp"\n#include "weft/types.h"\n',
+    "src/schedule/build.cpp": '#include "src/schedule/build.hpp"\n',
+    "src/schedule/movers_a.cpp": "// movers for a\n",
+    "src/selector/choose.cpp": '// choose.cpp: chooses.\n#include "algorithms/algorithm.hpp"\n#include "src/base/log.hpp"\n',
+    "src/api/calls.cpp": '// calls.cpp: the interface.\n#include "weft/weft.h"\n#include "src/schedule/build.hpp"\n',
+    "algorithms/meson.build": "files('ring.cpp')\n",
+    "algorithms/algorithm.hpp": '// algorithm.hpp: a row.\n#include "src/schedule/build.hpp"\n',
+    "algorithms/ring.hpp": "// ring.hpp: a ring.\n",
+    "algorithms/ring.cpp": '#include "algorithms/ring.hpp"\n#include "algorithms/algorithm.hpp"\n',
+    "include/weft/meson.build": "install_headers('types.h', 'weft.h')\n",
+    "include/weft/types.h": "/* types.h: types. */\n",
+    "include/weft/weft.h": "/* weft.h: calls. */\n#include <weft/types.h>\n",
+    "perf/meson.build": "executable('p', 'perf.cpp')\n",
+    "perf/perf.cpp": '// perf.cpp: measures.\n#include "table.hpp"\n#include <weft/weft.h>\n#include <vector>\n',
+    "perf/table.hpp": "// table.hpp: prints.\n",
+    "tests/meson.build": "executable('t', 'inside_test.cpp', 'c_api/calls.c')\n",
+    "tests/inside_test.cpp": '// Looks inside.\n#include "src/schedule/build.hpp"\n#include "weft/weft.h"\n',
+    "tests/c_api/calls.c": "/* The calls in C. */\n#include <weft/weft.h>\n",
+}
+
+
+class TidyTest(unittest.TestCase):
+    def objections(self, changes=None):
+        with tempfile.TemporaryDirectory() as folder:
+            for name, text in {**GOOD, **(changes or {})}.items():
+                if text is None:
+                    continue
+                path = Path(folder) / name
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(text)
+            return tidy.objections(folder)[1]
+
+    def assert_one(self, changes, *words):
+        found = self.objections(changes)
+        self.assertEqual(len(found), 1, found)
+        for word in words:
+            self.assertIn(word, found[0])
+
+    def test_a_good_tree_has_no_objection(self):
+        self.assertEqual(self.objections(), [])
+
+    def test_an_include_against_the_arrows_names_file_line_and_rooms(self):
+        self.assert_one(
+            {"src/schedule/build.cpp": '#include "src/schedule/build.hpp"\n#include "algorithms/ring.hpp"\n'},
+            "src/schedule/build.cpp:2", "algorithms/ring.hpp", "no arrow from schedule to algorithms")
+
+    def test_an_arrow_to_one_file_does_not_open_its_room(self):
+        self.assert_one({"src/selector/choose.cpp": '// x\n#include "algorithms/ring.hpp"\n'}, "no arrow from selector")
+
+    def test_base_includes_nothing_above_it(self):
+        self.assert_one({"src/base/log.cpp": '#include "src/schedule/build.hpp"\n'}, "base includes nothing")
+
+    def test_a_room_without_an_arrow_is_named(self):
+        self.assert_one(
+            {"src/new/x.cpp": '// x\n#include "src/schedule/build.hpp"\n', "src/new/meson.build": "files('x.cpp')"},
+            "new has no arrow")
+
+    def test_a_client_may_not_look_inside(self):
+        self.assert_one({"perf/table.hpp": '// x\n#include "src/base/log.hpp"\n'}, "perf/table.hpp:2", "include/weft")
+        self.assert_one({"tests/c_api/calls.c": '/* x */\n#include "src/base/log.hpp"\n'}, "include/weft")
+
+    def test_the_public_call_header_is_for_api_and_clients_only(self):
+        self.assert_one(
+            {"src/schedule/build.cpp": '#include "src/schedule/build.hpp"\n#include "weft/weft.h"\n'}, "no arrow")
+
+    def test_a_public_header_includes_no_private_one(self):
+        self.assert_one({"include/weft/types.h": '/* x */\n#include "src/base/log.hpp"\n'}, "public headers")
+
+    def test_an_include_of_nothing_is_found(self):
+        self.assert_one({"algorithms/ring.cpp": '#include "algorithms/ring.hpp"\n#include "gone.hpp"\n',
+                         "tests/inside_test.cpp": '// x\n#include "algorithms/algorithm.hpp"\n'}, "not in the tree")
+
+    def test_an_include_cycle_shows_its_way(self):
+        self.assert_one(
+            {"src/base/log.hpp": '// x\n#include "src/base/clock.hpp"\n',
+             "src/base/clock.hpp": '// x\n#include "src/base/log.hpp"\n'}, "include cycle", "clock.hpp -> src/base/log.hpp")
+
+    def test_dead_files_are_found(self):
+        self.assert_one({"src/schedule/old.cpp": "// x\n"}, "src/schedule/old.cpp", "in no meson.build")
+        self.assert_one({"src/schedule/old.hpp": "// x\n"}, "src/schedule/old.hpp", "included by nothing")
+
+    def test_a_file_named_in_another_folder_or_a_comment_is_dead(self):
+        self.assert_one({"perf/ring.cpp": "// x\n"}, "perf/ring.cpp", "dead")
+        self.assert_one({"perf/late.cpp": "// x\n", "perf/meson.build": "executable('p', 'perf.cpp')\n# 'late.cpp'\n"}, "dead")
+
+    def test_getenv_belongs_to_base(self):
+        self.assert_one({"algorithms/ring.cpp": '#include "algorithms/ring.hpp"\n#include "algorithms/algorithm.hpp"\n'
+                         'auto x = std::getenv("A");  // y\n'}, "algorithms/ring.cpp:3", "getenv")
+
+    def test_a_file_says_what_it_is_for(self):
+        self.assert_one({"perf/table.hpp": "#pragma once\n"}, "perf/table.hpp", "head comment")
+
+    def test_a_long_file_is_a_warning_and_no_objection(self):
+        long = {"perf/table.hpp": "// x\n" * 600}
+        self.assertEqual(self.objections(long), [])
+
+    def test_missing_arrows_are_said(self):
+        with self.assertRaisesRegex(ValueError, "arrows"):
+            self.objections({"src/README.md": "# no map\n"})
+
+    def test_the_command_fails_with_an_objection_and_only_then(self):
+        for changes, status in ({}, 0), ({"perf/old.cpp": "// x\n"}, 1):
+            with tempfile.TemporaryDirectory() as folder:
+                for name, text in {**GOOD, **changes}.items():
+                    path = Path(folder) / name
+                    path.parent.mkdir(parents=True, exist_ok=True)
+                    path.write_text(text)
+                with mock.patch.object(sys, "argv", ["tidy", folder]), contextlib.redirect_stdout(io.StringIO()):
+                    self.assertEqual(tidy.main(), status)
+
+
+if __name__ == "__main__":
+    unittest.main()
