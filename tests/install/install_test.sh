@@ -1,0 +1,29 @@
+#!/bin/sh
+# install_test.sh BUILD: installs into an empty folder, then builds and runs a C program the way a user would: pkg-config.
+set -eu
+build=$1
+here=$(cd "$(dirname "$0")" && pwd)
+place=$(mktemp -d)
+trap 'rm -rf "$place"' EXIT
+
+DESTDIR=$place meson install -C "$build" --no-rebuild --quiet
+pc=$(find "$place" -name weft.pc)
+[ -n "$pc" ] || { echo "no weft.pc was installed"; exit 1; }
+PKG_CONFIG_LIBDIR=$(dirname "$pc")  # nothing of this machine: weft.pc must suffice
+PKG_CONFIG_SYSROOT_DIR=$place
+export PKG_CONFIG_LIBDIR PKG_CONFIG_SYSROOT_DIR
+version=$(pkg-config --modversion weft)
+library=$(find "$place" -name "libweft.so.$version")
+[ -n "$library" ] || { echo "no libweft.so.$version was installed"; exit 1; }
+
+soname=$(readelf -d "$library" | sed -n 's/.*(SONAME).*\[\(.*\)\].*/\1/p')
+[ "$soname" = "libweft.so.${version%%.*}" ] || { echo "soname is $soname, version is $version"; exit 1; }
+
+# shellcheck disable=SC2046
+cc -std=c11 -Wall -Wextra -Werror "$here/client.c" -o "$place/client" $(pkg-config --cflags --libs weft)
+readelf -d "$place/client" | grep -q "NEEDED.*\[$soname\]" || { echo "the program does not need $soname"; exit 1; }
+found=$(LD_LIBRARY_PATH=$(dirname "$library") "$place/client")
+[ "$found" = "$version" ] || { echo "the program says version $found, pkg-config says $version"; exit 1; }
+if LD_LIBRARY_PATH='' "$place/client" >/dev/null 2>&1; then echo "the program runs without the installed library"; exit 1; fi
+if find "$place" \( -name 'libweft_inside*' -o -name '*.hpp' -path '*src*' \) | grep .; then echo "private parts were installed"; exit 1; fi
+echo "installed $soname, version $version: $(find "$place" \( -type f -o -type l \) | wc -l) files"

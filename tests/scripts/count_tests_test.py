@@ -1,0 +1,57 @@
+#!/usr/bin/env python3
+# What tools/test counts: cases, not programs; and nothing that failed is counted as passed.
+import json
+import subprocess
+import sys
+import tempfile
+import unittest
+
+
+def count(*tests, broken=()):
+    with tempfile.NamedTemporaryFile("w", suffix=".json") as log:
+        for result, output in tests:
+            log.write(json.dumps({"name": "t", "result": result, "stdout": output, "stderr": ""}) + "\n")
+        log.flush()
+        command = [sys.executable, SCRIPT, *(f"--broken={each}" for each in broken), log.name]
+        run = subprocess.run(command, capture_output=True, text=True)
+    return run.stdout.splitlines()[-1], run.returncode
+
+
+class CountTest(unittest.TestCase):
+    def test_catch_cases_are_counted(self):
+        self.assertEqual(count(("OK", "All tests passed (40 assertions in 7 test cases)\n")), ("7 passed, 0 failed", 0))
+        self.assertEqual(count(("OK", "All tests passed (1 assertion in 1 test case)\n")), ("1 passed, 0 failed", 0))
+
+    def test_failed_catch_cases_are_counted(self):
+        summary = "test cases:  8 |  5 passed | 3 failed\nassertions: 10 | 7 passed | 3 failed\n"
+        self.assertEqual(count(("FAIL", summary)), ("5 passed, 3 failed", 1))
+        self.assertEqual(count(("FAIL", "test cases: 1 | 1 failed\n")), ("0 passed, 1 failed", 1))
+
+    def test_a_program_that_fails_after_its_cases_passed_is_one_failure(self):
+        self.assertEqual(count(("FAIL", "All tests passed (4 assertions in 2 test cases)\nLeakSanitizer\n")),
+                         ("2 passed, 1 failed", 1))
+
+    def test_a_crash_without_a_summary_is_one_failure(self):
+        self.assertEqual(count(("FAIL", "Segmentation fault")), ("0 passed, 1 failed", 1))
+        self.assertEqual(count(("TIMEOUT", "")), ("0 passed, 1 failed", 1))
+
+    def test_unittest_is_counted(self):
+        self.assertEqual(count(("OK", "Ran 17 tests in 0.1s\n\nOK\n")), ("17 passed, 0 failed", 0))
+        self.assertEqual(count(("FAIL", "Ran 5 tests in 0.1s\n\nFAILED (failures=1, errors=1)\n")), ("3 passed, 2 failed", 1))
+
+    def test_other_programs_count_as_one(self):
+        self.assertEqual(count(("OK", "fine"), ("EXPECTEDFAIL", "objects"), ("UNEXPECTEDPASS", "")), ("2 passed, 1 failed", 1))
+
+    def test_skipped_programs_count_nowhere(self):
+        self.assertEqual(count(("SKIP", ""), ("OK", "")), ("1 passed, 0 failed", 0))
+
+    def test_a_broken_build_is_a_failure(self):
+        self.assertEqual(count(("OK", ""), broken=["the build"]), ("1 passed, 1 failed", 1))
+
+    def test_nothing_run_is_no_success(self):
+        self.assertEqual(count(), ("0 passed, 0 failed", 1))
+
+
+if __name__ == "__main__":
+    SCRIPT = sys.argv.pop(1)
+    unittest.main()
