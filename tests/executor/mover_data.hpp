@@ -22,6 +22,17 @@ inline unsigned seed() {
 }
 #define WEFT_PRINT_SEED() INFO("seed " << weft::test::seed())
 
+// For TEMPLATE_TEST_CASE, which takes types only.
+template <weftDataType_t t>
+struct Type {
+    static constexpr weftDataType_t type = t;
+};
+#define WEFT_ALL_TYPES                                                                                                   \
+    weft::test::Type<weftInt8>, weft::test::Type<weftUint8>, weft::test::Type<weftInt32>, weft::test::Type<weftUint32>,  \
+        weft::test::Type<weftInt64>, weft::test::Type<weftUint64>, weft::test::Type<weftFloat16>,                        \
+        weft::test::Type<weftFloat32>, weft::test::Type<weftFloat64>, weft::test::Type<weftBfloat16>,                    \
+        weft::test::Type<weftFloat8e4m3>, weft::test::Type<weftFloat8e5m2>
+
 template <weftDataType_t type>
 using Element = typename Arithmetic<type>::Element;
 template <weftDataType_t type>

@@ -11,12 +11,6 @@ namespace {
 using test::Accumulator;
 using test::Element;
 
-template <weftDataType_t t> struct Type { static constexpr weftDataType_t type = t; };
-#define WEFT_ALL_TYPES                                                                                              \
-    Type<weftInt8>, Type<weftUint8>, Type<weftInt32>, Type<weftUint32>, Type<weftInt64>, Type<weftUint64>,          \
-        Type<weftFloat16>, Type<weftFloat32>, Type<weftFloat64>, Type<weftBfloat16>, Type<weftFloat8e4m3>,          \
-        Type<weftFloat8e5m2>
-
 constexpr size_t most_elements = 4097;
 constexpr size_t counts[] = {0, 1, 2, 3, 15, 16, 17, 63, 64, 65, 127, 1000, most_elements};
 
@@ -191,8 +185,8 @@ TEMPLATE_TEST_CASE("a reduction reads nothing behind the last element", "[movers
 }
 
 // All pairs of fp8; of the 16-bit floats every number with a hundred others.
-TEMPLATE_TEST_CASE("small floats are combined and rounded right for all of their numbers", "[movers]", Type<weftFloat16>,
-                   Type<weftBfloat16>, Type<weftFloat8e4m3>, Type<weftFloat8e5m2>) {
+TEMPLATE_TEST_CASE("small floats are combined and rounded right for all of their numbers", "[movers]", test::Type<weftFloat16>,
+                   test::Type<weftBfloat16>, test::Type<weftFloat8e4m3>, test::Type<weftFloat8e5m2>) {
     constexpr weftDataType_t type = TestType::type;
     WEFT_PRINT_SEED();
     std::mt19937 random(test::seed());
@@ -217,8 +211,9 @@ TEMPLATE_TEST_CASE("small floats are combined and rounded right for all of their
     SUCCEED();
 }
 
-TEMPLATE_TEST_CASE("integer averages are exact for all divisors", "[movers]", Type<weftInt8>, Type<weftUint8>,
-                   Type<weftInt32>, Type<weftUint32>, Type<weftInt64>, Type<weftUint64>) {
+TEMPLATE_TEST_CASE("integer averages are exact for all divisors", "[movers]", test::Type<weftInt8>,
+                   test::Type<weftUint8>, test::Type<weftInt32>, test::Type<weftUint32>, test::Type<weftInt64>,
+                   test::Type<weftUint64>) {
     constexpr weftDataType_t type = TestType::type;
     using T = Element<type>;
     WEFT_PRINT_SEED();

@@ -169,7 +169,7 @@ void scale(void* destination, const void* source, size_t count, const void* scal
     constexpr int lanes = lanes_of<type>;
     using B = Block<type, lanes, 1, false>;
     const A factor = get_one<type>(scalar, 0);
-    const typename B::Wide factors = typename B::Wide{} + factor;
+    const typename B::Wide factors = factor - typename B::Wide{};  // 0 + -0 would lose the sign
     size_t i = 0;
     for (; i + lanes <= count; i += lanes) {
         const B block(i, lanes);

@@ -1,0 +1,203 @@
+// movers_copy_test.cpp: copies, scalings and the fused loop of every set of movers that this machine can run.
+#include <algorithm>
+
+#include "src/executor/host/movers.hpp"
+#include "src/executor/host/small_copy.hpp"
+#include "tests/executor/mover_data.hpp"
+
+namespace weft {
+namespace {
+
+using test::Element;
+
+std::vector<char> random_bytes(std::mt19937& random, size_t count) {
+    std::vector<char> bytes(count);
+    for (char& byte : bytes) byte = char(random());
+    return bytes;
+}
+
+}  // namespace
+
+TEST_CASE("a copy is exact for every size and alignment and writes nothing else", "[movers]") {
+    WEFT_PRINT_SEED();
+    std::mt19937 random(test::seed());
+    const std::vector<char> source = random_bytes(random, 70000);
+    test::Fenced target(70000);
+    for (const Movers* set : all_movers()) {
+        std::vector<size_t> sizes(400);
+        for (size_t i = 0; i < sizes.size(); ++i) sizes[i] = i;
+        sizes.insert(sizes.end(), {4095, 4096, 4097, 65536, 65601});
+        for (const size_t bytes : sizes) {
+            for (const size_t from : {0, 1, 17, 63}) {
+                for (const size_t to : {0, 1, 4, 32, 63}) {
+                    for (const Stores stores : {Stores::ordinary, Stores::streaming}) {
+                        char* destination = target.prepare(to, bytes);
+                        set->copy({destination, source.data() + from, bytes, stores});
+                        if (!std::equal(destination, destination + bytes, source.data() + from) || !target.intact()) {
+                            CAPTURE(set->isa, bytes, from, to, stores == Stores::streaming);
+                            FAIL("differs, or wrote elsewhere");
+                        }
+                    }
+                }
+            }
+        }
+    }
+    SUCCEED();
+}
+
+TEST_CASE("a copy onto itself changes nothing", "[movers]") {
+    WEFT_PRINT_SEED();
+    std::mt19937 random(test::seed());
+    const std::vector<char> before = random_bytes(random, 1000);
+    for (const Movers* set : all_movers()) {
+        for (const size_t bytes : {0, 1, 7, 31, 64, 65, 999}) {
+            for (const Stores stores : {Stores::ordinary, Stores::streaming}) {
+                std::vector<char> bytes_now = before;
+                set->copy({bytes_now.data(), bytes_now.data(), bytes, stores});
+                CHECK(bytes_now == before);
+            }
+        }
+    }
+}
+
+TEST_CASE("a small copy reads and writes exactly its bytes", "[movers]") {
+    WEFT_PRINT_SEED();
+    std::mt19937 random(test::seed());
+    const std::vector<char> data = random_bytes(random, 64);
+    const test::Brink source(64), target(64);
+    test::Fenced fenced(64);
+    for (size_t bytes = 0; bytes <= 64; ++bytes) {
+        std::copy(data.begin(), data.begin() + ptrdiff_t(bytes), source.last(bytes));
+        copy_small(target.last(bytes), source.last(bytes), bytes);
+        CHECK(std::equal(data.begin(), data.begin() + ptrdiff_t(bytes), target.last(bytes)));
+        copy_small(fenced.prepare(1, bytes), source.last(bytes), bytes);
+        CHECK(fenced.intact());
+    }
+}
+
+TEMPLATE_TEST_CASE("scaling multiplies and rounds as the scalar truth does, in place too", "[movers]", WEFT_ALL_TYPES) {
+    constexpr weftDataType_t type = TestType::type;
+    using T = Element<type>;
+    WEFT_PRINT_SEED();
+    std::mt19937 random(test::seed());
+    test::Fenced target(2000 * sizeof(T));
+    for (int round = 0; round < 50; ++round) {
+        std::vector<T> source(1001), expected(1001);
+        const T scalar = test::random_element<type>(random);
+        for (size_t i = 0; i < source.size(); ++i) {
+            source[i] = test::random_element<type>(random);
+            expected[i] = Arithmetic<type>::round(
+                combine<weftProd>(Arithmetic<type>::widen(scalar), Arithmetic<type>::widen(source[i])));
+        }
+        for (const Movers* set : all_movers()) {
+            for (const size_t count : {0, 1, 2, 3, 15, 16, 17, 63, 64, 65, 127, 1001}) {
+                CAPTURE(set->isa, count);
+                char* destination = target.prepare(size_t(round) % 3, count * sizeof(T));
+                set->scale[type](destination, source.data(), count, &scalar);
+                REQUIRE(test::first_difference<type>(destination, expected.data(), count) == count);
+                REQUIRE(target.intact());
+                std::memcpy(destination, source.data(), count * sizeof(T));
+                set->scale[type](destination, destination, count, &scalar);
+                REQUIRE(test::first_difference<type>(destination, expected.data(), count) == count);
+            }
+        }
+    }
+}
+
+namespace {
+
+// Some copies of random sizes, their sources and guarded targets.
+class Copies {
+  public:
+    Copies(std::mt19937& random, size_t most_bytes) {
+        const size_t count = random() % 4;
+        for (size_t i = 0; i < count; ++i) {
+            sources_.push_back(random_bytes(random, random() % (most_bytes + 1)));
+            targets_.emplace_back(most_bytes);
+            offsets_.push_back(random() % 2 ? 0 : random() % 64);
+            stores_.push_back(random() % 2 ? Stores::streaming : Stores::ordinary);
+        }
+    }
+    std::vector<CopyJob> jobs() {
+        std::vector<CopyJob> list;
+        for (size_t i = 0; i < sources_.size(); ++i) {
+            const size_t bytes = sources_[i].size();
+            list.push_back({targets_[i].prepare(offsets_[i], bytes), sources_[i].data(), bytes, stores_[i]});
+        }
+        return list;
+    }
+    bool done(const std::vector<CopyJob>& list) const {
+        for (size_t i = 0; i < sources_.size(); ++i) {
+            const auto* copied = static_cast<const char*>(list[i].destination);
+            if (!std::equal(sources_[i].begin(), sources_[i].end(), copied) || !targets_[i].intact()) return false;
+        }
+        return true;
+    }
+
+  private:
+    std::vector<std::vector<char>> sources_;
+    std::vector<test::Fenced> targets_;
+    std::vector<size_t> offsets_;
+    std::vector<Stores> stores_;
+};
+
+}  // namespace
+
+TEMPLATE_TEST_CASE("the fused loop does what its parts do one after the other", "[movers]", WEFT_ALL_TYPES) {
+    constexpr weftDataType_t type = TestType::type;
+    using T = Element<type>;
+    WEFT_PRINT_SEED();
+    std::mt19937 random(test::seed());
+    for (int round = 0; round < 150; ++round) {
+        // Lengths of very different and of like size; nothing at all in some of the streams.
+        const auto length = [&] { return random() % 5 ? random() % (size_t(1) << random() % 16) : 0; };
+        Copies staging(random, length()), results(random, length());
+        const size_t count = length() / sizeof(T);
+        const int source_count = 1 + int(random() % 9);
+        std::vector<std::vector<T>> data(static_cast<size_t>(source_count), std::vector<T>(count));
+        std::vector<const void*> sources;
+        for (auto& source : data) {
+            for (T& element : source) element = test::random_element<type>(random);
+            sources.push_back(source.data());
+        }
+        const int op = int(random() % weftNumOps);
+        const uint32_t average_of = op == weftAvg ? uint32_t(source_count) : 0;
+        const Stores stores = random() % 2 ? Stores::streaming : Stores::ordinary;
+        const size_t offsets[] = {random() % 2 ? 0 : random() % 64, random() % 64};
+        for (const Movers* set : all_movers()) {
+            std::vector<T> expected(count);
+            void* const expected_at[] = {expected.data()};
+            set->reduce[type][op]({expected_at, 1, sources.data(), source_count, count, average_of, Stores::ordinary});
+
+            test::Fenced targets[] = {test::Fenced(count * sizeof(T)), test::Fenced(count * sizeof(T))};
+            void* const to[] = {targets[0].prepare(offsets[0], count * sizeof(T)), targets[1].prepare(offsets[1], count * sizeof(T))};
+            const std::vector<CopyJob> in = staging.jobs(), out = results.jobs();
+            set->fused[type][op](in.data(), int(in.size()), {to, 2, sources.data(), source_count, count, average_of, stores, 1},
+                                 out.data(), int(out.size()));
+            CAPTURE(set->isa, round, op, count, in.size(), out.size());
+            for (int j = 0; j < 2; ++j) {
+                REQUIRE(test::first_difference<type>(to[j], expected.data(), count) == count);
+                REQUIRE(targets[j].intact());
+            }
+            REQUIRE(staging.done(in));
+            REQUIRE(results.done(out));
+        }
+    }
+}
+
+TEST_CASE("the fused loop does without a reduction, or with nothing else", "[movers]") {
+    for (const Movers* set : all_movers()) {
+        std::vector<float> source(5000, 3), target(5000, 0);
+        const CopyJob job = {target.data(), source.data(), 20000, Stores::streaming};
+        set->fused[weftFloat32][weftSum](&job, 1, {nullptr, 0, nullptr, 0, 0, 0, Stores::ordinary}, nullptr, 0);
+        CHECK(target == source);
+        const void* const sources[] = {source.data(), source.data()};
+        void* const to[] = {target.data()};
+        set->fused[weftFloat32][weftSum](nullptr, 0, {to, 1, sources, 2, 5000, 0, Stores::streaming}, nullptr, 0);
+        CHECK(target == std::vector<float>(5000, 6));
+        set->fused[weftFloat32][weftSum](nullptr, 0, {to, 1, sources, 2, 0, 0, Stores::ordinary}, nullptr, 0);
+        CHECK(target == std::vector<float>(5000, 6));
+    }
+}
+
+}  // namespace weft
