@@ -28,7 +28,7 @@ std::string result_text(const Arguments& arguments, const Result& result) {
         const auto& times = result.measurement.iterations_us;
         const Spread spread = spread_of({times.begin() + arguments.skipped_iterations, times.end()});
         for (double value : {spread.least, spread.most, spread.p99, spread.variation_percent})
-            text += "  " + number(value, 7);
+            text += fmt::format("  {}", number(value, 7));
     }
     return text;
 }
@@ -42,7 +42,8 @@ std::string allowed_cpus() {
         if (!CPU_ISSET(first, &set)) continue;
         int last = first;
         while (last + 1 < CPU_SETSIZE && CPU_ISSET(last + 1, &set)) ++last;
-        text += (text.empty() ? "" : ",") + std::to_string(first) + (last > first ? "-" + std::to_string(last) : "");
+        if (!text.empty()) text += ',';
+        text += last > first ? fmt::format("{}-{}", first, last) : std::to_string(first);
         first = last;
     }
     return text;
@@ -115,7 +116,7 @@ std::string header_text(const Collective& collective, const Arguments& a, const 
         text += fmt::format("#  Rank {:2} Group  0 Pid {:6} on {:>10} cpu {:>2} {}\n", rank, places[rank].pid,
                             places[rank].host, places[rank].cpus, places[rank].model);
 
-    const std::string iteration_names = a.per_iteration ? "    i_min    i_max    i_p99     i_cv%" : "";
+    const std::string iteration_names = a.per_iteration ? "    i_min    i_max    i_p99    i_cv%" : "";
     const std::string iteration_units = a.per_iteration ? "     (us)     (us)     (us)      (%)" : "";
     auto line = [&](const char* first, const char* second, const char* third, const char* fourth, const char* fifth,
                     const std::string& columns, const char* algorithm, const char* transport, const char* stamp) {
@@ -139,7 +140,7 @@ std::string row_text(const Arguments& arguments, const Row& row) {
                                    row.reduction->name, row.root);
     text += result_text(arguments, row.out_of_place) + result_text(arguments, row.in_place);
     if (arguments.show_algorithm) text += fmt::format("  {:>12}  {:>9}", row.algorithm, row.transport);
-    if (arguments.timestamps) text += "  " + timestamp();
+    if (arguments.timestamps) text += fmt::format("  {}", timestamp());
     return text + "\n";
 }
 

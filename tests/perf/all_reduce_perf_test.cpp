@@ -1,0 +1,156 @@
+// all_reduce_perf_test.cpp: the tool from the outside, over libraries made up to be right or wrong: the check must find
+// what is wrong and must not cry where nothing is.
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "tests/catch.hpp"
+
+using Catch::Matchers::Contains;
+
+namespace {
+
+struct Run {
+    int status = -1;
+    std::string output;  // standard output and error
+};
+
+// FAKE is one of tests/perf/meson.build's libraries.
+Run run(const std::string& fake, const std::string& arguments) {
+    Run result;
+    std::FILE* pipe = popen((FOLDER "/all_reduce_perf_" + fake + " " + arguments + " 2>&1").c_str(), "r");
+    REQUIRE(pipe != nullptr);
+    char text[4096];
+    for (size_t length; (length = fread(text, 1, sizeof text, pipe)) > 0;) result.output.append(text, length);
+    const int status = pclose(pipe);
+    result.status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+    return result;
+}
+
+int lines_with(const std::string& text, const std::string& part) {
+    int count = 0;
+    for (size_t at = 0; (at = text.find(part, at)) != std::string::npos; ++at) ++count;
+    return count;
+}
+
+}  // namespace
+
+TEST_CASE("a right library passes with every type and reduction") {
+    const int ranks = GENERATE(1, 3, 8);
+    const Run all = run("right", "-t " + std::to_string(ranks) + " -b 1000 -e 1000 -n 1 -w 0 -d all -o all");
+    INFO(all.output.substr(all.output.find("# Out of")));
+    CHECK(all.status == 0);
+    CHECK(lines_with(all.output, "\n        1000  ") == 12 * 6);
+    CHECK_THAT(all.output, Contains("# Out of bounds values : 0 OK"));
+}
+
+TEST_CASE("a right library passes with every way to run") {
+    for (const char* flags : {"-p 1", "-m 3", "-z 1", "-z 3", "-R 1", "-u 1", "-a 0", "-a 2", "-c 3", "-N 2", "-T 5",
+                              "-I 1", "-y 1", "--stat median-max --seconds 0.001"}) {
+        const Run one = run("right", "-t 2 -b 4 -e 400 -f 10 -n 2 " + std::string(flags));
+        INFO(flags << one.output);
+        CHECK(one.status == 0);
+        CHECK_THAT(one.output, Contains("# Out of bounds values : 0 OK"));
+    }
+}
+
+TEST_CASE("one wrong bit in one element of one rank is found, out of place and in place") {
+    for (const char* type : {"float", "int8", "f8e4m3", "bfloat16", "uint64"}) {
+        const size_t bytes = std::string(type) == "uint64"     ? 8000
+                             : std::string(type) == "float"    ? 4000
+                             : std::string(type) == "bfloat16" ? 2000
+                                                               : 1000;
+        const std::string size = std::to_string(bytes);
+        const Run wrong = run("corrupt", "-t 2 -b " + size + " -e " + size + " -n 1 -d " + type);
+        INFO(wrong.output);
+        CHECK(wrong.status == 1);
+        CHECK(lines_with(wrong.output, "       1\n") == 1);
+        CHECK_THAT(wrong.output, Contains("# Out of bounds values : 2 FAILED"));
+    }
+}
+
+TEST_CASE("blocks in each other's place are found") {
+    const Run wrong = run("misplace", "-t 2 -b 4000 -e 4000 -n 1");
+    CHECK(wrong.status == 1);
+    CHECK_THAT(wrong.output, Contains("FAILED"));
+}
+
+TEST_CASE("a byte written behind the buffer is found") {
+    const Run wrong = run("overrun", "-t 2 -b 4000 -e 4000 -n 1");
+    CHECK(wrong.status == 1);
+    CHECK_THAT(wrong.output, Contains("# Out of bounds values : 2 FAILED"));
+}
+
+TEST_CASE("without a check nothing is called right or wrong") {
+    const Run unchecked = run("corrupt", "-t 2 -b 4000 -e 4000 -n 1 -c 0");
+    CHECK(unchecked.status == 0);
+    CHECK(lines_with(unchecked.output, "N/A") == 2);
+}
+
+TEST_CASE("a failed call ends the run with the library's sentence and the rank") {
+    const Run failed = run("failure", "-t 2 -b 4000 -e 4000 -n 1");
+    CHECK(failed.status == 1);
+    CHECK_THAT(failed.output, Contains("all_reduce_perf: rank 0: the measured call: rank 1 died in all_reduce"));
+    CHECK_THAT(failed.output, !Contains("Out of bounds"));
+}
+
+TEST_CASE("memory that cannot be had is refused before the system is driven to kill someone") {
+    const Run refused = run("right", "-t 2 -b 1000000G -e 1000000G");
+    INFO(refused.output);
+    CHECK(refused.status == 1);
+    CHECK_THAT(refused.output, Contains("rank 0: 2 ranks on ") && Contains("are available: lower -e"));
+}
+
+TEST_CASE("lines for the peers' comparison have bench.h's fields") {
+    const Run lines = run("right", "-t 2 --json-lines weft --sizes '8 1K' --seconds 0.002");
+    CHECK(lines.status == 0);
+    const auto first = nlohmann::json::parse(lines.output.substr(0, lines.output.find('\n')));
+    CHECK(first.size() == 9);
+    CHECK(first["peer"] == "weft");
+    CHECK(first["version"] == "weft 0.1.0");
+    CHECK(first["collective"] == "allreduce");
+    CHECK(first["nranks"] == 2);
+    CHECK(first["bytes"] == 8);
+    CHECK(first["min_us"] <= first["median_us"]);
+    CHECK(first["iters"] >= 3);
+    CHECK(first["ok"] == true);
+    CHECK(lines_with(lines.output, "\n") == 2);
+    const Run wrong = run("corrupt", "-t 2 --json-lines weft --sizes 4000 --seconds 0.002");
+    CHECK(wrong.status == 1);
+    CHECK_THAT(wrong.output, Contains("\"ok\":false"));
+}
+
+TEST_CASE("the chosen algorithm is shown on request, however long the explanation") {
+    CHECK_THAT(run("right", "-t 2 -b 8 -e 8 --show algo").output, Contains("  one-shot        shm\n"));
+}
+
+TEST_CASE("JSON holds the arguments, the ranks and the rows, and an old file is kept") {
+    const std::string path =
+        std::filesystem::temp_directory_path() / ("weft-perf-" + std::to_string(getpid()) + ".json");
+    for (const std::string& written : {path, path + ".0"}) {
+        const Run run_with_json = run("right", "-t 2 -b 8 -e 16 -f 2 -M 1 -J " + path);
+        CHECK_THAT(run_with_json.output, Contains("# Writing JSON output to " + written));
+        std::ifstream file(written);
+        const auto json = nlohmann::json::parse(file);
+        CHECK(json["args"].size() == 13);
+        CHECK(json["config"]["nthreads"] == 2);
+        CHECK(json["config"]["devices"][1]["rank"] == 1);
+        REQUIRE(json["results"].size() == 2);
+        CHECK(json["results"][1]["size"] == 16);
+        CHECK(json["results"][1]["in_place"]["nwrong"] == 0);
+        CHECK(json["out_of_bounds"]["okay"] == "true");
+        CHECK(json["memory"]["total"] == 4096);
+        CHECK(json["errors"].empty());
+        CHECK_FALSE(json.contains("env"));
+    }
+    std::filesystem::remove(path);
+    std::filesystem::remove(path + ".0");
+    const Run refused = run("right", "-t 2 -b 8 -e 8 -J /nonexistent/file.json");
+    CHECK(refused.status == 2);
+    CHECK_THAT(refused.output, Contains("-J /nonexistent/file.json"));
+}

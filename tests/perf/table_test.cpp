@@ -1,0 +1,84 @@
+// table_test.cpp: lines look like nccl-tests', so that scripts which read those read ours.
+#include "perf/table.hpp"
+
+#include "tests/catch.hpp"
+
+using namespace perf;
+using Catch::Matchers::Contains;
+
+namespace {
+
+Arguments arguments_of(std::vector<const char*> words) {
+    words.insert(words.begin(), "all_reduce_perf");
+    return std::get<Arguments>(parse_arguments("all_reduce_perf", int(words.size()), words.data()));
+}
+
+Row a_row() {
+    Result result;
+    result.measurement.time_us = 1234567.8;
+    result.algorithm_bandwidth = 12.345;
+    result.bus_bandwidth = 18.5;
+    result.wrong = 0;
+    return {1048576, 262144, find_element("float"), find_reduction("sum"), -1, result, result, "ring", "shm"};
+}
+
+const Collective collective = {"all_reduce_perf", "allreduce", false, nullptr, nullptr, nullptr};
+
+}  // namespace
+
+TEST_CASE("a line has nccl-tests' columns, to the character") {
+    CHECK(row_text(arguments_of({}), a_row()) ==
+          "     1048576        262144     float     sum      -1"
+          "  1234568   12.35   18.50       0  1234568   12.35   18.50       0\n");
+}
+
+TEST_CASE("numbers too long for a column lose digits, not their meaning") {
+    Row row = a_row();
+    row.out_of_place.measurement.time_us = 123456789;
+    row.out_of_place.algorithm_bandwidth = 1234567;
+    CHECK_THAT(row_text(arguments_of({}), row), Contains("  1.2e+08   1e+06   18.50  "));
+}
+
+TEST_CASE("what was not checked is not called right") {
+    Row row = a_row();
+    row.in_place.wrong.reset();
+    CHECK_THAT(row_text(arguments_of({}), row), Contains("   18.50     N/A\n"));
+}
+
+TEST_CASE("columns on request stand under their headings") {
+    const Arguments arguments = arguments_of({"--show", "algo", "-S", "1", "-I", "1", "-n", "4"});
+    Row row = a_row();
+    row.out_of_place.measurement.iterations_us = row.in_place.measurement.iterations_us = {4, 1, 2, 3};
+    const std::string header = header_text(collective, arguments, {this_place()}), line = row_text(arguments, row);
+    const size_t names = header.find("#       size");
+    REQUIRE(names != std::string::npos);
+    const std::string heading = header.substr(names, header.find('\n', names) - names);
+    CHECK(heading.size() + 1 == line.size());
+    CHECK(heading.find("algorithm") + 9 == line.find("ring") + 4);
+    CHECK(heading.find("i_max") + 5 == line.find("4.00") + 4);
+}
+
+TEST_CASE("the footer says OK only without a wrong element") {
+    CHECK_THAT(footer_text(collective, 0, 1.5, {}),
+               Contains("# Out of bounds values : 0 OK\n# Avg bus bandwidth    : 1.5 \n"));
+    CHECK_THAT(footer_text(collective, 3, 1.5, {}), Contains("# Out of bounds values : 3 FAILED\n"));
+}
+
+TEST_CASE("where a rank runs survives its journey to rank 0") {
+    const RankPlace place{42, "host-1", "0-3,8", "Some Processor (R) 2.0"};
+    const RankPlace arrived = place_from(text_of(place));
+    CHECK(arrived.pid == 42);
+    CHECK(arrived.host == "host-1");
+    CHECK(arrived.cpus == "0-3,8");
+    CHECK(arrived.model == "Some Processor (R) 2.0");
+}
+
+TEST_CASE("the spread of iterations is by the nearest rank") {
+    std::vector<double> times;
+    for (int i = 200; i >= 1; --i) times.push_back(i);
+    const Spread spread = spread_of(times);
+    CHECK(spread.least == 1);
+    CHECK(spread.most == 200);
+    CHECK(spread.p99 == 198);
+    CHECK(spread.variation_percent == Approx(57.4).margin(0.1));
+}
