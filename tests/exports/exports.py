@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
-# exports.py LIBRARY [HEADER]: the library's dynamic symbol table holds weft* and nothing else, it needs nothing but the C and
-# C++ runtime, and every function that HEADER declares is there.
+# exports.py LIBRARY [--declared-in HEADER | --must-object OBJECTION]: the library's dynamic symbol table holds weft* and
+# nothing else, it needs nothing but the C and C++ runtime, and every function that HEADER declares is there.
+# --must-object is for libraries that are wrong: this must be the one objection.
+import argparse
 import re
 import subprocess
 import sys
@@ -13,22 +15,27 @@ def output(*command):
 
 
 def main():
-    library, header = sys.argv[1], sys.argv[2] if len(sys.argv) > 2 else None
+    parser = argparse.ArgumentParser()
+    parser.add_argument("library")
+    parser.add_argument("--declared-in")
+    parser.add_argument("--must-object")
+    arguments = parser.parse_args()
+    library = arguments.library
     # The version scripts' own names (WEFT_1) are absolute symbols, no code.
     lines = [line.split() for line in output("nm", "-D", "--defined-only", library).splitlines()]
     exported = {line[-1].split("@")[0] for line in lines if line[-2] != "A"}
     needed = re.findall(r"\(NEEDED\).*\[(.*)\]", output("readelf", "-d", library))
     objections = [f"exports {name}" for name in sorted(exported) if not re.fullmatch(r"weft[A-Z]\w*", name)]
     objections += [f"needs {name}" for name in needed if not RUNTIME.fullmatch(name)]
-    if header:
-        with open(header) as file:
+    if arguments.declared_in:
+        with open(arguments.declared_in) as file:
             declared = set(re.findall(r"^WEFT_API[^;(]*?\b(weft\w+)\(", file.read(), re.M))
         objections += [f"does not export {name}" for name in sorted(declared - exported)]
         print(f"{len(declared)} functions declared")
     for objection in objections:
         print(f"{library} {objection}")
     print(f"{len(exported)} symbols, {len(needed)} libraries needed, {len(objections)} objections")
-    return 1 if objections else 0
+    return 0 if objections == ([arguments.must_object] if arguments.must_object else []) else 1
 
 
 if __name__ == "__main__":
