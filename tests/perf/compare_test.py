@@ -1,0 +1,90 @@
+#!/usr/bin/env python3
+# compare_test.py TOOL: perf/compare judges what was measured, and perf/peers/peers.sh runs a benchmark in turn with others.
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import unittest
+
+PERF = pathlib.Path(__file__).resolve().parents[2] / "perf"
+TOOL = sys.argv.pop()
+
+
+def line(peer, ranks, size, us, ok=True):
+    return json.dumps({"peer": peer, "version": f"{peer} 1.0", "collective": "allreduce", "nranks": ranks, "bytes": size,
+                       "median_us": us, "min_us": us, "iters": 3, "ok": ok, "mode": "shm", "round": 0})
+
+
+class Compare(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+
+    def judge(self, lines, readme=None):
+        source = self.folder / "lines.jsonl"
+        source.write_text("\n".join(lines) + "\n")
+        call = [PERF / "compare", "--from", source] + (["--readme", readme] if readme else [])
+        return subprocess.run(call, capture_output=True, text=True)
+
+    def test_a_ratio_is_of_medians_over_rounds_and_against_the_best_peer(self):
+        rounds = [line("weft", 2, 8, us) for us in (0.2, 0.1, 9)]
+        judged = self.judge(rounds + [line("impi", 2, 8, 0.8), line("mpich", 2, 8, 2), line("limit", 2, 8, 0.1)])
+        self.assertIn("| 8 | 0.20 | 0.80 impi | 0.25 | 0.4 met | 0.10 |", judged.stdout)
+        self.assertIn("No losses", judged.stdout)
+        self.assertEqual(judged.returncode, 0)
+
+    def test_goals_missed_and_lost_cells_are_listed(self):
+        judged = self.judge([line("weft", 4, 65536, 60), line("impi", 4, 65536, 100), line("weft", 2, 8, 2),
+                             line("gloo", 2, 8, 1), line("weft-memalloc", 2, 65536, 16), line("limit", 2, 65536, 10)])
+        self.assertIn("| 64K | 60.0 | 100 impi | 0.60 | 0.55 **missed** |", judged.stdout)
+        self.assertIn("- over the goal at 4 ranks, 64K: 0.60 of impi, goal 0.55", judged.stdout)
+        self.assertIn("- slower than gloo at 2 ranks, 8: 2.00", judged.stdout)
+        self.assertIn("| 10.0 | 16.0 | 1.60 | 1.5 **missed** |", judged.stdout)
+        self.assertIn("- over the goal at 2 ranks, 64K with MemAlloc'd buffers: 1.60 of the limit", judged.stdout)
+
+    def test_a_wrong_result_of_weft_is_a_failure_and_one_of_a_peer_is_told(self):
+        good, bad = line("weft", 2, 8, 1), line("weft", 2, 8, 1, ok=False)
+        self.assertEqual(self.judge([bad]).returncode, 1)
+        judged = self.judge([good, line("impi", 2, 8, 1, ok=False)])
+        self.assertEqual(judged.returncode, 0)
+        self.assertIn("Wrong results: impi at 2 ranks, 8.", judged.stdout)
+
+    def test_a_comparison_without_weft_is_a_failure(self):
+        self.assertNotEqual(self.judge([line("impi", 2, 8, 1)]).returncode, 0)
+
+    def test_the_table_replaces_what_is_between_the_markers_and_nothing_else(self):
+        readme = self.folder / "README.md"
+        readme.write_text("before\n<!-- perf/compare: begin -->\nold\n<!-- perf/compare: end -->\nafter\n")
+        self.judge([line("weft", 2, 8, 1)], readme)
+        text = readme.read_text()
+        self.assertTrue(text.startswith("before\n") and text.endswith("after\n"))
+        self.assertNotIn("old", text)
+        self.assertIn("**2 ranks**", text)
+        readme.write_text("no markers\n")
+        self.assertNotEqual(self.judge([line("weft", 2, 8, 1)], readme).returncode, 0)
+        self.assertEqual(readme.read_text(), "no markers\n")
+
+    def test_the_readme_has_the_markers(self):
+        text = (PERF / "README.md").read_text()
+        self.assertEqual(text.count("<!-- perf/compare: begin -->"), 1)
+        self.assertEqual(text.count("<!-- perf/compare: end -->"), 1)
+
+    def test_peers_sh_runs_a_benchmark_in_turns_and_reads_its_lines(self):
+        output = self.folder / "out.jsonl"
+        command = f'weft={TOOL} -t $RANKS --json-lines weft --sizes "$SIZES" --seconds $SECONDS_PER_SIZE'
+        environment = dict(os.environ, PEERS_HOME=str(self.folder / "home"))
+        run = subprocess.run([PERF / "peers/peers.sh", "-p", "", "-n", "2", "-b", "8 1K", "-r", "2", "-t", "0.01", "-o", output,
+                              "--cmd", command], env=environment, capture_output=True, text=True)
+        self.assertEqual(run.returncode, 0, run.stderr)
+        rows = [json.loads(text) for text in output.read_text().splitlines()]
+        self.assertEqual([(row["peer"], row["bytes"], row["round"]) for row in rows],
+                         [("weft", 8, 0), ("weft", 1024, 0), ("weft", 8, 1), ("weft", 1024, 1)])
+        self.assertTrue(all(row["ok"] and row["nranks"] == 2 for row in rows))
+        self.assertIn("| 1K | ", run.stdout)
+
+
+if __name__ == "__main__":
+    unittest.main()
