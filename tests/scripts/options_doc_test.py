@@ -1,0 +1,40 @@
+#!/usr/bin/env python3
+# The page of options is made from the rows of options.def, and a row that is not understood is an error.
+import sys
+import unittest
+
+SOURCE = """// options.def: what it is for.
+// WEFT_OPTION(name, type, default, least, most, help): a number.
+
+// Time
+WEFT_OPTION(wait_ms, int64_t, 10'000, 0, INT64_MAX, "Waits (long).")
+WEFT_OPTION(rank, int, -1, 0, INT_MAX,
+            "This "
+            "rank.")
+
+// Words
+WEFT_TEXT_OPTION(algo, "", "Names; more names.")
+WEFT_SECRET_OPTION(key, "k", "A key.")
+WEFT_OPTION_ALIAS(algo, OTHER_ALGO)
+"""
+
+
+class OptionsDocTest(unittest.TestCase):
+    def test_every_row_becomes_a_line_of_its_section(self):
+        lines = options_doc.document(SOURCE).splitlines()
+        self.assertEqual([line for line in lines if line.startswith("## ")], ["## Time", "## Words"])
+        self.assertIn("| `WEFT_WAIT_MS` | 10000 | 0 and more | Waits (long). |", lines)
+        self.assertIn("| `WEFT_RANK` | unset | 0 and more | This rank. |", lines)
+        self.assertIn("| `WEFT_ALGO` | unset | text | Names; more names. Also read as `OTHER_ALGO`. |", lines)
+        self.assertIn("| `WEFT_KEY` | k | text | A key. |", lines)
+
+    def test_a_row_that_is_not_understood_is_an_error(self):
+        with self.assertRaisesRegex(ValueError, "not understood"):
+            options_doc.document(SOURCE + 'WEFT_OPTION(broken, int, 0, 0, 1, "no end)\n')
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, sys.argv.pop(1))
+    import options_doc
+
+    unittest.main()

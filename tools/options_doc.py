@@ -1,0 +1,79 @@
+#!/usr/bin/env python3
+# options_doc.py OPTIONS_DEF [--check DOCUMENT]: docs/options.md from src/base/options.def; --check says whether it still fits.
+import re
+import sys
+
+HEAD = """# Options
+
+Every option is an environment variable. `weft info` shows each with its value and where that came from. A misspelt name is a
+warning, a value that is no number or out of range is an error when a communicator is made.
+
+This page is made from `src/base/options.def`: `tools/options_doc.py src/base/options.def > docs/options.md`."""
+LIMITS = {"INT_MAX", "INT64_MAX"}
+
+
+def text_of(literals):
+    """The text of adjacent C string literals."""
+    return "".join(re.findall(r'"((?:[^"\\]|\\.)*)"', literals))
+
+
+def number(word):
+    return word.replace("'", "")
+
+
+def document(source):
+    aliases = {}
+    for name, variable in re.findall(r"^WEFT_OPTION_ALIAS\(\s*(\w+),\s*(\w+)\s*\)", source, re.M):
+        aliases.setdefault(name, []).append(variable)
+    lines = [HEAD]
+    table = False
+    # A section comment directly before rows, or a row.
+    token = re.compile(r'^//\s*(?P<title>[^\n]+)\n(?=WEFT_)|^WEFT_(?P<kind>TEXT_|SECRET_)?OPTION\((?P<row>(?:"(?:[^"\\]|\\.)*"|[^")])*)\)', re.M)
+    for match in token.finditer(source):
+        if match.group("title"):
+            # Only the last line of a comment block stands directly before a row; a block that explains is no title.
+            if not source[: match.start()].rstrip(" ").endswith("\n\n"):
+                continue
+            lines += ["", f"## {match.group('title')}", ""]
+            table = False
+            continue
+        if not table:
+            lines += ["| variable | default | range | |", "|---|---|---|---|"]
+            table = True
+        head, quote, literals = match.group("row").partition('"')
+        fields = [field.strip() for field in head.split(",")]
+        name = fields[0]
+        if match.group("kind"):
+            standard, _, literals = literals.partition('"')
+            default, limits = standard or "unset", "text"
+        else:
+            standard, least, most = (number(field) for field in fields[2:5])
+            unset = standard.lstrip("-").isdigit() and least.isdigit() and int(standard) < int(least)
+            default = "unset" if unset else standard
+            limits = f"{least} and more" if most in LIMITS else f"{least} to {most}"
+            literals = quote + literals
+        help_text = text_of(literals)
+        if name in aliases:
+            help_text += " Also read as " + ", ".join(f"`{variable}`" for variable in aliases[name]) + "."
+        lines.append(f"| `WEFT_{name.upper()}` | {default} | {limits} | {help_text} |")
+    rows = len(re.findall(r"^WEFT_(?:TEXT_|SECRET_)?OPTION\(", source, re.M))
+    if rows != sum(line.startswith("| `WEFT_") for line in lines):
+        raise ValueError("a row of options.def is not understood")
+    return "\n".join(lines) + "\n"
+
+
+def main():
+    with open(sys.argv[1]) as file:
+        made = document(file.read())
+    if len(sys.argv) < 4 or sys.argv[2] != "--check":
+        sys.stdout.write(made)
+        return 0
+    with open(sys.argv[3]) as file:
+        if file.read() == made:
+            return 0
+    print(f"{sys.argv[3]} does not fit {sys.argv[1]}: run tools/options_doc.py {sys.argv[1]} > {sys.argv[3]}")
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
