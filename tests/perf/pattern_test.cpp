@@ -67,7 +67,7 @@ TEST_CASE("every sum of fp32 inputs, in any order, is the one expected") {
 
 TEST_CASE("inputs and results of every type and reduction exist in the type, whatever the rank count") {
     // encode_floating() asserts that the value is exact.
-    const int ranks = GENERATE(1, 2, 3, 8, 17, 49, 128, 500);
+    const int ranks = GENERATE(1, 2, 3, 8, 17, 49, 300);
     for (const Element& element : elements())
         for (const Reduction& reduction : reductions()) {
             const Pattern pattern(element, reduction, ranks, 1);
@@ -83,9 +83,9 @@ TEST_CASE("data differ from rank to rank, from seed to seed and from place to pl
             const Pattern pattern(element, reduction, 4, 1), other(element, reduction, 4, 2);
             CHECK(pattern.input(0) != pattern.input(1));
             CHECK(pattern.input(0) != other.input(0));
+            const Period result = pattern.reduced();
             std::set<uint64_t> values;
-            for (size_t i = 0; i < Pattern::period_elements; ++i)
-                values.insert(bits_at(pattern.reduced(), i, element.bytes));
+            for (size_t i = 0; i < Pattern::period_elements; ++i) values.insert(bits_at(result, i, element.bytes));
             CHECK(values.size() > 2);
         }
 }
