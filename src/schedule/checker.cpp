@@ -1,6 +1,9 @@
 #include "src/schedule/checker.hpp"
 
+#include <algorithm>
+
 #include "src/schedule/proof.hpp"
+#include "src/schedule/validate.hpp"
 
 namespace weft {
 
@@ -8,8 +11,75 @@ Status check(int ranks, std::span<const CheckedOperation> operations, const Chec
     Proof proof(ranks, operations, options);
     WEFT_TRY(proof.load());
     Status status = proof.run();
-    if (steps) *steps = proof.steps();
+    if (steps) *steps += proof.steps();
     return status;
+}
+
+// One schedule a rank, sorted by rank.
+static Status sort_set(std::span<const Schedule> schedules, std::vector<const Schedule*>& by_rank) {
+    if (schedules.empty()) return fail(weftInvalidArgument, "there is no schedule");
+    by_rank.assign(schedules.size(), nullptr);
+    for (const Schedule& schedule : schedules) {
+        WEFT_TRY(validate(schedule));
+        if (schedule.ranks != int(schedules.size()))
+            return fail(weftInvalidArgument, "rank {} is one of {} ranks, but there are {} schedules", schedule.rank,
+                        schedule.ranks, schedules.size());
+        if (by_rank[schedule.rank]) return fail(weftInvalidArgument, "rank {} has two schedules", schedule.rank);
+        by_rank[schedule.rank] = &schedule;
+    }
+    return ok();
+}
+
+static std::vector<bool> every_second(int ranks) {
+    std::vector<bool> chosen(ranks);
+    for (int rank = 0; rank < ranks; rank += 2) chosen[rank] = true;
+    return chosen;
+}
+
+Status check_set(std::span<const Schedule> schedules, const BoardMode& mode, const CheckOptions& options,
+                 uint64_t* steps) {
+    std::vector<const Schedule*> by_rank;
+    WEFT_TRY(sort_set(schedules, by_rank));
+    const int ranks = int(schedules.size());
+    const std::vector<bool> nobody(ranks, false), everybody(ranks, true), some = every_second(ranks);
+    auto has_fused = [](const Schedule& schedule) {
+        for (const Block& block : schedule.blocks)
+            for (const Instruction& it : block.instructions)
+                if (kind_of(it.opcode) == OpcodeKind::fused) return true;
+        return false;
+    };
+    auto only_two_shot = [](const Schedule& schedule) {
+        return schedule.blocks.size() == 1 && schedule.blocks[0].instructions.size() == 1 &&
+               schedule.blocks[0].instructions[0].opcode == Opcode::two_shot;
+    };
+    std::vector<CheckedOperation> forms;
+    if (std::any_of(schedules.begin(), schedules.end(), has_fused)) {
+        const bool pipelined = std::all_of(schedules.begin(), schedules.end(), only_two_shot);
+        for (const BoardMode& each : {BoardMode{}, {some, false}, {everybody, false}, {everybody, true}}) {
+            forms.push_back({.schedule = [&by_rank, each](int rank) { return expand(*by_rank[rank], each); },
+                             .runs = 2,
+                             .mode = each});
+            if (pipelined && !each.direct(ranks))
+                forms.push_back(
+                    {.schedule = [&by_rank, each](int rank) { return expand_pipelined(*by_rank[rank], each, 4); },
+                     .mode = each});
+        }
+    } else {
+        forms.push_back({.schedule = [&by_rank](int rank) { return *by_rank[rank]; }, .runs = 2, .mode = mode});
+    }
+    // Bounds of chunks are multiples of 64 bytes: 64 bytes make one chunk, half as many lines as ranks about half of
+    // them.
+    for (CheckedOperation& form : forms) {
+        for (const auto& in_place : {nobody, everybody, some}) {
+            for (const size_t tile_bytes : {size_t(0), size_t(64), size_t(64) * (ranks / 2 + 1)}) {
+                form.in_place = in_place;
+                form.tile_bytes = tile_bytes;
+                const CheckedOperation twice[] = {form, form};
+                WEFT_TRY(check(ranks, twice, options, steps));
+            }
+        }
+    }
+    return ok();
 }
 
 }  // namespace weft

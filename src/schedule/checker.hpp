@@ -1,16 +1,16 @@
-// checker.hpp: proves whole collectives: all ranks' schedules, one operation after the other over one board and one set of
-// connections, simulated symbolically. One simulated order proves all, for nothing that becomes possible ever becomes
-// impossible again but by the one block that does it; races are judged by happens-before, not by that order.
+// checker.hpp: proves whole collectives: all ranks' schedules, one operation after the other over one board and one set
+// of connections, simulated symbolically. One simulated order proves all, for nothing that becomes possible ever
+// becomes impossible again but by the one block that does it; races are judged by happens-before, not by that order.
 //
-// Proved: every chunk of every output ends complete (each rank's contribution exactly once), finished once, and by the same
-// expression on all ranks; nothing blocks for ever with the slots that a connection has; every send meets its receive; no two
-// accesses to a chunk, one of them a write, are unordered, be it in a user's buffer (which belongs to its user before the
-// call and after it) or in a slot of the board, whatever tile or operation used that before; no word of the board is
-// overwritten that somebody may still wait for.
+// Proved: every chunk of every output ends complete (each rank's contribution exactly once), finished once, and by the
+// same expression on all ranks; nothing blocks for ever with the slots that a connection has; every send meets its
+// receive; no two accesses to a chunk, one of them a write, are unordered, be it in a user's buffer (which belongs to
+// its user before the call and after it) or in a slot of the board, whatever tile or operation used that before; no
+// word of the board is overwritten that somebody may still wait for.
 //
 // Order between ranks is taken from posts and waits alone: messages of connections order more, which can only make the
-// checker too strict, where a schedule guards memory of the board by messages. Sums of contributions are compared by 64-bit
-// hashes with fixed random weights.
+// checker too strict, where a schedule guards memory of the board by messages. Sums of contributions are compared by
+// 64-bit hashes with fixed random weights.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -38,8 +38,15 @@ struct CheckOptions {
     int fifo_depth = 0;  // slots of every connection; 0: as many as the schedule asks for
 };
 
-// Reentrant. weftInvalidArgument: a sentence naming operation, rank, block, step, instruction and chunk. `steps`, if given,
-// receives the number of instructions simulated.
-Status check(int ranks, std::span<const CheckedOperation> operations, const CheckOptions& options = {}, uint64_t* steps = nullptr);
+// Reentrant. weftInvalidArgument: a sentence naming operation, rank, block, step, instruction and chunk. `steps`, if
+// given, rises by the number of instructions simulated.
+Status check(int ranks, std::span<const CheckedOperation> operations, const CheckOptions& options = {},
+             uint64_t* steps = nullptr);
+
+// A set of schedules as from a file, one for each rank, in any order: proves two operations of two runs each, out of
+// place, in place and mixed, each with no, most and some chunks empty. Fused instructions are proved in every mode and,
+// a two-shot alone, pipelined, too; for elementary ones `mode` says whom `either` reads in place.
+Status check_set(std::span<const Schedule> schedules, const BoardMode& mode = {}, const CheckOptions& options = {},
+                 uint64_t* steps = nullptr);
 
 }  // namespace weft

@@ -1,6 +1,6 @@
 // happens_before.hpp: vector clocks over the blocks of all ranks, and cells of memory that remember who touched them.
-// A *thread* here is one block of one rank. Its clock rises when it releases something (a post, a step that others run after,
-// the end of an operation); an access at clock c happens before all that has acquired a release at c or later.
+// A *thread* here is one block of one rank. Its clock rises when it releases something (a post, a step that others run
+// after, the end of an operation); an access at clock c happens before all that has acquired a release at c or later.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -23,7 +23,10 @@ class Clocks {
   public:
     // Without a board no thread touches another rank's memory, and a row holds its own rank's blocks only.
     Clocks(int ranks, int blocks, bool across_ranks)
-        : blocks_(blocks), width_(across_ranks ? ranks * blocks : blocks), across_ranks_(across_ranks), rows_(size_t(ranks) * blocks * width_) {
+        : blocks_(blocks),
+          width_(across_ranks ? ranks * blocks : blocks),
+          across_ranks_(across_ranks),
+          rows_(size_t(ranks) * blocks * width_) {
         for (int thread = 0; thread < ranks * blocks; ++thread) row(thread)[column(thread)] = 1;
     }
     int width() const { return width_; }
@@ -49,7 +52,7 @@ class Clocks {
 struct Cell {
     Value value;
     Access write;
-    Access read;             // the newest; others hang on it
+    Access read;  // the newest; others hang on it
     int32_t other_reads = -1;
 };
 

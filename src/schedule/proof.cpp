@@ -1,4 +1,5 @@
-// proof.cpp: what the checker is given, and the order in which things happen; proof_deadlock.cpp says why nothing happens.
+// proof.cpp: what the checker is given, and the order in which things happen; proof_deadlock.cpp says why nothing
+// happens.
 #include "src/schedule/proof.hpp"
 
 #include <cstring>
@@ -19,7 +20,8 @@ Proof::Proof(int ranks, std::span<const CheckedOperation> operations, const Chec
 
 Status Proof::load() {
     if (ranks_ < 1 || ranks_ > ranks_most) return fail(weftInvalidArgument, "{} ranks cannot be checked", ranks_);
-    if (operations_.size() >= operations_most) return fail(weftInvalidArgument, "at most {} operations can be checked at once", operations_most);
+    if (operations_.size() >= operations_most)
+        return fail(weftInvalidArgument, "at most {} operations can be checked at once", operations_most);
     if (options_.board_slots < 1) return fail(weftInvalidArgument, "a board has at least 1 slot");
     uint64_t steps = 0;
     uint32_t tiles = 0, board_tiles = 0;
@@ -36,7 +38,9 @@ Status Proof::load() {
         if (first.board) board_tiles += operation.tiles;
         board |= first.board;
         const uint64_t cells = uint64_t(ranks_) * first.chunks * operation.tiles;
-        if (cells > cells_most) return fail(weftInvalidArgument, "{} chunks on {} ranks in {} tiles are too much to check", first.chunks, ranks_, operation.tiles);
+        if (cells > cells_most)
+            return fail(weftInvalidArgument, "{} chunks on {} ranks in {} tiles are too much to check", first.chunks,
+                        ranks_, operation.tiles);
         operation.results.assign(size_t(first.chunks) * operation.tiles, 0);
         for (const Schedule& schedule : operation.schedules)
             for (const Block& block : schedule.blocks)
@@ -45,7 +49,8 @@ Status Proof::load() {
         if (steps > steps_total_most) return fail(weftInvalidArgument, "the schedules have too many steps to check");
     }
     const uint64_t width = uint64_t(board ? ranks_ : 1) * blocks_;
-    if (width * ranks_ * blocks_ > clock_words_most) return fail(weftInvalidArgument, "{} ranks of {} blocks are too many to check", ranks_, blocks_);
+    if (width * ranks_ * blocks_ > clock_words_most)
+        return fail(weftInvalidArgument, "{} ranks of {} blocks are too many to check", ranks_, blocks_);
     clocks_ = std::make_unique<Clocks>(ranks_, blocks_, board);
     threads_.resize(size_t(ranks_) * blocks_);
     rank_states_.resize(ranks_);
@@ -55,34 +60,43 @@ Status Proof::load() {
 }
 
 static Status differ(const Schedule& first, const Schedule& other) {
-    const std::pair<const char*, bool> facts[] = {
-        {"algorithm", first.algorithm == other.algorithm}, {"collective", first.collective == other.collective},
-        {"channels", first.channels == other.channels},    {"chunks", first.chunks == other.chunks},
-        {"tiles", first.tiles == other.tiles},             {"FIFO depth", first.fifo_depth == other.fifo_depth},
-        {"board", first.board == other.board}};
+    const std::pair<const char*, bool> facts[] = {{"algorithm", first.algorithm == other.algorithm},
+                                                  {"collective", first.collective == other.collective},
+                                                  {"channels", first.channels == other.channels},
+                                                  {"chunks", first.chunks == other.chunks},
+                                                  {"tiles", first.tiles == other.tiles},
+                                                  {"FIFO depth", first.fifo_depth == other.fifo_depth},
+                                                  {"board", first.board == other.board}};
     for (auto [what, same] : facts)
-        if (!same) return fail(weftInvalidArgument, "rank {} and rank {} disagree on the schedule's {}", first.rank, other.rank, what);
+        if (!same)
+            return fail(weftInvalidArgument, "rank {} and rank {} disagree on the schedule's {}", first.rank,
+                        other.rank, what);
     return ok();
 }
 
 Status Proof::load_operation(Operation& operation) {
     const CheckedOperation& call = *operation.call;
-    for (auto [what, size] : {std::pair{"readable", call.mode.readable.size()}, std::pair{"in place", call.in_place.size()}})
-        if (size != 0 && size != size_t(ranks_)) return fail(weftInvalidArgument, "{} ranks are said to be {} or not; there are {}", size, what, ranks_);
+    for (auto [what, size] :
+         {std::pair{"readable", call.mode.readable.size()}, std::pair{"in place", call.in_place.size()}})
+        if (size != 0 && size != size_t(ranks_))
+            return fail(weftInvalidArgument, "{} ranks are said to be {} or not; there are {}", size, what, ranks_);
     operation.schedules.reserve(ranks_);
     for (int rank = 0; rank < ranks_; ++rank) {
         const Schedule& schedule = operation.schedules.emplace_back(call.schedule(rank));
         WEFT_TRY(validate(schedule));
         if (schedule.rank != rank || schedule.ranks != ranks_)
-            return fail(weftInvalidArgument, "rank {} of {} has a schedule for rank {} of {}", rank, ranks_, schedule.rank, schedule.ranks);
+            return fail(weftInvalidArgument, "rank {} of {} has a schedule for rank {} of {}", rank, ranks_,
+                        schedule.rank, schedule.ranks);
         WEFT_TRY(differ(operation.schedules[0], schedule));
         const int blocks = int(schedule.blocks.size());
         blocks_ = std::max(blocks_, blocks);
         for (const Block& block : schedule.blocks) {
-            if (block.instructions.size() >= steps_most) return fail(weftInvalidArgument, "rank {} has too many steps to check", rank);
+            if (block.instructions.size() >= steps_most)
+                return fail(weftInvalidArgument, "rank {} has too many steps to check", rank);
             for (const Instruction& it : block.instructions)
                 if (kind_of(it.opcode) == OpcodeKind::fused)
-                    return fail(weftInvalidArgument, "rank {}: {} is fused; it is proved by its expansion", rank, name_of(it.opcode));
+                    return fail(weftInvalidArgument, "rank {}: {} is fused; it is proved by its expansion", rank,
+                                name_of(it.opcode));
         }
     }
     const int chunks = operation.schedules[0].chunks;
@@ -90,14 +104,17 @@ Status Proof::load_operation(Operation& operation) {
     for (int last = 0; last < 2; ++last) {
         operation.empty_chunks[last].assign(chunks, false);
         for (int chunk = 0; lengths[last] && chunk < chunks; ++chunk)
-            operation.empty_chunks[last][chunk] = chunk_bound(lengths[last], chunks, chunk) == chunk_bound(lengths[last], chunks, chunk + 1);
+            operation.empty_chunks[last][chunk] =
+                chunk_bound(lengths[last], chunks, chunk) == chunk_bound(lengths[last], chunks, chunk + 1);
     }
     return load_connections(operation);
 }
 
 // Both ends of each connection have a block for it. Connections are kept from one operation to the next.
 Status Proof::load_connections(Operation& operation) {
-    auto key = [&](int channel, int source, int target) { return (uint64_t(channel) * ranks_ + source) * ranks_ + target; };
+    auto key = [&](int channel, int source, int target) {
+        return (uint64_t(channel) * ranks_ + source) * ranks_ + target;
+    };
     std::unordered_map<uint64_t, int> seen;  // bit 0: sent on, bit 1: received from
     for (const Schedule& schedule : operation.schedules) {
         for (const Block& block : schedule.blocks) {
@@ -106,9 +123,16 @@ Status Proof::load_connections(Operation& operation) {
         }
     }
     for (auto [connection, sides] : seen) {
-        const int target = int(connection % ranks_), source = int(connection / ranks_ % ranks_), channel = int(connection / ranks_ / ranks_);
-        if (sides == 1) return fail(weftInvalidArgument, "rank {} sends to rank {} on channel {}, which has no block that receives it", source, target, channel);
-        if (sides == 2) return fail(weftInvalidArgument, "rank {} receives from rank {} on channel {}, which has no block that sends it", target, source, channel);
+        const int target = int(connection % ranks_), source = int(connection / ranks_ % ranks_),
+                  channel = int(connection / ranks_ / ranks_);
+        if (sides == 1)
+            return fail(weftInvalidArgument,
+                        "rank {} sends to rank {} on channel {}, which has no block that receives it", source, target,
+                        channel);
+        if (sides == 2)
+            return fail(weftInvalidArgument,
+                        "rank {} receives from rank {} on channel {}, which has no block that sends it", target, source,
+                        channel);
         if (connection_of_.try_emplace(connection, int(connections_.size())).second)
             connections_.emplace_back() = {channel, source, target, {}, -1, -1};
     }
@@ -195,7 +219,15 @@ Proof::Here Proof::here(int thread) const {
     const Operation& operation = operations_[rank_states_[rank].operation];
     const Schedule& schedule = operation.schedules[rank];
     const Instruction& it = schedule.blocks[block].instructions[state.step];
-    return {thread, rank, block, state.step, state.iteration, &operation, &schedule, &it, state.run * schedule.tiles + it.tile,
+    return {thread,
+            rank,
+            block,
+            state.step,
+            state.iteration,
+            &operation,
+            &schedule,
+            &it,
+            state.run * schedule.tiles + it.tile,
             it.chunk.at(state.iteration)};
 }
 
@@ -233,7 +265,8 @@ void Proof::complete_step(const Here& here) {
 
 // Empty chunks are skipped on both ends.
 bool Proof::skipped(const Here& here) const {
-    return kind_of(here.it->opcode) != OpcodeKind::board && here.operation->empty_chunks[here.tile + 1 == here.operation->tiles][here.chunk];
+    return kind_of(here.it->opcode) != OpcodeKind::board &&
+           here.operation->empty_chunks[here.tile + 1 == here.operation->tiles][here.chunk];
 }
 
 bool Proof::ready(const Here& here) {
@@ -265,13 +298,19 @@ bool Proof::ready(const Here& here) {
 bool Proof::execute(const Here& here) {
     if (skipped(here)) return true;
     switch (here.it->opcode) {
-        case Opcode::copy: return execute_copy(here);
-        case Opcode::reduce: return execute_reduce(here);
-        case Opcode::post: return execute_post(here);
-        case Opcode::wait: return execute_wait(here);
+        case Opcode::copy:
+            return execute_copy(here);
+        case Opcode::reduce:
+            return execute_reduce(here);
+        case Opcode::post:
+            return execute_post(here);
+        case Opcode::wait:
+            return execute_wait(here);
         case Opcode::one_shot:
-        case Opcode::two_shot: return object(here, "it is fused");
-        default: return execute_connection(here);
+        case Opcode::two_shot:
+            return object(here, "it is fused");
+        default:
+            return execute_connection(here);
     }
 }
 

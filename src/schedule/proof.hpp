@@ -22,15 +22,15 @@ class Proof {
   private:
     struct Operation {
         const CheckedOperation* call = nullptr;
-        std::vector<Schedule> schedules;          // by rank
+        std::vector<Schedule> schedules;  // by rank
         // By rank and block: connections received from and sent to, -1: none.
         std::vector<std::vector<std::pair<int, int>>> ends;
         std::vector<std::vector<std::vector<bool>>> depended;  // by rank, block and step: others run after it
-        int tiles = 0;                            // runs * schedule.tiles
-        uint32_t first_tile = 0;                  // of the sequence
+        int tiles = 0;                                         // runs * schedule.tiles
+        uint32_t first_tile = 0;                               // of the sequence
         uint32_t first_board_tile = 0;
-        std::vector<bool> empty_chunks[2];        // of ordinary tiles and of the last
-        std::vector<uint64_t> results;            // by tile and chunk: the first rank's expression
+        std::vector<bool> empty_chunks[2];  // of ordinary tiles and of the last
+        std::vector<uint64_t> results;      // by tile and chunk: the first rank's expression
     };
     struct Thread {
         int run = 0;
@@ -46,7 +46,7 @@ class Proof {
         bool in_place = false;
         Access start;
         std::vector<std::vector<Cell>> output;  // by tile; in place it is the input too
-        std::vector<Access> input_readers;      // out of place: the newest read by each thread of another rank; empty: none
+        std::vector<Access> input_readers;  // out of place: the newest read by each thread of another rank; empty: none
     };
     struct Message {
         Value value;
@@ -68,10 +68,10 @@ class Proof {
     // One phase of one tile of the board.
     struct Meeting {
         int posted = 0;
-        std::vector<bool> has_posted;    // by rank
-        std::vector<uint32_t> join;      // of the clocks of all that have posted
-        std::vector<Access> waited;      // by rank
-        std::vector<int> waiting;        // threads
+        std::vector<bool> has_posted;  // by rank
+        std::vector<uint32_t> join;    // of the clocks of all that have posted
+        std::vector<Access> waited;    // by rank
+        std::vector<int> waiting;      // threads
     };
     // Where a step of a thread is now, for rules and sentences.
     struct Here {
@@ -79,7 +79,7 @@ class Proof {
         const Operation* operation;
         const Schedule* schedule;
         const Instruction* it;
-        int tile;   // of the operation
+        int tile;  // of the operation
         int chunk;
     };
 
@@ -105,10 +105,12 @@ class Proof {
     std::string waits_for(int thread, int& next) const;
     std::string place(const Here& here) const;
     std::string place(const Access& access) const;
-    bool object_to_race(const Here& here, const char* what, const Access& earlier, const char* did, Buffer buffer, int rank);
+    bool object_to_race(const Here& here, const char* what, const Access& earlier, const char* did, Buffer buffer,
+                        int rank);
     template <class... Arguments>
     bool object(const Here& here, fmt::format_string<Arguments...> format, Arguments&&... arguments) {
-        failure_ = fail(weftInvalidArgument, "{}: {}", place(here), fmt::format(format, std::forward<Arguments>(arguments)...));
+        failure_ = fail(weftInvalidArgument, "{}: {}", place(here),
+                        fmt::format(format, std::forward<Arguments>(arguments)...));
         return false;
     }
 
@@ -123,7 +125,9 @@ class Proof {
     bool finish(const Here& here, Value& value);
     bool same_call(const Here& here, Buffer buffer, int rank);
     Cell& output_cell(const Here& here, int rank);
-    Access access(const Here& here) { return {here.thread, clocks_->now(here.thread), rank_states_[here.rank].operation, here.step}; }
+    Access access(const Here& here) {
+        return {here.thread, clocks_->now(here.thread), rank_states_[here.rank].operation, here.step};
+    }
     Slot* enter_slot(const Here& here, int rank);
     bool check_result(int rank);
 
@@ -144,7 +148,7 @@ class Proof {
     std::vector<Rank> rank_states_;
     std::unordered_map<uint64_t, int> connection_of_;
     std::vector<Connection> connections_;
-    std::vector<Slot> slots_;  // by rank and slot
+    std::vector<Slot> slots_;        // by rank and slot
     std::vector<Meeting> meetings_;  // by board tile and phase
     std::vector<int> queue_;
     uint64_t steps_ = 0;

@@ -1,4 +1,5 @@
-// proof_board.cpp: posts and waits, the only order between ranks that the proof relies on, and the words they travel in.
+// proof_board.cpp: posts and waits, the only order between ranks that the proof relies on, and the words they travel
+// in.
 #include "src/schedule/proof.hpp"
 
 namespace weft {
@@ -17,12 +18,13 @@ bool Proof::execute_post(const Here& here) {
     const int64_t tile = board_tile(here);
     Meeting& met = meeting(tile, here.it->phase);
     if (met.has_posted[here.rank]) return object(here, "it posts a second time");
-    // The word takes the place of an earlier tile's. Everybody who waits for that one has seen it before; who comes later
-    // is caught in execute_wait.
+    // The word takes the place of an earlier tile's. Everybody who waits for that one has seen it before; who comes
+    // later is caught in execute_wait.
     if (tile >= options_.board_slots)
         for (const Access& waiter : meeting(tile - options_.board_slots, here.it->phase).waited)
             if (!clocks_->ordered(waiter, here.thread))
-                return object(here, "it overwrites the word of tile {} of the board, for which {} may still wait", tile - options_.board_slots, place(waiter));
+                return object(here, "it overwrites the word of tile {} of the board, for which {} may still wait",
+                              tile - options_.board_slots, place(waiter));
     met.has_posted[here.rank] = true;
     clocks_->merge(met.join.data(), clocks_->row(here.thread));
     clocks_->tick(here.thread);
@@ -35,7 +37,8 @@ bool Proof::execute_wait(const Here& here) {
     const int64_t tile = board_tile(here), next = tile + options_.board_slots;
     const Meeting& met = meeting(tile, here.it->phase);
     if (size_t(next) * 2 < meetings_.size() && meeting(next, here.it->phase).posted > 0)
-        return object(here, "it waits for a word of tile {} of the board that tile {} may have overwritten", tile, next);
+        return object(here, "it waits for a word of tile {} of the board that tile {} may have overwritten", tile,
+                      next);
     clocks_->merge(clocks_->row(here.thread), met.join.data());
     meeting(tile, here.it->phase).waited[here.rank] = access(here);
     return true;

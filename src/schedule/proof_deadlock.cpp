@@ -7,8 +7,8 @@
 namespace weft {
 
 std::string Proof::place(const Here& here) const {
-    return fmt::format("operation {}, rank {}, block {}, step {} ({})", rank_states_[here.rank].operation, here.rank, here.block, here.step,
-                       text_of(*here.it, here.iteration));
+    return fmt::format("operation {}, rank {}, block {}, step {} ({})", rank_states_[here.rank].operation, here.rank,
+                       here.block, here.step, text_of(*here.it, here.iteration));
 }
 
 std::string Proof::place(const Access& access) const {
@@ -18,9 +18,11 @@ std::string Proof::place(const Access& access) const {
     return fmt::format("rank {}, block {}, step {} ({})", rank, block, access.step, text_of(it));
 }
 
-bool Proof::object_to_race(const Here& here, const char* what, const Access& earlier, const char* did, Buffer buffer, int rank) {
+bool Proof::object_to_race(const Here& here, const char* what, const Access& earlier, const char* did, Buffer buffer,
+                           int rank) {
     const std::string user = earlier.step < 0 ? " (nothing tells that the call has begun there)" : "";
-    return object(here, "it {} chunk {} of the {} of rank {}, {} by {}, in no order{}", what, here.chunk, name_of(buffer), rank, did, place(earlier), user);
+    return object(here, "it {} chunk {} of the {} of rank {}, {} by {}, in no order{}", what, here.chunk,
+                  name_of(buffer), rank, did, place(earlier), user);
 }
 
 // What a blocked thread waits for, and which thread could give it; next is -1 if none can.
@@ -31,12 +33,14 @@ std::string Proof::waits_for(int thread, int& next) const {
         if (rank_states_[rank].operation == int(operations_.size())) return -1;
         const auto& ends = operations_[rank_states_[rank].operation].ends[rank];
         for (int b = 0; b < int(ends.size()); ++b)
-            if ((sending ? ends[b].second : ends[b].first) == connection && !threads_[rank * blocks_ + b].ended) return rank * blocks_ + b;
+            if ((sending ? ends[b].second : ends[b].first) == connection && !threads_[rank * blocks_ + b].ended)
+                return rank * blocks_ + b;
         return -1;
     };
     std::string text = place(now) + " waits for ";
     const Dependency& after = now.it->after;
-    if (after != Dependency() && int(threads_[now.rank * blocks_ + after.block].releases[after.step].size()) <= threads_[thread].run) {
+    if (after != Dependency() &&
+        int(threads_[now.rank * blocks_ + after.block].releases[after.step].size()) <= threads_[thread].run) {
         next = now.rank * blocks_ + after.block;
         return text + fmt::format("step {} of block {}", after.step, after.block);
     }
@@ -50,10 +54,12 @@ std::string Proof::waits_for(int thread, int& next) const {
     const auto [source, target] = now.operation->ends[now.rank][now.block];
     if (std::strchr(uses_of(now.it->opcode), 's') && connections_[source].slots.empty()) {
         next = block_on(connections_[source].source, true, source);
-        return text + fmt::format("a chunk from rank {}{}", connections_[source].source, next < 0 ? ", which sends no more" : "");
+        return text + fmt::format("a chunk from rank {}{}", connections_[source].source,
+                                  next < 0 ? ", which sends no more" : "");
     }
     next = block_on(connections_[target].target, false, target);
-    return text + fmt::format("a free slot to rank {} ({} of {} are full){}", connections_[target].target, connections_[target].slots.size(), fifo_depth(now),
+    return text + fmt::format("a free slot to rank {} ({} of {} are full){}", connections_[target].target,
+                              connections_[target].slots.size(), fifo_depth(now),
                               next < 0 ? ", which receives no more" : "");
 }
 
@@ -74,8 +80,10 @@ Status Proof::deadlock() const {
 Status Proof::leftovers() const {
     for (const Connection& connection : connections_)
         if (!connection.slots.empty())
-            return fail(weftInvalidArgument, "rank {} sends chunk {} to rank {} on channel {}, in step {}, which never receives it", connection.source,
-                        connection.slots[0].chunk, connection.target, connection.channel, connection.slots[0].step);
+            return fail(weftInvalidArgument,
+                        "rank {} sends chunk {} to rank {} on channel {}, in step {}, which never receives it",
+                        connection.source, connection.slots[0].chunk, connection.target, connection.channel,
+                        connection.slots[0].step);
     return ok();
 }
 

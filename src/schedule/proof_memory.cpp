@@ -16,15 +16,18 @@ bool Proof::execute_connection(const Here& here) {
         connection.slots.pop_front();
         queue(std::exchange(connection.blocked_sender, -1));
         if (message.value.tile != here.operation->first_tile + here.tile)
-            return object(here, "it receives what rank {} sent for another tile, as its chunk {}, in step {}", connection.source, message.chunk, message.step);
+            return object(here, "it receives what rank {} sent for another tile, as its chunk {}, in step {}",
+                          connection.source, message.chunk, message.step);
         if (message.chunk != here.chunk)
-            return object(here, "it receives chunk {} of rank {} (sent in step {}) as chunk {}", message.chunk, connection.source, message.step, here.chunk);
+            return object(here, "it receives chunk {} of rank {} (sent in step {}) as chunk {}", message.chunk,
+                          connection.source, message.step, here.chunk);
         value = message.value;
     }
     if (reads) {
         Value own;
         if (!read(here, here.it->source, here.rank, own)) return false;
-        if (receives && (value.finished || own.finished)) return object(here, "it adds to chunk {}, which is finished already", here.chunk);
+        if (receives && (value.finished || own.finished))
+            return object(here, "it adds to chunk {}, which is finished already", here.chunk);
         value = receives ? Contributions::sum(value, own) : own;
     }
     if (here.it->finish && !finish(here, value)) return false;
@@ -40,7 +43,8 @@ bool Proof::execute_connection(const Here& here) {
 bool Proof::execute_copy(const Here& here) {
     Value value;
     const int rank = here.it->source == Buffer::slot ? here.it->rank.at(here.iteration) : here.rank;
-    return read(here, here.it->source, rank, value) && (!here.it->finish || finish(here, value)) && write(here, here.it->targets, value);
+    return read(here, here.it->source, rank, value) && (!here.it->finish || finish(here, value)) &&
+           write(here, here.it->targets, value);
 }
 
 bool Proof::execute_reduce(const Here& here) {
@@ -51,7 +55,8 @@ bool Proof::execute_reduce(const Here& here) {
                               (here.it->source == Buffer::either && here.operation->call->mode.reads(rank));
         Value value;
         if (!read(here, in_place ? Buffer::input : Buffer::slot, rank, value)) return false;
-        if (value.finished) return object(here, "it adds chunk {} of rank {}, which is finished already", here.chunk, rank);
+        if (value.finished)
+            return object(here, "it adds chunk {} of rank {}, which is finished already", here.chunk, rank);
         Contributions::accumulate(sum, value);
     }
     return (!here.it->finish || finish(here, sum)) && write(here, here.it->targets, sum);
@@ -59,17 +64,19 @@ bool Proof::execute_reduce(const Here& here) {
 
 bool Proof::finish(const Here& here, Value& value) {
     if (value.finished) return object(here, "it finishes chunk {} a second time", here.chunk);
-    if (!contributions_.complete(value)) return object(here, "it finishes chunk {}, which {}", here.chunk, contributions_.fault(value));
+    if (!contributions_.complete(value))
+        return object(here, "it finishes chunk {}, which {}", here.chunk, contributions_.fault(value));
     Contributions::finish(value);
     return true;
 }
 
-// A rank's buffers are there from its call to its return, and are reached by others only if they are in the same operation.
+// A rank's buffers are there from its call to its return, and are reached by others only if they are in the same
+// operation.
 bool Proof::same_call(const Here& here, Buffer buffer, int rank) {
     const int now = rank_states_[here.rank].operation, other = rank_states_[rank].operation;
     if (now == other) return true;
-    return object(here, "it uses the {} of rank {}, which {} operation {}", name_of(buffer), rank, other < now ? "may not have begun" : "may have returned from",
-                  now);
+    return object(here, "it uses the {} of rank {}, which {} operation {}", name_of(buffer), rank,
+                  other < now ? "may not have begun" : "may have returned from", now);
 }
 
 Cell& Proof::output_cell(const Here& here, int rank) {
@@ -78,7 +85,8 @@ Cell& Proof::output_cell(const Here& here, int rank) {
     if (cells.empty()) {
         cells.resize(here.schedule->chunks);
         for (int chunk = 0; chunk < here.schedule->chunks; ++chunk) {
-            if (owner.in_place) cells[chunk].value = contributions_.leaf(rank, here.operation->first_tile + here.tile, chunk);
+            if (owner.in_place)
+                cells[chunk].value = contributions_.leaf(rank, here.operation->first_tile + here.tile, chunk);
             cells[chunk].write = owner.start;
         }
     }
@@ -90,7 +98,8 @@ Proof::Slot* Proof::enter_slot(const Here& here, int rank) {
     const int64_t tile = board_tile(here);
     Slot& slot = slots_[size_t(rank) * options_.board_slots + tile % options_.board_slots];
     if (slot.tile > tile) {
-        object(here, "it uses the slot of rank {}, which tile {} of the board may use already, for tile {}", rank, slot.tile, tile);
+        object(here, "it uses the slot of rank {}, which tile {} of the board may use already, for tile {}", rank,
+               slot.tile, tile);
         return nullptr;
     }
     if (slot.tile == tile) return &slot;
@@ -119,9 +128,11 @@ bool Proof::read(const Here& here, Buffer buffer, int rank, Value& value) {
     }
     if (!same_call(here, buffer, rank)) return false;
     Rank& owner = rank_states_[rank];
-    if (buffer == Buffer::output || owner.in_place) return read_cell(here, output_cell(here, rank), buffer, rank, value);
+    if (buffer == Buffer::output || owner.in_place)
+        return read_cell(here, output_cell(here, rank), buffer, rank, value);
     // Out of place nobody writes the input during the call: it needs no cells, only its readers are kept.
-    if (!clocks_->ordered(owner.start, here.thread)) return object_to_race(here, "reads", owner.start, "written", buffer, rank);
+    if (!clocks_->ordered(owner.start, here.thread))
+        return object_to_race(here, "reads", owner.start, "written", buffer, rank);
     value = contributions_.leaf(rank, here.operation->first_tile + here.tile, here.chunk);
     if (rank != here.rank) {
         if (owner.input_readers.empty()) owner.input_readers.resize(clocks_->width());
@@ -131,32 +142,40 @@ bool Proof::read(const Here& here, Buffer buffer, int rank, Value& value) {
 }
 
 bool Proof::read_cell(const Here& here, Cell& cell, Buffer buffer, int rank, Value& value) {
-    if (!clocks_->ordered(cell.write, here.thread)) return object_to_race(here, "reads", cell.write, "written", buffer, rank);
-    if (!cell.value.defined()) return object(here, "it reads chunk {} of the {} of rank {}, where nothing was written", here.chunk, name_of(buffer), rank);
+    if (!clocks_->ordered(cell.write, here.thread))
+        return object_to_race(here, "reads", cell.write, "written", buffer, rank);
+    if (!cell.value.defined())
+        return object(here, "it reads chunk {} of the {} of rank {}, where nothing was written", here.chunk,
+                      name_of(buffer), rank);
     value = cell.value;
     reads_.add(cell, access(here));
     return true;
 }
 
 bool Proof::write(const Here& here, unsigned targets, const Value& value) {
-    if ((targets & Buffer::output) && !write_cell(here, output_cell(here, here.rank), Buffer::output, here.rank, value)) return false;
+    if ((targets & Buffer::output) && !write_cell(here, output_cell(here, here.rank), Buffer::output, here.rank, value))
+        return false;
     if (targets & Buffer::outputs)
         for (int rank = 0; rank < ranks_; ++rank)
-            if (!same_call(here, Buffer::output, rank) || !write_cell(here, output_cell(here, rank), Buffer::output, rank, value)) return false;
+            if (!same_call(here, Buffer::output, rank) ||
+                !write_cell(here, output_cell(here, rank), Buffer::output, rank, value))
+                return false;
     if (!(targets & Buffer::slot)) return true;
     Slot* slot = enter_slot(here, here.rank);
     if (!slot) return false;
     // Tiles differ in size and chunks, so whatever an earlier tile touched may be what this one overwrites.
     if (slot->checked_thread != here.thread) {
         for (const Access& earlier : slot->earlier)
-            if (!clocks_->ordered(earlier, here.thread)) return object_to_race(here, "overwrites", earlier, "used for an earlier tile", Buffer::slot, here.rank);
+            if (!clocks_->ordered(earlier, here.thread))
+                return object_to_race(here, "overwrites", earlier, "used for an earlier tile", Buffer::slot, here.rank);
         slot->checked_thread = here.thread;
     }
     return write_cell(here, slot->cells[here.chunk], Buffer::slot, here.rank, value);
 }
 
 bool Proof::write_cell(const Here& here, Cell& cell, Buffer buffer, int rank, const Value& value) {
-    if (!clocks_->ordered(cell.write, here.thread)) return object_to_race(here, "writes", cell.write, "written", buffer, rank);
+    if (!clocks_->ordered(cell.write, here.thread))
+        return object_to_race(here, "writes", cell.write, "written", buffer, rank);
     const bool alone = reads_.each(cell, [&](const Access& earlier) {
         return clocks_->ordered(earlier, here.thread) || object_to_race(here, "writes", earlier, "read", buffer, rank);
     });
@@ -174,13 +193,15 @@ bool Proof::check_result(int rank) {
     const Schedule& schedule = operation.schedules[rank];
     const int thread = rank * blocks_;
     auto object = [&](int tile, int chunk, const std::string& sentence) {
-        failure_ = fail(weftInvalidArgument, "operation {}, rank {}: chunk {} of its output{} {}", state.operation, rank, chunk,
-                        operation.tiles > 1 ? fmt::format(" in tile {}", tile) : "", sentence);
+        failure_ = fail(weftInvalidArgument, "operation {}, rank {}: chunk {} of its output{} {}", state.operation,
+                        rank, chunk, operation.tiles > 1 ? fmt::format(" in tile {}", tile) : "", sentence);
         return false;
     };
     auto returned = [&](const Access& access) {
         if (clocks_->ordered(access, thread)) return true;
-        failure_ = fail(weftInvalidArgument, "operation {}, rank {}: it returns to its user while {} may still use its buffers", state.operation, rank, place(access));
+        failure_ = fail(weftInvalidArgument,
+                        "operation {}, rank {}: it returns to its user while {} may still use its buffers",
+                        state.operation, rank, place(access));
         return false;
     };
     for (int tile = 0; tile < operation.tiles; ++tile) {
@@ -190,11 +211,17 @@ bool Proof::check_result(int rank) {
             if (cells.empty() || !cells[chunk].value.defined()) return object(tile, chunk, "is never written");
             Cell& cell = cells[chunk];
             if (!contributions_.complete(cell.value))
-                return object(tile, chunk, contributions_.fault(cell.value) + (cell.write.step < 0 ? "; nothing was written there" : ", written by " + place(cell.write)));
-            if (!cell.value.finished) return object(tile, chunk, "is complete but not finished, written by " + place(cell.write));
+                return object(
+                    tile, chunk,
+                    contributions_.fault(cell.value) +
+                        (cell.write.step < 0 ? "; nothing was written there" : ", written by " + place(cell.write)));
+            if (!cell.value.finished)
+                return object(tile, chunk, "is complete but not finished, written by " + place(cell.write));
             uint64_t& result = operation.results[size_t(tile) * schedule.chunks + chunk];
             if (result == 0) result = cell.value.expression;
-            if (result != cell.value.expression) return object(tile, chunk, "is summed in another order than on other ranks, written by " + place(cell.write));
+            if (result != cell.value.expression)
+                return object(tile, chunk,
+                              "is summed in another order than on other ranks, written by " + place(cell.write));
             if (!returned(cell.write) || !reads_.each(cell, returned)) return false;
             reads_.clear(cell);
         }

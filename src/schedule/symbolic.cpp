@@ -17,8 +17,10 @@ std::string Contributions::fault(const Value& value) const {
     std::unordered_map<uint64_t, int> rank_of;
     for (int rank = 0; rank < ranks_; ++rank) rank_of[weights_[rank]] = rank;
     const uint64_t excess = value.weight - all_;
-    if (auto it = rank_of.find(-excess); it != rank_of.end()) return fmt::format("lacks the contribution of rank {}", it->second);
-    if (auto it = rank_of.find(excess); it != rank_of.end()) return fmt::format("has the contribution of rank {} twice", it->second);
+    if (auto it = rank_of.find(-excess); it != rank_of.end())
+        return fmt::format("lacks the contribution of rank {}", it->second);
+    if (auto it = rank_of.find(excess); it != rank_of.end())
+        return fmt::format("has the contribution of rank {} twice", it->second);
     for (int rank = 0; rank < ranks_; ++rank)
         if (auto it = rank_of.find(weights_[rank] - excess); it != rank_of.end())
             return fmt::format("has the contribution of rank {} twice and lacks that of rank {}", rank, it->second);

@@ -7,10 +7,10 @@
 namespace weft {
 
 struct Value {
-    uint64_t expression = 0;   // hash: equal if and only if made alike
-    uint64_t weight = 0;       // sum of the contributing ranks' weights
-    uint32_t count = 0;        // contributions; 0: nothing was ever written here
-    uint32_t tile : 31 = 0;    // of the whole sequence of operations: which message's part this is
+    uint64_t expression = 0;  // hash: equal if and only if made alike
+    uint64_t weight = 0;      // sum of the contributing ranks' weights
+    uint32_t count = 0;       // contributions; 0: nothing was ever written here
+    uint32_t tile : 31 = 0;   // of the whole sequence of operations: which message's part this is
     uint32_t finished : 1 = 0;
 
     bool defined() const { return count != 0; }
@@ -32,7 +32,8 @@ class Contributions {
     }
     // left + right, rounded.
     static Value sum(const Value& left, const Value& right) {
-        return {mix(mix(left.expression) + 3 * right.expression), left.weight + right.weight, left.count + right.count, left.tile, 0};
+        return {mix(mix(left.expression) + 3 * right.expression), left.weight + right.weight, left.count + right.count,
+                left.tile, 0};
     }
     // Adds one more operand to a sum that is rounded only at its end: another expression than a chain of sums.
     static void accumulate(Value& value, const Value& operand) {

@@ -284,7 +284,8 @@ Result<std::vector<Schedule>> read_texts(std::string_view text) {
         } else {
             auto& instructions = draft->schedule.blocks.back().instructions;
             draft->lines.back().second.push_back(number);
-            WEFT_TRY(read_instruction(line, int(instructions.size()), instructions.emplace_back()));
+            const int step = int(instructions.size());
+            WEFT_TRY(read_instruction(line, step, instructions.emplace_back()));
         }
     }
     if (!draft) return fail(weftInvalidArgument, "line 1, column 1: expected `schedule`, the text ends");

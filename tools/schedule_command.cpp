@@ -1,0 +1,202 @@
+#include "tools/schedule_command.hpp"
+
+#include <fmt/core.h>
+
+#include <cerrno>
+#include <charconv>
+#include <cstdio>
+#include <fstream>
+#include <iterator>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "src/registry.hpp"
+#include "src/schedule/checker.hpp"
+#include "src/schedule/text.hpp"
+
+namespace weft::tools {
+namespace {
+
+// Bounds of what one may ask to see: a screenful a rank, a few hundred megabytes at most.
+constexpr int ranks_shown_most = 65'536;
+constexpr int channels_shown_most = 64;
+constexpr int tiles_shown_most = 64;
+constexpr std::streamsize file_bytes_most = std::streamsize(256) << 20;
+
+struct Request {
+    std::string algorithm;
+    int ranks = 0;
+    int rank = -1;  // all
+    int channels = 1;
+    std::string expansion;
+    std::string file;
+    std::string readable;
+    CheckOptions options;
+};
+
+Result<BoardMode> parse_readable(std::string_view list, int ranks) {
+    BoardMode mode;
+    mode.readable.assign(ranks, false);
+    while (!list.empty()) {
+        const std::string_view word = list.substr(0, list.find(','));
+        list.remove_prefix(std::min(list.size(), word.size() + 1));
+        int rank = -1;
+        const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), rank);
+        if (error != std::errc() || end != word.data() + word.size() || rank < 0 || rank >= ranks)
+            return fail(weftInvalidArgument, "`{}` is not a rank; there are 0..{}, as in readable=0,2", word,
+                        ranks - 1);
+        mode.readable[rank] = true;
+    }
+    return mode;
+}
+
+// Whether the schedule is one two_shot instruction, the only one that is pipelined.
+bool can_pipeline(const Schedule& schedule) {
+    return schedule.blocks.size() == 1 && schedule.blocks[0].instructions.size() == 1 &&
+           schedule.blocks[0].instructions[0].opcode == Opcode::two_shot;
+}
+
+Result<Schedule> expanded(const Schedule& schedule, const std::string& expansion) {
+    const std::string_view text = expansion;
+    if (text.empty()) return schedule;
+    if (text == "staged") return expand(schedule, {});
+    if (text == "direct") return expand(schedule, {std::vector<bool>(schedule.ranks, true), true});
+    if (text.substr(0, 9) == "readable=") {
+        auto mode = parse_readable(text.substr(9), schedule.ranks);
+        if (!mode) return mode.take_status();
+        return expand(schedule, *mode);
+    }
+    if (text.substr(0, 10) == "pipelined=") {
+        int tiles = 0;
+        const auto [end, error] = std::from_chars(text.data() + 10, text.data() + text.size(), tiles);
+        if (error != std::errc() || end != text.data() + text.size() || tiles < 1 || tiles > tiles_shown_most)
+            return fail(weftInvalidArgument, "pipelined takes a number of tiles, 1..{}, as in pipelined=4",
+                        tiles_shown_most);
+        if (!can_pipeline(schedule))
+            return fail(weftInvalidArgument, "{} is not pipelined; two_shot is", schedule.algorithm);
+        return expand_pipelined(schedule, {}, tiles);
+    }
+    return fail(weftInvalidArgument,
+                "there is no expansion `{}`; there are staged, direct, readable=RANK,... and pipelined=TILES", text);
+}
+
+Result<std::vector<Schedule>> make(const Request& request) {
+    const Algorithm* row = registry::find_algorithm(request.algorithm);
+    if (!row) {
+        std::string names;
+        for (const Algorithm& each : registry::algorithms())
+            names += fmt::format("{}{}", names.empty() ? "" : ", ", each.name);
+        return fail(weftInvalidArgument, "there is no algorithm `{}`; there are {}", request.algorithm, names);
+    }
+    if (request.ranks < row->ranks_min)
+        return fail(weftInvalidArgument, "{} needs at least {} ranks", row->name, row->ranks_min);
+    if (request.rank >= request.ranks)
+        return fail(weftInvalidArgument, "there is no rank {} of {}; there are 0..{}", request.rank, request.ranks,
+                    request.ranks - 1);
+    std::vector<Schedule> schedules;
+    for (int rank = 0; rank < request.ranks; ++rank) {
+        if (request.rank >= 0 && rank != request.rank) continue;
+        auto schedule = expanded(row->build({.ranks = request.ranks, .rank = rank}, {.channels = request.channels}),
+                                 request.expansion);
+        if (!schedule) return schedule.take_status();
+        schedules.push_back(std::move(*schedule));
+    }
+    return schedules;
+}
+
+Status show(const Request& request) {
+    auto schedules = make(request);
+    if (!schedules) return schedules.take_status();
+    fmt::print("{}", write_text(*schedules));
+    return ok();
+}
+
+Status build(const Request& request) {
+    auto schedules = make(request);
+    if (!schedules) return schedules.take_status();
+    std::ofstream file(request.file, std::ios::binary);
+    file << write_text(*schedules);
+    file.close();
+    if (!file) return fail(weftSystemError, "{} could not be written: {}", request.file, errno_text(errno));
+    return ok();
+}
+
+Result<std::string> read_file(const std::string& name) {
+    std::ifstream file(name, std::ios::binary);
+    std::string text;
+    for (char buffer[65536]; file.read(buffer, sizeof buffer) || file.gcount() > 0;) {
+        text.append(buffer, size_t(file.gcount()));
+        if (std::streamsize(text.size()) > file_bytes_most)
+            return fail(weftInvalidUsage, "{} is larger than {} MiB", name, file_bytes_most >> 20);
+    }
+    if (!file.eof()) return fail(weftSystemError, "{} could not be read: {}", name, errno_text(errno));
+    return text;
+}
+
+Status check_file(const Request& request) {
+    const auto text = read_file(request.file);
+    if (!text) return {text.status().code(), text.status().sentence()};
+    auto schedules = read_texts(*text);
+    if (!schedules) return fail(weftInvalidUsage, "{}: {}", request.file, schedules.status().sentence());
+    auto mode = parse_readable(request.readable, int(schedules->size()));
+    if (!mode) return mode.take_status();
+    uint64_t steps = 0;
+    const Status status =
+        check_set(*schedules, request.readable.empty() ? BoardMode() : *mode, request.options, &steps);
+    if (!status) return fail(weftInvalidUsage, "{}: {}", request.file, status.sentence());
+    fmt::print("{}: proved: {} {} on {} ranks, {} steps in all ways it can run\n", request.file,
+               (*schedules)[0].algorithm, name_of((*schedules)[0].collective), schedules->size(), steps);
+    return ok();
+}
+
+}  // namespace
+
+void add_schedule_command(CLI::App& app, int& exit_status) {
+    auto request = std::make_shared<Request>();
+    CLI::App* command = app.add_subcommand("schedule", "Shows, writes and proves the schedules of algorithms");
+    command->require_subcommand(1);
+    auto report = [&exit_status](const Status& status) {
+        if (!status) fmt::print(stderr, "weft schedule: {}\n", status.sentence());
+        // The command line's faults are invalid arguments; a file's are not.
+        exit_status = status ? 0 : status.code() == weftInvalidArgument ? 2 : 1;
+    };
+    auto add_algorithm = [request](CLI::App* to) {
+        to->add_option("algorithm", request->algorithm, "Its name, as in WEFT_ALGO")->required();
+        to->add_option("-n,--ranks", request->ranks, "Ranks of the communicator")
+            ->required()
+            ->check(CLI::Range(1, ranks_shown_most));
+        to->add_option("-c,--channels", request->channels, "Channels")
+            ->check(CLI::Range(1, channels_shown_most))
+            ->capture_default_str();
+        to->add_option("--expand", request->expansion,
+                       "Fused instructions as the elementary ones they stand for: staged, direct, readable=RANK,... or "
+                       "pipelined=TILES");
+    };
+    CLI::App* show_command = command->add_subcommand("show", "Prints schedules: weft schedule show ring --ranks 4");
+    add_algorithm(show_command);
+    show_command->add_option("-r,--rank", request->rank, "Of this rank only")->check(CLI::NonNegativeNumber);
+    show_command->callback([=] { report(show(*request)); });
+
+    CLI::App* build_command = command->add_subcommand(
+        "build", "Writes the schedules of all ranks: weft schedule build ring --ranks 4 -o ring.txt");
+    add_algorithm(build_command);
+    build_command->add_option("-o,--output", request->file, "File to write")->required();
+    build_command->callback([=] { report(build(*request)); });
+
+    CLI::App* check_command = command->add_subcommand(
+        "check", "Proves the schedules of all ranks in a file, or says what is wrong: weft schedule check ring.txt");
+    check_command->add_option("file", request->file, "File to read")->required();
+    check_command->add_option("--readable", request->readable, "Ranks that `either` reads in place, as in 0,2");
+    check_command
+        ->add_option("--fifo-depth", request->options.fifo_depth,
+                     "Slots of each connection, instead of as many as the schedules ask for")
+        ->check(CLI::Range(1, 65'536));
+    check_command->add_option("--board-slots", request->options.board_slots, "Slots of each rank on the board")
+        ->check(CLI::Range(1, 65'536))
+        ->capture_default_str();
+    check_command->callback([=] { report(check_file(*request)); });
+}
+
+}  // namespace weft::tools
