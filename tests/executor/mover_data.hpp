@@ -78,7 +78,7 @@ bool is_nan(Element<type> element) {
 // The first element that differs, or `count`. Equal bits, or both NaN.
 template <weftDataType_t type>
 size_t first_difference(const void* got, const Element<type>* expected, size_t count) {
-    if (std::memcmp(got, expected, count * sizeof(Element<type>)) == 0) return count;
+    if (count == 0 || std::memcmp(got, expected, count * sizeof(Element<type>)) == 0) return count;
     for (size_t i = 0; i < count; ++i) {
         Element<type> element;
         std::memcpy(&element, static_cast<const char*>(got) + i * sizeof element, sizeof element);

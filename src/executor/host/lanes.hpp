@@ -136,18 +136,19 @@ struct SmallFloatLanes {
     static WEFT_INLINE Vector<Element, lanes> round(Vector<float, lanes> value) {
         using Floats = Vector<float, lanes>;
         using Ints = Vector<int32_t, lanes>;
+        using Unsigned = Vector<uint32_t, lanes>;
         const Ints bits = (Ints)value;
         const Ints rest = bits & 0x7fffffff;
         const Ints sign = (bits >> Format::sign_shift) & (Format::magnitude + 1);
-        const Ints odd = rest >> Format::shift & 1;
-        const Ints normal = (rest + (odd + ((1 << (Format::shift - 1)) - 1 - Format::rebias))) >> Format::shift;
+        const auto odd = (Unsigned)rest >> Format::shift & 1;
+        const Ints normal = (Ints)((Unsigned)rest + odd + uint32_t((1 << (Format::shift - 1)) - 1 - Format::rebias)) >> Format::shift;
         const Ints subnormal = (Ints)((Floats)rest + __builtin_bit_cast(float, Format::subnormal_magic)) - Format::subnormal_magic;
         const Ints limit = Ints{} + (Format::saturates ? Format::largest : Format::infinity);
         Ints small = rest < Format::smallest_normal ? subnormal : normal;
         small = small < limit ? small : limit;
         if constexpr (type == weftFloat8e5m2) small = rest == 0x7f800000 ? Ints{} + Format::infinity : small;
         small = rest > 0x7f800000 ? Ints{} + Format::nan : small;
-        return __builtin_convertvector((Vector<uint32_t, lanes>)(small | sign), Vector<Element, lanes>);
+        return __builtin_convertvector((Unsigned)(small | sign), Vector<Element, lanes>);
     }
 };
 template <> struct Lanes<weftFloat8e4m3> : SmallFloatLanes<weftFloat8e4m3> {};
