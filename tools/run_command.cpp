@@ -12,6 +12,10 @@
 namespace weft::tools {
 namespace {
 
+// CLI11 ends a subcommand at `--`, and its parent would take the program's options for its own. Not an option's form.
+constexpr const char* separator = "--";
+constexpr const char* shielded_separator = " --";
+
 constexpr int ranks_limit = 65'536;  // as many processes as Linux gives a small machine
 
 Result<std::string> make_unique_id() {
@@ -24,7 +28,10 @@ Result<std::string> make_unique_id() {
 }
 
 Result<int> run(Job& job, std::vector<std::string> command) {
-    if (!command.empty() && command[0] == "--")
+    for (std::string& word : command) {
+        if (word == shielded_separator) word = separator;
+    }
+    if (!command.empty() && command[0] == separator)
         command.erase(command.begin());
     else if (!command.empty() && command[0][0] == '-') {
         return fail(weftInvalidArgument, "{} is not an option of weft run (`weft run --help` lists them)", command[0]);
@@ -40,8 +47,15 @@ Result<int> run(Job& job, std::vector<std::string> command) {
 
 }  // namespace
 
+void shield_separator(std::vector<std::string>& arguments) {
+    for (std::string& word : arguments) {
+        if (word == separator) word = shielded_separator;
+    }
+}
+
 void add_run_command(CLI::App& app, int& exit_status) {
     auto job = std::make_shared<Job>();
+    auto no_kill = std::make_shared<bool>(false);
     auto bind = std::make_shared<std::string>("core");
     CLI::App* command = app.add_subcommand(
         "run", "Starts a program as the N ranks of a job on this machine: weft run -n 4 ./program its arguments");
@@ -59,12 +73,13 @@ void add_run_command(CLI::App& app, int& exit_status) {
         ->check(CLI::IsMember({"core", "none"}))
         ->capture_default_str();
     command->add_flag("--label", job->label, "Put [rank] before each line of output");
-    command->add_flag("!--no-kill", job->end_others, "Leave the other ranks alone when one fails");
+    command->add_flag("--no-kill", *no_kill, "Leave the other ranks alone when one fails");
     command->add_option("--timeout", job->time_limit_s, "End the job after so many seconds; 0 is never")
         ->check(CLI::NonNegativeNumber);
     // For tests, which have no five seconds to spare; not shown in the help.
     command->add_option("--grace", job->grace_s)->check(CLI::NonNegativeNumber)->group("");
     command->callback([=, &exit_status] {
+        job->end_others = !*no_kill;
         job->bind_cores = *bind == "core";
         Result<int> status = run(*job, command->remaining());
         if (!status) fmt::print(stderr, "weft run: {}\n", status.status().sentence());

@@ -1,11 +1,16 @@
-// weft: the one command: `weft run` starts ranks, `weft info` tells what this machine and this build can do.
+// weft: the one command: `weft run` starts ranks, `weft info` tells what there is, `weft schedule` shows and proves.
 #include <fcntl.h>
 #include <fmt/core.h>
 #include <weft/types.h>
 #include <CLI/CLI.hpp>
 
+#include <algorithm>
+#include <string>
+#include <vector>
+
 #include "tools/info_command.hpp"
 #include "tools/run_command.hpp"
+#include "tools/schedule_command.hpp"
 
 int main(int argc, char** argv) {
     // A standard descriptor that is closed would be the next pipe's number.
@@ -19,8 +24,12 @@ int main(int argc, char** argv) {
     int exit_status = 0;
     weft::tools::add_run_command(app, exit_status);
     weft::tools::add_info_command(app, exit_status);
+    weft::tools::add_schedule_command(app, exit_status);
+    std::vector<std::string> arguments(argv + 1, argv + argc);
+    if (!arguments.empty() && arguments[0] == "run") weft::tools::shield_separator(arguments);
+    std::reverse(arguments.begin(), arguments.end());  // as CLI11 wants them
     try {
-        app.parse(argc, argv);
+        app.parse(arguments);
     } catch (const CLI::ParseError& misuse) {
         // --help and --version come here, too, and are no failure.
         return app.exit(misuse) == 0 ? 0 : 2;

@@ -1,0 +1,191 @@
+#include "tools/info_command.hpp"
+
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "src/base/cpu.hpp"
+#include "src/base/options.hpp"
+#include "src/executor/host/movers.hpp"
+#include "src/registry.hpp"
+#include "src/selector/selector.hpp"
+
+#ifndef __has_feature
+#define __has_feature(name) 0
+#endif
+
+namespace weft::tools {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string compiler() {
+#if defined(__clang__)
+    return "Clang " __clang_version__;
+#else
+    return "GCC " __VERSION__;
+#endif
+}
+
+Json sanitizers() {
+    Json names = Json::array();
+#if defined(__SANITIZE_ADDRESS__) || __has_feature(address_sanitizer)
+    names.push_back("address");
+#endif
+#if defined(__SANITIZE_THREAD__) || __has_feature(thread_sanitizer)
+    names.push_back("thread");
+#endif
+#if __has_feature(undefined_behavior_sanitizer)
+    names.push_back("undefined");
+#endif
+    return names;
+}
+
+Json describe_build() {
+    Json sets = Json::array();
+    for (const Movers* set : all_movers()) sets.push_back(set->isa);
+    const std::string& wanted = options().isa;
+    const Movers* active = wanted.empty() ? &movers() : find_movers(wanted);
+    return {{"version", fmt::format("{}.{}.{}", WEFT_MAJOR, WEFT_MINOR, WEFT_PATCH)},
+            {"compiler", compiler()},
+            {"sanitizers", sanitizers()},
+            {"isa_sets", sets},
+            {"isa_active", active != nullptr ? Json(active->isa) : Json()}};
+}
+
+Json describe_machine() {
+    return {{"processor", cpu_model()},
+            {"cores_allowed", allowed_cores()},
+            {"second_level_cache_bytes", second_level_cache_bytes()},
+            {"last_level_cache_bytes", last_level_cache_bytes()},
+            {"page_bytes", sysconf(_SC_PAGESIZE)}};
+}
+
+Json describe_algorithms() {
+    Json rows = Json::array();
+    for (const Algorithm& row : registry::algorithms()) {
+        rows.push_back({{"name", row.name}, {"collective", name_of(row.collective)}, {"cost", row.cost}});
+    }
+    return rows;
+}
+
+// `why_not` is empty for a transport that works here.
+Json describe_transports() {
+    Json rows = Json::array();
+    for (const Transport& row : registry::transports()) {
+        std::string why_not = row.available();
+        rows.push_back({{"name", row.name}, {"available", why_not.empty()}, {"why_not", why_not}});
+    }
+    return rows;
+}
+
+Json describe_options() {
+    Json rows = Json::array();
+    const std::vector<OptionRow>& table = option_rows();
+    for (size_t i = 0; i < table.size(); ++i) {
+        const OptionRow& row = table[i];
+        Origin origin = options().origins[i];
+        const char* origin_text = origin == Origin::standard      ? "default"
+                                  : origin == Origin::environment ? "environment"
+                                                                  : "alias";
+        std::string value = option_text(options(), OptionIndex(i));
+        if (row.secret && origin != Origin::standard) value = "(not shown)";
+        rows.push_back({{"name", row.name},
+                        {"variable", row.variable},
+                        {"aliases", row.aliases},
+                        {"type", row.type},
+                        {"value", value},
+                        {"default", row.standard},
+                        {"origin", origin_text},
+                        {"help", row.help}});
+    }
+    return rows;
+}
+
+Json describe() {
+    Json problems = Json::array();
+    if (!options_status()) problems.push_back(options_status().sentence());
+    if (!options().isa.empty() && find_movers(options().isa) == nullptr) {
+        problems.push_back(fmt::format("WEFT_ISA is {}, which this machine or build does not have", options().isa));
+    }
+    if (Status known = check_algo(options().algo, registry::algorithms()); !known) problems.push_back(known.sentence());
+    return {{"build", describe_build()},
+            {"machine", describe_machine()},
+            {"transports", describe_transports()},
+            {"algorithms", describe_algorithms()},
+            {"options", describe_options()},
+            {"warnings", options().warnings},
+            {"errors", problems}};
+}
+
+std::string word(const Json& value) { return value.is_string() ? value.get<std::string>() : value.dump(); }
+
+std::string list(const Json& values) {
+    std::string text;
+    for (const Json& value : values) text += (text.empty() ? "" : ", ") + word(value);
+    return text.empty() ? "none" : text;
+}
+
+std::string cache(const Json& bytes) {
+    size_t size = bytes.get<size_t>();
+    return size == 0 ? "unknown" : fmt::format("{} KiB", size / 1024);
+}
+
+void print(const Json& all) {
+    const Json& build = all["build"];
+    const Json& machine = all["machine"];
+    fmt::print("Weft {}\n", word(build["version"]));
+    fmt::print("  compiler      {}\n", word(build["compiler"]));
+    fmt::print("  sanitizers    {}\n", list(build["sanitizers"]));
+    fmt::print("  movers        {} of {}\n", build["isa_active"].is_null() ? "none" : word(build["isa_active"]),
+               list(build["isa_sets"]));
+    fmt::print("\nMachine\n  processor     {}\n  cores         {} allowed\n", word(machine["processor"]),
+               word(machine["cores_allowed"]));
+    fmt::print("  caches        second level {}, last level {}\n", cache(machine["second_level_cache_bytes"]),
+               cache(machine["last_level_cache_bytes"]));
+    fmt::print("  page          {} bytes\n", word(machine["page_bytes"]));
+    fmt::print("\nTransports\n");
+    for (const Json& row : all["transports"]) {
+        fmt::print("  {:<12}  {}\n", word(row["name"]), row["available"] ? "yes" : "no: " + word(row["why_not"]));
+    }
+    fmt::print("\nAlgorithms\n");
+    for (const Json& row : all["algorithms"]) {
+        fmt::print("  {:<12}  {}: {}\n", word(row["name"]), word(row["collective"]), word(row["cost"]));
+    }
+    fmt::print("\nOptions: value, where it comes from, what it does\n");
+    for (const Json& row : all["options"]) {
+        std::string value = word(row["value"]);
+        std::string also = row["aliases"].empty() ? "" : " (also " + list(row["aliases"]) + ")";
+        fmt::print("  {:<22}  {:<12} {}{}\n", word(row["variable"]), value.empty() ? "(empty)" : value,
+                   word(row["origin"]), also);
+        fmt::print("  {:22}  {}\n", "", word(row["help"]));
+    }
+    std::fflush(stdout);
+    for (const Json& sentence : all["warnings"]) fmt::print(stderr, "weft info: warning: {}\n", word(sentence));
+    for (const Json& sentence : all["errors"]) fmt::print(stderr, "weft info: {}\n", word(sentence));
+}
+
+}  // namespace
+
+void add_info_command(CLI::App& app, int& exit_status) {
+    auto as_json = std::make_shared<bool>(false);
+    CLI::App* command = app.add_subcommand(
+        "info", "Tells version, build, machine, transports, algorithms, and every option with its value and origin");
+    command->add_flag("--json", *as_json, "For machines: one JSON object");
+    command->callback([=, &exit_status] {
+        Json all = describe();
+        if (*as_json) {
+            fmt::print("{}\n", all.dump(2));
+        } else {
+            print(all);
+        }
+        exit_status = all["errors"].empty() ? 0 : 1;
+    });
+}
+
+}  // namespace weft::tools
