@@ -63,7 +63,6 @@ Result<Joining> prepare(weftComm_t* comm, int nranks, const UniqueId& id, int ra
     meeting.proposal.tile_bytes = environment.tile_bytes;
     meeting.proposal.channels = environment.channels;
     meeting.proposal.direct = environment.direct;
-    meeting.proposal.cores = allowed_cores();
     joining.meeting = std::make_unique<Meeting>(id, nranks, rank, meeting);
     *comm = nullptr;
     return joining;

@@ -6,12 +6,15 @@
 
 namespace weft {
 
-int allowed_cores() {
-    // A kernel with more than 1,024 processors refuses the small mask; the count online is near enough there.
+CpuSet allowed_cpus() {
+    // A kernel with more than 1,024 processors refuses the small mask; those online, counted from 0, are near enough there.
+    CpuSet set;
     cpu_set_t mask;
-    if (sched_getaffinity(0, sizeof mask, &mask) == 0) return CPU_COUNT(&mask);
+    const bool known = sched_getaffinity(0, sizeof mask, &mask) == 0;
     const long online = sysconf(_SC_NPROCESSORS_ONLN);
-    return online > 0 ? int(online) : 1;
+    for (int cpu = 0; cpu < 1024; ++cpu)
+        if (known ? CPU_ISSET(cpu, &mask) : cpu < online) set.words[cpu / 64] |= 1ull << (cpu % 64);
+    return set;
 }
 
 static size_t cache_bytes(int name) {

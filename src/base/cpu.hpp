@@ -23,8 +23,23 @@ inline int current_cpu() {
     return sched_getcpu();
 }
 
-// Cores that this process may run on, at least 1; the last-level and second-level cache of one of them, 0 if unknown.
-int allowed_cores();
+// Processors that this thread may run on: a set that fits shared memory, and how many there are in it, at least 1.
+struct CpuSet {
+    unsigned long long words[16] = {};
+    CpuSet& operator|=(const CpuSet& other) {
+        for (int i = 0; i < 16; ++i) words[i] |= other.words[i];
+        return *this;
+    }
+    int count() const {
+        int bits = 0;
+        for (const auto word : words) bits += __builtin_popcountll(word);
+        return bits > 0 ? bits : 1;
+    }
+};
+CpuSet allowed_cpus();
+inline int allowed_cores() { return allowed_cpus().count(); }
+
+// The last-level and second-level cache of a core, 0 if unknown.
 size_t last_level_cache_bytes();
 size_t second_level_cache_bytes();
 std::string cpu_model();

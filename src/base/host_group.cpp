@@ -103,6 +103,12 @@ Status HostGroup::mark_alive(int rank) const {
     return ok();
 }
 
+int HostGroup::cores() const {
+    CpuSet all;
+    for (int rank = 0; rank < ranks(); ++rank) all |= row(rank).cpus;
+    return all.count();
+}
+
 bool HostGroup::raise(weftResult_t code, int rank, std::string_view sentence) {
     AbortRecord& record = header().abort;
     uint32_t none = 0;

@@ -7,6 +7,7 @@
 #include <memory>
 #include <string_view>
 
+#include "src/base/cpu.hpp"
 #include "src/base/position.hpp"
 #include "src/base/rank_set.hpp"
 #include "src/base/shared_memory.hpp"
@@ -19,24 +20,24 @@ struct AgreedOptions {
     int64_t tile_bytes;
     int64_t channels;
     int32_t direct;
-    int32_t cores;  // allowed to rank 0's process
 };
 
 enum class RankState : uint32_t { absent, claimed, joined, left };
 
 struct alignas(64) RankRow {
-    // Line 0, written once by its rank when it joins.
+    // The first lines, written once by its rank when it joins.
     std::atomic<RankState> state;
     int32_t pid;
     uint64_t process;      // random, the same for the ranks of one process
     int32_t arena_fd;      // number in that process, -1: none (see arena.hpp)
     uint64_t arena_inode;
-    // Line 1.
+    CpuSet cpus;  // that it may run on
+    // A line that it writes at every call.
     Position position;
-    // Line 2, written by its rank when it waits. pairs with HostGroup::wake()
+    // A line that it writes when it waits. pairs with HostGroup::wake()
     alignas(64) std::atomic<int32_t> cpu;
     std::atomic<uint32_t> sleeping;  // futex word: 1 while it sleeps or is about to
-    // Line 3: blobs left for others (see mailbox below).
+    // Blobs left for others (see mailbox below).
     alignas(64) std::atomic<uint32_t> letters;
 };
 
@@ -99,6 +100,9 @@ class HostGroup {
     bool alive(int rank) const;
     // Takes that lock for a rank of this process.
     Status mark_alive(int rank) const;
+
+    // Cores that the ranks may run on together.
+    int cores() const;
 
     // Records the first error and wakes everybody. Returns false if another was first.
     bool raise(weftResult_t code, int rank, std::string_view sentence);

@@ -75,11 +75,12 @@ Result<int64_t> parse_setting(const OptionRow& row, const Setting& setting) {
     Result<int64_t> value = parse_integer(setting.text, with_unit);
     if (!value) return fail(weftInvalidArgument, "{}: {}", setting.variable, value.status().sentence());
     if (*value >= row.least && *value <= row.most) return value;
-    if (row.most == INT64_MAX || row.most == INT_MAX) {
-        return fail(weftInvalidArgument, "{} is {}; it must be at least {}", setting.variable, *value, row.least);
-    }
-    return fail(weftInvalidArgument, "{} is {}; it must be from {} to {}", setting.variable, *value, row.least,
-                row.most);
+    std::string range = fmt::format("from {} to {}", row.least, row.most);
+    // A limit that only the type sets is nobody's business, unless it is the one that was passed.
+    bool open_ended = row.most == INT64_MAX || row.most == INT_MAX;
+    if (open_ended && *value < row.least) range = fmt::format("at least {}", row.least);
+    if (open_ended && *value > row.most) range = fmt::format("at most {}", row.most);
+    return fail(weftInvalidArgument, "{} is {}; it must be {}", setting.variable, *value, range);
 }
 
 // Letters to insert, delete or replace to make one word of the other.

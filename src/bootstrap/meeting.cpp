@@ -269,6 +269,7 @@ Status Meeting::claim() {
     auto arena = Arena::get();
     row.arena_fd = arena ? (*arena)->memory().fd() : -1;
     row.arena_inode = arena ? (*arena)->memory().inode() : 0;
+    row.cpus = allowed_cpus();
     WEFT_TRY(group_->mark_alive(rank_));
     if (rank_ == 0) group_->header().agreed = options_.proposal;
     row.state.store(RankState::joined, std::memory_order_release);

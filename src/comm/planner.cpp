@@ -33,7 +33,7 @@ bool has(const Schedule& schedule, Opcode opcode) {
 
 Planner::Planner(HostGroup& group, int rank, Board* board, const Movers& movers, int64_t streaming_bytes)
     : group_(&group), rank_(rank), board_(board), movers_(&movers), streaming_bytes_(streaming_bytes), agreed_(group.header().agreed),
-      layout_{group.ranks(), rank}, costs_(host_link_costs(group.ranks(), agreed_.cores)),
+      layout_{group.ranks(), rank}, costs_(host_link_costs(group.ranks(), group.cores())),
       preferences_{agreed_.algo, int(agreed_.channels)}, reach_(group, rank, agreed_.direct != 0) {}
 
 Result<Choice> Planner::choose(const Operation& operation) const {
