@@ -60,7 +60,7 @@ class Benchmark {
         std::fputs(text.c_str(), stdout);
         std::fflush(stdout);
     }
-    // Zero, after rank 0 has said why not.
+    // False on all ranks, after one has said why, if a host lacks memory.
     bool memory_suffices(const std::vector<RankPlace>& places);
     Buffers::Layout buffer_layout(const Element& element, size_t bytes) const;
     void run_cycle(const Element& element, const Reduction& reduction, weftRedOp_t op, const Buffers* shared);
@@ -104,8 +104,8 @@ bool Benchmark::memory_suffices(const std::vector<RankPlace>& places) {
     if (speaker == rank_.index())
         fmt::print(
             stderr,
-            "{}: rank {}: {} ranks on {} need {:.1f} GiB for their buffers, {:.1f} GiB are available: lower -e\n",
-            collective_.program, rank_.index(), neighbours, host, needed / 0x1p30, available / 0x1p30);
+            "{}: rank {}: the buffers of all ranks on {} ({}) need {:.1f} GiB, {:.1f} GiB are available: lower -e\n",
+            collective_.program, rank_.index(), host, neighbours, needed / 0x1p30, available / 0x1p30);
     return speaker == rank_.count();
 }
 

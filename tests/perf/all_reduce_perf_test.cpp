@@ -103,7 +103,7 @@ TEST_CASE("memory that cannot be had is refused before the system is driven to k
     const Run refused = run("right", "-t 2 -b 1000000G -e 1000000G");
     INFO(refused.output);
     CHECK(refused.status == 1);
-    CHECK_THAT(refused.output, Contains("rank 0: 2 ranks on ") && Contains("are available: lower -e"));
+    CHECK_THAT(refused.output, Contains("rank 0: the buffers of all ranks on ") && Contains("are available: lower -e"));
 }
 
 TEST_CASE("lines for the peers' comparison have bench.h's fields") {
