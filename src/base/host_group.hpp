@@ -37,6 +37,7 @@ struct alignas(64) RankRow {
     // A line that it writes when it waits. pairs with HostGroup::wake()
     alignas(64) std::atomic<int32_t> cpu;
     std::atomic<uint32_t> sleeping;  // futex word: 1 while it sleeps or is about to
+    std::atomic<uint64_t> gave_up;   // the call that it left early: from then on it touches nobody's buffers (release)
     // Blobs left for others (see mailbox below).
     alignas(64) std::atomic<uint32_t> letters;
 };

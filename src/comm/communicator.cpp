@@ -1,8 +1,13 @@
 #include "src/comm/communicator.hpp"
 
+#include <sched.h>
+
+#include "src/base/clock.hpp"
 #include "src/base/log.hpp"
 
 namespace weft {
+
+static constexpr int64_t leave_patience_us = 2'000'000;
 
 Result<std::unique_ptr<Communicator>> Communicator::make(std::shared_ptr<HostGroup> group, int rank, CommunicatorOptions options) {
     auto board = Board::open(*group, rank);
@@ -30,11 +35,30 @@ Communicator::~Communicator() {
 
 Status Communicator::die(Status failure) {
     dead_ = true;
-    if (aborted_here_.load(std::memory_order_acquire)) return fail(weftInvalidUsage, "the communicator was aborted here, by weftCommAbort");
     // The first error is what all ranks report, word for word.
     if (!group_->raise(failure.code(), rank_, failure.sentence())) failure = group_->abort_status();
+    std::atomic_thread_fence(std::memory_order_seq_cst);  // pairs with the one in Run::decide()
+    group_->row(rank_).gave_up.store(sequence_, std::memory_order_release);
+    if (aborted_here_.load(std::memory_order_acquire)) return fail(weftInvalidUsage, "the communicator was aborted here, by weftCommAbort");
     WEFT_LOG_RANK(rank_, warn, coll, "{}", failure.sentence());
     return failure;
+}
+
+// Peers may still be reading or writing this call's buffers in place: they get them back from their user when we return. The
+// abort word is set, so every peer that runs leaves soon; one that is stopped is not waited for without end.
+void Communicator::await_borrowers() {
+    if (!dead_ || !prepared_ || !prepared_->run.lends_buffers()) return;
+    const int64_t until = now_us() + leave_patience_us;
+    for (int peer = 0; peer < group_->ranks(); ++peer)
+        while (peer != rank_ && prepared_->run.may_be_using(peer) && group_->row(peer).gave_up.load(std::memory_order_acquire) < sequence_ &&
+               group_->row(peer).state.load(std::memory_order_acquire) != RankState::left && group_->alive(peer)) {
+            if (now_us() > until) {
+                WEFT_LOG_RANK(rank_, warn, coll, "returns although rank {} (pid {}) does not move and may still use the buffers of operation {}", peer,
+                              group_->row(peer).pid, sequence_);
+                return;
+            }
+            sched_yield();
+        }
 }
 
 Status Communicator::begin(const Call& call) {
@@ -114,9 +138,15 @@ Status Communicator::run(const Call& call) {
     WEFT_TRY(begin(call));
     for (;;) {
         const Progress progress = advance();
-        if (progress == Progress::done) return end();
-        if (progress == Progress::failed) return take_failure();
-        if (progress == Progress::blocked) WEFT_TRY(pause(true));
+        if (progress == Progress::done) [[likely]]
+            return end();
+        Status failure;
+        if (progress == Progress::failed) failure = take_failure();
+        if (progress == Progress::blocked) failure = pause(true);
+        if (!failure) [[unlikely]] {
+            await_borrowers();
+            return failure;
+        }
     }
 }
 

@@ -49,6 +49,8 @@ class Communicator {
     }
     // begin, advance and pause until done, end.
     Status run(const Call& call);
+    // After a failure, before the caller gets its buffers back: until no peer uses them any more.
+    void await_borrowers();
     // After advance() said failed.
     Status take_failure() { return std::move(failure_); }
 

@@ -121,6 +121,9 @@ Status Group::drive(std::vector<Queued> calls) {
                     --left;
                 }
     }
+    // Only now, when none of this thread's ranks moves any more, do their buffers go back to the user.
+    if (!first)
+        for (Lane& lane : lanes) lane.handle->communicator->await_borrowers();
     return first;
 }
 

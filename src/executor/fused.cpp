@@ -101,6 +101,15 @@ Progress Run::decide(BlockState& state) {
         if (all) outputs_[size_t(rank)] = plan_->reach->translate(rank, offer.receive_address);
         agreement_due_ |= reach == Reach::State::unknown && (offer.send_address | offer.receive_address) != 0;
     }
+    lends_ = all;
+    last_tile_ = all ? 0 : plan_->tiles - 1;
+    for (int rank = 0; rank < ranks_; ++rank) lends_ |= inputs_[size_t(rank)] != nullptr;
+    if (lends_) {
+        // A rank that left before it saw our entry has taken its buffers back: after the entry, look (rule 9b). The fence
+        // orders our entry before the look; it pairs with the one in Communicator::die().
+        std::atomic_thread_fence(std::memory_order_seq_cst);
+        if (plan_->board->aborted()) return abandon();
+    }
     if (!all) return Progress::moved;
     // Direct: the message is one tile; we read our chunk from all inputs and write it to all outputs.
     const size_t first = chunk_bound(plan_->bytes(), ranks_, rank_), last = chunk_bound(plan_->bytes(), ranks_, rank_ + 1);
@@ -120,8 +129,31 @@ Progress Run::decide(BlockState& state) {
 Progress Run::two_shot_direct(BlockState&) {
     const Progress progress = poll();
     if (progress != Progress::moved) return progress;
-    plan_->board->tile = base_tile_ + 1;
+    return finish_two_shot(1);
+}
+
+// What was read of buffers after their owner had left is no result (rule 9b).
+Progress Run::finish_two_shot(uint64_t board_tiles) {
+    if (lends_) {
+        std::atomic_thread_fence(std::memory_order_acquire);
+        if (plan_->board->aborted()) return abandon();
+    }
+    plan_->board->tile = base_tile_ + uint32_t(board_tiles);
     return Progress::done;
+}
+
+Progress Run::abandon() {
+    failure_ = {weftRemoteError, "another rank has left the operation"};
+    return Progress::failed;
+}
+
+bool Run::may_be_using(int peer) const {
+    // Lines are used again every few tiles, so later words count too.
+    const auto reached = [&](const std::atomic<uint64_t>& word, uint64_t tile) {
+        const uint64_t expected = entry_word(board_tile(tile), plan_->operation_fingerprint);
+        return int32_t(uint32_t(word.load(std::memory_order_acquire) >> 32) - uint32_t(expected >> 32)) >= 0;
+    };
+    return reached(line(peer, 0).entry, 0) && !reached(line(peer, last_tile_).done, last_tile_);
 }
 
 // Reduces our chunk of the tile into our output and our slot, and, in the same loop body, does the copies given.
@@ -156,10 +188,8 @@ Progress Run::two_shot(BlockState& state) {
                 [[fallthrough]];
             case Stage::entries:
                 if (const Progress progress = poll(); progress != Progress::moved) return progress;
-                if (state.tile == 0) {
-                    const Progress progress = decide(state);
-                    if (state.stage == Stage::ended) return progress;
-                }
+                if (state.tile == 0)
+                    if (const Progress progress = decide(state); progress != Progress::moved || state.stage == Stage::ended) return progress;
                 if (plan.pipelined) {
                     state.stage = Stage::pipeline;
                     wait_entry_ = wait_done_ = no_tile;  // nothing to wait for before tile 0 is reduced
@@ -210,10 +240,7 @@ Progress Run::two_shot(BlockState& state) {
             case Stage::ended: return two_shot_direct(state);
         }
         // All tiles are through.
-        if (!agreement_due_) {
-            plan.board->tile = base_tile_ + uint32_t(plan.tiles);
-            return Progress::done;
-        }
+        if (!agreement_due_) return finish_two_shot(plan.tiles);
         Offer offer{};
         offer.answer = plan.reach->map_arenas() ? 1 : 0;
         memcpy(line(rank_, plan.tiles).payload, &offer, sizeof offer);

@@ -25,6 +25,7 @@ void Run::start(const void* send, void* receive, const void* scalar, uint64_t se
     for (BlockState& state : blocks_) state = {};
     missing_ = &waiting_;
     suspect_ = -1;
+    lends_ = false;
     if (plan_->board) base_tile_ = plan_->board->tile;
 }
 

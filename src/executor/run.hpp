@@ -31,6 +31,10 @@ class Run {
     const RankSet& missing() const { return *missing_; }
     int suspect() const { return suspect_; }
     Status take_failure() { return std::move(failure_); }
+    // Whether peers may be reading or writing the buffers of this call in place, and whether one of them still can
+    // (src/README.md, "The board", rule 9).
+    bool lends_buffers() const { return lends_; }
+    bool may_be_using(int peer) const;
     // Tiles finished: how far it is, for those who ask.
     uint64_t tile() const { return blocks_.empty() ? 0 : blocks_[0].tile; }
 
@@ -59,6 +63,8 @@ class Run {
     void stage_input(uint64_t tile);
     void post_offer_and_entry(uint64_t tile);
     Progress decide(BlockState& state);
+    Progress finish_two_shot(uint64_t board_tiles);
+    Progress abandon();
     void reduce_own_chunk(uint64_t tile, const CopyJob* staging, int staging_count, const CopyJob* results, int results_count);
     void copy_results(uint64_t tile);
     int staging_jobs(uint64_t tile, CopyJob* jobs);
@@ -108,8 +114,9 @@ class Run {
     uint32_t base_tile_ = 0;  // of the board, when the operation began
     uint64_t wait_entry_ = no_tile, wait_done_ = no_tile;
     bool offered_input_ = false;   // peers read our input in place: it is not staged
+    bool lends_ = false;           // peers use our buffers, or we theirs
+    uint64_t last_tile_ = 0;       // of those that touch lent buffers
     bool agreement_due_ = false;
-    bool arenas_mapped_ = false;
     std::vector<const void*> sources_;
     std::vector<const std::byte*> inputs_;  // of ranks that let us read in place, else null
     std::vector<std::byte*> outputs_;       // direct: of all ranks

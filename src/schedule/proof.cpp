@@ -122,19 +122,21 @@ Status Proof::load_connections(Operation& operation) {
             if (block.source >= 0) seen[key(block.channel, block.source, schedule.rank)] |= 2;
         }
     }
-    for (auto [connection, sides] : seen) {
-        const int target = int(connection % ranks_), source = int(connection / ranks_ % ranks_),
-                  channel = int(connection / ranks_ / ranks_);
-        if (sides == 1)
-            return fail(weftInvalidArgument,
-                        "rank {} sends to rank {} on channel {}, which has no block that receives it", source, target,
-                        channel);
-        if (sides == 2)
-            return fail(weftInvalidArgument,
-                        "rank {} receives from rank {} on channel {}, which has no block that sends it", target, source,
-                        channel);
-        if (connection_of_.try_emplace(connection, int(connections_.size())).second)
-            connections_.emplace_back() = {channel, source, target, {}, -1, -1};
+    for (const Schedule& schedule : operation.schedules) {
+        for (const Block& block : schedule.blocks) {
+            if (block.target >= 0 && seen[key(block.channel, schedule.rank, block.target)] == 1)
+                return fail(weftInvalidArgument,
+                            "rank {} sends to rank {} on channel {}, which has no block that receives it",
+                            schedule.rank, block.target, block.channel);
+            if (block.source < 0) continue;
+            const uint64_t connection = key(block.channel, block.source, schedule.rank);
+            if (seen[connection] == 2)
+                return fail(weftInvalidArgument,
+                            "rank {} receives from rank {} on channel {}, which has no block that sends it",
+                            schedule.rank, block.source, block.channel);
+            if (connection_of_.try_emplace(connection, int(connections_.size())).second)
+                connections_.push_back({block.channel, block.source, schedule.rank, {}, -1, -1});
+        }
     }
     for (const Schedule& schedule : operation.schedules) {
         auto& ends = operation.ends.emplace_back();
@@ -152,7 +154,8 @@ Status Proof::load_connections(Operation& operation) {
 }
 
 Status Proof::run() {
-    for (int rank = 0; rank < ranks_; ++rank)
+    // The lowest rank comes off the queue first, so that sentences tell of low ranks.
+    for (int rank = ranks_ - 1; rank >= 0; --rank)
         if (!begin_operation(rank)) return std::move(failure_);
     while (!queue_.empty()) {
         const int thread = queue_.back();
@@ -181,6 +184,9 @@ bool Proof::begin_operation(int rank) {
         const auto& in_place = operation.call->in_place;
         state.in_place = !in_place.empty() && in_place[rank];
         state.start = {first_thread, clocks_->now(first_thread), state.operation, -1};
+        // The call releases all blocks; what the first of them does from here on comes after that.
+        for (int b = 1; b < blocks_; ++b) clocks_->merge(clocks_->row(first_thread + b), clocks_->row(first_thread));
+        clocks_->tick(first_thread);
         state.output.assign(operation.tiles, {});
         state.input_readers.clear();
         state.blocks_left = 0;
@@ -204,11 +210,7 @@ bool Proof::end_operation(int rank) {
     const int first_thread = rank * blocks_;
     for (int b = 1; b < blocks_; ++b) clocks_->merge(clocks_->row(first_thread), clocks_->row(first_thread + b));
     if (!check_result(rank)) return false;
-    clocks_->tick(first_thread);
-    for (int b = 1; b < blocks_; ++b) {
-        clocks_->merge(clocks_->row(first_thread + b), clocks_->row(first_thread));
-        clocks_->tick(first_thread + b);
-    }
+    for (int b = 1; b < blocks_; ++b) clocks_->tick(first_thread + b);
     ++rank_states_[rank].operation;
     return begin_operation(rank);
 }

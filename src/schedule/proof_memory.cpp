@@ -145,7 +145,7 @@ bool Proof::read_cell(const Here& here, Cell& cell, Buffer buffer, int rank, Val
     if (!clocks_->ordered(cell.write, here.thread))
         return object_to_race(here, "reads", cell.write, "written", buffer, rank);
     if (!cell.value.defined())
-        return object(here, "it reads chunk {} of the {} of rank {}, where nothing was written", here.chunk,
+        return object(here, "it reads chunk {} of the {} of rank {}, where nothing was written yet", here.chunk,
                       name_of(buffer), rank);
     value = cell.value;
     reads_.add(cell, access(here));
@@ -208,7 +208,8 @@ bool Proof::check_result(int rank) {
         auto& cells = state.output[tile];
         for (int chunk = 0; chunk < schedule.chunks; ++chunk) {
             if (operation.empty_chunks[tile + 1 == operation.tiles][chunk]) continue;
-            if (cells.empty() || !cells[chunk].value.defined()) return object(tile, chunk, "is never written");
+            if (cells.empty() || !cells[chunk].value.defined())
+                return object(tile, chunk, "is not written when it returns");
             Cell& cell = cells[chunk];
             if (!contributions_.complete(cell.value))
                 return object(

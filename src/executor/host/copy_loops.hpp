@@ -20,7 +20,7 @@ WEFT_INLINE void copy_lines(char* destination, const char* source, size_t lines,
 void copy(const CopyJob& job) {
     if (job.bytes <= 64) return copy_small(job.destination, job.source, job.bytes);
     if (job.destination == job.source) return;
-    if (job.stores == Stores::ordinary) {
+    if (job.stores == Stores::ordinary || job.bytes < least_streamed_bytes) {
         __builtin_memcpy(job.destination, job.source, job.bytes);
         return;
     }

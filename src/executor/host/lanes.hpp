@@ -4,6 +4,7 @@
 // is called: no function compiled for AVX-512 may become the copy that the linker gives to everyone.
 #pragma once
 #include "src/base/arithmetic.hpp"
+#include "src/executor/host/small_copy.hpp"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -36,7 +37,7 @@ WEFT_INLINE V load(const char* source) {
 
 WEFT_INLINE bool is_aligned(const void* address, size_t bytes) { return (reinterpret_cast<uintptr_t>(address) & (bytes - 1)) == 0; }
 
-// Past the caches if wanted and if this vector, here, can be; 8 bytes are too few to be worth it.
+// Past the caches if wanted and if this vector, here, can be; 8 bytes (NEON's fp16) are too few to be worth it.
 template <class V>
 WEFT_INLINE void store(char* destination, V value, [[maybe_unused]] bool streaming) {
 #if defined(__x86_64__)
@@ -56,6 +57,9 @@ WEFT_INLINE void store(char* destination, V value, [[maybe_unused]] bool streami
     reinterpret_cast<Unaligned<V>*>(destination)->value = value;
 }
 
+// A fence waits for memory, some 200 ns: as long as it takes to fetch so many bytes into the cache instead.
+constexpr size_t least_streamed_bytes = 1024;
+
 // Streaming stores are weakly ordered: a flag stored later could be seen before them.
 WEFT_INLINE void fence_streaming() {
 #if defined(__x86_64__)
@@ -63,130 +67,166 @@ WEFT_INLINE void fence_streaming() {
 #endif
 }
 
-#if defined(__AVX512BW__) && defined(__AVX512VL__)
+template <class T>
+WEFT_INLINE uint64_t load_word(const char* source) {
+    T word;
+    __builtin_memcpy(&word, source, sizeof word);
+    return word;
+}
+// The first 1 to 8 bytes and zeros. Two words that overlap, not a loop, nor a copy through memory, which would stall.
+WEFT_INLINE uint64_t load_first_word(const char* source, size_t bytes) {
+    static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__);
+    if (bytes >= 8) return load_word<uint64_t>(source);
+    if (bytes >= 4) return load_word<uint32_t>(source) | load_word<uint32_t>(source + bytes - 4) << (8 * bytes - 32);
+    if (bytes >= 2) return load_word<uint16_t>(source) | load_word<uint16_t>(source + bytes - 2) << (8 * bytes - 16);
+    return load_word<uint8_t>(source);
+}
+
 // The first `bytes` bytes, fewer than a vector has; memory behind them is not touched.
-#define WEFT_PARTIAL_VECTORS 1
 template <class V>
 WEFT_INLINE V load_first(const char* source, size_t bytes) {
+#if defined(__AVX512BW__) && defined(__AVX512VL__)
     const uint64_t mask = (uint64_t(1) << bytes) - 1;
     if constexpr (sizeof(V) == 64) return (V)_mm512_maskz_loadu_epi8(mask, source);
-    else if constexpr (sizeof(V) == 32) return (V)_mm256_maskz_loadu_epi8(__mmask32(mask), source);
-    else return (V)_mm_maskz_loadu_epi8(__mmask16(mask), source);
+    else return (V)_mm256_maskz_loadu_epi8(__mmask32(mask), source);
+#else
+    Vector<uint64_t, sizeof(V) / 8> value{};
+    for (size_t k = 0; k < sizeof(V) / 8; ++k) {
+        if (bytes > 8 * k) value[k] = load_first_word(source + 8 * k, bytes - 8 * k);
+    }
+    return (V)value;
+#endif
 }
 template <class V>
 WEFT_INLINE void store_first(char* destination, V value, size_t bytes) {
+#if defined(__AVX512BW__) && defined(__AVX512VL__)
     const uint64_t mask = (uint64_t(1) << bytes) - 1;
     if constexpr (sizeof(V) == 64) _mm512_mask_storeu_epi8(destination, mask, (__m512i)value);
-    else if constexpr (sizeof(V) == 32) _mm256_mask_storeu_epi8(destination, __mmask32(mask), (__m256i)value);
-    else _mm_mask_storeu_epi8(destination, __mmask16(mask), (__m128i)value);
-}
+    else _mm256_mask_storeu_epi8(destination, __mmask32(mask), (__m256i)value);
+#else
+    copy_small<sizeof(V) - 1>(destination, &value, bytes);
 #endif
+}
 
-// widen: exact; round: once; as Arithmetic<type> does it, on a vector.
-template <weftDataType_t type>
-struct Lanes {
-    template <int lanes, class V>
-    static WEFT_INLINE V widen(V value) {
-        return value;
-    }
-    template <int lanes, class V>
-    static WEFT_INLINE V round(V value) {
-        return value;
-    }
+// Elements as memory holds them, Packed, and as they are combined, Wide: one vector or several parts.
+// widen: exact; round: once; as Arithmetic<type> does it, lane by lane.
+template <class T, int lanes, int parts_>
+struct PartsOf {
+    using Part = Vector<T, lanes>;
+    static constexpr int parts = parts_;
+    struct Wide {
+        Part part[parts];
+    };
 };
 
+template <weftDataType_t type>
+struct Lanes : PartsOf<typename Arithmetic<type>::Element, WEFT_VECTOR_BYTES / sizeof(typename Arithmetic<type>::Element), 1> {
+    using typename Lanes::PartsOf::Part;
+    using typename Lanes::PartsOf::Wide;
+    using Packed = Part;
+    static WEFT_INLINE Wide widen(Packed value) { return {{value}}; }
+    static WEFT_INLINE Packed round(const Wide& value) { return value.part[0]; }
+};
+
+// Small floats lie two or four in each 32-bit lane, and part k takes the k-th of every lane: no lane is ever crossed.
+constexpr int words = WEFT_VECTOR_BYTES / 4;
+using Words = Vector<uint32_t, words>;
+using Ints = Vector<int32_t, words>;
+using Floats = Vector<float, words>;
+
 template <>
-struct Lanes<weftBfloat16> {
-    template <int lanes>
-    static WEFT_INLINE Vector<float, lanes> widen(Vector<uint16_t, lanes> value) {
-        return (Vector<float, lanes>)(__builtin_convertvector(value, Vector<uint32_t, lanes>) << 16);
-    }
-    template <int lanes>
-    static WEFT_INLINE Vector<uint16_t, lanes> round(Vector<float, lanes> value) {
-        const auto bits = (Vector<uint32_t, lanes>)value;
-        const auto nearest = (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
-        const auto nan = bits >> 16 | 0x40;
-        return __builtin_convertvector(value != value ? nan : nearest, Vector<uint16_t, lanes>);
+struct Lanes<weftBfloat16> : PartsOf<float, words, 2> {
+    using Packed = Words;
+    static WEFT_INLINE Wide widen(Packed value) { return {{(Floats)(value << 16), (Floats)(value & 0xffff0000u)}}; }
+    static WEFT_INLINE Packed round(const Wide& value) { return upper(value.part[0]) >> 16 | (upper(value.part[1]) & 0xffff0000u); }
+
+  private:
+    // The result is the upper half of each lane; the lower is what is left.
+    static WEFT_INLINE Words upper(Floats value) {
+        const auto bits = (Words)value;
+        return value != value ? bits | 0x400000u : bits + 0x7fffu + (bits >> 16 & 1u);
     }
 };
 
 // The steps of SmallFloat, each alternative computed and one chosen.
 template <weftDataType_t type>
-struct SmallFloatLanes {
+struct SmallFloatLanes : PartsOf<float, words, 4 / sizeof(typename Arithmetic<type>::Element)> {
+    using typename SmallFloatLanes::PartsOf::Wide;
+    using SmallFloatLanes::PartsOf::parts;
+    using Packed = Words;
     using Format = typename Arithmetic<type>::Format;
-    using Element = typename Arithmetic<type>::Element;
-    static constexpr int32_t infinite_or_nan = type == weftFloat8e4m3 ? Format::nan : Format::infinity;
+    static constexpr int bits = 32 / parts;
 
-    template <int lanes>
-    static WEFT_INLINE Vector<float, lanes> widen(Vector<Element, lanes> value) {
-        using Floats = Vector<float, lanes>;
-        using Ints = Vector<int32_t, lanes>;
-        const Ints bits = (Ints)__builtin_convertvector(value, Vector<uint32_t, lanes>);
-        const Ints sign = (bits & (Format::magnitude + 1)) << Format::sign_shift;
-        const Ints rest = bits & Format::magnitude;
-        const Ints normal = (rest << Format::shift) + Format::rebias;
-        const Floats subnormal = (Floats)(normal + (1 << 23)) - __builtin_bit_cast(float, Format::smallest_normal);
-        Ints wide = rest < (Format::infinity & -Format::infinity) ? (Ints)subnormal : normal;
-        wide |= rest >= infinite_or_nan ? Ints{} + 0x7f800000 : Ints{};
-        if constexpr (type == weftFloat8e4m3) wide |= rest >= infinite_or_nan ? Ints{} + 0x400000 : Ints{};
-        return (Floats)(wide | sign);
+    static WEFT_INLINE Wide widen(Packed value) {
+        Wide wide;
+        for (int k = 0; k < parts; ++k) wide.part[k] = widen_lane((Ints)(value >> (k * bits)));
+        return wide;
+    }
+    static WEFT_INLINE Packed round(const Wide& value) {
+        Packed packed{};
+        for (int k = 0; k < parts; ++k) packed |= round_lane(value.part[k]) << (k * bits);
+        return packed;
     }
 
-    template <int lanes>
-    static WEFT_INLINE Vector<Element, lanes> round(Vector<float, lanes> value) {
-        using Floats = Vector<float, lanes>;
-        using Ints = Vector<int32_t, lanes>;
-        using Unsigned = Vector<uint32_t, lanes>;
-        const Ints bits = (Ints)value;
-        const Ints rest = bits & 0x7fffffff;
-        const Ints sign = (bits >> Format::sign_shift) & (Format::magnitude + 1);
-        const auto odd = (Unsigned)rest >> Format::shift & 1;
-        const Ints normal = (Ints)((Unsigned)rest + odd + uint32_t((1 << (Format::shift - 1)) - 1 - Format::rebias)) >> Format::shift;
+  private:
+    // Of the lane's lowest bits; above them lies anything.
+    static WEFT_INLINE Floats widen_lane(Ints value) {
+        constexpr int32_t beyond_numbers = type == weftFloat8e4m3 ? Format::nan : Format::infinity;
+        constexpr int32_t quiet = type == weftFloat8e4m3 ? 0x7fc00000 : 0x7f800000;
+        const Ints sign = (Ints)((Words)value << (32 - bits)) & INT32_MIN;
+        const Ints rest = value & Format::magnitude;
+        const Ints normal = (rest << Format::shift) + Format::rebias;
+        const Floats subnormal = (Floats)(normal + (1 << 23)) - __builtin_bit_cast(float, Format::smallest_normal);
+        Ints wide = rest < (1 << (23 - Format::shift)) ? (Ints)subnormal : normal;
+        wide |= rest >= beyond_numbers ? Ints{} + quiet : Ints{};
+        return (Floats)(wide | sign);
+    }
+    static WEFT_INLINE Words round_lane(Floats value) {
+        const auto all = (Words)value;
+        const Ints rest = (Ints)(all & 0x7fffffffu);
+        const Words sign = all >> 31 << (bits - 1);
+        const Words odd = (Words)rest >> Format::shift & 1u;
+        const Ints normal = (Ints)((Words)rest + odd + uint32_t((1 << (Format::shift - 1)) - 1 - Format::rebias)) >> Format::shift;
         const Ints subnormal = (Ints)((Floats)rest + __builtin_bit_cast(float, Format::subnormal_magic)) - Format::subnormal_magic;
         const Ints limit = Ints{} + (Format::saturates ? Format::largest : Format::infinity);
         Ints small = rest < Format::smallest_normal ? subnormal : normal;
         small = small < limit ? small : limit;
         if constexpr (type == weftFloat8e5m2) small = rest == 0x7f800000 ? Ints{} + Format::infinity : small;
         small = rest > 0x7f800000 ? Ints{} + Format::nan : small;
-        return __builtin_convertvector((Unsigned)(small | sign), Vector<Element, lanes>);
+        return (Words)small | sign;
     }
 };
 template <> struct Lanes<weftFloat8e4m3> : SmallFloatLanes<weftFloat8e4m3> {};
 template <> struct Lanes<weftFloat8e5m2> : SmallFloatLanes<weftFloat8e5m2> {};
 
+#if defined(__F16C__) || defined(WEFT_NEON_CONVERSIONS)
+// The processor converts neighbours, so here a vector is as many elements as fp32 has. GCC 12 warns of the conversions of
+// 512 bits without a mask.
 template <>
-struct Lanes<weftFloat16> : SmallFloatLanes<weftFloat16> {
-    // The processor's own conversion where there is one for so many lanes. (GCC 12 warns of the forms without a mask.)
-#if defined(__AVX512F__)
-    static constexpr __mmask16 every = 0xffff;
-#endif
-    template <int lanes>
-    static WEFT_INLINE Vector<float, lanes> widen(Vector<uint16_t, lanes> value) {
-#if defined(__AVX512F__)
-        if constexpr (lanes == 16) return (Vector<float, lanes>)_mm512_maskz_cvtph_ps(every, (__m256i)value);
-#endif
-#if defined(__F16C__)
-        if constexpr (lanes == 8) return (Vector<float, lanes>)_mm256_cvtph_ps((__m128i)value);
-#endif
+struct Lanes<weftFloat16> : PartsOf<float, words, 1> {
+    using Packed = Vector<uint16_t, words>;
+    static WEFT_INLINE Wide widen(Packed value) {
 #if defined(WEFT_NEON_CONVERSIONS)
-        if constexpr (lanes == 4) return (Vector<float, lanes>)vcvt_f32_f16((float16x4_t)value);
+        return {{(Floats)vcvt_f32_f16((float16x4_t)value)}};
+#elif WEFT_VECTOR_BYTES == 64
+        return {{(Floats)_mm512_maskz_cvtph_ps(0xffff, (__m256i)value)}};
+#else
+        return {{(Floats)_mm256_cvtph_ps((__m128i)value)}};
 #endif
-        return SmallFloatLanes<weftFloat16>::template widen<lanes>(value);
     }
-    template <int lanes>
-    static WEFT_INLINE Vector<uint16_t, lanes> round(Vector<float, lanes> value) {
-#if defined(__AVX512F__)
-        if constexpr (lanes == 16) return (Vector<uint16_t, lanes>)_mm512_maskz_cvtps_ph(every, (__m512)value, _MM_FROUND_TO_NEAREST_INT);
-#endif
-#if defined(__F16C__)
-        if constexpr (lanes == 8) return (Vector<uint16_t, lanes>)_mm256_cvtps_ph((__m256)value, _MM_FROUND_TO_NEAREST_INT);
-#endif
+    static WEFT_INLINE Packed round(const Wide& value) {
 #if defined(WEFT_NEON_CONVERSIONS)
-        if constexpr (lanes == 4) return (Vector<uint16_t, lanes>)vcvt_f16_f32((float32x4_t)value);
+        return (Packed)vcvt_f16_f32((float32x4_t)value.part[0]);
+#elif WEFT_VECTOR_BYTES == 64
+        return (Packed)_mm512_maskz_cvtps_ph(0xffff, (__m512)value.part[0], _MM_FROUND_TO_NEAREST_INT);
+#else
+        return (Packed)_mm256_cvtps_ph((__m256)value.part[0], _MM_FROUND_TO_NEAREST_INT);
 #endif
-        return SmallFloatLanes<weftFloat16>::template round<lanes>(value);
     }
 };
+#else
+template <> struct Lanes<weftFloat16> : SmallFloatLanes<weftFloat16> {};
+#endif
 
 template <class T> struct SameSize;
 template <> struct SameSize<float> { using Signed = int32_t; using Unsigned = uint32_t; };
@@ -238,6 +278,32 @@ WEFT_INLINE Vector<T, lanes> average_lanes(Vector<T, lanes> sum, uint32_t diviso
         __builtin_memcpy(&sum, lane, sizeof sum);
         return sum;
     }
+}
+
+// On all parts.
+template <weftDataType_t type, weftRedOp_t op>
+WEFT_INLINE typename Lanes<type>::Wide combine_wide(const typename Lanes<type>::Wide& left, const typename Lanes<type>::Wide& right) {
+    using T = typename Arithmetic<type>::Accumulator;
+    typename Lanes<type>::Wide result;
+    for (int k = 0; k < Lanes<type>::parts; ++k) {
+        result.part[k] = combine_lanes<T, sizeof(result.part[k]) / sizeof(T), op>(left.part[k], right.part[k]);
+    }
+    return result;
+}
+template <weftDataType_t type>
+WEFT_INLINE typename Lanes<type>::Wide average_wide(const typename Lanes<type>::Wide& sum, uint32_t divisor) {
+    using T = typename Arithmetic<type>::Accumulator;
+    typename Lanes<type>::Wide result;
+    for (int k = 0; k < Lanes<type>::parts; ++k) {
+        result.part[k] = average_lanes<T, sizeof(result.part[k]) / sizeof(T)>(sum.part[k], divisor);
+    }
+    return result;
+}
+template <weftDataType_t type>
+WEFT_INLINE typename Lanes<type>::Wide broadcast(typename Arithmetic<type>::Accumulator value) {
+    typename Lanes<type>::Wide result;
+    for (auto& part : result.part) part = value - typename Lanes<type>::Part{};  // 0 + -0 would lose the sign
+    return result;
 }
 
 }  // namespace

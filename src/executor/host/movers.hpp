@@ -14,8 +14,8 @@
 
 namespace weft {
 
-// streaming: past the caches, where the destination's address allows it. A mover that has streamed ends with a store
-// fence, so that a flag stored afterwards is seen after the data, as with ordinary stores.
+// streaming: past the caches, where the destination's address allows it and it is long enough to pay. A mover that has
+// streamed ends with a store fence, so that a flag stored afterwards is seen after the data, as with ordinary stores.
 enum class Stores : uint8_t { ordinary, streaming };
 
 // destinations[j][i] = ((sources[0][i] op sources[1][i]) op sources[2][i]) ..., divided by `average_of` unless that is 0,

@@ -11,7 +11,7 @@ using ElementOf = typename Arithmetic<type>::Element;
 template <weftDataType_t type>
 using AccumulatorOf = typename Arithmetic<type>::Accumulator;
 template <weftDataType_t type>
-constexpr int lanes_of = WEFT_VECTOR_BYTES / sizeof(AccumulatorOf<type>);
+constexpr int elements_of = sizeof(typename Lanes<type>::Packed) / sizeof(ElementOf<type>);  // of one vector
 
 template <weftDataType_t type>
 WEFT_INLINE AccumulatorOf<type> get_one(const void* array, size_t i) {
@@ -59,49 +59,41 @@ WEFT_INLINE void reduce_one(const Operands<fixed>& operands, size_t i) {
     for (int j = 1; j < operands.destination_count; ++j) put_one<type>(operands.destinations[j], i, value);
 }
 
-// `unroll` vectors of `lanes` elements, or only the first `elements` of one vector, from element i on.
-template <weftDataType_t type, int lanes, int unroll, bool partial>
+// `unroll` vectors, or only the first `bytes` bytes of one, from an offset in bytes on.
+template <weftDataType_t type, int unroll, bool partial>
 struct Block {
-    using Packed = Vector<ElementOf<type>, lanes>;
-    using Wide = Vector<AccumulatorOf<type>, lanes>;
+    using L = Lanes<type>;
+    using Packed = typename L::Packed;
     size_t offset, bytes;
 
-    WEFT_INLINE Block(size_t i, size_t elements) : offset(i * sizeof(ElementOf<type>)), bytes(elements * sizeof(ElementOf<type>)) {}
-
-    WEFT_INLINE Wide get(const void* source, int u) const {
-        const char* from = static_cast<const char*>(source) + offset + u * sizeof(Packed);
-#if defined(WEFT_PARTIAL_VECTORS)
-        if constexpr (partial) return Lanes<type>::template widen<lanes>(load_first<Packed>(from, bytes));
-#endif
-        return Lanes<type>::template widen<lanes>(load<Packed>(from));
+    WEFT_INLINE typename L::Wide get(const void* source, int u) const {
+        const char* from = static_cast<const char*>(source) + offset + size_t(u) * sizeof(Packed);
+        if constexpr (partial) return L::widen(load_first<Packed>(from, bytes));
+        else return L::widen(load<Packed>(from));
     }
     WEFT_INLINE void put(void* destination, const Packed (&value)[unroll], bool streaming) const {
         char* to = static_cast<char*>(destination) + offset;
-#if defined(WEFT_PARTIAL_VECTORS)
         if constexpr (partial) return store_first(to, value[0], bytes);
-#endif
-        for (int u = 0; u < unroll; ++u) store(to + u * sizeof(Packed), value[u], streaming);
+        for (int u = 0; u < unroll; ++u) store(to + size_t(u) * sizeof(Packed), value[u], streaming);
     }
 };
 
 // All sources are read before anything is written, for a destination may be one of them.
-template <weftDataType_t type, weftRedOp_t op, int fixed, int lanes, int unroll, bool partial = false>
+template <weftDataType_t type, weftRedOp_t op, int fixed, int unroll, bool partial = false>
 WEFT_INLINE void reduce_block(const Operands<fixed>& operands, size_t i, size_t elements = 0) {
-    using B = Block<type, lanes, unroll, partial>;
-    const B block(i, elements);
-    typename B::Wide value[unroll];
+    using B = Block<type, unroll, partial>;
+    const B block{i * sizeof(ElementOf<type>), elements * sizeof(ElementOf<type>)};
+    typename Lanes<type>::Wide value[unroll];
     for (int u = 0; u < unroll; ++u) value[u] = block.get(operands.source[0], u);
     for (int j = 1; j < operands.source_count; ++j) {
         const void* source = operands.at(j);
-        for (int u = 0; u < unroll; ++u) {
-            value[u] = combine_lanes<AccumulatorOf<type>, lanes, op>(value[u], block.get(source, u));
-        }
+        for (int u = 0; u < unroll; ++u) value[u] = combine_wide<type, op>(value[u], block.get(source, u));
     }
     if (operands.average_of) {
-        for (int u = 0; u < unroll; ++u) value[u] = average_lanes<AccumulatorOf<type>, lanes>(value[u], operands.average_of);
+        for (int u = 0; u < unroll; ++u) value[u] = average_wide<type>(value[u], operands.average_of);
     }
     typename B::Packed packed[unroll];
-    for (int u = 0; u < unroll; ++u) packed[u] = Lanes<type>::template round<lanes>(value[u]);
+    for (int u = 0; u < unroll; ++u) packed[u] = Lanes<type>::round(value[u]);
     block.put(operands.destination, packed, operands.streamed > 0);
     for (int j = 1; j < operands.destination_count; ++j) block.put(operands.destinations[j], packed, j < operands.streamed);
 }
@@ -109,20 +101,16 @@ WEFT_INLINE void reduce_block(const Operands<fixed>& operands, size_t i, size_t 
 // Elements begin to end.
 template <weftDataType_t type, weftRedOp_t op, int fixed>
 void reduce_range(const ReduceJob& job, size_t begin, size_t end) {
-    constexpr int lanes = lanes_of<type>;
+    // Four accumulators, so that the latencies of their additions overlap.
+    constexpr int unroll = 4 / Lanes<type>::parts;
+    constexpr size_t elements = elements_of<type>;
     const Operands<fixed> operands(job);
     size_t i = begin;
-    // Four vectors, so that the latencies of their additions overlap; they are whole lines for nearly every type.
-    for (; i + 4 * lanes <= end; i += 4 * lanes) reduce_block<type, op, fixed, lanes, 4>(operands, i);
-    for (; i + lanes <= end; i += lanes) reduce_block<type, op, fixed, lanes, 1>(operands, i);
-#if defined(WEFT_PARTIAL_VECTORS)
-    if (i < end) reduce_block<type, op, fixed, lanes, 1, true>(operands, i, end - i);
-#else
-    if constexpr (lanes >= 16) {
-        for (; i + lanes / 4 <= end; i += lanes / 4) reduce_block<type, op, fixed, lanes / 4, 1>(operands, i);
+    for (; i + unroll * elements <= end; i += unroll * elements) reduce_block<type, op, fixed, unroll>(operands, i);
+    if constexpr (unroll > 1) {
+        for (; i + elements <= end; i += elements) reduce_block<type, op, fixed, 1>(operands, i);
     }
-    for (; i < end; ++i) reduce_one<type, op, fixed>(operands, i);
-#endif
+    if (i < end) reduce_block<type, op, fixed, 1, true>(operands, i, end - i);
 }
 
 using ReduceRange = void (*)(const ReduceJob& job, size_t begin, size_t end);
@@ -150,13 +138,20 @@ WEFT_INLINE size_t elements_to_line(const ReduceJob& job, size_t element_bytes) 
 template <weftDataType_t type, weftRedOp_t op>
 void reduce(const ReduceJob& job) {
     // A loss or a counter is one or two numbers and waits for nothing but latency: straight to the work.
-    if (job.count <= 2) {
-        const Operands<0> operands(job);
-        for (size_t i = 0; i < job.count; ++i) reduce_one<type, op, 0>(operands, i);
-        return;
+    if constexpr (sizeof(AccumulatorOf<type>) == sizeof(ElementOf<type>)) {
+        if (job.count <= 2) {
+            const Operands<0> operands(job);
+            for (size_t i = 0; i < job.count; ++i) reduce_one<type, op, 0>(operands, i);
+            return;
+        }
     }
     const ReduceRange range = range_for<type, op>(job.source_count);
     if (job.stores == Stores::ordinary) return range(job, 0, job.count);
+    if (job.count * sizeof(ElementOf<type>) < least_streamed_bytes) {
+        ReduceJob ordinary = job;
+        ordinary.stores = Stores::ordinary;
+        return range(ordinary, 0, job.count);
+    }
     const size_t head = elements_to_line(job, sizeof(ElementOf<type>));
     if (head) range(job, 0, head);
     range(job, head, job.count);
@@ -165,19 +160,18 @@ void reduce(const ReduceJob& job) {
 
 template <weftDataType_t type>
 void scale(void* destination, const void* source, size_t count, const void* scalar) {
-    using A = AccumulatorOf<type>;
-    constexpr int lanes = lanes_of<type>;
-    using B = Block<type, lanes, 1, false>;
-    const A factor = get_one<type>(scalar, 0);
-    const typename B::Wide factors = factor - typename B::Wide{};  // 0 + -0 would lose the sign
+    constexpr size_t elements = elements_of<type>;
+    constexpr size_t bytes = sizeof(ElementOf<type>);
+    const auto factor = broadcast<type>(get_one<type>(scalar, 0));
     size_t i = 0;
-    for (; i + lanes <= count; i += lanes) {
-        const B block(i, lanes);
-        const typename B::Wide product = combine_lanes<A, lanes, weftProd>(factors, block.get(source, 0));
-        const typename B::Packed packed[] = {Lanes<type>::template round<lanes>(product)};
-        block.put(destination, packed, false);
+    for (; i + elements <= count; i += elements) {
+        const Block<type, 1, false> block{i * bytes, 0};
+        block.put(destination, {Lanes<type>::round(combine_wide<type, weftProd>(factor, block.get(source, 0)))}, false);
     }
-    for (; i < count; ++i) put_one<type>(destination, i, combine<weftProd>(factor, get_one<type>(source, i)));
+    if (i < count) {
+        const Block<type, 1, true> block{i * bytes, (count - i) * bytes};
+        block.put(destination, {Lanes<type>::round(combine_wide<type, weftProd>(factor, block.get(source, 0)))}, false);
+    }
 }
 
 }  // namespace

@@ -16,12 +16,17 @@ template <size_t half>
     __builtin_memcpy(static_cast<char*>(destination) + bytes - half, last, half);
 }
 
-// bytes <= 64
+// bytes <= most <= 64
+template <size_t most = 64>
 [[gnu::always_inline]] inline void copy_small(void* destination, const void* source, size_t bytes) {
-    if (bytes >= 8) {
-        if (bytes <= 16) return copy_halves<8>(destination, source, bytes);
-        if (bytes <= 32) return copy_halves<16>(destination, source, bytes);
-        return copy_halves<32>(destination, source, bytes);
+    if constexpr (most > 32) {
+        if (bytes > 32) return copy_halves<32>(destination, source, bytes);
+    }
+    if constexpr (most > 16) {
+        if (bytes > 16) return copy_halves<16>(destination, source, bytes);
+    }
+    if constexpr (most >= 8) {
+        if (bytes >= 8) return copy_halves<8>(destination, source, bytes);
     }
     if (bytes >= 4) return copy_halves<4>(destination, source, bytes);
     if (bytes >= 2) return copy_halves<2>(destination, source, bytes);
