@@ -43,8 +43,9 @@ double ring_all_reduce_us(const Layout& layout, const LinkCosts& costs, size_t b
     if (layout.ranks == 1) return costs.stream_us(bytes, 2 * bytes);
     // Reads and writes of an N-th: send 1, recv_reduce_send and recv_copy_send 2 each, the complete sum 3, recv 1.
     const double streams = (4 * ranks - 3) / ranks;
-    // A step cannot begin before the rank behind has ended its own: 2(N-1) hops, and each waits its turn on its core.
-    const double hops = 2 * (ranks - 1) * (costs.meeting_us() + costs.skew_us);
+    // A step cannot begin before the rank behind has ended its own: 2(N-1) hops a tile, and each waits its turn on its
+    // core.
+    const double hops = 2 * (ranks - 1) * (costs.meeting_us() * double(costs.tiles(bytes)) + costs.skew_us);
     return hops + streams * costs.stream_us(bytes, 2 * bytes);
 }
 

@@ -23,7 +23,9 @@ double two_shot_all_reduce_us(const Layout& layout, const LinkCosts& costs, size
     const double ranks = layout.ranks;
     // The others' chunks staged and copied out, N sources of an N-th summed and the sum stored twice.
     const double streams = 2 * (ranks - 1) / ranks + 1 + 1 / ranks;
-    return (2 * costs.meeting_us() + costs.skew_us) * costs.tiles(bytes) + streams * costs.stream_us(bytes, 2 * bytes);
+    // Two waits a tile; that ranks arrive apart costs once, for the tiles that follow overlap.
+    const double waits = 2 * costs.meeting_us() * double(costs.tiles(bytes)) + costs.skew_us;
+    return waits + streams * costs.stream_us(bytes, 2 * bytes);
 }
 
 }  // namespace weft

@@ -146,8 +146,9 @@ Status check_file(const Request& request) {
     const Status status =
         check_set(*schedules, request.readable.empty() ? BoardMode() : *mode, request.options, &steps);
     if (!status) return fail(weftInvalidUsage, "{}: {}", request.file, status.sentence());
-    fmt::print("{}: proved: {} {} on {} ranks, {} steps in all ways it can run\n", request.file,
-               (*schedules)[0].algorithm, name_of((*schedules)[0].collective), schedules->size(), steps);
+    fmt::print("{}: proved: {} {} on {} rank{}, {} steps in all ways it can run\n", request.file,
+               (*schedules)[0].algorithm, name_of((*schedules)[0].collective), schedules->size(),
+               schedules->size() == 1 ? "" : "s", steps);
     return ok();
 }
 

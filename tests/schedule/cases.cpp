@@ -1,0 +1,106 @@
+#include "tests/schedule/cases.hpp"
+
+#include "src/schedule/builder.hpp"
+
+namespace weft::test {
+
+static const char* name_of(Way way) {
+    switch (way) {
+        case Way::plain:
+            return "plain";
+        case Way::mixed:
+            return "mixed";
+        case Way::all_readable:
+            return "all readable";
+        case Way::direct:
+            return "direct";
+        case Way::pipelined:
+            return "pipelined";
+        case Way::pipelined_mixed:
+            return "pipelined mixed";
+    }
+    return "unknown way";
+}
+
+std::string Case::text() const {
+    const char* where = place == Place::out ? "out of place" : place == Place::in ? "in place" : "partly in place";
+    return fmt::format("{}, {}, {} channels, {} tiles, {}", algorithm, name_of(way), channels, tiles, where);
+}
+
+std::vector<Case> cases_of(const Algorithm& algorithm, int channels_most) {
+    const std::string name = algorithm.name;
+    std::vector<Way> ways = {Way::plain};
+    if (name == "two_shot")
+        ways = {Way::plain, Way::mixed, Way::all_readable, Way::direct, Way::pipelined, Way::pipelined_mixed};
+    std::vector<Case> cases;
+    for (Way way : ways)
+        for (int channels = 1; channels <= (name == "ring" ? channels_most : 1); ++channels)
+            for (Place place : places) cases.push_back({name, way, channels, place, way == Way::direct ? 1 : 2});
+    return cases;
+}
+
+std::vector<bool> every_second(int ranks) {
+    std::vector<bool> chosen(ranks);
+    for (int rank = 0; rank < ranks; rank += 2) chosen[rank] = true;
+    return chosen;
+}
+
+BoardMode mode_of(Way way, int ranks) {
+    switch (way) {
+        case Way::mixed:
+        case Way::pipelined_mixed:
+            return {every_second(ranks), false};
+        case Way::all_readable:
+            return {std::vector<bool>(ranks, true), false};
+        case Way::direct:
+            return {std::vector<bool>(ranks, true), true};
+        default:
+            return {};
+    }
+}
+
+static bool pipelines(const Case& one, int ranks) {
+    return ranks > 1 && (one.way == Way::pipelined || one.way == Way::pipelined_mixed);
+}
+
+Schedule schedule_of(const Case& one, int ranks, int rank) {
+    if (one.algorithm == "two_block_ring") return two_block_ring(ranks, rank);
+    const Algorithm* row = registry::find_algorithm(one.algorithm);
+    const Schedule schedule = row->build({.ranks = ranks, .rank = rank}, {.channels = one.channels});
+    const BoardMode mode = mode_of(one.way, ranks);
+    return pipelines(one, ranks) ? expand_pipelined(schedule, mode, one.tiles) : expand(schedule, mode);
+}
+
+CheckedOperation operation_of(const Case& one, int ranks) {
+    CheckedOperation operation;
+    operation.schedule = [one, ranks](int rank) { return schedule_of(one, ranks, rank); };
+    operation.runs = pipelines(one, ranks) ? 1 : one.tiles;
+    operation.mode = mode_of(one.way, ranks);
+    if (one.place == Place::in) operation.in_place.assign(ranks, true);
+    if (one.place == Place::mixed) operation.in_place = every_second(ranks);
+    return operation;
+}
+
+Schedule two_block_ring(int ranks, int rank) {
+    Builder schedule("two_block_ring", Collective::all_reduce, {.ranks = ranks, .rank = rank},
+                     {.chunks = ranks, .fifo_depth = 1});
+    const Ring ring = Layout{.ranks = ranks, .rank = rank}.ring(0);
+    BlockBuilder receiver = schedule.block({.source = ring.previous});
+    BlockBuilder sender = schedule.block({.target = ring.next});
+    auto chunk = [&](int distance) { return Chunk{0, rank + distance, ranks}; };
+    // Partial sums are kept in the output until the sender has passed them on; only then may results replace them.
+    std::vector<Step> sent = {sender.send(chunk(-1))};
+    for (int distance = 2; distance < ranks; ++distance) {
+        Step sum = receiver.recv_reduce_copy(chunk(-distance));
+        sent.push_back(sender.send(chunk(-distance)).from(Buffer::output).after(sum));
+    }
+    Step own = receiver.recv_reduce_copy(chunk(0)).finish();
+    sender.send(chunk(0)).from(Buffer::output).after(own);
+    for (int distance = 1; distance < ranks; ++distance) {
+        Step result = receiver.recv(chunk(-distance)).after(sent[distance - 1]);
+        if (distance + 1 < ranks) sender.send(chunk(-distance)).from(Buffer::output).after(result);
+    }
+    return schedule.finish();
+}
+
+}  // namespace weft::test

@@ -1,0 +1,48 @@
+// cases.hpp: every way in which an algorithm can run, as operations for the checker.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "src/registry.hpp"
+#include "src/schedule/checker.hpp"
+
+namespace weft::test {
+
+// A sanitizer makes the checker ten times slower: there the small numbers of ranks must do.
+#if defined(__has_feature)
+#define WEFT_TEST_HAS_FEATURE(feature) __has_feature(feature)
+#else
+#define WEFT_TEST_HAS_FEATURE(feature) 0
+#endif
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || WEFT_TEST_HAS_FEATURE(address_sanitizer) || \
+    WEFT_TEST_HAS_FEATURE(thread_sanitizer)
+inline constexpr bool sanitized = true;
+#else
+inline constexpr bool sanitized = false;
+#endif
+
+enum class Way { plain, mixed, all_readable, direct, pipelined, pipelined_mixed };
+enum class Place { out, in, mixed };
+inline constexpr Place places[] = {Place::out, Place::in, Place::mixed};
+
+struct Case {
+    std::string algorithm;
+    Way way = Way::plain;
+    int channels = 1;
+    Place place = Place::out;
+    int tiles = 2;
+    std::string text() const;
+};
+
+// Which an algorithm has: channels matter to the ring only, the ways to share buffers to the two-shot only.
+std::vector<Case> cases_of(const Algorithm& algorithm, int channels_most);
+
+std::vector<bool> every_second(int ranks);
+BoardMode mode_of(Way way, int ranks);
+Schedule schedule_of(const Case& one, int ranks, int rank);
+CheckedOperation operation_of(const Case& one, int ranks);
+
+// A ring whose blocks divide the work: one receives and sums, one sends, and dependencies hold them together.
+Schedule two_block_ring(int ranks, int rank);
+
+}  // namespace weft::test

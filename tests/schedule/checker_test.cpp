@@ -1,0 +1,103 @@
+// Wrong schedules from tests/schedules/wrong/: each is refused, for the reason that its first line expects.
+//     # expect: the sentence, or a part of it
+// and perhaps, as `weft schedule check` takes them: # readable: 0,2   # board slots: 1   # fifo depth: 1
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <sstream>
+
+#include "src/schedule/text.hpp"
+#include "tests/catch.hpp"
+#include "tests/schedule/cases.hpp"
+
+using namespace weft;
+using namespace weft::test;
+
+// What follows "# what: " in the text; empty if nothing does.
+static std::string comment(const std::string& text, const std::string& what) {
+    const size_t place = text.find("# " + what + ": ");
+    if (place == text.npos) return {};
+    const size_t first = place + what.size() + 4;
+    return text.substr(first, text.find('\n', first) - first);
+}
+
+static Status check_text(const std::string& text) {
+    auto schedules = read_texts(text);
+    if (!schedules) return schedules.take_status();
+    CheckOptions options;
+    if (const std::string slots = comment(text, "board slots"); !slots.empty()) options.board_slots = std::stoi(slots);
+    if (const std::string depth = comment(text, "fifo depth"); !depth.empty()) options.fifo_depth = std::stoi(depth);
+    BoardMode mode;
+    if (const std::string readable = comment(text, "readable"); !readable.empty()) {
+        mode.readable.assign(schedules->size(), false);
+        std::istringstream ranks(readable);
+        for (std::string rank; std::getline(ranks, rank, ',');) mode.readable.at(std::stoul(rank)) = true;
+    }
+    return check_set(*schedules, mode, options);
+}
+
+TEST_CASE("a wrong schedule is refused with a sentence that says where and why", "[schedule]") {
+    int files = 0;
+    for (const auto& entry : std::filesystem::directory_iterator(std::string(WEFT_SCHEDULES) + "/wrong")) {
+        std::ifstream file(entry.path(), std::ios::binary);
+        const std::string text{std::istreambuf_iterator<char>(file), {}};
+        const std::string expected = comment(text, "expect");
+        const Status status = check_text(text);
+        INFO(entry.path().string() << "\n" << status.sentence());
+        CHECK(!expected.empty());
+        CHECK(status.code() == weftInvalidArgument);
+        CHECK(status.sentence().find(expected) != std::string::npos);
+        ++files;
+    }
+    CHECK(files >= 20);
+}
+
+TEST_CASE("a set of schedules must be complete", "[schedule]") {
+    auto ring = [](int rank) { return registry::find_algorithm("ring")->build({.ranks = 2, .rank = rank}, {}); };
+    CHECK(check_set({}).sentence() == "there is no schedule");
+    const Schedule one[] = {ring(0)};
+    CHECK(check_set(one).sentence() == "rank 0 is one of 2 ranks, but there are 1 schedules");
+    const Schedule same[] = {ring(1), ring(1)};
+    CHECK(check_set(same).sentence() == "rank 1 has two schedules");
+    const Schedule turned[] = {ring(1), ring(0)};
+    CHECK(check_set(turned).ok());
+}
+
+TEST_CASE("a schedule too large to check is refused at once", "[schedule]") {
+    CheckedOperation operation = operation_of({.algorithm = "ring"}, 4);
+    operation.runs = 1 << 20;
+    CHECK(check(4, {&operation, 1}).sentence() == "an operation has 1..65536 tiles");
+    operation.runs = 1;
+    auto schedule = operation.schedule;
+    operation.schedule = [=](int rank) {
+        Schedule large = schedule(rank);
+        large.chunks = 1 << 23;
+        return large;
+    };
+    CHECK(check(4, {&operation, 1}).sentence() == "8388608 chunks on 4 ranks in 1 tiles are too much to check");
+    operation.schedule = [=](int rank) {
+        Schedule large = schedule(rank);
+        for (Instruction& it : large.blocks[0].instructions) it.repeat = 1 << 24;
+        return large;
+    };
+    operation.runs = 64;
+    CHECK(check(4, {&operation, 1}).sentence() == "the schedules have too many steps to check");
+}
+
+TEST_CASE("an operation may have a different schedule only where ranks agree on its header", "[schedule]") {
+    CheckedOperation operation = operation_of({.algorithm = "ring"}, 3);
+    auto schedule = operation.schedule;
+    operation.schedule = [=](int rank) {
+        Schedule other = schedule(rank);
+        if (rank == 2) other.fifo_depth = 3;
+        return other;
+    };
+    CHECK(check(3, {&operation, 1}).sentence() == "rank 0 and rank 2 disagree on the schedule's FIFO depth");
+    operation.schedule = [=](int rank) { return schedule(rank == 2 ? 1 : rank); };
+    CHECK(check(3, {&operation, 1}).sentence() == "rank 2 of 3 has a schedule for rank 1 of 3");
+    operation.schedule = [](int rank) {
+        return registry::find_algorithm("two_shot")->build({.ranks = 3, .rank = rank}, {});
+    };
+    CHECK(check(3, {&operation, 1}).sentence() == "rank 0: two_shot is fused; it is proved by its expansion");
+}

@@ -1,0 +1,76 @@
+// Schedules against their golden texts in tests/schedules/: a change of an algorithm is reviewed as a diff of those.
+// After a wanted change: `weft schedule build ring --ranks 4 -o tests/schedules/ring_all_reduce_4.txt`, and so on.
+#include <fstream>
+#include <iterator>
+
+#include "src/schedule/text.hpp"
+#include "tests/catch.hpp"
+#include "tests/schedule/cases.hpp"
+
+using namespace weft;
+using namespace weft::test;
+
+static std::string file_text(const std::string& name) {
+    std::ifstream file(std::string(WEFT_SCHEDULES) + "/" + name, std::ios::binary);
+    return {std::istreambuf_iterator<char>(file), {}};
+}
+
+struct Golden {
+    const char* file;
+    const char* algorithm;
+    int ranks;
+    int channels;
+    const char* expansion;  // as `weft schedule` names it
+};
+
+static const Golden goldens[] = {
+    {"ring_all_reduce_1.txt", "ring", 1, 1, ""},
+    {"ring_all_reduce_2.txt", "ring", 2, 1, ""},
+    {"ring_all_reduce_4.txt", "ring", 4, 1, ""},
+    {"ring_all_reduce_5_channels_2.txt", "ring", 5, 2, ""},
+    {"one_shot_all_reduce_4.txt", "one_shot", 4, 1, ""},
+    {"one_shot_all_reduce_4_staged.txt", "one_shot", 4, 1, "staged"},
+    {"two_shot_all_reduce_4.txt", "two_shot", 4, 1, ""},
+    {"two_shot_all_reduce_4_staged.txt", "two_shot", 4, 1, "staged"},
+    {"two_shot_all_reduce_4_readable.txt", "two_shot", 4, 1, "readable=0,2"},
+    {"two_shot_all_reduce_4_direct.txt", "two_shot", 4, 1, "direct"},
+    {"two_shot_all_reduce_4_pipelined.txt", "two_shot", 4, 1, "pipelined=4"},
+};
+
+TEST_CASE("schedules are those of the golden texts", "[schedule]") {
+    for (const Golden& golden : goldens) {
+        const Algorithm* row = registry::find_algorithm(golden.algorithm);
+        const std::string expansion = golden.expansion;
+        std::vector<Schedule> schedules;
+        for (int rank = 0; rank < golden.ranks; ++rank) {
+            Schedule schedule = row->build({.ranks = golden.ranks, .rank = rank}, {.channels = golden.channels});
+            if (expansion == "staged") schedule = expand(schedule, {});
+            if (expansion == "readable=0,2") schedule = expand(schedule, mode_of(Way::mixed, golden.ranks));
+            if (expansion == "direct") schedule = expand(schedule, mode_of(Way::direct, golden.ranks));
+            if (expansion == "pipelined=4") schedule = expand_pipelined(schedule, {}, 4);
+            schedules.push_back(std::move(schedule));
+        }
+        INFO(golden.file << ": weft schedule build " << golden.algorithm << " --ranks " << golden.ranks
+                         << " --channels " << golden.channels << (expansion.empty() ? "" : " --expand ") << expansion
+                         << " -o FILE");
+        const std::string text = file_text(golden.file);
+        CHECK(write_text(schedules) == text);
+        const auto read = read_texts(text);
+        REQUIRE(read.ok());
+        CHECK(*read == schedules);
+    }
+}
+
+TEST_CASE("a set of schedules from a file is proved in every way it can run", "[schedule]") {
+    for (const Golden& golden : goldens) {
+        const auto schedules = read_texts(file_text(golden.file));
+        REQUIRE(schedules.ok());
+        const bool readable = std::string(golden.expansion) == "readable=0,2";
+        uint64_t steps = 0;
+        const Status status =
+            check_set(*schedules, readable ? mode_of(Way::mixed, golden.ranks) : BoardMode(), {}, &steps);
+        INFO(golden.file << ": " << status.sentence());
+        CHECK(status.ok());
+        CHECK(steps > 0);
+    }
+}

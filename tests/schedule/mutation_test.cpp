@@ -1,0 +1,150 @@
+// The checker is checked: schedules with one fault each must be refused, and those that are not must be right all the
+// same.
+#include <cstdio>
+#include <cstdlib>
+#include <map>
+#include <set>
+#include <tuple>
+
+#include "tests/catch.hpp"
+#include "tests/schedule/cases.hpp"
+#include "tests/schedule/mutation.hpp"
+
+using namespace weft;
+using namespace weft::test;
+
+// Two operations in a row, out of place, in place and mixed: a fault is caught if one of them is refused.
+// On a board without a slot to spare, which would forgive some.
+static int slots_needed(Way way) {
+    if (way == Way::pipelined || way == Way::pipelined_mixed) return 3;
+    // Where nobody stages, a slot is first written after a wait for entries, which all post after their last read of
+    // it.
+    return way == Way::direct || way == Way::all_readable ? 1 : 2;
+}
+
+static Status check_mutant(const Case& one, const Mutant& mutant) {
+    const int ranks = int(mutant.schedules.size());
+    for (Place place : places) {
+        Case here = one;
+        here.place = place;
+        CheckedOperation operation = operation_of(here, ranks);
+        operation.schedule = [&](int rank) { return mutant.schedules[rank]; };
+        const CheckedOperation twice[] = {operation, operation};
+        WEFT_TRY(check(ranks, twice, mutant.options));
+    }
+    return ok();
+}
+
+// Two steps of a schedule side by side, in their original order.
+struct Neighbours {
+    const std::vector<Schedule>& schedules;
+    const Block& block;
+    int first;
+
+    const Instruction* at(int step) const {
+        return step < 0 || step >= int(block.instructions.size()) ? nullptr : &block.instructions[step];
+    }
+    // Whether on every rank the posts that the two waits (or posts) are about follow each other directly, so that who
+    // has seen one of them knows all that the other would tell.
+    bool paired(const Instruction* one, const Instruction* other) const {
+        if (!one || !other || one->opcode != other->opcode || kind_of(one->opcode) != OpcodeKind::board) return false;
+        for (const Schedule& schedule : schedules)
+            if (std::abs(post_of(schedule, *one) - post_of(schedule, *other)) != 1) return false;
+        return true;
+    }
+    static int post_of(const Schedule& schedule, const Instruction& about) {
+        const auto& instructions = schedule.blocks[0].instructions;
+        for (int step = 0; step < int(instructions.size()); ++step)
+            if (instructions[step].opcode == Opcode::post && instructions[step].tile == about.tile &&
+                instructions[step].phase == about.phase)
+                return step;
+        return -1000;
+    }
+};
+
+// Whether the two work on different memory of their rank, so that their order is all one.
+static bool disjoint(const Instruction& one, const Instruction& other) {
+    using Touched = std::set<std::tuple<bool, int, int>>;  // in the slot, tile, chunk
+    auto touch = [](const Instruction& it, Touched& read, Touched& written) {
+        for (int iteration = 0; iteration < it.repeat; ++iteration) {
+            const int chunk = it.chunk.at(iteration);
+            // In place, input and output are one. What a copy reads in another's slot, this rank does not write.
+            if (it.opcode == Opcode::reduce || it.source != Buffer::slot) read.insert({false, it.tile, chunk});
+            if (it.targets & Buffer::slot) written.insert({true, it.tile, chunk});
+            if (it.targets & Buffer::output) written.insert({false, it.tile, chunk});
+        }
+    };
+    Touched read[2], written[2];
+    touch(one, read[0], written[0]);
+    touch(other, read[1], written[1]);
+    for (int i = 0; i < 2; ++i)
+        for (const auto& place : written[i])
+            if (read[1 - i].count(place) || written[1 - i].count(place)) return false;
+    return true;
+}
+
+// Why a survivor is no fault at all; null if there is no such reason.
+static const char* harmless(const Case& one, const Mutant& mutant, const std::vector<Schedule>& original) {
+    if (mutant.block < 0) return nullptr;
+    const Neighbours here{original, original[std::max(mutant.rank, 0)].blocks[mutant.block], mutant.step};
+    const Instruction *before = here.at(mutant.step - 1), *first = here.at(mutant.step),
+                      *second = here.at(mutant.step + 1), *behind = here.at(mutant.step + 2);
+    auto is_local = [](const Instruction* it) { return it && kind_of(it->opcode) == OpcodeKind::local; };
+    if (mutant.fault == Fault::shifted_chunk && one.way == Way::direct && mutant.rank < 0)
+        return "all ranks reduce their neighbour's chunk: each still has its one rank, and the results go to all";
+    if (mutant.fault == Fault::missing_wait && (here.paired(before, first) || here.paired(first, second)))
+        return "the wait beside it sees posts made back to back with these";
+    if (mutant.fault != Fault::exchanged_neighbours || !second) return nullptr;
+    if (is_local(first) && is_local(second) && disjoint(*first, *second)) return "the two work on different memory";
+    if (here.paired(first, second)) return "nothing lies between the two";
+    if (is_local(first) && here.paired(second, behind))
+        return "the post behind still comes later, and all wait for both";
+    if (is_local(second) && here.paired(before, first)) return "the wait before still comes earlier, and sees as much";
+    if (first->opcode == Opcode::post && second->opcode == Opcode::wait) {
+        bool posted_before = true;
+        for (const Schedule& schedule : original)
+            posted_before &= here.post_of(schedule, *second) < here.post_of(schedule, *first);
+        if (posted_before) return "what is waited for is posted before this post by all";
+    }
+    if (first->opcode == Opcode::wait && first->tile == 0 && second->opcode == Opcode::copy &&
+        second->targets == Buffer::slot && second->tile == 1)
+        return "the slot of tile 1 was last used in the operation before, whose every done was waited for";
+    if (first->opcode == Opcode::copy && first->source == Buffer::slot && second->opcode == Opcode::post &&
+        second->phase == 1 && second->tile == original[0].tiles - 1 && first->tile < second->tile)
+        return "the slot read is written again after the entries of the next operation, which come after both";
+    return nullptr;
+}
+
+TEST_CASE("a fault in a schedule is found, or is none", "[schedule]") {
+    std::vector<Case> subjects = {{.algorithm = "two_block_ring"}};
+    for (const Algorithm& row : registry::algorithms())
+        for (Case one : cases_of(row, 2))
+            if (one.place == Place::out) {
+                if (one.way == Way::pipelined || one.way == Way::pipelined_mixed) one.tiles = 4;
+                subjects.push_back(one);
+            }
+    std::map<Fault, std::pair<int, int>> table;
+    std::map<std::string, int> survivors;  // by reason
+    for (const Case& one : subjects) {
+        for (int ranks : {2, 3, 4, 5}) {
+            std::vector<Schedule> original;
+            for (int rank = 0; rank < ranks; ++rank) original.push_back(schedule_of(one, ranks, rank));
+            each_mutant(original, slots_needed(one.way), [&](const Mutant& mutant) {
+                auto& [caught, made] = table[mutant.fault];
+                ++made;
+                if (!check_mutant(one, mutant)) {
+                    ++caught;
+                    return;
+                }
+                const char* reason = harmless(one, mutant, original);
+                if (reason) ++survivors[fmt::format("{}: {}", name_of(mutant.fault), reason)];
+                INFO(one.text() << ", " << ranks << " ranks: " << mutant.text);
+                if (!reason) FAIL_CHECK("not caught");
+            });
+        }
+    }
+    for (const auto& [fault, counts] : table)
+        std::printf("%-22s caught %5d of %5d\n", name_of(fault), counts.first, counts.second);
+    for (const auto& [reason, count] : survivors) std::printf("  %4d no faults: %s\n", count, reason.c_str());
+    CHECK(table.size() == size_t(fault_kinds));
+}

@@ -1,0 +1,62 @@
+// Every algorithm, in every way it can run, is right for every number of ranks.
+#include "tests/catch.hpp"
+#include "tests/schedule/cases.hpp"
+
+using namespace weft;
+using namespace weft::test;
+
+static void prove(const Case& one, int ranks) {
+    const CheckedOperation operation = operation_of(one, ranks);
+    const Status status = check(ranks, {&operation, 1});
+    INFO(one.text() << ", " << ranks << " ranks: " << status.sentence());
+    REQUIRE(status.ok());
+}
+
+TEST_CASE("every algorithm is right for every number of ranks up to 128", "[schedule]") {
+    for (const Algorithm& row : registry::algorithms())
+        for (int ranks = row.ranks_min; ranks <= (sanitized ? 20 : 128); ++ranks)
+            for (const Case& one : cases_of(row, 3)) prove(one, ranks);
+}
+
+TEST_CASE("every algorithm is right for larger numbers of ranks", "[schedule]") {
+    if (sanitized) return;
+    for (const Algorithm& row : registry::algorithms()) {
+        for (int ranks : {129, 255, 256, 257, 511, 512, 777, 1000, 1024}) {
+            int turn = 0;
+            for (Case one : cases_of(row, ranks < 512 ? 3 : 1)) {
+                // Above 300 ranks each way takes one of the places in turn.
+                if (ranks > 300 && one.place != places[turn++ % 3]) continue;
+                one.tiles = one.way == Way::pipelined ? 2 : 1;
+                prove(one, ranks);
+            }
+        }
+    }
+}
+
+TEST_CASE("chunks that are empty are skipped on both ends, wherever they lie", "[schedule]") {
+    for (const Algorithm& row : registry::algorithms()) {
+        for (int ranks : {2, 3, 4, 5, 8, 13}) {
+            for (const Case& one : cases_of(row, 2)) {
+                for (size_t lines = 1; lines <= size_t(2 * ranks); ++lines) {
+                    CheckedOperation operation = operation_of(one, ranks);
+                    operation.tile_bytes = 64 * (2 * size_t(ranks));
+                    operation.last_tile_bytes = 64 * lines - 60;
+                    const Status status = check(ranks, {&operation, 1});
+                    INFO(one.text() << ", " << ranks << " ranks, " << lines << " lines: " << status.sentence());
+                    REQUIRE(status.ok());
+                }
+            }
+        }
+    }
+}
+
+TEST_CASE("a ring needs two slots a connection, and no more", "[schedule]") {
+    for (int ranks = 2; ranks <= 16; ++ranks) {
+        CheckedOperation operation = operation_of({.algorithm = "ring", .tiles = 3}, ranks);
+        CHECK(operation.schedule(0).fifo_depth == 2);
+        CHECK(check(ranks, {&operation, 1}, {.fifo_depth = 2}).ok());
+        const Status status = check(ranks, {&operation, 1}, {.fifo_depth = 1});
+        CHECK(status.sentence().find("deadlock: operation 0, rank 0, block 0, step 1") == 0);
+        CHECK(status.sentence().find("waits for a free slot to rank 1 (1 of 1 are full)") != std::string::npos);
+    }
+}

@@ -1,0 +1,75 @@
+// Operations one after the other over one board and one set of connections.
+#include <random>
+
+#include "tests/catch.hpp"
+#include "tests/schedule/cases.hpp"
+
+using namespace weft;
+using namespace weft::test;
+
+static Status check_cases(int ranks, const std::vector<Case>& cases, const CheckOptions& options = {}) {
+    std::vector<CheckedOperation> operations;
+    for (const Case& one : cases) operations.push_back(operation_of(one, ranks));
+    return check(ranks, operations, options);
+}
+
+static std::string text_of(const std::vector<Case>& cases) {
+    std::string text;
+    for (const Case& one : cases) text += "\n  " + one.text();
+    return text;
+}
+
+static std::vector<Case> all_cases(std::initializer_list<int> tile_counts) {
+    std::vector<Case> all;
+    for (const Algorithm& row : registry::algorithms())
+        for (Case one : cases_of(row, 2))
+            for (int tiles : tile_counts)
+                if (one.way != Way::direct || tiles == 1) {
+                    one.tiles = tiles;
+                    all.push_back(one);
+                }
+    return all;
+}
+
+TEST_CASE("any two operations may follow each other", "[schedule]") {
+    const std::vector<Case> all = all_cases({1, 3});
+    for (int ranks : {2, 3})
+        for (const Case& first : all)
+            for (const Case& second : all) {
+                const Status status = check_cases(ranks, {first, second, first});
+                INFO(ranks << " ranks:" << text_of({first, second, first}) << "\n" << status.sentence());
+                REQUIRE(status.ok());
+            }
+}
+
+TEST_CASE("long sequences of any operations are right", "[schedule]") {
+    const unsigned seed = Catch::rngSeed() ? Catch::rngSeed() : std::random_device{}();
+    std::mt19937 random(seed);
+    const std::vector<Case> all = all_cases({1, 2, 3, 5});
+    for (int round = 0; round < (sanitized ? 30 : 400); ++round) {
+        const int ranks = int(random() % 12) + 1;
+        std::vector<Case> cases;
+        for (int i = 0; i < 8; ++i) cases.push_back(all[random() % all.size()]);
+        const Status status = check_cases(ranks, cases);
+        INFO("seed " << seed << ", " << ranks << " ranks:" << text_of(cases) << "\n" << status.sentence());
+        REQUIRE(status.ok());
+    }
+}
+
+TEST_CASE("a board needs two slots for plain operations, three for pipelined ones", "[schedule]") {
+    for (int ranks : {2, 3, 4, 7}) {
+        for (const char* algorithm : {"one_shot", "two_shot"}) {
+            const std::vector<Case> plain(3, Case{.algorithm = algorithm, .tiles = 3});
+            CHECK(check_cases(ranks, plain, {.board_slots = 2}).ok());
+            const Status status = check_cases(ranks, plain, {.board_slots = 1});
+            INFO(status.sentence());
+            CHECK(!status.ok());
+        }
+        const std::vector<Case> pipelined(2, Case{.algorithm = "two_shot", .way = Way::pipelined, .tiles = 5});
+        CHECK(check_cases(ranks, pipelined, {.board_slots = 3}).ok());
+        const Status status = check_cases(ranks, pipelined, {.board_slots = 2});
+        INFO(status.sentence());
+        CHECK(status.sentence().find("of the slot of rank") != std::string::npos);
+        CHECK(status.sentence().find("used for an earlier tile") != std::string::npos);
+    }
+}

@@ -1,0 +1,239 @@
+// The text form: what is written is read back equal, and whatever is read ends in a schedule or a sentence.
+#include "src/schedule/text.hpp"
+
+#include <random>
+
+#include "src/schedule/builder.hpp"
+#include "src/schedule/validate.hpp"
+#include "tests/catch.hpp"
+#include "tests/schedule/cases.hpp"
+
+using namespace weft;
+using namespace weft::test;
+
+TEST_CASE("a schedule reads as its algorithm is told", "[schedule]") {
+    const Schedule schedule = registry::find_algorithm("ring")->build({.ranks = 4, .rank = 1}, {});
+    CHECK(write_text(schedule) ==
+          "schedule ring all_reduce rank 1 of 4 channels 1 chunks 4 fifo 2\n"
+          "block channel 0 source 0 target 2\n"
+          "  0 send input[0]\n"
+          "  1 recv_reduce_send input[(3 - i) mod 4] repeat 2\n"
+          "  2 recv_reduce_copy_send input[1] -> output finish\n"
+          "  3 recv_copy_send [(0 - i) mod 4] -> output repeat 2\n"
+          "  4 recv [2] -> output\n");
+}
+
+TEST_CASE("every schedule is read back equal from its text", "[schedule]") {
+    for (int ranks : {1, 2, 3, 4, 7, 64}) {
+        for (int rank = 0; rank < ranks; ++rank) {
+            for (const Algorithm& row : registry::algorithms()) {
+                const Schedule fused = row.build({.ranks = ranks, .rank = rank}, {.channels = 3});
+                const auto read_fused = read_text(write_text(fused));
+                REQUIRE(read_fused.ok());
+                CHECK(*read_fused == fused);
+                for (const Case& one : cases_of(row, 2)) {
+                    const Schedule schedule = schedule_of(one, ranks, rank);
+                    const auto read = read_text(write_text(schedule));
+                    INFO(write_text(schedule) << read.status().sentence());
+                    REQUIRE(read.ok());
+                    CHECK(*read == schedule);
+                }
+            }
+        }
+    }
+    const Schedule two_blocks = two_block_ring(5, 3);
+    CHECK(*read_text(write_text(two_blocks)) == two_blocks);
+}
+
+// Any valid instruction, far from what an algorithm would say.
+static Schedule random_schedule(std::mt19937& random) {
+    auto number = [&](int least, int most) { return std::uniform_int_distribution<int>(least, most)(random); };
+    auto index = [&](int end) {
+        Index result;
+        result.modulus = number(1, end);
+        result.base = number(0, end - result.modulus);
+        result.start = number(0, 3) ? number(-9, 9) : number(INT32_MIN, INT32_MAX);
+        result.step = number(0, 3) ? number(-9, 9) : number(0, 1) ? INT32_MIN : INT32_MAX;
+        return result;
+    };
+    Schedule schedule;
+    schedule.algorithm = number(0, 1) ? "a" : "Some_name_9";
+    schedule.collective = Collective::all_reduce;
+    schedule.ranks = number(2, 9);
+    schedule.rank = number(0, schedule.ranks - 1);
+    schedule.channels = number(1, 9);
+    schedule.chunks = number(1, chunks_most);
+    schedule.tiles = number(1, 4);
+    schedule.fifo_depth = number(1, 9);
+    schedule.board = true;
+    schedule.blocks.resize(number(0, 3));
+    for (int b = 0; b < int(schedule.blocks.size()); ++b) {
+        Block& block = schedule.blocks[b];
+        block.channel = number(0, schedule.channels - 1);
+        block.source = number(-1, schedule.ranks - 1);
+        block.target = number(-1, schedule.ranks - 1);
+        block.instructions.resize(number(0, 6));
+        for (Instruction& it : block.instructions) {
+            it.opcode = Opcode(number(0, int(Opcode::two_shot)));
+            it.source = Buffer(1 << number(0, 5));
+            it.targets = uint8_t(number(0, 31));
+            it.finish = number(0, 1);
+            it.tile = number(0, schedule.tiles - 1);
+            if (kind_of(it.opcode) == OpcodeKind::board) {
+                it.phase = uint8_t(number(0, 1));
+            } else {
+                it.chunk = index(schedule.chunks);
+                it.repeat = number(1, repeat_most);
+            }
+            if (number(0, 1)) it.rank = index(schedule.ranks);
+            if (number(0, 1)) it.source = Buffer::none;
+            if (number(0, 2) == 0) it.after = {number(0, 2), number(0, 5)};
+        }
+    }
+    return schedule;
+}
+
+TEST_CASE("any valid schedule is read back equal, however strange", "[schedule]") {
+    const unsigned seed = Catch::rngSeed() ? Catch::rngSeed() : 20'261'121;
+    std::mt19937 random(seed);
+    int valid = 0;
+    for (int round = 0; round < 200'000 && valid < 2000; ++round) {
+        const Schedule schedule = random_schedule(random);
+        const std::string text = write_text(schedule);
+        const auto read = read_text(text);
+        INFO("seed " << seed << "\n" << text << read.status().sentence());
+        // What is not valid may hold more than a text can say.
+        if (!validate(schedule)) continue;
+        ++valid;
+        REQUIRE(read.ok());
+        REQUIRE(*read == schedule);
+    }
+    CHECK(valid == 2000);
+}
+
+TEST_CASE("comments, blank lines, other spacing and missing step numbers do not matter", "[schedule]") {
+    const auto schedule = read_text(
+        "# a copy\r\n\n  schedule\tcopy all_reduce rank 0 of 1 channels 1 chunks 3   # header\r\n"
+        "block channel 0\n   copy input[ 1+( 0+i )mod 2 ]->output finish repeat 2\n1 copy input [0] -> output finish");
+    INFO(schedule.status().sentence());
+    REQUIRE(schedule.ok());
+    CHECK(write_text(*schedule) ==
+          "schedule copy all_reduce rank 0 of 1 channels 1 chunks 3\n"
+          "block channel 0\n"
+          "  0 copy input[1 + (0 + i) mod 2] -> output finish repeat 2\n"
+          "  1 copy input[0] -> output finish\n");
+}
+
+TEST_CASE("a fault in a text is told with its line and column", "[schedule]") {
+    const std::string header = "schedule x all_reduce rank 0 of 4 channels 1 chunks 4 fifo 2\n";
+    const std::string block = header + "block channel 0 source 3 target 1\n";
+    const std::pair<std::string, std::string> faults[] = {
+        {"", "line 1, column 1: expected `schedule`, the text ends"},
+        {"# nothing\n\n", "line 1, column 1: expected `schedule`, the text ends"},
+        {"block channel 0", "line 1, column 1: expected `schedule`, found `block`"},
+        {"schedule", "line 1, column 9: expected the algorithm's name, the line ends"},
+        {"schedule x all_gather", "line 1, column 12: expected a collective (there is all_reduce), found `all_gather`"},
+        {"schedule x all_reduce rank one", "line 1, column 28: expected a rank, found `one`"},
+        {"schedule x all_reduce rank 99999999999", "line 1, column 28: a rank is out of range"},
+        {"schedule x all_reduce rank 4 of 4 channels 1 chunks 1",
+         "line 1, column 1: the rank is 4; it must lie in 0..3"},
+        {"schedule x all_reduce rank 0 of 4 channels 1 chunks 1 fast",
+         "line 1, column 55: expected `tiles`, `fifo`, `board` or the line's end, found `fast`"},
+        {header + "send input[0]", "line 2, column 1: expected `block`, found `send`"},
+        {header + "block channel 1", "line 2, column 1: the channel is 1; it must lie in 0..0"},
+        {header + "block channel 0 source -1",
+         "line 2, column 24: expected a rank; a block without source leaves it out"},
+        {header + "block channel 0 target 0", "line 2, column 1: the target is the rank itself"},
+        {block + "  sned input[0]",
+         "line 3, column 3: expected `schedule`, `block` or an instruction (there are send recv recv_copy_send "
+         "recv_reduce_send "
+         "recv_reduce_copy recv_reduce_copy_send copy reduce post wait one_shot two_shot), found `sned`"},
+        {block + "  1 send input[0]", "line 3, column 3: this is step 0 of its block, found `1`"},
+        {block + "  send inptu[0]", "line 3, column 8: expected input, output, slot, inputs or either, found `inptu`"},
+        {block + "  send input[4]", "line 3, column 1: the chunk can be 4; it must lie in 0..3"},
+        {block + "  send input[(0 * i) mod 4]", "line 3, column 17: expected `+` or `-`, found `*`"},
+        {block + "  send input[(0 + i) mod 0]", "line 3, column 1: the chunk moves modulo 0; a modulus is at least 1"},
+        {block + "  send input[0] -> output", "line 3, column 1: it has targets, but writes none"},
+        {block + "  recv [0]", "line 3, column 1: it has no target"},
+        {block + "  recv [0] -> elsewhere", "line 3, column 15: expected output, slot or outputs, found `elsewhere`"},
+        {block + "  recv [0] -> input", "line 3, column 1: it cannot write there"},
+        {block + "  recv [0] -> output finish", "line 3, column 1: it finishes, but makes nothing new"},
+        {block + "  recv [0] -> output repeat 0",
+         "line 3, column 1: the number of iterations is 0; it must lie in 1..16777216"},
+        {block + "  recv [0] -> output after 0.0",
+         "line 3, column 1: it runs after a step of its own block, whose order is fixed"},
+        {block + "  recv [0] -> output after 1.0", "line 3, column 1: it runs after block 1, which does not exist"},
+        {block + "  post entry", "line 3, column 1: it uses the board, but the schedule's header does not say `board`"},
+        {block + "  recv [0] -> output \x01\xff",
+         "line 3, column 22: expected `finish`, `repeat`, `tile`, `after` or the line's end, found `?`"},
+        {block + "block channel 0 source 3", "line 3, column 1: a second block receives from rank 3 on channel 0"},
+        {header + "block channel 0\n  send input[0]", "line 3, column 1: it sends, but its block has no target"},
+    };
+    for (const auto& [text, sentence] : faults) {
+        INFO(text);
+        const auto schedule = read_text(text);
+        REQUIRE(!schedule.ok());
+        CHECK(schedule.status().code() == weftInvalidArgument);
+        CHECK(schedule.status().sentence() == sentence);
+    }
+}
+
+TEST_CASE("a text of several schedules is not taken for one", "[schedule]") {
+    const std::string text =
+        "schedule x all_reduce rank 0 of 2 channels 1 chunks 1\nschedule x all_reduce rank 1 of 2 channels 1 chunks "
+        "1\n";
+    CHECK(read_text(text).status().sentence() == "line 1, column 1: expected one schedule, found 2");
+    REQUIRE(read_texts(text).ok());
+    CHECK(read_texts(text)->size() == 2);
+}
+
+TEST_CASE("a text with random faults never breaks the reader, and what it reads is valid", "[schedule]") {
+    const unsigned seed = Catch::rngSeed() ? Catch::rngSeed() : std::random_device{}();
+    std::mt19937 random(seed);
+    std::vector<std::string> texts;
+    for (const Algorithm& row : registry::algorithms())
+        for (const Case& one : cases_of(row, 2)) texts.push_back(write_text(schedule_of(one, 4, 1)));
+    texts.push_back(write_text(two_block_ring(4, 2)));
+    const std::string pieces[] = {"-1",         "2147483647", "99999999999999999999",
+                                  "(",          ")",          "[",
+                                  "]",          "->",         "-",
+                                  "+",          " i ",        " mod ",
+                                  "\n",         "#",          "\0",
+                                  "\xff",       " finish",    " repeat 16777216",
+                                  " after 0.0", " tile 1",    "schedule ",
+                                  "block ",     "slot",       "."};
+    int read_well = 0;
+    for (int round = 0; round < (sanitized ? 5000 : 50'000); ++round) {
+        std::string text = texts[random() % texts.size()];
+        for (int faults = int(random() % 4) + 1; faults > 0 && !text.empty(); --faults) {
+            const size_t place = random() % text.size(), length = random() % 8;
+            switch (random() % 5) {
+                case 0:
+                    text[place] = char(random());
+                    break;
+                case 1:
+                    text.erase(place, length);
+                    break;
+                case 2:
+                    text.insert(place, pieces[random() % std::size(pieces)]);
+                    break;
+                case 3:
+                    text.insert(place, text.substr(random() % text.size(), 2 * length));
+                    break;
+                case 4:
+                    text[place] = text[random() % text.size()];
+                    break;
+            }
+        }
+        INFO("seed " << seed << ", text:\n" << text);
+        const auto schedules = read_texts(text);
+        if (!schedules) {
+            CHECK(schedules.status().sentence().find("line ") == 0);
+            continue;
+        }
+        ++read_well;
+        for (const Schedule& schedule : *schedules) REQUIRE(validate(schedule).ok());
+        REQUIRE(*read_texts(write_text(*schedules)) == *schedules);
+    }
+    CHECK(read_well > 0);
+}
