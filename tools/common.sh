@@ -21,9 +21,30 @@ print_stages() {
     printf '%6s  in all\n' "$SECONDS"
 }
 
+# as_root COMMAND...
+as_root() {
+    if [ "$(id -u)" = 0 ]; then
+        "$@"
+    elif command -v sudo >/dev/null; then
+        sudo "$@"
+    else
+        echo "This needs root or sudo: $*" >&2
+        return 1
+    fi
+}
+
+# add_architecture NAME: lets apt install packages of another architecture.
+add_architecture() {
+    dpkg --print-foreign-architectures | grep -qx "$1" || as_root dpkg --add-architecture "$1"
+}
+
 # install_packages PURPOSE...: the packages of packages.txt for these purposes, those that are missing.
 install_packages() {
-    local purpose missing=() package sudo=()
+    local purpose missing=() package
+    if ! command -v apt-get >/dev/null; then
+        echo "No apt-get here, so nothing is installed: see tools/packages.txt for what is needed."
+        return
+    fi
     for purpose; do
         while read -r package; do
             dpkg-query -W -f='${Status}' "$package" 2>/dev/null | grep -q 'ok installed' || missing+=("$package")
@@ -34,16 +55,8 @@ install_packages() {
         return
     fi
     echo "missing: ${missing[*]}"
-    if ! command -v apt-get >/dev/null; then
-        echo "This script installs packages on Debian and its kin. Install what corresponds to: ${missing[*]}" >&2
-        return 1
-    fi
-    if [ "$(id -u)" != 0 ]; then
-        command -v sudo >/dev/null || { echo "Run this as root, or install sudo, or install: ${missing[*]}" >&2; return 1; }
-        sudo=(sudo)
-    fi
-    "${sudo[@]}" apt-get update -qq &&
-        "${sudo[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}"
+    as_root apt-get update -qq &&
+        as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}"
 }
 
 # configure FOLDER OPTIONS...: a build folder with these options, new or existing.
