@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
+#include <cstdio>
 #include <string>
 #include <vector>
 
@@ -27,6 +28,11 @@ int main(int argc, char** argv) {
     weft::tools::add_schedule_command(app, exit_status);
     std::vector<std::string> arguments(argv + 1, argv + argc);
     if (!arguments.empty() && arguments[0] == "run") weft::tools::shield_separator(arguments);
+    auto is_named = [&](CLI::App* command) { return command->check_name(arguments[0]); };
+    if (!arguments.empty() && arguments[0].substr(0, 1) != "-" && app.get_subcommands(is_named).empty()) {
+        fmt::print(stderr, "weft: {} is not a command; `weft --help` lists them\n", arguments[0]);
+        return 2;
+    }
     std::reverse(arguments.begin(), arguments.end());  // as CLI11 wants them
     try {
         app.parse(arguments);

@@ -1,0 +1,172 @@
+// options_test.cpp: what the environment may say, and the sentence for each way to get it wrong.
+#include "src/base/options.hpp"
+
+#include <algorithm>
+#include <cstdlib>
+#include <initializer_list>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "tests/catch.hpp"
+
+using namespace weft;
+
+namespace {
+
+// An environment with these variables and no other of ours. Ends with none.
+class Environment {
+  public:
+    Environment() { clear(); }
+    Environment(std::initializer_list<std::pair<std::string, std::string>> variables) {
+        clear();
+        for (const auto& [name, value] : variables) setenv(name.c_str(), value.c_str(), 1);
+    }
+    ~Environment() { clear(); }
+
+  private:
+    static void clear() {
+        std::vector<std::string> names;
+        for (char** entry = environ; *entry != nullptr; ++entry) {
+            std::string text = *entry;
+            if (text.rfind("WEFT_", 0) == 0 || text.rfind("NCCL_", 0) == 0)
+                names.push_back(text.substr(0, text.find('=')));
+        }
+        for (const std::string& name : names) unsetenv(name.c_str());
+    }
+};
+
+std::string objection(const std::string& variable, const std::string& value) {
+    Environment environment{{variable, value}};
+    Result<Options> options = read_options();
+    CHECK(options.status().code() == (options ? weftSuccess : weftInvalidArgument));
+    return options.status().sentence();
+}
+
+}  // namespace
+
+TEST_CASE("an empty environment gives every option its default", "[options]") {
+    Environment environment;
+    Result<Options> options = read_options();
+    REQUIRE(options);
+    CHECK(options->timeout_ms == 600'000);
+    CHECK(options->direct == 1);
+    CHECK(options->algo.empty());
+    CHECK(options->warnings.empty());
+    for (size_t i = 0; i < option_rows().size(); ++i) {
+        INFO(option_rows()[i].name);
+        CHECK(option_text(*options, OptionIndex(i)) == option_rows()[i].standard);
+        CHECK(options->origins[i] == Origin::standard);
+    }
+}
+
+TEST_CASE("a variable sets its option, and the origin says so", "[options]") {
+    Environment environment{{"WEFT_TIMEOUT_MS", "0"}, {"WEFT_ALGO", "ring,^one_shot"}, {"WEFT_DIRECT", "0"}};
+    Result<Options> options = read_options();
+    REQUIRE(options);
+    CHECK(options->timeout_ms == 0);
+    CHECK(options->algo == "ring,^one_shot");
+    CHECK(options->direct == 0);
+    CHECK(options->origin(OptionIndex::timeout_ms) == Origin::environment);
+    CHECK(options->origin(OptionIndex::algo) == Origin::environment);
+    CHECK(options->origin(OptionIndex::warn_ms) == Origin::standard);
+}
+
+TEST_CASE("every row's variable is the name in capitals, and reaches its own field alone", "[options]") {
+    for (size_t i = 0; i < option_rows().size(); ++i) {
+        const OptionRow& row = option_rows()[i];
+        INFO(row.variable);
+        std::string value = std::string(row.type) == "text" ? "a text" : std::to_string(row.most);
+        Environment environment{{row.variable, value}};
+        Result<Options> options = read_options();
+        REQUIRE(options);
+        CHECK(options->warnings.empty());
+        for (size_t k = 0; k < option_rows().size(); ++k) {
+            CHECK(option_text(*options, OptionIndex(k)) == (k == i ? value : option_rows()[k].standard));
+        }
+    }
+    CHECK(std::string(option_rows()[size_t(OptionIndex::init_timeout_ms)].variable) == "WEFT_INIT_TIMEOUT_MS");
+}
+
+TEST_CASE("an alias counts only where the option's own variable is unset", "[options]") {
+    {
+        Environment environment{{"NCCL_DEBUG", "INFO"}};
+        Result<Options> options = read_options();
+        REQUIRE(options);
+        CHECK(options->debug == "INFO");
+        CHECK(options->origin(OptionIndex::debug) == Origin::alias);
+    }
+    Environment environment{{"NCCL_DEBUG", "INFO"}, {"WEFT_DEBUG", "TRACE"}};
+    Result<Options> options = read_options();
+    REQUIRE(options);
+    CHECK(options->debug == "TRACE");
+    CHECK(options->origin(OptionIndex::debug) == Origin::environment);
+}
+
+TEST_CASE("an empty variable is as good as none", "[options]") {
+    CHECK(objection("WEFT_TIMEOUT_MS", "") == "");
+    Environment variables{{"WEFT_TIMEOUT_MS", ""}};
+    CHECK(read_options()->timeout_ms == 600'000);
+    CHECK(!environment("WEFT_TIMEOUT_MS"));
+    CHECK(!environment("WEFT_NEVER_SET"));
+}
+
+TEST_CASE("what is no number is refused by name", "[options]") {
+    for (const char* value : {"soon", "12x", "1.5", "0x10", " 7", "7 ", "--7", "+7", "1K"}) {
+        INFO(value);
+        CHECK(objection("WEFT_TIMEOUT_MS", value) ==
+              "WEFT_TIMEOUT_MS: \"" + std::string(value) + "\" is not a whole number");
+    }
+    CHECK(objection("WEFT_TIMEOUT_MS", "9223372036854775808") ==
+          "WEFT_TIMEOUT_MS: \"9223372036854775808\" is too large; the limit is 9223372036854775807");
+}
+
+TEST_CASE("a number out of range is refused with the range", "[options]") {
+    CHECK(objection("WEFT_TIMEOUT_MS", "-1") == "WEFT_TIMEOUT_MS is -1; it must be at least 0");
+    CHECK(objection("WEFT_DIRECT", "2") == "WEFT_DIRECT is 2; it must be from 0 to 1");
+    // Beyond int, which must not wrap around into the range.
+    CHECK(objection("WEFT_RANK", "4294967296") == "WEFT_RANK is 4294967296; it must be at most 2147483647");
+    // "Not set" can be left out, but not written.
+    CHECK(objection("WEFT_RANK", "-1") == "WEFT_RANK is -1; it must be at least 0");
+}
+
+TEST_CASE("sizes take binary units, other numbers do not", "[options]") {
+    Environment environment{{"WEFT_TILE_BYTES", "64k"}};
+    CHECK(read_options()->tile_bytes == 65536);
+    CHECK(objection("WEFT_TILE_BYTES", "64KB") ==
+          "WEFT_TILE_BYTES: \"64KB\" is not a whole number (K, M, G or T may follow it)");
+}
+
+TEST_CASE("all bad values are told at once, and a good one beside them is kept by nobody", "[options]") {
+    Environment environment{{"WEFT_DIRECT", "yes"}, {"WEFT_WARN_MS", "-3"}, {"WEFT_CHANNELS", "2"}};
+    Result<Options> options = read_options();
+    REQUIRE(!options);
+    CHECK(options.status().sentence().find("WEFT_DIRECT: \"yes\" is not a whole number") != std::string::npos);
+    CHECK(options.status().sentence().find("WEFT_WARN_MS is -3; it must be at least 0") != std::string::npos);
+}
+
+TEST_CASE("a misspelt name is a warning that offers the nearest", "[options]") {
+    Environment environment(
+        {{"WEFT_TIMOUT_MS", "5"}, {"WEFT_ALGOS", "ring"}, {"WEFT_COFFEE_MACHINE", "on"}, {"WEFTY", "1"}});
+    Result<Options> options = read_options();
+    REQUIRE(options);
+    CHECK(options->timeout_ms == 600'000);
+    std::vector<std::string> warnings = options->warnings;
+    std::sort(warnings.begin(), warnings.end());
+    REQUIRE(warnings.size() == 3);
+    CHECK(warnings[0] == "WEFT_ALGOS is not an option; did you mean WEFT_ALGO?");
+    CHECK(warnings[1] == "WEFT_COFFEE_MACHINE is not an option; `weft info` lists those that are");
+    CHECK(warnings[2] == "WEFT_TIMOUT_MS is not an option; did you mean WEFT_TIMEOUT_MS?");
+}
+
+TEST_CASE("whole numbers are read to their limits", "[options]") {
+    CHECK(*parse_integer("-9223372036854775808") == INT64_MIN);
+    CHECK(*parse_integer("9223372036854775807") == INT64_MAX);
+    CHECK(*parse_integer("3T", true) == int64_t(3) << 40);
+    CHECK(*parse_integer("-2M", true) == -(int64_t(2) << 20));
+    CHECK(*parse_integer("8388607T", true) == int64_t(8388607) << 40);
+    CHECK(!parse_integer("8388608T", true));
+    CHECK(!parse_integer("", true));
+    CHECK(!parse_integer("K", true));
+    CHECK(!parse_integer("-", false));
+}

@@ -1,0 +1,108 @@
+// info_test.cpp: `weft info` tells everything the tables hold, in both forms, and what is wrong with the environment.
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "src/base/options.hpp"
+#include "src/executor/host/movers.hpp"
+#include "src/registry.hpp"
+#include "tests/catch.hpp"
+#include "tests/subprocess.hpp"
+
+using namespace weft;
+using namespace weft::test;
+using Json = nlohmann::json;
+
+namespace {
+
+bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+Json info(std::vector<std::string> variables, int status = 0) {
+    Outcome outcome = run({WEFT_COMMAND, "info", "--json"}, std::move(variables));
+    CHECK(outcome.status == status);
+    return Json::parse(outcome.output);
+}
+
+Json option(const Json& all, const std::string& name) {
+    for (const Json& row : all["options"]) {
+        if (row["name"] == name) return row;
+    }
+    return {};
+}
+
+}  // namespace
+
+TEST_CASE("every option is told with variable, value, origin and help", "[info]") {
+    Outcome outcome = run({WEFT_COMMAND, "info"});
+    CHECK(outcome.status == 0);
+    CHECK(outcome.error == "");
+    Json all = info({});
+    CHECK(all["options"].size() == option_rows().size());
+    for (const OptionRow& row : option_rows()) {
+        INFO(row.name);
+        CHECK(contains(outcome.output, row.variable));
+        CHECK(contains(outcome.output, row.help));
+        CHECK(option(all, row.name)["value"] == row.standard);
+        CHECK(option(all, row.name)["origin"] == "default");
+        CHECK(option(all, row.name)["help"] == row.help);
+    }
+}
+
+TEST_CASE("an option's origin is the variable that set it", "[info]") {
+    Json all = info({"WEFT_WARN_MS=1234", "NCCL_DEBUG=INFO"});
+    CHECK(option(all, "warn_ms")["value"] == "1234");
+    CHECK(option(all, "warn_ms")["origin"] == "environment");
+    CHECK(option(all, "debug")["value"] == "INFO");
+    CHECK(option(all, "debug")["origin"] == "alias");
+    CHECK(contains(run({WEFT_COMMAND, "info"}, {"WEFT_WARN_MS=1234"}).output, "1234         environment"));
+}
+
+TEST_CASE("a secret is not shown", "[info]") {
+    std::string secret(256, 'a');
+    Outcome text = run({WEFT_COMMAND, "info"}, {"WEFT_UNIQUE_ID=" + secret});
+    Outcome json = run({WEFT_COMMAND, "info", "--json"}, {"WEFT_UNIQUE_ID=" + secret});
+    for (const Outcome& outcome : {text, json}) {
+        CHECK(!contains(outcome.output + outcome.error, "aaaa"));
+        CHECK(contains(outcome.output, "(not shown)"));
+    }
+}
+
+TEST_CASE("every algorithm and transport of the registry is told", "[info]") {
+    std::string text = run({WEFT_COMMAND, "info"}).output;
+    Json all = info({});
+    CHECK(all["algorithms"].size() == registry::algorithms().size());
+    for (const Algorithm& row : registry::algorithms()) {
+        CHECK(contains(text, row.name));
+        CHECK(contains(text, row.cost));
+    }
+    CHECK(all["transports"].size() == registry::transports().size());
+    for (const Transport& row : registry::transports()) {
+        CHECK(contains(text, row.name));
+        for (const Json& told : all["transports"]) {
+            if (told["name"] == row.name) CHECK(told["why_not"] == row.available());
+        }
+    }
+}
+
+TEST_CASE("version, build and machine are told", "[info]") {
+    Json all = info({});
+    CHECK(all["build"]["version"] ==
+          std::to_string(WEFT_MAJOR) + "." + std::to_string(WEFT_MINOR) + "." + std::to_string(WEFT_PATCH));
+    CHECK(all["build"]["isa_sets"].size() == all_movers().size());
+    CHECK(all["build"]["isa_active"] == movers().isa);
+    CHECK(info({"WEFT_ISA=plain"})["build"]["isa_active"] == "plain");
+    CHECK(all["machine"]["cores_allowed"] >= 1);
+    CHECK(all["machine"]["page_bytes"] == sysconf(_SC_PAGESIZE));
+}
+
+TEST_CASE("what is wrong with the environment is told, and the status says so", "[info]") {
+    Json all = info({"WEFT_DIRECT=7", "WEFT_ISA=mmx", "WEFT_ALGO=rign", "WEFT_TIMOUT_MS=1"}, 1);
+    CHECK(all["errors"].size() == 3);
+    CHECK(all["warnings"] == Json::array({"WEFT_TIMOUT_MS is not an option; did you mean WEFT_TIMEOUT_MS?"}));
+    Outcome outcome = run({WEFT_COMMAND, "info"}, {"WEFT_DIRECT=7"});
+    CHECK(outcome.status == 1);
+    CHECK(contains(outcome.error, "weft info: WEFT_DIRECT is 7; it must be from 0 to 1"));
+    outcome = run({WEFT_COMMAND, "info"}, {"WEFT_TIMOUT_MS=1"});
+    CHECK(outcome.status == 0);
+    CHECK(contains(outcome.error, "weft info: warning: WEFT_TIMOUT_MS is not an option"));
+}
