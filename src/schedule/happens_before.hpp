@@ -59,6 +59,8 @@ struct Cell {
 // The reads of all cells beyond the first of each, in lists.
 class ReadLists {
   public:
+    // About a gigabyte: only a schedule that reads one chunk in endless turns gets there.
+    bool full() const { return nodes_.size() >= size_t(1) << 25 && free_ < 0; }
     void add(Cell& cell, const Access& access) {
         if (cell.read.thread >= 0 && cell.read.thread != access.thread) {
             const Node node{cell.read, cell.other_reads};

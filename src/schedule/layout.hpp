@@ -25,11 +25,11 @@ struct Layout {
 struct LinkCosts {
     int ranks_per_core = 1;       // rounded up
     double signal_us = 0.12;      // a flag from one rank seen by another, both running
-    double switch_us = 1.1;       // between two ranks of one core
-    double cached_us_per_byte = 1 / 30e3;   // copy or reduce one stream, data in cache
+    double switch_us = 0.95;       // between two ranks of one core
+    double cached_us_per_byte = 1 / 27e3;   // copy or reduce one stream, data in cache
     double memory_us_per_byte = 1 / 5e3;    // the same from and to memory
     size_t cache_bytes = 1 << 20;           // working set of a rank up to which `cached` holds
-    double skew_us = 1.0;                   // a further phase: ranks arrive apart, and first misses on what was just written
+    double skew_us = 0.8;                   // a further phase: ranks arrive apart, and first misses on what was just written
     size_t tile_bytes = 128 << 10;          // of the message that one round of an algorithm walks
 
     // All ranks meet: a flag is seen, after each rank of a core had its turn.

@@ -11,7 +11,8 @@ namespace weft {
 // Bounds of one proof: about a gigabyte, about a minute.
 static constexpr uint64_t cells_most = uint64_t(1) << 24;
 static constexpr uint64_t clock_words_most = uint64_t(1) << 28;
-static constexpr uint64_t steps_total_most = uint64_t(1) << 31;
+static constexpr uint64_t steps_total_most = uint64_t(1) << 28;
+static constexpr uint64_t messages_most = uint64_t(1) << 24;
 
 Proof::Proof(int ranks, std::span<const CheckedOperation> operations, const CheckOptions& options)
     : ranks_(ranks), options_(options), contributions_(ranks) {
@@ -51,6 +52,19 @@ Status Proof::load() {
     const uint64_t width = uint64_t(board ? ranks_ : 1) * blocks_;
     if (width * ranks_ * blocks_ > clock_words_most)
         return fail(weftInvalidArgument, "{} ranks of {} blocks are too many to check", ranks_, blocks_);
+    uint64_t releases = 0, deepest = options_.fifo_depth;
+    for (const Operation& operation : operations_) {
+        deepest = std::max<uint64_t>(deepest, operation.schedules[0].fifo_depth);
+        for (const auto& blocks : operation.depended)
+            for (const auto& steps_of_block : blocks)
+                releases +=
+                    uint64_t(std::count(steps_of_block.begin(), steps_of_block.end(), true)) * operation.call->runs;
+    }
+    if (releases * width > clock_words_most)
+        return fail(weftInvalidArgument, "the schedules have too many dependencies to check");
+    if (connections_.size() * deepest > messages_most)
+        return fail(weftInvalidArgument, "{} connections of {} slots are too many to check", connections_.size(),
+                    deepest);
     clocks_ = std::make_unique<Clocks>(ranks_, blocks_, board);
     threads_.resize(size_t(ranks_) * blocks_);
     rank_states_.resize(ranks_);

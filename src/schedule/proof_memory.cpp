@@ -147,6 +147,7 @@ bool Proof::read_cell(const Here& here, Cell& cell, Buffer buffer, int rank, Val
     if (!cell.value.defined())
         return object(here, "it reads chunk {} of the {} of rank {}, where nothing was written yet", here.chunk,
                       name_of(buffer), rank);
+    if (reads_.full()) return object(here, "there are more reads than can be kept in mind");
     value = cell.value;
     reads_.add(cell, access(here));
     return true;

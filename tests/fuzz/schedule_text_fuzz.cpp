@@ -1,0 +1,27 @@
+// schedule_text_fuzz.cpp: whatever bytes come, reading them ends in schedules or a sentence, and so does checking what
+// was read. libFuzzer: meson setup build --native-file ... -Dfuzz=enabled with clang; then
+//     build/tests/fuzz/schedule_text_fuzz -dict=tests/fuzz/schedule_text.dict corpus tests/schedules
+//     tests/schedules/wrong
+#include <cstdlib>
+
+#include "src/schedule/checker.hpp"
+#include "src/schedule/text.hpp"
+#include "src/schedule/validate.hpp"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t bytes) {
+    const auto schedules = weft::read_texts({reinterpret_cast<const char*>(data), bytes});
+    if (!schedules) return 0;
+    for (const weft::Schedule& schedule : *schedules)
+        if (!weft::validate(schedule)) std::abort();
+    const auto again = weft::read_texts(weft::write_text(*schedules));
+    if (!again || *again != *schedules) std::abort();
+    // The checker's bounds are wide; small schedules leave time for many.
+    for (const weft::Schedule& schedule : *schedules) {
+        if (int64_t(schedule.chunks) * schedule.tiles > 256) return 0;
+        for (const weft::Block& block : schedule.blocks)
+            for (const weft::Instruction& instruction : block.instructions)
+                if (instruction.repeat > 64) return 0;
+    }
+    (void)weft::check_set(*schedules).ok();
+    return 0;
+}
