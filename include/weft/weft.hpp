@@ -1,0 +1,258 @@
+// weft.hpp: C++ over weft.h: owners instead of destroy calls, exceptions instead of codes. Header only, C++17.
+//
+//     weft::api::Communicator comm = weft::api::Communicator::from_environment();
+//     comm.all_reduce(send.data(), receive.data(), send.size(), weftSum);
+//
+// Everything is in namespace weft::api: namespace weft belongs to the library's insides, which have a Communicator and a
+// Group of their own, and a program may be linked with both. What the functions mean, and what may go wrong, stands in weft.h.
+#ifndef WEFT_HPP
+#define WEFT_HPP
+
+#include <weft/weft.h>
+
+#include <cstdint>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+namespace weft {
+namespace api {
+
+// A failed call: the code, and weftGetLastError's sentence as what().
+class Error : public std::runtime_error {
+  public:
+    Error(weftResult_t code, const std::string& sentence)
+        : std::runtime_error(sentence.empty() ? weftGetErrorString(code) : sentence), code_(code) {}
+    weftResult_t code() const noexcept { return code_; }
+
+  private:
+    weftResult_t code_;
+};
+
+// Throws Error unless `result` is weftSuccess. Call it on the thread that made the failing call.
+inline void check(weftResult_t result) {
+    if (result != weftSuccess) throw Error(result, weftGetLastError(nullptr));
+}
+
+// 10000 * major + 100 * minor + patch of the library that runs; WEFT_VERSION_CODE is the one compiled against.
+inline int version() {
+    int version = 0;
+    check(weftGetVersion(&version));
+    return version;
+}
+
+// An id for one communicator yet to be made: from one rank, to all others. It holds a secret.
+inline weftUniqueId make_unique_id() {
+    weftUniqueId id;
+    check(weftGetUniqueId(&id));
+    return id;
+}
+
+// The id as 256 hexadecimal digits, for channels that carry text.
+inline std::string to_text(const weftUniqueId& id) {
+    std::string text;
+    for (const char byte : id.internal) {
+        text += "0123456789abcdef"[static_cast<unsigned char>(byte) >> 4];
+        text += "0123456789abcdef"[static_cast<unsigned char>(byte) & 15];
+    }
+    return text;
+}
+
+// What to_text() wrote. Throws Error with weftInvalidArgument if it is not 256 hexadecimal digits.
+inline weftUniqueId unique_id_from_text(const std::string& text) {
+    weftUniqueId id;
+    bool right = text.size() == 2 * sizeof id.internal;
+    const auto digit = [&](char letter) {
+        if (letter >= '0' && letter <= '9') return letter - '0';
+        if (letter >= 'a' && letter <= 'f') return letter - 'a' + 10;
+        if (letter >= 'A' && letter <= 'F') return letter - 'A' + 10;
+        right = false;
+        return 0;
+    };
+    for (std::size_t i = 0; right && i < sizeof id.internal; ++i)
+        id.internal[i] = static_cast<char>(digit(text[2 * i]) << 4 | digit(text[2 * i + 1]));
+    if (!right)
+        throw Error(weftInvalidArgument, "a unique id in text is 256 hexadecimal digits; this has " + std::to_string(text.size()) + " characters");
+    return id;
+}
+
+// The weftDataType_t of a C++ type. The 16- and 8-bit floats have none in C++17: pass their weftDataType_t yourself.
+template <class T>
+constexpr weftDataType_t datatype_of() {
+    static_assert(std::is_arithmetic<T>::value && !std::is_same<T, bool>::value, "no weftDataType_t for this type");
+    if constexpr (std::is_floating_point<T>::value) {
+        static_assert(!std::is_floating_point<T>::value || sizeof(T) == 4 || sizeof(T) == 8, "no weftDataType_t for long double");
+        return sizeof(T) == 4 ? weftFloat32 : weftFloat64;
+    } else {
+        static_assert(std::is_floating_point<T>::value || sizeof(T) != 2, "no weftDataType_t for 16-bit integers");
+        if (sizeof(T) == 1) return std::is_signed<T>::value ? weftInt8 : weftUint8;
+        if (sizeof(T) == 4) return std::is_signed<T>::value ? weftInt32 : weftUint32;
+        return std::is_signed<T>::value ? weftInt64 : weftUint64;
+    }
+}
+
+// weftGroupStart for its lifetime. The calls are carried out by end(), which throws what went wrong; the destructor ends the
+// group too, for a thread must not be left inside one, but is silent. Thread-bound; nests.
+class Group {
+  public:
+    Group() { check(weftGroupStart()); }
+    Group(const Group&) = delete;
+    Group& operator=(const Group&) = delete;
+    ~Group() {
+        if (open_) (void)weftGroupEnd();
+    }
+    void end() {
+        open_ = false;
+        check(weftGroupEnd());
+    }
+
+  private:
+    bool open_ = true;
+};
+
+// Memory of weftMemAlloc: zeroed, page aligned, readable by the peers of this host. Move-only.
+class MemBuffer {
+  public:
+    MemBuffer() = default;
+    explicit MemBuffer(std::size_t bytes) : bytes_(bytes) { check(weftMemAlloc(&data_, bytes)); }
+    MemBuffer(MemBuffer&& other) noexcept : data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
+    MemBuffer& operator=(MemBuffer&& other) noexcept {
+        std::swap(data_, other.data_);
+        std::swap(bytes_, other.bytes_);
+        return *this;
+    }
+    ~MemBuffer() { (void)weftMemFree(data_); }
+
+    void* data() const noexcept { return data_; }
+    std::size_t bytes() const noexcept { return bytes_; }
+    template <class T>
+    T* as() const noexcept {
+        return static_cast<T*>(data_);
+    }
+
+  private:
+    void* data_ = nullptr;
+    std::size_t bytes_ = 0;
+};
+
+// This process's membership in a group of ranks; leaves it when destroyed. Move-only. Thread-bound but for abort(),
+// async_error(), ranks() and rank(), which are thread-safe.
+class Communicator {
+  public:
+    // No communicator; get() is null, and every call throws.
+    Communicator() = default;
+
+    // Joins the communicator `id` of `ranks` ranks as `rank`; returns when all have joined. Inside a Group the communicator is
+    // there after end(), and this object must live until then (it may be moved). config may be null.
+    Communicator(int ranks, const weftUniqueId& id, int rank, const weftConfig_t* config = nullptr) : handle_(new weftComm_t(nullptr)) {
+        check(weftCommInitRankConfig(handle_.get(), ranks, id, rank, config));
+    }
+
+    // As the launcher's environment says; without any, a communicator of one rank.
+    static Communicator from_environment(const weftConfig_t* config = nullptr) {
+        Communicator communicator;
+        communicator.handle_.reset(new weftComm_t(nullptr));
+        check(weftCommInitFromEnvironment(communicator.handle_.get(), config));
+        return communicator;
+    }
+
+    // Ranks 0..ranks-1 of one communicator, all in this process: a thread for each, or one thread inside a Group.
+    static std::vector<Communicator> all(int ranks) {
+        std::vector<weftComm_t> handles(ranks > 0 ? static_cast<std::size_t>(ranks) : 1, nullptr);
+        std::vector<Communicator> communicators(handles.size());
+        for (Communicator& communicator : communicators) communicator.handle_.reset(new weftComm_t(nullptr));
+        const weftResult_t result = weftCommInitAll(handles.data(), ranks, nullptr);
+        for (std::size_t i = 0; i < handles.size(); ++i) *communicators[i].handle_ = handles[i];
+        check(result);
+        return communicators;
+    }
+
+    Communicator(Communicator&&) noexcept = default;
+    Communicator& operator=(Communicator&& other) noexcept {
+        handle_.swap(other.handle_);
+        return *this;
+    }
+    ~Communicator() {
+        if (get()) (void)weftCommDestroy(get());
+    }
+
+    weftComm_t get() const noexcept { return handle_ ? *handle_ : nullptr; }
+    explicit operator bool() const noexcept { return get() != nullptr; }
+    // Hands the weftComm_t over to the caller, who destroys it.
+    weftComm_t release() noexcept { return handle_ ? std::exchange(*handle_, nullptr) : nullptr; }
+    // Leaves now, and says whether that went well.
+    void destroy() { check(weftCommDestroy(release())); }
+    // Ends the communicator on all ranks. Thread-safe; the object is still to be destroyed, which then does nothing.
+    void abort() { check(weftCommAbort(get())); }
+
+    int ranks() const {
+        int count = 0;
+        check(weftCommCount(get(), &count));
+        return count;
+    }
+    int rank() const {
+        int rank = 0;
+        check(weftCommUserRank(get(), &rank));
+        return rank;
+    }
+    // The error that has hit the communicator, without waiting; weftSuccess if none has.
+    weftResult_t async_error() const {
+        weftResult_t error = weftSuccess;
+        check(weftCommGetAsyncError(get(), &error));
+        return error;
+    }
+    // The sentence of the newest failed call on this communicator; empty if there was none.
+    std::string last_error() const { return get() ? weftGetLastError(get()) : ""; }
+
+    // Buffers of `count` elements each, equal (in place) or disjoint; returns when the result is there, or inside a Group at
+    // once.
+    void all_reduce(const void* send, void* receive, std::size_t count, weftDataType_t type, weftRedOp_t op) {
+        check(weftAllReduce(send, receive, count, type, op, get(), nullptr));
+    }
+    template <class T>
+    void all_reduce(const T* send, T* receive, std::size_t count, weftRedOp_t op = weftSum) {
+        all_reduce(send, receive, count, datatype_of<T>(), op);
+    }
+    // In place.
+    template <class T>
+    void all_reduce(T* buffer, std::size_t count, weftRedOp_t op = weftSum) {
+        all_reduce(buffer, buffer, count, datatype_of<T>(), op);
+    }
+
+    // The reduction that sums scalar_r * x_r, each rank with its own scalar. Lives until destroyed or the communicator is.
+    template <class T>
+    weftRedOp_t make_pre_mul_sum(T scalar) {
+        weftRedOp_t op = weftSum;
+        check(weftRedOpCreatePreMulSum(&op, &scalar, datatype_of<T>(), weftScalarHostImmediate, get()));
+        return op;
+    }
+    void destroy_op(weftRedOp_t op) { check(weftRedOpDestroy(op, get())); }
+
+    // Which algorithms could serve the call, the time predicted for each, and which is chosen.
+    std::string explain(std::size_t count, weftDataType_t type, weftRedOp_t op = weftSum) {
+        std::size_t needed = 0;
+        check(weftCommExplain(get(), count, type, op, nullptr, 0, &needed));
+        std::string text(needed, '\0');
+        check(weftCommExplain(get(), count, type, op, &text[0], text.size(), nullptr));
+        text.pop_back();  // the final 0
+        return text;
+    }
+    // Bytes that this communicator holds on this rank.
+    std::uint64_t memory_bytes(weftMemStat_t stat = weftMemTotal) const {
+        std::uint64_t bytes = 0;
+        check(weftCommMemStats(get(), stat, &bytes));
+        return bytes;
+    }
+
+  private:
+    // Its place does not move with the object: inside a Group the library writes it later.
+    std::unique_ptr<weftComm_t> handle_;
+};
+
+}  // namespace api
+}  // namespace weft
+
+#endif
