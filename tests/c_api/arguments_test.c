@@ -1,0 +1,320 @@
+/* arguments_test.c: every function of weft.h with right arguments and with each wrong one; the sentences; whose last error
+ * it is. One rank, so that nothing waits. */
+#include "check.h"
+
+#include <pthread.h>
+
+static weftUniqueId new_id(void) {
+    weftUniqueId id;
+    CHECK_OK(weftGetUniqueId(&id));
+    return id;
+}
+
+static weftComm_t alone(void) {
+    weftComm_t comm = NULL;
+    CHECK_OK(weftCommInitRank(&comm, 1, new_id(), 0));
+    return comm;
+}
+
+static void versions_and_texts(void) {
+    int version = 0, code;
+    CHECK_OK(weftGetVersion(&version));
+    CHECK(version == WEFT_VERSION_CODE);
+    CHECK_FAILS(weftGetVersion(NULL), weftInvalidArgument, "version is NULL");
+    for (code = 0; code < weftNumResults; ++code) {
+        const char* text = weftGetErrorString((weftResult_t)code);
+        CHECK(text && text[0] && strcmp(text, weftGetErrorString(weftNumResults)) != 0);
+    }
+    CHECK_TEXT(weftGetErrorString((weftResult_t)4711), "unknown");
+    CHECK_TEXT(weftGetErrorString((weftResult_t)-1), "unknown");
+}
+
+static void unique_ids(void) {
+    weftUniqueId one = new_id(), other = new_id();
+    CHECK(memcmp(&one, &other, sizeof one) != 0);
+    CHECK_FAILS(weftGetUniqueId(NULL), weftInvalidArgument, "id is NULL");
+}
+
+static void init_rank(void) {
+    weftComm_t comm = (weftComm_t)&comm;
+    int count = 0, rank = -1;
+    CHECK_FAILS(weftCommInitRank(NULL, 1, new_id(), 0), weftInvalidArgument, "comm is NULL");
+    CHECK_FAILS(weftCommInitRank(&comm, 0, new_id(), 0), weftInvalidArgument, "nranks is 0");
+    CHECK(comm == NULL); /* a failed call leaves nothing that could be taken for a communicator */
+    CHECK_FAILS(weftCommInitRank(&comm, -1, new_id(), 0), weftInvalidArgument, "nranks is -1");
+    CHECK_FAILS(weftCommInitRank(&comm, 1 << 30, new_id(), 0), weftInvalidArgument, "nranks is 1073741824");
+    CHECK_FAILS(weftCommInitRank(&comm, 2, new_id(), 2), weftInvalidArgument, "rank is 2; with nranks 2 it is 0 to 1");
+    CHECK_FAILS(weftCommInitRank(&comm, 2, new_id(), -1), weftInvalidArgument, "rank is -1");
+    CHECK_OK(weftCommInitRank(&comm, 1, new_id(), 0));
+    CHECK_OK(weftCommCount(comm, &count));
+    CHECK_OK(weftCommUserRank(comm, &rank));
+    CHECK(count == 1 && rank == 0);
+    CHECK_OK(weftCommDestroy(comm));
+    CHECK_OK(weftCommDestroy(NULL));
+}
+
+/* Every bit of every byte counts. */
+static void garbled_ids(void) {
+    const weftUniqueId good = new_id();
+    weftUniqueId bad;
+    weftComm_t comm = (weftComm_t)&comm;
+    size_t byte;
+    int bit;
+    memset(&bad, 0, sizeof bad);
+    CHECK_FAILS(weftCommInitRank(&comm, 1, bad, 0), weftInvalidArgument, "no unique id of Weft");
+    CHECK(comm == NULL);
+    memset(&bad, 0xff, sizeof bad);
+    CHECK_FAILS(weftCommInitRank(&comm, 1, bad, 0), weftInvalidArgument, "no unique id of Weft");
+    for (byte = 0; byte < sizeof good; ++byte)
+        for (bit = 0; bit < 8; ++bit) {
+            bad = good;
+            bad.internal[byte] = (char)(bad.internal[byte] ^ (1 << bit));
+            CHECK_FAILS(weftCommInitRank(&comm, 1, bad, 0), weftInvalidArgument, "unique id");
+        }
+    CHECK_OK(weftCommInitRank(&comm, 1, good, 0));
+    CHECK_OK(weftCommDestroy(comm));
+}
+
+static void configs(void) {
+    weftConfig_t config = WEFT_CONFIG_INITIALIZER, empty;
+    weftComm_t comm = NULL;
+    char name[16] = "layers";
+    CHECK_OK(weftCommInitRankConfig(&comm, 1, new_id(), 0, NULL));
+    CHECK_OK(weftCommDestroy(comm));
+    config.blocking = 1;
+    config.timeoutMs = 60000;
+    config.initTimeoutMs = INT64_MAX;
+    config.commName = name;
+    config.algo = "^ring";
+    CHECK_OK(weftCommInitRankConfig(&comm, 1, new_id(), 0, &config));
+    memset(name, 'x', sizeof name); /* copied */
+    CHECK_OK(weftCommDestroy(comm));
+    memset(&empty, 0, sizeof empty);
+    CHECK_FAILS(weftCommInitRankConfig(&comm, 1, new_id(), 0, &empty), weftInvalidArgument, "WEFT_CONFIG_INITIALIZER");
+    config.size = 8;
+    CHECK_FAILS(weftCommInitRankConfig(&comm, 1, new_id(), 0, &config), weftInvalidArgument, "WEFT_CONFIG_INITIALIZER");
+    config.size = sizeof config;
+    config.commName = NULL;
+    config.blocking = 0;
+    CHECK_FAILS(weftCommInitRankConfig(&comm, 1, new_id(), 0, &config), weftInvalidArgument, "blocking is 0");
+    config.blocking = 7;
+    CHECK_FAILS(weftCommInitRankConfig(&comm, 1, new_id(), 0, &config), weftInvalidArgument, "blocking is 7");
+}
+
+/* A program compiled against an older header has a smaller struct, one against a newer header a larger. */
+static void configs_of_other_versions(void) {
+    struct {
+        weftConfig_t known;
+        char added[64];
+    } newer;
+    weftConfig_t config = WEFT_CONFIG_INITIALIZER;
+    weftComm_t comm = NULL;
+    memset(&newer, 0x5a, sizeof newer);
+    newer.known = config;
+    newer.known.size = sizeof newer;
+    CHECK_OK(weftCommInitRankConfig(&comm, 1, new_id(), 0, &newer.known));
+    CHECK_OK(weftCommDestroy(comm));
+    config.size = offsetof(weftConfig_t, commName);
+    config.algo = "rign"; /* beyond its end: not read */
+    CHECK_OK(weftCommInitRankConfig(&comm, 1, new_id(), 0, &config));
+    CHECK_OK(weftCommDestroy(comm));
+}
+
+static void algorithms(void) {
+    static const char* const right[] = {"ring", "one_shot", "two_shot", "^ring", "ring,two_shot", " ring , one_shot ", "^ring,^one_shot", ""};
+    weftConfig_t config = WEFT_CONFIG_INITIALIZER;
+    weftComm_t comm = NULL;
+    char text[2000], many[600];
+    size_t i;
+    for (i = 0; i < sizeof right / sizeof *right; ++i) {
+        float sum = 3;
+        config.algo = right[i];
+        CHECK_OK(weftCommInitRankConfig(&comm, 1, new_id(), 0, &config));
+        CHECK_OK(weftAllReduce(&sum, &sum, 1, weftFloat32, weftSum, comm, NULL));
+        CHECK(sum == 3);
+        CHECK_OK(weftCommDestroy(comm));
+    }
+    config.algo = "two_shot";
+    CHECK_OK(weftCommInitRankConfig(&comm, 1, new_id(), 0, &config));
+    CHECK_OK(weftCommExplain(comm, 100, weftFloat32, weftSum, text, sizeof text, NULL));
+    CHECK_TEXT(text, "chosen: two_shot");
+    CHECK_TEXT(text, "excluded by WEFT_ALGO");
+    CHECK_OK(weftCommDestroy(comm));
+    config.algo = "rign";
+    CHECK_FAILS(weftCommInitRankConfig(&comm, 1, new_id(), 0, &config), weftInvalidArgument, "rign");
+    CHECK_TEXT(weftGetLastError(NULL), "one_shot, two_shot, ring");
+    config.algo = "ring,^two_shto";
+    CHECK_FAILS(weftCommInitRankConfig(&comm, 1, new_id(), 0, &config), weftInvalidArgument, "two_shto");
+    config.algo = "^ring,^one_shot,^two_shot";
+    CHECK_FAILS(weftCommInitRankConfig(&comm, 1, new_id(), 0, &config), weftInvalidArgument, "excludes every algorithm");
+    many[0] = 0;
+    for (i = 0; i < 60; ++i) strcat(many, "ring,");
+    config.algo = many;
+    CHECK_FAILS(weftCommInitRankConfig(&comm, 1, new_id(), 0, &config), weftInvalidArgument, "characters");
+}
+
+static void init_all(void) {
+    weftComm_t comms[2] = {NULL, NULL};
+    const int device = 0;
+    CHECK_FAILS(weftCommInitAll(NULL, 2, NULL), weftInvalidArgument, "comms is NULL");
+    CHECK_FAILS(weftCommInitAll(comms, 2, &device), weftInvalidArgument, "devlist must be NULL");
+    CHECK_FAILS(weftCommInitAll(comms, 0, NULL), weftInvalidArgument, "ndev is 0");
+    CHECK_FAILS(weftCommInitAll(comms, -3, NULL), weftInvalidArgument, "ndev is -3");
+    CHECK_OK(weftCommInitAll(comms, 2, NULL));
+    CHECK_OK(weftCommDestroy(comms[0]));
+    CHECK_OK(weftCommDestroy(comms[1]));
+}
+
+static void init_from_environment(void) {
+    weftComm_t comm = NULL;
+    int count = 0;
+    CHECK_FAILS(weftCommInitFromEnvironment(NULL, NULL), weftInvalidArgument, "comm is NULL");
+    CHECK_OK(weftCommInitFromEnvironment(&comm, NULL));
+    CHECK_OK(weftCommCount(comm, &count));
+    CHECK(count == 1);
+    CHECK_OK(weftCommDestroy(comm));
+}
+
+static void all_reduce(void) {
+    weftComm_t comm = alone();
+    float buffer[64] = {1, 2, 3}, out[8] = {0};
+    CHECK_OK(weftAllReduce(buffer, out, 8, weftFloat32, weftSum, comm, NULL));
+    CHECK(out[0] == 1 && out[2] == 3);
+    CHECK_OK(weftAllReduce(buffer, buffer, 8, weftFloat32, weftAvg, comm, NULL));
+    CHECK_OK(weftAllReduce(NULL, NULL, 0, weftFloat32, weftSum, comm, NULL));
+    CHECK_OK(weftAllReduce(buffer, buffer + 32, 32, weftFloat32, weftSum, comm, NULL)); /* touching is not overlapping */
+    CHECK_FAILS(weftAllReduce(NULL, out, 8, weftFloat32, weftSum, comm, NULL), weftInvalidArgument, "sendbuff is NULL although count is 8");
+    CHECK_FAILS(weftAllReduce(buffer, NULL, 8, weftFloat32, weftSum, comm, NULL), weftInvalidArgument, "recvbuff is NULL although count is 8");
+    CHECK_FAILS(weftAllReduce(buffer, buffer + 31, 32, weftFloat32, weftSum, comm, NULL), weftInvalidArgument, "overlap");
+    CHECK_FAILS(weftAllReduce(buffer + 1, buffer, 32, weftFloat32, weftSum, comm, NULL), weftInvalidArgument, "overlap");
+    CHECK_FAILS(weftAllReduce(buffer, out, SIZE_MAX, weftFloat64, weftSum, comm, NULL), weftInvalidArgument, "count is 18446744073709551615");
+    CHECK_FAILS(weftAllReduce(buffer, out, 1, weftNumTypes, weftSum, comm, NULL), weftInvalidArgument, "datatype is 12");
+    CHECK_FAILS(weftAllReduce(buffer, out, 1, (weftDataType_t)-1, weftSum, comm, NULL), weftInvalidArgument, "datatype is -1");
+    CHECK_FAILS(weftAllReduce(buffer, out, 1, weftFloat32, weftNumOps, comm, NULL), weftInvalidArgument, "op is 5");
+    CHECK_FAILS(weftAllReduce(buffer, out, 1, weftFloat32, (weftRedOp_t)-1, comm, NULL), weftInvalidArgument, "op is -1");
+    CHECK_FAILS(weftAllReduce(buffer, out, 1, weftFloat32, weftMaxRedOp, comm, NULL), weftInvalidArgument, "op is 2147483647");
+    CHECK_FAILS(weftAllReduce(buffer, out, 1, weftFloat32, weftSum, comm, (weftStream_t)buffer), weftInvalidArgument, "stream must be NULL");
+    CHECK_FAILS(weftAllReduce(buffer, out, 1, weftFloat32, weftSum, NULL, NULL), weftInvalidArgument, "communicator is NULL");
+    CHECK_FAILS(weftAllReduce(buffer, out, 1, weftFloat32, weftSum, (weftComm_t)buffer, NULL), weftInvalidArgument, "is not a communicator");
+    /* A wrong argument is no error of the communicator. */
+    CHECK_OK(weftAllReduce(buffer, out, 8, weftFloat32, weftSum, comm, NULL));
+    CHECK_OK(weftCommDestroy(comm));
+}
+
+static void pre_multiplied_sums(void) {
+    weftComm_t comm = alone(), other = alone();
+    weftRedOp_t op = weftSum, second = weftSum;
+    float factor = 2.5f, value = 4, out = 0;
+    double wide = 0;
+    CHECK_OK(weftRedOpCreatePreMulSum(&op, &factor, weftFloat32, weftScalarHostImmediate, comm));
+    CHECK_OK(weftRedOpCreatePreMulSum(&second, &factor, weftFloat32, weftScalarHostImmediate, comm));
+    CHECK(op >= weftNumOps && second >= weftNumOps && op != second);
+    factor = 100; /* read at once */
+    CHECK_OK(weftAllReduce(&value, &out, 1, weftFloat32, op, comm, NULL));
+    CHECK(out == 10);
+    CHECK_FAILS(weftAllReduce(&wide, &wide, 1, weftFloat64, op, comm, NULL), weftInvalidArgument, "was made for float");
+    CHECK_FAILS(weftAllReduce(&value, &out, 1, weftFloat32, op, other, NULL), weftInvalidArgument, "op is 5");
+    CHECK_OK(weftRedOpDestroy(op, comm));
+    CHECK_FAILS(weftAllReduce(&value, &out, 1, weftFloat32, op, comm, NULL), weftInvalidArgument, "op is 5");
+    CHECK_OK(weftAllReduce(&value, &out, 1, weftFloat32, second, comm, NULL));
+    CHECK_FAILS(weftRedOpDestroy(op, comm), weftInvalidArgument, "was not made by weftRedOpCreatePreMulSum");
+    CHECK_FAILS(weftRedOpDestroy(weftSum, comm), weftInvalidArgument, "was not made by weftRedOpCreatePreMulSum");
+    CHECK_FAILS(weftRedOpDestroy(second, NULL), weftInvalidArgument, "communicator is NULL");
+    CHECK_FAILS(weftRedOpCreatePreMulSum(NULL, &factor, weftFloat32, weftScalarHostImmediate, comm), weftInvalidArgument, "op is NULL");
+    CHECK_FAILS(weftRedOpCreatePreMulSum(&op, NULL, weftFloat32, weftScalarHostImmediate, comm), weftInvalidArgument, "scalar is NULL");
+    CHECK_FAILS(weftRedOpCreatePreMulSum(&op, &factor, weftNumTypes, weftScalarHostImmediate, comm), weftInvalidArgument, "datatype is 12");
+    CHECK_FAILS(weftRedOpCreatePreMulSum(&op, &factor, weftFloat32, weftScalarDevice, comm), weftInvalidArgument, "weftScalarHostImmediate");
+    CHECK_FAILS(weftRedOpCreatePreMulSum(&op, &factor, weftFloat32, weftScalarHostImmediate, NULL), weftInvalidArgument, "communicator is NULL");
+    CHECK_OK(weftCommDestroy(comm));
+    CHECK_OK(weftCommDestroy(other));
+}
+
+static void observers(void) {
+    weftComm_t comm = alone();
+    weftResult_t error = weftInternalError;
+    int number;
+    CHECK_OK(weftCommGetAsyncError(comm, &error));
+    CHECK(error == weftSuccess);
+    CHECK_FAILS(weftCommGetAsyncError(comm, NULL), weftInvalidArgument, "asyncError is NULL");
+    CHECK_FAILS(weftCommGetAsyncError(NULL, &error), weftInvalidArgument, "communicator is NULL");
+    CHECK_FAILS(weftCommCount(comm, NULL), weftInvalidArgument, "count is NULL");
+    CHECK_FAILS(weftCommCount(NULL, &number), weftInvalidArgument, "communicator is NULL");
+    CHECK_FAILS(weftCommUserRank(comm, NULL), weftInvalidArgument, "rank is NULL");
+    CHECK_FAILS(weftCommUserRank(NULL, &number), weftInvalidArgument, "communicator is NULL");
+    CHECK_OK(weftCommDestroy(comm));
+}
+
+static void after_the_end(void) {
+    weftComm_t gone = alone(), aborted = alone();
+    float value = 1;
+    weftResult_t error;
+    weftRedOp_t op;
+    uint64_t bytes;
+    int number;
+    void* handle;
+    char text[100];
+    CHECK_OK(weftCommDestroy(gone));
+    CHECK_FAILS(weftCommDestroy(gone), weftInvalidArgument, "was destroyed or aborted before");
+    CHECK_FAILS(weftCommAbort(gone), weftInvalidArgument, "was destroyed or aborted before");
+    CHECK_FAILS(weftAllReduce(&value, &value, 1, weftFloat32, weftSum, gone, NULL), weftInvalidArgument, "was destroyed");
+    CHECK_FAILS(weftCommCount(gone, &number), weftInvalidArgument, "was destroyed");
+    CHECK_FAILS(weftCommUserRank(gone, &number), weftInvalidArgument, "was destroyed");
+    CHECK_FAILS(weftCommGetAsyncError(gone, &error), weftInvalidArgument, "was destroyed");
+    CHECK_FAILS(weftCommMemStats(gone, weftMemTotal, &bytes), weftInvalidArgument, "was destroyed");
+    CHECK_FAILS(weftCommExplain(gone, 1, weftFloat32, weftSum, text, sizeof text, NULL), weftInvalidArgument, "was destroyed");
+    CHECK_FAILS(weftCommRegister(gone, &value, 4, &handle), weftInvalidArgument, "was destroyed");
+    CHECK_FAILS(weftCommDeregister(gone, &value), weftInvalidArgument, "was destroyed");
+    CHECK_FAILS(weftRedOpCreatePreMulSum(&op, &value, weftFloat32, weftScalarHostImmediate, gone), weftInvalidArgument, "was destroyed");
+    CHECK_FAILS(weftRedOpDestroy(weftNumOps, gone), weftInvalidArgument, "was destroyed");
+    CHECK(weftGetLastError(gone) != NULL);
+    CHECK_OK(weftCommAbort(aborted));
+    CHECK_FAILS(weftCommAbort(aborted), weftInvalidArgument, "was destroyed or aborted before");
+    CHECK_FAILS(weftCommDestroy(aborted), weftInvalidArgument, "was destroyed or aborted before");
+    CHECK_FAILS(weftCommAbort(NULL), weftInvalidArgument, "communicator is NULL");
+}
+
+static void* fresh_thread_has_no_error(void* unused) {
+    (void)unused;
+    CHECK(weftGetLastError(NULL)[0] == 0);
+    CHECK_FAILS(weftGetVersion(NULL), weftInvalidArgument, "weftGetVersion");
+    return NULL;
+}
+
+static void last_errors(void) {
+    weftComm_t one = alone(), other = alone();
+    pthread_t thread;
+    int number;
+    CHECK(weftGetLastError(one)[0] == 0);
+    CHECK_FAILS(weftCommCount(one, NULL), weftInvalidArgument, "weftCommCount");
+    CHECK_TEXT(weftGetLastError(one), "weftCommCount");
+    CHECK(weftGetLastError(other)[0] == 0);
+    CHECK_FAILS(weftCommUserRank(other, NULL), weftInvalidArgument, "weftCommUserRank");
+    CHECK_TEXT(weftGetLastError(one), "weftCommCount");
+    CHECK_TEXT(weftGetLastError(other), "weftCommUserRank");
+    CHECK_OK(weftCommCount(one, &number)); /* success clears nothing */
+    CHECK_TEXT(weftGetLastError(one), "weftCommCount");
+    CHECK(pthread_create(&thread, NULL, fresh_thread_has_no_error, NULL) == 0);
+    pthread_join(thread, NULL);
+    CHECK_TEXT(weftGetLastError(NULL), "weftCommUserRank"); /* not the other thread's */
+    CHECK_OK(weftCommDestroy(one));
+    CHECK_OK(weftCommDestroy(other));
+}
+
+int main(void) {
+    setenv("WEFT_DEBUG", "NONE", 1); /* some thousand wrong calls need no warning each */
+    run_case("versions and error strings are there for every code", versions_and_texts);
+    run_case("unique ids differ", unique_ids);
+    run_case("weftCommInitRank refuses what cannot be and leaves NULL behind", init_rank);
+    run_case("an id with any bit flipped is refused with a sentence", garbled_ids);
+    run_case("a config is taken, copied and checked", configs);
+    run_case("a config of another version's size is read as far as both know it", configs_of_other_versions);
+    run_case("a list of algorithms is obeyed, and a misspelt one answered with those there are", algorithms);
+    run_case("weftCommInitAll checks its arguments", init_all);
+    run_case("without a launcher the environment gives a communicator of one", init_from_environment);
+    run_case("weftAllReduce refuses each wrong argument and lives on", all_reduce);
+    run_case("pre-multiplied sums belong to their communicator and type", pre_multiplied_sums);
+    run_case("observers check their arguments", observers);
+    run_case("a communicator that has ended is refused by every call", after_the_end);
+    run_case("the last error is kept for each communicator and each thread", last_errors);
+    return summary();
+}

@@ -1,0 +1,165 @@
+// wrapper_test.cpp: weft.hpp's owners, exceptions and conversions. Built as C++17 and as C++20.
+#include <weft/weft.hpp>
+
+#include <cctype>
+#include <thread>
+#include <vector>
+
+#include "check.h"
+
+using namespace weft::api;
+
+namespace {
+
+template <class Body>
+void check_throws(Body body, weftResult_t code, const char* part) {
+    try {
+        body();
+        CHECK(!"an exception");
+    } catch (const Error& error) {
+        CHECK(error.code() == code);
+        CHECK_TEXT(error.what(), part);
+    }
+}
+
+void ids_and_versions() {
+    CHECK(version() == WEFT_VERSION_CODE);
+    const weftUniqueId id = make_unique_id(), other = make_unique_id();
+    const std::string text = to_text(id);
+    CHECK(text.size() == 256 && text != to_text(other));
+    CHECK(to_text(unique_id_from_text(text)) == text);
+    std::string upper = text;
+    for (char& letter : upper) letter = char(toupper(letter));
+    CHECK(to_text(unique_id_from_text(upper)) == text);
+    check_throws([&] { unique_id_from_text(text.substr(1)); }, weftInvalidArgument, "256 hexadecimal digits");
+    check_throws([&] { unique_id_from_text("g" + text.substr(1)); }, weftInvalidArgument, "256 hexadecimal digits");
+    Communicator made(1, unique_id_from_text(text), 0);
+    CHECK(made.ranks() == 1);
+}
+
+void types() {
+    static_assert(datatype_of<float>() == weftFloat32 && datatype_of<double>() == weftFloat64, "");
+    static_assert(datatype_of<std::int8_t>() == weftInt8 && datatype_of<std::uint8_t>() == weftUint8, "");
+    static_assert(datatype_of<std::int32_t>() == weftInt32 && datatype_of<std::uint32_t>() == weftUint32, "");
+    static_assert(datatype_of<std::int64_t>() == weftInt64 && datatype_of<std::uint64_t>() == weftUint64, "");
+    static_assert(datatype_of<long long>() == weftInt64 && datatype_of<unsigned long>() == weftUint64, "");
+    static_assert(!std::is_copy_constructible<Communicator>::value && std::is_nothrow_move_constructible<Communicator>::value, "");
+    static_assert(!std::is_copy_constructible<MemBuffer>::value && std::is_nothrow_move_assignable<MemBuffer>::value, "");
+    CHECK(true);
+}
+
+void one_thread_many_ranks() {
+    std::vector<Communicator> comms = Communicator::all(3);
+    std::vector<int> values{1, 20, 300};
+    Group group;
+    for (std::size_t rank = 0; rank < 3; ++rank) comms[rank].all_reduce(&values[rank], 1);
+    group.end();
+    CHECK(values == std::vector<int>(3, 321));
+    CHECK(comms[2].rank() == 2 && comms[2].ranks() == 3 && comms[2].async_error() == weftSuccess);
+    check_throws([] { Communicator::all(0); }, weftInvalidArgument, "ndev is 0");
+}
+
+void threads_as_ranks() {
+    const weftUniqueId id = make_unique_id();
+    double sums[2] = {};
+    const auto rank_body = [&](int rank) {
+        Communicator comm(2, id, rank);
+        const weftRedOp_t op = comm.make_pre_mul_sum(rank == 0 ? 2.0 : 3.0);
+        const double value = 10;
+        comm.all_reduce(&value, &sums[rank], 1, op);
+        comm.destroy_op(op);
+        comm.destroy();
+    };
+    std::thread other(rank_body, 1);
+    rank_body(0);
+    other.join();
+    CHECK(sums[0] == 50 && sums[1] == 50);
+}
+
+// The library writes the handle when the group ends: moving the object in between must not matter.
+void inits_in_a_group() {
+    const weftUniqueId id = make_unique_id();
+    std::vector<Communicator> comms;
+    Group group;
+    for (int rank = 0; rank < 4; ++rank) {
+        comms.emplace_back(4, id, rank);  // grows, so those before are moved
+        CHECK(!comms.back());
+    }
+    group.end();
+    for (int rank = 0; rank < 4; ++rank) CHECK(comms[std::size_t(rank)].rank() == rank);
+}
+
+void moves() {
+    Communicator one = Communicator::from_environment();
+    const weftComm_t handle = one.get();
+    Communicator other = std::move(one);
+    CHECK(other.get() == handle && !one);
+    check_throws([&] { one.ranks(); }, weftInvalidArgument, "communicator is NULL");
+    CHECK(one.last_error().empty());
+    Communicator third(1, make_unique_id(), 0);
+    third = std::move(other);
+    CHECK(third.get() == handle);
+    const weftComm_t released = third.release();
+    CHECK(released == handle && !third);
+    CHECK_OK(weftCommDestroy(released));
+}
+
+void errors() {
+    Communicator comm = Communicator::from_environment();
+    float value = 1;
+    check_throws([&] { comm.all_reduce(static_cast<float*>(nullptr), &value, 1); }, weftInvalidArgument, "sendbuff is NULL");
+    CHECK_TEXT(comm.last_error().c_str(), "sendbuff is NULL");
+    comm.abort();
+    check_throws([&] { comm.all_reduce(&value, 1); }, weftInvalidArgument, "destroyed or aborted before");
+    weftConfig_t config = WEFT_CONFIG_INITIALIZER;
+    config.algo = "rign";
+    check_throws([&] { Communicator(1, make_unique_id(), 0, &config); }, weftInvalidArgument, "rign");
+    check_throws([&] { Communicator::from_environment(&config); }, weftInvalidArgument, "rign");
+    CHECK(std::string(Error(weftTimeout, "").what()) == weftGetErrorString(weftTimeout));
+}
+
+void groups_close_themselves() {
+    Communicator comm = Communicator::from_environment();
+    float value = 1;
+    try {
+        Group group;
+        comm.all_reduce(static_cast<float*>(nullptr), &value, 1);
+        CHECK(!"reached");
+    } catch (const Error&) {
+    }
+    CHECK(weftGroupEnd() == weftInvalidUsage);  // none is open
+}
+
+void memory_and_explanation() {
+    MemBuffer buffer(100 * sizeof(float)), other;
+    CHECK(buffer.bytes() == 400 && buffer.as<float>()[99] == 0 && !other.data());
+    void* const data = buffer.data();
+    other = std::move(buffer);
+    MemBuffer third(std::move(other));
+    CHECK(third.data() == data && third.bytes() == 400 && !other.data());
+    check_throws([] { MemBuffer(std::size_t(-1)); }, weftSystemError, "bytes");
+    Communicator comm = Communicator::from_environment();
+    third.as<float>()[0] = 2;
+    comm.all_reduce(third.as<float>(), 100);
+    CHECK(third.as<float>()[0] == 2);
+    const std::string text = comm.explain(100, weftFloat32);
+    CHECK_TEXT(text.c_str(), "chosen: ");
+    CHECK(text.size() == strlen(text.c_str()));
+    CHECK(comm.memory_bytes() >= comm.memory_bytes(weftMemBoard));
+}
+
+}  // namespace
+
+int main() {
+    setenv("WEFT_DEBUG", "NONE", 1);
+    run_case("ids are made and carried as text", ids_and_versions);
+    run_case("C++ types have their data types, and owners cannot be copied", types);
+    run_case("one thread drives the ranks of all()", one_thread_many_ranks);
+    run_case("threads are ranks, each with its scalar", threads_as_ranks);
+    run_case("communicators made in a group may be moved before it ends", inits_in_a_group);
+    run_case("moved and released communicators are left empty", moves);
+    run_case("an exception has the code and the sentence", errors);
+    run_case("a group that an exception leaves is ended", groups_close_themselves);
+    run_case("buffers own their memory, and explanations come whole", memory_and_explanation);
+    return summary();
+}
