@@ -1,6 +1,7 @@
 // communicators.cpp: making, naming, asking and ending communicators; groups.
 #include <sched.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
 
@@ -26,6 +27,7 @@ Status check_config(const weftConfig_t& config) {
 // The caller's settings over the environment's, in a struct of this library's size whatever the caller's was.
 Result<Joining> prepare(weftComm_t* comm, int nranks, const UniqueId& id, int rank, const weftConfig_t* given) {
     if (!comm) return fail(weftInvalidArgument, "comm is NULL: pass the address of a weftComm_t");
+    *comm = nullptr;  // whatever comes: the caller may pass it to weftCommDestroy
     if (nranks < 1 || nranks > max_ranks_per_host) return fail(weftInvalidArgument, "nranks is {}; a communicator has 1 to {} ranks", nranks, max_ranks_per_host);
     if (rank < 0 || rank >= nranks) return fail(weftInvalidArgument, "rank is {}; with nranks {} it is 0 to {}", rank, nranks, nranks - 1);
     if (!options_status()) return Status(weftInvalidArgument, options_status().sentence());
@@ -64,7 +66,6 @@ Result<Joining> prepare(weftComm_t* comm, int nranks, const UniqueId& id, int ra
     meeting.proposal.channels = environment.channels;
     meeting.proposal.direct = environment.direct;
     joining.meeting = std::make_unique<Meeting>(id, nranks, rank, meeting);
-    *comm = nullptr;
     return joining;
 }
 
@@ -75,6 +76,7 @@ Status join_or_queue(std::vector<Joining> joinings) {
 }
 
 Status init_rank(weftComm_t* comm, int nranks, const weftUniqueId& bytes, int rank, const weftConfig_t* config) {
+    if (comm) *comm = nullptr;
     auto id = UniqueId::read(bytes);
     if (!id) return id.take_status();
     auto joining = prepare(comm, nranks, *id, rank, config);
@@ -110,10 +112,12 @@ weftResult_t weftCommInitAll(weftComm_t* comms, int ndev, const int* devlist) {
     return guarded(nullptr, [&]() -> Status {
         if (!comms) return fail(weftInvalidArgument, "weftCommInitAll: comms is NULL: pass an array of ndev communicators");
         if (devlist) return fail(weftInvalidArgument, "weftCommInitAll: devlist must be NULL; Weft {}.{} has host ranks only", WEFT_MAJOR, WEFT_MINOR);
+        if (ndev < 1 || ndev > max_ranks_per_host)
+            return fail(weftInvalidArgument, "weftCommInitAll: ndev is {}; it is 1 to {}", ndev, max_ranks_per_host);
+        std::fill_n(comms, ndev, nullptr);
         auto id = UniqueId::make();
         if (!id) return id.take_status();
         std::vector<Joining> joinings;
-        if (ndev < 1) return fail(weftInvalidArgument, "weftCommInitAll: ndev is {}; it is 1 to {}", ndev, max_ranks_per_host);
         for (int rank = 0; rank < ndev; ++rank) {
             auto joining = prepare(&comms[rank], ndev, *id, rank, nullptr);
             if (!joining) return joining.take_status();
@@ -125,6 +129,7 @@ weftResult_t weftCommInitAll(weftComm_t* comms, int ndev, const int* devlist) {
 
 weftResult_t weftCommInitFromEnvironment(weftComm_t* comm, const weftConfig_t* config) {
     return guarded(nullptr, [&]() -> Status {
+        if (comm) *comm = nullptr;
         static std::atomic<uint64_t> made{0};  // communicators of the job so far, counted alike on all ranks
         auto job = read_job();
         if (!job) return job.take_status();
