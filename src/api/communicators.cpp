@@ -24,6 +24,9 @@ Status check_config(const weftConfig_t& config) {
     return ok();
 }
 
+// Milliseconds that can be counted in microseconds: what is longer than that is 292,000 years anyway.
+int64_t countable_ms(int64_t ms) { return std::min(ms, INT64_MAX / 1000); }
+
 // The caller's settings over the environment's, in a struct of this library's size whatever the caller's was.
 Result<Joining> prepare(weftComm_t* comm, int nranks, const UniqueId& id, int rank, const weftConfig_t* given) {
     if (!comm) return fail(weftInvalidArgument, "comm is NULL: pass the address of a weftComm_t");
@@ -45,8 +48,8 @@ Result<Joining> prepare(weftComm_t* comm, int nranks, const UniqueId& id, int ra
     joining.result = comm;
     CommunicatorOptions& settings = joining.options;
     settings.name = config.commName ? config.commName : "";
-    settings.timeout_ms = config.timeoutMs >= 0 ? config.timeoutMs : environment.timeout_ms;
-    settings.warn_ms = environment.warn_ms;
+    settings.timeout_ms = countable_ms(config.timeoutMs >= 0 ? config.timeoutMs : environment.timeout_ms);
+    settings.warn_ms = countable_ms(environment.warn_ms);
     settings.sleep_us = environment.sleep_us;
     settings.streaming_bytes = environment.streaming_bytes;
     settings.movers = environment.isa.empty() ? &movers() : find_movers(environment.isa);
@@ -57,7 +60,7 @@ Result<Joining> prepare(weftComm_t* comm, int nranks, const UniqueId& id, int ra
     }
 
     MeetingOptions meeting;
-    meeting.timeout_ms = config.initTimeoutMs >= 0 ? config.initTimeoutMs : environment.init_timeout_ms;
+    meeting.timeout_ms = countable_ms(config.initTimeoutMs >= 0 ? config.initTimeoutMs : environment.init_timeout_ms);
     const std::string algo = config.algo ? config.algo : environment.algo;
     WEFT_TRY(check_algo(algo, registry::algorithms()));
     if (algo.size() >= sizeof meeting.proposal.algo) return fail(weftInvalidArgument, "the list of algorithms has {} characters; at most {} are read", algo.size(), sizeof meeting.proposal.algo - 1);
