@@ -8,6 +8,8 @@ namespace weft {
 
 // Keeps the sentence for weftGetLastError and returns the code.
 weftResult_t report(weftComm* handle, const Status& failure);
+// The same without allocating: a failure made here could fail again, and end the process.
+weftResult_t report_out_of_memory() noexcept;
 const char* last_error(weftComm* handle);
 
 template <class Body>
@@ -18,9 +20,13 @@ weftResult_t guarded(weftComm* handle, Body&& body) noexcept {
             return weftSuccess;
         return report(handle, status);
     } catch (const std::bad_alloc&) {
-        return report(nullptr, {weftSystemError, "out of memory"});
+        return report_out_of_memory();
     } catch (const std::exception& exception) {
-        return report(nullptr, {weftInternalError, exception.what()});
+        try {
+            return report(nullptr, {weftInternalError, exception.what()});
+        } catch (...) {
+            return report_out_of_memory();
+        }
     }
 }
 

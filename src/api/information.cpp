@@ -19,6 +19,14 @@ weftResult_t report(weftComm*, const Status& failure) {
     return failure.code();
 }
 
+weftResult_t report_out_of_memory() noexcept {
+    try {
+        thread_error = "out of memory";  // short enough to lie inside the string
+    } catch (...) {
+    }
+    return weftSystemError;
+}
+
 const char* last_error(weftComm* handle) {
     if (!handle || !check_handle(handle)) return thread_error.c_str();
     std::lock_guard lock(handle->error_mutex);
