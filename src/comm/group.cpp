@@ -61,29 +61,45 @@ Status Group::end() {
     if (--depth_ > 0) return ok();
     std::vector<Joining> joinings = std::exchange(joinings_, {});
     std::vector<Queued> calls = std::exchange(calls_, {});
-    WEFT_TRY(join(std::move(joinings)));
-    return drive(std::move(calls));
+    Status joined = join(std::move(joinings));
+    // Whatever became of the new ones: peers wait for the calls on communicators that were there before.
+    Status driven = drive(std::move(calls));
+    return joined ? std::move(driven) : std::move(joined);
 }
 
 Status Group::drive(std::vector<Queued> calls) {
     struct Lane {
         weftComm* handle;
         std::unique_ptr<Inside> inside;
-        std::deque<Communicator::Call> calls;
+        std::deque<Communicator::Call> calls;  // none on a communicator that refuses them
         bool begun = false;
+        bool refused = false;
     };
     std::vector<Lane> lanes;
     Status first;
+    const auto keep = [&](weftComm* handle, Status failure) {
+        {
+            std::lock_guard lock(handle->error_mutex);
+            handle->error = failure.sentence();
+        }
+        if (first) first = std::move(failure);
+    };
     for (const Queued& queued : calls) {
         auto lane = std::find_if(lanes.begin(), lanes.end(), [&](const Lane& other) { return other.handle == queued.handle; });
         if (lane == lanes.end()) {
-            WEFT_TRY(check_handle(queued.handle));
-            lanes.push_back({queued.handle, std::make_unique<Inside>(queued.handle), {}});
+            lanes.push_back({queued.handle, nullptr, {}});
             lane = lanes.end() - 1;
-            if (!lane->inside->entered()) return Inside::refused();
+            Status usable = check_handle(queued.handle);
+            if (usable) {
+                lane->inside = std::make_unique<Inside>(queued.handle);
+                if (!lane->inside->entered()) usable = Inside::refused();
+            }
+            lane->refused = !usable;
+            if (!usable) keep(queued.handle, std::move(usable));
         }
-        lane->calls.push_back(queued.call);
+        if (!lane->refused) lane->calls.push_back(queued.call);
     }
+    std::erase_if(lanes, [](const Lane& lane) { return lane.refused; });
     for (size_t left = lanes.size(); left > 0;) {
         bool moved = false;
         for (Lane& lane : lanes) {
@@ -97,7 +113,7 @@ Status Group::drive(std::vector<Queued> calls) {
                 if (failure && progress == Progress::failed) failure = communicator.take_failure();
                 if (!failure) {
                     // The communicator's first error is the call's; what else waits on it has failed too.
-                    if (first) first = std::move(failure);
+                    keep(lane.handle, std::move(failure));
                     lane.calls.clear();
                 } else if (progress == Progress::done) {
                     (void)communicator.end();
@@ -116,7 +132,7 @@ Status Group::drive(std::vector<Queued> calls) {
         for (Lane& lane : lanes)
             if (!lane.calls.empty())
                 if (Status failure = lane.handle->communicator->pause(lanes.size() == 1); !failure) {
-                    if (first) first = std::move(failure);
+                    keep(lane.handle, std::move(failure));
                     lane.calls.clear();
                     --left;
                 }

@@ -17,10 +17,13 @@ size_t round_to_line(size_t bytes) { return (bytes + line_bytes - 1) / line_byte
 // How much of a message a board algorithm handles at once: small enough that staging and result stay in the second-level cache,
 // large enough that two waits a tile do not count. Measured, perf/README.md.
 size_t board_tile_bytes(size_t bytes, int ranks) {
-    if (bytes <= 64 << 10) return bytes;
-    if (bytes < 1 << 20) return 64 << 10;
-    return ranks >= 8 ? 256 << 10 : 128 << 10;
+    if (bytes < 8 << 20) return 128 << 10;
+    if (bytes < 32 << 20) return 256 << 10;  // from here on memory is the limit, and a wait costs more than a second-level miss
+    return ranks >= 8 ? 1 << 20 : 512 << 10;
 }
+
+// Of a last-level cache that many cores, on a virtual machine many guests, share, a core can count on this much.
+constexpr size_t last_level_share = 16 << 20;
 
 bool has(const Schedule& schedule, Opcode opcode) {
     for (const Block& block : schedule.blocks)
@@ -34,7 +37,8 @@ bool has(const Schedule& schedule, Opcode opcode) {
 Planner::Planner(HostGroup& group, int rank, Board* board, const Movers& movers, int64_t streaming_bytes)
     : group_(&group), rank_(rank), board_(board), movers_(&movers), streaming_bytes_(streaming_bytes), agreed_(group.header().agreed),
       layout_{group.ranks(), rank}, costs_(host_link_costs(group.ranks(), group.cores())),
-      preferences_{agreed_.algo, int(agreed_.channels)}, reach_(group, rank, agreed_.direct != 0) {}
+      preferences_{agreed_.algo, int(agreed_.channels)}, reach_(group, rank, agreed_.direct != 0),
+      last_level_(std::min(last_level_share * size_t(group.cores()), last_level_cache_bytes() > 0 ? last_level_cache_bytes() : SIZE_MAX)) {}
 
 Result<Choice> Planner::choose(const Operation& operation) const {
     auto choice = select(operation, layout_, costs_, preferences_, registry::algorithms());
@@ -126,9 +130,8 @@ Result<std::unique_ptr<PreparedPlan>> Planner::plan(const Operation& operation, 
         plan.pipelined = plan.tiles >= 4 && !plan.scaled();
     }
     // Past the caches once the job's buffers exceed the last one: what is stored will not be found there anyway.
-    const size_t threshold = streaming_bytes_ >= 0 ? size_t(streaming_bytes_) : last_level_cache_bytes();
-    if (threshold > 0 || streaming_bytes_ >= 0)
-        plan.stores = 2 * bytes * size_t(layout_.ranks) > threshold ? Stores::streaming : Stores::ordinary;
+    const bool streamed = streaming_bytes_ >= 0 ? bytes >= size_t(streaming_bytes_) : 2 * bytes * size_t(layout_.ranks) > last_level_;
+    plan.stores = streamed ? Stores::streaming : Stores::ordinary;
     return std::make_unique<PreparedPlan>(std::move(plan));
 }
 
