@@ -123,11 +123,18 @@ def check_cycles(tree):
 
 
 def meson_names(text):
-    """A pattern for each file name a meson.build mentions, also for those it puts together: 'movers_' + isa + '.cpp'."""
+    """A pattern for each file name a meson.build mentions, also for those it puts together: name + '_test.c', '@0@.c'."""
     text = re.sub(r"(?m)^\s*#.*$", "", text)
-    for joined in re.findall(r"'[^'\n]*'(?:\s*\+\s*(?:'[^'\n]*'|[\w.]+(?:\(\))?))*", text):
+    for joined in re.findall(r"(?:[\w.]+(?:\(\))?\s*\+\s*)?'[^'\n]*'(?:\s*\+\s*(?:'[^'\n]*'|[\w.]+(?:\(\))?))*", text):
         pieces = re.findall(r"'([^'\n]*)'|([\w.]+)", joined)
-        yield "".join(re.escape(quoted) if not word else ".+" for quoted, word in pieces)
+        name = "".join(re.escape(quoted) if not word else ".+" for quoted, word in pieces)
+        yield re.sub(r"@\w+@", ".+", name)
+
+
+def scripts_beside(path):
+    """The text of the scripts in its folder: they may build it too."""
+    beside = (each for each in path.parent.iterdir() if each.is_file() and each.suffix in ("", ".sh", ".py"))
+    return "\n".join(each.read_text(errors="replace") for each in beside)
 
 
 def check_dead(tree):
@@ -142,6 +149,8 @@ def check_dead(tree):
     included = {target for includes in tree.includes.values() for _, _, target in includes}
     for file in tree.files:
         if file in included or built.fullmatch(file):
+            continue
+        if re.search(rf"\b{re.escape(Path(file).name)}\b", scripts_beside(tree.root / file)):
             continue
         what = "in no meson.build" if Path(file).suffix in UNITS else "included by nothing and in no meson.build"
         yield f"{file}: dead: {what}"

@@ -111,6 +111,13 @@ class TidyTest(unittest.TestCase):
         self.assert_one({"perf/ring.cpp": "// x\n"}, "perf/ring.cpp", "dead")
         self.assert_one({"perf/late.cpp": "// x\n", "perf/meson.build": "executable('p', 'perf.cpp')\n# 'late.cpp'\n"}, "dead")
 
+    def test_names_that_meson_puts_together_and_scripts_keep_a_file_alive(self):
+        joined = "foreach n : ['a']\n  executable(n, n + '_test.c')\n  executable(n, '@0@_bench.c'.format(n))\nendforeach\n"
+        self.assertEqual(self.objections({
+            "tests/more/meson.build": joined, "tests/more/a_test.c": "// x\n", "tests/more/a_bench.c": "// x\n",
+            "tests/more/run.sh": "cc client.c\n", "tests/more/client.c": "// x\n"}), [])
+        self.assert_one({"tests/more/run.sh": "cc client.cpp\n", "tests/more/client.c": "// x\n"}, "client.c: dead")
+
     def test_getenv_belongs_to_base(self):
         self.assert_one({"algorithms/ring.cpp": '#include "algorithms/ring.hpp"\n#include "algorithms/algorithm.hpp"\n'
                          'auto x = std::getenv("A");  // y\n'}, "algorithms/ring.cpp:3", "getenv")
