@@ -123,7 +123,7 @@ WEFT_API weftResult_t weftCommDeregister(const weftComm_t comm, void* handle);
 WEFT_API weftResult_t weftCommExplain(weftComm_t comm, size_t count, weftDataType_t type, weftRedOp_t op, char* text,
                                       size_t capacity, size_t* needed);
 
-/* Bytes of memory that this communicator holds on this rank, by kind. Thread-safe. */
+/* Bytes of memory that this communicator holds on this rank, by kind. Thread-bound. */
 WEFT_API weftResult_t weftCommMemStats(weftComm_t comm, weftMemStat_t stat, uint64_t* bytes);
 
 #ifdef __cplusplus

@@ -18,6 +18,8 @@ using namespace weft;
 
 namespace {
 
+Status ended() { return fail(weftInvalidArgument, "the communicator was destroyed or aborted before"); }
+
 Status check_config(const weftConfig_t& config) {
     if (config.magic != WEFT_CONFIG_MAGIC || config.size < offsetof(weftConfig_t, timeoutMs))
         return fail(weftInvalidArgument, "the config was not initialised: begin with weftConfig_t config = WEFT_CONFIG_INITIALIZER");
@@ -152,8 +154,7 @@ weftResult_t weftCommDestroy(weftComm_t comm) {
         if (Group::current().holds(comm)) return fail(weftInvalidUsage, "weftCommDestroy inside a group that holds calls on this communicator: call weftGroupEnd first");
         Inside inside(comm);
         if (!inside.entered()) return Inside::refused();
-        comm->magic.store(weftComm::destroyed, std::memory_order_release);
-        comm->communicator.reset();
+        comm->retire();
         return ok();
     });
 }
@@ -161,14 +162,19 @@ weftResult_t weftCommDestroy(weftComm_t comm) {
 weftResult_t weftCommAbort(weftComm_t comm) {
     return guarded(nullptr, [&]() -> Status {
         WEFT_TRY(check_handle(comm));
-        comm->communicator->abort();
-        // Whoever is inside sees the abort at its next wait; a second abort at once finds the handle gone.
+        // Of several aborts at once only the first goes on: for the others the handle is gone.
+        uint64_t living = weftComm::living;
+        if (!comm->magic.compare_exchange_strong(living, weftComm::destroyed)) return check_handle(comm);
+        const auto communicator = comm->share();
+        if (!communicator) return ended();
+        communicator->abort();
+        // Whoever is inside sees the abort at its next wait.
         uint32_t alone = 0;
         while (!comm->inside.compare_exchange_weak(alone, 1, std::memory_order_acquire)) {
             alone = 0;
             sched_yield();
         }
-        if (comm->magic.exchange(weftComm::destroyed) == weftComm::living) comm->communicator.reset();
+        comm->communicator.reset();
         comm->inside.store(0, std::memory_order_release);
         return ok();
     });
@@ -177,7 +183,9 @@ weftResult_t weftCommAbort(weftComm_t comm) {
 weftResult_t weftCommGetAsyncError(weftComm_t comm, weftResult_t* asyncError) {
     return guarded_comm(comm, [&]() -> Status {
         if (!asyncError) return fail(weftInvalidArgument, "weftCommGetAsyncError: asyncError is NULL");
-        *asyncError = comm->communicator->state().code();
+        const auto communicator = comm->share();
+        if (!communicator) return ended();
+        *asyncError = communicator->state().code();
         return ok();
     });
 }
@@ -185,7 +193,9 @@ weftResult_t weftCommGetAsyncError(weftComm_t comm, weftResult_t* asyncError) {
 weftResult_t weftCommCount(const weftComm_t comm, int* count) {
     return guarded_comm(comm, [&]() -> Status {
         if (!count) return fail(weftInvalidArgument, "weftCommCount: count is NULL");
-        *count = comm->communicator->ranks();
+        const auto communicator = comm->share();
+        if (!communicator) return ended();
+        *count = communicator->ranks();
         return ok();
     });
 }
@@ -193,7 +203,9 @@ weftResult_t weftCommCount(const weftComm_t comm, int* count) {
 weftResult_t weftCommUserRank(const weftComm_t comm, int* rank) {
     return guarded_comm(comm, [&]() -> Status {
         if (!rank) return fail(weftInvalidArgument, "weftCommUserRank: rank is NULL");
-        *rank = comm->communicator->rank();
+        const auto communicator = comm->share();
+        if (!communicator) return ended();
+        *rank = communicator->rank();
         return ok();
     });
 }

@@ -39,7 +39,7 @@ weftResult_t guarded_comm(weftComm* handle, Body&& body) noexcept {
         usable = handle;
         Status status = body();
         if (!status) [[unlikely]] {
-            std::lock_guard lock(usable->error_mutex);
+            std::lock_guard lock(usable->mutex);
             usable->error = status.sentence();
         }
         return status;

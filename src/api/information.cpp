@@ -29,7 +29,7 @@ weftResult_t report_out_of_memory() noexcept {
 
 const char* last_error(weftComm* handle) {
     if (!handle || !check_handle(handle)) return thread_error.c_str();
-    std::lock_guard lock(handle->error_mutex);
+    std::lock_guard lock(handle->mutex);
     return handle->error.c_str();
 }
 

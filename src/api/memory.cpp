@@ -58,6 +58,8 @@ weftResult_t weftCommDeregister(const weftComm_t comm, void* handle) {
 weftResult_t weftCommMemStats(weftComm_t comm, weftMemStat_t stat, uint64_t* bytes) {
     return guarded_comm(comm, [&]() -> Status {
         if (!bytes) return fail(weftInvalidArgument, "weftCommMemStats: bytes is NULL");
+        Inside inside(comm);
+        if (!inside.entered()) return Inside::refused();
         const Communicator& communicator = *comm->communicator;
         switch (stat) {
             case weftMemBoard: *bytes = communicator.board_bytes(); break;

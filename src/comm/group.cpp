@@ -79,7 +79,7 @@ Status Group::drive(std::vector<Queued> calls) {
     Status first;
     const auto keep = [&](weftComm* handle, Status failure) {
         {
-            std::lock_guard lock(handle->error_mutex);
+            std::lock_guard lock(handle->mutex);
             handle->error = failure.sentence();
         }
         if (first) first = std::move(failure);
