@@ -22,15 +22,15 @@ namespace weft {
 // as in IEEE 754; otherwise only the pattern of all ones is a NaN and the rest are numbers ("fn").
 template <int exponent_bits, int mantissa_bits, bool infinite>
 struct SmallFloat {
-    static constexpr int shift = 23 - mantissa_bits;                           // from fp32's mantissa to ours
-    static constexpr int sign_shift = 31 - exponent_bits - mantissa_bits;      // from fp32's sign bit to ours
+    static constexpr int shift = 23 - mantissa_bits;                       // from fp32's mantissa to ours
+    static constexpr int sign_shift = 31 - exponent_bits - mantissa_bits;  // from fp32's sign bit to ours
     static constexpr int32_t bias = (1 << (exponent_bits - 1)) - 1;
-    static constexpr int32_t rebias = (127 - bias) << 23;                      // between the exponents, in fp32's place
+    static constexpr int32_t rebias = (127 - bias) << 23;  // between the exponents, in fp32's place
     static constexpr int32_t magnitude = (1 << (exponent_bits + mantissa_bits)) - 1;
     static constexpr int32_t infinity = ((1 << exponent_bits) - 1) << mantissa_bits;  // only where `infinite`
     static constexpr int32_t nan = infinite ? infinity | 1 << (mantissa_bits - 1) : magnitude;
     static constexpr int32_t largest = (infinite ? infinity : nan) - 1;
-    static constexpr bool saturates = exponent_bits + mantissa_bits == 7;      // the 8-bit ones
+    static constexpr bool saturates = exponent_bits + mantissa_bits == 7;  // the 8-bit ones
     // fp32 bits of our smallest normal number, and of the number whose last bit weighs as much as our smallest one:
     // adding it rounds a subnormal right, for the processor does it.
     static constexpr int32_t smallest_normal = rebias + (1 << 23);
@@ -39,7 +39,8 @@ struct SmallFloat {
     static WEFT_INLINE constexpr float widen(uint32_t bits) {
         const uint32_t sign = (bits & uint32_t(magnitude + 1)) << sign_shift;
         const uint32_t rest = bits & uint32_t(magnitude);
-        if (infinite ? rest > uint32_t(infinity) : rest == uint32_t(nan)) return __builtin_bit_cast(float, sign | 0x7fc00000u);
+        if (infinite ? rest > uint32_t(infinity) : rest == uint32_t(nan))
+            return __builtin_bit_cast(float, sign | 0x7fc00000u);
         if (infinite && rest == uint32_t(infinity)) return __builtin_bit_cast(float, sign | 0x7f800000u);
         uint32_t wide = (rest << shift) + uint32_t(rebias);
         if (rest >> mantissa_bits == 0) {
@@ -71,7 +72,8 @@ using Float8e4m3Format = SmallFloat<4, 3, false>;
 using Float8e5m2Format = SmallFloat<5, 2, true>;
 
 // Element: how memory holds it (small floats by their bits). Accumulator: what is combined. widen: exact; round: once.
-template <weftDataType_t type> struct Arithmetic;
+template <weftDataType_t type>
+struct Arithmetic;
 
 template <class T>
 struct SameArithmetic {
@@ -80,14 +82,22 @@ struct SameArithmetic {
     static WEFT_INLINE constexpr T widen(T element) { return element; }
     static WEFT_INLINE constexpr T round(T value) { return value; }
 };
-template <> struct Arithmetic<weftInt8> : SameArithmetic<int8_t> {};
-template <> struct Arithmetic<weftUint8> : SameArithmetic<uint8_t> {};
-template <> struct Arithmetic<weftInt32> : SameArithmetic<int32_t> {};
-template <> struct Arithmetic<weftUint32> : SameArithmetic<uint32_t> {};
-template <> struct Arithmetic<weftInt64> : SameArithmetic<int64_t> {};
-template <> struct Arithmetic<weftUint64> : SameArithmetic<uint64_t> {};
-template <> struct Arithmetic<weftFloat32> : SameArithmetic<float> {};
-template <> struct Arithmetic<weftFloat64> : SameArithmetic<double> {};
+template <>
+struct Arithmetic<weftInt8> : SameArithmetic<int8_t> {};
+template <>
+struct Arithmetic<weftUint8> : SameArithmetic<uint8_t> {};
+template <>
+struct Arithmetic<weftInt32> : SameArithmetic<int32_t> {};
+template <>
+struct Arithmetic<weftUint32> : SameArithmetic<uint32_t> {};
+template <>
+struct Arithmetic<weftInt64> : SameArithmetic<int64_t> {};
+template <>
+struct Arithmetic<weftUint64> : SameArithmetic<uint64_t> {};
+template <>
+struct Arithmetic<weftFloat32> : SameArithmetic<float> {};
+template <>
+struct Arithmetic<weftFloat64> : SameArithmetic<double> {};
 
 template <class T, class Format_>
 struct SmallFloatArithmetic {
@@ -97,16 +107,21 @@ struct SmallFloatArithmetic {
     static WEFT_INLINE constexpr float widen(T element) { return Format::widen(element); }
     static WEFT_INLINE constexpr T round(float value) { return T(Format::round(value)); }
 };
-template <> struct Arithmetic<weftFloat16> : SmallFloatArithmetic<uint16_t, Float16Format> {};
-template <> struct Arithmetic<weftFloat8e4m3> : SmallFloatArithmetic<uint8_t, Float8e4m3Format> {};
-template <> struct Arithmetic<weftFloat8e5m2> : SmallFloatArithmetic<uint8_t, Float8e5m2Format> {};
+template <>
+struct Arithmetic<weftFloat16> : SmallFloatArithmetic<uint16_t, Float16Format> {};
+template <>
+struct Arithmetic<weftFloat8e4m3> : SmallFloatArithmetic<uint8_t, Float8e4m3Format> {};
+template <>
+struct Arithmetic<weftFloat8e5m2> : SmallFloatArithmetic<uint8_t, Float8e5m2Format> {};
 
 // bfloat16 is the upper half of an fp32.
 template <>
 struct Arithmetic<weftBfloat16> {
     using Element = uint16_t;
     using Accumulator = float;
-    static WEFT_INLINE constexpr float widen(uint16_t element) { return __builtin_bit_cast(float, uint32_t(element) << 16); }
+    static WEFT_INLINE constexpr float widen(uint16_t element) {
+        return __builtin_bit_cast(float, uint32_t(element) << 16);
+    }
     static WEFT_INLINE constexpr uint16_t round(float value) {
         const uint32_t bits = __builtin_bit_cast(uint32_t, value);
         if ((bits & 0x7fffffffu) > 0x7f800000u) return uint16_t(bits >> 16 | 0x40);  // rounding could make it infinity
@@ -134,9 +149,12 @@ WEFT_INLINE constexpr T combine(T left, T right) {
 
 template <class T>
 WEFT_INLINE constexpr T average(T sum, uint32_t divisor) {
-    if constexpr (std::is_floating_point_v<T>) return sum / T(divisor);
-    else if constexpr (std::is_signed_v<T>) return T(int64_t(sum) / int64_t(divisor));
-    else return T(uint64_t(sum) / divisor);
+    if constexpr (std::is_floating_point_v<T>)
+        return sum / T(divisor);
+    else if constexpr (std::is_signed_v<T>)
+        return T(int64_t(sum) / int64_t(divisor));
+    else
+        return T(uint64_t(sum) / divisor);
 }
 
 // Calls visitor(std::integral_constant<weftDataType_t, type>{}), and likewise for reductions, to get from a run-time
@@ -145,20 +163,24 @@ template <class Visitor>
 WEFT_INLINE constexpr decltype(auto) with_datatype(weftDataType_t type, Visitor&& visitor) {
     switch (type) {
 #define WEFT_DATATYPE(enumerator, name, bytes) \
-    case enumerator: return visitor(std::integral_constant<weftDataType_t, enumerator>{});
+    case enumerator:                           \
+        return visitor(std::integral_constant<weftDataType_t, enumerator>{});
 #include "src/base/datatype.def"
 #undef WEFT_DATATYPE
-        default: __builtin_unreachable();
+        default:
+            __builtin_unreachable();
     }
 }
 template <class Visitor>
 WEFT_INLINE constexpr decltype(auto) with_reduction(weftRedOp_t op, Visitor&& visitor) {
     switch (op) {
 #define WEFT_REDUCTION(enumerator, name) \
-    case enumerator: return visitor(std::integral_constant<weftRedOp_t, enumerator>{});
+    case enumerator:                     \
+        return visitor(std::integral_constant<weftRedOp_t, enumerator>{});
 #include "src/base/reduction.def"
 #undef WEFT_REDUCTION
-        default: __builtin_unreachable();
+        default:
+            __builtin_unreachable();
     }
 }
 

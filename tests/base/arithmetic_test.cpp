@@ -40,7 +40,8 @@ struct Format {
     // Every finite number from 0 up; their patterns are 0, 1, 2, ...
     std::vector<double> magnitudes() const {
         std::vector<double> list;
-        for (uint32_t pattern = 0; pattern < sign() && std::isfinite(value(pattern)); ++pattern) list.push_back(value(pattern));
+        for (uint32_t pattern = 0; pattern < sign() && std::isfinite(value(pattern)); ++pattern)
+            list.push_back(value(pattern));
         return list;
     }
 
@@ -63,13 +64,21 @@ struct Format {
     }
 };
 
-template <weftDataType_t type> constexpr Format format{};
-template <> constexpr Format format<weftFloat16>{5, 10, true, false};
-template <> constexpr Format format<weftBfloat16>{8, 7, true, false};
-template <> constexpr Format format<weftFloat8e4m3>{4, 3, false, true};
-template <> constexpr Format format<weftFloat8e5m2>{5, 2, true, true};
+template <weftDataType_t type>
+constexpr Format format{};
+template <>
+constexpr Format format<weftFloat16>{5, 10, true, false};
+template <>
+constexpr Format format<weftBfloat16>{8, 7, true, false};
+template <>
+constexpr Format format<weftFloat8e4m3>{4, 3, false, true};
+template <>
+constexpr Format format<weftFloat8e5m2>{5, 2, true, true};
 
-template <weftDataType_t t> struct Type { static constexpr weftDataType_t type = t; };
+template <weftDataType_t t>
+struct Type {
+    static constexpr weftDataType_t type = t;
+};
 
 template <weftDataType_t type>
 void check_rounding(float input, const std::vector<double>& list) {
@@ -92,7 +101,8 @@ TEMPLATE_TEST_CASE("every pattern of a small float widens to the number that its
     for (uint32_t pattern = 0; pattern < 2 * definition.sign(); ++pattern) {
         const double expected = definition.value(pattern);
         const float got = Arithmetic::widen(typename Arithmetic::Element(pattern));
-        const bool same = std::isnan(expected) ? std::isnan(got) : got == expected && std::signbit(got) == std::signbit(expected);
+        const bool same =
+            std::isnan(expected) ? std::isnan(got) : got == expected && std::signbit(got) == std::signbit(expected);
         if (!same) {
             CAPTURE(pattern, expected, got);
             FAIL_CHECK("widened to another number");
@@ -104,8 +114,8 @@ TEMPLATE_TEST_CASE("every pattern of a small float widens to the number that its
     }
 }
 
-TEMPLATE_TEST_CASE("rounding takes the nearest number, the even one of two, and saturates or overflows at the end", "[arithmetic]",
-                   Type<weftFloat16>, Type<weftBfloat16>, Type<weftFloat8e4m3>, Type<weftFloat8e5m2>) {
+TEMPLATE_TEST_CASE("rounding takes the nearest number, the even one of two, and saturates or overflows at the end",
+                   "[arithmetic]", Type<weftFloat16>, Type<weftBfloat16>, Type<weftFloat8e4m3>, Type<weftFloat8e5m2>) {
     constexpr weftDataType_t type = TestType::type;
     const std::vector<double> list = format<type>.magnitudes();
     // Around every number, and around the middle between it and the next, or what would be the next.
@@ -116,7 +126,8 @@ TEMPLATE_TEST_CASE("rounding takes the nearest number, the even one of two, and 
             if (!std::isfinite(here)) continue;  // bf16's next is beyond fp32
             check_rounding<type>(here, list);
             check_rounding<type>(std::nextafter(here, 0.0f), list);
-            if (std::isfinite(std::nextafter(here, INFINITY))) check_rounding<type>(std::nextafter(here, INFINITY), list);
+            if (std::isfinite(std::nextafter(here, INFINITY)))
+                check_rounding<type>(std::nextafter(here, INFINITY), list);
         }
     }
     // Every exponent of fp32, its subnormals and its end included.
@@ -170,7 +181,8 @@ TEST_CASE("integer averages truncate toward zero, also by divisors that the type
     CHECK(average(UINT64_MAX, 3) == UINT64_MAX / 3);
 }
 
-TEMPLATE_TEST_CASE("min and max propagate NaN and put -0 below +0, whichever comes first", "[arithmetic]", float, double) {
+TEMPLATE_TEST_CASE("min and max propagate NaN and put -0 below +0, whichever comes first", "[arithmetic]", float,
+                   double) {
     const TestType nan = NAN, infinity = INFINITY;
     const volatile TestType unfolded = 0;  // the compiler and the processor may differ about a sign bit's value
     const TestType zero = unfolded;

@@ -27,11 +27,11 @@ template <weftDataType_t t>
 struct Type {
     static constexpr weftDataType_t type = t;
 };
-#define WEFT_ALL_TYPES                                                                                                   \
-    weft::test::Type<weftInt8>, weft::test::Type<weftUint8>, weft::test::Type<weftInt32>, weft::test::Type<weftUint32>,  \
-        weft::test::Type<weftInt64>, weft::test::Type<weftUint64>, weft::test::Type<weftFloat16>,                        \
-        weft::test::Type<weftFloat32>, weft::test::Type<weftFloat64>, weft::test::Type<weftBfloat16>,                    \
-        weft::test::Type<weftFloat8e4m3>, weft::test::Type<weftFloat8e5m2>
+#define WEFT_ALL_TYPES                                                                               \
+    weft::test::Type<weftInt8>, weft::test::Type<weftUint8>, weft::test::Type<weftInt32>,            \
+        weft::test::Type<weftUint32>, weft::test::Type<weftInt64>, weft::test::Type<weftUint64>,     \
+        weft::test::Type<weftFloat16>, weft::test::Type<weftFloat32>, weft::test::Type<weftFloat64>, \
+        weft::test::Type<weftBfloat16>, weft::test::Type<weftFloat8e4m3>, weft::test::Type<weftFloat8e5m2>
 
 template <weftDataType_t type>
 using Element = typename Arithmetic<type>::Element;
@@ -110,7 +110,9 @@ class Fenced {
   private:
     static constexpr size_t margin = 128;  // also the most that an offset may be
     static constexpr char mark = char(0xa5);
-    char* aligned() { return reinterpret_cast<char*>((reinterpret_cast<uintptr_t>(storage_.data()) + 63) & ~uintptr_t(63)); }
+    char* aligned() {
+        return reinterpret_cast<char*>((reinterpret_cast<uintptr_t>(storage_.data()) + 63) & ~uintptr_t(63));
+    }
     std::vector<char> storage_;
     char* begin_ = nullptr;
     char* end_ = nullptr;
@@ -120,7 +122,8 @@ class Fenced {
 class Brink {
   public:
     explicit Brink(size_t bytes) : bytes_((bytes + page - 1) / page * page) {
-        base_ = static_cast<char*>(mmap(nullptr, bytes_ + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+        base_ = static_cast<char*>(
+            mmap(nullptr, bytes_ + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
         REQUIRE(base_ != MAP_FAILED);
         REQUIRE(mprotect(base_ + bytes_, page, PROT_NONE) == 0);
     }

@@ -170,10 +170,12 @@ TEMPLATE_TEST_CASE("the fused loop does what its parts do one after the other", 
             set->reduce[type][op]({expected_at, 1, sources.data(), source_count, count, average_of, Stores::ordinary});
 
             test::Fenced targets[] = {test::Fenced(count * sizeof(T)), test::Fenced(count * sizeof(T))};
-            void* const to[] = {targets[0].prepare(offsets[0], count * sizeof(T)), targets[1].prepare(offsets[1], count * sizeof(T))};
+            void* const to[] = {targets[0].prepare(offsets[0], count * sizeof(T)),
+                                targets[1].prepare(offsets[1], count * sizeof(T))};
             const std::vector<CopyJob> in = staging.jobs(), out = results.jobs();
-            set->fused[type][op](in.data(), int(in.size()), {to, 2, sources.data(), source_count, count, average_of, stores, 1},
-                                 out.data(), int(out.size()));
+            set->fused[type][op](in.data(), int(in.size()),
+                                 {to, 2, sources.data(), source_count, count, average_of, stores, 1}, out.data(),
+                                 int(out.size()));
             CAPTURE(set->isa, round, op, count, in.size(), out.size());
             for (int j = 0; j < 2; ++j) {
                 REQUIRE(test::first_difference<type>(to[j], expected.data(), count) == count);

@@ -1,4 +1,5 @@
-// movers_test.cpp: every reduction of every set of movers that this machine can run, bit for bit against the scalar truth.
+// movers_test.cpp: every reduction of every set of movers that this machine can run, bit for bit against the scalar
+// truth.
 #include "src/executor/host/movers.hpp"
 
 #include <string>
@@ -22,13 +23,15 @@ Element<type> element_at(const void* array, size_t i) {
 }
 
 template <weftDataType_t type>
-std::vector<Element<type>> truth(weftRedOp_t op, const std::vector<const void*>& sources, size_t count, uint32_t average_of) {
+std::vector<Element<type>> truth(weftRedOp_t op, const std::vector<const void*>& sources, size_t count,
+                                 uint32_t average_of) {
     std::vector<Element<type>> result(count);
     with_reduction(op, [&](auto constant) {
         for (size_t i = 0; i < count; ++i) {
             auto value = Arithmetic<type>::widen(element_at<type>(sources[0], i));
             for (size_t j = 1; j < sources.size(); ++j) {
-                value = combine<decltype(constant)::value>(value, Arithmetic<type>::widen(element_at<type>(sources[j], i)));
+                value =
+                    combine<decltype(constant)::value>(value, Arithmetic<type>::widen(element_at<type>(sources[j], i)));
             }
             if (average_of) value = average(value, average_of);
             result[i] = Arithmetic<type>::round(value);
@@ -65,8 +68,9 @@ class Sources {
 
 }  // namespace
 
-TEMPLATE_TEST_CASE("every set of movers reduces to the bits of the scalar truth, at any alignment, and writes nothing else",
-                   "[movers]", WEFT_ALL_TYPES) {
+TEMPLATE_TEST_CASE(
+    "every set of movers reduces to the bits of the scalar truth, at any alignment, and writes nothing else",
+    "[movers]", WEFT_ALL_TYPES) {
     constexpr weftDataType_t type = TestType::type;
     constexpr size_t bytes = sizeof(Element<type>);
     WEFT_PRINT_SEED();
@@ -90,9 +94,11 @@ TEMPLATE_TEST_CASE("every set of movers reduces to the bits of the scalar truth,
                                 set->reduce[type][op]({to, destinations, from.data(), sources, count, divisor,
                                                        streamed ? Stores::streaming : Stores::ordinary, streamed});
                                 for (int j = 0; j < destinations; ++j) {
-                                    const size_t difference = test::first_difference<type>(to[j], expected.data(), count);
+                                    const size_t difference =
+                                        test::first_difference<type>(to[j], expected.data(), count);
                                     if (difference != count || !buffers[size_t(j)].intact()) {
-                                        CAPTURE(set->isa, skew, op, sources, count, destinations, streamed, j, difference);
+                                        CAPTURE(set->isa, skew, op, sources, count, destinations, streamed, j,
+                                                difference);
                                         FAIL("differs, or wrote elsewhere");
                                     }
                                 }
@@ -185,8 +191,9 @@ TEMPLATE_TEST_CASE("a reduction reads nothing behind the last element", "[movers
 }
 
 // All pairs of fp8; of the 16-bit floats every number with a hundred others.
-TEMPLATE_TEST_CASE("small floats are combined and rounded right for all of their numbers", "[movers]", test::Type<weftFloat16>,
-                   test::Type<weftBfloat16>, test::Type<weftFloat8e4m3>, test::Type<weftFloat8e5m2>) {
+TEMPLATE_TEST_CASE("small floats are combined and rounded right for all of their numbers", "[movers]",
+                   test::Type<weftFloat16>, test::Type<weftBfloat16>, test::Type<weftFloat8e4m3>,
+                   test::Type<weftFloat8e5m2>) {
     constexpr weftDataType_t type = TestType::type;
     WEFT_PRINT_SEED();
     std::mt19937 random(test::seed());
@@ -199,10 +206,12 @@ TEMPLATE_TEST_CASE("small floats are combined and rounded right for all of their
         for (int op = 0; op < weftNumOps; ++op) {
             const auto expected = truth<type>(weftRedOp_t(op), from, left.size(), divisor_of(weftRedOp_t(op), 2));
             for (const Movers* set : all_movers()) {
-                set->reduce[type][op]({to, 1, from.data(), 2, left.size(), divisor_of(weftRedOp_t(op), 2), Stores::ordinary});
+                set->reduce[type][op](
+                    {to, 1, from.data(), 2, left.size(), divisor_of(weftRedOp_t(op), 2), Stores::ordinary});
                 const size_t difference = test::first_difference<type>(result.data(), expected.data(), left.size());
                 if (difference != left.size()) {
-                    CAPTURE(set->isa, op, difference, left[difference], right[difference], result[difference], expected[difference]);
+                    CAPTURE(set->isa, op, difference, left[difference], right[difference], result[difference],
+                            expected[difference]);
                     FAIL("differs");
                 }
             }

@@ -1,7 +1,7 @@
-// lanes.hpp: vectors of WEFT_VECTOR_BYTES and what the movers need of them: unaligned and streaming access, the small
-// floats' conversions, the reductions of base/arithmetic.hpp on all lanes at once. Included once by each movers_*.cpp,
-// which is compiled for its instruction set; hence everything is local to the file that includes it, and nothing of std
-// is called: no function compiled for AVX-512 may become the copy that the linker gives to everyone.
+// lanes.hpp: vectors of WEFT_VECTOR_BYTES (64 for AVX-512, 32 for AVX2, else 16) and what the movers need of them:
+// unaligned and streaming access, the small floats' conversions, base/arithmetic.hpp's reductions on all lanes at once.
+// Included once by each movers_*.cpp, which is compiled for its instruction set; hence everything is local to the file
+// that includes it, and no function of std is called: none compiled for AVX-512 may become the copy that all use.
 #pragma once
 #include "src/base/arithmetic.hpp"
 #include "src/executor/host/small_copy.hpp"
@@ -16,7 +16,9 @@ namespace weft {
 namespace {
 
 constexpr size_t line_bytes = 64;
-WEFT_INLINE size_t bytes_to_line(const void* address) { return -reinterpret_cast<uintptr_t>(address) & (line_bytes - 1); }
+WEFT_INLINE size_t bytes_to_line(const void* address) {
+    return -reinterpret_cast<uintptr_t>(address) & (line_bytes - 1);
+}
 
 template <class T, int lanes>
 struct VectorOf {
@@ -35,7 +37,9 @@ WEFT_INLINE V load(const char* source) {
     return reinterpret_cast<const Unaligned<V>*>(source)->value;
 }
 
-WEFT_INLINE bool is_aligned(const void* address, size_t bytes) { return (reinterpret_cast<uintptr_t>(address) & (bytes - 1)) == 0; }
+WEFT_INLINE bool is_aligned(const void* address, size_t bytes) {
+    return (reinterpret_cast<uintptr_t>(address) & (bytes - 1)) == 0;
+}
 
 // Past the caches if wanted and if this vector, here, can be; 8 bytes (NEON's fp16) are too few to be worth it.
 template <class V>
@@ -43,10 +47,10 @@ WEFT_INLINE void store(char* destination, V value, [[maybe_unused]] bool streami
 #if defined(__x86_64__)
     if constexpr (sizeof(V) >= 16) {
         if (streaming && is_aligned(destination, sizeof(V))) {
-#if defined(__AVX512F__)
+#if WEFT_VECTOR_BYTES == 64
             if constexpr (sizeof(V) == 64) _mm512_stream_si512(reinterpret_cast<__m512i*>(destination), (__m512i)value);
 #endif
-#if defined(__AVX__)
+#if WEFT_VECTOR_BYTES >= 32
             if constexpr (sizeof(V) == 32) _mm256_stream_si256(reinterpret_cast<__m256i*>(destination), (__m256i)value);
 #endif
             if constexpr (sizeof(V) == 16) _mm_stream_si128(reinterpret_cast<__m128i*>(destination), (__m128i)value);
@@ -85,10 +89,12 @@ WEFT_INLINE uint64_t load_first_word(const char* source, size_t bytes) {
 // The first `bytes` bytes, fewer than a vector has; memory behind them is not touched.
 template <class V>
 WEFT_INLINE V load_first(const char* source, size_t bytes) {
-#if defined(__AVX512BW__) && defined(__AVX512VL__)
+#if WEFT_VECTOR_BYTES == 64
     const uint64_t mask = (uint64_t(1) << bytes) - 1;
-    if constexpr (sizeof(V) == 64) return (V)_mm512_maskz_loadu_epi8(mask, source);
-    else return (V)_mm256_maskz_loadu_epi8(__mmask32(mask), source);
+    if constexpr (sizeof(V) == 64)
+        return (V)_mm512_maskz_loadu_epi8(mask, source);
+    else
+        return (V)_mm256_maskz_loadu_epi8(__mmask32(mask), source);
 #else
     Vector<uint64_t, sizeof(V) / 8> value{};
     for (size_t k = 0; k < sizeof(V) / 8; ++k) {
@@ -99,10 +105,12 @@ WEFT_INLINE V load_first(const char* source, size_t bytes) {
 }
 template <class V>
 WEFT_INLINE void store_first(char* destination, V value, size_t bytes) {
-#if defined(__AVX512BW__) && defined(__AVX512VL__)
+#if WEFT_VECTOR_BYTES == 64
     const uint64_t mask = (uint64_t(1) << bytes) - 1;
-    if constexpr (sizeof(V) == 64) _mm512_mask_storeu_epi8(destination, mask, (__m512i)value);
-    else _mm256_mask_storeu_epi8(destination, __mmask32(mask), (__m256i)value);
+    if constexpr (sizeof(V) == 64)
+        _mm512_mask_storeu_epi8(destination, mask, (__m512i)value);
+    else
+        _mm256_mask_storeu_epi8(destination, __mmask32(mask), (__m256i)value);
 #else
     copy_small<sizeof(V) - 1>(destination, &value, bytes);
 #endif
@@ -120,7 +128,8 @@ struct PartsOf {
 };
 
 template <weftDataType_t type>
-struct Lanes : PartsOf<typename Arithmetic<type>::Element, WEFT_VECTOR_BYTES / sizeof(typename Arithmetic<type>::Element), 1> {
+struct Lanes
+    : PartsOf<typename Arithmetic<type>::Element, WEFT_VECTOR_BYTES / sizeof(typename Arithmetic<type>::Element), 1> {
     using typename Lanes::PartsOf::Part;
     using typename Lanes::PartsOf::Wide;
     using Packed = Part;
@@ -138,7 +147,9 @@ template <>
 struct Lanes<weftBfloat16> : PartsOf<float, words, 2> {
     using Packed = Words;
     static WEFT_INLINE Wide widen(Packed value) { return {{(Floats)(value << 16), (Floats)(value & 0xffff0000u)}}; }
-    static WEFT_INLINE Packed round(const Wide& value) { return upper(value.part[0]) >> 16 | (upper(value.part[1]) & 0xffff0000u); }
+    static WEFT_INLINE Packed round(const Wide& value) {
+        return upper(value.part[0]) >> 16 | (upper(value.part[1]) & 0xffff0000u);
+    }
 
   private:
     // The result is the upper half of each lane; the lower is what is left.
@@ -151,8 +162,8 @@ struct Lanes<weftBfloat16> : PartsOf<float, words, 2> {
 // The steps of SmallFloat, each alternative computed and one chosen.
 template <weftDataType_t type>
 struct SmallFloatLanes : PartsOf<float, words, 4 / sizeof(typename Arithmetic<type>::Element)> {
-    using typename SmallFloatLanes::PartsOf::Wide;
     using SmallFloatLanes::PartsOf::parts;
+    using typename SmallFloatLanes::PartsOf::Wide;
     using Packed = Words;
     using Format = typename Arithmetic<type>::Format;
     static constexpr int bits = 32 / parts;
@@ -186,8 +197,10 @@ struct SmallFloatLanes : PartsOf<float, words, 4 / sizeof(typename Arithmetic<ty
         const Ints rest = (Ints)(all & 0x7fffffffu);
         const Words sign = all >> 31 << (bits - 1);
         const Words odd = (Words)rest >> Format::shift & 1u;
-        const Ints normal = (Ints)((Words)rest + odd + uint32_t((1 << (Format::shift - 1)) - 1 - Format::rebias)) >> Format::shift;
-        const Ints subnormal = (Ints)((Floats)rest + __builtin_bit_cast(float, Format::subnormal_magic)) - Format::subnormal_magic;
+        const Ints normal =
+            (Ints)((Words)rest + odd + uint32_t((1 << (Format::shift - 1)) - 1 - Format::rebias)) >> Format::shift;
+        const Ints subnormal =
+            (Ints)((Floats)rest + __builtin_bit_cast(float, Format::subnormal_magic)) - Format::subnormal_magic;
         const Ints limit = Ints{} + (Format::saturates ? Format::largest : Format::infinity);
         Ints small = rest < Format::smallest_normal ? subnormal : normal;
         small = small < limit ? small : limit;
@@ -196,20 +209,22 @@ struct SmallFloatLanes : PartsOf<float, words, 4 / sizeof(typename Arithmetic<ty
         return (Words)small | sign;
     }
 };
-template <> struct Lanes<weftFloat8e4m3> : SmallFloatLanes<weftFloat8e4m3> {};
-template <> struct Lanes<weftFloat8e5m2> : SmallFloatLanes<weftFloat8e5m2> {};
+template <>
+struct Lanes<weftFloat8e4m3> : SmallFloatLanes<weftFloat8e4m3> {};
+template <>
+struct Lanes<weftFloat8e5m2> : SmallFloatLanes<weftFloat8e5m2> {};
 
-#if defined(__F16C__) || defined(WEFT_NEON_CONVERSIONS)
-// The processor converts neighbours, so here a vector is as many elements as fp32 has. GCC 12 warns of the conversions of
-// 512 bits without a mask.
+#if WEFT_VECTOR_BYTES >= 32 || defined(WEFT_NEON_CONVERSIONS)
+// The processor converts neighbours, so here a vector is as many elements as fp32 has. GCC 12 warns of the conversions
+// of 512 bits without a mask.
 template <>
 struct Lanes<weftFloat16> : PartsOf<float, words, 1> {
     using Packed = Vector<uint16_t, words>;
     static WEFT_INLINE Wide widen(Packed value) {
 #if defined(WEFT_NEON_CONVERSIONS)
-        return {{(Floats)vcvt_f32_f16((float16x4_t)value)}};
+        return {{(Floats)vcvt_f32_f16((float16x4_t)value) }};
 #elif WEFT_VECTOR_BYTES == 64
-        return {{(Floats)_mm512_maskz_cvtph_ps(0xffff, (__m256i)value)}};
+        return {{(Floats)_mm512_maskz_cvtph_ps(0xffff, (__m256i)value) }};
 #else
         return {{(Floats)_mm256_cvtph_ps((__m128i)value)}};
 #endif
@@ -225,24 +240,15 @@ struct Lanes<weftFloat16> : PartsOf<float, words, 1> {
     }
 };
 #else
-template <> struct Lanes<weftFloat16> : SmallFloatLanes<weftFloat16> {};
+template <>
+struct Lanes<weftFloat16> : SmallFloatLanes<weftFloat16> {};
 #endif
-
-template <class T> struct SameSize;
-template <> struct SameSize<float> { using Signed = int32_t; using Unsigned = uint32_t; };
-template <> struct SameSize<double> { using Signed = int64_t; using Unsigned = uint64_t; };
-template <> struct SameSize<int8_t> { using Unsigned = uint8_t; };
-template <> struct SameSize<uint8_t> { using Unsigned = uint8_t; };
-template <> struct SameSize<int32_t> { using Unsigned = uint32_t; };
-template <> struct SameSize<uint32_t> { using Unsigned = uint32_t; };
-template <> struct SameSize<int64_t> { using Unsigned = uint64_t; };
-template <> struct SameSize<uint64_t> { using Unsigned = uint64_t; };
 
 template <class T, int lanes, weftRedOp_t op>
 WEFT_INLINE Vector<T, lanes> combine_lanes(Vector<T, lanes> left, Vector<T, lanes> right) {
     using V = Vector<T, lanes>;
     if constexpr (std::is_integral_v<T>) {
-        using U = Vector<typename SameSize<T>::Unsigned, lanes>;  // signed overflow would be undefined
+        using U = Vector<std::make_unsigned_t<T>, lanes>;  // signed overflow would be undefined
         if constexpr (op == weftSum) return (V)((U)left + (U)right);
         if constexpr (op == weftProd) return (V)((U)left * (U)right);
         if constexpr (op == weftMax) return left > right ? left : right;
@@ -251,7 +257,7 @@ WEFT_INLINE Vector<T, lanes> combine_lanes(Vector<T, lanes> left, Vector<T, lane
         if constexpr (op == weftSum) return left + right;
         if constexpr (op == weftProd) return left * right;
         // Both choices agree but for zeros of either sign, where each takes its second operand, and for NaN.
-        using Bits = Vector<typename SameSize<T>::Signed, lanes>;
+        using Bits = Vector<std::conditional_t<sizeof(T) == 4, int32_t, int64_t>, lanes>;
         const Bits unordered = (Bits)(left != left) | (Bits)(right != right);
         if constexpr (op == weftMax) {
             return (V)(((Bits)(left > right ? left : right) & (Bits)(right > left ? right : left)) | unordered);
@@ -270,10 +276,13 @@ WEFT_INLINE Vector<T, lanes> average_lanes(Vector<T, lanes> sum, uint32_t diviso
         alignas(sizeof sum) T lane[lanes];
         __builtin_memcpy(lane, &sum, sizeof sum);
         for (int i = 0; i < lanes; ++i) {
-            // Exact: a quotient of such integers that is not whole lies further from the next whole one than it is rounded.
-            if constexpr (sizeof(T) == 1) lane[i] = T(float(lane[i]) / float(divisor));
-            else if constexpr (sizeof(T) == 4) lane[i] = T(double(lane[i]) / double(divisor));
-            else lane[i] = average(lane[i], divisor);
+            // Exact: such a quotient, if it is not whole, lies further from the next whole number than rounding moves.
+            if constexpr (sizeof(T) == 1)
+                lane[i] = T(float(lane[i]) / float(divisor));
+            else if constexpr (sizeof(T) == 4)
+                lane[i] = T(double(lane[i]) / double(divisor));
+            else
+                lane[i] = average(lane[i], divisor);
         }
         __builtin_memcpy(&sum, lane, sizeof sum);
         return sum;
@@ -282,7 +291,8 @@ WEFT_INLINE Vector<T, lanes> average_lanes(Vector<T, lanes> sum, uint32_t diviso
 
 // On all parts.
 template <weftDataType_t type, weftRedOp_t op>
-WEFT_INLINE typename Lanes<type>::Wide combine_wide(const typename Lanes<type>::Wide& left, const typename Lanes<type>::Wide& right) {
+WEFT_INLINE typename Lanes<type>::Wide combine_wide(const typename Lanes<type>::Wide& left,
+                                                    const typename Lanes<type>::Wide& right) {
     using T = typename Arithmetic<type>::Accumulator;
     typename Lanes<type>::Wide result;
     for (int k = 0; k < Lanes<type>::parts; ++k) {

@@ -23,10 +23,11 @@ WEFT_INLINE bool any_streaming(const CopyJob* jobs, int count) {
     return streaming;
 }
 
-void run_fused(const CopyJob* staging, int staging_count, const ReduceJob& reduction, ReduceRange range, size_t element_bytes,
-               const CopyJob* results, int results_count) {
+void run_fused(const CopyJob* staging, int staging_count, const ReduceJob& reduction, ReduceRange range,
+               size_t element_bytes, const CopyJob* results, int results_count) {
     // All three streams end in the same round, so each steps in proportion to its length, in whole lines.
-    const size_t length[] = {total_bytes(staging, staging_count), reduction.count * element_bytes, total_bytes(results, results_count)};
+    const size_t length[] = {total_bytes(staging, staging_count), reduction.count * element_bytes,
+                             total_bytes(results, results_count)};
     size_t rounds = SIZE_MAX, least_rounds = 1;
     for (const size_t bytes : length) {
         if (bytes && bytes / least_step_bytes < rounds) rounds = bytes / least_step_bytes;
@@ -55,15 +56,17 @@ void run_fused(const CopyJob* staging, int staging_count, const ReduceJob& reduc
     staging_steps.advance(SIZE_MAX);
     if (i < reduction.count) range(reduction, i, reduction.count);
     results_steps.advance(SIZE_MAX);
-    if (reduction.stores == Stores::streaming || any_streaming(staging, staging_count) || any_streaming(results, results_count)) {
+    if (reduction.stores == Stores::streaming || any_streaming(staging, staging_count) ||
+        any_streaming(results, results_count)) {
         fence_streaming();
     }
 }
 
 template <weftDataType_t type, weftRedOp_t op>
-void fused(const CopyJob* staging, int staging_count, const ReduceJob& reduction, const CopyJob* results, int results_count) {
-    run_fused(staging, staging_count, reduction, range_for<type, op>(reduction.source_count), sizeof(ElementOf<type>), results,
-              results_count);
+void fused(const CopyJob* staging, int staging_count, const ReduceJob& reduction, const CopyJob* results,
+           int results_count) {
+    run_fused(staging, staging_count, reduction, range_for<type, op>(reduction.source_count), sizeof(ElementOf<type>),
+              results, results_count);
 }
 
 // weftAvg sums; the job says what to divide by.
@@ -73,7 +76,7 @@ constexpr Movers make_movers() {
     Movers set{};
     set.isa = WEFT_MOVERS_ISA;
     set.copy = copy;
-#define WEFT_PAIR(type, op)                           \
+#define WEFT_PAIR(type, op)                             \
     set.reduce[type][op] = reduce<type, combining(op)>; \
     set.fused[type][op] = fused<type, combining(op)>;
 #define WEFT_DATATYPE(type, name, bytes) \

@@ -18,8 +18,8 @@ namespace weft {
 // streamed ends with a store fence, so that a flag stored afterwards is seen after the data, as with ordinary stores.
 enum class Stores : uint8_t { ordinary, streaming };
 
-// destinations[j][i] = ((sources[0][i] op sources[1][i]) op sources[2][i]) ..., divided by `average_of` unless that is 0,
-// and rounded to the type, for each i < count.
+// destinations[j][i] = ((sources[0][i] op sources[1][i]) op sources[2][i]) ..., divided by `average_of` unless that is
+// 0, and rounded to the type, for each i < count.
 struct ReduceJob {
     void* const* destinations;  // at least one
     int destination_count;
@@ -28,7 +28,8 @@ struct ReduceJob {
     size_t count;         // elements
     uint32_t average_of;  // the number of ranks for weftAvg, which by itself only sums; otherwise 0
     Stores stores;
-    int streamed = INT_MAX;  // of the destinations only the first so many are streamed: slots that peers read soon are not
+    int streamed =
+        INT_MAX;  // of the destinations only the first so many are streamed: slots that peers read soon are not
 };
 
 struct CopyJob {
@@ -44,9 +45,9 @@ struct Movers {
     void (*copy)(const CopyJob& job);
     // destination[i] = scalar * source[i], rounded to the type; `scalar` points to one element of the type.
     void (*scale[weftNumTypes])(void* destination, const void* source, size_t count, const void* scalar);
-    // Three streams advanced in turn within one loop, for the misses of one then overlap those of the others: the copies
-    // of `staging`, the reduction, and the copies of `results`. Copies of one stream follow each other. No stream may
-    // write what another reads or writes. reduction.count may be 0, and both counts of copies.
+    // Three streams advanced in turn within one loop, for the misses of one then overlap those of the others: the
+    // copies of `staging`, the reduction, and the copies of `results`. Copies of one stream follow each other. No
+    // stream may write what another reads or writes. reduction.count may be 0, and both counts of copies.
     void (*fused[weftNumTypes][weftNumOps])(const CopyJob* staging, int staging_count, const ReduceJob& reduction,
                                             const CopyJob* results, int results_count);
 };

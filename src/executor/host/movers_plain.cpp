@@ -1,4 +1,4 @@
-// movers_plain.cpp: the movers compiled for any processor of the architecture: what the compiler may use without being asked.
+// movers_plain.cpp: the movers for any processor of the architecture: what the compiler may use without being asked.
 #define WEFT_MOVERS plain_movers
 #define WEFT_MOVERS_ISA "plain"
 #define WEFT_VECTOR_BYTES 16

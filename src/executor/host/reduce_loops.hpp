@@ -68,8 +68,10 @@ struct Block {
 
     WEFT_INLINE typename L::Wide get(const void* source, int u) const {
         const char* from = static_cast<const char*>(source) + offset + size_t(u) * sizeof(Packed);
-        if constexpr (partial) return L::widen(load_first<Packed>(from, bytes));
-        else return L::widen(load<Packed>(from));
+        if constexpr (partial)
+            return L::widen(load_first<Packed>(from, bytes));
+        else
+            return L::widen(load<Packed>(from));
     }
     WEFT_INLINE void put(void* destination, const Packed (&value)[unroll], bool streaming) const {
         char* to = static_cast<char*>(destination) + offset;
@@ -95,7 +97,8 @@ WEFT_INLINE void reduce_block(const Operands<fixed>& operands, size_t i, size_t 
     typename B::Packed packed[unroll];
     for (int u = 0; u < unroll; ++u) packed[u] = Lanes<type>::round(value[u]);
     block.put(operands.destination, packed, operands.streamed > 0);
-    for (int j = 1; j < operands.destination_count; ++j) block.put(operands.destinations[j], packed, j < operands.streamed);
+    for (int j = 1; j < operands.destination_count; ++j)
+        block.put(operands.destinations[j], packed, j < operands.streamed);
 }
 
 // Elements begin to end.
@@ -118,7 +121,8 @@ using ReduceRange = void (*)(const ReduceJob& job, size_t begin, size_t end);
 // Loops with their pointers in registers for the types and the numbers of sources that matter most.
 template <weftDataType_t type, weftRedOp_t op>
 WEFT_INLINE ReduceRange range_for(int source_count) {
-    if constexpr (op == weftSum && (type == weftFloat32 || type == weftBfloat16 || type == weftFloat16 || type == weftFloat64)) {
+    if constexpr (op == weftSum &&
+                  (type == weftFloat32 || type == weftBfloat16 || type == weftFloat16 || type == weftFloat64)) {
         if (source_count == 2) return reduce_range<type, op, 2>;
         if (source_count == 3) return reduce_range<type, op, 3>;
         if (source_count == 4) return reduce_range<type, op, 4>;
