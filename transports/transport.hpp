@@ -89,6 +89,7 @@ class Board {
         return heaps_ + HostGeometry::heap_stride * size_t(rank) + slot_stride * (tile % board_slots);
     }
     void wake() { host_->wake(); }
+    bool aborted() const { return host_->aborted(); }
     // Makes this rank's slots hold `bytes` each. Local: nobody is told (rule 4).
     Status reserve(size_t bytes);
     size_t reserved() const { return reserved_; }
