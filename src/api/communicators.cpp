@@ -174,7 +174,7 @@ weftResult_t weftCommAbort(weftComm_t comm) {
             alone = 0;
             sched_yield();
         }
-        comm->communicator.reset();
+        comm->retire();
         comm->inside.store(0, std::memory_order_release);
         return ok();
     });
