@@ -47,6 +47,8 @@ Result<std::optional<Message>> receive_message(int socket, Fd* passed_fd) {
             memcpy(&number, CMSG_DATA(item), sizeof number);
             fd = Fd(number);
         }
+    if (header.msg_flags & MSG_CTRUNC)
+        return fail(weftSystemError, "the shared segment that another process passes could not be taken: no descriptor is left; raise the limit (ulimit -n)");
     if (received == 0) return fail(weftRemoteError, "a process of this host closed its connection");
     if (received != ssize_t(sizeof message) || (header.msg_flags & MSG_TRUNC) || message.magic != Message::expected_magic)
         return fail(weftRemoteError, "a process of this host sent something that is not Weft's handshake");

@@ -170,6 +170,7 @@ class Gathering {
     Status be_guest() {
         Fd passed;
         auto received = receive_message(connection_.number(), &passed);
+        if (!received && received.status().code() == weftSystemError) return received.take_status();
         if (!received)
             return fail(weftRemoteError, "process {}, which led the meeting of the ranks, ended or turned this process away ({})", leader_pid_, received.status().sentence());
         if (!*received) return ok();
@@ -194,7 +195,9 @@ class Gathering {
                 connection_.reset();
                 return ok();
             }
-            case Message::refusal: return {weftResult_t(message.code), message.sentence};
+            case Message::refusal:
+                if (!proved_ || message.code <= weftSuccess || message.code >= weftNumResults) break;
+                return {weftResult_t(message.code), message.sentence};
             default: break;
         }
         return fail(weftInternalError, "process {}, which leads the meeting, sent a message out of turn", leader_pid_);
