@@ -62,12 +62,15 @@ Progress Run::advance_block(size_t index) {
         }
         const Instruction& instruction = block.instructions[size_t(state.step)];
         if (instruction.after.block >= 0 && !reached(instruction.after, state.tile)) return moved ? Progress::moved : Progress::blocked;
+        const uint64_t tile = state.tile;
+        const Stage stage = state.stage;
         const Progress progress = execute(index, instruction);
         if (progress == Progress::done) {  // of a fused instruction, which walks the tiles itself
             state.ended = true;
             return Progress::done;
         }
-        if (progress == Progress::blocked) return moved ? Progress::moved : Progress::blocked;
+        // A fused instruction may have gone through tiles before it blocked: that is no silence.
+        if (progress == Progress::blocked) return moved || state.tile != tile || state.stage != stage ? Progress::moved : Progress::blocked;
         if (progress != Progress::moved) return progress;
         moved = true;
         if (++state.iteration >= instruction.repeat) {
