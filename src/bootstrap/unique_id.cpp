@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstring>
 #include <fstream>
 
@@ -20,10 +21,14 @@ void ready() {
 
 }  // namespace
 
-uint64_t host_identity() {
+Result<uint64_t> host_identity() {
     ready();
     std::string facts;
-    std::ifstream("/proc/sys/kernel/random/boot_id") >> facts;
+    std::ifstream file("/proc/sys/kernel/random/boot_id");
+    // Without /proc all ranks lack it alike; with too few descriptors only this process would take itself for another host.
+    if (!file && (errno == EMFILE || errno == ENFILE || errno == ENOMEM))
+        return fail(weftSystemError, "which host this is could not be read: {}; raise the limit (ulimit -n)", errno_text(errno));
+    file >> facts;
     struct stat status {};
     if (stat("/proc/self/ns/net", &status) == 0) facts += fmt::format(" {}", status.st_ino);
     unsigned char hash[crypto_generichash_BYTES_MIN];
@@ -54,17 +59,19 @@ UniqueId UniqueId::with_secret(const Digest& secret) {
     memset(&id.content_, 0, sizeof id.content_);
     id.content_.magic = id_magic;
     id.content_.version = 1;
-    id.content_.host = host_identity();
     memcpy(id.content_.secret, secret.data(), secret.size());
     id.content_.checksum = checksum(id.content_);
     return id;
 }
 
 Result<UniqueId> UniqueId::make() {
+    auto host = host_identity();
+    if (!host) return host.take_status();
     Digest secret;
     random_bytes(secret.data(), secret.size());
     UniqueId id = with_secret(secret);
     id.content_.pid = uint32_t(getpid());
+    id.content_.host = *host;
     id.content_.checksum = checksum(id.content_);
     return id;
 }
@@ -76,7 +83,9 @@ Result<UniqueId> UniqueId::read(const weftUniqueId& bytes) {
         return fail(weftInvalidArgument, "this is no unique id of Weft: pass the 128 bytes that weftGetUniqueId wrote on one rank, unchanged, to all ranks");
     if (id.content_.checksum != checksum(id.content_) || id.content_.version != 1)
         return fail(weftInvalidArgument, "the unique id was damaged on its way here: all of its 128 bytes count, zeros too");
-    if (id.content_.host != host_identity())
+    auto host = host_identity();
+    if (!host) return host.take_status();
+    if (id.content_.host != *host)
         return fail(weftInvalidArgument, "the unique id was made on another host or in another network namespace; Weft {}.{} connects ranks of one host",
                     WEFT_MAJOR, WEFT_MINOR);
     return id;

@@ -46,7 +46,8 @@ class UniqueId {
 bool equal_digests(const Digest& one, const Digest& other);  // in constant time
 void random_bytes(void* to, size_t bytes);
 // The boot and the network namespace: equal exactly for processes that can meet on this host.
-uint64_t host_identity();
+// weftSystemError where that cannot be read now.
+Result<uint64_t> host_identity();
 
 std::string to_hex(const weftUniqueId& id);
 Result<weftUniqueId> from_hex(const std::string& text);
