@@ -55,6 +55,8 @@ Status Watchdog::look_at(int other, uint64_t sequence, const Operation& operatio
     // What it called before what became of it: a rank that called something else and left has mismatched, not died.
     const auto report = row.position.read();
     if (report && report->entered == sequence && !(report->operation == operation)) return mismatch(other, sequence, operation);
+    // It finished this operation, so all that it owes us is there, perhaps since we last looked: it may have ended in order.
+    if (report && report->finished >= sequence) return ok();
     if (!group_->alive(other) && row.state.load(std::memory_order_acquire) != RankState::left)
         return fail(weftRemoteError, "rank {} (pid {}) died {}; rank {} waited for it in operation {}{}, {}", other, row.pid,
                     report && report->inside() ? fmt::format("inside operation {}", report->entered)
