@@ -1,0 +1,136 @@
+// `weft schedule`: what it prints, writes and returns.
+#include <unistd.h>
+#include <CLI/CLI.hpp>
+
+#include <cstdio>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <vector>
+
+#include "tests/catch.hpp"
+#include "tools/schedule_command.hpp"
+
+namespace {
+
+struct Outcome {
+    int exit_status = -1;
+    std::string out, err;
+};
+
+// Sends a standard stream into a file of its own for a while.
+class Capture {
+  public:
+    explicit Capture(FILE* stream) : stream_(stream), file_(std::tmpfile()) {
+        std::fflush(stream_);
+        saved_ = dup(fileno(stream_));
+        REQUIRE(dup2(fileno(file_), fileno(stream_)) >= 0);
+    }
+    std::string end() {
+        std::fflush(stream_);
+        dup2(saved_, fileno(stream_));
+        close(saved_);
+        std::string text;
+        std::rewind(file_);
+        for (int letter; (letter = std::fgetc(file_)) != EOF;) text += char(letter);
+        std::fclose(file_);
+        return text;
+    }
+
+  private:
+    FILE* stream_;
+    FILE* file_;
+    int saved_ = -1;
+};
+
+Outcome run(std::vector<std::string> arguments) {
+    CLI::App app("", "weft");
+    Outcome outcome;
+    weft::tools::add_schedule_command(app, outcome.exit_status);
+    std::reverse(arguments.begin(), arguments.end());
+    Capture out(stdout), err(stderr);
+    try {
+        app.parse(arguments);
+    } catch (const CLI::ParseError& misuse) {
+        outcome.exit_status = 2;
+        outcome.err = misuse.what();
+    }
+    outcome.err += err.end();
+    outcome.out = out.end();
+    return outcome;
+}
+
+std::string file_text(const std::string& name) {
+    std::ifstream file(name, std::ios::binary);
+    return {std::istreambuf_iterator<char>(file), {}};
+}
+
+struct TemporaryFile {
+    std::string name = "/tmp/weft_schedule_test_XXXXXX";
+    TemporaryFile() { close(mkstemp(name.data())); }
+    ~TemporaryFile() { unlink(name.c_str()); }
+};
+
+const std::string golden = std::string(WEFT_SCHEDULES) + "/ring_all_reduce_4.txt";
+
+}  // namespace
+
+TEST_CASE("weft schedule show prints a schedule of all ranks, or of one", "[schedule]") {
+    const Outcome all = run({"schedule", "show", "ring", "--ranks", "4"});
+    CHECK(all.exit_status == 0);
+    CHECK(all.out == file_text(golden));
+    const Outcome one = run({"schedule", "show", "two_shot", "--ranks", "3", "--rank", "1", "--expand", "direct"});
+    CHECK(one.exit_status == 0);
+    CHECK(one.out ==
+          "schedule two_shot all_reduce rank 1 of 3 channels 1 chunks 3 board\n"
+          "block channel 0\n"
+          "  0 post entry\n"
+          "  1 wait entry\n"
+          "  2 reduce inputs[1] -> outputs finish\n"
+          "  3 post done\n"
+          "  4 wait done\n");
+}
+
+TEST_CASE("weft schedule build writes what weft schedule check proves", "[schedule]") {
+    TemporaryFile file;
+    CHECK(run({"schedule", "build", "ring", "-n", "4", "-o", file.name}).exit_status == 0);
+    CHECK(file_text(file.name) == file_text(golden));
+    const Outcome proved = run({"schedule", "check", file.name});
+    CHECK(proved.exit_status == 0);
+    CHECK(proved.out == file.name + ": proved: ring all_reduce on 4 ranks, 1008 steps in all ways it can run\n");
+    const Outcome refused = run({"schedule", "check", file.name, "--fifo-depth", "1"});
+    CHECK(refused.exit_status == 1);
+    CHECK(refused.err.find("weft schedule: " + file.name + ": deadlock: operation 0, rank 0, block 0, step 1") == 0);
+}
+
+TEST_CASE("weft schedule says what exists when a name is misspelt", "[schedule]") {
+    const std::pair<std::vector<std::string>, std::string> mistakes[] = {
+        {{"schedule", "show", "rign", "--ranks", "4"},
+         "there is no algorithm `rign`; there are one_shot, two_shot, ring"},
+        {{"schedule", "show", "two_shot", "--ranks", "4", "--expand", "strait"},
+         "there is no expansion `strait`; there are staged, direct, readable=RANK,... and pipelined=TILES"},
+        {{"schedule", "show", "two_shot", "--ranks", "4", "--expand", "readable=0,7"},
+         "`7` is not a rank; there are 0..3"},
+        {{"schedule", "show", "ring", "--ranks", "4", "--expand", "pipelined=2"}, "ring is not pipelined; two_shot is"},
+        {{"schedule", "show", "ring", "--ranks", "4", "--rank", "4"}, "there is no rank 4 of 4; there are 0..3"},
+        {{"schedule", "show", "ring", "--ranks", "0"}, "0 not in range"},
+    };
+    for (const auto& [arguments, sentence] : mistakes) {
+        const Outcome outcome = run(arguments);
+        INFO(outcome.err);
+        CHECK(outcome.exit_status == 2);
+        CHECK(outcome.err.find(sentence) != std::string::npos);
+    }
+}
+
+TEST_CASE("weft schedule check of a file that cannot be used says which and why", "[schedule]") {
+    const Outcome missing = run({"schedule", "check", "/nonexistent/ring.txt"});
+    CHECK(missing.exit_status == 1);
+    CHECK(missing.err ==
+          "weft schedule: /nonexistent/ring.txt could not be read: No such file or directory (errno 2)\n");
+    TemporaryFile file;
+    std::ofstream(file.name) << "schedule ring all_reduce rank 0 of 1 channels 1 chunks 1\nblock chanel 0\n";
+    const Outcome faulty = run({"schedule", "check", file.name});
+    CHECK(faulty.exit_status == 1);
+    CHECK(faulty.err == "weft schedule: " + file.name + ": line 2, column 7: expected `channel`, found `chanel`\n");
+}
