@@ -55,8 +55,13 @@ Status Watchdog::look_at(int other, uint64_t sequence, const Operation& operatio
     // What it called before what became of it: a rank that called something else and left has mismatched, not died.
     const auto report = row.position.read();
     if (report && report->entered == sequence && !(report->operation == operation)) return mismatch(other, sequence, operation);
-    // It finished this operation, so all that it owes us is there, perhaps since we last looked: it may have ended in order.
-    if (report && report->finished >= sequence) return ok();
+    // It finished this operation, so all that it owes us is there, perhaps since we last polled; it may have ended in order. What
+    // is still missing at the next look will never come.
+    if (report && report->finished >= sequence) {
+        if (!finished_.contains(other)) return finished_.insert(other), ok();
+        return fail(weftMismatch, "rank {} (pid {}) finished operation {}{} without what rank {} waits for in {}; every rank must make the same calls in the same order",
+                    other, row.pid, sequence, name(), rank_, operation.text());
+    }
     if (!group_->alive(other) && row.state.load(std::memory_order_acquire) != RankState::left)
         return fail(weftRemoteError, "rank {} (pid {}) died {}; rank {} waited for it in operation {}{}, {}", other, row.pid,
                     report && report->inside() ? fmt::format("inside operation {}", report->entered)

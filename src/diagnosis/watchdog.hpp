@@ -21,7 +21,11 @@ class Watchdog {
     // Another rank's words do not fit ours: the sentence that names both calls. Waits briefly for the other to say what it called.
     Status mismatch(int other, uint64_t sequence, const Operation& operation);
     // A new call: the warning may come again.
-    void begin() { warned_ = false; }
+    void begin() {
+        warned_ = false;
+        if (!finished_.empty()) [[unlikely]]
+            finished_.clear();
+    }
 
   private:
     Status look_at(int other, uint64_t sequence, const Operation& operation);
@@ -33,6 +37,7 @@ class Watchdog {
     std::string communicator_;
     WatchdogLimits limits_;
     bool warned_ = false;
+    RankSet finished_;  // missing ranks that had finished the operation when looked at before
 };
 
 }  // namespace weft
