@@ -1,6 +1,6 @@
 // fused.cpp: one-shot and two-shot over a board as one routine each: the same steps as their expansions
 // (src/schedule/expand.cpp), without an instruction for each chunk, and with the tiles of a long message overlapped.
-// Techniques and figures: docs/board.md.
+// The protocol: src/README.md, "The board"; the figures: perf/README.md.
 #include <cstring>
 
 #include "src/executor/run.hpp"
