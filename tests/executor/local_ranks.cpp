@@ -1,0 +1,315 @@
+#include "tests/executor/local_ranks.hpp"
+
+#include <sched.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <deque>
+#include <stdexcept>
+#include <thread>
+
+#include "src/base/arena.hpp"
+#include "src/base/datatype.hpp"
+
+namespace weft::test {
+
+namespace {
+
+constexpr size_t connection_slot_bytes = 16 << 10;
+
+void require(const Status& status) {
+    if (!status) throw std::runtime_error(status.sentence());
+}
+template <class T>
+T require(Result<T> result) {
+    if (!result) throw std::runtime_error(result.status().sentence());
+    return std::move(*result);
+}
+
+bool at(const std::vector<bool>& flags, int rank) { return !flags.empty() && flags[size_t(rank)]; }
+
+Schedule schedule_of(const Call& call, int ranks, int rank, Form form, const BoardMode& mode) {
+    const Schedule written = call.algorithm->build({.ranks = ranks, .rank = rank}, {.channels = call.channels});
+    const bool two_shot = written.blocks.size() == 1 && written.blocks[0].instructions.size() == 1 &&
+                          written.blocks[0].instructions[0].opcode == Opcode::two_shot;
+    if (form == Form::as_written) return written;
+    if (form == Form::expanded_pipelined && two_shot) return expand_pipelined(written, mode, int(call.tiles()));
+    return expand(written, mode);
+}
+
+// Memory of weftMemAlloc's arena, or private; bytes around the buffer that must not change.
+class Buffer {
+  public:
+    Buffer(size_t bytes, size_t offset, bool from_arena) : bytes_(bytes) {
+        if (from_arena) {
+            arena_ = require(require(Arena::get())->allocate(bytes + offset + 2 * margin));
+            begin_ = static_cast<std::byte*>(arena_) + margin + offset;
+        } else {
+            storage_.resize(bytes + offset + 3 * margin);
+            begin_ = storage_.data() + (margin - reinterpret_cast<uintptr_t>(storage_.data()) % margin) + margin + offset;
+        }
+        memset(begin_ - margin, mark, bytes + 2 * margin);
+    }
+    Buffer(const Buffer&) = delete;
+    ~Buffer() {
+        if (arena_) (void)Arena::existing()->free(arena_);
+    }
+    std::byte* data() const { return begin_; }
+    void fill(const Bytes& data) const { std::copy(data.begin(), data.end(), begin_); }
+    Bytes content() const { return Bytes(begin_, begin_ + bytes_); }
+    bool intact() const {
+        for (size_t i = 1; i <= margin; ++i)
+            if (begin_[-ptrdiff_t(i)] != std::byte{mark} || begin_[bytes_ + i - 1] != std::byte{mark}) return false;
+        return true;
+    }
+
+  private:
+    static constexpr size_t margin = 64;
+    static constexpr unsigned char mark = 0xa5;
+    size_t bytes_;
+    void* arena_ = nullptr;
+    std::byte* begin_ = nullptr;
+    std::vector<std::byte> storage_;
+};
+
+}  // namespace
+
+Operation Call::operation() const {
+    Operation operation;
+    operation.collective = Collective::all_reduce;
+    operation.type = uint8_t(type);
+    operation.op = uint8_t(op);
+    operation.count = bytes() / size_of(type);
+    return operation;
+}
+
+std::string Call::text() const {
+    const auto flags = [](const std::vector<bool>& set) {
+        std::string letters;
+        for (const bool flag : set) letters += flag ? '1' : '0';
+        return letters.empty() ? std::string("none") : letters;
+    };
+    return fmt::format("{}{} by {}, {} channels, form {}, tiles of {}, pipelined {}, offers {}, in place {}, from the arena {}, offsets {} and {}",
+                       operation().text(), "", algorithm->name, channels, int(form), tile_bytes, pipelined, offers, flags(in_place), flags(from_arena),
+                       send_offset, receive_offset);
+}
+
+std::vector<Bytes> expected(const Call& call, const BoardMode& mode) {
+    reference::Job job;
+    const int ranks = int(call.inputs.size());
+    for (int rank = 0; rank < ranks; ++rank) job.schedules.push_back(schedule_of(call, ranks, rank, Form::expanded, mode));
+    job.mode = mode;
+    job.type = call.type;
+    job.op = call.op == premul ? weftSum : weftRedOp_t(call.op);
+    job.inputs = call.inputs;
+    job.scalars = call.scalars;
+    job.in_place = call.in_place;
+    job.tile_bytes = mode.direct(ranks) ? std::max<size_t>(64, call.bytes()) : call.tile_bytes;
+    return reference::interpret(job);
+}
+
+std::optional<std::string> difference(const Call& call, const std::vector<Bytes>& got, const std::vector<Bytes>& expected) {
+    for (size_t rank = 0; rank < got.size(); ++rank) {
+        if (got[rank] == expected[rank]) continue;
+        const size_t count = call.operation().count;
+        const size_t first = with_datatype(call.type, [&](auto t) {
+            constexpr weftDataType_t type = decltype(t)::value;
+            std::vector<Element<type>> right(count);
+            memcpy(right.data(), expected[rank].data(), expected[rank].size());
+            return first_difference<type>(got[rank].data(), right.data(), count);
+        });
+        if (first < count) return fmt::format("rank {}, element {}: {}", rank, first, call.text());
+    }
+    return {};
+}
+
+LocalRanks::LocalRanks(int ranks, Reached reached, bool direct) : group_(require(HostGroup::create(ranks))) {
+    Arena* arena = require(Arena::get());
+    for (int rank = 0; rank < ranks; ++rank) {
+        RankRow& row = group_->row(rank);
+        row.pid = getpid();
+        // Rows that claim another process each are mapped by their descriptor, as another process would map them.
+        row.process = process_token() + (reached == Reached::processes ? uint64_t(rank) : 0);
+        row.arena_fd = arena->memory().fd();
+        row.arena_inode = arena->memory().inode();
+        row.state.store(RankState::joined, std::memory_order_release);
+    }
+    for (int rank = 0; rank < ranks; ++rank) {
+        boards_.push_back(require(Board::open(*group_, rank)));
+        reaches_.emplace_back(*group_, rank, direct);
+        heap_used_.push_back(Board::heap_bytes);
+    }
+}
+LocalRanks::~LocalRanks() = default;
+
+BoardMode LocalRanks::mode(const Call& call) const {
+    BoardMode mode;
+    if (!call.offers || call.op == premul || reach_state(0) != Reach::State::ready) return mode;
+    bool all = true;
+    for (int rank = 0; rank < ranks(); ++rank) {
+        const bool reachable = group_->row(ranks() - 1).process == process_token() || at(call.from_arena, rank);
+        mode.readable.push_back(reachable);
+        all &= reachable;
+    }
+    mode.all_writable = all;
+    if (std::find(mode.readable.begin(), mode.readable.end(), true) == mode.readable.end()) mode = {};
+    return mode;
+}
+
+void LocalRanks::connect(const Call& call) {
+    for (int rank = 0; rank < ranks(); ++rank) {
+        const Schedule schedule = call.algorithm->build({.ranks = ranks(), .rank = rank}, {.channels = call.channels});
+        for (const Block& block : schedule.blocks) {
+            if (block.source < 0) continue;
+            Connection& connection = connections_[{block.channel, block.source, rank}];
+            if (connection.receiver) continue;
+            Blob blob;
+            ConnectionOptions options{rank, block.source, block.channel, schedule.fifo_depth, connection_slot_bytes, group_.get(), &heap_used_[size_t(rank)]};
+            connection.receiver = require(registry::transports()[0].listen(options, blob));
+            std::swap(options.self, options.peer);
+            connection.sender = require(registry::transports()[0].connect(options, blob));
+        }
+    }
+}
+
+// One rank on its way through the calls.
+struct LocalRanks::Rank {
+    LocalRanks* all;
+    int rank;
+    const std::vector<Call>* calls;
+    uint64_t first_sequence;
+    size_t index = 0;
+    std::deque<Buffer> sends, receives;  // by call
+    std::vector<Bytes> results;
+    Schedule schedule;
+    Plan plan;
+    std::unique_ptr<Run> run;
+
+    void prepare() {
+        for (const Call& call : *calls) {
+            const size_t bytes = call.bytes();
+            sends.emplace_back(bytes, call.send_offset, at(call.from_arena, rank));
+            sends.back().fill(call.inputs[size_t(rank)]);
+            receives.emplace_back(bytes, call.receive_offset, at(call.from_arena, rank));
+            receives.back().fill(Bytes(bytes, std::byte{0xcd}));
+        }
+    }
+    void begin() {
+        const Call& call = (*calls)[index];
+        schedule = schedule_of(call, all->ranks(), rank, call.form, {});
+        plan = {};
+        plan.operation = call.operation();
+        plan.operation_fingerprint = fingerprint(plan.operation);
+        plan.schedule = &schedule;
+        plan.movers = call.movers ? call.movers : &movers();
+        plan.tile_bytes = std::min(call.tile_bytes, call.bytes());
+        plan.tiles = call.tiles();
+        plan.stores = call.stores;
+        for (const Block& block : schedule.blocks) {
+            BlockEnds ends;
+            if (block.source >= 0) ends.source = all->connections_[{block.channel, block.source, rank}].receiver.get();
+            if (block.target >= 0) ends.target = all->connections_[{block.channel, rank, block.target}].sender.get();
+            plan.ends.push_back(ends);
+        }
+        if (schedule.board) {
+            plan.board = all->boards_[size_t(rank)].get();
+            require(plan.board->reserve(plan.tile_bytes));
+            plan.reach = &all->reaches_[size_t(rank)];
+            plan.offers = call.offers && call.op != premul && plan.reach->state() != Reach::State::refused;
+            plan.pipelined = call.pipelined && call.op != premul;
+        }
+        run = std::make_unique<Run>(plan);
+        void* receive = at(call.in_place, rank) ? sends[index].data() : receives[index].data();
+        run->start(sends[index].data(), receive, call.scalars.empty() ? nullptr : call.scalars[size_t(rank)].data(), first_sequence + index);
+    }
+    // False when all calls are through. `moved`: whether anything happened.
+    bool advance(bool& moved) {
+        if (index == calls->size()) return false;
+        if (!run) begin(), moved = true;
+        const Progress progress = run->advance();
+        if (progress == Progress::mismatch) throw std::runtime_error(fmt::format("rank {} says that rank {} called something else", rank, run->suspect()));
+        if (progress == Progress::failed) throw std::runtime_error(fmt::format("rank {}: {}", rank, run->take_failure().sentence()));
+        moved |= progress != Progress::blocked;
+        if (progress == Progress::done) {
+            run.reset();
+            ++index;
+        }
+        return index < calls->size();
+    }
+    void finish() {
+        for (size_t i = 0; i < calls->size(); ++i) {
+            const Call& call = (*calls)[i];
+            const bool in_place = at(call.in_place, rank);
+            results.push_back(in_place ? sends[i].content() : receives[i].content());
+            if (!sends[i].intact() || !receives[i].intact()) throw std::runtime_error("a byte beside a buffer was changed: " + call.text());
+            if (!in_place && sends[i].content() != call.inputs[size_t(rank)]) throw std::runtime_error("the input was changed: " + call.text());
+        }
+    }
+};
+
+namespace {
+
+void drive_in_turns(std::vector<LocalRanks::Rank>& ranks, std::mt19937& random) {
+    std::vector<size_t> left;
+    for (size_t rank = 0; rank < ranks.size(); ++rank) left.push_back(rank);
+    for (int idle = 0; !left.empty();) {
+        // Whole turns, so that one in which nothing moves is a deadlock; in any order.
+        std::shuffle(left.begin(), left.end(), random);
+        bool moved = false;
+        std::vector<size_t> still;
+        for (const size_t rank : left) {
+            if (ranks[rank].advance(moved)) still.push_back(rank);
+        }
+        idle = moved || still.size() < left.size() ? 0 : idle + 1;
+        if (idle > 1) throw std::runtime_error("nobody moves: " + (*ranks[left[0]].calls)[ranks[left[0]].index].text());
+        left = still;
+    }
+}
+
+void drive_by_threads(std::vector<LocalRanks::Rank>& ranks) {
+    std::atomic<bool> failed{false};
+    std::vector<std::string> sentences(ranks.size());
+    std::vector<std::thread> threads;
+    for (size_t rank = 0; rank < ranks.size(); ++rank)
+        threads.emplace_back([&, rank] {
+            try {
+                for (bool more = true; more && !failed;) {
+                    bool moved = false;
+                    more = ranks[rank].advance(moved);
+                    if (!moved) sched_yield();
+                }
+            } catch (const std::exception& error) {
+                sentences[rank] = error.what();
+                failed = true;
+            }
+        });
+    for (std::thread& thread : threads) thread.join();
+    for (const std::string& sentence : sentences)
+        if (!sentence.empty()) throw std::runtime_error(sentence);
+}
+
+}  // namespace
+
+std::vector<std::vector<Bytes>> LocalRanks::run(const std::vector<Call>& calls, Driver driver, std::mt19937& random) {
+    std::vector<Rank> ranks(size_t(this->ranks()));
+    for (const Call& call : calls) connect(call);
+    for (int rank = 0; rank < this->ranks(); ++rank) {
+        Rank& one = ranks[size_t(rank)];
+        one.all = this;
+        one.rank = rank;
+        one.calls = &calls;
+        one.first_sequence = sequence_ + 1;
+        one.prepare();
+    }
+    sequence_ += calls.size();
+    if (driver == Driver::turns) drive_in_turns(ranks, random);
+    else drive_by_threads(ranks);
+    std::vector<std::vector<Bytes>> results(calls.size());
+    for (Rank& one : ranks) {
+        one.finish();
+        for (size_t i = 0; i < calls.size(); ++i) results[i].push_back(one.results[i]);
+    }
+    return results;
+}
+
+}  // namespace weft::test

@@ -1,0 +1,93 @@
+// local_ranks.hpp: the ranks of a host group in one process, driven without a communicator: plans made by hand with small
+// tiles, so that short messages take every path, and run by one thread in random turns or by a thread each.
+#pragma once
+#include <map>
+#include <memory>
+#include <optional>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "src/executor/run.hpp"
+#include "src/registry.hpp"
+#include "src/schedule/expand.hpp"
+#include "tests/executor/mover_data.hpp"
+#include "tests/reference/exact.hpp"
+#include "tests/reference/interpreter.hpp"
+
+namespace weft::test {
+
+using reference::Bytes;
+
+// How a schedule is run: as the algorithm writes it, or its fused instructions expanded, tile by tile or overlapped.
+enum class Form { as_written, expanded, expanded_pipelined };
+
+inline constexpr int premul = weftNumOps;  // among the reductions of a call
+
+struct Call {
+    const Algorithm* algorithm = nullptr;
+    int channels = 1;
+    Form form = Form::as_written;
+    weftDataType_t type = weftFloat32;
+    int op = weftSum;  // or premul
+    size_t tile_bytes = 64;
+    bool pipelined = false;
+    bool offers = false;  // if the ranks can reach each other and nothing is scaled
+    Stores stores = Stores::ordinary;
+    const Movers* movers = nullptr;  // null: the best
+    std::vector<Bytes> inputs;       // by rank
+    std::vector<Bytes> scalars;      // by rank; empty unless premul
+    // By rank; empty: nobody.
+    std::vector<bool> in_place;
+    std::vector<bool> from_arena;
+    size_t send_offset = 0, receive_offset = 0;  // from a line: up to 64
+
+    size_t bytes() const { return inputs[0].size(); }
+    uint64_t tiles() const { return bytes() == 0 ? 1 : (bytes() + tile_bytes - 1) / tile_bytes; }
+    Operation operation() const;
+    std::string text() const;
+};
+
+// What the interpreter says each rank receives.
+std::vector<Bytes> expected(const Call& call, const BoardMode& mode = {});
+// "rank 2, element 17" where the bits differ (any NaN equals any other), or nothing.
+std::optional<std::string> difference(const Call& call, const std::vector<Bytes>& got, const std::vector<Bytes>& expected);
+
+enum class Reached { threads, processes };  // whether the ranks know each other as threads, or as processes that map arenas
+enum class Driver { turns, threads };
+
+class LocalRanks {
+  public:
+    explicit LocalRanks(int ranks, Reached reached = Reached::threads, bool direct = true);
+    ~LocalRanks();
+
+    int ranks() const { return int(boards_.size()); }
+    HostGroup& group() { return *group_; }
+    Reach::State reach_state(int rank) const { return reaches_[size_t(rank)].state(); }
+    // What peers read in place, if these calls offer what they can: for the interpreter.
+    BoardMode mode(const Call& call) const;
+    size_t reserved(int rank) const { return boards_[size_t(rank)]->reserved(); }
+
+    // All calls one after the other on every rank; no rank waits for others between them. Results by call and rank. Fails
+    // (throws) if a rank fails, writes beside its buffer, or changes an input that is not in place.
+    std::vector<std::vector<Bytes>> run(const std::vector<Call>& calls, Driver driver, std::mt19937& random);
+    std::vector<Bytes> run(const Call& call, std::mt19937& random) { return run(std::vector{call}, Driver::turns, random)[0]; }
+
+    struct Rank;  // its buffers, plan and run, and how far it has come
+
+  private:
+    void connect(const Call& call);
+
+    std::shared_ptr<HostGroup> group_;
+    std::vector<std::unique_ptr<Board>> boards_;
+    std::vector<Reach> reaches_;
+    std::vector<size_t> heap_used_;
+    struct Connection {
+        std::unique_ptr<Receiver> receiver;
+        std::unique_ptr<Sender> sender;
+    };
+    std::map<std::tuple<int, int, int>, Connection> connections_;  // by channel, sender, receiver
+    uint64_t sequence_ = 0;
+};
+
+}  // namespace weft::test

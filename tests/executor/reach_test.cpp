@@ -1,0 +1,108 @@
+// reach_test.cpp: buffers that peers read and write in place: all of them (direct), some (mixed), none, as threads and as
+// processes that map each other's arenas; and the round in which processes agree.
+#include "tests/executor/wild_inputs.hpp"
+
+namespace weft::test {
+namespace {
+
+Call two_shot(const WildInputs& wild, int n, weftDataType_t type, int op, size_t count, std::mt19937& random) {
+    Call call;
+    call.algorithm = registry::find_algorithm("two_shot");
+    call.type = type;
+    call.op = op;
+    call.tile_bytes = 64 + 64 * (random() % 8);
+    call.offers = true;
+    wild.fill(call, n, count, random);
+    call.pipelined = call.tiles() >= 4 && random() % 4 != 0;
+    call.in_place = random() % 2 ? random_flags(n, random) : std::vector<bool>();
+    call.send_offset = random() % 2 ? 0 : random() % 64;
+    call.receive_offset = random() % 2 ? 0 : random() % 64;
+    return call;
+}
+
+constexpr size_t counts[] = {0, 1, 2, 17, 63, 64, 65, 1000, 3001};
+
+}  // namespace
+
+TEST_CASE("ranks of one process work on each other's buffers directly, with the interpreter's bits", "[executor]") {
+    WEFT_PRINT_SEED();
+    std::mt19937 random(seed());
+    const WildInputs wild(random);
+    for (const int n : {2, 3, 4, 5, 8}) {
+        LocalRanks ranks(n);
+        for (int type = 0; type < weftNumTypes; ++type)
+            for (int op = 0; op <= premul; ++op)
+                for (const size_t count : counts) {
+                    if (random() % (small() ? 32 : 2) != 0) continue;
+                    const Call call = two_shot(wild, n, weftDataType_t(type), op, count, random);
+                    REQUIRE(ranks.mode(call).direct(n) == (op != premul));
+                    if (const auto wrong = difference(call, ranks.run(call, random), expected(call, ranks.mode(call)))) FAIL_CHECK(*wrong);
+                }
+    }
+}
+
+TEST_CASE("processes read those buffers in place that lie in arenas, with the interpreter's bits", "[executor]") {
+    WEFT_PRINT_SEED();
+    std::mt19937 random(seed());
+    const WildInputs wild(random);
+    int direct = 0, mixed = 0, staged = 0;
+    for (const int n : {2, 3, 4, 5, 8}) {
+        LocalRanks ranks(n, Reached::processes);
+        for (int round = 0; round < (small() ? 20 : 300); ++round) {
+            Call call = two_shot(wild, n, weftDataType_t(random() % weftNumTypes), int(random() % weftNumOps), counts[random() % std::size(counts)], random);
+            call.from_arena = round % 3 == 0 ? std::vector<bool>(size_t(n), true) : random_flags(n, random);
+            const BoardMode mode = ranks.mode(call);
+            (mode.direct(n) ? direct : mode.readable.empty() ? staged : mixed) += 1;
+            if (const auto wrong = difference(call, ranks.run(call, random), expected(call, mode))) FAIL_CHECK(*wrong);
+        }
+        CHECK(ranks.reach_state(n - 1) == Reach::State::ready);
+    }
+    CHECK(direct > 0);
+    CHECK(mixed > 0);
+    CHECK(staged > 0);
+}
+
+TEST_CASE("processes agree in the first operation that offers, and no sooner", "[executor]") {
+    WEFT_PRINT_SEED();
+    std::mt19937 random(seed());
+    const WildInputs wild(random);
+    LocalRanks ranks(3, Reached::processes);
+    Call call = two_shot(wild, 3, weftFloat32, weftSum, 1000, random);
+    const auto run = [&] {
+        const BoardMode mode = ranks.mode(call);
+        if (const auto wrong = difference(call, ranks.run(call, random), expected(call, mode))) FAIL_CHECK(*wrong);
+    };
+    run();  // nobody has a buffer to offer
+    CHECK(ranks.reach_state(0) == Reach::State::unknown);
+    call.from_arena = {false, true, false};
+    run();
+    for (int rank = 0; rank < 3; ++rank) CHECK(ranks.reach_state(rank) == Reach::State::ready);
+    run();
+}
+
+TEST_CASE("one arena that cannot be mapped means that all messages are staged, on every rank", "[executor]") {
+    WEFT_PRINT_SEED();
+    std::mt19937 random(seed());
+    const WildInputs wild(random);
+    LocalRanks ranks(3, Reached::processes);
+    ranks.group().row(2).arena_inode += 1;  // the descriptor has come to mean another file
+    for (int round = 0; round < 3; ++round) {
+        Call call = two_shot(wild, 3, weftFloat32, weftSum, 1000, random);
+        call.from_arena = {true, true, true};
+        if (const auto wrong = difference(call, ranks.run(call, random), expected(call, ranks.mode(call)))) FAIL_CHECK(*wrong);
+        for (int rank = 0; rank < 3; ++rank) CHECK(ranks.reach_state(rank) == Reach::State::refused);
+    }
+}
+
+TEST_CASE("where buffers may not be reached, everything is staged", "[executor]") {
+    WEFT_PRINT_SEED();
+    std::mt19937 random(seed());
+    const WildInputs wild(random);
+    LocalRanks ranks(4, Reached::threads, false);
+    const Call call = two_shot(wild, 4, weftFloat64, weftMax, 1000, random);
+    CHECK(ranks.reach_state(0) == Reach::State::refused);
+    CHECK(ranks.mode(call).readable.empty());
+    if (const auto wrong = difference(call, ranks.run(call, random), expected(call))) FAIL_CHECK(*wrong);
+}
+
+}  // namespace weft::test

@@ -1,0 +1,55 @@
+// wild_inputs.hpp: random elements of every kind, drawn once and cut to size, for drawing costs more than reducing. And how
+// much of a suite a slow build leaves out.
+#pragma once
+#include "src/base/options.hpp"
+#include "tests/executor/local_ranks.hpp"
+
+namespace weft::test {
+
+// WEFT_TEST_SMALL: sanitizers and emulators run fewer cases.
+inline bool small() {
+    static const bool set = environment("WEFT_TEST_SMALL").has_value();
+    return set;
+}
+
+class WildInputs {
+  public:
+    static constexpr size_t most_elements = 6000;
+
+    explicit WildInputs(std::mt19937& random) : pools_(weftNumTypes) {
+        for (int type = 0; type < weftNumTypes; ++type)
+            with_datatype(weftDataType_t(type), [&](auto t) {
+                constexpr weftDataType_t constant = decltype(t)::value;
+                for (int i = 0; i < 16384; ++i) {
+                    const Element<constant> element = random_element<constant>(random);
+                    const auto* first = reinterpret_cast<const std::byte*>(&element);
+                    pools_[size_t(type)].insert(pools_[size_t(type)].end(), first, first + sizeof element);
+                }
+            });
+    }
+    Bytes take(weftDataType_t type, size_t count, std::mt19937& random) const {
+        const Bytes& pool = pools_[size_t(type)];
+        const size_t size = size_of(type), first = random() % (pool.size() / size - count) * size;
+        return Bytes(pool.begin() + ptrdiff_t(first), pool.begin() + ptrdiff_t(first + count * size));
+    }
+    // Fills in the call's inputs and, if it wants them, scalars.
+    void fill(Call& call, int ranks, size_t count, std::mt19937& random) const {
+        call.inputs.clear();
+        call.scalars.clear();
+        for (int rank = 0; rank < ranks; ++rank) {
+            call.inputs.push_back(take(call.type, count, random));
+            if (call.op == premul) call.scalars.push_back(take(call.type, 1, random));
+        }
+    }
+
+  private:
+    std::vector<Bytes> pools_;  // by type
+};
+
+inline std::vector<bool> random_flags(int ranks, std::mt19937& random) {
+    std::vector<bool> flags;
+    for (int rank = 0; rank < ranks; ++rank) flags.push_back(random() % 2 == 0);
+    return flags;
+}
+
+}  // namespace weft::test

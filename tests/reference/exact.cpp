@@ -1,0 +1,191 @@
+#include "tests/reference/exact.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "src/base/arithmetic.hpp"
+
+namespace weft::reference {
+
+namespace {
+
+template <class T>
+T element_of(const void* bytes, size_t i) {
+    T element;
+    memcpy(&element, static_cast<const std::byte*>(bytes) + i * sizeof element, sizeof element);
+    return element;
+}
+
+// Bits of the significand, the hidden one included, and the smallest positive number.
+template <weftDataType_t type>
+constexpr int significand_bits() {
+    if constexpr (type == weftBfloat16) return 8;
+    else if constexpr (type == weftFloat16) return 11;
+    else if constexpr (type == weftFloat8e4m3) return 4;
+    else if constexpr (type == weftFloat8e5m2) return 3;
+    else return std::numeric_limits<typename Arithmetic<type>::Element>::digits;
+}
+template <weftDataType_t type>
+long double smallest() {
+    if constexpr (type == weftFloat64) return std::numeric_limits<double>::denorm_min();
+    else if constexpr (type == weftFloat32) return std::numeric_limits<float>::denorm_min();
+    else return Arithmetic<type>::widen(1);
+}
+template <weftDataType_t type>
+constexpr bool is_integer = std::is_integral_v<typename Arithmetic<type>::Accumulator>;
+
+// Integers wrap: the ring of integers modulo 2^n does not care about order.
+template <weftDataType_t type>
+bool integer_right(const Question& question, size_t i, const void* got) {
+    using T = typename Arithmetic<type>::Element;
+    const auto input = [&](size_t rank) {
+        const T value = element_of<T>((*question.inputs)[rank].data(), i);
+        return question.scalars ? T(uint64_t(value) * uint64_t(element_of<T>((*question.scalars)[rank].data(), 0))) : value;
+    };
+    const size_t ranks = question.inputs->size();
+    uint64_t sum = 0, product = 1;
+    T least = input(0), most = input(0);
+    for (size_t rank = 0; rank < ranks; ++rank) {
+        const T value = input(rank);
+        sum += uint64_t(value);
+        product *= uint64_t(value);
+        least = std::min(least, value);
+        most = std::max(most, value);
+    }
+    const T total = T(sum);
+    T expected = total;
+    switch (question.op) {
+        case weftProd: expected = T(product); break;
+        case weftMin: expected = least; break;
+        case weftMax: expected = most; break;
+        case weftAvg:
+            if constexpr (std::is_signed_v<T>) expected = T(int64_t(total) / int64_t(ranks));
+            else expected = T(uint64_t(total) / ranks);
+            break;
+        default: break;
+    }
+    return element_of<T>(got, i) == expected;
+}
+
+template <weftDataType_t type>
+bool float_right(const Question& question, size_t i, const void* got, bool exact) {
+    using T = typename Arithmetic<type>::Element;
+    const size_t ranks = question.inputs->size();
+    const auto input = [&](size_t rank) {
+        const long double value = Arithmetic<type>::widen(element_of<T>((*question.inputs)[rank].data(), i));
+        return question.scalars ? value * Arithmetic<type>::widen(element_of<T>((*question.scalars)[rank].data(), 0)) : value;
+    };
+    long double sum = 0, magnitude = 0, product = 1, least = input(0), most = input(0);
+    for (size_t rank = 0; rank < ranks; ++rank) {
+        const long double value = input(rank);
+        sum += value;
+        magnitude += std::fabs(value);
+        product *= value;
+        least = std::min(least, value);
+        most = std::max(most, value);
+    }
+    const long double unit = std::ldexp(1.0L, -significand_bits<type>());  // one rounding, relative
+    const long double steps = (long double)(ranks) + 2;                    // roundings that a result has been through, at most
+    const long double vanished = steps * 16 * smallest<type>();            // rounding near zero, grown by later factors
+    long double expected = sum, bound = steps * unit * magnitude * 1.1L + vanished;
+    switch (question.op) {
+        case weftProd:
+            expected = product;
+            bound = steps * unit * std::fabs(product) * 1.1L + vanished;
+            break;
+        case weftMin: expected = least, bound = 0; break;
+        case weftMax: expected = most, bound = 0; break;
+        case weftAvg:
+            expected = sum / (long double)(ranks);
+            bound = bound / (long double)(ranks) + unit * std::fabs(expected) * 1.1L + vanished;
+            break;
+        default: break;
+    }
+    const long double value = Arithmetic<type>::widen(element_of<T>(got, i));
+    const bool sharp = exact && question.op == weftSum;
+    return std::fabs(value - expected) <= (sharp ? 0 : bound);
+}
+
+}  // namespace
+
+size_t first_wrong(const Question& question, const void* got, bool exact) {
+    return with_datatype(question.type, [&](auto t) {
+        constexpr weftDataType_t type = decltype(t)::value;
+        const size_t count = (*question.inputs)[0].size() / sizeof(typename Arithmetic<type>::Element);
+        for (size_t i = 0; i < count; ++i) {
+            if constexpr (is_integer<type>) {
+                if (!integer_right<type>(question, i, got)) return i;
+            } else {
+                if (!float_right<type>(question, i, got, exact)) return i;
+            }
+        }
+        return count;
+    });
+}
+
+namespace {
+
+template <class Draw>
+Bytes filled(weftDataType_t type, size_t count, Draw&& draw) {
+    return with_datatype(type, [&](auto t) {
+        using T = typename Arithmetic<decltype(t)::value>::Element;
+        Bytes bytes(count * sizeof(T));
+        for (size_t i = 0; i < count; ++i) {
+            const T element = draw(t);
+            memcpy(bytes.data() + i * sizeof element, &element, sizeof element);
+        }
+        return bytes;
+    });
+}
+
+template <class Accumulator>
+Accumulator any_integer(std::mt19937& random) {
+    return Accumulator(uint64_t(random()) << 32 | random());
+}
+
+}  // namespace
+
+Bytes whole(weftDataType_t type, size_t count, int ranks, int rank, std::mt19937& random) {
+    size_t i = 0;
+    return filled(type, count, [&](auto t) {
+        constexpr weftDataType_t constant = decltype(t)::value;
+        using Accumulator = typename Arithmetic<constant>::Accumulator;
+        if constexpr (is_integer<constant>) {
+            return any_integer<Accumulator>(random);
+        } else {
+            // |scalar| is at most 2, so sums stay within 2^bits, up to which every integer is a number of the type. With many
+            // ranks and few bits only some ranks contribute; which, differs by element.
+            constexpr int64_t limit = int64_t(1) << std::min(significand_bits<constant>(), 30);
+            const int64_t room = std::max<int64_t>(1, limit / (2 * int64_t(ranks)));
+            const auto stride = size_t((2 * int64_t(ranks) * room + limit - 1) / limit);
+            const int64_t value = int64_t(random() % uint32_t(2 * room + 1)) - room;
+            return Arithmetic<constant>::round(Accumulator((i++ + size_t(rank)) % stride == 0 ? value : 0));
+        }
+    });
+}
+
+Bytes whole_scalar(weftDataType_t type, std::mt19937& random) {
+    return filled(type, 1, [&](auto t) {
+        constexpr weftDataType_t constant = decltype(t)::value;
+        using Accumulator = typename Arithmetic<constant>::Accumulator;
+        if constexpr (is_integer<constant>) return any_integer<Accumulator>(random);
+        else return Arithmetic<constant>::round(Accumulator(int(random() % 5) - 2));
+    });
+}
+
+Bytes mild(weftDataType_t type, size_t count, std::mt19937& random) {
+    return filled(type, count, [&](auto t) {
+        constexpr weftDataType_t constant = decltype(t)::value;
+        using Accumulator = typename Arithmetic<constant>::Accumulator;
+        if constexpr (is_integer<constant>) {
+            return any_integer<Accumulator>(random);
+        } else {
+            const Accumulator value = Accumulator(0.75) + Accumulator(random() % 4096) / Accumulator(8192);  // [0.75, 1.25)
+            return Arithmetic<constant>::round(random() % 2 ? value : -value);
+        }
+    });
+}
+
+}  // namespace weft::reference

@@ -1,0 +1,218 @@
+#include "tests/reference/interpreter.hpp"
+
+#include <cstring>
+#include <deque>
+#include <map>
+#include <set>
+#include <stdexcept>
+#include <string>
+#include <tuple>
+
+#include "src/base/arithmetic.hpp"
+
+namespace weft::reference {
+
+namespace {
+
+// Sources in their order, combined in the accumulator and rounded once.
+template <weftDataType_t type, weftRedOp_t op>
+Bytes reduce_as(const std::vector<Bytes>& sources, uint32_t average_of) {
+    using A = Arithmetic<type>;
+    using Element = typename A::Element;
+    const auto element = [](const Bytes& bytes, size_t i) {
+        Element value;
+        memcpy(&value, bytes.data() + i * sizeof value, sizeof value);
+        return value;
+    };
+    Bytes result(sources[0].size());
+    for (size_t i = 0; i < result.size() / sizeof(Element); ++i) {
+        auto value = A::widen(element(sources[0], i));
+        for (size_t j = 1; j < sources.size(); ++j) value = combine<op>(value, A::widen(element(sources[j], i)));
+        if (average_of != 0) value = average(value, average_of);
+        const Element rounded = A::round(value);
+        memcpy(result.data() + i * sizeof rounded, &rounded, sizeof rounded);
+    }
+    return result;
+}
+
+Bytes reduce(weftDataType_t type, weftRedOp_t op, const std::vector<Bytes>& sources, uint32_t average_of) {
+    return with_datatype(type, [&](auto t) {
+        return with_reduction(op, [&](auto o) { return reduce_as<decltype(t)::value, decltype(o)::value>(sources, average_of); });
+    });
+}
+
+Bytes repeated(const Bytes& element, size_t bytes) {
+    Bytes result;
+    while (result.size() < bytes) result.insert(result.end(), element.begin(), element.end());
+    return result;
+}
+
+class Interpreter {
+  public:
+    explicit Interpreter(const Job& job) : job_(job), ranks_(int(job.schedules.size())), bytes_(job.inputs[0].size()), inputs_(job.inputs) {
+        tiles_ = bytes_ == 0 ? 1 : int((bytes_ + job.tile_bytes - 1) / job.tile_bytes);
+        for (int rank = 0; rank < ranks_; ++rank) {
+            outputs_.push_back(in_place(rank) ? job.inputs[size_t(rank)] : Bytes(bytes_, std::byte{0xcd}));
+            places_.emplace_back(job.schedules[size_t(rank)].blocks.size());
+        }
+    }
+
+    std::vector<Bytes> run() {
+        for (bool moved = true; moved;) {
+            moved = false;
+            for (int rank = 0; rank < ranks_; ++rank)
+                for (size_t block = 0; block < places_[size_t(rank)].size(); ++block)
+                    while (step(rank, block)) moved = true;
+        }
+        for (int rank = 0; rank < ranks_; ++rank)
+            for (size_t block = 0; block < places_[size_t(rank)].size(); ++block)
+                if (!ended(rank, block)) throw std::logic_error("rank " + std::to_string(rank) + " waits for ever");
+        for (const auto& [key, queue] : connections_)
+            if (!queue.empty()) throw std::logic_error("something was sent and never received");
+        return outputs_;
+    }
+
+  private:
+    struct Place {
+        int tile = 0, step = 0, iteration = 0;
+    };
+    struct Range {
+        size_t in_tile, bytes, in_buffer;
+    };
+
+    const Schedule& schedule(int rank) const { return job_.schedules[size_t(rank)]; }
+    bool in_place(int rank) const { return !job_.in_place.empty() && job_.in_place[size_t(rank)]; }
+    bool ended(int rank, size_t block) const {
+        return schedule(rank).blocks[block].instructions.empty() || places_[size_t(rank)][block].tile >= tiles_;
+    }
+
+    Range range(int rank, int tile, int chunk) const {
+        const size_t first = size_t(tile) * job_.tile_bytes, length = std::min(job_.tile_bytes, bytes_ - std::min(bytes_, first));
+        const size_t begin = chunk_bound(length, schedule(rank).chunks, chunk), end = chunk_bound(length, schedule(rank).chunks, chunk + 1);
+        return {begin, end - begin, first + begin};
+    }
+    Bytes cut(const Bytes& from, size_t offset, size_t bytes) const {
+        return Bytes(from.begin() + ptrdiff_t(offset), from.begin() + ptrdiff_t(offset + bytes));
+    }
+    void paste(Bytes& into, size_t offset, const Bytes& data) const { std::copy(data.begin(), data.end(), into.begin() + ptrdiff_t(offset)); }
+
+    // The rank's contribution: its input, multiplied if the operation says so.
+    Bytes contribution(int rank, const Range& at) const {
+        const Bytes raw = cut(in_place(rank) ? outputs_[size_t(rank)] : inputs_[size_t(rank)], at.in_buffer, at.bytes);
+        if (job_.scalars.empty()) return raw;
+        return reduce(job_.type, weftProd, {repeated(job_.scalars[size_t(rank)], at.bytes), raw}, 0);
+    }
+    Bytes& slot(int rank, int tile) {
+        Bytes& all = slots_[{rank, tile}];
+        if (all.empty()) all.resize(job_.tile_bytes);
+        return all;
+    }
+    Bytes read_slot(int rank, int tile, const Range& at) {
+        for (size_t i = 0; i < at.bytes; i += 64)
+            if (!written_.count({rank, tile, (at.in_tile + i) / 64})) throw std::logic_error("a slot is read that nobody has written");
+        return cut(slot(rank, tile), at.in_tile, at.bytes);
+    }
+    void write_slot(int rank, int tile, const Range& at, const Bytes& data) {
+        paste(slot(rank, tile), at.in_tile, data);
+        for (size_t i = 0; i < at.bytes; i += 64) written_.insert({rank, tile, (at.in_tile + i) / 64});
+    }
+
+    // What the reduction of a chunk combines, in rank order.
+    std::vector<Bytes> contributions(int rank, const Instruction& it, int tile, const Range& at) {
+        std::vector<Bytes> all;
+        for (int other = 0; other < ranks_; ++other) {
+            const bool whole = it.source == Buffer::inputs || (it.source == Buffer::either && job_.mode.reads(other));
+            all.push_back(other == rank || whole ? contribution(other, at) : read_slot(other, tile, at));
+        }
+        return all;
+    }
+    void store(int rank, const Instruction& it, int tile, const Range& at, const Bytes& data) {
+        if (it.targets & Buffer::output) paste(outputs_[size_t(rank)], at.in_buffer, data);
+        if (it.targets & Buffer::slot) write_slot(rank, tile, at, data);
+        if (it.targets & Buffer::outputs)
+            for (Bytes& output : outputs_) paste(output, at.in_buffer, data);
+    }
+
+    // One iteration of one instruction, if nothing holds it back.
+    bool step(int rank, size_t block) {
+        if (ended(rank, block)) return false;
+        Place& place = places_[size_t(rank)][block];
+        const Block& lines = schedule(rank).blocks[block];
+        const Instruction& it = lines.instructions[size_t(place.step)];
+        if (it.after.block >= 0) {
+            const Place& other = places_[size_t(rank)][size_t(it.after.block)];
+            if (!ended(rank, size_t(it.after.block)) && std::tie(other.tile, other.step) <= std::tie(place.tile, it.after.step)) return false;
+        }
+        if (!execute(rank, lines, it, place)) return false;
+        if (++place.iteration < it.repeat) return true;
+        place.iteration = 0;
+        if (++place.step < int(lines.instructions.size())) return true;
+        place.step = 0;
+        place.tile += schedule(rank).tiles;
+        return true;
+    }
+
+    bool execute(int rank, const Block& block, const Instruction& it, const Place& place) {
+        const int tile = place.tile + it.tile;
+        if (it.opcode == Opcode::post) return posted_.insert({rank, tile, it.phase}), true;
+        if (it.opcode == Opcode::wait) {
+            for (int other = 0; other < ranks_; ++other)
+                if (other != rank && !posted_.count({other, tile, it.phase})) return false;
+            return true;
+        }
+        const Range at = range(rank, tile, it.chunk.at(place.iteration));
+        if (at.bytes == 0) return true;
+        const uint32_t average_of = it.finish && job_.op == weftAvg ? uint32_t(ranks_) : 0;
+        if (kind_of(it.opcode) == OpcodeKind::connection) return transfer(rank, block, it, tile, at, average_of);
+        if (it.opcode == Opcode::reduce) {
+            store(rank, it, tile, at, reduce(job_.type, job_.op, contributions(rank, it, tile, at), average_of));
+        } else if (it.opcode == Opcode::copy) {
+            store(rank, it, tile, at,
+                  it.source == Buffer::input  ? contribution(rank, at)
+                  : it.source == Buffer::slot ? read_slot(it.rank.at(place.iteration), tile, at)
+                                              : cut(outputs_[size_t(rank)], at.in_buffer, at.bytes));
+        } else {
+            throw std::logic_error(std::string("no meaning for ") + name_of(it.opcode));
+        }
+        return true;
+    }
+
+    bool transfer(int rank, const Block& block, const Instruction& it, int tile, const Range& at, uint32_t average_of) {
+        const std::string uses = uses_of(it.opcode);
+        const auto has = [&](char letter) { return uses.find(letter) != std::string::npos; };
+        auto& incoming = connections_[{block.channel, block.source, rank}];
+        auto& outgoing = connections_[{block.channel, rank, block.target}];
+        if (has('s') && incoming.empty()) return false;
+        if (has('t') && outgoing.size() >= size_t(schedule(rank).fifo_depth)) return false;
+        Bytes data;
+        if (has('s')) {
+            data = incoming.front();
+            incoming.pop_front();
+            if (data.size() != at.bytes) throw std::logic_error("a slot holds another chunk than expected");
+        }
+        if (has('i')) {
+            const Bytes own = it.source == Buffer::input ? contribution(rank, at) : cut(outputs_[size_t(rank)], at.in_buffer, at.bytes);
+            data = has('s') ? reduce(job_.type, job_.op, {data, own}, average_of) : own;
+        }
+        if (has('o')) store(rank, it, tile, at, data);
+        if (has('t')) outgoing.push_back(data);
+        return true;
+    }
+
+    const Job& job_;
+    int ranks_;
+    size_t bytes_;
+    int tiles_ = 1;
+    std::vector<Bytes> inputs_, outputs_;
+    std::vector<std::vector<Place>> places_;  // by rank and block
+    std::map<std::tuple<int, int, int>, std::deque<Bytes>> connections_;  // by channel, sender, receiver
+    std::map<std::pair<int, int>, Bytes> slots_;                          // by rank and tile
+    std::set<std::tuple<int, int, size_t>> written_;                      // rank, tile, line of the slot
+    std::set<std::tuple<int, int, int>> posted_;                          // rank, tile, phase
+};
+
+}  // namespace
+
+std::vector<Bytes> interpret(const Job& job) { return Interpreter(job).run(); }
+
+}  // namespace weft::reference

@@ -1,0 +1,37 @@
+// interpreter.hpp: what a set of schedules does, said as slowly and plainly as possible: one element at a time with the
+// scalar operations of base/arithmetic.hpp, connections as queues, every slot of the board kept for ever. The executor must
+// leave the same bits, whatever shortcuts it takes.
+#pragma once
+#include <cstddef>
+#include <vector>
+
+#include "src/schedule/expand.hpp"
+
+namespace weft::reference {
+
+using Bytes = std::vector<std::byte>;
+
+struct Job {
+    std::vector<Schedule> schedules;  // of all ranks; fused instructions already expanded
+    BoardMode mode;                   // as they were expanded
+    weftDataType_t type = weftInt8;
+    weftRedOp_t op = weftSum;
+    std::vector<Bytes> inputs;        // by rank, of equal length
+    std::vector<Bytes> scalars;       // by rank, one element: inputs count multiplied by it; empty: as they are
+    std::vector<bool> in_place;       // by rank; empty: nobody
+    size_t tile_bytes = 0;            // a multiple of 64, or the whole message
+};
+
+// What every rank's receive buffer holds afterwards. Throws std::logic_error if the schedules block for ever or read what
+// nobody has written.
+std::vector<Bytes> interpret(const Job& job);
+
+// The schedules of all ranks of one algorithm's schedule, fused instructions expanded.
+template <class Build>
+std::vector<Schedule> expanded(int ranks, const BoardMode& mode, Build&& build) {
+    std::vector<Schedule> all;
+    for (int rank = 0; rank < ranks; ++rank) all.push_back(expand(build(rank), mode));
+    return all;
+}
+
+}  // namespace weft::reference
