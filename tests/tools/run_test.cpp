@@ -99,7 +99,6 @@ TEST_CASE("the first failure counts, not those that follow from it", "[run]") {
     CHECK(contains(outcome.error, "rank 3 (pid "));
     CHECK(contains(outcome.error, "ending ranks 0, 1, 2, 0.2 s after the failure"));
     CHECK(!contains(outcome.error, "status 5"));
-    CHECK(!contains(outcome.error, "killing"));
 }
 
 TEST_CASE("the others may still say what they saw", "[run]") {
@@ -116,8 +115,13 @@ TEST_CASE("the others may still say what they saw", "[run]") {
 }
 
 TEST_CASE("ranks that do not end when asked are killed", "[run]") {
+    Folder folder;
+    // Rank 0 fails when the others are deaf.
     Outcome outcome = run(script({"-n", "3", "--grace", "0.2"},
-                                 "trap '' TERM; echo $$; test $WEFT_RANK = 0 && exit 4; while :; do sleep 0.05; done"));
+                                 "cd " + folder.path.string() +
+                                     "; trap '' TERM; echo $$; if [ $WEFT_RANK = 0 ]; then "
+                                     "while ! [ -e deaf1 ] || ! [ -e deaf2 ]; do sleep 0.01; done; exit 4; fi;"
+                                     "touch deaf$WEFT_RANK; while :; do sleep 0.05; done"));
     CHECK(outcome.status == 4);
     CHECK(contains(outcome.error, "killing ranks 1, 2, 0.2 s after SIGTERM"));
     for (const std::string& pid : lines_of(outcome.output)) CHECK(process_state(std::stoi(pid)) == 'X');
@@ -141,7 +145,7 @@ TEST_CASE("with --no-kill the others are left alone", "[run]") {
 }
 
 TEST_CASE("a job that takes too long is ended", "[run]") {
-    Outcome outcome = run({WEFT_COMMAND, "run", "-n", "2", "--timeout", "0.2", "--grace", "0.1", "sleep", "1000"});
+    Outcome outcome = run({WEFT_COMMAND, "run", "-n", "2", "--timeout", "0.2", "--grace", "60", "sleep", "1000"});
     CHECK(outcome.status == 124);
     CHECK(outcome.error == "weft run: the time limit of 0.2 s is over; ending ranks 0, 1\n");
 }
