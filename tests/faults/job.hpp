@@ -1,0 +1,147 @@
+// job.hpp: the processes of a job under test: started with their steps (worker.cpp), waited for with a limit that only a hang
+// meets, and looked after: nothing may be left behind.
+#pragma once
+#include <dirent.h>
+
+#include <chrono>
+#include <fstream>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "src/bootstrap/unique_id.hpp"
+#include "tests/catch.hpp"
+#include "tests/subprocess.hpp"
+#include "weft/weft.hpp"
+
+namespace weft::test {
+
+// A sanitizer's run, where everything is many times slower: fewer rounds.
+inline bool small() { return getenv("WEFT_TEST_SMALL") != nullptr; }
+
+inline std::string new_id() { return api::to_text(api::make_unique_id()); }
+inline std::string meeting_name(const std::string& id) { return UniqueId::read(api::unique_id_from_text(id))->meeting_name(); }
+
+// Names of Weft's in the folders where things are left behind.
+inline std::set<std::string> files_of_weft() {
+    std::set<std::string> names;
+    for (const std::string folder : {"/dev/shm", "/tmp"}) {
+        DIR* directory = opendir(folder.c_str());
+        if (!directory) continue;
+        while (const dirent* entry = readdir(directory)) {
+            const std::string name = entry->d_name;
+            // Other tests, running at the same time, name their folders weft_..._test_....
+            if (name.find("weft") != std::string::npos && name.find("_test_") == std::string::npos && name.rfind("build", 0) != 0)
+                names.insert(folder + "/" + name);
+        }
+        closedir(directory);
+    }
+    return names;
+}
+
+inline bool socket_exists(const std::string& name) {
+    std::ifstream file("/proc/net/unix");
+    for (std::string line; std::getline(file, line);)
+        if (line.find("@" + name) != std::string::npos) return true;
+    return false;
+}
+
+// What one process shall do: its steps, and variables of its own.
+using Steps = std::vector<std::string>;
+
+class Job {
+  public:
+    explicit Job(int ranks, std::string id = new_id()) : id_(std::move(id)), ranks_(ranks), ids_{id_}, files_(files_of_weft()) {}
+    ~Job() {
+        for (auto& process : processes_) process->kill(SIGKILL);
+    }
+
+    const std::string& id() const { return id_; }
+    // An id for a communicator that the job makes later.
+    std::string another_id() { return *ids_.insert(new_id()).first; }
+
+    // Ranks of the same number may be started; processes are counted in the order of their start.
+    void start(int rank, Steps steps, std::vector<std::string> variables = {}) { start_as(rank, ranks_, std::move(steps), std::move(variables)); }
+    void start_as(int rank, int ranks, Steps steps, std::vector<std::string> variables = {}) {
+        std::vector<std::string> arguments{FAULT_WORKER, id_, std::to_string(ranks), std::to_string(rank)};
+        arguments.insert(arguments.end(), steps.begin(), steps.end());
+        variables.push_back(mark());
+        processes_.push_back(std::make_unique<Subprocess>(arguments, variables));
+    }
+    Subprocess& operator[](int process) { return *processes_[size_t(process)]; }
+    int processes() const { return int(processes_.size()); }
+
+    // The process's line that begins with `call`, without it: "0", or "6 rank 1 (pid 7) died...". The last, if there are several.
+    std::string answer(int process, const std::string& call) {
+        std::string found = "(no line)";
+        for (const std::string& line : lines_of((*this)[process].output()))
+            if (line.rfind(call + " ", 0) == 0) found = line.substr(call.size() + 1);
+        return found;
+    }
+
+    // Waits for the process's end, and that it was an orderly one.
+    void finish(int process) {
+        INFO("process " << process << " said:\n" << (*this)[process].output() << (*this)[process].error());
+        if (!eventually([&] { return is_gone((*this)[process].pid()); })) {
+            tell_all();
+            (*this)[process].kill(SIGKILL);
+            FAIL_CHECK("process " << process << " hangs");
+        }
+        CHECK((*this)[process].wait() == 0);
+        ended_.insert(process);
+    }
+    void kill(int process) {
+        (*this)[process].kill(SIGKILL);
+        (*this)[process].wait();
+        ended_.insert(process);
+    }
+    // Waits for all that have not ended yet, and looks for what they left.
+    void finish() {
+        for (int process = 0; process < processes(); ++process)
+            if (!ended_.count(process)) finish(process);
+        for (const std::string& id : ids_) {
+            INFO("a socket named @" << meeting_name(id));
+            CHECK(eventually([&] { return !socket_exists(meeting_name(id)); }));
+        }
+        CHECK(eventually([&] { return descendants() == 0; }));
+        // Another program's file may come and go.
+        CHECK(eventually([&] {
+            for (const std::string& name : files_of_weft())
+                if (!files_.count(name)) return false;
+            return true;
+        }));
+    }
+
+    void tell_all() {
+        for (int process = 0; process < processes(); ++process)
+            UNSCOPED_INFO("process " << process << " (pid " << (*this)[process].pid() << "):\n" << (*this)[process].output() << (*this)[process].error());
+    }
+
+  private:
+    // In the environment of every process of this job, and of their children.
+    std::string mark() const { return "FAULTS_JOB=" + meeting_name(id_mark_); }
+    int descendants() const {
+        int count = 0;
+        DIR* directory = opendir("/proc");
+        while (const dirent* entry = readdir(directory)) {
+            if (entry->d_name[0] < '0' || entry->d_name[0] > '9') continue;
+            std::ifstream file(std::string("/proc/") + entry->d_name + "/environ");
+            std::stringstream text;
+            text << file.rdbuf();
+            if (text.str().find(mark()) != std::string::npos && !is_gone(atoi(entry->d_name))) ++count;
+        }
+        closedir(directory);
+        return count;
+    }
+
+    std::string id_;
+    std::string id_mark_ = new_id();
+    int ranks_;
+    std::set<std::string> ids_;
+    std::set<std::string> files_;
+    std::set<int> ended_;
+    std::vector<std::unique_ptr<Subprocess>> processes_;
+};
+
+}  // namespace weft::test

@@ -1,0 +1,223 @@
+// worker.cpp: one process of a job that something happens to: `fault_worker ID RANKS RANK STEP...` takes its steps in order and
+// writes a line for each call: its name, the code, the sentence. The steps are the functions below.
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <sstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "weft/weft.hpp"
+
+namespace {
+
+using Values = std::vector<std::string>;
+
+struct Worker {
+    weftUniqueId id;
+    int ranks, rank;
+    weftComm_t comm = nullptr;
+    bool shared = false;  // buffers from weftMemAlloc
+    std::vector<std::thread> threads;
+    std::map<size_t, std::pair<void*, void*>> buffers;  // by bytes
+};
+
+void tell(const std::string& line) {
+    const std::string text = line + "\n";
+    if (write(1, text.data(), text.size()) != ssize_t(text.size())) abort();
+}
+void tell(const std::string& call, weftResult_t code) {
+    tell(call + " " + std::to_string(code) + (code == weftSuccess ? "" : std::string(" ") + weftGetLastError(nullptr)));
+}
+
+long number(const Values& values, size_t index, long standard) { return index < values.size() ? atol(values[index].c_str()) : standard; }
+
+std::pair<void*, void*> buffers(Worker& self, size_t bytes) {
+    auto& pair = self.buffers[bytes];
+    if (pair.first) return pair;
+    for (void** buffer : {&pair.first, &pair.second}) {
+        if (!self.shared)
+            *buffer = malloc(bytes + 64);
+        else if (weftMemAlloc(buffer, bytes + 64) != weftSuccess)
+            abort();
+    }
+    return pair;
+}
+
+// One all-reduce of count elements; those of int32 and sum are looked at.
+weftResult_t reduce(Worker& self, size_t count, weftDataType_t type, weftRedOp_t op) {
+    const auto [send, receive] = buffers(self, count * 8);
+    const bool known = type == weftInt32 && op == weftSum;
+    auto *in = static_cast<int*>(send), *out = static_cast<int*>(receive);
+    if (known)
+        for (size_t i = 0; i < count; ++i) in[i] = self.rank + 1 + int(i);
+    else
+        memset(send, 0, count * 8);
+    const weftResult_t code = weftAllReduce(send, receive, count, type, op, self.comm, nullptr);
+    for (size_t i = 0; known && code == weftSuccess && i < count; ++i)
+        if (out[i] != self.ranks * (self.ranks + 1) / 2 + self.ranks * int(i)) {
+            tell("wrong result at " + std::to_string(i));
+            _exit(3);
+        }
+    return code;
+}
+
+// reduce=COUNT[,TYPE[,OP]]
+void step_reduce(Worker& self, const Values& values) {
+    tell("reduce", reduce(self, size_t(number(values, 0, 1)), weftDataType_t(number(values, 1, weftInt32)), weftRedOp_t(number(values, 2, weftSum))));
+}
+// loop=COUNT[,TIMES]: until a call fails, or so often
+void step_loop(Worker& self, const Values& values) {
+    weftResult_t code = weftSuccess;
+    for (long times = number(values, 1, -1); code == weftSuccess && times != 0; --times)
+        code = reduce(self, size_t(number(values, 0, 1)), weftInt32, weftSum);
+    tell("loop", code);
+}
+void step_init(Worker& self, const Values&) { tell("init", weftCommInitRank(&self.comm, self.ranks, self.id, self.rank)); }
+void step_id(Worker& self, const Values& values) { self.id = weft::api::unique_id_from_text(values[0]); }
+// as=RANK,RANKS: for the next init
+void step_as(Worker& self, const Values& values) {
+    self.rank = int(number(values, 0, 0));
+    self.ranks = int(number(values, 1, 1));
+}
+void step_async(Worker& self, const Values&) {
+    weftResult_t error = weftSuccess;
+    const weftResult_t code = weftCommGetAsyncError(self.comm, &error);
+    tell("async " + std::to_string(code == weftSuccess ? error : code));
+}
+void step_destroy(Worker& self, const Values&) { tell("destroy", weftCommDestroy(self.comm)); }
+void step_abort(Worker& self, const Values&) { tell("abort", weftCommAbort(self.comm)); }
+void step_shared(Worker& self, const Values&) { self.shared = true; }
+void step_say(Worker&, const Values& values) { tell(values[0]); }
+void await_signal() {
+    sigset_t signals;
+    sigemptyset(&signals);
+    sigaddset(&signals, SIGUSR1);
+    int signal;
+    sigwait(&signals, &signal);
+}
+void step_await(Worker&, const Values&) { await_signal(); }
+// A thread that aborts when SIGUSR1 comes.
+void step_abort_on_signal(Worker& self, const Values&) {
+    self.threads.emplace_back([&self] {
+        await_signal();
+        tell("abort", weftCommAbort(self.comm));
+    });
+}
+void step_hold(Worker&, const Values&) {
+    for (;;) pause();
+}
+void step_exit(Worker&, const Values&) { exit(0); }
+void step_vanish(Worker&, const Values&) { _exit(0); }
+// alloc=BYTES
+void step_alloc(Worker&, const Values& values) {
+    void* memory = nullptr;
+    const weftResult_t code = weftMemAlloc(&memory, size_t(number(values, 0, 1)));
+    if (memory) memset(memory, 1, size_t(number(values, 0, 1)));  // it is really there
+    tell("alloc", code);
+}
+// limit=as|fsize|nofile,VALUE in MiB, KiB and files
+void step_limit(Worker&, const Values& values) {
+    const auto value = rlim_t(number(values, 1, 0));
+    const rlimit limit = values[0] == "as"      ? rlimit{value << 20, RLIM_INFINITY}
+                         : values[0] == "fsize" ? rlimit{value << 10, RLIM_INFINITY}
+                                                : rlimit{value, RLIM_INFINITY};
+    const auto kind = values[0] == "as" ? RLIMIT_AS : values[0] == "fsize" ? RLIMIT_FSIZE : RLIMIT_NOFILE;
+    rlimit old;
+    if (getrlimit(kind, &old) != 0) abort();
+    const rlimit lowered{limit.rlim_cur, old.rlim_max};
+    if (setrlimit(kind, &lowered) != 0) abort();
+}
+void step_unique_id(Worker&, const Values&) {
+    weftUniqueId id;
+    tell("unique_id", weftGetUniqueId(&id));
+}
+// cross=ID,ID: both communicators in one group, in this order; then a sum on each
+void step_cross(Worker& self, const Values& values) {
+    weftComm_t comms[2] = {};
+    weftGroupStart();
+    for (int i = 0; i < 2; ++i) weftCommInitRank(&comms[i], self.ranks, weft::api::unique_id_from_text(values[size_t(i)]), self.rank);
+    tell("cross", weftGroupEnd());
+    for (weftComm_t comm : comms) {
+        self.comm = comm;
+        step_reduce(self, {"1000"});
+        tell("destroy", weftCommDestroy(comm));
+    }
+}
+// A group with a call in it, never ended.
+void step_open_group(Worker& self, const Values&) {
+    tell("group", weftGroupStart());
+    tell("queued", reduce(self, 0, weftFloat32, weftSum));
+    tell("destroy_inside", weftCommDestroy(self.comm));
+}
+// fork=exit|vanish: the child tries the parent's communicator, then makes its own, and ends in that way
+void step_fork(Worker& self, const Values& values) {
+    const pid_t child = fork();
+    if (child < 0) abort();
+    if (child == 0) {
+        float value = 1;
+        int count = 0;
+        tell("child_reduce", weftAllReduce(&value, &value, 1, weftFloat32, weftSum, self.comm, nullptr));
+        tell("child_count", weftCommCount(self.comm, &count));
+        tell("child_abort", weftCommAbort(self.comm));
+        tell("child_destroy", weftCommDestroy(self.comm));
+        for (auto& [bytes, pair] : self.buffers)
+            if (self.shared) tell("child_free", weftMemFree(pair.first));
+        weftUniqueId id;
+        weftComm_t own = nullptr;
+        weftGetUniqueId(&id);
+        tell("child_init", weftCommInitRank(&own, 1, id, 0));
+        tell("child_own_reduce", weftAllReduce(&value, &value, 1, weftFloat32, weftSum, own, nullptr));
+        step_alloc(self, {"100000"});
+        if (values[0] == "vanish") _exit(0);
+        exit(0);
+    }
+    int status = 0;
+    waitpid(child, &status, 0);
+    tell("child_ended " + std::to_string(WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status)));
+}
+
+const std::map<std::string, void (*)(Worker&, const Values&)> steps = {
+    {"init", step_init},       {"reduce", step_reduce}, {"loop", step_loop},   {"id", step_id},
+    {"as", step_as},           {"async", step_async},   {"say", step_say},     {"await", step_await},
+    {"destroy", step_destroy}, {"abort", step_abort},   {"hold", step_hold},   {"abort_on_signal", step_abort_on_signal},
+    {"shared", step_shared},   {"exit", step_exit},     {"alloc", step_alloc}, {"vanish", step_vanish},
+    {"limit", step_limit},     {"cross", step_cross},   {"fork", step_fork},   {"open_group", step_open_group},
+    {"unique_id", step_unique_id}};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    if (argc < 4) return 2;
+    sigset_t signals;
+    sigemptyset(&signals);
+    sigaddset(&signals, SIGUSR1);
+    sigprocmask(SIG_BLOCK, &signals, nullptr);
+    Worker self;
+    self.id = weft::api::unique_id_from_text(argv[1]);
+    self.ranks = atoi(argv[2]);
+    self.rank = atoi(argv[3]);
+    for (int i = 4; i < argc; ++i) {
+        std::stringstream text(argv[i]);
+        std::string name, value;
+        std::getline(text, name, '=');
+        Values values;
+        while (std::getline(text, value, ',')) values.push_back(value);
+        const auto step = steps.find(name);
+        if (step == steps.end()) {
+            tell("unknown step " + name);
+            return 2;
+        }
+        step->second(self, values);
+    }
+    for (std::thread& thread : self.threads) thread.join();
+    tell("end");
+    return 0;
+}
