@@ -33,6 +33,9 @@ std::string Watchdog::name() const { return communicator_.empty() ? "" : fmt::fo
 Status Watchdog::mismatch(int other, uint64_t sequence, const Operation& operation) {
     for (int64_t until = now_us() + 500'000; now_us() < until;) {
         if (auto report = group_->row(other).position.read(); report && report->entered >= sequence) {
+            if (report->entered > sequence)
+                return fail(weftMismatch, "rank {} is in operation {}{}, {}, when rank {} is in operation {} already, {}; every rank must make the same calls in the same order",
+                            rank_, sequence, name(), operation.text(), other, report->entered, report->operation.text());
             Operation ours = operation, theirs = report->operation;
             ours.choice = theirs.choice = 0;
             const auto [low, high] = std::minmax(rank_, other);
