@@ -248,8 +248,8 @@ Result<bool> Meeting::advance() {
     if (!group_ && *segment) group_ = *segment;
     if (group_ && !claimed_)
         if (Status status = claim(); !status) return give_up(std::move(status));
+    // Complete, even if others have gone on and failed since: the first call says so.
     if (group_ && int(group_->header().joined.load(std::memory_order_acquire)) == ranks_) {
-        if (group_->aborted()) return group_->abort_status();
         gathering_->close();
         return true;
     }
