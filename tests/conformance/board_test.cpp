@@ -1,0 +1,120 @@
+// board_test.cpp: the board as plain memory: lines that all see, slots that do not touch each other, growth that is nobody
+// else's business.
+#include <sys/mman.h>
+
+#include <cstring>
+#include <memory>
+#include <set>
+#include <vector>
+
+#include "tests/catch.hpp"
+#include "transports/transport.hpp"
+
+namespace weft::test {
+namespace {
+
+struct Boards {
+    std::shared_ptr<HostGroup> group;
+    std::vector<std::unique_ptr<Board>> ranks;
+
+    explicit Boards(int count) {
+        auto made = HostGroup::create(count);
+        REQUIRE(made.ok());
+        group = *made;
+        for (int rank = 0; rank < count; ++rank) {
+            auto board = Board::open(*group, rank);
+            REQUIRE(board.ok());
+            ranks.push_back(std::move(*board));
+        }
+    }
+};
+
+}  // namespace
+
+TEST_CASE("a board's lines are its ranks' own, fresh, on cache lines, and all ranks see them", "[board]") {
+    Boards boards(5);
+    std::set<const void*> places;
+    for (int rank = 0; rank < 5; ++rank)
+        for (uint32_t tile = 0; tile < board_slots; ++tile) {
+            BoardLine& line = boards.ranks[size_t(rank)]->line(rank, tile);
+            CHECK(reinterpret_cast<uintptr_t>(&line) % line_bytes == 0);
+            CHECK(line.entry.load() == 0);
+            CHECK(line.done.load() == 0);
+            CHECK(places.insert(&line).second);
+            line.entry.store(entry_word(tile, uint32_t(rank)));
+            for (const auto& other : boards.ranks) CHECK(other->line(rank, tile).entry.load() == entry_word(tile, uint32_t(rank)));
+        }
+    CHECK(&boards.ranks[0]->line(3, 1) == &boards.ranks[0]->line(3, 1 + board_slots));  // lines return after board_slots tiles
+}
+
+TEST_CASE("the entry word tells tiles and calls apart, and none is the word of a fresh board", "[board]") {
+    CHECK(entry_word(0, 0) != 0);
+    CHECK(entry_word(0, 5) != entry_word(0, 6));
+    CHECK(entry_word(0, 5) != entry_word(4, 5));
+    CHECK(entry_word(~uint32_t(0), 7) >> 32 == 0);  // the counter may wrap; the word is then told by its fingerprint
+}
+
+TEST_CASE("slots of the largest size do not touch each other", "[board]") {
+    Boards boards(3);
+    for (int rank = 0; rank < 3; ++rank) {
+        Board& board = *boards.ranks[size_t(rank)];
+        REQUIRE(board.reserve(Board::slot_bytes_max).ok());
+        CHECK(board.reserved() == Board::slot_bytes_max);
+        for (uint32_t tile = 0; tile < board_slots; ++tile) {
+            CHECK(reinterpret_cast<uintptr_t>(board.slot(rank, tile)) % 64 == 0);
+            memset(board.slot(rank, tile), int(rank * board_slots + int(tile) + 1), Board::slot_bytes_max);
+        }
+    }
+    const std::vector<std::byte> zeros(Board::slot_bytes_max);
+    for (int rank = 0; rank < 3; ++rank)
+        for (uint32_t tile = 0; tile < board_slots; ++tile) {
+            const std::byte* slot = boards.ranks[0]->slot(rank, tile);
+            const std::vector<std::byte> expected(Board::slot_bytes_max, std::byte(rank * board_slots + int(tile) + 1));
+            CHECK(memcmp(slot, expected.data(), expected.size()) == 0);
+        }
+    // Nor do they touch what lies behind the board in the heap.
+    CHECK(memcmp(boards.group->heap(0) + Board::heap_bytes, zeros.data(), 4096) == 0);
+}
+
+TEST_CASE("growing keeps what the slots hold and grows nobody else's", "[board]") {
+    Boards boards(2);
+    Board& board = *boards.ranks[0];
+    CHECK(board.reserved() == Board::slot_bytes_first);
+    memset(board.slot(0, 2), 0x5a, Board::slot_bytes_first);
+    for (const size_t bytes : {size_t(1), Board::slot_bytes_first, size_t(100'000), size_t(50'000), Board::slot_bytes_max}) {
+        const size_t before = board.reserved();
+        REQUIRE(board.reserve(bytes).ok());
+        CHECK(board.reserved() == std::max(before, bytes));
+        CHECK(boards.ranks[1]->reserved() == Board::slot_bytes_first);
+        const std::vector<std::byte> expected(Board::slot_bytes_first, std::byte{0x5a});
+        CHECK(memcmp(boards.ranks[1]->slot(0, 2), expected.data(), expected.size()) == 0);
+    }
+    CHECK(board.slot(0, 2)[Board::slot_bytes_max - 1] == std::byte{0});  // fresh memory is zero
+}
+
+TEST_CASE("what a rank has not grown takes no memory", "[board]") {
+    Boards boards(2);
+    const auto resident = [&](const std::byte* address) {
+        unsigned char in_memory = 0;
+        const auto page = reinterpret_cast<uintptr_t>(address) / page_bytes() * page_bytes();
+        REQUIRE(mincore(reinterpret_cast<void*>(page), page_bytes(), &in_memory) == 0);
+        return (in_memory & 1) != 0;
+    };
+    const std::byte* end = boards.ranks[0]->slot(0, 1) + Board::slot_bytes_max / 2;
+    CHECK(resident(boards.ranks[0]->slot(0, 1)));
+    CHECK(!resident(end));
+    REQUIRE(boards.ranks[0]->reserve(Board::slot_bytes_max).ok());
+    CHECK(resident(end));
+    CHECK(!resident(boards.ranks[1]->slot(1, 1) + Board::slot_bytes_max / 2));
+}
+
+TEST_CASE("a slot beyond the largest is refused with both sizes, and changes nothing", "[board]") {
+    Boards boards(1);
+    const Status status = boards.ranks[0]->reserve(Board::slot_bytes_max + 1);
+    CHECK(status.code() == weftInternalError);
+    CHECK_THAT(status.sentence(), Catch::Contains(std::to_string(Board::slot_bytes_max + 1)) && Catch::Contains(std::to_string(Board::slot_bytes_max)));
+    CHECK(boards.ranks[0]->reserved() == Board::slot_bytes_first);
+    CHECK(boards.ranks[0]->reserve(Board::slot_bytes_max).ok());
+}
+
+}  // namespace weft::test

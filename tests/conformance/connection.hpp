@@ -1,0 +1,64 @@
+// connection.hpp: a connection from rank 1 to rank 0 of a host group of this process, over any transport.
+#pragma once
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#include "src/registry.hpp"
+#include "tests/catch.hpp"
+
+namespace weft::test {
+
+struct Connection {
+    std::shared_ptr<HostGroup> group;
+    size_t heap_used[2] = {Board::heap_bytes, Board::heap_bytes};  // of the receiver and of the sender
+    std::unique_ptr<Receiver> receiver;
+    std::unique_ptr<Sender> sender;
+
+    Connection(const Transport& transport, int depth, size_t slot_bytes) {
+        auto made = HostGroup::create(2);
+        REQUIRE(made.ok());
+        group = *made;
+        for (int rank = 0; rank < 2; ++rank) {
+            group->row(rank).process = process_token();
+            group->row(rank).pid = getpid();
+        }
+        Blob blob;
+        auto listening = transport.listen(options(0, depth, slot_bytes), blob);
+        REQUIRE(listening.ok());
+        receiver = std::move(*listening);
+        auto connected = transport.connect(options(1, depth, slot_bytes), blob);
+        REQUIRE(connected.ok());
+        sender = std::move(*connected);
+    }
+    ConnectionOptions options(int self, int depth, size_t slot_bytes) {
+        return {self, 1 - self, 0, depth, slot_bytes, group.get(), &heap_used[self]};
+    }
+
+    // False: no credit. The message is `bytes` of the number's low byte.
+    bool send(uint64_t number, size_t bytes) {
+        auto slot = sender->acquire();
+        REQUIRE(slot.ok());
+        if (!*slot) return false;
+        REQUIRE(slot->capacity >= bytes);
+        memset(slot->data, int(number & 0xff), bytes);
+        REQUIRE(sender->publish({bytes, number, uint32_t(number * 7)}).ok());
+        return true;
+    }
+    // False: nothing there. Checks that it is this message, whole; releases it.
+    bool receive(uint64_t number, size_t bytes) {
+        SlotInfo info;
+        auto slot = receiver->receive(info);
+        REQUIRE(slot.ok());
+        if (!*slot) return false;
+        REQUIRE(info.operation == number);
+        REQUIRE(info.fingerprint == uint32_t(number * 7));
+        REQUIRE(info.bytes == bytes);
+        for (size_t i = 0; i < bytes; ++i)
+            if (slot->data[i] != std::byte(number & 0xff)) FAIL("byte " << i << " of message " << number << " is wrong");
+        REQUIRE(receiver->release().ok());
+        return true;
+    }
+};
+
+}  // namespace weft::test

@@ -1,0 +1,55 @@
+// peer.cpp: a rank in another process for the conformance tests: maps the group's segment, sends three messages and then
+// does nothing until it is killed. Arguments: the segment's descriptor as a path, its rank, the transport's name.
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string_view>
+
+#include "src/registry.hpp"
+
+using namespace weft;
+
+static void require(bool holds, const char* what) {
+    if (holds) return;
+    fprintf(stderr, "peer: %s\n", what);
+    exit(1);
+}
+
+int main(int count, char** arguments) {
+    require(count == 4, "usage: peer SEGMENT RANK TRANSPORT");
+    alarm(120);  // whatever becomes of the test, nothing stays
+    Fd fd(open(arguments[1], O_RDWR | O_CLOEXEC));
+    require(bool(fd), "the segment cannot be opened");
+    auto group = HostGroup::map(std::move(fd));
+    require(group.ok(), "the segment cannot be mapped");
+    const int rank = atoi(arguments[2]);
+    RankRow& row = (*group)->row(rank);
+    row.pid = getpid();
+    row.process = process_token();
+    require((*group)->mark_alive(rank).ok(), "the row cannot be locked");
+    row.state.store(RankState::joined, std::memory_order_release);
+
+    const Transport* transport = nullptr;
+    for (const Transport& candidate : registry::transports())
+        if (candidate.name == std::string_view(arguments[3])) transport = &candidate;
+    require(transport, "no such transport");
+    const std::byte* letter = nullptr;
+    while (!(letter = (*group)->find_letter(0, 1))) usleep(1000);
+    Blob blob;
+    memcpy(&blob, letter, sizeof blob);
+    size_t heap_used = Board::heap_bytes;
+    auto sender = transport->connect({rank, 0, 0, 4, 128, group->get(), &heap_used}, blob);
+    require(sender.ok(), "no connection");
+    for (uint64_t number = 0; number < 3; ++number) {
+        auto slot = (*sender)->acquire();
+        require(slot.ok() && *slot, "no credit");
+        memset(slot->data, int(number), 100);
+        require((*sender)->publish({100, number, uint32_t(number * 7)}).ok(), "not published");
+    }
+    printf("sent\n");
+    fflush(stdout);
+    for (;;) pause();
+}

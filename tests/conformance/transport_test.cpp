@@ -1,0 +1,304 @@
+// transport_test.cpp: what every transport promises (transports/transport.hpp). Walks the registry: a new row runs here without
+// a line more.
+#include <sched.h>
+
+#include <atomic>
+#include <random>
+#include <thread>
+
+#include "src/base/clock.hpp"
+#include "src/base/waiting.hpp"
+#include "src/diagnosis/watchdog.hpp"
+#include "tests/conformance/connection.hpp"
+#include "tests/subprocess.hpp"
+
+namespace weft::test {
+namespace {
+
+const Transport& every_transport() {
+    const size_t index = GENERATE(range(size_t(0), registry::transports().size()));
+    return registry::transports()[index];
+}
+
+size_t length_of(uint64_t number, size_t most) { return size_t(number * 2654435761u) % (most + 1); }
+
+}  // namespace
+
+TEST_CASE("a transport has a name and says whether it can be used here", "[transport]") {
+    const Transport& transport = every_transport();
+    CHECK(std::string(transport.name) != "");
+    CHECK(transport.available() == "");
+    Connection connection(transport, 2, 64);
+    CHECK(transport.can_connect(connection.options(0, 2, 64)) == "");
+    ConnectionOptions apart = connection.options(0, 2, 64);
+    apart.host = nullptr;
+    if (std::string(transport.name) == "shm") CHECK(transport.can_connect(apart) != "");
+}
+
+TEST_CASE("messages arrive whole and in order, whoever is faster", "[transport]") {
+    const Transport& transport = every_transport();
+    const unsigned seed = std::random_device{}();
+    INFO("seed " << seed);
+    std::mt19937 random(seed);
+    for (const int depth : {1, 2, 3, 8}) {
+        Connection connection(transport, depth, 1000);
+        uint64_t sent = 0, received = 0;
+        const unsigned bias = 1 + random() % 7;
+        while (received < 2000) {
+            if (random() % 8 < bias) {
+                sent += sent < 2000 && connection.send(sent, length_of(sent, 1000));
+            } else if (received < sent) {
+                REQUIRE(connection.receive(received, length_of(received, 1000)));
+                ++received;
+            } else {
+                REQUIRE(!connection.receive(received, 0));
+            }
+        }
+    }
+}
+
+TEST_CASE("messages arrive whole and in order between two threads", "[transport]") {
+    const Transport& transport = every_transport();
+    Connection connection(transport, 3, 512);
+    constexpr uint64_t count = 20000;
+    std::atomic<bool> failed{false};
+    std::thread sending([&] {
+        for (uint64_t number = 0; number < count && !failed;) {
+            auto slot = connection.sender->acquire();
+            if (!slot.ok()) failed = true;
+            if (!slot.ok() || !*slot) {
+                sched_yield();
+                continue;
+            }
+            const size_t bytes = length_of(number, 512);
+            memset(slot->data, int(number & 0xff), bytes);
+            if (!connection.sender->publish({bytes, number, uint32_t(number * 7)}).ok()) failed = true;
+            ++number;
+        }
+    });
+    uint64_t received = 0;
+    std::string wrong;
+    while (received < count && !failed && wrong.empty()) {
+        SlotInfo info;
+        auto slot = connection.receiver->receive(info);
+        if (!slot.ok()) wrong = slot.status().sentence();
+        if (!slot.ok() || !*slot) {
+            sched_yield();
+            continue;
+        }
+        if (info.operation != received || info.bytes != length_of(received, 512)) wrong = "message " + std::to_string(received) + " is another";
+        for (size_t i = 0; i < info.bytes; ++i)
+            if (slot->data[i] != std::byte(received & 0xff)) wrong = "message " + std::to_string(received) + " is damaged";
+        if (!connection.receiver->release().ok()) wrong = "release failed";
+        ++received;
+    }
+    if (!wrong.empty()) failed = true;
+    sending.join();
+    CHECK(wrong == "");
+    CHECK(received == count);
+}
+
+TEST_CASE("a sender has as many credits as the connection has slots, and each release gives one back", "[transport]") {
+    const Transport& transport = every_transport();
+    for (const int depth : {1, 2, 5}) {
+        Connection connection(transport, depth, 256);
+        for (int i = 0; i < depth; ++i) REQUIRE(connection.send(uint64_t(i), 256));
+        REQUIRE(!connection.send(100, 1));
+        REQUIRE(!connection.send(100, 1));
+        for (int i = 0; i < 20; ++i) {
+            REQUIRE(connection.receive(uint64_t(i), 256));
+            REQUIRE(connection.send(uint64_t(i + depth), 256));
+            REQUIRE(!connection.send(100, 1));
+        }
+    }
+}
+
+TEST_CASE("acquire gives the same slot until it is published, receive the same until it is released", "[transport]") {
+    const Transport& transport = every_transport();
+    Connection connection(transport, 4, 256);
+    SlotInfo info;
+    CHECK(!*connection.receiver->receive(info));
+    const Slot slot = *connection.sender->acquire();
+    CHECK(connection.sender->acquire()->data == slot.data);
+    CHECK(slot.capacity == 256);
+    CHECK(!*connection.receiver->receive(info));  // acquired is not published
+    REQUIRE(connection.send(1, 10));
+    CHECK(connection.sender->acquire()->data != slot.data);
+    REQUIRE(connection.send(2, 20));
+    const Slot first = *connection.receiver->receive(info);
+    CHECK(connection.receiver->receive(info)->data == first.data);
+    CHECK(info.bytes == 10);
+    REQUIRE(connection.receiver->release().ok());
+    CHECK(connection.receiver->receive(info)->data != first.data);
+    CHECK(info.bytes == 20);
+}
+
+TEST_CASE("empty and huge messages arrive", "[transport]") {
+    const Transport& transport = every_transport();
+    constexpr size_t huge = size_t(4) << 20;
+    Connection connection(transport, 2, huge);
+    for (uint64_t round = 0; round < 3; ++round) {
+        REQUIRE(connection.send(3 * round, 0));
+        REQUIRE(connection.send(3 * round + 1, huge));
+        REQUIRE(connection.receive(3 * round, 0));
+        REQUIRE(connection.send(3 * round + 2, 1));
+        REQUIRE(connection.receive(3 * round + 1, huge));
+        REQUIRE(connection.receive(3 * round + 2, 1));
+    }
+}
+
+TEST_CASE("a slow reader loses nothing: slots wait for it, full", "[transport]") {
+    const Transport& transport = every_transport();
+    Connection connection(transport, 3, 128);
+    uint64_t sent = 0, received = 0;
+    for (int round = 0; round < 50; ++round) {
+        while (connection.send(sent, 100)) ++sent;  // until it must wait
+        REQUIRE(sent - received == 3);
+        const int drained = round % 3 + 1;
+        for (int i = 0; i < drained; ++i, ++received) REQUIRE(connection.receive(received, 100));
+    }
+}
+
+TEST_CASE("a header that claims more bytes than a slot holds is an error that names the ranks", "[transport]") {
+    const Transport& transport = every_transport();
+    Connection connection(transport, 2, 128);
+    REQUIRE(*connection.sender->acquire());
+    if (!connection.sender->publish({129, 1, 1}).ok()) return;  // a sender may refuse to lie
+    SlotInfo info;
+    const auto slot = connection.receiver->receive(info);
+    REQUIRE(!slot.ok());
+    CHECK_THAT(slot.status().sentence(), Catch::Contains("rank 0") && Catch::Contains("rank 1") && Catch::Contains("129"));
+}
+
+TEST_CASE("a slot with a wrong number is an error, not a message", "[transport]") {
+    const Transport& transport = every_transport();
+    const uint64_t lie = GENERATE(as<uint64_t>(), 2, 5, uint64_t(1) << 63);
+    Connection connection(transport, 2, 128);
+    const Slot slot = *connection.sender->acquire();
+    REQUIRE(connection.send(1, 10));
+    // In shared memory the header lies in front of the slot (wire.hpp): damage it.
+    reinterpret_cast<SlotHeader*>(slot.data - sizeof(SlotHeader))->sequence.store(lie);
+    SlotInfo info;
+    const auto got = connection.receiver->receive(info);
+    REQUIRE(!got.ok());
+    CHECK_THAT(got.status().sentence(), Catch::Contains("rank 0") && Catch::Contains("rank 1") && Catch::Contains("damaged"));
+}
+
+TEST_CASE("an address that cannot be right is refused with a sentence", "[transport]") {
+    const Transport& transport = every_transport();
+    Connection connection(transport, 2, 128);
+    Blob right;
+    REQUIRE(transport.listen(connection.options(0, 2, 128), right).ok());
+    const auto refused = [&](const Blob& blob, int depth, size_t slot_bytes) {
+        const auto sender = transport.connect(connection.options(1, depth, slot_bytes), blob);
+        REQUIRE(!sender.ok());
+        CHECK(sender.status().sentence().size() > 20);
+        CHECK_THAT(sender.status().sentence(), Catch::Contains("rank 0"));
+        return sender.status().code();
+    };
+    REQUIRE(transport.connect(connection.options(1, 2, 128), right).ok());
+    // The other end chose another shape.
+    CHECK(refused(right, 3, 128) == weftMismatch);
+    CHECK(refused(right, 2, 256) == weftMismatch);
+    CHECK(refused(Blob{}, 2, 128) == weftMismatch);
+    for (const uint64_t place : {uint64_t(HostGroup::connections_end) - 64, uint64_t(HostGroup::connections_end), right.words[0] + 1, ~uint64_t(63), ~uint64_t(0)}) {
+        Blob wrong = right;
+        wrong.words[0] = place;
+        CAPTURE(place);
+        refused(wrong, 2, 128);
+    }
+}
+
+TEST_CASE("a rank whose heap is full says so and what to do, and takes nothing", "[transport]") {
+    const Transport& transport = every_transport();
+    Connection connection(transport, 2, 128);
+    size_t used = HostGroup::connections_end - (size_t(1) << 20);
+    ConnectionOptions options = connection.options(0, 2, 100 << 10);
+    options.heap_used = &used;
+    int fitted = 0;
+    for (;;) {
+        const size_t before = used;
+        Blob blob;
+        auto receiver = transport.listen(options, blob);
+        if (receiver.ok()) {
+            REQUIRE(++fitted < 100);
+            continue;
+        }
+        CHECK(receiver.status().code() == weftSystemError);
+        CHECK_THAT(receiver.status().sentence(), Catch::Contains("no room") && Catch::Contains("WEFT_CHANNELS"));
+        CHECK(used == before);
+        break;
+    }
+    CHECK(fitted == 5);
+    CHECK(used <= HostGroup::connections_end);
+}
+
+TEST_CASE("who waits on a connection sees an abort and knows who raised it", "[transport]") {
+    const Transport& transport = every_transport();
+    Connection connection(transport, 2, 128);
+    std::atomic<bool> waiting{false};
+    Status seen;
+    std::thread blocked([&] {
+        Waiting rule(*connection.group, 0, 1000);
+        Watchdog watchdog(*connection.group, 0, "", {0, 0});
+        RankSet missing;
+        missing.insert(1);
+        while (seen) {
+            SlotInfo info;
+            if (auto slot = connection.receiver->receive(info); !slot.ok() || *slot) break;
+            waiting = true;
+            if (rule.pause(missing)) seen = watchdog.look(missing, 1, {}, rule.silence_us());
+        }
+    });
+    while (!waiting) sched_yield();
+    connection.group->raise(weftRemoteError, 1, "rank 1 has had enough");
+    blocked.join();
+    CHECK(seen.code() == weftRemoteError);
+    CHECK(seen.sentence() == "rank 1 has had enough");
+}
+
+TEST_CASE("a peer that dies is an error on the survivor, never a hang, and what it had sent still arrives", "[transport]") {
+    const Transport& transport = every_transport();
+    Connection connection(transport, 4, 128);
+    HostGroup& group = *connection.group;
+    group.row(1).process = 0;
+    Subprocess peer({CONFORMANCE_PEER, fmt::format("/proc/{}/fd/{}", getpid(), group.memory().fd()), "1", transport.name});
+    // It connects to a receiver of its own making here: its blob goes as a letter.
+    Blob blob;
+    auto listening = transport.listen(connection.options(0, 4, 128), blob);
+    REQUIRE(listening.ok());
+    REQUIRE(group.post_letter(0, 1, &blob, sizeof blob).ok());
+    connection.receiver = std::move(*listening);
+    REQUIRE(peer.says("sent"));
+    CHECK(group.alive(1));
+    REQUIRE(connection.receive(0, 100));
+
+    std::atomic<bool> waiting{false};
+    Status seen;
+    std::thread survivor([&] {
+        Waiting rule(group, 0, 1000);
+        Watchdog watchdog(group, 0, "", {0, 0});
+        RankSet missing;
+        missing.insert(1);
+        for (uint64_t number = 1; seen;) {
+            SlotInfo info;
+            auto slot = connection.receiver->receive(info);
+            if (!slot.ok()) break;
+            if (*slot) {
+                if (info.operation != number++ || !connection.receiver->release().ok()) break;
+                continue;
+            }
+            waiting = number == 3;
+            if (rule.pause(missing)) seen = watchdog.look(missing, 1, {}, rule.silence_us());
+        }
+    });
+    CHECK(eventually([&] { return waiting.load(); }));  // the other two have arrived
+    peer.kill(SIGKILL);
+    survivor.join();
+    CHECK(peer.wait() == 128 + SIGKILL);
+    CHECK(!group.alive(1));
+    CHECK(seen.code() == weftRemoteError);
+    CHECK_THAT(seen.sentence(), Catch::Contains(fmt::format("rank 1 (pid {}) died", peer.pid())));
+}
+
+}  // namespace weft::test
