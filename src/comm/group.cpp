@@ -1,44 +1,10 @@
 #include "src/comm/group.hpp"
 
-#include <unistd.h>
-
 #include <deque>
 
 #include "src/base/log.hpp"
 
 namespace weft {
-
-Status join(std::vector<Joining> joinings) {
-    Status first;
-    const auto keep = [&](Status failure) {
-        if (first) first = std::move(failure);
-    };
-    std::vector<std::shared_ptr<HostGroup>> groups(joinings.size());
-    for (size_t left = joinings.size(); left > 0;) {
-        for (size_t i = 0; i < joinings.size(); ++i) {
-            Joining& joining = joinings[i];
-            if (!joining.meeting) continue;
-            auto met = joining.meeting->advance();
-            if (met && !*met) continue;
-            if (!met) {
-                keep(met.take_status());
-            } else {
-                auto communicator = Communicator::make(joining.meeting->group(), joining.rank, std::move(joining.options));
-                if (communicator)
-                    *joining.result = make_handle(std::move(*communicator));
-                else
-                    keep(communicator.take_status());
-            }
-            joining.meeting.reset();
-            --left;
-        }
-        if (left == joinings.size() && left == 1)
-            joinings[0].meeting->wait();
-        else if (left > 0)
-            usleep(200);
-    }
-    return first;
-}
 
 Group& Group::current() {
     static thread_local Group group;

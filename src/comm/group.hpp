@@ -1,24 +1,11 @@
 // group.hpp: calls collected between weftGroupStart and weftGroupEnd on one thread, and how they are driven together: in order on
 // each communicator, in turn across communicators, so that one thread can be several ranks. Thread-local.
 #pragma once
-#include <memory>
 #include <vector>
 
-#include "src/bootstrap/meeting.hpp"
-#include "src/comm/handle.hpp"
+#include "src/comm/joining.hpp"
 
 namespace weft {
-
-// A communicator on its way: a meeting, then a handle.
-struct Joining {
-    std::unique_ptr<Meeting> meeting;
-    int rank = 0;
-    CommunicatorOptions options;
-    weftComm** result = nullptr;
-};
-
-// Advances all until every one has its handle; fails with the first failure, but finishes the others.
-Status join(std::vector<Joining> joinings);
 
 class Group {
   public:

@@ -1,0 +1,102 @@
+#include "src/comm/joining.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "src/base/options.hpp"
+#include "src/registry.hpp"
+
+namespace weft {
+
+namespace {
+
+Status check_config(const weftConfig_t& config) {
+    if (config.magic != WEFT_CONFIG_MAGIC || config.size < offsetof(weftConfig_t, timeoutMs))
+        return fail(weftInvalidArgument, "the config was not initialised: begin with weftConfig_t config = WEFT_CONFIG_INITIALIZER");
+    return ok();
+}
+
+// Milliseconds that can be counted in microseconds: what is longer than that is 292,000 years anyway.
+int64_t countable_ms(int64_t ms) { return std::min(ms, INT64_MAX / 1000); }
+
+}  // namespace
+
+// The config is read into a struct of this library's size whatever the caller's was.
+Result<Joining> prepare_joining(weftComm** comm, int nranks, const UniqueId& id, int rank, const weftConfig_t* given) {
+    if (!comm) return fail(weftInvalidArgument, "comm is NULL: pass the address of a weftComm_t");
+    *comm = nullptr;  // whatever comes: the caller may pass it to weftCommDestroy
+    if (nranks < 1 || nranks > max_ranks_per_host) return fail(weftInvalidArgument, "nranks is {}; a communicator has 1 to {} ranks", nranks, max_ranks_per_host);
+    if (rank < 0 || rank >= nranks) return fail(weftInvalidArgument, "rank is {}; with nranks {} it is 0 to {}", rank, nranks, nranks - 1);
+    if (!options_status()) return Status(weftInvalidArgument, options_status().sentence());
+    weftConfig_t config = WEFT_CONFIG_INITIALIZER;
+    if (given) {
+        WEFT_TRY(check_config(*given));
+        memcpy(&config, given, std::min(given->size, sizeof config));
+    }
+    if (config.blocking == 0) return fail(weftInvalidArgument, "config.blocking is 0; Weft {}.{} has blocking communicators only", WEFT_MAJOR, WEFT_MINOR);
+    if (config.blocking != 1 && config.blocking != WEFT_CONFIG_UNDEF_INT) return fail(weftInvalidArgument, "config.blocking is {}; it is 1 or undefined", config.blocking);
+
+    const Options& environment = options();
+    Joining joining;
+    joining.rank = rank;
+    joining.result = comm;
+    CommunicatorOptions& settings = joining.options;
+    settings.name = config.commName ? config.commName : "";
+    settings.timeout_ms = countable_ms(config.timeoutMs >= 0 ? config.timeoutMs : environment.timeout_ms);
+    settings.warn_ms = countable_ms(environment.warn_ms);
+    settings.sleep_us = environment.sleep_us;
+    settings.streaming_bytes = environment.streaming_bytes;
+    settings.movers = environment.isa.empty() ? &movers() : find_movers(environment.isa);
+    if (!settings.movers) {
+        std::string names;
+        for (const Movers* set : all_movers()) names += fmt::format("{}{}", names.empty() ? "" : ", ", set->isa);
+        return fail(weftInvalidArgument, "WEFT_ISA is `{}`; this machine has {}", environment.isa, names);
+    }
+
+    MeetingOptions meeting;
+    meeting.timeout_ms = countable_ms(config.initTimeoutMs >= 0 ? config.initTimeoutMs : environment.init_timeout_ms);
+    const std::string algo = config.algo ? config.algo : environment.algo;
+    WEFT_TRY(check_algo(algo, registry::algorithms()));
+    if (algo.size() >= sizeof meeting.proposal.algo) return fail(weftInvalidArgument, "the list of algorithms has {} characters; at most {} are read", algo.size(), sizeof meeting.proposal.algo - 1);
+    memcpy(meeting.proposal.algo, algo.c_str(), algo.size() + 1);
+    meeting.proposal.tile_bytes = environment.tile_bytes;
+    meeting.proposal.channels = environment.channels;
+    meeting.proposal.direct = environment.direct;
+    joining.meeting = std::make_unique<Meeting>(id, nranks, rank, meeting);
+    return joining;
+}
+
+Status join(std::vector<Joining> joinings) {
+    Status first;
+    const auto keep = [&](Status failure) {
+        if (first) first = std::move(failure);
+    };
+    for (size_t left = joinings.size(); left > 0;) {
+        for (size_t i = 0; i < joinings.size(); ++i) {
+            Joining& joining = joinings[i];
+            if (!joining.meeting) continue;
+            auto met = joining.meeting->advance();
+            if (met && !*met) continue;
+            if (!met) {
+                keep(met.take_status());
+            } else {
+                auto communicator = Communicator::make(joining.meeting->group(), joining.rank, std::move(joining.options));
+                if (communicator)
+                    *joining.result = make_handle(std::move(*communicator));
+                else
+                    keep(communicator.take_status());
+            }
+            joining.meeting.reset();
+            --left;
+        }
+        if (left == joinings.size() && left == 1)
+            joinings[0].meeting->wait();
+        else if (left > 0)
+            usleep(200);
+    }
+    return first;
+}
+
+}  // namespace weft

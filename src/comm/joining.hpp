@@ -1,0 +1,24 @@
+// joining.hpp: a communicator on its way: settings put together, then a meeting of its ranks, then a handle.
+#pragma once
+#include <memory>
+#include <vector>
+
+#include "src/bootstrap/meeting.hpp"
+#include "src/comm/handle.hpp"
+
+namespace weft {
+
+struct Joining {
+    std::unique_ptr<Meeting> meeting;
+    int rank = 0;
+    CommunicatorOptions options;
+    weftComm** result = nullptr;
+};
+
+// Checks the arguments and puts the caller's settings over the environment's; `given` may be null. *comm becomes null.
+Result<Joining> prepare_joining(weftComm** comm, int ranks, const UniqueId& id, int rank, const weftConfig_t* given);
+
+// Advances all until every one has its handle; fails with the first failure, but finishes the others.
+Status join(std::vector<Joining> joinings);
+
+}  // namespace weft
