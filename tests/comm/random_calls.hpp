@@ -1,0 +1,20 @@
+// random_calls.hpp: a random sequence of all-reduces as a program would call them, each checked against the exact reference.
+// Every rank draws the same sequence from the seed; clients' interface only, so ranks may be threads or processes.
+#pragma once
+#include <weft/weft.h>
+
+#include <cstdint>
+#include <string>
+
+namespace weft::test {
+
+struct Sequence {
+    uint32_t seed = 0;
+    int calls = 0;
+    size_t most_elements = 50'000;
+};
+
+// Runs this rank's part. What went wrong, or nothing.
+std::string run_random_calls(weftComm_t comm, const Sequence& sequence);
+
+}  // namespace weft::test

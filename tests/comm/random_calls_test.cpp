@@ -1,0 +1,139 @@
+// random_calls_test.cpp: random sequences of all-reduces through the C interface, ranks being threads, processes, or all driven by
+// one thread in a group; every result against the exact reference.
+#include <cstdlib>
+#include <iostream>
+#include <random>
+#include <thread>
+#include <vector>
+
+#include "src/base/datatype.hpp"
+#include "tests/catch.hpp"
+#include "tests/comm/random_calls.hpp"
+#include "tests/reference/exact.hpp"
+#include "tests/subprocess.hpp"
+
+namespace weft::test {
+namespace {
+
+bool small() { return std::getenv("WEFT_TEST_SMALL") != nullptr; }
+
+uint32_t seed() {
+    static const uint32_t number = std::random_device{}();
+    return number;
+}
+
+// A communicator of `ranks` threads under an algorithm, or any.
+void check_threads(int ranks, const char* algo, const Sequence& sequence) {
+    CAPTURE(ranks, algo, sequence.seed);
+    weftUniqueId id;
+    REQUIRE(weftGetUniqueId(&id) == weftSuccess);
+    std::vector<std::string> wrong{size_t(ranks)};
+    std::vector<std::thread> threads;
+    for (int rank = 0; rank < ranks; ++rank)
+        threads.emplace_back([&, rank] {
+            weftConfig_t config = WEFT_CONFIG_INITIALIZER;
+            config.algo = algo;
+            weftComm_t comm = nullptr;
+            if (weftCommInitRankConfig(&comm, ranks, id, rank, &config) != weftSuccess) {
+                wrong[size_t(rank)] = weftGetLastError(nullptr);
+                return;
+            }
+            wrong[size_t(rank)] = run_random_calls(comm, sequence);
+            if (wrong[size_t(rank)].empty()) weftCommDestroy(comm);
+            else weftCommAbort(comm);
+        });
+    for (std::thread& thread : threads) thread.join();
+    for (const std::string& sentence : wrong) CHECK(sentence == "");
+}
+
+}  // namespace
+
+TEST_CASE("random calls of threads are right under every algorithm", "[comm]") {
+    std::cout << "seed " << seed() << std::endl;
+    for (const int ranks : {1, 2, 3, 4, 5, 8})
+        for (const char* algo : {"one_shot", "two_shot", "ring", ""}) check_threads(ranks, algo, {seed() + uint32_t(ranks), small() ? 15 : 80, 40'000});
+}
+
+TEST_CASE("random calls of sixteen threads on few cores are right", "[comm]") {
+    check_threads(16, "", {seed(), small() ? 5 : 40, 20'000});
+}
+
+TEST_CASE("several communicators in one process do not disturb each other", "[comm]") {
+    std::string wrong[3][2];
+    weftUniqueId ids[3];
+    for (weftUniqueId& id : ids) REQUIRE(weftGetUniqueId(&id) == weftSuccess);
+    std::vector<std::thread> threads;
+    for (size_t job = 0; job < 3; ++job)
+        for (size_t rank = 0; rank < 2; ++rank)
+            threads.emplace_back([&, job, rank] {
+                weftComm_t comm = nullptr;
+                if (weftCommInitRank(&comm, 2, ids[job], int(rank)) != weftSuccess) {
+                    wrong[job][rank] = weftGetLastError(nullptr);
+                    return;
+                }
+                wrong[job][rank] = run_random_calls(comm, {seed() + uint32_t(job), small() ? 10 : 100, 20'000});
+                weftCommDestroy(comm);
+            });
+    for (std::thread& thread : threads) thread.join();
+    INFO("seed " << seed());
+    for (const auto& job : wrong)
+        for (const std::string& sentence : job) CHECK(sentence == "");
+}
+
+TEST_CASE("one thread that drives all ranks in a group gets right results", "[comm]") {
+    std::mt19937 random(seed());
+    INFO("seed " << seed());
+    for (const int ranks : {1, 2, 4, 7}) {
+        std::vector<weftComm_t> comms{size_t(ranks)};
+        REQUIRE(weftCommInitAll(comms.data(), ranks, nullptr) == weftSuccess);
+        for (int round = 0; round < (small() ? 5 : 60); ++round) {
+            // Two calls of each rank in one group, of different types.
+            const size_t count = random() % (round % 8 == 0 ? 60'000 : 500);
+            std::vector<reference::Bytes> inputs[2], outputs[2];
+            const weftDataType_t types[2] = {weftDataType_t(random() % weftNumTypes), weftDataType_t(random() % weftNumTypes)};
+            for (int call = 0; call < 2; ++call)
+                for (int rank = 0; rank < ranks; ++rank) {
+                    inputs[call].push_back(reference::whole(types[call], count, ranks, rank, random));
+                    outputs[call].push_back(reference::Bytes(count * size_of(types[call]) + 1));
+                }
+            REQUIRE(weftGroupStart() == weftSuccess);
+            for (int rank = 0; rank < ranks; ++rank)
+                for (int call = 0; call < 2; ++call)
+                    REQUIRE(weftAllReduce(inputs[call][size_t(rank)].data(), outputs[call][size_t(rank)].data(), count, types[call], weftSum,
+                                          comms[size_t(rank)], nullptr) == weftSuccess);
+            REQUIRE(weftGroupEnd() == weftSuccess);
+            for (int call = 0; call < 2; ++call)
+                for (int rank = 0; rank < ranks; ++rank)
+                    REQUIRE(reference::first_wrong({types[call], weftSum, &inputs[call], nullptr}, outputs[call][size_t(rank)].data(), true) == count);
+        }
+        for (weftComm_t comm : comms) CHECK(weftCommDestroy(comm) == weftSuccess);
+    }
+}
+
+TEST_CASE("random calls of processes are right, with every algorithm and every way to share buffers", "[comm]") {
+    std::cout << "seed " << seed() << std::endl;
+    const std::vector<std::vector<std::string>> settings = {
+        {},
+        {"WEFT_ALGO=one_shot", "WEFT_TILE_BYTES=4096"},
+        {"WEFT_ALGO=two_shot"},
+        {"WEFT_ALGO=two_shot", "WEFT_TILE_BYTES=4096", "WEFT_STREAMING_BYTES=0"},
+        {"WEFT_ALGO=two_shot", "WEFT_DIRECT=0", "WEFT_TILE_BYTES=1000"},
+        {"WEFT_ALGO=ring", "WEFT_CHANNELS=3", "WEFT_TILE_BYTES=8192"},
+        {"WEFT_ALGO=ring"},
+        {"WEFT_SLEEP_US=0", "WEFT_TILE_BYTES=16384"},
+    };
+    for (const int ranks : {2, 3, 4, 8})
+        for (const std::vector<std::string>& variables : settings) {
+            if (small() && (ranks == 8 || (variables.size() != 3 && ranks != 3))) continue;
+            const uint32_t number = seed() + uint32_t(ranks);
+            std::string shown;
+            for (const std::string& variable : variables) shown += variable + " ";
+            CAPTURE(ranks, number, shown);
+            const Outcome outcome = run({WEFT_COMMAND, "run", "-n", std::to_string(ranks), WEFT_WORKER, std::to_string(number), small() ? "10" : "40", "30000"}, variables);
+            CHECK(outcome.error == "");
+            CHECK(outcome.status == 0);
+            for (int rank = 0; rank < ranks; ++rank) CHECK_THAT(outcome.output, Catch::Contains("rank " + std::to_string(rank) + " is content"));
+        }
+}
+
+}  // namespace weft::test
