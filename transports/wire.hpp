@@ -23,11 +23,16 @@ struct alignas(line_bytes) BoardLine {
 };
 static_assert(sizeof(BoardLine) == line_bytes);
 
+// What an agreement round settles for good.
+enum Agreement : uint32_t { arenas_mapped = 1, memory_crossed = 2 };
+
 // What a two-shot's first entry offers: where peers may read and write this rank's buffers; 0: not offered.
 struct Offer {
     uint64_t send_address;
     uint64_t receive_address;
-    uint32_t answer;  // in an agreement round: whether this rank has mapped every arena
+    uint64_t own_send_address;     // in its own process, for copies by the kernel
+    uint64_t own_receive_address;
+    uint32_t answer;  // in an agreement round: bits of Agreement that this rank can do
     uint32_t unused;
 };
 static_assert(sizeof(Offer) <= inline_bytes);

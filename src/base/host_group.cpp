@@ -56,6 +56,8 @@ uint64_t process_token() {
     return token.value.load(std::memory_order_relaxed);
 }
 
+uint64_t process_token_address() { return reinterpret_cast<uint64_t>(&token.value); }
+
 Result<std::shared_ptr<HostGroup>> HostGroup::create(int ranks) {
     const HostGeometry geometry{ranks};
     auto memory = SharedMemory::create("weft", geometry.bytes());

@@ -20,6 +20,7 @@ struct AgreedOptions {
     int64_t tile_bytes;
     int64_t channels;
     int32_t direct;
+    int32_t cross_memory;
 };
 
 enum class RankState : uint32_t { absent, claimed, joined, left };
@@ -29,6 +30,7 @@ struct alignas(64) RankRow {
     std::atomic<RankState> state;
     int32_t pid;
     uint64_t process;      // random, the same for the ranks of one process
+    uint64_t token_address;  // where that number lies in its memory: who can read it there can read everything
     int32_t arena_fd;      // number in that process, -1: none (see arena.hpp)
     uint64_t arena_inode;
     CpuSet cpus;  // that it may run on
@@ -135,5 +137,6 @@ class HostGroup {
 
 // Number of this process, random, new after a fork.
 uint64_t process_token();
+uint64_t process_token_address();
 
 }  // namespace weft

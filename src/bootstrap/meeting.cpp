@@ -269,6 +269,7 @@ Status Meeting::claim() {
     }
     row.pid = getpid();
     row.process = process_token();
+    row.token_address = process_token_address();
     auto arena = Arena::get();
     row.arena_fd = arena ? (*arena)->memory().fd() : -1;
     row.arena_inode = arena ? (*arena)->memory().inode() : 0;

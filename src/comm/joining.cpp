@@ -64,6 +64,7 @@ Result<Joining> prepare_joining(weftComm** comm, int nranks, const UniqueId& id,
     meeting.proposal.tile_bytes = environment.tile_bytes;
     meeting.proposal.channels = environment.channels;
     meeting.proposal.direct = environment.direct;
+    meeting.proposal.cross_memory = environment.cross_memory;
     joining.meeting = std::make_unique<Meeting>(id, nranks, rank, meeting);
     return joining;
 }

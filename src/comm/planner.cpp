@@ -22,6 +22,10 @@ size_t board_tile_bytes(size_t bytes, int ranks) {
     return ranks >= 8 ? 1 << 20 : 512 << 10;
 }
 
+// Messages that the kernel copies between processes in less time than staging takes. Measured, perf/README.md.
+constexpr size_t cross_least_bytes = 64 << 10, cross_most_bytes = 8 << 20;
+constexpr int cross_most_ranks = 2;
+
 // Of a last-level cache that many cores, on a virtual machine many guests, share, a core can count on this much.
 constexpr size_t last_level_share = 16 << 20;
 
@@ -37,7 +41,7 @@ bool has(const Schedule& schedule, Opcode opcode) {
 Planner::Planner(HostGroup& group, int rank, Board* board, const Movers& movers, int64_t streaming_bytes)
     : group_(&group), rank_(rank), board_(board), movers_(&movers), streaming_bytes_(streaming_bytes), agreed_(group.header().agreed),
       layout_{group.ranks(), rank}, costs_(host_link_costs(group.ranks(), group.cores())),
-      preferences_{agreed_.algo, int(agreed_.channels)}, reach_(group, rank, agreed_.direct != 0),
+      preferences_{agreed_.algo, int(agreed_.channels)}, reach_(group, rank, agreed_.direct != 0), cross_memory_(group, rank),
       last_level_(std::min(last_level_share * size_t(group.cores()), last_level_cache_bytes() > 0 ? last_level_cache_bytes() : SIZE_MAX)) {}
 
 Result<Choice> Planner::choose(const Operation& operation) const {
@@ -128,6 +132,8 @@ Result<std::unique_ptr<PreparedPlan>> Planner::plan(const Operation& operation, 
         plan.reach = &reach_;
         plan.offers = reach_.state() != Reach::State::refused && !plan.scaled();
         plan.pipelined = plan.tiles >= 4 && !plan.scaled();
+        if (agreed_.cross_memory && plan.offers && bytes >= cross_least_bytes && bytes <= cross_most_bytes && layout_.ranks <= cross_most_ranks)
+            plan.cross_memory = &cross_memory_;
     }
     // Past the caches once the job's buffers exceed the last one: what is stored will not be found there anyway.
     const bool streamed = streaming_bytes_ >= 0 ? bytes >= size_t(streaming_bytes_) : 2 * bytes * size_t(layout_.ranks) > last_level_;

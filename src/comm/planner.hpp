@@ -66,6 +66,7 @@ class Planner {
     LinkCosts costs_;
     Preferences preferences_;
     Reach reach_;
+    CrossMemory cross_memory_;
     size_t last_level_;  // bytes of cache that the ranks' buffers may find room in
     size_t heap_used_ = Board::heap_bytes;
     std::map<std::pair<std::string, int>, Binding> bindings_;  // by algorithm and channels

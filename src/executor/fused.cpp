@@ -81,6 +81,14 @@ void Run::post_offer_and_entry(uint64_t tile) {
         offer.receive_address = plan_->reach->offer(receive_, plan_->bytes());
         offered_input_ = offer.send_address != 0 && plan_->reach->state() == Reach::State::ready;
     }
+    // From the entry on peers may use what we offered, though we have not seen yet that they do.
+    lends_ = offered_input_;
+    last_tile_ = plan_->tiles - 1;
+    if (plan_->cross_memory) {
+        offer.own_send_address = reinterpret_cast<uint64_t>(send_);
+        offer.own_receive_address = reinterpret_cast<uint64_t>(receive_);
+        offered_input_ |= crosses();
+    }
     stage_input(tile);
     memcpy(line(rank_, tile).payload, &offer, sizeof offer);
     post_entry(tile);
@@ -89,7 +97,7 @@ void Run::post_offer_and_entry(uint64_t tile) {
 // What all have offered, read off the payloads that all see alike: which inputs are read in place, and whether the operation
 // is direct. An offer while nobody knows yet whether offers count makes a round of agreement due after the last tile.
 Progress Run::decide(BlockState& state) {
-    agreement_due_ = false;
+    agreement_due_ = plan_->cross_memory && plan_->cross_memory->state() == CrossMemory::State::unknown ? uint32_t(Agreement::memory_crossed) : 0;
     const Reach::State reach = plan_->offers ? plan_->reach->state() : Reach::State::refused;
     bool all = reach == Reach::State::ready;
     for (int rank = 0; rank < ranks_; ++rank) {
@@ -99,10 +107,15 @@ Progress Run::decide(BlockState& state) {
         inputs_[size_t(rank)] = readable ? plan_->reach->translate(rank, offer.send_address) : nullptr;
         all &= readable && offer.receive_address != 0;
         if (all) outputs_[size_t(rank)] = plan_->reach->translate(rank, offer.receive_address);
-        agreement_due_ |= reach == Reach::State::unknown && (offer.send_address | offer.receive_address) != 0;
+        if (reach == Reach::State::unknown && (offer.send_address | offer.receive_address) != 0) agreement_due_ |= Agreement::arenas_mapped;
+        if (plan_->cross_memory) {
+            cross_inputs_[size_t(rank)] = offer.own_send_address;
+            cross_outputs_[size_t(rank)] = offer.own_receive_address;
+        }
     }
-    lends_ = all;
-    last_tile_ = all ? 0 : plan_->tiles - 1;
+    const bool cross = !all && crosses();
+    lends_ = all || cross;
+    last_tile_ = lends_ ? 0 : plan_->tiles - 1;
     for (int rank = 0; rank < ranks_; ++rank) lends_ |= inputs_[size_t(rank)] != nullptr;
     if (lends_) {
         // A rank that left before it saw our entry has taken its buffers back: after the entry, look (rule 9b). The fence
@@ -110,10 +123,12 @@ Progress Run::decide(BlockState& state) {
         std::atomic_thread_fence(std::memory_order_seq_cst);
         if (plan_->board->aborted()) return abandon();
     }
-    if (!all) return Progress::moved;
+    if (!all && !cross) return Progress::moved;
     // Direct: the message is one tile; we read our chunk from all inputs and write it to all outputs.
     const size_t first = chunk_bound(plan_->bytes(), ranks_, rank_), last = chunk_bound(plan_->bytes(), ranks_, rank_ + 1);
-    if (last > first) {
+    if (cross) {
+        if (const Progress progress = cross_own_chunk(); progress != Progress::moved) return progress;
+    } else if (last > first) {
         for (int rank = 0; rank < ranks_; ++rank) {
             sources_[size_t(rank)] = inputs_[size_t(rank)] + first;
             destinations_[size_t(rank)] = outputs_[size_t(rank)] + first;
@@ -124,6 +139,35 @@ Progress Run::decide(BlockState& state) {
     arm(no_tile, 0);
     state.stage = Stage::ended;
     return two_shot_direct(state);
+}
+
+// Our chunk, block by block: every other rank's contribution is copied here, the sum into our output and from there into
+// all others'.
+Progress Run::cross_own_chunk() {
+    const size_t first = chunk_bound(plan_->bytes(), ranks_, rank_), last = chunk_bound(plan_->bytes(), ranks_, rank_ + 1);
+    const size_t block = plan_->cross_block_bytes();
+    const auto failed = [this](Status status) {
+        failure_ = std::move(status);
+        return Progress::failed;
+    };
+    for (size_t offset = first; offset < last; offset += block) {
+        const size_t bytes = std::min(block, last - offset);
+        std::byte* copy = scratch_.data();
+        for (int rank = 0; rank < ranks_; ++rank) {
+            sources_[size_t(rank)] = rank == rank_ ? send_ + offset : copy;
+            if (rank == rank_) continue;
+            if (Status status = plan_->cross_memory->read(rank, copy, cross_inputs_[size_t(rank)] + offset, bytes); !status) return failed(std::move(status));
+            copy += block;
+        }
+        void* destination = receive_ + offset;
+        reduce(&destination, 1, sources_.data(), ranks_, bytes, true, 0);
+        for (int distance = 1; distance < ranks_; ++distance) {
+            const int rank = (rank_ + distance) % ranks_;
+            if (Status status = plan_->cross_memory->write(rank, receive_ + offset, cross_outputs_[size_t(rank)] + offset, bytes); !status)
+                return failed(std::move(status));
+        }
+    }
+    return Progress::moved;
 }
 
 Progress Run::two_shot_direct(BlockState&) {
@@ -148,12 +192,13 @@ Progress Run::abandon() {
 }
 
 bool Run::may_be_using(int peer) const {
-    // Lines are used again every few tiles, so later words count too.
-    const auto reached = [&](const std::atomic<uint64_t>& word, uint64_t tile) {
+    const auto ahead = [&](const std::atomic<uint64_t>& word, uint64_t tile) {
         const uint64_t expected = entry_word(board_tile(tile), plan_->operation_fingerprint);
-        return int32_t(uint32_t(word.load(std::memory_order_acquire) >> 32) - uint32_t(expected >> 32)) >= 0;
+        return int32_t(uint32_t(word.load(std::memory_order_acquire) >> 32) - uint32_t(expected >> 32));
     };
-    return reached(line(peer, 0).entry, 0) && !reached(line(peer, last_tile_).done, last_tile_);
+    // The first line may hold the entry of a later tile by now. The last done is never written over while we are here, and the
+    // word of a line that no tile has used for long can be too old to compare by distance.
+    return ahead(line(peer, 0).entry, 0) >= 0 && ahead(line(peer, last_tile_).done, last_tile_) != 0;
 }
 
 // Reduces our chunk of the tile into our output and our slot, and, in the same loop body, does the copies given.
@@ -227,13 +272,14 @@ Progress Run::two_shot(BlockState& state) {
             case Stage::agreement:
                 if (const Progress progress = poll(); progress != Progress::moved) return progress;
                 {
-                    bool all = true;
+                    uint32_t all = ~uint32_t(0);
                     for (int rank = 0; rank < ranks_; ++rank) {
                         Offer offer;
                         memcpy(&offer, line(rank, plan.tiles).payload, sizeof offer);
-                        all &= offer.answer == 1;
+                        all &= offer.answer;
                     }
-                    plan.reach->agree(all);
+                    if (agreement_due_ & Agreement::arenas_mapped) plan.reach->agree(all & Agreement::arenas_mapped);
+                    if (agreement_due_ & Agreement::memory_crossed) plan.cross_memory->agree(all & Agreement::memory_crossed);
                 }
                 plan.board->tile = base_tile_ + uint32_t(plan.tiles) + 1;
                 return Progress::done;
@@ -242,7 +288,8 @@ Progress Run::two_shot(BlockState& state) {
         // All tiles are through.
         if (!agreement_due_) return finish_two_shot(plan.tiles);
         Offer offer{};
-        offer.answer = plan.reach->map_arenas() ? 1 : 0;
+        if ((agreement_due_ & Agreement::arenas_mapped) && plan.reach->map_arenas()) offer.answer |= Agreement::arenas_mapped;
+        if ((agreement_due_ & Agreement::memory_crossed) && plan.cross_memory->probe()) offer.answer |= Agreement::memory_crossed;
         memcpy(line(rank_, plan.tiles).payload, &offer, sizeof offer);
         post_entry(plan.tiles);
         arm(plan.tiles, no_tile);

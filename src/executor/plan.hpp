@@ -3,6 +3,7 @@
 #pragma once
 #include <vector>
 
+#include "src/executor/cross_memory.hpp"
 #include "src/executor/host/movers.hpp"
 #include "src/executor/reach.hpp"
 #include "src/schedule/schedule.hpp"
@@ -28,8 +29,11 @@ struct Plan {
     uint64_t tiles = 1;     // at least 1: an empty message still meets everybody
     bool pipelined = false; // two-shot: one loop body stages, reduces and hands out different tiles
     bool offers = false;    // two-shot: the entry post says which buffers peers can reach
+    CrossMemory* cross_memory = nullptr;  // two-shot: the kernel copies, once all have agreed that it can; null: not wanted
     Stores stores = Stores::ordinary;
 
+    // Of a message that the kernel copies: a block from each other rank stays in the second-level cache until it is reduced.
+    size_t cross_block_bytes() const { return std::max<size_t>(32 << 10, (256 << 10) / size_t(std::max(1, schedule->ranks - 1)) / 64 * 64); }
     size_t bytes() const { return operation.bytes(); }
     size_t tile_length(uint64_t tile) const { return std::min(tile_bytes, bytes() - std::min<size_t>(bytes(), tile * tile_bytes)); }
     weftDataType_t type() const { return weftDataType_t(operation.type); }

@@ -14,6 +14,11 @@ Run::Run(const Plan& plan)
     destinations_.resize(size_t(std::max(ranks_, 2)));
     staging_.resize(2);
     results_.resize(size_t(ranks_));
+    if (plan.cross_memory) {
+        cross_inputs_.resize(size_t(ranks_));
+        cross_outputs_.resize(size_t(ranks_));
+        scratch_.resize(plan.cross_block_bytes() * size_t(ranks_ - 1));
+    }
     if (plan.scaled()) scratch_.resize(std::min(plan.tile_bytes, plan.bytes()) + 64);
 }
 

@@ -64,6 +64,8 @@ class Run {
     void post_offer_and_entry(uint64_t tile);
     Progress decide(BlockState& state);
     Progress finish_two_shot(uint64_t board_tiles);
+    Progress cross_own_chunk();
+    bool crosses() const { return plan_->cross_memory && plan_->cross_memory->state() == CrossMemory::State::ready; }
     Progress abandon();
     void reduce_own_chunk(uint64_t tile, const CopyJob* staging, int staging_count, const CopyJob* results, int results_count);
     void copy_results(uint64_t tile);
@@ -116,7 +118,8 @@ class Run {
     bool offered_input_ = false;   // peers read our input in place: it is not staged
     bool lends_ = false;           // peers use our buffers, or we theirs
     uint64_t last_tile_ = 0;       // of those that touch lent buffers
-    bool agreement_due_ = false;
+    uint32_t agreement_due_ = 0;   // bits of Agreement
+    std::vector<uint64_t> cross_inputs_, cross_outputs_;  // by rank, addresses in its process
     std::vector<const void*> sources_;
     std::vector<const std::byte*> inputs_;  // of ranks that let us read in place, else null
     std::vector<std::byte*> outputs_;       // direct: of all ranks

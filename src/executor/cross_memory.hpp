@@ -1,0 +1,32 @@
+// cross_memory.hpp: copies between this process and private memory of other ranks' processes, made by the kernel (cross-memory
+// attach: process_vm_readv and process_vm_writev). One copy instead of two through a slot, and no line bounces between caches
+// to be staged again; but pages are looked up at every call. Whether every rank may do it to every other is agreed once, in
+// the board's agreement round (src/README.md, rule 7). Thread-bound to the rank.
+#pragma once
+#include "src/base/host_group.hpp"
+#include "src/base/result.hpp"
+
+namespace weft {
+
+class CrossMemory {
+  public:
+    enum class State { unknown, ready, refused };  // the same on all ranks at the same operation
+
+    CrossMemory(HostGroup& host, int rank) : host_(&host), rank_(rank) {}
+
+    State state() const { return state_; }
+    // This rank's part of agreeing: reads a word that it knows from every other process.
+    bool probe() const;
+    void agree(bool all_can) { state_ = all_can ? State::ready : State::refused; }
+
+    // `address` is the rank's own, in its process.
+    Status read(int rank, void* to, uint64_t address, size_t bytes) const;
+    Status write(int rank, const void* from, uint64_t address, size_t bytes) const;
+
+  private:
+    HostGroup* host_;
+    int rank_;
+    State state_ = State::unknown;
+};
+
+}  // namespace weft
