@@ -47,7 +47,11 @@ inline bool socket_exists(const std::string& name) {
     return false;
 }
 
-// What one process shall do: its steps, and variables of its own.
+inline bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+// Thousands of expected errors need no warning each.
+inline const std::string quiet = "WEFT_DEBUG=NONE";
+
+// What one process shall do (worker.cpp).
 using Steps = std::vector<std::string>;
 
 class Job {
@@ -78,6 +82,13 @@ class Job {
         for (const std::string& line : lines_of((*this)[process].output()))
             if (line.rfind(call + " ", 0) == 0) found = line.substr(call.size() + 1);
         return found;
+    }
+
+    // Its first answer, for calls that are made again.
+    std::string first_answer(int process, const std::string& call) {
+        for (const std::string& line : lines_of((*this)[process].output()))
+            if (line.rfind(call + " ", 0) == 0) return line.substr(call.size() + 1);
+        return "(no line)";
     }
 
     // Waits for the process's end, and that it was an orderly one.

@@ -14,7 +14,7 @@ struct Difference {
 
 const Difference differences[] = {
     {"count", {"reduce=1000"}, {"reduce=1001"}, "all_reduce of 1000 int32, sum", "all_reduce of 1001 int32, sum"},
-    {"type", {"reduce=1000"}, {"reduce=1000,7"}, "all_reduce of 1000 int32, sum", "all_reduce of 1000 float32, sum"},
+    {"type", {"reduce=1000"}, {"reduce=1000,7"}, "all_reduce of 1000 int32, sum", "all_reduce of 1000 float, sum"},
     {"operation", {"reduce=1000"}, {"reduce=1000,2,2"}, "all_reduce of 1000 int32, sum", "all_reduce of 1000 int32, max"},
     {"order", {"reduce=8", "reduce=9"}, {"reduce=9", "reduce=8"}, "all_reduce of 8 int32, sum", "all_reduce of 9 int32, sum"},
     {"algorithm by size", {"reduce=1"}, {"reduce=10000000"}, "all_reduce of 1 int32, sum", "all_reduce of 10000000 int32, sum"},
@@ -24,7 +24,6 @@ const Difference differences[] = {
     {"nothing around a ring", {"reduce=1"}, {"reduce=0", "reduce=0"}, "all_reduce of 1 int32, sum", "all_reduce of 0 int32, sum", "ring"},
 };
 
-bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 }  // namespace
 
@@ -41,7 +40,7 @@ TEST_CASE("ranks that call differently are told, all of them, with both calls", 
                     steps.insert(steps.end(), calls.begin(), calls.end());
                     for (const char* step : {"reduce=1", "async", "destroy", "id", "init", "reduce=1000", "destroy"})
                         steps.push_back(std::string(step) == "id" ? "id=" + later : step);
-                    job.start(rank, steps, {std::string("WEFT_ALGO=") + difference.algo, "WEFT_DEBUG=NONE"});
+                    job.start(rank, steps, {std::string("WEFT_ALGO=") + difference.algo, quiet});
                 }
                 job.finish();
                 bool both = false;
@@ -65,7 +64,7 @@ TEST_CASE("one-shot beside a ring: calls that share no word are compared all the
         Job job(ranks);
         for (int rank = 0; rank < ranks; ++rank)
             job.start(rank, {"init", rank == ranks - 1 ? "reduce=4" : "reduce=20000000", "async", "destroy"},
-                      {"WEFT_ALGO=one_shot,ring", "WEFT_DEBUG=NONE"});
+                      {"WEFT_ALGO=one_shot,ring", quiet});
         job.finish();
         for (int rank = 0; rank < ranks; ++rank) {
             INFO(job[rank].output());
@@ -84,7 +83,7 @@ TEST_CASE("a rank that makes one call fewer and leaves is named", "[mismatch]") 
             Steps steps{"init", "reduce=100"};
             if (rank != 1) steps.insert(steps.end(), {"reduce=100", "async"});
             steps.push_back("destroy");
-            job.start(rank, steps, {std::string("WEFT_ALGO=") + algo, "WEFT_DEBUG=NONE"});
+            job.start(rank, steps, {std::string("WEFT_ALGO=") + algo, quiet});
         }
         job.finish();
         for (const int rank : {0, 2}) {

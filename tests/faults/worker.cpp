@@ -81,6 +81,7 @@ void step_loop(Worker& self, const Values& values) {
     tell("loop", code);
 }
 void step_init(Worker& self, const Values&) { tell("init", weftCommInitRank(&self.comm, self.ranks, self.id, self.rank)); }
+void step_environment(Worker& self, const Values&) { tell("environment", weftCommInitFromEnvironment(&self.comm, nullptr)); }
 void step_id(Worker& self, const Values& values) { self.id = weft::api::unique_id_from_text(values[0]); }
 // as=RANK,RANKS: for the next init
 void step_as(Worker& self, const Values& values) {
@@ -139,17 +140,18 @@ void step_unique_id(Worker&, const Values&) {
     weftUniqueId id;
     tell("unique_id", weftGetUniqueId(&id));
 }
-// cross=ID,ID: both communicators in one group, in this order; then a sum on each
+// cross=ID,ID: both communicators in one group, in this order; then a sum on each, in one group too
 void step_cross(Worker& self, const Values& values) {
     weftComm_t comms[2] = {};
     weftGroupStart();
     for (int i = 0; i < 2; ++i) weftCommInitRank(&comms[i], self.ranks, weft::api::unique_id_from_text(values[size_t(i)]), self.rank);
     tell("cross", weftGroupEnd());
-    for (weftComm_t comm : comms) {
-        self.comm = comm;
-        step_reduce(self, {"1000"});
-        tell("destroy", weftCommDestroy(comm));
-    }
+    int sums[2] = {1, 1};
+    weftGroupStart();
+    for (int i = 0; i < 2; ++i) weftAllReduce(&sums[i], &sums[i], 1, weftInt32, weftSum, comms[i], nullptr);
+    tell("sums", weftGroupEnd());
+    tell("right " + std::to_string(sums[0] == self.ranks && sums[1] == self.ranks));
+    for (weftComm_t comm : comms) tell("destroy", weftCommDestroy(comm));
 }
 // A group with a call in it, never ended.
 void step_open_group(Worker& self, const Values&) {
@@ -157,7 +159,7 @@ void step_open_group(Worker& self, const Values&) {
     tell("queued", reduce(self, 0, weftFloat32, weftSum));
     tell("destroy_inside", weftCommDestroy(self.comm));
 }
-// fork=exit|vanish: the child tries the parent's communicator, then makes its own, and ends in that way
+// fork=exit|vanish|stay: the child tries the parent's communicator, then makes its own, and ends in that way, or when killed
 void step_fork(Worker& self, const Values& values) {
     const pid_t child = fork();
     if (child < 0) abort();
@@ -177,8 +179,10 @@ void step_fork(Worker& self, const Values& values) {
         tell("child_own_reduce", weftAllReduce(&value, &value, 1, weftFloat32, weftSum, own, nullptr));
         step_alloc(self, {"100000"});
         if (values[0] == "vanish") _exit(0);
+        if (values[0] == "stay") step_hold(self, {});
         exit(0);
     }
+    if (values[0] == "stay") return tell("child " + std::to_string(child));
     int status = 0;
     waitpid(child, &status, 0);
     tell("child_ended " + std::to_string(WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status)));
@@ -190,7 +194,7 @@ const std::map<std::string, void (*)(Worker&, const Values&)> steps = {
     {"destroy", step_destroy}, {"abort", step_abort},   {"hold", step_hold},   {"abort_on_signal", step_abort_on_signal},
     {"shared", step_shared},   {"exit", step_exit},     {"alloc", step_alloc}, {"vanish", step_vanish},
     {"limit", step_limit},     {"cross", step_cross},   {"fork", step_fork},   {"open_group", step_open_group},
-    {"unique_id", step_unique_id}};
+    {"unique_id", step_unique_id}, {"environment", step_environment}};
 
 }  // namespace
 

@@ -1,0 +1,138 @@
+// death_test.cpp: processes that end, at any moment and in any way: who stays is told who is gone, and goes on.
+#include <random>
+
+#include "tests/faults/job.hpp"
+
+using namespace weft::test;
+
+namespace {
+
+struct Scene {
+    const char* what;
+    bool during_init;
+    Steps calls;  // before the loop
+    const char* loop;
+    const char* algo;
+};
+
+const Scene scenes[] = {
+    {"init", true, {}, "loop=10", ""},
+    {"small calls", false, {}, "loop=2", ""},
+    {"calls of many tiles", false, {}, "loop=3000000", ""},
+    {"calls in mappable memory", false, {"shared"}, "loop=1000000", ""},
+    {"connecting a ring", true, {}, "loop=100000", "ring"},
+    {"a ring", false, {}, "loop=500000", "ring"},
+};
+
+}  // namespace
+
+TEST_CASE("a rank killed at any moment is named by every survivor, which go on without it", "[death]") {
+    const unsigned seed = std::random_device{}();
+    std::mt19937 random(seed);
+    const int rounds = small() ? 1 : 4;
+    for (int round = 0; round < rounds; ++round)
+        for (const Scene& scene : scenes)
+            for (int ranks = 2; ranks <= (small() ? 3 : 4); ++ranks) {
+                const int victim = int(random() % unsigned(ranks)), delay_us = int(random() % (scene.during_init ? 15'000 : 60'000));
+                INFO(scene.what << ": rank " << victim << " of " << ranks << " killed after " << delay_us << " us; seed " << seed);
+                Job job(ranks);
+                const std::string later = job.another_id();
+                const std::string algo = std::string("WEFT_ALGO=") + scene.algo;
+                for (int rank = 0; rank < ranks; ++rank) {
+                    Steps steps = scene.calls;
+                    steps.insert(steps.end(), {"say=started", "init", scene.loop});
+                    if (rank != victim)
+                        steps.insert(steps.end(), {"async", "destroy", "id=" + later,
+                                                   "as=" + std::to_string(rank - (rank > victim)) + "," + std::to_string(ranks - 1), "init", "reduce=100000",
+                                                   "destroy"});
+                    // A rank killed before it came is one that never comes: this long for those.
+                    job.start(rank, steps, {algo, quiet, small() ? "WEFT_INIT_TIMEOUT_MS=10000" : "WEFT_INIT_TIMEOUT_MS=2000"});
+                }
+                const char* ready = scene.during_init ? "started" : "init 0";
+                for (int rank = 0; rank < ranks; ++rank)
+                    if (!scene.during_init || rank == victim) CHECK(job[rank].says(ready));
+                std::this_thread::sleep_for(std::chrono::microseconds(delay_us));
+                const std::string pid = std::to_string(job[victim].pid());
+                job.kill(victim);
+                job.finish();
+                for (int rank = 0; rank < ranks; ++rank) {
+                    if (rank == victim) continue;
+                    INFO("rank " << rank << " said\n" << job[rank].output());
+                    const bool joined = job.first_answer(rank, "init") == "0";
+                    const std::string told = job.first_answer(rank, joined ? "loop" : "init");
+                    // Who could not know its rank yet names the process, or the ranks that have not come.
+                    const bool named = contains(told, "rank " + std::to_string(victim) + " (pid " + pid + ")") || contains(told, "process " + pid + ",") ||
+                                       (told.rfind("8 ", 0) == 0 && contains(told.substr(told.find(" for ")), std::to_string(victim)));
+                    CHECK(named);
+                    CHECK((joined || scene.during_init));
+                    if (joined) {
+                        CHECK(told.rfind("6 ", 0) == 0);
+                        CHECK(job.answer(rank, "async") == "6");
+                    }
+                    CHECK(job.answer(rank, "init") == "0");
+                    CHECK(job.answer(rank, "reduce") == "0");
+                }
+            }
+}
+
+TEST_CASE("ranks that end right after their last call do not disturb those still inside", "[death]") {
+    for (int round = 0; round < (small() ? 1 : 4); ++round)
+        for (const char* way : {"destroy", "exit", "vanish"})
+            for (const Scene& scene : scenes) {
+                if (scene.during_init) continue;
+                INFO(scene.what << ", ended by " << way);
+                const int ranks = 2 + round % 3;
+                Job job(ranks);
+                for (int rank = 0; rank < ranks; ++rank) {
+                    Steps steps = scene.calls;
+                    const bool large = std::string(scene.loop).size() > 10;
+                    steps.insert(steps.end(), {"init", std::string(scene.loop) + (large ? ",2" : ",200"), way});
+                    job.start(rank, steps, {std::string("WEFT_ALGO=") + scene.algo, quiet});
+                }
+                job.finish();
+                for (int rank = 0; rank < ranks; ++rank) {
+                    INFO("rank " << rank << " said\n" << job[rank].output());
+                    CHECK(job.answer(rank, "loop") == "0");
+                }
+            }
+}
+
+TEST_CASE("a rank whose process exits without goodbye is dead to who calls afterwards", "[death]") {
+    Job job(2);
+    job.start(0, {"init", "reduce=10", "exit"}, {quiet});
+    job.start(1, {"init", "reduce=10", "await", "reduce=10", "async"}, {quiet});
+    job.finish(0);
+    job[1].kill(SIGUSR1);
+    job.finish();
+    CHECK(contains(job.answer(1, "reduce"), "6 rank 0 (pid " + std::to_string(job[0].pid()) + ") died outside Weft after operation 1"));
+    CHECK(job.answer(1, "async") == "6");
+}
+
+TEST_CASE("an abort from another thread ends the call on every rank", "[death]") {
+    for (int ranks = 2; ranks <= 3; ++ranks) {
+        Job job(ranks);
+        job.start(0, {"init", "abort_on_signal", "loop=100000"}, {quiet});
+        for (int rank = 1; rank < ranks; ++rank) job.start(rank, {"init", "say=in", "loop=100000", "async", "destroy"}, {quiet});
+        for (int rank = 1; rank < ranks; ++rank) CHECK(job[rank].says("in"));
+        CHECK(job[0].says("init 0"));
+        job[0].kill(SIGUSR1);
+        job.finish();
+        CHECK(job.answer(0, "abort") == "0");
+        // Inside a call it was aborted here; between two the handle is gone.
+        CHECK((contains(job.answer(0, "loop"), "5 the communicator was aborted here") || contains(job.answer(0, "loop"), "destroyed or aborted")));
+        for (int rank = 1; rank < ranks; ++rank) {
+            CHECK(contains(job.answer(rank, "loop"), "rank 0 aborted the communicator"));
+            CHECK(job.answer(rank, "async") == "6");
+        }
+    }
+}
+
+TEST_CASE("a process that ends inside a group leaves nothing and is dead to the others", "[death]") {
+    Job job(2);
+    job.start(0, {"init", "open_group"}, {quiet});
+    job.start(1, {"init", "reduce=0,7"}, {quiet});
+    job.finish();
+    CHECK(job.answer(0, "queued") == "0");
+    CHECK(contains(job.answer(0, "destroy_inside"), "5 weftCommDestroy inside a group"));
+    CHECK(contains(job.answer(1, "reduce"), "6 rank 0 (pid " + std::to_string(job[0].pid()) + ") died outside Weft after operation 0"));
+}

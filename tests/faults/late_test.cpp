@@ -1,0 +1,101 @@
+// late_test.cpp: ranks that are alive and do not come: warned of, waited for, named at the deadline.
+#include "tests/faults/job.hpp"
+
+using namespace weft::test;
+
+namespace {
+
+// Ranks 0 and 1 call; rank 2 is to come when it is signalled.
+void start_waiting(Job& job, const std::vector<std::string>& variables, const std::string& call = "reduce=100") {
+    const std::string later = job.another_id();
+    for (int rank = 0; rank < 3; ++rank) {
+        Steps steps{"init", "reduce=1"};
+        if (rank == 2) steps.push_back("await");
+        steps.insert(steps.end(), {call, "async", "destroy", "id=" + later, "init", "reduce=5", "destroy"});
+        job.start(rank, steps, variables);
+    }
+    CHECK(job[2].says("reduce 0"));
+}
+
+}  // namespace
+
+TEST_CASE("who waits for a stopped rank warns and says so; continued in time, the call succeeds", "[late]") {
+    Job job(3);
+    start_waiting(job, {"WEFT_WARN_MS=50"});
+    job[2].kill(SIGSTOP);
+    const std::string expected = "rank 2 (pid " + std::to_string(job[2].pid()) + ") is stopped (SIGSTOP or a debugger), outside Weft, last operation 1";
+    for (const int rank : {0, 1}) {
+        CHECK(eventually([&] { return contains(job[rank].error(), expected); }));
+        CHECK(contains(job[rank].error(), "WARN waits since"));
+    }
+    job[2].kill(SIGUSR1);
+    job[2].kill(SIGCONT);
+    job.finish();
+    for (int rank = 0; rank < 3; ++rank) {
+        CHECK(job.first_answer(rank, "async") == "0");
+        CHECK(job.answer(rank, "reduce") == "0");
+    }
+}
+
+TEST_CASE("a rank that computes is alive and outside Weft, which is no error", "[late]") {
+    Job job(3);
+    start_waiting(job, {"WEFT_WARN_MS=50"});
+    const std::string expected = "rank 2 (pid " + std::to_string(job[2].pid()) + ") is alive, outside Weft, last operation 1";
+    for (const int rank : {0, 1}) CHECK(eventually([&] { return contains(job[rank].error(), expected); }));
+    job[2].kill(SIGUSR1);
+    job.finish();
+    for (int rank = 0; rank < 3; ++rank) CHECK(job.answer(rank, "reduce") == "0");
+}
+
+TEST_CASE("at the deadline every rank that runs is told who is late", "[late]") {
+    for (const char* call : {"reduce=100", "reduce=500000"}) {
+        Job job(3);
+        start_waiting(job, {"WEFT_TIMEOUT_MS=300", quiet}, call);
+        job[2].kill(SIGSTOP);
+        for (const int rank : {0, 1}) CHECK(job[rank].says("reduce 8 "));
+        job[2].kill(SIGUSR1);
+        job[2].kill(SIGCONT);
+        job.finish();
+        for (int rank = 0; rank < 3; ++rank) {  // also the late one, once it runs again
+            INFO(job[rank].output());
+            CHECK(contains(job[rank].output(), "the deadline (WEFT_TIMEOUT_MS) is 300 ms: rank 2 (pid " + std::to_string(job[2].pid()) + ") is stopped"));
+            CHECK(job.first_answer(rank, "async") == "8");
+            CHECK(job.answer(rank, "init") == "0");
+            CHECK(job.answer(rank, "reduce") == "0");
+        }
+    }
+}
+
+TEST_CASE("ranks stopped and continued in the middle of calls lose nothing", "[late]") {
+    for (const char* loop : {"loop=10,20000", "loop=1000000,60"})
+        for (const bool shared : {false, true}) {
+            INFO(loop << (shared ? " in mappable memory" : ""));
+            Job job(3);
+            for (int rank = 0; rank < 3; ++rank) {
+                Steps steps{"init", loop, "destroy"};
+                if (shared) steps.insert(steps.begin(), "shared");
+                job.start(rank, steps, {quiet});
+            }
+            for (int rank = 0; rank < 3; ++rank) CHECK(job[rank].says("init 0"));
+            for (int stop = 0; stop < 6; ++stop) {
+                job[stop % 3].kill(SIGSTOP);
+                std::this_thread::sleep_for(std::chrono::milliseconds(10));
+                job[stop % 3].kill(SIGCONT);
+                std::this_thread::sleep_for(std::chrono::milliseconds(2));
+            }
+            job.finish();
+            for (int rank = 0; rank < 3; ++rank) CHECK(job.answer(rank, "loop") == "0");
+        }
+}
+
+TEST_CASE("a rank killed while stopped is dead, not late", "[late]") {
+    Job job(3);
+    start_waiting(job, {quiet});
+    job[2].kill(SIGSTOP);
+    job.kill(2);
+    // The survivors' new communicator has three ranks: somebody takes the place.
+    for (const int rank : {0, 1}) CHECK(job[rank].says("reduce 6 rank 2 (pid " + std::to_string(job[2].pid()) + ") died outside Weft after operation 1"));
+    job.kill(0);
+    job.kill(1);
+    job.finish();
+}

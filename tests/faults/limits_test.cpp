@@ -1,0 +1,114 @@
+// limits_test.cpp: what can't be had, and fork: a sentence each, never a signal.
+#include "tests/faults/job.hpp"
+
+using namespace weft::test;
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr bool address_space_is_ours = false;  // a sanitizer needs terabytes of it
+#else
+constexpr bool address_space_is_ours = true;
+#endif
+
+TEST_CASE("too few descriptors, on either side of the meeting, are a sentence", "[limits]") {
+    for (const int process : {0, 1})
+        for (int files = 3; files <= 9; ++files) {
+            INFO("process " << process << " may have " << files << " files");
+            Job job(2);
+            for (int rank = 0; rank < 2; ++rank) {
+                Steps steps{"unique_id", "init", "reduce=100000", "destroy"};
+                if (rank == process) steps.insert(steps.begin(), "limit=nofile," + std::to_string(files));
+                job.start(rank, steps, {quiet, "WEFT_INIT_TIMEOUT_MS=1500"});
+                // The first to come leads: both parts are played.
+                if (rank == 0) CHECK(eventually([&] { return socket_exists(meeting_name(job.id())) || is_gone(job[0].pid()); }));
+            }
+            job.finish();
+            INFO(job[0].output() << job[1].output());
+            const std::string limited = job.answer(process, "init");
+            CHECK((limited == "0" || limited.rfind("2 ", 0) == 0));
+            if (limited != "0") CHECK((contains(limited, "ulimit -n") || contains(limited, "Too many open files")));
+            if (files == 3) CHECK(limited != "0");
+            if (files == 9) CHECK(limited == "0");
+            CHECK((job.answer(1 - process, "init") == "0") == (limited == "0"));
+        }
+}
+
+TEST_CASE("no address space is a sentence", "[limits]") {
+    if (!address_space_is_ours) return;
+    for (const int mebibytes : {60, 100, 140, 180, 250, 400, 2000}) {
+        INFO("address space of " << mebibytes << " MiB");
+        Job job(2);
+        for (int rank = 0; rank < 2; ++rank)
+            job.start(rank, {"limit=as," + std::to_string(mebibytes), "init", "reduce=1000000", "alloc=8000000000", "async", "destroy"},
+                      {quiet, "WEFT_INIT_TIMEOUT_MS=1500"});
+        job.finish();
+        for (int rank = 0; rank < 2; ++rank) {
+            const std::string init = job.answer(rank, "init");
+            INFO(job[rank].output());
+            if (mebibytes < 128) CHECK(contains(init, "2 "));
+            if (mebibytes < 128) CHECK((contains(init, "ulimit -v") || contains(init, "out of memory")));
+            if (mebibytes >= 250) CHECK(init == "0");
+            if (mebibytes >= 250) CHECK(job.answer(rank, "reduce") == "0");
+            CHECK(job.answer(rank, "alloc").rfind("2 ", 0) == 0);
+        }
+    }
+}
+
+TEST_CASE("a file size limit is a sentence and no signal", "[limits]") {
+    for (const int kibibytes : {0, 1000, 100'000, 200'000}) {
+        INFO("files of " << kibibytes << " KiB");
+        Job job(2);
+        for (int rank = 0; rank < 2; ++rank)
+            job.start(rank, {"limit=fsize," + std::to_string(kibibytes), "alloc=1000000", "init", "reduce=1000000", "async", "destroy"},
+                      {quiet, "WEFT_INIT_TIMEOUT_MS=1500"});
+        job.finish();
+        for (int rank = 0; rank < 2; ++rank) {
+            INFO(job[rank].output());
+            CHECK(job.answer(rank, "alloc").rfind("2 ", 0) == 0);
+            CHECK(contains(job.answer(rank, "alloc"), "ulimit -f"));
+            if (kibibytes < 128 << 10) CHECK(contains(job.answer(rank, "init"), "ulimit -f"));
+            if (kibibytes >= 140'000) CHECK(job.answer(rank, "reduce") == "0");
+        }
+    }
+}
+
+#if !defined(__SANITIZE_THREAD__)  // which ends a program that forks and goes on
+TEST_CASE("a forked child may not use its parent's communicator, makes its own, and harms nobody", "[limits]") {
+    for (const std::string way : {"exit", "vanish"})
+        for (const bool shared : {false, true}) {
+            INFO(way << (shared ? " with mappable memory" : ""));
+            Job job(2);
+            for (int rank = 0; rank < 2; ++rank) {
+                Steps steps{"init", "reduce=100000"};
+                if (shared) steps.insert(steps.begin(), "shared");
+                if (rank == 0) steps.push_back("fork=" + way);
+                steps.insert(steps.end(), {"reduce=100000", "loop=10,1000", "async", "destroy"});
+                job.start(rank, steps, {quiet});
+            }
+            job.finish();
+            for (const char* call : {"child_reduce", "child_count", "child_abort", "child_destroy"})
+                CHECK(job.answer(0, call) == "5 the communicator was made before fork(); a child process makes its own");
+            if (shared) CHECK(contains(job.answer(0, "child_free"), "4 "));
+            for (const char* call : {"child_init", "child_own_reduce", "alloc", "child_ended"}) CHECK(job.answer(0, call) == "0");
+            for (int rank = 0; rank < 2; ++rank) {
+                CHECK(job.answer(rank, "reduce") == "0");
+                CHECK(job.answer(rank, "loop") == "0");
+                CHECK(job.answer(rank, "async") == "0");
+            }
+        }
+}
+
+TEST_CASE("a dead rank is dead although a child of its lives on", "[limits]") {
+    Job job(2);
+    job.start(0, {"init", "fork=stay", "hold"}, {quiet});
+    job.start(1, {"init", "say=calls", "reduce=100", "destroy"}, {quiet});
+    CHECK(job[0].says("child "));
+    CHECK(job[0].says("alloc 0"));
+    job.kill(0);
+    CHECK(job[1].says("reduce 6 rank 0 (pid " + std::to_string(job[0].pid()) + ") died"));
+    const pid_t child = pid_t(atoi(job.answer(0, "child").c_str()));
+    REQUIRE(child > 1);
+    CHECK(!is_gone(child));
+    ::kill(child, SIGKILL);
+    job.finish();
+}
+#endif

@@ -1,0 +1,141 @@
+// meeting_test.cpp: ranks that cannot meet: misnumbered, missing, of another size, with a wrong id or option.
+#include <sodium.h>
+
+#include <cstring>
+
+#include "src/selector/selector.hpp"
+#include "tests/faults/job.hpp"
+
+using namespace weft::test;
+
+TEST_CASE("two processes with one rank are told each other's pid", "[meeting]") {
+    for (const int ranks : {2, 3}) {
+        Job job(ranks);
+        for (int rank = 0; rank < ranks - 1; ++rank) job.start(rank, {"init", "reduce=1", "destroy"}, {quiet});
+        job.start(0, {"init", "reduce=1", "destroy"}, {quiet});  // and nobody is the last rank
+        job.finish();
+        for (int process = 0; process < ranks; ++process) {
+            INFO(job[process].output());
+            CHECK(job.answer(process, "init").rfind("9 two processes are rank 0 of " + std::to_string(ranks), 0) == 0);
+            CHECK(contains(job.answer(process, "init"), "pid " + std::to_string(job[0].pid())));
+            CHECK(contains(job.answer(process, "init"), "pid " + std::to_string(job[ranks - 1].pid())));
+        }
+    }
+}
+
+TEST_CASE("processes that were told different sizes are told both", "[meeting]") {
+    Job job(2);
+    job.start_as(0, 2, {"init"}, {quiet});
+    job.start_as(1, 3, {"init"}, {quiet});
+    job.finish();
+    for (int process = 0; process < 2; ++process) {
+        INFO(job[process].output());
+        CHECK(job.answer(process, "init").rfind("9 ", 0) == 0);
+        CHECK(contains(job.answer(process, "init"), "all ranks must be given the same nranks"));
+    }
+}
+
+TEST_CASE("ranks that never come are named when the deadline passes", "[meeting]") {
+    Job job(5);
+    for (const int rank : {1, 3}) job.start(rank, {"init", "as=0,1", "id=" + job.another_id(), "init", "reduce=1", "destroy"}, {quiet, "WEFT_INIT_TIMEOUT_MS=300"});
+    job.finish();
+    for (int process = 0; process < 2; ++process) {
+        const std::string first = lines_of(job[process].output())[0];
+        INFO(first);
+        CHECK(first.rfind("init 8 ", 0) == 0);
+        CHECK(contains(first, "for ranks 0, 2, 4"));
+        CHECK(job.answer(process, "reduce") == "0");
+    }
+}
+
+TEST_CASE("a rank that exits before the others have come is a rank that never comes", "[meeting]") {
+    Job job(3);
+    job.start(0, {"vanish"});
+    job.start(1, {"init"}, {quiet, "WEFT_INIT_TIMEOUT_MS=300"});
+    job.start(2, {"init"}, {quiet, "WEFT_INIT_TIMEOUT_MS=300"});
+    job.finish();
+    for (const int process : {1, 2}) {
+        INFO(job[process].output());
+        CHECK(job.answer(process, "init").rfind("8 ", 0) == 0);
+        CHECK(contains(job.answer(process, "init"), "0"));
+    }
+}
+
+TEST_CASE("an id of another host is refused with a sentence", "[meeting]") {
+    // As weftGetUniqueId would write it there: another identity at its place, and a checksum that fits.
+    weftUniqueId id = weft::api::make_unique_id();
+    id.internal[16] = char(id.internal[16] ^ 1);
+    unsigned char hash[crypto_generichash_BYTES_MIN];
+    crypto_generichash(hash, sizeof hash, reinterpret_cast<const unsigned char*>(&id), sizeof id - sizeof(uint64_t), nullptr, 0);
+    memcpy(id.internal + sizeof id - sizeof(uint64_t), hash, sizeof(uint64_t));
+    weftComm_t comm = nullptr;
+    CHECK(weftCommInitRank(&comm, 1, id, 0) == weftInvalidArgument);
+    CHECK(contains(weftGetLastError(nullptr), "was made on another host or in another network namespace"));
+    CHECK(comm == nullptr);
+}
+
+TEST_CASE("two communicators made in crossing order in one group do not wait for each other", "[meeting]") {
+    for (int round = 0; round < (small() ? 2 : 5); ++round) {
+        Job job(2);
+        const std::string one = job.another_id(), other = job.another_id();
+        job.start(0, {"cross=" + one + "," + other}, {quiet});
+        job.start(1, {"cross=" + other + "," + one}, {quiet});
+        job.finish();
+        for (int process = 0; process < 2; ++process) {
+            CHECK(job.answer(process, "cross") == "0");
+            CHECK(job.answer(process, "sums") == "0");
+            CHECK(job.answer(process, "right") == "1");
+        }
+    }
+}
+
+TEST_CASE("a misspelt option is answered with what exists", "[meeting]") {
+    Job job(1);
+    job.start(0, {"init"}, {"WEFT_ALGO=rign"});
+    job.start(0, {"init"}, {"WEFT_TIMOUT_MS=10", "WEFT_DEBUG=WARN"});
+    job.start(0, {"init"}, {"WEFT_TIMEOUT_MS=soon"});
+    job.start(0, {"init"}, {"WEFT_ISA=mmx"});
+    job.start(0, {"init"}, {"WEFT_ALGO=^ring,^one_shot,^two_shot"});
+    job.finish();
+    CHECK(job.answer(0, "init") == "4 WEFT_ALGO names `rign`, which does not exist; there are one_shot, two_shot, ring");
+    CHECK(job.answer(1, "init") == "0");
+    CHECK(contains(job[1].error(), "WEFT_TIMOUT_MS is not an option; did you mean WEFT_TIMEOUT_MS?"));
+    CHECK(job.answer(2, "init").rfind("4 WEFT_TIMEOUT_MS: \"soon\" is not a whole number", 0) == 0);
+    CHECK(job.answer(3, "init").rfind("4 WEFT_ISA is `mmx`; this machine has ", 0) == 0);
+    CHECK(contains(job.answer(4, "init"), "excludes every algorithm"));
+}
+
+TEST_CASE("an algorithm that cannot serve a call says why", "[meeting]") {
+    const weft::Algorithm none[] = {
+        {"star", weft::Collective::all_reduce, nullptr, 5, [](const weft::Layout&, const weft::LinkCosts&, size_t) { return 1.0; }, ""},
+        {"snake", weft::Collective::all_reduce, nullptr, 1, [](const weft::Layout&, const weft::LinkCosts&, size_t) { return 1.0; }, ""}};
+    weft::Operation operation;
+    operation.collective = weft::Collective::all_reduce;
+    operation.type = weftFloat32;
+    operation.count = 10;
+    const auto choice = weft::select(operation, {3, 0}, weft::host_link_costs(3, 2), {"^snake", 0}, none);
+    REQUIRE(!choice);
+    CHECK(choice.status().code() == weftInvalidArgument);
+    CHECK(choice.status().sentence() ==
+          "no algorithm can serve all_reduce of 10 float, sum on 3 ranks (star: needs 5 ranks; snake: excluded by WEFT_ALGO)");
+}
+
+TEST_CASE("as many rings as can be asked for find room", "[meeting]") {
+    Job job(2);
+    for (int rank = 0; rank < 2; ++rank) job.start(rank, {"init", "reduce=1000000", "destroy"}, {quiet, "WEFT_ALGO=ring", "WEFT_CHANNELS=64"});
+    job.finish();
+    for (int rank = 0; rank < 2; ++rank) CHECK(job.answer(rank, "reduce") == "0");
+}
+
+TEST_CASE("a half-set family of launcher variables is named", "[meeting]") {
+    Job job(1);
+    job.start(0, {"environment"}, {quiet, "WEFT_RANK=0"});
+    job.start(0, {"environment"}, {quiet, "WEFT_RANK=2", "WEFT_SIZE=2", "WEFT_UNIQUE_ID=" + job.another_id()});
+    job.start(0, {"environment"}, {quiet, "WEFT_RANK=0", "WEFT_SIZE=2", "WEFT_UNIQUE_ID=12ab"});
+    job.start(0, {"environment"}, {quiet, "RANK=0", "WORLD_SIZE=1"});
+    job.finish();
+    CHECK(contains(job.answer(0, "environment"), "5 WEFT_RANK is set but WEFT_SIZE, WEFT_UNIQUE_ID is not"));
+    CHECK(contains(job.answer(1, "environment"), "WEFT_RANK is 2 and WEFT_SIZE is 2"));
+    CHECK(contains(job.answer(2, "environment"), "WEFT_UNIQUE_ID: a unique id in text is 256 hexadecimal digits"));
+    CHECK(contains(job.answer(3, "environment"), "MASTER_ADDR, MASTER_PORT is not"));
+}
