@@ -50,7 +50,8 @@ TEST_CASE("a rank that computes is alive and outside Weft, which is no error", "
 TEST_CASE("at the deadline every rank that runs is told who is late", "[late]") {
     for (const char* call : {"reduce=100", "reduce=500000"}) {
         Job job(3);
-        start_waiting(job, {"WEFT_TIMEOUT_MS=300", quiet}, call);
+        const std::string deadline_ms = small() ? "6000" : "1200";  // enough for the calls that all make
+        start_waiting(job, {"WEFT_TIMEOUT_MS=" + deadline_ms, quiet}, call);
         job[2].kill(SIGSTOP);
         for (const int rank : {0, 1}) CHECK(job[rank].says("reduce 8 "));
         job[2].kill(SIGUSR1);
@@ -58,7 +59,7 @@ TEST_CASE("at the deadline every rank that runs is told who is late", "[late]") 
         job.finish();
         for (int rank = 0; rank < 3; ++rank) {  // also the late one, once it runs again
             INFO(job[rank].output());
-            CHECK(contains(job[rank].output(), "the deadline (WEFT_TIMEOUT_MS) is 300 ms: rank 2 (pid " + std::to_string(job[2].pid()) + ") is stopped"));
+            CHECK(contains(job[rank].output(), "the deadline (WEFT_TIMEOUT_MS) is " + deadline_ms + " ms: rank 2 (pid " + std::to_string(job[2].pid()) + ") is stopped"));
             CHECK(job.first_answer(rank, "async") == "8");
             CHECK(job.answer(rank, "init") == "0");
             CHECK(job.answer(rank, "reduce") == "0");

@@ -47,6 +47,10 @@ std::pair<void*, void*> buffers(Worker& self, size_t bytes) {
             *buffer = malloc(bytes + 64);
         else if (weftMemAlloc(buffer, bytes + 64) != weftSuccess)
             abort();
+        if (!*buffer) {
+            tell("no memory of our own");
+            _exit(0);
+        }
     }
     return pair;
 }
@@ -80,7 +84,12 @@ void step_loop(Worker& self, const Values& values) {
         code = reduce(self, size_t(number(values, 0, 1)), weftInt32, weftSum);
     tell("loop", code);
 }
-void step_init(Worker& self, const Values&) { tell("init", weftCommInitRank(&self.comm, self.ranks, self.id, self.rank)); }
+// init[=DEADLINE in ms]
+void step_init(Worker& self, const Values& values) {
+    weftConfig_t config = WEFT_CONFIG_INITIALIZER;
+    config.initTimeoutMs = number(values, 0, -1);
+    tell("init", weftCommInitRankConfig(&self.comm, self.ranks, self.id, self.rank, &config));
+}
 void step_environment(Worker& self, const Values&) { tell("environment", weftCommInitFromEnvironment(&self.comm, nullptr)); }
 void step_id(Worker& self, const Values& values) { self.id = weft::api::unique_id_from_text(values[0]); }
 // as=RANK,RANKS: for the next init
