@@ -1,0 +1,170 @@
+// host_group_test.cpp: the ranks of a host in their segment: the first error, letters, who lives, what another process may map.
+#include "src/base/host_group.hpp"
+
+#include <fcntl.h>
+
+#include <cstring>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tests/catch.hpp"
+
+namespace weft::test {
+namespace {
+
+std::shared_ptr<HostGroup> group_of(int ranks) {
+    auto group = HostGroup::create(ranks);
+    REQUIRE(group.ok());
+    return *group;
+}
+
+Fd descriptor(const HostGroup& group) { return Fd(fcntl(group.memory().fd(), F_DUPFD_CLOEXEC, 0)); }
+
+}  // namespace
+
+TEST_CASE("rows, lines and heaps of all ranks lie apart and inside the segment", "[host_group]") {
+    for (const int ranks : {1, 2, 7, 300}) {
+        const auto group = group_of(ranks);
+        const HostGeometry geometry{ranks};
+        CHECK(geometry.rows() >= sizeof(HostHeader));
+        CHECK(geometry.lines() >= geometry.rows() + sizeof(RankRow) * size_t(ranks));
+        CHECK(geometry.heap(0) >= geometry.lines() + geometry.lines_bytes());
+        CHECK(group->memory().bytes() >= geometry.heap(ranks - 1) + HostGeometry::heap_bytes);
+        for (int rank = 0; rank < ranks; ++rank) {
+            CHECK(reinterpret_cast<uintptr_t>(group->heap(rank)) % 64 == 0);
+            CHECK(group->row(rank).state.load() == RankState::absent);
+        }
+    }
+}
+
+TEST_CASE("a second mapping of the group is the same group; what is none is refused", "[host_group]") {
+    const auto group = group_of(3);
+    {
+        auto other = HostGroup::map(descriptor(*group));
+        REQUIRE(other.ok());
+        CHECK((*other)->ranks() == 3);
+        group->row(2).cpu.store(17);
+        CHECK((*other)->row(2).cpu.load() == 17);
+        (*other)->raise(weftTimeout, 1, "late");
+        CHECK(group->abort_status().code() == weftTimeout);
+    }
+    HostHeader& header = group->header();
+    const HostHeader before{header.magic, header.version, header.ranks, {}, {}, {}, {}};
+    const auto refused = [&] { return !HostGroup::map(descriptor(*group)).ok(); };
+    header.magic ^= 1;
+    CHECK(refused());
+    header.magic = before.magic;
+    header.version += 1;  // another release
+    CHECK(refused());
+    header.version = before.version;
+    for (const int ranks : {0, -1, 2, 4, max_ranks_per_host + 1, INT32_MAX}) {
+        header.ranks = ranks;
+        CHECK(refused());
+    }
+    header.ranks = before.ranks;
+    CHECK(!refused());
+    auto tiny = SharedMemory::create("weft-test", 64);
+    REQUIRE(tiny.ok());
+    CHECK(!HostGroup::map(Fd(fcntl(tiny->fd(), F_DUPFD_CLOEXEC, 0))).ok());
+}
+
+TEST_CASE("the first error wins, whole, and all ranks read the same", "[host_group]") {
+    for (int round = 0; round < 200; ++round) {
+        const auto group = group_of(4);
+        CHECK(!group->aborted());
+        CHECK(group->abort_status().ok());
+        std::atomic<int> winners{0}, winner{-1};
+        std::vector<std::string> read(4);
+        std::vector<std::thread> threads;
+        for (int rank = 0; rank < 4; ++rank)
+            threads.emplace_back([&, rank] {
+                if (group->raise(weftRemoteError, rank, "rank " + std::to_string(rank) + std::string(200, char('a' + rank)))) {
+                    ++winners;
+                    winner = rank;
+                }
+                read[size_t(rank)] = group->abort_status().sentence();
+            });
+        for (std::thread& thread : threads) thread.join();
+        REQUIRE(winners == 1);
+        REQUIRE(group->aborted());
+        const std::string expected = "rank " + std::to_string(winner) + std::string(200, char('a' + winner));
+        for (const std::string& sentence : read) REQUIRE(sentence == expected);
+        CHECK(group->header().abort.rank == winner);
+    }
+}
+
+TEST_CASE("a sentence too long for the record is cut, not spilt", "[host_group]") {
+    const auto group = group_of(1);
+    group->raise(weftSystemError, 0, std::string(5000, 'x'));
+    CHECK(group->abort_status().sentence() == std::string(sizeof(AbortRecord::sentence) - 1, 'x'));
+    CHECK(group->row(0).state.load() == RankState::absent);
+}
+
+TEST_CASE("a letter is found by its key once it is posted, among those of its writer only", "[host_group]") {
+    const auto group = group_of(2);
+    CHECK(group->find_letter(0, 5) == nullptr);
+    const char text[] = "where I listen";
+    REQUIRE(group->post_letter(0, 5, text, sizeof text).ok());
+    const std::byte* found = group->find_letter(0, 5);
+    REQUIRE(found);
+    CHECK(memcmp(found, text, sizeof text) == 0);
+    CHECK(group->find_letter(1, 5) == nullptr);
+    CHECK(group->find_letter(0, 6) == nullptr);
+}
+
+TEST_CASE("a reader of letters sees them whole while they are posted", "[host_group]") {
+    const auto group = group_of(2);
+    constexpr uint64_t count = 2000;
+    std::atomic<bool> posted{true};
+    std::thread writer([&] {
+        for (uint64_t key = 1; key <= count; ++key) {
+            std::vector<uint64_t> words(HostGroup::letter_bytes / 8, key);
+            if (!group->post_letter(0, key, words.data(), words.size() * 8).ok()) posted = false;
+        }
+    });
+    for (uint64_t key = 1; key <= count; ++key) {
+        const std::byte* letter = nullptr;
+        while (!(letter = group->find_letter(0, key)) && posted) std::this_thread::yield();
+        const std::vector<uint64_t> words(HostGroup::letter_bytes / 8, key);
+        if (!letter || memcmp(letter, words.data(), words.size() * 8) != 0) {
+            writer.join();
+            FAIL("letter " << key << " is not whole");
+        }
+    }
+    writer.join();
+    CHECK(posted);
+}
+
+TEST_CASE("a mailbox that is full and a letter that is too long are sentences", "[host_group]") {
+    const auto group = group_of(1);
+    const std::vector<std::byte> most(HostGroup::letter_bytes + 1);
+    CHECK(!group->post_letter(0, 1, most.data(), most.size()).ok());
+    for (uint64_t key = 0; key < HostGroup::letters_max; ++key) REQUIRE(group->post_letter(0, key, most.data(), HostGroup::letter_bytes).ok());
+    const Status full = group->post_letter(0, 99999, most.data(), 1);
+    CHECK(!full.ok());
+    CHECK_THAT(full.sentence(), Catch::Contains("no room"));
+    CHECK(group->find_letter(0, 0) != nullptr);
+    CHECK(group->find_letter(0, HostGroup::letters_max - 1) != nullptr);
+    CHECK(group->find_letter(0, 99999) == nullptr);
+}
+
+TEST_CASE("a rank of this process lives; one whose process holds no lock does not", "[host_group]") {
+    const auto group = group_of(2);
+    group->row(0).process = process_token();
+    group->row(1).process = process_token() + 1;
+    CHECK(group->alive(0));
+    CHECK(!group->alive(1));  // of a living process with its lock: tests/conformance
+}
+
+TEST_CASE("the cores of a group are those that any of its ranks may run on", "[host_group]") {
+    const auto group = group_of(3);
+    group->row(0).cpus = {};
+    group->row(0).cpus.words[0] = 0b0001;
+    group->row(1).cpus.words[0] = 0b0011;
+    group->row(2).cpus.words[15] = 1;
+    CHECK(group->cores() == 3);
+}
+
+}  // namespace weft::test
