@@ -25,6 +25,7 @@ Result<bool> send_message(int socket, const Message& message, int passed_fd) {
     const ssize_t sent = sendmsg(socket, &header, MSG_DONTWAIT | MSG_NOSIGNAL);
     if (sent == ssize_t(sizeof message)) return true;
     if (sent < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) return false;
+    if (sent < 0 && (errno == EPIPE || errno == ECONNRESET)) return fail(weftRemoteError, "a process of this host closed its connection: {}", errno_text(errno));
     return fail(weftSystemError, "a message to a process of this host could not be sent: {}", errno_text(errno));
 }
 

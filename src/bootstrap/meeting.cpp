@@ -90,7 +90,7 @@ class Gathering {
         hello_.pid = getpid();
         random_bytes(hello_.nonce.data(), hello_.nonce.size());
         auto sent = send_message(guest.number(), hello_);
-        if (!sent) return sent.take_status();
+        if (!sent) return leader_failed(sent.take_status());
         connection_ = std::move(guest);
         return ok();
     }
@@ -167,12 +167,16 @@ class Gathering {
         return true;
     }
 
+    // What a guest says when it cannot talk to the leader; the system's refusals to this process stay as they are.
+    Status leader_failed(Status cause) const {
+        if (cause.code() != weftRemoteError) return cause;
+        return fail(weftRemoteError, "process {}, which led the meeting of the ranks, ended or turned this process away ({})", leader_pid_, cause.sentence());
+    }
+
     Status be_guest() {
         Fd passed;
         auto received = receive_message(connection_.number(), &passed);
-        if (!received && received.status().code() == weftSystemError) return received.take_status();
-        if (!received)
-            return fail(weftRemoteError, "process {}, which led the meeting of the ranks, ended or turned this process away ({})", leader_pid_, received.status().sentence());
+        if (!received) return leader_failed(received.take_status());
         if (!*received) return ok();
         const Message& message = **received;
         switch (message.kind) {
@@ -185,7 +189,7 @@ class Gathering {
                 proof.mac = proof_mac(id_, hello_.nonce, message.nonce);
                 proved_ = true;
                 auto sent = send_message(connection_.number(), proof);
-                return sent ? ok() : sent.take_status();
+                return sent ? ok() : leader_failed(sent.take_status());
             }
             case Message::welcome: {
                 if (!proved_ || !passed) break;
