@@ -14,6 +14,7 @@ struct weftComm {
     std::atomic<uint64_t> magic{living};
     std::atomic<uint32_t> inside{0};    // 1 while a thread drives it
     uint64_t process = 0;               // that made it
+    weftComm* older = nullptr;          // the handle made before: the quarantine's list
     std::shared_ptr<weft::Communicator> communicator;  // used by who is inside; others take share()
     std::mutex mutex;  // of what follows, and of giving up `communicator`
     std::string error;
