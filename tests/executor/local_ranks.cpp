@@ -1,6 +1,5 @@
 #include "tests/executor/local_ranks.hpp"
 
-#include <sched.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -10,6 +9,7 @@
 
 #include "src/base/arena.hpp"
 #include "src/base/datatype.hpp"
+#include "src/base/waiting.hpp"
 
 namespace weft::test {
 
@@ -89,9 +89,9 @@ std::string Call::text() const {
         for (const bool flag : set) letters += flag ? '1' : '0';
         return letters.empty() ? std::string("none") : letters;
     };
-    return fmt::format("{}{} by {}, {} channels, form {}, tiles of {}, pipelined {}, offers {}, in place {}, from the arena {}, offsets {} and {}",
-                       operation().text(), "", algorithm->name, channels, int(form), tile_bytes, pipelined, offers, flags(in_place), flags(from_arena),
-                       send_offset, receive_offset);
+    return fmt::format("{} by {}, {} channels, form {}, tiles of {}, pipelined {}, offers {}, cross {}, in place {}, from the arena {}, offsets {} and {}",
+                       operation().text(), algorithm->name, channels, int(form), tile_bytes, pipelined, offers, cross, flags(in_place),
+                       flags(from_arena), send_offset, receive_offset);
 }
 
 std::vector<Bytes> expected(const Call& call, const BoardMode& mode) {
@@ -125,11 +125,14 @@ std::optional<std::string> difference(const Call& call, const std::vector<Bytes>
 
 LocalRanks::LocalRanks(int ranks, Reached reached, bool direct) : group_(require(HostGroup::create(ranks))) {
     Arena* arena = require(Arena::get());
+    tokens_.resize(size_t(ranks));
     for (int rank = 0; rank < ranks; ++rank) {
         RankRow& row = group_->row(rank);
         row.pid = getpid();
         // Rows that claim another process each are mapped by their descriptor, as another process would map them.
         row.process = process_token() + (reached == Reached::processes ? uint64_t(rank) : 0);
+        tokens_[size_t(rank)] = row.process;
+        row.token_address = reinterpret_cast<uint64_t>(&tokens_[size_t(rank)]);
         row.arena_fd = arena->memory().fd();
         row.arena_inode = arena->memory().inode();
         row.state.store(RankState::joined, std::memory_order_release);
@@ -137,6 +140,7 @@ LocalRanks::LocalRanks(int ranks, Reached reached, bool direct) : group_(require
     for (int rank = 0; rank < ranks; ++rank) {
         boards_.push_back(require(Board::open(*group_, rank)));
         reaches_.emplace_back(*group_, rank, direct);
+        crossings_.emplace_back(*group_, rank);
         heap_used_.push_back(Board::heap_bytes);
     }
 }
@@ -144,6 +148,12 @@ LocalRanks::~LocalRanks() = default;
 
 BoardMode LocalRanks::mode(const Call& call) const {
     BoardMode mode;
+    if (call.offers && call.cross && call.op != premul && reach_state(0) != Reach::State::refused && cross_state(0) == CrossMemory::State::ready) {
+        // The kernel reads all inputs and writes all outputs.
+        mode.readable.assign(size_t(ranks()), true);
+        mode.all_writable = true;
+        return mode;
+    }
     if (!call.offers || call.op == premul || reach_state(0) != Reach::State::ready) return mode;
     bool all = true;
     for (int rank = 0; rank < ranks(); ++rank) {
@@ -217,6 +227,7 @@ struct LocalRanks::Rank {
             plan.reach = &all->reaches_[size_t(rank)];
             plan.offers = call.offers && call.op != premul && plan.reach->state() != Reach::State::refused;
             plan.pipelined = call.pipelined && call.op != premul;
+            if (call.cross && plan.offers) plan.cross_memory = &all->crossings_[size_t(rank)];
         }
         run = std::make_unique<Run>(plan);
         void* receive = at(call.in_place, rank) ? sends[index].data() : receives[index].data();
@@ -273,10 +284,12 @@ void drive_by_threads(std::vector<LocalRanks::Rank>& ranks) {
     for (size_t rank = 0; rank < ranks.size(); ++rank)
         threads.emplace_back([&, rank] {
             try {
+                Waiting waiting(ranks[rank].all->group(), int(rank), 100);
                 for (bool more = true; more && !failed;) {
                     bool moved = false;
                     more = ranks[rank].advance(moved);
-                    if (!moved) sched_yield();
+                    if (moved) waiting.stir();
+                    else if (more) waiting.pause(ranks[rank].run->missing());
                 }
             } catch (const std::exception& error) {
                 sentences[rank] = error.what();

@@ -20,6 +20,7 @@ Call random_call(const WildInputs& wild, int n, std::mt19937& random) {
     wild.fill(call, n, count, random);
     call.pipelined = call.tiles() >= 4 && random() % 2 == 0;
     call.offers = random() % 2 == 0;
+    call.cross = random() % 4 == 0;
     call.from_arena = random() % 3 == 0 ? std::vector<bool>(size_t(n), true) : random_flags(n, random);
     call.in_place = random_flags(n, random);
     call.send_offset = random() % 2 ? 0 : random() % 64;
@@ -56,7 +57,7 @@ TEST_CASE("random sequences of calls, a thread a rank, leave the interpreter's b
     std::cout << "seed " << seed() << std::endl;
     std::mt19937 random(seed() + 1);
     for (const int n : {2, 3, 4, 8})
-        for (const Reached reached : {Reached::threads, Reached::processes}) run_sequence(n, reached, Driver::threads, small() ? 20 : 300, random);
+        for (const Reached reached : {Reached::threads, Reached::processes}) run_sequence(n, reached, Driver::threads, small() ? 20 : 200, random);
 }
 
 }  // namespace weft::test

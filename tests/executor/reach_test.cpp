@@ -80,6 +80,39 @@ TEST_CASE("processes agree in the first operation that offers, and no sooner", "
     run();
 }
 
+TEST_CASE("where the kernel copies between processes, private buffers end in the interpreter's bits", "[executor]") {
+    WEFT_PRINT_SEED();
+    std::mt19937 random(seed());
+    const WildInputs wild(random);
+    for (const int n : {2, 3, 5}) {
+        LocalRanks ranks(n, Reached::processes);
+        for (int round = 0; round < (small() ? 20 : 200); ++round) {
+            Call call = two_shot(wild, n, weftDataType_t(random() % weftNumTypes), int(random() % weftNumOps), counts[random() % std::size(counts)], random);
+            call.cross = round % 4 != 3;
+            if (random() % 4 == 0) call.from_arena = random_flags(n, random);
+            const BoardMode mode = ranks.mode(call);
+            if (const auto wrong = difference(call, ranks.run(call, random), expected(call, mode))) FAIL_CHECK(*wrong);
+            for (int rank = 0; rank < n; ++rank) REQUIRE(ranks.cross_state(rank) != CrossMemory::State::unknown);
+        }
+        // Where a sandbox forbids it all ranks know, and the messages were staged.
+        for (int rank = 1; rank < n; ++rank) CHECK(ranks.cross_state(rank) == ranks.cross_state(0));
+    }
+}
+
+TEST_CASE("one process that the kernel does not let us read means that all messages are staged, on every rank", "[executor]") {
+    WEFT_PRINT_SEED();
+    std::mt19937 random(seed());
+    const WildInputs wild(random);
+    LocalRanks ranks(3, Reached::processes);
+    ranks.group().row(1).token_address = 8;  // nothing is mapped there
+    for (int round = 0; round < 3; ++round) {
+        Call call = two_shot(wild, 3, weftFloat32, weftSum, 1000, random);
+        call.cross = true;
+        if (const auto wrong = difference(call, ranks.run(call, random), expected(call))) FAIL_CHECK(*wrong);
+        for (int rank = 0; rank < 3; ++rank) CHECK(ranks.cross_state(rank) == CrossMemory::State::refused);
+    }
+}
+
 TEST_CASE("one arena that cannot be mapped means that all messages are staged, on every rank", "[executor]") {
     WEFT_PRINT_SEED();
     std::mt19937 random(seed());
