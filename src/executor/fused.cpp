@@ -81,14 +81,14 @@ void Run::post_offer_and_entry(uint64_t tile) {
         offer.receive_address = plan_->reach->offer(receive_, plan_->bytes());
         offered_input_ = offer.send_address != 0 && plan_->reach->state() == Reach::State::ready;
     }
-    // From the entry on peers may use what we offered, though we have not seen yet that they do.
-    lends_ = offered_input_;
-    last_tile_ = plan_->tiles - 1;
     if (plan_->cross_memory) {
         offer.own_send_address = reinterpret_cast<uint64_t>(send_);
         offer.own_receive_address = reinterpret_cast<uint64_t>(receive_);
         offered_input_ |= crosses();
     }
+    // From the entry on peers may use what we offered, though we have not seen yet that they do.
+    lends_ = offered_input_;
+    last_tile_ = plan_->tiles - 1;
     stage_input(tile);
     memcpy(line(rank_, tile).payload, &offer, sizeof offer);
     post_entry(tile);
