@@ -151,6 +151,8 @@ Progress Run::cross_own_chunk() {
         return Progress::failed;
     };
     for (size_t offset = first; offset < last; offset += block) {
+        // A rank that has left does not wait for us for ever, if we were stopped: at most one block comes late.
+        if (plan_->board->aborted()) return abandon();
         const size_t bytes = std::min(block, last - offset);
         std::byte* copy = scratch_.data();
         for (int rank = 0; rank < ranks_; ++rank) {
