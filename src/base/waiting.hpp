@@ -48,7 +48,7 @@ class Waiting {
     int rank_;
     int64_t sleep_us_;
     int last_cpu_ = -1;
-    uint32_t polls_ = 0;  // since something moved
+    uint64_t polls_ = 0;  // since something moved
     bool armed_ = false;  // our row says that we sleep
     int64_t since_us_ = 0;
     int64_t silence_us_ = 0;
