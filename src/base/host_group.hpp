@@ -115,6 +115,8 @@ class HostGroup {
 
     // After a rank has published something that others may sleep for. A load of a line that rarely changes.
     void wake() {
+        // The compiler keeps the order; the sleeper's membarrier makes the processor keep it (waiting.cpp).
+        std::atomic_signal_fence(std::memory_order_seq_cst);
         if (header().sleepers.load(std::memory_order_relaxed) != 0) [[unlikely]]
             wake_sleepers();
     }
