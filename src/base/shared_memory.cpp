@@ -62,6 +62,12 @@ Result<SharedMemory> SharedMemory::map(Fd fd) {
     const int seals = fcntl(fd.number(), F_GET_SEALS);
     if (seals < 0 || (seals & sealed) != sealed)
         return fail(weftSystemError, "a shared segment that was passed here is not sealed to its size");
+    // Not 0, 1 or 2: in a process whose standard streams are closed, what is printed would be written over the segment.
+    if (fd.number() <= STDERR_FILENO) {
+        const int above = fcntl(fd.number(), F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+        if (above < 0) return fail(weftSystemError, "no descriptor for a shared segment to be had: {}; raise the limit (ulimit -n)", errno_text(errno));
+        fd = Fd(above);
+    }
     struct stat status;
     if (fstat(fd.number(), &status) != 0) return fail(weftSystemError, "a shared segment has no size: {}", errno_text(errno));
     const size_t bytes = size_t(status.st_size);
