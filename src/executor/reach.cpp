@@ -36,8 +36,12 @@ bool Reach::map_arenas() {
                 base = (*own)->memory().data();
             } else {
                 // Same user, same process-id namespace: the descriptor can be opened by its name. Where not, messages are staged.
-                Fd fd(open(fmt::format("/proc/{}/fd/{}", row.pid, row.arena_fd).c_str(), O_RDWR | O_CLOEXEC));
+                // Looked at before it is opened: under another numbering of processes the name may be that of anything, even of
+                // our own segment, and closing a descriptor of that drops the lock that says that we live.
+                const std::string name = fmt::format("/proc/{}/fd/{}", row.pid, row.arena_fd);
                 struct stat status {};
+                Fd fd;
+                if (stat(name.c_str(), &status) == 0 && status.st_ino == row.arena_inode) fd = Fd(open(name.c_str(), O_RDWR | O_CLOEXEC));
                 if (!fd || fstat(fd.number(), &status) != 0 || status.st_ino != row.arena_inode) {
                     WEFT_LOG_RANK(rank_, info, shm, "the buffers of rank {} (pid {}) cannot be mapped here, so messages are staged", other, row.pid);
                     return false;
