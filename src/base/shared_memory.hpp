@@ -31,6 +31,8 @@ class SharedMemory {
     }
     // Backs [offset, offset + length) with zeroed pages where it has none, and maps them for this process. Thread-safe.
     Status back(size_t offset, size_t length);
+    // For who neither backs nor releases: the mapping stays.
+    void close_descriptor() { fd_.reset(); }
     // Gives the pages that lie wholly inside back; they read as zero if backed again.
     void release(size_t offset, size_t length);
 

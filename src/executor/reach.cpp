@@ -51,6 +51,7 @@ bool Reach::map_arenas() {
                     WEFT_LOG_RANK(rank_, info, shm, "the buffers of rank {} cannot be mapped, so messages are staged: {}", other, memory.status().sentence());
                     return false;
                 }
+                memory->close_descriptor();  // one a peer and communicator would use up the process's limit
                 base = memory->data();
                 maps_.push_back(std::move(*memory));
             }
