@@ -106,12 +106,16 @@ class Gathering {
         return ok();
     }
 
+    static constexpr int accepted_at_once = 64;  // a step ends, however fast strangers come
+
     // One step of everything that guests want. A guest that misbehaves is dropped, whoever it is: it cannot hurt the meeting.
     Status serve() {
-        for (;;) {
+        for (int accepted = 0; accepted < accepted_at_once; ++accepted) {
             const int socket = accept4(listener_.number(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
             if (socket < 0) {
-                if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS)
+                // Guests that are being served give theirs back soon.
+                const bool exhausted = errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS;
+                if (exhausted && guests_.empty())
                     return fail(weftSystemError, "the leader of the meeting cannot accept another process: {}; raise the limit (ulimit -n)", errno_text(errno));
                 break;
             }
