@@ -49,18 +49,15 @@ weftResult_t weftAllReduce(const void* sendbuff, void* recvbuff, size_t count, w
         call.operation.count = count;
         call.send = sendbuff;
         call.receive = recvbuff;
-        Group& group = Group::current();
-        if (group.open()) {
-            WEFT_TRY(check_reduction(comm, type, op, call));
-            WEFT_TRY(check_buffers(sendbuff, recvbuff, count, type));
-            group.add(comm, call);
-            return ok();
-        }
         Inside inside(comm);
         if (!inside.entered()) [[unlikely]]
             return Inside::refused();
         WEFT_TRY(check_reduction(comm, type, op, call));
         WEFT_TRY(check_buffers(sendbuff, recvbuff, count, type));
+        if (Group& group = Group::current(); group.open()) {
+            group.add(comm, call);
+            return ok();
+        }
         return comm->communicator->run(call);
     });
 }
