@@ -19,7 +19,7 @@ Run::Run(const Plan& plan)
         cross_outputs_.resize(size_t(ranks_));
         scratch_.resize(plan.cross_block_bytes() * size_t(ranks_ - 1));
     }
-    if (plan.scaled()) scratch_.resize(std::min(plan.tile_bytes, plan.bytes()) + 64);
+    if (plan.scaled() && ranks_ > 1) scratch_.resize(std::min(plan.tile_bytes, plan.bytes()) + 64);
 }
 
 void Run::start(const void* send, void* receive, const void* scalar, uint64_t sequence) {
