@@ -134,7 +134,16 @@ Status Communicator::pause(bool may_sleep) {
     return ok();
 }
 
-Status Communicator::run(const Call& call) {
+void Communicator::break_off() noexcept {
+    dead_ = true;
+    char sentence[128];  // memory may be what is missing
+    const auto end = fmt::format_to_n(sentence, sizeof sentence, "rank {} broke off in operation {}: out of memory, or an internal error", rank_, sequence_);
+    group_->raise(weftSystemError, rank_, {sentence, std::min(end.size, sizeof sentence)});
+    std::atomic_thread_fence(std::memory_order_seq_cst);  // as in die()
+    group_->row(rank_).gave_up.store(sequence_, std::memory_order_release);
+}
+
+Status Communicator::run(const Call& call) try {
     WEFT_TRY(begin(call));
     for (;;) {
         const Progress progress = advance();
@@ -148,6 +157,9 @@ Status Communicator::run(const Call& call) {
             return failure;
         }
     }
+} catch (...) {
+    break_off();
+    throw;
 }
 
 int Communicator::make_scalar(const Scalar& scalar) {

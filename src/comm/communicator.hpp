@@ -49,6 +49,8 @@ class Communicator {
     }
     // begin, advance and pause until done, end.
     Status run(const Call& call);
+    // An exception leaves the call: nobody shall wait for a rank that does not go on.
+    void break_off() noexcept;
     // After a failure, before the caller gets its buffers back: until no peer uses them any more.
     void await_borrowers();
     // After advance() said failed.

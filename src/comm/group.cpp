@@ -42,6 +42,14 @@ Status Group::drive(std::vector<Queued> calls) {
         bool refused = false;
     };
     std::vector<Lane> lanes;
+    // If an exception ends this: whoever waits for what is still to be done is told.
+    struct Unfinished {
+        std::vector<Lane>& lanes;
+        ~Unfinished() {
+            for (Lane& lane : lanes)
+                if (!lane.calls.empty()) lane.handle->communicator->break_off();
+        }
+    } unfinished{lanes};
     Status first;
     const auto keep = [&](weftComm* handle, Status failure) {
         {
