@@ -41,7 +41,7 @@ static_assert(sizeof(Offer) <= inline_bytes);
 struct alignas(line_bytes) SlotHeader {
     std::atomic<uint64_t> sequence;  // of the slot on this connection, from 1; release by the sender, acquire by the receiver
     uint64_t bytes;
-    uint32_t epoch;         // the communicator's
+    uint32_t unused;
     uint32_t fingerprint;   // of the operation
     uint64_t operation;     // sequence number of the call
 };

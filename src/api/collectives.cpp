@@ -24,10 +24,15 @@ Status check_reduction(weftComm* comm, weftDataType_t type, weftRedOp_t op, Comm
     return ok();
 }
 
+Status check_count(size_t count) {
+    if (count > (size_t(1) << 48)) return fail(weftInvalidArgument, "count is {}: counts are elements, and no memory holds that many", count);
+    return ok();
+}
+
 Status check_buffers(const void* send, const void* receive, size_t count, weftDataType_t type) {
     if (count == 0) return ok();
     if (!send || !receive) return fail(weftInvalidArgument, "{} is NULL although count is {}", send ? "recvbuff" : "sendbuff", count);
-    if (count > (size_t(1) << 48)) return fail(weftInvalidArgument, "count is {}: counts are elements, and no memory holds that many", count);
+    WEFT_TRY(check_count(count));
     const size_t bytes = count * size_of(type);
     const auto first = reinterpret_cast<uintptr_t>(send), second = reinterpret_cast<uintptr_t>(receive);
     if (first != second && (first < second ? second - first : first - second) < bytes)
@@ -51,7 +56,7 @@ weftResult_t weftAllReduce(const void* sendbuff, void* recvbuff, size_t count, w
         call.receive = recvbuff;
         Inside inside(comm);
         if (!inside.entered()) [[unlikely]]
-            return Inside::refused();
+            return inside.refused();
         WEFT_TRY(check_reduction(comm, type, op, call));
         WEFT_TRY(check_buffers(sendbuff, recvbuff, count, type));
         if (Group& group = Group::current(); group.open()) {
@@ -69,7 +74,7 @@ weftResult_t weftRedOpCreatePreMulSum(weftRedOp_t* op, void* scalar, weftDataTyp
         if (residence != weftScalarHostImmediate)
             return fail(weftInvalidArgument, "residence must be weftScalarHostImmediate; Weft {}.{} has no device memory yet", WEFT_MAJOR, WEFT_MINOR);
         Inside inside(comm);
-        if (!inside.entered()) return Inside::refused();
+        if (!inside.entered()) return inside.refused();
         Communicator::Scalar copy{datatype, {}};
         __builtin_memcpy(copy.bytes, scalar, size_of(datatype));
         *op = weftRedOp_t(comm->communicator->make_scalar(copy));
@@ -80,7 +85,7 @@ weftResult_t weftRedOpCreatePreMulSum(weftRedOp_t* op, void* scalar, weftDataTyp
 weftResult_t weftRedOpDestroy(weftRedOp_t op, weftComm_t comm) {
     return guarded_comm(comm, [&]() -> Status {
         Inside inside(comm);
-        if (!inside.entered()) return Inside::refused();
+        if (!inside.entered()) return inside.refused();
         if (Group::current().holds(comm)) return fail(weftInvalidUsage, "weftRedOpDestroy inside a group that holds calls on this communicator: call weftGroupEnd first");
         if (!comm->communicator->drop_scalar(op)) return fail(weftInvalidArgument, "op {} was not made by weftRedOpCreatePreMulSum on this communicator", int(op));
         return ok();
@@ -91,9 +96,10 @@ weftResult_t weftCommExplain(weftComm_t comm, size_t count, weftDataType_t type,
     return guarded_comm(comm, [&]() -> Status {
         if (!text && capacity > 0) return fail(weftInvalidArgument, "weftCommExplain: text is NULL although capacity is {}", capacity);
         Inside inside(comm);
-        if (!inside.entered()) return Inside::refused();
+        if (!inside.entered()) return inside.refused();
         Communicator::Call call{};
         WEFT_TRY(check_reduction(comm, type, op, call));
+        WEFT_TRY(check_count(count));
         call.operation.collective = Collective::all_reduce;
         call.operation.count = count;
         const std::string whole = comm->communicator->explain(call.operation);

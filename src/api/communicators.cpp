@@ -94,7 +94,7 @@ weftResult_t weftCommDestroy(weftComm_t comm) {
         WEFT_TRY(check_handle(comm));
         if (Group::current().holds(comm)) return fail(weftInvalidUsage, "weftCommDestroy inside a group that holds calls on this communicator: call weftGroupEnd first");
         Inside inside(comm);
-        if (!inside.entered()) return Inside::refused();
+        if (!inside.entered()) return inside.refused();
         comm->retire();
         return ok();
     });

@@ -36,7 +36,7 @@ weftResult_t weftCommRegister(const weftComm_t comm, void* buff, size_t bytes, v
     return guarded_comm(comm, [&]() -> Status {
         if (!handle || (!buff && bytes > 0)) return fail(weftInvalidArgument, "weftCommRegister: {} is NULL", handle ? "buff" : "handle");
         Inside inside(comm);
-        if (!inside.entered()) return Inside::refused();
+        if (!inside.entered()) return inside.refused();
         const Arena* arena = Arena::existing();
         if (!arena || !arena->contains(buff, bytes))
             WEFT_LOG_RANK(comm->communicator->rank(), info, mem, "{} bytes at {} are private memory: peers cannot map them; weftMemAlloc gives memory that they can", bytes, buff);
@@ -48,7 +48,7 @@ weftResult_t weftCommRegister(const weftComm_t comm, void* buff, size_t bytes, v
 weftResult_t weftCommDeregister(const weftComm_t comm, void* handle) {
     return guarded_comm(comm, [&]() -> Status {
         Inside inside(comm);
-        if (!inside.entered()) return Inside::refused();
+        if (!inside.entered()) return inside.refused();
         if (!comm->communicator->deregister_buffer(handle))
             return fail(weftInvalidArgument, "weftCommDeregister: {} is no handle of weftCommRegister on this communicator", handle);
         return ok();
@@ -59,7 +59,7 @@ weftResult_t weftCommMemStats(weftComm_t comm, weftMemStat_t stat, uint64_t* byt
     return guarded_comm(comm, [&]() -> Status {
         if (!bytes) return fail(weftInvalidArgument, "weftCommMemStats: bytes is NULL");
         Inside inside(comm);
-        if (!inside.entered()) return Inside::refused();
+        if (!inside.entered()) return inside.refused();
         const Communicator& communicator = *comm->communicator;
         switch (stat) {
             case weftMemBoard: *bytes = communicator.board_bytes(); break;

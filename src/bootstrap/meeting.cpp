@@ -269,6 +269,9 @@ Status Meeting::claim() {
     if (group_->ranks() != ranks_)
         return fail(weftMismatch, "rank {} (pid {}) was told that there are {} ranks, the rank that came first {}: all ranks must be given the same nranks",
                     rank_, getpid(), ranks_, group_->ranks());
+    // What takes long or may fail comes before the claim: a rank that ends between claiming and joining is missed late.
+    auto arena = Arena::get();
+    const CpuSet cpus = allowed_cpus();
     RankRow& row = group_->row(rank_);
     RankState absent = RankState::absent;
     if (!row.state.compare_exchange_strong(absent, RankState::claimed)) {
@@ -278,10 +281,9 @@ Status Meeting::claim() {
     row.pid = getpid();
     row.process = process_token();
     row.token_address = process_token_address();
-    auto arena = Arena::get();
     row.arena_fd = arena ? (*arena)->memory().fd() : -1;
     row.arena_inode = arena ? (*arena)->memory().inode() : 0;
-    row.cpus = allowed_cpus();
+    row.cpus = cpus;
     WEFT_TRY(group_->mark_alive(rank_));
     if (rank_ == 0) group_->header().agreed = options_.proposal;
     row.state.store(RankState::joined, std::memory_order_release);

@@ -66,7 +66,7 @@ Status Group::drive(std::vector<Queued> calls) {
             Status usable = check_handle(queued.handle);
             if (usable) {
                 lane->inside = std::make_unique<Inside>(queued.handle);
-                if (!lane->inside->entered()) usable = Inside::refused();
+                if (!lane->inside->entered()) usable = lane->inside->refused();
             }
             lane->refused = !usable;
             if (!usable) keep(queued.handle, std::move(usable));

@@ -49,7 +49,8 @@ class Inside {
     Inside(const Inside&) = delete;
     Inside& operator=(const Inside&) = delete;
     bool entered() const { return alone_ && handle_->magic.load(std::memory_order_relaxed) == weftComm::living; }
-    static Status refused() {
+    Status refused() const {
+        if (alone_) return check_handle(handle_);
         return fail(weftInvalidUsage, "another thread is inside this communicator: use one communicator from one thread at a time, or one communicator a thread");
     }
 

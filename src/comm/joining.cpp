@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <new>
 
 #include "src/base/options.hpp"
 #include "src/registry.hpp"
@@ -78,16 +79,22 @@ Status join(std::vector<Joining> joinings) {
         for (size_t i = 0; i < joinings.size(); ++i) {
             Joining& joining = joinings[i];
             if (!joining.meeting) continue;
-            auto met = joining.meeting->advance();
-            if (met && !*met) continue;
-            if (!met) {
-                keep(met.take_status());
-            } else {
-                auto communicator = Communicator::make(joining.meeting->group(), joining.rank, std::move(joining.options));
-                if (communicator)
-                    *joining.result = make_handle(std::move(*communicator));
-                else
-                    keep(communicator.take_status());
+            try {
+                auto met = joining.meeting->advance();
+                if (met && !*met) continue;
+                if (!met) {
+                    keep(met.take_status());
+                } else {
+                    auto communicator = Communicator::make(joining.meeting->group(), joining.rank, std::move(joining.options));
+                    if (communicator)
+                        *joining.result = make_handle(std::move(*communicator));
+                    else
+                        keep(communicator.take_status());
+                }
+            } catch (const std::bad_alloc&) {
+                // The others would wait for this rank until their deadline.
+                if (const auto group = joining.meeting->group()) group->raise(weftSystemError, joining.rank, "a rank ran out of memory while it joined");
+                if (first) first = Status(weftSystemError, "out of memory");
             }
             joining.meeting.reset();
             --left;

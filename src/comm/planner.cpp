@@ -46,7 +46,8 @@ Planner::Planner(HostGroup& group, int rank, Board* board, const Movers& movers,
 
 Result<Choice> Planner::choose(const Operation& operation) const {
     auto choice = select(operation, layout_, costs_, preferences_, registry::algorithms());
-    if (choice) WEFT_LOG_RANK(rank_, info, algo, "{}", explain(operation));
+    // All ranks choose alike: one of them says it.
+    if (choice && rank_ == 0) WEFT_LOG_RANK(rank_, info, algo, "{}", explain(operation));
     return choice;
 }
 

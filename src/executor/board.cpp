@@ -24,16 +24,19 @@ void Run::arm(uint64_t entry_tile, uint64_t done_tile) {
 // Looks at everybody who is missing, not at one after the other: waiting for the set costs one switch, not one each.
 Progress Run::poll() {
     bool blocked = false;
-    const auto look = [&](const std::atomic<uint64_t>& word, uint64_t tile, int rank) {
+    const auto look = [&](const std::atomic<uint64_t>& word, uint64_t tile, int rank, int32_t furthest) {
         const uint64_t expected = entry_word(board_tile(tile), plan_->operation_fingerprint);
         const uint64_t seen = word.load(std::memory_order_acquire);  // pairs with post_entry(), post_done()
         if (seen == expected) return true;
-        if (seen >> 32 == expected >> 32) suspect_ = rank;
+        // Zero is a line never written, an older tile one not written yet; this tile or a later one is another operation's. Tiles
+        // without a second phase post no done, so a done word may be so old that it looks like a later one: there only this tile counts.
+        const int32_t ahead = int32_t(uint32_t(seen >> 32) - uint32_t(expected >> 32));
+        if (seen != 0 && ahead >= 0 && ahead <= furthest) suspect_ = rank;
         return false;
     };
     waiting_.for_each([&](int rank) {
-        const bool entered = wait_entry_ == no_tile || look(line(rank, wait_entry_).entry, wait_entry_, rank);
-        if (entered && (wait_done_ == no_tile || look(line(rank, wait_done_).done, wait_done_, rank)))
+        const bool entered = wait_entry_ == no_tile || look(line(rank, wait_entry_).entry, wait_entry_, rank, INT32_MAX);
+        if (entered && (wait_done_ == no_tile || look(line(rank, wait_done_).done, wait_done_, rank, 0)))
             waiting_.erase(rank);
         else
             blocked = true;

@@ -27,6 +27,11 @@ bool CrossMemory::probe() const {
     return true;
 }
 
+void CrossMemory::agree(bool all_can) {
+    state_ = all_can ? State::ready : State::refused;
+    if (rank_ == 0) WEFT_LOG_RANK(rank_, info, shm, "the kernel {} middle-sized messages between the processes", all_can ? "copies" : "does not copy");
+}
+
 Status CrossMemory::read(int rank, void* to, uint64_t address, size_t bytes) const {
     for (size_t done = 0; done < bytes;) {
         const iovec local{static_cast<std::byte*>(to) + done, bytes - done};

@@ -3,21 +3,21 @@
 // to be staged again; but pages are looked up at every call. Whether every rank may do it to every other is agreed once, in
 // the board's agreement round (src/README.md, rule 7). Thread-bound to the rank.
 #pragma once
-#include "src/base/host_group.hpp"
 #include "src/base/result.hpp"
+#include "src/executor/reach.hpp"
 
 namespace weft {
 
 class CrossMemory {
   public:
-    enum class State { unknown, ready, refused };  // the same on all ranks at the same operation
+    using State = Reach::State;  // likewise the same on all ranks at the same operation
 
     CrossMemory(HostGroup& host, int rank) : host_(&host), rank_(rank) {}
 
     State state() const { return state_; }
     // This rank's part of agreeing: reads a word that it knows from every other process.
     bool probe() const;
-    void agree(bool all_can) { state_ = all_can ? State::ready : State::refused; }
+    void agree(bool all_can);
 
     // `address` is the rank's own, in its process.
     Status read(int rank, void* to, uint64_t address, size_t bytes) const;

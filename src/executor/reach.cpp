@@ -61,4 +61,9 @@ bool Reach::map_arenas() {
     return true;
 }
 
+void Reach::agree(bool all_have_mapped) {
+    state_ = all_have_mapped ? State::ready : State::refused;
+    if (rank_ == 0) WEFT_LOG_RANK(rank_, info, shm, "buffers of weftMemAlloc are {} in place", all_have_mapped ? "read and written" : "not used");
+}
+
 }  // namespace weft

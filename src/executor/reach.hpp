@@ -23,7 +23,7 @@ class Reach {
     }
     // This rank's part of agreeing: maps every other process's arena. Slow, once. False: some cannot be mapped.
     bool map_arenas();
-    void agree(bool all_have_mapped) { state_ = all_have_mapped ? State::ready : State::refused; }
+    void agree(bool all_have_mapped);
 
   private:
     HostGroup* host_;
