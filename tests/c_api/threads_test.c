@@ -109,8 +109,8 @@ static void two_threads_in_one(void) {
     CHECK_FAILS(weftRedOpCreatePreMulSum(&op, &value, weftFloat32, weftScalarHostImmediate, comms[0]), weftInvalidUsage, "another thread");
     CHECK_FAILS(weftCommRegister(comms[0], &value, sizeof value, &handle), weftInvalidUsage, "another thread");
     CHECK_OK(weftGroupStart());
-    CHECK_OK(weftAllReduce(&value, &value, 1, weftFloat32, weftSum, comms[0], NULL));
-    CHECK_FAILS(weftGroupEnd(), weftInvalidUsage, "another thread is inside");
+    CHECK_FAILS(weftAllReduce(&value, &value, 1, weftFloat32, weftSum, comms[0], NULL), weftInvalidUsage, "another thread is inside");
+    CHECK_OK(weftGroupEnd());
     /* What is thread-safe goes on. */
     CHECK_OK(weftCommCount(comms[0], &number));
     CHECK_OK(weftCommUserRank(comms[0], &number));

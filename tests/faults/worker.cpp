@@ -27,6 +27,14 @@ struct Worker {
     bool shared = false;  // buffers from weftMemAlloc
     std::vector<std::thread> threads;
     std::map<size_t, std::pair<void*, void*>> buffers;  // by bytes
+
+    Worker() = default;
+    Worker(const Worker&) = delete;
+    Worker& operator=(const Worker&) = delete;
+    ~Worker() {
+        for (auto& [bytes, pair] : buffers)
+            for (void* buffer : {pair.first, pair.second}) shared ? (void)weftMemFree(buffer) : free(buffer);
+    }
 };
 
 void tell(const std::string& line) {
