@@ -76,7 +76,8 @@ TEST_CASE("a full arena says how much was asked for, and serves again after a fr
     const auto refused = arena.allocate(2 * page_bytes());
     REQUIRE(!refused.ok());
     CHECK(refused.status().code() == weftSystemError);
-    CHECK_THAT(refused.status().sentence(), Catch::Contains(std::to_string(2 * page_bytes())) && Catch::Contains("full"));
+    CHECK_THAT(refused.status().sentence(),
+               Catch::Contains(std::to_string(2 * page_bytes())) && Catch::Contains("full"));
     allocate(arena, page_bytes());
     CHECK(!arena.allocate(1).ok());
     REQUIRE(arena.free(most).ok());
@@ -85,7 +86,8 @@ TEST_CASE("a full arena says how much was asked for, and serves again after a fr
 
 TEST_CASE("sizes beyond the arena are refused, however large", "[arena]") {
     Arena arena(segment());
-    for (const size_t bytes : {arena_pages * page_bytes() + 1, size_t(1) << 63, ~size_t(0)}) CHECK(arena.allocate(bytes).status().code() == weftSystemError);
+    for (const size_t bytes : {arena_pages * page_bytes() + 1, size_t(1) << 63, ~size_t(0)})
+        CHECK(arena.allocate(bytes).status().code() == weftSystemError);
     CHECK(is_whole(arena));
 }
 
@@ -93,7 +95,8 @@ TEST_CASE("only what was given out can be freed, and only once", "[arena]") {
     Arena arena(segment());
     std::byte* place = allocate(arena, 3 * page_bytes());
     int elsewhere = 0;
-    for (void* wrong : {static_cast<void*>(&elsewhere), static_cast<void*>(place + 1), static_cast<void*>(place + page_bytes())}) {
+    for (void* wrong :
+         {static_cast<void*>(&elsewhere), static_cast<void*>(place + 1), static_cast<void*>(place + page_bytes())}) {
         const Status status = arena.free(wrong);
         CHECK(status.code() == weftInvalidArgument);
         CHECK_THAT(status.sentence(), Catch::Contains("weftMemAlloc"));
@@ -117,7 +120,8 @@ TEST_CASE("threads may allocate and free at once", "[arena]") {
                 memset(*place, int(thread + 1), bytes);
                 std::this_thread::yield();
                 const auto* data = static_cast<const std::byte*>(*place);
-                wrong[thread] += std::any_of(data, data + bytes, [&](std::byte byte) { return byte != std::byte(thread + 1); });
+                wrong[thread] +=
+                    std::any_of(data, data + bytes, [&](std::byte byte) { return byte != std::byte(thread + 1); });
                 wrong[thread] += !arena.free(*place).ok();
             }
         });

@@ -1,4 +1,5 @@
-// host_group_test.cpp: the ranks of a host in their segment: the first error, letters, who lives, what another process may map.
+// host_group_test.cpp: the ranks of a host in their segment: the first error, letters, who lives, what another process
+// may map.
 #include "src/base/host_group.hpp"
 
 #include <fcntl.h>
@@ -80,7 +81,8 @@ TEST_CASE("the first error wins, whole, and all ranks read the same", "[host_gro
         std::vector<std::thread> threads;
         for (int rank = 0; rank < 4; ++rank)
             threads.emplace_back([&, rank] {
-                if (group->raise(weftRemoteError, rank, "rank " + std::to_string(rank) + std::string(200, char('a' + rank)))) {
+                if (group->raise(weftRemoteError, rank,
+                                 "rank " + std::to_string(rank) + std::string(200, char('a' + rank)))) {
                     ++winners;
                     winner = rank;
                 }
@@ -141,7 +143,8 @@ TEST_CASE("a mailbox that is full and a letter that is too long are sentences", 
     const auto group = group_of(1);
     const std::vector<std::byte> most(HostGroup::letter_bytes + 1);
     CHECK(!group->post_letter(0, 1, most.data(), most.size()).ok());
-    for (uint64_t key = 0; key < HostGroup::letters_max; ++key) REQUIRE(group->post_letter(0, key, most.data(), HostGroup::letter_bytes).ok());
+    for (uint64_t key = 0; key < HostGroup::letters_max; ++key)
+        REQUIRE(group->post_letter(0, key, most.data(), HostGroup::letter_bytes).ok());
     const Status full = group->post_letter(0, 99999, most.data(), 1);
     CHECK(!full.ok());
     CHECK_THAT(full.sentence(), Catch::Contains("no room"));

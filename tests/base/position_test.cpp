@@ -60,7 +60,8 @@ TEST_CASE("readers never see half of one call and half of another", "[position]"
                 const auto report = position.read();
                 if (!report || report->entered == 0) continue;
                 ++seen[i];
-                torn[i] += !(report->operation == operation_of(report->entered)) || report->finished > report->entered || report->entered < last;
+                torn[i] += !(report->operation == operation_of(report->entered)) ||
+                           report->finished > report->entered || report->entered < last;
                 last = report->entered;
             }
         });

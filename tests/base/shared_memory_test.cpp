@@ -1,5 +1,5 @@
-// shared_memory_test.cpp: nameless segments: what is written through one mapping is read through another; what cannot be had or
-// trusted is a sentence.
+// shared_memory_test.cpp: nameless segments: what is written through one mapping is read through another; what cannot
+// be had or trusted is a sentence.
 #include "src/base/shared_memory.hpp"
 
 #include <fcntl.h>
@@ -44,7 +44,8 @@ TEST_CASE("a segment cannot be made smaller or larger by whoever has its descrip
     CHECK(ftruncate(memory->fd(), off_t(3 * page_bytes())) != 0);
 }
 
-TEST_CASE("memory backed is zero, keeps what it has when backed again, and is zero after it was given back", "[shared_memory]") {
+TEST_CASE("memory backed is zero, keeps what it has when backed again, and is zero after it was given back",
+          "[shared_memory]") {
     auto memory = SharedMemory::create("weft-test", 8 * page_bytes());
     REQUIRE(memory.ok());
     REQUIRE(memory->back(page_bytes() + 100, 3 * page_bytes()).ok());

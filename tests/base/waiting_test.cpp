@@ -32,7 +32,8 @@ TEST_CASE("a waiting rank says on which processor it was last seen", "[waiting]"
     CHECK(group->row(1).cpu.load() == -1);
 }
 
-TEST_CASE("after silence a rank announces that it sleeps; a wake before it sleeps is not lost; stirring takes it back", "[waiting]") {
+TEST_CASE("after silence a rank announces that it sleeps; a wake before it sleeps is not lost; stirring takes it back",
+          "[waiting]") {
     const auto group = group_of(2);
     Waiting waiting(*group, 0, 0);
     const RankSet missing = only(1);
@@ -80,12 +81,14 @@ TEST_CASE("silence is counted from the last movement", "[waiting]") {
 TEST_CASE("who waits is told of an abort, and now and then to look around", "[waiting]") {
     const auto group = group_of(2);
     Waiting waiting(*group, 0, 1'000);
-    while (!waiting.pause(only(1))) {}  // silence is worth a look
+    while (!waiting.pause(only(1))) {
+    }  // silence is worth a look
     CHECK(!group->aborted());
     CHECK(waiting.silence_us() > 0);
     waiting.stir();
     group->raise(weftRemoteError, 1, "over");
-    while (!waiting.pause(only(1))) {}
+    while (!waiting.pause(only(1))) {
+    }
     SUCCEED();
 }
 

@@ -42,8 +42,10 @@ struct Drawn {
             in_place.push_back(random() % 2);
             shared.push_back(all_shared || random() % 2);
             offsets.push_back(random() % 2 ? 0 : random() % 64);
-            inputs.push_back(whole ? reference::whole(type, count, ranks, rank, random) : reference::mild(type, count, random));
-            if (op == weftNumOps) scalars.push_back(whole ? reference::whole_scalar(type, random) : reference::mild(type, 1, random));
+            inputs.push_back(whole ? reference::whole(type, count, ranks, rank, random)
+                                   : reference::mild(type, count, random));
+            if (op == weftNumOps)
+                scalars.push_back(whole ? reference::whole_scalar(type, random) : reference::mild(type, 1, random));
         }
     }
 };
@@ -87,8 +89,8 @@ std::string run_random_calls(weftComm_t comm, const Sequence& sequence) {
         Drawn drawn(sequence, index, ranks);
         const auto wrong = [&](const std::string& what) {
             std::ostringstream text;
-            text << "rank " << rank << " of " << ranks << ", seed " << sequence.seed << ", call " << index << " (" << drawn.count << " of "
-                 << name_of(drawn.type) << ", op " << drawn.op << "): " << what;
+            text << "rank " << rank << " of " << ranks << ", seed " << sequence.seed << ", call " << index << " ("
+                 << drawn.count << " of " << name_of(drawn.type) << ", op " << drawn.op << "): " << what;
             return text.str();
         };
         const auto self = size_t(rank);
@@ -101,15 +103,19 @@ std::string run_random_calls(weftComm_t comm, const Sequence& sequence) {
 
         auto op = weftRedOp_t(drawn.op);
         const bool scaled = drawn.op == weftNumOps;
-        if (scaled && weftRedOpCreatePreMulSum(&op, drawn.scalars[self].data(), drawn.type, weftScalarHostImmediate, comm) != weftSuccess)
+        if (scaled && weftRedOpCreatePreMulSum(&op, drawn.scalars[self].data(), drawn.type, weftScalarHostImmediate,
+                                               comm) != weftSuccess)
             return wrong(weftGetLastError(comm));
-        if (weftAllReduce(send.data(), receive, drawn.count, drawn.type, op, comm, nullptr) != weftSuccess) return wrong(weftGetLastError(comm));
+        if (weftAllReduce(send.data(), receive, drawn.count, drawn.type, op, comm, nullptr) != weftSuccess)
+            return wrong(weftGetLastError(comm));
         if (scaled && weftRedOpDestroy(op, comm) != weftSuccess) return wrong(weftGetLastError(comm));
 
-        const reference::Question question{drawn.type, scaled ? weftSum : op, &drawn.inputs, scaled ? &drawn.scalars : nullptr};
+        const reference::Question question{drawn.type, scaled ? weftSum : op, &drawn.inputs,
+                                           scaled ? &drawn.scalars : nullptr};
         if (const size_t first = reference::first_wrong(question, receive, drawn.whole); first != drawn.count)
             return wrong("element " + std::to_string(first) + " is wrong");
-        if (apart && bytes > 0 && memcmp(send.data(), drawn.inputs[self].data(), bytes) != 0) return wrong("the input was changed");
+        if (apart && bytes > 0 && memcmp(send.data(), drawn.inputs[self].data(), bytes) != 0)
+            return wrong("the input was changed");
         // Every rank has the same bits: the least and the greatest hash are one.
         const uint64_t hash = hash_of(receive, bytes);
         uint64_t least = hash, most = hash;

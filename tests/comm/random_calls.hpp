@@ -1,5 +1,6 @@
-// random_calls.hpp: a random sequence of all-reduces as a program would call them, each checked against the exact reference.
-// Every rank draws the same sequence from the seed; clients' interface only, so ranks may be threads or processes.
+// random_calls.hpp: a random sequence of all-reduces as a program would call them, each checked against the exact
+// reference. Every rank draws the same sequence from the seed; clients' interface only, so ranks may be threads or
+// processes.
 #pragma once
 #include <weft/weft.h>
 

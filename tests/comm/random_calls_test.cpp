@@ -1,5 +1,5 @@
-// random_calls_test.cpp: random sequences of all-reduces through the C interface, ranks being threads, processes, or all driven by
-// one thread in a group; every result against the exact reference.
+// random_calls_test.cpp: random sequences of all-reduces through the C interface, ranks being threads, processes, or
+// all driven by one thread in a group; every result against the exact reference.
 #include <cstdlib>
 #include <iostream>
 #include <random>
@@ -39,8 +39,10 @@ void check_threads(int ranks, const char* algo, const Sequence& sequence) {
                 return;
             }
             wrong[size_t(rank)] = run_random_calls(comm, sequence);
-            if (wrong[size_t(rank)].empty()) weftCommDestroy(comm);
-            else weftCommAbort(comm);
+            if (wrong[size_t(rank)].empty())
+                weftCommDestroy(comm);
+            else
+                weftCommAbort(comm);
         });
     for (std::thread& thread : threads) thread.join();
     for (const std::string& sentence : wrong) CHECK(sentence == "");
@@ -51,7 +53,8 @@ void check_threads(int ranks, const char* algo, const Sequence& sequence) {
 TEST_CASE("random calls of threads are right under every algorithm", "[comm]") {
     std::cout << "seed " << seed() << std::endl;
     for (const int ranks : {1, 2, 3, 4, 5, 8})
-        for (const char* algo : {"one_shot", "two_shot", "ring", ""}) check_threads(ranks, algo, {seed() + uint32_t(ranks), small() ? 15 : 80, 40'000});
+        for (const char* algo : {"one_shot", "two_shot", "ring", ""})
+            check_threads(ranks, algo, {seed() + uint32_t(ranks), small() ? 15 : 80, 40'000});
 }
 
 TEST_CASE("random calls of sixteen threads on few cores are right", "[comm]") {
@@ -90,7 +93,8 @@ TEST_CASE("one thread that drives all ranks in a group gets right results", "[co
             // Two calls of each rank in one group, of different types.
             const size_t count = random() % (round % 8 == 0 ? 60'000 : 500);
             std::vector<reference::Bytes> inputs[2], outputs[2];
-            const weftDataType_t types[2] = {weftDataType_t(random() % weftNumTypes), weftDataType_t(random() % weftNumTypes)};
+            const weftDataType_t types[2] = {weftDataType_t(random() % weftNumTypes),
+                                             weftDataType_t(random() % weftNumTypes)};
             for (int call = 0; call < 2; ++call)
                 for (int rank = 0; rank < ranks; ++rank) {
                     inputs[call].push_back(reference::whole(types[call], count, ranks, rank, random));
@@ -99,12 +103,13 @@ TEST_CASE("one thread that drives all ranks in a group gets right results", "[co
             REQUIRE(weftGroupStart() == weftSuccess);
             for (int rank = 0; rank < ranks; ++rank)
                 for (int call = 0; call < 2; ++call)
-                    REQUIRE(weftAllReduce(inputs[call][size_t(rank)].data(), outputs[call][size_t(rank)].data(), count, types[call], weftSum,
-                                          comms[size_t(rank)], nullptr) == weftSuccess);
+                    REQUIRE(weftAllReduce(inputs[call][size_t(rank)].data(), outputs[call][size_t(rank)].data(), count,
+                                          types[call], weftSum, comms[size_t(rank)], nullptr) == weftSuccess);
             REQUIRE(weftGroupEnd() == weftSuccess);
             for (int call = 0; call < 2; ++call)
                 for (int rank = 0; rank < ranks; ++rank)
-                    REQUIRE(reference::first_wrong({types[call], weftSum, &inputs[call], nullptr}, outputs[call][size_t(rank)].data(), true) == count);
+                    REQUIRE(reference::first_wrong({types[call], weftSum, &inputs[call], nullptr},
+                                                   outputs[call][size_t(rank)].data(), true) == count);
         }
         for (weftComm_t comm : comms) CHECK(weftCommDestroy(comm) == weftSuccess);
     }
@@ -129,10 +134,13 @@ TEST_CASE("random calls of processes are right, with every algorithm and every w
             std::string shown;
             for (const std::string& variable : variables) shown += variable + " ";
             CAPTURE(ranks, number, shown);
-            const Outcome outcome = run({WEFT_COMMAND, "run", "-n", std::to_string(ranks), WEFT_WORKER, std::to_string(number), small() ? "10" : "40", "30000"}, variables);
+            const Outcome outcome = run({WEFT_COMMAND, "run", "-n", std::to_string(ranks), WEFT_WORKER,
+                                         std::to_string(number), small() ? "10" : "40", "30000"},
+                                        variables);
             CHECK(outcome.error == "");
             CHECK(outcome.status == 0);
-            for (int rank = 0; rank < ranks; ++rank) CHECK_THAT(outcome.output, Catch::Contains("rank " + std::to_string(rank) + " is content"));
+            for (int rank = 0; rank < ranks; ++rank)
+                CHECK_THAT(outcome.output, Catch::Contains("rank " + std::to_string(rank) + " is content"));
         }
 }
 

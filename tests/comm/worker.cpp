@@ -1,5 +1,5 @@
-// worker.cpp: one rank of a job, a process of its own, that runs a random sequence of calls. Arguments: seed, calls, most
-// elements.
+// worker.cpp: one rank of a job, a process of its own, that runs a random sequence of calls. Arguments: seed, calls,
+// most elements.
 #include <cstdio>
 #include <cstdlib>
 

@@ -1,5 +1,5 @@
-// board_test.cpp: the board as plain memory: lines that all see, slots that do not touch each other, growth that is nobody
-// else's business.
+// board_test.cpp: the board as plain memory: lines that all see, slots that do not touch each other, growth that is
+// nobody else's business.
 #include <sys/mman.h>
 
 #include <cstring>
@@ -42,9 +42,11 @@ TEST_CASE("a board's lines are its ranks' own, fresh, on cache lines, and all ra
             CHECK(line.done.load() == 0);
             CHECK(places.insert(&line).second);
             line.entry.store(entry_word(tile, uint32_t(rank)));
-            for (const auto& other : boards.ranks) CHECK(other->line(rank, tile).entry.load() == entry_word(tile, uint32_t(rank)));
+            for (const auto& other : boards.ranks)
+                CHECK(other->line(rank, tile).entry.load() == entry_word(tile, uint32_t(rank)));
         }
-    CHECK(&boards.ranks[0]->line(3, 1) == &boards.ranks[0]->line(3, 1 + board_slots));  // lines return after board_slots tiles
+    CHECK(&boards.ranks[0]->line(3, 1) ==
+          &boards.ranks[0]->line(3, 1 + board_slots));  // lines return after board_slots tiles
 }
 
 TEST_CASE("the entry word tells tiles and calls apart, and none is the word of a fresh board", "[board]") {
@@ -81,7 +83,8 @@ TEST_CASE("growing keeps what the slots hold and grows nobody else's", "[board]"
     Board& board = *boards.ranks[0];
     CHECK(board.reserved() == Board::slot_bytes_first);
     memset(board.slot(0, 2), 0x5a, Board::slot_bytes_first);
-    for (const size_t bytes : {size_t(1), Board::slot_bytes_first, size_t(100'000), size_t(50'000), Board::slot_bytes_max}) {
+    for (const size_t bytes :
+         {size_t(1), Board::slot_bytes_first, size_t(100'000), size_t(50'000), Board::slot_bytes_max}) {
         const size_t before = board.reserved();
         REQUIRE(board.reserve(bytes).ok());
         CHECK(board.reserved() == std::max(before, bytes));
@@ -112,7 +115,8 @@ TEST_CASE("a slot beyond the largest is refused with both sizes, and changes not
     Boards boards(1);
     const Status status = boards.ranks[0]->reserve(Board::slot_bytes_max + 1);
     CHECK(status.code() == weftInternalError);
-    CHECK_THAT(status.sentence(), Catch::Contains(std::to_string(Board::slot_bytes_max + 1)) && Catch::Contains(std::to_string(Board::slot_bytes_max)));
+    CHECK_THAT(status.sentence(), Catch::Contains(std::to_string(Board::slot_bytes_max + 1)) &&
+                                      Catch::Contains(std::to_string(Board::slot_bytes_max)));
     CHECK(boards.ranks[0]->reserved() == Board::slot_bytes_first);
     CHECK(boards.ranks[0]->reserve(Board::slot_bytes_max).ok());
 }

@@ -55,7 +55,8 @@ struct Connection {
         REQUIRE(info.fingerprint == uint32_t(number * 7));
         REQUIRE(info.bytes == bytes);
         for (size_t i = 0; i < bytes; ++i)
-            if (slot->data[i] != std::byte(number & 0xff)) FAIL("byte " << i << " of message " << number << " is wrong");
+            if (slot->data[i] != std::byte(number & 0xff))
+                FAIL("byte " << i << " of message " << number << " is wrong");
         REQUIRE(receiver->release().ok());
         return true;
     }

@@ -1,5 +1,5 @@
-// peer.cpp: a rank in another process for the conformance tests: maps the group's segment, sends three messages and then
-// does nothing until it is killed. Arguments: the segment's descriptor as a path, its rank, the transport's name.
+// peer.cpp: a rank in another process for the conformance tests: maps the group's segment, sends three messages and
+// then does nothing until it is killed. Arguments: the segment's descriptor as a path, its rank, the transport's name.
 #include <fcntl.h>
 #include <unistd.h>
 

@@ -1,5 +1,5 @@
-// transport_test.cpp: what every transport promises (transports/transport.hpp). Walks the registry: a new row runs here without
-// a line more.
+// transport_test.cpp: what every transport promises (transports/transport.hpp). Walks the registry: a new row runs here
+// without a line more.
 #include <sched.h>
 
 #include <atomic>
@@ -86,9 +86,11 @@ TEST_CASE("messages arrive whole and in order between two threads", "[transport]
             sched_yield();
             continue;
         }
-        if (info.operation != received || info.bytes != length_of(received, 512)) wrong = "message " + std::to_string(received) + " is another";
+        if (info.operation != received || info.bytes != length_of(received, 512))
+            wrong = "message " + std::to_string(received) + " is another";
         for (size_t i = 0; i < info.bytes; ++i)
-            if (slot->data[i] != std::byte(received & 0xff)) wrong = "message " + std::to_string(received) + " is damaged";
+            if (slot->data[i] != std::byte(received & 0xff))
+                wrong = "message " + std::to_string(received) + " is damaged";
         if (!connection.receiver->release().ok()) wrong = "release failed";
         ++received;
     }
@@ -167,7 +169,8 @@ TEST_CASE("a header that claims more bytes than a slot holds is an error that na
     SlotInfo info;
     const auto slot = connection.receiver->receive(info);
     REQUIRE(!slot.ok());
-    CHECK_THAT(slot.status().sentence(), Catch::Contains("rank 0") && Catch::Contains("rank 1") && Catch::Contains("129"));
+    CHECK_THAT(slot.status().sentence(),
+               Catch::Contains("rank 0") && Catch::Contains("rank 1") && Catch::Contains("129"));
 }
 
 TEST_CASE("a slot with a wrong number is an error, not a message", "[transport]") {
@@ -181,7 +184,8 @@ TEST_CASE("a slot with a wrong number is an error, not a message", "[transport]"
     SlotInfo info;
     const auto got = connection.receiver->receive(info);
     REQUIRE(!got.ok());
-    CHECK_THAT(got.status().sentence(), Catch::Contains("rank 0") && Catch::Contains("rank 1") && Catch::Contains("damaged"));
+    CHECK_THAT(got.status().sentence(),
+               Catch::Contains("rank 0") && Catch::Contains("rank 1") && Catch::Contains("damaged"));
 }
 
 TEST_CASE("an address that cannot be right is refused with a sentence", "[transport]") {
@@ -201,7 +205,8 @@ TEST_CASE("an address that cannot be right is refused with a sentence", "[transp
     CHECK(refused(right, 3, 128) == weftMismatch);
     CHECK(refused(right, 2, 256) == weftMismatch);
     CHECK(refused(Blob{}, 2, 128) == weftMismatch);
-    for (const uint64_t place : {uint64_t(HostGroup::connections_end) - 64, uint64_t(HostGroup::connections_end), right.words[0] + 1, ~uint64_t(63), ~uint64_t(0)}) {
+    for (const uint64_t place : {uint64_t(HostGroup::connections_end) - 64, uint64_t(HostGroup::connections_end),
+                                 right.words[0] + 1, ~uint64_t(63), ~uint64_t(0)}) {
         Blob wrong = right;
         wrong.words[0] = place;
         CAPTURE(place);
@@ -257,12 +262,14 @@ TEST_CASE("who waits on a connection sees an abort and knows who raised it", "[t
     CHECK(seen.sentence() == "rank 1 has had enough");
 }
 
-TEST_CASE("a peer that dies is an error on the survivor, never a hang, and what it had sent still arrives", "[transport]") {
+TEST_CASE("a peer that dies is an error on the survivor, never a hang, and what it had sent still arrives",
+          "[transport]") {
     const Transport& transport = every_transport();
     Connection connection(transport, 4, 128);
     HostGroup& group = *connection.group;
     group.row(1).process = 0;
-    Subprocess peer({CONFORMANCE_PEER, fmt::format("/proc/{}/fd/{}", getpid(), group.memory().fd()), "1", transport.name});
+    Subprocess peer(
+        {CONFORMANCE_PEER, fmt::format("/proc/{}/fd/{}", getpid(), group.memory().fd()), "1", transport.name});
     // It connects to a receiver of its own making here: its blob goes as a letter.
     Blob blob;
     auto listening = transport.listen(connection.options(0, 4, 128), blob);

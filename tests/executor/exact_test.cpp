@@ -1,5 +1,6 @@
-// exact_test.cpp: results against arithmetic without a schedule: integers and whole numbers exactly, other floats within what
-// their roundings may add; and every rank with the same bits. It shares nothing with the executor but the number formats.
+// exact_test.cpp: results against arithmetic without a schedule: integers and whole numbers exactly, other floats
+// within what their roundings may add; and every rank with the same bits. It shares nothing with the executor but the
+// number formats.
 #include "tests/executor/wild_inputs.hpp"
 
 namespace weft::test {
@@ -9,15 +10,18 @@ enum class Data { whole, mild };
 
 void fill(Call& call, int n, size_t count, Data data, std::mt19937& random) {
     for (int rank = 0; rank < n; ++rank) {
-        call.inputs.push_back(data == Data::whole ? reference::whole(call.type, count, n, rank, random) : reference::mild(call.type, count, random));
+        call.inputs.push_back(data == Data::whole ? reference::whole(call.type, count, n, rank, random)
+                                                  : reference::mild(call.type, count, random));
         if (call.op == premul)
-            call.scalars.push_back(data == Data::whole ? reference::whole_scalar(call.type, random) : reference::mild(call.type, 1, random));
+            call.scalars.push_back(data == Data::whole ? reference::whole_scalar(call.type, random)
+                                                       : reference::mild(call.type, 1, random));
     }
 }
 
 }  // namespace
 
-TEST_CASE("whole numbers are exact and other numbers within the bound of their roundings, alike on every rank", "[executor]") {
+TEST_CASE("whole numbers are exact and other numbers within the bound of their roundings, alike on every rank",
+          "[executor]") {
     WEFT_PRINT_SEED();
     std::mt19937 random(seed());
     const Data data = GENERATE(Data::whole, Data::mild);
@@ -38,11 +42,14 @@ TEST_CASE("whole numbers are exact and other numbers within the bound of their r
                     call.pipelined = random() % 2;
                     call.offers = random() % 2;
                     const auto got = ranks.run(call, random);
-                    const reference::Question question{call.type, op == premul ? weftSum : weftRedOp_t(op), &call.inputs, op == premul ? &call.scalars : nullptr};
-                    const size_t count = call.operation().count, wrong = reference::first_wrong(question, got[0].data(), data == Data::whole);
+                    const reference::Question question{call.type, op == premul ? weftSum : weftRedOp_t(op),
+                                                       &call.inputs, op == premul ? &call.scalars : nullptr};
+                    const size_t count = call.operation().count,
+                                 wrong = reference::first_wrong(question, got[0].data(), data == Data::whole);
                     if (wrong != count) FAIL_CHECK("element " << wrong << ": " << call.text());
                     for (int rank = 1; rank < n; ++rank)
-                        if (got[size_t(rank)] != got[0]) FAIL_CHECK("rank " << rank << " has other bits than rank 0: " << call.text());
+                        if (got[size_t(rank)] != got[0])
+                            FAIL_CHECK("rank " << rank << " has other bits than rank 0: " << call.text());
                 }
     }
 }

@@ -1,5 +1,5 @@
-// forms_test.cpp: a fused instruction is defined by its expansion: the same calls run fused, expanded and expanded with tiles
-// overlapped end in the same bits; and so do all sets of movers.
+// forms_test.cpp: a fused instruction is defined by its expansion: the same calls run fused, expanded and expanded with
+// tiles overlapped end in the same bits; and so do all sets of movers.
 #include "tests/executor/wild_inputs.hpp"
 
 namespace weft::test {
@@ -27,8 +27,10 @@ TEST_CASE("a fused instruction leaves the bits of its expansion, run by the step
                         call.form = Form::expanded;
                         const auto plain = ranks.run(call, random);
                         // Which NaN comes out is open, so not simply equal.
-                        if (const auto wrong = difference(call, fused, plain)) FAIL_CHECK("fused and expanded differ at " << *wrong);
-                        if (const auto wrong = difference(call, plain, expected(call))) FAIL_CHECK("the expansion is wrong at " << *wrong);
+                        if (const auto wrong = difference(call, fused, plain))
+                            FAIL_CHECK("fused and expanded differ at " << *wrong);
+                        if (const auto wrong = difference(call, plain, expected(call)))
+                            FAIL_CHECK("the expansion is wrong at " << *wrong);
                         call.form = Form::expanded_pipelined;
                         if (const auto wrong = difference(call, fused, ranks.run(call, random)))
                             FAIL_CHECK("fused and overlapped expansion differ at " << *wrong);
@@ -78,7 +80,8 @@ TEST_CASE("every set of movers leaves the interpreter's bits under every algorit
                     wild.fill(call, 4, 4608 / size_of(call.type) + random() % 10, random);
                     call.pipelined = random() % 2;
                     CAPTURE(set->isa);
-                    if (const auto wrong = difference(call, ranks.run(call, random), expected(call))) FAIL_CHECK(*wrong);
+                    if (const auto wrong = difference(call, ranks.run(call, random), expected(call)))
+                        FAIL_CHECK(*wrong);
                 }
 }
 

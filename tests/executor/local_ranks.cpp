@@ -46,7 +46,8 @@ class Buffer {
             begin_ = static_cast<std::byte*>(arena_) + margin + offset;
         } else {
             storage_.resize(bytes + offset + 3 * margin);
-            begin_ = storage_.data() + (margin - reinterpret_cast<uintptr_t>(storage_.data()) % margin) + margin + offset;
+            begin_ =
+                storage_.data() + (margin - reinterpret_cast<uintptr_t>(storage_.data()) % margin) + margin + offset;
         }
         memset(begin_ - margin, mark, bytes + 2 * margin);
     }
@@ -89,15 +90,18 @@ std::string Call::text() const {
         for (const bool flag : set) letters += flag ? '1' : '0';
         return letters.empty() ? std::string("none") : letters;
     };
-    return fmt::format("{} by {}, {} channels, form {}, tiles of {}, pipelined {}, offers {}, cross {}, in place {}, from the arena {}, offsets {} and {}",
-                       operation().text(), algorithm->name, channels, int(form), tile_bytes, pipelined, offers, cross, flags(in_place),
-                       flags(from_arena), send_offset, receive_offset);
+    return fmt::format(
+        "{} by {}, {} channels, form {}, tiles of {}, pipelined {}, offers {}, cross {}, in place {}, from the arena "
+        "{}, offsets {} and {}",
+        operation().text(), algorithm->name, channels, int(form), tile_bytes, pipelined, offers, cross, flags(in_place),
+        flags(from_arena), send_offset, receive_offset);
 }
 
 std::vector<Bytes> expected(const Call& call, const BoardMode& mode) {
     reference::Job job;
     const int ranks = int(call.inputs.size());
-    for (int rank = 0; rank < ranks; ++rank) job.schedules.push_back(schedule_of(call, ranks, rank, Form::expanded, mode));
+    for (int rank = 0; rank < ranks; ++rank)
+        job.schedules.push_back(schedule_of(call, ranks, rank, Form::expanded, mode));
     job.mode = mode;
     job.type = call.type;
     job.op = call.op == premul ? weftSum : weftRedOp_t(call.op);
@@ -108,7 +112,8 @@ std::vector<Bytes> expected(const Call& call, const BoardMode& mode) {
     return reference::interpret(job);
 }
 
-std::optional<std::string> difference(const Call& call, const std::vector<Bytes>& got, const std::vector<Bytes>& expected) {
+std::optional<std::string> difference(const Call& call, const std::vector<Bytes>& got,
+                                      const std::vector<Bytes>& expected) {
     for (size_t rank = 0; rank < got.size(); ++rank) {
         if (got[rank] == expected[rank]) continue;
         const size_t count = call.operation().count;
@@ -148,7 +153,8 @@ LocalRanks::~LocalRanks() = default;
 
 BoardMode LocalRanks::mode(const Call& call) const {
     BoardMode mode;
-    if (call.offers && call.cross && call.op != premul && reach_state(0) != Reach::State::refused && cross_state(0) == CrossMemory::State::ready) {
+    if (call.offers && call.cross && call.op != premul && reach_state(0) != Reach::State::refused &&
+        cross_state(0) == CrossMemory::State::ready) {
         // The kernel reads all inputs and writes all outputs.
         mode.readable.assign(size_t(ranks()), true);
         mode.all_writable = true;
@@ -174,7 +180,13 @@ void LocalRanks::connect(const Call& call) {
             Connection& connection = connections_[{block.channel, block.source, rank}];
             if (connection.receiver) continue;
             Blob blob;
-            ConnectionOptions options{rank, block.source, block.channel, schedule.fifo_depth, connection_slot_bytes, group_.get(), &heap_used_[size_t(rank)]};
+            ConnectionOptions options{rank,
+                                      block.source,
+                                      block.channel,
+                                      schedule.fifo_depth,
+                                      connection_slot_bytes,
+                                      group_.get(),
+                                      &heap_used_[size_t(rank)]};
             connection.receiver = require(registry::transports()[0].listen(options, blob));
             std::swap(options.self, options.peer);
             connection.sender = require(registry::transports()[0].connect(options, blob));
@@ -231,15 +243,19 @@ struct LocalRanks::Rank {
         }
         run = std::make_unique<Run>(plan);
         void* receive = at(call.in_place, rank) ? sends[index].data() : receives[index].data();
-        run->start(sends[index].data(), receive, call.scalars.empty() ? nullptr : call.scalars[size_t(rank)].data(), first_sequence + index);
+        run->start(sends[index].data(), receive, call.scalars.empty() ? nullptr : call.scalars[size_t(rank)].data(),
+                   first_sequence + index);
     }
     // False when all calls are through. `moved`: whether anything happened.
     bool advance(bool& moved) {
         if (index == calls->size()) return false;
         if (!run) begin(), moved = true;
         const Progress progress = run->advance();
-        if (progress == Progress::mismatch) throw std::runtime_error(fmt::format("rank {} says that rank {} called something else", rank, run->suspect()));
-        if (progress == Progress::failed) throw std::runtime_error(fmt::format("rank {}: {}", rank, run->take_failure().sentence()));
+        if (progress == Progress::mismatch)
+            throw std::runtime_error(
+                fmt::format("rank {} says that rank {} called something else", rank, run->suspect()));
+        if (progress == Progress::failed)
+            throw std::runtime_error(fmt::format("rank {}: {}", rank, run->take_failure().sentence()));
         moved |= progress != Progress::blocked;
         if (progress == Progress::done) {
             run.reset();
@@ -252,8 +268,10 @@ struct LocalRanks::Rank {
             const Call& call = (*calls)[i];
             const bool in_place = at(call.in_place, rank);
             results.push_back(in_place ? sends[i].content() : receives[i].content());
-            if (!sends[i].intact() || !receives[i].intact()) throw std::runtime_error("a byte beside a buffer was changed: " + call.text());
-            if (!in_place && sends[i].content() != call.inputs[size_t(rank)]) throw std::runtime_error("the input was changed: " + call.text());
+            if (!sends[i].intact() || !receives[i].intact())
+                throw std::runtime_error("a byte beside a buffer was changed: " + call.text());
+            if (!in_place && sends[i].content() != call.inputs[size_t(rank)])
+                throw std::runtime_error("the input was changed: " + call.text());
         }
     }
 };
@@ -288,8 +306,10 @@ void drive_by_threads(std::vector<LocalRanks::Rank>& ranks) {
                 for (bool more = true; more && !failed;) {
                     bool moved = false;
                     more = ranks[rank].advance(moved);
-                    if (moved) waiting.stir();
-                    else if (more) waiting.pause(ranks[rank].run->missing());
+                    if (moved)
+                        waiting.stir();
+                    else if (more)
+                        waiting.pause(ranks[rank].run->missing());
                 }
             } catch (const std::exception& error) {
                 sentences[rank] = error.what();
@@ -315,8 +335,10 @@ std::vector<std::vector<Bytes>> LocalRanks::run(const std::vector<Call>& calls, 
         one.prepare();
     }
     sequence_ += calls.size();
-    if (driver == Driver::turns) drive_in_turns(ranks, random);
-    else drive_by_threads(ranks);
+    if (driver == Driver::turns)
+        drive_in_turns(ranks, random);
+    else
+        drive_by_threads(ranks);
     std::vector<std::vector<Bytes>> results(calls.size());
     for (Rank& one : ranks) {
         one.finish();

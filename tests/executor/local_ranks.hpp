@@ -1,5 +1,5 @@
-// local_ranks.hpp: the ranks of a host group in one process, driven without a communicator: plans made by hand with small
-// tiles, so that short messages take every path, and run by one thread in random turns or by a thread each.
+// local_ranks.hpp: the ranks of a host group in one process, driven without a communicator: plans made by hand with
+// small tiles, so that short messages take every path, and run by one thread in random turns or by a thread each.
 #pragma once
 #include <map>
 #include <memory>
@@ -52,9 +52,13 @@ struct Call {
 // What the interpreter says each rank receives.
 std::vector<Bytes> expected(const Call& call, const BoardMode& mode = {});
 // "rank 2, element 17" where the bits differ (any NaN equals any other), or nothing.
-std::optional<std::string> difference(const Call& call, const std::vector<Bytes>& got, const std::vector<Bytes>& expected);
+std::optional<std::string> difference(const Call& call, const std::vector<Bytes>& got,
+                                      const std::vector<Bytes>& expected);
 
-enum class Reached { threads, processes };  // whether the ranks know each other as threads, or as processes that map arenas
+enum class Reached {
+    threads,
+    processes
+};  // whether the ranks know each other as threads, or as processes that map arenas
 enum class Driver { turns, threads };
 
 class LocalRanks {
@@ -70,10 +74,12 @@ class LocalRanks {
     BoardMode mode(const Call& call) const;
     size_t reserved(int rank) const { return boards_[size_t(rank)]->reserved(); }
 
-    // All calls one after the other on every rank; no rank waits for others between them. Results by call and rank. Fails
-    // (throws) if a rank fails, writes beside its buffer, or changes an input that is not in place.
+    // All calls one after the other on every rank; no rank waits for others between them. Results by call and rank.
+    // Fails (throws) if a rank fails, writes beside its buffer, or changes an input that is not in place.
     std::vector<std::vector<Bytes>> run(const std::vector<Call>& calls, Driver driver, std::mt19937& random);
-    std::vector<Bytes> run(const Call& call, std::mt19937& random) { return run(std::vector{call}, Driver::turns, random)[0]; }
+    std::vector<Bytes> run(const Call& call, std::mt19937& random) {
+        return run(std::vector{call}, Driver::turns, random)[0];
+    }
 
     struct Rank;  // its buffers, plan and run, and how far it has come
 

@@ -1,5 +1,5 @@
-// mixed_calls_test.cpp: long random sequences of different calls over one board and the same connections, no rank waiting for
-// others in between: what one call leaves in lines, slots and rings must not disturb the next.
+// mixed_calls_test.cpp: long random sequences of different calls over one board and the same connections, no rank
+// waiting for others in between: what one call leaves in lines, slots and rings must not disturb the next.
 #include <iostream>
 
 #include "tests/executor/wild_inputs.hpp"
@@ -49,7 +49,8 @@ TEST_CASE("random sequences of calls, ranks taking turns in random order, leave 
     std::cout << "seed " << seed() << std::endl;
     std::mt19937 random(seed());
     for (const int n : {2, 3, 4, 5, 8})
-        for (const Reached reached : {Reached::threads, Reached::processes}) run_sequence(n, reached, Driver::turns, small() ? 30 : 400, random);
+        for (const Reached reached : {Reached::threads, Reached::processes})
+            run_sequence(n, reached, Driver::turns, small() ? 30 : 400, random);
 }
 
 TEST_CASE("random sequences of calls, a thread a rank, leave the interpreter's bits", "[executor]") {
@@ -57,7 +58,8 @@ TEST_CASE("random sequences of calls, a thread a rank, leave the interpreter's b
     std::cout << "seed " << seed() << std::endl;
     std::mt19937 random(seed() + 1);
     for (const int n : {2, 3, 4, 8})
-        for (const Reached reached : {Reached::threads, Reached::processes}) run_sequence(n, reached, Driver::threads, small() ? 20 : 200, random);
+        for (const Reached reached : {Reached::threads, Reached::processes})
+            run_sequence(n, reached, Driver::threads, small() ? 20 : 200, random);
 }
 
 }  // namespace weft::test

@@ -1,5 +1,5 @@
-// reach_test.cpp: buffers that peers read and write in place: all of them (direct), some (mixed), none, as threads and as
-// processes that map each other's arenas; and the round in which processes agree.
+// reach_test.cpp: buffers that peers read and write in place: all of them (direct), some (mixed), none, as threads and
+// as processes that map each other's arenas; and the round in which processes agree.
 #include "tests/executor/wild_inputs.hpp"
 
 namespace weft::test {
@@ -36,7 +36,8 @@ TEST_CASE("ranks of one process work on each other's buffers directly, with the 
                     if (random() % (small() ? 32 : 2) != 0) continue;
                     const Call call = two_shot(wild, n, weftDataType_t(type), op, count, random);
                     REQUIRE(ranks.mode(call).direct(n) == (op != premul));
-                    if (const auto wrong = difference(call, ranks.run(call, random), expected(call, ranks.mode(call)))) FAIL_CHECK(*wrong);
+                    if (const auto wrong = difference(call, ranks.run(call, random), expected(call, ranks.mode(call))))
+                        FAIL_CHECK(*wrong);
                 }
     }
 }
@@ -49,7 +50,8 @@ TEST_CASE("processes read those buffers in place that lie in arenas, with the in
     for (const int n : {2, 3, 4, 5, 8}) {
         LocalRanks ranks(n, Reached::processes);
         for (int round = 0; round < (small() ? 20 : 300); ++round) {
-            Call call = two_shot(wild, n, weftDataType_t(random() % weftNumTypes), int(random() % weftNumOps), counts[random() % std::size(counts)], random);
+            Call call = two_shot(wild, n, weftDataType_t(random() % weftNumTypes), int(random() % weftNumOps),
+                                 counts[random() % std::size(counts)], random);
             call.from_arena = round % 3 == 0 ? std::vector<bool>(size_t(n), true) : random_flags(n, random);
             const BoardMode mode = ranks.mode(call);
             (mode.direct(n) ? direct : mode.readable.empty() ? staged : mixed) += 1;
@@ -87,7 +89,8 @@ TEST_CASE("where the kernel copies between processes, private buffers end in the
     for (const int n : {2, 3, 5}) {
         LocalRanks ranks(n, Reached::processes);
         for (int round = 0; round < (small() ? 20 : 200); ++round) {
-            Call call = two_shot(wild, n, weftDataType_t(random() % weftNumTypes), int(random() % weftNumOps), counts[random() % std::size(counts)], random);
+            Call call = two_shot(wild, n, weftDataType_t(random() % weftNumTypes), int(random() % weftNumOps),
+                                 counts[random() % std::size(counts)], random);
             call.cross = round % 4 != 3;
             if (random() % 4 == 0) call.from_arena = random_flags(n, random);
             const BoardMode mode = ranks.mode(call);
@@ -99,7 +102,8 @@ TEST_CASE("where the kernel copies between processes, private buffers end in the
     }
 }
 
-TEST_CASE("one process that the kernel does not let us read means that all messages are staged, on every rank", "[executor]") {
+TEST_CASE("one process that the kernel does not let us read means that all messages are staged, on every rank",
+          "[executor]") {
     WEFT_PRINT_SEED();
     std::mt19937 random(seed());
     const WildInputs wild(random);
@@ -122,7 +126,8 @@ TEST_CASE("one arena that cannot be mapped means that all messages are staged, o
     for (int round = 0; round < 3; ++round) {
         Call call = two_shot(wild, 3, weftFloat32, weftSum, 1000, random);
         call.from_arena = {true, true, true};
-        if (const auto wrong = difference(call, ranks.run(call, random), expected(call, ranks.mode(call)))) FAIL_CHECK(*wrong);
+        if (const auto wrong = difference(call, ranks.run(call, random), expected(call, ranks.mode(call))))
+            FAIL_CHECK(*wrong);
         for (int rank = 0; rank < 3; ++rank) CHECK(ranks.reach_state(rank) == Reach::State::refused);
     }
 }

@@ -1,5 +1,5 @@
-// run_test.cpp: the executor against the sequential interpreter, bit for bit: every algorithm, type, reduction and small number
-// of ranks, lengths from nothing to many odd tiles, in and out of place, aligned and not.
+// run_test.cpp: the executor against the sequential interpreter, bit for bit: every algorithm, type, reduction and
+// small number of ranks, lengths from nothing to many odd tiles, in and out of place, aligned and not.
 #include "tests/executor/wild_inputs.hpp"
 
 namespace weft::test {
@@ -157,8 +157,10 @@ struct Pair {
             plan.ends.resize(1);
             if (schedules[rank].fifo_depth == 0) continue;
             Blob blob;
-            receivers[rank] = std::move(*transport.listen({rank, peer, 0, 2, 4096, &ranks.group(), &heap_used[rank]}, blob));
-            senders[peer] = std::move(*transport.connect({peer, rank, 0, 2, 4096, &ranks.group(), &heap_used[peer]}, blob));
+            receivers[rank] =
+                std::move(*transport.listen({rank, peer, 0, 2, 4096, &ranks.group(), &heap_used[rank]}, blob));
+            senders[peer] =
+                std::move(*transport.connect({peer, rank, 0, 2, 4096, &ranks.group(), &heap_used[peer]}, blob));
         }
         for (int rank = 0; rank < 2; ++rank) {
             plans[rank].ends[0] = {receivers[rank].get(), senders[rank].get()};

@@ -1,5 +1,5 @@
-// wild_inputs.hpp: random elements of every kind, drawn once and cut to size, for drawing costs more than reducing. And how
-// much of a suite a slow build leaves out.
+// wild_inputs.hpp: random elements of every kind, drawn once and cut to size, for drawing costs more than reducing. And
+// how much of a suite a slow build leaves out.
 #pragma once
 #include "src/base/options.hpp"
 #include "tests/executor/local_ranks.hpp"

@@ -21,17 +21,25 @@ T element_of(const void* bytes, size_t i) {
 // Bits of the significand, the hidden one included, and the smallest positive number.
 template <weftDataType_t type>
 constexpr int significand_bits() {
-    if constexpr (type == weftBfloat16) return 8;
-    else if constexpr (type == weftFloat16) return 11;
-    else if constexpr (type == weftFloat8e4m3) return 4;
-    else if constexpr (type == weftFloat8e5m2) return 3;
-    else return std::numeric_limits<typename Arithmetic<type>::Element>::digits;
+    if constexpr (type == weftBfloat16)
+        return 8;
+    else if constexpr (type == weftFloat16)
+        return 11;
+    else if constexpr (type == weftFloat8e4m3)
+        return 4;
+    else if constexpr (type == weftFloat8e5m2)
+        return 3;
+    else
+        return std::numeric_limits<typename Arithmetic<type>::Element>::digits;
 }
 template <weftDataType_t type>
 long double smallest() {
-    if constexpr (type == weftFloat64) return std::numeric_limits<double>::denorm_min();
-    else if constexpr (type == weftFloat32) return std::numeric_limits<float>::denorm_min();
-    else return Arithmetic<type>::widen(1);
+    if constexpr (type == weftFloat64)
+        return std::numeric_limits<double>::denorm_min();
+    else if constexpr (type == weftFloat32)
+        return std::numeric_limits<float>::denorm_min();
+    else
+        return Arithmetic<type>::widen(1);
 }
 template <weftDataType_t type>
 constexpr bool is_integer = std::is_integral_v<typename Arithmetic<type>::Accumulator>;
@@ -42,7 +50,8 @@ bool integer_right(const Question& question, size_t i, const void* got) {
     using T = typename Arithmetic<type>::Element;
     const auto input = [&](size_t rank) {
         const T value = element_of<T>((*question.inputs)[rank].data(), i);
-        return question.scalars ? T(uint64_t(value) * uint64_t(element_of<T>((*question.scalars)[rank].data(), 0))) : value;
+        return question.scalars ? T(uint64_t(value) * uint64_t(element_of<T>((*question.scalars)[rank].data(), 0)))
+                                : value;
     };
     const size_t ranks = question.inputs->size();
     uint64_t sum = 0, product = 1;
@@ -61,8 +70,10 @@ bool integer_right(const Question& question, size_t i, const void* got) {
         case weftMin: expected = least; break;
         case weftMax: expected = most; break;
         case weftAvg:
-            if constexpr (std::is_signed_v<T>) expected = T(int64_t(total) / int64_t(ranks));
-            else expected = T(uint64_t(total) / ranks);
+            if constexpr (std::is_signed_v<T>)
+                expected = T(int64_t(total) / int64_t(ranks));
+            else
+                expected = T(uint64_t(total) / ranks);
             break;
         default: break;
     }
@@ -75,7 +86,8 @@ bool float_right(const Question& question, size_t i, const void* got, bool exact
     const size_t ranks = question.inputs->size();
     const auto input = [&](size_t rank) {
         const long double value = Arithmetic<type>::widen(element_of<T>((*question.inputs)[rank].data(), i));
-        return question.scalars ? value * Arithmetic<type>::widen(element_of<T>((*question.scalars)[rank].data(), 0)) : value;
+        return question.scalars ? value * Arithmetic<type>::widen(element_of<T>((*question.scalars)[rank].data(), 0))
+                                : value;
     };
     long double sum = 0, magnitude = 0, product = 1, least = input(0), most = input(0);
     for (size_t rank = 0; rank < ranks; ++rank) {
@@ -87,8 +99,8 @@ bool float_right(const Question& question, size_t i, const void* got, bool exact
         most = std::max(most, value);
     }
     const long double unit = std::ldexp(1.0L, -significand_bits<type>());  // one rounding, relative
-    const long double steps = (long double)(ranks) + 2;                    // roundings that a result has been through, at most
-    const long double vanished = steps * 16 * smallest<type>();            // rounding near zero, grown by later factors
+    const long double steps = (long double)(ranks) + 2;          // roundings that a result has been through, at most
+    const long double vanished = steps * 16 * smallest<type>();  // rounding near zero, grown by later factors
     long double expected = sum, bound = steps * unit * magnitude * 1.1L + vanished;
     switch (question.op) {
         case weftProd:
@@ -155,8 +167,8 @@ Bytes whole(weftDataType_t type, size_t count, int ranks, int rank, std::mt19937
         if constexpr (is_integer<constant>) {
             return any_integer<Accumulator>(random);
         } else {
-            // |scalar| is at most 2, so sums stay within 2^bits, up to which every integer is a number of the type. With many
-            // ranks and few bits only some ranks contribute; which, differs by element.
+            // |scalar| is at most 2, so sums stay within 2^bits, up to which every integer is a number of the type.
+            // With many ranks and few bits only some ranks contribute; which, differs by element.
             constexpr int64_t limit = int64_t(1) << std::min(significand_bits<constant>(), 30);
             const int64_t room = std::max<int64_t>(1, limit / (2 * int64_t(ranks)));
             const auto stride = size_t((2 * int64_t(ranks) * room + limit - 1) / limit);
@@ -170,8 +182,10 @@ Bytes whole_scalar(weftDataType_t type, std::mt19937& random) {
     return filled(type, 1, [&](auto t) {
         constexpr weftDataType_t constant = decltype(t)::value;
         using Accumulator = typename Arithmetic<constant>::Accumulator;
-        if constexpr (is_integer<constant>) return any_integer<Accumulator>(random);
-        else return Arithmetic<constant>::round(Accumulator(int(random() % 5) - 2));
+        if constexpr (is_integer<constant>)
+            return any_integer<Accumulator>(random);
+        else
+            return Arithmetic<constant>::round(Accumulator(int(random() % 5) - 2));
     });
 }
 
@@ -182,7 +196,8 @@ Bytes mild(weftDataType_t type, size_t count, std::mt19937& random) {
         if constexpr (is_integer<constant>) {
             return any_integer<Accumulator>(random);
         } else {
-            const Accumulator value = Accumulator(0.75) + Accumulator(random() % 4096) / Accumulator(8192);  // [0.75, 1.25)
+            const Accumulator value =
+                Accumulator(0.75) + Accumulator(random() % 4096) / Accumulator(8192);  // [0.75, 1.25)
             return Arithmetic<constant>::round(random() % 2 ? value : -value);
         }
     });

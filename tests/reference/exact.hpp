@@ -1,5 +1,6 @@
-// exact.hpp: what an all-reduce should give, without any schedule: integers modulo their width, floats in long double with a
-// bound on what rounding may add in whatever order the ranks are combined. And data on which the answers are sharp.
+// exact.hpp: what an all-reduce should give, without any schedule: integers modulo their width, floats in long double
+// with a bound on what rounding may add in whatever order the ranks are combined. And data on which the answers are
+// sharp.
 #pragma once
 #include <cstddef>
 #include <random>
@@ -18,14 +19,16 @@ struct Question {
     const std::vector<Bytes>* scalars;  // by rank, one element each; null: none
 };
 
-// The index of the first element of `got` that is not an answer, or the number of elements. Integers, minima and maxima must
-// be exact; other floats within the bound. `exact`: those too (data from whole()).
+// The index of the first element of `got` that is not an answer, or the number of elements. Integers, minima and maxima
+// must be exact; other floats within the bound. `exact`: those too (data from whole()).
 size_t first_wrong(const Question& question, const void* got, bool exact);
 
-// Elements of rank `rank` whose sums, and with scalars from whole_scalar() scaled sums, over `ranks` ranks are exact in the type, in any order.
+// Elements of rank `rank` whose sums, and with scalars from whole_scalar() scaled sums, over `ranks` ranks are exact in
+// the type, in any order.
 Bytes whole(weftDataType_t type, size_t count, int ranks, int rank, std::mt19937& random);
 Bytes whole_scalar(weftDataType_t type, std::mt19937& random);
-// Elements near 1 of either sign: sums and products of 16 of them neither overflow nor vanish in any type. Integers: any.
+// Elements near 1 of either sign: sums and products of 16 of them neither overflow nor vanish in any type. Integers:
+// any.
 Bytes mild(weftDataType_t type, size_t count, std::mt19937& random);
 
 }  // namespace weft::reference

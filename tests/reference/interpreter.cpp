@@ -37,7 +37,8 @@ Bytes reduce_as(const std::vector<Bytes>& sources, uint32_t average_of) {
 
 Bytes reduce(weftDataType_t type, weftRedOp_t op, const std::vector<Bytes>& sources, uint32_t average_of) {
     return with_datatype(type, [&](auto t) {
-        return with_reduction(op, [&](auto o) { return reduce_as<decltype(t)::value, decltype(o)::value>(sources, average_of); });
+        return with_reduction(
+            op, [&](auto o) { return reduce_as<decltype(t)::value, decltype(o)::value>(sources, average_of); });
     });
 }
 
@@ -49,7 +50,8 @@ Bytes repeated(const Bytes& element, size_t bytes) {
 
 class Interpreter {
   public:
-    explicit Interpreter(const Job& job) : job_(job), ranks_(int(job.schedules.size())), bytes_(job.inputs[0].size()), inputs_(job.inputs) {
+    explicit Interpreter(const Job& job)
+        : job_(job), ranks_(int(job.schedules.size())), bytes_(job.inputs[0].size()), inputs_(job.inputs) {
         tiles_ = bytes_ == 0 ? 1 : int((bytes_ + job.tile_bytes - 1) / job.tile_bytes);
         for (int rank = 0; rank < ranks_; ++rank) {
             outputs_.push_back(in_place(rank) ? job.inputs[size_t(rank)] : Bytes(bytes_, std::byte{0xcd}));
@@ -87,14 +89,18 @@ class Interpreter {
     }
 
     Range range(int rank, int tile, int chunk) const {
-        const size_t first = size_t(tile) * job_.tile_bytes, length = std::min(job_.tile_bytes, bytes_ - std::min(bytes_, first));
-        const size_t begin = chunk_bound(length, schedule(rank).chunks, chunk), end = chunk_bound(length, schedule(rank).chunks, chunk + 1);
+        const size_t first = size_t(tile) * job_.tile_bytes,
+                     length = std::min(job_.tile_bytes, bytes_ - std::min(bytes_, first));
+        const size_t begin = chunk_bound(length, schedule(rank).chunks, chunk),
+                     end = chunk_bound(length, schedule(rank).chunks, chunk + 1);
         return {begin, end - begin, first + begin};
     }
     Bytes cut(const Bytes& from, size_t offset, size_t bytes) const {
         return Bytes(from.begin() + ptrdiff_t(offset), from.begin() + ptrdiff_t(offset + bytes));
     }
-    void paste(Bytes& into, size_t offset, const Bytes& data) const { std::copy(data.begin(), data.end(), into.begin() + ptrdiff_t(offset)); }
+    void paste(Bytes& into, size_t offset, const Bytes& data) const {
+        std::copy(data.begin(), data.end(), into.begin() + ptrdiff_t(offset));
+    }
 
     // The rank's contribution: its input, multiplied if the operation says so.
     Bytes contribution(int rank, const Range& at) const {
@@ -109,7 +115,8 @@ class Interpreter {
     }
     Bytes read_slot(int rank, int tile, const Range& at) {
         for (size_t i = 0; i < at.bytes; i += 64)
-            if (!written_.count({rank, tile, (at.in_tile + i) / 64})) throw std::logic_error("a slot is read that nobody has written");
+            if (!written_.count({rank, tile, (at.in_tile + i) / 64}))
+                throw std::logic_error("a slot is read that nobody has written");
         return cut(slot(rank, tile), at.in_tile, at.bytes);
     }
     void write_slot(int rank, int tile, const Range& at, const Bytes& data) {
@@ -141,7 +148,9 @@ class Interpreter {
         const Instruction& it = lines.instructions[size_t(place.step)];
         if (it.after.block >= 0) {
             const Place& other = places_[size_t(rank)][size_t(it.after.block)];
-            if (!ended(rank, size_t(it.after.block)) && std::tie(other.tile, other.step) <= std::tie(place.tile, it.after.step)) return false;
+            if (!ended(rank, size_t(it.after.block)) &&
+                std::tie(other.tile, other.step) <= std::tie(place.tile, it.after.step))
+                return false;
         }
         if (!execute(rank, lines, it, place)) return false;
         if (++place.iteration < it.repeat) return true;
@@ -191,7 +200,8 @@ class Interpreter {
             if (data.size() != at.bytes) throw std::logic_error("a slot holds another chunk than expected");
         }
         if (has('i')) {
-            const Bytes own = it.source == Buffer::input ? contribution(rank, at) : cut(outputs_[size_t(rank)], at.in_buffer, at.bytes);
+            const Bytes own = it.source == Buffer::input ? contribution(rank, at)
+                                                         : cut(outputs_[size_t(rank)], at.in_buffer, at.bytes);
             data = has('s') ? reduce(job_.type, job_.op, {data, own}, average_of) : own;
         }
         if (has('o')) store(rank, it, tile, at, data);
@@ -204,7 +214,7 @@ class Interpreter {
     size_t bytes_;
     int tiles_ = 1;
     std::vector<Bytes> inputs_, outputs_;
-    std::vector<std::vector<Place>> places_;  // by rank and block
+    std::vector<std::vector<Place>> places_;                              // by rank and block
     std::map<std::tuple<int, int, int>, std::deque<Bytes>> connections_;  // by channel, sender, receiver
     std::map<std::pair<int, int>, Bytes> slots_;                          // by rank and tile
     std::set<std::tuple<int, int, size_t>> written_;                      // rank, tile, line of the slot

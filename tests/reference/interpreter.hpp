@@ -1,6 +1,6 @@
 // interpreter.hpp: what a set of schedules does, said as slowly and plainly as possible: one element at a time with the
-// scalar operations of base/arithmetic.hpp, connections as queues, every slot of the board kept for ever. The executor must
-// leave the same bits, whatever shortcuts it takes.
+// scalar operations of base/arithmetic.hpp, connections as queues, every slot of the board kept for ever. The executor
+// must leave the same bits, whatever shortcuts it takes.
 #pragma once
 #include <cstddef>
 #include <vector>
@@ -16,14 +16,14 @@ struct Job {
     BoardMode mode;                   // as they were expanded
     weftDataType_t type = weftInt8;
     weftRedOp_t op = weftSum;
-    std::vector<Bytes> inputs;        // by rank, of equal length
-    std::vector<Bytes> scalars;       // by rank, one element: inputs count multiplied by it; empty: as they are
-    std::vector<bool> in_place;       // by rank; empty: nobody
-    size_t tile_bytes = 0;            // a multiple of 64, or the whole message
+    std::vector<Bytes> inputs;   // by rank, of equal length
+    std::vector<Bytes> scalars;  // by rank, one element: inputs count multiplied by it; empty: as they are
+    std::vector<bool> in_place;  // by rank; empty: nobody
+    size_t tile_bytes = 0;       // a multiple of 64, or the whole message
 };
 
-// What every rank's receive buffer holds afterwards. Throws std::logic_error if the schedules block for ever or read what
-// nobody has written.
+// What every rank's receive buffer holds afterwards. Throws std::logic_error if the schedules block for ever or read
+// what nobody has written.
 std::vector<Bytes> interpret(const Job& job);
 
 // The schedules of all ranks of one algorithm's schedule, fused instructions expanded.
