@@ -74,6 +74,11 @@ class LocalRanks {
     BoardMode mode(const Call& call) const;
     size_t reserved(int rank) const { return boards_[size_t(rank)]->reserved(); }
 
+    // As after so many tiles.
+    void go_to(uint32_t tile) {
+        for (auto& board : boards_) board->tile = tile;
+    }
+
     // All calls one after the other on every rank; no rank waits for others between them. Results by call and rank.
     // Fails (throws) if a rank fails, writes beside its buffer, or changes an input that is not in place.
     std::vector<std::vector<Bytes>> run(const std::vector<Call>& calls, Driver driver, std::mt19937& random);

@@ -62,4 +62,28 @@ TEST_CASE("random sequences of calls, a thread a rank, leave the interpreter's b
             run_sequence(n, reached, Driver::threads, small() ? 20 : 200, random);
 }
 
+TEST_CASE("the count of tiles may wrap around in the middle of calls", "[executor]") {
+    WEFT_PRINT_SEED();
+    std::mt19937 random(seed());
+    const WildInputs wild(random);
+    for (const int n : {2, 5}) {
+        LocalRanks ranks(n);
+        ranks.go_to(~uint32_t(0) - 40);
+        std::vector<Call> calls;
+        for (int i = 0; i < 30; ++i) {
+            Call call;
+            // Every line has been used by a call of two phases before the count wraps, as after so many tiles it will
+            // have.
+            call.algorithm = registry::find_algorithm(i < 5 || random() % 2 ? "two_shot" : "one_shot");
+            call.tile_bytes = 256;
+            wild.fill(call, n, 250 + random() % 200, random);
+            call.pipelined = call.tiles() >= 4 && random() % 2;
+            calls.push_back(call);
+        }
+        const auto results = ranks.run(calls, Driver::turns, random);
+        for (size_t i = 0; i < calls.size(); ++i)
+            if (const auto wrong = difference(calls[i], results[i], expected(calls[i]))) FAIL(*wrong);
+    }
+}
+
 }  // namespace weft::test
