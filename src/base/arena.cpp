@@ -13,10 +13,17 @@ namespace {
 std::atomic<Arena*> arena{nullptr};
 std::mutex making;
 
-// A forked child shares the parent's pages: it must neither give them out again nor free them, so it begins anew.
-void forget_in_child() { arena.store(nullptr, std::memory_order_relaxed); }
+Arena* inherited = nullptr;  // what a child has from its parents: owned, so that it does not count as leaked
 
 }  // namespace
+
+// A forked child shares the parent's pages: it must neither give them out again nor free them, so it begins anew.
+void Arena::forget_in_child() {
+    Arena* const of_parent = arena.exchange(nullptr, std::memory_order_relaxed);
+    if (!of_parent) return;
+    of_parent->older_ = inherited;
+    inherited = of_parent;
+}
 
 Arena::Arena(SharedMemory memory) : memory_(std::move(memory)) { free_[0] = memory_.bytes(); }
 

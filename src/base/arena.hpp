@@ -25,10 +25,13 @@ class Arena {
     explicit Arena(SharedMemory memory);
 
   private:
+    static void forget_in_child();
+
     SharedMemory memory_;
     std::mutex mutex_;
     std::map<size_t, size_t> free_;  // offset -> bytes; neighbours merged
     std::map<size_t, size_t> used_;
+    Arena* older_ = nullptr;  // of a process before the fork that made this child
 };
 
 }  // namespace weft
