@@ -3,8 +3,9 @@
 //     weft::api::Communicator comm = weft::api::Communicator::from_environment();
 //     comm.all_reduce(send.data(), receive.data(), send.size(), weftSum);
 //
-// Everything is in namespace weft::api: namespace weft belongs to the library's insides, which have a Communicator and a
-// Group of their own, and a program may be linked with both. What the functions mean, and what may go wrong, stands in weft.h.
+// Everything is in namespace weft::api: namespace weft belongs to the library's insides, which have a Communicator and
+// a Group of their own, and a program may be linked with both. What the functions mean, and what may go wrong, stands
+// in weft.h.
 #ifndef WEFT_HPP
 #define WEFT_HPP
 
@@ -75,7 +76,8 @@ inline weftUniqueId unique_id_from_text(const std::string& text) {
     for (std::size_t i = 0; right && i < sizeof id.internal; ++i)
         id.internal[i] = static_cast<char>(digit(text[2 * i]) << 4 | digit(text[2 * i + 1]));
     if (!right)
-        throw Error(weftInvalidArgument, "a unique id in text is 256 hexadecimal digits; this has " + std::to_string(text.size()) + " characters");
+        throw Error(weftInvalidArgument, "a unique id in text is 256 hexadecimal digits; this has " +
+                                             std::to_string(text.size()) + " characters");
     return id;
 }
 
@@ -84,7 +86,8 @@ template <class T>
 constexpr weftDataType_t datatype_of() {
     static_assert(std::is_arithmetic<T>::value && !std::is_same<T, bool>::value, "no weftDataType_t for this type");
     if constexpr (std::is_floating_point<T>::value) {
-        static_assert(!std::is_floating_point<T>::value || sizeof(T) == 4 || sizeof(T) == 8, "no weftDataType_t for long double");
+        static_assert(!std::is_floating_point<T>::value || sizeof(T) == 4 || sizeof(T) == 8,
+                      "no weftDataType_t for long double");
         return sizeof(T) == 4 ? weftFloat32 : weftFloat64;
     } else {
         static_assert(std::is_floating_point<T>::value || sizeof(T) != 2, "no weftDataType_t for 16-bit integers");
@@ -94,8 +97,8 @@ constexpr weftDataType_t datatype_of() {
     }
 }
 
-// weftGroupStart for its lifetime. The calls are carried out by end(), which throws what went wrong; the destructor ends the
-// group too, for a thread must not be left inside one, but is silent. Thread-bound; nests.
+// weftGroupStart for its lifetime. The calls are carried out by end(), which throws what went wrong; the destructor
+// ends the group too, for a thread must not be left inside one, but is silent. Thread-bound; nests.
 class Group {
   public:
     Group() { check(weftGroupStart()); }
@@ -118,7 +121,8 @@ class MemBuffer {
   public:
     MemBuffer() = default;
     explicit MemBuffer(std::size_t bytes) : bytes_(bytes) { check(weftMemAlloc(&data_, bytes)); }
-    MemBuffer(MemBuffer&& other) noexcept : data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
+    MemBuffer(MemBuffer&& other) noexcept
+        : data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
     MemBuffer& operator=(MemBuffer&& other) noexcept {
         std::swap(data_, other.data_);
         std::swap(bytes_, other.bytes_);
@@ -145,9 +149,10 @@ class Communicator {
     // No communicator; get() is null, and every call throws.
     Communicator() = default;
 
-    // Joins the communicator `id` of `ranks` ranks as `rank`; returns when all have joined. Inside a Group the communicator is
-    // there after end(), and this object must live until then (it may be moved). config may be null.
-    Communicator(int ranks, const weftUniqueId& id, int rank, const weftConfig_t* config = nullptr) : handle_(new weftComm_t(nullptr)) {
+    // Joins the communicator `id` of `ranks` ranks as `rank`; returns when all have joined. Inside a Group the
+    // communicator is there after end(), and this object must live until then (it may be moved). config may be null.
+    Communicator(int ranks, const weftUniqueId& id, int rank, const weftConfig_t* config = nullptr)
+        : handle_(new weftComm_t(nullptr)) {
         check(weftCommInitRankConfig(handle_.get(), ranks, id, rank, config));
     }
 
@@ -207,8 +212,8 @@ class Communicator {
     // The sentence of the newest failed call on this communicator; empty if there was none.
     std::string last_error() const { return get() ? weftGetLastError(get()) : ""; }
 
-    // Buffers of `count` elements each, equal (in place) or disjoint; returns when the result is there, or inside a Group at
-    // once.
+    // Buffers of `count` elements each, equal (in place) or disjoint; returns when the result is there, or inside a
+    // Group at once.
     void all_reduce(const void* send, void* receive, std::size_t count, weftDataType_t type, weftRedOp_t op) {
         check(weftAllReduce(send, receive, count, type, op, get(), nullptr));
     }
@@ -222,7 +227,8 @@ class Communicator {
         all_reduce(buffer, buffer, count, datatype_of<T>(), op);
     }
 
-    // The reduction that sums scalar_r * x_r, each rank with its own scalar. Lives until destroyed or the communicator is.
+    // The reduction that sums scalar_r * x_r, each rank with its own scalar. Lives until destroyed or the communicator
+    // is.
     template <class T>
     weftRedOp_t make_pre_mul_sum(T scalar) {
         weftRedOp_t op = weftSum;

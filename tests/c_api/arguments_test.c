@@ -1,5 +1,5 @@
-/* arguments_test.c: every function of weft.h with right arguments and with each wrong one; the sentences; whose last error
- * it is. One rank, so that nothing waits. */
+/* arguments_test.c: every function of weft.h with right arguments and with each wrong one; the sentences; whose last
+ * error it is. One rank, so that nothing waits. */
 #include "check.h"
 
 #include <pthread.h>
@@ -121,7 +121,8 @@ static void configs_of_other_versions(void) {
 }
 
 static void algorithms(void) {
-    static const char* const right[] = {"ring", "one_shot", "two_shot", "^ring", "ring,two_shot", " ring , one_shot ", "^ring,^one_shot", ""};
+    static const char* const right[] = {"ring",          "one_shot",          "two_shot",        "^ring",
+                                        "ring,two_shot", " ring , one_shot ", "^ring,^one_shot", ""};
     weftConfig_t config = WEFT_CONFIG_INITIALIZER;
     weftComm_t comm = NULL;
     char text[2000], many[600];
@@ -146,7 +147,8 @@ static void algorithms(void) {
     config.algo = "ring,^two_shto";
     CHECK_FAILS(weftCommInitRankConfig(&comm, 1, new_id(), 0, &config), weftInvalidArgument, "two_shto");
     config.algo = "^ring,^one_shot,^two_shot";
-    CHECK_FAILS(weftCommInitRankConfig(&comm, 1, new_id(), 0, &config), weftInvalidArgument, "excludes every algorithm");
+    CHECK_FAILS(weftCommInitRankConfig(&comm, 1, new_id(), 0, &config), weftInvalidArgument,
+                "excludes every algorithm");
     many[0] = 0;
     for (i = 0; i < 60; ++i) strcat(many, "ring,");
     config.algo = many;
@@ -182,20 +184,33 @@ static void all_reduce(void) {
     CHECK(out[0] == 1 && out[2] == 3);
     CHECK_OK(weftAllReduce(buffer, buffer, 8, weftFloat32, weftAvg, comm, NULL));
     CHECK_OK(weftAllReduce(NULL, NULL, 0, weftFloat32, weftSum, comm, NULL));
-    CHECK_OK(weftAllReduce(buffer, buffer + 32, 32, weftFloat32, weftSum, comm, NULL)); /* touching is not overlapping */
-    CHECK_FAILS(weftAllReduce(NULL, out, 8, weftFloat32, weftSum, comm, NULL), weftInvalidArgument, "sendbuff is NULL although count is 8");
-    CHECK_FAILS(weftAllReduce(buffer, NULL, 8, weftFloat32, weftSum, comm, NULL), weftInvalidArgument, "recvbuff is NULL although count is 8");
-    CHECK_FAILS(weftAllReduce(buffer, buffer + 31, 32, weftFloat32, weftSum, comm, NULL), weftInvalidArgument, "overlap");
-    CHECK_FAILS(weftAllReduce(buffer + 1, buffer, 32, weftFloat32, weftSum, comm, NULL), weftInvalidArgument, "overlap");
-    CHECK_FAILS(weftAllReduce(buffer, out, SIZE_MAX, weftFloat64, weftSum, comm, NULL), weftInvalidArgument, "count is 18446744073709551615");
-    CHECK_FAILS(weftAllReduce(buffer, out, 1, weftNumTypes, weftSum, comm, NULL), weftInvalidArgument, "datatype is 12");
-    CHECK_FAILS(weftAllReduce(buffer, out, 1, (weftDataType_t)-1, weftSum, comm, NULL), weftInvalidArgument, "datatype is -1");
+    CHECK_OK(
+        weftAllReduce(buffer, buffer + 32, 32, weftFloat32, weftSum, comm, NULL)); /* touching is not overlapping */
+    CHECK_FAILS(weftAllReduce(NULL, out, 8, weftFloat32, weftSum, comm, NULL), weftInvalidArgument,
+                "sendbuff is NULL although count is 8");
+    CHECK_FAILS(weftAllReduce(buffer, NULL, 8, weftFloat32, weftSum, comm, NULL), weftInvalidArgument,
+                "recvbuff is NULL although count is 8");
+    CHECK_FAILS(weftAllReduce(buffer, buffer + 31, 32, weftFloat32, weftSum, comm, NULL), weftInvalidArgument,
+                "overlap");
+    CHECK_FAILS(weftAllReduce(buffer + 1, buffer, 32, weftFloat32, weftSum, comm, NULL), weftInvalidArgument,
+                "overlap");
+    CHECK_FAILS(weftAllReduce(buffer, out, SIZE_MAX, weftFloat64, weftSum, comm, NULL), weftInvalidArgument,
+                "count is 18446744073709551615");
+    CHECK_FAILS(weftAllReduce(buffer, out, 1, weftNumTypes, weftSum, comm, NULL), weftInvalidArgument,
+                "datatype is 12");
+    CHECK_FAILS(weftAllReduce(buffer, out, 1, (weftDataType_t)-1, weftSum, comm, NULL), weftInvalidArgument,
+                "datatype is -1");
     CHECK_FAILS(weftAllReduce(buffer, out, 1, weftFloat32, weftNumOps, comm, NULL), weftInvalidArgument, "op is 5");
-    CHECK_FAILS(weftAllReduce(buffer, out, 1, weftFloat32, (weftRedOp_t)-1, comm, NULL), weftInvalidArgument, "op is -1");
-    CHECK_FAILS(weftAllReduce(buffer, out, 1, weftFloat32, weftMaxRedOp, comm, NULL), weftInvalidArgument, "op is 2147483647");
-    CHECK_FAILS(weftAllReduce(buffer, out, 1, weftFloat32, weftSum, comm, (weftStream_t)buffer), weftInvalidArgument, "stream must be NULL");
-    CHECK_FAILS(weftAllReduce(buffer, out, 1, weftFloat32, weftSum, NULL, NULL), weftInvalidArgument, "communicator is NULL");
-    CHECK_FAILS(weftAllReduce(buffer, out, 1, weftFloat32, weftSum, (weftComm_t)buffer, NULL), weftInvalidArgument, "is not a communicator");
+    CHECK_FAILS(weftAllReduce(buffer, out, 1, weftFloat32, (weftRedOp_t)-1, comm, NULL), weftInvalidArgument,
+                "op is -1");
+    CHECK_FAILS(weftAllReduce(buffer, out, 1, weftFloat32, weftMaxRedOp, comm, NULL), weftInvalidArgument,
+                "op is 2147483647");
+    CHECK_FAILS(weftAllReduce(buffer, out, 1, weftFloat32, weftSum, comm, (weftStream_t)buffer), weftInvalidArgument,
+                "stream must be NULL");
+    CHECK_FAILS(weftAllReduce(buffer, out, 1, weftFloat32, weftSum, NULL, NULL), weftInvalidArgument,
+                "communicator is NULL");
+    CHECK_FAILS(weftAllReduce(buffer, out, 1, weftFloat32, weftSum, (weftComm_t)buffer, NULL), weftInvalidArgument,
+                "is not a communicator");
     /* A wrong argument is no error of the communicator. */
     CHECK_OK(weftAllReduce(buffer, out, 8, weftFloat32, weftSum, comm, NULL));
     CHECK_OK(weftCommDestroy(comm));
@@ -220,11 +235,16 @@ static void pre_multiplied_sums(void) {
     CHECK_FAILS(weftRedOpDestroy(op, comm), weftInvalidArgument, "was not made by weftRedOpCreatePreMulSum");
     CHECK_FAILS(weftRedOpDestroy(weftSum, comm), weftInvalidArgument, "was not made by weftRedOpCreatePreMulSum");
     CHECK_FAILS(weftRedOpDestroy(second, NULL), weftInvalidArgument, "communicator is NULL");
-    CHECK_FAILS(weftRedOpCreatePreMulSum(NULL, &factor, weftFloat32, weftScalarHostImmediate, comm), weftInvalidArgument, "op is NULL");
-    CHECK_FAILS(weftRedOpCreatePreMulSum(&op, NULL, weftFloat32, weftScalarHostImmediate, comm), weftInvalidArgument, "scalar is NULL");
-    CHECK_FAILS(weftRedOpCreatePreMulSum(&op, &factor, weftNumTypes, weftScalarHostImmediate, comm), weftInvalidArgument, "datatype is 12");
-    CHECK_FAILS(weftRedOpCreatePreMulSum(&op, &factor, weftFloat32, weftScalarDevice, comm), weftInvalidArgument, "weftScalarHostImmediate");
-    CHECK_FAILS(weftRedOpCreatePreMulSum(&op, &factor, weftFloat32, weftScalarHostImmediate, NULL), weftInvalidArgument, "communicator is NULL");
+    CHECK_FAILS(weftRedOpCreatePreMulSum(NULL, &factor, weftFloat32, weftScalarHostImmediate, comm),
+                weftInvalidArgument, "op is NULL");
+    CHECK_FAILS(weftRedOpCreatePreMulSum(&op, NULL, weftFloat32, weftScalarHostImmediate, comm), weftInvalidArgument,
+                "scalar is NULL");
+    CHECK_FAILS(weftRedOpCreatePreMulSum(&op, &factor, weftNumTypes, weftScalarHostImmediate, comm),
+                weftInvalidArgument, "datatype is 12");
+    CHECK_FAILS(weftRedOpCreatePreMulSum(&op, &factor, weftFloat32, weftScalarDevice, comm), weftInvalidArgument,
+                "weftScalarHostImmediate");
+    CHECK_FAILS(weftRedOpCreatePreMulSum(&op, &factor, weftFloat32, weftScalarHostImmediate, NULL), weftInvalidArgument,
+                "communicator is NULL");
     CHECK_OK(weftCommDestroy(comm));
     CHECK_OK(weftCommDestroy(other));
 }
@@ -256,15 +276,18 @@ static void after_the_end(void) {
     CHECK_OK(weftCommDestroy(gone));
     CHECK_FAILS(weftCommDestroy(gone), weftInvalidArgument, "was destroyed or aborted before");
     CHECK_FAILS(weftCommAbort(gone), weftInvalidArgument, "was destroyed or aborted before");
-    CHECK_FAILS(weftAllReduce(&value, &value, 1, weftFloat32, weftSum, gone, NULL), weftInvalidArgument, "was destroyed");
+    CHECK_FAILS(weftAllReduce(&value, &value, 1, weftFloat32, weftSum, gone, NULL), weftInvalidArgument,
+                "was destroyed");
     CHECK_FAILS(weftCommCount(gone, &number), weftInvalidArgument, "was destroyed");
     CHECK_FAILS(weftCommUserRank(gone, &number), weftInvalidArgument, "was destroyed");
     CHECK_FAILS(weftCommGetAsyncError(gone, &error), weftInvalidArgument, "was destroyed");
     CHECK_FAILS(weftCommMemStats(gone, weftMemTotal, &bytes), weftInvalidArgument, "was destroyed");
-    CHECK_FAILS(weftCommExplain(gone, 1, weftFloat32, weftSum, text, sizeof text, NULL), weftInvalidArgument, "was destroyed");
+    CHECK_FAILS(weftCommExplain(gone, 1, weftFloat32, weftSum, text, sizeof text, NULL), weftInvalidArgument,
+                "was destroyed");
     CHECK_FAILS(weftCommRegister(gone, &value, 4, &handle), weftInvalidArgument, "was destroyed");
     CHECK_FAILS(weftCommDeregister(gone, &value), weftInvalidArgument, "was destroyed");
-    CHECK_FAILS(weftRedOpCreatePreMulSum(&op, &value, weftFloat32, weftScalarHostImmediate, gone), weftInvalidArgument, "was destroyed");
+    CHECK_FAILS(weftRedOpCreatePreMulSum(&op, &value, weftFloat32, weftScalarHostImmediate, gone), weftInvalidArgument,
+                "was destroyed");
     CHECK_FAILS(weftRedOpDestroy(weftNumOps, gone), weftInvalidArgument, "was destroyed");
     CHECK(weftGetLastError(gone) != NULL);
     CHECK_OK(weftCommAbort(aborted));

@@ -1,5 +1,5 @@
-/* check.h: what the C programs here are written with: cases, checks that print where they failed and go on, and the summary
- * line that tools/count_tests.py reads. Checks may run on any thread. */
+/* check.h: what the C programs here are written with: cases, checks that print where they failed and go on, and the
+ * summary line that tools/count_tests.py reads. Checks may run on any thread. */
 #ifndef WEFT_TESTS_CHECK_H
 #define WEFT_TESTS_CHECK_H
 
@@ -16,11 +16,12 @@ static inline void check_here(int right, const char* what, const char* file, int
     __atomic_fetch_add(&checks_failed, 1, __ATOMIC_RELAXED);
     fprintf(stderr, "%s:%d: wrong: %s\n", file, line, what);
 }
-static inline void check_code_here(weftResult_t code, weftResult_t expected, const char* what, const char* file, int line) {
+static inline void check_code_here(weftResult_t code, weftResult_t expected, const char* what, const char* file,
+                                   int line) {
     check_here(code == expected, what, file, line);
     if (code != expected)
-        fprintf(stderr, "    returned %d (%s), expected %d; last error: %s\n", (int)code, weftGetErrorString(code), (int)expected,
-                weftGetLastError(NULL));
+        fprintf(stderr, "    returned %d (%s), expected %d; last error: %s\n", (int)code, weftGetErrorString(code),
+                (int)expected, weftGetLastError(NULL));
 }
 static inline void check_text_here(const char* text, const char* part, const char* file, int line) {
     check_here(strstr(text, part) != NULL, part, file, line);
@@ -31,9 +32,9 @@ static inline void check_text_here(const char* text, const char* part, const cha
 #define CHECK_CODE(call, expected) check_code_here(call, expected, #call, __FILE__, __LINE__)
 #define CHECK_OK(call) CHECK_CODE(call, weftSuccess)
 /* The call fails with the code, and this thread's last error has `part`. */
-#define CHECK_FAILS(call, expected, part)                               \
-    do {                                                                \
-        CHECK_CODE(call, expected);                                     \
+#define CHECK_FAILS(call, expected, part)                                  \
+    do {                                                                   \
+        CHECK_CODE(call, expected);                                        \
         check_text_here(weftGetLastError(NULL), part, __FILE__, __LINE__); \
     } while (0)
 #define CHECK_TEXT(text, part) check_text_here(text, part, __FILE__, __LINE__)

@@ -1,5 +1,5 @@
-/* groups_test.c: one thread drives several ranks: groups of calls and of inits, nested, over several communicators, with
- * wrong calls among them. */
+/* groups_test.c: one thread drives several ranks: groups of calls and of inits, nested, over several communicators,
+ * with wrong calls among them. */
 #include "check.h"
 
 enum { most = 8 };
@@ -69,7 +69,8 @@ static void several_calls_and_communicators(void) {
     make_all(large, 5);
     for (rank = 0; rank < 2; ++rank) {
         for (call = 0; call < 3; ++call) values[rank][call] = (rank + 1) * (call + 1);
-        CHECK_OK(weftRedOpCreatePreMulSum(&op[rank], &scalars[rank], weftFloat64, weftScalarHostImmediate, small[rank]));
+        CHECK_OK(
+            weftRedOpCreatePreMulSum(&op[rank], &scalars[rank], weftFloat64, weftScalarHostImmediate, small[rank]));
     }
     for (rank = 0; rank < 5; ++rank)
         for (i = 0; i < 5000; ++i) big[rank][i] = i + rank;
@@ -137,7 +138,8 @@ static void wrong_call_among_right_ones(void) {
     make_all(comms, 2);
     CHECK_OK(weftGroupStart());
     CHECK_OK(sum_ints(&values[0], 1, comms[0]));
-    CHECK_FAILS(weftAllReduce(NULL, values, 1, weftInt32, weftSum, comms[0], NULL), weftInvalidArgument, "sendbuff is NULL");
+    CHECK_FAILS(weftAllReduce(NULL, values, 1, weftInt32, weftSum, comms[0], NULL), weftInvalidArgument,
+                "sendbuff is NULL");
     CHECK_OK(sum_ints(&values[1], 1, comms[1]));
     CHECK_OK(weftGroupEnd());
     CHECK(values[0] == 3 && values[1] == 3);
@@ -176,7 +178,8 @@ static void abort_inside(void) {
     end_all(healthy, 2);
 }
 
-/* Also the ranks of one thread may disagree; group end says so, each communicator remembers, and others are made after it. */
+/* Also the ranks of one thread may disagree; group end says so, each communicator remembers, and others are made after
+ * it. */
 static void mismatch(void) {
     weftComm_t comms[2];
     int values[2][2] = {{1, 2}, {3, 4}}, rank;
@@ -184,7 +187,8 @@ static void mismatch(void) {
     CHECK_OK(weftGroupStart());
     CHECK_OK(sum_ints(values[0], 1, comms[0]));
     CHECK_OK(sum_ints(values[1], 2, comms[1]));
-    CHECK_FAILS(weftGroupEnd(), weftMismatch, "rank 0 called all_reduce of 1 int32, sum, rank 1 called all_reduce of 2 int32, sum");
+    CHECK_FAILS(weftGroupEnd(), weftMismatch,
+                "rank 0 called all_reduce of 1 int32, sum, rank 1 called all_reduce of 2 int32, sum");
     for (rank = 0; rank < 2; ++rank) {
         weftResult_t error = weftSuccess;
         CHECK_OK(weftCommGetAsyncError(comms[rank], &error));

@@ -1,8 +1,13 @@
-/* header_test.c: weft.h alone in strict, pedantic C11, and the promises that its numbers make to a program ported from NCCL. */
+/* header_test.c: weft.h alone in strict, pedantic C11, and the promises that its numbers make to a program ported from
+ * NCCL. */
 #include <weft/weft.h>
 
-_Static_assert(weftSuccess == 0 && weftInvalidArgument == 4 && weftInvalidUsage == 5 && weftRemoteError == 6 && weftInProgress == 7, "results are NCCL's");
-_Static_assert(weftInt8 == 0 && weftUint64 == 5 && weftFloat16 == 6 && weftFloat32 == 7 && weftFloat64 == 8 && weftBfloat16 == 9, "types are NCCL's");
+_Static_assert(weftSuccess == 0 && weftInvalidArgument == 4 && weftInvalidUsage == 5 && weftRemoteError == 6 &&
+                   weftInProgress == 7,
+               "results are NCCL's");
+_Static_assert(weftInt8 == 0 && weftUint64 == 5 && weftFloat16 == 6 && weftFloat32 == 7 && weftFloat64 == 8 &&
+                   weftBfloat16 == 9,
+               "types are NCCL's");
 _Static_assert(weftSum == 0 && weftProd == 1 && weftMax == 2 && weftMin == 3 && weftAvg == 4, "operations are NCCL's");
 _Static_assert(sizeof(weftUniqueId) == WEFT_UNIQUE_ID_BYTES && WEFT_UNIQUE_ID_BYTES == 128, "an id is 128 bytes");
 _Static_assert(sizeof(weftRedOp_t) == 4 && sizeof(weftDataType_t) == 4 && sizeof(weftResult_t) == 4, "enums are ints");
@@ -10,6 +15,8 @@ _Static_assert(sizeof(weftRedOp_t) == 4 && sizeof(weftDataType_t) == 4 && sizeof
 int main(void) {
     const weftConfig_t config = WEFT_CONFIG_INITIALIZER;
     int version = 0;
-    if (config.size != sizeof config || config.magic != WEFT_CONFIG_MAGIC || config.timeoutMs >= 0 || config.commName || config.algo) return 1;
+    if (config.size != sizeof config || config.magic != WEFT_CONFIG_MAGIC || config.timeoutMs >= 0 || config.commName ||
+        config.algo)
+        return 1;
     return weftGetVersion(&version) != weftSuccess || version != WEFT_VERSION_CODE;
 }

@@ -38,7 +38,8 @@ static void registration(void) {
     CHECK_OK(weftCommRegister(comms[0], private_memory, sizeof private_memory, &handle));
     CHECK_OK(weftCommRegister(comms[0], mappable, 4096, &second));
     CHECK(handle != NULL && second != NULL && handle != second);
-    CHECK_FAILS(weftCommDeregister(comms[1], handle), weftInvalidArgument, "no handle of weftCommRegister on this communicator");
+    CHECK_FAILS(weftCommDeregister(comms[1], handle), weftInvalidArgument,
+                "no handle of weftCommRegister on this communicator");
     CHECK_OK(weftCommDeregister(comms[0], handle));
     CHECK_FAILS(weftCommDeregister(comms[0], handle), weftInvalidArgument, "no handle");
     CHECK_OK(weftCommDeregister(comms[0], second));
@@ -85,7 +86,8 @@ static void statistics(void) {
     fresh = held(comms[0], weftMemConnection);
     CHECK_OK(weftGroupStart());
     for (rank = 0; rank < ranks; ++rank)
-        CHECK_OK(weftAllReduce(data + (size_t)rank * count, data + (size_t)rank * count, count, weftFloat32, weftSum, comms[rank], NULL));
+        CHECK_OK(weftAllReduce(data + (size_t)rank * count, data + (size_t)rank * count, count, weftFloat32, weftSum,
+                               comms[rank], NULL));
     CHECK_OK(weftGroupEnd());
     CHECK(held(comms[0], weftMemConnection) > fresh);
     CHECK(held(comms[0], weftMemHeap) > 0);
@@ -120,9 +122,12 @@ static void explanations(void) {
     CHECK_OK(weftCommExplain(comms[0], 1000, weftFloat32, weftSum, whole, needed, NULL));
     CHECK(strlen(whole) + 1 == needed);
     CHECK_FAILS(weftCommExplain(comms[0], 1, weftFloat32, weftSum, NULL, 5, NULL), weftInvalidArgument, "text is NULL");
-    CHECK_FAILS(weftCommExplain(comms[0], 1, weftNumTypes, weftSum, whole, sizeof whole, NULL), weftInvalidArgument, "datatype is 12");
-    CHECK_FAILS(weftCommExplain(comms[0], 1, weftFloat32, weftNumOps, whole, sizeof whole, NULL), weftInvalidArgument, "op is 5");
-    CHECK_FAILS(weftCommExplain(NULL, 1, weftFloat32, weftSum, whole, sizeof whole, NULL), weftInvalidArgument, "communicator is NULL");
+    CHECK_FAILS(weftCommExplain(comms[0], 1, weftNumTypes, weftSum, whole, sizeof whole, NULL), weftInvalidArgument,
+                "datatype is 12");
+    CHECK_FAILS(weftCommExplain(comms[0], 1, weftFloat32, weftNumOps, whole, sizeof whole, NULL), weftInvalidArgument,
+                "op is 5");
+    CHECK_FAILS(weftCommExplain(NULL, 1, weftFloat32, weftSum, whole, sizeof whole, NULL), weftInvalidArgument,
+                "communicator is NULL");
     CHECK_OK(weftCommDestroy(comms[0]));
     CHECK_OK(weftCommDestroy(comms[1]));
 }

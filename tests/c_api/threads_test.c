@@ -1,4 +1,5 @@
-/* threads_test.c: threads as ranks, several communicators at once, two threads in one communicator, abort from outside. */
+/* threads_test.c: threads as ranks, several communicators at once, two threads in one communicator, abort from outside.
+ */
 #include "check.h"
 
 #include <pthread.h>
@@ -55,7 +56,8 @@ static void* own_communicator(void* argument) {
     for (call = 0; call < calls; ++call) {
         int values[3] = {1, 20, 300};
         CHECK_OK(weftGroupStart());
-        for (rank = 0; rank < 3; ++rank) CHECK_OK(weftAllReduce(&values[rank], &values[rank], 1, weftInt32, weftSum, comms[rank], NULL));
+        for (rank = 0; rank < 3; ++rank)
+            CHECK_OK(weftAllReduce(&values[rank], &values[rank], 1, weftInt32, weftSum, comms[rank], NULL));
         CHECK_OK(weftGroupEnd());
         self->wrong += values[0] != 321 || values[1] != 321 || values[2] != 321;
     }
@@ -81,7 +83,8 @@ static void* blocked_call(void* argument) {
     return NULL;
 }
 
-/* Until the other thread is inside: a call that needs the communicator alone is refused. Bounded only against a hang. */
+/* Until the other thread is inside: a call that needs the communicator alone is refused. Bounded only against a hang.
+ */
 static int somebody_is_inside(weftComm_t comm) {
     char text[8];
     long tries;
@@ -104,12 +107,15 @@ static void two_threads_in_one(void) {
     other.comm = comms[0];
     CHECK(pthread_create(&other.thread, NULL, blocked_call, &other) == 0);
     CHECK(somebody_is_inside(comms[0]));
-    CHECK_FAILS(weftAllReduce(&value, &value, 1, weftFloat32, weftSum, comms[0], NULL), weftInvalidUsage, "another thread is inside this communicator");
+    CHECK_FAILS(weftAllReduce(&value, &value, 1, weftFloat32, weftSum, comms[0], NULL), weftInvalidUsage,
+                "another thread is inside this communicator");
     CHECK_FAILS(weftCommDestroy(comms[0]), weftInvalidUsage, "another thread is inside");
-    CHECK_FAILS(weftRedOpCreatePreMulSum(&op, &value, weftFloat32, weftScalarHostImmediate, comms[0]), weftInvalidUsage, "another thread");
+    CHECK_FAILS(weftRedOpCreatePreMulSum(&op, &value, weftFloat32, weftScalarHostImmediate, comms[0]), weftInvalidUsage,
+                "another thread");
     CHECK_FAILS(weftCommRegister(comms[0], &value, sizeof value, &handle), weftInvalidUsage, "another thread");
     CHECK_OK(weftGroupStart());
-    CHECK_FAILS(weftAllReduce(&value, &value, 1, weftFloat32, weftSum, comms[0], NULL), weftInvalidUsage, "another thread is inside");
+    CHECK_FAILS(weftAllReduce(&value, &value, 1, weftFloat32, weftSum, comms[0], NULL), weftInvalidUsage,
+                "another thread is inside");
     CHECK_OK(weftGroupEnd());
     /* What is thread-safe goes on. */
     CHECK_OK(weftCommCount(comms[0], &number));
@@ -140,7 +146,8 @@ static void abort_while_blocked(void) {
     CHECK_TEXT(other.sentence, "weftCommAbort");
     CHECK_OK(weftCommGetAsyncError(comms[1], &error));
     CHECK(error == weftRemoteError);
-    CHECK_FAILS(weftAllReduce(&value, &value, 1, weftFloat32, weftSum, comms[1], NULL), weftRemoteError, "rank 0 aborted the communicator");
+    CHECK_FAILS(weftAllReduce(&value, &value, 1, weftFloat32, weftSum, comms[1], NULL), weftRemoteError,
+                "rank 0 aborted the communicator");
     CHECK_OK(weftCommDestroy(comms[1]));
 }
 
@@ -159,7 +166,8 @@ static void aborts_at_once(void) {
         CHECK_OK(weftCommInitAll(&comm, 1, NULL));
         for (rank = 0; rank < ranks; ++rank) all[rank].comm = comm;
         each_rank(all, ranks, abort_it);
-        for (rank = 0; rank < ranks; ++rank) CHECK(all[rank].result == weftSuccess || all[rank].result == weftInvalidArgument);
+        for (rank = 0; rank < ranks; ++rank)
+            CHECK(all[rank].result == weftSuccess || all[rank].result == weftInvalidArgument);
     }
 }
 

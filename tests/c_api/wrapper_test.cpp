@@ -43,8 +43,11 @@ void types() {
     static_assert(datatype_of<std::int32_t>() == weftInt32 && datatype_of<std::uint32_t>() == weftUint32, "");
     static_assert(datatype_of<std::int64_t>() == weftInt64 && datatype_of<std::uint64_t>() == weftUint64, "");
     static_assert(datatype_of<long long>() == weftInt64 && datatype_of<unsigned long>() == weftUint64, "");
-    static_assert(!std::is_copy_constructible<Communicator>::value && std::is_nothrow_move_constructible<Communicator>::value, "");
-    static_assert(!std::is_copy_constructible<MemBuffer>::value && std::is_nothrow_move_assignable<MemBuffer>::value, "");
+    static_assert(
+        !std::is_copy_constructible<Communicator>::value && std::is_nothrow_move_constructible<Communicator>::value,
+        "");
+    static_assert(!std::is_copy_constructible<MemBuffer>::value && std::is_nothrow_move_assignable<MemBuffer>::value,
+                  "");
     CHECK(true);
 }
 
@@ -107,7 +110,8 @@ void moves() {
 void errors() {
     Communicator comm = Communicator::from_environment();
     float value = 1;
-    check_throws([&] { comm.all_reduce(static_cast<float*>(nullptr), &value, 1); }, weftInvalidArgument, "sendbuff is NULL");
+    check_throws([&] { comm.all_reduce(static_cast<float*>(nullptr), &value, 1); }, weftInvalidArgument,
+                 "sendbuff is NULL");
     CHECK_TEXT(comm.last_error().c_str(), "sendbuff is NULL");
     comm.abort();
     check_throws([&] { comm.all_reduce(&value, 1); }, weftInvalidArgument, "destroyed or aborted before");

@@ -33,8 +33,10 @@ TEST_CASE("a rank killed at any moment is named by every survivor, which go on w
     for (int round = 0; round < rounds; ++round)
         for (const Scene& scene : scenes)
             for (int ranks = 2; ranks <= (small() ? 3 : 4); ++ranks) {
-                const int victim = int(random() % unsigned(ranks)), delay_us = int(random() % (scene.during_init ? 15'000 : 60'000));
-                INFO(scene.what << ": rank " << victim << " of " << ranks << " killed after " << delay_us << " us; seed " << seed);
+                const int victim = int(random() % unsigned(ranks)),
+                          delay_us = int(random() % (scene.during_init ? 15'000 : 60'000));
+                INFO(scene.what << ": rank " << victim << " of " << ranks << " killed after " << delay_us
+                                << " us; seed " << seed);
                 Job job(ranks);
                 const std::string later = job.another_id();
                 const std::string algo = std::string("WEFT_ALGO=") + scene.algo;
@@ -43,9 +45,10 @@ TEST_CASE("a rank killed at any moment is named by every survivor, which go on w
                     // A rank killed before it came is one that never comes: the deadline is for those.
                     steps.insert(steps.end(), {"say=started", small() ? "init=10000" : "init=1500", scene.loop});
                     if (rank != victim)
-                        steps.insert(steps.end(), {"async", "destroy", "id=" + later,
-                                                   "as=" + std::to_string(rank - (rank > victim)) + "," + std::to_string(ranks - 1), "init", "reduce=100000",
-                                                   "destroy"});
+                        steps.insert(steps.end(),
+                                     {"async", "destroy", "id=" + later,
+                                      "as=" + std::to_string(rank - (rank > victim)) + "," + std::to_string(ranks - 1),
+                                      "init", "reduce=100000", "destroy"});
                     job.start(rank, steps, {algo, quiet});
                 }
                 const char* ready = scene.during_init ? "started" : "init 0";
@@ -61,8 +64,10 @@ TEST_CASE("a rank killed at any moment is named by every survivor, which go on w
                     const bool joined = job.first_answer(rank, "init") == "0";
                     const std::string told = job.first_answer(rank, joined ? "loop" : "init");
                     // Who could not know its rank yet names the process, or the ranks that have not come.
-                    const bool named = contains(told, "rank " + std::to_string(victim) + " (pid " + pid + ")") || contains(told, "process " + pid + ",") ||
-                                       (told.rfind("8 ", 0) == 0 && contains(told.substr(told.find(" for ")), std::to_string(victim)));
+                    const bool named =
+                        contains(told, "rank " + std::to_string(victim) + " (pid " + pid + ")") ||
+                        contains(told, "process " + pid + ",") ||
+                        (told.rfind("8 ", 0) == 0 && contains(told.substr(told.find(" for ")), std::to_string(victim)));
                     CHECK(named);
                     CHECK((joined || scene.during_init));
                     if (joined) {
@@ -104,7 +109,8 @@ TEST_CASE("a rank whose process exits without goodbye is dead to who calls after
     job.finish(0);
     job[1].kill(SIGUSR1);
     job.finish();
-    CHECK(contains(job.answer(1, "reduce"), "6 rank 0 (pid " + std::to_string(job[0].pid()) + ") died outside Weft after operation 1"));
+    CHECK(contains(job.answer(1, "reduce"),
+                   "6 rank 0 (pid " + std::to_string(job[0].pid()) + ") died outside Weft after operation 1"));
     CHECK(job.answer(1, "async") == "6");
 }
 
@@ -112,14 +118,16 @@ TEST_CASE("an abort from another thread ends the call on every rank", "[death]")
     for (int ranks = 2; ranks <= 3; ++ranks) {
         Job job(ranks);
         job.start(0, {"init", "abort_on_signal", "loop=100000"}, {quiet});
-        for (int rank = 1; rank < ranks; ++rank) job.start(rank, {"init", "say=in", "loop=100000", "async", "destroy"}, {quiet});
+        for (int rank = 1; rank < ranks; ++rank)
+            job.start(rank, {"init", "say=in", "loop=100000", "async", "destroy"}, {quiet});
         for (int rank = 1; rank < ranks; ++rank) CHECK(job[rank].says("in"));
         CHECK(job[0].says("init 0"));
         job[0].kill(SIGUSR1);
         job.finish();
         CHECK(job.answer(0, "abort") == "0");
         // Inside a call it was aborted here; between two the handle is gone.
-        CHECK((contains(job.answer(0, "loop"), "5 the communicator was aborted here") || contains(job.answer(0, "loop"), "destroyed or aborted")));
+        CHECK((contains(job.answer(0, "loop"), "5 the communicator was aborted here") ||
+               contains(job.answer(0, "loop"), "destroyed or aborted")));
         for (int rank = 1; rank < ranks; ++rank) {
             CHECK(contains(job.answer(rank, "loop"), "rank 0 aborted the communicator"));
             CHECK(job.answer(rank, "async") == "6");
@@ -134,5 +142,6 @@ TEST_CASE("a process that ends inside a group leaves nothing and is dead to the 
     job.finish();
     CHECK(job.answer(0, "queued") == "0");
     CHECK(contains(job.answer(0, "destroy_inside"), "5 weftCommDestroy inside a group"));
-    CHECK(contains(job.answer(1, "reduce"), "6 rank 0 (pid " + std::to_string(job[0].pid()) + ") died outside Weft after operation 0"));
+    CHECK(contains(job.answer(1, "reduce"),
+                   "6 rank 0 (pid " + std::to_string(job[0].pid()) + ") died outside Weft after operation 0"));
 }

@@ -1,5 +1,5 @@
-// job.hpp: the processes of a job under test: started with their steps (worker.cpp), waited for with a limit that only a hang
-// meets, and looked after: nothing may be left behind.
+// job.hpp: the processes of a job under test: started with their steps (worker.cpp), waited for with a limit that only
+// a hang meets, and looked after: nothing may be left behind.
 #pragma once
 #include <dirent.h>
 
@@ -21,7 +21,9 @@ namespace weft::test {
 inline bool small() { return getenv("WEFT_TEST_SMALL") != nullptr; }
 
 inline std::string new_id() { return api::to_text(api::make_unique_id()); }
-inline std::string meeting_name(const std::string& id) { return UniqueId::read(api::unique_id_from_text(id))->meeting_name(); }
+inline std::string meeting_name(const std::string& id) {
+    return UniqueId::read(api::unique_id_from_text(id))->meeting_name();
+}
 
 // Names of Weft's in the folders where things are left behind.
 inline std::set<std::string> files_of_weft() {
@@ -32,7 +34,8 @@ inline std::set<std::string> files_of_weft() {
         while (const dirent* entry = readdir(directory)) {
             const std::string name = entry->d_name;
             // Other tests, running at the same time, name their folders weft_..._test_....
-            if (name.find("weft") != std::string::npos && name.find("_test_") == std::string::npos && name.rfind("build", 0) != 0)
+            if (name.find("weft") != std::string::npos && name.find("_test_") == std::string::npos &&
+                name.rfind("build", 0) != 0)
                 names.insert(folder + "/" + name);
         }
         closedir(directory);
@@ -56,7 +59,8 @@ using Steps = std::vector<std::string>;
 
 class Job {
   public:
-    explicit Job(int ranks, std::string id = new_id()) : id_(std::move(id)), ranks_(ranks), ids_{id_}, files_(files_of_weft()) {}
+    explicit Job(int ranks, std::string id = new_id())
+        : id_(std::move(id)), ranks_(ranks), ids_{id_}, files_(files_of_weft()) {}
     ~Job() {
         for (auto& process : processes_) process->kill(SIGKILL);
     }
@@ -66,7 +70,9 @@ class Job {
     std::string another_id() { return *ids_.insert(new_id()).first; }
 
     // Ranks of the same number may be started; processes are counted in the order of their start.
-    void start(int rank, Steps steps, std::vector<std::string> variables = {}) { start_as(rank, ranks_, std::move(steps), std::move(variables)); }
+    void start(int rank, Steps steps, std::vector<std::string> variables = {}) {
+        start_as(rank, ranks_, std::move(steps), std::move(variables));
+    }
     void start_as(int rank, int ranks, Steps steps, std::vector<std::string> variables = {}) {
         std::vector<std::string> arguments{FAULT_WORKER, id_, std::to_string(ranks), std::to_string(rank)};
         arguments.insert(arguments.end(), steps.begin(), steps.end());
@@ -76,7 +82,8 @@ class Job {
     Subprocess& operator[](int process) { return *processes_[size_t(process)]; }
     int processes() const { return int(processes_.size()); }
 
-    // The process's line that begins with `call`, without it: "0", or "6 rank 1 (pid 7) died...". The last, if there are several.
+    // The process's line that begins with `call`, without it: "0", or "6 rank 1 (pid 7) died...". The last, if there
+    // are several.
     std::string answer(int process, const std::string& call) {
         std::string found = "(no line)";
         for (const std::string& line : lines_of((*this)[process].output()))
@@ -126,7 +133,8 @@ class Job {
 
     void tell_all() {
         for (int process = 0; process < processes(); ++process)
-            UNSCOPED_INFO("process " << process << " (pid " << (*this)[process].pid() << "):\n" << (*this)[process].output() << (*this)[process].error());
+            UNSCOPED_INFO("process " << process << " (pid " << (*this)[process].pid() << "):\n"
+                                     << (*this)[process].output() << (*this)[process].error());
     }
 
   private:

@@ -23,7 +23,8 @@ TEST_CASE("who waits for a stopped rank warns and says so; continued in time, th
     Job job(3);
     start_waiting(job, {"WEFT_WARN_MS=50"});
     job[2].kill(SIGSTOP);
-    const std::string expected = "rank 2 (pid " + std::to_string(job[2].pid()) + ") is stopped (SIGSTOP or a debugger), outside Weft, last operation 1";
+    const std::string expected = "rank 2 (pid " + std::to_string(job[2].pid()) +
+                                 ") is stopped (SIGSTOP or a debugger), outside Weft, last operation 1";
     for (const int rank : {0, 1}) {
         CHECK(eventually([&] { return contains(job[rank].error(), expected); }));
         CHECK(contains(job[rank].error(), "WARN waits since"));
@@ -40,7 +41,8 @@ TEST_CASE("who waits for a stopped rank warns and says so; continued in time, th
 TEST_CASE("a rank that computes is alive and outside Weft, which is no error", "[late]") {
     Job job(3);
     start_waiting(job, {"WEFT_WARN_MS=50"});
-    const std::string expected = "rank 2 (pid " + std::to_string(job[2].pid()) + ") is alive, outside Weft, last operation 1";
+    const std::string expected =
+        "rank 2 (pid " + std::to_string(job[2].pid()) + ") is alive, outside Weft, last operation 1";
     for (const int rank : {0, 1}) CHECK(eventually([&] { return contains(job[rank].error(), expected); }));
     job[2].kill(SIGUSR1);
     job.finish();
@@ -59,7 +61,9 @@ TEST_CASE("at the deadline every rank that runs is told who is late", "[late]") 
         job.finish();
         for (int rank = 0; rank < 3; ++rank) {  // also the late one, once it runs again
             INFO(job[rank].output());
-            CHECK(contains(job[rank].output(), "the deadline (WEFT_TIMEOUT_MS) is " + deadline_ms + " ms: rank 2 (pid " + std::to_string(job[2].pid()) + ") is stopped"));
+            CHECK(contains(job[rank].output(), "the deadline (WEFT_TIMEOUT_MS) is " + deadline_ms +
+                                                   " ms: rank 2 (pid " + std::to_string(job[2].pid()) +
+                                                   ") is stopped"));
             CHECK(job.first_answer(rank, "async") == "8");
             CHECK(job.answer(rank, "init") == "0");
             CHECK(job.answer(rank, "reduce") == "0");
@@ -68,7 +72,8 @@ TEST_CASE("at the deadline every rank that runs is told who is late", "[late]") 
 }
 
 TEST_CASE("ranks stopped and continued in the middle of calls lose nothing", "[late]") {
-    for (const char* loop : {small() ? "loop=10,1000" : "loop=10,20000", small() ? "loop=1000000,5" : "loop=1000000,60"})
+    for (const char* loop :
+         {small() ? "loop=10,1000" : "loop=10,20000", small() ? "loop=1000000,5" : "loop=1000000,60"})
         for (const bool shared : {false, true}) {
             INFO(loop << (shared ? " in mappable memory" : ""));
             Job job(3);
@@ -95,7 +100,9 @@ TEST_CASE("a rank killed while stopped is dead, not late", "[late]") {
     job[2].kill(SIGSTOP);
     job.kill(2);
     // The survivors' new communicator has three ranks: somebody takes the place.
-    for (const int rank : {0, 1}) CHECK(job[rank].says("reduce 6 rank 2 (pid " + std::to_string(job[2].pid()) + ") died outside Weft after operation 1"));
+    for (const int rank : {0, 1})
+        CHECK(job[rank].says("reduce 6 rank 2 (pid " + std::to_string(job[2].pid()) +
+                             ") died outside Weft after operation 1"));
     job.kill(0);
     job.kill(1);
     job.finish();

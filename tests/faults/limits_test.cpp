@@ -33,7 +33,8 @@ TEST_CASE("too few descriptors, on either side of the meeting, are a sentence", 
                 if (rank == process) steps.insert(steps.begin(), "limit=nofile," + std::to_string(files));
                 job.start(rank, steps, {quiet});
                 // The first to come leads: both parts are played.
-                if (rank == 0) CHECK(eventually([&] { return socket_exists(meeting_name(job.id())) || is_gone(job[0].pid()); }));
+                if (rank == 0)
+                    CHECK(eventually([&] { return socket_exists(meeting_name(job.id())) || is_gone(job[0].pid()); }));
             }
         }
     for (const auto& [files, process, job] : all) {
@@ -55,7 +56,10 @@ TEST_CASE("no address space is a sentence", "[limits]") {
     for (const int mebibytes : {60, 100, 140, 180, 250, 400, 2000}) {
         all.push_back({mebibytes, 0, std::make_unique<Job>(2)});
         for (int rank = 0; rank < 2; ++rank)
-            all.back().job->start(rank, {"limit=as," + std::to_string(mebibytes), patience, "alloc=8000000000", "reduce=1000000", "async", "destroy"}, {quiet});
+            all.back().job->start(rank,
+                                  {"limit=as," + std::to_string(mebibytes), patience, "alloc=8000000000",
+                                   "reduce=1000000", "async", "destroy"},
+                                  {quiet});
     }
     for (const auto& [mebibytes, process, job] : all) {
         INFO("address space of " << mebibytes << " MiB");
@@ -81,7 +85,10 @@ TEST_CASE("a file size limit is a sentence and no signal", "[limits]") {
     for (const int kibibytes : {64, 1000, 100'000, 200'000}) {  // the least is for what the worker writes
         all.push_back({kibibytes, 0, std::make_unique<Job>(2)});
         for (int rank = 0; rank < 2; ++rank)
-            all.back().job->start(rank, {"limit=fsize," + std::to_string(kibibytes), "alloc=1000000", patience, "reduce=1000000", "async", "destroy"}, {quiet});
+            all.back().job->start(rank,
+                                  {"limit=fsize," + std::to_string(kibibytes), "alloc=1000000", patience,
+                                   "reduce=1000000", "async", "destroy"},
+                                  {quiet});
     }
     for (const auto& [kibibytes, process, job] : all) {
         INFO("files of " << kibibytes << " KiB");
@@ -112,9 +119,11 @@ TEST_CASE("a forked child may not use its parent's communicator, makes its own, 
             }
             job.finish();
             for (const char* call : {"child_reduce", "child_count", "child_abort", "child_destroy"})
-                CHECK(job.answer(0, call) == "5 the communicator was made before fork(); a child process makes its own");
+                CHECK(job.answer(0, call) ==
+                      "5 the communicator was made before fork(); a child process makes its own");
             if (shared) CHECK(contains(job.answer(0, "child_free"), "4 "));
-            for (const char* call : {"child_init", "child_own_reduce", "alloc", "child_ended"}) CHECK(job.answer(0, call) == "0");
+            for (const char* call : {"child_init", "child_own_reduce", "alloc", "child_ended"})
+                CHECK(job.answer(0, call) == "0");
             for (int rank = 0; rank < 2; ++rank) {
                 CHECK(job.answer(rank, "reduce") == "0");
                 CHECK(job.answer(rank, "loop") == "0");

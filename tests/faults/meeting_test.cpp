@@ -12,14 +12,16 @@ TEST_CASE("two processes with one rank are told each other's pid", "[meeting]") 
     for (const int ranks : {2, 3}) {
         Job job(ranks);
         // The deadline is for a bystander that comes when all others have gone.
-        for (int rank = 0; rank < ranks - 1; ++rank) job.start(rank, {rank == 1 ? "init=3000" : "init", "reduce=1", "destroy"}, {quiet});
+        for (int rank = 0; rank < ranks - 1; ++rank)
+            job.start(rank, {rank == 1 ? "init=3000" : "init", "reduce=1", "destroy"}, {quiet});
         job.start(0, {"init", "reduce=1", "destroy"}, {quiet});  // and nobody is the last rank
         job.finish();
         for (int process = 0; process < ranks; ++process) {
             INFO(job[process].output());
             // A bystander that comes when the two have given up already meets nobody.
             if (process == 1 && ranks == 3 && !contains(job.answer(process, "init"), "two processes")) {
-                CHECK((contains(job.answer(process, "init"), "which led the meeting of the ranks, ended") || job.answer(process, "init").rfind("8 ", 0) == 0));
+                CHECK((contains(job.answer(process, "init"), "which led the meeting of the ranks, ended") ||
+                       job.answer(process, "init").rfind("8 ", 0) == 0));
                 continue;
             }
             CHECK(job.answer(process, "init").rfind("9 two processes are rank 0 of " + std::to_string(ranks), 0) == 0);
@@ -43,14 +45,16 @@ TEST_CASE("processes that were told different sizes are told both", "[meeting]")
 
 TEST_CASE("ranks that never come are named when the deadline passes", "[meeting]") {
     Job job(5);
-    for (const int rank : {1, 3}) job.start(rank, {"init=300", "as=0,1", "id=" + job.another_id(), "init", "reduce=1", "destroy"}, {quiet});
+    for (const int rank : {1, 3})
+        job.start(rank, {"init=300", "as=0,1", "id=" + job.another_id(), "init", "reduce=1", "destroy"}, {quiet});
     job.finish();
     for (int process = 0; process < 2; ++process) {
         const std::string first = lines_of(job[process].output())[0];
         INFO(first);
         CHECK(first.rfind("init 8 ", 0) == 0);
         // The other that came is not among them, unless it came late itself.
-        CHECK((contains(first, "for ranks 0, 2, 4: are all 5 ranks started") || contains(first, "for ranks 0, 2, 3, 4:") || contains(first, "for ranks 0, 1, 2, 4:")));
+        CHECK((contains(first, "for ranks 0, 2, 4: are all 5 ranks started") ||
+               contains(first, "for ranks 0, 2, 3, 4:") || contains(first, "for ranks 0, 1, 2, 4:")));
         CHECK(job.answer(process, "reduce") == "0");
     }
 }
@@ -73,7 +77,8 @@ TEST_CASE("an id of another host is refused with a sentence", "[meeting]") {
     weftUniqueId id = weft::api::make_unique_id();
     id.internal[16] = char(id.internal[16] ^ 1);
     unsigned char hash[crypto_generichash_BYTES_MIN];
-    crypto_generichash(hash, sizeof hash, reinterpret_cast<const unsigned char*>(&id), sizeof id - sizeof(uint64_t), nullptr, 0);
+    crypto_generichash(hash, sizeof hash, reinterpret_cast<const unsigned char*>(&id), sizeof id - sizeof(uint64_t),
+                       nullptr, 0);
     memcpy(id.internal + sizeof id - sizeof(uint64_t), hash, sizeof(uint64_t));
     weftComm_t comm = nullptr;
     CHECK(weftCommInitRank(&comm, 1, id, 0) == weftInvalidArgument);
@@ -104,7 +109,8 @@ TEST_CASE("a misspelt option is answered with what exists", "[meeting]") {
     job.start(0, {"init"}, {"WEFT_ISA=mmx"});
     job.start(0, {"init"}, {"WEFT_ALGO=^ring,^one_shot,^two_shot"});
     job.finish();
-    CHECK(job.answer(0, "init") == "4 WEFT_ALGO names `rign`, which does not exist; there are one_shot, two_shot, ring");
+    CHECK(job.answer(0, "init") ==
+          "4 WEFT_ALGO names `rign`, which does not exist; there are one_shot, two_shot, ring");
     CHECK(job.answer(1, "init") == "0");
     CHECK(contains(job[1].error(), "WEFT_TIMOUT_MS is not an option; did you mean WEFT_TIMEOUT_MS?"));
     CHECK(job.answer(2, "init").rfind("4 WEFT_TIMEOUT_MS: \"soon\" is not a whole number", 0) == 0);
@@ -113,9 +119,10 @@ TEST_CASE("a misspelt option is answered with what exists", "[meeting]") {
 }
 
 TEST_CASE("an algorithm that cannot serve a call says why", "[meeting]") {
-    const weft::Algorithm none[] = {
-        {"star", weft::Collective::all_reduce, nullptr, 5, [](const weft::Layout&, const weft::LinkCosts&, size_t) { return 1.0; }, ""},
-        {"snake", weft::Collective::all_reduce, nullptr, 1, [](const weft::Layout&, const weft::LinkCosts&, size_t) { return 1.0; }, ""}};
+    const weft::Algorithm none[] = {{"star", weft::Collective::all_reduce, nullptr, 5,
+                                     [](const weft::Layout&, const weft::LinkCosts&, size_t) { return 1.0; }, ""},
+                                    {"snake", weft::Collective::all_reduce, nullptr, 1,
+                                     [](const weft::Layout&, const weft::LinkCosts&, size_t) { return 1.0; }, ""}};
     weft::Operation operation;
     operation.collective = weft::Collective::all_reduce;
     operation.type = weftFloat32;
@@ -124,12 +131,14 @@ TEST_CASE("an algorithm that cannot serve a call says why", "[meeting]") {
     REQUIRE(!choice);
     CHECK(choice.status().code() == weftInvalidArgument);
     CHECK(choice.status().sentence() ==
-          "no algorithm can serve all_reduce of 10 float, sum on 3 ranks (star: needs 5 ranks; snake: excluded by WEFT_ALGO)");
+          "no algorithm can serve all_reduce of 10 float, sum on 3 ranks (star: needs 5 ranks; snake: excluded by "
+          "WEFT_ALGO)");
 }
 
 TEST_CASE("as many rings as can be asked for find room", "[meeting]") {
     Job job(2);
-    for (int rank = 0; rank < 2; ++rank) job.start(rank, {"init", "reduce=1000000", "destroy"}, {quiet, "WEFT_ALGO=ring", "WEFT_CHANNELS=64"});
+    for (int rank = 0; rank < 2; ++rank)
+        job.start(rank, {"init", "reduce=1000000", "destroy"}, {quiet, "WEFT_ALGO=ring", "WEFT_CHANNELS=64"});
     job.finish();
     for (int rank = 0; rank < 2; ++rank) CHECK(job.answer(rank, "reduce") == "0");
 }

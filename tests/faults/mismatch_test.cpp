@@ -7,7 +7,7 @@ namespace {
 
 struct Difference {
     const char* what;
-    Steps usual, odd;         // calls of all ranks but one, and of that one
+    Steps usual, odd;          // calls of all ranks but one, and of that one
     const char *theirs, *its;  // as the sentence names them
     const char* algo = "";
 };
@@ -15,15 +15,46 @@ struct Difference {
 const Difference differences[] = {
     {"count", {"reduce=1000"}, {"reduce=1001"}, "all_reduce of 1000 int32, sum", "all_reduce of 1001 int32, sum"},
     {"type", {"reduce=1000"}, {"reduce=1000,7"}, "all_reduce of 1000 int32, sum", "all_reduce of 1000 float, sum"},
-    {"operation", {"reduce=1000"}, {"reduce=1000,2,2"}, "all_reduce of 1000 int32, sum", "all_reduce of 1000 int32, max"},
-    {"order", {"reduce=8", "reduce=9"}, {"reduce=9", "reduce=8"}, "all_reduce of 8 int32, sum", "all_reduce of 9 int32, sum"},
-    {"algorithm by size", {"reduce=1"}, {"reduce=10000000"}, "all_reduce of 1 int32, sum", "all_reduce of 10000000 int32, sum"},
-    {"count around a ring", {"reduce=1000"}, {"reduce=1001"}, "all_reduce of 1000 int32, sum", "all_reduce of 1001 int32, sum", "ring"},
-    {"type around a ring", {"reduce=1000"}, {"reduce=1000,3"}, "all_reduce of 1000 int32, sum", "all_reduce of 1000 uint32, sum", "ring"},
-    {"order around a ring", {"reduce=8", "reduce=90000"}, {"reduce=90000", "reduce=8"}, "all_reduce of 8 int32, sum", "all_reduce of 90000 int32, sum", "ring"},
-    {"nothing around a ring", {"reduce=1"}, {"reduce=0", "reduce=0"}, "all_reduce of 1 int32, sum", "all_reduce of 0 int32, sum", "ring"},
+    {"operation",
+     {"reduce=1000"},
+     {"reduce=1000,2,2"},
+     "all_reduce of 1000 int32, sum",
+     "all_reduce of 1000 int32, max"},
+    {"order",
+     {"reduce=8", "reduce=9"},
+     {"reduce=9", "reduce=8"},
+     "all_reduce of 8 int32, sum",
+     "all_reduce of 9 int32, sum"},
+    {"algorithm by size",
+     {"reduce=1"},
+     {"reduce=10000000"},
+     "all_reduce of 1 int32, sum",
+     "all_reduce of 10000000 int32, sum"},
+    {"count around a ring",
+     {"reduce=1000"},
+     {"reduce=1001"},
+     "all_reduce of 1000 int32, sum",
+     "all_reduce of 1001 int32, sum",
+     "ring"},
+    {"type around a ring",
+     {"reduce=1000"},
+     {"reduce=1000,3"},
+     "all_reduce of 1000 int32, sum",
+     "all_reduce of 1000 uint32, sum",
+     "ring"},
+    {"order around a ring",
+     {"reduce=8", "reduce=90000"},
+     {"reduce=90000", "reduce=8"},
+     "all_reduce of 8 int32, sum",
+     "all_reduce of 90000 int32, sum",
+     "ring"},
+    {"nothing around a ring",
+     {"reduce=1"},
+     {"reduce=0", "reduce=0"},
+     "all_reduce of 1 int32, sum",
+     "all_reduce of 0 int32, sum",
+     "ring"},
 };
-
 
 }  // namespace
 
@@ -49,7 +80,8 @@ TEST_CASE("ranks that call differently are told, all of them, with both calls", 
                     CHECK(job.answer(rank, "async") == "9");
                     CHECK(contains(job[rank].output(), "reduce 9 "));
                     CHECK(contains(job[rank].output(), "every rank must make the same calls in the same order"));
-                    both |= contains(job[rank].output(), difference.theirs) && contains(job[rank].output(), difference.its);
+                    both |=
+                        contains(job[rank].output(), difference.theirs) && contains(job[rank].output(), difference.its);
                     CHECK(job.answer(rank, "init") == "0");  // the new communicator
                     CHECK(job.answer(rank, "reduce") == "0");
                 }
@@ -88,7 +120,8 @@ TEST_CASE("a rank that makes one call fewer and leaves is named", "[mismatch]") 
         job.finish();
         for (const int rank : {0, 2}) {
             INFO(job[rank].output());
-            CHECK(contains(job.answer(rank, "reduce"), "6 rank 1 (pid " + std::to_string(job[1].pid()) + ") left the communicator after operation 1"));
+            CHECK(contains(job.answer(rank, "reduce"), "6 rank 1 (pid " + std::to_string(job[1].pid()) +
+                                                           ") left the communicator after operation 1"));
             CHECK(job.answer(rank, "async") == "6");
         }
     }

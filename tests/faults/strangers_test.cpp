@@ -1,5 +1,5 @@
-// strangers_test.cpp: who else may be at the meeting's socket: noise, silence, recordings, another library version, a false
-// leader. None of them hurts ranks that know the secret, and none becomes one.
+// strangers_test.cpp: who else may be at the meeting's socket: noise, silence, recordings, another library version, a
+// false leader. None of them hurts ranks that know the secret, and none becomes one.
 #include <poll.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
@@ -105,7 +105,8 @@ TEST_CASE("strangers at the meeting's socket are turned away and the ranks meet"
     const UniqueId secret = secret_of(job.id());
 
     const Fd silent = connect_to(job.id());
-    for (const size_t bytes : {size_t(1), size_t(7), sizeof(Message) - 1, sizeof(Message), sizeof(Message) + 1, size_t(60'000)}) {
+    for (const size_t bytes :
+         {size_t(1), size_t(7), sizeof(Message) - 1, sizeof(Message), sizeof(Message) + 1, size_t(60'000)}) {
         const Fd noisy = connect_to(job.id());
         std::string noise(bytes, 0);
         for (char& byte : noise) byte = char(random());
@@ -201,7 +202,8 @@ TEST_CASE("a false leader gets no ranks, and they say what it did", "[strangers]
     SECTION("it hangs up") {
         start();
         leader.accept_guest();
-        CHECK(contains(said(), "6 process " + std::to_string(getpid()) + ", which led the meeting of the ranks, ended"));
+        CHECK(
+            contains(said(), "6 process " + std::to_string(getpid()) + ", which led the meeting of the ranks, ended"));
     }
     SECTION("it says nothing") {
         job.start(1, {"init"}, {quiet, "WEFT_INIT_TIMEOUT_MS=200"});
@@ -226,7 +228,8 @@ TEST_CASE("a false leader gets no ranks, and they say what it did", "[strangers]
         start();
         const Fd guest = leader.accept_guest();
         send(guest, refusal);
-        CHECK(contains(said(), "3 process " + std::to_string(getpid()) + ", which leads the meeting, sent a message out of turn"));
+        CHECK(contains(
+            said(), "3 process " + std::to_string(getpid()) + ", which leads the meeting, sent a message out of turn"));
     }
     SECTION("it refuses with a code that is none") {
         refusal.code = GENERATE(-1, 0, 10);
@@ -235,7 +238,8 @@ TEST_CASE("a false leader gets no ranks, and they say what it did", "[strangers]
         send(guest, leader.challenge());
         REQUIRE(receive(guest));
         send(guest, refusal);
-        CHECK(contains(said(), "3 process " + std::to_string(getpid()) + ", which leads the meeting, sent a message out of turn"));
+        CHECK(contains(
+            said(), "3 process " + std::to_string(getpid()) + ", which leads the meeting, sent a message out of turn"));
     }
     SECTION("it is of another version") {
         start();

@@ -1,5 +1,5 @@
-// worker.cpp: one process of a job that something happens to: `fault_worker ID RANKS RANK STEP...` takes its steps in order and
-// writes a line for each call: its name, the code, the sentence. The steps are the functions below.
+// worker.cpp: one process of a job that something happens to: `fault_worker ID RANKS RANK STEP...` takes its steps in
+// order and writes a line for each call: its name, the code, the sentence. The steps are the functions below.
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -45,7 +45,9 @@ void tell(const std::string& call, weftResult_t code) {
     tell(call + " " + std::to_string(code) + (code == weftSuccess ? "" : std::string(" ") + weftGetLastError(nullptr)));
 }
 
-long number(const Values& values, size_t index, long standard) { return index < values.size() ? atol(values[index].c_str()) : standard; }
+long number(const Values& values, size_t index, long standard) {
+    return index < values.size() ? atol(values[index].c_str()) : standard;
+}
 
 std::pair<void*, void*> buffers(Worker& self, size_t bytes) {
     auto& pair = self.buffers[bytes];
@@ -83,7 +85,8 @@ weftResult_t reduce(Worker& self, size_t count, weftDataType_t type, weftRedOp_t
 
 // reduce=COUNT[,TYPE[,OP]]
 void step_reduce(Worker& self, const Values& values) {
-    tell("reduce", reduce(self, size_t(number(values, 0, 1)), weftDataType_t(number(values, 1, weftInt32)), weftRedOp_t(number(values, 2, weftSum))));
+    tell("reduce", reduce(self, size_t(number(values, 0, 1)), weftDataType_t(number(values, 1, weftInt32)),
+                          weftRedOp_t(number(values, 2, weftSum))));
 }
 // loop=COUNT[,TIMES]: until a call fails, or so often
 void step_loop(Worker& self, const Values& values) {
@@ -98,7 +101,9 @@ void step_init(Worker& self, const Values& values) {
     config.initTimeoutMs = number(values, 0, -1);
     tell("init", weftCommInitRankConfig(&self.comm, self.ranks, self.id, self.rank, &config));
 }
-void step_environment(Worker& self, const Values&) { tell("environment", weftCommInitFromEnvironment(&self.comm, nullptr)); }
+void step_environment(Worker& self, const Values&) {
+    tell("environment", weftCommInitFromEnvironment(&self.comm, nullptr));
+}
 void step_id(Worker& self, const Values& values) { self.id = weft::api::unique_id_from_text(values[0]); }
 // as=RANK,RANKS: for the next init
 void step_as(Worker& self, const Values& values) {
@@ -161,7 +166,8 @@ void step_unique_id(Worker&, const Values&) {
 void step_cross(Worker& self, const Values& values) {
     weftComm_t comms[2] = {};
     weftGroupStart();
-    for (int i = 0; i < 2; ++i) weftCommInitRank(&comms[i], self.ranks, weft::api::unique_id_from_text(values[size_t(i)]), self.rank);
+    for (int i = 0; i < 2; ++i)
+        weftCommInitRank(&comms[i], self.ranks, weft::api::unique_id_from_text(values[size_t(i)]), self.rank);
     tell("cross", weftGroupEnd());
     int sums[2] = {1, 1};
     weftGroupStart();
@@ -176,7 +182,8 @@ void step_open_group(Worker& self, const Values&) {
     tell("queued", reduce(self, 0, weftFloat32, weftSum));
     tell("destroy_inside", weftCommDestroy(self.comm));
 }
-// fork=exit|vanish|stay: the child tries the parent's communicator, then makes its own, and ends in that way, or when killed
+// fork=exit|vanish|stay: the child tries the parent's communicator, then makes its own, and ends in that way, or when
+// killed
 void step_fork(Worker& self, const Values& values) {
     const pid_t child = fork();
     if (child < 0) abort();
@@ -205,13 +212,28 @@ void step_fork(Worker& self, const Values& values) {
     tell("child_ended " + std::to_string(WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status)));
 }
 
-const std::map<std::string, void (*)(Worker&, const Values&)> steps = {
-    {"init", step_init},       {"reduce", step_reduce}, {"loop", step_loop},   {"id", step_id},
-    {"as", step_as},           {"async", step_async},   {"say", step_say},     {"await", step_await},
-    {"destroy", step_destroy}, {"abort", step_abort},   {"hold", step_hold},   {"abort_on_signal", step_abort_on_signal},
-    {"shared", step_shared},   {"exit", step_exit},     {"alloc", step_alloc}, {"vanish", step_vanish},
-    {"limit", step_limit},     {"cross", step_cross},   {"fork", step_fork},   {"open_group", step_open_group},
-    {"unique_id", step_unique_id}, {"environment", step_environment}};
+const std::map<std::string, void (*)(Worker&, const Values&)> steps = {{"init", step_init},
+                                                                       {"reduce", step_reduce},
+                                                                       {"loop", step_loop},
+                                                                       {"id", step_id},
+                                                                       {"as", step_as},
+                                                                       {"async", step_async},
+                                                                       {"say", step_say},
+                                                                       {"await", step_await},
+                                                                       {"destroy", step_destroy},
+                                                                       {"abort", step_abort},
+                                                                       {"hold", step_hold},
+                                                                       {"abort_on_signal", step_abort_on_signal},
+                                                                       {"shared", step_shared},
+                                                                       {"exit", step_exit},
+                                                                       {"alloc", step_alloc},
+                                                                       {"vanish", step_vanish},
+                                                                       {"limit", step_limit},
+                                                                       {"cross", step_cross},
+                                                                       {"fork", step_fork},
+                                                                       {"open_group", step_open_group},
+                                                                       {"unique_id", step_unique_id},
+                                                                       {"environment", step_environment}};
 
 }  // namespace
 
