@@ -17,7 +17,14 @@ extern "C" {
 /* 10000 * major + 100 * minor + patch, as weftGetVersion returns it. */
 #define WEFT_VERSION_CODE (WEFT_MAJOR * 10000 + WEFT_MINOR * 100 + WEFT_PATCH)
 
-typedef enum {
+/* In C++ with a fixed type, so that a number out of range is a wrong argument and not undefined behaviour. */
+#ifdef __cplusplus
+#define WEFT_ENUM enum : int
+#else
+#define WEFT_ENUM enum
+#endif
+
+typedef WEFT_ENUM {
     weftSuccess = 0,
     weftUnhandledCudaError = 1, /* a CUDA call failed */
     weftSystemError = 2,        /* the operating system refused: memory, descriptors, sockets */
@@ -31,7 +38,7 @@ typedef enum {
     weftNumResults = 10
 } weftResult_t;
 
-typedef enum {
+typedef WEFT_ENUM {
     weftInt8 = 0,
     weftChar = 0,
     weftUint8 = 1,
@@ -55,7 +62,7 @@ typedef enum {
 /* Arithmetic, the same on CPU and GPU: integers wrap; min and max propagate NaN; 16- and 8-bit floats accumulate in
  * fp32 wherever one place sees all contributions; avg of integers truncates toward zero; operands stay in rank order
  * where the algorithm allows it, the lower rank's partial on the left. */
-typedef enum {
+typedef WEFT_ENUM {
     weftSum = 0,
     weftProd = 1,
     weftMax = 2,
@@ -65,7 +72,7 @@ typedef enum {
     weftMaxRedOp = 0x7fffffff
 } weftRedOp_t;
 
-typedef enum { weftScalarDevice = 0, weftScalarHostImmediate = 1 } weftScalarResidence_t;
+typedef WEFT_ENUM { weftScalarDevice = 0, weftScalarHostImmediate = 1 } weftScalarResidence_t;
 
 typedef struct weftComm* weftComm_t;     /* a communicator: this process's membership in a group of ranks */
 typedef struct weftStream* weftStream_t; /* a CUDA stream or a host stream; NULL blocks on host memory */
@@ -91,7 +98,7 @@ typedef struct {
 #define WEFT_CONFIG_INITIALIZER \
     { sizeof(weftConfig_t), WEFT_CONFIG_MAGIC, WEFT_VERSION_CODE, WEFT_CONFIG_UNDEF_INT, 0, -1, -1, NULL, NULL }
 
-typedef enum {
+typedef WEFT_ENUM {
     weftMemBoard = 0,      /* this rank's slots of boards, shared memory */
     weftMemConnection = 1, /* this rank's receiving ends of connections, shared memory */
     weftMemHeap = 2,       /* plans, schedules, scratch: private memory */
