@@ -20,8 +20,8 @@ Schedule one_shot_all_reduce(const Layout& layout, const Parameters&) {
 
 double one_shot_all_reduce_us(const Layout& layout, const LinkCosts& costs, size_t bytes) {
     if (layout.ranks == 1) return costs.stream_us(bytes, 2 * bytes);
-    // Staging, the own input and the result at full price; what others staged at less than half: those reads overlap, and
-    // what ranks of the same core staged is in its cache. Measured for 2 to 8 ranks on 2 cores.
+    // Staging, the own input and the result at full price; what others staged at less than half: those reads overlap,
+    // and what ranks of the same core staged is in its cache. Measured for 2 to 8 ranks on 2 cores.
     const double streams = 2.2 + 0.4 * layout.ranks;
     return costs.meeting_us() * costs.tiles(bytes) + streams * costs.stream_us(bytes, (2 + layout.ranks) * bytes);
 }

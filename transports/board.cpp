@@ -17,9 +17,9 @@ Result<std::unique_ptr<Board>> Board::open(HostGroup& host, int rank) {
 Status Board::reserve(size_t bytes) {
     if (bytes <= reserved_) return ok();
     if (bytes > slot_bytes_max)
-        return fail(weftInternalError, "a board slot of {} bytes was asked for; the largest is {}", bytes, slot_bytes_max);
-    for (int slot = 0; slot < board_slots; ++slot)
-        WEFT_TRY(host_->back(rank_, slot_stride * size_t(slot), bytes));
+        return fail(weftInternalError, "a board slot of {} bytes was asked for; the largest is {}", bytes,
+                    slot_bytes_max);
+    for (int slot = 0; slot < board_slots; ++slot) WEFT_TRY(host_->back(rank_, slot_stride * size_t(slot), bytes));
     reserved_ = bytes;
     return ok();
 }

@@ -1,7 +1,7 @@
 // transport.hpp: all that the rest of Weft knows of a way to move bytes between ranks.
-// A *connection* has one direction: the Sender fills slots, the Receiver drains them, a slot returns as a credit. A *board* is
-// memory of a group: each rank writes its own part, all read it (src/README.md, "The board").
-// Nothing blocks: "not yet" is an empty slot, and the caller polls. Thread-bound to whoever drives the communicator.
+// A *connection* has one direction: the Sender fills slots, the Receiver drains them, a slot returns as a credit. A
+// *board* is memory of a group: each rank writes its own part, all read it (src/README.md, "The board"). Nothing
+// blocks: "not yet" is an empty slot, and the caller polls. Thread-bound to whoever drives the communicator.
 #pragma once
 #include <memory>
 #include <string>
@@ -29,16 +29,18 @@ struct SlotInfo {
 class Sender {
   public:
     virtual ~Sender() = default;
-    virtual Result<Slot> acquire() = 0;                     // the next slot to fill; empty until a credit returns; the same until published
-    virtual Status publish(const SlotInfo& info) = 0;       // the acquired slot is the transport's from here on
-    virtual Status progress() { return ok(); }              // push what is in flight
+    virtual Result<Slot>
+    acquire() = 0;  // the next slot to fill; empty until a credit returns; the same until published
+    virtual Status publish(const SlotInfo& info) = 0;  // the acquired slot is the transport's from here on
+    virtual Status progress() { return ok(); }         // push what is in flight
 };
 
 class Receiver {
   public:
     virtual ~Receiver() = default;
-    virtual Result<Slot> receive(SlotInfo& info) = 0;       // the next filled slot; empty until it is there; the same until released
-    virtual Status release() = 0;                           // the received slot returns to the sender as a credit
+    virtual Result<Slot> receive(
+        SlotInfo& info) = 0;       // the next filled slot; empty until it is there; the same until released
+    virtual Status release() = 0;  // the received slot returns to the sender as a credit
     virtual Status progress() { return ok(); }
 };
 
@@ -46,10 +48,10 @@ struct ConnectionOptions {
     int self = 0;
     int peer = 0;
     int channel = 0;
-    int depth = 2;           // slots
+    int depth = 2;  // slots
     size_t slot_bytes = 0;
-    HostGroup* host = nullptr;      // where both ends share memory
-    size_t* heap_used = nullptr;    // how much of this rank's heap there is taken; a transport that takes more moves it
+    HostGroup* host = nullptr;    // where both ends share memory
+    size_t* heap_used = nullptr;  // how much of this rank's heap there is taken; a transport that takes more moves it
 };
 
 // The Receiver listens and writes where into a blob; bootstrap carries it; the Sender connects to it.
@@ -68,8 +70,8 @@ struct Transport {
     std::string (*available)();
 };
 
-// This rank's view of a board of all ranks of a host group. Plain memory: the executor reads and writes it without a call.
-// Thread-bound. The protocol is in src/README.md.
+// This rank's view of a board of all ranks of a host group. Plain memory: the executor reads and writes it without a
+// call. Thread-bound. The protocol is in src/README.md.
 class Board {
   public:
     static constexpr size_t slot_bytes_max = size_t(1) << 20;
@@ -83,7 +85,8 @@ class Board {
     int ranks() const { return ranks_; }
     int rank() const { return rank_; }
     BoardLine& line(int rank, uint32_t tile) const {
-        return *reinterpret_cast<BoardLine*>(lines_ + (size_t(tile % board_slots) * size_t(ranks_) + size_t(rank)) * HostGeometry::board_line_stride);
+        return *reinterpret_cast<BoardLine*>(lines_ + (size_t(tile % board_slots) * size_t(ranks_) + size_t(rank)) *
+                                                          HostGeometry::board_line_stride);
     }
     std::byte* slot(int rank, uint32_t tile) const {
         return heaps_ + HostGeometry::heap_stride * size_t(rank) + slot_stride * (tile % board_slots);

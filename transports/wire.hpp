@@ -10,12 +10,15 @@ namespace weft {
 
 inline constexpr size_t line_bytes = 64;
 inline constexpr int board_slots = HostGeometry::board_lines;  // src/README.md, "The board", rule 3; a power of two
-inline constexpr size_t inline_bytes = 48;   // payload of a board line
+inline constexpr size_t inline_bytes = 48;                     // payload of a board line
 
 // tile + 1, so that the zeroed word of a fresh board is never that of tile 0.
-inline constexpr uint64_t entry_word(uint32_t tile, uint32_t fingerprint) { return uint64_t(tile + 1) << 32 | fingerprint; }
+inline constexpr uint64_t entry_word(uint32_t tile, uint32_t fingerprint) {
+    return uint64_t(tile + 1) << 32 | fingerprint;
+}
 
-// One rank's line for one tile. Written by its owner only; readers acquire `entry` or `done`, pairs with the owner's release.
+// One rank's line for one tile. Written by its owner only; readers acquire `entry` or `done`, pairs with the owner's
+// release.
 struct alignas(line_bytes) BoardLine {
     std::atomic<uint64_t> entry;
     std::atomic<uint64_t> done;
@@ -30,7 +33,7 @@ enum Agreement : uint32_t { arenas_mapped = 1, memory_crossed = 2 };
 struct Offer {
     uint64_t send_address;
     uint64_t receive_address;
-    uint64_t own_send_address;     // in its own process, for copies by the kernel
+    uint64_t own_send_address;  // in its own process, for copies by the kernel
     uint64_t own_receive_address;
     uint32_t answer;  // in an agreement round: bits of Agreement that this rank can do
     uint32_t unused;
@@ -39,11 +42,12 @@ static_assert(sizeof(Offer) <= inline_bytes);
 
 // In front of every slot of a connection: what the slot holds. Written before the slot is published.
 struct alignas(line_bytes) SlotHeader {
-    std::atomic<uint64_t> sequence;  // of the slot on this connection, from 1; release by the sender, acquire by the receiver
+    std::atomic<uint64_t>
+        sequence;  // of the slot on this connection, from 1; release by the sender, acquire by the receiver
     uint64_t bytes;
     uint32_t unused;
-    uint32_t fingerprint;   // of the operation
-    uint64_t operation;     // sequence number of the call
+    uint32_t fingerprint;  // of the operation
+    uint64_t operation;    // sequence number of the call
 };
 static_assert(sizeof(SlotHeader) == line_bytes);
 

@@ -50,14 +50,18 @@ weftResult_t weftCommInitRank(weftComm_t* comm, int nranks, weftUniqueId id, int
     return guarded(nullptr, [&] { return init_rank(comm, nranks, id, rank, nullptr); });
 }
 
-weftResult_t weftCommInitRankConfig(weftComm_t* comm, int nranks, weftUniqueId id, int rank, const weftConfig_t* config) {
+weftResult_t weftCommInitRankConfig(weftComm_t* comm, int nranks, weftUniqueId id, int rank,
+                                    const weftConfig_t* config) {
     return guarded(nullptr, [&] { return init_rank(comm, nranks, id, rank, config); });
 }
 
 weftResult_t weftCommInitAll(weftComm_t* comms, int ndev, const int* devlist) {
     return guarded(nullptr, [&]() -> Status {
-        if (!comms) return fail(weftInvalidArgument, "weftCommInitAll: comms is NULL: pass an array of ndev communicators");
-        if (devlist) return fail(weftInvalidArgument, "weftCommInitAll: devlist must be NULL; Weft {}.{} has host ranks only", WEFT_MAJOR, WEFT_MINOR);
+        if (!comms)
+            return fail(weftInvalidArgument, "weftCommInitAll: comms is NULL: pass an array of ndev communicators");
+        if (devlist)
+            return fail(weftInvalidArgument, "weftCommInitAll: devlist must be NULL; Weft {}.{} has host ranks only",
+                        WEFT_MAJOR, WEFT_MINOR);
         if (ndev < 1 || ndev > max_ranks_per_host)
             return fail(weftInvalidArgument, "weftCommInitAll: ndev is {}; it is 1 to {}", ndev, max_ranks_per_host);
         std::fill_n(comms, ndev, nullptr);
@@ -92,7 +96,10 @@ weftResult_t weftCommDestroy(weftComm_t comm) {
     if (!comm) return weftSuccess;
     return guarded(nullptr, [&]() -> Status {
         WEFT_TRY(check_handle(comm));
-        if (Group::current().holds(comm)) return fail(weftInvalidUsage, "weftCommDestroy inside a group that holds calls on this communicator: call weftGroupEnd first");
+        if (Group::current().holds(comm))
+            return fail(
+                weftInvalidUsage,
+                "weftCommDestroy inside a group that holds calls on this communicator: call weftGroupEnd first");
         Inside inside(comm);
         if (!inside.entered()) return inside.refused();
         comm->retire();

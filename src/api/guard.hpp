@@ -1,4 +1,5 @@
-// guard.hpp: what every function of the C interface has around it: exceptions end here, failures become a code and a sentence.
+// guard.hpp: what every function of the C interface has around it: exceptions end here, failures become a code and a
+// sentence.
 #pragma once
 #include <new>
 

@@ -13,7 +13,8 @@ weftResult_t report(weftComm*, const Status& failure) {
     try {
         thread_error = failure.sentence();
         // Failures of the world have been logged where they were found; wrong calls are first seen here.
-        if (failure.code() == weftInvalidArgument || failure.code() == weftInvalidUsage) WEFT_LOG(warn, coll, "{}", failure.sentence());
+        if (failure.code() == weftInvalidArgument || failure.code() == weftInvalidUsage)
+            WEFT_LOG(warn, coll, "{}", failure.sentence());
     } catch (...) {
     }
     return failure.code();

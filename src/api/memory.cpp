@@ -34,12 +34,16 @@ weftResult_t weftMemFree(void* ptr) {
 
 weftResult_t weftCommRegister(const weftComm_t comm, void* buff, size_t bytes, void** handle) {
     return guarded_comm(comm, [&]() -> Status {
-        if (!handle || (!buff && bytes > 0)) return fail(weftInvalidArgument, "weftCommRegister: {} is NULL", handle ? "buff" : "handle");
+        if (!handle || (!buff && bytes > 0))
+            return fail(weftInvalidArgument, "weftCommRegister: {} is NULL", handle ? "buff" : "handle");
         Inside inside(comm);
         if (!inside.entered()) return inside.refused();
         const Arena* arena = Arena::existing();
         if (!arena || !arena->contains(buff, bytes))
-            WEFT_LOG_RANK(comm->communicator->rank(), info, mem, "{} bytes at {} are private memory: peers cannot map them; weftMemAlloc gives memory that they can", bytes, buff);
+            WEFT_LOG_RANK(
+                comm->communicator->rank(), info, mem,
+                "{} bytes at {} are private memory: peers cannot map them; weftMemAlloc gives memory that they can",
+                bytes, buff);
         *handle = comm->communicator->register_buffer(buff, bytes);
         return ok();
     });
@@ -50,7 +54,8 @@ weftResult_t weftCommDeregister(const weftComm_t comm, void* handle) {
         Inside inside(comm);
         if (!inside.entered()) return inside.refused();
         if (!comm->communicator->deregister_buffer(handle))
-            return fail(weftInvalidArgument, "weftCommDeregister: {} is no handle of weftCommRegister on this communicator", handle);
+            return fail(weftInvalidArgument,
+                        "weftCommDeregister: {} is no handle of weftCommRegister on this communicator", handle);
         return ok();
     });
 }
@@ -65,8 +70,12 @@ weftResult_t weftCommMemStats(weftComm_t comm, weftMemStat_t stat, uint64_t* byt
             case weftMemBoard: *bytes = communicator.board_bytes(); break;
             case weftMemConnection: *bytes = communicator.connection_bytes(); break;
             case weftMemHeap: *bytes = communicator.heap_bytes(); break;
-            case weftMemTotal: *bytes = communicator.board_bytes() + communicator.connection_bytes() + communicator.heap_bytes(); break;
-            default: return fail(weftInvalidArgument, "weftCommMemStats: stat is {}; it is 0 to {}", int(stat), int(weftMemTotal));
+            case weftMemTotal:
+                *bytes = communicator.board_bytes() + communicator.connection_bytes() + communicator.heap_bytes();
+                break;
+            default:
+                return fail(weftInvalidArgument, "weftCommMemStats: stat is {}; it is 0 to {}", int(stat),
+                            int(weftMemTotal));
         }
         return ok();
     });

@@ -36,7 +36,8 @@ Result<Arena*> Arena::get() {
     // As much address space as the machine has memory: more could not be backed anyway.
     struct sysinfo machine {};
     sysinfo(&machine);
-    const size_t bytes = std::max<size_t>(size_t(1) << 30, size_t(machine.totalram) * machine.mem_unit) / page_bytes() * page_bytes();
+    const size_t bytes =
+        std::max<size_t>(size_t(1) << 30, size_t(machine.totalram) * machine.mem_unit) / page_bytes() * page_bytes();
     auto memory = SharedMemory::create("weft-arena", bytes);
     if (!memory) return memory.take_status();
     static const int once = pthread_atfork(nullptr, nullptr, forget_in_child);
@@ -48,12 +49,14 @@ Result<Arena*> Arena::get() {
 
 Result<void*> Arena::allocate(size_t bytes) {
     if (bytes > memory_.bytes())
-        return fail(weftSystemError, "{} bytes of mappable memory are more than this machine's {}", bytes, memory_.bytes());
+        return fail(weftSystemError, "{} bytes of mappable memory are more than this machine's {}", bytes,
+                    memory_.bytes());
     const size_t length = std::max(page_bytes(), (bytes + page_bytes() - 1) / page_bytes() * page_bytes());
     std::lock_guard lock(mutex_);
     auto place = std::find_if(free_.begin(), free_.end(), [&](const auto& range) { return range.second >= length; });
     if (place == free_.end())
-        return fail(weftSystemError, "{} bytes of mappable memory could not be had: the arena of {} bytes is full", bytes, memory_.bytes());
+        return fail(weftSystemError, "{} bytes of mappable memory could not be had: the arena of {} bytes is full",
+                    bytes, memory_.bytes());
     const auto [offset, available] = *place;
     WEFT_TRY(memory_.back(offset, length));
     free_.erase(place);
@@ -67,7 +70,8 @@ Status Arena::free(void* address) {
     const size_t offset = size_t(static_cast<std::byte*>(address) - memory_.data());
     const auto place = contains(address, 0) ? used_.find(offset) : used_.end();
     if (place == used_.end())
-        return fail(weftInvalidArgument, "{} was not allocated by weftMemAlloc in this process, or was freed already", address);
+        return fail(weftInvalidArgument, "{} was not allocated by weftMemAlloc in this process, or was freed already",
+                    address);
     const size_t length = place->second;
     used_.erase(place);
     memory_.release(offset, length);

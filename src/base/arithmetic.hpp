@@ -167,8 +167,7 @@ WEFT_INLINE constexpr decltype(auto) with_datatype(weftDataType_t type, Visitor&
         return visitor(std::integral_constant<weftDataType_t, enumerator>{});
 #include "src/base/datatype.def"
 #undef WEFT_DATATYPE
-        default:
-            __builtin_unreachable();
+        default: __builtin_unreachable();
     }
 }
 template <class Visitor>
@@ -179,8 +178,7 @@ WEFT_INLINE constexpr decltype(auto) with_reduction(weftRedOp_t op, Visitor&& vi
         return visitor(std::integral_constant<weftRedOp_t, enumerator>{});
 #include "src/base/reduction.def"
 #undef WEFT_REDUCTION
-        default:
-            __builtin_unreachable();
+        default: __builtin_unreachable();
     }
 }
 

@@ -7,7 +7,8 @@
 namespace weft {
 
 CpuSet allowed_cpus() {
-    // A kernel with more than 1,024 processors refuses the small mask; those online, counted from 0, are near enough there.
+    // A kernel with more than 1,024 processors refuses the small mask; those online, counted from 0, are near enough
+    // there.
     CpuSet set;
     cpu_set_t mask;
     const bool known = sched_getaffinity(0, sizeof mask, &mask) == 0;

@@ -15,7 +15,8 @@ namespace weft {
 inline int current_cpu() {
 #if defined(WEFT_HAS_RSEQ) && defined(__x86_64__)
     if (__rseq_size > 0) {
-        auto* area = reinterpret_cast<volatile struct rseq*>(static_cast<char*>(__builtin_thread_pointer()) + __rseq_offset);
+        auto* area =
+            reinterpret_cast<volatile struct rseq*>(static_cast<char*>(__builtin_thread_pointer()) + __rseq_offset);
         const int cpu = int(area->cpu_id);
         if (cpu >= 0) return cpu;
     }

@@ -1,5 +1,6 @@
 // formatting.cpp: fmt's out-of-line half, compiled here once instead of in every file (five seconds each at -O3). The
-// instantiations are those that fmt 9 leaves to its own library; meson.build falls back to header-only for other versions.
+// instantiations are those that fmt 9 leaves to its own library; meson.build falls back to header-only for other
+// versions.
 #include <fmt/format-inl.h>
 
 FMT_BEGIN_NAMESPACE

@@ -77,7 +77,8 @@ Result<std::shared_ptr<HostGroup>> HostGroup::map(Fd fd) {
     if (!memory) return memory.take_status();
     const auto* header = reinterpret_cast<const HostHeader*>(memory->data());
     if (memory->bytes() < sizeof *header || header->magic != segment_magic || header->version != segment_version ||
-        header->ranks < 1 || header->ranks > max_ranks_per_host || memory->bytes() != HostGeometry{header->ranks}.bytes())
+        header->ranks < 1 || header->ranks > max_ranks_per_host ||
+        memory->bytes() != HostGeometry{header->ranks}.bytes())
         return fail(weftInternalError, "the segment passed by another process is not one of this library's version");
     const int ranks = header->ranks;
     return std::make_shared<HostGroup>(std::move(*memory), ranks);
@@ -101,7 +102,8 @@ Status HostGroup::mark_alive(int rank) const {
     lock.l_start = rank;
     lock.l_len = 1;
     if (fcntl(memory_.fd(), F_SETLK, &lock) != 0)
-        return fail(weftSystemError, "rank {} could not lock its row in the shared segment: {}", rank, errno_text(errno));
+        return fail(weftSystemError, "rank {} could not lock its row in the shared segment: {}", rank,
+                    errno_text(errno));
     return ok();
 }
 
@@ -122,7 +124,8 @@ bool HostGroup::raise(weftResult_t code, int rank, std::string_view sentence) {
     record.sentence[length] = 0;
     record.state.store(2, std::memory_order_release);
     wake_sleepers();
-    syscall(SYS_futex, &header().joined, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);  // those who still wait for others to join
+    syscall(SYS_futex, &header().joined, FUTEX_WAKE, INT_MAX, nullptr, nullptr,
+            0);  // those who still wait for others to join
     return true;
 }
 

@@ -1,6 +1,6 @@
-// host_group.hpp: the ranks of one communicator on one host, as all of them see it in their shared segment: who they are,
-// where each is, which processor each was last seen on, who sleeps, and the first error. One mapping a process, shared by
-// its rank threads. Everything here is thread-safe unless it says otherwise.
+// host_group.hpp: the ranks of one communicator on one host, as all of them see it in their shared segment: who they
+// are, where each is, which processor each was last seen on, who sleeps, and the first error. One mapping a process,
+// shared by its rank threads. Everything here is thread-safe unless it says otherwise.
 #pragma once
 #include <atomic>
 #include <cstdint>
@@ -29,9 +29,9 @@ struct alignas(64) RankRow {
     // The first lines, written once by its rank when it joins.
     std::atomic<RankState> state;
     int32_t pid;
-    uint64_t process;      // random, the same for the ranks of one process
+    uint64_t process;        // random, the same for the ranks of one process
     uint64_t token_address;  // where that number lies in its memory: who can read it there can read everything
-    int32_t arena_fd;      // number in that process, -1: none (see arena.hpp)
+    int32_t arena_fd;        // number in that process, -1: none (see arena.hpp)
     uint64_t arena_inode;
     CpuSet cpus;  // that it may run on
     // A line that it writes at every call.
@@ -56,7 +56,7 @@ struct HostHeader {
     uint64_t magic;
     uint32_t version;
     int32_t ranks;
-    AgreedOptions agreed;  // valid once all have joined
+    AgreedOptions agreed;                        // valid once all have joined
     alignas(64) std::atomic<uint32_t> joined;    // ranks that have; futex word
     alignas(64) std::atomic<uint32_t> sleepers;  // ranks that sleep or are about to
     AbortRecord abort;
@@ -64,10 +64,11 @@ struct HostHeader {
 
 // Sizes and places of everything in the segment; functions of the rank count alone, so all sides agree.
 struct HostGeometry {
-    static constexpr size_t heap_bytes = size_t(64) << 20;    // a rank's own area: board slots, connections, letters
-    static constexpr size_t heap_stride = heap_bytes + 4096 + 192;  // not a power of two: ranks' lines fall in different cache sets
-    static constexpr size_t board_line_stride = 128;          // two lines: the prefetcher fetches pairs
-    static constexpr int board_lines = 4;                     // a rank's lines on the board (transports/wire.hpp)
+    static constexpr size_t heap_bytes = size_t(64) << 20;  // a rank's own area: board slots, connections, letters
+    static constexpr size_t heap_stride =
+        heap_bytes + 4096 + 192;                      // not a power of two: ranks' lines fall in different cache sets
+    static constexpr size_t board_line_stride = 128;  // two lines: the prefetcher fetches pairs
+    static constexpr int board_lines = 4;             // a rank's lines on the board (transports/wire.hpp)
 
     int ranks;
     size_t rows() const { return round(sizeof(HostHeader)); }
@@ -89,15 +90,15 @@ class HostGroup {
 
     int ranks() const { return header().ranks; }
     HostHeader& header() const { return *reinterpret_cast<HostHeader*>(memory_.data()); }
-    RankRow& row(int rank) const {
-        return reinterpret_cast<RankRow*>(memory_.data() + geometry_.rows())[rank];
-    }
+    RankRow& row(int rank) const { return reinterpret_cast<RankRow*>(memory_.data() + geometry_.rows())[rank]; }
     std::byte* lines() const { return memory_.data() + geometry_.lines(); }
     std::byte* heap(int rank) const { return memory_.data() + geometry_.heap(rank); }
     const SharedMemory& memory() const { return memory_; }
 
     // Memory of this rank's own heap, 64-byte aligned, zeroed, backed: thread-bound to the rank.
-    Status back(int rank, size_t heap_offset, size_t length) { return memory_.back(geometry_.heap(rank) + heap_offset, length); }
+    Status back(int rank, size_t heap_offset, size_t length) {
+        return memory_.back(geometry_.heap(rank) + heap_offset, length);
+    }
 
     // Whether the rank's process lives, by a lock that the kernel drops when it ends. A rank of this process does.
     bool alive(int rank) const;
@@ -122,8 +123,9 @@ class HostGroup {
     }
     void wake_sleepers();
 
-    // Blobs that one rank leaves for others to fetch: how connections get their addresses. `key` names the blob among those
-    // of its writer; at most letter_bytes long. Posting is thread-bound to the rank; find is null until it is there.
+    // Blobs that one rank leaves for others to fetch: how connections get their addresses. `key` names the blob among
+    // those of its writer; at most letter_bytes long. Posting is thread-bound to the rank; find is null until it is
+    // there.
     static constexpr size_t letter_bytes = 104;
     static constexpr size_t letters_max = 4096;
     static constexpr size_t connections_end = HostGeometry::heap_bytes - letters_max * 128;  // a rank's letters follow

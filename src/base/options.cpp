@@ -116,7 +116,8 @@ std::vector<std::string> find_unknown_names() {
     std::vector<std::string> sentences;
     for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
         std::string_view text = *entry;
-        if (text.substr(0, 5) != "WEFT_" || text.substr(0, 10) == "WEFT_TEST_") continue;  // the latter are the tests' own
+        if (text.substr(0, 5) != "WEFT_" || text.substr(0, 10) == "WEFT_TEST_")
+            continue;  // the latter are the tests' own
         std::string variable(text.substr(0, text.find('=')));
         const auto& rows = option_rows();
         if (std::any_of(rows.begin(), rows.end(), [&](const OptionRow& row) { return variable == row.variable; }))

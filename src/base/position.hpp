@@ -1,6 +1,6 @@
 // position.hpp: where a rank is: the last call it entered and the last it finished, in shared memory for all to read.
-// Written by the rank's own thread at each call, a few plain stores to a line that stays in its cache; read by others only
-// when they have waited long or a call does not match.
+// Written by the rank's own thread at each call, a few plain stores to a line that stays in its cache; read by others
+// only when they have waited long or a call does not match.
 #pragma once
 #include <atomic>
 #include <cstdint>
@@ -27,7 +27,8 @@ struct alignas(64) Position {
         __builtin_memcpy(raw, &operation, sizeof operation);
         entered.store(0, std::memory_order_relaxed);  // torn until the store below: readers look again
         std::atomic_thread_fence(std::memory_order_release);
-        for (int i = 0; i < 4; ++i) words[i].store(i * 8 < int(sizeof operation) ? raw[i] : 0, std::memory_order_relaxed);
+        for (int i = 0; i < 4; ++i)
+            words[i].store(i * 8 < int(sizeof operation) ? raw[i] : 0, std::memory_order_relaxed);
         entered.store(sequence, std::memory_order_release);
     }
     void finish(uint64_t sequence) { finished.store(sequence, std::memory_order_release); }
@@ -40,7 +41,8 @@ struct alignas(64) Position {
         uint64_t raw[4];
         for (int i = 0; i < 4; ++i) raw[i] = words[i].load(std::memory_order_relaxed);
         std::atomic_thread_fence(std::memory_order_acquire);
-        if (entered.load(std::memory_order_relaxed) != report.entered || (report.entered == 0 && raw[0] != 0)) return {};
+        if (entered.load(std::memory_order_relaxed) != report.entered || (report.entered == 0 && raw[0] != 0))
+            return {};
         __builtin_memcpy(static_cast<void*>(&report.operation), raw, sizeof report.operation);
         return report;
     }

@@ -65,7 +65,7 @@ class [[nodiscard]] Result {
 }  // namespace weft
 
 // Returns from the calling function if `expression`, a Status, is a failure.
-#define WEFT_TRY(expression)                                      \
-    do {                                                          \
+#define WEFT_TRY(expression)                                                            \
+    do {                                                                                \
         if (::weft::Status weft_try_ = (expression); !weft_try_.ok()) return weft_try_; \
     } while (0)

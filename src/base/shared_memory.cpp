@@ -12,8 +12,8 @@ namespace weft {
 
 namespace {
 
-// Past RLIMIT_FSIZE the kernel also sends SIGXFSZ, which ends the process by default: held back here, and taken away if it
-// came while held back.
+// Past RLIMIT_FSIZE the kernel also sends SIGXFSZ, which ends the process by default: held back here, and taken away if
+// it came while held back.
 class FileSizeSignalHeld {
   public:
     FileSizeSignalHeld() {
@@ -49,7 +49,9 @@ Result<SharedMemory> SharedMemory::create(const char* name, size_t bytes) {
     {
         FileSizeSignalHeld held;
         if (ftruncate(fd.number(), off_t(bytes)) != 0)
-            return fail(weftSystemError, "a shared segment of {} (sparse) could not be made: ftruncate: {}; is there a file size limit (ulimit -f)?",
+            return fail(weftSystemError,
+                        "a shared segment of {} (sparse) could not be made: ftruncate: {}; is there a file size limit "
+                        "(ulimit -f)?",
                         amount(bytes), errno_text(errno));
     }
     if (fcntl(fd.number(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0)
@@ -65,16 +67,22 @@ Result<SharedMemory> SharedMemory::map(Fd fd) {
     // Not 0, 1 or 2: in a process whose standard streams are closed, what is printed would be written over the segment.
     if (fd.number() <= STDERR_FILENO) {
         const int above = fcntl(fd.number(), F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
-        if (above < 0) return fail(weftSystemError, "no descriptor for a shared segment to be had: {}; raise the limit (ulimit -n)", errno_text(errno));
+        if (above < 0)
+            return fail(weftSystemError,
+                        "no descriptor for a shared segment to be had: {}; raise the limit (ulimit -n)",
+                        errno_text(errno));
         fd = Fd(above);
     }
     struct stat status;
-    if (fstat(fd.number(), &status) != 0) return fail(weftSystemError, "a shared segment has no size: {}", errno_text(errno));
+    if (fstat(fd.number(), &status) != 0)
+        return fail(weftSystemError, "a shared segment has no size: {}", errno_text(errno));
     const size_t bytes = size_t(status.st_size);
     void* data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd.number(), 0);
     if (data == MAP_FAILED)
-        return fail(weftSystemError, "{} of address space for a shared segment could not be had: mmap: {}; is there a limit (ulimit -v)?",
-                    amount(bytes), errno_text(errno));
+        return fail(
+            weftSystemError,
+            "{} of address space for a shared segment could not be had: mmap: {}; is there a limit (ulimit -v)?",
+            amount(bytes), errno_text(errno));
     SharedMemory memory;
     memory.fd_ = std::move(fd);
     memory.data_ = static_cast<std::byte*>(data);
@@ -104,7 +112,8 @@ Status SharedMemory::back(size_t offset, size_t length) {
     do result = fallocate(fd_.number(), FALLOC_FL_KEEP_SIZE, off_t(first), off_t(last - first));
     while (result != 0 && errno == EINTR);
     if (result != 0)
-        return fail(weftSystemError, "{} of shared memory could not be had: {}; free some, or raise the memory limit of the container",
+        return fail(weftSystemError,
+                    "{} of shared memory could not be had: {}; free some, or raise the memory limit of the container",
                     amount(last - first), errno_text(errno));
 #ifdef MADV_POPULATE_WRITE
     // Faults now instead of inside the first collective. Kernels before 5.14 refuse: then the first use pays.
@@ -116,7 +125,8 @@ Status SharedMemory::back(size_t offset, size_t length) {
 void SharedMemory::release(size_t offset, size_t length) {
     const size_t page = page_bytes();
     const size_t first = (offset + page - 1) / page * page, last = (offset + length) / page * page;
-    if (first < last) (void)fallocate(fd_.number(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, off_t(first), off_t(last - first));
+    if (first < last)
+        (void)fallocate(fd_.number(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, off_t(first), off_t(last - first));
 }
 
 }  // namespace weft

@@ -1,5 +1,5 @@
-// shared_memory.hpp: a nameless segment of memory that several processes map: sparse, sealed to its size, backed with pages
-// on request, so that running out of memory is an error at the request and never a signal at a store.
+// shared_memory.hpp: a nameless segment of memory that several processes map: sparse, sealed to its size, backed with
+// pages on request, so that running out of memory is an error at the request and never a signal at a store.
 #pragma once
 #include <cstddef>
 #include <cstdint>

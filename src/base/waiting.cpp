@@ -16,12 +16,13 @@ namespace weft {
 
 namespace {
 
-constexpr uint32_t polls_between_yields = 128;   // some 0.7 us of spinning, about what a yield to nobody costs twice over
-constexpr uint32_t polls_between_clocks = 64;    // of those that yield; a clock costs 26 ns, a switch a microsecond
-constexpr int64_t first_look_us = 20'000;        // silence that is worth asking who is alive
-constexpr int64_t slowest_look_us = 250'000;      // a death is noticed within a second, however long it was quiet before
+constexpr uint32_t polls_between_yields =
+    128;                                       // some 0.7 us of spinning, about what a yield to nobody costs twice over
+constexpr uint32_t polls_between_clocks = 64;  // of those that yield; a clock costs 26 ns, a switch a microsecond
+constexpr int64_t first_look_us = 20'000;      // silence that is worth asking who is alive
+constexpr int64_t slowest_look_us = 250'000;   // a death is noticed within a second, however long it was quiet before
 constexpr int64_t doze_us = 200;
-constexpr int64_t sleep_slice_us = 20'000;       // a sleeper looks around this often whatever happens
+constexpr int64_t sleep_slice_us = 20'000;  // a sleeper looks around this often whatever happens
 
 inline void spin_once() {
 #if defined(__x86_64__)
@@ -31,9 +32,9 @@ inline void spin_once() {
 #endif
 }
 
-// Publishing is a store followed by a load of `sleepers`; going to sleep is the mirror image. Without a fence on both sides
-// each may miss the other. The publisher's fence would cost 10-20 ns a call, so the sleeper pays for both: a global
-// expedited membarrier makes every registered process's processors pass a full fence.
+// Publishing is a store followed by a load of `sleepers`; going to sleep is the mirror image. Without a fence on both
+// sides each may miss the other. The publisher's fence would cost 10-20 ns a call, so the sleeper pays for both: a
+// global expedited membarrier makes every registered process's processors pass a full fence.
 struct Membarrier {
     bool works = syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED, 0, 0) == 0;
     void everywhere() const {
@@ -62,7 +63,8 @@ bool Waiting::pause(const RankSet& missing, bool may_sleep) {
     ++polls_;
     seen_here();
     bool same_core = false;
-    missing.for_each([&](int rank) { same_core |= group_->row(rank).cpu.load(std::memory_order_relaxed) == last_cpu_; });
+    missing.for_each(
+        [&](int rank) { same_core |= group_->row(rank).cpu.load(std::memory_order_relaxed) == last_cpu_; });
     if (armed_) {
         sleep();
         return look(may_sleep);

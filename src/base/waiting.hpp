@@ -1,6 +1,7 @@
-// waiting.hpp: what a rank does while others have not come: the rule that decides between spinning, yielding and sleeping.
-// It knows which processor each missing rank was last seen on: one that shares ours can only run if we yield, so we do at
-// once; for others we spin. After long silence the rank sleeps; whoever publishes something wakes those that say they do.
+// waiting.hpp: what a rank does while others have not come: the rule that decides between spinning, yielding and
+// sleeping. It knows which processor each missing rank was last seen on: one that shares ours can only run if we yield,
+// so we do at once; for others we spin. After long silence the rank sleeps; whoever publishes something wakes those
+// that say they do.
 #pragma once
 #include <cstdint>
 
@@ -24,9 +25,9 @@ class Waiting {
         }
     }
 
-    // One step of waiting: nothing has moved since the last call. Returns true when it is time to look for what is wrong:
-    // the abort word is set, or the silence has lasted another while.
-    // may_sleep: false when the thread drives other ranks too, which nobody would wake it for; it then only dozes.
+    // One step of waiting: nothing has moved since the last call. Returns true when it is time to look for what is
+    // wrong: the abort word is set, or the silence has lasted another while. may_sleep: false when the thread drives
+    // other ranks too, which nobody would wake it for; it then only dozes.
     bool pause(const RankSet& missing, bool may_sleep = true);
 
     // Something moved: the next silence begins anew.

@@ -25,7 +25,8 @@ Result<bool> send_message(int socket, const Message& message, int passed_fd) {
     const ssize_t sent = sendmsg(socket, &header, MSG_DONTWAIT | MSG_NOSIGNAL);
     if (sent == ssize_t(sizeof message)) return true;
     if (sent < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) return false;
-    if (sent < 0 && (errno == EPIPE || errno == ECONNRESET)) return fail(weftRemoteError, "a process of this host closed its connection: {}", errno_text(errno));
+    if (sent < 0 && (errno == EPIPE || errno == ECONNRESET))
+        return fail(weftRemoteError, "a process of this host closed its connection: {}", errno_text(errno));
     return fail(weftSystemError, "a message to a process of this host could not be sent: {}", errno_text(errno));
 }
 
@@ -40,7 +41,8 @@ Result<std::optional<Message>> receive_message(int socket, Fd* passed_fd) {
     header.msg_controllen = sizeof control;
     const ssize_t received = recvmsg(socket, &header, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
     if (received < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) return std::optional<Message>();
-    if (received < 0) return fail(weftRemoteError, "a process of this host closed its connection: {}", errno_text(errno));
+    if (received < 0)
+        return fail(weftRemoteError, "a process of this host closed its connection: {}", errno_text(errno));
     Fd fd;
     for (cmsghdr* item = CMSG_FIRSTHDR(&header); item; item = CMSG_NXTHDR(&header, item))
         if (item->cmsg_level == SOL_SOCKET && item->cmsg_type == SCM_RIGHTS) {
@@ -49,9 +51,12 @@ Result<std::optional<Message>> receive_message(int socket, Fd* passed_fd) {
             fd = Fd(number);
         }
     if (header.msg_flags & MSG_CTRUNC)
-        return fail(weftSystemError, "the shared segment that another process passes could not be taken: no descriptor is left; raise the limit (ulimit -n)");
+        return fail(weftSystemError,
+                    "the shared segment that another process passes could not be taken: no descriptor is left; raise "
+                    "the limit (ulimit -n)");
     if (received == 0) return fail(weftRemoteError, "a process of this host closed its connection");
-    if (received != ssize_t(sizeof message) || (header.msg_flags & MSG_TRUNC) || message.magic != Message::expected_magic)
+    if (received != ssize_t(sizeof message) || (header.msg_flags & MSG_TRUNC) ||
+        message.magic != Message::expected_magic)
         return fail(weftRemoteError, "a process of this host sent something that is not Weft's handshake");
     message.sentence[sizeof message.sentence - 1] = 0;
     if (passed_fd) *passed_fd = std::move(fd);

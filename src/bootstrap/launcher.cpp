@@ -27,7 +27,8 @@ Result<bool> complete(const Family& family, size_t telling) {
     }
     if (told == 0) return false;
     if (!missing.empty())
-        return fail(weftInvalidUsage, "{} is set but {} is not: either all of {}'s variables or none", present, missing, family.launcher);
+        return fail(weftInvalidUsage, "{} is set but {} is not: either all of {}'s variables or none", present, missing,
+                    family.launcher);
     return true;
 }
 
@@ -43,7 +44,8 @@ Result<Job> job_of(const char* launcher, const char* rank_variable, const char* 
     if (!rank) return rank.take_status();
     if (!size) return size.take_status();
     if (*rank >= *size)
-        return fail(weftInvalidUsage, "{} is {} and {} is {}: ranks count from 0 to one less than the size", rank_variable, *rank, size_variable, *size);
+        return fail(weftInvalidUsage, "{} is {} and {} is {}: ranks count from 0 to one less than the size",
+                    rank_variable, *rank, size_variable, *size);
     return Job{launcher, *rank, *size, id};
 }
 
@@ -65,12 +67,14 @@ Result<Job> read_job() {
     if (*torch) {
         const auto local_size = environment("LOCAL_WORLD_SIZE");
         if (local_size && *local_size != *environment("WORLD_SIZE"))
-            return fail(weftInvalidUsage, "WORLD_SIZE is {} and LOCAL_WORLD_SIZE {}: Weft {}.{} connects ranks of one host", *environment("WORLD_SIZE"),
-                        *local_size, WEFT_MAJOR, WEFT_MINOR);
-        // Ranks of one job agree on these, and another job or an elastic restart differs in one of them. Whoever knows them could
-        // derive the id too, but the meeting is only open to processes of the same user on this host.
-        const std::string seed = fmt::format("torchrun {} {} {} {}", *environment("MASTER_ADDR"), *environment("MASTER_PORT"),
-                                             environment("TORCHELASTIC_RUN_ID").value_or(""), environment("TORCHELASTIC_RESTART_COUNT").value_or(""));
+            return fail(weftInvalidUsage,
+                        "WORLD_SIZE is {} and LOCAL_WORLD_SIZE {}: Weft {}.{} connects ranks of one host",
+                        *environment("WORLD_SIZE"), *local_size, WEFT_MAJOR, WEFT_MINOR);
+        // Ranks of one job agree on these, and another job or an elastic restart differs in one of them. Whoever knows
+        // them could derive the id too, but the meeting is only open to processes of the same user on this host.
+        const std::string seed = fmt::format(
+            "torchrun {} {} {} {}", *environment("MASTER_ADDR"), *environment("MASTER_PORT"),
+            environment("TORCHELASTIC_RUN_ID").value_or(""), environment("TORCHELASTIC_RESTART_COUNT").value_or(""));
         return job_of("torchrun", "RANK", "WORLD_SIZE", UniqueId::derive(seed));
     }
     auto id = UniqueId::make();

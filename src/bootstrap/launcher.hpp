@@ -11,7 +11,8 @@ struct Job {
     UniqueId id;
 };
 
-// `weft run`, then torchrun's variables, else a job of one rank. A half-set family is weftInvalidUsage and names the variable.
+// `weft run`, then torchrun's variables, else a job of one rank. A half-set family is weftInvalidUsage and names the
+// variable.
 Result<Job> read_job();
 
 }  // namespace weft

@@ -21,8 +21,8 @@
 
 namespace weft {
 
-// The process's part of a meeting: it leads or is a guest. Its lock is held for short, non-blocking steps only; any rank thread
-// of the process makes the steps.
+// The process's part of a meeting: it leads or is a guest. Its lock is held for short, non-blocking steps only; any
+// rank thread of the process makes the steps.
 class Gathering {
   public:
     Gathering(const UniqueId& id, int ranks) : id_(id), ranks_(ranks) {}
@@ -69,12 +69,14 @@ class Gathering {
         Fd socket_fd(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
         if (!socket_fd) return fail(weftSystemError, "no Unix socket to be had: {}", errno_text(errno));
         if (bind(socket_fd.number(), reinterpret_cast<sockaddr*>(&address), length) == 0) {
-            if (listen(socket_fd.number(), 4096) != 0) return fail(weftSystemError, "listen on a Unix socket: {}", errno_text(errno));
+            if (listen(socket_fd.number(), 4096) != 0)
+                return fail(weftSystemError, "listen on a Unix socket: {}", errno_text(errno));
             auto group = HostGroup::create(ranks_);
             if (!group) return group.take_status();
             group_ = std::move(*group);
             listener_ = std::move(socket_fd);
-            WEFT_LOG(info, init, "this process leads the meeting of {} ranks, segment of {} KiB", ranks_, group_->memory().bytes() >> 10);
+            WEFT_LOG(info, init, "this process leads the meeting of {} ranks, segment of {} KiB", ranks_,
+                     group_->memory().bytes() >> 10);
             return ok();
         }
         if (errno != EADDRINUSE) return fail(weftSystemError, "bind of a Unix socket: {}", errno_text(errno));
@@ -102,13 +104,16 @@ class Gathering {
             return fail(weftSystemError, "who is at the other end of a Unix socket: {}", errno_text(errno));
         pid = peer.pid;
         if (peer.uid != geteuid())
-            return fail(weftSystemError, "process {} of user {} takes part in the meeting; ranks of one communicator run as one user", peer.pid, peer.uid);
+            return fail(weftSystemError,
+                        "process {} of user {} takes part in the meeting; ranks of one communicator run as one user",
+                        peer.pid, peer.uid);
         return ok();
     }
 
     static constexpr int accepted_at_once = 64;  // a step ends, however fast strangers come
 
-    // One step of everything that guests want. A guest that misbehaves is dropped, whoever it is: it cannot hurt the meeting.
+    // One step of everything that guests want. A guest that misbehaves is dropped, whoever it is: it cannot hurt the
+    // meeting.
     Status serve() {
         for (int accepted = 0; accepted < accepted_at_once; ++accepted) {
             const int socket = accept4(listener_.number(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
@@ -116,7 +121,10 @@ class Gathering {
                 // Guests that are being served give theirs back soon.
                 const bool exhausted = errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS;
                 if (exhausted && guests_.empty())
-                    return fail(weftSystemError, "the leader of the meeting cannot accept another process: {}; raise the limit (ulimit -n)", errno_text(errno));
+                    return fail(
+                        weftSystemError,
+                        "the leader of the meeting cannot accept another process: {}; raise the limit (ulimit -n)",
+                        errno_text(errno));
                 break;
             }
             Guest guest;
@@ -155,8 +163,9 @@ class Gathering {
         Message answer;
         answer.pid = getpid();
         if (guest.hello.library_version != WEFT_VERSION_CODE) {
-            const std::string sentence = fmt::format("process {} has version {} of the Weft library and process {} version {}: all ranks need the same",
-                                                     guest.pid, guest.hello.library_version, getpid(), WEFT_VERSION_CODE);
+            const std::string sentence = fmt::format(
+                "process {} has version {} of the Weft library and process {} version {}: all ranks need the same",
+                guest.pid, guest.hello.library_version, getpid(), WEFT_VERSION_CODE);
             group_->raise(weftMismatch, -1, sentence);
             answer.kind = Message::refusal;
             answer.code = weftMismatch;
@@ -174,7 +183,9 @@ class Gathering {
     // What a guest says when it cannot talk to the leader; the system's refusals to this process stay as they are.
     Status leader_failed(Status cause) const {
         if (cause.code() != weftRemoteError) return cause;
-        return fail(weftRemoteError, "process {}, which led the meeting of the ranks, ended or turned this process away ({})", leader_pid_, cause.sentence());
+        return fail(weftRemoteError,
+                    "process {}, which led the meeting of the ranks, ended or turned this process away ({})",
+                    leader_pid_, cause.sentence());
     }
 
     Status be_guest() {
@@ -186,7 +197,9 @@ class Gathering {
         switch (message.kind) {
             case Message::challenge: {
                 if (!equal_digests(message.mac, challenge_mac(id_, hello_.nonce, message.nonce)))
-                    return fail(weftSystemError, "process {} holds the meeting's socket but does not know the secret of the unique id", leader_pid_);
+                    return fail(weftSystemError,
+                                "process {} holds the meeting's socket but does not know the secret of the unique id",
+                                leader_pid_);
                 Message proof;
                 proof.kind = Message::proof;
                 proof.pid = getpid();
@@ -215,9 +228,9 @@ class Gathering {
     UniqueId id_;
     int ranks_;
     std::shared_ptr<HostGroup> group_;
-    Fd listener_;               // the leader's
+    Fd listener_;  // the leader's
     std::list<Guest> guests_;
-    Fd connection_;             // a guest's, to the leader
+    Fd connection_;  // a guest's, to the leader
     Message hello_;
     bool proved_ = false;
     int leader_pid_ = 0;
@@ -246,7 +259,12 @@ constexpr int64_t slice_ms = 5;
 }  // namespace
 
 Meeting::Meeting(const UniqueId& id, int ranks, int rank, const MeetingOptions& options)
-    : id_(id), ranks_(ranks), rank_(rank), options_(options), gathering_(gathering_for(id, ranks)), begun_us_(now_us()) {}
+    : id_(id),
+      ranks_(ranks),
+      rank_(rank),
+      options_(options),
+      gathering_(gathering_for(id, ranks)),
+      begun_us_(now_us()) {}
 
 Meeting::~Meeting() = default;
 
@@ -267,7 +285,9 @@ Result<bool> Meeting::advance() {
 
 Status Meeting::claim() {
     if (group_->ranks() != ranks_)
-        return fail(weftMismatch, "rank {} (pid {}) was told that there are {} ranks, the rank that came first {}: all ranks must be given the same nranks",
+        return fail(weftMismatch,
+                    "rank {} (pid {}) was told that there are {} ranks, the rank that came first {}: all ranks must be "
+                    "given the same nranks",
                     rank_, getpid(), ranks_, group_->ranks());
     // What takes long or may fail comes before the claim: a rank that ends between claiming and joining is missed late.
     auto arena = Arena::get();
@@ -275,8 +295,10 @@ Status Meeting::claim() {
     RankRow& row = group_->row(rank_);
     RankState absent = RankState::absent;
     if (!row.state.compare_exchange_strong(absent, RankState::claimed)) {
-        for (int i = 0; i < 1000 && row.state.load() == RankState::claimed; ++i) usleep(1000);  // until it has written its pid
-        return fail(weftMismatch, "two processes are rank {} of {}: pid {} and pid {}", rank_, ranks_, row.pid, getpid());
+        for (int i = 0; i < 1000 && row.state.load() == RankState::claimed; ++i)
+            usleep(1000);  // until it has written its pid
+        return fail(weftMismatch, "two processes are rank {} of {}: pid {} and pid {}", rank_, ranks_, row.pid,
+                    getpid());
     }
     row.pid = getpid();
     row.process = process_token();
@@ -304,15 +326,20 @@ Status Meeting::check_others() {
     if (group_ && group_->aborted()) return group_->abort_status();
     const int64_t now = now_us();
     if (options_.timeout_ms > 0 && now - begun_us_ > options_.timeout_ms * 1000) {
-        if (!group_) return fail(weftTimeout, "rank {} waited {} ms for the process that leads the meeting of the ranks to answer", rank_, options_.timeout_ms);
-        return fail(weftTimeout, "rank {} waited {} ms for {}: are all {} ranks started, with this unique id?", rank_, options_.timeout_ms, missing_ranks(), ranks_);
+        if (!group_)
+            return fail(weftTimeout,
+                        "rank {} waited {} ms for the process that leads the meeting of the ranks to answer", rank_,
+                        options_.timeout_ms);
+        return fail(weftTimeout, "rank {} waited {} ms for {}: are all {} ranks started, with this unique id?", rank_,
+                    options_.timeout_ms, missing_ranks(), ranks_);
     }
     if (!group_ || now < next_check_us_) return ok();
     // The more ranks look, the less often each does.
     next_check_us_ = now + 50'000 + 4'000 * int64_t(ranks_);
     for (int rank = 0; rank < ranks_; ++rank)
         if (group_->row(rank).state.load(std::memory_order_acquire) == RankState::joined && !group_->alive(rank))
-            return fail(weftRemoteError, "rank {} (pid {}) died while the ranks were meeting", rank, group_->row(rank).pid);
+            return fail(weftRemoteError, "rank {} (pid {}) died while the ranks were meeting", rank,
+                        group_->row(rank).pid);
     return ok();
 }
 
@@ -322,7 +349,8 @@ std::string Meeting::missing_ranks() const {
     for (int rank = 0; rank < ranks_; ++rank)
         if (group_->row(rank).state.load(std::memory_order_acquire) != RankState::joined && ++count <= 16)
             list += fmt::format("{}{}", list.empty() ? "" : ", ", rank);
-    return fmt::format("{} {}{}", count == 1 ? "rank" : "ranks", list, count > 16 ? fmt::format(" and {} more", count - 16) : "");
+    return fmt::format("{} {}{}", count == 1 ? "rank" : "ranks", list,
+                       count > 16 ? fmt::format(" and {} more", count - 16) : "");
 }
 
 void Meeting::wait() {

@@ -1,6 +1,7 @@
-// meeting.hpp: how the ranks of one host find each other. The first process that binds the abstract socket named by the id
-// leads: it makes the shared segment and hands its descriptor to every process that proves to know the secret. All the
-// rest happens in the segment: each rank claims its row, and when every row is claimed the communicator is complete.
+// meeting.hpp: how the ranks of one host find each other. The first process that binds the abstract socket named by the
+// id leads: it makes the shared segment and hands its descriptor to every process that proves to know the secret. All
+// the rest happens in the segment: each rank claims its row, and when every row is claimed the communicator is
+// complete.
 #pragma once
 #include <memory>
 
@@ -12,7 +13,7 @@ namespace weft {
 class Gathering;  // what the ranks of one process share of a meeting
 
 struct MeetingOptions {
-    int64_t timeout_ms = 0;  // 0: never
+    int64_t timeout_ms = 0;    // 0: never
     AgreedOptions proposal{};  // this process's wishes; rank 0's become everybody's
 };
 

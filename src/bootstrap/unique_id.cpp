@@ -25,14 +25,17 @@ Result<uint64_t> host_identity() {
     ready();
     std::string facts;
     std::ifstream file("/proc/sys/kernel/random/boot_id");
-    // Without /proc all ranks lack it alike; with too few descriptors only this process would take itself for another host.
+    // Without /proc all ranks lack it alike; with too few descriptors only this process would take itself for another
+    // host.
     if (!file && (errno == EMFILE || errno == ENFILE || errno == ENOMEM))
-        return fail(weftSystemError, "which host this is could not be read: {}; raise the limit (ulimit -n)", errno_text(errno));
+        return fail(weftSystemError, "which host this is could not be read: {}; raise the limit (ulimit -n)",
+                    errno_text(errno));
     file >> facts;
     struct stat status {};
     if (stat("/proc/self/ns/net", &status) == 0) facts += fmt::format(" {}", status.st_ino);
     unsigned char hash[crypto_generichash_BYTES_MIN];
-    crypto_generichash(hash, sizeof hash, reinterpret_cast<const unsigned char*>(facts.data()), facts.size(), nullptr, 0);
+    crypto_generichash(hash, sizeof hash, reinterpret_cast<const unsigned char*>(facts.data()), facts.size(), nullptr,
+                       0);
     uint64_t identity;
     memcpy(&identity, hash, sizeof identity);
     return identity;
@@ -43,12 +46,15 @@ void random_bytes(void* to, size_t bytes) {
     randombytes_buf(to, bytes);
 }
 
-bool equal_digests(const Digest& one, const Digest& other) { return sodium_memcmp(one.data(), other.data(), one.size()) == 0; }
+bool equal_digests(const Digest& one, const Digest& other) {
+    return sodium_memcmp(one.data(), other.data(), one.size()) == 0;
+}
 
 uint64_t UniqueId::checksum(const Content& content) {
     ready();
     unsigned char hash[crypto_generichash_BYTES_MIN];
-    crypto_generichash(hash, sizeof hash, reinterpret_cast<const unsigned char*>(&content), offsetof(Content, checksum), nullptr, 0);
+    crypto_generichash(hash, sizeof hash, reinterpret_cast<const unsigned char*>(&content), offsetof(Content, checksum),
+                       nullptr, 0);
     uint64_t value;
     memcpy(&value, hash, sizeof value);
     return value;
@@ -80,13 +86,18 @@ Result<UniqueId> UniqueId::read(const weftUniqueId& bytes) {
     UniqueId id;
     memcpy(&id.content_, &bytes, sizeof bytes);
     if (id.content_.magic != id_magic)
-        return fail(weftInvalidArgument, "this is no unique id of Weft: pass the 128 bytes that weftGetUniqueId wrote on one rank, unchanged, to all ranks");
+        return fail(weftInvalidArgument,
+                    "this is no unique id of Weft: pass the 128 bytes that weftGetUniqueId wrote on one rank, "
+                    "unchanged, to all ranks");
     if (id.content_.checksum != checksum(id.content_) || id.content_.version != 1)
-        return fail(weftInvalidArgument, "the unique id was damaged on its way here: all of its 128 bytes count, zeros too");
+        return fail(weftInvalidArgument,
+                    "the unique id was damaged on its way here: all of its 128 bytes count, zeros too");
     auto host = host_identity();
     if (!host) return host.take_status();
     if (id.content_.host != *host)
-        return fail(weftInvalidArgument, "the unique id was made on another host or in another network namespace; Weft {}.{} connects ranks of one host",
+        return fail(weftInvalidArgument,
+                    "the unique id was made on another host or in another network namespace; Weft {}.{} connects ranks "
+                    "of one host",
                     WEFT_MAJOR, WEFT_MINOR);
     return id;
 }
@@ -94,7 +105,8 @@ Result<UniqueId> UniqueId::read(const weftUniqueId& bytes) {
 UniqueId UniqueId::derive(const std::string& seed) {
     ready();
     Digest secret;
-    crypto_generichash(secret.data(), secret.size(), reinterpret_cast<const unsigned char*>(seed.data()), seed.size(), nullptr, 0);
+    crypto_generichash(secret.data(), secret.size(), reinterpret_cast<const unsigned char*>(seed.data()), seed.size(),
+                       nullptr, 0);
     return with_secret(secret);
 }
 
@@ -120,7 +132,8 @@ std::string UniqueId::meeting_name() const {
 Digest UniqueId::prove(const void* message, size_t bytes) const {
     ready();
     Digest digest;
-    static_assert(crypto_auth_hmacsha256_BYTES == sizeof(Digest) && crypto_auth_hmacsha256_KEYBYTES == sizeof content_.secret);
+    static_assert(crypto_auth_hmacsha256_BYTES == sizeof(Digest) &&
+                  crypto_auth_hmacsha256_KEYBYTES == sizeof content_.secret);
     crypto_auth_hmacsha256(digest.data(), static_cast<const unsigned char*>(message), bytes, content_.secret);
     return digest;
 }
@@ -134,9 +147,11 @@ std::string to_hex(const weftUniqueId& id) {
 Result<weftUniqueId> from_hex(const std::string& text) {
     weftUniqueId id;
     size_t length = 0;
-    if (sodium_hex2bin(reinterpret_cast<unsigned char*>(id.internal), sizeof id.internal, text.data(), text.size(), nullptr, &length, nullptr) != 0 ||
+    if (sodium_hex2bin(reinterpret_cast<unsigned char*>(id.internal), sizeof id.internal, text.data(), text.size(),
+                       nullptr, &length, nullptr) != 0 ||
         length != sizeof id.internal)
-        return fail(weftInvalidArgument, "a unique id in text is {} hexadecimal digits; this has {} characters", 2 * sizeof id.internal, text.size());
+        return fail(weftInvalidArgument, "a unique id in text is {} hexadecimal digits; this has {} characters",
+                    2 * sizeof id.internal, text.size());
     return id;
 }
 

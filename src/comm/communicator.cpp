@@ -9,7 +9,8 @@ namespace weft {
 
 static constexpr int64_t leave_patience_us = 2'000'000;
 
-Result<std::unique_ptr<Communicator>> Communicator::make(std::shared_ptr<HostGroup> group, int rank, CommunicatorOptions options) {
+Result<std::unique_ptr<Communicator>> Communicator::make(std::shared_ptr<HostGroup> group, int rank,
+                                                         CommunicatorOptions options) {
     auto board = Board::open(*group, rank);
     if (!board) {
         group->raise(board.status().code(), rank, board.status().sentence());
@@ -18,12 +19,18 @@ Result<std::unique_ptr<Communicator>> Communicator::make(std::shared_ptr<HostGro
     return std::unique_ptr<Communicator>(new Communicator(std::move(group), rank, options, std::move(*board)));
 }
 
-Communicator::Communicator(std::shared_ptr<HostGroup> group, int rank, const CommunicatorOptions& options, std::unique_ptr<Board> board)
-    : group_(std::move(group)), rank_(rank), board_(std::move(board)), planner_(*group_, rank, board_.get(), *options.movers, options.streaming_bytes),
-      waiting_(*group_, rank, options.sleep_us), watchdog_(*group_, rank, options.name, {options.warn_ms * 1000, options.timeout_ms * 1000}),
+Communicator::Communicator(std::shared_ptr<HostGroup> group, int rank, const CommunicatorOptions& options,
+                           std::unique_ptr<Board> board)
+    : group_(std::move(group)),
+      rank_(rank),
+      board_(std::move(board)),
+      planner_(*group_, rank, board_.get(), *options.movers, options.streaming_bytes),
+      waiting_(*group_, rank, options.sleep_us),
+      watchdog_(*group_, rank, options.name, {options.warn_ms * 1000, options.timeout_ms * 1000}),
       name_(options.name) {
     waiting_.seen_here();
-    WEFT_LOG_RANK(rank_, info, init, "rank {} of {} joined{}{}, process {}", rank, group_->ranks(), name_.empty() ? "" : " communicator ", name_, getpid());
+    WEFT_LOG_RANK(rank_, info, init, "rank {} of {} joined{}{}, process {}", rank, group_->ranks(),
+                  name_.empty() ? "" : " communicator ", name_, getpid());
 }
 
 Communicator::~Communicator() {
@@ -39,22 +46,27 @@ Status Communicator::die(Status failure) {
     if (!group_->raise(failure.code(), rank_, failure.sentence())) failure = group_->abort_status();
     std::atomic_thread_fence(std::memory_order_seq_cst);  // pairs with the one in Run::decide()
     group_->row(rank_).gave_up.store(sequence_, std::memory_order_release);
-    if (aborted_here_.load(std::memory_order_acquire)) return fail(weftInvalidUsage, "the communicator was aborted here, by weftCommAbort");
+    if (aborted_here_.load(std::memory_order_acquire))
+        return fail(weftInvalidUsage, "the communicator was aborted here, by weftCommAbort");
     WEFT_LOG_RANK(rank_, warn, coll, "{}", failure.sentence());
     return failure;
 }
 
-// Peers may still be reading or writing this call's buffers in place: they get them back from their user when we return. The
-// abort word is set, so every peer that runs leaves soon; one that is stopped is not waited for without end.
+// Peers may still be reading or writing this call's buffers in place: they get them back from their user when we
+// return. The abort word is set, so every peer that runs leaves soon; one that is stopped is not waited for without
+// end.
 void Communicator::await_borrowers() {
     if (!dead_ || !prepared_ || !prepared_->run.lends_buffers()) return;
     const int64_t until = now_us() + leave_patience_us;
     for (int peer = 0; peer < group_->ranks(); ++peer)
-        while (peer != rank_ && prepared_->run.may_be_using(peer) && group_->row(peer).gave_up.load(std::memory_order_acquire) < sequence_ &&
+        while (peer != rank_ && prepared_->run.may_be_using(peer) &&
+               group_->row(peer).gave_up.load(std::memory_order_acquire) < sequence_ &&
                group_->row(peer).state.load(std::memory_order_acquire) != RankState::left && group_->alive(peer)) {
             if (now_us() > until) {
-                WEFT_LOG_RANK(rank_, warn, coll, "returns although rank {} (pid {}) does not move and may still use the buffers of operation {}", peer,
-                              group_->row(peer).pid, sequence_);
+                WEFT_LOG_RANK(
+                    rank_, warn, coll,
+                    "returns although rank {} (pid {}) does not move and may still use the buffers of operation {}",
+                    peer, group_->row(peer).pid, sequence_);
                 return;
             }
             sched_yield();
@@ -65,7 +77,8 @@ Status Communicator::begin(const Call& call) {
     if (dead_ || group_->aborted()) [[unlikely]] {
         dead_ = true;
         const Status cause = group_->abort_status();
-        return fail(cause.code() == weftSuccess ? weftInvalidUsage : cause.code(), "the communicator is dead, destroy it and make a new one; it died of: {}", cause.sentence());
+        return fail(cause.code() == weftSuccess ? weftInvalidUsage : cause.code(),
+                    "the communicator is dead, destroy it and make a new one; it died of: {}", cause.sentence());
     }
     call_ = call;
     ++sequence_;
@@ -116,8 +129,9 @@ Progress Communicator::advance() {
         if (progress != Progress::blocked) waiting_.stir();
         return progress;
     }
-    failure_ = progress == Progress::mismatch ? die(watchdog_.mismatch(prepared_->run.suspect(), sequence_, prepared_->plan.operation))
-                                              : die(prepared_->run.take_failure());
+    failure_ = progress == Progress::mismatch
+                   ? die(watchdog_.mismatch(prepared_->run.suspect(), sequence_, prepared_->plan.operation))
+                   : die(prepared_->run.take_failure());
     return Progress::failed;
 }
 
@@ -125,8 +139,9 @@ Status Communicator::pause(bool may_sleep) {
     const RankSet& missing = prepared_ ? prepared_->run.missing() : missing_binding_;
     if (!waiting_.pause(missing, may_sleep)) [[likely]]
         return ok();
-    Status trouble = watchdog_.look(missing, sequence_, prepared_ ? prepared_->plan.operation : group_->row(rank_).position.read()->operation,
-                                    waiting_.silence_us());
+    Status trouble = watchdog_.look(
+        missing, sequence_, prepared_ ? prepared_->plan.operation : group_->row(rank_).position.read()->operation,
+        waiting_.silence_us());
     if (!trouble) {
         waiting_.stir();
         return die(std::move(trouble));
@@ -137,7 +152,9 @@ Status Communicator::pause(bool may_sleep) {
 void Communicator::break_off() noexcept {
     dead_ = true;
     char sentence[128];  // memory may be what is missing
-    const auto end = fmt::format_to_n(sentence, sizeof sentence, "rank {} broke off in operation {}: out of memory, or an internal error", rank_, sequence_);
+    const auto end =
+        fmt::format_to_n(sentence, sizeof sentence,
+                         "rank {} broke off in operation {}: out of memory, or an internal error", rank_, sequence_);
     group_->raise(weftSystemError, rank_, {sentence, std::min(end.size, sizeof sentence)});
     std::atomic_thread_fence(std::memory_order_seq_cst);  // as in die()
     group_->row(rank_).gave_up.store(sequence_, std::memory_order_release);
@@ -172,6 +189,8 @@ void Communicator::abort() {
     group_->raise(weftRemoteError, rank_, fmt::format("rank {} aborted the communicator (weftCommAbort)", rank_));
 }
 
-uint64_t Communicator::board_bytes() const { return uint64_t(board_->reserved()) * board_slots + HostGeometry::board_line_stride * board_slots; }
+uint64_t Communicator::board_bytes() const {
+    return uint64_t(board_->reserved()) * board_slots + HostGeometry::board_line_stride * board_slots;
+}
 
 }  // namespace weft

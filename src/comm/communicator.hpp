@@ -1,5 +1,6 @@
-// communicator.hpp: one rank's membership in a group: its memory, plans and calls. A call is begun, advanced until it is done and
-// ended; advance() never blocks, so one thread can drive several ranks. Thread-bound, but for abort() and the observers.
+// communicator.hpp: one rank's membership in a group: its memory, plans and calls. A call is begun, advanced until it
+// is done and ended; advance() never blocks, so one thread can drive several ranks. Thread-bound, but for abort() and
+// the observers.
 #pragma once
 #include <atomic>
 #include <list>
@@ -25,7 +26,8 @@ struct CommunicatorOptions {
 class Communicator {
   public:
     // All ranks have joined `group`.
-    static Result<std::unique_ptr<Communicator>> make(std::shared_ptr<HostGroup> group, int rank, CommunicatorOptions options);
+    static Result<std::unique_ptr<Communicator>> make(std::shared_ptr<HostGroup> group, int rank,
+                                                      CommunicatorOptions options);
     ~Communicator();
 
     int rank() const { return rank_; }
@@ -69,7 +71,9 @@ class Communicator {
     }
 
     // ---- Buffers that the user has declared. They are only remembered: what peers can reach is known by address.
-    void* register_buffer(void* address, size_t bytes) { return &*registered_.insert(registered_.end(), {address, bytes}); }
+    void* register_buffer(void* address, size_t bytes) {
+        return &*registered_.insert(registered_.end(), {address, bytes});
+    }
     bool deregister_buffer(const void* handle) {
         return registered_.remove_if([&](const auto& entry) { return &entry == handle; }) > 0;
     }
@@ -83,7 +87,8 @@ class Communicator {
     uint64_t heap_bytes() const { return plans_.heap_bytes(); }
 
   private:
-    Communicator(std::shared_ptr<HostGroup> group, int rank, const CommunicatorOptions& options, std::unique_ptr<Board> board);
+    Communicator(std::shared_ptr<HostGroup> group, int rank, const CommunicatorOptions& options,
+                 std::unique_ptr<Board> board);
     Status die(Status failure);
     Status prepare();
 
@@ -100,7 +105,7 @@ class Communicator {
     Call call_{};
     PreparedPlan* prepared_ = nullptr;  // of the call; null while connections are being made
     Choice choice_;
-    Binding* binding_ = nullptr;        // of choice_, being connected
+    Binding* binding_ = nullptr;  // of choice_, being connected
     RankSet missing_binding_;
     Status failure_;
     bool dead_ = false;

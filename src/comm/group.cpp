@@ -13,7 +13,8 @@ Group& Group::current() {
 
 Group::~Group() {
     if (depth_ > 0)
-        WEFT_LOG(warn, coll, "a thread ends inside weftGroupStart: {} calls were never begun; call weftGroupEnd", calls_.size() + joinings_.size());
+        WEFT_LOG(warn, coll, "a thread ends inside weftGroupStart: {} calls were never begun; call weftGroupEnd",
+                 calls_.size() + joinings_.size());
 }
 
 bool Group::holds(const weftComm* handle) const {
@@ -59,7 +60,8 @@ Status Group::drive(std::vector<Queued> calls) {
         if (first) first = std::move(failure);
     };
     for (const Queued& queued : calls) {
-        auto lane = std::find_if(lanes.begin(), lanes.end(), [&](const Lane& other) { return other.handle == queued.handle; });
+        auto lane =
+            std::find_if(lanes.begin(), lanes.end(), [&](const Lane& other) { return other.handle == queued.handle; });
         if (lane == lanes.end()) {
             lanes.push_back({queued.handle, nullptr, {}});
             lane = lanes.end() - 1;

@@ -1,5 +1,5 @@
-// group.hpp: calls collected between weftGroupStart and weftGroupEnd on one thread, and how they are driven together: in order on
-// each communicator, in turn across communicators, so that one thread can be several ranks. Thread-local.
+// group.hpp: calls collected between weftGroupStart and weftGroupEnd on one thread, and how they are driven together:
+// in order on each communicator, in turn across communicators, so that one thread can be several ranks. Thread-local.
 #pragma once
 #include <vector>
 

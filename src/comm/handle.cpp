@@ -10,13 +10,14 @@ Status check_handle(const weftComm* handle) {
             return ok();
         return fail(weftInvalidUsage, "the communicator was made before fork(); a child process makes its own");
     }
-    if (magic == weftComm::destroyed) return fail(weftInvalidArgument, "the communicator was destroyed or aborted before");
+    if (magic == weftComm::destroyed)
+        return fail(weftInvalidArgument, "the communicator was destroyed or aborted before");
     return fail(weftInvalidArgument, "{} is not a communicator", static_cast<const void*>(handle));
 }
 
 weftComm* make_handle(std::unique_ptr<Communicator> communicator) {
     static std::atomic<weftComm*> newest{nullptr};  // owns them all, so that none counts as leaked
-    auto* handle = new weftComm;  // see handle.hpp: never deleted
+    auto* handle = new weftComm;                    // see handle.hpp: never deleted
     handle->older = newest.load(std::memory_order_relaxed);
     while (!newest.compare_exchange_weak(handle->older, handle, std::memory_order_release, std::memory_order_relaxed)) {
     }

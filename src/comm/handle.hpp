@@ -1,5 +1,5 @@
-// handle.hpp: what a weftComm_t points to: a communicator, who is inside it, and its last error. Never freed: a destroyed handle
-// stays in quarantine, so that using it is a sentence and not a crash.
+// handle.hpp: what a weftComm_t points to: a communicator, who is inside it, and its last error. Never freed: a
+// destroyed handle stays in quarantine, so that using it is a sentence and not a crash.
 #pragma once
 #include <atomic>
 #include <memory>
@@ -12,11 +12,11 @@ struct weftComm {
     static constexpr uint64_t living = 0x7466657763006d6du, destroyed = 0x7466657764656164u;
 
     std::atomic<uint64_t> magic{living};
-    std::atomic<uint32_t> inside{0};    // 1 while a thread drives it
-    uint64_t process = 0;               // that made it
-    weftComm* older = nullptr;          // the handle made before: the quarantine's list
+    std::atomic<uint32_t> inside{0};                   // 1 while a thread drives it
+    uint64_t process = 0;                              // that made it
+    weftComm* older = nullptr;                         // the handle made before: the quarantine's list
     std::shared_ptr<weft::Communicator> communicator;  // used by who is inside; others take share()
-    std::mutex mutex;  // of what follows, and of giving up `communicator`
+    std::mutex mutex;                                  // of what follows, and of giving up `communicator`
     std::string error;
 
     // For calls that may come while another thread is inside or ends the communicator: null once it has ended.
@@ -42,7 +42,8 @@ weftComm* make_handle(std::unique_ptr<Communicator> communicator);
 // One thread at a time: the second is refused, and so is one that comes when the communicator has just ended.
 class Inside {
   public:
-    explicit Inside(weftComm* handle) : handle_(handle), alone_(handle->inside.exchange(1, std::memory_order_acquire) == 0) {}
+    explicit Inside(weftComm* handle)
+        : handle_(handle), alone_(handle->inside.exchange(1, std::memory_order_acquire) == 0) {}
     ~Inside() {
         if (alone_) handle_->inside.store(0, std::memory_order_release);
     }
@@ -51,7 +52,9 @@ class Inside {
     bool entered() const { return alone_ && handle_->magic.load(std::memory_order_relaxed) == weftComm::living; }
     Status refused() const {
         if (alone_) return check_handle(handle_);
-        return fail(weftInvalidUsage, "another thread is inside this communicator: use one communicator from one thread at a time, or one communicator a thread");
+        return fail(weftInvalidUsage,
+                    "another thread is inside this communicator: use one communicator from one thread at a time, or "
+                    "one communicator a thread");
     }
 
   private:

@@ -15,7 +15,8 @@ namespace {
 
 Status check_config(const weftConfig_t& config) {
     if (config.magic != WEFT_CONFIG_MAGIC || config.size < offsetof(weftConfig_t, timeoutMs))
-        return fail(weftInvalidArgument, "the config was not initialised: begin with weftConfig_t config = WEFT_CONFIG_INITIALIZER");
+        return fail(weftInvalidArgument,
+                    "the config was not initialised: begin with weftConfig_t config = WEFT_CONFIG_INITIALIZER");
     return ok();
 }
 
@@ -28,16 +29,21 @@ int64_t countable_ms(int64_t ms) { return std::min(ms, INT64_MAX / 1000); }
 Result<Joining> prepare_joining(weftComm** comm, int nranks, const UniqueId& id, int rank, const weftConfig_t* given) {
     if (!comm) return fail(weftInvalidArgument, "comm is NULL: pass the address of a weftComm_t");
     *comm = nullptr;  // whatever comes: the caller may pass it to weftCommDestroy
-    if (nranks < 1 || nranks > max_ranks_per_host) return fail(weftInvalidArgument, "nranks is {}; a communicator has 1 to {} ranks", nranks, max_ranks_per_host);
-    if (rank < 0 || rank >= nranks) return fail(weftInvalidArgument, "rank is {}; with nranks {} it is 0 to {}", rank, nranks, nranks - 1);
+    if (nranks < 1 || nranks > max_ranks_per_host)
+        return fail(weftInvalidArgument, "nranks is {}; a communicator has 1 to {} ranks", nranks, max_ranks_per_host);
+    if (rank < 0 || rank >= nranks)
+        return fail(weftInvalidArgument, "rank is {}; with nranks {} it is 0 to {}", rank, nranks, nranks - 1);
     if (!options_status()) return Status(weftInvalidArgument, options_status().sentence());
     weftConfig_t config = WEFT_CONFIG_INITIALIZER;
     if (given) {
         WEFT_TRY(check_config(*given));
         memcpy(&config, given, std::min(given->size, sizeof config));
     }
-    if (config.blocking == 0) return fail(weftInvalidArgument, "config.blocking is 0; Weft {}.{} has blocking communicators only", WEFT_MAJOR, WEFT_MINOR);
-    if (config.blocking != 1 && config.blocking != WEFT_CONFIG_UNDEF_INT) return fail(weftInvalidArgument, "config.blocking is {}; it is 1 or undefined", config.blocking);
+    if (config.blocking == 0)
+        return fail(weftInvalidArgument, "config.blocking is 0; Weft {}.{} has blocking communicators only", WEFT_MAJOR,
+                    WEFT_MINOR);
+    if (config.blocking != 1 && config.blocking != WEFT_CONFIG_UNDEF_INT)
+        return fail(weftInvalidArgument, "config.blocking is {}; it is 1 or undefined", config.blocking);
 
     const Options& environment = options();
     Joining joining;
@@ -60,7 +66,9 @@ Result<Joining> prepare_joining(weftComm** comm, int nranks, const UniqueId& id,
     meeting.timeout_ms = countable_ms(config.initTimeoutMs >= 0 ? config.initTimeoutMs : environment.init_timeout_ms);
     const std::string algo = config.algo ? config.algo : environment.algo;
     WEFT_TRY(check_algo(algo, registry::algorithms()));
-    if (algo.size() >= sizeof meeting.proposal.algo) return fail(weftInvalidArgument, "the list of algorithms has {} characters; at most {} are read", algo.size(), sizeof meeting.proposal.algo - 1);
+    if (algo.size() >= sizeof meeting.proposal.algo)
+        return fail(weftInvalidArgument, "the list of algorithms has {} characters; at most {} are read", algo.size(),
+                    sizeof meeting.proposal.algo - 1);
     memcpy(meeting.proposal.algo, algo.c_str(), algo.size() + 1);
     meeting.proposal.tile_bytes = environment.tile_bytes;
     meeting.proposal.channels = environment.channels;
@@ -85,7 +93,8 @@ Status join(std::vector<Joining> joinings) {
                 if (!met) {
                     keep(met.take_status());
                 } else {
-                    auto communicator = Communicator::make(joining.meeting->group(), joining.rank, std::move(joining.options));
+                    auto communicator =
+                        Communicator::make(joining.meeting->group(), joining.rank, std::move(joining.options));
                     if (communicator)
                         *joining.result = make_handle(std::move(*communicator));
                     else
@@ -93,7 +102,8 @@ Status join(std::vector<Joining> joinings) {
                 }
             } catch (const std::bad_alloc&) {
                 // The others would wait for this rank until their deadline.
-                if (const auto group = joining.meeting->group()) group->raise(weftSystemError, joining.rank, "a rank ran out of memory while it joined");
+                if (const auto group = joining.meeting->group())
+                    group->raise(weftSystemError, joining.rank, "a rank ran out of memory while it joined");
                 if (first) first = Status(weftSystemError, "out of memory");
             }
             joining.meeting.reset();

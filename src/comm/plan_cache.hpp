@@ -1,5 +1,5 @@
-// plan_cache.hpp: plans by key: a small table that a call looks into without a search, and behind it all that were made.
-// Keys hold agreed facts only, so all ranks hit or miss together. Thread-bound.
+// plan_cache.hpp: plans by key: a small table that a call looks into without a search, and behind it all that were
+// made. Keys hold agreed facts only, so all ranks hit or miss together. Thread-bound.
 #pragma once
 #include <map>
 
@@ -37,7 +37,9 @@ class PlanCache {
         PlanKey key;
         PreparedPlan* plan = nullptr;
     };
-    static size_t place(const PlanKey& key) { return ((key.head * 0x9e3779b97f4a7c15u ^ key.count * 0xbf58476d1ce4e5b9u) >> 40) % table_size; }
+    static size_t place(const PlanKey& key) {
+        return ((key.head * 0x9e3779b97f4a7c15u ^ key.count * 0xbf58476d1ce4e5b9u) >> 40) % table_size;
+    }
     void clear() {
         for (Entry& entry : table_) entry = {};
         plans_.clear();

@@ -10,15 +10,17 @@ namespace weft {
 
 namespace {
 
-constexpr size_t connection_slot_bytes = 128 << 10;  // larger slots leave the second-level cache, smaller ones pay more switches
+constexpr size_t connection_slot_bytes =
+    128 << 10;  // larger slots leave the second-level cache, smaller ones pay more switches
 
 size_t round_to_line(size_t bytes) { return (bytes + line_bytes - 1) / line_bytes * line_bytes; }
 
-// How much of a message a board algorithm handles at once: small enough that staging and result stay in the second-level cache,
-// large enough that two waits a tile do not count. Measured, perf/README.md.
+// How much of a message a board algorithm handles at once: small enough that staging and result stay in the
+// second-level cache, large enough that two waits a tile do not count. Measured, perf/README.md.
 size_t board_tile_bytes(size_t bytes, int ranks) {
     if (bytes < 8 << 20) return 128 << 10;
-    if (bytes < 32 << 20) return 256 << 10;  // from here on memory is the limit, and a wait costs more than a second-level miss
+    if (bytes < 32 << 20)
+        return 256 << 10;  // from here on memory is the limit, and a wait costs more than a second-level miss
     return ranks >= 8 ? 1 << 20 : 512 << 10;
 }
 
@@ -39,10 +41,19 @@ bool has(const Schedule& schedule, Opcode opcode) {
 }  // namespace
 
 Planner::Planner(HostGroup& group, int rank, Board* board, const Movers& movers, int64_t streaming_bytes)
-    : group_(&group), rank_(rank), board_(board), movers_(&movers), streaming_bytes_(streaming_bytes), agreed_(group.header().agreed),
-      layout_{group.ranks(), rank}, costs_(host_link_costs(group.ranks(), group.cores())),
-      preferences_{agreed_.algo, int(agreed_.channels)}, reach_(group, rank, agreed_.direct != 0), cross_memory_(group, rank),
-      last_level_(std::min(last_level_share * size_t(group.cores()), last_level_cache_bytes() > 0 ? last_level_cache_bytes() : SIZE_MAX)) {}
+    : group_(&group),
+      rank_(rank),
+      board_(board),
+      movers_(&movers),
+      streaming_bytes_(streaming_bytes),
+      agreed_(group.header().agreed),
+      layout_{group.ranks(), rank},
+      costs_(host_link_costs(group.ranks(), group.cores())),
+      preferences_{agreed_.algo, int(agreed_.channels)},
+      reach_(group, rank, agreed_.direct != 0),
+      cross_memory_(group, rank),
+      last_level_(std::min(last_level_share * size_t(group.cores()),
+                           last_level_cache_bytes() > 0 ? last_level_cache_bytes() : SIZE_MAX)) {}
 
 Result<Choice> Planner::choose(const Operation& operation) const {
     auto choice = select(operation, layout_, costs_, preferences_, registry::algorithms());
@@ -64,7 +75,9 @@ Result<bool> Planner::connect(const Choice& choice, Binding& binding, RankSet& m
     if (binding.connected) return true;
     const Schedule& schedule = binding.schedule;
     // Both ends name a connection alike: algorithm, channel and block of the receiver's rank and of the sender's.
-    const auto key = [&](int channel, int sender) { return choice.hash() ^ (uint64_t(channel) << 32 | uint64_t(unsigned(sender))) * 0x9e3779b97f4a7c15u; };
+    const auto key = [&](int channel, int sender) {
+        return choice.hash() ^ (uint64_t(channel) << 32 | uint64_t(unsigned(sender))) * 0x9e3779b97f4a7c15u;
+    };
     const auto options = [&](int channel, int peer) {
         return ConnectionOptions{rank_, peer, channel, schedule.fifo_depth, connection_slot_bytes, group_, &heap_used_};
     };
@@ -97,8 +110,8 @@ Result<bool> Planner::connect(const Choice& choice, Binding& binding, RankSet& m
         memcpy(&address, letter, sizeof address);
         auto sender = transport.connect(options(block.channel, block.target), address);
         if (!sender) return sender.take_status();
-        WEFT_LOG_RANK(rank_, info, net, "connects to rank {} over {}, channel {}, {} slots of {} KiB", block.target, transport.name, block.channel,
-                      schedule.fifo_depth, connection_slot_bytes >> 10);
+        WEFT_LOG_RANK(rank_, info, net, "connects to rank {} over {}, channel {}, {} slots of {} KiB", block.target,
+                      transport.name, block.channel, schedule.fifo_depth, connection_slot_bytes >> 10);
         binding.ends[index].target = sender->get();
         binding.senders.push_back(std::move(*sender));
     }
@@ -106,7 +119,8 @@ Result<bool> Planner::connect(const Choice& choice, Binding& binding, RankSet& m
     return all;
 }
 
-Result<std::unique_ptr<PreparedPlan>> Planner::plan(const Operation& operation, const Choice& choice, Binding& binding) {
+Result<std::unique_ptr<PreparedPlan>> Planner::plan(const Operation& operation, const Choice& choice,
+                                                    Binding& binding) {
     Plan plan;
     plan.operation = operation;
     plan.operation.choice = choice.hash();
@@ -133,23 +147,28 @@ Result<std::unique_ptr<PreparedPlan>> Planner::plan(const Operation& operation, 
         plan.reach = &reach_;
         plan.offers = reach_.state() != Reach::State::refused && !plan.scaled();
         plan.pipelined = plan.tiles >= 4 && !plan.scaled();
-        if (agreed_.cross_memory && plan.offers && bytes >= cross_least_bytes && bytes <= cross_most_bytes && layout_.ranks <= cross_most_ranks)
+        if (agreed_.cross_memory && plan.offers && bytes >= cross_least_bytes && bytes <= cross_most_bytes &&
+            layout_.ranks <= cross_most_ranks)
             plan.cross_memory = &cross_memory_;
     }
     // Past the caches once the job's buffers exceed the last one: what is stored will not be found there anyway.
-    const bool streamed = streaming_bytes_ >= 0 ? bytes >= size_t(streaming_bytes_) : 2 * bytes * size_t(layout_.ranks) > last_level_;
+    const bool streamed =
+        streaming_bytes_ >= 0 ? bytes >= size_t(streaming_bytes_) : 2 * bytes * size_t(layout_.ranks) > last_level_;
     plan.stores = streamed ? Stores::streaming : Stores::ordinary;
     return std::make_unique<PreparedPlan>(std::move(plan));
 }
 
 std::string Planner::explain(const Operation& operation) const {
-    std::string text = fmt::format("{} ({} bytes) on {} ranks, {} a core\n", operation.text(), operation.bytes(), layout_.ranks, costs_.ranks_per_core);
+    std::string text = fmt::format("{} ({} bytes) on {} ranks, {} a core\n", operation.text(), operation.bytes(),
+                                   layout_.ranks, costs_.ranks_per_core);
     const auto choice = select(operation, layout_, costs_, preferences_, registry::algorithms());
     for (const Candidate& candidate : candidates(operation, layout_, costs_, preferences_, registry::algorithms()))
-        text += fmt::format("candidate {}: {:.2f} us predicted{}{}; {}\n", candidate.algorithm->name, candidate.predicted_us, candidate.excluded.empty() ? "" : ", out: ",
-                            candidate.excluded, candidate.algorithm->cost);
+        text += fmt::format("candidate {}: {:.2f} us predicted{}{}; {}\n", candidate.algorithm->name,
+                            candidate.predicted_us, candidate.excluded.empty() ? "" : ", out: ", candidate.excluded,
+                            candidate.algorithm->cost);
     if (!choice) return text + choice.status().sentence();
-    return text + fmt::format("chosen: {} over {}, least predicted time", choice->algorithm->name, registry::transports()[0].name);
+    return text + fmt::format("chosen: {} over {}, least predicted time", choice->algorithm->name,
+                              registry::transports()[0].name);
 }
 
 }  // namespace weft

@@ -1,5 +1,6 @@
-// planner.hpp: from an Operation to a Plan: asks the selector, builds the schedule, makes the connections, sizes the tiles.
-// Thread-bound to the rank. Connecting takes several steps, because the other end must listen first; nothing blocks.
+// planner.hpp: from an Operation to a Plan: asks the selector, builds the schedule, makes the connections, sizes the
+// tiles. Thread-bound to the rank. Connecting takes several steps, because the other end must listen first; nothing
+// blocks.
 #pragma once
 #include <map>
 #include <memory>
@@ -26,7 +27,8 @@ struct PlanKey {
     uint64_t head;
     uint64_t count;
     explicit PlanKey(const Operation& operation)
-        : head(uint64_t(operation.collective) | uint64_t(operation.type) << 8 | uint64_t(operation.op) << 16 | uint64_t(uint32_t(operation.root)) << 32),
+        : head(uint64_t(operation.collective) | uint64_t(operation.type) << 8 | uint64_t(operation.op) << 16 |
+               uint64_t(uint32_t(operation.root)) << 32),
           count(operation.count) {}
     PlanKey() : head(~uint64_t(0)), count(0) {}
     bool operator==(const PlanKey&) const = default;
@@ -47,7 +49,8 @@ class Planner {
     Result<Choice> choose(const Operation& operation) const;
     // The schedule of a choice; made once.
     Binding& binding(const Choice& choice);
-    // One step of connecting. True when all connections are there; else `missing` has the ranks that have not listened yet.
+    // One step of connecting. True when all connections are there; else `missing` has the ranks that have not listened
+    // yet.
     Result<bool> connect(const Choice& choice, Binding& binding, RankSet& missing);
     Result<std::unique_ptr<PreparedPlan>> plan(const Operation& operation, const Choice& choice, Binding& binding);
 

@@ -28,51 +28,69 @@ std::string seconds(int64_t us) { return fmt::format("{:.1f} s", double(us) / 1e
 
 }  // namespace
 
-std::string Watchdog::name() const { return communicator_.empty() ? "" : fmt::format(" on communicator {}", communicator_); }
+std::string Watchdog::name() const {
+    return communicator_.empty() ? "" : fmt::format(" on communicator {}", communicator_);
+}
 
 Status Watchdog::mismatch(int other, uint64_t sequence, const Operation& operation) {
     for (int64_t until = now_us() + 500'000; now_us() < until;) {
         if (auto report = group_->row(other).position.read(); report && report->entered >= sequence) {
             if (report->entered > sequence)
-                return fail(weftMismatch, "rank {} is in operation {}{}, {}, when rank {} is in operation {} already, {}; every rank must make the same calls in the same order",
-                            rank_, sequence, name(), operation.text(), other, report->entered, report->operation.text());
+                return fail(weftMismatch,
+                            "rank {} is in operation {}{}, {}, when rank {} is in operation {} already, {}; every rank "
+                            "must make the same calls in the same order",
+                            rank_, sequence, name(), operation.text(), other, report->entered,
+                            report->operation.text());
             Operation ours = operation, theirs = report->operation;
             ours.choice = theirs.choice = 0;
             const auto [low, high] = std::minmax(rank_, other);
-            const Operation &low_call = rank_ < other ? operation : report->operation, &high_call = rank_ < other ? report->operation : operation;
+            const Operation &low_call = rank_ < other ? operation : report->operation,
+                            &high_call = rank_ < other ? report->operation : operation;
             if (ours == theirs)
-                return fail(weftMismatch, "ranks {} and {} both called {} as operation {}{} but chose different algorithms: are they the same build, with the same WEFT_ options?",
+                return fail(weftMismatch,
+                            "ranks {} and {} both called {} as operation {}{} but chose different algorithms: are they "
+                            "the same build, with the same WEFT_ options?",
                             low, high, operation.text(), sequence, name());
-            return fail(weftMismatch, "operation {}{}: rank {} called {}, rank {} called {}; every rank must make the same calls in the same order", sequence, name(),
-                        low, low_call.text(), high, high_call.text());
+            return fail(weftMismatch,
+                        "operation {}{}: rank {} called {}, rank {} called {}; every rank must make the same calls in "
+                        "the same order",
+                        sequence, name(), low, low_call.text(), high, high_call.text());
         }
         if (!group_->alive(other)) break;
         usleep(1000);
     }
-    return fail(weftMismatch, "operation {}{}: rank {} called {}, rank {} something else; every rank must make the same calls in the same order", sequence,
-                name(), rank_, operation.text(), other);
+    return fail(weftMismatch,
+                "operation {}{}: rank {} called {}, rank {} something else; every rank must make the same calls in the "
+                "same order",
+                sequence, name(), rank_, operation.text(), other);
 }
 
 Status Watchdog::look_at(int other, uint64_t sequence, const Operation& operation) {
     const RankRow& row = group_->row(other);
     // What it called before what became of it: a rank that called something else and left has mismatched, not died.
     const auto report = row.position.read();
-    if (report && report->entered == sequence && !(report->operation == operation)) return mismatch(other, sequence, operation);
-    // It finished this operation, so all that it owes us is there, perhaps since we last polled; it may have ended in order. What
-    // is still missing at the next look will never come.
+    if (report && report->entered == sequence && !(report->operation == operation))
+        return mismatch(other, sequence, operation);
+    // It finished this operation, so all that it owes us is there, perhaps since we last polled; it may have ended in
+    // order. What is still missing at the next look will never come.
     if (report && report->finished >= sequence) {
         if (!finished_.contains(other)) return finished_.insert(other), ok();
-        return fail(weftMismatch, "rank {} (pid {}) finished operation {}{} without what rank {} waits for in {}; every rank must make the same calls in the same order",
+        return fail(weftMismatch,
+                    "rank {} (pid {}) finished operation {}{} without what rank {} waits for in {}; every rank must "
+                    "make the same calls in the same order",
                     other, row.pid, sequence, name(), rank_, operation.text());
     }
     if (!group_->alive(other) && row.state.load(std::memory_order_acquire) != RankState::left)
-        return fail(weftRemoteError, "rank {} (pid {}) died {}; rank {} waited for it in operation {}{}, {}", other, row.pid,
-                    report && report->inside() ? fmt::format("inside operation {}", report->entered)
-                                               : fmt::format("outside Weft after operation {}", report ? report->finished : 0),
-                    rank_, sequence, name(), operation.text());
+        return fail(
+            weftRemoteError, "rank {} (pid {}) died {}; rank {} waited for it in operation {}{}, {}", other, row.pid,
+            report && report->inside() ? fmt::format("inside operation {}", report->entered)
+                                       : fmt::format("outside Weft after operation {}", report ? report->finished : 0),
+            rank_, sequence, name(), operation.text());
     if (row.state.load(std::memory_order_acquire) == RankState::left && report && report->entered < sequence)
-        return fail(weftRemoteError, "rank {} (pid {}) left the communicator after operation {}; rank {} waits for it in operation {}{}, {}", other, row.pid,
-                    report->finished, rank_, sequence, name(), operation.text());
+        return fail(
+            weftRemoteError,
+            "rank {} (pid {}) left the communicator after operation {}; rank {} waits for it in operation {}{}, {}",
+            other, row.pid, report->finished, rank_, sequence, name(), operation.text());
     return ok();
 }
 
@@ -80,7 +98,8 @@ std::string Watchdog::whereabouts(int other, uint64_t sequence) const {
     const RankRow& row = group_->row(other);
     const auto report = row.position.read();
     const char state = process_state(row.pid);
-    std::string text = fmt::format("rank {} (pid {}) is {}", other, row.pid, state == 'T' || state == 't' ? "stopped (SIGSTOP or a debugger)" : "alive");
+    std::string text = fmt::format("rank {} (pid {}) is {}", other, row.pid,
+                                   state == 'T' || state == 't' ? "stopped (SIGSTOP or a debugger)" : "alive");
     if (!report || report->entered == 0) return text + ", has not called anything yet";
     if (!report->inside()) return text + fmt::format(", outside Weft, last operation {}", report->finished);
     if (report->entered == sequence) return text + ", inside this operation";
@@ -91,7 +110,8 @@ Status Watchdog::look(const RankSet& missing, uint64_t sequence, const Operation
     if (group_->aborted()) return group_->abort_status();
     Status found;
     missing.for_each([&](int other) {
-        if (found && (silence_us >= compare_after_us || !group_->alive(other))) found = look_at(other, sequence, operation);
+        if (found && (silence_us >= compare_after_us || !group_->alive(other)))
+            found = look_at(other, sequence, operation);
     });
     if (!found) return found;
     const bool warn = limits_.warn_us > 0 && silence_us >= limits_.warn_us && !warned_;
@@ -104,10 +124,11 @@ Status Watchdog::look(const RankSet& missing, uint64_t sequence, const Operation
     });
     if (named > 8) who += fmt::format("; and {} more", named - 8);
     if (late)
-        return fail(weftTimeout, "rank {} waited {} in operation {}{}, {}, the deadline (WEFT_TIMEOUT_MS) is {} ms: {}", rank_, seconds(silence_us), sequence, name(),
-                    operation.text(), limits_.timeout_us / 1000, who);
+        return fail(weftTimeout, "rank {} waited {} in operation {}{}, {}, the deadline (WEFT_TIMEOUT_MS) is {} ms: {}",
+                    rank_, seconds(silence_us), sequence, name(), operation.text(), limits_.timeout_us / 1000, who);
     warned_ = true;
-    WEFT_LOG_RANK(rank_, warn, coll, "waits since {} in operation {}{}, {}: {}", seconds(silence_us), sequence, name(), operation.text(), who);
+    WEFT_LOG_RANK(rank_, warn, coll, "waits since {} in operation {}{}, {}: {}", seconds(silence_us), sequence, name(),
+                  operation.text(), who);
     return ok();
 }
 

@@ -1,5 +1,5 @@
-// watchdog.hpp: what is looked at when a rank has waited for long: has somebody died, left, or called something else; who is
-// late, and where is everyone. Looks at shared memory and, for the living, at the kernel; never on the hot path.
+// watchdog.hpp: what is looked at when a rank has waited for long: has somebody died, left, or called something else;
+// who is late, and where is everyone. Looks at shared memory and, for the living, at the kernel; never on the hot path.
 #pragma once
 #include "src/base/host_group.hpp"
 
@@ -16,9 +16,11 @@ class Watchdog {
     Watchdog(HostGroup& group, int rank, std::string communicator, WatchdogLimits limits)
         : group_(&group), rank_(rank), communicator_(std::move(communicator)), limits_(limits) {}
 
-    // After `silence_us` without progress in `operation`, waiting for `missing`. A failure is what all ranks shall be told.
+    // After `silence_us` without progress in `operation`, waiting for `missing`. A failure is what all ranks shall be
+    // told.
     Status look(const RankSet& missing, uint64_t sequence, const Operation& operation, int64_t silence_us);
-    // Another rank's words do not fit ours: the sentence that names both calls. Waits briefly for the other to say what it called.
+    // Another rank's words do not fit ours: the sentence that names both calls. Waits briefly for the other to say what
+    // it called.
     Status mismatch(int other, uint64_t sequence, const Operation& operation);
     // A new call: the warning may come again.
     void begin() {

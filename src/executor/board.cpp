@@ -5,13 +5,15 @@ namespace weft {
 
 void Run::post_entry(uint64_t tile) {
     const uint32_t number = board_tile(tile);
-    plan_->board->line(rank_, number).entry.store(entry_word(number, plan_->operation_fingerprint), std::memory_order_release);  // pairs with poll()
+    plan_->board->line(rank_, number)
+        .entry.store(entry_word(number, plan_->operation_fingerprint), std::memory_order_release);  // pairs with poll()
     plan_->board->wake();
 }
 
 void Run::post_done(uint64_t tile) {
     const uint32_t number = board_tile(tile);
-    plan_->board->line(rank_, number).done.store(entry_word(number, plan_->operation_fingerprint), std::memory_order_release);  // pairs with poll()
+    plan_->board->line(rank_, number)
+        .done.store(entry_word(number, plan_->operation_fingerprint), std::memory_order_release);  // pairs with poll()
     plan_->board->wake();
 }
 
@@ -28,14 +30,16 @@ Progress Run::poll() {
         const uint64_t expected = entry_word(board_tile(tile), plan_->operation_fingerprint);
         const uint64_t seen = word.load(std::memory_order_acquire);  // pairs with post_entry(), post_done()
         if (seen == expected) return true;
-        // Zero is a line never written, an older tile one not written yet; this tile or a later one is another operation's. Tiles
-        // without a second phase post no done, so a done word may be so old that it looks like a later one: there only this tile counts.
+        // Zero is a line never written, an older tile one not written yet; this tile or a later one is another
+        // operation's. Tiles without a second phase post no done, so a done word may be so old that it looks like a
+        // later one: there only this tile counts.
         const int32_t ahead = int32_t(uint32_t(seen >> 32) - uint32_t(expected >> 32));
         if (seen != 0 && ahead >= 0 && ahead <= furthest) suspect_ = rank;
         return false;
     };
     waiting_.for_each([&](int rank) {
-        const bool entered = wait_entry_ == no_tile || look(line(rank, wait_entry_).entry, wait_entry_, rank, INT32_MAX);
+        const bool entered =
+            wait_entry_ == no_tile || look(line(rank, wait_entry_).entry, wait_entry_, rank, INT32_MAX);
         if (entered && (wait_done_ == no_tile || look(line(rank, wait_done_).done, wait_done_, rank, 0)))
             waiting_.erase(rank);
         else

@@ -8,11 +8,14 @@
 
 namespace weft {
 
-// The peer has just posted its entry, so its pid is still its own: for another process to have it, the kernel would have to go
-// through all numbers within this operation.
+// The peer has just posted its entry, so its pid is still its own: for another process to have it, the kernel would
+// have to go through all numbers within this operation.
 static Status refused(const char* what, int rank, int other, int pid, int error) {
-    if (error == ESRCH) return fail(weftRemoteError, "rank {} (pid {}) died while rank {} {} its buffers", other, pid, rank, what);
-    return fail(weftRemoteError, "rank {} {} the buffers of rank {} (pid {}) in vain: {}; WEFT_CROSS_MEMORY 0 stages them", rank, what, other, pid, errno_text(error));
+    if (error == ESRCH)
+        return fail(weftRemoteError, "rank {} (pid {}) died while rank {} {} its buffers", other, pid, rank, what);
+    return fail(weftRemoteError,
+                "rank {} {} the buffers of rank {} (pid {}) in vain: {}; WEFT_CROSS_MEMORY 0 stages them", rank, what,
+                other, pid, errno_text(error));
 }
 
 bool CrossMemory::probe() const {
@@ -20,7 +23,10 @@ bool CrossMemory::probe() const {
         const RankRow& row = host_->row(other);
         uint64_t seen = 0;
         if (Status status = read(other, &seen, row.token_address, sizeof seen); !status || seen != row.process) {
-            WEFT_LOG_RANK(rank_, info, shm, "messages are staged: {}", status ? fmt::format("process {} is not rank {}'s here (another pid namespace)", row.pid, other) : status.sentence());
+            WEFT_LOG_RANK(rank_, info, shm, "messages are staged: {}",
+                          status
+                              ? fmt::format("process {} is not rank {}'s here (another pid namespace)", row.pid, other)
+                              : status.sentence());
             return false;
         }
     }
@@ -29,7 +35,9 @@ bool CrossMemory::probe() const {
 
 void CrossMemory::agree(bool all_can) {
     state_ = all_can ? State::ready : State::refused;
-    if (rank_ == 0) WEFT_LOG_RANK(rank_, info, shm, "the kernel {} middle-sized messages between the processes", all_can ? "copies" : "does not copy");
+    if (rank_ == 0)
+        WEFT_LOG_RANK(rank_, info, shm, "the kernel {} middle-sized messages between the processes",
+                      all_can ? "copies" : "does not copy");
 }
 
 Status CrossMemory::read(int rank, void* to, uint64_t address, size_t bytes) const {
@@ -37,8 +45,7 @@ Status CrossMemory::read(int rank, void* to, uint64_t address, size_t bytes) con
         const iovec local{static_cast<std::byte*>(to) + done, bytes - done};
         const iovec remote{reinterpret_cast<void*>(address + done), bytes - done};
         const ssize_t copied = process_vm_readv(host_->row(rank).pid, &local, 1, &remote, 1, 0);
-        if (copied <= 0)
-            return refused("reads", rank_, rank, host_->row(rank).pid, errno);
+        if (copied <= 0) return refused("reads", rank_, rank, host_->row(rank).pid, errno);
         done += size_t(copied);
     }
     return ok();
@@ -49,8 +56,7 @@ Status CrossMemory::write(int rank, const void* from, uint64_t address, size_t b
         const iovec local{const_cast<std::byte*>(static_cast<const std::byte*>(from)) + done, bytes - done};
         const iovec remote{reinterpret_cast<void*>(address + done), bytes - done};
         const ssize_t copied = process_vm_writev(host_->row(rank).pid, &local, 1, &remote, 1, 0);
-        if (copied <= 0)
-            return refused("writes", rank_, rank, host_->row(rank).pid, errno);
+        if (copied <= 0) return refused("writes", rank_, rank, host_->row(rank).pid, errno);
         done += size_t(copied);
     }
     return ok();

@@ -63,7 +63,8 @@ int Run::result_jobs(uint64_t tile, CopyJob* jobs) {
         const int rank = rank_ + distance < ranks_ ? rank_ + distance : rank_ + distance - ranks_;
         const Range range = chunk_range(tile, rank);
         if (range.bytes == 0) continue;
-        jobs[count++] = {receive_ + tile * plan_->tile_bytes + range.tile_offset, slot(rank, tile) + range.tile_offset, range.bytes, plan_->stores};
+        jobs[count++] = {receive_ + tile * plan_->tile_bytes + range.tile_offset, slot(rank, tile) + range.tile_offset,
+                         range.bytes, plan_->stores};
     }
     return count;
 }
@@ -94,10 +95,13 @@ void Run::post_offer_and_entry(uint64_t tile) {
     post_entry(tile);
 }
 
-// What all have offered, read off the payloads that all see alike: which inputs are read in place, and whether the operation
-// is direct. An offer while nobody knows yet whether offers count makes a round of agreement due after the last tile.
+// What all have offered, read off the payloads that all see alike: which inputs are read in place, and whether the
+// operation is direct. An offer while nobody knows yet whether offers count makes a round of agreement due after the
+// last tile.
 Progress Run::decide(BlockState& state) {
-    agreement_due_ = plan_->cross_memory && plan_->cross_memory->state() == CrossMemory::State::unknown ? uint32_t(Agreement::memory_crossed) : 0;
+    agreement_due_ = plan_->cross_memory && plan_->cross_memory->state() == CrossMemory::State::unknown
+                         ? uint32_t(Agreement::memory_crossed)
+                         : 0;
     const Reach::State reach = plan_->offers ? plan_->reach->state() : Reach::State::refused;
     bool all = reach == Reach::State::ready;
     for (int rank = 0; rank < ranks_; ++rank) {
@@ -107,7 +111,8 @@ Progress Run::decide(BlockState& state) {
         inputs_[size_t(rank)] = readable ? plan_->reach->translate(rank, offer.send_address) : nullptr;
         all &= readable && offer.receive_address != 0;
         if (all) outputs_[size_t(rank)] = plan_->reach->translate(rank, offer.receive_address);
-        if (reach == Reach::State::unknown && (offer.send_address | offer.receive_address) != 0) agreement_due_ |= Agreement::arenas_mapped;
+        if (reach == Reach::State::unknown && (offer.send_address | offer.receive_address) != 0)
+            agreement_due_ |= Agreement::arenas_mapped;
         if (plan_->cross_memory) {
             cross_inputs_[size_t(rank)] = offer.own_send_address;
             cross_outputs_[size_t(rank)] = offer.own_receive_address;
@@ -118,14 +123,15 @@ Progress Run::decide(BlockState& state) {
     last_tile_ = lends_ ? 0 : plan_->tiles - 1;
     for (int rank = 0; rank < ranks_; ++rank) lends_ |= inputs_[size_t(rank)] != nullptr;
     if (lends_) {
-        // A rank that left before it saw our entry has taken its buffers back: after the entry, look (rule 9b). The fence
-        // orders our entry before the look; it pairs with the one in Communicator::die().
+        // A rank that left before it saw our entry has taken its buffers back: after the entry, look (rule 9b). The
+        // fence orders our entry before the look; it pairs with the one in Communicator::die().
         std::atomic_thread_fence(std::memory_order_seq_cst);
         if (plan_->board->aborted()) return abandon();
     }
     if (!all && !cross) return Progress::moved;
     // Direct: the message is one tile; we read our chunk from all inputs and write it to all outputs.
-    const size_t first = chunk_bound(plan_->bytes(), ranks_, rank_), last = chunk_bound(plan_->bytes(), ranks_, rank_ + 1);
+    const size_t first = chunk_bound(plan_->bytes(), ranks_, rank_),
+                 last = chunk_bound(plan_->bytes(), ranks_, rank_ + 1);
     if (cross) {
         if (const Progress progress = cross_own_chunk(); progress != Progress::moved) return progress;
     } else if (last > first) {
@@ -141,10 +147,11 @@ Progress Run::decide(BlockState& state) {
     return two_shot_direct(state);
 }
 
-// Our chunk, block by block: every other rank's contribution is copied here, the sum into our output and from there into
-// all others'.
+// Our chunk, block by block: every other rank's contribution is copied here, the sum into our output and from there
+// into all others'.
 Progress Run::cross_own_chunk() {
-    const size_t first = chunk_bound(plan_->bytes(), ranks_, rank_), last = chunk_bound(plan_->bytes(), ranks_, rank_ + 1);
+    const size_t first = chunk_bound(plan_->bytes(), ranks_, rank_),
+                 last = chunk_bound(plan_->bytes(), ranks_, rank_ + 1);
     const size_t block = plan_->cross_block_bytes();
     const auto failed = [this](Status status) {
         failure_ = std::move(status);
@@ -158,14 +165,18 @@ Progress Run::cross_own_chunk() {
         for (int rank = 0; rank < ranks_; ++rank) {
             sources_[size_t(rank)] = rank == rank_ ? send_ + offset : copy;
             if (rank == rank_) continue;
-            if (Status status = plan_->cross_memory->read(rank, copy, cross_inputs_[size_t(rank)] + offset, bytes); !status) return failed(std::move(status));
+            if (Status status = plan_->cross_memory->read(rank, copy, cross_inputs_[size_t(rank)] + offset, bytes);
+                !status)
+                return failed(std::move(status));
             copy += block;
         }
         void* destination = receive_ + offset;
         reduce(&destination, 1, sources_.data(), ranks_, bytes, true, 0);
         for (int distance = 1; distance < ranks_; ++distance) {
             const int rank = (rank_ + distance) % ranks_;
-            if (Status status = plan_->cross_memory->write(rank, receive_ + offset, cross_outputs_[size_t(rank)] + offset, bytes); !status)
+            if (Status status =
+                    plan_->cross_memory->write(rank, receive_ + offset, cross_outputs_[size_t(rank)] + offset, bytes);
+                !status)
                 return failed(std::move(status));
         }
     }
@@ -198,20 +209,25 @@ bool Run::may_be_using(int peer) const {
         const uint64_t expected = entry_word(board_tile(tile), plan_->operation_fingerprint);
         return int32_t(uint32_t(word.load(std::memory_order_acquire) >> 32) - uint32_t(expected >> 32));
     };
-    // The first line may hold the entry of a later tile by now. The last done is never written over while we are here, and the
-    // word of a line that no tile has used for long can be too old to compare by distance.
+    // The first line may hold the entry of a later tile by now. The last done is never written over while we are here,
+    // and the word of a line that no tile has used for long can be too old to compare by distance.
     return ahead(line(peer, 0).entry, 0) >= 0 && ahead(line(peer, last_tile_).done, last_tile_) != 0;
 }
 
 // Reduces our chunk of the tile into our output and our slot, and, in the same loop body, does the copies given.
-void Run::reduce_own_chunk(uint64_t tile, const CopyJob* staging, int staging_count, const CopyJob* results, int results_count) {
+void Run::reduce_own_chunk(uint64_t tile, const CopyJob* staging, int staging_count, const CopyJob* results,
+                           int results_count) {
     const Range own = chunk_range(tile, rank_);
     const size_t tile_offset = tile * plan_->tile_bytes, offset = tile_offset + own.tile_offset;
     for (int rank = 0; rank < ranks_; ++rank) {
         const std::byte* input = inputs_[size_t(rank)];
-        sources_[size_t(rank)] = rank == rank_ ? own_input(offset, own.bytes) : input ? input + offset : slot(rank, tile) + own.tile_offset;
+        sources_[size_t(rank)] = rank == rank_ ? own_input(offset, own.bytes)
+                                 : input       ? input + offset
+                                               : slot(rank, tile) + own.tile_offset;
     }
-    void* destinations[2] = {receive_ + offset, slot(rank_, tile) + own.tile_offset};  // peers read the slot soon: only the first is streamed
+    void* destinations[2] = {
+        receive_ + offset,
+        slot(rank_, tile) + own.tile_offset};  // peers read the slot soon: only the first is streamed
     const ReduceJob job = reduction(destinations, 2, sources_.data(), ranks_, own.bytes, true, 1);
     if (staging_count + results_count > 0)
         plan_->movers->fused[plan_->type()][plan_->op()](staging, staging_count, job, results, results_count);
@@ -236,7 +252,9 @@ Progress Run::two_shot(BlockState& state) {
             case Stage::entries:
                 if (const Progress progress = poll(); progress != Progress::moved) return progress;
                 if (state.tile == 0)
-                    if (const Progress progress = decide(state); progress != Progress::moved || state.stage == Stage::ended) return progress;
+                    if (const Progress progress = decide(state);
+                        progress != Progress::moved || state.stage == Stage::ended)
+                        return progress;
                 if (plan.pipelined) {
                     state.stage = Stage::pipeline;
                     wait_entry_ = wait_done_ = no_tile;  // nothing to wait for before tile 0 is reduced
@@ -255,7 +273,8 @@ Progress Run::two_shot(BlockState& state) {
                 if (++state.tile < plan.tiles) continue;
                 break;
             case Stage::pipeline: {
-                // Entries of this tile and dones of the one before are there: stage the next, reduce this, hand out the last.
+                // Entries of this tile and dones of the one before are there: stage the next, reduce this, hand out the
+                // last.
                 if (const Progress progress = poll(); progress != Progress::moved) return progress;
                 if (state.tile == plan.tiles) {
                     copy_results(state.tile - 1);
@@ -281,7 +300,8 @@ Progress Run::two_shot(BlockState& state) {
                         all &= offer.answer;
                     }
                     if (agreement_due_ & Agreement::arenas_mapped) plan.reach->agree(all & Agreement::arenas_mapped);
-                    if (agreement_due_ & Agreement::memory_crossed) plan.cross_memory->agree(all & Agreement::memory_crossed);
+                    if (agreement_due_ & Agreement::memory_crossed)
+                        plan.cross_memory->agree(all & Agreement::memory_crossed);
                 }
                 plan.board->tile = base_tile_ + uint32_t(plan.tiles) + 1;
                 return Progress::done;
@@ -290,8 +310,10 @@ Progress Run::two_shot(BlockState& state) {
         // All tiles are through.
         if (!agreement_due_) return finish_two_shot(plan.tiles);
         Offer offer{};
-        if ((agreement_due_ & Agreement::arenas_mapped) && plan.reach->map_arenas()) offer.answer |= Agreement::arenas_mapped;
-        if ((agreement_due_ & Agreement::memory_crossed) && plan.cross_memory->probe()) offer.answer |= Agreement::memory_crossed;
+        if ((agreement_due_ & Agreement::arenas_mapped) && plan.reach->map_arenas())
+            offer.answer |= Agreement::arenas_mapped;
+        if ((agreement_due_ & Agreement::memory_crossed) && plan.cross_memory->probe())
+            offer.answer |= Agreement::memory_crossed;
         memcpy(line(rank_, plan.tiles).payload, &offer, sizeof offer);
         post_entry(plan.tiles);
         arm(plan.tiles, no_tile);

@@ -25,17 +25,23 @@ struct Plan {
     Board* board = nullptr;
     Reach* reach = nullptr;
     const Movers* movers = nullptr;
-    size_t tile_bytes = 0;  // a multiple of 64 unless there is one tile
-    uint64_t tiles = 1;     // at least 1: an empty message still meets everybody
-    bool pipelined = false; // two-shot: one loop body stages, reduces and hands out different tiles
-    bool offers = false;    // two-shot: the entry post says which buffers peers can reach
-    CrossMemory* cross_memory = nullptr;  // two-shot: the kernel copies, once all have agreed that it can; null: not wanted
+    size_t tile_bytes = 0;   // a multiple of 64 unless there is one tile
+    uint64_t tiles = 1;      // at least 1: an empty message still meets everybody
+    bool pipelined = false;  // two-shot: one loop body stages, reduces and hands out different tiles
+    bool offers = false;     // two-shot: the entry post says which buffers peers can reach
+    CrossMemory* cross_memory =
+        nullptr;  // two-shot: the kernel copies, once all have agreed that it can; null: not wanted
     Stores stores = Stores::ordinary;
 
-    // Of a message that the kernel copies: a block from each other rank stays in the second-level cache until it is reduced.
-    size_t cross_block_bytes() const { return std::max<size_t>(32 << 10, (256 << 10) / size_t(std::max(1, schedule->ranks - 1)) / 64 * 64); }
+    // Of a message that the kernel copies: a block from each other rank stays in the second-level cache until it is
+    // reduced.
+    size_t cross_block_bytes() const {
+        return std::max<size_t>(32 << 10, (256 << 10) / size_t(std::max(1, schedule->ranks - 1)) / 64 * 64);
+    }
     size_t bytes() const { return operation.bytes(); }
-    size_t tile_length(uint64_t tile) const { return std::min(tile_bytes, bytes() - std::min<size_t>(bytes(), tile * tile_bytes)); }
+    size_t tile_length(uint64_t tile) const {
+        return std::min(tile_bytes, bytes() - std::min<size_t>(bytes(), tile * tile_bytes));
+    }
     weftDataType_t type() const { return weftDataType_t(operation.type); }
     // Pre-multiplied sums reduce as sums; their scaling happens where a rank reads its own input.
     weftRedOp_t op() const { return operation.op < weftNumOps ? weftRedOp_t(operation.op) : weftSum; }

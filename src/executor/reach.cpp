@@ -35,20 +35,26 @@ bool Reach::map_arenas() {
                 if (!own) return false;
                 base = (*own)->memory().data();
             } else {
-                // Same user, same process-id namespace: the descriptor can be opened by its name. Where not, messages are staged.
-                // Looked at before it is opened: under another numbering of processes the name may be that of anything, even of
-                // our own segment, and closing a descriptor of that drops the lock that says that we live.
+                // Same user, same process-id namespace: the descriptor can be opened by its name. Where not, messages
+                // are staged. Looked at before it is opened: under another numbering of processes the name may be that
+                // of anything, even of our own segment, and closing a descriptor of that drops the lock that says that
+                // we live.
                 const std::string name = fmt::format("/proc/{}/fd/{}", row.pid, row.arena_fd);
                 struct stat status {};
                 Fd fd;
-                if (stat(name.c_str(), &status) == 0 && status.st_ino == row.arena_inode) fd = Fd(open(name.c_str(), O_RDWR | O_CLOEXEC));
+                if (stat(name.c_str(), &status) == 0 && status.st_ino == row.arena_inode)
+                    fd = Fd(open(name.c_str(), O_RDWR | O_CLOEXEC));
                 if (!fd || fstat(fd.number(), &status) != 0 || status.st_ino != row.arena_inode) {
-                    WEFT_LOG_RANK(rank_, info, shm, "the buffers of rank {} (pid {}) cannot be mapped here, so messages are staged", other, row.pid);
+                    WEFT_LOG_RANK(rank_, info, shm,
+                                  "the buffers of rank {} (pid {}) cannot be mapped here, so messages are staged",
+                                  other, row.pid);
                     return false;
                 }
                 auto memory = SharedMemory::map(std::move(fd));
                 if (!memory) {
-                    WEFT_LOG_RANK(rank_, info, shm, "the buffers of rank {} cannot be mapped, so messages are staged: {}", other, memory.status().sentence());
+                    WEFT_LOG_RANK(rank_, info, shm,
+                                  "the buffers of rank {} cannot be mapped, so messages are staged: {}", other,
+                                  memory.status().sentence());
                     return false;
                 }
                 memory->close_descriptor();  // one a peer and communicator would use up the process's limit
@@ -63,7 +69,9 @@ bool Reach::map_arenas() {
 
 void Reach::agree(bool all_have_mapped) {
     state_ = all_have_mapped ? State::ready : State::refused;
-    if (rank_ == 0) WEFT_LOG_RANK(rank_, info, shm, "buffers of weftMemAlloc are {} in place", all_have_mapped ? "read and written" : "not used");
+    if (rank_ == 0)
+        WEFT_LOG_RANK(rank_, info, shm, "buffers of weftMemAlloc are {} in place",
+                      all_have_mapped ? "read and written" : "not used");
 }
 
 }  // namespace weft

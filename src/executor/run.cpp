@@ -1,4 +1,5 @@
-// run.cpp: the step machine: walks blocks of elementary instructions, tile after tile, as far as they go without waiting.
+// run.cpp: the step machine: walks blocks of elementary instructions, tile after tile, as far as they go without
+// waiting.
 #include "src/executor/run.hpp"
 
 #include <cassert>
@@ -66,7 +67,8 @@ Progress Run::advance_block(size_t index) {
             }
         }
         const Instruction& instruction = block.instructions[size_t(state.step)];
-        if (instruction.after.block >= 0 && !reached(instruction.after, state.tile)) return moved ? Progress::moved : Progress::blocked;
+        if (instruction.after.block >= 0 && !reached(instruction.after, state.tile))
+            return moved ? Progress::moved : Progress::blocked;
         const uint64_t tile = state.tile;
         const Stage stage = state.stage;
         const Progress progress = execute(index, instruction);
@@ -75,7 +77,8 @@ Progress Run::advance_block(size_t index) {
             return Progress::done;
         }
         // A fused instruction may have gone through tiles before it blocked: that is no silence.
-        if (progress == Progress::blocked) return moved || state.tile != tile || state.stage != stage ? Progress::moved : Progress::blocked;
+        if (progress == Progress::blocked)
+            return moved || state.tile != tile || state.stage != stage ? Progress::moved : Progress::blocked;
         if (progress != Progress::moved) return progress;
         moved = true;
         if (++state.iteration >= instruction.repeat) {
@@ -129,7 +132,8 @@ Progress Run::execute(size_t index, const Instruction& instruction) {
 
 Run::Range Run::chunk_range(uint64_t tile, int chunk) const {
     const size_t length = plan_->tile_length(tile);
-    const size_t first = chunk_bound(length, plan_->schedule->chunks, chunk), last = chunk_bound(length, plan_->schedule->chunks, chunk + 1);
+    const size_t first = chunk_bound(length, plan_->schedule->chunks, chunk),
+                 last = chunk_bound(length, plan_->schedule->chunks, chunk + 1);
     return {first, last - first};
 }
 
@@ -142,7 +146,8 @@ Progress Run::move_connection(size_t index, const Instruction& instruction, uint
     if (range.bytes == 0) return Progress::moved;  // empty chunks are skipped on both ends
     const bool receives = instruction.opcode != Opcode::send;
     const bool sends = instruction.opcode != Opcode::recv && instruction.opcode != Opcode::recv_reduce_copy;
-    const bool reduces = instruction.opcode == Opcode::recv_reduce_send || instruction.opcode == Opcode::recv_reduce_copy ||
+    const bool reduces = instruction.opcode == Opcode::recv_reduce_send ||
+                         instruction.opcode == Opcode::recv_reduce_copy ||
                          instruction.opcode == Opcode::recv_reduce_copy_send;
     const bool stores = receives && instruction.opcode != Opcode::recv_reduce_send;
     const size_t user_offset = tile * plan_->tile_bytes + range.tile_offset;
@@ -153,7 +158,8 @@ Progress Run::move_connection(size_t index, const Instruction& instruction, uint
         auto slot = ends.source->receive(info);
         if (!slot) return failure_ = slot.take_status(), Progress::failed;
         if (!*slot) return connections_wait_.insert(block.source), Progress::blocked;
-        if (info.fingerprint != plan_->operation_fingerprint || info.operation != sequence_ || info.bytes != range.bytes)
+        if (info.fingerprint != plan_->operation_fingerprint || info.operation != sequence_ ||
+            info.bytes != range.bytes)
             return suspect_ = block.source, Progress::mismatch;
         incoming = *slot;
     }
@@ -162,7 +168,9 @@ Progress Run::move_connection(size_t index, const Instruction& instruction, uint
         if (!slot) return failure_ = slot.take_status(), Progress::failed;
         if (!*slot) return connections_wait_.insert(block.target), Progress::blocked;
         if (slot->capacity < range.bytes)
-            return failure_ = fail(weftInternalError, "a chunk of {} bytes does not fit a slot of {}", range.bytes, slot->capacity), Progress::failed;
+            return failure_ = fail(weftInternalError, "a chunk of {} bytes does not fit a slot of {}", range.bytes,
+                                   slot->capacity),
+                   Progress::failed;
         outgoing = *slot;
     }
     if (reduces) {
@@ -202,7 +210,8 @@ Progress Run::move_local(const Instruction& instruction, int iteration, uint64_t
     if (instruction.targets & Buffer::slot) destinations[count++] = slot(rank_, tile) + range.tile_offset;
     if (instruction.opcode == Opcode::reduce) {
         for (int rank = 0; rank < ranks_; ++rank)
-            sources_[size_t(rank)] = rank == rank_ ? own_input(user_offset, range.bytes) : slot(rank, tile) + range.tile_offset;
+            sources_[size_t(rank)] =
+                rank == rank_ ? own_input(user_offset, range.bytes) : slot(rank, tile) + range.tile_offset;
         reduce(destinations, count, sources_.data(), ranks_, range.bytes, instruction.finish, 0);
         return Progress::moved;
     }
@@ -210,7 +219,8 @@ Progress Run::move_local(const Instruction& instruction, int iteration, uint64_t
         if (instruction.source == Buffer::input)
             copy_input(static_cast<std::byte*>(destinations[i]), user_offset, range.bytes);
         else if (instruction.source == Buffer::slot)
-            plan_->movers->copy({destinations[i], slot(instruction.rank.at(iteration), tile) + range.tile_offset, range.bytes, Stores::ordinary});
+            plan_->movers->copy({destinations[i], slot(instruction.rank.at(iteration), tile) + range.tile_offset,
+                                 range.bytes, Stores::ordinary});
         else
             plan_->movers->copy({destinations[i], receive_ + user_offset, range.bytes, Stores::ordinary});
     }
@@ -230,15 +240,22 @@ void Run::copy_input(std::byte* destination, size_t offset, size_t bytes) {
         plan_->movers->copy({destination, send_ + offset, bytes, Stores::ordinary});
 }
 
-ReduceJob Run::reduction(void* const* destinations, int destination_count, const void* const* sources, int source_count, size_t bytes, bool finish,
-                         int streamed) const {
-    return {destinations, destination_count, sources, source_count, bytes / size_of(plan_->type()),
-            finish && plan_->op() == weftAvg ? uint32_t(ranks_) : 0, plan_->stores, streamed};
+ReduceJob Run::reduction(void* const* destinations, int destination_count, const void* const* sources, int source_count,
+                         size_t bytes, bool finish, int streamed) const {
+    return {destinations,
+            destination_count,
+            sources,
+            source_count,
+            bytes / size_of(plan_->type()),
+            finish && plan_->op() == weftAvg ? uint32_t(ranks_) : 0,
+            plan_->stores,
+            streamed};
 }
 
-void Run::reduce(void* const* destinations, int destination_count, const void* const* sources, int source_count, size_t bytes, bool finish,
-                 int streamed) {
-    plan_->movers->reduce[plan_->type()][plan_->op()](reduction(destinations, destination_count, sources, source_count, bytes, finish, streamed));
+void Run::reduce(void* const* destinations, int destination_count, const void* const* sources, int source_count,
+                 size_t bytes, bool finish, int streamed) {
+    plan_->movers->reduce[plan_->type()][plan_->op()](
+        reduction(destinations, destination_count, sources, source_count, bytes, finish, streamed));
 }
 
 }  // namespace weft

@@ -8,8 +8,8 @@
 namespace weft {
 
 enum class Progress : uint8_t {
-    moved,     // something happened; call again
-    blocked,   // waits for missing()
+    moved,    // something happened; call again
+    blocked,  // waits for missing()
     done,
     mismatch,  // suspect() called something else
     failed,    // failure()
@@ -22,7 +22,8 @@ class Run {
     Run(const Run&) = delete;
     Run& operator=(const Run&) = delete;
 
-    // Binds the buffers of one call. `scalar` is the rank's own factor if the plan is scaled. Buffers are equal or disjoint.
+    // Binds the buffers of one call. `scalar` is the rank's own factor if the plan is scaled. Buffers are equal or
+    // disjoint.
     void start(const void* send, void* receive, const void* scalar, uint64_t sequence);
     // Does what can be done without waiting; never blocks.
     Progress advance();
@@ -43,8 +44,8 @@ class Run {
 
     struct BlockState {
         uint64_t tile = 0;
-        int32_t step = 0;       // index of the instruction
-        int32_t iteration = 0;  // of a repeated instruction
+        int32_t step = 0;            // index of the instruction
+        int32_t iteration = 0;       // of a repeated instruction
         Stage stage = Stage::begin;  // of a board or fused instruction
         bool ended = false;
     };
@@ -67,7 +68,8 @@ class Run {
     Progress cross_own_chunk();
     bool crosses() const { return plan_->cross_memory && plan_->cross_memory->state() == CrossMemory::State::ready; }
     Progress abandon();
-    void reduce_own_chunk(uint64_t tile, const CopyJob* staging, int staging_count, const CopyJob* results, int results_count);
+    void reduce_own_chunk(uint64_t tile, const CopyJob* staging, int staging_count, const CopyJob* results,
+                          int results_count);
     void copy_results(uint64_t tile);
     int staging_jobs(uint64_t tile, CopyJob* jobs);
     int result_jobs(uint64_t tile, CopyJob* jobs);
@@ -93,10 +95,10 @@ class Run {
     const std::byte* own_input(size_t offset, size_t bytes);
     void copy_input(std::byte* destination, size_t offset, size_t bytes);
     // Only the first `streamed` destinations go past the caches, if the plan's stores do.
-    void reduce(void* const* destinations, int destination_count, const void* const* sources, int source_count, size_t bytes, bool finish,
-                int streamed);
-    ReduceJob reduction(void* const* destinations, int destination_count, const void* const* sources, int source_count, size_t bytes, bool finish,
-                        int streamed) const;
+    void reduce(void* const* destinations, int destination_count, const void* const* sources, int source_count,
+                size_t bytes, bool finish, int streamed);
+    ReduceJob reduction(void* const* destinations, int destination_count, const void* const* sources, int source_count,
+                        size_t bytes, bool finish, int streamed) const;
 
     const Plan* plan_;
     const std::byte* send_ = nullptr;
@@ -115,10 +117,10 @@ class Run {
 
     uint32_t base_tile_ = 0;  // of the board, when the operation began
     uint64_t wait_entry_ = no_tile, wait_done_ = no_tile;
-    bool offered_input_ = false;   // peers read our input in place: it is not staged
-    bool lends_ = false;           // peers use our buffers, or we theirs
-    uint64_t last_tile_ = 0;       // of those that touch lent buffers
-    uint32_t agreement_due_ = 0;   // bits of Agreement
+    bool offered_input_ = false;                          // peers read our input in place: it is not staged
+    bool lends_ = false;                                  // peers use our buffers, or we theirs
+    uint64_t last_tile_ = 0;                              // of those that touch lent buffers
+    uint32_t agreement_due_ = 0;                          // bits of Agreement
     std::vector<uint64_t> cross_inputs_, cross_outputs_;  // by rank, addresses in its process
     std::vector<const void*> sources_;
     std::vector<const std::byte*> inputs_;  // of ranks that let us read in place, else null

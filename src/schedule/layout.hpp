@@ -1,4 +1,5 @@
-// layout.hpp: the ranks as an algorithm sees them, and what moving bytes between them costs. Values; agreed by all ranks.
+// layout.hpp: the ranks as an algorithm sees them, and what moving bytes between them costs. Values; agreed by all
+// ranks.
 #pragma once
 #include <algorithm>
 #include <cstddef>
@@ -21,22 +22,25 @@ struct Layout {
     }
 };
 
-// Costs of the links between the ranks, microseconds and microseconds a byte; facts of a machine class, never measured at init.
+// Costs of the links between the ranks, microseconds and microseconds a byte; facts of a machine class, never measured
+// at init.
 struct LinkCosts {
-    int ranks_per_core = 1;       // rounded up
-    double signal_us = 0.12;      // a flag from one rank seen by another, both running
-    double switch_us = 0.95;       // between two ranks of one core
-    double cached_us_per_byte = 1 / 27e3;   // copy or reduce one stream, data in cache
-    double memory_us_per_byte = 1 / 15e3;    // the same from and to memory
-    size_t cache_bytes = 4 << 20;           // working set of a rank up to which `cached` holds
-    double skew_us = 0.8;                   // a further phase: ranks arrive apart, and first misses on what was just written
-    size_t tile_bytes = 128 << 10;          // of the message that one round of an algorithm walks
+    int ranks_per_core = 1;                // rounded up
+    double signal_us = 0.12;               // a flag from one rank seen by another, both running
+    double switch_us = 0.95;               // between two ranks of one core
+    double cached_us_per_byte = 1 / 27e3;  // copy or reduce one stream, data in cache
+    double memory_us_per_byte = 1 / 15e3;  // the same from and to memory
+    size_t cache_bytes = 4 << 20;          // working set of a rank up to which `cached` holds
+    double skew_us = 0.8;           // a further phase: ranks arrive apart, and first misses on what was just written
+    size_t tile_bytes = 128 << 10;  // of the message that one round of an algorithm walks
 
     // All ranks meet: a flag is seen, after each rank of a core had its turn.
     double meeting_us() const { return signal_us + (ranks_per_core - 1) * switch_us; }
-    // One pass over `bytes` by every rank, those of a core one after the other. `working_bytes`: what the algorithm touches.
+    // One pass over `bytes` by every rank, those of a core one after the other. `working_bytes`: what the algorithm
+    // touches.
     double stream_us(size_t bytes, size_t working_bytes) const {
-        return double(bytes) * ranks_per_core * (working_bytes <= cache_bytes ? cached_us_per_byte : memory_us_per_byte);
+        return double(bytes) * ranks_per_core *
+               (working_bytes <= cache_bytes ? cached_us_per_byte : memory_us_per_byte);
     }
     size_t tiles(size_t bytes) const { return std::max<size_t>(1, (bytes + tile_bytes - 1) / tile_bytes); }
 };

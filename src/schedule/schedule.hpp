@@ -1,7 +1,7 @@
 // schedule.hpp: a collective algorithm as data: for one rank, blocks of instructions over chunks. A value.
-// It does not depend on the element count: the message is walked in tiles, the whole schedule runs once a tile, and chunk i
-// of C is share i of the tile (chunk_bound). Blocks run in parallel; instructions of a block run in order. A connection
-// (channel, from, to) has exactly one sending and one receiving block.
+// It does not depend on the element count: the message is walked in tiles, the whole schedule runs once a tile, and
+// chunk i of C is share i of the tile (chunk_bound). Blocks run in parallel; instructions of a block run in order. A
+// connection (channel, from, to) has exactly one sending and one receiving block.
 #pragma once
 #include <algorithm>
 #include <cstddef>
@@ -20,16 +20,16 @@ enum class Opcode : uint8_t {
 };
 enum class OpcodeKind : uint8_t { connection, local, board, fused };
 
-// Where a chunk lives. `input` and `output` are the call's buffers (the same memory if in place); `slot` is a rank's slot of
-// the board for this tile. In a set of targets these are bits.
+// Where a chunk lives. `input` and `output` are the call's buffers (the same memory if in place); `slot` is a rank's
+// slot of the board for this tile. In a set of targets these are bits.
 enum Buffer : uint8_t {
     none = 0,
-    input = 1,    // this rank's send buffer
-    output = 2,   // this rank's receive buffer
-    slot = 4,     // source: the slot of rank `rank` (copy), or of every other rank (reduce); target: this rank's own slot
-    inputs = 8,   // reduce only: every rank's send buffer, directly (registered memory)
-    outputs = 16, // reduce only: every rank's receive buffer, directly
-    either = 32,  // reduce only: of each other rank its slot or, if it is readable (BoardMode), its send buffer
+    input = 1,   // this rank's send buffer
+    output = 2,  // this rank's receive buffer
+    slot = 4,  // source: the slot of rank `rank` (copy), or of every other rank (reduce); target: this rank's own slot
+    inputs = 8,    // reduce only: every rank's send buffer, directly (registered memory)
+    outputs = 16,  // reduce only: every rank's receive buffer, directly
+    either = 32,   // reduce only: of each other rank its slot or, if it is readable (BoardMode), its send buffer
 };
 
 // base + (start + iteration * step) mod modulus: how an operand moves through the iterations of a repeated instruction.
@@ -57,14 +57,14 @@ struct Dependency {
 struct Instruction {
     Opcode opcode = Opcode::copy;
     Buffer source = Buffer::none;
-    uint8_t targets = 0;   // bits of Buffer
-    uint8_t phase = 0;     // post, wait: 0 or 1
-    bool finish = false;   // the result is complete: the operation's last step (avg divides) is applied
-    int32_t repeat = 1;    // iterations; operands move by Index
+    uint8_t targets = 0;  // bits of Buffer
+    uint8_t phase = 0;    // post, wait: 0 or 1
+    bool finish = false;  // the result is complete: the operation's last step (avg divides) is applied
+    int32_t repeat = 1;   // iterations; operands move by Index
     Index chunk;
-    Index rank;            // source slot: whose
+    Index rank;  // source slot: whose
     Dependency after;
-    int32_t tile = 0;      // of the run's `tiles`: which one this instruction works on
+    int32_t tile = 0;  // of the run's `tiles`: which one this instruction works on
     bool operator==(const Instruction&) const = default;
 };
 
@@ -90,8 +90,8 @@ struct Schedule {
     bool operator==(const Schedule&) const = default;
 };
 
-// Where chunk `index` of `chunks` begins in a tile of `tile_bytes`: shares as equal as 64-byte bounds allow; the last bound
-// (index == chunks) is the end. 64 bytes hold a whole number of elements of every type.
+// Where chunk `index` of `chunks` begins in a tile of `tile_bytes`: shares as equal as 64-byte bounds allow; the last
+// bound (index == chunks) is the end. 64 bytes hold a whole number of elements of every type.
 inline size_t chunk_bound(size_t tile_bytes, int chunks, int index) {
     if (index >= chunks) return tile_bytes;
     const size_t exact = size_t((unsigned __int128)tile_bytes * unsigned(index) / unsigned(chunks));

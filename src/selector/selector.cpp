@@ -44,14 +44,15 @@ Status check_algo(std::string_view algo, std::span<const Algorithm> rows) {
     for (const auto* words : {&list.allowed, &list.excluded})
         for (const std::string_view word : *words)
             if (std::none_of(rows.begin(), rows.end(), [&](const Algorithm& row) { return word == row.name; }))
-                return fail(weftInvalidArgument, "WEFT_ALGO names `{}`, which does not exist; there are {}", word, names);
+                return fail(weftInvalidArgument, "WEFT_ALGO names `{}`, which does not exist; there are {}", word,
+                            names);
     if (std::none_of(rows.begin(), rows.end(), [&](const Algorithm& row) { return list.admits(row.name); }))
         return fail(weftInvalidArgument, "WEFT_ALGO `{}` excludes every algorithm; there are {}", algo, names);
     return ok();
 }
 
-std::vector<Candidate> candidates(const Operation& operation, const Layout& layout, const LinkCosts& costs, const Preferences& preferences,
-                                  std::span<const Algorithm> rows) {
+std::vector<Candidate> candidates(const Operation& operation, const Layout& layout, const LinkCosts& costs,
+                                  const Preferences& preferences, std::span<const Algorithm> rows) {
     const AlgoList list(preferences.algo);
     std::vector<Candidate> all;
     for (const Algorithm& row : rows) {
@@ -66,16 +67,19 @@ std::vector<Candidate> candidates(const Operation& operation, const Layout& layo
     return all;
 }
 
-Result<Choice> select(const Operation& operation, const Layout& layout, const LinkCosts& costs, const Preferences& preferences,
-                      std::span<const Algorithm> rows) {
+Result<Choice> select(const Operation& operation, const Layout& layout, const LinkCosts& costs,
+                      const Preferences& preferences, std::span<const Algorithm> rows) {
     const Candidate* best = nullptr;
     const std::vector<Candidate> all = candidates(operation, layout, costs, preferences, rows);
     for (const Candidate& candidate : all)
         if (candidate.excluded.empty() && (!best || candidate.predicted_us < best->predicted_us)) best = &candidate;
     if (!best) {
         std::string reasons;
-        for (const Candidate& candidate : all) reasons += fmt::format("{}{}: {}", reasons.empty() ? "" : "; ", candidate.algorithm->name, candidate.excluded);
-        return fail(weftInvalidArgument, "no algorithm can serve {} on {} ranks ({})", operation.text(), layout.ranks, reasons);
+        for (const Candidate& candidate : all)
+            reasons +=
+                fmt::format("{}{}: {}", reasons.empty() ? "" : "; ", candidate.algorithm->name, candidate.excluded);
+        return fail(weftInvalidArgument, "no algorithm can serve {} on {} ranks ({})", operation.text(), layout.ranks,
+                    reasons);
     }
     return Choice{best->algorithm, {preferences.channels > 0 ? preferences.channels : 1}, best->predicted_us};
 }

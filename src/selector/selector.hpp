@@ -1,5 +1,6 @@
 // selector.hpp: which algorithm serves an operation: the least predicted time among the rows that are allowed and able.
-// Decides on agreed facts alone (operation, layout, costs, rank 0's options), so that all ranks choose alike. Reentrant.
+// Decides on agreed facts alone (operation, layout, costs, rank 0's options), so that all ranks choose alike.
+// Reentrant.
 #pragma once
 #include <span>
 #include <string>
@@ -12,8 +13,8 @@
 namespace weft {
 
 struct Preferences {
-    std::string algo;                // as WEFT_ALGO: names allowed, ^name excluded; empty: all
-    int channels = 0;                // 0: one
+    std::string algo;  // as WEFT_ALGO: names allowed, ^name excluded; empty: all
+    int channels = 0;  // 0: one
 };
 
 struct Candidate {
@@ -33,10 +34,10 @@ struct Choice {
 Status check_algo(std::string_view algo, std::span<const Algorithm> rows);
 
 // Every row of the operation's collective, in the order of `rows`.
-std::vector<Candidate> candidates(const Operation& operation, const Layout& layout, const LinkCosts& costs, const Preferences& preferences,
-                                  std::span<const Algorithm> rows);
-Result<Choice> select(const Operation& operation, const Layout& layout, const LinkCosts& costs, const Preferences& preferences,
-                      std::span<const Algorithm> rows);
+std::vector<Candidate> candidates(const Operation& operation, const Layout& layout, const LinkCosts& costs,
+                                  const Preferences& preferences, std::span<const Algorithm> rows);
+Result<Choice> select(const Operation& operation, const Layout& layout, const LinkCosts& costs,
+                      const Preferences& preferences, std::span<const Algorithm> rows);
 
 // What this library knows of shared memory between `ranks` ranks on `cores` cores.
 LinkCosts host_link_costs(int ranks, int cores);
