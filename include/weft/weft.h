@@ -8,6 +8,9 @@
  * Memory: today buffers are host memory. Counts are elements, never bytes, unless a name ends in `bytes`.
  * Death: a collective never hangs in silence: a dead rank, a mismatched call or a passed deadline is an error on every
  * rank. After it the communicator is dead (destroy it); the process may make new ones.
+ * A failing call returns when no running peer uses its buffers any more. A peer that was stopped (SIGSTOP) inside a call is
+ * waited for two seconds: continued later, it may still write one block into buffers that lie in weftMemAlloc's memory or
+ * that the kernel copies; so do not reuse a failed call's buffers while such a process exists.
  * Fork: a child made by fork() may live, but its calls on the parent's communicators fail with weftInvalidUsage. */
 #ifndef WEFT_H
 #define WEFT_H
