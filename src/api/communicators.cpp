@@ -37,7 +37,7 @@ Status init_rank(weftComm_t* comm, int nranks, const weftUniqueId& bytes, int ra
 extern "C" {
 
 weftResult_t weftGetUniqueId(weftUniqueId* id) {
-    return guarded(nullptr, [&]() -> Status {
+    return guarded([&]() -> Status {
         if (!id) return fail(weftInvalidArgument, "weftGetUniqueId: id is NULL");
         auto made = UniqueId::make();
         if (!made) return made.take_status();
@@ -47,16 +47,16 @@ weftResult_t weftGetUniqueId(weftUniqueId* id) {
 }
 
 weftResult_t weftCommInitRank(weftComm_t* comm, int nranks, weftUniqueId id, int rank) {
-    return guarded(nullptr, [&] { return init_rank(comm, nranks, id, rank, nullptr); });
+    return guarded([&] { return init_rank(comm, nranks, id, rank, nullptr); });
 }
 
 weftResult_t weftCommInitRankConfig(weftComm_t* comm, int nranks, weftUniqueId id, int rank,
                                     const weftConfig_t* config) {
-    return guarded(nullptr, [&] { return init_rank(comm, nranks, id, rank, config); });
+    return guarded([&] { return init_rank(comm, nranks, id, rank, config); });
 }
 
 weftResult_t weftCommInitAll(weftComm_t* comms, int ndev, const int* devlist) {
-    return guarded(nullptr, [&]() -> Status {
+    return guarded([&]() -> Status {
         if (!comms)
             return fail(weftInvalidArgument, "weftCommInitAll: comms is NULL: pass an array of ndev communicators");
         if (devlist)
@@ -78,7 +78,7 @@ weftResult_t weftCommInitAll(weftComm_t* comms, int ndev, const int* devlist) {
 }
 
 weftResult_t weftCommInitFromEnvironment(weftComm_t* comm, const weftConfig_t* config) {
-    return guarded(nullptr, [&]() -> Status {
+    return guarded([&]() -> Status {
         if (comm) *comm = nullptr;
         static std::atomic<uint64_t> made{0};  // communicators of the job so far, counted alike on all ranks
         auto job = read_job();
@@ -94,7 +94,7 @@ weftResult_t weftCommInitFromEnvironment(weftComm_t* comm, const weftConfig_t* c
 
 weftResult_t weftCommDestroy(weftComm_t comm) {
     if (!comm) return weftSuccess;
-    return guarded(nullptr, [&]() -> Status {
+    return guarded([&]() -> Status {
         WEFT_TRY(check_handle(comm));
         if (Group::current().holds(comm))
             return fail(
@@ -108,7 +108,7 @@ weftResult_t weftCommDestroy(weftComm_t comm) {
 }
 
 weftResult_t weftCommAbort(weftComm_t comm) {
-    return guarded(nullptr, [&]() -> Status {
+    return guarded([&]() -> Status {
         WEFT_TRY(check_handle(comm));
         // Of several aborts at once only the first goes on: for the others the handle is gone.
         uint64_t living = weftComm::living;
@@ -159,9 +159,9 @@ weftResult_t weftCommUserRank(const weftComm_t comm, int* rank) {
 }
 
 weftResult_t weftGroupStart(void) {
-    return guarded(nullptr, [] { return Group::current().start(), ok(); });
+    return guarded([] { return Group::current().start(), ok(); });
 }
 weftResult_t weftGroupEnd(void) {
-    return guarded(nullptr, [] { return Group::current().end(); });
+    return guarded([] { return Group::current().end(); });
 }
 }

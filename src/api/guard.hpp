@@ -8,23 +8,23 @@
 namespace weft {
 
 // Keeps the sentence for weftGetLastError and returns the code.
-weftResult_t report(weftComm* handle, const Status& failure);
+weftResult_t report(const Status& failure);
 // The same without allocating: a failure made here could fail again, and end the process.
 weftResult_t report_out_of_memory() noexcept;
 const char* last_error(weftComm* handle);
 
 template <class Body>
-weftResult_t guarded(weftComm* handle, Body&& body) noexcept {
+weftResult_t guarded(Body&& body) noexcept {
     try {
         const Status status = body();
         if (status) [[likely]]
             return weftSuccess;
-        return report(handle, status);
+        return report(status);
     } catch (const std::bad_alloc&) {
         return report_out_of_memory();
     } catch (const std::exception& exception) {
         try {
-            return report(nullptr, {weftInternalError, exception.what()});
+            return report({weftInternalError, exception.what()});
         } catch (...) {
             return report_out_of_memory();
         }
@@ -35,7 +35,7 @@ weftResult_t guarded(weftComm* handle, Body&& body) noexcept {
 template <class Body>
 weftResult_t guarded_comm(weftComm* handle, Body&& body) noexcept {
     weftComm* usable = nullptr;
-    return guarded(nullptr, [&]() -> Status {
+    return guarded([&]() -> Status {
         WEFT_TRY(check_handle(handle));
         usable = handle;
         Status status = body();

@@ -9,7 +9,7 @@ namespace {
 thread_local std::string thread_error;
 }
 
-weftResult_t report(weftComm*, const Status& failure) {
+weftResult_t report(const Status& failure) {
     try {
         thread_error = failure.sentence();
         // Failures of the world have been logged where they were found; wrong calls are first seen here.
@@ -39,7 +39,7 @@ const char* last_error(weftComm* handle) {
 extern "C" {
 
 weftResult_t weftGetVersion(int* version) {
-    return weft::guarded(nullptr, [&]() -> weft::Status {
+    return weft::guarded([&]() -> weft::Status {
         if (!version) return weft::fail(weftInvalidArgument, "weftGetVersion: version is NULL");
         *version = WEFT_VERSION_CODE;
         return weft::ok();

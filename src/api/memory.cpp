@@ -11,7 +11,7 @@ using namespace weft;
 extern "C" {
 
 weftResult_t weftMemAlloc(void** ptr, size_t bytes) {
-    return guarded(nullptr, [&]() -> Status {
+    return guarded([&]() -> Status {
         if (!ptr) return fail(weftInvalidArgument, "weftMemAlloc: ptr is NULL");
         *ptr = nullptr;
         auto arena = Arena::get();
@@ -24,7 +24,7 @@ weftResult_t weftMemAlloc(void** ptr, size_t bytes) {
 }
 
 weftResult_t weftMemFree(void* ptr) {
-    return guarded(nullptr, [&]() -> Status {
+    return guarded([&]() -> Status {
         if (!ptr) return ok();
         Arena* arena = Arena::existing();
         if (!arena) return fail(weftInvalidArgument, "{} was not allocated by weftMemAlloc in this process", ptr);
