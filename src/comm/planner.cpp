@@ -16,12 +16,12 @@ constexpr size_t connection_slot_bytes =
 size_t round_to_line(size_t bytes) { return (bytes + line_bytes - 1) / line_bytes * line_bytes; }
 
 // How much of a message a board algorithm handles at once: small enough that staging and result stay in the
-// second-level cache, large enough that two waits a tile do not count. Measured, perf/README.md.
+// second-level cache, large enough that two waits a tile do not count: 64 KiB of it for each rank to reduce, and more
+// where memory is the limit anyway and a wait costs more than a second-level miss. Measured, perf/README.md.
 size_t board_tile_bytes(size_t bytes, int ranks) {
-    if (bytes < 8 << 20) return 128 << 10;
-    if (bytes < 32 << 20)
-        return 256 << 10;  // from here on memory is the limit, and a wait costs more than a second-level miss
-    return ranks >= 8 ? 1 << 20 : 512 << 10;
+    const size_t share = (bytes < 32 << 20 ? 64 << 10 : 128 << 10) * size_t(ranks);
+    const size_t least = bytes < 8 << 20 ? 128 << 10 : bytes < 32 << 20 ? 256 << 10 : 512 << 10;
+    return std::clamp(share, least, Board::slot_bytes_max);
 }
 
 // Messages that the kernel copies between processes in less time than staging takes. Measured, perf/README.md.
