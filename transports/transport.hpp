@@ -3,14 +3,22 @@
 // *board* is memory of a group: each rank writes its own part, all read it (src/README.md, "The board"). Nothing
 // blocks: "not yet" is an empty slot, and the caller polls. Thread-bound to whoever drives the communicator.
 #pragma once
+#include <poll.h>
+
+#include <cstring>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "src/base/host_group.hpp"
 #include "src/base/result.hpp"
 #include "transports/wire.hpp"
 
 namespace weft {
+
+namespace net {
+struct Identity;
+}
 
 // A cell of a connection: `capacity` bytes at `data`. Empty: not yet.
 struct Slot {
@@ -32,7 +40,18 @@ class Sender {
     virtual Result<Slot>
     acquire() = 0;  // the next slot to fill; empty until a credit returns; the same until published
     virtual Status publish(const SlotInfo& info) = 0;  // the acquired slot is the transport's from here on
-    virtual Status progress() { return ok(); }         // push what is in flight
+    // acquire, fill with `info.bytes` from `data` and publish in one; false: no credit yet. `data` may change afterwards.
+    virtual Result<bool> send(const std::byte* data, const SlotInfo& info) {
+        auto slot = acquire();
+        if (!slot) return slot.take_status();
+        if (!*slot) return false;
+        memcpy(slot->data, data, info.bytes);
+        WEFT_TRY(publish(info));
+        return true;
+    }
+    virtual Result<bool> progress() { return true; }  // push what is in flight; true: nothing is left
+    // What a sleeper waits for, besides the host group's words: nothing if those are all.
+    virtual void add_descriptors(std::vector<pollfd>&) const {}
 };
 
 class Receiver {
@@ -41,7 +60,19 @@ class Receiver {
     virtual Result<Slot> receive(
         SlotInfo& info) = 0;       // the next filled slot; empty until it is there; the same until released
     virtual Status release() = 0;  // the received slot returns to the sender as a credit
-    virtual Status progress() { return ok(); }
+    // receive and release in one, the message's `info.bytes` at `target`, which has room for `capacity` and may be
+    // written in part while the answer is false: not there yet. The same target until true. Larger messages: an error.
+    virtual Result<bool> receive_into(std::byte* target, size_t capacity, SlotInfo& info) {
+        auto slot = receive(info);
+        if (!slot) return slot.take_status();
+        if (!*slot) return false;
+        if (info.bytes > capacity)
+            return fail(weftInternalError, "a message of {} bytes came where {} were expected", info.bytes, capacity);
+        memcpy(target, slot->data, info.bytes);
+        WEFT_TRY(release());
+        return true;
+    }
+    virtual void add_descriptors(std::vector<pollfd>&) const {}  // as the Sender's
 };
 
 struct ConnectionOptions {
@@ -50,14 +81,15 @@ struct ConnectionOptions {
     int channel = 0;
     int depth = 2;  // slots
     size_t slot_bytes = 0;
-    HostGroup* host = nullptr;    // where both ends share memory
+    HostGroup* host = nullptr;    // where both ends share memory; null: they do not
     size_t* heap_used = nullptr;  // how much of this rank's heap there is taken; a transport that takes more moves it
+    const net::Identity* identity = nullptr;  // of the communicator, proved where a connection crosses a socket
 };
 
 // The Receiver listens and writes where into a blob; bootstrap carries it; the Sender connects to it.
-// A blob holds offsets and addresses; file descriptors travel by base's exchange.
+// A blob holds offsets and addresses.
 struct Blob {
-    uint64_t words[8] = {};
+    uint64_t words[12] = {};
 };
 
 struct Transport {
