@@ -6,7 +6,12 @@
 namespace weft {
 
 Board::Board(HostGroup& host, int rank)
-    : host_(&host), lines_(host.lines()), heaps_(host.heap(0)), ranks_(host.ranks()), rank_(rank) {}
+    : host_(&host),
+      lines_(host.lines()),
+      heaps_(host.heap(host.locals().front())),
+      places_(host.one_host() ? nullptr : host.places()),
+      locals_(int(host.locals().size())),
+      rank_(rank) {}
 
 Result<std::unique_ptr<Board>> Board::open(HostGroup& host, int rank) {
     auto board = std::make_unique<Board>(host, rank);

@@ -40,7 +40,8 @@ class Sender {
     virtual Result<Slot>
     acquire() = 0;  // the next slot to fill; empty until a credit returns; the same until published
     virtual Status publish(const SlotInfo& info) = 0;  // the acquired slot is the transport's from here on
-    // acquire, fill with `info.bytes` from `data` and publish in one; false: no credit yet. `data` may change afterwards.
+    // acquire, fill with `info.bytes` from `data` and publish in one; false: no credit yet. `data` may change
+    // afterwards.
     virtual Result<bool> send(const std::byte* data, const SlotInfo& info) {
         auto slot = acquire();
         if (!slot) return slot.take_status();
@@ -102,7 +103,7 @@ struct Transport {
     std::string (*available)();
 };
 
-// This rank's view of a board of all ranks of a host group. Plain memory: the executor reads and writes it without a
+// This rank's view of the board of its host's ranks. Plain memory: the executor reads and writes it without a
 // call. Thread-bound. The protocol is in src/README.md.
 class Board {
   public:
@@ -114,14 +115,14 @@ class Board {
 
     static Result<std::unique_ptr<Board>> open(HostGroup& host, int rank);
 
-    int ranks() const { return ranks_; }
     int rank() const { return rank_; }
+    // `rank` is any rank of this host; which of them take part in an operation is the schedule's to say.
     BoardLine& line(int rank, uint32_t tile) const {
-        return *reinterpret_cast<BoardLine*>(lines_ + (size_t(tile % board_slots) * size_t(ranks_) + size_t(rank)) *
+        return *reinterpret_cast<BoardLine*>(lines_ + (size_t(tile % board_slots) * size_t(locals_) + place(rank)) *
                                                           HostGeometry::board_line_stride);
     }
     std::byte* slot(int rank, uint32_t tile) const {
-        return heaps_ + HostGeometry::heap_stride * size_t(rank) + slot_stride * (tile % board_slots);
+        return heaps_ + HostGeometry::heap_stride * place(rank) + slot_stride * (tile % board_slots);
     }
     void wake() { host_->wake(); }
     bool aborted() const { return host_->aborted(); }
@@ -134,10 +135,12 @@ class Board {
     Board(HostGroup& host, int rank);
 
   private:
+    size_t place(int rank) const { return size_t(places_ ? places_[rank] : rank); }
     HostGroup* host_;
     std::byte* lines_;
     std::byte* heaps_;
-    int ranks_;
+    const int* places_;  // by rank; null where all ranks are on this host, each at its own place
+    int locals_;
     int rank_;
     size_t reserved_ = 0;
 };

@@ -62,8 +62,8 @@ weftResult_t weftCommInitAll(weftComm_t* comms, int ndev, const int* devlist) {
         if (devlist)
             return fail(weftInvalidArgument, "weftCommInitAll: devlist must be NULL; Weft {}.{} has host ranks only",
                         WEFT_MAJOR, WEFT_MINOR);
-        if (ndev < 1 || ndev > max_ranks_per_host)
-            return fail(weftInvalidArgument, "weftCommInitAll: ndev is {}; it is 1 to {}", ndev, max_ranks_per_host);
+        if (ndev < 1 || ndev > max_ranks)
+            return fail(weftInvalidArgument, "weftCommInitAll: ndev is {}; it is 1 to {}", ndev, max_ranks);
         std::fill_n(comms, ndev, nullptr);
         auto id = UniqueId::make();
         if (!id) return id.take_status();

@@ -6,6 +6,7 @@
 #include <sched.h>
 #include <sys/random.h>
 #include <sys/syscall.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <climits>
@@ -21,13 +22,7 @@ namespace {
 constexpr uint64_t segment_magic = 0x3174666577000001u;
 constexpr uint32_t segment_version = WEFT_VERSION_CODE;
 
-// The letters lie at the end of a rank's heap, backed in steps.
-struct alignas(64) Letter {
-    uint64_t key;
-    uint32_t bytes;
-    std::byte data[HostGroup::letter_bytes];
-};
-static_assert(sizeof(Letter) == 128);
+// The letters lie at the end of a heap, backed in steps.
 constexpr size_t letters_offset = HostGroup::connections_end;
 constexpr size_t letters_step = 32;
 
@@ -58,34 +53,74 @@ uint64_t process_token() {
 
 uint64_t process_token_address() { return reinterpret_cast<uint64_t>(&token.value); }
 
-Result<std::shared_ptr<HostGroup>> HostGroup::create(int ranks) {
-    const HostGeometry geometry{ranks};
-    auto memory = SharedMemory::create("weft", geometry.bytes());
+HostGroup::HostGroup(SharedMemory memory, int ranks)
+    : memory_(std::move(memory)),
+      rows_offset_(HostGeometry{ranks, 0}.rows()),
+      data_offset_(HostGeometry{ranks, 0}.lines()),
+      places_(size_t(ranks), -1) {}
+
+Result<std::shared_ptr<HostGroup>> HostGroup::create(int ranks, bool settled) {
+    const HostGeometry whole{ranks, ranks};
+    auto memory = SharedMemory::create("weft", whole.bytes(), whole.lines());
     if (!memory) return memory.take_status();
     auto group = std::make_shared<HostGroup>(std::move(*memory), ranks);
-    WEFT_TRY(group->memory_.back(0, geometry.heap(0)));
+    WEFT_TRY(group->memory_.back(0, whole.lines()));
     HostHeader& header = group->header();
     header.magic = segment_magic;
     header.version = segment_version;
     header.ranks = ranks;
     for (int rank = 0; rank < ranks; ++rank) group->row(rank).cpu.store(-1, std::memory_order_relaxed);
+    if (settled) WEFT_TRY(group->settle());
     return group;
 }
 
-Result<std::shared_ptr<HostGroup>> HostGroup::map(Fd fd) {
-    auto memory = SharedMemory::map(std::move(fd));
-    if (!memory) return memory.take_status();
-    const auto* header = reinterpret_cast<const HostHeader*>(memory->data());
-    if (memory->bytes() < sizeof *header || header->magic != segment_magic || header->version != segment_version ||
-        header->ranks < 1 || header->ranks > max_ranks_per_host ||
-        memory->bytes() != HostGeometry{header->ranks}.bytes())
+Result<std::shared_ptr<HostGroup>> HostGroup::map(Fd fd, bool settled) {
+    WEFT_TRY(SharedMemory::check_sealed(fd.number()));
+    const auto foreign = [] {
         return fail(weftInternalError, "the segment passed by another process is not one of this library's version");
-    const int ranks = header->ranks;
-    return std::make_shared<HostGroup>(std::move(*memory), ranks);
+    };
+    struct {
+        uint64_t magic;
+        uint32_t version;
+        int32_t ranks;
+    } head{};
+    static_assert(offsetof(HostHeader, ranks) == offsetof(decltype(head), ranks));
+    if (pread(fd.number(), &head, sizeof head, 0) != sizeof head || head.magic != segment_magic ||
+        head.version != segment_version || head.ranks < 1 || head.ranks > max_ranks)
+        return foreign();
+    const HostGeometry whole{head.ranks, head.ranks};
+    auto memory = SharedMemory::map(std::move(fd), whole.lines());
+    if (!memory) return memory.take_status();
+    if (memory->segment_bytes() != whole.bytes()) return foreign();
+    auto group = std::make_shared<HostGroup>(std::move(*memory), head.ranks);
+    if (settled) WEFT_TRY(group->settle());
+    return group;
+}
+
+Status HostGroup::settle() {
+    std::lock_guard lock(settling_);
+    if (data_.data()) return ok();
+    const bool spread = !one_host();
+    std::vector<int> locals;
+    for (int rank = 0; rank < ranks(); ++rank)
+        if (!spread || row(rank).host == header().own_host) locals.push_back(rank);
+    const HostGeometry geometry{ranks(), int(locals.size())};
+    auto data = SharedMemory::window(memory_, data_offset_, geometry.bytes() - data_offset_);
+    if (!data) return data.take_status();
+    WEFT_TRY(data->back(0, geometry.lines_bytes()));
+    for (size_t place = 0; place < locals.size(); ++place) places_[size_t(locals[place])] = int(place);
+    locals_ = std::move(locals);
+    data_ = std::move(*data);
+    return ok();
+}
+
+std::string HostGroup::name_of(int rank) const {
+    const RankRow& who = row(rank);
+    return fmt::format("rank {} (pid {}{}{})", rank, who.pid, who.where[0] ? " on " : "", who.where);
 }
 
 bool HostGroup::alive(int rank) const {
-    if (row(rank).process == process_token()) return true;
+    if (row(rank).process == process_token() || (!places_.empty() && !local(rank) && data_.data())) return true;
     struct flock lock {};
     lock.l_type = F_WRLCK;
     lock.l_whence = SEEK_SET;
@@ -109,7 +144,7 @@ Status HostGroup::mark_alive(int rank) const {
 
 int HostGroup::cores() const {
     CpuSet all;
-    for (int rank = 0; rank < ranks(); ++rank) all |= row(rank).cpus;
+    for (const int rank : locals_) all |= row(rank).cpus;
     return all.count();
 }
 
@@ -126,6 +161,7 @@ bool HostGroup::raise(weftResult_t code, int rank, std::string_view sentence) {
     wake_sleepers();
     syscall(SYS_futex, &header().joined, FUTEX_WAKE, INT_MAX, nullptr, nullptr,
             0);  // those who still wait for others to join
+    ring();
     return true;
 }
 
@@ -148,28 +184,65 @@ void HostGroup::wake_sleepers() {
     }
 }
 
-Status HostGroup::post_letter(int rank, uint64_t key, const void* data, size_t bytes) {
+HostGroup::Letter* HostGroup::letters(int place) const {
+    return reinterpret_cast<Letter*>(data_.data() + heap_offset(place) + letters_offset);
+}
+
+Status HostGroup::post_letter(int rank, int to, uint64_t key, const void* data, size_t bytes) {
     auto& count = row(rank).letters;
     const uint32_t index = count.load(std::memory_order_relaxed);
     if (index >= letters_max || bytes > letter_bytes)
         return fail(weftInternalError, "rank {} has no room for a letter of {} bytes ({} posted)", rank, bytes, index);
     if (index % letters_step == 0)
         WEFT_TRY(back(rank, letters_offset + index * sizeof(Letter), letters_step * sizeof(Letter)));
-    Letter& letter = reinterpret_cast<Letter*>(heap(rank) + letters_offset)[index];
+    Letter& letter = letters(place(rank))[index];
     letter.key = key;
+    letter.from = rank;
+    letter.to = to;
     letter.bytes = uint32_t(bytes);
     memcpy(letter.data, data, bytes);
+    count.store(index + 1, std::memory_order_release);  // pairs with find_letter() and letter_abroad()
+    wake();
+    if (!local(to)) ring();
+    return ok();
+}
+
+const std::byte* HostGroup::find_letter(int rank, uint64_t key) const {
+    const bool here = local(rank);
+    const auto& posted = here ? row(rank).letters : header().inbox;
+    const uint32_t count = std::min<uint32_t>(posted.load(std::memory_order_acquire), uint32_t(letters_max));
+    const Letter* letter = letters(here ? place(rank) : int(locals_.size()));
+    for (uint32_t i = 0; i < count; ++i, ++letter)
+        if (letter->key == key && letter->from == rank) return letter->data;
+    return nullptr;
+}
+
+const HostGroup::Letter* HostGroup::letter_abroad(int rank, uint32_t& index) const {
+    const uint32_t count = std::min<uint32_t>(row(rank).letters.load(std::memory_order_acquire), uint32_t(letters_max));
+    while (index < count) {
+        const Letter* letter = &letters(place(rank))[index++];
+        if (!local(letter->to)) return letter;
+    }
+    return nullptr;
+}
+
+Status HostGroup::deliver(const Letter& letter) {
+    auto& count = header().inbox;
+    const uint32_t index = count.load(std::memory_order_relaxed);
+    const int place = int(locals_.size());
+    if (index >= letters_max) return fail(weftInternalError, "no room for a letter from rank {}", letter.from);
+    if (index % letters_step == 0)
+        WEFT_TRY(
+            data_.back(heap_offset(place) + letters_offset + index * sizeof(Letter), letters_step * sizeof(Letter)));
+    letters(place)[index] = letter;
     count.store(index + 1, std::memory_order_release);  // pairs with find_letter()
     wake();
     return ok();
 }
 
-const std::byte* HostGroup::find_letter(int rank, uint64_t key) const {
-    const uint32_t count = std::min<uint32_t>(row(rank).letters.load(std::memory_order_acquire), uint32_t(letters_max));
-    const auto* letters = reinterpret_cast<const Letter*>(heap(rank) + letters_offset);
-    for (uint32_t i = 0; i < count; ++i)
-        if (letters[i].key == key) return letters[i].data;
-    return nullptr;
+void HostGroup::ring() const {
+    const uint64_t once = 1;
+    if (doorbell_) (void)!write(doorbell_.number(), &once, sizeof once);
 }
 
 }  // namespace weft

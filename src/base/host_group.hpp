@@ -1,11 +1,16 @@
-// host_group.hpp: the ranks of one communicator on one host, as all of them see it in their shared segment: who they
-// are, where each is, which processor each was last seen on, who sleeps, and the first error. One mapping a process,
-// shared by its rank threads. Everything here is thread-safe unless it says otherwise.
+// host_group.hpp: a communicator as the ranks of one host see it in their shared segment: who all the ranks are and
+// where each is, which processor each was last seen on, who sleeps, and the first error. Rows of ranks of other hosts
+// are mirrors that the host's leader writes (bootstrap/control.hpp). What follows the rows, lines of the board and
+// heaps, is of the ranks of this host alone. One mapping a process, shared by its rank threads. Everything here is
+// thread-safe unless it says otherwise.
 #pragma once
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <mutex>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include "src/base/cpu.hpp"
 #include "src/base/position.hpp"
@@ -23,6 +28,13 @@ struct AgreedOptions {
     int32_t cross_memory;
 };
 
+// What all ranks know alike of all hosts.
+struct AgreedFacts {
+    int32_t hosts;
+    int32_t ranks_per_core;  // of the host where it is most
+    int64_t link_mbps;       // of the slowest host's network; 0: nobody knows
+};
+
 enum class RankState : uint32_t { absent, claimed, joined, left };
 
 struct alignas(64) RankRow {
@@ -33,7 +45,9 @@ struct alignas(64) RankRow {
     uint64_t token_address;  // where that number lies in its memory: who can read it there can read everything
     int32_t arena_fd;        // number in that process, -1: none (see arena.hpp)
     uint64_t arena_inode;
-    CpuSet cpus;  // that it may run on
+    CpuSet cpus;     // that it may run on
+    int32_t host;    // index of its host; valid once the group is settled
+    char where[48];  // name of its host, for sentences; empty if there is one host only
     // A line that it writes at every call.
     Position position;
     // A line that it writes when it waits. pairs with HostGroup::wake()
@@ -42,6 +56,8 @@ struct alignas(64) RankRow {
     std::atomic<uint64_t> gave_up;   // the call that it left early: from then on it touches nobody's buffers (release)
     // Blobs left for others (see mailbox below).
     alignas(64) std::atomic<uint32_t> letters;
+    // Of a rank of another host: when its leader last told where it is, by this host's monotonic clock; 0: never.
+    std::atomic<int64_t> heard_us;
 };
 
 // The first error of the communicator. Written once; everybody who waits looks at `state`.
@@ -56,8 +72,13 @@ struct HostHeader {
     uint64_t magic;
     uint32_t version;
     int32_t ranks;
-    AgreedOptions agreed;                        // valid once all have joined
-    alignas(64) std::atomic<uint32_t> joined;    // ranks that have; futex word
+    AgreedOptions agreed;                      // valid once all have joined
+    AgreedFacts facts;                         // likewise, where there are several hosts
+    int32_t own_host;                          // likewise
+    alignas(64) std::atomic<uint32_t> joined;  // ranks of this host that have; futex word
+    std::atomic<uint32_t> spread;   // 1: the ranks of all hosts have joined, and the rows say where (release)
+    std::atomic<uint32_t> inbox;    // letters from other hosts, in the heap behind those of the ranks
+    std::atomic<uint32_t> curious;  // rises when a rank wants news of ranks of other hosts
     alignas(64) std::atomic<uint32_t> sleepers;  // ranks that sleep or are about to
     AbortRecord abort;
 };
@@ -70,12 +91,13 @@ struct HostGeometry {
     static constexpr size_t board_line_stride = 128;  // two lines: the prefetcher fetches pairs
     static constexpr int board_lines = 4;             // a rank's lines on the board (transports/wire.hpp)
 
-    int ranks;
+    int ranks;   // of the communicator
+    int locals;  // of this host
     size_t rows() const { return round(sizeof(HostHeader)); }
     size_t lines() const { return round(rows() + sizeof(RankRow) * size_t(ranks)); }
-    size_t heap(int rank) const { return round(lines() + lines_bytes()) + heap_stride * size_t(rank); }
-    size_t lines_bytes() const { return board_line_stride * board_lines * size_t(ranks); }
-    size_t bytes() const { return round(heap(ranks)); }
+    size_t heap(int local) const { return round(lines() + lines_bytes()) + heap_stride * size_t(local); }
+    size_t lines_bytes() const { return board_line_stride * board_lines * size_t(locals); }
+    size_t bytes() const { return round(heap(locals + 1)); }  // the last heap is the leader's
 
   private:
     static size_t round(size_t bytes) { return (bytes + 4095) & ~size_t(4095); }
@@ -83,29 +105,41 @@ struct HostGeometry {
 
 class HostGroup {
   public:
-    // A segment for `ranks` ranks, its header written and its rows and lines backed.
-    static Result<std::shared_ptr<HostGroup>> create(int ranks);
+    // A segment for `ranks` ranks, its header and rows backed. Settled: all of them are on this host; else settle()
+    // must be called before lines, heaps and letters are used.
+    static Result<std::shared_ptr<HostGroup>> create(int ranks, bool settled = true);
     // The same segment in another process.
-    static Result<std::shared_ptr<HostGroup>> map(Fd fd);
+    static Result<std::shared_ptr<HostGroup>> map(Fd fd, bool settled = true);
+    // All ranks have joined (spread, if there are several hosts): who is local is known, lines and heaps can be mapped.
+    Status settle();
 
     int ranks() const { return header().ranks; }
+    bool one_host() const { return header().spread.load(std::memory_order_acquire) == 0; }
+    const std::vector<int>& locals() const { return locals_; }         // ranks of this host, ascending
+    bool local(int rank) const { return places_[size_t(rank)] >= 0; }  // once settled
+    int place(int rank) const { return places_[size_t(rank)]; }        // index among the locals
+    const int* places() const { return places_.data(); }
+    // The rank for people: `rank 3 (pid 77)`, `rank 3 (pid 77 on node7)`.
+    std::string name_of(int rank) const;
+
     HostHeader& header() const { return *reinterpret_cast<HostHeader*>(memory_.data()); }
-    RankRow& row(int rank) const { return reinterpret_cast<RankRow*>(memory_.data() + geometry_.rows())[rank]; }
-    std::byte* lines() const { return memory_.data() + geometry_.lines(); }
-    std::byte* heap(int rank) const { return memory_.data() + geometry_.heap(rank); }
+    RankRow& row(int rank) const { return reinterpret_cast<RankRow*>(memory_.data() + rows_offset_)[rank]; }
+    std::byte* lines() const { return data_.data(); }
+    std::byte* heap(int rank) const { return data_.data() + heap_offset(place(rank)); }
     const SharedMemory& memory() const { return memory_; }
 
     // Memory of this rank's own heap, 64-byte aligned, zeroed, backed: thread-bound to the rank.
-    Status back(int rank, size_t heap_offset, size_t length) {
-        return memory_.back(geometry_.heap(rank) + heap_offset, length);
+    Status back(int rank, size_t offset, size_t length) {
+        return data_.back(heap_offset(place(rank)) + offset, length);
     }
 
     // Whether the rank's process lives, by a lock that the kernel drops when it ends. A rank of this process does.
     bool alive(int rank) const;
+    // Of a rank of another host: true, its leader tells of its death.
     // Takes that lock for a rank of this process.
     Status mark_alive(int rank) const;
 
-    // Cores that the ranks may run on together.
+    // Cores that the ranks of this host may run on together.
     int cores() const;
 
     // Records the first error and wakes everybody. Returns false if another was first.
@@ -126,17 +160,43 @@ class HostGroup {
     // Blobs that one rank leaves for others to fetch: how connections get their addresses. `key` names the blob among
     // those of its writer; at most letter_bytes long. Posting is thread-bound to the rank; find is null until it is
     // there.
-    static constexpr size_t letter_bytes = 104;
+    // A letter to a rank of another host is carried there by the leaders.
+    struct alignas(64) Letter {
+        uint64_t key;
+        int32_t from, to;
+        uint32_t bytes;
+        std::byte data[100];
+    };
+    static_assert(sizeof(Letter) == 128);
+    static constexpr size_t letter_bytes = sizeof(Letter::data);
     static constexpr size_t letters_max = 4096;
     static constexpr size_t connections_end = HostGeometry::heap_bytes - letters_max * 128;  // a rank's letters follow
-    Status post_letter(int rank, uint64_t key, const void* data, size_t bytes);
+    Status post_letter(int rank, int to, uint64_t key, const void* data, size_t bytes);
     const std::byte* find_letter(int rank, uint64_t key) const;
+    // The leader's part: letters of a local rank from the index-th on that are for other hosts; and what came from
+    // there.
+    const Letter* letter_abroad(int rank, uint32_t& index) const;
+    Status deliver(const Letter& letter);
 
-    explicit HostGroup(SharedMemory memory, int ranks) : memory_(std::move(memory)), geometry_{ranks} {}
+    // Wakes the host's leader, who has something to read here. Nothing where there is one host.
+    void ring() const;
+    void set_doorbell(Fd eventfd) { doorbell_ = std::move(eventfd); }
+    int doorbell() const { return doorbell_.number(); }
+
+    explicit HostGroup(SharedMemory memory, int ranks);
 
   private:
-    SharedMemory memory_;
-    HostGeometry geometry_;
+    size_t heap_offset(int place) const {
+        return HostGeometry{ranks(), int(locals_.size())}.heap(place) - data_offset_;
+    }
+    Letter* letters(int place) const;
+
+    SharedMemory memory_;  // header and rows
+    SharedMemory data_;    // lines and heaps
+    size_t rows_offset_, data_offset_;
+    std::vector<int> locals_, places_;
+    Fd doorbell_;
+    std::mutex settling_;
 };
 
 // Number of this process, random, new after a fork.

@@ -5,7 +5,7 @@
 
 namespace weft {
 
-inline constexpr int max_ranks_per_host = 1024;
+inline constexpr int max_ranks = 4096;  // of a communicator
 
 class RankSet {
   public:
@@ -40,7 +40,7 @@ class RankSet {
 
   private:
     int words_ = 0;
-    uint64_t bits_[max_ranks_per_host / 64];  // only the first words_ count
+    uint64_t bits_[max_ranks / 64];  // only the first words_ count
 };
 
 }  // namespace weft

@@ -43,7 +43,7 @@ size_t page_bytes() {
     return bytes;
 }
 
-Result<SharedMemory> SharedMemory::create(const char* name, size_t bytes) {
+Result<SharedMemory> SharedMemory::create(const char* name, size_t bytes, size_t mapped) {
     Fd fd(memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
     if (!fd) return fail(weftSystemError, "no shared memory to be had: memfd_create: {}", errno_text(errno));
     {
@@ -56,14 +56,19 @@ Result<SharedMemory> SharedMemory::create(const char* name, size_t bytes) {
     }
     if (fcntl(fd.number(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0)
         return fail(weftSystemError, "a shared segment could not be sealed: {}", errno_text(errno));
-    return map(std::move(fd));
+    return map(std::move(fd), mapped);
 }
 
-Result<SharedMemory> SharedMemory::map(Fd fd) {
+Status SharedMemory::check_sealed(int fd) {
     constexpr int sealed = F_SEAL_SHRINK | F_SEAL_GROW;
-    const int seals = fcntl(fd.number(), F_GET_SEALS);
+    const int seals = fcntl(fd, F_GET_SEALS);
     if (seals < 0 || (seals & sealed) != sealed)
         return fail(weftSystemError, "a shared segment that was passed here is not sealed to its size");
+    return ok();
+}
+
+Result<SharedMemory> SharedMemory::map(Fd fd, size_t mapped) {
+    WEFT_TRY(check_sealed(fd.number()));
     // Not 0, 1 or 2: in a process whose standard streams are closed, what is printed would be written over the segment.
     if (fd.number() <= STDERR_FILENO) {
         const int above = fcntl(fd.number(), F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
@@ -76,23 +81,42 @@ Result<SharedMemory> SharedMemory::map(Fd fd) {
     struct stat status;
     if (fstat(fd.number(), &status) != 0)
         return fail(weftSystemError, "a shared segment has no size: {}", errno_text(errno));
-    const size_t bytes = size_t(status.st_size);
-    void* data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd.number(), 0);
-    if (data == MAP_FAILED)
-        return fail(
-            weftSystemError,
-            "{} of address space for a shared segment could not be had: mmap: {}; is there a limit (ulimit -v)?",
-            amount(bytes), errno_text(errno));
+    const size_t segment = size_t(status.st_size);
     SharedMemory memory;
+    WEFT_TRY(memory.map_range(fd.number(), 0, mapped == 0 ? segment : std::min(mapped, segment)));
     memory.fd_ = std::move(fd);
-    memory.data_ = static_cast<std::byte*>(data);
-    memory.bytes_ = bytes;
+    memory.segment_ = segment;
     memory.inode_ = status.st_ino;
     return memory;
 }
 
+Result<SharedMemory> SharedMemory::window(const SharedMemory& whole, size_t offset, size_t length) {
+    SharedMemory memory;
+    WEFT_TRY(memory.map_range(whole.fd(), offset, length));
+    memory.borrowed_fd_ = whole.fd();
+    memory.segment_ = whole.segment_;
+    memory.inode_ = whole.inode_;
+    return memory;
+}
+
+Status SharedMemory::map_range(int fd, size_t offset, size_t length) {
+    void* data = mmap(nullptr, length, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, off_t(offset));
+    if (data == MAP_FAILED)
+        return fail(
+            weftSystemError,
+            "{} of address space for a shared segment could not be had: mmap: {}; is there a limit (ulimit -v)?",
+            amount(length), errno_text(errno));
+    data_ = static_cast<std::byte*>(data);
+    offset_ = offset;
+    bytes_ = length;
+    return ok();
+}
+
 SharedMemory& SharedMemory::operator=(SharedMemory&& other) noexcept {
     std::swap(fd_, other.fd_);
+    std::swap(borrowed_fd_, other.borrowed_fd_);
+    std::swap(offset_, other.offset_);
+    std::swap(segment_, other.segment_);
     std::swap(data_, other.data_);
     std::swap(bytes_, other.bytes_);
     std::swap(inode_, other.inode_);
@@ -109,7 +133,7 @@ Status SharedMemory::back(size_t offset, size_t length) {
     if (first >= last) return ok();
     FileSizeSignalHeld held;
     int result;
-    do result = fallocate(fd_.number(), FALLOC_FL_KEEP_SIZE, off_t(first), off_t(last - first));
+    do result = fallocate(fd(), FALLOC_FL_KEEP_SIZE, off_t(offset_ + first), off_t(last - first));
     while (result != 0 && errno == EINTR);
     if (result != 0)
         return fail(weftSystemError,
@@ -126,7 +150,7 @@ void SharedMemory::release(size_t offset, size_t length) {
     const size_t page = page_bytes();
     const size_t first = (offset + page - 1) / page * page, last = (offset + length) / page * page;
     if (first < last)
-        (void)fallocate(fd_.number(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, off_t(first), off_t(last - first));
+        (void)fallocate(fd(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, off_t(offset_ + first), off_t(last - first));
 }
 
 }  // namespace weft

@@ -13,17 +13,23 @@ namespace weft {
 class SharedMemory {
   public:
     SharedMemory() = default;
-    // A new segment of `bytes` of address space, no page of it backed. `name` shows in /proc/PID/maps only.
-    static Result<SharedMemory> create(const char* name, size_t bytes);
+    // A new segment of `bytes`, no page of it backed. `name` shows in /proc/PID/maps only. `mapped`: how much of it is
+    // mapped here, from its beginning; 0: all.
+    static Result<SharedMemory> create(const char* name, size_t bytes, size_t mapped = 0);
     // Maps a segment made by create() in any process; refuses a descriptor that is not sealed to its size.
-    static Result<SharedMemory> map(Fd fd);
+    static Result<SharedMemory> map(Fd fd, size_t mapped = 0);
+    // Whether nobody can change the segment's size under those who have mapped it.
+    static Status check_sealed(int fd);
+    // A further part of a segment, page-aligned. It must not outlive `whole`, whose descriptor it uses.
+    static Result<SharedMemory> window(const SharedMemory& whole, size_t offset, size_t length);
     SharedMemory(SharedMemory&& other) noexcept { *this = std::move(other); }
     SharedMemory& operator=(SharedMemory&& other) noexcept;
     ~SharedMemory();
 
     std::byte* data() const { return data_; }
-    size_t bytes() const { return bytes_; }
-    int fd() const { return fd_.number(); }
+    size_t bytes() const { return bytes_; }            // mapped here
+    size_t segment_bytes() const { return segment_; }  // of the whole segment
+    int fd() const { return fd_ ? fd_.number() : borrowed_fd_; }
     uint64_t inode() const { return inode_; }
     bool contains(const void* address, size_t length) const {
         const auto* first = static_cast<const std::byte*>(address);
@@ -37,9 +43,13 @@ class SharedMemory {
     void release(size_t offset, size_t length);
 
   private:
+    Status map_range(int fd, size_t offset, size_t length);
     Fd fd_;
+    int borrowed_fd_ = -1;  // a window's
     std::byte* data_ = nullptr;
+    size_t offset_ = 0;  // of data_ in the segment
     size_t bytes_ = 0;
+    size_t segment_ = 0;
     uint64_t inode_ = 0;
 };
 

@@ -71,12 +71,12 @@ class Gathering {
         if (bind(socket_fd.number(), reinterpret_cast<sockaddr*>(&address), length) == 0) {
             if (listen(socket_fd.number(), 4096) != 0)
                 return fail(weftSystemError, "listen on a Unix socket: {}", errno_text(errno));
-            auto group = HostGroup::create(ranks_);
+            auto group = HostGroup::create(ranks_, false);
             if (!group) return group.take_status();
             group_ = std::move(*group);
             listener_ = std::move(socket_fd);
             WEFT_LOG(info, init, "this process leads the meeting of {} ranks, segment of {} KiB", ranks_,
-                     group_->memory().bytes() >> 10);
+                     group_->memory().segment_bytes() >> 10);
             return ok();
         }
         if (errno != EADDRINUSE) return fail(weftSystemError, "bind of a Unix socket: {}", errno_text(errno));
@@ -210,7 +210,7 @@ class Gathering {
             }
             case Message::welcome: {
                 if (!proved_ || !passed) break;
-                auto group = HostGroup::map(std::move(passed));
+                auto group = HostGroup::map(std::move(passed), false);
                 if (!group) return group.take_status();
                 group_ = std::move(*group);
                 connection_.reset();
@@ -277,6 +277,7 @@ Result<bool> Meeting::advance() {
     // Complete, even if others have gone on and failed since: the first call says so.
     if (group_ && int(group_->header().joined.load(std::memory_order_acquire)) == ranks_) {
         gathering_->close();
+        if (Status status = group_->settle(); !status) return give_up(std::move(status));
         return true;
     }
     if (Status status = check_others(); !status) return give_up(std::move(status));

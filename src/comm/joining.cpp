@@ -29,8 +29,8 @@ int64_t countable_ms(int64_t ms) { return std::min(ms, INT64_MAX / 1000); }
 Result<Joining> prepare_joining(weftComm** comm, int nranks, const UniqueId& id, int rank, const weftConfig_t* given) {
     if (!comm) return fail(weftInvalidArgument, "comm is NULL: pass the address of a weftComm_t");
     *comm = nullptr;  // whatever comes: the caller may pass it to weftCommDestroy
-    if (nranks < 1 || nranks > max_ranks_per_host)
-        return fail(weftInvalidArgument, "nranks is {}; a communicator has 1 to {} ranks", nranks, max_ranks_per_host);
+    if (nranks < 1 || nranks > max_ranks)
+        return fail(weftInvalidArgument, "nranks is {}; a communicator has 1 to {} ranks", nranks, max_ranks);
     if (rank < 0 || rank >= nranks)
         return fail(weftInvalidArgument, "rank is {}; with nranks {} it is 0 to {}", rank, nranks, nranks - 1);
     if (!options_status()) return Status(weftInvalidArgument, options_status().sentence());

@@ -89,7 +89,8 @@ Result<bool> Planner::connect(const Choice& choice, Binding& binding, RankSet& m
             Blob address;
             auto receiver = transport.listen(options(block.channel, block.source), address);
             if (!receiver) return receiver.take_status();
-            WEFT_TRY(group_->post_letter(rank_, key(block.channel, block.source), &address, sizeof address));
+            WEFT_TRY(
+                group_->post_letter(rank_, block.source, key(block.channel, block.source), &address, sizeof address));
             binding.ends[index].source = receiver->get();
             binding.receivers.push_back(std::move(*receiver));
         }

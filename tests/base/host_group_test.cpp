@@ -28,11 +28,11 @@ Fd descriptor(const HostGroup& group) { return Fd(fcntl(group.memory().fd(), F_D
 TEST_CASE("rows, lines and heaps of all ranks lie apart and inside the segment", "[host_group]") {
     for (const int ranks : {1, 2, 7, 300}) {
         const auto group = group_of(ranks);
-        const HostGeometry geometry{ranks};
+        const HostGeometry geometry{ranks, ranks};
         CHECK(geometry.rows() >= sizeof(HostHeader));
         CHECK(geometry.lines() >= geometry.rows() + sizeof(RankRow) * size_t(ranks));
         CHECK(geometry.heap(0) >= geometry.lines() + geometry.lines_bytes());
-        CHECK(group->memory().bytes() >= geometry.heap(ranks - 1) + HostGeometry::heap_bytes);
+        CHECK(group->memory().segment_bytes() >= geometry.heap(ranks - 1) + HostGeometry::heap_bytes);
         for (int rank = 0; rank < ranks; ++rank) {
             CHECK(reinterpret_cast<uintptr_t>(group->heap(rank)) % 64 == 0);
             CHECK(group->row(rank).state.load() == RankState::absent);
@@ -52,7 +52,7 @@ TEST_CASE("a second mapping of the group is the same group; what is none is refu
         CHECK(group->abort_status().code() == weftTimeout);
     }
     HostHeader& header = group->header();
-    const HostHeader before{header.magic, header.version, header.ranks, {}, {}, {}, {}};
+    const HostHeader before{header.magic, header.version, header.ranks, {}, {}, {}, {}, {}, {}, {}, {}, {}};
     const auto refused = [&] { return !HostGroup::map(descriptor(*group)).ok(); };
     header.magic ^= 1;
     CHECK(refused());
@@ -60,7 +60,7 @@ TEST_CASE("a second mapping of the group is the same group; what is none is refu
     header.version += 1;  // another release
     CHECK(refused());
     header.version = before.version;
-    for (const int ranks : {0, -1, 2, 4, max_ranks_per_host + 1, INT32_MAX}) {
+    for (const int ranks : {0, -1, 2, 4, max_ranks + 1, INT32_MAX}) {
         header.ranks = ranks;
         CHECK(refused());
     }
@@ -108,7 +108,7 @@ TEST_CASE("a letter is found by its key once it is posted, among those of its wr
     const auto group = group_of(2);
     CHECK(group->find_letter(0, 5) == nullptr);
     const char text[] = "where I listen";
-    REQUIRE(group->post_letter(0, 5, text, sizeof text).ok());
+    REQUIRE(group->post_letter(0, 0, 5, text, sizeof text).ok());
     const std::byte* found = group->find_letter(0, 5);
     REQUIRE(found);
     CHECK(memcmp(found, text, sizeof text) == 0);
@@ -123,7 +123,7 @@ TEST_CASE("a reader of letters sees them whole while they are posted", "[host_gr
     std::thread writer([&] {
         for (uint64_t key = 1; key <= count; ++key) {
             std::vector<uint64_t> words(HostGroup::letter_bytes / 8, key);
-            if (!group->post_letter(0, key, words.data(), words.size() * 8).ok()) posted = false;
+            if (!group->post_letter(0, 0, key, words.data(), words.size() * 8).ok()) posted = false;
         }
     });
     for (uint64_t key = 1; key <= count; ++key) {
@@ -142,10 +142,10 @@ TEST_CASE("a reader of letters sees them whole while they are posted", "[host_gr
 TEST_CASE("a mailbox that is full and a letter that is too long are sentences", "[host_group]") {
     const auto group = group_of(1);
     const std::vector<std::byte> most(HostGroup::letter_bytes + 1);
-    CHECK(!group->post_letter(0, 1, most.data(), most.size()).ok());
+    CHECK(!group->post_letter(0, 0, 1, most.data(), most.size()).ok());
     for (uint64_t key = 0; key < HostGroup::letters_max; ++key)
-        REQUIRE(group->post_letter(0, key, most.data(), HostGroup::letter_bytes).ok());
-    const Status full = group->post_letter(0, 99999, most.data(), 1);
+        REQUIRE(group->post_letter(0, 0, key, most.data(), HostGroup::letter_bytes).ok());
+    const Status full = group->post_letter(0, 0, 99999, most.data(), 1);
     CHECK(!full.ok());
     CHECK_THAT(full.sentence(), Catch::Contains("no room"));
     CHECK(group->find_letter(0, 0) != nullptr);

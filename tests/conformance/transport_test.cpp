@@ -274,7 +274,7 @@ TEST_CASE("a peer that dies is an error on the survivor, never a hang, and what 
     Blob blob;
     auto listening = transport.listen(connection.options(0, 4, 128), blob);
     REQUIRE(listening.ok());
-    REQUIRE(group.post_letter(0, 1, &blob, sizeof blob).ok());
+    REQUIRE(group.post_letter(0, 1, 1, &blob, sizeof blob).ok());
     connection.receiver = std::move(*listening);
     REQUIRE(peer.says("sent"));
     CHECK(group.alive(1));
