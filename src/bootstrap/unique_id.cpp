@@ -110,10 +110,38 @@ UniqueId UniqueId::derive(const std::string& seed) {
     return with_secret(secret);
 }
 
+Result<UniqueId> UniqueId::derive(const std::string& seed, const std::string& root_host, uint16_t root_port) {
+    UniqueId id = derive(seed);
+    if (root_host.size() >= sizeof id.content_.root_host)
+        return fail(weftInvalidUsage,
+                    "the name of rank 0's host, `{}`, has {} characters, of which {} fit into a unique id: set "
+                    "WEFT_ROOT_HOST to a shorter name or to its address, on all ranks",
+                    root_host, root_host.size(), sizeof id.content_.root_host - 1);
+    memcpy(id.content_.root_host, root_host.data(), root_host.size());
+    id.content_.root_port = root_port;
+    id.content_.checksum = checksum(id.content_);
+    return id;
+}
+
+std::string UniqueId::root_host() const {
+    return {content_.root_host, strnlen(content_.root_host, sizeof content_.root_host)};
+}
+
+uint16_t UniqueId::root_port() const { return content_.root_port; }
+
+// The same place and maker, with a secret that follows from this one's.
+UniqueId UniqueId::descendant(const std::string& label) const {
+    UniqueId id = *this;
+    const Digest secret = prove(label.data(), label.size());
+    memcpy(id.content_.secret, secret.data(), secret.size());
+    id.content_.checksum = checksum(id.content_);
+    return id;
+}
+
+UniqueId UniqueId::keyed(const std::string& secret) const { return descendant("keyed by " + secret); }
+
 UniqueId UniqueId::nth(uint64_t index) const {
-    if (index == 0) return *this;
-    const std::string label = fmt::format("communicator {}", index);
-    return with_secret(prove(label.data(), label.size()));
+    return index == 0 ? *this : descendant(fmt::format("communicator {}", index));
 }
 
 weftUniqueId UniqueId::bytes() const {

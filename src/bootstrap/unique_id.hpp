@@ -18,6 +18,13 @@ class UniqueId {
     static Result<UniqueId> read(const weftUniqueId& bytes);
     // An id that all who know `seed` derive alike; for launchers without a private channel.
     static UniqueId derive(const std::string& seed);
+    // The same for ranks on several hosts: the ranks are met at this place. A name too long to fit is a sentence.
+    static Result<UniqueId> derive(const std::string& seed, const std::string& root_host, uint16_t root_port);
+    // Where a derived id says that ranks are met; an empty name in an id of ranks on one host, and in one of make().
+    std::string root_host() const;
+    uint16_t root_port() const;
+    // The same id with a secret that whoever read the id cannot know without `secret` (WEFT_SECRET).
+    UniqueId keyed(const std::string& secret) const;
     // The id of the index-th communicator of a job; 0 is this one.
     UniqueId nth(uint64_t index) const;
 
@@ -34,12 +41,14 @@ class UniqueId {
         uint32_t pid;
         uint64_t host;
         unsigned char secret[32];
-        unsigned char reserved[64];
+        uint16_t root_port;  // of a derived id
+        char root_host[62];  // and zeros to its end
         uint64_t checksum;
     };
     static_assert(sizeof(Content) == WEFT_UNIQUE_ID_BYTES);
     static uint64_t checksum(const Content& content);
     static UniqueId with_secret(const Digest& secret);
+    UniqueId descendant(const std::string& label) const;
     Content content_;
 };
 
