@@ -9,7 +9,8 @@ namespace weft {
 
 Schedule one_shot_all_reduce(const Layout& layout, const Parameters&) {
     const bool alone = layout.ranks == 1;
-    Builder schedule("one_shot", Collective::all_reduce, layout, {.chunks = 1, .board = !alone});
+    Builder schedule("one_shot", Collective::all_reduce, layout,
+                     {.chunks = 1, .board = alone ? std::vector<int32_t>() : layout.local_ranks()});
     BlockBuilder block = schedule.block({});
     if (alone)
         block.copy({0}).finish();

@@ -9,7 +9,8 @@ namespace weft {
 
 Schedule two_shot_all_reduce(const Layout& layout, const Parameters&) {
     const bool alone = layout.ranks == 1;
-    Builder schedule("two_shot", Collective::all_reduce, layout, {.chunks = layout.ranks, .board = !alone});
+    Builder schedule("two_shot", Collective::all_reduce, layout,
+                     {.chunks = layout.ranks, .board = alone ? std::vector<int32_t>() : layout.local_ranks()});
     BlockBuilder block = schedule.block({});
     if (alone)
         block.copy({0}).finish();

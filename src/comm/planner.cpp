@@ -131,13 +131,13 @@ Result<std::unique_ptr<PreparedPlan>> Planner::plan(const Operation& operation, 
     plan.movers = movers_;
     const size_t bytes = operation.bytes();
     size_t tile = agreed_.tile_bytes > 0 ? round_to_line(size_t(agreed_.tile_bytes)) : 0;
-    if (binding.schedule.board) {
+    const size_t most = largest_tile_bytes(binding.schedule, connection_slot_bytes);
+    if (!binding.schedule.board.empty()) {
         plan.board = board_;
         if (tile == 0) tile = board_tile_bytes(bytes, layout_.ranks);
-        tile = std::min(tile, Board::slot_bytes_max);
+        tile = std::min({tile, Board::slot_bytes_max, most});
         WEFT_TRY(board_->reserve(std::min(tile, round_to_line(bytes))));
     } else if (binding.schedule.fifo_depth > 0) {
-        const size_t most = connection_slot_bytes * size_t(binding.schedule.chunks);
         tile = tile == 0 ? most : std::min(tile, most);
     } else {
         tile = bytes;

@@ -5,14 +5,14 @@ namespace weft {
 
 void Run::post_entry(uint64_t tile) {
     const uint32_t number = board_tile(tile);
-    plan_->board->line(rank_, number)
+    plan_->board->line(place_, number)
         .entry.store(entry_word(number, plan_->operation_fingerprint), std::memory_order_release);  // pairs with poll()
     plan_->board->wake();
 }
 
 void Run::post_done(uint64_t tile) {
     const uint32_t number = board_tile(tile);
-    plan_->board->line(rank_, number)
+    plan_->board->line(place_, number)
         .done.store(entry_word(number, plan_->operation_fingerprint), std::memory_order_release);  // pairs with poll()
     plan_->board->wake();
 }
@@ -24,9 +24,9 @@ void Run::arm(uint64_t entry_tile, uint64_t done_tile) {
 }
 
 // Looks at everybody who is missing, not at one after the other: waiting for the set costs one switch, not one each.
-Progress Run::poll() {
+Progress Run::poll(RankSet& waiting, uint64_t entry_tile, uint64_t done_tile) {
     bool blocked = false;
-    const auto look = [&](const std::atomic<uint64_t>& word, uint64_t tile, int rank, int32_t furthest) {
+    const auto look = [&](const std::atomic<uint64_t>& word, uint64_t tile, int place, int32_t furthest) {
         const uint64_t expected = entry_word(board_tile(tile), plan_->operation_fingerprint);
         const uint64_t seen = word.load(std::memory_order_acquire);  // pairs with post_entry(), post_done()
         if (seen == expected) return true;
@@ -34,14 +34,13 @@ Progress Run::poll() {
         // operation's. Tiles without a second phase post no done, so a done word may be so old that it looks like a
         // later one: there only this tile counts.
         const int32_t ahead = int32_t(uint32_t(seen >> 32) - uint32_t(expected >> 32));
-        if (seen != 0 && ahead >= 0 && ahead <= furthest) suspect_ = rank;
+        if (seen != 0 && ahead >= 0 && ahead <= furthest) suspect_ = plan_->schedule->board[size_t(place)];
         return false;
     };
-    waiting_.for_each([&](int rank) {
-        const bool entered =
-            wait_entry_ == no_tile || look(line(rank, wait_entry_).entry, wait_entry_, rank, INT32_MAX);
-        if (entered && (wait_done_ == no_tile || look(line(rank, wait_done_).done, wait_done_, rank, 0)))
-            waiting_.erase(rank);
+    waiting.for_each([&](int place) {
+        const bool entered = entry_tile == no_tile || look(line(place, entry_tile).entry, entry_tile, place, INT32_MAX);
+        if (entered && (done_tile == no_tile || look(line(place, done_tile).done, done_tile, place, 0)))
+            waiting.erase(place);
         else
             blocked = true;
     });

@@ -9,6 +9,10 @@ namespace weft {
 
 Run::Run(const Plan& plan)
     : plan_(&plan), rank_(plan.schedule->rank), ranks_(plan.schedule->ranks), blocks_(plan.schedule->blocks.size()) {
+    const Schedule& schedule = *plan.schedule;
+    if (!schedule.board.empty()) place_ = place_of(rank_);
+    fused_ = schedule.blocks.size() == 1 && !schedule.blocks[0].instructions.empty() &&
+             kind_of(schedule.blocks[0].instructions[0].opcode) == OpcodeKind::fused;
     sources_.resize(size_t(std::max(ranks_, 2)));
     inputs_.resize(size_t(ranks_));
     outputs_.resize(size_t(ranks_));
@@ -37,7 +41,7 @@ void Run::start(const void* send, void* receive, const void* scalar, uint64_t se
 
 Progress Run::advance() {
     // The usual case on one host: a single block whose waiting set is the run's.
-    if (blocks_.size() == 1 && !plan_->ends[0].source && !plan_->ends[0].target) return advance_block(0);
+    if (fused_) return advance_block(0);
     connections_wait_.clear();
     missing_ = &connections_wait_;
     bool moved = false, all_ended = true;
@@ -48,7 +52,11 @@ Progress Run::advance() {
         moved |= progress != Progress::blocked;
         all_ended &= progress == Progress::done;
     }
-    if (all_ended) return Progress::done;
+    if (all_ended) {
+        const uint64_t run = uint64_t(plan_->schedule->tiles);
+        if (plan_->board) plan_->board->tile = base_tile_ + uint32_t((plan_->tiles + run - 1) / run * run);
+        return Progress::done;
+    }
     return moved ? Progress::moved : Progress::blocked;
 }
 
@@ -62,7 +70,6 @@ Progress Run::advance_block(size_t index) {
             state.tile += uint64_t(plan_->schedule->tiles);
             if (block.instructions.empty() || state.tile >= plan_->tiles) {
                 state.ended = true;
-                if (plan_->board) plan_->board->tile = base_tile_ + uint32_t(state.tile);
                 return Progress::done;
             }
         }
@@ -90,6 +97,9 @@ Progress Run::advance_block(size_t index) {
 
 bool Run::reached(const Dependency& dependency, uint64_t tile) const {
     const BlockState& other = blocks_[size_t(dependency.block)];
+    const uint64_t distance = uint64_t(dependency.ago) * uint64_t(plan_->schedule->tiles);
+    if (tile < distance) return true;
+    tile -= distance;
     return other.ended || other.tile > tile || (other.tile == tile && other.step > dependency.step);
 }
 
@@ -113,16 +123,8 @@ Progress Run::execute(size_t index, const Instruction& instruction) {
                 post_done(tile);
             }
             return Progress::moved;
-        case Opcode::wait: {
-            if (state.stage == Stage::begin) {
-                arm(instruction.phase == 0 ? tile : no_tile, instruction.phase == 0 ? no_tile : tile);
-                state.stage = Stage::entries;
-            }
-            const Progress progress = poll();
-            if (progress == Progress::moved) state.stage = Stage::begin;
-            if (progress == Progress::blocked && missing_ != &waiting_) connections_wait_.insert(waiting_);
-            return progress;
-        }
+        case Opcode::nop: return Progress::moved;
+        case Opcode::wait: return await(instruction, state, tile);
         case Opcode::one_shot: return one_shot(state);
         case Opcode::two_shot: return two_shot(state);
     }
@@ -130,11 +132,44 @@ Progress Run::execute(size_t index, const Instruction& instruction) {
     return Progress::failed;
 }
 
-Run::Range Run::chunk_range(uint64_t tile, int chunk) const {
+Progress Run::await(const Instruction& instruction, BlockState& state, uint64_t tile) {
+    const std::vector<int32_t>& ranks = plan_->schedule->board;
+    RankSet& waiting = phase_waiting_[instruction.phase];
+    if (state.stage == Stage::begin) {
+        waiting.fill(int(ranks.size()), place_);
+        state.stage = Stage::entries;
+    }
+    const Progress progress =
+        poll(waiting, instruction.phase == 0 ? tile : no_tile, instruction.phase == 0 ? no_tile : tile);
+    if (progress == Progress::moved) state.stage = Stage::begin;
+    if (progress == Progress::blocked)
+        waiting.for_each([&](int place) { connections_wait_.insert(ranks[size_t(place)]); });
+    return progress;
+}
+
+int Run::place_of(int rank) const {
+    const std::vector<int32_t>& ranks = plan_->schedule->board;
+    return int(std::lower_bound(ranks.begin(), ranks.end(), rank) - ranks.begin());
+}
+
+Run::Range Run::chunks_range(uint64_t tile, int first, int count) const {
     const size_t length = plan_->tile_length(tile);
-    const size_t first = chunk_bound(length, plan_->schedule->chunks, chunk),
-                 last = chunk_bound(length, plan_->schedule->chunks, chunk + 1);
-    return {first, last - first};
+    const size_t begin = chunk_bound(length, plan_->schedule->chunks, first),
+                 end = chunk_bound(length, plan_->schedule->chunks, first + count);
+    return {begin, end - begin};
+}
+
+Run::Span Run::span_range(const Instruction& instruction, int iteration, uint64_t tile) const {
+    const Index& chunk = instruction.chunk;
+    const int first = chunk.at(iteration);
+    const int until_end = chunk.modulus > 1 ? chunk.base + chunk.modulus - first : instruction.count;
+    if (instruction.count <= until_end) {
+        const Range all = chunks_range(tile, first, instruction.count);
+        return {{all, {}}, 1, all.bytes};
+    }
+    const Range head = chunks_range(tile, first, until_end),
+                tail = chunks_range(tile, chunk.base, instruction.count - until_end);
+    return {{head, tail}, 2, head.bytes + tail.bytes};
 }
 
 // An instruction's connections are looked at before anything moves, so a blocked one has done nothing.
@@ -142,15 +177,14 @@ Progress Run::move_connection(size_t index, const Instruction& instruction, uint
     const BlockState& state = blocks_[index];
     const Block& block = plan_->schedule->blocks[index];
     const BlockEnds& ends = plan_->ends[index];
-    const Range range = chunk_range(tile, instruction.chunk.at(state.iteration));
-    if (range.bytes == 0) return Progress::moved;  // empty chunks are skipped on both ends
+    const Span span = span_range(instruction, state.iteration, tile);
+    if (span.bytes == 0) return Progress::moved;  // empty chunks are skipped on both ends
     const bool receives = instruction.opcode != Opcode::send;
     const bool sends = instruction.opcode != Opcode::recv && instruction.opcode != Opcode::recv_reduce_copy;
     const bool reduces = instruction.opcode == Opcode::recv_reduce_send ||
                          instruction.opcode == Opcode::recv_reduce_copy ||
                          instruction.opcode == Opcode::recv_reduce_copy_send;
     const bool stores = receives && instruction.opcode != Opcode::recv_reduce_send;
-    const size_t user_offset = tile * plan_->tile_bytes + range.tile_offset;
 
     Slot incoming, outgoing;
     if (receives) {
@@ -158,8 +192,7 @@ Progress Run::move_connection(size_t index, const Instruction& instruction, uint
         auto slot = ends.source->receive(info);
         if (!slot) return failure_ = slot.take_status(), Progress::failed;
         if (!*slot) return connections_wait_.insert(block.source), Progress::blocked;
-        if (info.fingerprint != plan_->operation_fingerprint || info.operation != sequence_ ||
-            info.bytes != range.bytes)
+        if (info.fingerprint != plan_->operation_fingerprint || info.operation != sequence_ || info.bytes != span.bytes)
             return suspect_ = block.source, Progress::mismatch;
         incoming = *slot;
     }
@@ -167,29 +200,40 @@ Progress Run::move_connection(size_t index, const Instruction& instruction, uint
         auto slot = ends.target->acquire();
         if (!slot) return failure_ = slot.take_status(), Progress::failed;
         if (!*slot) return connections_wait_.insert(block.target), Progress::blocked;
-        if (slot->capacity < range.bytes)
-            return failure_ = fail(weftInternalError, "a chunk of {} bytes does not fit a slot of {}", range.bytes,
+        if (slot->capacity < span.bytes)
+            return failure_ = fail(weftInternalError, "a message of {} bytes does not fit a slot of {}", span.bytes,
                                    slot->capacity),
                    Progress::failed;
         outgoing = *slot;
     }
-    if (reduces) {
-        const void* sources[2] = {incoming.data, own_input(user_offset, range.bytes)};
-        void* destinations[2];
-        int count = 0;
-        if (stores) destinations[count++] = receive_ + user_offset;
-        if (sends) destinations[count++] = outgoing.data;
-        reduce(destinations, count, sources, 2, range.bytes, instruction.finish, stores ? 1 : 0);
-    } else if (receives) {
-        if (sends) plan_->movers->copy({outgoing.data, incoming.data, range.bytes, Stores::ordinary});
-        plan_->movers->copy({receive_ + user_offset, incoming.data, range.bytes, plan_->stores});
-    } else if (instruction.source == Buffer::input) {
-        copy_input(outgoing.data, user_offset, range.bytes);
-    } else {
-        plan_->movers->copy({outgoing.data, receive_ + user_offset, range.bytes, Stores::ordinary});
+    size_t done = 0;  // bytes of the message
+    for (int piece = 0; piece < span.count; done += span.pieces[piece++].bytes) {
+        const size_t bytes = span.pieces[piece].bytes;
+        if (bytes == 0) continue;
+        const size_t user_offset = tile * plan_->tile_bytes + span.pieces[piece].tile_offset;
+        const std::byte* in = receives ? incoming.data + done : nullptr;
+        std::byte* out = sends ? outgoing.data + done : nullptr;
+        if (reduces) {
+            const std::byte* own =
+                instruction.source == Buffer::input ? own_input(user_offset, bytes) : receive_ + user_offset;
+            const void* sources[2] = {in, own};
+            if (instruction.left) std::swap(sources[0], sources[1]);
+            void* destinations[2];
+            int count = 0;
+            if (stores) destinations[count++] = receive_ + user_offset;
+            if (sends) destinations[count++] = out;
+            reduce(destinations, count, sources, 2, bytes, instruction.finish, stores ? 1 : 0);
+        } else if (receives) {
+            if (sends) plan_->movers->copy({out, in, bytes, Stores::ordinary});
+            plan_->movers->copy({receive_ + user_offset, in, bytes, plan_->stores});
+        } else if (instruction.source == Buffer::input) {
+            copy_input(out, user_offset, bytes);
+        } else {
+            plan_->movers->copy({out, receive_ + user_offset, bytes, Stores::ordinary});
+        }
     }
     if (sends) {
-        Status status = ends.target->publish({range.bytes, sequence_, plan_->operation_fingerprint});
+        Status status = ends.target->publish({span.bytes, sequence_, plan_->operation_fingerprint});
         if (!status) return failure_ = std::move(status), Progress::failed;
     }
     if (receives) {
@@ -200,31 +244,36 @@ Progress Run::move_connection(size_t index, const Instruction& instruction, uint
 }
 
 Progress Run::move_local(const Instruction& instruction, int iteration, uint64_t tile) {
-    const int chunk = instruction.chunk.at(iteration);
-    const Range range = chunk_range(tile, chunk);
-    if (range.bytes == 0) return Progress::moved;
+    const Span span = span_range(instruction, iteration, tile);
+    for (int piece = 0; piece < span.count; ++piece) move_range(instruction, iteration, tile, span.pieces[piece]);
+    return Progress::moved;
+}
+
+void Run::move_range(const Instruction& instruction, int iteration, uint64_t tile, const Range& range) {
+    if (range.bytes == 0) return;
     const size_t user_offset = tile * plan_->tile_bytes + range.tile_offset;
     void* destinations[2];
     int count = 0;
     if (instruction.targets & Buffer::output) destinations[count++] = receive_ + user_offset;
-    if (instruction.targets & Buffer::slot) destinations[count++] = slot(rank_, tile) + range.tile_offset;
+    if (instruction.targets & Buffer::slot) destinations[count++] = slot(place_, tile) + range.tile_offset;
     if (instruction.opcode == Opcode::reduce) {
-        for (int rank = 0; rank < ranks_; ++rank)
-            sources_[size_t(rank)] =
-                rank == rank_ ? own_input(user_offset, range.bytes) : slot(rank, tile) + range.tile_offset;
-        reduce(destinations, count, sources_.data(), ranks_, range.bytes, instruction.finish, 0);
-        return Progress::moved;
+        const int members = int(plan_->schedule->board.size());
+        for (int place = 0; place < members; ++place)
+            sources_[size_t(place)] =
+                place == place_ ? own_input(user_offset, range.bytes) : slot(place, tile) + range.tile_offset;
+        reduce(destinations, count, sources_.data(), members, range.bytes, instruction.finish, 0);
+        return;
     }
     for (int i = 0; i < count; ++i) {
         if (instruction.source == Buffer::input)
             copy_input(static_cast<std::byte*>(destinations[i]), user_offset, range.bytes);
         else if (instruction.source == Buffer::slot)
-            plan_->movers->copy({destinations[i], slot(instruction.rank.at(iteration), tile) + range.tile_offset,
-                                 range.bytes, Stores::ordinary});
-        else
+            plan_->movers->copy({destinations[i],
+                                 slot(place_of(instruction.rank.at(iteration)), tile) + range.tile_offset, range.bytes,
+                                 Stores::ordinary});
+        else if (destinations[i] != receive_ + user_offset)
             plan_->movers->copy({destinations[i], receive_ + user_offset, range.bytes, Stores::ordinary});
     }
-    return Progress::moved;
 }
 
 const std::byte* Run::own_input(size_t offset, size_t bytes) {

@@ -50,11 +50,18 @@ class Run {
         bool ended = false;
     };
 
+    // Where the chunk's bytes lie, in this tile and in the user's buffer.
+    struct Range {
+        size_t tile_offset, bytes;
+    };
+
     // run.cpp: any block, any instruction.
     Progress advance_block(size_t index);
     Progress execute(size_t index, const Instruction& instruction);
     Progress move_connection(size_t index, const Instruction& instruction, uint64_t tile);
     Progress move_local(const Instruction& instruction, int iteration, uint64_t tile);
+    void move_range(const Instruction& instruction, int iteration, uint64_t tile, const Range& range);
+    Progress await(const Instruction& instruction, BlockState& state, uint64_t tile);
     bool reached(const Dependency& dependency, uint64_t tile) const;
 
     // fused.cpp: the fused instructions; each runs all tiles of the operation.
@@ -80,16 +87,25 @@ class Run {
     // Waits are armed, then polled until everybody has come: entries of one tile, dones of another, or both.
     static constexpr uint64_t no_tile = ~uint64_t(0);
     void arm(uint64_t entry_tile, uint64_t done_tile);
-    Progress poll();
+    Progress poll() { return poll(waiting_, wait_entry_, wait_done_); }
+    // `waiting`: places on the board; those that have come are erased.
+    Progress poll(RankSet& waiting, uint64_t entry_tile, uint64_t done_tile);
     uint32_t board_tile(uint64_t tile) const { return base_tile_ + uint32_t(tile); }
-    BoardLine& line(int rank, uint64_t tile) const { return plan_->board->line(rank, board_tile(tile)); }
-    std::byte* slot(int rank, uint64_t tile) const { return plan_->board->slot(rank, board_tile(tile)); }
+    // By place among the board's ranks; a fused instruction's board is one of all ranks, whose places are their
+    // numbers.
+    BoardLine& line(int place, uint64_t tile) const { return plan_->board->line(place, board_tile(tile)); }
+    std::byte* slot(int place, uint64_t tile) const { return plan_->board->slot(place, board_tile(tile)); }
+    int place_of(int rank) const;
 
-    // Where the chunk's bytes lie, in this tile and in the user's buffer.
-    struct Range {
-        size_t tile_offset, bytes;
+    Range chunk_range(uint64_t tile, int chunk) const { return chunks_range(tile, chunk, 1); }
+    Range chunks_range(uint64_t tile, int first, int count) const;
+    // An instruction's chunks: one range, or two if they go on at the start. Together they are `bytes`.
+    struct Span {
+        Range pieces[2];
+        int count;
+        size_t bytes;
     };
-    Range chunk_range(uint64_t tile, int chunk) const;
+    Span span_range(const Instruction& instruction, int iteration, uint64_t tile) const;
     const std::byte* input_at(size_t offset) const { return send_ + offset; }
     // This rank's contribution, scaled if the operation wants it (then it lies in scratch).
     const std::byte* own_input(size_t offset, size_t bytes);
@@ -107,9 +123,12 @@ class Run {
     uint64_t sequence_ = 0;
     int rank_;
     int ranks_;
+    int place_ = 0;       // of this rank among the board's
+    bool fused_ = false;  // one fused instruction, which walks the tiles itself
 
     std::vector<BlockState> blocks_;
-    RankSet waiting_;           // of the block that uses the board
+    RankSet waiting_;           // of a fused instruction
+    RankSet phase_waiting_[2];  // of the blocks that wait for a phase: places on the board
     RankSet connections_wait_;  // of blocks that wait for connections
     const RankSet* missing_ = &waiting_;
     int suspect_ = -1;

@@ -15,7 +15,7 @@ Builder::Builder(const char* algorithm, Collective collective, const Layout& lay
     schedule_.chunks = shape.chunks;
     schedule_.tiles = shape.tiles;
     schedule_.fifo_depth = shape.fifo_depth;
-    schedule_.board = shape.board;
+    schedule_.board = std::move(shape.board);
 }
 
 BlockBuilder Builder::block(Ends ends) {
@@ -23,15 +23,25 @@ BlockBuilder Builder::block(Ends ends) {
     return {*this, int(schedule_.blocks.size()) - 1};
 }
 
-// One form for each place: a standing operand is a plain number, a moving one starts inside its modulus.
-static Index normalised(Index index, int repeat) {
-    if (repeat == 1 || index.step == 0) return {index.at(0), 0, 1, 0};
+// One form for each place: a standing operand is a plain number unless its span goes round, a moving one starts inside
+// its modulus.
+static Index normalised(Index index, int repeat, int count = 1) {
+    const int first = index.at(0);
+    const bool turns = count > 1 && index.modulus > 1 && first + count > index.base + index.modulus;
+    if (repeat == 1 || index.step == 0)
+        return turns ? Index{index.base, first - index.base, index.modulus, 0} : Index{first, 0, 1, 0};
     return {index.base, index.at(0) - index.base, index.modulus, index.step};
 }
 
 BlockBuilder& BlockBuilder::loop(int repeat) {
     assert(repeat >= 0);
     repeat_ = repeat;
+    return *this;
+}
+
+BlockBuilder& BlockBuilder::span(int count) {
+    assert(count >= 0);
+    count_ = count;
     return *this;
 }
 
@@ -44,12 +54,13 @@ Step BlockBuilder::append(const Instruction& instruction) {
 int BlockBuilder::size() const { return int(builder_->schedule_.blocks[block_].instructions.size()); }
 
 Step BlockBuilder::emit(Opcode opcode, Chunk chunk) {
-    const int repeat = std::exchange(repeat_, 1);
-    if (repeat == 0) return {*builder_, block_, -1};
+    const int repeat = std::exchange(repeat_, 1), count = std::exchange(count_, 1);
+    if (repeat == 0 || count == 0) return {*builder_, block_, -1};
     Instruction instruction;
     instruction.opcode = opcode;
     instruction.repeat = repeat;
-    instruction.chunk = normalised(chunk, repeat);
+    instruction.count = count;
+    instruction.chunk = normalised(chunk, repeat, count);
     if (std::strchr(uses_of(opcode), 'i')) instruction.source = Buffer::input;
     if (std::strchr(uses_of(opcode), 'o')) instruction.targets = Buffer::output;
     return append(instruction);
@@ -66,6 +77,11 @@ Step BlockBuilder::reduce(Chunk chunk) { return emit(Opcode::reduce, chunk).from
 Step BlockBuilder::one_shot(Chunk chunk) { return emit(Opcode::one_shot, chunk); }
 Step BlockBuilder::two_shot(Chunk chunk) { return emit(Opcode::two_shot, chunk); }
 
+Step BlockBuilder::nop() {
+    Instruction instruction;
+    instruction.opcode = Opcode::nop;
+    return append(instruction);
+}
 Step BlockBuilder::post(int phase) {
     Instruction instruction;
     instruction.opcode = Opcode::post;
@@ -86,6 +102,10 @@ Step& Step::finish() {
     if (auto* it = instruction()) it->finish = true;
     return *this;
 }
+Step& Step::left() {
+    if (auto* it = instruction()) it->left = true;
+    return *this;
+}
 Step& Step::from(Buffer source) {
     if (auto* it = instruction()) it->source = source;
     return *this;
@@ -103,6 +123,9 @@ Step& Step::tile(int tile) {
     return *this;
 }
 Step& Step::after(const Step& step) { return step.index_ < 0 ? *this : after(step.dependency()); }
+Step& Step::after(const Step& step, int runs_ago) {
+    return step.index_ < 0 ? *this : after(Dependency{step.block_, step.index_, runs_ago});
+}
 Step& Step::after(Dependency dependency) {
     if (auto* it = instruction()) it->after = dependency;
     return *this;

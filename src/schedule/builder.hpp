@@ -24,11 +24,13 @@ class Builder;
 class Step {
   public:
     Step& finish();
+    Step& left();  // source[chunk] is the left operand of the sum
     Step& from(Buffer source);
     Step& of(Index rank);        // whose slot
     Step& to(unsigned targets);  // bits of Buffer
     Step& tile(int tile);
     Step& after(const Step& step);
+    Step& after(const Step& step, int runs_ago);
     Step& after(Dependency dependency);
     Dependency dependency() const { return {block_, index_}; }
 
@@ -45,6 +47,9 @@ class BlockBuilder {
   public:
     // The next instruction runs `repeat` times, its operands moving; with 0 it is not emitted at all.
     BlockBuilder& loop(int repeat);
+    // The next instruction works on `count` chunks in a row, the first of them the one it is given; at the end of that
+    // one's modulus they go on at its base. With 0 it is not emitted.
+    BlockBuilder& span(int count);
 
     Step send(Chunk chunk);
     Step recv(Chunk chunk);
@@ -54,6 +59,7 @@ class BlockBuilder {
     Step recv_reduce_copy_send(Chunk chunk);
     Step copy(Chunk chunk);
     Step reduce(Chunk chunk);
+    Step nop();
     Step post(int phase);
     Step wait(int phase);
     Step one_shot(Chunk chunk);
@@ -71,6 +77,7 @@ class BlockBuilder {
     Builder* builder_;
     int block_;
     int repeat_ = 1;
+    int count_ = 1;
 };
 
 class Builder {
@@ -79,7 +86,7 @@ class Builder {
         int channels = 1;
         int chunks = 1;
         int fifo_depth = 0;
-        bool board = false;
+        std::vector<int32_t> board = {};  // its ranks
         int tiles = 1;
     };
     struct Ends {

@@ -4,6 +4,7 @@
 #pragma once
 #include <algorithm>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "src/schedule/symbolic.hpp"
@@ -21,16 +22,17 @@ inline constexpr int steps_most = 1 << 19;
 
 class Clocks {
   public:
-    // Without a board no thread touches another rank's memory, and a row holds its own rank's blocks only.
-    Clocks(int ranks, int blocks, bool across_ranks)
+    // A thread touches memory of its own rank and of those on its board only, so a row holds their blocks. `places`:
+    // by rank, which of its board's it is; `members`: the most that a board has.
+    Clocks(std::vector<int> places, int members, int blocks)
         : blocks_(blocks),
-          width_(across_ranks ? ranks * blocks : blocks),
-          across_ranks_(across_ranks),
-          rows_(size_t(ranks) * blocks * width_) {
-        for (int thread = 0; thread < ranks * blocks; ++thread) row(thread)[column(thread)] = 1;
+          width_(members * blocks),
+          places_(std::move(places)),
+          rows_(places_.size() * size_t(blocks) * size_t(width_)) {
+        for (int thread = 0; thread < int(places_.size()) * blocks; ++thread) row(thread)[column(thread)] = 1;
     }
     int width() const { return width_; }
-    int column(int thread) const { return across_ranks_ ? thread : thread % blocks_; }
+    int column(int thread) const { return places_[size_t(thread / blocks_)] * blocks_ + thread % blocks_; }
     uint32_t* row(int thread) { return rows_.data() + size_t(thread) * width_; }
     uint32_t now(int thread) { return row(thread)[column(thread)]; }
     void tick(int thread) { ++row(thread)[column(thread)]; }
@@ -44,7 +46,7 @@ class Clocks {
   private:
     int blocks_;
     int width_;
-    bool across_ranks_;
+    std::vector<int> places_;
     std::vector<uint32_t> rows_;
 };
 

@@ -3,6 +3,8 @@
 #pragma once
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
+#include <vector>
 
 namespace weft {
 
@@ -12,15 +14,25 @@ struct Ring {
     int next;      // rank
 };
 
-// One host so far: rings in rank order.
 struct Layout {
     int ranks = 1;
     int rank = 0;
-    Ring ring(int channel) const {
-        (void)channel;
-        return {rank, (rank + ranks - 1) % ranks, (rank + 1) % ranks};
-    }
+    std::vector<int32_t> hosts = {};  // by rank: its host; hosts are numbered by their lowest rank; empty: one host
+
+    int host_of(int of) const { return hosts.empty() ? 0 : hosts[size_t(of)]; }
+    int host_count() const { return hosts.empty() ? 1 : *std::max_element(hosts.begin(), hosts.end()) + 1; }
+    std::vector<int32_t> ranks_of(int host) const;  // ascending
+    std::vector<int32_t> local_ranks() const { return ranks_of(host_of(rank)); }
+    std::vector<std::vector<int32_t>> ranks_by_host() const;
+    // All ranks, those of a host side by side: neighbours here share memory wherever they can.
+    std::vector<int32_t> host_major() const;
+    int position() const;  // of this rank in host_major()
+    // Crosses each host's border once in and once out.
+    Ring ring(int channel) const;
 };
+
+// `ranks` ranks as equal as possible on `hosts` hosts, ranks of a host side by side: what most launchers do.
+std::vector<int32_t> hosts_in_blocks(int ranks, int hosts);
 
 // Costs of the links between the ranks, microseconds and microseconds a byte; facts of a machine class, never measured
 // at init.
@@ -33,6 +45,9 @@ struct LinkCosts {
     size_t cache_bytes = 4 << 20;          // working set of a rank up to which `cached` holds
     double skew_us = 0.8;           // a further phase: ranks arrive apart, and first misses on what was just written
     size_t tile_bytes = 128 << 10;  // of the message that one round of an algorithm walks
+    double net_latency_us = 12;     // a short message from a rank of one host to a rank of another
+    double net_us_per_byte = 1 / 1.2e3;  // of one host's link, each direction; all ranks of the host share it
+    size_t net_slot_bytes = 128 << 10;   // of a connection: what a message can hold
 
     // All ranks meet: a flag is seen, after each rank of a core had its turn.
     double meeting_us() const { return signal_us + (ranks_per_core - 1) * switch_us; }

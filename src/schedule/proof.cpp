@@ -25,8 +25,9 @@ Status Proof::load() {
         return fail(weftInvalidArgument, "at most {} operations can be checked at once", operations_most);
     if (options_.board_slots < 1) return fail(weftInvalidArgument, "a board has at least 1 slot");
     uint64_t steps = 0;
-    uint32_t tiles = 0, board_tiles = 0;
-    bool board = false;
+    uint32_t tiles = 0;
+    board_of_.assign(size_t(ranks_), -1);
+    place_of_.assign(size_t(ranks_), 0);
     for (Operation& operation : operations_) {
         WEFT_TRY(load_operation(operation));
         const Schedule& first = operation.schedules[0];
@@ -34,10 +35,8 @@ Status Proof::load() {
             return fail(weftInvalidArgument, "an operation has 1..{} tiles", tiles_most);
         operation.tiles = operation.call->runs * first.tiles;
         operation.first_tile = tiles;
-        operation.first_board_tile = board_tiles;
         tiles += operation.tiles;
-        if (first.board) board_tiles += operation.tiles;
-        board |= first.board;
+        WEFT_TRY(load_boards(operation));
         const uint64_t cells = uint64_t(ranks_) * first.chunks * operation.tiles;
         if (cells > cells_most)
             return fail(weftInvalidArgument, "{} chunks on {} ranks in {} tiles are too much to check", first.chunks,
@@ -46,10 +45,17 @@ Status Proof::load() {
         for (const Schedule& schedule : operation.schedules)
             for (const Block& block : schedule.blocks)
                 for (const Instruction& it : block.instructions)
-                    steps += uint64_t(it.repeat) * operation.call->runs * (it.opcode == Opcode::reduce ? ranks_ : 1);
+                    steps += uint64_t(it.repeat) * it.count * operation.call->runs *
+                             (it.opcode == Opcode::reduce ? schedule.board.size() : 1);
         if (steps > steps_total_most) return fail(weftInvalidArgument, "the schedules have too many steps to check");
     }
-    const uint64_t width = uint64_t(board ? ranks_ : 1) * blocks_;
+    size_t members = 1, meetings = 0;
+    for (Board& board : boards_) {
+        members = std::max(members, board.ranks.size());
+        board.first_meeting = meetings;
+        meetings += size_t(board.tiles) * 2;
+    }
+    const uint64_t width = uint64_t(members) * blocks_;
     if (width * ranks_ * blocks_ > clock_words_most)
         return fail(weftInvalidArgument, "{} ranks of {} blocks are too many to check", ranks_, blocks_);
     uint64_t releases = 0, deepest = options_.fifo_depth;
@@ -65,11 +71,44 @@ Status Proof::load() {
     if (connections_.size() * deepest > messages_most)
         return fail(weftInvalidArgument, "{} connections of {} slots are too many to check", connections_.size(),
                     deepest);
-    clocks_ = std::make_unique<Clocks>(ranks_, blocks_, board);
+    clocks_ = std::make_unique<Clocks>(place_of_, int(members), blocks_);
     threads_.resize(size_t(ranks_) * blocks_);
     rank_states_.resize(ranks_);
-    if (board) slots_.resize(size_t(ranks_) * options_.board_slots);
-    meetings_.resize(size_t(board_tiles) * 2);
+    if (!boards_.empty()) slots_.resize(size_t(ranks_) * options_.board_slots);
+    meetings_.resize(meetings);
+    return ok();
+}
+
+// Who shares a board with whom, and which of the board's tiles the operation's are. A rank has one board for all
+// operations, so its slots and words are those that the operation before has used.
+Status Proof::load_boards(Operation& operation) {
+    operation.first_board_tile.assign(size_t(ranks_), 0);
+    std::vector<bool> counted(boards_.size());
+    for (int rank = 0; rank < ranks_; ++rank) {
+        const std::vector<int32_t>& ranks = operation.schedules[rank].board;
+        if (ranks.empty()) continue;
+        for (const int32_t other : ranks)
+            if (operation.schedules[other].board != ranks)
+                return fail(weftInvalidArgument, "rank {} and rank {} disagree on the schedule's board",
+                            std::min(rank, other), std::max(rank, other));
+        if (board_of_[rank] < 0) {
+            for (size_t place = 0; place < ranks.size(); ++place) {
+                if (board_of_[ranks[place]] >= 0)
+                    return fail(weftInvalidArgument, "rank {} had another board before", ranks[place]);
+                board_of_[ranks[place]] = int(boards_.size());
+                place_of_[ranks[place]] = int(place);
+            }
+            boards_.push_back({ranks});
+            counted.push_back(false);
+        }
+        Board& board = boards_[board_of_[rank]];
+        if (board.ranks != ranks) return fail(weftInvalidArgument, "rank {} had another board before", rank);
+        if (!counted[board_of_[rank]]) {
+            for (const int32_t member : ranks) operation.first_board_tile[member] = board.tiles;
+            board.tiles += operation.tiles;
+            counted[board_of_[rank]] = true;
+        }
+    }
     return ok();
 }
 
@@ -79,8 +118,7 @@ static Status differ(const Schedule& first, const Schedule& other) {
                                                   {"channels", first.channels == other.channels},
                                                   {"chunks", first.chunks == other.chunks},
                                                   {"tiles", first.tiles == other.tiles},
-                                                  {"FIFO depth", first.fifo_depth == other.fifo_depth},
-                                                  {"board", first.board == other.board}};
+                                                  {"FIFO depth", first.fifo_depth == other.fifo_depth}};
     for (auto [what, same] : facts)
         if (!same)
             return fail(weftInvalidArgument, "rank {} and rank {} disagree on the schedule's {}", first.rank,
@@ -255,7 +293,8 @@ bool Proof::run_thread(int thread) {
         ++steps_;
         if (state.iteration == 0 && now.it->after != Dependency()) {
             const Thread& other = threads_[now.rank * blocks_ + now.it->after.block];
-            clocks_->merge(clocks_->row(thread), other.releases[now.it->after.step][state.run].data());
+            const int run = state.run - now.it->after.ago;
+            if (run >= 0) clocks_->merge(clocks_->row(thread), other.releases[now.it->after.step][run].data());
         }
         if (!execute(now)) return false;
         if (++state.iteration < now.it->repeat) continue;
@@ -279,21 +318,23 @@ void Proof::complete_step(const Here& here) {
         if (b != here.block) queue(here.rank * blocks_ + b);
 }
 
-// Empty chunks are skipped on both ends.
+// Empty chunks are skipped on both ends, and so is a message of nothing else.
 bool Proof::skipped(const Here& here) const {
-    return kind_of(here.it->opcode) != OpcodeKind::board &&
-           here.operation->empty_chunks[here.tile + 1 == here.operation->tiles][here.chunk];
+    if (kind_of(here.it->opcode) == OpcodeKind::board) return false;
+    for (int offset = 0; offset < here.it->count; ++offset)
+        if (!empty(here.at(offset))) return false;
+    return true;
 }
 
 bool Proof::ready(const Here& here) {
     const Dependency& after = here.it->after;
     if (after != Dependency()) {
         const Thread& other = threads_[here.rank * blocks_ + after.block];
-        if (int(other.releases[after.step].size()) <= threads_[here.thread].run) return false;
+        if (int(other.releases[after.step].size()) <= threads_[here.thread].run - after.ago) return false;
     }
     if (here.it->opcode == Opcode::wait) {
-        Meeting& met = meeting(board_tile(here), here.it->phase);
-        if (met.posted == ranks_) return true;
+        Meeting& met = meeting(here.rank, board_tile(here), here.it->phase);
+        if (met.posted == int(members(here).size())) return true;
         met.waiting.push_back(here.thread);
         return false;
     }
@@ -315,18 +356,19 @@ bool Proof::execute(const Here& here) {
     if (skipped(here)) return true;
     switch (here.it->opcode) {
         case Opcode::copy:
-            return execute_copy(here);
         case Opcode::reduce:
-            return execute_reduce(here);
-        case Opcode::post:
-            return execute_post(here);
-        case Opcode::wait:
-            return execute_wait(here);
+            for (int offset = 0; offset < here.it->count; ++offset) {
+                const Here there = here.at(offset);
+                if (empty(there)) continue;
+                if (!(here.it->opcode == Opcode::copy ? execute_copy(there) : execute_reduce(there))) return false;
+            }
+            return true;
+        case Opcode::nop: return true;
+        case Opcode::post: return execute_post(here);
+        case Opcode::wait: return execute_wait(here);
         case Opcode::one_shot:
-        case Opcode::two_shot:
-            return object(here, "it is fused");
-        default:
-            return execute_connection(here);
+        case Opcode::two_shot: return object(here, "it is fused");
+        default: return execute_connection(here);
     }
 }
 

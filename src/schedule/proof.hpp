@@ -28,9 +28,9 @@ class Proof {
         std::vector<std::vector<std::vector<bool>>> depended;  // by rank, block and step: others run after it
         int tiles = 0;                                         // runs * schedule.tiles
         uint32_t first_tile = 0;                               // of the sequence
-        uint32_t first_board_tile = 0;
-        std::vector<bool> empty_chunks[2];  // of ordinary tiles and of the last
-        std::vector<uint64_t> results;      // by tile and chunk: the first rank's expression
+        std::vector<uint32_t> first_board_tile;                // by rank
+        std::vector<bool> empty_chunks[2];                     // of ordinary tiles and of the last
+        std::vector<uint64_t> results;                         // by tile and chunk: the first rank's expression
     };
     struct Thread {
         int run = 0;
@@ -49,8 +49,9 @@ class Proof {
         std::vector<Access> input_readers;  // out of place: the newest read by each thread of another rank; empty: none
     };
     struct Message {
-        Value value;
+        std::vector<std::pair<int, Value>> values;  // chunk by chunk, but for the empty ones
         int chunk = 0;
+        int count = 1;
         int step = 0;
     };
     struct Connection {
@@ -65,13 +66,19 @@ class Proof {
         std::vector<Access> earlier;  // by column, the newest; empty: nobody
         int checked_thread = -1;      // that is known to come after all of them
     };
-    // One phase of one tile of the board.
+    // One phase of one tile of a board.
     struct Meeting {
         int posted = 0;
-        std::vector<bool> has_posted;  // by rank
+        std::vector<bool> has_posted;  // by place on the board
         std::vector<uint32_t> join;    // of the clocks of all that have posted
-        std::vector<Access> waited;    // by rank
+        std::vector<Access> waited;    // by place
         std::vector<int> waiting;      // threads
+    };
+    // The ranks that share a board, the same in all operations that use one.
+    struct Board {
+        std::vector<int32_t> ranks;
+        uint32_t tiles = 0;
+        size_t first_meeting = 0;
     };
     // Where a step of a thread is now, for rules and sentences.
     struct Here {
@@ -79,12 +86,18 @@ class Proof {
         const Operation* operation;
         const Schedule* schedule;
         const Instruction* it;
-        int tile;  // of the operation
-        int chunk;
+        int tile;   // of the operation
+        int chunk;  // the one of the span that is looked at
+        Here at(int offset) const {
+            Here there = *this;
+            there.chunk = it->chunk.at(iteration, offset);
+            return there;
+        }
     };
 
     // proof.cpp: set-up and the order of things.
     Status load_operation(Operation& operation);
+    Status load_boards(Operation& operation);
     Status load_connections(Operation& operation);
     bool begin_operation(int rank);
     bool end_operation(int rank);
@@ -94,6 +107,9 @@ class Proof {
     bool execute(const Here& here);
     void complete_step(const Here& here);
     Here here(int thread) const;
+    bool empty(const Here& here) const {
+        return here.operation->empty_chunks[here.tile + 1 == here.operation->tiles][here.chunk];
+    }
     bool skipped(const Here& here) const;
     size_t fifo_depth(const Here& here) const {
         return options_.fifo_depth ? options_.fifo_depth : here.schedule->fifo_depth;
@@ -118,6 +134,8 @@ class Proof {
     bool execute_connection(const Here& here);
     bool execute_copy(const Here& here);
     bool execute_reduce(const Here& here);
+    // Everybody whose memory this rank reaches: the board's ranks.
+    const std::vector<int32_t>& members(const Here& here) const { return boards_[size_t(board_of_[here.rank])].ranks; }
     bool read(const Here& here, Buffer buffer, int rank, Value& value);
     bool write(const Here& here, unsigned targets, const Value& value);
     bool read_cell(const Here& here, Cell& cell, Buffer buffer, int rank, Value& value);
@@ -132,10 +150,12 @@ class Proof {
     bool check_result(int rank);
 
     // proof_board.cpp: posts and waits.
-    Meeting& meeting(int64_t board_tile, int phase);
+    Meeting& meeting(int rank, int64_t board_tile, int phase);
     bool execute_post(const Here& here);
     bool execute_wait(const Here& here);
-    int64_t board_tile(const Here& here) const { return int64_t(here.operation->first_board_tile) + here.tile; }
+    int64_t board_tile(const Here& here) const {
+        return int64_t(here.operation->first_board_tile[here.rank]) + here.tile;
+    }
 
     const int ranks_;
     const CheckOptions options_;
@@ -149,7 +169,10 @@ class Proof {
     std::unordered_map<uint64_t, int> connection_of_;
     std::vector<Connection> connections_;
     std::vector<Slot> slots_;        // by rank and slot
-    std::vector<Meeting> meetings_;  // by board tile and phase
+    std::vector<Meeting> meetings_;  // by board, its tile and phase
+    std::vector<Board> boards_;
+    std::vector<int> board_of_;  // by rank; -1: it has none
+    std::vector<int> place_of_;  // by rank, among its board's ranks
     std::vector<int> queue_;
     uint64_t steps_ = 0;
     Status failure_;

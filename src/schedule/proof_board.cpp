@@ -4,11 +4,12 @@
 
 namespace weft {
 
-Proof::Meeting& Proof::meeting(int64_t board_tile, int phase) {
-    Meeting& met = meetings_[size_t(board_tile) * 2 + phase];
+Proof::Meeting& Proof::meeting(int rank, int64_t board_tile, int phase) {
+    const Board& board = boards_[board_of_[rank]];
+    Meeting& met = meetings_[board.first_meeting + size_t(board_tile) * 2 + phase];
     if (met.has_posted.empty()) {
-        met.has_posted.resize(ranks_);
-        met.waited.resize(ranks_);
+        met.has_posted.resize(board.ranks.size());
+        met.waited.resize(board.ranks.size());
         met.join.resize(clocks_->width());
     }
     return met;
@@ -16,31 +17,31 @@ Proof::Meeting& Proof::meeting(int64_t board_tile, int phase) {
 
 bool Proof::execute_post(const Here& here) {
     const int64_t tile = board_tile(here);
-    Meeting& met = meeting(tile, here.it->phase);
-    if (met.has_posted[here.rank]) return object(here, "it posts a second time");
+    Meeting& met = meeting(here.rank, tile, here.it->phase);
+    if (met.has_posted[place_of_[here.rank]]) return object(here, "it posts a second time");
     // The word takes the place of an earlier tile's. Everybody who waits for that one has seen it before; who comes
     // later is caught in execute_wait.
     if (tile >= options_.board_slots)
-        for (const Access& waiter : meeting(tile - options_.board_slots, here.it->phase).waited)
+        for (const Access& waiter : meeting(here.rank, tile - options_.board_slots, here.it->phase).waited)
             if (!clocks_->ordered(waiter, here.thread))
                 return object(here, "it overwrites the word of tile {} of the board, for which {} may still wait",
                               tile - options_.board_slots, place(waiter));
-    met.has_posted[here.rank] = true;
+    met.has_posted[place_of_[here.rank]] = true;
     clocks_->merge(met.join.data(), clocks_->row(here.thread));
     clocks_->tick(here.thread);
-    if (++met.posted == ranks_)
+    if (++met.posted == int(members(here).size()))
         for (int thread : std::exchange(met.waiting, {})) queue(thread);
     return true;
 }
 
 bool Proof::execute_wait(const Here& here) {
     const int64_t tile = board_tile(here), next = tile + options_.board_slots;
-    const Meeting& met = meeting(tile, here.it->phase);
-    if (size_t(next) * 2 < meetings_.size() && meeting(next, here.it->phase).posted > 0)
+    const Meeting& met = meeting(here.rank, tile, here.it->phase);
+    if (next < boards_[board_of_[here.rank]].tiles && meeting(here.rank, next, here.it->phase).posted > 0)
         return object(here, "it waits for a word of tile {} of the board that tile {} may have overwritten", tile,
                       next);
     clocks_->merge(clocks_->row(here.thread), met.join.data());
-    meeting(tile, here.it->phase).waited[here.rank] = access(here);
+    meeting(here.rank, tile, here.it->phase).waited[place_of_[here.rank]] = access(here);
     return true;
 }
 

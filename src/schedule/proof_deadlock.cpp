@@ -39,14 +39,16 @@ std::string Proof::waits_for(int thread, int& next) const {
     };
     std::string text = place(now) + " waits for ";
     const Dependency& after = now.it->after;
-    if (after != Dependency() &&
-        int(threads_[now.rank * blocks_ + after.block].releases[after.step].size()) <= threads_[thread].run) {
+    if (after != Dependency() && int(threads_[now.rank * blocks_ + after.block].releases[after.step].size()) <=
+                                     threads_[thread].run - after.ago) {
         next = now.rank * blocks_ + after.block;
         return text + fmt::format("step {} of block {}", after.step, after.block);
     }
     if (now.it->opcode == Opcode::wait) {
-        const Meeting& met = meetings_[size_t(board_tile(now)) * 2 + now.it->phase];
-        const int rank = int(std::find(met.has_posted.begin(), met.has_posted.end(), false) - met.has_posted.begin());
+        const Board& board = boards_[board_of_[now.rank]];
+        const Meeting& met = meetings_[board.first_meeting + size_t(board_tile(now)) * 2 + now.it->phase];
+        const int rank =
+            board.ranks[std::find(met.has_posted.begin(), met.has_posted.end(), false) - met.has_posted.begin()];
         for (int b = 0; b < blocks_; ++b)
             if (!threads_[rank * blocks_ + b].ended) next = rank * blocks_ + b;
         return text + fmt::format("rank {} to post", rank);

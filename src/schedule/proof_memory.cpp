@@ -9,32 +9,48 @@ bool Proof::execute_connection(const Here& here) {
     const char* uses = uses_of(here.it->opcode);
     const bool receives = std::strchr(uses, 's'), sends = std::strchr(uses, 't'), reads = std::strchr(uses, 'i');
     const auto [source, target] = here.operation->ends[here.rank][here.block];
-    Value value;
+    Message message;
     if (receives) {
         Connection& connection = connections_[source];
-        const Message message = connection.slots.front();
+        message = std::move(connection.slots.front());
         connection.slots.pop_front();
         queue(std::exchange(connection.blocked_sender, -1));
-        if (message.value.tile != here.operation->first_tile + here.tile)
+        if (message.values[0].second.tile != here.operation->first_tile + here.tile)
             return object(here, "it receives what rank {} sent for another tile, as its chunk {}, in step {}",
                           connection.source, message.chunk, message.step);
         if (message.chunk != here.chunk)
             return object(here, "it receives chunk {} of rank {} (sent in step {}) as chunk {}", message.chunk,
                           connection.source, message.step, here.chunk);
-        value = message.value;
+        if (message.count != here.it->count)
+            return object(here, "it receives {} chunks where rank {} (in step {}) sends {}", here.it->count,
+                          connection.source, message.step, message.count);
     }
-    if (reads) {
-        Value own;
-        if (!read(here, here.it->source, here.rank, own)) return false;
-        if (receives && (value.finished || own.finished))
-            return object(here, "it adds to chunk {}, which is finished already", here.chunk);
-        value = receives ? Contributions::sum(value, own) : own;
+    std::vector<std::pair<int, Value>> passed_on;
+    size_t next = 0;  // of the message's values
+    for (int offset = 0; offset < here.it->count; ++offset) {
+        const Here there = here.at(offset);
+        if (empty(there)) continue;
+        Value value;
+        if (receives) {
+            if (next == message.values.size() || message.values[next].first != there.chunk)
+                return object(there, "its span and that of rank {} (sent in step {}) go round at different places",
+                              connections_[source].source, message.step);
+            value = message.values[next++].second;
+        }
+        if (reads) {
+            Value own;
+            if (!read(there, here.it->source, here.rank, own)) return false;
+            if (receives && (value.finished || own.finished))
+                return object(there, "it adds to chunk {}, which is finished already", there.chunk);
+            value = !receives ? own : here.it->left ? Contributions::sum(own, value) : Contributions::sum(value, own);
+        }
+        if (here.it->finish && !finish(there, value)) return false;
+        if (!write(there, here.it->targets, value)) return false;
+        if (sends) passed_on.emplace_back(there.chunk, value);
     }
-    if (here.it->finish && !finish(here, value)) return false;
-    if (!write(here, here.it->targets, value)) return false;
     if (sends) {
         Connection& connection = connections_[target];
-        connection.slots.push_back({value, here.chunk, here.step});
+        connection.slots.push_back({std::move(passed_on), here.chunk, here.it->count, here.step});
         queue(std::exchange(connection.blocked_receiver, -1));
     }
     return true;
@@ -50,7 +66,7 @@ bool Proof::execute_copy(const Here& here) {
 bool Proof::execute_reduce(const Here& here) {
     Value sum;
     sum.tile = here.operation->first_tile + here.tile;
-    for (int rank = 0; rank < ranks_; ++rank) {
+    for (const int32_t rank : members(here)) {
         const bool in_place = rank == here.rank || here.it->source == Buffer::inputs ||
                               (here.it->source == Buffer::either && here.operation->call->mode.reads(rank));
         Value value;
@@ -157,7 +173,7 @@ bool Proof::write(const Here& here, unsigned targets, const Value& value) {
     if ((targets & Buffer::output) && !write_cell(here, output_cell(here, here.rank), Buffer::output, here.rank, value))
         return false;
     if (targets & Buffer::outputs)
-        for (int rank = 0; rank < ranks_; ++rank)
+        for (const int32_t rank : members(here))
             if (!same_call(here, Buffer::output, rank) ||
                 !write_cell(here, output_cell(here, rank), Buffer::output, rank, value))
                 return false;

@@ -2,6 +2,22 @@
 
 namespace weft {
 
+int largest_span(const Schedule& schedule) {
+    int largest = 0;
+    for (const Block& block : schedule.blocks)
+        for (const Instruction& it : block.instructions)
+            if (kind_of(it.opcode) == OpcodeKind::connection) largest = std::max(largest, int(it.count));
+    return largest;
+}
+
+size_t largest_tile_bytes(const Schedule& schedule, size_t slot_bytes) {
+    const int span = largest_span(schedule);
+    if (span == 0) return SIZE_MAX;
+    return size_t((unsigned __int128)slot_bytes * unsigned(schedule.chunks) / unsigned(span)) / 64 * 64;
+}
+
+bool board_of_all(const Schedule& schedule) { return schedule.board.size() == size_t(schedule.ranks); }
+
 const char* name_of(Opcode opcode) {
     switch (opcode) {
 #define WEFT_INSTRUCTION(name, kind, uses, help) \
@@ -15,20 +31,13 @@ const char* name_of(Opcode opcode) {
 
 const char* name_of(Buffer buffer) {
     switch (buffer) {
-        case Buffer::none:
-            return "nothing";
-        case Buffer::input:
-            return "input";
-        case Buffer::output:
-            return "output";
-        case Buffer::slot:
-            return "slot";
-        case Buffer::inputs:
-            return "inputs";
-        case Buffer::outputs:
-            return "outputs";
-        case Buffer::either:
-            return "either";
+        case Buffer::none: return "nothing";
+        case Buffer::input: return "input";
+        case Buffer::output: return "output";
+        case Buffer::slot: return "slot";
+        case Buffer::inputs: return "inputs";
+        case Buffer::outputs: return "outputs";
+        case Buffer::either: return "either";
     }
     return "unknown buffer";
 }

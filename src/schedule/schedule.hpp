@@ -1,7 +1,8 @@
 // schedule.hpp: a collective algorithm as data: for one rank, blocks of instructions over chunks. A value.
 // It does not depend on the element count: the message is walked in tiles, the whole schedule runs once a tile, and
-// chunk i of C is share i of the tile (chunk_bound). Blocks run in parallel; instructions of a block run in order. A
-// connection (channel, from, to) has exactly one sending and one receiving block.
+// chunk i of C is share i of the tile (chunk_bound). Blocks run in parallel, each from tile to tile by itself;
+// instructions of a block run in order. A connection (channel, from, to) has exactly one sending and one receiving
+// block.
 #pragma once
 #include <algorithm>
 #include <cstddef>
@@ -43,14 +44,22 @@ struct Index {
         const int64_t turned = (start + int64_t(iteration) * step) % modulus;
         return base + int(turned < 0 ? turned + modulus : turned);
     }
+    // Of a span that begins here: the place `offset` further on. A span ends where it ends, or, if the index has a
+    // modulus, goes on at `base`.
+    int at(int iteration, int offset) const {
+        const int first = at(iteration);
+        return modulus > 1 && first + offset >= base + modulus ? first + offset - modulus : first + offset;
+    }
     Index then(int32_t next_step) const { return {base, start, modulus, next_step}; }
     bool operator==(const Index&) const = default;
 };
 
-// Runs after step `step` (instruction index, all its iterations) of block `block` of the same rank in the same tile.
+// Runs after step `step` (instruction index, all its iterations) of block `block` of the same rank, in the same run of
+// the schedule or in the one `ago` runs before (then what runs first in an operation waits for nothing).
 struct Dependency {
     int32_t block = -1;
     int32_t step = -1;
+    int32_t ago = 0;
     bool operator==(const Dependency&) const = default;
 };
 
@@ -60,9 +69,11 @@ struct Instruction {
     uint8_t targets = 0;  // bits of Buffer
     uint8_t phase = 0;    // post, wait: 0 or 1
     bool finish = false;  // the result is complete: the operation's last step (avg divides) is applied
+    bool left = false;    // of the sum of a slot and source[chunk], the latter is the left operand
     int32_t repeat = 1;   // iterations; operands move by Index
-    Index chunk;
-    Index rank;  // source slot: whose
+    int32_t count = 1;    // a span: so many chunks one behind the other, which travel as one message
+    Index chunk;          // the first of them
+    Index rank;           // source slot: whose
     Dependency after;
     int32_t tile = 0;  // of the run's `tiles`: which one this instruction works on
     bool operator==(const Instruction&) const = default;
@@ -83,9 +94,9 @@ struct Schedule {
     int32_t ranks = 1;
     int32_t channels = 1;
     int32_t chunks = 1;
-    int32_t tiles = 1;       // that one run walks; more than 1 only in pipelined expansions
-    int32_t fifo_depth = 0;  // slots a connection needs so that no run blocks forever; 0: no connections
-    bool board = false;      // needs a board of all ranks
+    int32_t tiles = 1;           // that one run walks; more than 1 only in pipelined expansions
+    int32_t fifo_depth = 0;      // slots a connection needs so that no run blocks forever; 0: no connections
+    std::vector<int32_t> board;  // the ranks it needs a board of, ascending, this rank among them; empty: no board
     std::vector<Block> blocks;
     bool operator==(const Schedule&) const = default;
 };
@@ -97,6 +108,13 @@ inline size_t chunk_bound(size_t tile_bytes, int chunks, int index) {
     const size_t exact = size_t((unsigned __int128)tile_bytes * unsigned(index) / unsigned(chunks));
     return std::min(tile_bytes, (exact + 63) / 64 * 64);
 }
+
+// Chunks that the largest message holds; 0: there are no messages.
+int largest_span(const Schedule& schedule);
+// The largest tile of which every message fits a slot of `slot_bytes` (a multiple of 64); without messages no limit.
+size_t largest_tile_bytes(const Schedule& schedule, size_t slot_bytes);
+// Whether the board, if any, is one of all ranks.
+bool board_of_all(const Schedule& schedule);
 
 const char* name_of(Opcode opcode);
 const char* name_of(Buffer buffer);  // one of them

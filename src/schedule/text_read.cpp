@@ -99,7 +99,7 @@ Buffer buffer_named(std::string_view name) {
     return Buffer::none;
 }
 
-// 5, or (3 - 2 i) mod 4, or 8 + (3 + i) mod 4.
+// 5, or (3 - 2 i) mod 4, or 8 + (3 + i) mod 4; of a span that goes round, 8 + (3) mod 4.
 Status read_index(Line& line, const char* what, Index& index) {
     index = {};
     if (!line.at("(")) {
@@ -109,6 +109,11 @@ Status read_index(Line& line, const char* what, Index& index) {
     }
     WEFT_TRY(line.expect("("));
     WEFT_TRY(line.number("the place of iteration 0", index.start));
+    if (line.at(")")) {
+        line.advance();
+        WEFT_TRY(line.expect("mod"));
+        return line.number("a modulus", index.modulus);
+    }
     const bool backwards = line.at("-");
     if (!backwards && !line.at("+")) return line.wrong("expected `+` or `-`, {}", line.found());
     line.advance();
@@ -158,7 +163,10 @@ Status read_header(Line& line, Schedule& schedule) {
     }
     if (line.at("board")) {
         line.advance();
-        schedule.board = true;
+        const bool all = line.ended();
+        while (line.word().is_number()) WEFT_TRY(line.number("a rank", schedule.board.emplace_back()));
+        // A number of ranks that is out of range is refused with the whole header.
+        for (int rank = 0; all && rank < std::min(schedule.ranks, ranks_most); ++rank) schedule.board.push_back(rank);
     }
     return line.ended() ? ok() : line.wrong("expected `tiles`, `fifo`, `board` or the line's end, {}", line.found());
 }
@@ -183,6 +191,7 @@ Status read_operands(Line& line, Instruction& instruction) {
         line.advance();
         return ok();
     }
+    if (instruction.opcode == Opcode::nop) return ok();
     if (!line.at("[")) {
         instruction.source = buffer_named(line.word().text);
         if (instruction.source == Buffer::none)
@@ -191,6 +200,10 @@ Status read_operands(Line& line, Instruction& instruction) {
     }
     WEFT_TRY(line.expect("["));
     WEFT_TRY(read_index(line, "a chunk", instruction.chunk));
+    if (line.at("count")) {
+        line.advance();
+        WEFT_TRY(line.number("the number of chunks", instruction.count));
+    }
     WEFT_TRY(line.expect("]"));
     if (!line.at("of")) return ok();
     line.advance();
@@ -217,6 +230,10 @@ Status read_instruction(Line& line, int step, Instruction& instruction) {
             instruction.targets |= target;
         if (instruction.targets == 0) return line.wrong("expected output, slot or outputs, {}", line.found());
     }
+    if (line.at("left")) {
+        line.advance();
+        instruction.left = true;
+    }
     if (line.at("finish")) {
         line.advance();
         instruction.finish = true;
@@ -234,14 +251,20 @@ Status read_instruction(Line& line, int step, Instruction& instruction) {
         WEFT_TRY(line.number("a block", instruction.after.block));
         WEFT_TRY(line.expect("."));
         WEFT_TRY(line.number("a step", instruction.after.step));
+        if (line.at("ago")) {
+            line.advance();
+            WEFT_TRY(line.number("the number of runs", instruction.after.ago));
+        }
         if (instruction.after == Dependency()) return line.wrong("block -1 does not exist");
     }
     return line.ended()
                ? ok()
-               : line.wrong("expected `finish`, `repeat`, `tile`, `after` or the line's end, {}", line.found());
+               : line.wrong("expected `left`, `finish`, `repeat`, `tile`, `after` or the line's end, {}", line.found());
 }
 
 // The schedule being read, and on which lines its parts stand, to say where an objection lies.
+constexpr size_t board_ranks_most = size_t(1) << 24;  // of all schedules of a text: `board` says many in one word
+
 struct Draft {
     Schedule schedule;
     int line = 0;
@@ -262,6 +285,7 @@ struct Draft {
 Result<std::vector<Schedule>> read_texts(std::string_view text) {
     std::vector<Schedule> schedules;
     std::optional<Draft> draft;
+    size_t board_ranks = 0;
     for (int number = 1; !text.empty(); ++number) {
         const size_t end = text.find('\n');
         Line line(text.substr(0, end), number);
@@ -274,6 +298,8 @@ Result<std::vector<Schedule>> read_texts(std::string_view text) {
             }
             draft.emplace().line = number;
             WEFT_TRY(read_header(line, draft->schedule));
+            board_ranks += draft->schedule.board.size();
+            if (board_ranks > board_ranks_most) return line.wrong("the boards of this text have too many ranks");
         } else if (!draft) {
             return line.wrong("expected `schedule`, {}", line.found());
         } else if (line.at("block")) {

@@ -8,6 +8,9 @@ namespace weft {
 
 static std::string text_of(const Index& index) {
     if (index.start == 0 && index.modulus == 1 && index.step == 0) return fmt::format("{}", index.base);
+    if (index.step == 0)
+        return fmt::format("{}({}) mod {}", index.base == 0 ? "" : fmt::format("{} + ", index.base), index.start,
+                           index.modulus);
     const int64_t distance = std::abs(int64_t(index.step));
     return fmt::format("{}({} {} {}i) mod {}", index.base == 0 ? "" : fmt::format("{} + ", index.base), index.start,
                        index.step < 0 ? '-' : '+', distance == 1 ? "" : fmt::format("{} ", distance), index.modulus);
@@ -17,27 +20,34 @@ std::string text_of(const Instruction& instruction) {
     std::string text = name_of(instruction.opcode);
     if (kind_of(instruction.opcode) == OpcodeKind::board) {
         text += instruction.phase == 0 ? " entry" : " done";
-    } else {
-        text += fmt::format(" {}[{}]", instruction.source == Buffer::none ? "" : name_of(instruction.source),
-                            text_of(instruction.chunk));
+    } else if (instruction.opcode != Opcode::nop) {
+        text += fmt::format(" {}[{}{}]", instruction.source == Buffer::none ? "" : name_of(instruction.source),
+                            text_of(instruction.chunk),
+                            instruction.count == 1 ? "" : fmt::format(" count {}", instruction.count));
         if (instruction.opcode == Opcode::copy && instruction.source == Buffer::slot)
             text += " of rank " + text_of(instruction.rank);
     }
     if (instruction.targets) text += " ->";
     for (Buffer target : {Buffer::output, Buffer::slot, Buffer::outputs})
         if (instruction.targets & target) text += fmt::format(" {}", name_of(target));
+    if (instruction.left) text += " left";
     if (instruction.finish) text += " finish";
     if (instruction.repeat != 1) text += fmt::format(" repeat {}", instruction.repeat);
     if (instruction.tile != 0) text += fmt::format(" tile {}", instruction.tile);
     if (instruction.after != Dependency())
         text += fmt::format(" after {}.{}", instruction.after.block, instruction.after.step);
+    if (instruction.after.ago != 0) text += fmt::format(" ago {}", instruction.after.ago);
     return text;
 }
 
 std::string text_of(const Instruction& instruction, int iteration) {
     Instruction now = instruction;
     now.repeat = 1;
-    if (kind_of(now.opcode) != OpcodeKind::board) now.chunk = {instruction.chunk.at(iteration), 0, 1, 0};
+    if (instruction.chunk.step != 0) {
+        now.chunk = {instruction.chunk.base, instruction.chunk.at(iteration) - instruction.chunk.base,
+                     instruction.chunk.modulus, 0};
+        if (now.count == 1) now.chunk = {instruction.chunk.at(iteration), 0, 1, 0};
+    }
     if (now.rank != Index()) now.rank = {instruction.rank.at(iteration), 0, 1, 0};
     return text_of(now);
 }
@@ -48,7 +58,10 @@ std::string write_text(const Schedule& schedule) {
                     name_of(schedule.collective), schedule.rank, schedule.ranks, schedule.channels, schedule.chunks);
     if (schedule.tiles != 1) text += fmt::format(" tiles {}", schedule.tiles);
     if (schedule.fifo_depth != 0) text += fmt::format(" fifo {}", schedule.fifo_depth);
-    text += schedule.board ? " board\n" : "\n";
+    if (!schedule.board.empty()) text += " board";
+    if (!board_of_all(schedule))
+        for (const int32_t rank : schedule.board) text += fmt::format(" {}", rank);
+    text += '\n';
     for (const Block& block : schedule.blocks) {
         text += fmt::format("block channel {}", block.channel);
         if (block.source >= 0) text += fmt::format(" source {}", block.source);

@@ -31,6 +31,30 @@ Sentence object_to_index(const char* what, const Index& index, int end) {
                   index.base < 0 ? int64_t(index.base) : int64_t(index.base) + index.modulus - 1, end - 1);
 }
 
+// Every chunk of the span too.
+Sentence object_to_span(const Instruction& it, int chunks) {
+    if (it.count < 1) return object("the number of chunks is {}; it is at least 1", it.count);
+    if (Sentence found = object_to_index("the chunk", it.chunk, chunks)) return found;
+    if (it.chunk.modulus > 1 && it.count > it.chunk.modulus)
+        return object("{} chunks go round more than once, modulo {}", it.count, it.chunk.modulus);
+    if (it.chunk.modulus == 1 && it.count > chunks - it.chunk.base)
+        return object("its chunks go up to {}; they must lie in 0..{}", int64_t(it.chunk.base) + it.count - 1,
+                      chunks - 1);
+    return {};
+}
+
+Sentence object_to_board(const Schedule& schedule) {
+    int before = -1;
+    bool member = schedule.board.empty();
+    for (const int32_t rank : schedule.board) {
+        if (rank <= before || rank >= schedule.ranks)
+            return object("the board's ranks are not ascending or beyond {}", schedule.ranks - 1);
+        member |= rank == schedule.rank;
+        before = rank;
+    }
+    return member ? Sentence() : object("the board is one of other ranks");
+}
+
 Sentence object_to_header(const Schedule& schedule) {
     if (schedule.algorithm.empty() || schedule.algorithm.size() > 64)
         return object("the algorithm's name has 1..64 letters");
@@ -45,7 +69,8 @@ Sentence object_to_header(const Schedule& schedule) {
            (found = object_to_number("the number of channels", schedule.channels, 1, channels_most)) ||
            (found = object_to_number("the number of chunks", schedule.chunks, 1, chunks_most)) ||
            (found = object_to_number("the number of tiles", schedule.tiles, 1, tiles_most)) ||
-           (found = object_to_number("the FIFO depth", schedule.fifo_depth, 0, fifo_depth_most)));
+           (found = object_to_number("the FIFO depth", schedule.fifo_depth, 0, fifo_depth_most)) ||
+           (found = object_to_board(schedule)));
     return found;
 }
 
@@ -72,12 +97,12 @@ int allowed_targets(Opcode opcode) {
 // Whether the instruction makes something new that `finish` could complete.
 bool may_finish(Opcode opcode) {
     const bool passes_on = opcode == Opcode::send || opcode == Opcode::recv || opcode == Opcode::recv_copy_send;
-    return !passes_on && kind_of(opcode) != OpcodeKind::board;
+    return !passes_on && kind_of(opcode) != OpcodeKind::board && opcode != Opcode::nop;
 }
 
 Sentence object_to_operands(const Schedule& schedule, const Block& block, const Instruction& it) {
     const char* uses = uses_of(it.opcode);
-    const bool on_board = kind_of(it.opcode) == OpcodeKind::board;
+    const bool on_board = kind_of(it.opcode) == OpcodeKind::board, fused = kind_of(it.opcode) == OpcodeKind::fused;
     if (std::strchr(uses, 's') && block.source < 0) return object("it receives, but its block has no source");
     if (std::strchr(uses, 't') && block.target < 0) return object("it sends, but its block has no target");
     const int source = it.source, targets = it.targets;
@@ -95,22 +120,30 @@ Sentence object_to_operands(const Schedule& schedule, const Block& block, const 
     const bool others_slot = it.opcode == Opcode::copy && it.source == Buffer::slot;
     if (!others_slot && it.rank != Index()) return object("it names a rank, but reads no one rank's slot");
     if (Sentence found = others_slot ? object_to_index("the rank", it.rank, schedule.ranks) : Sentence()) return found;
-    if (on_board && (it.chunk != Index() || it.repeat != 1))
-        return object("it has a chunk or repeats; a board's instruction does neither");
-    if (Sentence found = object_to_index("the chunk", it.chunk, schedule.chunks)) return found;
+    if (others_slot && !schedule.board.empty() && !board_of_all(schedule) &&
+        (it.rank.modulus != 1 || !std::binary_search(schedule.board.begin(), schedule.board.end(), it.rank.base)))
+        return object("the rank is none of the board's, or moves where the board is not one of all ranks");
+    if ((on_board || it.opcode == Opcode::nop) && (it.chunk != Index() || it.repeat != 1 || it.count != 1))
+        return object("it has a chunk or repeats; {} does neither", on_board ? "a board's instruction" : "a nop");
+    if (Sentence found = object_to_span(it, schedule.chunks)) return found;
+    if (fused && it.count != 1) return object("it has {} chunks; it works on one", it.count);
+    if (it.left && !(std::strchr(uses, 's') && std::strchr(uses, 'i')))
+        return object("it has a left operand, but adds nothing");
     if (Sentence found = object_to_number("the phase", it.phase, 0, on_board ? 1 : 0)) return found;
     if (it.finish && !may_finish(it.opcode)) return object("it finishes, but makes nothing new");
     if (Sentence found = object_to_number("the number of iterations", it.repeat, 1, repeat_most)) return found;
     if (Sentence found = object_to_number("the tile", it.tile, 0, schedule.tiles - 1)) return found;
     const int board_buffers = slot | inputs | outputs | either;
-    if (!schedule.board &&
-        (on_board || kind_of(it.opcode) == OpcodeKind::fused || ((source | targets) & board_buffers)))
+    if (fused && !schedule.board.empty() && !board_of_all(schedule))
+        return object("it is fused: it takes a board of all ranks");
+    if (schedule.board.empty() && (on_board || fused || ((source | targets) & board_buffers)))
         return object("it uses the board, but the schedule's header does not say `board`");
     return {};
 }
 
 Sentence object_to_dependency(const Schedule& schedule, int block, const Dependency& after) {
     if (after == Dependency()) return {};
+    if (Sentence found = object_to_number("the distance of what it runs after", after.ago, 0, ago_most)) return found;
     if (after.block < 0 || after.block >= int(schedule.blocks.size()))
         return object("it runs after block {}, which does not exist", after.block);
     if (after.block == block) return object("it runs after a step of its own block, whose order is fixed");
@@ -120,8 +153,10 @@ Sentence object_to_dependency(const Schedule& schedule, int block, const Depende
     return {};
 }
 
-bool meets_others(Opcode opcode) {
-    return kind_of(opcode) == OpcodeKind::board || kind_of(opcode) == OpcodeKind::fused;
+// Bits: whether the instruction posts or awaits phase 0, phase 1.
+int phases_of(const Instruction& it) {
+    if (kind_of(it.opcode) == OpcodeKind::fused) return 3;
+    return kind_of(it.opcode) == OpcodeKind::board ? 1 << it.phase : 0;
 }
 
 }  // namespace
@@ -129,7 +164,7 @@ bool meets_others(Opcode opcode) {
 std::optional<Objection> find_objection(const Schedule& schedule) {
     if (Sentence found = object_to_header(schedule)) return Objection{-1, -1, *found};
     std::set<std::pair<int, int>> sources, targets;
-    int board_block = -1;
+    int phase_blocks[2] = {-1, -1};
     for (int b = 0; b < int(schedule.blocks.size()); ++b) {
         const Block& block = schedule.blocks[b];
         if (Sentence found = object_to_ends(schedule, block)) return Objection{b, -1, *found};
@@ -143,11 +178,14 @@ std::optional<Objection> find_objection(const Schedule& schedule) {
             const Instruction& it = block.instructions[s];
             Sentence found = object_to_operands(schedule, block, it);
             if (!found) found = object_to_dependency(schedule, b, it.after);
-            // One block speaks for the rank, so that its posts and waits have an order.
-            if (!found && meets_others(it.opcode) && board_block >= 0 && board_block != b)
-                found = object("it meets the other ranks, but block {} does so already", board_block);
+            // In each phase one block speaks for the rank, so that its posts and waits have an order.
+            for (int phase = 0; phase < 2 && !found; ++phase) {
+                if (!(phases_of(it) >> phase & 1)) continue;
+                if (phase_blocks[phase] >= 0 && phase_blocks[phase] != b)
+                    found = object("it meets the other ranks, but block {} does so already", phase_blocks[phase]);
+                phase_blocks[phase] = b;
+            }
             if (found) return Objection{b, s, *found};
-            if (meets_others(it.opcode)) board_block = b;
         }
     }
     return {};

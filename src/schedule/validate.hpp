@@ -17,6 +17,7 @@ inline constexpr int32_t chunks_most = 1 << 24;
 inline constexpr int32_t tiles_most = 1 << 16;
 inline constexpr int32_t fifo_depth_most = 1 << 16;
 inline constexpr int32_t repeat_most = 1 << 24;
+inline constexpr int32_t ago_most = 1 << 16;
 
 struct Objection {
     int block = -1;  // -1: the schedule's header

@@ -233,7 +233,7 @@ struct LocalRanks::Rank {
             if (block.target >= 0) ends.target = all->connections_[{block.channel, rank, block.target}].sender.get();
             plan.ends.push_back(ends);
         }
-        if (schedule.board) {
+        if (!schedule.board.empty()) {
             plan.board = all->boards_[size_t(rank)].get();
             require(plan.board->reserve(plan.tile_bytes));
             plan.reach = &all->reaches_[size_t(rank)];

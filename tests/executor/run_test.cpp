@@ -153,7 +153,7 @@ struct Pair {
             plan.tile_bytes = tile_bytes;
             plan.tiles = (plan.bytes() + tile_bytes - 1) / tile_bytes;
             boards[rank] = std::move(*Board::open(ranks.group(), rank));
-            if (schedules[rank].board) plan.board = boards[rank].get();
+            if (!schedules[rank].board.empty()) plan.board = boards[rank].get();
             plan.ends.resize(1);
             if (schedules[rank].fifo_depth == 0) continue;
             Blob blob;

@@ -10,28 +10,17 @@ namespace weft::test {
 
 const char* name_of(Fault fault) {
     switch (fault) {
-        case Fault::dropped_dependency:
-            return "dropped dependency";
-        case Fault::shifted_chunk:
-            return "shifted chunk";
-        case Fault::shifted_peer:
-            return "shifted peer";
-        case Fault::missing_wait:
-            return "missing wait";
-        case Fault::missing_post:
-            return "missing post";
-        case Fault::dropped_instruction:
-            return "dropped instruction";
-        case Fault::shortened_loop:
-            return "shortened loop";
-        case Fault::flipped_finish:
-            return "flipped finish";
-        case Fault::exchanged_neighbours:
-            return "exchanged neighbours";
-        case Fault::depth_one_less:
-            return "depth one less";
-        case Fault::slot_reused_early:
-            return "slot reused too early";
+        case Fault::dropped_dependency: return "dropped dependency";
+        case Fault::shifted_chunk: return "shifted chunk";
+        case Fault::shifted_peer: return "shifted peer";
+        case Fault::missing_wait: return "missing wait";
+        case Fault::missing_post: return "missing post";
+        case Fault::dropped_instruction: return "dropped instruction";
+        case Fault::shortened_loop: return "shortened loop";
+        case Fault::flipped_finish: return "flipped finish";
+        case Fault::exchanged_neighbours: return "exchanged neighbours";
+        case Fault::depth_one_less: return "depth one less";
+        case Fault::slot_reused_early: return "slot reused too early";
     }
     return "unknown fault";
 }
@@ -90,14 +79,10 @@ static bool apply(Fault fault, Schedule& schedule, int block, int step) {
             }
             return true;
         }
-        case Fault::missing_wait:
-            return it.opcode == Opcode::wait && drop();
-        case Fault::missing_post:
-            return it.opcode == Opcode::post && drop();
-        case Fault::dropped_instruction:
-            return !on_board && drop();
-        case Fault::shortened_loop:
-            return it.repeat-- > 1;
+        case Fault::missing_wait: return it.opcode == Opcode::wait && drop();
+        case Fault::missing_post: return it.opcode == Opcode::post && drop();
+        case Fault::dropped_instruction: return !on_board && drop();
+        case Fault::shortened_loop: return it.repeat-- > 1;
         case Fault::flipped_finish:
             if (on_board || it.targets == 0 || it.opcode == Opcode::recv || it.opcode == Opcode::recv_copy_send)
                 return false;
@@ -111,8 +96,7 @@ static bool apply(Fault fault, Schedule& schedule, int block, int step) {
             std::swap(it, in.instructions[step + 1]);
             return true;
         case Fault::depth_one_less:
-        case Fault::slot_reused_early:
-            return false;
+        case Fault::slot_reused_early: return false;
     }
     return false;
 }
@@ -128,7 +112,7 @@ void each_mutant(const std::vector<Schedule>& original, int slots_needed,
                -1,
                -1,
                "FIFO depth"});
-    if (original[0].board && slots_needed > 1)
+    if (!original[0].board.empty() && slots_needed > 1)
         visit(
             {Fault::slot_reused_early, original, {.board_slots = slots_needed - 1}, -1, -1, -1, "slots of the board"});
     for (int kind = 0; kind < fault_kinds; ++kind) {

@@ -65,7 +65,10 @@ static Schedule random_schedule(std::mt19937& random) {
     schedule.chunks = number(1, chunks_most);
     schedule.tiles = number(1, 4);
     schedule.fifo_depth = number(1, 9);
-    schedule.board = true;
+    schedule.board = {schedule.rank};
+    if (number(0, 1))
+        for (schedule.board = {}; int(schedule.board.size()) < schedule.ranks;)
+            schedule.board.push_back(int(schedule.board.size()));
     schedule.blocks.resize(number(0, 3));
     for (int b = 0; b < int(schedule.blocks.size()); ++b) {
         Block& block = schedule.blocks[b];
@@ -81,13 +84,15 @@ static Schedule random_schedule(std::mt19937& random) {
             it.tile = number(0, schedule.tiles - 1);
             if (kind_of(it.opcode) == OpcodeKind::board) {
                 it.phase = uint8_t(number(0, 1));
-            } else {
+            } else if (it.opcode != Opcode::nop) {
+                it.left = number(0, 1);
+                if (number(0, 3) == 0) it.count = number(1, 3);
                 it.chunk = index(schedule.chunks);
                 it.repeat = number(1, repeat_most);
             }
             if (number(0, 1)) it.rank = index(schedule.ranks);
             if (number(0, 1)) it.source = Buffer::none;
-            if (number(0, 2) == 0) it.after = {number(0, 2), number(0, 5)};
+            if (number(0, 2) == 0) it.after = {number(0, 2), number(0, 5), number(0, 3) ? 0 : number(0, 9)};
         }
     }
     return schedule;
@@ -147,7 +152,7 @@ TEST_CASE("a fault in a text is told with its line and column", "[schedule]") {
         {block + "  sned input[0]",
          "line 3, column 3: expected `schedule`, `block` or an instruction (there are send recv recv_copy_send "
          "recv_reduce_send "
-         "recv_reduce_copy recv_reduce_copy_send copy reduce post wait one_shot two_shot), found `sned`"},
+         "recv_reduce_copy recv_reduce_copy_send copy reduce nop post wait one_shot two_shot), found `sned`"},
         {block + "  1 send input[0]", "line 3, column 3: this is step 0 of its block, found `1`"},
         {block + "  send inptu[0]", "line 3, column 8: expected input, output, slot, inputs or either, found `inptu`"},
         {block + "  send input[4]", "line 3, column 1: the chunk can be 4; it must lie in 0..3"},
@@ -165,7 +170,7 @@ TEST_CASE("a fault in a text is told with its line and column", "[schedule]") {
         {block + "  recv [0] -> output after 1.0", "line 3, column 1: it runs after block 1, which does not exist"},
         {block + "  post entry", "line 3, column 1: it uses the board, but the schedule's header does not say `board`"},
         {block + "  recv [0] -> output \x01\xff",
-         "line 3, column 22: expected `finish`, `repeat`, `tile`, `after` or the line's end, found `?`"},
+         "line 3, column 22: expected `left`, `finish`, `repeat`, `tile`, `after` or the line's end, found `?`"},
         {block + "block channel 0 source 3", "line 3, column 1: a second block receives from rank 3 on channel 0"},
         {header + "block channel 0\n  send input[0]", "line 3, column 1: it sends, but its block has no target"},
     };
@@ -208,21 +213,11 @@ TEST_CASE("a text with random faults never breaks the reader, and what it reads 
         for (int faults = int(random() % 4) + 1; faults > 0 && !text.empty(); --faults) {
             const size_t place = random() % text.size(), length = random() % 8;
             switch (random() % 5) {
-                case 0:
-                    text[place] = char(random());
-                    break;
-                case 1:
-                    text.erase(place, length);
-                    break;
-                case 2:
-                    text.insert(place, pieces[random() % std::size(pieces)]);
-                    break;
-                case 3:
-                    text.insert(place, text.substr(random() % text.size(), 2 * length));
-                    break;
-                case 4:
-                    text[place] = text[random() % text.size()];
-                    break;
+                case 0: text[place] = char(random()); break;
+                case 1: text.erase(place, length); break;
+                case 2: text.insert(place, pieces[random() % std::size(pieces)]); break;
+                case 3: text.insert(place, text.substr(random() % text.size(), 2 * length)); break;
+                case 4: text[place] = text[random() % text.size()]; break;
             }
         }
         INFO("seed " << seed << ", text:\n" << text);

@@ -1,0 +1,48 @@
+#include "src/schedule/layout.hpp"
+
+#include <numeric>
+
+namespace weft {
+
+std::vector<int32_t> Layout::ranks_of(int host) const {
+    std::vector<int32_t> found;
+    for (int each = 0; each < ranks; ++each)
+        if (host_of(each) == host) found.push_back(each);
+    return found;
+}
+
+std::vector<std::vector<int32_t>> Layout::ranks_by_host() const {
+    std::vector<std::vector<int32_t>> found(static_cast<size_t>(host_count()));
+    for (int each = 0; each < ranks; ++each) found[size_t(host_of(each))].push_back(each);
+    return found;
+}
+
+std::vector<int32_t> Layout::host_major() const {
+    std::vector<int32_t> order(size_t(ranks), 0);
+    std::iota(order.begin(), order.end(), 0);
+    std::stable_sort(order.begin(), order.end(), [this](int one, int other) { return host_of(one) < host_of(other); });
+    return order;
+}
+
+int Layout::position() const {
+    int before = 0;
+    for (int each = 0; each < ranks; ++each)
+        before += host_of(each) < host_of(rank) || (each < rank && host_of(each) == host_of(rank));
+    return before;
+}
+
+Ring Layout::ring(int channel) const {
+    (void)channel;
+    if (hosts.empty()) return {rank, (rank + ranks - 1) % ranks, (rank + 1) % ranks};
+    const std::vector<int32_t> order = host_major();
+    const int here = position();
+    return {here, order[size_t(here + ranks - 1) % size_t(ranks)], order[size_t(here + 1) % size_t(ranks)]};
+}
+
+std::vector<int32_t> hosts_in_blocks(int ranks, int hosts) {
+    std::vector<int32_t> of(size_t(ranks), 0);
+    for (int rank = 0; rank < ranks; ++rank) of[size_t(rank)] = int32_t(int64_t(rank) * hosts / ranks);
+    return of;
+}
+
+}  // namespace weft
