@@ -1,85 +1,144 @@
 #include "src/bootstrap/launcher.hpp"
 
-#include <vector>
+#include <mutex>
 
-#include "src/base/options.hpp"
+#include "src/base/log.hpp"
+#include "src/bootstrap/derived_id.hpp"
+#include "src/bootstrap/http_store.hpp"
+#include "src/bootstrap/pmi.hpp"
+#include "src/bootstrap/pmix.hpp"
+#include "src/bootstrap/torch_store.hpp"
 
 namespace weft {
 
 namespace {
 
-struct Family {
-    const char* launcher;
-    std::vector<const char*> variables;  // rank, size, then what else must be there
-};
+// A variable that the family needs, so that it is there.
+std::string text_of(const char* variable) { return environment(variable).value_or(""); }
 
-// True if all of the family's variables are set, false if none of its own is; else the sentence.
-Result<bool> complete(const Family& family, size_t telling) {
-    std::string missing, present;
-    size_t told = 0;
-    for (size_t i = 0; i < family.variables.size(); ++i) {
-        if (environment(family.variables[i])) {
-            present = family.variables[i];
-            told += i < telling;
-        } else {
-            missing += fmt::format("{}{}", missing.empty() ? "" : ", ", family.variables[i]);
-        }
+Result<uint16_t> port_of(const char* variable) {
+    const auto port = parse_integer(text_of(variable));
+    if (!port || *port < 1 || *port > UINT16_MAX)
+        return fail(weftInvalidUsage, "{} is `{}`, not a port from 1 to {}", variable, text_of(variable), UINT16_MAX);
+    return uint16_t(*port);
+}
+
+Result<UniqueId> id_of_text(const std::string& hex, const std::string& source) {
+    auto bytes = from_hex(hex);
+    if (!bytes) return fail(weftInvalidUsage, "{}: {}", source, bytes.status().sentence());
+    auto id = UniqueId::read(*bytes);
+    if (!id) return fail(weftInvalidUsage, "{}: {}", source, id.status().sentence());
+    return id;
+}
+
+const char* name_of(Carrier carrier) {
+    switch (carrier) {
+        case Carrier::derived: break;
+        case Carrier::given: return "WEFT_UNIQUE_ID";
+        case Carrier::torch_store: return "the store at MASTER_ADDR";
+        case Carrier::http: return "Horovod's rendezvous server";
+        case Carrier::pmi: return "the launcher's PMI server";
+        case Carrier::pmix: return "the launcher's PMIx server";
     }
-    if (told == 0) return false;
-    if (!missing.empty())
-        return fail(weftInvalidUsage, "{} is set but {} is not: either all of {}'s variables or none", present, missing,
-                    family.launcher);
-    return true;
+    return "nobody";
 }
 
-Result<int> number(const char* variable, int least) {
-    auto value = parse_integer(*environment(variable));
-    if (!value || *value < least || *value > INT_MAX)
-        return fail(weftInvalidUsage, "{} is `{}`, not a number from {} on", variable, *environment(variable), least);
-    return int(*value);
+Result<Shared> share_by_pmix(const Options& options, const Sharing& sharing, Place& place) {
+    auto found = share_by_pmix(options.pmix_library, sharing);
+    if (!found) return found.take_status();
+    if (!found->shared.text) return std::move(found->shared);
+    if (place.ranks < 0) place = {place.rank, found->ranks, found->local_rank, found->local_size};
+    if (place.ranks <= place.rank || place.ranks != found->ranks)
+        return fail(weftRemoteError, "rank {} of {}: the launcher's PMIx server says {} ranks", place.rank, place.ranks,
+                    found->ranks);
+    return std::move(found->shared);
 }
 
-Result<Job> job_of(const char* launcher, const char* rank_variable, const char* size_variable, UniqueId id) {
-    auto rank = number(rank_variable, 0), size = number(size_variable, 1);
-    if (!rank) return rank.take_status();
-    if (!size) return size.take_status();
-    if (*rank >= *size)
-        return fail(weftInvalidUsage, "{} is {} and {} is {}: ranks count from 0 to one less than the size",
-                    rank_variable, *rank, size_variable, *size);
-    return Job{launcher, *rank, *size, id};
+Result<Shared> share(const Family& family, const Options& options, const Sharing& sharing, Place& place) {
+    switch (family.carrier) {
+        case Carrier::derived: return nobody_carries({});
+        case Carrier::given:
+            if (const auto id = environment("WEFT_UNIQUE_ID")) return Shared{*id, {}};
+            return nobody_carries("WEFT_UNIQUE_ID is not set");
+        case Carrier::torch_store: {
+            auto port = port_of("MASTER_PORT");
+            if (!port) return port.take_status();
+            const std::string key = fmt::format("{}/{}/{}", environment("TORCHELASTIC_RUN_ID").value_or("env"),
+                                                environment("TORCHELASTIC_RESTART_COUNT").value_or("0"), place.ranks);
+            return share_by_torch_store(text_of("MASTER_ADDR"), *port, key, sharing);
+        }
+        case Carrier::http: {
+            auto port = port_of("HOROVOD_GLOO_RENDEZVOUS_PORT");
+            if (!port) return port.take_status();
+            return share_by_http(text_of("HOROVOD_GLOO_RENDEZVOUS_ADDR"), *port, sharing);
+        }
+        case Carrier::pmi: {
+            const auto descriptor = parse_integer(text_of("PMI_FD"));
+            if (!descriptor || *descriptor < 0 || *descriptor > INT_MAX)
+                return fail(weftInvalidUsage, "PMI_FD is `{}`, not a number from 0 on", text_of("PMI_FD"));
+            return share_by_pmi(int(*descriptor), text_of("PMI_JOBID"), sharing);
+        }
+        case Carrier::pmix: return share_by_pmix(options, sharing, place);
+    }
+    return nobody_carries({});
+}
+
+// Places a job that has more ranks than this host, which nothing connects yet.
+Status check_one_host(const Family& family, const Place& place) {
+    if (place.local_size < 0 || place.on_one_host()) return ok();
+    return fail(weftInvalidUsage, "{} started {} of {} ranks on this host: Weft {}.{} connects ranks of one host",
+                family.name, place.local_size, place.ranks, WEFT_MAJOR, WEFT_MINOR);
+}
+
+Result<Job> job_alone(const char* launcher) {
+    auto id = UniqueId::make();
+    if (!id) return id.take_status();
+    return Job{launcher, 0, 1, 0, 1, *id, "this rank itself"};
 }
 
 }  // namespace
 
-Result<Job> read_job() {
-    auto own = complete({"weft run", {"WEFT_RANK", "WEFT_SIZE", "WEFT_UNIQUE_ID"}}, 3);
-    if (!own) return own.take_status();
-    if (*own) {
-        auto bytes = from_hex(*environment("WEFT_UNIQUE_ID"));
-        if (!bytes) return fail(weftInvalidUsage, "WEFT_UNIQUE_ID: {}", bytes.status().sentence());
-        auto id = UniqueId::read(*bytes);
-        if (!id) return fail(weftInvalidUsage, "WEFT_UNIQUE_ID: {}", id.status().sentence());
-        return job_of("weft run", "WEFT_RANK", "WEFT_SIZE", *id);
+Result<Job> read_job(const Options& options) {
+    auto family = find_family();
+    if (!family) return family.take_status();
+    if (!*family) return job_alone("no launcher");
+    auto place = read_place(**family);
+    if (!place) return place.take_status();
+    const bool given = (*family)->carrier == Carrier::given;
+    if (place->ranks == 1 && !given) return job_alone((*family)->name);
+    WEFT_TRY(check_one_host(**family, *place));
+    Sharing sharing{place->rank, place->ranks, {}, Deadline::in_ms(options.init_timeout_ms)};
+    if (place->rank == 0 && !given) {
+        auto made = UniqueId::make();
+        if (!made) return made.take_status();
+        sharing.text = to_hex(made->bytes());
     }
-    // RANK and WORLD_SIZE are torchrun's; MASTER_ADDR and MASTER_PORT alone may be left over from something else.
-    auto torch = complete({"torchrun", {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}}, 2);
-    if (!torch) return torch.take_status();
-    if (*torch) {
-        const auto local_size = environment("LOCAL_WORLD_SIZE");
-        if (local_size && *local_size != *environment("WORLD_SIZE"))
-            return fail(weftInvalidUsage,
-                        "WORLD_SIZE is {} and LOCAL_WORLD_SIZE {}: Weft {}.{} connects ranks of one host",
-                        *environment("WORLD_SIZE"), *local_size, WEFT_MAJOR, WEFT_MINOR);
-        // Ranks of one job agree on these, and another job or an elastic restart differs in one of them. Whoever knows
-        // them could derive the id too, but the meeting is only open to processes of the same user on this host.
-        const std::string seed = fmt::format(
-            "torchrun {} {} {} {}", *environment("MASTER_ADDR"), *environment("MASTER_PORT"),
-            environment("TORCHELASTIC_RUN_ID").value_or(""), environment("TORCHELASTIC_RESTART_COUNT").value_or(""));
-        return job_of("torchrun", "RANK", "WORLD_SIZE", UniqueId::derive(seed));
-    }
-    auto id = UniqueId::make();
+    auto shared = share(**family, options, sharing, *place);
+    if (!shared) return shared.take_status();
+    Job job{(*family)->name, place->rank, place->ranks, place->local_rank, place->local_size, {}, {}};
+    if (place->ranks < 0) return fail(weftInvalidUsage, "{}: {}", (*family)->name, shared->reason);
+    const char* source = name_of((*family)->carrier);
+    auto id = shared->text ? id_of_text(*shared->text, source) : derive_id(**family, *place, options, shared->reason);
     if (!id) return id.take_status();
-    return Job{"no launcher", 0, 1, *id};
+    job.id = options.secret.empty() ? *id : id->keyed(options.secret);
+    job.id_source = shared->text             ? source
+                    : shared->reason.empty() ? "the job's identity"
+                                             : fmt::format("the job's identity, as {}", shared->reason);
+    return job;
+}
+
+Result<Job> read_job() {
+    static std::mutex mutex;
+    static const Job* found = nullptr;  // leaked: threads that outlive main may still ask
+    std::lock_guard lock(mutex);
+    if (!found) {
+        auto job = read_job(options());
+        if (!job) return job.take_status();
+        found = new Job(std::move(*job));
+        WEFT_LOG_RANK(found->rank, info, init, "{}: the unique id of {} ranks is from {}", found->launcher,
+                      found->ranks, found->id_source);
+    }
+    return *found;
 }
 
 }  // namespace weft

@@ -1,0 +1,29 @@
+// deadline.hpp: a moment after which nobody waits any longer.
+#pragma once
+#include <algorithm>
+#include <climits>
+#include <cstdint>
+
+#include "src/base/clock.hpp"
+
+namespace weft {
+
+class Deadline {
+  public:
+    // From now on; 0 is never, as in the options.
+    static Deadline in_ms(int64_t ms) { return Deadline(ms); }
+    bool passed() const { return ms_ > 0 && now_us() >= end_us_; }
+    // As poll() wants it: -1 is never. Rounded up, so that nobody polls in a circle for the last millisecond.
+    int remaining_ms() const {
+        if (ms_ == 0) return -1;
+        return int(std::clamp<int64_t>((end_us_ - now_us() + 999) / 1000, 0, INT_MAX));
+    }
+    int64_t all_ms() const { return ms_; }  // what was granted, for sentences
+
+  private:
+    explicit Deadline(int64_t ms) : ms_(std::min<int64_t>(ms, INT64_MAX / 4000)), end_us_(now_us() + ms_ * 1000) {}
+    int64_t ms_;
+    int64_t end_us_;
+};
+
+}  // namespace weft

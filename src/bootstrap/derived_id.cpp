@@ -1,0 +1,107 @@
+#include "src/bootstrap/derived_id.hpp"
+
+#include <netdb.h>
+#include <unistd.h>
+
+#include <climits>
+
+#include "src/base/log.hpp"
+#include "src/bootstrap/node_list.hpp"
+#include "src/bootstrap/pmi.hpp"
+
+namespace weft {
+
+namespace {
+
+constexpr int first_port = 20000, ports = 10000;  // below Linux's ephemeral ports, which start at 32768
+
+// This host's full name, as its resolver has it: a pod's short name is unknown to other pods.
+std::string own_full_name() {
+    char name[HOST_NAME_MAX + 1] = {};
+    gethostname(name, sizeof name - 1);
+    addrinfo hints{};
+    hints.ai_flags = AI_CANONNAME;
+    addrinfo* found = nullptr;
+    if (getaddrinfo(name, nullptr, &hints, &found) != 0) return name;
+    const std::string full = found->ai_canonname ? found->ai_canonname : name;
+    freeaddrinfo(found);
+    return full.rfind(name, 0) == 0 ? full : name;
+}
+
+Result<std::string> root_of(const Family& family, const Place& place, const Options& options) {
+    if (!options.root_host.empty()) return options.root_host;
+    switch (family.root) {
+        case Root::master_addr: return environment("MASTER_ADDR").value_or("");
+        case Root::slurm_nodes: {
+            const auto list = environment("SLURM_STEP_NODELIST");
+            if (!list) return std::string();
+            auto nodes = parse_node_list(*list);
+            if (!nodes) return fail(weftInvalidUsage, "SLURM_STEP_NODELIST: {}", nodes.status().sentence());
+            return nodes->front();
+        }
+        case Root::pod_0: return first_pod(own_full_name(), place.rank);
+        case Root::unknown: break;
+    }
+    return std::string();
+}
+
+// MASTER_PORT, where something else listens already; 0 if there is none.
+uint16_t taken_port() {
+    const auto port = parse_integer(environment("MASTER_PORT").value_or(""));
+    return port && *port > 0 && *port <= UINT16_MAX ? uint16_t(*port) : 0;
+}
+
+}  // namespace
+
+std::string first_pod(const std::string& host, int index) {
+    const size_t dot = host.find('.');
+    const std::string name = host.substr(0, dot), end = fmt::format("-{}", index);
+    if (name.size() <= end.size() || name.compare(name.size() - end.size(), end.size(), end) != 0) return {};
+    return name.substr(0, name.size() - end.size()) + "-0" + (dot == std::string::npos ? "" : host.substr(dot));
+}
+
+uint16_t derived_port(const std::string& identity, uint16_t taken) {
+    const UniqueId id = UniqueId::derive("port of " + identity);
+    const Digest digest = id.prove("port", 4);
+    const int hash = (digest[0] << 8 | digest[1]) % ports;
+    const int port = first_port + hash;
+    return uint16_t(port == taken ? first_port + (hash + 1) % ports : port);
+}
+
+Result<UniqueId> derive_id(const Family& family, const Place& place, const Options& options,
+                           const std::string& reason) {
+    const std::string why = reason.empty() ? fmt::format("{} carries no unique id", family.name) : reason;
+    const bool one_host = place.on_one_host();
+    std::string root;
+    if (!one_host) {
+        auto found = root_of(family, place, options);
+        if (!found) return found.take_status();
+        root = *found;
+        if (root.empty())
+            return fail(weftInvalidUsage,
+                        "{}, and where rank 0 is cannot be told: set WEFT_ROOT_HOST to its host's name or address on "
+                        "all ranks, or hand a weftUniqueId to all ranks (by MPI_Bcast, say) and call weftCommInitRank",
+                        why);
+    }
+    std::string identity = family_identity(family);
+    if (family.carrier == Carrier::pmi && one_host)
+        identity += pmi_server_identity(
+            int(parse_integer(environment("PMI_FD").value_or("")).ok() ? *parse_integer(*environment("PMI_FD")) : -1));
+    if (family.root == Root::pod_0) identity += root;
+    if (identity.empty() && options.secret.empty())
+        return fail(weftInvalidUsage,
+                    "{}, and nothing tells this job from another: set WEFT_SECRET to a text of its own on all ranks of "
+                    "each job",
+                    why);
+    identity = fmt::format("{} {}", place.ranks, identity);
+    if (options.secret.empty() && !one_host)
+        WEFT_LOG_RANK(place.rank, warn, init,
+                      "{}: it is derived from what the job is called, so others in this network can guess it; set "
+                      "WEFT_SECRET to a random text on all ranks",
+                      why);
+    if (one_host) return UniqueId::derive(identity);
+    const uint16_t port = options.root_port ? uint16_t(options.root_port) : derived_port(identity, taken_port());
+    return UniqueId::derive(identity, root, port);
+}
+
+}  // namespace weft

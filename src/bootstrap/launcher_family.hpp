@@ -1,0 +1,49 @@
+// launcher_family.hpp: reads who this process is from its launcher's variables, by the rows of launcher.def.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "src/base/result.hpp"
+
+namespace weft {
+
+// How a unique id reaches all ranks; derived: by nobody, each rank makes the same one.
+enum class Carrier { derived, given, torch_store, http, pmi, pmix };
+// Where rank 0 of a derived id is met.
+enum class Root { unknown, master_addr, slurm_nodes, pod_0 };
+
+// A row of launcher.def, which says what the columns are.
+struct Family {
+    const char* name = "";  // for the log
+    const char* sign = "";
+    const char* told = "";
+    const char* rank = "";
+    const char* size = "";  // empty: asked of the PMIx server
+    const char* needs = "";
+    const char* local_rank = "";
+    const char* local_size = "";
+    const char* identity = "";
+    Root root = Root::unknown;
+    Carrier carrier = Carrier::derived;
+    const char* hint = "";
+};
+const std::vector<Family>& launcher_families();
+
+// What a launcher said; -1 where it did not.
+struct Place {
+    int rank = 0;
+    int ranks = 1;
+    int local_rank = -1;
+    int local_size = -1;
+    bool on_one_host() const { return local_size == ranks; }
+};
+
+// The launcher that started this process; null if none did. One that told a part is weftInvalidUsage, and the sentence
+// names what is set and what is missing.
+Result<const Family*> find_family();
+// Its numbers, checked.
+Result<Place> read_place(const Family& family);
+// The variables that are set, in one line of text.
+std::string family_identity(const Family& family);
+
+}  // namespace weft

@@ -1,0 +1,13 @@
+// torch_store.hpp: an id handed out by PyTorch's TCPStore at MASTER_ADDR:MASTER_PORT, which torchrun's agent serves, or
+// rank 0's process once it has called init_process_group. Speaks the store's protocol; needs no PyTorch.
+#pragma once
+#include "src/bootstrap/sharing.hpp"
+
+namespace weft {
+
+// Nobody carries the id if nothing listens there. `key`: this job's, and this attempt's, alone; it is gone from the
+// store when the last rank has read it.
+Result<Shared> share_by_torch_store(const std::string& host, uint16_t port, const std::string& key,
+                                    const Sharing& sharing);
+
+}  // namespace weft
