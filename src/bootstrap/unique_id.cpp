@@ -14,15 +14,10 @@ namespace {
 
 constexpr uint64_t id_magic = 0x64692d7466657731u;
 
-void ready() {
-    static const int once = sodium_init();
-    (void)once;
-}
-
 }  // namespace
 
 Result<uint64_t> host_identity() {
-    ready();
+    net::ready_crypto();
     std::string facts;
     std::ifstream file("/proc/sys/kernel/random/boot_id");
     // Without /proc all ranks lack it alike; with too few descriptors only this process would take itself for another
@@ -41,17 +36,8 @@ Result<uint64_t> host_identity() {
     return identity;
 }
 
-void random_bytes(void* to, size_t bytes) {
-    ready();
-    randombytes_buf(to, bytes);
-}
-
-bool equal_digests(const Digest& one, const Digest& other) {
-    return sodium_memcmp(one.data(), other.data(), one.size()) == 0;
-}
-
 uint64_t UniqueId::checksum(const Content& content) {
-    ready();
+    net::ready_crypto();
     unsigned char hash[crypto_generichash_BYTES_MIN];
     crypto_generichash(hash, sizeof hash, reinterpret_cast<const unsigned char*>(&content), offsetof(Content, checksum),
                        nullptr, 0);
@@ -103,7 +89,7 @@ Result<UniqueId> UniqueId::read(const weftUniqueId& bytes) {
 }
 
 UniqueId UniqueId::derive(const std::string& seed) {
-    ready();
+    net::ready_crypto();
     Digest secret;
     crypto_generichash(secret.data(), secret.size(), reinterpret_cast<const unsigned char*>(seed.data()), seed.size(),
                        nullptr, 0);
@@ -157,14 +143,15 @@ std::string UniqueId::meeting_name() const {
     return name;
 }
 
-Digest UniqueId::prove(const void* message, size_t bytes) const {
-    ready();
-    Digest digest;
-    static_assert(crypto_auth_hmacsha256_BYTES == sizeof(Digest) &&
-                  crypto_auth_hmacsha256_KEYBYTES == sizeof content_.secret);
-    crypto_auth_hmacsha256(digest.data(), static_cast<const unsigned char*>(message), bytes, content_.secret);
-    return digest;
+net::Secret UniqueId::secret() const {
+    net::Secret secret;
+    memcpy(secret.key.data(), content_.secret, secret.key.size());
+    return secret;
 }
+
+Digest UniqueId::prove(const void* message, size_t bytes) const { return secret().prove(message, bytes); }
+
+net::Identity UniqueId::identity() const { return net::Identity::of(secret()); }
 
 std::string to_hex(const weftUniqueId& id) {
     std::string text;

@@ -1,14 +1,16 @@
 // unique_id.hpp: what is inside the 128 bytes that name a communicator: a secret, and where and by whom it was made.
 #pragma once
-#include <array>
 #include <cstdint>
 #include <string>
 
 #include "src/base/result.hpp"
+#include "src/net/secret.hpp"
 
 namespace weft {
 
-using Digest = std::array<unsigned char, 32>;
+using net::Digest;
+using net::equal_digests;
+using net::random_bytes;
 
 // A value; knows the secret, so it is never logged.
 class UniqueId {
@@ -33,6 +35,8 @@ class UniqueId {
     std::string meeting_name() const;
     // Proof of knowing the secret, over `message`.
     Digest prove(const void* message, size_t bytes) const;
+    // What the communicator is and proves on the network.
+    net::Identity identity() const;
 
   private:
     struct Content {
@@ -48,12 +52,11 @@ class UniqueId {
     static_assert(sizeof(Content) == WEFT_UNIQUE_ID_BYTES);
     static uint64_t checksum(const Content& content);
     static UniqueId with_secret(const Digest& secret);
+    net::Secret secret() const;
     UniqueId descendant(const std::string& label) const;
     Content content_;
 };
 
-bool equal_digests(const Digest& one, const Digest& other);  // in constant time
-void random_bytes(void* to, size_t bytes);
 // The boot and the network namespace: equal exactly for processes that can meet on this host.
 // weftSystemError where that cannot be read now.
 Result<uint64_t> host_identity();

@@ -1,0 +1,140 @@
+#include "src/net/call.hpp"
+
+#include <net/if.h>
+
+#include <cerrno>
+
+#include "src/base/clock.hpp"
+#include "src/net/socket.hpp"
+
+namespace weft::net {
+
+namespace {
+
+// Silence after which the next address is tried too: of a network (RFC 8305), and of whoever accepted a connection.
+constexpr int64_t next_after_us = 250'000;
+constexpr int64_t next_after_accepted_us = 1'000'000;
+
+}  // namespace
+
+Call::Call(const Identity& identity, const Purpose& purpose, std::vector<Address> addresses,
+           std::optional<Address> source)
+    : identity_(identity), purpose_(purpose), source_(std::move(source)) {
+    std::vector<Address> own;
+    for (const Address& address : addresses) {
+        if (source_ && address.family() != source_->family()) continue;
+        if (!address.is_link_local() || address.scope() != 0) {
+            attempts_.emplace_back(address);
+            continue;
+        }
+        // It says nothing of our interface: any of ours that has such an address may be the right one.
+        if (own.empty())
+            if (auto found = local_addresses()) own = std::move(*found);
+        for (const Address& mine : own)
+            if (mine.is_link_local()) attempts_.emplace_back(address.with_scope(mine.scope()));
+    }
+    if (!attempts_.empty()) peer_ = attempts_[0].address;
+    if (attempts_.empty())
+        for (const Address& address : addresses) why_ += fmt::format("{}{}", why_.empty() ? "" : ", ", address.text());
+    if (attempts_.empty())
+        why_ = fmt::format("none of its addresses ({}) is of a family that is used here{}",
+                           why_.empty() ? "it has none" : why_, source_ ? ": from " + source_->text() : "");
+}
+
+void Call::give_up(Attempt& attempt, const std::string& why) {
+    why_ += fmt::format("{}{}: {}", why_.empty() ? "" : "; ", attempt.address.text(), why);
+    peer_ = attempt.address;
+    attempts_.erase(attempts_.begin() + (&attempt - attempts_.data()));
+}
+
+Status Call::start(Attempt& attempt, int64_t now) {
+    auto socket = open_stream(attempt.address.family());
+    if (!socket) return socket.take_status();
+    attempt.started = true;
+    attempt.since_us = now;
+    attempt.socket = std::move(*socket);
+    if (source_) {
+        const Address from = source_->with_port(0);
+        if (bind(attempt.socket.number(), from.raw(), from.raw_bytes()) != 0)
+            return fail(weftSystemError, "no connection from {}: {}", from.text(), errno_text(errno));
+    }
+    if (connect(attempt.socket.number(), attempt.address.raw(), attempt.address.raw_bytes()) == 0)
+        attempt.connected = true;
+    else if (errno != EINPROGRESS && errno != EINTR)
+        give_up(attempt, errno_text(errno));
+    return ok();
+}
+
+// True: connected and welcome. A failure is this attempt's.
+Result<bool> Call::advance(Attempt& attempt) {
+    if (!attempt.connected) {
+        pollfd state{attempt.socket.number(), POLLOUT, 0};
+        if (poll(&state, 1, 0) <= 0) return false;
+        int error = 0;
+        socklen_t bytes = sizeof error;
+        if (getsockopt(attempt.socket.number(), SOL_SOCKET, SO_ERROR, &error, &bytes) != 0) error = errno;
+        if (error != 0) return fail(weftRemoteError, "{}", errno_text(error));
+        attempt.connected = true;
+    }
+    if (!attempt.handshake) attempt.handshake.emplace(identity_, purpose_);
+    return attempt.handshake->advance(attempt.socket.number());
+}
+
+// The next address is tried when those before it have failed or kept silent.
+Status Call::start_more(int64_t now) {
+    for (size_t i = 0; i < attempts_.size();) {
+        Attempt& attempt = attempts_[i];
+        if (attempt.started) {
+            if (now - attempt.since_us < (attempt.connected ? next_after_accepted_us : next_after_us)) return ok();
+            ++i;
+            continue;
+        }
+        const size_t before = attempts_.size();
+        WEFT_TRY(start(attempt, now));
+        if (attempts_.size() == before) return ok();  // else it failed at once, and another is in its place
+    }
+    return ok();
+}
+
+Result<std::optional<Fd>> Call::advance() {
+    const int64_t now = now_us();
+    for (;;) {
+        if (!chosen_) WEFT_TRY(start_more(now));
+        bool failed = false;
+        for (size_t i = 0; i < attempts_.size();) {
+            Attempt& attempt = attempts_[i];
+            if (!attempt.started) break;
+            auto done = advance(attempt);
+            const bool proven = attempt.handshake && attempt.handshake->proven();
+            if (proven || attempt.connected) peer_ = attempt.address;
+            if (done && *done) return std::optional(std::move(attempt.socket));
+            // Who knows the secret and refuses means it; of others there may be a better one behind the next address.
+            if (!done && proven)
+                return fail(done.status().code(), "{}: {}", attempt.address.text(), done.status().sentence());
+            if (!done) {
+                give_up(attempt, done.status().sentence());
+                failed = true;
+                continue;
+            }
+            if (proven && !chosen_) {
+                chosen_ = true;
+                Attempt winner = std::move(attempt);
+                attempts_.clear();
+                attempts_.push_back(std::move(winner));
+                return std::optional<Fd>();
+            }
+            ++i;
+        }
+        if (attempts_.empty()) return fail(weftRemoteError, "{}", why_);
+        if (!failed) return std::optional<Fd>();
+    }
+}
+
+void Call::add_descriptors(std::vector<pollfd>& list) const {
+    for (const Attempt& attempt : attempts_)
+        if (attempt.started)
+            list.push_back(
+                {attempt.socket.number(), attempt.handshake ? attempt.handshake->events() : short(POLLOUT), 0});
+}
+
+}  // namespace weft::net

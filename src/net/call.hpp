@@ -1,0 +1,54 @@
+// call.hpp: the other side of Door: connects to a process that can be reached at several addresses. One after the other
+// is tried; the first whose other end proves the secret wins, and only it is told what the call is for.
+#pragma once
+#include <poll.h>
+
+#include <optional>
+#include <vector>
+
+#include "src/base/fd.hpp"
+#include "src/net/address.hpp"
+#include "src/net/handshake.hpp"
+
+namespace weft::net {
+
+// Owned by who made it, thread-bound. Has no deadline of its own: whoever advances it has.
+class Call {
+  public:
+    // `source`: the own address to call from, where several interfaces are used; only addresses of its family are
+    // called.
+    Call(const Identity& identity, const Purpose& purpose, std::vector<Address> addresses,
+         std::optional<Address> source = {});
+
+    // Nothing yet; the connected socket, once; or why there is none, for each address tried. weftMismatch: another
+    // version of the library answered; weftRemoteError: nobody answered who knows the secret; weftSystemError.
+    Result<std::optional<Fd>> advance();
+    void add_descriptors(std::vector<pollfd>& list) const;
+    // Whom we are talking to, or tried last.
+    const Address& peer() const { return peer_; }
+
+  private:
+    struct Attempt {
+        explicit Attempt(const Address& where) : address(where) {}
+        Address address;
+        Fd socket;
+        bool started = false;
+        bool connected = false;
+        std::optional<CallerHandshake> handshake;
+        int64_t since_us = 0;
+    };
+    Status start(Attempt& attempt, int64_t now);
+    void give_up(Attempt& attempt, const std::string& why);
+    Result<bool> advance(Attempt& attempt);
+    Status start_more(int64_t now);
+
+    Identity identity_;
+    Purpose purpose_;
+    std::vector<Attempt> attempts_;  // those still possible, in order of preference
+    std::optional<Address> source_;
+    Address peer_;
+    std::string why_;      // for each address given up
+    bool chosen_ = false;  // the one attempt left has proved the secret
+};
+
+}  // namespace weft::net

@@ -1,0 +1,381 @@
+#include "src/net/door.hpp"
+
+#include <poll.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/timerfd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+
+#include "src/base/clock.hpp"
+#include "src/base/log.hpp"
+#include "src/net/socket.hpp"
+
+namespace weft::net {
+
+namespace {
+
+constexpr int accepted_at_once = 64;  // a step ends, however fast strangers come
+constexpr uint64_t timer_key = ~uint64_t(0);
+constexpr uint64_t first_stranger = 1000;        // keys below are those of listeners
+constexpr int64_t pause_us = 50'000;             // nothing is accepted for so long when there is no room
+constexpr int64_t silent_for_us = 100'000;       // from then on a silent stranger makes room for others
+constexpr int64_t half_done_for_us = 2'000'000;  // and one that has not finished its handshake
+
+// The process's door; a forked child has its own.
+struct Holder {
+    pid_t pid = getpid();
+    std::mutex mutex;
+    std::weak_ptr<Door> door;
+    Holder* parents = nullptr;  // keeps what a child never frees reachable
+};
+std::atomic<Holder*> process_holder{nullptr};
+
+Holder& holder() {
+    Holder* current = process_holder.load(std::memory_order_acquire);  // pairs with the exchange below
+    while (current == nullptr || current->pid != getpid()) {
+        auto* fresh = new Holder;
+        fresh->parents = current;
+        if (process_holder.compare_exchange_strong(current, fresh, std::memory_order_acq_rel)) return *fresh;
+        delete fresh;
+    }
+    return *current;
+}
+
+}  // namespace
+
+std::optional<int> Occasional::now(int64_t now_us) {
+    if (now_us < next_us_) {
+        ++kept_back_;
+        return {};
+    }
+    next_us_ = now_us + 10'000'000;
+    return std::exchange(kept_back_, 0);
+}
+
+Result<std::pair<uint16_t, uint16_t>> parse_port_range(const std::string& text) {
+    const size_t dash = text.find('-');
+    const auto first = parse_integer(text.substr(0, dash));
+    const auto last = parse_integer(text.substr(dash == std::string::npos ? 0 : dash + 1));
+    if (!first || !last || *first < 1 || *last > 65535 || *first > *last)
+        return fail(weftInvalidArgument, "WEFT_PORT_RANGE is {}; first-last is expected, as 40000-40999", text);
+    return std::pair(uint16_t(*first), uint16_t(*last));
+}
+
+Result<std::shared_ptr<Door>> Door::of_process() {
+    Holder& mine = holder();
+    std::lock_guard lock(mine.mutex);
+    if (auto door = mine.door.lock()) return door;
+    auto addresses = local_addresses();
+    if (!addresses) return addresses.take_status();
+    auto door = open(*addresses, options().port_range);
+    if (door) mine.door = *door;
+    return door;
+}
+
+Result<std::shared_ptr<Door>> Door::open(const std::vector<Address>& addresses, const std::string& port_range) {
+    std::pair<uint16_t, uint16_t> range{0, 0};
+    if (!port_range.empty()) {
+        auto parsed = parse_port_range(port_range);
+        if (!parsed) return parsed.take_status();
+        range = *parsed;
+    }
+    std::shared_ptr<Door> door(new Door);
+    door->next_key_ = first_stranger;
+    door->epoll_ = Fd(epoll_create1(EPOLL_CLOEXEC));
+    door->timer_ = Fd(timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC));
+    if (!door->epoll_ || !door->timer_)
+        return fail(weftSystemError, "no descriptor for the process's listener: {}; raise the limit (ulimit -n)",
+                    errno_text(errno));
+    door->watch(door->timer_.number(), timer_key, POLLIN, true);
+    Status last;
+    for (const Address& address : addresses)
+        for (int port = range.first; port <= range.second; ++port) {
+            last = door->listen_at(address.with_port(uint16_t(port)));
+            if (last) break;
+            if (port == range.second) WEFT_LOG(info, net, "{}", last.sentence());
+        }
+    if (door->addresses_.empty()) {
+        if (last) return fail(weftInternalError, "no address to listen at");
+        if (port_range.empty()) return last;
+        return fail(last.code(), "no port of WEFT_PORT_RANGE {} can be listened on; the last one: {}", port_range,
+                    last.sentence());
+    }
+    WEFT_LOG(info, net, "this process can be reached at {}{}", door->addresses_[0].text(),
+             door->addresses_.size() > 1 ? fmt::format(" and {} more addresses", door->addresses_.size() - 1) : "");
+    return door;
+}
+
+Status Door::listen_at(const Address& address) {
+    auto listener = open_listener(address);
+    if (!listener) return listener.take_status();
+    watch(listener->number(), listeners_.size(), POLLIN, true);
+    addresses_.push_back(address.with_port(local_address(listener->number()).port()));
+    listeners_.push_back(std::move(*listener));
+    return ok();
+}
+
+Status Door::listen_also(uint16_t port) {
+    std::lock_guard lock(mutex_);
+    if (std::find(extra_ports_.begin(), extra_ports_.end(), port) != extra_ports_.end()) return ok();
+    const bool own = std::all_of(addresses_.begin(), addresses_.end(),
+                                 [&](const Address& address) { return address.port() == port; });
+    if (own) return ok();
+    size_t opened = 0;
+    Status last;
+    for (const int family : {AF_INET, AF_INET6}) {
+        int error = 0;
+        auto listener = open_listener(Address::any(family, port), &error);
+        if (listener) {
+            watch(listener->number(), listeners_.size(), POLLIN, true);
+            listeners_.push_back(std::move(*listener));
+            ++opened;
+        } else if (error != EAFNOSUPPORT && error != EADDRNOTAVAIL) {
+            last = listener.take_status();
+            break;
+        }
+    }
+    if (!last || opened == 0) {
+        while (opened-- > 0) listeners_.pop_back();
+        return last ? fail(weftSystemError, "port {} cannot be listened on: no address family works", port)
+                    : std::move(last);
+    }
+    extra_ports_.push_back(port);
+    return ok();
+}
+
+void Door::watch(int descriptor, uint64_t key, short events, bool fresh) {
+    epoll_event event{};
+    static_assert(POLLIN == int(EPOLLIN) && POLLOUT == int(EPOLLOUT));
+    event.events = uint32_t(events);
+    event.data.u64 = key;
+    (void)epoll_ctl(epoll_.number(), fresh ? EPOLL_CTL_ADD : EPOLL_CTL_MOD, descriptor, &event);
+}
+
+void Door::admit(const Identity& identity) {
+    std::lock_guard lock(mutex_);
+    Member& member = members_[identity.name];
+    member.identity = identity;
+    ++member.admitted;
+}
+
+void Door::dismiss(const IdName& name) {
+    std::lock_guard lock(mutex_);
+    const auto found = members_.find(name);
+    if (found != members_.end() && --found->second.admitted == 0) members_.erase(found);
+}
+
+std::optional<Arrival> Door::claim(const IdName& name, uint32_t kind, std::optional<uint64_t> token) {
+    std::lock_guard lock(mutex_);
+    const auto found = members_.find(name);
+    if (found == members_.end()) return {};
+    std::list<Arrival>& parked = found->second.parked;
+    const auto arrival = std::find_if(parked.begin(), parked.end(), [&](const Arrival& one) {
+        return one.purpose.kind == kind && (!token || one.purpose.token == *token);
+    });
+    if (arrival == parked.end()) return {};
+    Arrival result = std::move(*arrival);
+    parked.erase(arrival);
+    signal(found->second);
+    return result;
+}
+
+Status Door::trouble(const IdName& name) const {
+    std::lock_guard lock(mutex_);
+    const auto found = members_.find(name);
+    if (found == members_.end() || found->second.trouble.empty()) return ok();
+    return fail(weftMismatch, "{}", found->second.trouble);
+}
+
+int Door::arrivals_descriptor(const IdName& name) {
+    std::lock_guard lock(mutex_);
+    const auto found = members_.find(name);
+    if (found == members_.end()) return -1;
+    if (!found->second.signal) {
+        found->second.signal = Fd(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
+        signal(found->second);
+    }
+    return found->second.signal.number();
+}
+
+// Makes the member's descriptor readable exactly if something is parked.
+void Door::signal(Member& member) {
+    if (!member.signal) return;
+    uint64_t count = 1;
+    if (member.parked.empty())
+        (void)!read(member.signal.number(), &count, sizeof count);
+    else
+        (void)!write(member.signal.number(), &count, sizeof count);
+}
+
+void Door::remove(uint64_t key) {
+    const auto found = strangers_.find(key);
+    // Not by closing alone: a forked child may hold the socket too.
+    (void)epoll_ctl(epoll_.number(), EPOLL_CTL_DEL, found->second.socket.number(), nullptr);
+    strangers_.erase(found);
+}
+
+void Door::park(Stranger& stranger) {
+    Member& member = members_.at(stranger.handshake.name());
+    (void)epoll_ctl(epoll_.number(), EPOLL_CTL_DEL, stranger.socket.number(), nullptr);
+    member.parked.push_back({std::move(stranger.socket), stranger.handshake.purpose(), stranger.peer});
+    signal(member);
+}
+
+void Door::advance(uint64_t key, int64_t now) {
+    const auto found = strangers_.find(key);
+    if (found == strangers_.end()) return;
+    Stranger& stranger = found->second;
+    if (stranger.leaving) {
+        char rest[256];
+        bool closed = false;
+        const auto got = read_some(stranger.socket.number(), rest, sizeof rest, &closed);
+        if (!got) remove(key);
+        return;
+    }
+    const auto find = [this](const IdName& name) -> const Identity* {
+        const auto member = members_.find(name);
+        return member == members_.end() ? nullptr : &member->second.identity;
+    };
+    using Outcome = AnswerHandshake::Outcome;
+    const Outcome outcome = stranger.handshake.advance(stranger.socket.number(), find);
+    switch (outcome) {
+        case Outcome::pending:
+            if (const short events = stranger.handshake.events(); events != stranger.events) {
+                watch(stranger.socket.number(), key, events, false);
+                stranger.events = events;
+            }
+            return;
+        case Outcome::welcome:
+            if (find(stranger.handshake.name())) {
+                park(stranger);
+                strangers_.erase(found);
+                return;
+            }
+            break;
+        case Outcome::outdated:
+        case Outcome::refused: {
+            const std::string sentence = fmt::format("{}: {}", stranger.peer.text(), stranger.handshake.sentence());
+            if (const auto member = members_.find(stranger.handshake.name());
+                outcome == Outcome::outdated && member != members_.end())
+                member->second.trouble = sentence;
+            if (const auto kept_back = refusals_.now(now))
+                WEFT_LOG(info, net, "refused {} ({} others before)", sentence, *kept_back);
+            // Closed now, with something unread, the refusal could be lost.
+            shutdown(stranger.socket.number(), SHUT_WR);
+            stranger.leaving = true;
+            watch(stranger.socket.number(), key, POLLIN, false);
+            return;
+        }
+        case Outcome::impostor:
+            if (const auto kept_back = impostors_.now(now))
+                WEFT_LOG(warn, net,
+                         "{} was turned away: it knows a communicator of this process but not its secret ({} others "
+                         "before)",
+                         stranger.peer.text(), *kept_back);
+            break;
+        case Outcome::noise:
+            if (const auto kept_back = noises_.now(now))
+                WEFT_LOG(info, net, "{} was turned away: it does not speak Weft's handshake ({} others before)",
+                         stranger.peer.text(), *kept_back);
+            break;
+        case Outcome::broken: break;
+    }
+    remove(key);
+}
+
+// Drops the oldest stranger that has had its chance. True: there is room.
+bool Door::make_room(int64_t now, bool must) {
+    if (!must && strangers_.size() < strangers_max) return true;
+    for (const auto& [key, stranger] : strangers_)
+        if (stranger.handshake.silent() && now - stranger.since_us > silent_for_us) {
+            remove(key);
+            return true;
+        }
+    for (const auto& [key, stranger] : strangers_)
+        if (now - stranger.since_us > half_done_for_us) {
+            remove(key);
+            return true;
+        }
+    return false;
+}
+
+void Door::pause(int64_t now) {
+    paused_ = true;
+    for (size_t i = 0; i < listeners_.size(); ++i) watch(listeners_[i].number(), i, 0, false);
+    rest(now);
+}
+
+// Sets the timer to when something is due although no socket says so.
+void Door::rest(int64_t now) {
+    int64_t due = 0;
+    if (!strangers_.empty()) due = strangers_.begin()->second.since_us + stranger_us;
+    if (paused_) due = now + pause_us;
+    itimerspec when{};
+    if (due != 0) {
+        due = std::max(due, now + 1000);
+        when.it_value = {due / 1'000'000, due % 1'000'000 * 1000};
+    }
+    (void)timerfd_settime(timer_.number(), TFD_TIMER_ABSTIME, &when, nullptr);
+}
+
+void Door::accept_some(int listener, int64_t now) {
+    for (int accepted = 0; accepted < accepted_at_once && !paused_; ++accepted) {
+        if (!make_room(now, false)) return pause(now);
+        sockaddr_storage storage{};
+        socklen_t bytes = sizeof storage;
+        Fd socket(accept4(listener, reinterpret_cast<sockaddr*>(&storage), &bytes, SOCK_NONBLOCK | SOCK_CLOEXEC));
+        if (!socket) {
+            const int error = errno;
+            if (error == EINTR || error == ECONNABORTED) continue;
+            if (error != EMFILE && error != ENFILE && error != ENOBUFS && error != ENOMEM) return;
+            if (make_room(now, true)) continue;
+            if (const auto kept_back = exhausted_.now(now))
+                WEFT_LOG(warn, net, "connections wait to be accepted: {}; raise the limit of descriptors (ulimit -n)",
+                         errno_text(error));
+            return pause(now);
+        }
+        const uint64_t key = next_key_++;
+        const Address peer = Address::of(reinterpret_cast<sockaddr*>(&storage)).value_or(Address());
+        watch(socket.number(), key, POLLIN, true);
+        strangers_.emplace(key, Stranger{std::move(socket), peer, {}, now, POLLIN, false});
+        if (strangers_.size() == 1) rest(now);
+        advance(key, now);
+    }
+}
+
+Status Door::progress() {
+    std::unique_lock lock(mutex_, std::try_to_lock);
+    if (!lock) return ok();
+    epoll_event events[64];
+    for (int round = 0; round < 8; ++round) {
+        const int count = epoll_wait(epoll_.number(), events, 64, 0);
+        if (count < 0 && errno != EINTR)
+            return fail(weftSystemError, "the process's listener failed: {}", errno_text(errno));
+        if (count <= 0) return ok();
+        const int64_t now = now_us();
+        for (int i = 0; i < count; ++i) {
+            const uint64_t key = events[i].data.u64;
+            if (key == timer_key) {
+                uint64_t expirations;
+                (void)!read(timer_.number(), &expirations, sizeof expirations);
+                while (!strangers_.empty() && now - strangers_.begin()->second.since_us >= stranger_us)
+                    remove(strangers_.begin()->first);
+                if (std::exchange(paused_, false))
+                    for (size_t each = 0; each < listeners_.size(); ++each)
+                        watch(listeners_[each].number(), each, POLLIN, false);
+                rest(now);
+            } else if (key < first_stranger) {
+                if (!paused_) accept_some(listeners_[key].number(), now);
+            } else {
+                advance(key, now);
+            }
+        }
+        if (count < 64) return ok();
+    }
+    return ok();
+}
+
+}  // namespace weft::net

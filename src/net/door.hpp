@@ -1,0 +1,115 @@
+// door.hpp: the one place where a process lets connections in. Who calls proves the secret of a communicator that was
+// admitted and says what for; then the connection is parked until the part of Weft that expects it claims it. Strangers
+// cannot get in, nor keep others out.
+#pragma once
+#include <list>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "src/base/fd.hpp"
+#include "src/net/address.hpp"
+#include "src/net/handshake.hpp"
+
+namespace weft::net {
+
+// A connection that proved its communicator's secret.
+struct Arrival {
+    Fd socket;
+    Purpose purpose;
+    Address peer;
+};
+
+// Says a thing at most once in ten seconds, and how often it was kept back.
+class Occasional {
+  public:
+    // Nothing: not now. Else how many were kept back since the last time.
+    std::optional<int> now(int64_t now_us);
+
+  private:
+    int64_t next_us_ = 0;
+    int kept_back_ = 0;
+};
+
+// Thread-safe. Sockets of a parent process are not used after a fork: the child's of_process() opens a new door.
+class Door {
+  public:
+    // Unauthenticated connections held at once, and for how long; a legitimate one needs a round trip.
+    static constexpr size_t strangers_max = 512;
+    static constexpr int64_t stranger_us = 10'000'000;
+
+    // The process's door, opened when first asked for, closed with its last owner.
+    static Result<std::shared_ptr<Door>> of_process();
+    // One that listens on a free port of each address; for of_process() and tests.
+    static Result<std::shared_ptr<Door>> open(const std::vector<Address>& addresses, const std::string& port_range);
+    Door(const Door&) = delete;
+    Door& operator=(const Door&) = delete;
+
+    // With the port, best first.
+    const std::vector<Address>& addresses() const { return addresses_; }
+    // Listens on this port of all interfaces as well: for a root whose place was agreed before. Twice is once.
+    Status listen_also(uint16_t port);
+
+    // Who may come in. Counted: admitted twice is dismissed twice; the last dismissal drops what is parked.
+    void admit(const Identity& identity);
+    void dismiss(const IdName& name);
+    // The oldest parked connection of this kind, and token if one is given.
+    std::optional<Arrival> claim(const IdName& name, uint32_t kind, std::optional<uint64_t> token = {});
+    // weftMismatch if someone who knows the secret was refused because of its version; names both and the address.
+    Status trouble(const IdName& name) const;
+
+    // Accepts, shakes hands, parks. Never blocks, not even on another thread that does it.
+    Status progress();
+    // An epoll descriptor: readable when progress() has something to do, also when only time has passed.
+    int descriptor() const { return epoll_.number(); }
+    // Readable as long as something is parked for this communicator; -1: it was not admitted. Valid until its last
+    // dismissal. For who sleeps until something can be claimed while another thread calls progress().
+    int arrivals_descriptor(const IdName& name);
+
+  private:
+    struct Stranger {
+        Fd socket;
+        Address peer;
+        AnswerHandshake handshake;
+        int64_t since_us;
+        short events = 0;      // polled for
+        bool leaving = false;  // was told why not: only its end is waited for
+    };
+    struct Member {
+        Identity identity;
+        int admitted = 0;
+        std::list<Arrival> parked;
+        Fd signal;  // eventfd, made when first asked for
+        std::string trouble;
+    };
+
+    Door() = default;
+    Status listen_at(const Address& address);
+    void watch(int descriptor, uint64_t key, short events, bool fresh);
+    void accept_some(int listener, int64_t now);
+    bool make_room(int64_t now, bool must);
+    void pause(int64_t now);
+    void rest(int64_t now);
+    void advance(uint64_t key, int64_t now);
+    void park(Stranger& stranger);
+    void remove(uint64_t key);
+    void signal(Member& member);
+
+    std::vector<Address> addresses_;
+    mutable std::mutex mutex_;
+    Fd epoll_, timer_;
+    std::vector<Fd> listeners_;
+    std::vector<uint16_t> extra_ports_;
+    bool paused_ = false;                     // nothing is accepted for a moment
+    std::map<uint64_t, Stranger> strangers_;  // by key, which grows: the oldest first
+    uint64_t next_key_;
+    std::map<IdName, Member> members_;
+    Occasional exhausted_, impostors_, noises_, refusals_;
+};
+
+// A port, or first-last. weftInvalidArgument says what is expected.
+Result<std::pair<uint16_t, uint16_t>> parse_port_range(const std::string& text);
+
+}  // namespace weft::net

@@ -1,0 +1,63 @@
+// frames.hpp: whole messages over a connected stream socket: queued, sent as the kernel takes them, received whole.
+#pragma once
+#include <poll.h>
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "src/base/fd.hpp"
+#include "src/net/address.hpp"
+
+namespace weft::net {
+
+struct Frame {
+    uint32_t kind = 0;
+    std::vector<std::byte> bytes;
+};
+
+// Owned by who made it, thread-bound. Never blocks. A direction that has failed fails for good, with the same sentence;
+// what had come before the other end broke can still be received.
+class FrameStream {
+  public:
+    static constexpr size_t frame_bytes_max = size_t(16) << 20;
+
+    FrameStream() = default;
+    explicit FrameStream(Fd socket);
+
+    // Keeps a copy until flush() has sent it. weftInternalError: larger than frame_bytes_max.
+    Status queue(uint32_t kind, const void* bytes, size_t count);
+    // True: nothing is left to send. weftRemoteError names the peer's address and errno.
+    Result<bool> flush();
+    // The next frame that is whole. weftRemoteError: the peer closed, or sent what is no frame.
+    Result<std::optional<Frame>> receive();
+    bool ended() const { return ended_; }  // the peer closed, at the end of a frame
+
+    size_t queued_bytes() const { return outgoing_.size() - sent_; }
+    explicit operator bool() const { return bool(socket_); }
+    int descriptor() const { return socket_.number(); }
+    short events() const { return short(POLLIN | (queued_bytes() > 0 ? POLLOUT : 0)); }
+    void add_descriptors(std::vector<pollfd>& list) const { list.push_back({descriptor(), events(), 0}); }
+    const Address& peer() const { return peer_; }
+
+  private:
+    struct Header {
+        static constexpr uint32_t expected_magic = 0x6d726677;  // "wfrm"
+        uint32_t magic = expected_magic;
+        uint32_t kind = 0;
+        uint64_t bytes = 0;
+    };
+    Status broken(std::string& failure, const std::string& how) const;
+    Result<bool> next(Frame& frame);
+
+    Fd socket_;
+    Address peer_;
+    std::vector<std::byte> outgoing_;
+    size_t sent_ = 0;  // of outgoing_
+    std::vector<std::byte> incoming_;
+    size_t begin_ = 0, end_ = 0;  // of what is in incoming_ and no frame yet
+    std::string send_failure_, receive_failure_;
+    bool ended_ = false;
+};
+
+}  // namespace weft::net

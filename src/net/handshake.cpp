@@ -1,0 +1,222 @@
+#include "src/net/handshake.hpp"
+
+#include <poll.h>
+
+#include <cassert>
+#include <cstring>
+
+#include "src/net/socket.hpp"
+
+namespace weft::net {
+
+namespace {
+
+constexpr weftResult_t told_codes[] = {weftSystemError, weftInvalidArgument, weftRemoteError, weftMismatch};
+
+bool is_head(const std::byte* data, HandshakeHead::Kind kind) {
+    HandshakeHead head;
+    memcpy(&head, data, sizeof head);
+    return head.magic == HandshakeHead::expected_magic && head.kind == kind;
+}
+
+// Everything a proof covers, laid out without gaps.
+Digest mac_of(const Secret& secret, const char (&role)[8], const HelloMessage& hello, const ChallengeMessage& challenge,
+              const Purpose& purpose) {
+    unsigned char text[sizeof role + 2 * sizeof(uint32_t) + sizeof(IdName) + 2 * sizeof(Digest) + sizeof(Purpose)];
+    unsigned char* at = text;
+    const auto put = [&](const void* from, size_t bytes) {
+        memcpy(at, from, bytes);
+        at += bytes;
+    };
+    static_assert(sizeof(Purpose) == 16);
+    put(role, sizeof role);
+    put(&hello.head.version, sizeof(uint32_t));
+    put(&challenge.head.version, sizeof(uint32_t));
+    put(hello.name.data(), sizeof(IdName));
+    put(hello.nonce.data(), sizeof(Digest));
+    put(challenge.nonce.data(), sizeof(Digest));
+    put(&purpose, sizeof purpose);
+    assert(at == text + sizeof text);
+    return secret.prove(text, sizeof text);
+}
+
+// What a stranger wrote, fit for a log: one line of printable characters.
+std::string printable(const char* text, size_t bytes) {
+    std::string clean;
+    for (size_t i = 0; i < bytes && text[i] != 0; ++i) clean += text[i] >= ' ' && text[i] <= '~' ? text[i] : '?';
+    return clean;
+}
+
+}  // namespace
+
+std::string version_sentence(uint32_t here, uint32_t there) {
+    return fmt::format("version {} of the Weft library is here and version {} there: all ranks need the same", here,
+                       there);
+}
+
+Digest challenge_proof(const Secret& secret, const HelloMessage& hello, const ChallengeMessage& challenge) {
+    return mac_of(secret, "answers", hello, challenge, {});
+}
+Digest caller_proof(const Secret& secret, const HelloMessage& hello, const ChallengeMessage& challenge,
+                    const Purpose& purpose) {
+    return mac_of(secret, "called ", hello, challenge, purpose);
+}
+
+void PartialMessage::put(const void* message, size_t bytes) {
+    assert(bytes <= sizeof data_);
+    memcpy(data_, message, bytes);
+    bytes_ = bytes;
+    done_ = 0;
+}
+
+Result<bool> PartialMessage::write(int socket) {
+    auto written = write_some(socket, data_ + done_, bytes_ - done_);
+    if (!written) return written.take_status();
+    done_ += *written;
+    return done_ == bytes_;
+}
+
+Result<bool> PartialMessage::read(int socket, size_t bytes) {
+    assert(bytes <= sizeof data_);
+    if (done_ < bytes) {
+        auto got = read_some(socket, data_ + done_, bytes - done_);
+        if (!got) return got.take_status();
+        done_ += *got;
+    }
+    return done_ >= bytes;
+}
+
+CallerHandshake::CallerHandshake(const Identity& identity, const Purpose& purpose)
+    : identity_(identity), purpose_(purpose) {
+    hello_.name = identity.name;
+    random_bytes(hello_.nonce.data(), hello_.nonce.size());
+    message_.put(&hello_, sizeof hello_);
+}
+
+short CallerHandshake::events() const { return stage_ == Stage::hello || stage_ == Stage::proof ? POLLOUT : POLLIN; }
+
+// True: the expected answer is in message_, whole. A refusal is a failure.
+Result<bool> CallerHandshake::read_answer(int socket, HandshakeHead::Kind expected, size_t bytes) {
+    auto there = message_.read(socket, sizeof(HandshakeHead));
+    if (!there || !*there) return there;
+    if (is_head(message_.data(), expected)) return message_.read(socket, bytes);
+    if (!is_head(message_.data(), HandshakeHead::refusal))
+        return fail(weftRemoteError, "what listens there does not speak Weft's handshake");
+    there = message_.read(socket, sizeof(RefusalMessage));
+    if (!there || !*there) return there;
+    RefusalMessage refusal;
+    memcpy(&refusal, message_.data(), sizeof refusal);
+    weftResult_t code = weftRemoteError;
+    for (const weftResult_t known : told_codes)
+        if (proven_ && refusal.code == known) code = known;
+    return fail(code, "it refuses: {}", printable(refusal.sentence, sizeof refusal.sentence));
+}
+
+Result<bool> CallerHandshake::advance(int socket) {
+    if (stage_ == Stage::hello) {
+        auto sent = message_.write(socket);
+        if (!sent || !*sent) return sent;
+        message_.clear();
+        stage_ = Stage::challenge;
+    }
+    if (stage_ == Stage::challenge) {
+        auto there = read_answer(socket, HandshakeHead::challenge, sizeof challenge_);
+        if (!there || !*there) return there;
+        memcpy(&challenge_, message_.data(), sizeof challenge_);
+        if (!equal_digests(challenge_.mac, challenge_proof(identity_.secret, hello_, challenge_)))
+            return fail(weftRemoteError, "what listens there does not know the secret of the unique id");
+        proven_ = true;
+        ProofMessage proof;
+        proof.purpose = purpose_;
+        proof.mac = caller_proof(identity_.secret, hello_, challenge_, purpose_);
+        message_.put(&proof, sizeof proof);
+        stage_ = Stage::proof;
+    }
+    if (stage_ == Stage::proof) {
+        auto sent = message_.write(socket);
+        if (!sent || !*sent) return sent;
+        message_.clear();
+        stage_ = Stage::verdict;
+    }
+    if (stage_ == Stage::verdict) {
+        auto there = read_answer(socket, HandshakeHead::welcome, sizeof(HandshakeHead));
+        if (!there || !*there) return there;
+        if (challenge_.head.version != WEFT_VERSION_CODE)
+            return fail(weftMismatch, "{}", version_sentence(WEFT_VERSION_CODE, challenge_.head.version));
+        stage_ = Stage::done;
+    }
+    return true;
+}
+
+short AnswerHandshake::events() const {
+    return stage_ == Stage::challenge || stage_ == Stage::verdict ? POLLOUT : POLLIN;
+}
+
+AnswerHandshake::Outcome AnswerHandshake::say(int socket) {
+    auto sent = message_.write(socket);
+    if (!sent) return Outcome::broken;
+    return *sent ? verdict_ : Outcome::pending;
+}
+
+AnswerHandshake::Outcome AnswerHandshake::refuse(int socket, weftResult_t code, std::string sentence, Outcome outcome) {
+    RefusalMessage refusal;
+    refusal.code = code;
+    sentence.copy(refusal.sentence, sizeof refusal.sentence - 1);
+    sentence_ = std::move(sentence);
+    message_.put(&refusal, sizeof refusal);
+    stage_ = Stage::verdict;
+    verdict_ = outcome;
+    return say(socket);
+}
+
+AnswerHandshake::Outcome AnswerHandshake::advance(int socket, const Find& find) {
+    if (stage_ == Stage::hello) {
+        auto there = message_.read(socket, sizeof(HandshakeHead));
+        if (!there) return Outcome::broken;
+        if (!*there) return Outcome::pending;
+        if (!is_head(message_.data(), HandshakeHead::hello)) return Outcome::noise;
+        there = message_.read(socket, sizeof hello_);
+        if (!there) return Outcome::broken;
+        if (!*there) return Outcome::pending;
+        memcpy(&hello_, message_.data(), sizeof hello_);
+        const Identity* identity = find(hello_.name);
+        if (identity == nullptr)
+            return refuse(socket, weftInvalidArgument,
+                          "this process does not know this unique id (of an earlier job, or of another?)",
+                          Outcome::refused);
+        identity_ = *identity;
+        random_bytes(challenge_.nonce.data(), challenge_.nonce.size());
+        challenge_.mac = challenge_proof(identity_.secret, hello_, challenge_);
+        message_.put(&challenge_, sizeof challenge_);
+        stage_ = Stage::challenge;
+    }
+    if (stage_ == Stage::challenge) {
+        auto sent = message_.write(socket);
+        if (!sent) return Outcome::broken;
+        if (!*sent) return Outcome::pending;
+        message_.clear();
+        stage_ = Stage::proof;
+    }
+    if (stage_ == Stage::proof) {
+        ProofMessage proof;
+        auto there = message_.read(socket, sizeof proof);
+        if (!there) return Outcome::broken;
+        if (!*there) return Outcome::pending;
+        if (!is_head(message_.data(), HandshakeHead::proof)) return Outcome::noise;
+        memcpy(&proof, message_.data(), sizeof proof);
+        if (!equal_digests(proof.mac, caller_proof(identity_.secret, hello_, challenge_, proof.purpose)))
+            return Outcome::impostor;
+        purpose_ = proof.purpose;
+        if (hello_.head.version != WEFT_VERSION_CODE)
+            return refuse(socket, weftMismatch, version_sentence(WEFT_VERSION_CODE, hello_.head.version),
+                          Outcome::outdated);
+        if (find(hello_.name) == nullptr)
+            return refuse(socket, weftRemoteError, "the communicator has ended in this process", Outcome::refused);
+        const HandshakeHead welcome{.kind = HandshakeHead::welcome};
+        message_.put(&welcome, sizeof welcome);
+        stage_ = Stage::verdict;
+    }
+    return say(socket);
+}
+
+}  // namespace weft::net

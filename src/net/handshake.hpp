@@ -1,0 +1,129 @@
+// handshake.hpp: how the two ends of a fresh stream socket prove to each other that they know a communicator's secret,
+// and what the connection is for. Who called says hello{id name, nonce}; who answers challenge{nonce, mac}; then proof
+// {purpose, mac}; then welcome, or refusal{code, sentence}. Every mac covers who speaks, both nonces, both versions and
+// the purpose, so nothing recorded can be used again. These layouts are the same in all versions of the library, or
+// versions that differ could not tell each other so.
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "src/base/result.hpp"
+#include "src/net/secret.hpp"
+
+namespace weft::net {
+
+// What a connection is for; whose `detail` and `token` mean what, each kind knows.
+enum PurposeKind : uint32_t { checkin = 1, control = 2, data = 3 };
+struct Purpose {
+    uint32_t kind = 0;
+    uint32_t detail = 0;
+    uint64_t token = 0;
+};
+
+struct HandshakeHead {
+    enum Kind : uint32_t { hello = 1, challenge, proof, welcome, refusal };
+    static constexpr uint64_t expected_magic = 0x317465'6e'74666577u;  // "weftnet1"
+    uint64_t magic = expected_magic;
+    uint32_t kind = 0;
+    uint32_t version = WEFT_VERSION_CODE;
+};
+struct HelloMessage {
+    HandshakeHead head{.kind = HandshakeHead::hello};
+    IdName name{};
+    Digest nonce{};
+};
+struct ChallengeMessage {
+    HandshakeHead head{.kind = HandshakeHead::challenge};
+    Digest nonce{};
+    Digest mac{};
+};
+struct ProofMessage {
+    HandshakeHead head{.kind = HandshakeHead::proof};
+    Purpose purpose;
+    Digest mac{};
+};
+struct RefusalMessage {
+    HandshakeHead head{.kind = HandshakeHead::refusal};
+    int32_t code = 0;  // weftResult_t
+    char sentence[412] = {};
+};
+
+Digest challenge_proof(const Secret& secret, const HelloMessage& hello, const ChallengeMessage& challenge);
+Digest caller_proof(const Secret& secret, const HelloMessage& hello, const ChallengeMessage& challenge,
+                    const Purpose& purpose);
+
+// A message on its way in or out, as far as it has come.
+class PartialMessage {
+  public:
+    void put(const void* message, size_t bytes);
+    Result<bool> write(int socket);               // true: all of it went
+    Result<bool> read(int socket, size_t bytes);  // true: `bytes` are there, counted from the last clear()
+    void clear() { done_ = bytes_ = 0; }
+    size_t done() const { return done_; }
+    const std::byte* data() const { return data_; }
+
+  private:
+    std::byte data_[sizeof(RefusalMessage)];
+    size_t done_ = 0;
+    size_t bytes_ = 0;
+};
+
+// The end that called. Non-blocking; the owner polls for events().
+class CallerHandshake {
+  public:
+    CallerHandshake(const Identity& identity, const Purpose& purpose);
+    // True once welcome. Else why not: weftMismatch (another version; proven, so final) or weftRemoteError.
+    Result<bool> advance(int socket);
+    short events() const;
+    bool proven() const { return proven_; }  // the other end knows the secret
+
+  private:
+    enum class Stage { hello, challenge, proof, verdict, done };
+    Result<bool> read_answer(int socket, HandshakeHead::Kind expected, size_t bytes);
+    Identity identity_;
+    Purpose purpose_;
+    HelloMessage hello_;
+    ChallengeMessage challenge_;
+    PartialMessage message_;
+    Stage stage_ = Stage::hello;
+    bool proven_ = false;
+};
+
+// The end that was called. Whoever breaks the rules learns nothing; who is refused for a reason is told it.
+class AnswerHandshake {
+  public:
+    using Find = std::function<const Identity*(const IdName&)>;
+    enum class Outcome {
+        pending,
+        welcome,
+        refused,   // told why: let it read that before the socket is closed
+        outdated,  // refused for its version, having proved the secret: the ranks here should know
+        noise,     // not Weft's handshake
+        impostor,  // knows the name and not the secret
+        broken     // the connection ended first
+    };
+    Outcome advance(int socket, const Find& find);
+    short events() const;
+    bool silent() const { return stage_ == Stage::hello; }
+    const IdName& name() const { return hello_.name; }
+    const Purpose& purpose() const { return purpose_; }
+    const std::string& sentence() const { return sentence_; }
+
+  private:
+    enum class Stage { hello, challenge, proof, verdict };
+    Outcome refuse(int socket, weftResult_t code, std::string sentence, Outcome outcome);
+    Outcome say(int socket);
+    Identity identity_;
+    HelloMessage hello_;
+    ChallengeMessage challenge_;
+    Purpose purpose_;
+    PartialMessage message_;
+    Stage stage_ = Stage::hello;
+    Outcome verdict_ = Outcome::welcome;
+    std::string sentence_;
+};
+
+std::string version_sentence(uint32_t here, uint32_t there);
+
+}  // namespace weft::net

@@ -1,0 +1,136 @@
+// interfaces.cpp: this host's own addresses (address.hpp): which network interfaces are used, and in which order.
+#include <ifaddrs.h>
+#include <net/if.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "src/base/options.hpp"
+#include "src/net/address.hpp"
+
+namespace weft::net {
+
+namespace {
+
+// WEFT_SOCKET_IFNAME, with NCCL_SOCKET_IFNAME's syntax: eth,ib: what begins so; ^docker: all but what begins so; =eth0:
+// exactly this name; ^=eth0: all but exactly this name.
+class NameFilter {
+  public:
+    explicit NameFilter(const std::string& text) {
+        size_t at = 0;
+        excludes_ = at < text.size() && text[at] == '^';
+        at += excludes_;
+        exact_ = at < text.size() && text[at] == '=';
+        at += exact_;
+        while (at < text.size()) {
+            const size_t end = std::min(text.find(',', at), text.size());
+            if (end > at) names_.push_back(text.substr(at, end - at));
+            at = end + 1;
+        }
+    }
+    bool chooses() const { return !names_.empty(); }  // the user said something
+    bool excludes() const { return excludes_; }
+    bool takes(const std::string& interface) const {
+        if (names_.empty()) return true;
+        const bool named = std::any_of(names_.begin(), names_.end(), [&](const std::string& name) {
+            return exact_ ? interface == name : interface.rfind(name, 0) == 0;
+        });
+        return named != excludes_;
+    }
+
+  private:
+    bool excludes_ = false;
+    bool exact_ = false;
+    std::vector<std::string> names_;
+};
+
+// Bridges of containers and virtual machines have the same addresses on every host, so they lead nowhere.
+bool is_private_bridge(const std::string& interface) {
+    for (const char* prefix : {"docker", "virbr", "br-", "podman", "cni", "lxcbr", "lxdbr"})
+        if (interface.rfind(prefix, 0) == 0) return true;
+    return false;
+}
+
+int class_of(const InterfaceAddress& one) {
+    if (one.address.is_loopback()) return 2;
+    return is_private_bridge(one.interface) ? 1 : 0;
+}
+
+std::string list_of(const std::vector<InterfaceAddress>& all) {
+    std::string text, last;
+    for (const InterfaceAddress& one : all) {
+        text += one.interface == last
+                    ? " " + one.address.text()
+                    : fmt::format("{}{} {}", text.empty() ? "" : ", ", one.interface, one.address.text());
+        last = one.interface;
+    }
+    return text.empty() ? "none" : text;
+}
+
+}  // namespace
+
+Result<std::vector<Address>> choose_addresses(const std::vector<InterfaceAddress>& all, const std::string& names,
+                                              const std::string& family) {
+    const NameFilter filter(names);
+    if (!family.empty() && family != "AF_INET" && family != "AF_INET6")
+        return fail(weftInvalidArgument, "WEFT_SOCKET_FAMILY is {}; AF_INET or AF_INET6 is expected", family);
+    std::vector<InterfaceAddress> taken;
+    for (const InterfaceAddress& one : all) {
+        const bool wanted_family = family.empty() || one.address.family() == (family == "AF_INET" ? AF_INET : AF_INET6);
+        if (wanted_family && filter.takes(one.interface)) taken.push_back(one);
+    }
+    if (taken.empty())
+        return fail(weftInvalidArgument,
+                    "no address to be reached at: WEFT_SOCKET_IFNAME is {}, WEFT_SOCKET_FAMILY {}; the "
+                    "network interfaces that are up: {}",
+                    names.empty() ? "unset" : names, family.empty() ? "unset" : family, list_of(all));
+    // A name that the user gave is meant, also lo; else the best class that there is.
+    if (!filter.chooses() || filter.excludes()) {
+        int best = 2;
+        for (const InterfaceAddress& one : taken) best = std::min(best, class_of(one));
+        std::erase_if(taken, [&](const InterfaceAddress& one) { return class_of(one) != best; });
+    }
+    // A link-local address needs an interface named at the other end too: only where there is no other.
+    const std::vector<InterfaceAddress> before = taken;
+    std::erase_if(taken, [&](const InterfaceAddress& one) {
+        return one.address.is_link_local() &&
+               std::any_of(before.begin(), before.end(), [&](const InterfaceAddress& other) {
+                   return other.interface == one.interface && !other.address.is_link_local();
+               });
+    });
+    std::vector<std::string> interfaces;  // numbered in the kernel's order
+    for (const InterfaceAddress& one : taken)
+        if (std::find(interfaces.begin(), interfaces.end(), one.interface) == interfaces.end())
+            interfaces.push_back(one.interface);
+    // On each interface IPv4 before IPv6; then the first of every interface, the second of every interface, ..., and
+    // last the link-local ones.
+    std::vector<std::pair<int, Address>> ordered;
+    for (size_t number = 0; number < interfaces.size(); ++number) {
+        int place = 0;
+        for (const int wanted : {AF_INET, AF_INET6})
+            for (const InterfaceAddress& one : taken)
+                if (one.interface == interfaces[number] && one.address.family() == wanted)
+                    ordered.push_back({one.address.is_link_local() ? 1000 : place++,
+                                       one.address.of_interface(int(std::min<size_t>(number, 15)))});
+    }
+    std::stable_sort(ordered.begin(), ordered.end(),
+                     [](const auto& one, const auto& other) { return one.first < other.first; });
+    std::vector<Address> addresses;
+    for (const auto& [place, address] : ordered) addresses.push_back(address);
+    return addresses;
+}
+
+Result<std::vector<Address>> local_addresses() {
+    ifaddrs* list = nullptr;
+    if (getifaddrs(&list) != 0)
+        return fail(weftSystemError, "the network interfaces could not be listed: {}", errno_text(errno));
+    std::vector<InterfaceAddress> all;
+    for (const ifaddrs* item = list; item; item = item->ifa_next) {
+        if ((item->ifa_flags & IFF_UP) == 0 || (item->ifa_flags & IFF_RUNNING) == 0) continue;
+        if (auto address = Address::of(item->ifa_addr)) all.push_back({item->ifa_name, *address});
+    }
+    freeifaddrs(list);
+    return choose_addresses(all, options().socket_ifname, options().socket_family);
+}
+
+}  // namespace weft::net

@@ -1,0 +1,84 @@
+#include "src/net/socket.hpp"
+
+#include <netinet/tcp.h>
+
+#include <cerrno>
+
+#include "src/base/options.hpp"
+
+namespace weft::net {
+
+namespace {
+
+bool is_resource(int error) { return error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM; }
+
+void set(int socket, int level, int option, int value) {
+    // A socket without one of these still works, so nobody needs to hear of it.
+    (void)setsockopt(socket, level, option, &value, sizeof value);
+}
+
+}  // namespace
+
+Result<Fd> open_stream(int family) {
+    Fd stream(socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+    if (!stream)
+        return fail(weftSystemError, "no socket to be had: {}{}", errno_text(errno),
+                    is_resource(errno) ? "; raise the limit of descriptors (ulimit -n)" : "");
+    set(stream.number(), IPPROTO_TCP, TCP_NODELAY, 1);
+    // A network that is cut is found by heartbeats, long before this; keepalive finds it where there are none. There is
+    // no TCP_USER_TIMEOUT: it would also end connections to ranks that are alive and read late.
+    set(stream.number(), SOL_SOCKET, SO_KEEPALIVE, 1);
+    set(stream.number(), IPPROTO_TCP, TCP_KEEPIDLE, 30);
+    set(stream.number(), IPPROTO_TCP, TCP_KEEPINTVL, 5);
+    set(stream.number(), IPPROTO_TCP, TCP_KEEPCNT, 6);
+    if (const auto bytes = options().socket_buffer_bytes; bytes > 0) {
+        set(stream.number(), SOL_SOCKET, SO_SNDBUF, int(bytes));
+        set(stream.number(), SOL_SOCKET, SO_RCVBUF, int(bytes));
+    }
+    return stream;
+}
+
+Result<Fd> open_listener(const Address& address, int* error) {
+    if (error) *error = 0;
+    auto listener = open_stream(address.family());
+    if (!listener) return listener;
+    set(listener->number(), SOL_SOCKET, SO_REUSEADDR, 1);  // a port whose last owner's connections still fade away
+    if (address.family() == AF_INET6) set(listener->number(), IPPROTO_IPV6, IPV6_V6ONLY, 1);
+    if (bind(listener->number(), address.raw(), address.raw_bytes()) != 0 || listen(listener->number(), 4096) != 0) {
+        const int cause = errno;
+        if (error) *error = cause;
+        if (cause == EADDRINUSE)
+            return fail(weftSystemError, "port {} is taken by another process of this host ({})", address.port(),
+                        address.text());
+        return fail(weftSystemError, "no listening at {}: {}", address.text(), errno_text(cause));
+    }
+    return listener;
+}
+
+static Address name_of(int socket, int (*ask)(int, sockaddr*, socklen_t*)) {
+    sockaddr_storage storage{};
+    socklen_t bytes = sizeof storage;
+    if (ask(socket, reinterpret_cast<sockaddr*>(&storage), &bytes) != 0) return {};
+    return Address::of(reinterpret_cast<sockaddr*>(&storage)).value_or(Address());
+}
+Address local_address(int socket) { return name_of(socket, getsockname); }
+Address peer_address(int socket) { return name_of(socket, getpeername); }
+
+Result<size_t> read_some(int socket, void* to, size_t bytes, bool* closed) {
+    if (bytes == 0) return size_t(0);
+    const ssize_t got = recv(socket, to, bytes, MSG_DONTWAIT);
+    if (got > 0) return size_t(got);
+    if (closed) *closed = got == 0;
+    if (got == 0) return fail(weftRemoteError, "the connection was closed");
+    if (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR) return size_t(0);
+    return fail(weftRemoteError, "the connection broke: {}", errno_text(errno));
+}
+
+Result<size_t> write_some(int socket, const void* from, size_t bytes) {
+    const ssize_t sent = send(socket, from, bytes, MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (sent >= 0) return size_t(sent);
+    if (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR || errno == ENOBUFS) return size_t(0);
+    return fail(weftRemoteError, "the connection broke: {}", errno_text(errno));
+}
+
+}  // namespace weft::net

@@ -1,0 +1,172 @@
+// address_test.cpp: addresses as text and as bytes, and which of a host's addresses are used.
+#include "src/net/address.hpp"
+
+#include <net/if.h>
+
+#include <stdexcept>
+
+#include "tests/catch.hpp"
+
+using namespace weft;
+using net::Address;
+using net::InterfaceAddress;
+
+namespace {
+
+Address at(const std::string& text) {
+    auto address = Address::parse(text);
+    if (!address) throw std::runtime_error(address.status().sentence());
+    return *address;
+}
+
+const std::vector<InterfaceAddress> machine = {
+    {"lo", at("127.0.0.1")},
+    {"eth0", at("10.0.0.1")},
+    {"eth1", at("10.1.0.1")},
+    {"docker0", at("172.17.0.1")},
+    {"lo", at("::1")},
+    {"eth0", at("fd00::1")},
+    {"eth0", at("fe80::1").with_scope(2)},
+    {"ib0", at("fe80::2").with_scope(5)},
+};
+
+std::string chosen(const std::string& names, const std::string& family = "",
+                   const std::vector<InterfaceAddress>& all = machine) {
+    auto addresses = net::choose_addresses(all, names, family);
+    if (!addresses) return addresses.status().sentence();
+    std::string text;
+    for (const Address& address : *addresses) {
+        const std::string host = address.with_scope(0).text();
+        text += fmt::format("{}{}/{}", text.empty() ? "" : " ", host, address.interface());
+    }
+    return text;
+}
+
+}  // namespace
+
+TEST_CASE("an address is printed as it is parsed", "[address]") {
+    for (const char* text : {"10.0.0.1:29500", "0.0.0.0:1", "255.255.255.255:65535", "[fd00::2]:29500", "[::1]:80",
+                             "[fe80::1%lo]:29500", "10.0.0.1", "fd00::2", "fe80::1%lo"})
+        CHECK(at(text).text() == text);
+    CHECK(at("[fd00::2]").text() == "fd00::2");
+    CHECK(at("10.0.0.1:29500").port() == 29500);
+    CHECK(at("[::1%lo]:80").scope() == if_nametoindex("lo"));
+    CHECK(at("10.0.0.1:1") == at("10.0.0.1").with_port(1));
+    CHECK_FALSE(at("10.0.0.1:1") == at("10.0.0.1:2"));
+    CHECK_FALSE(at("fe80::1%lo") == at("fe80::1"));
+}
+
+TEST_CASE("what is no address is refused with a sentence that repeats it", "[address]") {
+    for (const char* text : {"",
+                             ":",
+                             "host:80",
+                             "10.0.0.1:",
+                             "10.0.0.1:0",
+                             "10.0.0.1:65536",
+                             "10.0.0.1:80x",
+                             "10.0.0:80",
+                             "10.0.0.1.2",
+                             "[10.0.0.1]:80",
+                             "[::1",
+                             "[::1]:",
+                             "[::1]80",
+                             "::1::2",
+                             "[]:80",
+                             "]:80",
+                             "[",
+                             "fe80::1%nosuch0",
+                             "10.0.0.1:-1",
+                             "1.2.3.4 :80"}) {
+        INFO(text);
+        auto address = Address::parse(text);
+        REQUIRE_FALSE(address.ok());
+        CHECK(address.status().code() == weftInvalidArgument);
+        CHECK_THAT(address.status().sentence(), Catch::Contains(text));
+    }
+}
+
+TEST_CASE("addresses pack into few bytes and unpack, and truncated ones are none", "[address]") {
+    const std::vector<Address> all = {at("10.0.0.1:29500"), at("[fd00::2]:1").of_interface(3),
+                                      at("192.168.1.2:65535").of_interface(15)};
+    std::vector<std::byte> bytes;
+    for (const Address& address : all) address.pack(bytes);
+    CHECK(bytes.size() == 7 + 19 + 7);
+    const std::byte* place = bytes.data();
+    for (const Address& address : all) {
+        auto unpacked = Address::unpack(place, bytes.data() + bytes.size());
+        REQUIRE(unpacked);
+        CHECK(*unpacked == address);
+        CHECK(unpacked->interface() == address.interface());
+    }
+    CHECK_FALSE(Address::unpack(place, bytes.data() + bytes.size()));
+    for (size_t length = 7 + 1; length < 7 + 19; ++length) {
+        place = bytes.data() + 7;
+        CHECK_FALSE(Address::unpack(place, bytes.data() + length));
+    }
+    bytes[0] = std::byte{5};
+    place = bytes.data();
+    CHECK_FALSE(Address::unpack(place, bytes.data() + bytes.size()));
+}
+
+TEST_CASE("IPv4 that a dual-stack socket reports as IPv6 is IPv4", "[address]") {
+    const Address mapped = at("[::ffff:10.0.0.7]:99");
+    const auto plain = Address::of(mapped.raw());
+    REQUIRE(plain);
+    CHECK(plain->text() == "10.0.0.7:99");
+    sockaddr other{};
+    other.sa_family = AF_UNIX;
+    CHECK_FALSE(Address::of(&other));
+    CHECK_FALSE(Address::of(nullptr));
+}
+
+TEST_CASE("by default every interface that leads somewhere is used, best addresses first", "[address]") {
+    CHECK(chosen("") == "10.0.0.1/0 10.1.0.1/1 fd00::1/0 fe80::2/2");
+    CHECK(chosen("", "AF_INET") == "10.0.0.1/0 10.1.0.1/1");
+    CHECK(chosen("", "AF_INET6") == "fd00::1/0 fe80::2/1");
+    const std::vector<InterfaceAddress> contained = {machine[0], machine[3]};
+    CHECK(chosen("", "", contained) == "172.17.0.1/0");
+    const std::vector<InterfaceAddress> lonely = {machine[0], machine[4]};
+    CHECK(chosen("", "", lonely) == "127.0.0.1/0 ::1/0");
+}
+
+TEST_CASE("interfaces are chosen by name as NCCL_SOCKET_IFNAME does", "[address]") {
+    CHECK(chosen("eth") == "10.0.0.1/0 10.1.0.1/1 fd00::1/0");
+    CHECK(chosen("eth1") == "10.1.0.1/0");
+    CHECK(chosen("=eth") == chosen("=eth"));
+    CHECK_THAT(chosen("=eth"), Catch::Contains("WEFT_SOCKET_IFNAME is =eth"));
+    CHECK(chosen("=eth1,lo") == "127.0.0.1/0 10.1.0.1/1 ::1/0");
+    CHECK(chosen("^eth0") == "10.1.0.1/0 fe80::2/1");
+    CHECK(chosen("^=eth") == chosen(""));
+    CHECK(chosen("^eth,ib") == "172.17.0.1/0");
+    CHECK(chosen("^") == chosen(""));
+    CHECK(chosen("docker") == "172.17.0.1/0");
+    CHECK(chosen("lo") == "127.0.0.1/0 ::1/0");
+    CHECK(chosen(",ib,") == "fe80::2/0");
+}
+
+TEST_CASE("a choice that leaves nothing lists what there is", "[address]") {
+    for (const std::string& sentence : {chosen("eth9"), chosen("ib", "AF_INET")}) {
+        CHECK_THAT(sentence, Catch::Contains("WEFT_SOCKET_IFNAME is") && Catch::Contains("eth1 10.1.0.1") &&
+                                 Catch::Contains("lo 127.0.0.1"));
+    }
+    CHECK_THAT(chosen("", "AF_INET4"), Catch::Contains("AF_INET4") && Catch::Contains("AF_INET6"));
+    CHECK_THAT(chosen("", "", {}), Catch::Contains("none"));
+}
+
+TEST_CASE("this machine has an address, and names are resolved", "[address]") {
+    auto local = net::local_addresses();
+    REQUIRE(local.ok());
+    REQUIRE_FALSE(local->empty());
+    for (const Address& address : *local) CHECK(address.port() == 0);
+    for (const char* host : {"127.0.0.1", "::1", "[::1]", "localhost"}) {
+        auto found = net::resolve(host, 77);
+        INFO(host);
+        REQUIRE(found.ok());
+        REQUIRE_FALSE(found->empty());
+        CHECK(found->front().port() == 77);
+        CHECK(found->front().is_loopback());
+    }
+    auto missing = net::resolve("no-such-host.invalid", 1);
+    REQUIRE_FALSE(missing.ok());
+    CHECK_THAT(missing.status().sentence(), Catch::Contains("no-such-host.invalid"));
+}

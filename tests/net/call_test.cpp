@@ -1,0 +1,132 @@
+// call_test.cpp: a call finds the address that works, and says of each that does not why.
+#include "src/net/call.hpp"
+
+#include <netinet/tcp.h>
+
+#include "tests/net/ends.hpp"
+
+using namespace weft;
+using namespace weft::test;
+using net::Address;
+using net::Call;
+using net::Door;
+
+namespace {
+
+const net::Purpose purpose{net::control, 5, 77};
+
+// An address of loopback at which nobody listens.
+Address deserted() {
+    auto listener = net::open_listener(loopback());
+    REQUIRE(listener.ok());
+    return net::local_address(listener->number());
+}
+
+}  // namespace
+
+TEST_CASE("a call arrives at the door with its purpose, and bytes flow both ways", "[call]") {
+    for (const char* host : {"127.0.0.1", "::1"}) {
+        auto door = open_door({loopback(host)});
+        const net::Identity identity = fresh_identity();
+        door->admit(identity);
+        Call call(identity, purpose, door->addresses());
+        auto socket = finish(call, door.get());
+        REQUIRE(socket.ok());
+        CHECK(call.peer() == door->addresses()[0]);
+        CHECK_FALSE(door->claim(identity.name, net::data));
+        CHECK_FALSE(door->claim(identity.name, net::control, 78));
+        auto arrival = door->claim(identity.name, net::control, 77);
+        REQUIRE(arrival);
+        CHECK(arrival->purpose.detail == 5);
+        CHECK(arrival->peer == net::local_address(socket->number()));
+        CHECK_FALSE(door->claim(identity.name, net::control, 77));
+        char got = 0;
+        write_all(*socket, "a", 1);
+        REQUIRE(eventually([&] { return recv(arrival->socket.number(), &got, 1, MSG_DONTWAIT) == 1; }));
+        CHECK(got == 'a');
+        write_all(arrival->socket, "b", 1);
+        REQUIRE(eventually([&] { return recv(socket->number(), &got, 1, MSG_DONTWAIT) == 1; }));
+        CHECK(got == 'b');
+        for (const int end : {socket->number(), arrival->socket.number()}) {
+            int value = 0;
+            socklen_t bytes = sizeof value;
+            CHECK((getsockopt(end, IPPROTO_TCP, TCP_NODELAY, &value, &bytes) == 0 && value != 0));
+            CHECK((getsockopt(end, SOL_SOCKET, SO_KEEPALIVE, &value, &bytes) == 0 && value != 0));
+        }
+    }
+}
+
+TEST_CASE("addresses that do not answer are passed over, and a socket of a stranger too", "[call]") {
+    auto door = open_door({loopback("::1")});
+    auto strangers = open_door();  // a door that does not know the id
+    auto mute = net::open_listener(loopback());
+    REQUIRE(mute.ok());
+    const net::Identity identity = fresh_identity();
+    door->admit(identity);
+    const Address nowhere = *Address::parse("192.0.2.250:9");  // reserved for documentation: never answers
+    for (const Address& bad : {deserted(), strangers->addresses()[0], nowhere, net::local_address(mute->number())}) {
+        Call call(identity, purpose, {bad, door->addresses()[0]});
+        std::optional<Fd> socket;
+        REQUIRE(eventually([&] {
+            REQUIRE(door->progress().ok());
+            REQUIRE(strangers->progress().ok());
+            auto step = call.advance();
+            if (!step) FAIL(step.status().sentence());
+            if (*step) socket = std::move(**step);
+            return socket.has_value();
+        }));
+        CHECK(call.peer() == door->addresses()[0]);
+        CHECK(claim(*door, identity, net::control).socket);
+    }
+    CHECK_FALSE(door->claim(identity.name, net::control));  // one arrival for each call
+}
+
+TEST_CASE("a call that nobody takes says why for each address", "[call]") {
+    const net::Identity identity = fresh_identity();
+    auto strangers = open_door();
+    const Address empty = deserted();
+    Call call(identity, purpose, {empty, strangers->addresses()[0]});
+    auto end = finish(call, strangers.get());
+    REQUIRE_FALSE(end.ok());
+    CHECK(end.status().code() == weftRemoteError);
+    CHECK_THAT(end.status().sentence(), Catch::Contains(empty.text()) && Catch::Contains("errno 111") &&
+                                            Catch::Contains(strangers->addresses()[0].text()) &&
+                                            Catch::Contains("does not know this unique id"));
+
+    Call nobody(identity, purpose, {});
+    auto nothing = nobody.advance();
+    REQUIRE_FALSE(nothing.ok());
+    CHECK_THAT(nothing.status().sentence(), Catch::Contains("it has none"));
+    Call apart(identity, purpose, strangers->addresses(), loopback("::1"));
+    auto families = apart.advance();
+    REQUIRE_FALSE(families.ok());
+    CHECK_THAT(families.status().sentence(), Catch::Contains("family") && Catch::Contains("127.0.0.1"));
+}
+
+TEST_CASE("a call that waits says for what, and is woken by it", "[call]") {
+    auto door = open_door();
+    const net::Identity identity = fresh_identity();
+    door->admit(identity);
+    Call call(identity, purpose, door->addresses());
+    for (;;) {
+        auto step = call.advance();
+        REQUIRE(step.ok());
+        if (*step) break;
+        std::vector<pollfd> list;
+        call.add_descriptors(list);
+        REQUIRE(list.size() == 1);
+        list.push_back({door->descriptor(), POLLIN, 0});
+        REQUIRE(poll(list.data(), list.size(), 60'000) > 0);
+        REQUIRE(door->progress().ok());
+    }
+    CHECK(claim(*door, identity, net::control).socket);
+}
+
+TEST_CASE("a call may come from an address of ours", "[call]") {
+    auto door = open_door();
+    const net::Identity identity = fresh_identity();
+    door->admit(identity);
+    Call call(identity, purpose, door->addresses(), loopback("127.0.0.2"));
+    REQUIRE(finish(call, door.get()).ok());
+    CHECK(claim(*door, identity, net::control).peer.with_port(0) == loopback("127.0.0.2"));
+}

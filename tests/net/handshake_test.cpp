@@ -1,0 +1,268 @@
+// handshake_test.cpp: what the two ends prove to each other, message by message; recordings, wrong secrets, other
+// versions, and streams cut anywhere.
+#include "src/net/handshake.hpp"
+
+#include <cstring>
+#include <random>
+
+#include "tests/net/ends.hpp"
+
+using namespace weft;
+using namespace weft::test;
+using net::AnswerHandshake;
+using net::CallerHandshake;
+using net::Identity;
+using net::IdName;
+using net::Purpose;
+using Ending = AnswerHandshake::Outcome;
+
+namespace {
+
+std::pair<Fd, Fd> socket_pair() {
+    int ends[2];
+    REQUIRE(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends) == 0);
+    return {Fd(ends[0]), Fd(ends[1])};
+}
+
+AnswerHandshake::Find knows(const Identity& identity) {
+    return [&identity](const IdName& name) { return name == identity.name ? &identity : nullptr; };
+}
+
+const Purpose purpose{net::data, 3, 0x123456789abcdef0u};
+
+struct End {
+    Ending answer = Ending::pending;
+    std::optional<Result<bool>> caller;
+};
+
+// Both ends until each has come to an end; `caller` was made with the identity that it proves.
+End shake(CallerHandshake& caller, AnswerHandshake& answer, const Identity& known) {
+    auto [near, far] = socket_pair();
+    End end;
+    for (int step = 0; step < 100; ++step) {
+        if (!end.caller) {
+            auto done = caller.advance(near.number());
+            if (!done || *done) end.caller.emplace(std::move(done));
+            if (end.caller && !end.caller->ok()) near.reset();
+        }
+        if (end.answer == Ending::pending) {
+            end.answer = answer.advance(far.number(), knows(known));
+            if (end.answer != Ending::pending && end.answer != Ending::welcome) far.reset();
+        }
+    }
+    return end;
+}
+
+// A caller by hand, to say what CallerHandshake never would.
+struct HandCaller {
+    Fd near, far;
+    AnswerHandshake answer;
+    const Identity& identity;
+    net::HelloMessage hello;
+
+    explicit HandCaller(const Identity& who) : identity(who) {
+        std::tie(near, far) = socket_pair();
+        hello.name = identity.name;
+        net::random_bytes(hello.nonce.data(), hello.nonce.size());
+    }
+    Ending step() { return answer.advance(far.number(), knows(identity)); }
+    Ending say(const void* message, size_t bytes) {
+        write_all(near, message, bytes);
+        return step();
+    }
+    net::ChallengeMessage challenge() {
+        net::ChallengeMessage message;
+        REQUIRE(recv(near.number(), &message, sizeof message, 0) == ssize_t(sizeof message));
+        return message;
+    }
+    net::ProofMessage proof(const net::ChallengeMessage& challenge) const {
+        net::ProofMessage message;
+        message.purpose = purpose;
+        message.mac = net::caller_proof(identity.secret, hello, challenge, purpose);
+        return message;
+    }
+};
+
+}  // namespace
+
+TEST_CASE("two ends that know the secret meet, and the purpose arrives", "[handshake]") {
+    const Identity identity = fresh_identity();
+    CallerHandshake caller(identity, purpose);
+    AnswerHandshake answer;
+    const End end = shake(caller, answer, identity);
+    REQUIRE(end.caller);
+    CHECK((end.caller->ok() && **end.caller));
+    CHECK(end.answer == Ending::welcome);
+    CHECK(answer.name() == identity.name);
+    CHECK(answer.purpose().kind == purpose.kind);
+    CHECK(answer.purpose().detail == purpose.detail);
+    CHECK(answer.purpose().token == purpose.token);
+}
+
+TEST_CASE("an identity's name does not depend on chance and differs between secrets", "[handshake]") {
+    const Identity one = fresh_identity(), other = fresh_identity();
+    CHECK(Identity::of(one.secret).name == one.name);
+    CHECK(one.name != other.name);
+    CHECK(memcmp(one.name.data(), one.secret.key.data(), one.name.size()) != 0);
+}
+
+TEST_CASE("a wrong secret is found by the caller, and a caller with one by who answers", "[handshake]") {
+    const Identity identity = fresh_identity();
+    Identity wrong = fresh_identity();
+    wrong.name = identity.name;
+    CallerHandshake caller(wrong, purpose);
+    AnswerHandshake answer;
+    const End end = shake(caller, answer, identity);
+    REQUIRE((end.caller && !end.caller->ok()));
+    CHECK(end.caller->status().code() == weftRemoteError);
+    CHECK_THAT(end.caller->status().sentence(), Catch::Contains("does not know the secret"));
+    CHECK_FALSE(caller.proven());
+    CHECK(end.answer == Ending::broken);  // the caller did not go on
+
+    HandCaller forger(identity);
+    CHECK(forger.say(&forger.hello, sizeof forger.hello) == Ending::pending);
+    net::ProofMessage proof = forger.proof(forger.challenge());
+    proof.mac = net::caller_proof(wrong.secret, forger.hello, {}, purpose);
+    CHECK(forger.say(&proof, sizeof proof) == Ending::impostor);
+}
+
+TEST_CASE("an unknown id is refused with a sentence", "[handshake]") {
+    const Identity identity = fresh_identity(), other = fresh_identity();
+    CallerHandshake caller(other, purpose);
+    AnswerHandshake answer;
+    const End end = shake(caller, answer, identity);
+    CHECK(end.answer == Ending::refused);
+    REQUIRE((end.caller && !end.caller->ok()));
+    CHECK(end.caller->status().code() == weftRemoteError);
+    CHECK_THAT(end.caller->status().sentence(), Catch::Contains("does not know this unique id"));
+}
+
+TEST_CASE("a recorded handshake proves nothing when it is played again", "[handshake]") {
+    const Identity identity = fresh_identity();
+    HandCaller first(identity);
+    CHECK(first.say(&first.hello, sizeof first.hello) == Ending::pending);
+    const net::ProofMessage proof = first.proof(first.challenge());
+    CHECK(first.say(&proof, sizeof proof) == Ending::welcome);
+
+    HandCaller again(identity);
+    CHECK(again.say(&first.hello, sizeof first.hello) == Ending::pending);
+    CHECK(again.say(&proof, sizeof proof) == Ending::impostor);
+
+    // Nor does a challenge that was recorded, to a caller; nor its own proof, sent back to it.
+    auto [near, far] = socket_pair();
+    CallerHandshake caller(identity, purpose);
+    REQUIRE(caller.advance(near.number()).ok());
+    net::ChallengeMessage replayed;
+    net::HelloMessage old;
+    replayed.mac = net::challenge_proof(identity.secret, old, replayed);
+    write_all(far, &replayed, sizeof replayed);
+    CHECK_FALSE(caller.advance(near.number()).ok());
+}
+
+TEST_CASE("a purpose that was changed on the way is no proof", "[handshake]") {
+    const Identity identity = fresh_identity();
+    for (int part = 0; part < 3; ++part) {
+        HandCaller caller(identity);
+        CHECK(caller.say(&caller.hello, sizeof caller.hello) == Ending::pending);
+        net::ProofMessage proof = caller.proof(caller.challenge());
+        if (part == 0) proof.purpose.kind = net::control;
+        if (part == 1) ++proof.purpose.detail;
+        if (part == 2) ++proof.purpose.token;
+        CHECK(caller.say(&proof, sizeof proof) == Ending::impostor);
+    }
+}
+
+TEST_CASE("another library version: both ends name both versions, but only to who knows the secret", "[handshake]") {
+    const Identity identity = fresh_identity();
+    const std::string here = fmt::format("version {}", WEFT_VERSION_CODE);
+    const std::string there = fmt::format("version {}", WEFT_VERSION_CODE + 1);
+
+    HandCaller newer(identity);
+    newer.hello.head.version = WEFT_VERSION_CODE + 1;
+    CHECK(newer.say(&newer.hello, sizeof newer.hello) == Ending::pending);
+    const net::ProofMessage proof = newer.proof(newer.challenge());
+    CHECK(newer.say(&proof, sizeof proof) == Ending::outdated);
+    CHECK_THAT(newer.answer.sentence(), Catch::Contains(here) && Catch::Contains(there));
+    net::RefusalMessage refusal;
+    REQUIRE(recv(newer.near.number(), &refusal, sizeof refusal, 0) == ssize_t(sizeof refusal));
+    CHECK(refusal.code == weftMismatch);
+    CHECK_THAT(std::string(refusal.sentence), Catch::Contains(here) && Catch::Contains(there));
+
+    HandCaller liar(identity);
+    liar.hello.head.version = WEFT_VERSION_CODE + 1;
+    CHECK(liar.say(&liar.hello, sizeof liar.hello) == Ending::pending);
+    const net::ProofMessage nothing;
+    CHECK(liar.say(&nothing, sizeof nothing) == Ending::impostor);
+
+    // A newer one answers, and refuses or lets us in.
+    for (const bool lenient : {false, true}) {
+        auto [near, far] = socket_pair();
+        CallerHandshake caller(identity, purpose);
+        REQUIRE(caller.advance(near.number()).ok());
+        net::HelloMessage hello;
+        REQUIRE(recv(far.number(), &hello, sizeof hello, 0) == ssize_t(sizeof hello));
+        net::ChallengeMessage challenge;
+        challenge.head.version = WEFT_VERSION_CODE + 1;
+        challenge.mac = net::challenge_proof(identity.secret, hello, challenge);
+        write_all(far, &challenge, sizeof challenge);
+        REQUIRE(caller.advance(near.number()).ok());
+        net::RefusalMessage told;
+        told.code = weftMismatch;
+        strcpy(told.sentence, "version 1 and version 2\n\033[2J");
+        const net::HandshakeHead welcome{.kind = net::HandshakeHead::welcome};
+        if (lenient)
+            write_all(far, &welcome, sizeof welcome);
+        else
+            write_all(far, &told, sizeof told);
+        auto end = caller.advance(near.number());
+        REQUIRE_FALSE(end.ok());
+        CHECK(end.status().code() == weftMismatch);
+        CHECK_THAT(end.status().sentence(), Catch::Contains("version"));
+        CHECK_THAT(end.status().sentence(), !Catch::Contains("\n") && !Catch::Contains("\033"));
+        CHECK(caller.proven());
+    }
+}
+
+TEST_CASE("noise is noticed at the first message, cut streams when they end", "[handshake]") {
+    const Identity identity = fresh_identity();
+    std::mt19937 random(std::random_device{}());
+    for (int round = 0; round < 200; ++round) {
+        HandCaller caller(identity);
+        std::string noise(16 + random() % 200, 0);
+        for (char& byte : noise) byte = char(random());
+        CHECK(caller.say(noise.data(), noise.size()) == Ending::noise);
+    }
+    for (size_t cut = 0; cut < sizeof(net::HelloMessage) + sizeof(net::ProofMessage); ++cut) {
+        HandCaller caller(identity);
+        const size_t first = std::min(cut, sizeof caller.hello);
+        Ending outcome = caller.step();
+        if (first > 0) outcome = caller.say(&caller.hello, first);
+        CHECK(outcome == Ending::pending);
+        CHECK(caller.answer.silent() == (first < sizeof caller.hello));
+        if (cut >= sizeof caller.hello) {
+            const net::ProofMessage proof = caller.proof(caller.challenge());
+            if (cut > first) CHECK(caller.say(&proof, cut - first) == Ending::pending);
+        }
+        caller.near.reset();
+        CHECK(caller.step() == Ending::broken);
+    }
+    HandCaller hasty(identity);
+    const net::ProofMessage proof;
+    CHECK(hasty.say(&proof, sizeof proof) == Ending::noise);
+}
+
+TEST_CASE("a handshake works byte by byte", "[handshake]") {
+    const Identity identity = fresh_identity();
+    HandCaller caller(identity);
+    const auto drip = [&](const void* message, size_t bytes) {
+        Ending outcome = Ending::pending;
+        for (size_t i = 0; i < bytes; ++i) {
+            CHECK(outcome == Ending::pending);
+            outcome = caller.say(static_cast<const char*>(message) + i, 1);
+        }
+        return outcome;
+    };
+    CHECK(drip(&caller.hello, sizeof caller.hello) == Ending::pending);
+    const net::ProofMessage proof = caller.proof(caller.challenge());
+    CHECK(drip(&proof, sizeof proof) == Ending::welcome);
+}
