@@ -65,7 +65,7 @@ weftResult_t weftCommInitAll(weftComm_t* comms, int ndev, const int* devlist) {
         if (ndev < 1 || ndev > max_ranks)
             return fail(weftInvalidArgument, "weftCommInitAll: ndev is {}; it is 1 to {}", ndev, max_ranks);
         std::fill_n(comms, ndev, nullptr);
-        auto id = UniqueId::make();
+        auto id = UniqueId::make_local();
         if (!id) return id.take_status();
         std::vector<Joining> joinings;
         for (int rank = 0; rank < ndev; ++rank) {

@@ -144,7 +144,7 @@ Status HostGroup::mark_alive(int rank) const {
 
 int HostGroup::cores() const {
     CpuSet all;
-    for (const int rank : locals_) all |= row(rank).cpus;
+    for (int rank = 0; rank < ranks(); ++rank) all |= row(rank).cpus;  // empty of ranks that are not here
     return all.count();
 }
 

@@ -7,20 +7,22 @@
 
 namespace weft {
 
-Result<bool> send_message(int socket, const Message& message, int passed_fd) {
+static constexpr size_t passed_most = 2;
+
+Result<bool> send_message(int socket, const Message& message, std::span<const int> passed) {
     iovec part{const_cast<Message*>(&message), sizeof message};
-    alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+    alignas(cmsghdr) char control[CMSG_SPACE(passed_most * sizeof(int))] = {};
     msghdr header{};
     header.msg_iov = &part;
     header.msg_iovlen = 1;
-    if (passed_fd >= 0) {
+    if (!passed.empty()) {
         header.msg_control = control;
-        header.msg_controllen = sizeof control;
+        header.msg_controllen = CMSG_SPACE(passed.size_bytes());
         cmsghdr* rights = CMSG_FIRSTHDR(&header);
         rights->cmsg_level = SOL_SOCKET;
         rights->cmsg_type = SCM_RIGHTS;
-        rights->cmsg_len = CMSG_LEN(sizeof(int));
-        memcpy(CMSG_DATA(rights), &passed_fd, sizeof passed_fd);
+        rights->cmsg_len = CMSG_LEN(passed.size_bytes());
+        memcpy(CMSG_DATA(rights), passed.data(), passed.size_bytes());
     }
     const ssize_t sent = sendmsg(socket, &header, MSG_DONTWAIT | MSG_NOSIGNAL);
     if (sent == ssize_t(sizeof message)) return true;
@@ -30,10 +32,10 @@ Result<bool> send_message(int socket, const Message& message, int passed_fd) {
     return fail(weftSystemError, "a message to a process of this host could not be sent: {}", errno_text(errno));
 }
 
-Result<std::optional<Message>> receive_message(int socket, Fd* passed_fd) {
+Result<std::optional<Message>> receive_message(int socket, std::vector<Fd>* passed) {
     Message message;
     iovec part{&message, sizeof message};
-    alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))];
+    alignas(cmsghdr) char control[CMSG_SPACE(passed_most * sizeof(int))];
     msghdr header{};
     header.msg_iov = &part;
     header.msg_iovlen = 1;
@@ -43,13 +45,14 @@ Result<std::optional<Message>> receive_message(int socket, Fd* passed_fd) {
     if (received < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) return std::optional<Message>();
     if (received < 0)
         return fail(weftRemoteError, "a process of this host closed its connection: {}", errno_text(errno));
-    Fd fd;
+    std::vector<Fd> fds;
     for (cmsghdr* item = CMSG_FIRSTHDR(&header); item; item = CMSG_NXTHDR(&header, item))
-        if (item->cmsg_level == SOL_SOCKET && item->cmsg_type == SCM_RIGHTS) {
-            int number;
-            memcpy(&number, CMSG_DATA(item), sizeof number);
-            fd = Fd(number);
-        }
+        if (item->cmsg_level == SOL_SOCKET && item->cmsg_type == SCM_RIGHTS)
+            for (size_t at = 0; at + sizeof(int) <= item->cmsg_len - CMSG_LEN(0); at += sizeof(int)) {
+                int number;
+                memcpy(&number, CMSG_DATA(item) + at, sizeof number);
+                fds.emplace_back(number);
+            }
     if (header.msg_flags & MSG_CTRUNC)
         return fail(weftSystemError,
                     "the shared segment that another process passes could not be taken: no descriptor is left; raise "
@@ -59,7 +62,7 @@ Result<std::optional<Message>> receive_message(int socket, Fd* passed_fd) {
         message.magic != Message::expected_magic)
         return fail(weftRemoteError, "a process of this host sent something that is not Weft's handshake");
     message.sentence[sizeof message.sentence - 1] = 0;
-    if (passed_fd) *passed_fd = std::move(fd);
+    if (passed) *passed = std::move(fds);
     return std::optional<Message>(message);
 }
 

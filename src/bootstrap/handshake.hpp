@@ -1,8 +1,11 @@
 // handshake.hpp: how two processes that meet on a socket prove to each other that they know the secret, and what is
-// said after it. Four messages over SOCK_SEQPACKET: hello, challenge, proof, welcome (with the segment's descriptor) or
-// refusal. The proofs cover both nonces and who speaks, so nothing recorded can be used again.
+// said after it. Four messages over SOCK_SEQPACKET: hello, challenge, proof, welcome (with the descriptors of the segment
+// and of the leader's doorbell) or refusal. The proofs cover both nonces and who speaks, so nothing recorded can be used
+// again.
 #pragma once
 #include <optional>
+#include <span>
+#include <vector>
 
 #include "src/base/fd.hpp"
 #include "src/bootstrap/unique_id.hpp"
@@ -24,8 +27,9 @@ struct Message {
 };
 
 // Both return nothing as long as the socket would block; a Status if it is broken or was closed.
-Result<bool> send_message(int socket, const Message& message, int passed_fd = -1);
-Result<std::optional<Message>> receive_message(int socket, Fd* passed_fd = nullptr);
+// Descriptors travel with a message, two at most.
+Result<bool> send_message(int socket, const Message& message, std::span<const int> passed = {});
+Result<std::optional<Message>> receive_message(int socket, std::vector<Fd>* passed = nullptr);
 
 Digest challenge_mac(const UniqueId& id, const Digest& guest_nonce, const Digest& host_nonce);
 Digest proof_mac(const UniqueId& id, const Digest& guest_nonce, const Digest& host_nonce);

@@ -1,7 +1,5 @@
-// meeting.hpp: how the ranks of one host find each other. The first process that binds the abstract socket named by the
-// id leads: it makes the shared segment and hands its descriptor to every process that proves to know the secret. All
-// the rest happens in the segment: each rank claims its row, and when every row is claimed the communicator is
-// complete.
+// meeting.hpp: a rank's way into a communicator. It claims its row in the segment of its host (gathering.hpp); when every
+// row is claimed, or the roster says that the missing ranks are on other hosts, the communicator is complete.
 #pragma once
 #include <memory>
 
@@ -10,11 +8,13 @@
 
 namespace weft {
 
-class Gathering;  // what the ranks of one process share of a meeting
+class Gathering;   // what the ranks of one process share of a meeting
+class Membership;  // and what they keep of it, if there are several hosts
 
 struct MeetingOptions {
     int64_t timeout_ms = 0;    // 0: never
     AgreedOptions proposal{};  // this process's wishes; rank 0's become everybody's
+    uint64_t host = 0;         // host_identity(), or what stands for it
 };
 
 // One rank's way into a communicator. Thread-bound; never blocks but in wait().
@@ -28,6 +28,8 @@ class Meeting {
     // Sleeps until something may have happened, some milliseconds at most.
     void wait();
     std::shared_ptr<HostGroup> group() const { return group_; }
+    // Null if all ranks are on one host.
+    std::shared_ptr<Membership> membership() const { return membership_; }
 
   private:
     Status claim();
@@ -41,6 +43,7 @@ class Meeting {
     MeetingOptions options_;
     std::shared_ptr<Gathering> gathering_;
     std::shared_ptr<HostGroup> group_;
+    std::shared_ptr<Membership> membership_;
     bool claimed_ = false;
     int64_t begun_us_;
     int64_t next_check_us_ = 0;

@@ -4,9 +4,15 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <fstream>
+
+#include "src/base/log.hpp"
+#include "src/base/options.hpp"
+#include "src/bootstrap/link.hpp"
+#include "src/bootstrap/root.hpp"
 
 namespace weft {
 
@@ -14,11 +20,25 @@ namespace {
 
 constexpr uint64_t id_magic = 0x64692d7466657731u;
 
+uint64_t hash_of(const void* bytes, size_t count) {
+    net::ready_crypto();
+    unsigned char hash[crypto_generichash_BYTES_MIN];
+    crypto_generichash(hash, sizeof hash, static_cast<const unsigned char*>(bytes), count, nullptr, 0);
+    uint64_t value;
+    memcpy(&value, hash, sizeof value);
+    return value;
+}
+
+uint64_t hash_of(const std::string& text) { return hash_of(text.data(), text.size()); }
+
 }  // namespace
 
 Result<uint64_t> host_identity() {
-    net::ready_crypto();
+    static std::atomic<uint64_t> known{0};  // so that it does not need a descriptor at every call
+    uint64_t identity = known.load(std::memory_order_relaxed);
+    if (identity != 0) return identity;
     std::string facts;
+    if (!options().hostid.empty()) return hash_of("WEFT_HOSTID " + options().hostid);
     std::ifstream file("/proc/sys/kernel/random/boot_id");
     // Without /proc all ranks lack it alike; with too few descriptors only this process would take itself for another
     // host.
@@ -28,23 +48,12 @@ Result<uint64_t> host_identity() {
     file >> facts;
     struct stat status {};
     if (stat("/proc/self/ns/net", &status) == 0) facts += fmt::format(" {}", status.st_ino);
-    unsigned char hash[crypto_generichash_BYTES_MIN];
-    crypto_generichash(hash, sizeof hash, reinterpret_cast<const unsigned char*>(facts.data()), facts.size(), nullptr,
-                       0);
-    uint64_t identity;
-    memcpy(&identity, hash, sizeof identity);
+    identity = hash_of(facts);
+    known.store(identity, std::memory_order_relaxed);
     return identity;
 }
 
-uint64_t UniqueId::checksum(const Content& content) {
-    net::ready_crypto();
-    unsigned char hash[crypto_generichash_BYTES_MIN];
-    crypto_generichash(hash, sizeof hash, reinterpret_cast<const unsigned char*>(&content), offsetof(Content, checksum),
-                       nullptr, 0);
-    uint64_t value;
-    memcpy(&value, hash, sizeof value);
-    return value;
-}
+uint64_t UniqueId::checksum(const Content& content) { return hash_of(&content, offsetof(Content, checksum)); }
 
 UniqueId UniqueId::with_secret(const Digest& secret) {
     UniqueId id;
@@ -57,6 +66,41 @@ UniqueId UniqueId::with_secret(const Digest& secret) {
 }
 
 Result<UniqueId> UniqueId::make() {
+    auto id = make_local();
+    if (!id) return id;
+    auto reception = Reception::of_process();
+    if (!reception) {
+        if (reception.status().code() == weftInvalidArgument) return reception.take_status();  // an option's value
+        WEFT_LOG(info, init, "this unique id is for ranks of this host: {}", reception.status().sentence());
+        return id;
+    }
+    std::vector<std::byte> packed;
+    uint8_t count = 0;
+    for (const net::Address& address : (*reception)->door().addresses()) {
+        if (packed.size() + address.packed_bytes() > sizeof content_.root_host - 2) break;
+        address.pack(packed);
+        ++count;
+    }
+    id->content_.root_host[1] = char(count);
+    memcpy(id->content_.root_host + 2, packed.data(), packed.size());
+    id->content_.checksum = checksum(id->content_);
+    Root::keep(std::make_unique<Root>(std::move(*reception), id->identity()), id->identity().name);
+    return id;
+}
+
+bool UniqueId::has_root() const { return content_.root_host[0] != 0 || content_.root_host[1] != 0; }
+
+Result<std::vector<net::Address>> UniqueId::root_addresses() const {
+    if (content_.root_host[0] != 0) return net::resolve(root_host(), root_port());
+    std::vector<net::Address> addresses;
+    const auto* at = reinterpret_cast<const std::byte*>(content_.root_host + 2);
+    const auto* end = reinterpret_cast<const std::byte*>(content_.root_host + sizeof content_.root_host);
+    for (int left = content_.root_host[1]; left > 0; --left)
+        if (const auto address = net::Address::unpack(at, end)) addresses.push_back(*address);
+    return addresses;
+}
+
+Result<UniqueId> UniqueId::make_local() {
     auto host = host_identity();
     if (!host) return host.take_status();
     Digest secret;
@@ -80,11 +124,10 @@ Result<UniqueId> UniqueId::read(const weftUniqueId& bytes) {
                     "the unique id was damaged on its way here: all of its 128 bytes count, zeros too");
     auto host = host_identity();
     if (!host) return host.take_status();
-    if (id.content_.host != *host)
+    if (id.content_.host != *host && !id.has_root())
         return fail(weftInvalidArgument,
-                    "the unique id was made on another host or in another network namespace; Weft {}.{} connects ranks "
-                    "of one host",
-                    WEFT_MAJOR, WEFT_MINOR);
+                    "the unique id was made on another host or in another network namespace, for the ranks there: its "
+                    "maker could not, or was told not to, listen on a network (its log at INFO says why)");
     return id;
 }
 
@@ -120,6 +163,7 @@ UniqueId UniqueId::descendant(const std::string& label) const {
     UniqueId id = *this;
     const Digest secret = prove(label.data(), label.size());
     memcpy(id.content_.secret, secret.data(), secret.size());
+    id.content_.descendant = 1;
     id.content_.checksum = checksum(id.content_);
     return id;
 }
@@ -137,7 +181,14 @@ weftUniqueId UniqueId::bytes() const {
 }
 
 std::string UniqueId::meeting_name() const {
-    const Digest digest = prove("meeting", 7);
+    const auto host = host_identity();
+    return meeting_name(host ? *host : 0);
+}
+
+std::string UniqueId::meeting_name(uint64_t host) const {
+    char label[16] = "meeting";
+    memcpy(label + 8, &host, sizeof host);
+    const Digest digest = prove(label, sizeof label);
     std::string name = "weft-";
     for (size_t i = 0; i < 16; ++i) name += fmt::format("{:02x}", digest[i]);
     return name;

@@ -2,8 +2,10 @@
 #pragma once
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "src/base/result.hpp"
+#include "src/net/address.hpp"
 #include "src/net/secret.hpp"
 
 namespace weft {
@@ -15,8 +17,13 @@ using net::random_bytes;
 // A value; knows the secret, so it is never logged.
 class UniqueId {
   public:
+    // Opens the process's door for the hosts of ranks to check in at, and keeps it open for this id until all have met.
+    // Where that cannot be, the id is for ranks of this host.
     static Result<UniqueId> make();
-    // Refuses bytes that no weftGetUniqueId made, that were damaged on the way, or that come from another host.
+    // For ranks of this host; opens nothing.
+    static Result<UniqueId> make_local();
+    // Refuses bytes that no weftGetUniqueId made, that were damaged on the way, or that were made on another host for
+    // ranks of that host.
     static Result<UniqueId> read(const weftUniqueId& bytes);
     // An id that all who know `seed` derive alike; for launchers without a private channel.
     static UniqueId derive(const std::string& seed);
@@ -25,6 +32,11 @@ class UniqueId {
     // Where a derived id says that ranks are met; an empty name in an id of ranks on one host, and in one of make().
     std::string root_host() const;
     uint16_t root_port() const;
+    // Whether ranks of several hosts can meet, and where: of make(), addresses; of derive(), what the name resolves to
+    // now, which may block. `derived`: rank 0's process is the root; else the process that made the id.
+    bool has_root() const;
+    bool derived() const { return content_.pid == 0 || content_.descendant != 0; }
+    Result<std::vector<net::Address>> root_addresses() const;
     // The same id with a secret that whoever read the id cannot know without `secret` (WEFT_SECRET).
     UniqueId keyed(const std::string& secret) const;
     // The id of the index-th communicator of a job; 0 is this one.
@@ -32,7 +44,9 @@ class UniqueId {
 
     weftUniqueId bytes() const;
     // A name that tells nothing about the secret: how ranks of a host find each other.
-    std::string meeting_name() const;
+    std::string meeting_name(uint64_t host) const;
+    std::string meeting_name() const;  // of this host
+    uint64_t host() const { return content_.host; }  // where it was made; 0: derived
     // Proof of knowing the secret, over `message`.
     Digest prove(const void* message, size_t bytes) const;
     // What the communicator is and proves on the network.
@@ -46,7 +60,8 @@ class UniqueId {
         uint64_t host;
         unsigned char secret[32];
         uint16_t root_port;  // of a derived id
-        char root_host[62];  // and zeros to its end
+        char root_host[61];  // and zeros to its end; of a made id a zero, a count and packed addresses
+        uint8_t descendant;  // 1: not the id that was made, but one that follows from it
         uint64_t checksum;
     };
     static_assert(sizeof(Content) == WEFT_UNIQUE_ID_BYTES);
@@ -57,7 +72,7 @@ class UniqueId {
     Content content_;
 };
 
-// The boot and the network namespace: equal exactly for processes that can meet on this host.
+// The boot and the network namespace, or WEFT_HOSTID: equal exactly for processes that can meet on this host.
 // weftSystemError where that cannot be read now.
 Result<uint64_t> host_identity();
 

@@ -9,22 +9,25 @@ namespace weft {
 
 static constexpr int64_t leave_patience_us = 2'000'000;
 
-Result<std::unique_ptr<Communicator>> Communicator::make(std::shared_ptr<HostGroup> group, int rank,
+Result<std::unique_ptr<Communicator>> Communicator::make(std::shared_ptr<HostGroup> group,
+                                                         std::shared_ptr<Membership> membership, int rank,
                                                          CommunicatorOptions options) {
     auto board = Board::open(*group, rank);
     if (!board) {
         group->raise(board.status().code(), rank, board.status().sentence());
         return board.take_status();
     }
-    return std::unique_ptr<Communicator>(new Communicator(std::move(group), rank, options, std::move(*board)));
+    return std::unique_ptr<Communicator>(new Communicator(std::move(group), std::move(membership), rank, options, std::move(*board)));
 }
 
-Communicator::Communicator(std::shared_ptr<HostGroup> group, int rank, const CommunicatorOptions& options,
-                           std::unique_ptr<Board> board)
+Communicator::Communicator(std::shared_ptr<HostGroup> group, std::shared_ptr<Membership> membership, int rank,
+                           const CommunicatorOptions& options, std::unique_ptr<Board> board)
     : group_(std::move(group)),
+      membership_(std::move(membership)),
       rank_(rank),
       board_(std::move(board)),
-      planner_(*group_, rank, board_.get(), *options.movers, options.streaming_bytes),
+      planner_(*group_, membership_ ? &membership_->identity() : nullptr, rank, board_.get(), *options.movers,
+               options.streaming_bytes),
       waiting_(*group_, rank, options.sleep_us),
       watchdog_(*group_, rank, options.name, {options.warn_ms * 1000, options.timeout_ms * 1000}),
       name_(options.name) {
@@ -37,6 +40,7 @@ Communicator::~Communicator() {
     // A goodbye: from here on nobody waits for us in vain, and what peers still read of ours stays in the segment.
     group_->row(rank_).state.store(RankState::left, std::memory_order_release);
     group_->wake();
+    group_->ring();
     WEFT_LOG_RANK(rank_, info, init, "rank {} of {} left after {} operations", rank_, group_->ranks(), sequence_);
 }
 

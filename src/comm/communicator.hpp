@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "src/base/waiting.hpp"
+#include "src/bootstrap/gathering.hpp"
 #include "src/comm/plan_cache.hpp"
 #include "src/diagnosis/watchdog.hpp"
 
@@ -25,8 +26,9 @@ struct CommunicatorOptions {
 
 class Communicator {
   public:
-    // All ranks have joined `group`.
-    static Result<std::unique_ptr<Communicator>> make(std::shared_ptr<HostGroup> group, int rank,
+    // All ranks have joined `group`. `membership`: null if they are on one host.
+    static Result<std::unique_ptr<Communicator>> make(std::shared_ptr<HostGroup> group,
+                                                      std::shared_ptr<Membership> membership, int rank,
                                                       CommunicatorOptions options);
     ~Communicator();
 
@@ -87,12 +89,13 @@ class Communicator {
     uint64_t heap_bytes() const { return plans_.heap_bytes(); }
 
   private:
-    Communicator(std::shared_ptr<HostGroup> group, int rank, const CommunicatorOptions& options,
-                 std::unique_ptr<Board> board);
+    Communicator(std::shared_ptr<HostGroup> group, std::shared_ptr<Membership> membership, int rank,
+                 const CommunicatorOptions& options, std::unique_ptr<Board> board);
     Status die(Status failure);
     Status prepare();
 
     std::shared_ptr<HostGroup> group_;
+    std::shared_ptr<Membership> membership_;
     int rank_;
     std::unique_ptr<Board> board_;
     Planner planner_;

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <new>
 
+#include "src/base/name_list.hpp"
 #include "src/base/options.hpp"
 #include "src/registry.hpp"
 
@@ -74,6 +75,13 @@ Result<Joining> prepare_joining(weftComm** comm, int nranks, const UniqueId& id,
     meeting.proposal.channels = environment.channels;
     meeting.proposal.direct = environment.direct;
     meeting.proposal.cross_memory = environment.cross_memory;
+    std::vector<std::string_view> transports;
+    for (const Transport& transport : registry::transports()) transports.push_back(transport.name);
+    WEFT_TRY(check_names("WEFT_TRANSPORTS", environment.transports, transports));
+    auto host = host_identity();
+    if (!host) return host.take_status();
+    // Where no memory may be shared every rank is a host of its own.
+    meeting.host = NameList(environment.transports).admits("shm") ? *host : *host ^ (uint64_t(rank) + 1) * 0x9e3779b97f4a7c15u;
     joining.meeting = std::make_unique<Meeting>(id, nranks, rank, meeting);
     return joining;
 }
@@ -94,7 +102,8 @@ Status join(std::vector<Joining> joinings) {
                     keep(met.take_status());
                 } else {
                     auto communicator =
-                        Communicator::make(joining.meeting->group(), joining.rank, std::move(joining.options));
+                        Communicator::make(joining.meeting->group(), joining.meeting->membership(), joining.rank,
+                                           std::move(joining.options));
                     if (communicator)
                         *joining.result = make_handle(std::move(*communicator));
                     else

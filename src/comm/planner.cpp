@@ -3,6 +3,8 @@
 #include <cstring>
 
 #include "src/base/cpu.hpp"
+#include "src/base/name_list.hpp"
+#include "src/base/options.hpp"
 #include "src/base/log.hpp"
 #include "src/registry.hpp"
 
@@ -10,8 +12,8 @@ namespace weft {
 
 namespace {
 
-constexpr size_t connection_slot_bytes =
-    128 << 10;  // larger slots leave the second-level cache, smaller ones pay more switches
+// Larger slots leave the second-level cache, smaller ones pay more switches; over a network, more system calls.
+constexpr size_t slot_bytes_here = 128 << 10, slot_bytes_abroad = 256 << 10;
 
 size_t round_to_line(size_t bytes) { return (bytes + line_bytes - 1) / line_bytes * line_bytes; }
 
@@ -38,17 +40,35 @@ bool has(const Schedule& schedule, Opcode opcode) {
     return false;
 }
 
+Layout layout_of(const HostGroup& group, int rank) {
+    Layout layout{group.ranks(), rank};
+    if (!group.one_host())
+        for (int other = 0; other < group.ranks(); ++other) layout.hosts.push_back(group.row(other).host);
+    return layout;
+}
+
+LinkCosts link_costs(const AgreedFacts& facts) {
+    LinkCosts costs;
+    costs.ranks_per_core = facts.ranks_per_core;
+    costs.net_slot_bytes = slot_bytes_abroad;
+    if (facts.link_mbps > 0) costs.net_us_per_byte = 8.0 / double(facts.link_mbps);
+    return costs;
+}
+
 }  // namespace
 
-Planner::Planner(HostGroup& group, int rank, Board* board, const Movers& movers, int64_t streaming_bytes)
+Planner::Planner(HostGroup& group, const net::Identity* identity, int rank, Board* board, const Movers& movers,
+                 int64_t streaming_bytes)
     : group_(&group),
+      identity_(identity),
       rank_(rank),
       board_(board),
       movers_(&movers),
       streaming_bytes_(streaming_bytes),
       agreed_(group.header().agreed),
-      layout_{group.ranks(), rank},
-      costs_(host_link_costs(group.ranks(), group.cores())),
+      layout_(layout_of(group, rank)),
+      costs_(group.one_host() ? host_link_costs(group.ranks(), group.cores()) : link_costs(group.header().facts)),
+      slot_bytes_(group.one_host() ? slot_bytes_here : slot_bytes_abroad),
       preferences_{agreed_.algo, int(agreed_.channels)},
       reach_(group, rank, agreed_.direct != 0),
       cross_memory_(group, rank),
@@ -78,16 +98,15 @@ Result<bool> Planner::connect(const Choice& choice, Binding& binding, RankSet& m
     const auto key = [&](int channel, int sender) {
         return choice.hash() ^ (uint64_t(channel) << 32 | uint64_t(unsigned(sender))) * 0x9e3779b97f4a7c15u;
     };
-    const auto options = [&](int channel, int peer) {
-        return ConnectionOptions{rank_, peer, channel, schedule.fifo_depth, connection_slot_bytes, group_, &heap_used_};
-    };
-    const Transport& transport = registry::transports()[0];
     if (!binding.listening) {
         for (size_t index = 0; index < schedule.blocks.size(); ++index) {
             const Block& block = schedule.blocks[index];
             if (block.source < 0) continue;
             Blob address;
-            auto receiver = transport.listen(options(block.channel, block.source), address);
+            const ConnectionOptions options = connection_options(schedule, block.channel, block.source);
+            auto transport = transport_to(options);
+            if (!transport) return transport.take_status();
+            auto receiver = (*transport)->listen(options, address);
             if (!receiver) return receiver.take_status();
             WEFT_TRY(
                 group_->post_letter(rank_, block.source, key(block.channel, block.source), &address, sizeof address));
@@ -109,15 +128,36 @@ Result<bool> Planner::connect(const Choice& choice, Binding& binding, RankSet& m
         }
         Blob address;
         memcpy(&address, letter, sizeof address);
-        auto sender = transport.connect(options(block.channel, block.target), address);
+        const ConnectionOptions options = connection_options(schedule, block.channel, block.target);
+        auto transport = transport_to(options);
+        if (!transport) return transport.take_status();
+        auto sender = (*transport)->connect(options, address);
         if (!sender) return sender.take_status();
-        WEFT_LOG_RANK(rank_, info, net, "connects to rank {} over {}, channel {}, {} slots of {} KiB", block.target,
-                      transport.name, block.channel, schedule.fifo_depth, connection_slot_bytes >> 10);
+        WEFT_LOG_RANK(rank_, info, net, "connects to {} over {}, channel {}, {} slots of {} KiB",
+                      group_->name_of(block.target), (*transport)->name, block.channel, schedule.fifo_depth,
+                      slot_bytes_ >> 10);
         binding.ends[index].target = sender->get();
         binding.senders.push_back(std::move(*sender));
     }
     binding.connected = all;
     return all;
+}
+
+ConnectionOptions Planner::connection_options(const Schedule& schedule, int channel, int peer) {
+    return {rank_,      peer,        channel, schedule.fifo_depth,
+            slot_bytes_, group_->local(peer) ? group_ : nullptr, &heap_used_, identity_};
+}
+
+// The first that can; both ends see the same facts.
+Result<const Transport*> Planner::transport_to(const ConnectionOptions& options) const {
+    std::string reasons;
+    const NameList allowed(weft::options().transports);
+    for (const Transport& transport : registry::transports()) {
+        std::string why = allowed.admits(transport.name) ? transport.can_connect(options) : "excluded by WEFT_TRANSPORTS";
+        if (why.empty()) return &transport;
+        reasons += fmt::format("{}{}: {}", reasons.empty() ? "" : "; ", transport.name, why);
+    }
+    return fail(weftSystemError, "rank {} has no way to {} ({})", rank_, group_->name_of(options.peer), reasons);
 }
 
 Result<std::unique_ptr<PreparedPlan>> Planner::plan(const Operation& operation, const Choice& choice,
@@ -131,7 +171,7 @@ Result<std::unique_ptr<PreparedPlan>> Planner::plan(const Operation& operation, 
     plan.movers = movers_;
     const size_t bytes = operation.bytes();
     size_t tile = agreed_.tile_bytes > 0 ? round_to_line(size_t(agreed_.tile_bytes)) : 0;
-    const size_t most = largest_tile_bytes(binding.schedule, connection_slot_bytes);
+    const size_t most = largest_tile_bytes(binding.schedule, slot_bytes_);
     if (!binding.schedule.board.empty()) {
         plan.board = board_;
         if (tile == 0) tile = board_tile_bytes(bytes, layout_.ranks);

@@ -44,7 +44,8 @@ struct PreparedPlan {
 
 class Planner {
   public:
-    Planner(HostGroup& group, int rank, Board* board, const Movers& movers, int64_t streaming_bytes);
+    // `identity`: of the communicator, null if its ranks are on one host.
+    Planner(HostGroup& group, const net::Identity* identity, int rank, Board* board, const Movers& movers, int64_t streaming_bytes);
 
     Result<Choice> choose(const Operation& operation) const;
     // The schedule of a choice; made once.
@@ -59,7 +60,11 @@ class Planner {
     const AgreedOptions& agreed() const { return agreed_; }
 
   private:
+    ConnectionOptions connection_options(const Schedule& schedule, int channel, int peer);
+    Result<const Transport*> transport_to(const ConnectionOptions& options) const;
+
     HostGroup* group_;
+    const net::Identity* identity_;
     int rank_;
     Board* board_;
     const Movers* movers_;
@@ -67,6 +72,7 @@ class Planner {
     AgreedOptions agreed_;
     Layout layout_;
     LinkCosts costs_;
+    size_t slot_bytes_;  // of connections
     Preferences preferences_;
     Reach reach_;
     CrossMemory cross_memory_;

@@ -146,9 +146,9 @@ static void algorithms(void) {
     CHECK_TEXT(weftGetLastError(NULL), "one_shot, two_shot, ring");
     config.algo = "ring,^two_shto";
     CHECK_FAILS(weftCommInitRankConfig(&comm, 1, new_id(), 0, &config), weftInvalidArgument, "two_shto");
-    config.algo = "^ring,^one_shot,^two_shot";
+    config.algo = "ring,^ring";
     CHECK_FAILS(weftCommInitRankConfig(&comm, 1, new_id(), 0, &config), weftInvalidArgument,
-                "excludes every algorithm");
+                "excludes everything");
     many[0] = 0;
     for (i = 0; i < 60; ++i) strcat(many, "ring,");
     config.algo = many;

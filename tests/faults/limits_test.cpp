@@ -25,7 +25,7 @@ TEST_CASE("too few descriptors, on either side of the meeting, are a sentence", 
     if (!limits_are_ours) return;
     std::vector<Limited> all;
     for (const int process : {0, 1})
-        for (int files = 3; files <= 9; ++files) {
+        for (const int files : {3, 4, 5, 6, 7, 8, 9, 11, 13, 15, 30}) {
             all.push_back({files, process, std::make_unique<Job>(2)});
             Job& job = *all.back().job;
             for (int rank = 0; rank < 2; ++rank) {
@@ -45,7 +45,7 @@ TEST_CASE("too few descriptors, on either side of the meeting, are a sentence", 
         CHECK((limited == "0" || limited.rfind("2 ", 0) == 0));
         if (limited != "0") CHECK((contains(limited, "ulimit -n") || contains(limited, "Too many open files")));
         if (files == 3) CHECK(limited != "0");
-        if (files == 9) CHECK(limited == "0");
+        if (files == 30) CHECK(limited == "0");
         CHECK((job->answer(1 - process, "init") == "0") == (limited == "0"));
     }
 }

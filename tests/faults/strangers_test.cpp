@@ -41,12 +41,14 @@ Fd connect_to(const std::string& id) {
 std::optional<Message> receive(const Fd& socket, Fd* passed = nullptr) {
     pollfd wait{socket.number(), POLLIN, 0};
     REQUIRE(poll(&wait, 1, 60'000) == 1);
-    auto message = weft::receive_message(socket.number(), passed);
+    std::vector<Fd> descriptors;
+    auto message = weft::receive_message(socket.number(), &descriptors);
+    if (passed && !descriptors.empty()) *passed = std::move(descriptors[0]);
     return message ? *message : std::nullopt;
 }
 
 void send(const Fd& socket, const Message& message, int descriptor = -1) {
-    const auto sent = weft::send_message(socket.number(), message, descriptor);
+    const auto sent = weft::send_message(socket.number(), message, {&descriptor, descriptor >= 0 ? size_t(1) : size_t(0)});
     CHECK((sent && *sent));
 }
 

@@ -77,7 +77,14 @@ TEST_CASE("ranks begin with no signal blocked or ignored by the launcher", "[run
     const std::vector<std::string> tell = {"sed", "-n", "s/^Sig\\(Blk\\|Ign\\):[[:space:]]*//p", "/proc/self/status"};
     std::vector<std::string> launched = {WEFT_COMMAND, "run", "-n", "1"};
     launched.insert(launched.end(), tell.begin(), tell.end());
-    std::string expected = run(tell).output;
-    CHECK(lines_of(expected).size() == 2);
-    CHECK(run(launched).output == expected);
+    // Signals 32 and 33 are the C library's own, which takes them back when a process starts a thread.
+    const auto masks = [](const std::vector<std::string>& command) {
+        std::vector<uint64_t> all;
+        for (const std::string& line : lines_of(run(command).output))
+            all.push_back(std::stoull(line, nullptr, 16) & ~(uint64_t(3) << 31));
+        return all;
+    };
+    const std::vector<uint64_t> expected = masks(tell);
+    CHECK(expected.size() == 2);
+    CHECK(masks(launched) == expected);
 }

@@ -1,0 +1,308 @@
+#include "src/bootstrap/gathering.hpp"
+
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <climits>
+#include <cstring>
+#include <map>
+
+#include "src/base/clock.hpp"
+#include "src/base/cpu.hpp"
+#include "src/base/log.hpp"
+#include "src/base/options.hpp"
+
+namespace weft {
+
+namespace {
+
+constexpr int accepted_at_once = 64;  // a step ends, however fast strangers come
+
+constexpr int64_t try_apart_us = 500'000;
+
+Status check_user(int socket, int& pid) {
+    ucred peer{};
+    socklen_t length = sizeof peer;
+    if (getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0)
+        return fail(weftSystemError, "who is at the other end of a Unix socket: {}", errno_text(errno));
+    pid = peer.pid;
+    if (peer.uid != geteuid())
+        return fail(weftSystemError,
+                    "process {} of user {} takes part in the meeting; ranks of one communicator run as one user",
+                    peer.pid, peer.uid);
+    return ok();
+}
+
+}  // namespace
+
+Membership::Membership(std::shared_ptr<Reception> reception, const net::Identity& identity,
+                       std::unique_ptr<Control> control, std::unique_ptr<Root> root)
+    : reception_(std::move(reception)), identity_(identity), root_(std::move(root)), control_(std::move(control)) {
+    reception_->door().admit(identity_);
+}
+
+Membership::~Membership() {
+    control_.reset();
+    Root::release(identity_.name);
+    reception_->door().dismiss(identity_.name);
+}
+
+std::shared_ptr<Gathering> Gathering::of_process(const UniqueId& id, uint64_t host, int ranks) {
+    static std::mutex mutex;
+    static std::map<std::string, std::weak_ptr<Gathering>> all;
+    std::lock_guard lock(mutex);
+    std::erase_if(all, [](const auto& entry) { return entry.second.expired(); });
+    auto& entry = all[fmt::format("{} {}", process_token(), id.meeting_name(host))];
+    auto gathering = entry.lock();
+    if (!gathering) {
+        gathering = std::make_shared<Gathering>(id, host, ranks);
+        entry = gathering;
+    }
+    return gathering;
+}
+
+Gathering::Gathering(const UniqueId& id, uint64_t host, int ranks) : id_(id), host_(host), ranks_(ranks) {}
+
+Result<std::shared_ptr<HostGroup>> Gathering::advance() {
+    std::lock_guard lock(mutex_);
+    if (!role_known()) WEFT_TRY(take_role());
+    if (listener_) WEFT_TRY(serve());
+    if (connection_) WEFT_TRY(be_guest());
+    return group_;
+}
+
+void Gathering::descriptors(std::vector<pollfd>& list) {
+    std::lock_guard lock(mutex_);
+    if (listener_) list.push_back({listener_.number(), POLLIN, 0});
+    if (connection_) list.push_back({connection_.number(), POLLIN, 0});
+    for (const Guest& guest : guests_) list.push_back({guest.socket.number(), POLLIN, 0});
+}
+
+void Gathering::close() {
+    std::lock_guard lock(mutex_);
+    listener_.reset();
+    guests_.clear();
+}
+
+Status Gathering::go_abroad(int rank) {
+    std::lock_guard lock(mutex_);
+    Status status = try_abroad(rank);
+    if (status || foreign()) return status;
+    // All ranks may well be on this host, which needs no network.
+    obstacle_ = status.sentence();
+    return ok();
+}
+
+Status Gathering::try_abroad(int rank) {
+    const bool rooting = rank == 0 && id_.derived() && !root_;
+    if (!id_.has_root() || (!rooting && (!leads_ || control_)) || now_us() < next_try_us_) return ok();
+    next_try_us_ = now_us() + try_apart_us;
+    auto reception = Reception::of_process();
+    if (!reception) return reception.take_status();
+    if (rooting) {
+        if (id_.root_port() != 0) WEFT_TRY((*reception)->door().listen_also(id_.root_port()));
+        root_ = std::make_unique<Root>(*reception, id_.identity());
+    }
+    if (!leads_ || control_) return ok();
+    auto addresses = id_.root_addresses();
+    if (!addresses) {
+        // Names of pods appear late.
+        obstacle_ = fmt::format("the root of the meeting was not found: {}", addresses.status().sentence());
+        return ok();
+    }
+    obstacle_.clear();
+    ControlSettings settings;
+    settings.heartbeat_ms = options().heartbeat_ms;
+    settings.root = std::move(*addresses);
+    settings.root_exists = !id_.derived();
+    settings.self.identity = host_;
+    char name[HOST_NAME_MAX + 1] = {};
+    gethostname(name, sizeof name - 1);
+    settings.self.name = options().hostid.empty() ? name : options().hostid;
+    settings.self.pid = getpid();
+    settings.self.ranks = ranks_;
+    settings.self.cores = allowed_cores();
+    settings.self.addresses = (*reception)->door().addresses();
+    control_ = std::make_unique<Control>(*reception, group_, id_.identity(), std::move(settings));
+    return ok();
+}
+
+Result<std::shared_ptr<Membership>> Gathering::membership() {
+    std::lock_guard lock(mutex_);
+    auto membership = membership_.lock();
+    if (membership) return membership;
+    auto reception = Reception::of_process();
+    if (!reception) return reception.take_status();
+    membership = std::make_shared<Membership>(std::move(*reception), id_.identity(), std::move(control_), std::move(root_));
+    membership_ = membership;
+    return membership;
+}
+
+std::string Gathering::obstacle() {
+    std::lock_guard lock(mutex_);
+    return control_ ? control_->obstacle() : obstacle_;
+}
+
+Status Gathering::take_role() {
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    const std::string name = id_.meeting_name(host_);
+    memcpy(address.sun_path + 1, name.data(), name.size());  // abstract: the first byte is zero
+    const auto length = socklen_t(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+    Fd socket_fd(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+    if (!socket_fd) return fail(weftSystemError, "no Unix socket to be had: {}", errno_text(errno));
+    if (bind(socket_fd.number(), reinterpret_cast<sockaddr*>(&address), length) == 0) {
+        if (listen(socket_fd.number(), 4096) != 0)
+            return fail(weftSystemError, "listen on a Unix socket: {}", errno_text(errno));
+        auto group = HostGroup::create(ranks_, false);
+        if (!group) return group.take_status();
+        if (id_.has_root()) {
+            Fd doorbell(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+            if (!doorbell)
+                return fail(weftSystemError, "no descriptor for a doorbell: {}; raise the limit (ulimit -n)",
+                            errno_text(errno));
+            (*group)->set_doorbell(std::move(doorbell));
+        }
+        group_ = std::move(*group);
+        leads_ = true;
+        listener_ = std::move(socket_fd);
+        WEFT_LOG(info, init, "this process leads the meeting of {} ranks, segment of {} KiB", ranks_,
+                 group_->memory().segment_bytes() >> 10);
+        return ok();
+    }
+    if (errno != EADDRINUSE) return fail(weftSystemError, "bind of a Unix socket: {}", errno_text(errno));
+    Fd guest(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+    if (!guest) return fail(weftSystemError, "no Unix socket to be had: {}", errno_text(errno));
+    if (connect(guest.number(), reinterpret_cast<sockaddr*>(&address), length) != 0) {
+        // Bound but not listening yet, its backlog full, or just gone: next time.
+        if (errno == ECONNREFUSED || errno == EAGAIN || errno == EINTR) return ok();
+        return fail(weftSystemError, "connect to the leader of the meeting: {}", errno_text(errno));
+    }
+    WEFT_TRY(check_user(guest.number(), leader_pid_));
+    hello_ = {};
+    hello_.pid = getpid();
+    random_bytes(hello_.nonce.data(), hello_.nonce.size());
+    auto sent = send_message(guest.number(), hello_);
+    if (!sent) return leader_failed(sent.take_status());
+    connection_ = std::move(guest);
+    return ok();
+}
+
+// One step of everything that guests want. A guest that misbehaves is dropped, whoever it is: it cannot hurt the
+// meeting.
+Status Gathering::serve() {
+    for (int accepted = 0; accepted < accepted_at_once; ++accepted) {
+        const int socket = accept4(listener_.number(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
+        if (socket < 0) {
+            // Guests that are being served give theirs back soon.
+            const bool exhausted = errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS;
+            if (exhausted && guests_.empty())
+                return fail(
+                    weftSystemError,
+                    "the leader of the meeting cannot accept another process: {}; raise the limit (ulimit -n)",
+                    errno_text(errno));
+            break;
+        }
+        Guest guest;
+        guest.socket = Fd(socket);
+        if (Status status = check_user(socket, guest.pid); !status)
+            WEFT_LOG(warn, init, "a stranger was turned away: {}", status.sentence());
+        else
+            guests_.push_back(std::move(guest));
+    }
+    for (auto guest = guests_.begin(); guest != guests_.end();) {
+        auto done = serve(*guest);
+        if (!done) WEFT_LOG(warn, init, "process {} was turned away: {}", guest->pid, done.status().sentence());
+        guest = !done || *done ? guests_.erase(guest) : std::next(guest);
+    }
+    return ok();
+}
+
+Result<bool> Gathering::serve(Guest& guest) {
+    auto message = receive_message(guest.socket.number());
+    if (!message) return message.take_status();
+    if (!*message) return false;
+    if (!guest.greeted && (*message)->kind == Message::hello) {
+        guest.greeted = true;
+        guest.hello = **message;
+        guest.challenge.kind = Message::challenge;
+        guest.challenge.pid = getpid();
+        random_bytes(guest.challenge.nonce.data(), guest.challenge.nonce.size());
+        guest.challenge.mac = challenge_mac(id_, guest.hello.nonce, guest.challenge.nonce);
+        auto sent = send_message(guest.socket.number(), guest.challenge);
+        if (!sent) return sent.take_status();
+        return false;
+    }
+    if (!guest.greeted || (*message)->kind != Message::proof ||
+        !equal_digests((*message)->mac, proof_mac(id_, guest.hello.nonce, guest.challenge.nonce)))
+        return fail(weftRemoteError, "it does not know the secret of the unique id");
+    Message answer;
+    answer.pid = getpid();
+    if (guest.hello.library_version != WEFT_VERSION_CODE) {
+        const std::string sentence = fmt::format(
+            "process {} has version {} of the Weft library and process {} version {}: all ranks need the same",
+            guest.pid, guest.hello.library_version, getpid(), WEFT_VERSION_CODE);
+        group_->raise(weftMismatch, -1, sentence);
+        answer.kind = Message::refusal;
+        answer.code = weftMismatch;
+        strncpy(answer.sentence, sentence.c_str(), sizeof answer.sentence - 1);
+        auto sent = send_message(guest.socket.number(), answer);
+        if (!sent) return sent.take_status();
+        return true;
+    }
+    answer.kind = Message::welcome;
+    const int passed[] = {group_->memory().fd(), group_->doorbell()};
+    auto sent = send_message(guest.socket.number(), answer, {passed, group_->doorbell() >= 0 ? size_t(2) : size_t(1)});
+    if (!sent) return sent.take_status();
+    return true;
+}
+
+// What a guest says when it cannot talk to the leader; the system's refusals to this process stay as they are.
+Status Gathering::leader_failed(Status cause) const {
+    if (cause.code() != weftRemoteError) return cause;
+    return fail(weftRemoteError,
+                "process {}, which led the meeting of the ranks, ended or turned this process away ({})",
+                leader_pid_, cause.sentence());
+}
+
+Status Gathering::be_guest() {
+    std::vector<Fd> passed;
+    auto received = receive_message(connection_.number(), &passed);
+    if (!received) return leader_failed(received.take_status());
+    if (!*received) return ok();
+    const Message& message = **received;
+    switch (message.kind) {
+        case Message::challenge: {
+            if (!equal_digests(message.mac, challenge_mac(id_, hello_.nonce, message.nonce)))
+                return fail(weftSystemError,
+                            "process {} holds the meeting's socket but does not know the secret of the unique id",
+                            leader_pid_);
+            Message proof;
+            proof.kind = Message::proof;
+            proof.pid = getpid();
+            proof.mac = proof_mac(id_, hello_.nonce, message.nonce);
+            proved_ = true;
+            auto sent = send_message(connection_.number(), proof);
+            return sent ? ok() : leader_failed(sent.take_status());
+        }
+        case Message::welcome: {
+            if (!proved_ || passed.empty()) break;
+            auto group = HostGroup::map(std::move(passed[0]), false);
+            if (!group) return group.take_status();
+            if (passed.size() > 1) (*group)->set_doorbell(std::move(passed[1]));
+            group_ = std::move(*group);
+            connection_.reset();
+            return ok();
+        }
+        case Message::refusal:
+            if (!proved_ || message.code <= weftSuccess || message.code >= weftNumResults) break;
+            return {weftResult_t(message.code), message.sentence};
+        default: break;
+    }
+    return fail(weftInternalError, "process {}, which leads the meeting, sent a message out of turn", leader_pid_);
+}
+
+}  // namespace weft

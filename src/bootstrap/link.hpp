@@ -1,0 +1,106 @@
+// link.hpp: a connection between two hosts' leaders, or a leader and the root, as the service thread drives it: frames go
+// out as the socket takes them, come in to a callback, and its end is told once. Thread-bound to the service thread.
+#pragma once
+#include <functional>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "src/bootstrap/roster.hpp"
+#include "src/bootstrap/service.hpp"
+#include "src/net/call.hpp"
+#include "src/net/door.hpp"
+#include "src/net/frames.hpp"
+
+namespace weft {
+
+class Link {
+  public:
+    using OnFrame = std::function<void(uint32_t kind, ByteReader& content)>;
+    using OnEnd = std::function<void(Status)>;  // the connection is broken or was closed; nothing is called after it
+    // Both may destroy the link.
+    Link(Service& service, Fd socket, OnFrame on_frame, OnEnd on_end);
+    ~Link();
+
+    void send(uint32_t kind, const ByteWriter& content = {});
+    bool idle() const { return stream_.queued_bytes() == 0; }
+    // Ends the link once everything queued is out; then on_end is called with success.
+    void close_when_idle();
+    // Before it is destroyed in order: what was sent shall arrive, though what came is not read any more.
+    void part();
+    const net::Address& peer() const { return stream_.peer(); }
+    int64_t heard_us = 0;   // when something last came
+    int64_t spoken_us = 0;  // when something was last queued
+
+  private:
+    void step(uint32_t events);
+    void rewatch();
+    void end(Status why);
+
+    Service* service_;
+    net::FrameStream stream_;
+    OnFrame on_frame_;
+    OnEnd on_end_;
+    bool closing_ = false;
+    bool watched_ = false, out_watched_ = false;
+    std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);  // false once destroyed, for callbacks under way
+};
+
+// Connects, and proves who we are, until it has succeeded or failed. Thread-bound to the service thread.
+class Dial {
+  public:
+    using OnDone = std::function<void(Result<Fd>)>;  // may destroy the dial
+    Dial(Service& service, const net::Identity& identity, net::Purpose purpose, std::vector<net::Address> addresses,
+         OnDone on_done);
+    ~Dial();
+    const net::Address& peer() const { return call_.peer(); }
+
+  private:
+    void step();
+    void forget();
+
+    Service* service_;
+    net::Call call_;
+    OnDone on_done_;
+    std::vector<int> watched_;
+    uint64_t timer_ = 0;
+    std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
+};
+
+// The door of the process, opened for its service thread: arrivals for rendezvous and control go to who expects them.
+// What comes for data connections stays in the door. Thread-safe.
+class Reception {
+  public:
+    static Result<std::shared_ptr<Reception>> of_process();
+    ~Reception();
+
+    net::Door& door() { return *door_; }
+    Service& service() { return *service_; }
+
+    using OnArrival = std::function<void(net::Arrival)>;
+    // On the service thread. `token`: of the purpose; none: all that nobody else expects.
+    void expect(const net::IdName& name, uint32_t kind, std::optional<uint64_t> token, OnArrival on_arrival);
+    void stop_expecting(const net::IdName& name, uint32_t kind, std::optional<uint64_t> token);
+
+    Reception(std::shared_ptr<Service> service, std::shared_ptr<net::Door> door);
+
+  private:
+    struct Key {
+        net::IdName name;
+        uint32_t kind;
+        auto operator<=>(const Key&) const = default;
+    };
+    struct Expected {
+        std::map<uint64_t, OnArrival> by_token;
+        OnArrival any;
+        std::multimap<uint64_t, net::Arrival> early;  // for tokens that nobody expects yet
+    };
+    void step();
+    void hand_over(const Key& key);
+
+    std::shared_ptr<Service> service_;
+    std::shared_ptr<net::Door> door_;
+    std::map<Key, Expected> expected_;
+};
+
+}  // namespace weft

@@ -1,0 +1,217 @@
+#include "src/bootstrap/root.hpp"
+
+#include <algorithm>
+#include <mutex>
+
+#include "src/base/clock.hpp"
+#include "src/base/log.hpp"
+
+namespace weft {
+
+namespace {
+
+constexpr int64_t tell_after_us = 1'000'000;
+
+struct Kept {
+    std::mutex mutex;
+    std::map<net::IdName, std::unique_ptr<Root>> roots;
+    uint64_t process = 0;
+};
+Kept& kept() {
+    static Kept* instance = new Kept;  // not destroyed before the service thread at exit
+    return *instance;
+}
+
+}  // namespace
+
+void Root::keep(std::unique_ptr<Root> root, const net::IdName& name) {
+    std::map<net::IdName, std::unique_ptr<Root>> ended;  // outside the lock
+    std::lock_guard lock(kept().mutex);
+    if (kept().process != process_token()) {
+        for (auto& [key, other] : kept().roots) (void)other.release();  // a parent's, from before fork
+        kept().roots.clear();
+        kept().process = process_token();
+    }
+    for (auto it = kept().roots.begin(); it != kept().roots.end();)
+        if (it->second->finished())
+            ended.insert(kept().roots.extract(it++));
+        else
+            ++it;
+    kept().roots[name] = std::move(root);
+}
+
+void Root::release(const net::IdName& name) {
+    std::unique_ptr<Root> ended;
+    std::lock_guard lock(kept().mutex);
+    const auto place = kept().roots.find(name);
+    if (place == kept().roots.end() || kept().process != process_token()) return;
+    if (place->second->used_.load(std::memory_order_acquire) && !place->second->finished()) return;
+    ended = std::move(place->second);
+    kept().roots.erase(place);
+}
+
+Root::Root(std::shared_ptr<Reception> reception, const net::Identity& identity)
+    : reception_(std::move(reception)), identity_(identity) {
+    reception_->door().admit(identity_);
+    reception_->service().run([this] {
+        reception_->expect(identity_.name, net::checkin, {},
+                           [this](net::Arrival arrival) { welcome(std::move(arrival)); });
+    });
+}
+
+Root::~Root() {
+    reception_->service().run([this] {
+        reception_->stop_expecting(identity_.name, net::checkin, {});
+        reception_->service().cancel(timer_);
+        guests_.clear();
+    });
+    reception_->door().dismiss(identity_.name);
+}
+
+void Root::welcome(net::Arrival arrival) {
+    used_.store(true, std::memory_order_release);
+    Guest& guest = guests_.emplace_back();
+    guest.link = std::make_unique<Link>(
+        reception_->service(), std::move(arrival.socket),
+        [this, &guest](uint32_t kind, ByteReader& content) { on_frame(guest, kind, content); },
+        [this, &guest](const Status& why) { on_end(guest, why); });
+    if (timer_ == 0) timer_ = reception_->service().after(tell_after_us, [this] { tell_waiting(); });
+}
+
+void Root::on_frame(Guest& guest, uint32_t kind, ByteReader& content) {
+    Status status;
+    std::vector<RosterRank> members;
+    if (!failure_ || complete_) {  // too late: it gets what the others got
+        if (complete_) status = fail(weftMismatch, "all {} ranks of this unique id have met already", ranks_);
+    } else if (kind == uint32_t(CheckIn::host) && !guest.checked_in) {
+        guest.entry = HostEntry::read(content);
+        guest.checked_in = true;
+        members = std::exchange(guest.entry.members, {});
+        if (ranks_ == 0) ranks_ = guest.entry.ranks;
+        if (content.ok() && guest.entry.ranks != ranks_) {
+            const HostEntry& first = guests_.front().entry;
+            status = fail(weftMismatch,
+                          "the ranks of {} were told that there are {} ranks, those of {} {}: all ranks must be given "
+                          "the same nranks",
+                          guest.entry.text(), guest.entry.ranks, first.text(), ranks_);
+        } else {
+            status = admit(guest, members, content);
+        }
+        WEFT_LOG(info, init, "{} checked in with {} of {} ranks", guest.entry.text(), members.size(), ranks_);
+    } else if (kind == uint32_t(CheckIn::joined) && guest.checked_in) {
+        guest.entry.cores = content.get<int32_t>();
+        for (uint32_t left = content.get<uint32_t>(); left > 0 && content.ok(); --left)
+            members.push_back(content.get<RosterRank>());
+        status = admit(guest, members, content);
+    } else if (kind == uint32_t(CheckIn::failed)) {
+        const auto code = weftResult_t(content.get<int32_t>());
+        status = Status(code > weftSuccess && code < weftNumResults ? code : weftInternalError, content.get_text());
+    } else {
+        status = fail(weftInternalError, "{} sent the root a message out of turn", guest.link->peer().text());
+    }
+    if (!status && complete_) {
+        refuse(guest, status);
+    } else if (!status) {
+        fail_all(std::move(status));
+    } else if (!failure_) {
+        refuse(guest, failure_);
+    } else if (ranks_ > 0 && int(by_rank_.size()) == ranks_) {
+        finish();
+    }
+}
+
+Status Root::admit(Guest& guest, const std::vector<RosterRank>& members, ByteReader& content) {
+    for (const RosterRank& member : members) {
+        if (member.rank < 0 || member.rank >= ranks_)
+            return fail(weftInternalError, "{} claims to have rank {} of {}", guest.entry.text(), member.rank, ranks_);
+        if (const auto [place, first] = by_rank_.emplace(member.rank, &guest); !first) {
+            const HostEntry& other = place->second->entry;
+            const auto earlier = std::find_if(other.members.begin(), other.members.end(),
+                                              [&](const RosterRank& one) { return one.rank == member.rank; });
+            return fail(weftMismatch, "two processes are rank {} of {}: pid {} on {} and pid {} on {}", member.rank,
+                        ranks_, earlier->pid, other.text(), member.pid, guest.entry.text());
+        }
+        guest.entry.members.push_back(member);
+        if (member.rank == 0) agreed_ = content.get<AgreedOptions>();
+    }
+    if (!content.at_end()) return fail(weftInternalError, "{} sent the root a damaged message", guest.entry.text());
+    return ok();
+}
+
+void Root::finish() {
+    complete_ = true;
+    std::vector<const Guest*> order;
+    for (Guest& guest : guests_)
+        if (guest.checked_in) {
+            std::sort(guest.entry.members.begin(), guest.entry.members.end(),
+                      [](const RosterRank& one, const RosterRank& other) { return one.rank < other.rank; });
+            if (!guest.entry.members.empty()) order.push_back(&guest);
+        }
+    std::sort(order.begin(), order.end(), [](const Guest* one, const Guest* other) {
+        return one->entry.members.front().rank < other->entry.members.front().rank;
+    });
+    Roster roster;
+    roster.agreed = agreed_;
+    roster.facts.hosts = int32_t(order.size());
+    for (const Guest* guest : order) {
+        const HostEntry& host = guest->entry;
+        const int cores = std::max(1, host.cores);
+        roster.facts.ranks_per_core =
+            std::max(roster.facts.ranks_per_core, int32_t((int(host.members.size()) + cores - 1) / cores));
+        if (host.link_mbps > 0 && (roster.facts.link_mbps == 0 || host.link_mbps < roster.facts.link_mbps))
+            roster.facts.link_mbps = host.link_mbps;
+        roster.hosts.push_back(host);
+    }
+    ByteWriter content;
+    roster.write(content);
+    for (Guest& guest : guests_) {
+        guest.link->send(uint32_t(CheckIn::roster), content);
+        guest.link->close_when_idle();
+    }
+    WEFT_LOG(info, init, "all {} ranks have checked in, on {} hosts", ranks_, order.size());
+}
+
+void Root::refuse(Guest& guest, const Status& why) {
+    ByteWriter content;
+    content.put(int32_t(why.code()));
+    content.put_text(why.sentence());
+    guest.link->send(uint32_t(CheckIn::refused), content);
+    guest.link->close_when_idle();
+}
+
+void Root::fail_all(Status failure) {
+    failure_ = std::move(failure);
+    WEFT_LOG(warn, init, "the ranks cannot meet: {}", failure_.sentence());
+    for (Guest& guest : guests_) refuse(guest, failure_);
+}
+
+void Root::on_end(Guest& guest, const Status& why) {
+    const HostEntry entry = std::move(guest.entry);
+    const bool counted = guest.checked_in && !entry.members.empty();
+    guests_.remove_if([&](const Guest& one) { return &one == &guest; });
+    if (counted && !complete_ && failure_) {
+        std::vector<int> lost;
+        for (const RosterRank& member : entry.members) lost.push_back(member.rank);
+        std::sort(lost.begin(), lost.end());
+        fail_all(fail(weftRemoteError, "{} with {} went away while the ranks were meeting: {}", entry.text(),
+                      ranks_text(lost), why ? "its leader ended" : why.sentence()));
+    }
+    if ((complete_ || !failure_) && guests_.empty()) finished_.store(true, std::memory_order_release);
+}
+
+std::string Root::missing() const {
+    std::vector<int> ranks;
+    for (int rank = 0; rank < ranks_; ++rank)
+        if (!by_rank_.count(rank)) ranks.push_back(rank);
+    return ranks_text(ranks);
+}
+
+void Root::tell_waiting() {
+    timer_ = reception_->service().after(tell_after_us, [this] { tell_waiting(); });
+    if (complete_ || !failure_ || ranks_ == 0) return;
+    ByteWriter content;
+    content.put_text(missing());
+    for (Guest& guest : guests_) guest.link->send(uint32_t(CheckIn::waiting), content);
+}
+
+}  // namespace weft

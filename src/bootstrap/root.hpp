@@ -1,0 +1,66 @@
+// root.hpp: where the hosts of a communicator check in. It runs on the service thread of the process that made the unique
+// id (or, of an id that all derived, of rank 0's process), collects who is where, and when all ranks have come tells
+// every host of all; from then on it is not needed. The first failure is told to all who have come and will come.
+#pragma once
+#include <atomic>
+#include <list>
+#include <map>
+#include <memory>
+
+#include "src/bootstrap/link.hpp"
+
+namespace weft {
+
+// Kinds of frames between a host's leader and the root.
+enum class CheckIn : uint32_t {
+    host = 1,  // a HostEntry; with rank 0 among its members AgreedOptions follow
+    joined,    // cores, more members; with rank 0 as above
+    failed,    // code, text: this host's ranks have given up
+    waiting,   // from here on from the root: text, who is missing
+    refused,   // code, text: final
+    roster,    // a Roster, final
+};
+
+class Root {
+  public:
+    // Thread-safe. Open as long as it lives.
+    Root(std::shared_ptr<Reception> reception, const net::Identity& identity);
+    ~Root();
+    // All hosts that have come know the outcome.
+    bool finished() const { return finished_.load(std::memory_order_acquire); }
+
+    // Keeps a root open until it has finished: for who makes an id and cannot wait. Those that have are closed whenever
+    // another comes. Thread-safe.
+    static void keep(std::unique_ptr<Root> root, const net::IdName& name);
+    // Closes the root of this id, if it was opened here and nobody is checked in at it: all ranks met without.
+    static void release(const net::IdName& name);
+
+  private:
+    struct Guest {
+        std::unique_ptr<Link> link;
+        HostEntry entry;
+        bool checked_in = false;
+    };
+    void welcome(net::Arrival arrival);
+    void on_frame(Guest& guest, uint32_t kind, ByteReader& content);
+    void on_end(Guest& guest, const Status& why);
+    Status admit(Guest& guest, const std::vector<RosterRank>& members, ByteReader& content);
+    void finish();
+    void refuse(Guest& guest, const Status& why);
+    void fail_all(Status failure);
+    void tell_waiting();
+    std::string missing() const;
+
+    std::shared_ptr<Reception> reception_;
+    net::Identity identity_;
+    std::list<Guest> guests_;
+    int ranks_ = 0;  // 0: nobody has come yet
+    std::map<int, Guest*> by_rank_;
+    AgreedOptions agreed_{};
+    bool complete_ = false;
+    Status failure_;
+    uint64_t timer_ = 0;
+    std::atomic<bool> finished_{false}, used_{false};
+};
+
+}  // namespace weft

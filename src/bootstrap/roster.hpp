@@ -1,0 +1,102 @@
+// roster.hpp: who the ranks of a communicator are and on which host each is, and the messages in which hosts tell the
+// root of themselves and the root tells all of all. Values.
+#pragma once
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "src/base/host_group.hpp"
+#include "src/net/address.hpp"
+
+namespace weft {
+
+// Numbers and texts in a row of bytes, as the sender's processor lays them out: all hosts of a communicator run the same
+// build.
+class ByteWriter {
+  public:
+    template <class T>
+    void put(const T& value) {
+        static_assert(std::is_trivially_copyable_v<T>);
+        append(&value, sizeof value);
+    }
+    void append(const void* data, size_t bytes);
+    void put_text(std::string_view text);
+    void put_addresses(const std::vector<net::Address>& addresses);
+    const std::vector<std::byte>& bytes() const { return bytes_; }
+
+  private:
+    std::vector<std::byte> bytes_;
+};
+
+// Reads what a ByteWriter wrote; past the end it gives zeros, and ok() is false.
+class ByteReader {
+  public:
+    ByteReader(const std::byte* data, size_t bytes) : at_(data), end_(data + bytes) {}
+    template <class T>
+    T get() {
+        T value{};
+        if (size_t(end_ - at_) < sizeof value) return ok_ = false, at_ = end_, value;
+        memcpy(static_cast<void*>(&value), at_, sizeof value);
+        at_ += sizeof value;
+        return value;
+    }
+    std::string get_text();
+    std::vector<net::Address> get_addresses();
+    bool ok() const { return ok_; }
+    bool at_end() const { return ok_ && at_ == end_; }
+
+  private:
+    const std::byte* at_;
+    const std::byte* end_;
+    bool ok_ = true;
+};
+
+struct RosterRank {
+    int32_t rank = 0;
+    int32_t pid = 0;
+};
+
+// What the leader of a host says when it checks in. Ranks that join later follow in messages of their own.
+struct HostEntry {
+    uint64_t identity = 0;  // of the host
+    std::string name;
+    int32_t pid = 0;  // of the leader
+    int32_t ranks = 0;  // of the communicator, as the host's ranks were told
+    int32_t cores = 1;
+    int64_t link_mbps = 0;                // 0: unknown
+    std::vector<net::Address> addresses;  // of the leader's process
+    std::vector<RosterRank> members;      // so far
+
+    // `node7 (10.0.0.3:4711)`
+    std::string text() const;
+    void write(ByteWriter& to) const;
+    static HostEntry read(ByteReader& from);
+};
+
+struct Roster {
+    std::vector<HostEntry> hosts;  // by their lowest rank
+    AgreedOptions agreed{};
+    AgreedFacts facts{};
+
+    void write(ByteWriter& to) const;
+    static Roster read(ByteReader& from);
+};
+
+// The tree of the hosts' leaders: host 0 is its root.
+struct HostTree {
+    static constexpr int arity = 8;
+    static int parent(int host) { return (host - 1) / arity; }
+    // The neighbour of `host` on the way to `target`.
+    static int next(int host, int target) {
+        for (int child = target; child > 0; child = parent(child))
+            if (parent(child) == host) return child;
+        return parent(host);
+    }
+};
+
+// `ranks 3, 5 to 7 and 12`, shortened after some.
+std::string ranks_text(const std::vector<int>& ascending);
+
+}  // namespace weft
