@@ -19,8 +19,11 @@ namespace {
 constexpr uint32_t polls_between_yields =
     128;                                       // some 0.7 us of spinning, about what a yield to nobody costs twice over
 constexpr uint32_t polls_between_clocks = 64;  // of those that yield; a clock costs 26 ns, a switch a microsecond
-constexpr int64_t first_look_us = 20'000;      // silence that is worth asking who is alive
-constexpr int64_t slowest_look_us = 250'000;   // a death is noticed within a second, however long it was quiet before
+// Polls of sockets, each with a yield, before the kernel is asked to wake us: a short message over a local network
+// comes within, and where ranks share a core the yields have let all of them run.
+constexpr uint64_t polls_before_sockets_sleep = 40;
+constexpr int64_t first_look_us = 20'000;     // silence that is worth asking who is alive
+constexpr int64_t slowest_look_us = 250'000;  // a death is noticed within a second, however long it was quiet before
 constexpr int64_t doze_us = 200;
 constexpr int64_t sleep_slice_us = 20'000;  // a sleeper looks around this often whatever happens
 
@@ -78,15 +81,36 @@ bool Waiting::pause(const RankSet& missing, bool may_sleep) {
     return false;
 }
 
+bool Waiting::pause_on_sockets(const RankSet& missing, bool may_sleep, const AddDescriptors& add_descriptors) {
+    if (polls_ == 0) {
+        since_us_ = 0;
+        silence_us_ = 0;
+    }
+    seen_here();
+    if (++polls_ < polls_before_sockets_sleep) {
+        sched_yield();
+        return group_->aborted();
+    }
+    descriptors_.clear();
+    add_descriptors(descriptors_);
+    // Words in shared memory wake nobody here, and neither do the other ranks that this thread drives.
+    bool here = !may_sleep;
+    missing.for_each([&](int rank) { here |= group_->local(rank); });
+    const timespec slice{0, (here ? doze_us : sleep_slice_us) * 1000};
+    ppoll(descriptors_.data(), nfds_t(descriptors_.size()), &slice, nullptr);
+    return look(may_sleep, false);
+}
+
 // Reads the clock; decides on sleeping; says whether to look for trouble.
-bool Waiting::look(bool may_sleep) {
+bool Waiting::look(bool may_sleep, bool may_arm) {
     const int64_t now = now_us();
     if (since_us_ == 0) {
         since_us_ = now;
         next_look_us_ = now + first_look_us;
     }
     silence_us_ = now - since_us_;
-    if (silence_us_ >= sleep_us_ && !may_sleep) {
+    if (!may_arm) {
+    } else if (silence_us_ >= sleep_us_ && !may_sleep) {
         const timespec doze{0, doze_us * 1000};
         nanosleep(&doze, nullptr);
     } else if (silence_us_ >= sleep_us_ && !armed_) {

@@ -3,7 +3,11 @@
 // so we do at once; for others we spin. After long silence the rank sleeps; whoever publishes something wakes those
 // that say they do.
 #pragma once
+#include <poll.h>
+
 #include <cstdint>
+#include <functional>
+#include <vector>
 
 #include "src/base/host_group.hpp"
 
@@ -29,6 +33,10 @@ class Waiting {
     // wrong: the abort word is set, or the silence has lasted another while. may_sleep: false when the thread drives
     // other ranks too, which nobody would wake it for; it then only dozes.
     bool pause(const RankSet& missing, bool may_sleep = true);
+    // The same where what is missing comes, or comes too, over sockets: `add_descriptors` says which. Every look at a
+    // socket is a system call, so there is little spinning, and then the kernel's poll.
+    using AddDescriptors = std::function<void(std::vector<pollfd>&)>;
+    bool pause_on_sockets(const RankSet& missing, bool may_sleep, const AddDescriptors& add_descriptors);
 
     // Something moved: the next silence begins anew.
     void stir() {
@@ -40,7 +48,7 @@ class Waiting {
     int64_t silence_us() const { return silence_us_; }
 
   private:
-    bool look(bool may_sleep);
+    bool look(bool may_sleep, bool may_arm = true);
     void sleep();
     void disarm();
     static int current_cpu();
@@ -51,6 +59,7 @@ class Waiting {
     int last_cpu_ = -1;
     uint64_t polls_ = 0;  // since something moved
     bool armed_ = false;  // our row says that we sleep
+    std::vector<pollfd> descriptors_;
     int64_t since_us_ = 0;
     int64_t silence_us_ = 0;
     int64_t next_look_us_ = 0;

@@ -36,7 +36,7 @@ struct Whereabouts {
 };
 
 constexpr int64_t retry_first_us = 20'000, retry_most_us = 1'000'000;
-constexpr int64_t tick_us = 250'000;        // how soon a death on this host is told to others
+constexpr int64_t tick_us = 250'000;         // how soon a death on this host is told to others
 constexpr int64_t sweep_apart_us = 200'000;  // sweeps cost every host a message
 constexpr int64_t report_patience_us = 500'000;
 
@@ -170,6 +170,8 @@ void Control::on_root_frame(uint32_t kind, ByteReader& content) {
 }
 
 void Control::settle(Roster roster) {
+    // All are here, only later than usual: the segment says so too, and nobody needs the network.
+    if (roster.hosts.size() == 1) return;
     roster_ = std::move(roster);
     HostHeader& header = group_->header();
     int mine = -1;
@@ -216,16 +218,16 @@ void Control::settle(Roster roster) {
 void Control::dial_parent() {
     const int parent = HostTree::parent(host_);
     retry_us_ = retry_first_us;
-    dial_ = std::make_unique<Dial>(
-        service(), identity_, net::Purpose{net::control, uint32_t(host_), uint64_t(parent)},
-        roster_.hosts[size_t(parent)].addresses, [this, parent](Result<Fd> socket) {
-            dial_.reset();
-            if (socket) return linked(parent, std::move(*socket));
-            if (group_->aborted()) return;
-            group_->raise(weftRemoteError, -1,
-                          fmt::format("{} could not be reached from {}: {}", host_text(parent),
-                                      settings_.self.name, socket.status().sentence()));
-        });
+    dial_ =
+        std::make_unique<Dial>(service(), identity_, net::Purpose{net::control, uint32_t(host_), uint64_t(parent)},
+                               roster_.hosts[size_t(parent)].addresses, [this, parent](Result<Fd> socket) {
+                                   dial_.reset();
+                                   if (socket) return linked(parent, std::move(*socket));
+                                   if (group_->aborted()) return;
+                                   group_->raise(weftRemoteError, -1,
+                                                 fmt::format("{} could not be reached from {}: {}", host_text(parent),
+                                                             settings_.self.name, socket.status().sentence()));
+                               });
 }
 
 void Control::linked(int host, Fd socket) {
@@ -259,10 +261,10 @@ void Control::flood(uint32_t kind, const ByteWriter& content, int except) {
 void Control::lost(int host, const Status& why) {
     links_.erase(host);
     if (parted_.count(host) || group_->aborted()) return;
-    group_->raise(weftRemoteError, -1,
-                  fmt::format("{} is lost: {}; its leader (pid {}) died, or the network reset the connection",
-                              host_text(host), why ? "it closed the connection" : why.sentence(),
-                              roster_.hosts[size_t(host)].pid));
+    group_->raise(
+        weftRemoteError, -1,
+        fmt::format("{} is lost: {}; its leader (pid {}) died, or the network reset the connection", host_text(host),
+                    why ? "it closed the connection" : why.sentence(), roster_.hosts[size_t(host)].pid));
     parted_.insert(host);
 }
 
@@ -363,10 +365,11 @@ void Control::tick() {
         if (parted_.count(host)) continue;
         if (now - link->spoken_us > limit_us / 4) link->send(uint32_t(News::alive));
         if (now - link->heard_us > limit_us) {
-            group_->raise(weftRemoteError, -1,
-                          fmt::format("{} has given no sign of life for {:.1f} s: it is down or stopped, or the network "
-                                      "to it is cut (WEFT_HEARTBEAT_MS is {})",
-                                      host_text(host), double(now - link->heard_us) / 1e6, settings_.heartbeat_ms));
+            group_->raise(
+                weftRemoteError, -1,
+                fmt::format("{} has given no sign of life for {:.1f} s: it is down or stopped, or the network "
+                            "to it is cut (WEFT_HEARTBEAT_MS is {})",
+                            host_text(host), double(now - link->heard_us) / 1e6, settings_.heartbeat_ms));
             return tell_abort(-1);
         }
     }

@@ -1,5 +1,5 @@
-// control.hpp: what the leader of a host does for its ranks while a communicator has several hosts: checks them in at the
-// root, writes the roster into the rows of the segment, and then, linked with the leaders of other hosts in a tree,
+// control.hpp: what the leader of a host does for its ranks while a communicator has several hosts: checks them in at
+// the root, writes the roster into the rows of the segment, and then, linked with the leaders of other hosts in a tree,
 // carries letters, the first error, signs of life, and on request where everyone is. It acts on the service thread when
 // the doorbell of the segment rings, when a frame comes and at a slow tick.
 #pragma once
@@ -74,9 +74,10 @@ class Control {
     Roster roster_;
     int host_ = -1;  // ours; from the roster on
     std::map<int, std::unique_ptr<Link>> links_;
-    std::map<int, std::vector<std::pair<uint32_t, ByteWriter>>> early_;  // frames for neighbours that are not linked yet
-    std::set<int> parted_;                                               // neighbours that said goodbye
-    std::map<int, uint32_t> letters_;                                    // of local ranks, carried so far
+    std::map<int, std::vector<std::pair<uint32_t, ByteWriter>>>
+        early_;                        // frames for neighbours that are not linked yet
+    std::set<int> parted_;             // neighbours that said goodbye
+    std::map<int, uint32_t> letters_;  // of local ranks, carried so far
     bool abort_told_ = false;
     uint32_t curious_ = 0;  // as last seen
 

@@ -136,7 +136,8 @@ Result<std::shared_ptr<Membership>> Gathering::membership() {
     if (membership) return membership;
     auto reception = Reception::of_process();
     if (!reception) return reception.take_status();
-    membership = std::make_shared<Membership>(std::move(*reception), id_.identity(), std::move(control_), std::move(root_));
+    membership =
+        std::make_shared<Membership>(std::move(*reception), id_.identity(), std::move(control_), std::move(root_));
     membership_ = membership;
     return membership;
 }
@@ -200,10 +201,9 @@ Status Gathering::serve() {
             // Guests that are being served give theirs back soon.
             const bool exhausted = errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS;
             if (exhausted && guests_.empty())
-                return fail(
-                    weftSystemError,
-                    "the leader of the meeting cannot accept another process: {}; raise the limit (ulimit -n)",
-                    errno_text(errno));
+                return fail(weftSystemError,
+                            "the leader of the meeting cannot accept another process: {}; raise the limit (ulimit -n)",
+                            errno_text(errno));
             break;
         }
         Guest guest;
@@ -264,8 +264,8 @@ Result<bool> Gathering::serve(Guest& guest) {
 Status Gathering::leader_failed(Status cause) const {
     if (cause.code() != weftRemoteError) return cause;
     return fail(weftRemoteError,
-                "process {}, which led the meeting of the ranks, ended or turned this process away ({})",
-                leader_pid_, cause.sentence());
+                "process {}, which led the meeting of the ranks, ended or turned this process away ({})", leader_pid_,
+                cause.sentence());
 }
 
 Status Gathering::be_guest() {

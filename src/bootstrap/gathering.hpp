@@ -1,6 +1,6 @@
-// gathering.hpp: the process's part of a meeting. The first process of a host that binds the abstract socket named by the
-// id leads: it makes the segment and hands it to every process that proves to know the secret; the others are its guests.
-// If the ranks may be on several hosts, the leader also goes abroad: it checks the host in at the root.
+// gathering.hpp: the process's part of a meeting. The first process of a host that binds the abstract socket named by
+// the id leads: it makes the segment and hands it to every process that proves to know the secret; the others are its
+// guests. If the ranks may be on several hosts, the leader also goes abroad: it checks the host in at the root.
 #pragma once
 #include <poll.h>
 

@@ -1,7 +1,7 @@
 // handshake.hpp: how two processes that meet on a socket prove to each other that they know the secret, and what is
-// said after it. Four messages over SOCK_SEQPACKET: hello, challenge, proof, welcome (with the descriptors of the segment
-// and of the leader's doorbell) or refusal. The proofs cover both nonces and who speaks, so nothing recorded can be used
-// again.
+// said after it. Four messages over SOCK_SEQPACKET: hello, challenge, proof, welcome (with the descriptors of the
+// segment and of the leader's doorbell) or refusal. The proofs cover both nonces and who speaks, so nothing recorded
+// can be used again.
 #pragma once
 #include <optional>
 #include <span>

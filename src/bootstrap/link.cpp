@@ -121,8 +121,8 @@ void Dial::step() {
     std::vector<pollfd> list;
     call_.add_descriptors(list);
     for (const pollfd& entry : list) {
-        const uint32_t events = (entry.events & POLLIN ? uint32_t(EPOLLIN) : 0u) |
-                                (entry.events & POLLOUT ? uint32_t(EPOLLOUT) : 0u);
+        const uint32_t events =
+            (entry.events & POLLIN ? uint32_t(EPOLLIN) : 0u) | (entry.events & POLLOUT ? uint32_t(EPOLLOUT) : 0u);
         if (service_->watch(entry.fd, events, [this](uint32_t) { step(); })) watched_.push_back(entry.fd);
     }
     constexpr int64_t look_again_us = 50'000;  // its own deadlines have no descriptor
@@ -190,12 +190,14 @@ void Reception::expect(const net::IdName& name, uint32_t kind, std::optional<uin
     } else {
         expected.by_token[*token] = std::move(on_arrival);
         const auto early = expected.early.extract(*token);
-        if (early) service_->post([this, key, token = *token, arrival = std::make_shared<net::Arrival>(std::move(early.mapped()))] {
-            const auto place = expected_.find(key);
-            if (place == expected_.end()) return;
-            const auto own = place->second.by_token.find(token);
-            if (own != place->second.by_token.end()) own->second(std::move(*arrival));
-        });
+        if (early)
+            service_->post(
+                [this, key, token = *token, arrival = std::make_shared<net::Arrival>(std::move(early.mapped()))] {
+                    const auto place = expected_.find(key);
+                    if (place == expected_.end()) return;
+                    const auto own = place->second.by_token.find(token);
+                    if (own != place->second.by_token.end()) own->second(std::move(*arrival));
+                });
     }
     service_->post([this, key] { hand_over(key); });
 }

@@ -1,5 +1,5 @@
-// link.hpp: a connection between two hosts' leaders, or a leader and the root, as the service thread drives it: frames go
-// out as the socket takes them, come in to a callback, and its end is told once. Thread-bound to the service thread.
+// link.hpp: a connection between two hosts' leaders, or a leader and the root, as the service thread drives it: frames
+// go out as the socket takes them, come in to a callback, and its end is told once. Thread-bound to the service thread.
 #pragma once
 #include <functional>
 #include <memory>

@@ -18,7 +18,7 @@ namespace weft {
 namespace {
 
 constexpr int64_t slice_ms = 5;
-constexpr int64_t alone_us = 10'000;          // ranks of one host have met by then as a rule, without any network
+constexpr int64_t alone_us = 10'000;            // ranks of one host have met by then as a rule, without any network
 constexpr int64_t guest_patience_us = 200'000;  // the leader knows better what is wrong: it speaks first
 
 }  // namespace

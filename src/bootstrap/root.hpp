@@ -1,6 +1,6 @@
-// root.hpp: where the hosts of a communicator check in. It runs on the service thread of the process that made the unique
-// id (or, of an id that all derived, of rank 0's process), collects who is where, and when all ranks have come tells
-// every host of all; from then on it is not needed. The first failure is told to all who have come and will come.
+// root.hpp: where the hosts of a communicator check in. It runs on the service thread of the process that made the
+// unique id (or, of an id that all derived, of rank 0's process), collects who is where, and when all ranks have come
+// tells every host of all; from then on it is not needed. The first failure is told to all who have come and will come.
 #pragma once
 #include <atomic>
 #include <list>

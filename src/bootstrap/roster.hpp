@@ -12,8 +12,8 @@
 
 namespace weft {
 
-// Numbers and texts in a row of bytes, as the sender's processor lays them out: all hosts of a communicator run the same
-// build.
+// Numbers and texts in a row of bytes, as the sender's processor lays them out: all hosts of a communicator run the
+// same build.
 class ByteWriter {
   public:
     template <class T>
@@ -62,7 +62,7 @@ struct RosterRank {
 struct HostEntry {
     uint64_t identity = 0;  // of the host
     std::string name;
-    int32_t pid = 0;  // of the leader
+    int32_t pid = 0;    // of the leader
     int32_t ranks = 0;  // of the communicator, as the host's ranks were told
     int32_t cores = 1;
     int64_t link_mbps = 0;                // 0: unknown

@@ -56,7 +56,7 @@ Service::Service(Fd epoll, Fd bell) : epoll_(std::move(epoll)), bell_(std::move(
 }
 
 Service::~Service() {
-    if (process_ != process_token()) return;  // a child after fork: there is no thread here
+    if (process_ != process_token()) return;                  // a child after fork: there is no thread here
     assert(thread_->get_id() != std::this_thread::get_id());  // its owners let go of it elsewhere
     post([this] { ending_ = true; });
     thread_->join();

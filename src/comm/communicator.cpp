@@ -1,6 +1,7 @@
 #include "src/comm/communicator.hpp"
 
 #include <sched.h>
+#include <unistd.h>
 
 #include "src/base/clock.hpp"
 #include "src/base/log.hpp"
@@ -8,6 +9,7 @@
 namespace weft {
 
 static constexpr int64_t leave_patience_us = 2'000'000;
+static constexpr int64_t cause_patience_us = 400'000;  // some ticks of the leaders (bootstrap/control.cpp)
 
 Result<std::unique_ptr<Communicator>> Communicator::make(std::shared_ptr<HostGroup> group,
                                                          std::shared_ptr<Membership> membership, int rank,
@@ -17,7 +19,8 @@ Result<std::unique_ptr<Communicator>> Communicator::make(std::shared_ptr<HostGro
         group->raise(board.status().code(), rank, board.status().sentence());
         return board.take_status();
     }
-    return std::unique_ptr<Communicator>(new Communicator(std::move(group), std::move(membership), rank, options, std::move(*board)));
+    return std::unique_ptr<Communicator>(
+        new Communicator(std::move(group), std::move(membership), rank, options, std::move(*board)));
 }
 
 Communicator::Communicator(std::shared_ptr<HostGroup> group, std::shared_ptr<Membership> membership, int rank,
@@ -31,6 +34,7 @@ Communicator::Communicator(std::shared_ptr<HostGroup> group, std::shared_ptr<Mem
       waiting_(*group_, rank, options.sleep_us),
       watchdog_(*group_, rank, options.name, {options.warn_ms * 1000, options.timeout_ms * 1000}),
       name_(options.name) {
+    add_descriptors_ = [this](std::vector<pollfd>& list) { prepared_->run.add_descriptors(list); };
     waiting_.seen_here();
     WEFT_LOG_RANK(rank_, info, init, "rank {} of {} joined{}{}, process {}", rank, group_->ranks(),
                   name_.empty() ? "" : " communicator ", name_, getpid());
@@ -46,6 +50,9 @@ Communicator::~Communicator() {
 
 Status Communicator::die(Status failure) {
     dead_ = true;
+    // A broken connection is often what another's end looks like from here: who saw the cause may be about to tell.
+    if (failure.code() == weftRemoteError && !group_->one_host())
+        for (const int64_t until = now_us() + cause_patience_us; now_us() < until && !group_->aborted();) usleep(1000);
     // The first error is what all ranks report, word for word.
     if (!group_->raise(failure.code(), rank_, failure.sentence())) failure = group_->abort_status();
     std::atomic_thread_fence(std::memory_order_seq_cst);  // pairs with the one in Run::decide()
@@ -141,7 +148,10 @@ Progress Communicator::advance() {
 
 Status Communicator::pause(bool may_sleep) {
     const RankSet& missing = prepared_ ? prepared_->run.missing() : missing_binding_;
-    if (!waiting_.pause(missing, may_sleep)) [[likely]]
+    // Connections are made over letters, which come through shared memory; then some are sockets.
+    const bool sockets = prepared_ && prepared_->plan.networked;
+    if (!(sockets ? waiting_.pause_on_sockets(missing, may_sleep, add_descriptors_)
+                  : waiting_.pause(missing, may_sleep))) [[likely]]
         return ok();
     Status trouble = watchdog_.look(
         missing, sequence_, prepared_ ? prepared_->plan.operation : group_->row(rank_).position.read()->operation,

@@ -101,6 +101,7 @@ class Communicator {
     Planner planner_;
     PlanCache plans_;
     Waiting waiting_;
+    Waiting::AddDescriptors add_descriptors_;
     Watchdog watchdog_;
     std::string name_;
 

@@ -81,7 +81,8 @@ Result<Joining> prepare_joining(weftComm** comm, int nranks, const UniqueId& id,
     auto host = host_identity();
     if (!host) return host.take_status();
     // Where no memory may be shared every rank is a host of its own.
-    meeting.host = NameList(environment.transports).admits("shm") ? *host : *host ^ (uint64_t(rank) + 1) * 0x9e3779b97f4a7c15u;
+    meeting.host =
+        NameList(environment.transports).admits("shm") ? *host : *host ^ (uint64_t(rank) + 1) * 0x9e3779b97f4a7c15u;
     joining.meeting = std::make_unique<Meeting>(id, nranks, rank, meeting);
     return joining;
 }
@@ -101,9 +102,8 @@ Status join(std::vector<Joining> joinings) {
                 if (!met) {
                     keep(met.take_status());
                 } else {
-                    auto communicator =
-                        Communicator::make(joining.meeting->group(), joining.meeting->membership(), joining.rank,
-                                           std::move(joining.options));
+                    auto communicator = Communicator::make(joining.meeting->group(), joining.meeting->membership(),
+                                                           joining.rank, std::move(joining.options));
                     if (communicator)
                         *joining.result = make_handle(std::move(*communicator));
                     else

@@ -3,9 +3,9 @@
 #include <cstring>
 
 #include "src/base/cpu.hpp"
+#include "src/base/log.hpp"
 #include "src/base/name_list.hpp"
 #include "src/base/options.hpp"
-#include "src/base/log.hpp"
 #include "src/registry.hpp"
 
 namespace weft {
@@ -111,6 +111,7 @@ Result<bool> Planner::connect(const Choice& choice, Binding& binding, RankSet& m
             WEFT_TRY(
                 group_->post_letter(rank_, block.source, key(block.channel, block.source), &address, sizeof address));
             binding.ends[index].source = receiver->get();
+            binding.ends[index].source_abroad = options.host == nullptr;
             binding.receivers.push_back(std::move(*receiver));
         }
         binding.listening = true;
@@ -137,6 +138,7 @@ Result<bool> Planner::connect(const Choice& choice, Binding& binding, RankSet& m
                       group_->name_of(block.target), (*transport)->name, block.channel, schedule.fifo_depth,
                       slot_bytes_ >> 10);
         binding.ends[index].target = sender->get();
+        binding.ends[index].target_abroad = options.host == nullptr;
         binding.senders.push_back(std::move(*sender));
     }
     binding.connected = all;
@@ -144,8 +146,8 @@ Result<bool> Planner::connect(const Choice& choice, Binding& binding, RankSet& m
 }
 
 ConnectionOptions Planner::connection_options(const Schedule& schedule, int channel, int peer) {
-    return {rank_,      peer,        channel, schedule.fifo_depth,
-            slot_bytes_, group_->local(peer) ? group_ : nullptr, &heap_used_, identity_};
+    return {rank_,       peer,     channel, schedule.fifo_depth, slot_bytes_, group_->local(peer) ? group_ : nullptr,
+            &heap_used_, identity_};
 }
 
 // The first that can; both ends see the same facts.
@@ -153,7 +155,8 @@ Result<const Transport*> Planner::transport_to(const ConnectionOptions& options)
     std::string reasons;
     const NameList allowed(weft::options().transports);
     for (const Transport& transport : registry::transports()) {
-        std::string why = allowed.admits(transport.name) ? transport.can_connect(options) : "excluded by WEFT_TRANSPORTS";
+        std::string why =
+            allowed.admits(transport.name) ? transport.can_connect(options) : "excluded by WEFT_TRANSPORTS";
         if (why.empty()) return &transport;
         reasons += fmt::format("{}{}: {}", reasons.empty() ? "" : "; ", transport.name, why);
     }
@@ -168,6 +171,7 @@ Result<std::unique_ptr<PreparedPlan>> Planner::plan(const Operation& operation, 
     plan.operation_fingerprint = fingerprint(plan.operation);
     plan.schedule = &binding.schedule;
     plan.ends = binding.ends;
+    for (const BlockEnds& ends : plan.ends) plan.networked |= ends.source_abroad || ends.target_abroad;
     plan.movers = movers_;
     const size_t bytes = operation.bytes();
     size_t tile = agreed_.tile_bytes > 0 ? round_to_line(size_t(agreed_.tile_bytes)) : 0;
@@ -209,7 +213,7 @@ std::string Planner::explain(const Operation& operation) const {
                             candidate.algorithm->cost);
     if (!choice) return text + choice.status().sentence();
     return text + fmt::format("chosen: {} over {}, least predicted time", choice->algorithm->name,
-                              registry::transports()[0].name);
+                              layout_.hosts.empty() ? "shm" : "shm on a host and tcp between hosts");
 }
 
 }  // namespace weft

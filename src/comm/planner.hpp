@@ -45,7 +45,8 @@ struct PreparedPlan {
 class Planner {
   public:
     // `identity`: of the communicator, null if its ranks are on one host.
-    Planner(HostGroup& group, const net::Identity* identity, int rank, Board* board, const Movers& movers, int64_t streaming_bytes);
+    Planner(HostGroup& group, const net::Identity* identity, int rank, Board* board, const Movers& movers,
+            int64_t streaming_bytes);
 
     Result<Choice> choose(const Operation& operation) const;
     // The schedule of a choice; made once.

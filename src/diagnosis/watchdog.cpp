@@ -14,6 +14,8 @@ namespace {
 
 // Ranks that share no word of memory in an operation (a ring beside a board) compare calls only after this long.
 constexpr int64_t compare_after_us = 50'000;
+constexpr int64_t in_flight_us = 30'000'000;
+constexpr int64_t ask_apart_us = 500'000;  // of ranks on other hosts: the answer takes a message to every host
 
 // The process's state letter in /proc, T for stopped; 0 if it cannot be read.
 char process_state(int pid) {
@@ -30,6 +32,15 @@ std::string seconds(int64_t us) { return fmt::format("{:.1f} s", double(us) / 1e
 
 std::string Watchdog::name() const {
     return communicator_.empty() ? "" : fmt::format(" on communicator {}", communicator_);
+}
+
+void Watchdog::ask_for_news() {
+    if (group_->one_host()) return;
+    const int64_t now = now_us();
+    if (now < next_question_us_) return;
+    next_question_us_ = now + ask_apart_us;
+    group_->header().curious.fetch_add(1, std::memory_order_release);
+    group_->ring();
 }
 
 Status Watchdog::mismatch(int other, uint64_t sequence, const Operation& operation) {
@@ -57,6 +68,7 @@ Status Watchdog::mismatch(int other, uint64_t sequence, const Operation& operati
                         sequence, name(), low, low_call.text(), high, high_call.text());
         }
         if (!group_->alive(other)) break;
+        ask_for_news();
         usleep(1000);
     }
     return fail(weftMismatch,
@@ -65,7 +77,7 @@ Status Watchdog::mismatch(int other, uint64_t sequence, const Operation& operati
                 sequence, name(), rank_, operation.text(), other);
 }
 
-Status Watchdog::look_at(int other, uint64_t sequence, const Operation& operation) {
+Status Watchdog::look_at(int other, uint64_t sequence, const Operation& operation, int64_t silence_us) {
     const RankRow& row = group_->row(other);
     // What it called before what became of it: a rank that called something else and left has mismatched, not died.
     const auto report = row.position.read();
@@ -74,32 +86,41 @@ Status Watchdog::look_at(int other, uint64_t sequence, const Operation& operatio
     // It finished this operation, so all that it owes us is there, perhaps since we last polled; it may have ended in
     // order. What is still missing at the next look will never come.
     if (report && report->finished >= sequence) {
+        // What came over a network may be on its way for long.
+        if (!group_->local(other) && silence_us < in_flight_us) return ok();
         if (!finished_.contains(other)) return finished_.insert(other), ok();
         return fail(weftMismatch,
-                    "rank {} (pid {}) finished operation {}{} without what rank {} waits for in {}; every rank must "
-                    "make the same calls in the same order",
-                    other, row.pid, sequence, name(), rank_, operation.text());
+                    "{} finished operation {}{} without what rank {} waits for in {}; every rank must make the same "
+                    "calls in the same order",
+                    group_->name_of(other), sequence, name(), rank_, operation.text());
     }
     if (!group_->alive(other) && row.state.load(std::memory_order_acquire) != RankState::left)
-        return fail(
-            weftRemoteError, "rank {} (pid {}) died {}; rank {} waited for it in operation {}{}, {}", other, row.pid,
-            report && report->inside() ? fmt::format("inside operation {}", report->entered)
-                                       : fmt::format("outside Weft after operation {}", report ? report->finished : 0),
-            rank_, sequence, name(), operation.text());
+        return fail(weftRemoteError, "{} died {}; rank {} waited for it in operation {}{}, {}", group_->name_of(other),
+                    report && report->inside()
+                        ? fmt::format("inside operation {}", report->entered)
+                        : fmt::format("outside Weft after operation {}", report ? report->finished : 0),
+                    rank_, sequence, name(), operation.text());
     if (row.state.load(std::memory_order_acquire) == RankState::left && report && report->entered < sequence)
-        return fail(
-            weftRemoteError,
-            "rank {} (pid {}) left the communicator after operation {}; rank {} waits for it in operation {}{}, {}",
-            other, row.pid, report->finished, rank_, sequence, name(), operation.text());
+        return fail(weftRemoteError,
+                    "{} left the communicator after operation {}; rank {} waits for it in operation {}{}, {}",
+                    group_->name_of(other), report->finished, rank_, sequence, name(), operation.text());
     return ok();
 }
 
 std::string Watchdog::whereabouts(int other, uint64_t sequence) const {
     const RankRow& row = group_->row(other);
     const auto report = row.position.read();
-    const char state = process_state(row.pid);
-    std::string text = fmt::format("rank {} (pid {}) is {}", other, row.pid,
-                                   state == 'T' || state == 't' ? "stopped (SIGSTOP or a debugger)" : "alive");
+    std::string text = group_->name_of(other);
+    if (group_->local(other)) {
+        const char state = process_state(row.pid);
+        text += state == 'T' || state == 't' ? " is stopped (SIGSTOP or a debugger)" : " is alive";
+    } else {
+        const int64_t heard_us = row.heard_us.load(std::memory_order_acquire);
+        if (heard_us == 0) return text + " has sent no news yet";
+        const int64_t ago_us = now_us() - heard_us;
+        text += ago_us < 2 * ask_apart_us + 1'000'000 ? " is known to be there"
+                                                      : fmt::format(" has sent no news for {}", seconds(ago_us));
+    }
     if (!report || report->entered == 0) return text + ", has not called anything yet";
     if (!report->inside()) return text + fmt::format(", outside Weft, last operation {}", report->finished);
     if (report->entered == sequence) return text + ", inside this operation";
@@ -108,10 +129,11 @@ std::string Watchdog::whereabouts(int other, uint64_t sequence) const {
 
 Status Watchdog::look(const RankSet& missing, uint64_t sequence, const Operation& operation, int64_t silence_us) {
     if (group_->aborted()) return group_->abort_status();
+    if (silence_us >= compare_after_us) ask_for_news();
     Status found;
     missing.for_each([&](int other) {
         if (found && (silence_us >= compare_after_us || !group_->alive(other)))
-            found = look_at(other, sequence, operation);
+            found = look_at(other, sequence, operation, silence_us);
     });
     if (!found) return found;
     const bool warn = limits_.warn_us > 0 && silence_us >= limits_.warn_us && !warned_;

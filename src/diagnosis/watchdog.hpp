@@ -30,7 +30,9 @@ class Watchdog {
     }
 
   private:
-    Status look_at(int other, uint64_t sequence, const Operation& operation);
+    Status look_at(int other, uint64_t sequence, const Operation& operation, int64_t silence_us);
+    // Of ranks on other hosts rows show what the leaders last told: asks them to tell again.
+    void ask_for_news();
     std::string whereabouts(int other, uint64_t sequence) const;
     std::string name() const;
 
@@ -39,6 +41,7 @@ class Watchdog {
     std::string communicator_;
     WatchdogLimits limits_;
     bool warned_ = false;
+    int64_t next_question_us_ = 0;
     RankSet finished_;  // missing ranks that had finished the operation when looked at before
 };
 

@@ -15,6 +15,7 @@ namespace weft {
 struct BlockEnds {
     Receiver* source = nullptr;
     Sender* target = nullptr;
+    bool source_abroad = false, target_abroad = false;  // over a network: data goes past the slots where it can
 };
 
 struct Plan {
@@ -29,6 +30,7 @@ struct Plan {
     uint64_t tiles = 1;      // at least 1: an empty message still meets everybody
     bool pipelined = false;  // two-shot: one loop body stages, reduces and hands out different tiles
     bool offers = false;     // two-shot: the entry post says which buffers peers can reach
+    bool networked = false;  // some end is abroad
     CrossMemory* cross_memory =
         nullptr;  // two-shot: the kernel copies, once all have agreed that it can; null: not wanted
     Stores stores = Stores::ordinary;

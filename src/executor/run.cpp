@@ -52,6 +52,12 @@ Progress Run::advance() {
         moved |= progress != Progress::blocked;
         all_ended &= progress == Progress::done;
     }
+    if (plan_->networked) {
+        auto flushed = flush();
+        if (!flushed) return failure_ = flushed.take_status(), Progress::failed;
+        // What peers wait for is on its way before the call returns: nobody pushes afterwards.
+        if (all_ended && !*flushed) return moved ? Progress::moved : Progress::blocked;
+    }
     if (all_ended) {
         const uint64_t run = uint64_t(plan_->schedule->tiles);
         if (plan_->board) plan_->board->tile = base_tile_ + uint32_t((plan_->tiles + run - 1) / run * run);
@@ -78,6 +84,7 @@ Progress Run::advance_block(size_t index) {
             return moved ? Progress::moved : Progress::blocked;
         const uint64_t tile = state.tile;
         const Stage stage = state.stage;
+        state.wait = BlockState::Wait::none;
         const Progress progress = execute(index, instruction);
         if (progress == Progress::done) {  // of a fused instruction, which walks the tiles itself
             state.ended = true;
@@ -186,12 +193,14 @@ Progress Run::move_connection(size_t index, const Instruction& instruction, uint
                          instruction.opcode == Opcode::recv_reduce_copy_send;
     const bool stores = receives && instruction.opcode != Opcode::recv_reduce_send;
 
+    if (ends.source_abroad || ends.target_abroad)
+        if (const auto progress = move_abroad(index, instruction, tile, span)) return *progress;
     Slot incoming, outgoing;
     if (receives) {
         SlotInfo info;
         auto slot = ends.source->receive(info);
         if (!slot) return failure_ = slot.take_status(), Progress::failed;
-        if (!*slot) return connections_wait_.insert(block.source), Progress::blocked;
+        if (!*slot) return blocked_on(index, true);
         if (info.fingerprint != plan_->operation_fingerprint || info.operation != sequence_ || info.bytes != span.bytes)
             return suspect_ = block.source, Progress::mismatch;
         incoming = *slot;
@@ -199,7 +208,7 @@ Progress Run::move_connection(size_t index, const Instruction& instruction, uint
     if (sends) {
         auto slot = ends.target->acquire();
         if (!slot) return failure_ = slot.take_status(), Progress::failed;
-        if (!*slot) return connections_wait_.insert(block.target), Progress::blocked;
+        if (!*slot) return blocked_on(index, false);
         if (slot->capacity < span.bytes)
             return failure_ = fail(weftInternalError, "a message of {} bytes does not fit a slot of {}", span.bytes,
                                    slot->capacity),
@@ -241,6 +250,79 @@ Progress Run::move_connection(size_t index, const Instruction& instruction, uint
         if (!status) return failure_ = std::move(status), Progress::failed;
     }
     return Progress::moved;
+}
+
+// Over a network what is only sent or only received goes between the user's buffer and the socket, past the slots.
+// Nothing: this instruction does not, or not with this message.
+std::optional<Progress> Run::move_abroad(size_t index, const Instruction& instruction, uint64_t tile,
+                                         const Span& span) {
+    const Block& block = plan_->schedule->blocks[index];
+    const BlockEnds& ends = plan_->ends[index];
+    if (span.count != 1) return {};
+    const size_t user_offset = tile * plan_->tile_bytes + span.pieces[0].tile_offset;
+    const SlotInfo info{span.bytes, sequence_, plan_->operation_fingerprint};
+    if (instruction.opcode == Opcode::send) {
+        if (!ends.target_abroad || (instruction.source == Buffer::input && plan_->scaled())) return {};
+        const std::byte* data = instruction.source == Buffer::input ? send_ + user_offset : receive_ + user_offset;
+        auto sent = ends.target->send(data, info);
+        if (!sent) return failure_ = sent.take_status(), Progress::failed;
+        return *sent ? Progress::moved : blocked_on(index, false);
+    }
+    if (!ends.source_abroad || (instruction.opcode != Opcode::recv && instruction.opcode != Opcode::recv_copy_send))
+        return {};
+    Slot outgoing;
+    if (instruction.opcode == Opcode::recv_copy_send) {
+        auto slot = ends.target->acquire();
+        if (!slot) return failure_ = slot.take_status(), Progress::failed;
+        if (!*slot) return blocked_on(index, false);
+        outgoing = *slot;
+    }
+    SlotInfo came;
+    auto received = ends.source->receive_into(receive_ + user_offset, span.bytes, came);
+    const bool known = came.fingerprint == info.fingerprint && came.operation == info.operation;
+    if (!received && came.operation != 0 && !known) return suspect_ = block.source, Progress::mismatch;
+    if (!received) return failure_ = received.take_status(), Progress::failed;
+    if (!*received) return blocked_on(index, true);
+    if (!known || came.bytes != span.bytes) return suspect_ = block.source, Progress::mismatch;
+    if (instruction.opcode == Opcode::recv) return Progress::moved;
+    if (ends.target_abroad) {
+        auto sent = ends.target->send(receive_ + user_offset, info);
+        if (!sent) return failure_ = sent.take_status(), Progress::failed;
+        return Progress::moved;  // there was a credit
+    }
+    plan_->movers->copy({outgoing.data, receive_ + user_offset, span.bytes, Stores::ordinary});
+    if (Status status = ends.target->publish(info); !status) return failure_ = std::move(status), Progress::failed;
+    return Progress::moved;
+}
+
+Progress Run::blocked_on(size_t index, bool source) {
+    const Block& block = plan_->schedule->blocks[index];
+    connections_wait_.insert(source ? block.source : block.target);
+    blocks_[index].wait = source ? BlockState::Wait::source : BlockState::Wait::target;
+    return Progress::blocked;
+}
+
+// True: no sender has anything left to push.
+Result<bool> Run::flush() {
+    bool empty = true;
+    for (size_t index = 0; index < blocks_.size(); ++index)
+        if (plan_->ends[index].target_abroad) {
+            auto pushed = plan_->ends[index].target->progress();
+            if (!pushed) return pushed;
+            if (!*pushed) connections_wait_.insert(plan_->schedule->blocks[index].target);
+            empty &= *pushed;
+        }
+    return empty;
+}
+
+void Run::add_descriptors(std::vector<pollfd>& list) const {
+    for (size_t index = 0; index < blocks_.size(); ++index) {
+        const BlockEnds& ends = plan_->ends[index];
+        const auto wait = blocks_[index].ended ? BlockState::Wait::none : blocks_[index].wait;
+        if (ends.source_abroad && wait == BlockState::Wait::source) ends.source->add_descriptors(list);
+        // Of a sender also what it still has to push.
+        if (ends.target_abroad) ends.target->add_descriptors(list);
+    }
 }
 
 Progress Run::move_local(const Instruction& instruction, int iteration, uint64_t tile) {

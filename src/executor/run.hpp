@@ -30,6 +30,8 @@ class Run {
 
     const Plan& plan() const { return *plan_; }
     const RankSet& missing() const { return *missing_; }
+    // Of a blocked run: what a sleeper polls for, besides the words in shared memory.
+    void add_descriptors(std::vector<pollfd>& list) const;
     int suspect() const { return suspect_; }
     Status take_failure() { return std::move(failure_); }
     // Whether peers may be reading or writing the buffers of this call in place, and whether one of them still can
@@ -48,6 +50,7 @@ class Run {
         int32_t iteration = 0;       // of a repeated instruction
         Stage stage = Stage::begin;  // of a board or fused instruction
         bool ended = false;
+        enum class Wait : uint8_t { none, source, target } wait = Wait::none;  // for which connection
     };
 
     // Where the chunk's bytes lie, in this tile and in the user's buffer.
@@ -58,6 +61,8 @@ class Run {
     // run.cpp: any block, any instruction.
     Progress advance_block(size_t index);
     Progress execute(size_t index, const Instruction& instruction);
+    Result<bool> flush();
+    Progress blocked_on(size_t index, bool source);
     Progress move_connection(size_t index, const Instruction& instruction, uint64_t tile);
     Progress move_local(const Instruction& instruction, int iteration, uint64_t tile);
     void move_range(const Instruction& instruction, int iteration, uint64_t tile, const Range& range);
@@ -105,6 +110,7 @@ class Run {
         int count;
         size_t bytes;
     };
+    std::optional<Progress> move_abroad(size_t index, const Instruction& instruction, uint64_t tile, const Span& span);
     Span span_range(const Instruction& instruction, int iteration, uint64_t tile) const;
     const std::byte* input_at(size_t offset) const { return send_ + offset; }
     // This rank's contribution, scaled if the operation wants it (then it lies in scratch).

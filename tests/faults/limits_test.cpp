@@ -53,7 +53,7 @@ TEST_CASE("too few descriptors, on either side of the meeting, are a sentence", 
 TEST_CASE("no address space is a sentence", "[limits]") {
     if (!limits_are_ours) return;
     std::vector<Limited> all;
-    for (const int mebibytes : {60, 100, 140, 180, 250, 400, 2000}) {
+    for (const int mebibytes : {60, 100, 140, 180, 250, 600, 2000}) {
         all.push_back({mebibytes, 0, std::make_unique<Job>(2)});
         for (int rank = 0; rank < 2; ++rank)
             all.back().job->start(rank,
@@ -71,7 +71,7 @@ TEST_CASE("no address space is a sentence", "[limits]") {
                 CHECK((contains(init, "ulimit -v") || contains(init, "out of memory")));
                 CHECK(init.rfind("2 ", 0) == 0);
             }
-            if (mebibytes >= 250) {
+            if (mebibytes >= 600) {
                 CHECK(init == "0");
                 CHECK(job->answer(rank, "reduce") == "0");
             }
