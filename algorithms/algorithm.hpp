@@ -16,7 +16,13 @@ struct Algorithm {
     int ranks_min;
     // Predicted microseconds for `bytes` of message; used to compare, so a constant error in all is harmless.
     double (*predict_us)(const Layout& layout, const LinkCosts& costs, size_t bytes);
-    const char* cost;  // in words
+    const char* cost;                                 // in words
+    const char* (*refuses)(const Layout&) = nullptr;  // why it cannot serve such a layout; null: it can
+    // The tile at which it expects to be fastest, where smaller ones than its slots allow pay; null: as large as may
+    // be.
+    size_t (*tile_bytes)(const Layout& layout, const LinkCosts& costs, size_t bytes) = nullptr;
+
+    const char* refusal(const Layout& layout) const { return refuses ? refuses(layout) : nullptr; }
 };
 
 }  // namespace weft

@@ -13,4 +13,34 @@ double one_shot_all_reduce_us(const Layout& layout, const LinkCosts& costs, size
 Schedule two_shot_all_reduce(const Layout& layout, const Parameters& parameters);
 double two_shot_all_reduce_us(const Layout& layout, const LinkCosts& costs, size_t bytes);
 
+Schedule recursive_doubling_all_reduce(const Layout& layout, const Parameters& parameters);
+double recursive_doubling_all_reduce_us(const Layout& layout, const LinkCosts& costs, size_t bytes);
+
+Schedule halving_doubling_all_reduce(const Layout& layout, const Parameters& parameters);
+double halving_doubling_all_reduce_us(const Layout& layout, const LinkCosts& costs, size_t bytes);
+
+Schedule double_binary_tree_all_reduce(const Layout& layout, const Parameters& parameters);
+double double_binary_tree_all_reduce_us(const Layout& layout, const LinkCosts& costs, size_t bytes);
+size_t double_binary_tree_tile_bytes(const Layout& layout, const LinkCosts& costs, size_t bytes);
+
+Schedule two_level_ring_all_reduce(const Layout& layout, const Parameters& parameters);
+double two_level_ring_all_reduce_us(const Layout& layout, const LinkCosts& costs, size_t bytes);
+
+Schedule two_level_tree_all_reduce(const Layout& layout, const Parameters& parameters);
+double two_level_tree_all_reduce_us(const Layout& layout, const LinkCosts& costs, size_t bytes);
+size_t two_level_tree_tile_bytes(const Layout& layout, const LinkCosts& costs, size_t bytes);
+
+Schedule two_level_halving_doubling_all_reduce(const Layout& layout, const Parameters& parameters);
+double two_level_halving_doubling_all_reduce_us(const Layout& layout, const LinkCosts& costs, size_t bytes);
+
+Schedule two_level_doubling_all_reduce(const Layout& layout, const Parameters& parameters);
+double two_level_doubling_all_reduce_us(const Layout& layout, const LinkCosts& costs, size_t bytes);
+
+Schedule leader_doubling_all_reduce(const Layout& layout, const Parameters& parameters);
+double leader_doubling_all_reduce_us(const Layout& layout, const LinkCosts& costs, size_t bytes);
+
+// Why a layout is not for what runs over one board of all ranks, or for what needs boards and a network; null: it is.
+const char* several_hosts(const Layout& layout);
+const char* not_two_levels(const Layout& layout);
+
 }  // namespace weft

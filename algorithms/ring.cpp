@@ -1,7 +1,10 @@
 // Ring all-reduce: every chunk goes round the ring once to be summed and once more to be handed out.
 // Each rank sends 2(N-1)/N of the buffer, the least possible, in 2(N-1) steps, many: for large messages.
 // Source: Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms for clusters of workstations", 2009.
+#include <cmath>
+
 #include "algorithms/algorithms.hpp"
+#include "algorithms/network.hpp"
 #include "src/schedule/builder.hpp"
 
 namespace weft {
@@ -41,6 +44,17 @@ Schedule ring_all_reduce(const Layout& layout, const Parameters& parameters) {
 double ring_all_reduce_us(const Layout& layout, const LinkCosts& costs, size_t bytes) {
     const double ranks = layout.ranks;
     if (layout.ranks == 1) return costs.stream_us(bytes, 2 * bytes);
+    const Network network(layout, costs);
+    if (network.hosts() > 1) {
+        // Tile by tile, every chunk goes round twice, over the hops between hosts and the others, and each host's link
+        // carries each chunk once a round.
+        const double round =
+            network.hosts() * network.message_us(true) + (ranks - network.hosts()) * network.message_us(false);
+        const double tile_bytes = double(costs.net_slot_bytes) * ranks;
+        const double tiles = std::max(1.0, std::ceil(double(bytes) / tile_bytes));
+        const double moved = 2 * (ranks - 1) / ranks;
+        return moved * (tiles * round + network.link_us(double(bytes)) + network.handling_us(double(bytes)));
+    }
     // Reads and writes of an N-th: send 1, recv_reduce_send and recv_copy_send 2 each, the complete sum 3, recv 1.
     const double streams = (4 * ranks - 3) / ranks;
     // A step cannot begin before the rank behind has ended its own: 2(N-1) hops a tile, and each waits its turn on its

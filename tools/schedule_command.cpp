@@ -30,6 +30,7 @@ struct Request {
     int ranks = 0;
     int rank = -1;  // all
     int channels = 1;
+    int hosts = 1;
     std::string expansion;
     std::string file;
     std::string readable;
@@ -95,11 +96,18 @@ Result<std::vector<Schedule>> make(const Request& request) {
     if (request.rank >= request.ranks)
         return fail(weftInvalidArgument, "there is no rank {} of {}; there are 0..{}", request.rank, request.ranks,
                     request.ranks - 1);
+    if (request.hosts > request.ranks)
+        return fail(weftInvalidArgument, "{} ranks cannot be on {} hosts", request.ranks, request.hosts);
+    Layout layout{request.ranks, 0, {}};
+    if (request.hosts > 1) layout.hosts = hosts_in_blocks(request.ranks, request.hosts);
+    if (const char* refusal = row->refusal(layout))
+        return fail(weftInvalidArgument, "{} {}: --ranks {} --hosts {}", row->name, refusal, request.ranks,
+                    request.hosts);
     std::vector<Schedule> schedules;
     for (int rank = 0; rank < request.ranks; ++rank) {
         if (request.rank >= 0 && rank != request.rank) continue;
-        auto schedule = expanded(row->build({.ranks = request.ranks, .rank = rank}, {.channels = request.channels}),
-                                 request.expansion);
+        layout.rank = rank;
+        auto schedule = expanded(row->build(layout, {.channels = request.channels}), request.expansion);
         if (!schedule) return schedule.take_status();
         schedules.push_back(std::move(*schedule));
     }
@@ -168,6 +176,10 @@ void add_schedule_command(CLI::App& app, int& exit_status) {
         to->add_option("-n,--ranks", request->ranks, "Ranks of the communicator")
             ->required()
             ->check(CLI::Range(1, ranks_shown_most));
+        to->add_option("--hosts", request->hosts,
+                       "Hosts that the ranks are on, as many on each as divide evenly, neighbours together")
+            ->check(CLI::Range(1, ranks_shown_most))
+            ->capture_default_str();
         to->add_option("-c,--channels", request->channels, "Channels")
             ->check(CLI::Range(1, channels_shown_most))
             ->capture_default_str();

@@ -65,7 +65,13 @@ Status check_set(std::span<const Schedule> schedules, const BoardMode& mode, con
                      .mode = each});
         }
     } else {
-        forms.push_back({.schedule = [&by_rank](int rank) { return *by_rank[rank]; }, .runs = 2, .mode = mode});
+        // Where blocks may be some runs apart, as many runs as bring a slot of the board into use again.
+        int apart = 0;
+        for (const Schedule& schedule : schedules)
+            for (const Block& block : schedule.blocks)
+                for (const Instruction& it : block.instructions) apart = std::max(apart, int(it.after.ago));
+        const int runs = apart == 0 ? 2 : apart + options.board_slots + 1;
+        forms.push_back({.schedule = [&by_rank](int rank) { return *by_rank[rank]; }, .runs = runs, .mode = mode});
     }
     // Bounds of chunks are multiples of 64 bytes: 64 bytes make one chunk, half as many lines as ranks about half of
     // them.

@@ -6,36 +6,62 @@ namespace weft::test {
 
 static const char* name_of(Way way) {
     switch (way) {
-        case Way::plain:
-            return "plain";
-        case Way::mixed:
-            return "mixed";
-        case Way::all_readable:
-            return "all readable";
-        case Way::direct:
-            return "direct";
-        case Way::pipelined:
-            return "pipelined";
-        case Way::pipelined_mixed:
-            return "pipelined mixed";
+        case Way::plain: return "plain";
+        case Way::mixed: return "mixed";
+        case Way::all_readable: return "all readable";
+        case Way::direct: return "direct";
+        case Way::pipelined: return "pipelined";
+        case Way::pipelined_mixed: return "pipelined mixed";
     }
     return "unknown way";
 }
 
-std::string Case::text() const {
-    const char* where = place == Place::out ? "out of place" : place == Place::in ? "in place" : "partly in place";
-    return fmt::format("{}, {}, {} channels, {} tiles, {}", algorithm, name_of(way), channels, tiles, where);
+static const char* name_of(Hosts hosts) {
+    switch (hosts) {
+        case Hosts::one: return "one host";
+        case Hosts::two: return "two hosts";
+        case Hosts::lonely: return "rank 0 alone on its host";
+        case Hosts::dealt: return "dealt to three hosts";
+        case Hosts::pairs: return "two ranks a host";
+    }
+    return "unknown hosts";
 }
 
-std::vector<Case> cases_of(const Algorithm& algorithm, int channels_most) {
+std::vector<int32_t> hosts_of(Hosts hosts, int ranks) {
+    std::vector<int32_t> of;
+    for (int rank = 0; rank < ranks; ++rank) {
+        if (hosts == Hosts::two) of.push_back(2 * rank / ranks);
+        if (hosts == Hosts::lonely) of.push_back(rank > 0);
+        if (hosts == Hosts::dealt) of.push_back(rank % 3);
+        if (hosts == Hosts::pairs) of.push_back(rank / 2);
+    }
+    return of;
+}
+
+std::string Case::text() const {
+    const char* where = place == Place::out ? "out of place" : place == Place::in ? "in place" : "partly in place";
+    return fmt::format("{}, {}, {} channels, {} tiles, {}, {}", algorithm, name_of(way), channels, tiles, where,
+                       name_of(hosts));
+}
+
+std::vector<Case> cases_of(const Algorithm& algorithm, int channels_most, int ranks) {
     const std::string name = algorithm.name;
     std::vector<Way> ways = {Way::plain};
     if (name == "two_shot")
         ways = {Way::plain, Way::mixed, Way::all_readable, Way::direct, Way::pipelined, Way::pipelined_mixed};
     std::vector<Case> cases;
-    for (Way way : ways)
-        for (int channels = 1; channels <= (name == "ring" ? channels_most : 1); ++channels)
-            for (Place place : places) cases.push_back({name, way, channels, place, way == Way::direct ? 1 : 2});
+    const bool anywhere = !algorithm.refuses;
+    for (Hosts hosts : all_hosts) {
+        if (algorithm.refusal({ranks, 0, hosts_of(hosts, ranks)})) continue;
+        if (anywhere && hosts != Hosts::one && hosts != Hosts::dealt) continue;
+        for (Way way : ways)
+            for (int channels = 1; channels <= (name == "ring" ? channels_most : 1); ++channels)
+                for (Place place : places) {
+                    // On several hosts long enough that a slot of the board is used again.
+                    const int tiles = way == Way::direct ? 1 : anywhere || hosts == Hosts::one ? 2 : 6;
+                    cases.push_back({name, way, channels, place, tiles, hosts});
+                }
+    }
     return cases;
 }
 
@@ -48,14 +74,10 @@ std::vector<bool> every_second(int ranks) {
 BoardMode mode_of(Way way, int ranks) {
     switch (way) {
         case Way::mixed:
-        case Way::pipelined_mixed:
-            return {every_second(ranks), false};
-        case Way::all_readable:
-            return {std::vector<bool>(ranks, true), false};
-        case Way::direct:
-            return {std::vector<bool>(ranks, true), true};
-        default:
-            return {};
+        case Way::pipelined_mixed: return {every_second(ranks), false};
+        case Way::all_readable: return {std::vector<bool>(ranks, true), false};
+        case Way::direct: return {std::vector<bool>(ranks, true), true};
+        default: return {};
     }
 }
 
@@ -66,7 +88,7 @@ static bool pipelines(const Case& one, int ranks) {
 Schedule schedule_of(const Case& one, int ranks, int rank) {
     if (one.algorithm == "two_block_ring") return two_block_ring(ranks, rank);
     const Algorithm* row = registry::find_algorithm(one.algorithm);
-    const Schedule schedule = row->build({.ranks = ranks, .rank = rank}, {.channels = one.channels});
+    const Schedule schedule = row->build(one.layout(ranks, rank), {.channels = one.channels});
     const BoardMode mode = mode_of(one.way, ranks);
     return pipelines(one, ranks) ? expand_pipelined(schedule, mode, one.tiles) : expand(schedule, mode);
 }

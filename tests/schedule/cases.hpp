@@ -25,17 +25,27 @@ enum class Way { plain, mixed, all_readable, direct, pipelined, pipelined_mixed 
 enum class Place { out, in, mixed };
 inline constexpr Place places[] = {Place::out, Place::in, Place::mixed};
 
+// Where the ranks are: on one host; in blocks on two; rank 0 alone and the others together; dealt out to three in turn;
+// two on each host, and the last perhaps alone.
+enum class Hosts { one, two, lonely, dealt, pairs };
+inline constexpr Hosts all_hosts[] = {Hosts::one, Hosts::two, Hosts::lonely, Hosts::dealt, Hosts::pairs};
+std::vector<int32_t> hosts_of(Hosts hosts, int ranks);
+
 struct Case {
     std::string algorithm;
     Way way = Way::plain;
     int channels = 1;
     Place place = Place::out;
     int tiles = 2;
+    Hosts hosts = Hosts::one;
     std::string text() const;
+    Layout layout(int ranks, int rank) const { return {ranks, rank, hosts_of(hosts, ranks)}; }
 };
 
-// Which an algorithm has: channels matter to the ring only, the ways to share buffers to the two-shot only.
-std::vector<Case> cases_of(const Algorithm& algorithm, int channels_most);
+// Which an algorithm has with so many ranks: channels matter to the ring only, the ways to share buffers to the
+// two-shot only, and some need one host or several. Who needs neither runs on one and on such that put ranks in another
+// order.
+std::vector<Case> cases_of(const Algorithm& algorithm, int channels_most, int ranks);
 
 std::vector<bool> every_second(int ranks);
 BoardMode mode_of(Way way, int ranks);

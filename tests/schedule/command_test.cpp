@@ -103,16 +103,34 @@ TEST_CASE("weft schedule build writes what weft schedule check proves", "[schedu
     CHECK(refused.err.find("weft schedule: " + file.name + ": deadlock: operation 0, rank 0, block 0, step 1") == 0);
 }
 
+TEST_CASE("weft schedule knows hosts, and proves what runs over one board each", "[schedule]") {
+    TemporaryFile file;
+    REQUIRE(run({"schedule", "build", "two_level_tree", "-n", "6", "--hosts", "3", "-o", file.name}).exit_status == 0);
+    CHECK(file_text(file.name) == file_text(std::string(WEFT_SCHEDULES) + "/two_level_tree_all_reduce_6_hosts_3.txt"));
+    const Outcome proved = run({"schedule", "check", file.name});
+    INFO(proved.err);
+    CHECK(proved.exit_status == 0);
+    // A rank may be three tiles ahead of itself: with a slot less it overwrites what others still read.
+    const Outcome refused = run({"schedule", "check", file.name, "--board-slots", "3"});
+    CHECK(refused.exit_status == 1);
+    CHECK(refused.err.find("used for an earlier tile") != std::string::npos);
+}
+
 TEST_CASE("weft schedule says what exists when a name is misspelt", "[schedule]") {
     const std::pair<std::vector<std::string>, std::string> mistakes[] = {
         {{"schedule", "show", "rign", "--ranks", "4"},
-         "there is no algorithm `rign`; there are one_shot, two_shot, ring"},
+         "there is no algorithm `rign`; there are one_shot, two_shot, ring, recursive_doubling"},
         {{"schedule", "show", "two_shot", "--ranks", "4", "--expand", "strait"},
          "there is no expansion `strait`; there are staged, direct, readable=RANK,... and pipelined=TILES"},
         {{"schedule", "show", "two_shot", "--ranks", "4", "--expand", "readable=0,7"},
          "`7` is not a rank; there are 0..3"},
         {{"schedule", "show", "ring", "--ranks", "4", "--expand", "pipelined=2"}, "ring is not pipelined; two_shot is"},
         {{"schedule", "show", "ring", "--ranks", "4", "--rank", "4"}, "there is no rank 4 of 4; there are 0..3"},
+        {{"schedule", "show", "two_level_ring", "--ranks", "4"},
+         "two_level_ring needs several hosts: --ranks 4 --hosts 1"},
+        {{"schedule", "show", "two_level_ring", "--ranks", "4", "--hosts", "4"}, "needs a host with several ranks"},
+        {{"schedule", "show", "one_shot", "--ranks", "4", "--hosts", "2"}, "one_shot needs all ranks on one host"},
+        {{"schedule", "show", "ring", "--ranks", "2", "--hosts", "3"}, "2 ranks cannot be on 3 hosts"},
         {{"schedule", "show", "ring", "--ranks", "0"}, "0 not in range"},
     };
     for (const auto& [arguments, sentence] : mistakes) {

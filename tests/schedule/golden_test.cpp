@@ -21,6 +21,11 @@ struct Golden {
     int ranks;
     int channels;
     const char* expansion;  // as `weft schedule` names it
+    int hosts = 1;
+
+    Layout layout(int rank) const {
+        return {ranks, rank, hosts > 1 ? hosts_in_blocks(ranks, hosts) : std::vector<int32_t>()};
+    }
 };
 
 static const Golden goldens[] = {
@@ -35,6 +40,18 @@ static const Golden goldens[] = {
     {"two_shot_all_reduce_4_readable.txt", "two_shot", 4, 1, "readable=0,2"},
     {"two_shot_all_reduce_4_direct.txt", "two_shot", 4, 1, "direct"},
     {"two_shot_all_reduce_4_pipelined.txt", "two_shot", 4, 1, "pipelined=4"},
+    {"recursive_doubling_all_reduce_4.txt", "recursive_doubling", 4, 1, ""},
+    {"recursive_doubling_all_reduce_5.txt", "recursive_doubling", 5, 1, ""},
+    {"halving_doubling_all_reduce_4.txt", "halving_doubling", 4, 1, ""},
+    {"halving_doubling_all_reduce_7.txt", "halving_doubling", 7, 1, ""},
+    {"double_binary_tree_all_reduce_4.txt", "double_binary_tree", 4, 1, ""},
+    {"double_binary_tree_all_reduce_7.txt", "double_binary_tree", 7, 1, ""},
+    {"two_level_ring_all_reduce_8_hosts_2.txt", "two_level_ring", 8, 1, "", 2},
+    {"two_level_ring_all_reduce_7_hosts_3.txt", "two_level_ring", 7, 1, "", 3},
+    {"two_level_tree_all_reduce_6_hosts_3.txt", "two_level_tree", 6, 1, "", 3},
+    {"two_level_halving_doubling_all_reduce_6_hosts_3.txt", "two_level_halving_doubling", 6, 1, "", 3},
+    {"two_level_doubling_all_reduce_6_hosts_3.txt", "two_level_doubling", 6, 1, "", 3},
+    {"leader_doubling_all_reduce_4_hosts_2.txt", "leader_doubling", 4, 1, "", 2},
 };
 
 TEST_CASE("schedules are those of the golden texts", "[schedule]") {
@@ -43,16 +60,16 @@ TEST_CASE("schedules are those of the golden texts", "[schedule]") {
         const std::string expansion = golden.expansion;
         std::vector<Schedule> schedules;
         for (int rank = 0; rank < golden.ranks; ++rank) {
-            Schedule schedule = row->build({.ranks = golden.ranks, .rank = rank}, {.channels = golden.channels});
+            Schedule schedule = row->build(golden.layout(rank), {.channels = golden.channels});
             if (expansion == "staged") schedule = expand(schedule, {});
             if (expansion == "readable=0,2") schedule = expand(schedule, mode_of(Way::mixed, golden.ranks));
             if (expansion == "direct") schedule = expand(schedule, mode_of(Way::direct, golden.ranks));
             if (expansion == "pipelined=4") schedule = expand_pipelined(schedule, {}, 4);
             schedules.push_back(std::move(schedule));
         }
-        INFO(golden.file << ": weft schedule build " << golden.algorithm << " --ranks " << golden.ranks
-                         << " --channels " << golden.channels << (expansion.empty() ? "" : " --expand ") << expansion
-                         << " -o FILE");
+        INFO(golden.file << ": weft schedule build " << golden.algorithm << " --ranks " << golden.ranks << " --hosts "
+                         << golden.hosts << " --channels " << golden.channels << (expansion.empty() ? "" : " --expand ")
+                         << expansion << " -o FILE");
         const std::string text = file_text(golden.file);
         CHECK(write_text(schedules) == text);
         const auto read = read_texts(text);

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "src/schedule/text.hpp"
+#include "src/schedule/validate.hpp"
 
 namespace weft::test {
 
@@ -17,6 +18,9 @@ const char* name_of(Fault fault) {
         case Fault::missing_post: return "missing post";
         case Fault::dropped_instruction: return "dropped instruction";
         case Fault::shortened_loop: return "shortened loop";
+        case Fault::shortened_span: return "shortened span";
+        case Fault::exchanged_operands: return "exchanged operands";
+        case Fault::lagging_dependency: return "lagging dependency";
         case Fault::flipped_finish: return "flipped finish";
         case Fault::exchanged_neighbours: return "exchanged neighbours";
         case Fault::depth_one_less: return "depth one less";
@@ -83,6 +87,12 @@ static bool apply(Fault fault, Schedule& schedule, int block, int step) {
         case Fault::missing_post: return it.opcode == Opcode::post && drop();
         case Fault::dropped_instruction: return !on_board && drop();
         case Fault::shortened_loop: return it.repeat-- > 1;
+        case Fault::shortened_span: return it.count-- > 1;
+        case Fault::exchanged_operands: it.left = !it.left; return validate(schedule).ok();
+        case Fault::lagging_dependency:
+            if (it.after == Dependency()) return false;
+            ++it.after.ago;
+            return true;
         case Fault::flipped_finish:
             if (on_board || it.targets == 0 || it.opcode == Opcode::recv || it.opcode == Opcode::recv_copy_send)
                 return false;

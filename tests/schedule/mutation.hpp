@@ -15,7 +15,10 @@ enum class Fault {
     missing_wait,
     missing_post,
     dropped_instruction,
-    shortened_loop,  // one iteration less
+    shortened_loop,      // one iteration less
+    shortened_span,      // one chunk less
+    exchanged_operands,  // of a sum
+    lagging_dependency,  // on one run earlier
     flipped_finish,
     exchanged_neighbours,  // two instructions of a block in the other order
     depth_one_less,

@@ -1,4 +1,5 @@
 // Operations one after the other over one board and one set of connections.
+#include <iterator>
 #include <random>
 
 #include "tests/catch.hpp"
@@ -19,35 +20,39 @@ static std::string text_of(const std::vector<Case>& cases) {
     return text;
 }
 
-static std::vector<Case> all_cases(std::initializer_list<int> tile_counts) {
+// What may be called on these hosts.
+static std::vector<Case> all_cases(std::initializer_list<int> tile_counts, Hosts hosts, int ranks) {
     std::vector<Case> all;
     for (const Algorithm& row : registry::algorithms())
-        for (Case one : cases_of(row, 2))
-            for (int tiles : tile_counts)
-                if (one.way != Way::direct || tiles == 1) {
-                    one.tiles = tiles;
-                    all.push_back(one);
-                }
+        for (Case one : cases_of(row, 2, ranks))
+            for (int tiles : tile_counts) {
+                if (row.refuses ? one.hosts != hosts : one.hosts != Hosts::one) continue;
+                if (one.way == Way::direct && tiles != 1) continue;
+                one.tiles = tiles;
+                one.hosts = hosts;
+                all.push_back(one);
+            }
     return all;
 }
 
 TEST_CASE("any two operations may follow each other", "[schedule]") {
-    const std::vector<Case> all = all_cases({1, 3});
-    for (int ranks : {2, 3})
+    for (auto [ranks, hosts] : {std::pair{2, Hosts::one}, {3, Hosts::one}, {4, Hosts::two}, {3, Hosts::lonely}}) {
+        const std::vector<Case> all = all_cases({1, 3}, hosts, ranks);
         for (const Case& first : all)
             for (const Case& second : all) {
                 const Status status = check_cases(ranks, {first, second, first});
                 INFO(ranks << " ranks:" << text_of({first, second, first}) << "\n" << status.sentence());
                 REQUIRE(status.ok());
             }
+    }
 }
 
 TEST_CASE("long sequences of any operations are right", "[schedule]") {
     const unsigned seed = Catch::rngSeed() ? Catch::rngSeed() : std::random_device{}();
     std::mt19937 random(seed);
-    const std::vector<Case> all = all_cases({1, 2, 3, 5});
     for (int round = 0; round < (sanitized ? 30 : 400); ++round) {
         const int ranks = int(random() % 12) + 1;
+        const std::vector<Case> all = all_cases({1, 2, 3, 5}, all_hosts[random() % std::size(all_hosts)], ranks);
         std::vector<Case> cases;
         for (int i = 0; i < 8; ++i) cases.push_back(all[random() % all.size()]);
         const Status status = check_cases(ranks, cases);

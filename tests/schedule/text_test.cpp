@@ -27,11 +27,13 @@ TEST_CASE("every schedule is read back equal from its text", "[schedule]") {
     for (int ranks : {1, 2, 3, 4, 7, 64}) {
         for (int rank = 0; rank < ranks; ++rank) {
             for (const Algorithm& row : registry::algorithms()) {
-                const Schedule fused = row.build({.ranks = ranks, .rank = rank}, {.channels = 3});
-                const auto read_fused = read_text(write_text(fused));
-                REQUIRE(read_fused.ok());
-                CHECK(*read_fused == fused);
-                for (const Case& one : cases_of(row, 2)) {
+                if (const Layout layout{.ranks = ranks, .rank = rank}; !row.refusal(layout)) {
+                    const Schedule fused = row.build(layout, {.channels = 3});
+                    const auto read_fused = read_text(write_text(fused));
+                    REQUIRE(read_fused.ok());
+                    CHECK(*read_fused == fused);
+                }
+                for (const Case& one : cases_of(row, 2, ranks)) {
                     const Schedule schedule = schedule_of(one, ranks, rank);
                     const auto read = read_text(write_text(schedule));
                     INFO(write_text(schedule) << read.status().sentence());
@@ -197,7 +199,7 @@ TEST_CASE("a text with random faults never breaks the reader, and what it reads 
     std::mt19937 random(seed);
     std::vector<std::string> texts;
     for (const Algorithm& row : registry::algorithms())
-        for (const Case& one : cases_of(row, 2)) texts.push_back(write_text(schedule_of(one, 4, 1)));
+        for (const Case& one : cases_of(row, 2, 4)) texts.push_back(write_text(schedule_of(one, 4, 1)));
     texts.push_back(write_text(two_block_ring(4, 2)));
     const std::string pieces[] = {"-1",         "2147483647", "99999999999999999999",
                                   "(",          ")",          "[",

@@ -1,0 +1,77 @@
+// Halving-doubling all-reduce for any number of ranks: in each round of the first half everybody sends half of the
+// chunks it still sums to the rank half of the remaining distance ahead; the second half goes back, doubling what is
+// finished. 2 ceil(log2 N) messages and 2(N-1)/N of the buffer, the least possible: for middle-sized messages.
+// It is the circulant form, which needs no case of its own where N is no power of two: the skips are N, N/2, .. 1,
+// rounded up, and every message is one span of chunks, going round.
+// Source: Traeff, "Optimal, Non-pipelined Reduce-scatter and Allreduce Algorithms", 2024.
+#include <algorithm>
+#include <optional>
+
+#include "algorithms/algorithms.hpp"
+#include "algorithms/network.hpp"
+#include "src/schedule/builder.hpp"
+
+namespace weft {
+
+// One would do; with two the next tile is on its way while this one is taken in.
+static constexpr int fifo_depth = 2;
+
+// 1, .., N: each half of the next, rounded up.
+static std::vector<int> skips_of(int ranks) {
+    std::vector<int> skips = {ranks};
+    while (skips.back() > 1) skips.push_back((skips.back() + 1) / 2);
+    std::reverse(skips.begin(), skips.end());
+    return skips;
+}
+
+Schedule halving_doubling_all_reduce(const Layout& layout, const Parameters&) {
+    const int ranks = layout.ranks;
+    if (ranks == 1) {
+        Builder alone("halving_doubling", Collective::all_reduce, layout, {.chunks = 1});
+        alone.block({}).copy({0}).finish();
+        return alone.finish();
+    }
+    // The halves may join the same two ranks in the same direction: a channel each.
+    Builder schedule("halving_doubling", Collective::all_reduce, layout,
+                     {.channels = 2, .chunks = ranks, .fifo_depth = fifo_depth});
+    const std::vector<int32_t> order = layout.host_major();
+    const int here = layout.position();
+    const auto rank_ahead = [&](int distance) { return order[size_t((here + distance + ranks) % ranks)]; };
+    // Chunk c ends, complete, on the rank in place c.
+    const auto chunk = [&](int distance) { return Chunk{0, here + distance, ranks}; };
+    const std::vector<int> skips = skips_of(ranks);
+    const int rounds = int(skips.size()) - 1;
+    std::optional<Step> have;
+    for (int round = rounds - 1; round >= 0; --round) {
+        const int skip = skips[size_t(round)], count = skips[size_t(round) + 1] - skip;
+        const Buffer held = have ? Buffer::output : Buffer::input;
+        BlockBuilder block = schedule.block({.channel = 0, .source = rank_ahead(-skip), .target = rank_ahead(skip)});
+        Step sent = block.span(count).send(chunk(skip)).from(held);
+        if (have) sent.after(*have);
+        // Of an odd number of chunks one is neither sent nor added to in the first round; partial sums live in the
+        // output.
+        if (!have && count < skip) block.copy(chunk(count));
+        Step sum = block.span(count).recv_reduce_copy(chunk(0)).from(held);
+        if (round == 0) sum.finish();
+        have = sum;
+    }
+    for (int round = 0; round < rounds; ++round) {
+        const int skip = skips[size_t(round)], count = skips[size_t(round) + 1] - skip;
+        BlockBuilder block = schedule.block({.channel = 1, .source = rank_ahead(skip), .target = rank_ahead(-skip)});
+        block.span(count).send(chunk(0)).from(Buffer::output).after(*have);
+        have = block.span(count).recv(chunk(skip));
+    }
+    return schedule.finish();
+}
+
+double halving_doubling_all_reduce_us(const Layout& layout, const LinkCosts& costs, size_t bytes) {
+    if (layout.ranks == 1) return costs.stream_us(bytes, 2 * bytes);
+    const Network network(layout, costs);
+    const std::vector<int> skips = skips_of(layout.ranks);
+    double us = 0;
+    for (size_t round = 0; round + 1 < skips.size(); ++round)
+        us += 2 * network.round_us(skips[round], double(bytes) * (skips[round + 1] - skips[round]) / layout.ranks);
+    return us;
+}
+
+}  // namespace weft

@@ -1,0 +1,69 @@
+// Recursive doubling all-reduce: in round d everybody exchanges all it has with the rank whose number differs in bit d.
+// log2 N rounds of the whole buffer: for tiny messages. Where N is no power of two, the first ranks pair up, one of
+// each pair takes part for both and hands the result back: two rounds more.
+// Source: Thakur, Rabenseifner and Gropp, "Optimization of collective communication operations in MPICH", 2005.
+#include <optional>
+
+#include "algorithms/algorithms.hpp"
+#include "algorithms/network.hpp"
+#include "src/schedule/builder.hpp"
+
+namespace weft {
+
+// One would do; with two the next tile is on its way while this one is taken in.
+static constexpr int fifo_depth = 2;
+
+static int largest_power_within(int ranks) {
+    int power = 1;
+    while (2 * power <= ranks) power *= 2;
+    return power;
+}
+
+Schedule recursive_doubling_all_reduce(const Layout& layout, const Parameters&) {
+    const int ranks = layout.ranks, exchanging = largest_power_within(ranks), pairs = ranks - exchanging;
+    Builder schedule("recursive_doubling", Collective::all_reduce, layout,
+                     {.chunks = 1, .fifo_depth = ranks > 1 ? fifo_depth : 0});
+    if (ranks == 1) {
+        schedule.block({}).copy({0}).finish();
+        return schedule.finish();
+    }
+    const std::vector<int32_t> order = layout.host_major();
+    const int here = layout.position();
+    const bool paired = here < 2 * pairs;
+    if (paired && here % 2 == 1) {
+        const int partner = order[size_t(here - 1)];
+        Step given = schedule.block({.target = partner}).send({0});
+        schedule.block({.source = partner}).recv({0}).after(given);
+        return schedule.finish();
+    }
+    // Who takes part is numbered without the others.
+    const int number = paired ? here / 2 : here - pairs;
+    const auto rank_numbered = [&](int n) { return order[size_t(n < pairs ? 2 * n : n + pairs)]; };
+    std::optional<Step> have;  // what the output holds so far; nothing: the input is all we have
+    const auto held = [&] { return have ? Buffer::output : Buffer::input; };
+    if (paired) have = schedule.block({.source = order[size_t(here + 1)]}).recv_reduce_copy({0}).left();
+    for (int distance = 1; distance < exchanging; distance *= 2) {
+        const int peer = number ^ distance;
+        BlockBuilder block = schedule.block({.source = rank_numbered(peer), .target = rank_numbered(peer)});
+        Step sent = block.send({0}).from(held());
+        if (have) sent.after(*have);
+        // Both must sum alike: the lower part is the left operand.
+        Step sum = block.recv_reduce_copy({0}).from(held());
+        if (number < peer) sum.left();
+        if (2 * distance == exchanging) sum.finish();
+        have = sum;
+    }
+    if (paired) schedule.block({.target = order[size_t(here + 1)]}).send({0}).from(Buffer::output).after(*have);
+    return schedule.finish();
+}
+
+double recursive_doubling_all_reduce_us(const Layout& layout, const LinkCosts& costs, size_t bytes) {
+    if (layout.ranks == 1) return costs.stream_us(bytes, 2 * bytes);
+    const Network network(layout, costs);
+    const int exchanging = largest_power_within(layout.ranks);
+    double us = exchanging == layout.ranks ? 0 : 2 * network.round_us(1, double(bytes));
+    for (int distance = 1; distance < exchanging; distance *= 2) us += network.round_us(distance, double(bytes));
+    return us;
+}
+
+}  // namespace weft
