@@ -213,7 +213,9 @@ std::string Planner::explain(const Operation& operation) const {
                             candidate.algorithm->cost);
     if (!choice) return text + choice.status().sentence();
     return text + fmt::format("chosen: {} over {}, least predicted time", choice->algorithm->name,
-                              layout_.hosts.empty() ? "shm" : "shm on a host and tcp between hosts");
+                              layout_.hosts.empty()                          ? "shm"
+                              : layout_.host_count() == layout_.ranks ? "tcp"
+                                                                      : "shm+tcp");
 }
 
 }  // namespace weft

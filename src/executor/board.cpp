@@ -5,14 +5,14 @@ namespace weft {
 
 void Run::post_entry(uint64_t tile) {
     const uint32_t number = board_tile(tile);
-    plan_->board->line(place_, number)
+    plan_->board->line(rank_, number)
         .entry.store(entry_word(number, plan_->operation_fingerprint), std::memory_order_release);  // pairs with poll()
     plan_->board->wake();
 }
 
 void Run::post_done(uint64_t tile) {
     const uint32_t number = board_tile(tile);
-    plan_->board->line(place_, number)
+    plan_->board->line(rank_, number)
         .done.store(entry_word(number, plan_->operation_fingerprint), std::memory_order_release);  // pairs with poll()
     plan_->board->wake();
 }

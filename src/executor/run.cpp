@@ -10,6 +10,7 @@ namespace weft {
 Run::Run(const Plan& plan)
     : plan_(&plan), rank_(plan.schedule->rank), ranks_(plan.schedule->ranks), blocks_(plan.schedule->blocks.size()) {
     const Schedule& schedule = *plan.schedule;
+    members_ = schedule.board.data();
     if (!schedule.board.empty()) place_ = place_of(rank_);
     fused_ = schedule.blocks.size() == 1 && !schedule.blocks[0].instructions.empty() &&
              kind_of(schedule.blocks[0].instructions[0].opcode) == OpcodeKind::fused;
@@ -124,7 +125,7 @@ Progress Run::execute(size_t index, const Instruction& instruction) {
         case Opcode::reduce: return move_local(instruction, state.iteration, tile);
         case Opcode::post:
             if (instruction.phase == 0) {
-                memset(line(rank_, tile).payload, 0, sizeof(Offer));
+                memset(line(place_, tile).payload, 0, sizeof(Offer));
                 post_entry(tile);
             } else {
                 post_done(tile);

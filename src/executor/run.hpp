@@ -98,8 +98,8 @@ class Run {
     uint32_t board_tile(uint64_t tile) const { return base_tile_ + uint32_t(tile); }
     // By place among the board's ranks; a fused instruction's board is one of all ranks, whose places are their
     // numbers.
-    BoardLine& line(int place, uint64_t tile) const { return plan_->board->line(place, board_tile(tile)); }
-    std::byte* slot(int place, uint64_t tile) const { return plan_->board->slot(place, board_tile(tile)); }
+    BoardLine& line(int place, uint64_t tile) const { return plan_->board->line(members_[place], board_tile(tile)); }
+    std::byte* slot(int place, uint64_t tile) const { return plan_->board->slot(members_[place], board_tile(tile)); }
     int place_of(int rank) const;
 
     Range chunk_range(uint64_t tile, int chunk) const { return chunks_range(tile, chunk, 1); }
@@ -129,7 +129,8 @@ class Run {
     uint64_t sequence_ = 0;
     int rank_;
     int ranks_;
-    int place_ = 0;       // of this rank among the board's
+    int place_ = 0;       // of this rank among the board's members
+    const int32_t* members_;
     bool fused_ = false;  // one fused instruction, which walks the tiles itself
 
     std::vector<BlockState> blocks_;

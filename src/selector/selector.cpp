@@ -18,9 +18,12 @@ Status check_algo(std::string_view algo, std::span<const Algorithm> rows) {
     return check_names("WEFT_ALGO", algo, names);
 }
 
-std::vector<Candidate> candidates(const Operation& operation, const Layout& layout, const LinkCosts& costs,
+std::vector<Candidate> candidates(const Operation& operation, const Layout& own, const LinkCosts& costs,
                                   const Preferences& preferences, std::span<const Algorithm> rows) {
     const NameList list(preferences.algo);
+    // As rank 0 sees it: a host may have more ranks than another, and all must predict alike.
+    Layout layout = own;
+    layout.rank = 0;
     std::vector<Candidate> all;
     for (const Algorithm& row : rows) {
         if (row.collective != operation.collective) continue;
