@@ -1,0 +1,120 @@
+// http_store_test.cpp: an id through Horovod's rendezvous server: one that works, none, and those that do not.
+#include "src/bootstrap/http_store.hpp"
+
+#include <atomic>
+#include <map>
+
+#include "tests/bootstrap/fake_server.hpp"
+#include "tests/bootstrap/ranks.hpp"
+
+using namespace weft;
+using namespace weft::test;
+
+namespace {
+
+// As http.server.BaseHTTPRequestHandler behaves: HTTP/1.0, the connection ends with the answer.
+class FakeRendezvous {
+  public:
+    void serve(const Line& line) {
+        const auto request = line.line();
+        if (!request) return;
+        size_t length = 0;
+        for (auto header = line.line(); header && *header != "\r"; header = line.line())
+            if (header->rfind("Content-Length: ", 0) == 0) length = std::stoul(header->substr(16));
+        const std::string path = request->substr(4, request->find(' ', 4) - 4);
+        std::lock_guard lock(mutex_);
+        ++requests;
+        if (request->rfind("PUT ", 0) == 0) {
+            values_[path] = line.bytes(length).value_or("");
+            line.send("HTTP/1.0 200 OK\r\nServer: BaseHTTP/0.6 Python/3.11\r\n\r\n");
+        } else if (values_.count(path)) {
+            line.send("HTTP/1.0 200 OK\r\ncontent-length:" + std::to_string(values_[path].size()) + "\r\n\r\n" +
+                      values_[path]);
+        } else {
+            line.send("HTTP/1.0 404 Not Found\r\nContent-Length: 4\r\n\r\nnone");
+        }
+    }
+    std::atomic<int> requests{0};
+
+  private:
+    std::mutex mutex_;
+    std::map<std::string, std::string> values_;
+};
+
+Status failure_of(const std::string& answer, int rank) {
+    const TcpServer server([&](const Line& line) {
+        // Closed with the request unread, a socket is reset and the answer may be lost.
+        for (auto header = line.line(); header && *header != "\r"; header = line.line()) continue;
+        line.send(answer);
+    });
+    auto result = share_by_http("127.0.0.1", server.port(), sharing_of(rank, 2));
+    REQUIRE(!result);
+    INFO(result.status().sentence());
+    CHECK(result.status().code() == weftRemoteError);
+    CHECK(contains(result.status().sentence(), "Horovod's rendezvous server"));
+    return result.take_status();
+}
+
+}  // namespace
+
+TEST_CASE("a rendezvous server hands rank 0's id to all ranks", "[http_store]") {
+    FakeRendezvous rendezvous;
+    const TcpServer server([&](const Line& line) { rendezvous.serve(line); });
+    check_all_have_it(share_on_threads(
+        5, [&](const Sharing& sharing) { return share_by_http("localhost", server.port(), sharing); }));
+}
+
+TEST_CASE("a rank that is early asks again until rank 0 has come", "[http_store]") {
+    FakeRendezvous rendezvous;
+    const TcpServer server([&](const Line& line) { rendezvous.serve(line); });
+    check_all_have_it(share_on_threads(2, [&](const Sharing& sharing) {
+        while (sharing.rank == 0 && rendezvous.requests < 3) std::this_thread::yield();
+        return share_by_http("127.0.0.1", server.port(), sharing);
+    }));
+}
+
+TEST_CASE("where nobody serves the rendezvous nobody carries the id", "[http_store]") {
+    const auto result = share_by_http("127.0.0.1", free_port(), sharing_of(1, 2));
+    REQUIRE(result);
+    CHECK(!result->text);
+    CHECK(contains(result->reason, "nobody serves Horovod's rendezvous server"));
+}
+
+TEST_CASE("a rank whose rank 0 never puts its id is told so at the deadline", "[http_store]") {
+    FakeRendezvous rendezvous;
+    const TcpServer server([&](const Line& line) { rendezvous.serve(line); });
+    const auto result = share_by_http("127.0.0.1", server.port(), sharing_of(1, 2, 100));
+    REQUIRE(!result);
+    CHECK(result.status().code() == weftTimeout);
+    CHECK(contains(result.status().sentence(), "waited 100 ms for rank 0's unique id: does rank 0 run"));
+}
+
+TEST_CASE("a rendezvous server that hangs meets the deadline", "[http_store]") {
+    const TcpServer server([](const Line& line) { line.hang(); });
+    for (const int rank : {0, 1}) {
+        const auto result = share_by_http("127.0.0.1", server.port(), sharing_of(rank, 2, 100));
+        REQUIRE(!result);
+        CHECK(result.status().code() == weftTimeout);
+    }
+}
+
+TEST_CASE("answers that are refusals, broken off or no HTTP are errors that show them", "[http_store]") {
+    for (const int rank : {0, 1}) {
+        CHECK(contains(failure_of("HTTP/1.0 500 Sorry\r\n\r\n", rank).sentence(), "answered 500 to"));
+        CHECK(contains(failure_of("", rank).sentence(), "closed the connection"));
+        CHECK(contains(failure_of("HTTP/1.0 200 OK\r\n", rank).sentence(), "closed the connection"));
+        CHECK(contains(failure_of("SSH-2.0-OpenSSH_9.2\r\n", rank).sentence(), "sent `SSH-2.0-OpenSSH_9.2` instead"));
+        CHECK(contains(failure_of("HTTP/1.1\r\n\r\n", rank).sentence(), "sent `HTTP/1.1` instead"));
+        CHECK(contains(failure_of("HTTP/1.1 abc\r\n\r\n", rank).sentence(), "instead of"));
+        CHECK(contains(failure_of("HTTP/1.1 200 OK\r\nContent-Length: -5\r\n\r\n", rank).sentence(), "instead of"));
+        CHECK(contains(failure_of("HTTP/1.1 200 OK\r\nContent-Length:\r\n\r\n", rank).sentence(), "instead of"));
+        CHECK(
+            contains(failure_of("HTTP/1.1 200 OK\r\nContent-Length: 99999999\r\n\r\n", rank).sentence(), "instead of"));
+        std::string endless = "HTTP/1.1 200 OK\r\n";
+        for (int i = 0; i < 200; ++i) endless += "X: y\r\n";
+        CHECK(contains(failure_of(endless, rank).sentence(), "sent `X: y` instead"));
+    }
+    CHECK(contains(failure_of("HTTP/1.1 200 OK\r\nContent-Length: 256\r\n\r\nabc", 1).sentence(),
+                   "closed the connection"));
+    CHECK(contains(failure_of("HTTP/1.1 404 Never\r\n\r\n", 0).sentence(), "answered 404 to PUT /weft/unique_id"));
+}

@@ -1,0 +1,292 @@
+// launcher_family_test.cpp: which launcher a process's variables tell of, and every way in which they may be wrong.
+#include "src/bootstrap/launcher_family.hpp"
+
+#include <algorithm>
+
+#include "tests/bootstrap/fake_environment.hpp"
+#include "tests/catch.hpp"
+
+using namespace weft;
+using namespace weft::test;
+
+namespace {
+
+struct Case {
+    std::string launcher;
+    Variables variables;
+    Place place;
+};
+
+// As each launcher sets them for rank 3 of 8, two hosts of 6 and 2 where it says so.
+const std::vector<Case>& cases() {
+    static const std::vector<Case> all{
+        {"weft run",
+         {{"WEFT_RANK", "3"},
+          {"WEFT_SIZE", "8"},
+          {"WEFT_UNIQUE_ID", "ab"},
+          {"WEFT_LOCAL_RANK", "3"},
+          {"WEFT_LOCAL_SIZE", "8"}},
+         {3, 8, 3, 8}},
+        {"weft run", {{"WEFT_RANK", "3"}, {"WEFT_SIZE", "8"}, {"WEFT_ROOT_HOST", "node1"}}, {3, 8, -1, -1}},
+        {"torchrun",
+         {{"TORCHELASTIC_RUN_ID", "7"},
+          {"RANK", "3"},
+          {"WORLD_SIZE", "8"},
+          {"MASTER_ADDR", "node1"},
+          {"MASTER_PORT", "29500"},
+          {"LOCAL_RANK", "3"},
+          {"LOCAL_WORLD_SIZE", "6"}},
+         {3, 8, 3, 6}},
+        {"env://",
+         {{"RANK", "3"}, {"WORLD_SIZE", "8"}, {"MASTER_ADDR", "node1"}, {"MASTER_PORT", "29500"}},
+         {3, 8, -1, -1}},
+        {"Horovod",
+         {{"HOROVOD_RANK", "3"},
+          {"HOROVOD_SIZE", "8"},
+          {"HOROVOD_LOCAL_RANK", "3"},
+          {"HOROVOD_LOCAL_SIZE", "6"},
+          {"HOROVOD_GLOO_RENDEZVOUS_ADDR", "10.0.0.1"},
+          {"HOROVOD_GLOO_RENDEZVOUS_PORT", "4000"}},
+         {3, 8, 3, 6}},
+        {"Open MPI",
+         {{"OMPI_COMM_WORLD_RANK", "3"},
+          {"OMPI_COMM_WORLD_SIZE", "8"},
+          {"OMPI_COMM_WORLD_LOCAL_RANK", "3"},
+          {"OMPI_COMM_WORLD_LOCAL_SIZE", "6"},
+          {"PMIX_RANK", "3"},
+          {"PMIX_NAMESPACE", "prterun-a-1@1"},
+          {"PRTE_LAUNCHED", "1"}},
+         {3, 8, 3, 6}},
+        {"Intel MPI",
+         {{"I_MPI_HYDRA_UUID", "4b"},
+          {"PMI_RANK", "3"},
+          {"PMI_SIZE", "8"},
+          {"PMI_FD", "9"},
+          {"MPI_LOCALRANKID", "3"},
+          {"MPI_LOCALNRANKS", "6"}},
+         {3, 8, 3, 6}},
+        {"MPICH",
+         {{"PMI_RANK", "3"}, {"PMI_SIZE", "8"}, {"PMI_FD", "9"}, {"MPI_LOCALRANKID", "3"}, {"MPI_LOCALNRANKS", "6"}},
+         {3, 8, 3, 6}},
+        {"srun --mpi=pmi2",
+         {{"PMI_RANK", "3"},
+          {"PMI_SIZE", "8"},
+          {"PMI_FD", "9"},
+          {"PMI_JOBID", "12.0"},
+          {"SLURM_STEP_ID", "0"},
+          {"SLURM_PROCID", "3"},
+          {"SLURM_STEP_NUM_TASKS", "8"},
+          {"SLURM_LOCALID", "3"},
+          {"SLURM_NODEID", "0"},
+          {"SLURM_STEP_TASKS_PER_NODE", "6,2"}},
+         {3, 8, 3, 6}},
+        {"PMI", {{"PMI_RANK", "3"}, {"PMI_SIZE", "8"}, {"PMI_FD", "9"}}, {3, 8, -1, -1}},
+        {"prterun", {{"PRTE_LAUNCHED", "1"}, {"PMIX_RANK", "3"}, {"PMIX_NAMESPACE", "prterun-a-1@1"}}, {3, -1, -1, -1}},
+        {"srun --mpi=pmix",
+         {{"PMIX_RANK", "3"},
+          {"PMIX_NAMESPACE", "slurm.pmix.12.0"},
+          {"SLURM_STEP_ID", "0"},
+          {"SLURM_PROCID", "3"},
+          {"SLURM_STEP_NUM_TASKS", "8"}},
+         {3, 8, -1, -1}},
+        {"PMIx", {{"PMIX_RANK", "3"}, {"PMIX_NAMESPACE", "pals-1"}}, {3, -1, -1, -1}},
+        {"srun",
+         {{"SLURM_JOB_ID", "12"},
+          {"SLURM_STEP_ID", "0"},
+          {"SLURM_PROCID", "3"},
+          {"SLURM_STEP_NUM_TASKS", "8"},
+          {"SLURM_LOCALID", "1"},
+          {"SLURM_NODEID", "1"},
+          {"SLURM_STEP_TASKS_PER_NODE", "2(x4)"}},
+         {3, 8, 1, 2}},
+        {"Kubernetes", {{"JOB_COMPLETION_INDEX", "3"}, {"WEFT_SIZE", "8"}}, {3, 8, 0, 1}},
+    };
+    return all;
+}
+
+std::string found_name() {
+    const auto family = find_family();
+    INFO(family.status().sentence());
+    REQUIRE(family);
+    return *family ? (*family)->name : "none";
+}
+
+// What is said of these variables, by finding the family or by reading its numbers.
+std::string objection(const Variables& variables) {
+    FakeEnvironment environment(variables);
+    const auto family = find_family();
+    const Status* status = &family.status();
+    auto place = family && *family ? read_place(**family) : Result<Place>(Place{});
+    if (family) status = &place.status();
+    CHECK(status->code() == weftInvalidUsage);
+    return status->sentence();
+}
+
+}  // namespace
+
+TEST_CASE("every launcher's variables say who the process is", "[launcher_family]") {
+    for (const Case& each : cases()) {
+        INFO(each.launcher);
+        FakeEnvironment environment(each.variables);
+        REQUIRE(found_name() == each.launcher);
+        const auto place = read_place(**find_family());
+        INFO(place.status().sentence());
+        REQUIRE(place);
+        CHECK(place->rank == each.place.rank);
+        CHECK(place->ranks == each.place.ranks);
+        CHECK(place->local_rank == each.place.local_rank);
+        CHECK(place->local_size == each.place.local_size);
+    }
+    // A row without a case would be a row without a test.
+    for (const Family& family : launcher_families())
+        CHECK(
+            std::any_of(cases().begin(), cases().end(), [&](const Case& one) { return one.launcher == family.name; }));
+}
+
+TEST_CASE("of several launchers the innermost wins, which is the first row", "[launcher_family]") {
+    for (size_t inner = 0; inner < cases().size(); ++inner) {
+        for (size_t outer = inner + 1; outer < cases().size(); ++outer) {
+            Variables both = cases()[outer].variables;
+            for (const auto& [name, value] : cases()[inner].variables) both[name] = value;
+            FakeEnvironment environment(both);
+            const std::string found = found_name();
+            INFO(cases()[inner].launcher << " in " << cases()[outer].launcher);
+            // What only tells two names of one launcher apart is taken over from the outer one.
+            const bool renamed = (cases()[inner].launcher == "srun --mpi=pmi2" || cases()[inner].launcher == "PMI" ||
+                                  cases()[inner].launcher == "MPICH" || cases()[inner].launcher == "PMIx" ||
+                                  cases()[inner].launcher == "env://") &&
+                                 found != cases()[inner].launcher;
+            if (!renamed) {
+                CHECK(found == cases()[inner].launcher);
+            } else {
+                const Family& family = **find_family();
+                const auto row = [&](const std::string& name) {
+                    return std::find_if(launcher_families().begin(), launcher_families().end(),
+                                        [&](const Family& one) { return one.name == name; });
+                };
+                CHECK(std::string(family.rank) == row(cases()[inner].launcher)->rank);
+            }
+        }
+    }
+}
+
+TEST_CASE("without a launcher there is none", "[launcher_family]") {
+    const Variables none[] = {
+        {},
+        // Left over, or of another kind, and no word of a rank.
+        {{"MASTER_ADDR", "node1"}, {"MASTER_PORT", "29500"}},
+        {{"LOCAL_RANK", "0"}},
+        {{"SLURM_JOB_ID", "12"}, {"SLURM_NTASKS", "8"}},
+        // A batch script is task 0 of a job of 8, but starts no other.
+        {{"SLURM_JOB_ID", "12"}, {"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "8"}, {"SLURM_LOCALID", "0"}},
+        {{"PMI_FD", "9"}},
+        {{"WEFT_SECRET", "x"}, {"WEFT_ROOT_HOST", "node1"}},
+        {{"RANK", ""}, {"WORLD_SIZE", ""}},
+    };
+    for (const Variables& variables : none) {
+        FakeEnvironment environment(variables);
+        CHECK(found_name() == "none");
+    }
+}
+
+TEST_CASE("a half-set family names what is set and what is missing", "[launcher_family]") {
+    CHECK(objection({{"WEFT_RANK", "0"}}) ==
+          "WEFT_RANK is set but WEFT_SIZE, WEFT_UNIQUE_ID is not: either all of weft run's variables or none");
+    CHECK(objection({{"RANK", "0"}}) ==
+          "RANK is set but WORLD_SIZE, MASTER_ADDR, MASTER_PORT is not: either all of env://'s variables or none");
+    CHECK(objection({{"PMIX_NAMESPACE", "a"}, {"OMPI_COMM_WORLD_SIZE", "2"}}) ==
+          "OMPI_COMM_WORLD_SIZE is set but OMPI_COMM_WORLD_RANK is not: either all of Open MPI's variables or none");
+    CHECK(objection({{"PMI_RANK", "0"}, {"PMI_SIZE", "2"}}) ==
+          "PMI_RANK, PMI_SIZE is set but PMI_FD is not: either all of PMI's variables or none");
+    CHECK(objection({{"JOB_COMPLETION_INDEX", "0"}})
+              .rfind("JOB_COMPLETION_INDEX is set but WEFT_SIZE is not: an Indexed Job", 0) == 0);
+    CHECK(
+        objection({{"WEFT_SIZE", "4"}}).rfind("WEFT_SIZE is set but JOB_COMPLETION_INDEX is not: an Indexed Job", 0) ==
+        0);
+}
+
+TEST_CASE("every needed variable of every launcher is missed by its name", "[launcher_family]") {
+    for (const Case& each : cases()) {
+        FakeEnvironment whole(each.variables);
+        const Family family = **find_family();
+        std::vector<std::string> needed{family.rank};
+        if (*family.size) needed.push_back(family.size);
+        for (const std::string& missing : needed) {
+            INFO(each.launcher << " without " << missing);
+            Variables variables = each.variables;
+            variables.erase(missing);
+            // Without the one variable that tells of it there is no such launcher.
+            const std::string told = *family.told ? family.told : std::string(family.rank) + " " + family.size;
+            if (std::none_of(variables.begin(), variables.end(),
+                             [&](const auto& one) { return told.find(one.first) != std::string::npos; }))
+                continue;
+            CHECK(objection(variables).find(missing + " is not") != std::string::npos);
+        }
+    }
+}
+
+TEST_CASE("numbers of every launcher are checked", "[launcher_family]") {
+    for (const Case& each : cases()) {
+        FakeEnvironment whole(each.variables);
+        const Family family = **find_family();
+        for (const char* variable : {family.rank, family.size, family.local_rank}) {
+            if (!each.variables.count(variable)) continue;
+            for (const char* garbage : {"one", "1x", "-1", "1.0", " 1", "0x1", "99999999999"}) {
+                INFO(each.launcher << ": " << variable << " is " << garbage);
+                Variables variables = each.variables;
+                variables[variable] = garbage;
+                CHECK(objection(variables).rfind(std::string(variable) + " is `" + garbage + "`, not a number from ",
+                                                 0) == 0);
+            }
+        }
+        if (!*family.size) continue;
+        Variables variables = each.variables;
+        variables[family.size] = "3";
+        CHECK(objection(variables) == std::string(family.rank) + " is 3 and " + family.size +
+                                          " is 3: ranks count from 0 to one less than the size");
+        variables[family.size] = "0";
+        CHECK(objection(variables) == std::string(family.size) + " is `0`, not a number from 1 on");
+    }
+}
+
+TEST_CASE("local numbers that cannot be are refused", "[launcher_family]") {
+    Variables slurm = cases()[13].variables;
+    REQUIRE(cases()[13].launcher == "srun");
+    slurm["SLURM_LOCALID"] = "2";
+    CHECK(objection(slurm) ==
+          "SLURM_LOCALID is 2 and SLURM_STEP_TASKS_PER_NODE[SLURM_NODEID] is 2: ranks of a host count from 0 to one "
+          "less than the size");
+    slurm["SLURM_LOCALID"] = "1";
+    slurm["SLURM_NODEID"] = "4";
+    CHECK(objection(slurm) == "SLURM_NODEID is 4, but SLURM_STEP_TASKS_PER_NODE has 4 nodes");
+    slurm["SLURM_NODEID"] = "1";
+    slurm["SLURM_STEP_TASKS_PER_NODE"] = "many";
+    CHECK(objection(slurm) == "SLURM_STEP_TASKS_PER_NODE: `many` are no tasks of nodes such as 4(x2),1");
+    slurm["SLURM_STEP_TASKS_PER_NODE"] = "9(x2)";
+    CHECK(objection(slurm) ==
+          "SLURM_STEP_TASKS_PER_NODE[SLURM_NODEID] is 9 and SLURM_STEP_NUM_TASKS is 8: a host has no more ranks than "
+          "the job");
+    // What is not told is not known, and no error.
+    slurm.erase("SLURM_NODEID");
+    FakeEnvironment environment(slurm);
+    const auto place = read_place(**find_family());
+    REQUIRE(place);
+    CHECK(place->local_size == -1);
+}
+
+TEST_CASE("a job's identity is what its launcher's row lists, and nothing of a rank", "[launcher_family]") {
+    const auto identity = [](Variables variables, const std::string& name, const std::string& value) {
+        variables[name] = value;
+        FakeEnvironment environment(variables);
+        return family_identity(**find_family());
+    };
+    const Variables& torchrun = cases()[2].variables;
+    CHECK(identity(torchrun, "RANK", "3") == identity(torchrun, "RANK", "4"));
+    CHECK(identity(torchrun, "LOCAL_RANK", "3") == identity(torchrun, "LOCAL_RANK", "4"));
+    for (const char* name : {"TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT", "MASTER_PORT"})
+        CHECK(identity(torchrun, name, "1") != identity(torchrun, name, "2"));
+    const Variables& slurm = cases()[13].variables;
+    CHECK(identity(slurm, "SLURM_PROCID", "3") == identity(slurm, "SLURM_PROCID", "4"));
+    for (const char* name : {"SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_RESTART_COUNT"})
+        CHECK(identity(slurm, name, "1") != identity(slurm, name, "2"));
+}

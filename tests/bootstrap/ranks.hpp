@@ -1,0 +1,45 @@
+// ranks.hpp: ranks as threads that share rank 0's text, and what each of them got.
+#pragma once
+#include <functional>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "src/bootstrap/sharing.hpp"
+#include "tests/catch.hpp"
+
+namespace weft::test {
+
+inline bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+inline const std::string hex_text(256, 'a');  // as long as an id
+
+// Long enough that only a hang meets it, unless a test wants the deadline.
+constexpr int64_t patient_ms = 60'000;
+
+inline Sharing sharing_of(int rank, int ranks, int64_t deadline_ms = patient_ms) {
+    return {rank, ranks, rank == 0 ? hex_text : "", Deadline::in_ms(deadline_ms)};
+}
+
+using Share = std::function<Result<Shared>(const Sharing&)>;
+
+inline std::vector<Result<Shared>> share_on_threads(int ranks, const Share& share) {
+    std::vector<std::optional<Result<Shared>>> results(static_cast<size_t>(ranks));
+    std::vector<std::thread> threads;
+    for (int rank = 0; rank < ranks; ++rank)
+        threads.emplace_back([&, rank] { results[size_t(rank)] = share(sharing_of(rank, ranks)); });
+    for (std::thread& thread : threads) thread.join();
+    std::vector<Result<Shared>> all;
+    for (auto& result : results) all.push_back(std::move(*result));
+    return all;
+}
+
+inline void check_all_have_it(const std::vector<Result<Shared>>& results) {
+    for (const Result<Shared>& result : results) {
+        INFO(result.status().sentence());
+        REQUIRE(result);
+        CHECK(result->text == hex_text);
+    }
+}
+
+}  // namespace weft::test
