@@ -4,13 +4,16 @@
 #include <memory>
 #include <vector>
 
+#include "src/net/secret.hpp"
 #include "src/registry.hpp"
 #include "tests/catch.hpp"
+#include "tests/subprocess.hpp"
 
 namespace weft::test {
 
 struct Connection {
     std::shared_ptr<HostGroup> group;
+    net::Identity identity;
     size_t heap_used[2] = {Board::heap_bytes, Board::heap_bytes};  // of the receiver and of the sender
     std::unique_ptr<Receiver> receiver;
     std::unique_ptr<Sender> sender;
@@ -19,6 +22,9 @@ struct Connection {
         auto made = HostGroup::create(2);
         REQUIRE(made.ok());
         group = *made;
+        net::Secret secret;
+        net::random_bytes(secret.key.data(), secret.key.size());
+        identity = net::Identity::of(secret);
         for (int rank = 0; rank < 2; ++rank) {
             group->row(rank).process = process_token();
             group->row(rank).pid = getpid();
@@ -32,24 +38,47 @@ struct Connection {
         sender = std::move(*connected);
     }
     ConnectionOptions options(int self, int depth, size_t slot_bytes) {
-        return {self, 1 - self, 0, depth, slot_bytes, group.get(), &heap_used[self]};
+        return {self, 1 - self, 0, depth, slot_bytes, group.get(), &heap_used[self], &identity};
+    }
+
+    std::string secret_text() const {
+        std::string text;
+        for (const unsigned char byte : identity.secret.key) text += fmt::format("{:02x}", byte);
+        return text;
     }
 
     // False: no credit. The message is `bytes` of the number's low byte.
     bool send(uint64_t number, size_t bytes) {
         auto slot = sender->acquire();
-        REQUIRE(slot.ok());
+        if (!slot) FAIL(slot.status().sentence());
         if (!*slot) return false;
         REQUIRE(slot->capacity >= bytes);
         memset(slot->data, int(number & 0xff), bytes);
         REQUIRE(sender->publish({bytes, number, uint32_t(number * 7)}).ok());
         return true;
     }
+    // The message arrives in time: at once in shared memory, soon over a network.
+    bool arrives(uint64_t number, size_t bytes) {
+        return eventually([&] {
+            for (int attempt = 0; attempt < 1000; ++attempt) {
+                if (receive(number, bytes)) return true;
+                push();
+            }
+            return false;
+        });
+    }
+    // True: the sender holds nothing back.
+    bool push() {
+        auto through = sender->progress();
+        if (!through) FAIL(through.status().sentence());
+        return *through;
+    }
+
     // False: nothing there. Checks that it is this message, whole; releases it.
     bool receive(uint64_t number, size_t bytes) {
         SlotInfo info;
         auto slot = receiver->receive(info);
-        REQUIRE(slot.ok());
+        if (!slot) FAIL(slot.status().sentence());
         if (!*slot) return false;
         REQUIRE(info.operation == number);
         REQUIRE(info.fingerprint == uint32_t(number * 7));

@@ -1,6 +1,8 @@
 // peer.cpp: a rank in another process for the conformance tests: maps the group's segment, sends three messages and
-// then does nothing until it is killed. Arguments: the segment's descriptor as a path, its rank, the transport's name.
+// then does nothing until it is killed. Arguments: the segment's descriptor as a path, its rank, the transport's name,
+// the communicator's secret in hexadecimal.
 #include <fcntl.h>
+#include <sodium.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -8,6 +10,7 @@
 #include <cstring>
 #include <string_view>
 
+#include "src/net/secret.hpp"
 #include "src/registry.hpp"
 
 using namespace weft;
@@ -19,7 +22,7 @@ static void require(bool holds, const char* what) {
 }
 
 int main(int count, char** arguments) {
-    require(count == 4, "usage: peer SEGMENT RANK TRANSPORT");
+    require(count == 5, "usage: peer SEGMENT RANK TRANSPORT SECRET");
     alarm(120);  // whatever becomes of the test, nothing stays
     Fd fd(open(arguments[1], O_RDWR | O_CLOEXEC));
     require(bool(fd), "the segment cannot be opened");
@@ -39,15 +42,26 @@ int main(int count, char** arguments) {
     const std::byte* letter = nullptr;
     while (!(letter = (*group)->find_letter(0, 1))) usleep(1000);
     Blob blob;
+    net::Secret secret;
     memcpy(&blob, letter, sizeof blob);
+    require(sodium_hex2bin(secret.key.data(), secret.key.size(), arguments[4], strlen(arguments[4]), nullptr, nullptr,
+                           nullptr) == 0,
+            "the secret cannot be read");
+    const net::Identity identity = net::Identity::of(secret);
     size_t heap_used = Board::heap_bytes;
-    auto sender = transport->connect({rank, 0, 0, 4, 128, group->get(), &heap_used}, blob);
+    auto sender = transport->connect({rank, 0, 0, 4, 128, group->get(), &heap_used, &identity}, blob);
     require(sender.ok(), "no connection");
     for (uint64_t number = 0; number < 3; ++number) {
         auto slot = (*sender)->acquire();
         require(slot.ok() && *slot, "no credit");
         memset(slot->data, int(number), 100);
         require((*sender)->publish({100, number, uint32_t(number * 7)}).ok(), "not published");
+    }
+    for (;;) {
+        auto through = (*sender)->progress();
+        require(through.ok(), through.status().sentence().c_str());
+        if (*through) break;
+        usleep(1000);
     }
     printf("sent\n");
     fflush(stdout);

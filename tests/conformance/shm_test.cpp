@@ -1,0 +1,81 @@
+// shm_test.cpp: what shared memory promises beyond transport_test.cpp: exact credits, damage noticed, a heap that is
+// full.
+#include "transports/shm/shm.hpp"
+#include "tests/conformance/connection.hpp"
+
+namespace weft::test {
+namespace {
+
+const Transport& shm() { return shm_transport; }
+
+}  // namespace
+
+TEST_CASE("a sender has as many credits as the connection has slots, and each release gives one back", "[shm]") {
+    for (const int depth : {1, 2, 5}) {
+        Connection connection(shm(), depth, 256);
+        for (int i = 0; i < depth; ++i) REQUIRE(connection.send(uint64_t(i), 256));
+        REQUIRE(!connection.send(100, 1));
+        REQUIRE(!connection.send(100, 1));
+        for (int i = 0; i < 20; ++i) {
+            REQUIRE(connection.receive(uint64_t(i), 256));
+            REQUIRE(connection.send(uint64_t(i + depth), 256));
+            REQUIRE(!connection.send(100, 1));
+        }
+    }
+}
+
+TEST_CASE("a slot with a wrong number is an error, not a message", "[shm]") {
+    const Transport& transport = shm();
+    const uint64_t lie = GENERATE(as<uint64_t>(), 2, 5, uint64_t(1) << 63);
+    Connection connection(transport, 2, 128);
+    const Slot slot = *connection.sender->acquire();
+    REQUIRE(connection.send(1, 10));
+    // In shared memory the header lies in front of the slot (wire.hpp): damage it.
+    reinterpret_cast<SlotHeader*>(slot.data - sizeof(SlotHeader))->sequence.store(lie);
+    SlotInfo info;
+    const auto got = connection.receiver->receive(info);
+    REQUIRE(!got.ok());
+    CHECK_THAT(got.status().sentence(),
+               Catch::Contains("rank 0") && Catch::Contains("rank 1") && Catch::Contains("damaged"));
+}
+
+TEST_CASE("an address outside the peer's heap is refused", "[shm]") {
+    Connection connection(shm(), 2, 128);
+    Blob right;
+    REQUIRE(shm().listen(connection.options(0, 2, 128), right).ok());
+    for (const uint64_t place : {uint64_t(HostGroup::connections_end) - 64, uint64_t(HostGroup::connections_end),
+                                 right.words[0] + 1, ~uint64_t(63), ~uint64_t(0)}) {
+        Blob wrong = right;
+        wrong.words[0] = place;
+        CAPTURE(place);
+        const auto sender = shm().connect(connection.options(1, 2, 128), wrong);
+        REQUIRE(!sender.ok());
+        CHECK_THAT(sender.status().sentence(), Catch::Contains("rank 0"));
+    }
+}
+
+TEST_CASE("a rank whose heap is full says so and what to do, and takes nothing", "[shm]") {
+    const Transport& transport = shm();
+    Connection connection(transport, 2, 128);
+    size_t used = HostGroup::connections_end - (size_t(1) << 20);
+    ConnectionOptions options = connection.options(0, 2, 100 << 10);
+    options.heap_used = &used;
+    int fitted = 0;
+    for (;;) {
+        const size_t before = used;
+        Blob blob;
+        auto receiver = transport.listen(options, blob);
+        if (receiver.ok()) {
+            REQUIRE(++fitted < 100);
+            continue;
+        }
+        CHECK(receiver.status().code() == weftSystemError);
+        CHECK_THAT(receiver.status().sentence(), Catch::Contains("no room") && Catch::Contains("WEFT_CHANNELS"));
+        CHECK(used == before);
+        break;
+    }
+    CHECK(fitted == 5);
+    CHECK(used <= HostGroup::connections_end);
+}
+
+}  // namespace weft::test

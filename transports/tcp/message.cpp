@@ -1,0 +1,46 @@
+#include "transports/tcp/message.hpp"
+
+#include <cstring>
+
+namespace weft::tcp {
+
+namespace {
+
+constexpr size_t address_words = 3;  // the words before them
+constexpr size_t address_bytes = sizeof(Blob) - address_words * sizeof(uint64_t);
+
+}  // namespace
+
+Blob Place::blob() const {
+    Blob blob;
+    std::vector<std::byte> packed;
+    uint64_t count = 0;
+    for (const net::Address& address : addresses) {
+        if (packed.size() + address.packed_bytes() > address_bytes) break;
+        address.pack(packed);
+        ++count;
+    }
+    blob.words[0] = token;
+    blob.words[1] = uint64_t(uint32_t(depth)) | uint64_t(stripes) << 32 | count << 48;
+    blob.words[2] = slot_bytes;
+    memcpy(blob.words + address_words, packed.data(), packed.size());
+    return blob;
+}
+
+std::optional<Place> Place::of(const Blob& blob) {
+    Place place;
+    place.token = blob.words[0];
+    place.depth = int(uint32_t(blob.words[1]));
+    place.stripes = int(blob.words[1] >> 32 & 0xffff);
+    place.slot_bytes = blob.words[2];
+    const auto* at = reinterpret_cast<const std::byte*>(blob.words + address_words);
+    for (uint64_t left = blob.words[1] >> 48; left > 0; --left) {
+        const auto address = net::Address::unpack(at, reinterpret_cast<const std::byte*>(&blob + 1));
+        if (!address) return {};
+        place.addresses.push_back(*address);
+    }
+    if (place.depth < 1 || place.stripes < 1 || place.stripes > stripes_max || place.addresses.empty()) return {};
+    return place;
+}
+
+}  // namespace weft::tcp

@@ -1,0 +1,68 @@
+// sender.hpp: the sending end of a TCP connection. What the kernel takes is gone; what it does not take waits in a
+// slot, and when all slots wait there is no credit. So a slot is the sender's own memory, and TCP's window is the
+// receiver's say: nothing flows back.
+#pragma once
+#include <cstdlib>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "src/net/call.hpp"
+#include "transports/tcp/message.hpp"
+
+namespace weft::tcp {
+
+struct Freed {
+    void operator()(std::byte* memory) const { free(memory); }
+};
+using SlotMemory = std::unique_ptr<std::byte, Freed>;
+// Aligned to a cache line, every page touched.
+Result<SlotMemory> allocate_slot(size_t bytes);
+
+// Connects in the background of every call. Thread-bound as transport.hpp has it.
+class TcpSender final : public Sender {
+  public:
+    // `sources`: own addresses; if there are several stripes, stripe i comes from the one of interface i.
+    TcpSender(const ConnectionOptions& options, const Place& place, const std::vector<net::Address>& sources,
+              int stripes);
+    ~TcpSender() override;
+
+    Result<Slot> acquire() override;
+    Status publish(const SlotInfo& info) override;
+    Result<bool> send(const std::byte* data, const SlotInfo& info) override;
+    Result<bool> progress() override;
+    void add_descriptors(std::vector<pollfd>& list) const override;
+
+  private:
+    // One socket. It sends its shares of the messages in order, and may be ahead of other stripes or behind.
+    struct Stripe {
+        std::optional<net::Call> call;  // until connected
+        Fd socket;
+        net::Address peer;
+        uint64_t message = 0;  // that it sends; earlier ones are through
+        uint64_t done = 0;     // bytes of header and share
+    };
+    struct Outgoing {
+        MessageHeader header;
+        const std::byte* data = nullptr;
+        SlotMemory memory;
+    };
+
+    Outgoing& at(uint64_t message) { return ring_[size_t(message % ring_.size())]; }
+    Status back(Outgoing& outgoing);
+    Status check(const SlotInfo& info) const;
+    void enqueue(const std::byte* data, const SlotInfo& info);
+    Status connect();
+    Status push(Stripe& stripe, int index);
+    Status push_all();
+
+    ConnectionOptions options_;
+    std::vector<Stripe> stripes_;
+    std::vector<Outgoing> ring_;
+    uint64_t next_ = 0;   // message to be published
+    uint64_t first_ = 0;  // oldest that is not through
+    bool connected_ = false;
+    bool broken_ = false;
+};
+
+}  // namespace weft::tcp

@@ -1,0 +1,70 @@
+// tcp.cpp: the row of TCP. The receiver listens at the process's door, its blob says where; the sender calls.
+#include "transports/tcp/tcp.hpp"
+
+#include "src/base/options.hpp"
+#include "src/net/secret.hpp"
+#include "transports/tcp/receiver.hpp"
+#include "transports/tcp/sender.hpp"
+
+namespace weft {
+
+namespace tcp {
+
+namespace {
+
+// How many sockets an end would use: one for each interface that the user chose by name; interfaces that merely are
+// there may be of very different speeds.
+int interfaces_of(const std::vector<net::Address>& addresses) {
+    if (options().socket_ifname.empty() || options().socket_ifname[0] == '^') return 1;
+    int count = 1;
+    for (const net::Address& address : addresses) count = std::max(count, address.interface() + 1);
+    return std::min(count, stripes_max);
+}
+
+std::string can_connect(const ConnectionOptions& options) {
+    if (options.identity == nullptr) return "the communicator has no identity to prove on a network";
+    return {};
+}
+
+Result<std::unique_ptr<Receiver>> listen(const ConnectionOptions& options, Blob& address) {
+    if (options.depth < 1 || options.identity == nullptr)
+        return fail(weftInternalError, "rank {} cannot listen to rank {} over tcp with {} slots", options.self,
+                    options.peer, options.depth);
+    auto door = net::Door::of_process();
+    if (!door) return door.take_status();
+    Place place{.depth = options.depth, .slot_bytes = options.slot_bytes, .addresses = (*door)->addresses()};
+    place.stripes = interfaces_of(place.addresses);
+    net::random_bytes(&place.token, sizeof place.token);
+    address = place.blob();
+    return std::unique_ptr<Receiver>(new TcpReceiver(options, std::move(*door), place.token));
+}
+
+Result<std::unique_ptr<Sender>> connect(const ConnectionOptions& options, const Blob& address) {
+    const auto place = Place::of(address);
+    if (!place || place->depth != options.depth || place->slot_bytes != options.slot_bytes)
+        return fail(weftMismatch,
+                    "rank {} listens to rank {} over tcp with {} slots of {} bytes where {} of {} were expected: the "
+                    "ranks chose differently",
+                    options.peer, options.self, place ? place->depth : 0, place ? place->slot_bytes : 0, options.depth,
+                    options.slot_bytes);
+    auto own = net::local_addresses();
+    if (!own) return own.take_status();
+    const int stripes = std::min(place->stripes, interfaces_of(*own));
+    std::unique_ptr<Sender> sender(new TcpSender(options, *place, *own, stripes));
+    auto begun = sender->progress();
+    if (!begun) return begun.take_status();
+    return sender;
+}
+
+std::string available() {
+    const auto addresses = net::local_addresses();
+    return addresses ? std::string() : addresses.status().sentence();
+}
+
+}  // namespace
+
+}  // namespace tcp
+
+const Transport tcp_transport = {"tcp", tcp::can_connect, tcp::listen, tcp::connect, tcp::available};
+
+}  // namespace weft

@@ -1,0 +1,9 @@
+// tcp.hpp: connections over TCP, between any two ranks that know the communicator's secret.
+#pragma once
+#include "transports/transport.hpp"
+
+namespace weft {
+
+extern const Transport tcp_transport;
+
+}  // namespace weft
