@@ -28,8 +28,8 @@ T require(Result<T> result) {
 
 bool at(const std::vector<bool>& flags, int rank) { return !flags.empty() && flags[size_t(rank)]; }
 
-Schedule schedule_of(const Call& call, int ranks, int rank, Form form, const BoardMode& mode) {
-    const Schedule written = call.algorithm->build({.ranks = ranks, .rank = rank}, {.channels = call.channels});
+Schedule schedule_of(const Call& call, int rank, Form form, const BoardMode& mode) {
+    const Schedule written = call.algorithm->build(call.layout(rank), {.channels = call.channels});
     const bool two_shot = written.blocks.size() == 1 && written.blocks[0].instructions.size() == 1 &&
                           written.blocks[0].instructions[0].opcode == Opcode::two_shot;
     if (form == Form::as_written) return written;
@@ -91,17 +91,17 @@ std::string Call::text() const {
         return letters.empty() ? std::string("none") : letters;
     };
     return fmt::format(
-        "{} by {}, {} channels, form {}, tiles of {}, pipelined {}, offers {}, cross {}, in place {}, from the arena "
+        "{} by {}, {} hosts, {} channels, form {}, tiles of {}, pipelined {}, offers {}, cross {}, in place {}, from "
+        "the arena "
         "{}, offsets {} and {}",
-        operation().text(), algorithm->name, channels, int(form), tile_bytes, pipelined, offers, cross, flags(in_place),
-        flags(from_arena), send_offset, receive_offset);
+        operation().text(), algorithm->name, layout(0).host_count(), channels, int(form), tile_bytes, pipelined, offers,
+        cross, flags(in_place), flags(from_arena), send_offset, receive_offset);
 }
 
 std::vector<Bytes> expected(const Call& call, const BoardMode& mode) {
     reference::Job job;
     const int ranks = int(call.inputs.size());
-    for (int rank = 0; rank < ranks; ++rank)
-        job.schedules.push_back(schedule_of(call, ranks, rank, Form::expanded, mode));
+    for (int rank = 0; rank < ranks; ++rank) job.schedules.push_back(schedule_of(call, rank, Form::expanded, mode));
     job.mode = mode;
     job.type = call.type;
     job.op = call.op == premul ? weftSum : weftRedOp_t(call.op);
@@ -174,10 +174,10 @@ BoardMode LocalRanks::mode(const Call& call) const {
 
 void LocalRanks::connect(const Call& call) {
     for (int rank = 0; rank < ranks(); ++rank) {
-        const Schedule schedule = call.algorithm->build({.ranks = ranks(), .rank = rank}, {.channels = call.channels});
+        const Schedule schedule = call.algorithm->build(call.layout(rank), {.channels = call.channels});
         for (const Block& block : schedule.blocks) {
             if (block.source < 0) continue;
-            Connection& connection = connections_[{block.channel, block.source, rank}];
+            Connection& connection = connections_[{block.channel, block.source, rank, schedule.fifo_depth}];
             if (connection.receiver) continue;
             Blob blob;
             ConnectionOptions options{rank,
@@ -218,7 +218,7 @@ struct LocalRanks::Rank {
     }
     void begin() {
         const Call& call = (*calls)[index];
-        schedule = schedule_of(call, all->ranks(), rank, call.form, {});
+        schedule = schedule_of(call, rank, call.form, {});
         plan = {};
         plan.operation = call.operation();
         plan.operation_fingerprint = fingerprint(plan.operation);
@@ -229,8 +229,11 @@ struct LocalRanks::Rank {
         plan.stores = call.stores;
         for (const Block& block : schedule.blocks) {
             BlockEnds ends;
-            if (block.source >= 0) ends.source = all->connections_[{block.channel, block.source, rank}].receiver.get();
-            if (block.target >= 0) ends.target = all->connections_[{block.channel, rank, block.target}].sender.get();
+            const auto connection = [&](int from, int to) -> Connection& {
+                return all->connections_[{block.channel, from, to, schedule.fifo_depth}];
+            };
+            if (block.source >= 0) ends.source = connection(block.source, rank).receiver.get();
+            if (block.target >= 0) ends.target = connection(rank, block.target).sender.get();
             plan.ends.push_back(ends);
         }
         if (!schedule.board.empty()) {
@@ -323,7 +326,7 @@ void drive_by_threads(std::vector<LocalRanks::Rank>& ranks) {
 
 }  // namespace
 
-std::vector<std::vector<Bytes>> LocalRanks::run(const std::vector<Call>& calls, Driver driver, std::mt19937& random) {
+std::vector<LocalRanks::Rank> LocalRanks::prepare(const std::vector<Call>& calls) {
     std::vector<Rank> ranks(size_t(this->ranks()));
     for (const Call& call : calls) connect(call);
     for (int rank = 0; rank < this->ranks(); ++rank) {
@@ -335,6 +338,24 @@ std::vector<std::vector<Bytes>> LocalRanks::run(const std::vector<Call>& calls, 
         one.prepare();
     }
     sequence_ += calls.size();
+    return ranks;
+}
+
+int LocalRanks::tiles_entered(const Call& call, const std::vector<int>& running) {
+    const std::vector<Call> calls = {call};
+    std::vector<Rank> ranks = prepare(calls);
+    for (bool moved = true; moved;) {
+        moved = false;
+        for (const int rank : running) ranks[size_t(rank)].advance(moved);
+    }
+    int entered = 0;
+    for (uint32_t tile = 0; tile < board_slots; ++tile)
+        entered += boards_[0]->line(running[0], tile).entry.load() >> 32 == tile + 1;
+    return entered;
+}
+
+std::vector<std::vector<Bytes>> LocalRanks::run(const std::vector<Call>& calls, Driver driver, std::mt19937& random) {
+    std::vector<Rank> ranks = prepare(calls);
     if (driver == Driver::turns)
         drive_in_turns(ranks, random);
     else

@@ -27,6 +27,7 @@ inline constexpr int premul = weftNumOps;  // among the reductions of a call
 struct Call {
     const Algorithm* algorithm = nullptr;
     int channels = 1;
+    std::vector<int32_t> hosts = {};  // by rank; empty: one host. Hosts share the group's memory, but no board
     Form form = Form::as_written;
     weftDataType_t type = weftFloat32;
     int op = weftSum;  // or premul
@@ -45,6 +46,7 @@ struct Call {
 
     size_t bytes() const { return inputs[0].size(); }
     uint64_t tiles() const { return bytes() == 0 ? 1 : (bytes() + tile_bytes - 1) / tile_bytes; }
+    Layout layout(int rank) const { return {int(inputs.size()), rank, hosts}; }
     Operation operation() const;
     std::string text() const;
 };
@@ -86,10 +88,15 @@ class LocalRanks {
         return run(std::vector{call}, Driver::turns, random)[0];
     }
 
+    // How many tiles the first of `running` has entered on its board when these ranks can do no more without the
+    // others. The ranks are of no use afterwards.
+    int tiles_entered(const Call& call, const std::vector<int>& running);
+
     struct Rank;  // its buffers, plan and run, and how far it has come
 
   private:
     void connect(const Call& call);
+    std::vector<Rank> prepare(const std::vector<Call>& calls);
 
     std::shared_ptr<HostGroup> group_;
     std::vector<std::unique_ptr<Board>> boards_;
@@ -101,7 +108,7 @@ class LocalRanks {
         std::unique_ptr<Receiver> receiver;
         std::unique_ptr<Sender> sender;
     };
-    std::map<std::tuple<int, int, int>, Connection> connections_;  // by channel, sender, receiver
+    std::map<std::tuple<int, int, int, int>, Connection> connections_;  // by channel, sender, receiver, slots
     uint64_t sequence_ = 0;
 };
 

@@ -95,6 +95,15 @@ class Interpreter {
                      end = chunk_bound(length, schedule(rank).chunks, chunk + 1);
         return {begin, end - begin, first + begin};
     }
+    // The chunks of a span that are not empty, one by one, in the order in which they travel.
+    std::vector<Range> span(int rank, int tile, const Instruction& it, int iteration) const {
+        std::vector<Range> all;
+        for (int offset = 0; offset < it.count; ++offset) {
+            const Range at = range(rank, tile, it.chunk.at(iteration, offset));
+            if (at.bytes > 0) all.push_back(at);
+        }
+        return all;
+    }
     Bytes cut(const Bytes& from, size_t offset, size_t bytes) const {
         return Bytes(from.begin() + ptrdiff_t(offset), from.begin() + ptrdiff_t(offset + bytes));
     }
@@ -127,7 +136,7 @@ class Interpreter {
     // What the reduction of a chunk combines, in rank order.
     std::vector<Bytes> contributions(int rank, const Instruction& it, int tile, const Range& at) {
         std::vector<Bytes> all;
-        for (int other = 0; other < ranks_; ++other) {
+        for (const int other : schedule(rank).board) {
             const bool whole = it.source == Buffer::inputs || (it.source == Buffer::either && job_.mode.reads(other));
             all.push_back(other == rank || whole ? contribution(other, at) : read_slot(other, tile, at));
         }
@@ -148,8 +157,9 @@ class Interpreter {
         const Instruction& it = lines.instructions[size_t(place.step)];
         if (it.after.block >= 0) {
             const Place& other = places_[size_t(rank)][size_t(it.after.block)];
-            if (!ended(rank, size_t(it.after.block)) &&
-                std::tie(other.tile, other.step) <= std::tie(place.tile, it.after.step))
+            const int tile = place.tile - it.after.ago * schedule(rank).tiles;
+            if (tile >= 0 && !ended(rank, size_t(it.after.block)) &&
+                std::tie(other.tile, other.step) <= std::tie(tile, it.after.step))
                 return false;
         }
         if (!execute(rank, lines, it, place)) return false;
@@ -164,48 +174,63 @@ class Interpreter {
     bool execute(int rank, const Block& block, const Instruction& it, const Place& place) {
         const int tile = place.tile + it.tile;
         if (it.opcode == Opcode::post) return posted_.insert({rank, tile, it.phase}), true;
+        if (it.opcode == Opcode::nop) return true;
         if (it.opcode == Opcode::wait) {
-            for (int other = 0; other < ranks_; ++other)
+            for (const int other : schedule(rank).board)
                 if (other != rank && !posted_.count({other, tile, it.phase})) return false;
             return true;
         }
-        const Range at = range(rank, tile, it.chunk.at(place.iteration));
-        if (at.bytes == 0) return true;
+        const std::vector<Range> all = span(rank, tile, it, place.iteration);
+        if (all.empty()) return true;
         const uint32_t average_of = it.finish && job_.op == weftAvg ? uint32_t(ranks_) : 0;
-        if (kind_of(it.opcode) == OpcodeKind::connection) return transfer(rank, block, it, tile, at, average_of);
-        if (it.opcode == Opcode::reduce) {
-            store(rank, it, tile, at, reduce(job_.type, job_.op, contributions(rank, it, tile, at), average_of));
-        } else if (it.opcode == Opcode::copy) {
-            store(rank, it, tile, at,
-                  it.source == Buffer::input  ? contribution(rank, at)
-                  : it.source == Buffer::slot ? read_slot(it.rank.at(place.iteration), tile, at)
-                                              : cut(outputs_[size_t(rank)], at.in_buffer, at.bytes));
-        } else {
-            throw std::logic_error(std::string("no meaning for ") + name_of(it.opcode));
+        if (kind_of(it.opcode) == OpcodeKind::connection) return transfer(rank, block, it, tile, all, average_of);
+        for (const Range& at : all) {
+            if (it.opcode == Opcode::reduce) {
+                store(rank, it, tile, at, reduce(job_.type, job_.op, contributions(rank, it, tile, at), average_of));
+            } else if (it.opcode == Opcode::copy) {
+                store(rank, it, tile, at,
+                      it.source == Buffer::input  ? contribution(rank, at)
+                      : it.source == Buffer::slot ? read_slot(it.rank.at(place.iteration), tile, at)
+                                                  : cut(outputs_[size_t(rank)], at.in_buffer, at.bytes));
+            } else {
+                throw std::logic_error(std::string("no meaning for ") + name_of(it.opcode));
+            }
         }
         return true;
     }
 
-    bool transfer(int rank, const Block& block, const Instruction& it, int tile, const Range& at, uint32_t average_of) {
+    bool transfer(int rank, const Block& block, const Instruction& it, int tile, const std::vector<Range>& all,
+                  uint32_t average_of) {
         const std::string uses = uses_of(it.opcode);
         const auto has = [&](char letter) { return uses.find(letter) != std::string::npos; };
         auto& incoming = connections_[{block.channel, block.source, rank}];
         auto& outgoing = connections_[{block.channel, rank, block.target}];
         if (has('s') && incoming.empty()) return false;
         if (has('t') && outgoing.size() >= size_t(schedule(rank).fifo_depth)) return false;
-        Bytes data;
+        Bytes message, passed_on;
         if (has('s')) {
-            data = incoming.front();
+            message = incoming.front();
             incoming.pop_front();
-            if (data.size() != at.bytes) throw std::logic_error("a slot holds another chunk than expected");
+            size_t bytes = 0;
+            for (const Range& at : all) bytes += at.bytes;
+            if (message.size() != bytes) throw std::logic_error("a slot holds other chunks than expected");
         }
-        if (has('i')) {
-            const Bytes own = it.source == Buffer::input ? contribution(rank, at)
-                                                         : cut(outputs_[size_t(rank)], at.in_buffer, at.bytes);
-            data = has('s') ? reduce(job_.type, job_.op, {data, own}, average_of) : own;
+        size_t offset = 0;
+        for (const Range& at : all) {
+            Bytes data;
+            if (has('s')) data = cut(message, offset, at.bytes);
+            offset += at.bytes;
+            if (has('i')) {
+                const Bytes own = it.source == Buffer::input ? contribution(rank, at)
+                                                             : cut(outputs_[size_t(rank)], at.in_buffer, at.bytes);
+                data = !has('s') ? own
+                                 : reduce(job_.type, job_.op, it.left ? std::vector{own, data} : std::vector{data, own},
+                                          average_of);
+            }
+            if (has('o')) store(rank, it, tile, at, data);
+            passed_on.insert(passed_on.end(), data.begin(), data.end());
         }
-        if (has('o')) store(rank, it, tile, at, data);
-        if (has('t')) outgoing.push_back(data);
+        if (has('t')) outgoing.push_back(passed_on);
         return true;
     }
 
