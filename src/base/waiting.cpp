@@ -19,9 +19,10 @@ namespace {
 constexpr uint32_t polls_between_yields =
     128;                                       // some 0.7 us of spinning, about what a yield to nobody costs twice over
 constexpr uint32_t polls_between_clocks = 64;  // of those that yield; a clock costs 26 ns, a switch a microsecond
-// Polls of sockets, each with a yield, before the kernel is asked to wake us: a short message over a local network
-// comes within, and where ranks share a core the yields have let all of them run.
-constexpr uint64_t polls_before_sockets_sleep = 40;
+// Of polls of sockets, each with a yield: a look at the clock, and from how long a poll on others must have run on this
+// core. Asleep in the kernel's poll a rank is woken tens of microseconds late, so it goes there soon only if it must.
+constexpr uint64_t polls_between_socket_clocks = 16;
+constexpr int64_t crowded_poll_us = 4;
 constexpr int64_t first_look_us = 20'000;     // silence that is worth asking who is alive
 constexpr int64_t slowest_look_us = 250'000;  // a death is noticed within a second, however long it was quiet before
 constexpr int64_t doze_us = 200;
@@ -82,35 +83,48 @@ bool Waiting::pause(const RankSet& missing, bool may_sleep) {
 }
 
 bool Waiting::pause_on_sockets(const RankSet& missing, bool may_sleep, const AddDescriptors& add_descriptors) {
+    bool here = false, abroad = false;
+    missing.for_each([&](int rank) { (group_->local(rank) ? here : abroad) = true; });
+    if (!abroad) return pause(missing, may_sleep);
+    if (armed_) disarm();
     if (polls_ == 0) {
-        since_us_ = 0;
+        since_us_ = now_us();
         silence_us_ = 0;
+        next_look_us_ = since_us_ + first_look_us;
+        crowded_ = false;
     }
     seen_here();
-    if (++polls_ < polls_before_sockets_sleep) {
+    ++polls_;
+    if (!crowded_ && silence_us_ < sleep_us_) {
         sched_yield();
+        if (polls_ % polls_between_socket_clocks != 0) return group_->aborted();
+        silence_us_ = now_us() - since_us_;
+        // Others ran when we yielded: they need this core more than we do.
+        crowded_ = silence_us_ > int64_t(polls_) * crowded_poll_us;
         return group_->aborted();
     }
     descriptors_.clear();
     add_descriptors(descriptors_);
     // Words in shared memory wake nobody here, and neither do the other ranks that this thread drives.
-    bool here = !may_sleep;
-    missing.for_each([&](int rank) { here |= group_->local(rank); });
-    const timespec slice{0, (here ? doze_us : sleep_slice_us) * 1000};
+    const timespec slice{0, (here || !may_sleep ? doze_us : sleep_slice_us) * 1000};
     ppoll(descriptors_.data(), nfds_t(descriptors_.size()), &slice, nullptr);
-    return look(may_sleep, false);
+    const int64_t now = now_us();
+    silence_us_ = now - since_us_;
+    if (group_->aborted()) return true;
+    if (now < next_look_us_) return false;
+    next_look_us_ = now + std::clamp<int64_t>(silence_us_ / 16, first_look_us, slowest_look_us);
+    return true;
 }
 
 // Reads the clock; decides on sleeping; says whether to look for trouble.
-bool Waiting::look(bool may_sleep, bool may_arm) {
+bool Waiting::look(bool may_sleep) {
     const int64_t now = now_us();
     if (since_us_ == 0) {
         since_us_ = now;
         next_look_us_ = now + first_look_us;
     }
     silence_us_ = now - since_us_;
-    if (!may_arm) {
-    } else if (silence_us_ >= sleep_us_ && !may_sleep) {
+    if (silence_us_ >= sleep_us_ && !may_sleep) {
         const timespec doze{0, doze_us * 1000};
         nanosleep(&doze, nullptr);
     } else if (silence_us_ >= sleep_us_ && !armed_) {

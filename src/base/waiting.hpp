@@ -34,7 +34,7 @@ class Waiting {
     // other ranks too, which nobody would wake it for; it then only dozes.
     bool pause(const RankSet& missing, bool may_sleep = true);
     // The same where what is missing comes, or comes too, over sockets: `add_descriptors` says which. Every look at a
-    // socket is a system call, so there is little spinning, and then the kernel's poll.
+    // socket is a system call, so where others want this core there is little spinning before the kernel's poll.
     using AddDescriptors = std::function<void(std::vector<pollfd>&)>;
     bool pause_on_sockets(const RankSet& missing, bool may_sleep, const AddDescriptors& add_descriptors);
 
@@ -48,7 +48,7 @@ class Waiting {
     int64_t silence_us() const { return silence_us_; }
 
   private:
-    bool look(bool may_sleep, bool may_arm = true);
+    bool look(bool may_sleep);
     void sleep();
     void disarm();
     static int current_cpu();
@@ -57,8 +57,9 @@ class Waiting {
     int rank_;
     int64_t sleep_us_;
     int last_cpu_ = -1;
-    uint64_t polls_ = 0;  // since something moved
-    bool armed_ = false;  // our row says that we sleep
+    uint64_t polls_ = 0;    // since something moved
+    bool armed_ = false;    // our row says that we sleep
+    bool crowded_ = false;  // others run on our core
     std::vector<pollfd> descriptors_;
     int64_t since_us_ = 0;
     int64_t silence_us_ = 0;

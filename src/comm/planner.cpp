@@ -86,6 +86,16 @@ Binding& Planner::binding(const Choice& choice) {
     Binding& binding = bindings_[{choice.algorithm->name, choice.parameters.channels}];
     if (binding.schedule.blocks.empty()) {
         binding.schedule = choice.algorithm->build(layout_, choice.parameters);
+        binding.most_tile_bytes = SIZE_MAX;
+        // Ranks differ in how much they send at once, and in whether they share memory with others; tiles may not.
+        Layout other = layout_;
+        for (other.rank = 0; other.rank < layout_.ranks; ++other.rank) {
+            const Schedule theirs = choice.algorithm->build(other, choice.parameters);
+            binding.most_tile_bytes = std::min(binding.most_tile_bytes, largest_tile_bytes(theirs, slot_bytes_));
+            binding.boards |= !theirs.board.empty();
+            binding.connections |= theirs.fifo_depth > 0;
+            if (!binding.connections) break;  // all do the same, on one board
+        }
         binding.ends.resize(binding.schedule.blocks.size());
     }
     return binding;
@@ -175,16 +185,17 @@ Result<std::unique_ptr<PreparedPlan>> Planner::plan(const Operation& operation, 
     plan.movers = movers_;
     const size_t bytes = operation.bytes();
     size_t tile = agreed_.tile_bytes > 0 ? round_to_line(size_t(agreed_.tile_bytes)) : 0;
-    const size_t most = largest_tile_bytes(binding.schedule, slot_bytes_);
-    if (!binding.schedule.board.empty()) {
-        plan.board = board_;
+    if (binding.boards) {
         if (tile == 0) tile = board_tile_bytes(bytes, layout_.ranks);
-        tile = std::min({tile, Board::slot_bytes_max, most});
-        WEFT_TRY(board_->reserve(std::min(tile, round_to_line(bytes))));
-    } else if (binding.schedule.fifo_depth > 0) {
-        tile = tile == 0 ? most : std::min(tile, most);
+        tile = std::min({tile, Board::slot_bytes_max, binding.most_tile_bytes});
+    } else if (binding.connections) {
+        tile = tile == 0 ? binding.most_tile_bytes : std::min(tile, binding.most_tile_bytes);
     } else {
         tile = bytes;
+    }
+    if (!binding.schedule.board.empty()) {
+        plan.board = board_;
+        WEFT_TRY(board_->reserve(std::min(tile, round_to_line(bytes))));
     }
     plan.tile_bytes = std::min(tile, bytes);
     plan.tiles = bytes == 0 ? 1 : (bytes + plan.tile_bytes - 1) / plan.tile_bytes;
