@@ -135,13 +135,39 @@ TEST_CASE("random calls of processes are right, with every algorithm and every w
             for (const std::string& variable : variables) shown += variable + " ";
             CAPTURE(ranks, number, shown);
             const Outcome outcome = run({WEFT_COMMAND, "run", "-n", std::to_string(ranks), WEFT_WORKER,
-                                         std::to_string(number), small() ? "10" : "40", "30000"},
+                                         std::to_string(number), small() ? "10" : "40", "30000", "0"},
                                         variables);
             CHECK(outcome.error == "");
             CHECK(outcome.status == 0);
             for (int rank = 0; rank < ranks; ++rank)
                 CHECK_THAT(outcome.output, Catch::Contains("rank " + std::to_string(rank) + " is content"));
         }
+}
+
+TEST_CASE("random calls of ranks on several hosts are right under every algorithm", "[comm][hosts]") {
+    std::cout << "seed " << seed() << std::endl;
+    const std::vector<std::string> everything = {
+        "", "ring", "recursive_doubling", "halving_doubling", "double_binary_tree", "two_level_ring", "two_level_tree",
+        "two_level_halving_doubling", "two_level_doubling", "leader_doubling"};
+    struct Shape {
+        int hosts, ranks;
+    };
+    for (const auto& [hosts, ranks] : {Shape{2, 2}, {3, 3}, {2, 4}, {3, 5}, {2, 7}, {4, 8}, {8, 8}}) {
+        if (small() && ranks > 4) continue;
+        for (const std::string& algo : everything) {
+            if (hosts == ranks && (algo.rfind("two_level", 0) == 0 || algo.rfind("leader", 0) == 0)) continue;
+            const uint32_t number = seed() + uint32_t(ranks);
+            CAPTURE(hosts, ranks, number, algo);
+            std::vector<std::string> variables = {"WEFT_TIMEOUT_MS=60000"};
+            if (!algo.empty()) variables.push_back("WEFT_ALGO=" + algo);
+            if (ranks % 2 == 1) variables.push_back("WEFT_TILE_BYTES=10000");
+            const Outcome outcome = run({WEFT_COMMAND, "run", "-n", std::to_string(ranks), WEFT_WORKER,
+                                         std::to_string(number), small() ? "8" : "25", "60000", std::to_string(hosts)},
+                                        variables);
+            CHECK(outcome.error == "");
+            CHECK(outcome.status == 0);
+        }
+    }
 }
 
 }  // namespace weft::test

@@ -1,12 +1,18 @@
 // worker.cpp: one rank of a job, a process of its own, that runs a random sequence of calls. Arguments: seed, calls,
-// most elements.
+// most elements, and on how many hosts the ranks shall think they are (0: on this one).
 #include <cstdio>
 #include <cstdlib>
+#include <string>
 
 #include "tests/comm/random_calls.hpp"
 
 int main(int count, char** arguments) {
-    if (count != 4) return fprintf(stderr, "usage: worker SEED CALLS MOST_ELEMENTS\n"), 2;
+    if (count != 5) return fprintf(stderr, "usage: worker SEED CALLS MOST_ELEMENTS HOSTS\n"), 2;
+    if (const int hosts = atoi(arguments[4]); hosts > 0) {
+        // Before the library reads it.
+        const int own = atoi(getenv("WEFT_RANK")) * hosts / atoi(getenv("WEFT_SIZE"));
+        setenv("WEFT_HOSTID", ("node" + std::to_string(own)).c_str(), 1);
+    }
     weft::test::Sequence sequence;
     sequence.seed = uint32_t(strtoul(arguments[1], nullptr, 10));
     sequence.calls = atoi(arguments[2]);
