@@ -51,6 +51,13 @@ uint16_t taken_port() {
     return port && *port > 0 && *port <= UINT16_MAX ? uint16_t(*port) : 0;
 }
 
+bool is_loopback(const std::string& host) { return host == "localhost" || host == "::1" || host.rfind("127.", 0) == 0; }
+
+std::string pmi_identity() {
+    const auto descriptor = parse_integer(environment("PMI_FD").value_or(""));
+    return descriptor ? pmi_server_identity(int(*descriptor)) : std::string();
+}
+
 }  // namespace
 
 std::string first_pod(const std::string& host, int index) {
@@ -71,12 +78,14 @@ uint16_t derived_port(const std::string& identity, uint16_t taken) {
 Result<UniqueId> derive_id(const Family& family, const Place& place, const Options& options,
                            const std::string& reason) {
     const std::string why = reason.empty() ? fmt::format("{} carries no unique id", family.name) : reason;
-    const bool one_host = place.on_one_host();
+    // With these, ranks that share a host meet over the network all the same.
+    const bool over_network = !options.hostid.empty() || !options.transports.empty();
+    const bool one_host = place.on_one_host() && !over_network;
     std::string root;
     if (!one_host) {
         auto found = root_of(family, place, options);
         if (!found) return found.take_status();
-        root = *found;
+        root = found->empty() && place.on_one_host() ? "127.0.0.1" : *found;
         if (root.empty())
             return fail(weftInvalidUsage,
                         "{}, and where rank 0 is cannot be told: set WEFT_ROOT_HOST to its host's name or address on "
@@ -84,9 +93,7 @@ Result<UniqueId> derive_id(const Family& family, const Place& place, const Optio
                         why);
     }
     std::string identity = family_identity(family);
-    if (family.carrier == Carrier::pmi && one_host)
-        identity += pmi_server_identity(
-            int(parse_integer(environment("PMI_FD").value_or("")).ok() ? *parse_integer(*environment("PMI_FD")) : -1));
+    if (family.carrier == Carrier::pmi && place.on_one_host()) identity += pmi_identity();
     if (family.root == Root::pod_0) identity += root;
     if (identity.empty() && options.secret.empty())
         return fail(weftInvalidUsage,
@@ -94,7 +101,7 @@ Result<UniqueId> derive_id(const Family& family, const Place& place, const Optio
                     "each job",
                     why);
     identity = fmt::format("{} {}", place.ranks, identity);
-    if (options.secret.empty() && !one_host)
+    if (options.secret.empty() && !place.on_one_host() && !is_loopback(root))
         WEFT_LOG_RANK(place.rank, warn, init,
                       "{}: it is derived from what the job is called, so others in this network can guess it; set "
                       "WEFT_SECRET to a random text on all ranks",

@@ -83,13 +83,6 @@ Result<Shared> share(const Family& family, const Options& options, const Sharing
     return nobody_carries({});
 }
 
-// Places a job that has more ranks than this host, which nothing connects yet.
-Status check_one_host(const Family& family, const Place& place) {
-    if (place.local_size < 0 || place.on_one_host()) return ok();
-    return fail(weftInvalidUsage, "{} started {} of {} ranks on this host: Weft {}.{} connects ranks of one host",
-                family.name, place.local_size, place.ranks, WEFT_MAJOR, WEFT_MINOR);
-}
-
 Result<Job> job_alone(const char* launcher) {
     auto id = UniqueId::make();
     if (!id) return id.take_status();
@@ -106,7 +99,6 @@ Result<Job> read_job(const Options& options) {
     if (!place) return place.take_status();
     const bool given = (*family)->carrier == Carrier::given;
     if (place->ranks == 1 && !given) return job_alone((*family)->name);
-    WEFT_TRY(check_one_host(**family, *place));
     Sharing sharing{place->rank, place->ranks, {}, Deadline::in_ms(options.init_timeout_ms)};
     if (place->rank == 0 && !given) {
         auto made = UniqueId::make();

@@ -4,8 +4,10 @@
 
 #include <atomic>
 #include <cstdint>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <string>
 
 namespace {
@@ -30,7 +32,7 @@ struct Info {
 };
 
 std::atomic<int> sessions{0};
-std::string put_value, committed, fenced(256, 'a');  // fenced: what rank 0 put, if this is another
+std::string put_value, committed, fenced(256, 'a');  // what rank 0 put, also where it is another process
 Value answer;
 
 int outcome(const char* function) {
@@ -67,6 +69,16 @@ int PMIx_Commit() {
 int PMIx_Fence(const Process*, size_t, const Info* info, size_t count) {
     if (count != 1 || strcmp(info->key, "pmix.collect") != 0) return -1;
     if (!committed.empty()) fenced = committed;
+    // Ranks that are processes of their own meet in a file.
+    if (const char* place = getenv("WEFT_TEST_PMIX_STORE")) {
+        const std::string path = place, fresh = path + ".new";
+        if (!committed.empty()) {
+            std::ofstream(fresh) << committed;
+            rename(fresh.c_str(), path.c_str());
+        }
+        while (access(path.c_str(), R_OK) != 0) usleep(1000);
+        std::ifstream(path) >> fenced;
+    }
     return outcome("PMIx_Fence");
 }
 int PMIx_Get(const Process* of, const char* key, const Info*, size_t, Value** value) {

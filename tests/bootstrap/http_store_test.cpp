@@ -1,45 +1,13 @@
 // http_store_test.cpp: an id through Horovod's rendezvous server: one that works, none, and those that do not.
 #include "src/bootstrap/http_store.hpp"
 
-#include <atomic>
-#include <map>
-
-#include "tests/bootstrap/fake_server.hpp"
+#include "tests/bootstrap/fake_rendezvous.hpp"
 #include "tests/bootstrap/ranks.hpp"
 
 using namespace weft;
 using namespace weft::test;
 
 namespace {
-
-// As http.server.BaseHTTPRequestHandler behaves: HTTP/1.0, the connection ends with the answer.
-class FakeRendezvous {
-  public:
-    void serve(const Line& line) {
-        const auto request = line.line();
-        if (!request) return;
-        size_t length = 0;
-        for (auto header = line.line(); header && *header != "\r"; header = line.line())
-            if (header->rfind("Content-Length: ", 0) == 0) length = std::stoul(header->substr(16));
-        const std::string path = request->substr(4, request->find(' ', 4) - 4);
-        std::lock_guard lock(mutex_);
-        ++requests;
-        if (request->rfind("PUT ", 0) == 0) {
-            values_[path] = line.bytes(length).value_or("");
-            line.send("HTTP/1.0 200 OK\r\nServer: BaseHTTP/0.6 Python/3.11\r\n\r\n");
-        } else if (values_.count(path)) {
-            line.send("HTTP/1.0 200 OK\r\ncontent-length:" + std::to_string(values_[path].size()) + "\r\n\r\n" +
-                      values_[path]);
-        } else {
-            line.send("HTTP/1.0 404 Not Found\r\nContent-Length: 4\r\n\r\nnone");
-        }
-    }
-    std::atomic<int> requests{0};
-
-  private:
-    std::mutex mutex_;
-    std::map<std::string, std::string> values_;
-};
 
 Status failure_of(const std::string& answer, int rank) {
     const TcpServer server([&](const Line& line) {
@@ -59,17 +27,15 @@ Status failure_of(const std::string& answer, int rank) {
 
 TEST_CASE("a rendezvous server hands rank 0's id to all ranks", "[http_store]") {
     FakeRendezvous rendezvous;
-    const TcpServer server([&](const Line& line) { rendezvous.serve(line); });
     check_all_have_it(share_on_threads(
-        5, [&](const Sharing& sharing) { return share_by_http("localhost", server.port(), sharing); }));
+        5, [&](const Sharing& sharing) { return share_by_http("localhost", rendezvous.port(), sharing); }));
 }
 
 TEST_CASE("a rank that is early asks again until rank 0 has come", "[http_store]") {
     FakeRendezvous rendezvous;
-    const TcpServer server([&](const Line& line) { rendezvous.serve(line); });
     check_all_have_it(share_on_threads(2, [&](const Sharing& sharing) {
         while (sharing.rank == 0 && rendezvous.requests < 3) std::this_thread::yield();
-        return share_by_http("127.0.0.1", server.port(), sharing);
+        return share_by_http("127.0.0.1", rendezvous.port(), sharing);
     }));
 }
 
@@ -82,8 +48,7 @@ TEST_CASE("where nobody serves the rendezvous nobody carries the id", "[http_sto
 
 TEST_CASE("a rank whose rank 0 never puts its id is told so at the deadline", "[http_store]") {
     FakeRendezvous rendezvous;
-    const TcpServer server([&](const Line& line) { rendezvous.serve(line); });
-    const auto result = share_by_http("127.0.0.1", server.port(), sharing_of(1, 2, 100));
+    const auto result = share_by_http("127.0.0.1", rendezvous.port(), sharing_of(1, 2, 100));
     REQUIRE(!result);
     CHECK(result.status().code() == weftTimeout);
     CHECK(contains(result.status().sentence(), "waited 100 ms for rank 0's unique id: does rank 0 run"));

@@ -1,0 +1,386 @@
+// launcher_test.cpp: whole jobs of processes that find each other as under their launcher: who carried the id, what was
+// derived where nobody did, and every rank's sentence where it cannot be.
+#include "src/bootstrap/launcher.hpp"
+
+#include <filesystem>
+#include <memory>
+#include <set>
+
+#include "src/bootstrap/derived_id.hpp"
+#include "tests/bootstrap/fake_environment.hpp"
+#include "tests/bootstrap/fake_pmi.hpp"
+#include "tests/bootstrap/fake_rendezvous.hpp"
+#include "tests/bootstrap/fake_torch_store.hpp"
+#include "tests/bootstrap/ranks.hpp"
+#include "tests/subprocess.hpp"
+
+using namespace weft;
+using namespace weft::test;
+
+namespace {
+
+// What job_reader.cpp says.
+struct Found {
+    std::vector<std::string> words;
+    std::string log;
+    bool failed() const { return words.at(0) == "failed"; }
+    int code() const { return std::stoi(words.at(1)); }
+    std::string sentence() const { return words.at(2); }
+    std::string launcher() const { return words.at(0); }
+    std::string numbers() const { return words.at(1) + " " + words.at(2) + " " + words.at(3) + " " + words.at(4); }
+    std::string id() const { return words.at(5); }
+    std::string root() const { return words.at(6); }
+    int port() const { return std::stoi(words.at(7)); }
+    std::string source() const { return words.at(8); }
+};
+
+std::unique_ptr<Subprocess> start(const Variables& variables) {
+    const FakeEnvironment nothing_else{Variables{}};
+    std::vector<std::string> texts;
+    for (const auto& [name, value] : variables) texts.push_back(name + "=" + value);
+    return std::make_unique<Subprocess>(std::vector<std::string>{JOB_READER}, texts);
+}
+
+Found finish(Subprocess& process) {
+    CHECK(process.wait() == 0);
+    INFO(process.error());
+    const Found found{lines_of(process.output()), process.error()};
+    REQUIRE(found.words.size() >= 3);
+    return found;
+}
+
+Found read(const Variables& variables) { return finish(*start(variables)); }
+
+// All ranks at once, each with these variables and its own.
+std::vector<Found> read_all(int ranks, const std::function<Variables(int rank)>& variables) {
+    std::vector<std::unique_ptr<Subprocess>> processes;
+    for (int rank = 0; rank < ranks; ++rank) processes.push_back(start(variables(rank)));
+    std::vector<Found> all;
+    for (auto& process : processes) all.push_back(finish(*process));
+    return all;
+}
+
+// All found the same id and nobody else's.
+void check_one_job(const std::vector<Found>& all, const std::string& launcher, const std::string& source) {
+    static std::set<std::string> seen;
+    for (size_t rank = 0; rank < all.size(); ++rank) {
+        INFO(all[rank].words.at(2));
+        REQUIRE(!all[rank].failed());
+        CHECK(all[rank].launcher() == launcher);
+        CHECK(all[rank].words.at(1) == std::to_string(rank));
+        CHECK(all[rank].words.at(2) == std::to_string(all.size()));
+        CHECK(all[rank].id() == all[0].id());
+        CHECK(all[rank].root() == all[0].root());
+        CHECK(all[rank].port() == all[0].port());
+        CHECK(contains(all[rank].source(), source));
+    }
+    CHECK(seen.insert(all[0].id()).second);
+}
+
+Variables torchrun(int rank, int ranks, uint16_t port) {
+    return {{"TORCHELASTIC_RUN_ID", "run"},       {"TORCHELASTIC_RESTART_COUNT", "0"},
+            {"RANK", std::to_string(rank)},       {"WORLD_SIZE", std::to_string(ranks)},
+            {"LOCAL_RANK", std::to_string(rank)}, {"LOCAL_WORLD_SIZE", std::to_string(ranks)},
+            {"MASTER_ADDR", "127.0.0.1"},         {"MASTER_PORT", std::to_string(port)}};
+}
+
+Variables with(Variables variables, const Variables& more) {
+    for (const auto& [name, value] : more) variables[name] = value;
+    return variables;
+}
+
+// Two nodes with two tasks each.
+Variables srun(int rank) {
+    return {{"SLURM_JOB_ID", "12"},
+            {"SLURM_STEP_ID", "0"},
+            {"SLURM_PROCID", std::to_string(rank)},
+            {"SLURM_STEP_NUM_TASKS", "4"},
+            {"SLURM_LOCALID", std::to_string(rank % 2)},
+            {"SLURM_NODEID", std::to_string(rank / 2)},
+            {"SLURM_STEP_TASKS_PER_NODE", "2(x2)"},
+            {"SLURM_STEP_NODELIST", "gpu[01-02]"}};
+}
+
+}  // namespace
+
+TEST_CASE("without a launcher a process is a job of one", "[launcher]") {
+    const Found found = read({});
+    CHECK(found.launcher() == "no launcher");
+    CHECK(found.numbers() == "0 1 0 1");
+    CHECK(found.id() != read({}).id());
+}
+
+TEST_CASE("under torchrun the store hands out the id", "[launcher]") {
+    FakeTorchStore store;
+    for (int attempt = 0; attempt < 2; ++attempt)
+        check_one_job(read_all(3, [&](int rank) { return torchrun(rank, 3, store.port()); }), "torchrun",
+                      "the store at MASTER_ADDR");
+    const auto plain = [&](int rank) {
+        return Variables{{"RANK", std::to_string(rank)},
+                         {"WORLD_SIZE", "2"},
+                         {"MASTER_ADDR", "localhost"},
+                         {"MASTER_PORT", std::to_string(store.port())}};
+    };
+    check_one_job(read_all(2, plain), "env://", "the store at MASTER_ADDR");
+    CHECK(read_all(2, plain)[0].numbers() == "0 2 -1 -1");
+}
+
+TEST_CASE("under torchrun without a store all ranks derive one id, and those of another job another", "[launcher]") {
+    const uint16_t port = free_port();
+    const auto all = read_all(2, [&](int rank) { return torchrun(rank, 2, port); });
+    check_one_job(all, "torchrun", "the job's identity, as nobody serves PyTorch's store at 127.0.0.1:");
+    CHECK(all[0].root() == "");
+    CHECK(!contains(all[0].log, "WARN"));  // nobody else can come where they meet
+    for (const Variables& other :
+         {Variables{{"TORCHELASTIC_RUN_ID", "other"}}, Variables{{"TORCHELASTIC_RESTART_COUNT", "1"}},
+          Variables{{"WEFT_SECRET", "s"}}, Variables{{"MASTER_PORT", std::to_string(free_port())}}}) {
+        const Found found = read(with(torchrun(1, 2, port), other));
+        REQUIRE(!found.failed());
+        CHECK(found.id() != all[0].id());
+    }
+    CHECK(read(torchrun(1, 2, port)).id() == all[0].id());
+}
+
+TEST_CASE("on several hosts a derived id says where rank 0 is, and asks for a secret", "[launcher]") {
+    const uint16_t port = free_port();
+    const Variables spread{{"LOCAL_WORLD_SIZE", "1"}, {"LOCAL_RANK", "0"}};
+    // Not a host that we could ask for the store.
+    const auto all = read_all(2, [&](int rank) {
+        return with(srun(rank), {{"SLURM_STEP_NUM_TASKS", "2"},
+                                 {"SLURM_STEP_TASKS_PER_NODE", "1(x2)"},
+                                 {"SLURM_NODEID", std::to_string(rank)},
+                                 {"SLURM_LOCALID", "0"}});
+    });
+    check_one_job(all, "srun", "the job's identity");
+    for (const Found& found : all) {
+        CHECK(found.root() == "gpu01");
+        CHECK(found.port() >= 20000);
+        CHECK(found.port() <= 29999);
+        CHECK(contains(found.log, "WARN srun carries no unique id: it is derived from what the job is called"));
+    }
+    const Found secret =
+        read(with(torchrun(1, 2, port),
+                  with(spread, {{"WEFT_SECRET", "s"}, {"WEFT_ROOT_PORT", "4321"}, {"WEFT_ROOT_HOST", "node7"}})));
+    CHECK(!contains(secret.log, "WARN"));
+    CHECK(secret.root() == "node7");
+    CHECK(secret.port() == 4321);
+    const Found master = read(with(torchrun(1, 2, port), spread));
+    CHECK(master.root() == "127.0.0.1");
+    CHECK(!contains(master.log, "WARN"));  // that address is this host's alone
+}
+
+TEST_CASE("srun: all ranks of a step derive one id, those of another step another", "[launcher]") {
+    check_one_job(read_all(4, srun), "srun", "the job's identity");
+    CHECK(read(srun(3)).numbers() == "3 4 1 2");
+    std::set<std::string> ids{read(srun(0)).id()};
+    std::set<int> ports{read(srun(0)).port()};
+    for (const Variables& other : {Variables{{"SLURM_JOB_ID", "13"}}, Variables{{"SLURM_STEP_ID", "1"}},
+                                   Variables{{"SLURM_RESTART_COUNT", "1"}}}) {
+        const Found found = read(with(srun(0), other));
+        CHECK(ids.insert(found.id()).second);
+        CHECK(ports.insert(found.port()).second);  // so they can run on one host at a time
+    }
+}
+
+TEST_CASE("srun without what tells rank 0's host says what to set", "[launcher]") {
+    Variables variables = srun(1);
+    variables.erase("SLURM_STEP_NODELIST");
+    const Found missing = read(variables);
+    REQUIRE(missing.failed());
+    CHECK(missing.code() == weftInvalidUsage);
+    CHECK(contains(missing.sentence(),
+                   "srun carries no unique id, and where rank 0 is cannot be told: set WEFT_ROOT_HOST"));
+    CHECK(read(with(variables, {{"WEFT_ROOT_HOST", "gpu01"}})).root() == "gpu01");
+    const Found garbage = read(with(variables, {{"SLURM_STEP_NODELIST", "gpu[1"}}));
+    REQUIRE(garbage.failed());
+    CHECK(contains(garbage.sentence(), "SLURM_STEP_NODELIST: `gpu[1` is no list of nodes"));
+    const Found lengthy = read(with(variables, {{"WEFT_ROOT_HOST", std::string(100, 'n')}}));
+    REQUIRE(lengthy.failed());
+    CHECK(contains(lengthy.sentence(), "has 100 characters"));
+}
+
+TEST_CASE("under Horovod the rendezvous server hands out the id", "[launcher]") {
+    FakeRendezvous rendezvous;
+    check_one_job(read_all(3,
+                           [&](int rank) {
+                               return Variables{{"HOROVOD_RANK", std::to_string(rank)},
+                                                {"HOROVOD_SIZE", "3"},
+                                                {"HOROVOD_GLOO_RENDEZVOUS_ADDR", "127.0.0.1"},
+                                                {"HOROVOD_GLOO_RENDEZVOUS_PORT", std::to_string(rendezvous.port())}};
+                           }),
+                  "Horovod", "Horovod's rendezvous server");
+}
+
+TEST_CASE("under PMI the launcher's server hands out the id", "[launcher]") {
+    for (const int version : {1, 2}) {
+        FakePmi server(3, {version});
+        check_one_job(read_all(3,
+                               [&](int rank) {
+                                   // The child's own; ours close on exec.
+                                   static std::vector<Fd> inherited;
+                                   const int descriptor = inherited.emplace_back(dup(server.descriptor(rank))).number();
+                                   return Variables{{"PMI_RANK", std::to_string(rank)},
+                                                    {"PMI_SIZE", "3"},
+                                                    {"PMI_FD", std::to_string(descriptor)},
+                                                    {"MPI_LOCALRANKID", std::to_string(rank)},
+                                                    {"MPI_LOCALNRANKS", "3"}};
+                               }),
+                      "MPICH", "the launcher's PMI server");
+    }
+}
+
+TEST_CASE("where PMI cannot be had, ranks of one host still know their job, and others say what to do", "[launcher]") {
+    const Variables closed{
+        {"PMI_RANK", "1"}, {"PMI_SIZE", "2"}, {"PMI_FD", "987654"}, {"MPI_LOCALRANKID", "1"}, {"MPI_LOCALNRANKS", "2"}};
+    const Found alone = read(closed);
+    REQUIRE(alone.failed());
+    CHECK(contains(alone.sentence(),
+                   "PMI_FD 987654 is closed in this process, or no socket, and nothing tells this job from another: "
+                   "set WEFT_SECRET"));
+    const Found intel = read(with(closed, {{"I_MPI_HYDRA_UUID", "4b"}}));
+    REQUIRE(!intel.failed());
+    CHECK(intel.source() == "the job's identity, as PMI_FD 987654 is closed in this process, or no socket");
+    const Found spread = read(with(closed, {{"MPI_LOCALRANKID", "0"}, {"MPI_LOCALNRANKS", "1"}}));
+    REQUIRE(spread.failed());
+    CHECK(contains(spread.sentence(), "hand a weftUniqueId to all ranks (by MPI_Bcast, say)"));
+    CHECK(read(with(closed, {{"PMI_FD", "nine"}})).sentence() == "PMI_FD is `nine`, not a number from 0 on");
+}
+
+TEST_CASE("under Open MPI the PMIx server hands out the id", "[launcher]") {
+    const std::filesystem::path store =
+        std::filesystem::temp_directory_path() / ("weft_launcher_test_" + std::to_string(getpid()));
+    const auto pmix = [&](int rank) {
+        return Variables{{"PMIX_RANK", std::to_string(rank)},
+                         {"PMIX_NAMESPACE", "fake@1"},
+                         {"WEFT_PMIX_LIBRARY", FAKE_PMIX},
+                         {"WEFT_TEST_PMIX_STORE", store}};
+    };
+    check_one_job(read_all(2,
+                           [&](int rank) {
+                               return with(pmix(rank), {{"OMPI_COMM_WORLD_RANK", std::to_string(rank)},
+                                                        {"OMPI_COMM_WORLD_SIZE", "2"}});
+                           }),
+                  "Open MPI", "the launcher's PMIx server");
+    std::filesystem::remove(store);
+    // Where the variables do not say how many ranks there are, the server does.
+    const auto all = read_all(2, pmix);
+    check_one_job(all, "PMIx", "the launcher's PMIx server");
+    CHECK(all[1].numbers() == "1 2 1 2");
+    std::filesystem::remove(store);
+    const Found wrong = read(with(pmix(0), {{"OMPI_COMM_WORLD_RANK", "0"}, {"OMPI_COMM_WORLD_SIZE", "3"}}));
+    std::filesystem::remove(store);
+    REQUIRE(wrong.failed());
+    CHECK(wrong.sentence() == "rank 0 of 3: the launcher's PMIx server says 2 ranks");
+}
+
+TEST_CASE("a pod of an Indexed Job finds pod 0 by its own name, or is told what to set", "[launcher]") {
+    CHECK(first_pod("train-3", 3) == "train-0");
+    CHECK(first_pod("train-workers-0-12.train.default.svc.cluster.local", 12) ==
+          "train-workers-0-0.train.default.svc.cluster.local");
+    CHECK(first_pod("train-3", 4) == "");
+    CHECK(first_pod("train-13", 3) == "");
+    CHECK(first_pod("-3", 3) == "");
+    CHECK(first_pod("", 0) == "");
+    // This host is no pod 123456.
+    const Variables pod{{"JOB_COMPLETION_INDEX", "123456"}, {"WEFT_SIZE", "200000"}};
+    const Found unknown = read(pod);
+    REQUIRE(unknown.failed());
+    CHECK(contains(unknown.sentence(),
+                   "Kubernetes carries no unique id, and where rank 0 is cannot be told: set WEFT_ROOT_HOST"));
+    const Found told = read(with(pod, {{"WEFT_ROOT_HOST", "train-0.train"}}));
+    REQUIRE(!told.failed());
+    CHECK(told.numbers() == "123456 200000 0 1");
+    CHECK(told.root() == "train-0.train");
+    CHECK(contains(told.log, "WARN"));
+}
+
+TEST_CASE("ranks may be told all by hand: rank, size, rank 0's host and a secret", "[launcher]") {
+    const auto by_hand = [](int rank) {
+        return Variables{{"WEFT_RANK", std::to_string(rank)},
+                         {"WEFT_SIZE", "2"},
+                         {"WEFT_ROOT_HOST", "node1"},
+                         {"WEFT_SECRET", "by hand"}};
+    };
+    const auto all = read_all(2, by_hand);
+    check_one_job(all, "weft run", "the job's identity, as WEFT_UNIQUE_ID is not set");
+    CHECK(all[0].root() == "node1");
+    Variables open = by_hand(0);
+    open.erase("WEFT_SECRET");
+    const Found refused = read(open);
+    REQUIRE(refused.failed());
+    CHECK(contains(refused.sentence(), "nothing tells this job from another: set WEFT_SECRET"));
+}
+
+TEST_CASE("with WEFT_SECRET who read the id in the store does not know the job's secret", "[launcher]") {
+    FakeTorchStore store;
+    const auto all = read_all(2, [&](int rank) {
+        return with(torchrun(rank, 2, store.port()), {{"WEFT_SECRET", rank == 0 ? "right" : "wrong"}});
+    });
+    CHECK(all[0].id() != all[1].id());
+    const auto same = read_all(2, [&](int rank) {
+        return with(torchrun(rank, 2, store.port()), {{"WEFT_SECRET", "right"}});
+    });
+    check_one_job(same, "torchrun", "the store at MASTER_ADDR");
+}
+
+TEST_CASE("a job of one asks no server", "[launcher]") {
+    const Variables jobs[] = {
+        torchrun(0, 1, 1),
+        {{"PMI_RANK", "0"}, {"PMI_SIZE", "1"}, {"PMI_FD", "987654"}},
+        {{"OMPI_COMM_WORLD_RANK", "0"}, {"OMPI_COMM_WORLD_SIZE", "1"}},
+        {{"JOB_COMPLETION_INDEX", "0"}, {"WEFT_SIZE", "1"}},
+        {{"SLURM_STEP_ID", "0"}, {"SLURM_PROCID", "0"}, {"SLURM_STEP_NUM_TASKS", "1"}},
+    };
+    for (const Variables& job : jobs) {
+        const Found found = read(job);
+        INFO(found.words.at(2));
+        REQUIRE(!found.failed());
+        CHECK(found.numbers() == "0 1 0 1");
+        CHECK(found.source() == "this rank itself");
+    }
+}
+
+TEST_CASE("what goes wrong on the way is the sentence that the user gets", "[launcher]") {
+    const TcpServer hanging([](const Line& line) { line.hang(); });
+    const Found late = read(with(torchrun(1, 2, hanging.port()), {{"WEFT_INIT_TIMEOUT_MS", "100"}}));
+    REQUIRE(late.failed());
+    CHECK(late.code() == weftTimeout);
+    CHECK(contains(late.sentence(), "waited 100 ms for rank 0's unique id"));
+    // A store that gives something for the id, which is none.
+    const TcpServer nonsense([](const Line& line) {
+        line.bytes(5);
+        line.bytes(1 + 8), read_text(line);
+        line.send(std::string(1, '\0'));
+        line.bytes(1), read_text(line);
+        line.send(raw(uint64_t(5)) + "12345");
+        line.bytes(1), read_text(line), line.bytes(8);
+        line.send(raw(int64_t(1)));
+        line.hang();
+    });
+    const Found wrong = read(torchrun(1, 2, nonsense.port()));
+    REQUIRE(wrong.failed());
+    CHECK(wrong.sentence() ==
+          "the store at MASTER_ADDR: a unique id in text is 256 hexadecimal digits; this has 5 characters");
+    for (const char* port : {"0", "65536", "http", "-1"})
+        CHECK(read(with(torchrun(1, 2, 1), {{"MASTER_PORT", port}})).sentence() ==
+              "MASTER_PORT is `" + std::string(port) + "`, not a port from 1 to 65535");
+    const Found half = read({{"RANK", "0"}});
+    REQUIRE(half.failed());
+    CHECK(half.code() == weftInvalidUsage);
+}
+
+TEST_CASE("a derived port is the job's own, and never one that is taken", "[launcher]") {
+    std::set<int> ports;
+    for (int job = 0; job < 200; ++job) {
+        const uint16_t port = derived_port("job " + std::to_string(job), 0);
+        CHECK(port >= 20000);
+        CHECK(port <= 29999);
+        CHECK(port == derived_port("job " + std::to_string(job), 29500));
+        ports.insert(port);
+        const uint16_t other = derived_port("job " + std::to_string(job), port);
+        CHECK(other != port);
+        CHECK(other >= 20000);
+        CHECK(other <= 29999);
+    }
+    CHECK(ports.size() > 180);  // of 10,000: two or so coincide
+}
