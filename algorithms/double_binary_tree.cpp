@@ -3,6 +3,7 @@
 // waiting: depth log2 N, and about twice the buffer through each link: for small to middle messages on many hosts.
 // Source: Sanders, Speck and Traeff, "Two-tree algorithms for full bandwidth broadcast, reduction and scan", 2009.
 #include <cmath>
+#include <cstdlib>
 
 #include "algorithms/algorithms.hpp"
 #include "algorithms/network.hpp"
@@ -129,26 +130,30 @@ double double_binary_tree_all_reduce_us(const Layout& layout, const LinkCosts& c
     const Network network(layout, costs);
     const int ranks = layout.ranks, hosts = network.hosts();
     const Tree tree{ranks};
-    // Edges that cross each host's border, in both trees; each carries half of the buffer either way.
-    std::vector<int> crossing(size_t(hosts), 0);
+    // What the edges that cross each host's border take, in both trees; each carries half of the buffer either way.
+    std::vector<double> links_us(size_t(hosts), 0.0);
     const std::vector<int32_t> order = layout.host_major();
     for (int t = 0; t < 2; ++t)
         for (int node = 1; node < ranks; ++node) {
             const int host = layout.host_of(order[size_t(place_of(node, t, ranks))]);
             const int above = layout.host_of(order[size_t(place_of(tree.parent(node), t, ranks))]);
             if (host == above) continue;
-            ++crossing[size_t(host)];
-            ++crossing[size_t(above)];
+            const bool far = std::abs(host - above) > 1;
+            for (const int end : {host, above}) links_us[size_t(end)] += network.link_us(double(bytes) / 2, far);
         }
-    const int most = *std::max_element(crossing.begin(), crossing.end());
+    const double link = *std::max_element(links_us.begin(), links_us.end());
     const double tile = double(std::min(bytes, double_binary_tree_tile_bytes(layout, costs, bytes)));
     const double tiles = bytes == 0 ? 1 : std::ceil(double(bytes) / tile);
-    // Up and down once, the hops between hosts dear and the others cheap; then one tile behind the other.
-    const int far = hosts == 1 ? 0 : Tree{hosts}.depth(), near = std::max(0, tree.depth() - far);
-    const double hop = network.handling_us(tile / 2);
-    const double way = 2 * (far * (network.message_us(true) + network.link_us(tile / 2) + hop) +
-                            near * (network.message_us(false) + hop));
-    const double link = network.link_us(most * double(bytes) / 2);
+    // Up and down once, the lowest hops within hosts. The fewer work at a level the fewer share its processors.
+    const int far_hops = hosts == 1 ? 0 : Tree{hosts}.depth();
+    double way = 0;
+    for (int level = 1; level <= tree.depth(); ++level) {
+        const bool crosses = level > tree.depth() - far_hops;
+        LinkCosts at_work = costs;
+        at_work.ranks_per_core = std::max(1, 2 * costs.ranks_per_core >> level);
+        way += 2 * (Network(layout, at_work).message_us(crosses) + network.handling_us(tile / 2) +
+                    (crosses ? network.link_us(tile / 2) : 0));
+    }
     const double messages = tiles * network.message_us(hosts > 1);
     return way + std::max({link, messages, 4 * network.handling_us(double(bytes) / 2)});
 }

@@ -68,10 +68,11 @@ double halving_doubling_all_reduce_us(const Layout& layout, const LinkCosts& cos
     if (layout.ranks == 1) return costs.stream_us(bytes, 2 * bytes);
     const Network network(layout, costs);
     const std::vector<int> skips = skips_of(layout.ranks);
-    double us = 0;
+    Network::Rounds rounds;
     for (size_t round = 0; round + 1 < skips.size(); ++round)
-        us += 2 * network.round_us(skips[round], double(bytes) * (skips[round + 1] - skips[round]) / layout.ranks);
-    return us;
+        for (int half = 0; half < 2; ++half)
+            network.add_round(rounds, skips[round], double(bytes) * (skips[round + 1] - skips[round]) / layout.ranks);
+    return Network::overlapped_us(rounds, double(bytes), 2 * double(costs.net_slot_bytes));
 }
 
 }  // namespace weft

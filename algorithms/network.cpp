@@ -1,5 +1,7 @@
 #include "algorithms/network.hpp"
 
+#include <cmath>
+
 #include "algorithms/algorithms.hpp"
 
 namespace weft {
@@ -12,16 +14,25 @@ Network::Network(const Layout& layout, const LinkCosts& costs)
 }
 
 double Network::message_us(bool crosses) const {
-    return crosses ? costs_.net_latency_us + (costs_.ranks_per_core - 1) * costs_.switch_us
+    return crosses ? costs_.net_latency_us + (costs_.ranks_per_core - 1) * costs_.net_message_us
                    : costs_.meeting_us() + costs_.skew_us;
 }
 
 double Network::handling_us(double bytes) const { return 3 * costs_.stream_us(size_t(bytes), size_t(2 * bytes)); }
 
-double Network::round_us(int distance, double bytes) const {
+void Network::add_round(Rounds& rounds, int distance, double bytes) const {
+    const int nearest = std::min(distance, ranks_ - distance);  // either way round
     // So many ranks of a host send beyond its border.
-    const int crossing = hosts_ == 1 ? 0 : std::min({ranks_a_host_, distance, ranks_ - distance});
-    return message_us(crossing > 0) + link_us(crossing * bytes) + handling_us(bytes);
+    const int crossing = hosts_ == 1 ? 0 : std::min(ranks_a_host_, nearest);
+    rounds.latency_us += message_us(crossing > 0);
+    rounds.link_us += link_us(crossing * bytes, nearest > ranks_a_host_);
+    rounds.handling_us += handling_us(bytes);
+}
+
+double Network::overlapped_us(const Rounds& rounds, double bytes, double tile_bytes) {
+    const double tiles = std::max(1.0, std::ceil(bytes / tile_bytes));
+    return rounds.latency_us + std::max(rounds.link_us, rounds.handling_us) +
+           std::min(rounds.link_us, rounds.handling_us) / tiles;
 }
 
 const char* several_hosts(const Layout& layout) {

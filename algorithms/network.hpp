@@ -13,12 +13,21 @@ class Network {
     int ranks_a_host() const { return ranks_a_host_; }  // of the largest
     // A message of nothing, to another host or within one.
     double message_us(bool crosses) const;
-    // Every rank sends `bytes` to the one `distance` places ahead and adds or stores what comes.
-    double round_us(int distance, double bytes) const;
     // What the processor does with a message besides: into the slot, out of it, into place.
     double handling_us(double bytes) const;
-    // `bytes` through each host's link.
-    double link_us(double bytes) const { return bytes * costs_.net_us_per_byte; }
+    // `bytes` through each host's link, to the next host or to one further away.
+    double link_us(double bytes, bool far = false) const {
+        return bytes * costs_.net_us_per_byte * (far ? costs_.net_far : 1);
+    }
+    // Rounds one after the other, summed up by what keeps them busy.
+    struct Rounds {
+        double latency_us = 0, link_us = 0, handling_us = 0;
+    };
+    // One more, in which every rank sends `bytes` to the one `distance` places ahead and adds or stores what comes.
+    void add_round(Rounds& rounds, int distance, double bytes) const;
+    // Of `bytes` in tiles of `tile_bytes`, each of which goes through the rounds behind the other: while one travels
+    // the processor works on the next.
+    static double overlapped_us(const Rounds& rounds, double bytes, double tile_bytes);
 
   private:
     const LinkCosts& costs_;

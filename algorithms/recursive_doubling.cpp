@@ -61,9 +61,10 @@ double recursive_doubling_all_reduce_us(const Layout& layout, const LinkCosts& c
     if (layout.ranks == 1) return costs.stream_us(bytes, 2 * bytes);
     const Network network(layout, costs);
     const int exchanging = largest_power_within(layout.ranks);
-    double us = exchanging == layout.ranks ? 0 : 2 * network.round_us(1, double(bytes));
-    for (int distance = 1; distance < exchanging; distance *= 2) us += network.round_us(distance, double(bytes));
-    return us;
+    Network::Rounds rounds;
+    for (int distance = 1; distance < exchanging; distance *= 2) network.add_round(rounds, distance, double(bytes));
+    for (int fold = 0; exchanging != layout.ranks && fold < 2; ++fold) network.add_round(rounds, 1, double(bytes));
+    return Network::overlapped_us(rounds, double(bytes), double(costs.net_slot_bytes));
 }
 
 }  // namespace weft

@@ -10,6 +10,7 @@
 
 #include <cassert>
 #include <climits>
+#include <cmath>
 #include <optional>
 
 #include "algorithms/algorithms.hpp"
@@ -161,6 +162,7 @@ double two_level_all_reduce_us(const TwoLevel& levels, const Layout& layout, con
     const double shards = std::clamp(double(bytes) / 64, 1.0, owners);
     LinkCosts shared = costs;
     shared.net_us_per_byte *= shards;
+    shared.ranks_per_core = std::max(1, int(std::ceil(costs.ranks_per_core * shards / ranks)));
     const double between = levels.between_hosts_us(layout_of_hosts(layout), shared, size_t(double(bytes) / shards));
     // Tiles overlap: the board works on one while another travels.
     return std::max(board, between) + std::min(board, between) / tiles;

@@ -7,6 +7,7 @@
 #include "tests/schedule/cases.hpp"
 
 using namespace weft;
+using namespace weft::test;
 
 static Builder small_builder() {
     return {"x", Collective::all_reduce, {.ranks = 4, .rank = 0}, {.chunks = 4, .fifo_depth = 1}};
@@ -72,4 +73,54 @@ TEST_CASE("predictions are positive, grow with the message, and prefer the algor
     CHECK(best(8, 4, 64 << 10) == "two_shot");
     CHECK(best(2, 1, 64 << 20) == "two_shot");
     CHECK(best(8, 4, 64 << 20) == "two_shot");
+}
+
+TEST_CASE("between hosts predictions grow with the message, and say what each algorithm is for", "[schedule]") {
+    const LinkCosts costs{.net_us_per_byte = 1 / 125.0};  // 1 Gbit/s
+    auto best = [&](int ranks, int hosts, size_t bytes) {
+        const Layout layout{ranks, 0, hosts_in_blocks(ranks, hosts)};
+        std::string name;
+        double least = 1e300;
+        for (const Algorithm& row : registry::algorithms()) {
+            if (row.refusal(layout)) continue;
+            const double us = row.predict_us(layout, costs, bytes);
+            INFO(row.name << ", " << ranks << " ranks on " << hosts << " hosts, " << bytes << " bytes");
+            CHECK(us > 0);
+            CHECK(us <= row.predict_us(layout, costs, 2 * bytes));
+            if (us < least) least = us, name = row.name;
+        }
+        return name;
+    };
+    for (int ranks : {2, 3, 8, 16, 100})
+        for (int hosts = 2; hosts <= std::min(ranks, 16); ++hosts)
+            for (size_t bytes = 4; bytes <= size_t(1) << 28; bytes *= 4) best(ranks, hosts, bytes);
+    CHECK(best(8, 8, 8) == "recursive_doubling");
+    CHECK(best(8, 8, 32 << 10) == "halving_doubling");
+    CHECK(best(8, 8, 1 << 20) == "ring");
+    // One rank's link is its host's: what leaves a host once must not leave it with every rank.
+    for (const int bytes : {8, 4 << 10, 256 << 10, 64 << 20}) {
+        const std::string name = best(8, 2, size_t(bytes));
+        CHECK((name.find("two_level") == 0 || name.find("leader") == 0));
+    }
+}
+
+TEST_CASE("a ring crosses each host's border once, and its ranks are all there", "[schedule]") {
+    for (Hosts hosts : all_hosts)
+        for (int ranks = 2; ranks <= 12; ++ranks) {
+            int borders = 0, rank = 0;
+            std::vector<bool> seen(size_t(ranks), false);
+            for (int step = 0; step < ranks; ++step) {
+                const Layout layout{ranks, rank, hosts_of(hosts, ranks)};
+                const Ring ring = layout.ring(0);
+                CHECK(!seen[size_t(rank)]);
+                seen[size_t(rank)] = true;
+                CHECK(ring.position == step);
+                borders += layout.host_of(rank) != layout.host_of(ring.next);
+                const Layout next{ranks, ring.next, hosts_of(hosts, ranks)};
+                CHECK(next.ring(0).previous == rank);
+                rank = ring.next;
+            }
+            const int count = Layout{ranks, 0, hosts_of(hosts, ranks)}.host_count();
+            CHECK(borders == (count == 1 ? 0 : count));
+        }
 }
