@@ -12,9 +12,9 @@ PERF = pathlib.Path(__file__).resolve().parents[2] / "perf"
 TOOL = sys.argv.pop()
 
 
-def line(peer, ranks, size, us, ok=True):
+def line(peer, ranks, size, us, ok=True, mode="shm"):
     return json.dumps({"peer": peer, "version": f"{peer} 1.0", "collective": "allreduce", "nranks": ranks, "bytes": size,
-                       "median_us": us, "min_us": us, "iters": 3, "ok": ok, "mode": "shm", "round": 0})
+                       "median_us": us, "min_us": us, "iters": 3, "ok": ok, "mode": mode, "round": 0})
 
 
 class Compare(unittest.TestCase):
@@ -23,10 +23,11 @@ class Compare(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.folder = pathlib.Path(folder.name)
 
-    def judge(self, lines, readme=None):
+    def judge(self, lines, readme=None, mode=None):
         source = self.folder / "lines.jsonl"
         source.write_text("\n".join(lines) + "\n")
         call = [PERF / "compare", "--from", source] + (["--readme", readme] if readme else [])
+        call += ["--mode", mode] if mode else []
         return subprocess.run(call, capture_output=True, text=True)
 
     def test_a_ratio_is_of_medians_over_rounds_and_against_the_best_peer(self):
@@ -44,6 +45,17 @@ class Compare(unittest.TestCase):
         self.assertIn("- slower than gloo at 2 ranks, 8: 2.00", judged.stdout)
         self.assertIn("| 10.0 | 16.0 | 1.60 | 1.5 **missed** |", judged.stdout)
         self.assertIn("- over the goal at 2 ranks, 64K with MemAlloc'd buffers: 1.60 of the limit", judged.stdout)
+
+    def test_a_mode_has_its_own_rows_goals_and_place(self):
+        lines = [line("weft", 2, 8, 3, mode="tcp"), line("impi", 2, 8, 4, mode="tcp"), line("weft", 2, 8, 1), line("impi", 2, 8, 4)]
+        self.assertIn("| 8 | 3.00 | 4.00 impi | 0.75 | 0.7 **missed** |", self.judge(lines, mode="tcp").stdout)
+        self.assertIn("| 8 | 1.00 | 4.00 impi | 0.25 | 0.4 met |", self.judge(lines).stdout)
+        readme = self.folder / "README.md"
+        readme.write_text("<!-- perf/compare: begin -->\nold\n<!-- perf/compare: end -->\n"
+                          "<!-- perf/compare --mode tcp: begin -->\nolder\n<!-- perf/compare --mode tcp: end -->\n")
+        self.judge(lines, readme, "tcp")
+        self.assertIn("old\n", readme.read_text())
+        self.assertNotIn("older", readme.read_text())
 
     def test_a_wrong_result_of_weft_is_a_failure_and_one_of_a_peer_is_told(self):
         good, bad = line("weft", 2, 8, 1), line("weft", 2, 8, 1, ok=False)
