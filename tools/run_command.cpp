@@ -1,9 +1,14 @@
 #include "tools/run_command.hpp"
 
+#include <arpa/inet.h>
 #include <fmt/core.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
 #include <weft/weft.h>
 
 #include <cstdio>
+#include <cstdlib>
 #include <memory>
 #include <string>
 
@@ -18,7 +23,22 @@ constexpr const char* shielded_separator = " --";
 
 constexpr int ranks_limit = 65'536;  // as many processes as Linux gives a small machine
 
+// All ranks are on this machine: if they need a network at all (WEFT_HOSTID, WEFT_TRANSPORTS), the loopback interface
+// is enough, and nothing is opened to others.
+void stay_on_loopback() {
+    if (getenv("WEFT_SOCKET_IFNAME") || getenv("NCCL_SOCKET_IFNAME")) return;
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    const int probe = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (probe < 0) return;
+    if (bind(probe, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0)
+        setenv("WEFT_SOCKET_IFNAME", "=lo", 0);
+    close(probe);
+}
+
 Result<std::string> make_unique_id() {
+    stay_on_loopback();
     weftUniqueId id;
     if (weftGetUniqueId(&id) != weftSuccess)
         return fail(weftSystemError, "no unique id: {}", weftGetLastError(nullptr));

@@ -42,14 +42,17 @@ WEFT_API const char* weftGetLastError(weftComm_t comm);
 /* ---- Communicators ---- */
 
 /* Makes an id that names one communicator yet to be made: call it on one rank, hand the 128 bytes to all others by any
- * channel (they hold a secret: a private one), then all call weftCommInitRank with it. An id serves once. Thread-safe.
- * Errors: weftInvalidArgument (null), weftSystemError. */
+ * channel (they hold a secret: a private one), then all call weftCommInitRank with it. An id serves once. The calling
+ * process opens a TCP port where ranks of other hosts are met: it must live until all have joined. Where it cannot
+ * (its log at INFO says why) the id is for ranks of this host. Thread-safe.
+ * Errors: weftInvalidArgument (null, WEFT_SOCKET_IFNAME and the like), weftSystemError. */
 WEFT_API weftResult_t weftGetUniqueId(weftUniqueId* id);
 
 /* Joins the communicator `id` of `nranks` ranks as `rank`, 0 <= rank < nranks. Returns when all ranks have joined; inside
  * weftGroupStart/End it returns at once and weftGroupEnd waits. Thread-safe (each call makes its own communicator).
  * Errors: weftInvalidArgument (null, rank out of range, garbled id), weftMismatch (two processes with one rank, other
- * nranks, other library version), weftTimeout (names the ranks that have not come), weftSystemError. */
+ * nranks, other library version), weftTimeout (names the ranks that have not come, or why the place where they meet was
+ * not reached), weftRemoteError (a rank, a host, or the process that made the id ended meanwhile), weftSystemError. */
 WEFT_API weftResult_t weftCommInitRank(weftComm_t* comm, int nranks, weftUniqueId id, int rank);
 /* The same with settings; config may be NULL. */
 WEFT_API weftResult_t weftCommInitRankConfig(weftComm_t* comm, int nranks, weftUniqueId id, int rank, const weftConfig_t* config);
