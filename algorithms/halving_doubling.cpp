@@ -33,7 +33,7 @@ Schedule halving_doubling_all_reduce(const Layout& layout, const Parameters&) {
     }
     // The halves may join the same two ranks in the same direction: a channel each.
     Builder schedule("halving_doubling", Collective::all_reduce, layout,
-                     {.channels = 2, .chunks = ranks, .fifo_depth = fifo_depth});
+                     {.channels = 2, .chunks = ranks, .fifo_depth = fifo_depth, .span = ranks / 2});
     const std::vector<int32_t> order = layout.host_major();
     const int here = layout.position();
     const auto rank_ahead = [&](int distance) { return order[size_t((here + distance + ranks) % ranks)]; };

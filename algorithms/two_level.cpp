@@ -45,7 +45,8 @@ class Composition {
                     {.channels = inner_.channels,
                      .chunks = inner_.chunks * owners_,
                      .fifo_depth = inner_.fifo_depth,
-                     .board = local_.size() > 1 ? local_ : std::vector<int32_t>()}) {
+                     .span = inner_.span,
+                     .board = local_}) {
         assert(inner_.board.empty() && inner_.tiles == 1);
     }
 

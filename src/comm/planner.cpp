@@ -86,16 +86,6 @@ Binding& Planner::binding(const Choice& choice) {
     Binding& binding = bindings_[{choice.algorithm->name, choice.parameters.channels}];
     if (binding.schedule.blocks.empty()) {
         binding.schedule = choice.algorithm->build(layout_, choice.parameters);
-        binding.most_tile_bytes = SIZE_MAX;
-        // Ranks differ in how much they send at once, and in whether they share memory with others; tiles may not.
-        Layout other = layout_;
-        for (other.rank = 0; other.rank < layout_.ranks; ++other.rank) {
-            const Schedule theirs = choice.algorithm->build(other, choice.parameters);
-            binding.most_tile_bytes = std::min(binding.most_tile_bytes, largest_tile_bytes(theirs, slot_bytes_));
-            binding.boards |= !theirs.board.empty();
-            binding.connections |= theirs.fifo_depth > 0;
-            if (!binding.connections) break;  // all do the same, on one board
-        }
         binding.ends.resize(binding.schedule.blocks.size());
     }
     return binding;
@@ -185,11 +175,15 @@ Result<std::unique_ptr<PreparedPlan>> Planner::plan(const Operation& operation, 
     plan.movers = movers_;
     const size_t bytes = operation.bytes();
     size_t tile = agreed_.tile_bytes > 0 ? round_to_line(size_t(agreed_.tile_bytes)) : 0;
-    if (binding.boards) {
+    if (tile == 0 && choice.algorithm->tile_bytes)
+        tile = round_to_line(choice.algorithm->tile_bytes(layout_, costs_, bytes));
+    // Ranks differ in what they do, but not in what the headers of their schedules say: their tiles are equal.
+    const size_t most = largest_tile_bytes(binding.schedule, slot_bytes_);
+    if (!binding.schedule.board.empty()) {
         if (tile == 0) tile = board_tile_bytes(bytes, layout_.ranks);
-        tile = std::min({tile, Board::slot_bytes_max, binding.most_tile_bytes});
-    } else if (binding.connections) {
-        tile = tile == 0 ? binding.most_tile_bytes : std::min(tile, binding.most_tile_bytes);
+        tile = std::min({tile, Board::slot_bytes_max, most});
+    } else if (binding.schedule.fifo_depth > 0) {
+        tile = tile == 0 ? most : std::min(tile, most);
     } else {
         tile = bytes;
     }
@@ -224,7 +218,7 @@ std::string Planner::explain(const Operation& operation) const {
                             candidate.algorithm->cost);
     if (!choice) return text + choice.status().sentence();
     return text + fmt::format("chosen: {} over {}, least predicted time", choice->algorithm->name,
-                              layout_.hosts.empty()                          ? "shm"
+                              layout_.hosts.empty()                   ? "shm"
                               : layout_.host_count() == layout_.ranks ? "tcp"
                                                                       : "shm+tcp");
 }

@@ -18,8 +18,6 @@ struct Binding {
     std::vector<BlockEnds> ends;
     std::vector<std::unique_ptr<Receiver>> receivers;
     std::vector<std::unique_ptr<Sender>> senders;
-    size_t most_tile_bytes = 0;  // that a slot of a connection allows, of all ranks
-    bool boards = false, connections = false;  // some rank uses any
     bool listening = false;
     bool connected = false;
 };

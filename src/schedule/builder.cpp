@@ -15,6 +15,7 @@ Builder::Builder(const char* algorithm, Collective collective, const Layout& lay
     schedule_.chunks = shape.chunks;
     schedule_.tiles = shape.tiles;
     schedule_.fifo_depth = shape.fifo_depth;
+    schedule_.span = shape.span;
     schedule_.board = std::move(shape.board);
 }
 

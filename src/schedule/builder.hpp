@@ -86,6 +86,7 @@ class Builder {
         int channels = 1;
         int chunks = 1;
         int fifo_depth = 0;
+        int span = 1;
         std::vector<int32_t> board = {};  // its ranks
         int tiles = 1;
     };

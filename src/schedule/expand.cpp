@@ -69,8 +69,9 @@ void expand_two_shot(TwoShot two_shot, bool direct) {
 }  // namespace
 
 Schedule expand(const Schedule& schedule, const BoardMode& mode) {
-    Builder builder(schedule.algorithm.c_str(), schedule.collective, {.ranks = schedule.ranks, .rank = schedule.rank},
-                    {schedule.channels, schedule.chunks, schedule.fifo_depth, schedule.board, schedule.tiles});
+    Builder builder(
+        schedule.algorithm.c_str(), schedule.collective, {.ranks = schedule.ranks, .rank = schedule.rank},
+        {schedule.channels, schedule.chunks, schedule.fifo_depth, schedule.span, schedule.board, schedule.tiles});
     // Where each step's last instruction has gone, for those that run after it.
     std::map<std::pair<int, int>, int> moved;
     for (int b = 0; b < int(schedule.blocks.size()); ++b) {
@@ -102,7 +103,7 @@ Schedule expand_pipelined(const Schedule& schedule, const BoardMode& mode, int t
     assert(fused.opcode == Opcode::two_shot && tiles >= 1);
     if (mode.direct(schedule.ranks)) return expand(schedule, mode);
     Builder builder(schedule.algorithm.c_str(), schedule.collective, {.ranks = schedule.ranks, .rank = schedule.rank},
-                    {schedule.channels, schedule.chunks, schedule.fifo_depth, schedule.board, tiles});
+                    {schedule.channels, schedule.chunks, schedule.fifo_depth, schedule.span, schedule.board, tiles});
     BlockBuilder block = builder.block({});
     TwoShot two_shot(block, schedule, fused, mode);
     two_shot.stage(0);

@@ -118,6 +118,7 @@ static Status differ(const Schedule& first, const Schedule& other) {
                                                   {"channels", first.channels == other.channels},
                                                   {"chunks", first.chunks == other.chunks},
                                                   {"tiles", first.tiles == other.tiles},
+                                                  {"largest span", first.span == other.span},
                                                   {"FIFO depth", first.fifo_depth == other.fifo_depth}};
     for (auto [what, same] : facts)
         if (!same)

@@ -2,18 +2,9 @@
 
 namespace weft {
 
-int largest_span(const Schedule& schedule) {
-    int largest = 0;
-    for (const Block& block : schedule.blocks)
-        for (const Instruction& it : block.instructions)
-            if (kind_of(it.opcode) == OpcodeKind::connection) largest = std::max(largest, int(it.count));
-    return largest;
-}
-
 size_t largest_tile_bytes(const Schedule& schedule, size_t slot_bytes) {
-    const int span = largest_span(schedule);
-    if (span == 0) return SIZE_MAX;
-    return size_t((unsigned __int128)slot_bytes * unsigned(schedule.chunks) / unsigned(span)) / 64 * 64;
+    if (schedule.fifo_depth == 0) return SIZE_MAX;
+    return size_t((unsigned __int128)slot_bytes * unsigned(schedule.chunks) / unsigned(schedule.span)) / 64 * 64;
 }
 
 bool board_of_all(const Schedule& schedule) { return schedule.board.size() == size_t(schedule.ranks); }

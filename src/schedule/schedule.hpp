@@ -94,9 +94,12 @@ struct Schedule {
     int32_t ranks = 1;
     int32_t channels = 1;
     int32_t chunks = 1;
-    int32_t tiles = 1;           // that one run walks; more than 1 only in pipelined expansions
-    int32_t fifo_depth = 0;      // slots a connection needs so that no run blocks forever; 0: no connections
-    std::vector<int32_t> board;  // the ranks it needs a board of, ascending, this rank among them; empty: no board
+    int32_t tiles = 1;       // that one run walks; more than 1 only in pipelined expansions
+    int32_t span = 1;        // chunks that the largest message of any rank holds
+    int32_t fifo_depth = 0;  // slots a connection needs so that no run blocks forever; 0: no connections
+    // The ranks it needs a board of, ascending, this rank among them (perhaps alone, where others share one); empty: no
+    // rank has a board.
+    std::vector<int32_t> board;
     std::vector<Block> blocks;
     bool operator==(const Schedule&) const = default;
 };
@@ -109,8 +112,6 @@ inline size_t chunk_bound(size_t tile_bytes, int chunks, int index) {
     return std::min(tile_bytes, (exact + 63) / 64 * 64);
 }
 
-// Chunks that the largest message holds; 0: there are no messages.
-int largest_span(const Schedule& schedule);
 // The largest tile of which every message fits a slot of `slot_bytes` (a multiple of 64); without messages no limit.
 size_t largest_tile_bytes(const Schedule& schedule, size_t slot_bytes);
 // Whether the board, if any, is one of all ranks.

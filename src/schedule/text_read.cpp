@@ -157,6 +157,10 @@ Status read_header(Line& line, Schedule& schedule) {
         line.advance();
         WEFT_TRY(line.number("the number of tiles", schedule.tiles));
     }
+    if (line.at("span")) {
+        line.advance();
+        WEFT_TRY(line.number("the largest span", schedule.span));
+    }
     if (line.at("fifo")) {
         line.advance();
         WEFT_TRY(line.number("the FIFO depth", schedule.fifo_depth));
@@ -168,7 +172,8 @@ Status read_header(Line& line, Schedule& schedule) {
         // A number of ranks that is out of range is refused with the whole header.
         for (int rank = 0; all && rank < std::min(schedule.ranks, ranks_most); ++rank) schedule.board.push_back(rank);
     }
-    return line.ended() ? ok() : line.wrong("expected `tiles`, `fifo`, `board` or the line's end, {}", line.found());
+    return line.ended() ? ok()
+                        : line.wrong("expected `tiles`, `span`, `fifo`, `board` or the line's end, {}", line.found());
 }
 
 Status read_block(Line& line, Block& block) {

@@ -57,6 +57,7 @@ std::string write_text(const Schedule& schedule) {
         fmt::format("schedule {} {} rank {} of {} channels {} chunks {}", schedule.algorithm,
                     name_of(schedule.collective), schedule.rank, schedule.ranks, schedule.channels, schedule.chunks);
     if (schedule.tiles != 1) text += fmt::format(" tiles {}", schedule.tiles);
+    if (schedule.span != 1) text += fmt::format(" span {}", schedule.span);
     if (schedule.fifo_depth != 0) text += fmt::format(" fifo {}", schedule.fifo_depth);
     if (!schedule.board.empty()) text += " board";
     if (!board_of_all(schedule))

@@ -69,6 +69,7 @@ Sentence object_to_header(const Schedule& schedule) {
            (found = object_to_number("the number of channels", schedule.channels, 1, channels_most)) ||
            (found = object_to_number("the number of chunks", schedule.chunks, 1, chunks_most)) ||
            (found = object_to_number("the number of tiles", schedule.tiles, 1, tiles_most)) ||
+           (found = object_to_number("the largest span", schedule.span, 1, schedule.chunks)) ||
            (found = object_to_number("the FIFO depth", schedule.fifo_depth, 0, fifo_depth_most)) ||
            (found = object_to_board(schedule)));
     return found;
@@ -126,6 +127,8 @@ Sentence object_to_operands(const Schedule& schedule, const Block& block, const 
     if ((on_board || it.opcode == Opcode::nop) && (it.chunk != Index() || it.repeat != 1 || it.count != 1))
         return object("it has a chunk or repeats; {} does neither", on_board ? "a board's instruction" : "a nop");
     if (Sentence found = object_to_span(it, schedule.chunks)) return found;
+    if (kind_of(it.opcode) == OpcodeKind::connection && it.count > schedule.span)
+        return object("its message holds {} chunks; the schedule's header says at most {}", it.count, schedule.span);
     if (fused && it.count != 1) return object("it has {} chunks; it works on one", it.count);
     if (it.left && !(std::strchr(uses, 's') && std::strchr(uses, 'i')))
         return object("it has a left operand, but adds nothing");

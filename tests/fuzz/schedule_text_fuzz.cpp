@@ -20,7 +20,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t bytes) {
         if (int64_t(schedule.chunks) * schedule.tiles > 256) return 0;
         for (const weft::Block& block : schedule.blocks)
             for (const weft::Instruction& instruction : block.instructions)
-                if (instruction.repeat > 64) return 0;
+                if (instruction.repeat > 64 || instruction.after.ago > 8) return 0;
     }
     (void)weft::check_set(*schedules).ok();
     return 0;

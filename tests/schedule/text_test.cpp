@@ -67,6 +67,7 @@ static Schedule random_schedule(std::mt19937& random) {
     schedule.chunks = number(1, chunks_most);
     schedule.tiles = number(1, 4);
     schedule.fifo_depth = number(1, 9);
+    schedule.span = number(1, 3);
     schedule.board = {schedule.rank};
     if (number(0, 1))
         for (schedule.board = {}; int(schedule.board.size()) < schedule.ranks;)
@@ -145,7 +146,7 @@ TEST_CASE("a fault in a text is told with its line and column", "[schedule]") {
         {"schedule x all_reduce rank 4 of 4 channels 1 chunks 1",
          "line 1, column 1: the rank is 4; it must lie in 0..3"},
         {"schedule x all_reduce rank 0 of 4 channels 1 chunks 1 fast",
-         "line 1, column 55: expected `tiles`, `fifo`, `board` or the line's end, found `fast`"},
+         "line 1, column 55: expected `tiles`, `span`, `fifo`, `board` or the line's end, found `fast`"},
         {header + "send input[0]", "line 2, column 1: expected `block`, found `send`"},
         {header + "block channel 1", "line 2, column 1: the channel is 1; it must lie in 0..0"},
         {header + "block channel 0 source -1",
