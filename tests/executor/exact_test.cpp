@@ -26,14 +26,17 @@ TEST_CASE("whole numbers are exact and other numbers within the bound of their r
     std::mt19937 random(seed());
     const Data data = GENERATE(Data::whole, Data::mild);
     for (const int n : {2, 3, 4, 5, 8, 16}) {
-        LocalRanks ranks(n);
-        for (const char* name : {"one_shot", "two_shot", "ring"})
+        LocalRanks one_host(n), several_hosts(n);
+        for (const Algorithm& row : registry::algorithms())
             for (int type = 0; type < weftNumTypes; ++type)
                 for (int op = 0; op <= premul; ++op) {
                     if (small() && random() % 8 != 0) continue;
                     if (data == Data::whole && op == weftProd) continue;  // they would overflow
                     Call call;
-                    call.algorithm = registry::find_algorithm(name);
+                    call.algorithm = &row;
+                    if (row.refusal({.ranks = n, .rank = 0})) call.hosts = hosts_in_blocks(n, std::min(n, 3));
+                    if (row.refusal({n, 0, call.hosts})) continue;
+                    LocalRanks& ranks = call.hosts.empty() ? one_host : several_hosts;
                     call.channels = call.algorithm == registry::find_algorithm("ring") ? 1 + int(random() % 3) : 1;
                     call.type = weftDataType_t(type);
                     call.op = op;
