@@ -147,7 +147,8 @@ bool is_socket(int descriptor) {
 Result<int> agreed_version(Dialogue& dialogue) {
     // Every server known speaks version 1; one that does not says so, and is asked again.
     for (const int version : {1, 2}) {
-        WEFT_TRY(dialogue.send(fmt::format("cmd=init pmi_version={} pmi_subversion={}\n", version, version == 1)));
+        WEFT_TRY(
+            dialogue.send(fmt::format("cmd=init pmi_version={} pmi_subversion={}\n", version, version == 1 ? 1 : 0)));
         auto line = dialogue.receive_line(line_most, "`response_to_init`");
         if (!line) return line.take_status();
         Fields fields = fields_of(*line, ' ');

@@ -61,6 +61,8 @@ class FakePmi {
             const std::string command = field(*request, "cmd", ' '), key = field(*request, "key", ' ');
             if (command == "init") {
                 const int version = std::stoi(field(*request, "pmi_version", ' '));
+                // Slurm's server insists on a number here and hangs up otherwise.
+                if (field(*request, "pmi_subversion", ' ') != (version == 1 ? "1" : "0")) return;
                 const bool known = std::count(versions_.begin(), versions_.end(), version) != 0;
                 line.send("cmd=response_to_init pmi_version=" + std::to_string(known ? version : versions_[0]) +
                           " pmi_subversion=0 rc=" + (known ? "0" : "-1") + "\n");
