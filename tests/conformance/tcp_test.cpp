@@ -1,0 +1,440 @@
+// tcp_test.cpp: what TCP promises beyond transport_test.cpp: peers that break, lie, vanish or stop reading, strangers
+// at the door, streams cut anywhere, several sockets for one message.
+#include "transports/tcp/tcp.hpp"
+
+#include <linux/tcp.h>
+#include <netinet/in.h>
+
+#include <random>
+
+#include "src/base/options.hpp"
+#include "src/net/socket.hpp"
+#include "tests/conformance/connection.hpp"
+#include "tests/net/ends.hpp"
+#include "transports/tcp/receiver.hpp"
+#include "transports/tcp/sender.hpp"
+
+namespace weft::test {
+namespace {
+
+using tcp::MessageHeader;
+using tcp::Place;
+using tcp::TcpReceiver;
+using tcp::TcpSender;
+
+constexpr size_t slot_bytes = 300'000;
+
+// A receiver of rank 0 at a door of its own, and what a rank 1 made by hand needs.
+struct Bench {
+    net::Identity identity = fresh_identity();
+    std::shared_ptr<net::Door> door;
+    Place place{.token = 4711, .depth = 2, .stripes = 1, .slot_bytes = slot_bytes, .addresses = {}};
+    std::unique_ptr<TcpReceiver> receiver;
+
+    explicit Bench(int stripes = 1) {
+        std::vector<net::Address> addresses = {loopback()};
+        if (stripes == 2) addresses.push_back(loopback("127.0.0.2").of_interface(1));
+        if (stripes == 3)
+            addresses = {loopback(), loopback("::1").of_interface(1), loopback("127.0.0.3").of_interface(2)};
+        door = open_door(addresses);
+        place.addresses = door->addresses();
+        place.stripes = stripes;
+        receiver = std::make_unique<TcpReceiver>(options(0), door, place.token);
+    }
+    ConnectionOptions options(int self) {
+        return {self, 1 - self, 0, place.depth, slot_bytes, nullptr, nullptr, &identity};
+    }
+    std::unique_ptr<TcpSender> sender() {
+        return std::make_unique<TcpSender>(options(1), place, door->addresses(), place.stripes);
+    }
+    // A sender's socket for us to write on, past the handshake.
+    Fd hand(int stripe = 0, int stripes = 1) {
+        net::Call call(identity, {net::data, tcp::stripe_detail(stripe, stripes), place.token}, door->addresses());
+        auto socket = finish(call, door.get());
+        if (!socket) FAIL(socket.status().sentence());
+        return std::move(*socket);
+    }
+    // What the receiver says when it fails, after the messages before.
+    Status failure() {
+        Status seen;
+        const bool failed = eventually([&] {
+            SlotInfo info;
+            auto slot = receiver->receive(info);
+            if (slot && *slot) REQUIRE(receiver->release().ok());
+            if (!slot) seen = slot.take_status();
+            return !seen.ok();
+        });
+        REQUIRE(failed);
+        return seen;
+    }
+    std::vector<std::byte> next(std::vector<TcpSender*> senders = {}) {
+        std::vector<std::byte> message;
+        const bool came = eventually([&] {
+            for (TcpSender* sender : senders) REQUIRE(sender->progress().ok());
+            SlotInfo info;
+            auto slot = receiver->receive(info);
+            if (!slot) FAIL(slot.status().sentence());
+            if (!*slot) return false;
+            message.assign(slot->data, slot->data + info.bytes);
+            REQUIRE(receiver->release().ok());
+            return true;
+        });
+        REQUIRE(came);
+        return message;
+    }
+};
+
+std::vector<std::byte> pattern(size_t bytes, size_t seed) {
+    std::vector<std::byte> data(bytes);
+    for (size_t i = 0; i < bytes; ++i) data[i] = std::byte((i * 31 + i / 256 + seed * 7) & 0xff);
+    return data;
+}
+
+std::string wire_of(uint64_t sequence, const std::vector<std::byte>& body) {
+    const MessageHeader header{.fingerprint = 5, .sequence = sequence, .bytes = body.size(), .operation = 9};
+    std::string wire(reinterpret_cast<const char*>(&header), sizeof header);
+    return wire.append(reinterpret_cast<const char*>(body.data()), body.size());
+}
+
+// Closing it sends a reset.
+void reset(Fd socket) {
+    const linger at_once{1, 0};
+    REQUIRE(setsockopt(socket.number(), SOL_SOCKET, SO_LINGER, &at_once, sizeof at_once) == 0);
+}
+
+}  // namespace
+
+TEST_CASE("messages arrive whole wherever TCP cuts the stream", "[tcp]") {
+    const std::string wire = wire_of(1, pattern(100, 1)) + wire_of(2, {}) + wire_of(3, pattern(50, 3));
+    for (size_t cut = 0; cut <= wire.size(); cut += 3) {
+        Bench bench;
+        const Fd hand = bench.hand();
+        if (cut > 0) write_all(hand, wire.data(), cut);
+        SlotInfo info;
+        int taken = 0;
+        for (int attempt = 0; attempt < 10; ++attempt) {
+            auto slot = bench.receiver->receive(info);
+            REQUIRE(slot.ok());
+            if (!*slot) continue;
+            ++taken;
+            REQUIRE(bench.receiver->release().ok());
+        }
+        if (cut < wire.size()) write_all(hand, wire.data() + cut, wire.size() - cut);
+        for (; taken < 3; ++taken)
+            CHECK(bench.next() == pattern(taken == 0 ? 100 : taken == 1 ? 0 : 50, size_t(taken) + 1));
+    }
+}
+
+TEST_CASE("a header that lies is an error that names rank and address, never an overrun", "[tcp]") {
+    const auto said = [](const MessageHeader& header) {
+        Bench bench;
+        const Fd hand = bench.hand();
+        const std::string good = wire_of(1, pattern(10, 1));
+        write_all(hand, good.data(), good.size());
+        write_all(hand, &header, sizeof header);
+        const Status seen = bench.failure();
+        CHECK(seen.code() == weftInternalError);
+        CHECK_THAT(seen.sentence(), Catch::Contains("rank 0") && Catch::Contains("rank 1 at 127.0.0.1:"));
+        return seen.sentence();
+    };
+    CHECK_THAT(said({.magic = 1, .sequence = 2}), Catch::Contains("damaged"));
+    CHECK_THAT(said({.sequence = 1}), Catch::Contains("numbered 1"));
+    CHECK_THAT(said({.sequence = 3}), Catch::Contains("numbered 3"));
+    CHECK_THAT(said({.sequence = 2, .bytes = slot_bytes + 1}), Catch::Contains(std::to_string(slot_bytes + 1)));
+    CHECK_THAT(said({.sequence = 2, .bytes = ~uint64_t(0)}), Catch::Contains("claims"));
+}
+
+TEST_CASE("a peer that resets or closes is an error with rank, address and errno, after what it had sent", "[tcp]") {
+    for (const bool resets : {true, false}) {
+        for (const size_t inside : {size_t(0), size_t(10), size_t(500)}) {
+            Bench bench;
+            Fd hand = bench.hand();
+            const std::string wire = wire_of(1, pattern(1000, 1)),
+                              half = wire_of(2, pattern(1000, 2)).substr(0, inside);
+            write_all(hand, wire.data(), wire.size());
+            if (!half.empty()) write_all(hand, half.data(), half.size());
+            CHECK(bench.next() == pattern(1000, 1));
+            if (resets)
+                reset(std::move(hand));
+            else
+                hand.reset();
+            const Status seen = bench.failure();
+            CHECK(seen.code() == weftRemoteError);
+            CHECK_THAT(seen.sentence(), Catch::Contains("rank 0") && Catch::Contains("rank 1 at 127.0.0.1:") &&
+                                            Catch::Contains(resets ? "errno 104" : "was closed"));
+            CHECK((seen.sentence().find("middle of a message") != std::string::npos) == (inside > 0));
+        }
+    }
+}
+
+TEST_CASE("a sender whose peer closed or vanished gets an error that names it", "[tcp]") {
+    for (const bool vanishes : {false, true}) {
+        Bench bench;
+        bench.receiver.reset();
+        bench.door->admit(bench.identity);
+        auto sender = bench.sender();
+        std::optional<net::Arrival> arrival;
+        REQUIRE(eventually([&] {
+            REQUIRE(bench.door->progress().ok());
+            REQUIRE(sender->progress().ok());
+            if (!arrival) arrival = bench.door->claim(bench.identity.name, net::data, bench.place.token);
+            return arrival.has_value();
+        }));
+        const std::vector<std::byte> data = pattern(1000, 1);
+        REQUIRE(eventually([&] {  // connected, and something is on its way
+            REQUIRE(bench.door->progress().ok());
+            return *sender->send(data.data(), {1000, 1, 1}) && *sender->progress();
+        }));
+        if (vanishes) {
+            // In repair mode a socket goes without a word, as with a host that lost its power: half-open.
+            const int on = 1;
+            if (setsockopt(arrival->socket.number(), IPPROTO_TCP, TCP_REPAIR, &on, sizeof on) != 0) {
+                WARN("not allowed to make a half-open connection here");
+                continue;
+            }
+        }
+        arrival.reset();
+        Status seen;
+        REQUIRE(eventually([&] {
+            auto sent = sender->send(data.data(), {1000, 2, 2});
+            if (!sent) seen = sent.take_status();
+            return !seen.ok();
+        }));
+        CHECK(seen.code() == weftRemoteError);
+        CHECK_THAT(seen.sentence(),
+                   Catch::Contains("rank 1 cannot send to rank 0 at 127.0.0.1:") && Catch::Contains("errno"));
+        CHECK_FALSE(sender->send(data.data(), {1000, 3, 3}).ok());  // for good
+    }
+}
+
+TEST_CASE("a peer that stops reading stops the sender, which sleeps until there is room", "[tcp]") {
+    Bench bench;
+    auto sender = bench.sender();
+    const std::vector<std::byte> data = pattern(slot_bytes, 0);
+    uint64_t sent = 0;
+    const auto fill = [&] {
+        for (;;) {
+            REQUIRE(bench.door->progress().ok());
+            auto gone = sender->send(data.data(), {slot_bytes, sent, 0});
+            REQUIRE(gone.ok());
+            if (!*gone) return;
+            REQUIRE(++sent < 1000);
+        }
+    };
+    SlotInfo info;
+    REQUIRE(eventually([&] {
+        REQUIRE(bench.receiver->receive(info).ok());  // claims
+        fill();
+        return sent > uint64_t(bench.place.depth);
+    }));
+    fill();
+    CHECK_FALSE(*sender->progress());
+    std::vector<pollfd> list;
+    sender->add_descriptors(list);
+    REQUIRE(list.size() == 1);
+    CHECK(list[0].events == POLLOUT);
+    for (uint64_t received = 0; received < sent; ++received) CHECK(bench.next({sender.get()}) == data);
+    CHECK(*sender->progress());
+    list.clear();
+    sender->add_descriptors(list);
+    CHECK(list.empty());  // nothing to wait for
+}
+
+TEST_CASE("a sender that goes away leaves what the kernel took, and no reset", "[tcp]") {
+    Bench bench;
+    auto sender = bench.sender();
+    const size_t bytes = options().socket_buffer_bytes > 0 ? 100 : 50'000;  // all of it fits into the kernel's buffers
+    uint64_t sent = 0;
+    REQUIRE(eventually([&] {
+        REQUIRE(bench.door->progress().ok());
+        const std::vector<std::byte> data = pattern(bytes, sent);
+        sent += *sender->send(data.data(), {bytes, sent, 0});
+        return sent == 10;
+    }));
+    REQUIRE(eventually([&] {
+        REQUIRE(bench.door->progress().ok());
+        return *sender->progress();
+    }));
+    sender.reset();
+    for (uint64_t received = 0; received < sent; ++received) CHECK(bench.next() == pattern(bytes, received));
+    CHECK_THAT(bench.failure().sentence(), Catch::Contains("was closed"));
+}
+
+TEST_CASE("connections that arrive in another order than they were made find their receivers", "[tcp]") {
+    const net::Identity identity = fresh_identity();
+    auto door = open_door();
+    constexpr int count = 20;
+    std::vector<std::unique_ptr<TcpReceiver>> receivers;
+    std::vector<std::unique_ptr<TcpSender>> senders;
+    ConnectionOptions from{0, 1, 0, 2, 1000, nullptr, nullptr, &identity},
+        to{1, 0, 0, 2, 1000, nullptr, nullptr, &identity};
+    const auto place = [&](int i) {
+        return Place{
+            .token = uint64_t(100 + i), .depth = 2, .stripes = 1, .slot_bytes = 1000, .addresses = door->addresses()};
+    };
+    for (int i = 0; i < count; ++i) receivers.push_back(std::make_unique<TcpReceiver>(from, door, place(i).token));
+    for (int i = count; i-- > 0;) {
+        senders.push_back(std::make_unique<TcpSender>(to, place(i), door->addresses(), 1));
+        auto slot = senders.back()->acquire();  // before anything is connected
+        REQUIRE((slot.ok() && *slot));
+        slot->data[0] = std::byte(i);
+        REQUIRE(senders.back()->publish({1, 0, 0}).ok());
+    }
+    for (int i = 0; i < count; ++i)
+        REQUIRE(eventually([&] {
+            for (auto& sender : senders) REQUIRE(sender->progress().ok());
+            SlotInfo info;
+            auto slot = receivers[size_t(i)]->receive(info);
+            REQUIRE(slot.ok());
+            return *slot && slot->data[0] == std::byte(i);
+        }));
+}
+
+TEST_CASE("strangers at the door with noise, silence or a recording do not disturb a connection", "[tcp]") {
+    Bench bench;
+    const net::Address address = bench.door->addresses()[0];
+    const Fd silent = stranger_at(address);
+    const Fd noisy = stranger_at(address);
+    const std::string noise = wire_of(1, pattern(100, 1));  // a message without a handshake
+    write_all(noisy, noise.data(), noise.size());
+    net::HelloMessage hello;
+    hello.name = bench.identity.name;
+    net::ProofMessage proof;  // recorded for another challenge
+    proof.purpose = {net::data, tcp::stripe_detail(0, 1), bench.place.token};
+    proof.mac = net::caller_proof(bench.identity.secret, hello, {}, proof.purpose);
+    const Fd replaying = stranger_at(address);
+    write_all(replaying, &hello, sizeof hello);
+    write_all(replaying, &proof, sizeof proof);
+    write_all(replaying, noise.data(), noise.size());
+    CHECK(read_to_end(noisy, *bench.door) == "");
+    CHECK(read_to_end(replaying, *bench.door).size() == sizeof(net::ChallengeMessage));
+    auto sender = bench.sender();
+    const std::vector<std::byte> data = pattern(1000, 3);
+    REQUIRE(*sender->send(data.data(), {1000, 0, 0}));
+    CHECK(bench.next({sender.get()}) == data);
+}
+
+TEST_CASE("a receiver that sleeps is woken by the connection and by its data", "[tcp]") {
+    Bench bench;
+    std::optional<Fd> hand;
+    SlotInfo info;
+    bool sent = false;
+    net::Call call(bench.identity, {net::data, tcp::stripe_detail(0, 1), bench.place.token}, bench.door->addresses());
+    for (;;) {
+        if (!hand) {
+            auto step = call.advance();
+            REQUIRE(step.ok());
+            if (*step) hand = std::move(**step);
+        } else if (!sent) {
+            const std::string wire = wire_of(1, pattern(1500, 1));
+            write_all(*hand, wire.data(), wire.size());
+            sent = true;
+        }
+        auto slot = bench.receiver->receive(info);
+        REQUIRE(slot.ok());
+        if (*slot) break;
+        std::vector<pollfd> list;
+        bench.receiver->add_descriptors(list);
+        REQUIRE_FALSE(list.empty());
+        if (!hand) call.add_descriptors(list);
+        if (!hand || sent) REQUIRE(poll(list.data(), list.size(), 60'000) > 0);
+    }
+    CHECK(info.bytes == 1500);
+}
+
+TEST_CASE("a message over several sockets is whole again, whichever is faster", "[tcp]") {
+    const int stripes = GENERATE(2, 3);
+    Bench bench(stripes);
+    auto sender = bench.sender();
+    std::mt19937 random(std::random_device{}());
+    const std::vector<size_t> sizes = {0,
+                                       1,
+                                       tcp::striped_bytes - 1,
+                                       tcp::striped_bytes,
+                                       tcp::striped_bytes + 1,
+                                       slot_bytes,
+                                       3,
+                                       slot_bytes - 1,
+                                       70'000,
+                                       64,
+                                       200'000};
+    uint64_t sent = 0, received = 0;
+    std::vector<std::byte> target(slot_bytes);
+    while (received < 200) {
+        const size_t bytes = sizes[sent % sizes.size()];
+        if (sent < 200 && random() % 3 != 0) {
+            const std::vector<std::byte> data = pattern(bytes, sent);
+            auto gone = sender->send(data.data(), {bytes, sent, uint32_t(sent)});
+            if (!gone) FAIL(gone.status().sentence());
+            sent += *gone;
+        } else if (received < sent) {
+            SlotInfo info;
+            REQUIRE(eventually([&] {
+                REQUIRE(sender->progress().ok());
+                auto there = bench.receiver->receive_into(target.data(), target.size(), info);
+                if (!there) FAIL(there.status().sentence());
+                return *there;
+            }));
+            CHECK(info.operation == received);
+            const std::vector<std::byte> expected = pattern(sizes[received % sizes.size()], received);
+            REQUIRE(info.bytes == expected.size());
+            REQUIRE(std::equal(expected.begin(), expected.end(), target.begin()));
+            ++received;
+        }
+    }
+}
+
+TEST_CASE("stripes that contradict each other are errors", "[tcp]") {
+    {
+        Bench bench(2);
+        const Fd first = bench.hand(0, 2), second = bench.hand(1, 2);
+        MessageHeader header{.sequence = 1, .bytes = 100'000};
+        write_all(first, &header, sizeof header);
+        header.operation = 1;
+        write_all(second, &header, sizeof header);
+        CHECK(bench.failure().code() == weftInternalError);
+    }
+    for (const auto& [stripe, stripes] : {std::pair(0, 2), std::pair(2, 2), std::pair(1, 3), std::pair(0, 1)}) {
+        Bench bench(2);
+        const Fd first = bench.hand(0, 2), other = bench.hand(stripe, stripes);
+        CHECK_THAT(bench.failure().sentence(), Catch::Contains("cannot be") && Catch::Contains("rank 1 at "));
+    }
+    for (const int stripes : {0, tcp::stripes_max + 1}) {
+        Bench bench;
+        const Fd first = bench.hand(0, stripes);
+        CHECK_THAT(bench.failure().sentence(), Catch::Contains("cannot be"));
+    }
+}
+
+TEST_CASE("a place survives its blob, and shares cover a message without gaps", "[tcp]") {
+    Place place{.token = ~uint64_t(0), .depth = 5, .stripes = 2, .slot_bytes = 123, .addresses = {}};
+    for (int i = 0; i < 9; ++i)
+        place.addresses.push_back(loopback(i % 2 ? "::1" : "127.0.0.1").with_port(uint16_t(i + 1)));
+    const auto back = Place::of(place.blob());
+    REQUIRE(back);
+    CHECK(back->token == place.token);
+    CHECK(back->depth == 5);
+    CHECK(back->stripes == 2);
+    CHECK(back->slot_bytes == 123);
+    REQUIRE(back->addresses.size() == 5);  // those that fit
+    for (size_t i = 0; i < 5; ++i) CHECK(back->addresses[i] == place.addresses[i]);
+    Blob wrong = place.blob();
+    wrong.words[3] |= 15;
+    CHECK_FALSE(Place::of(wrong));
+    wrong = place.blob();
+    wrong.words[1] |= uint64_t(0xff) << 48;
+    CHECK_FALSE(Place::of(wrong));
+    for (int stripes = 1; stripes <= tcp::stripes_max; ++stripes)
+        for (const uint64_t bytes :
+             {uint64_t(0), uint64_t(1), tcp::striped_bytes, tcp::striped_bytes + 1, uint64_t(1) << 40}) {
+            uint64_t end = 0;
+            for (int stripe = 0; stripe < stripes; ++stripe) {
+                const tcp::Share share = tcp::share_of(bytes, stripe, stripes);
+                CHECK(share.begin == end);
+                end = share.end;
+            }
+            CHECK(end == bytes);
+        }
+}
+
+}  // namespace weft::test
