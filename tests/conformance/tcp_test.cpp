@@ -35,7 +35,8 @@ struct Bench {
         std::vector<net::Address> addresses = {loopback()};
         if (stripes == 2) addresses.push_back(loopback("127.0.0.2").of_interface(1));
         if (stripes == 3)
-            addresses = {loopback(), loopback("::1").of_interface(1), loopback("127.0.0.3").of_interface(2)};
+            addresses = {loopback(), loopback(has_ipv6() ? "::1" : "127.0.0.4").of_interface(1),
+                         loopback("127.0.0.3").of_interface(2)};
         door = open_door(addresses);
         place.addresses = door->addresses();
         place.stripes = stripes;

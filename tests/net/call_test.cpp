@@ -26,6 +26,7 @@ Address deserted() {
 
 TEST_CASE("a call arrives at the door with its purpose, and bytes flow both ways", "[call]") {
     for (const char* host : {"127.0.0.1", "::1"}) {
+        if (host[0] == ':' && !has_ipv6()) continue;
         auto door = open_door({loopback(host)});
         const net::Identity identity = fresh_identity();
         door->admit(identity);
@@ -57,7 +58,7 @@ TEST_CASE("a call arrives at the door with its purpose, and bytes flow both ways
 }
 
 TEST_CASE("addresses that do not answer are passed over, and a socket of a stranger too", "[call]") {
-    auto door = open_door({loopback("::1")});
+    auto door = open_door({loopback("127.0.0.2")});
     auto strangers = open_door();  // a door that does not know the id
     auto mute = net::open_listener(loopback());
     REQUIRE(mute.ok());
@@ -97,7 +98,7 @@ TEST_CASE("a call that nobody takes says why for each address", "[call]") {
     auto nothing = nobody.advance();
     REQUIRE_FALSE(nothing.ok());
     CHECK_THAT(nothing.status().sentence(), Catch::Contains("it has none"));
-    Call apart(identity, purpose, strangers->addresses(), loopback("::1"));
+    Call apart(identity, purpose, strangers->addresses(), loopback("::1"));  // not even tried
     auto families = apart.advance();
     REQUIRE_FALSE(families.ok());
     CHECK_THAT(families.status().sentence(), Catch::Contains("family") && Catch::Contains("127.0.0.1"));

@@ -28,6 +28,9 @@ inline net::Address loopback(const std::string& text = "127.0.0.1") {
     return *address;
 }
 
+// Not in every container.
+inline bool has_ipv6() { return net::open_listener(loopback("::1")).ok(); }
+
 inline std::shared_ptr<net::Door> open_door(const std::vector<net::Address>& addresses = {loopback()}) {
     auto door = net::Door::open(addresses, "");
     if (!door) FAIL(door.status().sentence());
