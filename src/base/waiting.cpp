@@ -87,11 +87,11 @@ bool Waiting::pause_on_sockets(const RankSet& missing, bool may_sleep, const Add
     missing.for_each([&](int rank) { (group_->local(rank) ? here : abroad) = true; });
     if (!abroad) return pause(missing, may_sleep);
     if (armed_) disarm();
-    if (polls_ == 0) {
+    if (polls_ == 0) crowded_ = false;
+    if (polls_ == 0 || since_us_ == 0) {  // pause() leaves the clock alone at first
         since_us_ = now_us();
         silence_us_ = 0;
         next_look_us_ = since_us_ + first_look_us;
-        crowded_ = false;
     }
     seen_here();
     ++polls_;
