@@ -124,3 +124,53 @@ TEST_CASE("a ring crosses each host's border once, and its ranks are all there",
             CHECK(borders == (count == 1 ? 0 : count));
         }
 }
+
+TEST_CASE("a span that ends within its modulus stands still, one that does not goes round there", "[schedule]") {
+    Builder builder("x", Collective::all_reduce, {.ranks = 4, .rank = 0}, {.chunks = 12, .fifo_depth = 1, .span = 3});
+    BlockBuilder block = builder.block({.source = 1, .target = 1});
+    block.span(3).send(Chunk{4, 1, 4});
+    block.span(3).send(Chunk{4, 2, 4});
+    block.span(0).send({0});
+    block.recv({0});
+    const Schedule schedule = builder.finish();
+    CHECK(write_text(schedule) ==
+          "schedule x all_reduce rank 0 of 4 channels 1 chunks 12 span 3 fifo 1\n"
+          "block channel 0 source 1 target 1\n"
+          "  0 send input[5 count 3]\n"
+          "  1 send input[4 + (2) mod 4 count 3]\n"
+          "  2 recv [0] -> output\n");
+    const Index& turning = schedule.blocks[0].instructions[1].chunk;
+    CHECK(turning.at(0, 0) == 6);
+    CHECK(turning.at(0, 1) == 7);
+    CHECK(turning.at(0, 2) == 4);
+}
+
+TEST_CASE("every message of the largest tile fits a slot, and tiles are the same on all ranks", "[schedule]") {
+    constexpr size_t slot_bytes = 4096;
+    for (const Algorithm& row : registry::algorithms())
+        for (int ranks : {2, 3, 5, 8, 13, 31})
+            for (const Case& one : cases_of(row, 2, ranks)) {
+                const size_t largest = largest_tile_bytes(schedule_of(one, ranks, 0), slot_bytes);
+                size_t longest = 0;  // of all messages
+                for (int rank = 0; rank < ranks; ++rank) {
+                    const Schedule schedule = schedule_of(one, ranks, rank);
+                    REQUIRE(largest_tile_bytes(schedule, slot_bytes) == largest);
+                    for (const Block& block : schedule.blocks)
+                        for (const Instruction& it : block.instructions)
+                            for (const size_t tile : {largest, largest - 64, largest / 2 + 1}) {
+                                if (kind_of(it.opcode) != OpcodeKind::connection) continue;
+                                size_t bytes = 0;
+                                for (int offset = 0; offset < it.count; ++offset) {
+                                    const int chunk = it.chunk.at(0, offset);
+                                    bytes += chunk_bound(tile, schedule.chunks, chunk + 1) -
+                                             chunk_bound(tile, schedule.chunks, chunk);
+                                }
+                                longest = std::max(longest, bytes);
+                            }
+                }
+                INFO(one.text() << ", " << ranks << " ranks");
+                CHECK(longest <= slot_bytes);
+                // Nothing is wasted: what is called the largest message is sent.
+                if (schedule_of(one, ranks, 0).fifo_depth > 0) CHECK(longest > slot_bytes - 64 * 8);
+            }
+}
