@@ -11,6 +11,7 @@
 #include <cerrno>
 #include <climits>
 #include <cstring>
+#include <fstream>
 #include <mutex>
 
 #include "src/base/clock.hpp"
@@ -99,7 +100,7 @@ Result<std::shared_ptr<HostGroup>> HostGroup::map(Fd fd, bool settled) {
 
 Status HostGroup::settle() {
     std::lock_guard lock(settling_);
-    if (data_.data()) return ok();
+    if (settled_.load(std::memory_order_relaxed)) return ok();
     const bool spread = !one_host();
     std::vector<int> locals;
     for (int rank = 0; rank < ranks(); ++rank)
@@ -111,6 +112,7 @@ Status HostGroup::settle() {
     for (size_t place = 0; place < locals.size(); ++place) places_[size_t(locals[place])] = int(place);
     locals_ = std::move(locals);
     data_ = std::move(*data);
+    settled_.store(true, std::memory_order_release);
     return ok();
 }
 
@@ -120,7 +122,9 @@ std::string HostGroup::name_of(int rank) const {
 }
 
 bool HostGroup::alive(int rank) const {
-    if (row(rank).process == process_token() || (!places_.empty() && !local(rank) && data_.data())) return true;
+    if (row(rank).process == process_token()) return true;
+    if (settled_.load(std::memory_order_acquire) && !local(rank))
+        return row(rank).state.load(std::memory_order_acquire) != RankState::dead;
     struct flock lock {};
     lock.l_type = F_WRLCK;
     lock.l_whence = SEEK_SET;
@@ -128,6 +132,16 @@ bool HostGroup::alive(int rank) const {
     lock.l_len = 1;
     if (fcntl(memory_.fd(), F_GETLK, &lock) != 0) return true;  // cannot tell: do not accuse
     return lock.l_type != F_UNLCK;
+}
+
+bool HostGroup::stopped(int rank) const {
+    if (!local(rank)) return row(rank).stopped.load(std::memory_order_acquire) != 0;
+    // The letter behind the name, which may hold anything but ends with the last parenthesis.
+    std::ifstream file(fmt::format("/proc/{}/stat", row(rank).pid));
+    std::string line;
+    if (!std::getline(file, line)) return false;
+    const size_t end = line.rfind(')');
+    return end != std::string::npos && end + 2 < line.size() && (line[end + 2] == 'T' || line[end + 2] == 't');
 }
 
 Status HostGroup::mark_alive(int rank) const {

@@ -35,7 +35,8 @@ struct AgreedFacts {
     int64_t link_mbps;       // of the slowest host's network; 0: nobody knows
 };
 
-enum class RankState : uint32_t { absent, claimed, joined, left };
+// Dead: its leader says so, or its whole host is lost.
+enum class RankState : uint32_t { absent, claimed, joined, left, dead };
 
 struct alignas(64) RankRow {
     // The first lines, written once by its rank when it joins.
@@ -58,6 +59,7 @@ struct alignas(64) RankRow {
     alignas(64) std::atomic<uint32_t> letters;
     // Of a rank of another host: when its leader last told where it is, by this host's monotonic clock; 0: never.
     std::atomic<int64_t> heard_us;
+    std::atomic<uint32_t> stopped;  // likewise: 1 if its process was stopped then
 };
 
 // The first error of the communicator. Written once; everybody who waits looks at `state`.
@@ -66,6 +68,13 @@ struct AbortRecord {
     weftResult_t code;
     int32_t rank;  // that reported it
     char sentence[1000];
+};
+
+// The first host that went without goodbye, as the host's leader heard of it. Written once.
+struct LossRecord {
+    std::atomic<uint32_t> state;  // 1: written (release, pairs with Watchdog::look_at())
+    int32_t host;
+    char sentence[500];
 };
 
 struct HostHeader {
@@ -81,6 +90,7 @@ struct HostHeader {
     std::atomic<uint32_t> curious;  // rises when a rank wants news of ranks of other hosts
     alignas(64) std::atomic<uint32_t> sleepers;  // ranks that sleep or are about to
     AbortRecord abort;
+    LossRecord loss;
 };
 
 // Sizes and places of everything in the segment; functions of the rank count alone, so all sides agree.
@@ -133,9 +143,11 @@ class HostGroup {
         return data_.back(heap_offset(place(rank)) + offset, length);
     }
 
-    // Whether the rank's process lives, by a lock that the kernel drops when it ends. A rank of this process does.
+    // Whether the rank's process lives, by a lock that the kernel drops when it ends. A rank of this process does, and
+    // one of another host, of whose death its leader tells.
     bool alive(int rank) const;
-    // Of a rank of another host: true, its leader tells of its death.
+    // Whether its process is stopped by a signal; of a rank of another host, when its leader last told.
+    bool stopped(int rank) const;
     // Takes that lock for a rank of this process.
     Status mark_alive(int rank) const;
 
@@ -197,6 +209,7 @@ class HostGroup {
     std::vector<int> locals_, places_;
     Fd doorbell_;
     std::mutex settling_;
+    std::atomic<bool> settled_{false};  // release, pairs with alive()
 };
 
 // Number of this process, random, new after a fork.

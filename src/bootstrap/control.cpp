@@ -3,6 +3,7 @@
 #include <linux/futex.h>
 #include <sys/epoll.h>
 #include <sys/syscall.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <climits>
@@ -20,17 +21,19 @@ enum class News : uint32_t {
     letter = 1,     // HostGroup::Letter, to the host of its addressee
     failed,         // code, rank, text: the first error
     alive,          // nothing
-    goodbye,        // this host's leader leaves in order
+    goodbye,        // this host's leader leaves in order: entries of its ranks
     sweep_request,  // up: somebody wants to know where everyone is
     sweep,          // down: number
     report,         // up: number, entries of a subtree
-    table,          // down: entries of all ranks
+    table,          // entries of ranks, for all
+    lost,           // host, text: its leader is gone without goodbye
 };
 
 // Where a rank is, as it travels.
 struct Whereabouts {
     int32_t rank;
     uint32_t state;  // RankState
+    uint32_t stopped;
     uint64_t entered, finished;
     Operation operation;
 };
@@ -39,6 +42,8 @@ constexpr int64_t retry_first_us = 20'000, retry_most_us = 1'000'000;
 constexpr int64_t tick_us = 250'000;         // how soon a death on this host is told to others
 constexpr int64_t sweep_apart_us = 200'000;  // sweeps cost every host a message
 constexpr int64_t report_patience_us = 500'000;
+constexpr int64_t link_patience_us = 10'000'000;  // for a neighbour to link, at least
+constexpr int64_t leave_patience_us = 2'000'000;  // for the same, when there is nothing to do but say goodbye
 
 }  // namespace
 
@@ -59,11 +64,25 @@ Control::Control(std::shared_ptr<Reception> reception, std::shared_ptr<HostGroup
 }
 
 Control::~Control() {
+    // Neighbours that have not linked yet would take us for dead.
+    for (const int64_t until = now_us() + leave_patience_us; now_us() < until; usleep(500)) {
+        bool linked = true;
+        service().run([&] { linked = group_->aborted() || all_linked(); });
+        if (linked) break;
+    }
     service().run([this] {
         look_around();  // what was posted last is carried, an error above all
-        for (const auto& [host, link] : links_) {
-            link->send(uint32_t(News::goodbye));
-            link->part();
+        if (host_ >= 0) {
+            gathered_ = {};
+            gathered_count_ = 0;
+            put_own_ranks();
+            ByteWriter content;
+            content.put(gathered_count_);
+            content.append(gathered_.bytes().data(), gathered_.bytes().size());
+            for (const auto& [host, link] : links_) {
+                link->send(uint32_t(News::goodbye), content);
+                link->part();
+            }
         }
         links_.clear();
         root_.reset();
@@ -194,6 +213,7 @@ void Control::settle(Roster roster) {
         return;
     }
     host_ = mine;
+    settled_us_ = now_us();
     header.agreed = roster_.agreed;
     header.facts = roster_.facts;
     header.own_host = mine;
@@ -251,21 +271,54 @@ void Control::send(int host, uint32_t kind, const ByteWriter& content) {
         place->second->send(kind, content);
 }
 
+void Control::neighbours(const std::function<void(int)>& visit) const {
+    if (host_ > 0) visit(HostTree::parent(host_));
+    const int first = host_ * HostTree::arity + 1, hosts = int(roster_.hosts.size());
+    for (int child = first; child < std::min(first + HostTree::arity, hosts); ++child) visit(child);
+}
+
+bool Control::all_linked() const {
+    bool all = true;
+    if (host_ >= 0) neighbours([&](int host) { all = all && (links_.count(host) || parted_.count(host)); });
+    return all;
+}
+
 void Control::flood(uint32_t kind, const ByteWriter& content, int except) {
-    const int hosts = int(roster_.hosts.size());
-    if (host_ > 0 && HostTree::parent(host_) != except) send(HostTree::parent(host_), kind, content);
-    for (int child = host_ * HostTree::arity + 1; child <= host_ * HostTree::arity + HostTree::arity; ++child)
-        if (child < hosts && child != except) send(child, kind, content);
+    neighbours([&](int host) {
+        if (host != except) send(host, kind, content);
+    });
 }
 
 void Control::lost(int host, const Status& why) {
     links_.erase(host);
-    if (parted_.count(host) || group_->aborted()) return;
-    group_->raise(
-        weftRemoteError, -1,
+    if (!parted_.insert(host).second || group_->aborted()) return;
+    mark_lost(
+        host,
         fmt::format("{} is lost: {}; its leader (pid {}) died, or the network reset the connection", host_text(host),
-                    why ? "it closed the connection" : why.sentence(), roster_.hosts[size_t(host)].pid));
-    parted_.insert(host);
+                    why ? "it closed the connection" : why.sentence(), roster_.hosts[size_t(host)].pid),
+        -1);
+}
+
+// Not an error by itself: what that host sent before may suffice for the calls that others are in. Who waits for its
+// ranks in vain reports it.
+void Control::mark_lost(int host, const std::string& sentence, int except) {
+    LossRecord& loss = group_->header().loss;
+    if (loss.state.load(std::memory_order_relaxed) == 0) {
+        loss.host = host;
+        loss.sentence[sentence.copy(loss.sentence, sizeof loss.sentence - 1)] = 0;
+        loss.state.store(1, std::memory_order_release);
+    }
+    for (const RosterRank& member : roster_.hosts[size_t(host)].members) mark_dead(member.rank);
+    ByteWriter content;
+    content.put(int32_t(host));
+    content.put_text(sentence);
+    flood(uint32_t(News::lost), content, except);
+}
+
+void Control::mark_dead(int rank) {
+    RankState joined = RankState::joined;
+    group_->row(rank).state.compare_exchange_strong(joined, RankState::dead);
+    group_->wake_sleepers();
 }
 
 void Control::on_frame(int host, uint32_t kind, ByteReader& content) {
@@ -290,7 +343,6 @@ void Control::on_frame(int host, uint32_t kind, ByteReader& content) {
             return tell_abort(host);
         }
         case News::alive: return;
-        case News::goodbye: parted_.insert(host); return;
         case News::sweep_request: return request_sweep();
         case News::sweep: return sweep(content.get<uint32_t>());
         case News::report: {
@@ -301,13 +353,20 @@ void Control::on_frame(int host, uint32_t kind, ByteReader& content) {
             if (reports_due_.empty()) report();
             return;
         }
+        case News::lost: {
+            const int gone = content.get<int32_t>();
+            const std::string sentence = content.get_text();
+            if (!content.at_end() || gone < 0 || gone >= int(roster_.hosts.size())) break;
+            return mark_lost(gone, sentence, host);
+        }
+        case News::goodbye: parted_.insert(host); [[fallthrough]];
         case News::table: {
             ByteReader again = content;
             read_table(content);
             ByteWriter copy;
             copy.put(again.get<uint32_t>());
             while (!again.at_end() && again.ok()) copy.put(again.get<Whereabouts>());
-            return flood(kind, copy, host);
+            return flood(uint32_t(News::table), copy, host);
         }
     }
     WEFT_LOG(warn, net, "{} sent a message that means nothing here", host_text(host));
@@ -346,21 +405,34 @@ void Control::tick() {
     tick_timer_ = service().after(tick_us, [this] { tick(); });
     look_around();
     if (group_->aborted()) return;
-    for (int rank = 0; rank < group_->ranks(); ++rank) {
+    for (const int rank : checked_in_) {
         const RankRow& row = group_->row(rank);
-        if (row.state.load(std::memory_order_acquire) != RankState::joined || !checked_in_.count(rank)) continue;
+        if (row.state.load(std::memory_order_acquire) != RankState::joined) continue;
         if (group_->alive(rank) || row.state.load(std::memory_order_acquire) != RankState::joined) continue;
-        const auto report = row.position.read();
-        group_->raise(weftRemoteError, rank,
-                      fmt::format("{} died {}", group_->name_of(rank),
-                                  host_ < 0 ? "while the ranks were meeting"
-                                  : report && report->inside()
-                                      ? fmt::format("inside operation {}", report->entered)
-                                      : fmt::format("outside Weft after operation {}", report ? report->finished : 0)));
-        return tell_abort(-1);
+        if (host_ < 0) {
+            group_->raise(weftRemoteError, rank,
+                          fmt::format("{} died while the ranks were meeting", group_->name_of(rank)));
+            return tell_abort(-1);
+        }
+        mark_dead(rank);
+        ByteWriter content;
+        content.put(uint32_t(1));
+        put_whereabouts(rank, content);
+        flood(uint32_t(News::table), content);
     }
     if (host_ < 0 || settings_.heartbeat_ms <= 0) return;
     const int64_t now = now_us(), limit_us = settings_.heartbeat_ms * 1000;
+    // Who was stopped itself, or not given a processor, has not listened: it does not accuse others of silence.
+    if (now - std::exchange(ticked_us_, now) > 4 * tick_us)
+        for (const auto& [host, link] : links_) link->heard_us = now;
+    if (now - settled_us_ > std::max(limit_us, link_patience_us))
+        neighbours([&](int host) {
+            if (links_.count(host) || parted_.count(host)) return;
+            group_->raise(weftRemoteError, -1,
+                          fmt::format("{} has met the others but does not answer {} since: it is down or stopped, or "
+                                      "the network between them is cut",
+                                      host_text(host), settings_.self.name));
+        });
     for (const auto& [host, link] : links_) {
         if (parted_.count(host)) continue;
         if (now - link->spoken_us > limit_us / 4) link->send(uint32_t(News::alive));
@@ -413,11 +485,11 @@ void Control::sweep(uint32_t number) {
     put_own_ranks();
     ByteWriter content;
     content.put(number);
-    for (int child = host_ * HostTree::arity + 1; child <= host_ * HostTree::arity + HostTree::arity; ++child)
-        if (child < int(roster_.hosts.size()) && links_.count(child) && !parted_.count(child)) {
-            reports_due_.insert(child);
-            send(child, uint32_t(News::sweep), content);
-        }
+    neighbours([&](int child) {
+        if (child < host_ || !links_.count(child) || parted_.count(child)) return;
+        reports_due_.insert(child);
+        send(child, uint32_t(News::sweep), content);
+    });
     if (reports_due_.empty()) return report();
     service().cancel(sweep_timer_);
     sweep_timer_ = service().after(report_patience_us, [this] {
@@ -426,19 +498,24 @@ void Control::sweep(uint32_t number) {
     });
 }
 
+void Control::put_whereabouts(int rank, ByteWriter& to) const {
+    const RankRow& row = group_->row(rank);
+    const auto position = row.position.read();
+    Whereabouts entry{};
+    entry.rank = rank;
+    entry.state = uint32_t(row.state.load(std::memory_order_acquire));
+    entry.stopped = group_->stopped(rank);
+    if (position) {
+        entry.entered = position->entered;
+        entry.finished = position->finished;
+        entry.operation = position->operation;
+    }
+    to.put(entry);
+}
+
 void Control::put_own_ranks() {
     for (const int rank : group_->locals()) {
-        const RankRow& row = group_->row(rank);
-        const auto position = row.position.read();
-        Whereabouts entry{};
-        entry.rank = rank;
-        entry.state = uint32_t(row.state.load(std::memory_order_acquire));
-        if (position) {
-            entry.entered = position->entered;
-            entry.finished = position->finished;
-            entry.operation = position->operation;
-        }
-        gathered_.put(entry);
+        put_whereabouts(rank, gathered_);
         ++gathered_count_;
     }
 }
@@ -466,6 +543,8 @@ void Control::read_table(ByteReader& content) {
         if (entry.entered > 0) row.position.enter(entry.entered, entry.operation);
         row.position.finish(entry.finished);
         if (entry.state == uint32_t(RankState::left)) row.state.store(RankState::left, std::memory_order_release);
+        if (entry.state == uint32_t(RankState::dead)) mark_dead(entry.rank);
+        row.stopped.store(entry.stopped, std::memory_order_relaxed);
         row.heard_us.store(now, std::memory_order_release);
     }
     group_->wake_sleepers();

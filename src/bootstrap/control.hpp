@@ -3,6 +3,7 @@
 // carries letters, the first error, signs of life, and on request where everyone is. It acts on the service thread when
 // the doorbell of the segment rings, when a frame comes and at a slow tick.
 #pragma once
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -45,6 +46,8 @@ class Control {
     void flood(uint32_t kind, const ByteWriter& content, int except = -1);
     void on_frame(int host, uint32_t kind, ByteReader& content);
     void lost(int host, const Status& why);
+    void mark_lost(int host, const std::string& sentence, int except);
+    void mark_dead(int rank);
     // News.
     void look_around();
     void tick();
@@ -52,7 +55,10 @@ class Control {
     void request_sweep();
     void sweep(uint32_t number);
     void report();
+    void put_whereabouts(int rank, ByteWriter& to) const;
     void put_own_ranks();
+    void neighbours(const std::function<void(int)>& visit) const;
+    bool all_linked() const;
     void read_table(ByteReader& content);
 
     HostGroup& group() { return *group_; }
@@ -73,6 +79,7 @@ class Control {
 
     Roster roster_;
     int host_ = -1;  // ours; from the roster on
+    int64_t settled_us_ = 0, ticked_us_ = 0;
     std::map<int, std::unique_ptr<Link>> links_;
     std::map<int, std::vector<std::pair<uint32_t, ByteWriter>>>
         early_;                        // frames for neighbours that are not linked yet

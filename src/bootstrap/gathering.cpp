@@ -14,6 +14,7 @@
 #include "src/base/cpu.hpp"
 #include "src/base/log.hpp"
 #include "src/base/options.hpp"
+#include "src/base/per_process.hpp"
 
 namespace weft {
 
@@ -51,11 +52,15 @@ Membership::~Membership() {
 }
 
 std::shared_ptr<Gathering> Gathering::of_process(const UniqueId& id, uint64_t host, int ranks) {
-    static std::mutex mutex;
-    static std::map<std::string, std::weak_ptr<Gathering>> all;
-    std::lock_guard lock(mutex);
-    std::erase_if(all, [](const auto& entry) { return entry.second.expired(); });
-    auto& entry = all[fmt::format("{} {}", process_token(), id.meeting_name(host))];
+    struct All {
+        std::mutex mutex;
+        std::map<std::string, std::weak_ptr<Gathering>> by_name;
+    };
+    static PerProcess<All> processes;
+    All& all = processes.get();
+    std::lock_guard lock(all.mutex);
+    std::erase_if(all.by_name, [](const auto& entry) { return entry.second.expired(); });
+    auto& entry = all.by_name[id.meeting_name(host)];
     auto gathering = entry.lock();
     if (!gathering) {
         gathering = std::make_shared<Gathering>(id, host, ranks);

@@ -1,12 +1,15 @@
 #include "src/bootstrap/link.hpp"
 
+#include <fcntl.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
+#include <cerrno>
 #include <mutex>
 
 #include "src/base/clock.hpp"
 #include "src/base/log.hpp"
+#include "src/base/per_process.hpp"
 
 namespace weft {
 
@@ -32,14 +35,11 @@ void Link::send(uint32_t kind, const ByteWriter& content) {
         WEFT_TRY(stream_.queue(kind, content.bytes().data(), content.bytes().size()));
         return stream_.flush();
     }();
-    if (!flushed) {
-        // Told from the loop: whoever sends is not prepared to lose the link under its hands.
-        service_->post([this, alive, failure = std::make_shared<Status>(flushed.take_status())] {
-            if (*alive) end(std::move(*failure));
-        });
-        return;
-    }
-    rewatch();
+    if (flushed) return rewatch();
+    // Told from the loop: whoever sends is not prepared to lose the link under its hands.
+    service_->post([this, alive] {
+        if (*alive) step(0);
+    });
 }
 
 void Link::close_when_idle() {
@@ -70,13 +70,14 @@ void Link::rewatch() {
 
 void Link::step(uint32_t) {
     const auto alive = alive_;
-    if (auto flushed = stream_.flush(); !flushed) return end(flushed.take_status());
-    if (closing_ && idle()) return end(ok());
-    rewatch();
+    auto flushed = stream_.flush();
+    if (flushed && closing_ && idle()) return end(ok());
+    if (flushed) rewatch();
     for (;;) {
         auto frame = stream_.receive();
         if (!frame) return end(frame.take_status());
-        if (!*frame) return;
+        // A goodbye may lie before the break that our writing met.
+        if (!*frame) return flushed ? void() : end(flushed.take_status());
         heard_us = now_us();
         ByteReader content((*frame)->bytes.data(), (*frame)->bytes.size());
         on_frame_((*frame)->kind, content);
@@ -130,32 +131,39 @@ void Dial::step() {
 }
 
 Result<std::shared_ptr<Reception>> Reception::of_process() {
-    static std::mutex mutex;
-    static std::weak_ptr<Reception> current;
-    static uint64_t process = 0;
-    std::lock_guard lock(mutex);
-    auto reception = current.lock();
-    if (reception && process == process_token()) return reception;
+    struct Current {
+        std::mutex mutex;
+        std::weak_ptr<Reception> reception;
+    };
+    static PerProcess<Current> processes;
+    Current& current = processes.get();
+    std::lock_guard lock(current.mutex);
+    auto reception = current.reception.lock();
+    if (reception) return reception;
     auto service = Service::of_process();
     if (!service) return service.take_status();
     auto door = net::Door::of_process();
     if (!door) return door.take_status();
-    reception = std::make_shared<Reception>(std::move(*service), std::move(*door));
-    process = process_token();
-    current = reception;
+    // An epoll descriptor of its own: a reception that is just ending may still watch the same door.
+    Fd bell(fcntl((*door)->descriptor(), F_DUPFD_CLOEXEC, 0));
+    if (!bell)
+        return fail(weftSystemError, "no descriptor for the process's listener: {}; raise the limit (ulimit -n)",
+                    errno_text(errno));
+    reception = std::make_shared<Reception>(std::move(*service), std::move(*door), std::move(bell));
+    current.reception = reception;
     return reception;
 }
 
-Reception::Reception(std::shared_ptr<Service> service, std::shared_ptr<net::Door> door)
-    : service_(std::move(service)), door_(std::move(door)) {
+Reception::Reception(std::shared_ptr<Service> service, std::shared_ptr<net::Door> door, Fd bell)
+    : service_(std::move(service)), door_(std::move(door)), bell_(std::move(bell)) {
     service_->run([this] {
-        if (Status status = service_->watch(door_->descriptor(), EPOLLIN, [this](uint32_t) { step(); }); !status)
+        if (Status status = service_->watch(bell_.number(), EPOLLIN, [this](uint32_t) { step(); }); !status)
             WEFT_LOG(warn, net, "{}", status.sentence());
     });
 }
 
 Reception::~Reception() {
-    service_->run([this] { service_->forget(door_->descriptor()); });
+    service_->run([this] { service_->forget(bell_.number()); });
 }
 
 void Reception::step() {

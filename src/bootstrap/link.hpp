@@ -82,7 +82,7 @@ class Reception {
     void expect(const net::IdName& name, uint32_t kind, std::optional<uint64_t> token, OnArrival on_arrival);
     void stop_expecting(const net::IdName& name, uint32_t kind, std::optional<uint64_t> token);
 
-    Reception(std::shared_ptr<Service> service, std::shared_ptr<net::Door> door);
+    Reception(std::shared_ptr<Service> service, std::shared_ptr<net::Door> door, Fd bell);
 
   private:
     struct Key {
@@ -100,6 +100,7 @@ class Reception {
 
     std::shared_ptr<Service> service_;
     std::shared_ptr<net::Door> door_;
+    Fd bell_;  // the door's descriptor once more
     std::map<Key, Expected> expected_;
 };
 

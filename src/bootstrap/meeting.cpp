@@ -43,6 +43,7 @@ Result<bool> Meeting::advance() {
     if (group_ && int(group_->header().joined.load(std::memory_order_acquire)) == ranks_) {
         gathering_->close();
         if (Status status = group_->settle(); !status) return give_up(std::move(status));
+        if (id_.has_root()) Root::release(id_.identity().name);
         return true;
     }
     if (group_ && !group_->one_host()) {

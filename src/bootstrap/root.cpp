@@ -5,6 +5,7 @@
 
 #include "src/base/clock.hpp"
 #include "src/base/log.hpp"
+#include "src/base/per_process.hpp"
 
 namespace weft {
 
@@ -12,41 +13,58 @@ namespace {
 
 constexpr int64_t tell_after_us = 1'000'000;
 
+// Of ids that nobody has used yet. Each costs some memory and a look at every connection that comes.
+constexpr size_t kept_most = 1024;
+
+struct KeptRoot {
+    std::unique_ptr<Root> root;
+    uint64_t number;  // rises: the least is the oldest
+};
 struct Kept {
     std::mutex mutex;
-    std::map<net::IdName, std::unique_ptr<Root>> roots;
-    uint64_t process = 0;
+    std::map<net::IdName, KeptRoot> roots;
+    uint64_t next_number = 0;
 };
 Kept& kept() {
-    static Kept* instance = new Kept;  // not destroyed before the service thread at exit
-    return *instance;
+    static PerProcess<Kept> processes;
+    return processes.get();
 }
 
 }  // namespace
 
 void Root::keep(std::unique_ptr<Root> root, const net::IdName& name) {
-    std::map<net::IdName, std::unique_ptr<Root>> ended;  // outside the lock
+    std::map<net::IdName, KeptRoot> ended;  // destroyed outside the lock
     std::lock_guard lock(kept().mutex);
-    if (kept().process != process_token()) {
-        for (auto& [key, other] : kept().roots) (void)other.release();  // a parent's, from before fork
-        kept().roots.clear();
-        kept().process = process_token();
+    auto& roots = kept().roots;
+    auto oldest = roots.end();
+    for (auto it = roots.begin(); it != roots.end();) {
+        if (it->second.root->finished()) {
+            ended.insert(roots.extract(it++));
+            continue;
+        }
+        if (!it->second.root->used_.load(std::memory_order_acquire) &&
+            (oldest == roots.end() || it->second.number < oldest->second.number))
+            oldest = it;
+        ++it;
     }
-    for (auto it = kept().roots.begin(); it != kept().roots.end();)
-        if (it->second->finished())
-            ended.insert(kept().roots.extract(it++));
-        else
-            ++it;
-    kept().roots[name] = std::move(root);
+    if (roots.size() >= kept_most && oldest != roots.end()) {
+        WEFT_LOG(warn, init,
+                 "this process made {} unique ids that no rank has used: ranks on several hosts cannot meet by the "
+                 "oldest any more",
+                 roots.size());
+        ended.insert(roots.extract(oldest));
+    }
+    roots[name] = {std::move(root), kept().next_number++};
 }
 
 void Root::release(const net::IdName& name) {
-    std::unique_ptr<Root> ended;
+    std::unique_ptr<Root> ended;  // destroyed outside the lock
     std::lock_guard lock(kept().mutex);
     const auto place = kept().roots.find(name);
-    if (place == kept().roots.end() || kept().process != process_token()) return;
-    if (place->second->used_.load(std::memory_order_acquire) && !place->second->finished()) return;
-    ended = std::move(place->second);
+    if (place == kept().roots.end()) return;
+    Root& root = *place->second.root;
+    if (root.used_.load(std::memory_order_acquire) && !root.finished()) return;
+    ended = std::move(place->second.root);
     kept().roots.erase(place);
 }
 
@@ -87,13 +105,15 @@ void Root::on_frame(Guest& guest, uint32_t kind, ByteReader& content) {
         guest.entry = HostEntry::read(content);
         guest.checked_in = true;
         members = std::exchange(guest.entry.members, {});
-        if (ranks_ == 0) ranks_ = guest.entry.ranks;
+        if (ranks_ == 0) {
+            ranks_ = guest.entry.ranks;
+            first_text_ = guest.entry.text();
+        }
         if (content.ok() && guest.entry.ranks != ranks_) {
-            const HostEntry& first = guests_.front().entry;
             status = fail(weftMismatch,
                           "the ranks of {} were told that there are {} ranks, those of {} {}: all ranks must be given "
                           "the same nranks",
-                          guest.entry.text(), guest.entry.ranks, first.text(), ranks_);
+                          guest.entry.text(), guest.entry.ranks, first_text_, ranks_);
         } else {
             status = admit(guest, members, content);
         }

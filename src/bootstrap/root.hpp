@@ -54,7 +54,8 @@ class Root {
     std::shared_ptr<Reception> reception_;
     net::Identity identity_;
     std::list<Guest> guests_;
-    int ranks_ = 0;  // 0: nobody has come yet
+    int ranks_ = 0;           // 0: nobody has come yet
+    std::string first_text_;  // the host that came first, whose number counts
     std::map<int, Guest*> by_rank_;
     AgreedOptions agreed_{};
     bool complete_ = false;

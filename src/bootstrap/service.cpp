@@ -10,17 +10,20 @@
 #include <condition_variable>
 
 #include "src/base/clock.hpp"
-#include "src/base/host_group.hpp"
+#include "src/base/per_process.hpp"
 
 namespace weft {
 
 Result<std::shared_ptr<Service>> Service::of_process() {
-    static std::mutex mutex;
-    static std::weak_ptr<Service> current;
-    static uint64_t process = 0;
-    std::lock_guard lock(mutex);
-    auto service = current.lock();
-    if (service && process == process_token()) return service;
+    struct Current {
+        std::mutex mutex;
+        std::weak_ptr<Service> service;
+    };
+    static PerProcess<Current> processes;
+    Current& current = processes.get();
+    std::lock_guard lock(current.mutex);
+    auto service = current.service.lock();
+    if (service) return service;
     Fd epoll(epoll_create1(EPOLL_CLOEXEC)), bell(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     if (!epoll || !bell)
         return fail(weftSystemError, "the service thread has no descriptors: {}; raise the limit (ulimit -n)",
@@ -35,8 +38,7 @@ Result<std::shared_ptr<Service>> Service::of_process() {
     } catch (const std::system_error& error) {
         return fail(weftSystemError, "the service thread could not be started: {}", error.what());
     }
-    process = process_token();
-    current = service;
+    current.service = service;
     return service;
 }
 

@@ -52,7 +52,13 @@ Status Communicator::die(Status failure) {
     dead_ = true;
     // A broken connection is often what another's end looks like from here: who saw the cause may be about to tell.
     if (failure.code() == weftRemoteError && !group_->one_host())
-        for (const int64_t until = now_us() + cause_patience_us; now_us() < until && !group_->aborted();) usleep(1000);
+        for (const int64_t until = now_us() + cause_patience_us; now_us() < until && !group_->aborted();) {
+            if (Status cause = watchdog_.cause(sequence_, position().operation); !cause) {
+                failure = std::move(cause);
+                break;
+            }
+            usleep(5000);
+        }
     // The first error is what all ranks report, word for word.
     if (!group_->raise(failure.code(), rank_, failure.sentence())) failure = group_->abort_status();
     std::atomic_thread_fence(std::memory_order_seq_cst);  // pairs with the one in Run::decide()
@@ -153,9 +159,8 @@ Status Communicator::pause(bool may_sleep) {
     if (!(sockets ? waiting_.pause_on_sockets(missing, may_sleep, add_descriptors_)
                   : waiting_.pause(missing, may_sleep))) [[likely]]
         return ok();
-    Status trouble = watchdog_.look(
-        missing, sequence_, prepared_ ? prepared_->plan.operation : group_->row(rank_).position.read()->operation,
-        waiting_.silence_us());
+    Status trouble = watchdog_.look(missing, sequence_, prepared_ ? prepared_->plan.operation : position().operation,
+                                    waiting_.silence_us());
     if (!trouble) {
         waiting_.stir();
         return die(std::move(trouble));

@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <fstream>
 
 #include "src/base/clock.hpp"
 #include "src/base/log.hpp"
@@ -15,16 +14,8 @@ namespace {
 // Ranks that share no word of memory in an operation (a ring beside a board) compare calls only after this long.
 constexpr int64_t compare_after_us = 50'000;
 constexpr int64_t in_flight_us = 30'000'000;
+constexpr int64_t settled_us = 500'000;    // what a host sent before its end may come after the news of that
 constexpr int64_t ask_apart_us = 500'000;  // of ranks on other hosts: the answer takes a message to every host
-
-// The process's state letter in /proc, T for stopped; 0 if it cannot be read.
-char process_state(int pid) {
-    std::ifstream file(fmt::format("/proc/{}/stat", pid));
-    std::string line;
-    if (!std::getline(file, line)) return 0;
-    const size_t end = line.rfind(')');
-    return end != std::string::npos && end + 2 < line.size() ? line[end + 2] : 0;
-}
 
 std::string seconds(int64_t us) { return fmt::format("{:.1f} s", double(us) / 1e6); }
 
@@ -94,12 +85,19 @@ Status Watchdog::look_at(int other, uint64_t sequence, const Operation& operatio
                     "calls in the same order",
                     group_->name_of(other), sequence, name(), rank_, operation.text());
     }
-    if (!group_->alive(other) && row.state.load(std::memory_order_acquire) != RankState::left)
+    if (!group_->alive(other) && row.state.load(std::memory_order_acquire) != RankState::left) {
+        const bool here = group_->local(other);
+        if (!here && silence_us < settled_us) return ok();
+        const LossRecord& loss = group_->header().loss;
+        if (!here && loss.state.load(std::memory_order_acquire) && loss.host == row.host)
+            return fail(weftRemoteError, "{}; rank {} waited for {} in operation {}{}, {}", loss.sentence, rank_,
+                        group_->name_of(other), sequence, name(), operation.text());
         return fail(weftRemoteError, "{} died {}; rank {} waited for it in operation {}{}, {}", group_->name_of(other),
                     report && report->inside()
                         ? fmt::format("inside operation {}", report->entered)
                         : fmt::format("outside Weft after operation {}", report ? report->finished : 0),
                     rank_, sequence, name(), operation.text());
+    }
     if (row.state.load(std::memory_order_acquire) == RankState::left && report && report->entered < sequence)
         return fail(weftRemoteError,
                     "{} left the communicator after operation {}; rank {} waits for it in operation {}{}, {}",
@@ -107,20 +105,50 @@ Status Watchdog::look_at(int other, uint64_t sequence, const Operation& operatio
     return ok();
 }
 
+// Whom we wait for may itself wait for somebody: who died, left or called something else is told by whoever sees it.
+Status Watchdog::look_beyond(const RankSet& missing, uint64_t sequence, const Operation& operation,
+                             int64_t silence_us) {
+    for (int other = 0; other < group_->ranks(); ++other) {
+        if (other == rank_ || missing.contains(other)) continue;
+        const auto report = group_->row(other).position.read();
+        if (!report || report->finished >= sequence) continue;
+        const RankState state = group_->row(other).state.load(std::memory_order_acquire);
+        const bool gone = state == RankState::left || state == RankState::dead || !group_->alive(other),
+                   differs = report->entered == sequence && !(report->operation == operation);
+        if (gone || differs) WEFT_TRY(look_at(other, sequence, operation, silence_us));
+    }
+    return ok();
+}
+
+Status Watchdog::cause(uint64_t sequence, const Operation& operation) {
+    ask_for_news();
+    return look_beyond({}, sequence, operation, INT64_MAX);
+}
+
+// Those of whom it is known that they have not come; if there are none, those whom we wait for ourselves.
+RankSet Watchdog::causes(const RankSet& missing, uint64_t sequence, int64_t silence_us) const {
+    RankSet absent;
+    for (int other = 0; other < group_->ranks(); ++other) {
+        const RankRow& row = group_->row(other);
+        if (other == rank_ ||
+            (!group_->local(other) && row.heard_us.load(std::memory_order_acquire) < now_us() - silence_us))
+            continue;
+        if (const auto report = row.position.read(); report && report->entered < sequence) absent.insert(other);
+    }
+    return absent.empty() ? missing : absent;
+}
+
 std::string Watchdog::whereabouts(int other, uint64_t sequence) const {
     const RankRow& row = group_->row(other);
     const auto report = row.position.read();
     std::string text = group_->name_of(other);
-    if (group_->local(other)) {
-        const char state = process_state(row.pid);
-        text += state == 'T' || state == 't' ? " is stopped (SIGSTOP or a debugger)" : " is alive";
-    } else {
-        const int64_t heard_us = row.heard_us.load(std::memory_order_acquire);
-        if (heard_us == 0) return text + " has sent no news yet";
-        const int64_t ago_us = now_us() - heard_us;
-        text += ago_us < 2 * ask_apart_us + 1'000'000 ? " is known to be there"
-                                                      : fmt::format(" has sent no news for {}", seconds(ago_us));
-    }
+    const int64_t heard_us = row.heard_us.load(std::memory_order_acquire),
+                  ago_us = group_->local(other) ? 0 : now_us() - heard_us;
+    if (!group_->local(other) && heard_us == 0) return text + " has sent no news yet";
+    if (ago_us > 2 * ask_apart_us + 1'000'000)
+        text += fmt::format(" has sent no news for {}", seconds(ago_us));
+    else
+        text += group_->stopped(other) ? " is stopped (SIGSTOP or a debugger)" : " is alive";
     if (!report || report->entered == 0) return text + ", has not called anything yet";
     if (!report->inside()) return text + fmt::format(", outside Weft, last operation {}", report->finished);
     if (report->entered == sequence) return text + ", inside this operation";
@@ -135,13 +163,14 @@ Status Watchdog::look(const RankSet& missing, uint64_t sequence, const Operation
         if (found && (silence_us >= compare_after_us || !group_->alive(other)))
             found = look_at(other, sequence, operation, silence_us);
     });
+    if (found && silence_us >= compare_after_us) found = look_beyond(missing, sequence, operation, silence_us);
     if (!found) return found;
     const bool warn = limits_.warn_us > 0 && silence_us >= limits_.warn_us && !warned_;
     const bool late = limits_.timeout_us > 0 && silence_us >= limits_.timeout_us;
     if (!warn && !late) return ok();
     std::string who;
     int named = 0;
-    missing.for_each([&](int other) {
+    causes(missing, sequence, silence_us).for_each([&](int other) {
         if (++named <= 8) who += fmt::format("{}{}", who.empty() ? "" : "; ", whereabouts(other, sequence));
     });
     if (named > 8) who += fmt::format("; and {} more", named - 8);

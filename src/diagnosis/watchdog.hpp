@@ -22,6 +22,9 @@ class Watchdog {
     // Another rank's words do not fit ours: the sentence that names both calls. Waits briefly for the other to say what
     // it called.
     Status mismatch(int other, uint64_t sequence, const Operation& operation);
+    // What may be behind a broken connection in `operation`: who died, left or called something else, as far as it is
+    // known here. ok: nothing.
+    Status cause(uint64_t sequence, const Operation& operation);
     // A new call: the warning may come again.
     void begin() {
         warned_ = false;
@@ -31,6 +34,8 @@ class Watchdog {
 
   private:
     Status look_at(int other, uint64_t sequence, const Operation& operation, int64_t silence_us);
+    Status look_beyond(const RankSet& missing, uint64_t sequence, const Operation& operation, int64_t silence_us);
+    RankSet causes(const RankSet& missing, uint64_t sequence, int64_t silence_us) const;
     // Of ranks on other hosts rows show what the leaders last told: asks them to tell again.
     void ask_for_news();
     std::string whereabouts(int other, uint64_t sequence) const;
