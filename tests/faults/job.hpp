@@ -66,6 +66,8 @@ class Job {
     }
 
     const std::string& id() const { return id_; }
+    // Of processes started from now on: for an id that a process of the job made.
+    void use_id(const std::string& id) { ids_.insert(id_ = id); }
     // An id for a communicator that the job makes later.
     std::string another_id() { return *ids_.insert(new_id()).first; }
 
@@ -73,14 +75,18 @@ class Job {
     void start(int rank, Steps steps, std::vector<std::string> variables = {}) {
         start_as(rank, ranks_, std::move(steps), std::move(variables));
     }
-    void start_as(int rank, int ranks, Steps steps, std::vector<std::string> variables = {}) {
-        std::vector<std::string> arguments{FAULT_WORKER, id_, std::to_string(ranks), std::to_string(rank)};
+    // `prefix`: a command that runs the worker, as `ip netns exec NAME`.
+    void start_as(int rank, int ranks, Steps steps, std::vector<std::string> variables = {},
+                  std::vector<std::string> prefix = {}) {
+        std::vector<std::string> arguments = std::move(prefix);
+        arguments.insert(arguments.end(), {FAULT_WORKER, id_, std::to_string(ranks), std::to_string(rank)});
         arguments.insert(arguments.end(), steps.begin(), steps.end());
         variables.push_back(mark());
         processes_.push_back(std::make_unique<Subprocess>(arguments, variables));
     }
     Subprocess& operator[](int process) { return *processes_[size_t(process)]; }
     int processes() const { return int(processes_.size()); }
+    int ranks_of_job() const { return ranks_; }
 
     // The process's line that begins with `call`, without it: "0", or "6 rank 1 (pid 7) died...". The last, if there
     // are several.
@@ -119,6 +125,7 @@ class Job {
         for (int process = 0; process < processes(); ++process)
             if (!ended_.count(process)) finish(process);
         for (const std::string& id : ids_) {
+            if (id == "make") continue;
             INFO("a socket named @" << meeting_name(id));
             CHECK(eventually([&] { return !socket_exists(meeting_name(id)); }));
         }

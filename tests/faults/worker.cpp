@@ -1,5 +1,7 @@
 // worker.cpp: one process of a job that something happens to: `fault_worker ID RANKS RANK STEP...` takes its steps in
-// order and writes a line for each call: its name, the code, the sentence. The steps are the functions below.
+// order and writes a line for each call: its name, the code, the sentence. The steps are the functions below. The ID
+// `make` is made here, and told.
+#include <dirent.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -8,6 +10,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <map>
 #include <sstream>
 #include <string>
@@ -22,6 +25,7 @@ using Values = std::vector<std::string>;
 
 struct Worker {
     weftUniqueId id;
+    weftUniqueId later{};  // for another communicator
     int ranks, rank;
     weftComm_t comm = nullptr;
     bool shared = false;  // buffers from weftMemAlloc
@@ -104,7 +108,14 @@ void step_init(Worker& self, const Values& values) {
 void step_environment(Worker& self, const Values&) {
     tell("environment", weftCommInitFromEnvironment(&self.comm, nullptr));
 }
-void step_id(Worker& self, const Values& values) { self.id = weft::api::unique_id_from_text(values[0]); }
+// id=ID, or id=later: for the next init
+void step_id(Worker& self, const Values& values) {
+    self.id = values[0] == "later" ? self.later : weft::api::unique_id_from_text(values[0]);
+}
+void step_make_later(Worker& self, const Values&) {
+    self.later = weft::api::make_unique_id();
+    tell("later " + weft::api::to_text(self.later));
+}
 // as=RANK,RANKS: for the next init
 void step_as(Worker& self, const Values& values) {
     self.rank = int(number(values, 0, 0));
@@ -119,14 +130,25 @@ void step_destroy(Worker& self, const Values&) { tell("destroy", weftCommDestroy
 void step_abort(Worker& self, const Values&) { tell("abort", weftCommAbort(self.comm)); }
 void step_shared(Worker& self, const Values&) { self.shared = true; }
 void step_say(Worker&, const Values& values) { tell(values[0]); }
-void await_signal() {
+sigset_t our_signals() {
     sigset_t signals;
     sigemptyset(&signals);
     sigaddset(&signals, SIGUSR1);
-    int signal;
-    sigwait(&signals, &signal);
+    sigaddset(&signals, SIGUSR2);
+    return signals;
 }
-void step_await(Worker&, const Values&) { await_signal(); }
+int await_signal() {
+    const sigset_t signals = our_signals();
+    int signal = 0;
+    sigwait(&signals, &signal);
+    return signal;
+}
+// SIGUSR1: goes on; SIGUSR2: leaves in order
+void step_await(Worker& self, const Values&) {
+    if (await_signal() == SIGUSR1) return;
+    tell("leave", weftCommDestroy(self.comm));
+    exit(0);
+}
 // A thread that aborts when SIGUSR1 comes.
 void step_abort_on_signal(Worker& self, const Values&) {
     self.threads.emplace_back([&self] {
@@ -161,6 +183,48 @@ void step_limit(Worker&, const Values& values) {
 void step_unique_id(Worker&, const Values&) {
     weftUniqueId id;
     tell("unique_id", weftGetUniqueId(&id));
+}
+// make_ids=N: that nobody ever uses
+void step_make_ids(Worker&, const Values& values) {
+    weftUniqueId id;
+    weftResult_t code = weftSuccess;
+    for (long left = number(values, 0, 1); code == weftSuccess && left > 0; --left) code = weftGetUniqueId(&id);
+    tell("make_ids", code);
+}
+// sleep=MS
+void step_sleep(Worker&, const Values& values) { usleep(useconds_t(number(values, 0, 1)) * 1000); }
+// What the process holds: descriptors, threads, mapped segments of Weft's.
+void step_holds(Worker&, const Values&) {
+    const auto entries = [](const char* folder) {
+        int count = 0;
+        DIR* directory = opendir(folder);
+        while (readdir(directory)) ++count;
+        closedir(directory);
+        return count;
+    };
+    int segments = 0;
+    std::ifstream maps("/proc/self/maps");
+    for (std::string line; std::getline(maps, line);) segments += line.find("memfd:weft") != std::string::npos;
+    tell("holds " + std::to_string(entries("/proc/self/fd")) + " " + std::to_string(entries("/proc/self/task")) + " " +
+         std::to_string(segments));
+}
+// churn=TIMES,COUNT: as often a communicator more, by an id that goes round over the first; a sum on it; its end
+void step_churn(Worker& self, const Values& values) {
+    weftResult_t code = weftSuccess;
+    for (long left = number(values, 0, 1); code == weftSuccess && left > 0; --left) {
+        weftUniqueId id{};
+        if (self.rank == 0) code = weftGetUniqueId(&id);
+        if (code == weftSuccess) code = weftAllReduce(&id, &id, sizeof id, weftUint8, weftSum, self.comm, nullptr);
+        Worker other;
+        other.ranks = self.ranks;
+        other.rank = self.rank;
+        if (code == weftSuccess) code = weftCommInitRank(&other.comm, self.ranks, id, self.rank);
+        const long count = number(values, 1, 1);
+        if (code == weftSuccess && count > 0) code = reduce(other, size_t(count), weftInt32, weftSum);
+        const weftResult_t ended = weftCommDestroy(other.comm);
+        if (code == weftSuccess) code = ended;
+    }
+    tell("churn", code);
 }
 // cross=ID,ID: both communicators in one group, in this order; then a sum on each, in one group too
 void step_cross(Worker& self, const Values& values) {
@@ -212,6 +276,23 @@ void step_fork(Worker& self, const Values& values) {
     tell("child_ended " + std::to_string(WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status)));
 }
 
+// fork_job=ID: a child makes that communicator with the other ranks' children, and ends in order
+void step_fork_job(Worker& self, const Values& values) {
+    const pid_t child = fork();
+    if (child < 0) abort();
+    if (child == 0) {
+        self.comm = nullptr;
+        self.id = weft::api::unique_id_from_text(values[0]);
+        tell("child_init", weftCommInitRank(&self.comm, self.ranks, self.id, self.rank));
+        tell("child_sum", reduce(self, 10'000, weftInt32, weftSum));
+        tell("child_end", weftCommDestroy(self.comm));
+        exit(0);
+    }
+    int status = 0;
+    waitpid(child, &status, 0);
+    tell("child_ended " + std::to_string(WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status)));
+}
+
 const std::map<std::string, void (*)(Worker&, const Values&)> steps = {{"init", step_init},
                                                                        {"reduce", step_reduce},
                                                                        {"loop", step_loop},
@@ -231,6 +312,12 @@ const std::map<std::string, void (*)(Worker&, const Values&)> steps = {{"init", 
                                                                        {"limit", step_limit},
                                                                        {"cross", step_cross},
                                                                        {"fork", step_fork},
+                                                                       {"fork_job", step_fork_job},
+                                                                       {"make_ids", step_make_ids},
+                                                                       {"make_later", step_make_later},
+                                                                       {"sleep", step_sleep},
+                                                                       {"holds", step_holds},
+                                                                       {"churn", step_churn},
                                                                        {"open_group", step_open_group},
                                                                        {"unique_id", step_unique_id},
                                                                        {"environment", step_environment}};
@@ -239,12 +326,15 @@ const std::map<std::string, void (*)(Worker&, const Values&)> steps = {{"init", 
 
 int main(int argc, char** argv) {
     if (argc < 4) return 2;
-    sigset_t signals;
-    sigemptyset(&signals);
-    sigaddset(&signals, SIGUSR1);
+    const sigset_t signals = our_signals();
     sigprocmask(SIG_BLOCK, &signals, nullptr);
     Worker self;
-    self.id = weft::api::unique_id_from_text(argv[1]);
+    if (std::string(argv[1]) == "make") {
+        self.id = weft::api::make_unique_id();
+        tell("id " + weft::api::to_text(self.id));
+    } else {
+        self.id = weft::api::unique_id_from_text(argv[1]);
+    }
     self.ranks = atoi(argv[2]);
     self.rank = atoi(argv[3]);
     for (int i = 4; i < argc; ++i) {

@@ -1,0 +1,129 @@
+// link_test.cpp: what happens to the network between hosts: a cable out for a moment or for good, packets that vanish,
+// connections reset, tiny packets and tiny buffers. In network namespaces.
+#include "tests/hosts/network.hpp"
+
+using namespace weft::test;
+
+namespace {
+
+const std::vector<std::string> heartbeat{"WEFT_HEARTBEAT_MS=1000", quiet};
+
+// Calls until one fails; then, when signalled, a new communicator.
+void start_until_failure(NetworkJob& job, const std::string& loop, const std::vector<std::string>& variables) {
+    for (int rank = 0; rank < job.ranks(); ++rank)
+        job.start(
+            rank,
+            {"init", "reduce=1000", loop, "async", "destroy", "await", "id=later", "init", "reduce=100000", "destroy"},
+            variables);
+    for (int rank = 0; rank < job.ranks(); ++rank) CHECK(job[rank].says("reduce 0"));
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));  // into the calls
+}
+
+// Every rank was told, and by `mention` of whom or what.
+void expect_failure(NetworkJob& job, const std::vector<std::string>& mention) {
+    for (int rank = 0; rank < job.ranks(); ++rank) {
+        CHECK(job[rank].says("async"));
+        INFO("rank " << rank << " said\n" << job[rank].output());
+        const std::string told = job.answer(rank, "loop");
+        CHECK(told.rfind("6 ", 0) == 0);
+        bool found = false;
+        for (const std::string& text : mention) found |= contains(told, text);
+        CHECK(found);
+        CHECK(job.answer(rank, "async") == "6");
+    }
+}
+
+void expect_new_communicator(NetworkJob& job) {
+    for (int rank = 0; rank < job.ranks(); ++rank) job[rank].kill(SIGUSR1);
+    job.finish();
+    for (int rank = 0; rank < job.ranks(); ++rank) {
+        CHECK(job.answer(rank, "init") == "0");
+        CHECK(job.answer(rank, "reduce") == "0");
+    }
+}
+
+const char* const loops[] = {"loop=2", "loop=3000000"};
+
+}  // namespace
+
+TEST_CASE("a cable that is out for a moment costs time and nothing else", "[link]") {
+    NEEDS_A_NETWORK();
+    for (const char* loop : {"loop=2,2000", "loop=3000000,20"})
+        for (const bool silent : {true, false}) {
+            INFO(loop << (silent ? ", silent" : ", with a carrier lost"));
+            Network network(2);
+            NetworkJob job(network, 2);
+            for (int rank = 0; rank < 4; ++rank) job.start(rank, {"init", loop, "async", "destroy"}, {quiet});
+            for (int rank = 0; rank < 4; ++rank) CHECK(job[rank].says("init 0"));
+            for (int time = 0; time < 3; ++time) {
+                silent ? network.swallow(1) : network.cut(1);
+                std::this_thread::sleep_for(std::chrono::milliseconds(150));
+                silent ? network.spit_out(1) : network.mend(1);
+                std::this_thread::sleep_for(std::chrono::milliseconds(30));
+            }
+            job.finish();
+            for (int rank = 0; rank < 4; ++rank) {
+                CHECK(job.answer(rank, "loop") == "0");
+                CHECK(job.answer(rank, "async") == "0");
+            }
+        }
+}
+
+TEST_CASE("a host that is cut off for good, in the middle of messages, is missed on every host", "[link]") {
+    NEEDS_A_NETWORK();
+    for (const char* loop : loops)
+        for (const int cut : {0, 2}) {
+            INFO(loop << ", host " << cut << " is cut off");
+            Network network(3);
+            NetworkJob job(network, 2);
+            start_until_failure(job, loop, heartbeat);
+            network.swallow(cut);
+            expect_failure(job, {"no sign of life"});
+            for (int rank = 0; rank < job.ranks(); ++rank) {
+                // Who is left sees that one host is missing; who is alone, that some other is.
+                const std::string told = job.answer(rank, "loop");
+                if (job.host_of(rank) != cut && cut != 0) CHECK(contains(told, "host node" + std::to_string(cut)));
+                CHECK(contains(told, "10.99.0."));
+                CHECK(contains(told, "WEFT_HEARTBEAT_MS is 1000"));
+            }
+            network.spit_out(cut);
+            expect_new_communicator(job);
+        }
+}
+
+TEST_CASE("connections that are reset are errors that name both ends, and new ones work", "[link]") {
+    NEEDS_A_NETWORK();
+    for (const char* loop : loops) {
+        INFO(loop);
+        Network network(3);
+        NetworkJob job(network, 1);
+        start_until_failure(job, loop, heartbeat);
+        network.reset(1, 0);
+        expect_failure(job, {"10.99.0.1", "10.99.0.2"});
+        expect_new_communicator(job);
+    }
+}
+
+TEST_CASE("tiny packets and tiny buffers only make it slower", "[link]") {
+    NEEDS_A_NETWORK();
+    Network network(3);
+    for (int host = 0; host < 3; ++host) {
+        network.on(host, {"ip", "link", "set", "eth0", "mtu", host == 1 ? "576" : "600"});
+        network.on(host,
+                   {"sysctl", "-q", "-w", "net.ipv4.tcp_wmem=4096 4096 4096", "net.ipv4.tcp_rmem=4096 4096 4096"});
+    }
+    for (const char* bytes :
+         {"WEFT_SOCKET_BUFFER_BYTES=0", "WEFT_SOCKET_BUFFER_BYTES=1", "WEFT_SOCKET_BUFFER_BYTES=3000"})
+        for (const char* algo : {"", "ring"}) {
+            INFO(bytes << " " << algo);
+            NetworkJob job(network, 1);
+            for (int rank = 0; rank < 3; ++rank)
+                job.start(rank, {"init", "reduce=1", "reduce=100", "reduce=5000", "reduce=100001", "async", "destroy"},
+                          {bytes, std::string("WEFT_ALGO=") + algo, quiet});
+            job.finish();
+            for (int rank = 0; rank < 3; ++rank) {
+                CHECK(job.answer(rank, "reduce") == "0");
+                CHECK(job.answer(rank, "async") == "0");
+            }
+        }
+}

@@ -1,0 +1,322 @@
+// meeting_test.cpp: ranks of several hosts that cannot meet: missing, misnumbered, with a wrong id, where the root is
+// gone or cannot be reached, or is hidden among strangers.
+#include <sodium.h>
+#include <sys/socket.h>
+
+#include <atomic>
+
+#include "src/net/call.hpp"
+#include "tests/hosts/network.hpp"
+#include "tests/net/ends.hpp"
+
+using namespace weft::test;
+using weft::Fd;
+using weft::UniqueId;
+
+namespace {
+
+UniqueId content_of(const std::string& id) { return *UniqueId::read(weft::api::unique_id_from_text(id)); }
+weft::net::Address root_of(const std::string& id) { return content_of(id).root_addresses()->front(); }
+
+// The id's bytes at the offset are the given ones, and its checksum fits.
+std::string altered(const std::string& id, size_t offset, const std::string& bytes) {
+    weftUniqueId content = weft::api::unique_id_from_text(id);
+    memcpy(content.internal + offset, bytes.data(), bytes.size());
+    unsigned char hash[crypto_generichash_BYTES_MIN];
+    crypto_generichash(hash, sizeof hash, reinterpret_cast<const unsigned char*>(&content),
+                       sizeof content - sizeof(uint64_t), nullptr, 0);
+    memcpy(content.internal + sizeof content - sizeof(uint64_t), hash, sizeof(uint64_t));
+    return weft::api::to_text(content);
+}
+constexpr size_t secret_offset = 24;
+
+const Steps fresh(const std::string& id, int rank, int ranks) {
+    return {"id=" + id, "as=" + std::to_string(rank) + "," + std::to_string(ranks), "init", "reduce=1000", "destroy"};
+}
+Steps joined(Steps first, const Steps& more) {
+    first.insert(first.end(), more.begin(), more.end());
+    return first;
+}
+
+}  // namespace
+
+TEST_CASE("a host that never comes: at the deadline its ranks are named on the others", "[meeting]") {
+    SpreadJob job(3, 2);
+    const std::string later = job.another_id();
+    for (int rank = 0; rank < 4; ++rank)
+        job.start(rank, joined({small() ? "init=8000" : "init=3000"}, fresh(later, rank, 4)), {quiet});
+    job.finish();
+    for (int rank = 0; rank < 4; ++rank) {
+        const std::string told = job.first_answer(rank, "init");
+        INFO(told);
+        CHECK(told.rfind("8 rank ", 0) == 0);
+        CHECK((contains(told, "for ranks 4 to 5:") || contains(told, "for ranks 4, 5:")));
+        CHECK(contains(told, "are all 6 ranks started, with this unique id?"));
+        CHECK(job.answer(rank, "reduce") == "0");
+    }
+}
+
+TEST_CASE("a root that ends during init is named, and who comes later says that it is not there", "[meeting]") {
+    SpreadJob job(3, 1);
+    const std::string later = job.another_id();
+    job.use_id("make");
+    job.start(0, {"await"}, {quiet});
+    REQUIRE(eventually([&] { return job.answer(0, "id").size() == 256; }));
+    job.use_id(job.answer(0, "id"));
+    job.start(1, joined({"init=20000"}, fresh(later, 0, 2)), telling);
+    // Checked in.
+    std::this_thread::sleep_for(std::chrono::milliseconds(500));
+    job.kill(0);
+    CHECK(job[1].says("init 6 "));
+    CHECK(
+        contains(job.first_answer(1, "init"), "the process where the ranks check in, the one that made the unique id"));
+    job.start(2, joined({"init=1500"}, fresh(later, 1, 2)), {quiet});
+    job.finish();
+    INFO(job[2].output());
+    CHECK(job.first_answer(2, "init").rfind("8 ", 0) == 0);
+    CHECK(contains(job.first_answer(2, "init"), "the root of the meeting was not reached"));
+    CHECK(contains(job.first_answer(2, "init"), "Connection refused"));
+    for (const int rank : {1, 2}) CHECK(job.answer(rank, "reduce") == "0");
+}
+
+TEST_CASE("two processes of two hosts with one rank are told each other's place", "[meeting]") {
+    SpreadJob job(2, 1);
+    job.start(0, {"init", "destroy"}, {quiet});
+    job.Job::start(0, {"init", "destroy"}, {quiet, "WEFT_HOSTID=node1"});
+    job.finish();
+    for (int process = 0; process < 2; ++process) {
+        const std::string told = job.answer(process, "init");
+        INFO(told);
+        CHECK(told.rfind("9 two processes are rank 0 of 2: pid ", 0) == 0);
+        for (const char* text : {"node0 (", "node1 ("}) CHECK(contains(told, text));
+        for (int other = 0; other < 2; ++other) CHECK(contains(told, "pid " + std::to_string(job[other].pid())));
+    }
+}
+
+TEST_CASE("hosts that were told different sizes are told both", "[meeting]") {
+    SpreadJob job(2, 1);
+    job.start_as(0, 2, {"init"}, {quiet, "WEFT_HOSTID=node0"});
+    job.start_as(1, 3, {"init"}, {quiet, "WEFT_HOSTID=node1"});
+    job.finish();
+    for (int process = 0; process < 2; ++process) {
+        const std::string told = job.answer(process, "init");
+        INFO(told);
+        CHECK(told.rfind("9 ", 0) == 0);
+        for (const char* text : {"node0 (", "node1 (", "all ranks must be given the same nranks"})
+            CHECK(contains(told, text));
+        CHECK((contains(told, "there are 2 ranks") && contains(told, " 3: ")) !=
+              (contains(told, "there are 3 ranks") && contains(told, " 2: ")));
+    }
+}
+
+TEST_CASE("a wrong secret and an id of yesterday get nobody in and disturb nobody", "[meeting]") {
+    SpreadJob job(2, 1);
+    // The root knows neither: ids whose root is here, but with a secret that it never had.
+    const std::string wrong = altered(job.id(), secret_offset, std::string(32, 'x'));
+    job.start(0, {"init", "reduce=1000", "destroy"}, {quiet});
+    {
+        Job others(2, wrong);
+        others.start(0, {"init=1500"}, {quiet, "WEFT_HOSTID=node2"});
+        others.start(1, {"init=1500"}, {quiet, "WEFT_HOSTID=node3"});
+        others.finish();
+        for (int process = 0; process < 2; ++process) {
+            INFO(others.answer(process, "init"));
+            CHECK(others.answer(process, "init").rfind("8 ", 0) == 0);
+            CHECK(contains(others.answer(process, "init"), "does not know this unique id (of an earlier job"));
+        }
+    }
+    job.start(1, {"init", "reduce=1000", "destroy"}, {quiet});
+    job.finish();
+    for (int rank = 0; rank < 2; ++rank) CHECK(job.answer(rank, "reduce") == "0");
+    // All have met by that one: now it is of yesterday.
+    (void)job.another_id();
+    job.start(0, {"init=1500"}, {quiet});
+    job.start(1, {"init=1500"}, {quiet});
+    job.finish();
+    for (const int process : {2, 3}) {
+        INFO(job.answer(process, "init"));
+        CHECK(contains(job.answer(process, "init"), "does not know this unique id (of an earlier job"));
+    }
+}
+
+TEST_CASE("strangers at the root's door, thousands and all at once, keep nobody out", "[meeting]") {
+    SpreadJob job(2, 2);
+    for (int rank = 0; rank < 3; ++rank) job.start(rank, {"init", "loop=2,300", "destroy"}, {quiet});
+    const weft::net::Address root = root_of(job.id());
+    // Some stay connected and say nothing, some make noise, most hang up at once as a port scan does.
+    std::vector<Fd> silent;
+    const int connections = small() ? 1000 : 10'000;
+    for (int count = 0; count < connections; ++count) {
+        if (count == connections / 2) job.start(3, {"init", "loop=2,300", "destroy"}, {quiet});
+        Fd stranger(socket(root.family(), SOCK_STREAM | SOCK_CLOEXEC, 0));
+        if (!stranger || connect(stranger.number(), root.raw(), root.raw_bytes()) != 0) continue;
+        if (count % 3 == 0) (void)!send(stranger.number(), "GET / HTTP/1.0\r\n\r\n", 18, MSG_NOSIGNAL);
+        if (count % 25 == 0 && silent.size() < 400) silent.push_back(std::move(stranger));
+    }
+    job.finish();
+    for (int rank = 0; rank < 4; ++rank) CHECK(job.answer(rank, "loop") == "0");
+}
+
+TEST_CASE("strangers at the ranks' doors during calls disturb nobody", "[meeting]") {
+    NEEDS_A_NETWORK();
+    SpreadJob job(2, 1);
+    for (int rank = 0; rank < 2; ++rank)
+        job.start(rank, {"init", small() ? "loop=100,300" : "loop=100,3000", "async", "destroy"}, {quiet});
+    for (int rank = 0; rank < 2; ++rank) CHECK(job[rank].says("init 0"));
+    std::vector<weft::net::Address> doors;
+    std::stringstream listening(command({"ss", "-H", "-t", "-l", "-n", "-p"}));
+    for (std::string line; std::getline(listening, line);)
+        for (int rank = 0; rank < 2; ++rank)
+            if (contains(line, "pid=" + std::to_string(job[rank].pid()) + ",")) {
+                std::stringstream words(line);
+                std::string word;
+                for (int i = 0; i < 4; ++i) words >> word;
+                if (auto address = weft::net::Address::parse(word); address && !address->is_link_local())
+                    doors.push_back(*address);
+            }
+    CHECK(doors.size() >= 2);
+    std::vector<Fd> silent;
+    for (int count = 0; count < (small() ? 500 : 5000); ++count) {
+        const auto& door = doors[size_t(count) % doors.size()];
+        Fd stranger(socket(door.family(), SOCK_STREAM | SOCK_CLOEXEC, 0));
+        if (!stranger || connect(stranger.number(), door.raw(), door.raw_bytes()) != 0) continue;
+        if (count % 3 == 0) (void)!send(stranger.number(), "GET / HTTP/1.0\r\n\r\n", 18, MSG_NOSIGNAL);
+        if (count % 25 == 0 && silent.size() < 400) silent.push_back(std::move(stranger));
+    }
+    job.finish();
+    for (int rank = 0; rank < 2; ++rank) {
+        CHECK(job.answer(rank, "loop") == "0");
+        CHECK(job.answer(rank, "async") == "0");
+    }
+}
+
+TEST_CASE("too few descriptors on one host are a sentence on every host", "[meeting]") {
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // which need descriptors themselves
+    std::vector<std::unique_ptr<SpreadJob>> jobs;
+    const int limits[] = {5, 8, 10, 12, 14, 16, 18, 20, 22, 25, 30, 60};
+    for (const int files : limits) {
+        jobs.push_back(std::make_unique<SpreadJob>(2, 1));
+        for (int rank = 0; rank < 2; ++rank) {
+            Steps steps{"init=5000", "reduce=1000", "async", "destroy"};
+            if (rank == 1) steps.insert(steps.begin(), "limit=nofile," + std::to_string(files));
+            jobs.back()->start(rank, steps, {quiet});
+        }
+    }
+    for (size_t index = 0; index < jobs.size(); ++index) {
+        SpreadJob& job = *jobs[index];
+        INFO(limits[index] << " files");
+        job.finish();
+        const std::string init = job.answer(1, "init"), call = job.answer(1, "reduce"), other = job.answer(0, "reduce");
+        INFO(job[0].output() << job[1].output());
+        if (limits[index] <= 5) CHECK(init != "0");
+        if (limits[index] >= 60) CHECK(other == "0");
+        if (init != "0") {
+            CHECK((contains(init, "ulimit -n") || contains(init, "Too many open files")));
+            CHECK(job.answer(0, "init") != "0");
+        } else if (call != "0") {
+            CHECK((contains(call, "ulimit -n") || contains(call, "Too many open files")));
+            CHECK((contains(other, "ulimit -n") || contains(other, "Too many open files")));
+        }
+    }
+#endif
+}
+
+TEST_CASE("another version of the library at the root is told to both, with both versions", "[meeting]") {
+    SpreadJob job(2, 1);
+    job.start(0, {"init"}, {quiet});
+    const weft::net::Identity identity = content_of(job.id()).identity();
+    // A caller of another version, up to where it is refused.
+    const Fd caller = stranger_at(root_of(job.id()));
+    weft::net::HelloMessage hello;
+    hello.head.version = WEFT_VERSION_CODE + 1;
+    hello.name = identity.name;
+    weft::net::random_bytes(hello.nonce.data(), hello.nonce.size());
+    REQUIRE(send(caller.number(), &hello, sizeof hello, 0) == ssize_t(sizeof hello));
+    weft::net::ChallengeMessage challenge;
+    REQUIRE(recv(caller.number(), &challenge, sizeof challenge, MSG_WAITALL) == ssize_t(sizeof challenge));
+    weft::net::ProofMessage proof;
+    proof.head.version = hello.head.version;
+    proof.purpose = {weft::net::checkin, 0, 0};
+    proof.mac = caller_proof(identity.secret, hello, challenge, proof.purpose);
+    REQUIRE(send(caller.number(), &proof, sizeof proof, 0) == ssize_t(sizeof proof));
+    weft::net::RefusalMessage refusal;
+    REQUIRE(recv(caller.number(), &refusal, sizeof refusal, MSG_WAITALL) == ssize_t(sizeof refusal));
+    CHECK(refusal.code == weftMismatch);
+    job.finish();
+    for (const std::string& sentence : {std::string(refusal.sentence), job.answer(0, "init")}) {
+        INFO(sentence);
+        CHECK(contains(sentence, "version " + std::to_string(WEFT_VERSION_CODE) + " "));
+        CHECK(contains(sentence, "version " + std::to_string(WEFT_VERSION_CODE + 1) + " "));
+    }
+    CHECK(job.answer(0, "init").rfind("9 ", 0) == 0);
+}
+
+TEST_CASE("a root that no packet reaches and hosts whose address families do not meet are sentences", "[meeting]") {
+    NEEDS_A_NETWORK();
+    Network network(2);
+    SECTION("cut off") {
+        NetworkJob job(network, 1);
+        job.start(0, {"init=3000"}, {quiet});
+        network.swallow(1);
+        job.start(1, {"init=2500"}, {quiet});
+        job.finish();
+        INFO(job[0].output() << job[1].output());
+        CHECK(job.answer(0, "init").rfind("8 rank 0 waited 3000 ms for rank 1", 0) == 0);
+        CHECK(job.answer(1, "init").rfind("8 rank 1 waited 2500 ms for rank 0", 0) == 0);
+    }
+    SECTION("families") {
+        for (int host = 0; host < 2; ++host)
+            network.on(host,
+                       {"ip", "address", "add", "fd99::" + std::to_string(host + 1) + "/64", "dev", "eth0", "nodad"});
+        NetworkJob job(network, 1);
+        job.start(0, {"init=3000"}, {quiet, "WEFT_SOCKET_FAMILY=AF_INET"});
+        job.start(1, {"init=2500"}, {quiet, "WEFT_SOCKET_FAMILY=AF_INET6"});
+        job.finish();
+        INFO(job[0].output() << job[1].output());
+        for (int rank = 0; rank < 2; ++rank) CHECK(job.answer(rank, "init") != "0");
+        CHECK(contains(job.answer(1, "init") + job.answer(0, "init"), "family"));
+    }
+    SECTION("IPv6 alone works") {
+        for (int host = 0; host < 2; ++host)
+            network.on(host,
+                       {"ip", "address", "add", "fd99::" + std::to_string(host + 1) + "/64", "dev", "eth0", "nodad"});
+        NetworkJob job(network, 2);
+        for (int rank = 0; rank < 4; ++rank)
+            job.start(rank, {"init", "reduce=100000", "destroy"}, {quiet, "WEFT_SOCKET_FAMILY=AF_INET6"});
+        job.finish();
+        for (int rank = 0; rank < 4; ++rank) CHECK(job.answer(rank, "reduce") == "0");
+    }
+}
+
+TEST_CASE("a job whose root's name is not resolved, or whose port is taken, says so", "[meeting]") {
+    // By the variables of a launcher whose ranks derive their id.
+    const auto variables = [](int rank, const std::string& host, int port) {
+        return std::vector<std::string>{quiet,
+                                        "WEFT_INIT_TIMEOUT_MS=3000",
+                                        "WEFT_HOSTID=node" + std::to_string(rank),
+                                        "WEFT_SECRET=of this test",
+                                        "HOROVOD_RANK=" + std::to_string(rank),
+                                        "HOROVOD_SIZE=2",
+                                        "WEFT_ROOT_HOST=" + host,
+                                        "WEFT_ROOT_PORT=" + std::to_string(port)};
+    };
+    SECTION("name") {
+        Job job(2);
+        for (int rank = 0; rank < 2; ++rank)
+            job.start(rank, {"environment"}, variables(rank, "nowhere.invalid", 29999));
+        job.finish();
+        INFO(job[1].output());
+        CHECK(contains(job.answer(1, "environment"), "nowhere.invalid"));
+    }
+    SECTION("port") {
+        const Fd listener(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+        REQUIRE(listen(listener.number(), 1) == 0);
+        const int port = weft::net::local_address(listener.number()).port();
+        Job job(2);
+        for (int rank = 0; rank < 2; ++rank) job.start(rank, {"environment"}, variables(rank, "127.0.0.1", port));
+        job.finish();
+        INFO(job[0].output() << job[1].output());
+        CHECK(contains(job.answer(0, "environment"), "port " + std::to_string(port) + " is taken by another process"));
+        CHECK(job.answer(1, "environment") != "0");
+    }
+}

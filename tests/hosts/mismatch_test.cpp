@@ -1,0 +1,64 @@
+// mismatch_test.cpp: ranks of several hosts that call different things: every rank is told both calls, and lives.
+#include "tests/hosts/spread_job.hpp"
+
+using namespace weft::test;
+
+namespace {
+
+struct Difference {
+    const char* what;
+    Steps usual, odd;          // calls of all ranks but one, and of that one
+    const char *theirs, *its;  // as the sentence names them
+};
+
+const Difference differences[] = {
+    {"count", {"reduce=1000"}, {"reduce=1001"}, "all_reduce of 1000 int32, sum", "all_reduce of 1001 int32, sum"},
+    {"type", {"reduce=1000"}, {"reduce=1000,7"}, "all_reduce of 1000 int32, sum", "all_reduce of 1000 float, sum"},
+    {"operation",
+     {"reduce=1000"},
+     {"reduce=1000,2,2"},
+     "all_reduce of 1000 int32, sum",
+     "all_reduce of 1000 int32, max"},
+    {"order",
+     {"reduce=8", "reduce=90000"},
+     {"reduce=90000", "reduce=8"},
+     "all_reduce of 8 int32",
+     "all_reduce of 90000 int32"},
+    {"size", {"reduce=1"}, {"reduce=5000000"}, "all_reduce of 1 int32", "all_reduce of 5000000 int32"},
+};
+
+}  // namespace
+
+TEST_CASE("ranks of several hosts that call differently are told, all of them, with both calls", "[mismatch]") {
+    for (const Difference& difference : differences)
+        for (const char* algo : {"", "ring"})
+            for (const auto& [hosts, per_host] : {std::pair(2, 1), std::pair(2, 2), std::pair(3, 1)}) {
+                if (small() && hosts * per_host != 4) continue;
+                SpreadJob job(hosts, per_host);
+                const int odd = job.ranks() - 1;
+                INFO(difference.what << " differs on rank " << odd << " of " << job.ranks() << " on " << hosts
+                                     << " hosts " << algo);
+                const std::string later = job.another_id();
+                for (int rank = 0; rank < job.ranks(); ++rank) {
+                    Steps steps{"init"};
+                    const Steps& calls = rank == odd ? difference.odd : difference.usual;
+                    steps.insert(steps.end(), calls.begin(), calls.end());
+                    steps.insert(steps.end(),
+                                 {"reduce=1", "async", "destroy", "id=" + later, "init", "reduce=1000", "destroy"});
+                    job.start(rank, steps, {std::string("WEFT_ALGO=") + algo, quiet});
+                }
+                job.finish();
+                bool both = false;
+                for (int rank = 0; rank < job.ranks(); ++rank) {
+                    INFO("rank " << rank << " said\n" << job[rank].output());
+                    CHECK(job.answer(rank, "async") == "9");
+                    CHECK(contains(job[rank].output(), "reduce 9 "));
+                    CHECK(contains(job[rank].output(), "every rank must make the same calls in the same order"));
+                    both |=
+                        contains(job[rank].output(), difference.theirs) && contains(job[rank].output(), difference.its);
+                    CHECK(job.answer(rank, "init") == "0");
+                    CHECK(job.answer(rank, "reduce") == "0");
+                }
+                CHECK(both);
+            }
+}

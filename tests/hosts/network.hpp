@@ -1,0 +1,126 @@
+// network.hpp: network namespaces as hosts: each has one interface on a bridge in a namespace of its own, so that the
+// machine's network is not touched. Needs root and the command `ip`; whatever happens, the names go again.
+#pragma once
+#include <unistd.h>
+
+#include "tests/hosts/spread_job.hpp"
+
+namespace weft::test {
+
+// The command's output; fails the test where it fails.
+inline std::string command(std::vector<std::string> words) {
+    std::string text;
+    for (const std::string& word : words) text += word + " ";
+    const Outcome outcome = run(std::move(words));
+    if (outcome.status != 0) FAIL(text << "failed: " << outcome.output << outcome.error);
+    return outcome.output;
+}
+
+class Network {
+  public:
+    // Why there can be none here; empty: it can.
+    static std::string obstacle() {
+        if (geteuid() != 0) return "needs root, for network namespaces";
+        for (const char* tool : {"ip", "ss"}) {
+            const Outcome where = run({"sh", "-c", std::string("command -v ") + tool});
+            if (where.status != 0) return std::string("needs the command `") + tool + "` (package iproute2)";
+        }
+        const std::string name = "weft_probe_" + std::to_string(getpid());
+        const Outcome made = run({"ip", "netns", "add", name});
+        if (made.status != 0) return "may make no network namespaces: " + made.error;
+        (void)run({"ip", "netns", "delete", name});
+        return "";
+    }
+
+    explicit Network(int hosts)
+        : hosts_(hosts), name_("weft" + std::to_string(getpid()) + "_" + std::to_string(next()++)) {
+        make(bridge());
+        command({"ip", "-n", bridge(), "link", "add", "bridge0", "type", "bridge"});
+        command({"ip", "-n", bridge(), "link", "set", "bridge0", "up"});
+        for (int host = 0; host < hosts; ++host) {
+            make(host_name(host));
+            const std::string port = this->port(host);
+            command({"ip", "-n", host_name(host), "link", "add", "eth0", "type", "veth", "peer", "name", port, "netns",
+                     bridge()});
+            command({"ip", "-n", bridge(), "link", "set", port, "master", "bridge0"});
+            command({"ip", "-n", bridge(), "link", "set", port, "up"});
+            command({"ip", "-n", host_name(host), "address", "add", address(host) + "/24", "dev", "eth0"});
+            command({"ip", "-n", host_name(host), "link", "set", "lo", "up"});
+            command({"ip", "-n", host_name(host), "link", "set", "eth0", "up"});
+        }
+    }
+    Network(const Network&) = delete;
+    Network& operator=(const Network&) = delete;
+    ~Network() {
+        for (const std::string& name : made_) (void)run({"ip", "netns", "delete", name});
+    }
+
+    int hosts() const { return hosts_; }
+    std::string host_name(int host) const { return name_ + "_host" + std::to_string(host); }
+    static std::string address(int host) { return "10.99.0." + std::to_string(host + 1); }
+    // What runs a command there.
+    std::vector<std::string> inside(int host) const { return {"ip", "netns", "exec", host_name(host)}; }
+    std::string on(int host, std::vector<std::string> words) const {
+        std::vector<std::string> all = inside(host);
+        all.insert(all.end(), words.begin(), words.end());
+        return command(std::move(all));
+    }
+    // The cable of a host: its port of the bridge.
+    void cut(int host) { command({"ip", "-n", bridge(), "link", "set", port(host), "down"}); }
+    void mend(int host) { command({"ip", "-n", bridge(), "link", "set", port(host), "up"}); }
+    // Nothing reaches the host or comes from it, and no interface shows that.
+    void swallow(int host) { command({"ip", "-n", bridge(), "link", "set", port(host), "nomaster"}); }
+    void spit_out(int host) { command({"ip", "-n", bridge(), "link", "set", port(host), "master", "bridge0"}); }
+    // The kernel there ends its TCP connections with another host, and tells the other end.
+    void reset(int host, int other) { on(host, {"ss", "-K", "dst", address(other)}); }
+
+  private:
+    static int& next() {
+        static int number = 0;
+        return number;
+    }
+    std::string bridge() const { return name_ + "_bridge"; }
+    static std::string port(int host) { return "port" + std::to_string(host); }
+    void make(const std::string& name) {
+        command({"ip", "netns", "add", name});
+        made_.push_back(name);
+    }
+
+    int hosts_;
+    std::string name_;
+    std::vector<std::string> made_;
+};
+
+// Ranks in namespaces, evenly. Rank 0 makes the id where it is, and the others get it.
+class NetworkJob : public SpreadJob {
+  public:
+    NetworkJob(Network& network, int ranks_per_host) : SpreadJob(network.hosts(), ranks_per_host), network_(&network) {
+        use_id("make");
+    }
+    // Rank 0 first. Of a step `id=later` the second id that rank 0 has made.
+    void start(int rank, Steps steps, std::vector<std::string> variables = {}) {
+        // Namespaces do not change the host's name, by which sentences tell them apart.
+        variables.push_back("WEFT_HOSTID=" + host_name(rank));
+        if (rank == 0) steps.insert(steps.begin(), "make_later");
+        for (std::string& step : steps)
+            if (rank > 0 && step == "id=later") step = "id=" + later_;
+        start_as(rank, ranks(), std::move(steps), std::move(variables), network_->inside(host_of(rank)));
+        if (rank > 0 || id() != "make") return;
+        REQUIRE(eventually([&] { return answer(0, "later").size() == 256; }));
+        use_id(answer(0, "id"));
+        later_ = answer(0, "later");
+    }
+
+  private:
+    Network* network_;
+    std::string later_;
+};
+
+// For the beginning of a test case.
+#define NEEDS_A_NETWORK()                                            \
+    if (const std::string why = Network::obstacle(); !why.empty()) { \
+        WARN("skipped: " << why);                                    \
+        return;                                                      \
+    }
+
+}  // namespace weft::test
