@@ -118,7 +118,7 @@ Schedule double_binary_tree_all_reduce(const Layout& layout, const Parameters&) 
 size_t double_binary_tree_tile_bytes(const Layout& layout, const LinkCosts& costs, size_t bytes) {
     constexpr size_t least = 16 << 10;
     const Network network(layout, costs);
-    const double depth = 2 * Tree{layout.ranks}.depth();
+    const double depth = 2 * std::max(1, Tree{layout.ranks}.depth());
     const double overhead_us = network.message_us(network.hosts() > 1);
     const double per_byte = network.hosts() > 1 ? costs.net_us_per_byte : costs.cached_us_per_byte;
     const double tile = std::sqrt(double(bytes) * overhead_us / (depth / 2 * per_byte));

@@ -87,12 +87,13 @@ TEST_CASE("between hosts predictions grow with the message, and say what each al
             INFO(row.name << ", " << ranks << " ranks on " << hosts << " hosts, " << bytes << " bytes");
             CHECK(us > 0);
             CHECK(us <= row.predict_us(layout, costs, 2 * bytes));
+            if (row.tile_bytes) CHECK(row.tile_bytes(layout, costs, bytes) % 64 == 0);
             if (us < least) least = us, name = row.name;
         }
         return name;
     };
-    for (int ranks : {2, 3, 8, 16, 100})
-        for (int hosts = 2; hosts <= std::min(ranks, 16); ++hosts)
+    for (int ranks : {1, 2, 3, 8, 16, 100})
+        for (int hosts = 1; hosts <= std::min(ranks, 16); ++hosts)
             for (size_t bytes = 4; bytes <= size_t(1) << 28; bytes *= 4) best(ranks, hosts, bytes);
     CHECK(best(8, 8, 8) == "recursive_doubling");
     CHECK(best(8, 8, 32 << 10) == "halving_doubling");
