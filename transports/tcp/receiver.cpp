@@ -170,12 +170,12 @@ Result<bool> TcpReceiver::receive_into(std::byte* target, size_t capacity, SlotI
         return Receiver::receive_into(target, capacity, info);
     auto there = read_head();
     if (!there || !*there) return there;
+    info = this->info();  // of what is too large as well: it may be another call's
     if (header_.bytes > capacity)
         return fail(weftInternalError, "rank {} got a message of {} bytes from rank {} where {} were expected",
                     options_.self, header_.bytes, options_.peer, capacity);
     there = read_message(target);
     if (!there || !*there) return there;
-    info = this->info();
     finish();
     return true;
 }
