@@ -12,6 +12,7 @@
 #include <memory>
 #include <string>
 
+#include "src/base/options.hpp"
 #include "tools/launcher.hpp"
 
 namespace weft::tools {
@@ -26,7 +27,7 @@ constexpr int ranks_limit = 65'536;  // as many processes as Linux gives a small
 // All ranks are on this machine: if they need a network at all (WEFT_HOSTID, WEFT_TRANSPORTS), the loopback interface
 // is enough, and nothing is opened to others.
 void stay_on_loopback() {
-    if (getenv("WEFT_SOCKET_IFNAME") || getenv("NCCL_SOCKET_IFNAME")) return;
+    if (environment("WEFT_SOCKET_IFNAME") || environment("NCCL_SOCKET_IFNAME")) return;
     sockaddr_in address{};
     address.sin_family = AF_INET;
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
