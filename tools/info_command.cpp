@@ -172,12 +172,52 @@ void print(const Json& all) {
 
 }  // namespace
 
+// What would be chosen for a call on ranks that need not exist.
+struct Question {
+    std::string size;
+    int ranks = 2, hosts = 1, cores = 0;
+    int64_t link_mbps = 0;
+};
+
+int answer(const Question& question) {
+    const auto bytes = parse_integer(question.size, true);
+    if (!bytes || *bytes < 0) return fmt::print(stderr, "weft info explain: {} is no size\n", question.size), 2;
+    if (question.ranks < 1 || question.hosts < 1 || question.hosts > question.ranks)
+        return fmt::print(stderr, "weft info explain: {} ranks on {} hosts cannot be\n", question.ranks,
+                          question.hosts),
+               2;
+    Operation operation;
+    operation.collective = Collective::all_reduce;
+    operation.type = weftFloat32;
+    operation.op = weftSum;
+    operation.count = uint64_t(*bytes) / size_of(weftFloat32);
+    Layout layout{question.ranks, 0};
+    if (question.hosts > 1) layout.hosts = hosts_in_blocks(question.ranks, question.hosts);
+    const int here = (question.ranks + question.hosts - 1) / question.hosts;
+    const int cores = question.cores > 0 ? question.cores : allowed_cores();
+    const LinkCosts costs = question.hosts > 1 ? network_link_costs((here + cores - 1) / cores, question.link_mbps)
+                                               : host_link_costs(here, cores);
+    const Preferences preferences{options().algo, options().channels};
+    fmt::print("{}\n", explain(operation, layout, costs, preferences, registry::algorithms()));
+    return 0;
+}
+
 void add_info_command(CLI::App& app, int& exit_status) {
     auto as_json = std::make_shared<bool>(false);
     CLI::App* command = app.add_subcommand(
         "info", "Tells version, build, machine, transports, algorithms, and every option with its value and origin");
     command->add_flag("--json", *as_json, "For machines: one JSON object");
+    auto question = std::make_shared<Question>();
+    CLI::App* explaining = command->add_subcommand(
+        "explain", "Tells which algorithm an all-reduce would take, and what each is predicted to cost");
+    explaining->add_option("size", question->size, "Of the buffer: bytes, with K, M or G")->required();
+    explaining->add_option("-n,--ranks", question->ranks, "Ranks of the communicator (2)");
+    explaining->add_option("--hosts", question->hosts, "Hosts that they are on, in blocks (1)");
+    explaining->add_option("--cores", question->cores, "Cores of a host (this one's)");
+    explaining->add_option("--link-mbps", question->link_mbps, "Megabits a second of a host's network (unknown)");
+    explaining->callback([=, &exit_status] { exit_status = answer(*question); });
     command->callback([=, &exit_status] {
+        if (explaining->parsed()) return;
         Json all = describe();
         if (*as_json) {
             fmt::print("{}\n", all.dump(2));

@@ -12,8 +12,8 @@ namespace weft {
 
 namespace {
 
-// Larger slots leave the second-level cache, smaller ones pay more switches; over a network, more system calls.
-constexpr size_t slot_bytes_here = 128 << 10, slot_bytes_abroad = 256 << 10;
+// Of connections on one host: larger slots leave the second-level cache, smaller ones pay more switches.
+constexpr size_t slot_bytes_here = 128 << 10;
 
 size_t round_to_line(size_t bytes) { return (bytes + line_bytes - 1) / line_bytes * line_bytes; }
 
@@ -47,14 +47,6 @@ Layout layout_of(const HostGroup& group, int rank) {
     return layout;
 }
 
-LinkCosts link_costs(const AgreedFacts& facts) {
-    LinkCosts costs;
-    costs.ranks_per_core = facts.ranks_per_core;
-    costs.net_slot_bytes = slot_bytes_abroad;
-    if (facts.link_mbps > 0) costs.net_us_per_byte = 8.0 / double(facts.link_mbps);
-    return costs;
-}
-
 }  // namespace
 
 Planner::Planner(HostGroup& group, const net::Identity* identity, int rank, Board* board, const Movers& movers,
@@ -67,8 +59,10 @@ Planner::Planner(HostGroup& group, const net::Identity* identity, int rank, Boar
       streaming_bytes_(streaming_bytes),
       agreed_(group.header().agreed),
       layout_(layout_of(group, rank)),
-      costs_(group.one_host() ? host_link_costs(group.ranks(), group.cores()) : link_costs(group.header().facts)),
-      slot_bytes_(group.one_host() ? slot_bytes_here : slot_bytes_abroad),
+      costs_(group.one_host()
+                 ? host_link_costs(group.ranks(), group.cores())
+                 : network_link_costs(group.header().facts.ranks_per_core, group.header().facts.link_mbps)),
+      slot_bytes_(group.one_host() ? slot_bytes_here : costs_.net_slot_bytes),
       preferences_{agreed_.algo, int(agreed_.channels)},
       reach_(group, rank, agreed_.direct != 0),
       cross_memory_(group, rank),
@@ -209,18 +203,7 @@ Result<std::unique_ptr<PreparedPlan>> Planner::plan(const Operation& operation, 
 }
 
 std::string Planner::explain(const Operation& operation) const {
-    std::string text = fmt::format("{} ({} bytes) on {} ranks, {} a core\n", operation.text(), operation.bytes(),
-                                   layout_.ranks, costs_.ranks_per_core);
-    const auto choice = select(operation, layout_, costs_, preferences_, registry::algorithms());
-    for (const Candidate& candidate : candidates(operation, layout_, costs_, preferences_, registry::algorithms()))
-        text += fmt::format("candidate {}: {:.2f} us predicted{}{}; {}\n", candidate.algorithm->name,
-                            candidate.predicted_us, candidate.excluded.empty() ? "" : ", out: ", candidate.excluded,
-                            candidate.algorithm->cost);
-    if (!choice) return text + choice.status().sentence();
-    return text + fmt::format("chosen: {} over {}, least predicted time", choice->algorithm->name,
-                              layout_.hosts.empty()                   ? "shm"
-                              : layout_.host_count() == layout_.ranks ? "tcp"
-                                                                      : "shm+tcp");
+    return weft::explain(operation, layout_, costs_, preferences_, registry::algorithms());
 }
 
 }  // namespace weft

@@ -49,7 +49,7 @@ struct LinkCosts {
     double net_us_per_byte = 1 / 1.2e3;  // of one host's link, each direction; all ranks of the host share it
     double net_message_us = 4;           // of that, what a processor has to do: ranks of one core wait for each other
     double net_far = 1.15;               // a byte to other hosts than the next one: paths inside the network are shared
-    size_t net_slot_bytes = 128 << 10;   // of a connection: what a message can hold
+    size_t net_slot_bytes = 256 << 10;   // of a connection: what a message can hold
 
     // All ranks meet: a flag is seen, after each rank of a core had its turn.
     double meeting_us() const { return signal_us + (ranks_per_core - 1) * switch_us; }

@@ -62,4 +62,29 @@ LinkCosts host_link_costs(int ranks, int cores) {
     return costs;
 }
 
+LinkCosts network_link_costs(int ranks_per_core, int64_t link_mbps) {
+    LinkCosts costs;
+    costs.ranks_per_core = ranks_per_core;
+    if (link_mbps > 0) costs.net_us_per_byte = 8.0 / double(link_mbps);
+    return costs;
+}
+
+std::string explain(const Operation& operation, const Layout& layout, const LinkCosts& costs,
+                    const Preferences& preferences, std::span<const Algorithm> rows) {
+    const int hosts = layout.host_count();
+    std::string text =
+        fmt::format("{} ({} bytes) on {} ranks{}, {} a core\n", operation.text(), operation.bytes(), layout.ranks,
+                    hosts > 1 ? fmt::format(" of {} hosts", hosts) : "", costs.ranks_per_core);
+    for (const Candidate& candidate : candidates(operation, layout, costs, preferences, rows))
+        text += fmt::format("candidate {}: {:.2f} us predicted{}{}; {}\n", candidate.algorithm->name,
+                            candidate.predicted_us, candidate.excluded.empty() ? "" : ", out: ", candidate.excluded,
+                            candidate.algorithm->cost);
+    const auto choice = select(operation, layout, costs, preferences, rows);
+    if (!choice) return text + choice.status().sentence();
+    return text + fmt::format("chosen: {} over {}, least predicted time", choice->algorithm->name,
+                              hosts == 1              ? "shm"
+                              : hosts == layout.ranks ? "tcp"
+                                                      : "shm+tcp");
+}
+
 }  // namespace weft

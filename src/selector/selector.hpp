@@ -41,5 +41,11 @@ Result<Choice> select(const Operation& operation, const Layout& layout, const Li
 
 // What this library knows of shared memory between `ranks` ranks on `cores` cores.
 LinkCosts host_link_costs(int ranks, int cores);
+// The same where ranks are on several hosts; link_mbps: of the slowest host's network, 0: unknown.
+LinkCosts network_link_costs(int ranks_per_core, int64_t link_mbps);
+
+// Candidates with predicted times, and the choice: lines for people.
+std::string explain(const Operation& operation, const Layout& layout, const LinkCosts& costs,
+                    const Preferences& preferences, std::span<const Algorithm> rows);
 
 }  // namespace weft

@@ -106,3 +106,21 @@ TEST_CASE("what is wrong with the environment is told, and the status says so", 
     CHECK(outcome.status == 0);
     CHECK(contains(outcome.error, "weft info: warning: WEFT_TIMOUT_MS is not an option"));
 }
+
+TEST_CASE("what would be chosen is explained for ranks and hosts that do not exist", "[info]") {
+    const auto explained = [](std::vector<std::string> arguments, std::vector<std::string> variables = {}) {
+        arguments.insert(arguments.begin(), {WEFT_COMMAND, "info", "explain"});
+        return run(arguments, std::move(variables));
+    };
+    const Outcome here = explained({"1M", "-n", "4"});
+    CHECK(here.status == 0);
+    CHECK(contains(here.output, "(1048576 bytes) on 4 ranks"));
+    CHECK(contains(here.output, "chosen: two_shot over shm"));
+    for (const Algorithm& row : registry::algorithms())
+        CHECK(contains(here.output, "candidate " + std::string(row.name) + ":"));
+    CHECK(contains(explained({"8", "-n", "8", "--hosts", "4"}).output, "on 8 ranks of 4 hosts"));
+    CHECK(contains(explained({"8", "-n", "3", "--hosts", "3"}).output, "over tcp"));
+    CHECK(contains(explained({"1M", "-n", "4"}, {"WEFT_ALGO=ring"}).output, "chosen: ring"));
+    CHECK(explained({"much"}).status == 2);
+    CHECK(explained({"8", "-n", "2", "--hosts", "3"}).status == 2);
+}
