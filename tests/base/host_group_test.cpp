@@ -52,7 +52,11 @@ TEST_CASE("a second mapping of the group is the same group; what is none is refu
         CHECK(group->abort_status().code() == weftTimeout);
     }
     HostHeader& header = group->header();
-    const HostHeader before{header.magic, header.version, header.ranks, {}, {}, {}, {}, {}, {}, {}, {}, {}};
+    const struct {
+        uint64_t magic;
+        uint32_t version;
+        int32_t ranks;
+    } before{header.magic, header.version, header.ranks};
     const auto refused = [&] { return !HostGroup::map(descriptor(*group)).ok(); };
     header.magic ^= 1;
     CHECK(refused());
