@@ -24,6 +24,9 @@ class Call {
     // version of the library answered; weftRemoteError: nobody answered who knows the secret; weftSystemError.
     Result<std::optional<Fd>> advance();
     void add_descriptors(std::vector<pollfd>& list) const;
+    // After a failure: somebody accepted the connection and ended it without an answer. A door that is crowded, or that
+    // we kept waiting, does so; it may be tried again.
+    bool turned_away() const { return turned_away_; }
     // Whom we are talking to, or tried last.
     const Address& peer() const { return peer_; }
 
@@ -47,7 +50,8 @@ class Call {
     std::vector<Attempt> attempts_;  // those still possible, in order of preference
     std::optional<Address> source_;
     Address peer_;
-    std::string why_;      // for each address given up
+    std::string why_;  // for each address given up
+    bool turned_away_ = false;
     bool chosen_ = false;  // the one attempt left has proved the secret
 };
 

@@ -22,6 +22,7 @@ constexpr uint64_t timer_key = ~uint64_t(0);
 constexpr uint64_t first_stranger = 1000;        // keys below are those of listeners
 constexpr int64_t pause_us = 50'000;             // nothing is accepted for so long when there is no room
 constexpr int64_t silent_for_us = 100'000;       // from then on a silent stranger makes room for others
+constexpr int64_t exhausted_for_us = 3'000'000;  // from then on who waits for somebody is told
 constexpr int64_t half_done_for_us = 2'000'000;  // and one that has not finished its handshake
 
 // The process's door; a forked child has its own.
@@ -184,6 +185,9 @@ std::optional<Arrival> Door::claim(const IdName& name, uint32_t kind, std::optio
 
 Status Door::trouble(const IdName& name) const {
     std::lock_guard lock(mutex_);
+    if (exhausted_error_ != 0 && now_us() - exhausted_since_us_ > exhausted_for_us)
+        return fail(weftSystemError, "connections wait to be accepted: {}; raise the limit of descriptors (ulimit -n)",
+                    errno_text(exhausted_error_));
     const auto found = members_.find(name);
     if (found == members_.end() || found->second.trouble.empty()) return ok();
     return fail(weftMismatch, "{}", found->second.trouble);
@@ -332,11 +336,13 @@ void Door::accept_some(int listener, int64_t now) {
             if (error == EINTR || error == ECONNABORTED) continue;
             if (error != EMFILE && error != ENFILE && error != ENOBUFS && error != ENOMEM) return;
             if (make_room(now, true)) continue;
+            if (std::exchange(exhausted_error_, error) == 0) exhausted_since_us_ = now;
             if (const auto kept_back = exhausted_.now(now))
                 WEFT_LOG(warn, net, "connections wait to be accepted: {}; raise the limit of descriptors (ulimit -n)",
                          errno_text(error));
             return pause(now);
         }
+        exhausted_error_ = 0;
         const uint64_t key = next_key_++;
         const Address peer = Address::of(reinterpret_cast<sockaddr*>(&storage)).value_or(Address());
         watch(socket.number(), key, POLLIN, true);

@@ -58,6 +58,7 @@ class Door {
     // The oldest parked connection of this kind, and token if one is given.
     std::optional<Arrival> claim(const IdName& name, uint32_t kind, std::optional<uint64_t> token = {});
     // weftMismatch if someone who knows the secret was refused because of its version; names both and the address.
+    // weftSystemError if for seconds nobody could be let in, for want of descriptors.
     Status trouble(const IdName& name) const;
 
     // Accepts, shakes hands, parks. Never blocks, not even on another thread that does it.
@@ -102,6 +103,8 @@ class Door {
     Fd epoll_, timer_;
     std::vector<Fd> listeners_;
     std::vector<uint16_t> extra_ports_;
+    int exhausted_error_ = 0;  // of the last accept, and since when
+    int64_t exhausted_since_us_ = 0;
     bool paused_ = false;                     // nothing is accepted for a moment
     std::map<uint64_t, Stranger> strangers_;  // by key, which grows: the oldest first
     uint64_t next_key_;

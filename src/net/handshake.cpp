@@ -100,6 +100,7 @@ Result<bool> CallerHandshake::read_answer(int socket, HandshakeHead::Kind expect
     auto there = message_.read(socket, sizeof(HandshakeHead));
     if (!there || !*there) return there;
     if (is_head(message_.data(), expected)) return message_.read(socket, bytes);
+    answered_ = true;
     if (!is_head(message_.data(), HandshakeHead::refusal))
         return fail(weftRemoteError, "what listens there does not speak Weft's handshake");
     there = message_.read(socket, sizeof(RefusalMessage));
@@ -123,8 +124,8 @@ Result<bool> CallerHandshake::advance(int socket) {
         auto there = read_answer(socket, HandshakeHead::challenge, sizeof challenge_);
         if (!there || !*there) return there;
         memcpy(&challenge_, message_.data(), sizeof challenge_);
-        if (!equal_digests(challenge_.mac, challenge_proof(identity_.secret, hello_, challenge_)))
-            return fail(weftRemoteError, "what listens there does not know the secret of the unique id");
+        answered_ = !equal_digests(challenge_.mac, challenge_proof(identity_.secret, hello_, challenge_));
+        if (answered_) return fail(weftRemoteError, "what listens there does not know the secret of the unique id");
         proven_ = true;
         ProofMessage proof;
         proof.purpose = purpose_;

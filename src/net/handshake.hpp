@@ -77,6 +77,8 @@ class CallerHandshake {
     Result<bool> advance(int socket);
     short events() const;
     bool proven() const { return proven_; }  // the other end knows the secret
+    // The other end said what it thinks, or is none of ours; else a failure is a connection that ended.
+    bool answered() const { return answered_; }
 
   private:
     enum class Stage { hello, challenge, proof, verdict, done };
@@ -88,6 +90,7 @@ class CallerHandshake {
     PartialMessage message_;
     Stage stage_ = Stage::hello;
     bool proven_ = false;
+    bool answered_ = false;
 };
 
 // The end that was called. Whoever breaks the rules learns nothing; who is refused for a reason is told it.

@@ -6,10 +6,13 @@
 #include <cerrno>
 #include <cstring>
 
+#include "src/base/clock.hpp"
 #include "src/base/log.hpp"
 #include "src/net/secret.hpp"
 
 namespace weft::tcp {
+
+static constexpr int64_t call_again_us = 20'000;
 
 Result<SlotMemory> allocate_slot(size_t bytes) {
     const size_t whole = (std::max<size_t>(bytes, 1) + line_bytes - 1) / line_bytes * line_bytes;
@@ -31,8 +34,11 @@ TcpSender::TcpSender(const ConnectionOptions& options, const Place& place, const
                 for (const net::Address& target : targets)
                     if (!source && own.interface() == index && own.family() == target.family()) source = own;
         }
-        const net::Purpose purpose{net::data, stripe_detail(index, stripes), place.token};
-        stripes_[size_t(index)].call.emplace(*options.identity, purpose, std::move(targets), source);
+        Stripe& stripe = stripes_[size_t(index)];
+        stripe.purpose = {net::data, stripe_detail(index, stripes), place.token};
+        stripe.targets = std::move(targets);
+        stripe.source = source;
+        stripe.call.emplace(*options.identity, stripe.purpose, stripe.targets, stripe.source);
     }
 }
 
@@ -46,7 +52,20 @@ Status TcpSender::connect() {
     bool missing = false;
     for (Stripe& stripe : stripes_) {
         if (!stripe.call) continue;
+        if (stripe.again_us != 0) {
+            missing = true;
+            if (now_us() < stripe.again_us) continue;
+            stripe.again_us = 0;
+            stripe.call.emplace(*options_.identity, stripe.purpose, stripe.targets, stripe.source);
+        }
         auto socket = stripe.call->advance();
+        // We step a call only while we are inside Weft, and a door waits for nobody for long. If the other end is gone
+        // for good, the next call is refused.
+        if (!socket && stripe.call->turned_away()) {
+            stripe.again_us = now_us() + call_again_us;
+            missing = true;
+            continue;
+        }
         if (!socket)
             return fail(socket.status().code(), "rank {} has no connection to rank {}: {}", options_.self,
                         options_.peer, socket.status().sentence());
@@ -187,8 +206,10 @@ Result<bool> TcpSender::send(const std::byte* data, const SlotInfo& info) {
 
 void TcpSender::add_descriptors(std::vector<pollfd>& list) const {
     for (const Stripe& stripe : stripes_) {
-        if (stripe.call)
+        if (stripe.call && stripe.again_us == 0)
             stripe.call->add_descriptors(list);
+        else if (stripe.call)
+            continue;
         else if (stripe.message < next_)
             list.push_back({stripe.socket.number(), POLLOUT, 0});
     }

@@ -36,7 +36,11 @@ class TcpSender final : public Sender {
   private:
     // One socket. It sends its shares of the messages in order, and may be ahead of other stripes or behind.
     struct Stripe {
+        net::Purpose purpose;
+        std::vector<net::Address> targets;
+        std::optional<net::Address> source;
         std::optional<net::Call> call;  // until connected
+        int64_t again_us = 0;           // when the next call is due, if the last was turned away
         Fd socket;
         net::Address peer;
         uint64_t message = 0;  // that it sends; earlier ones are through
