@@ -65,10 +65,12 @@ Control::Control(std::shared_ptr<Reception> reception, std::shared_ptr<HostGroup
 
 Control::~Control() {
     // Neighbours that have not linked yet would take us for dead.
-    for (const int64_t until = now_us() + leave_patience_us; now_us() < until; usleep(500)) {
+    useconds_t pause_us = 500;
+    for (const int64_t until = now_us() + leave_patience_us; now_us() < until; pause_us *= 2) {
         bool linked = true;
         service().run([&] { linked = group_->aborted() || all_linked(); });
         if (linked) break;
+        usleep(std::min<useconds_t>(pause_us, 50'000));
     }
     service().run([this] {
         look_around();  // what was posted last is carried, an error above all
@@ -104,6 +106,11 @@ void Control::set_obstacle(std::string text) {
     obstacle_ = std::move(text);
 }
 
+void Control::tell_news() const {
+    const uint64_t once = 1;
+    (void)!write(news(), &once, sizeof once);
+}
+
 std::string Control::host_text(int host) const {
     const HostEntry& entry = roster_.hosts[size_t(host)];
     std::vector<int> ranks;
@@ -133,12 +140,20 @@ void Control::dial_root() {
 
 std::vector<RosterRank> Control::newly_joined() {
     std::vector<RosterRank> members;
-    for (int rank = 0; rank < group_->ranks(); ++rank) {
+    const size_t joined = group_->header().joined.load(std::memory_order_acquire);
+    for (int rank = 0; rank < group_->ranks() && checked_in_.size() < joined; ++rank) {
         const RankRow& row = group_->row(rank);
         if (row.state.load(std::memory_order_acquire) >= RankState::joined && checked_in_.insert(rank).second)
             members.push_back({rank, row.pid});
     }
     return members;
+}
+
+// Those that the ranks of this host may run on together.
+int Control::cores() const {
+    CpuSet all;
+    for (const int rank : checked_in_) all |= group_->row(rank).cpus;
+    return all.count();
 }
 
 void Control::put_members(ByteWriter& to, const std::vector<RosterRank>& members) const {
@@ -161,7 +176,7 @@ void Control::check_in(Fd socket) {
         });
     HostEntry self = settings_.self;
     self.members = newly_joined();
-    self.cores = group_->cores();
+    self.cores = cores();
     ByteWriter content;
     self.write(content);
     put_members(content, self.members);
@@ -223,6 +238,7 @@ void Control::settle(Roster roster) {
         return;
     }
     syscall(SYS_futex, &header.joined, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+    tell_news();
     WEFT_LOG(info, init, "host {} of {}: {}", host_, roster_.hosts.size(), host_text(host_));
     reception_->expect(identity_.name, net::control, uint64_t(host_), [this](net::Arrival arrival) {
         const int host = int(arrival.purpose.detail);
@@ -241,7 +257,12 @@ void Control::dial_parent() {
     dial_ =
         std::make_unique<Dial>(service(), identity_, net::Purpose{net::control, uint32_t(host_), uint64_t(parent)},
                                roster_.hosts[size_t(parent)].addresses, [this, parent](Result<Fd> socket) {
+                                   const bool again = dial_->turned_away() && now_us() - settled_us_ < link_patience_us;
                                    dial_.reset();
+                                   if (!socket && again) {
+                                       retry_timer_ = service().after(retry_first_us, [this] { dial_parent(); });
+                                       return;
+                                   }
                                    if (socket) return linked(parent, std::move(*socket));
                                    if (group_->aborted()) return;
                                    group_->raise(weftRemoteError, -1,
@@ -364,6 +385,7 @@ void Control::on_frame(int host, uint32_t kind, ByteReader& content) {
             ByteReader again = content;
             read_table(content);
             ByteWriter copy;
+            if (News(kind) == News::goodbye && std::exchange(goodbye_told_, true)) return;
             copy.put(again.get<uint32_t>());
             while (!again.at_end() && again.ok()) copy.put(again.get<Whereabouts>());
             return flood(uint32_t(News::table), copy, host);
@@ -380,11 +402,13 @@ void Control::look_around() {
     (void)!read(group_->doorbell(), &rung, sizeof rung);
     if (group_->aborted()) tell_abort(-1);
     if (host_ < 0) {
+        if (group_->aborted() || int(group_->header().joined.load(std::memory_order_acquire)) == group_->ranks())
+            tell_news();
         if (!root_) return;
         const auto members = newly_joined();
         if (members.empty()) return;
         ByteWriter content;
-        content.put(int32_t(group_->cores()));
+        content.put(int32_t(cores()));
         content.put(uint32_t(members.size()));
         for (const RosterRank& member : members) content.put(member);
         put_members(content, members);

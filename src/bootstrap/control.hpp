@@ -19,6 +19,7 @@ struct ControlSettings {
     std::vector<net::Address> root;  // where to check in
     bool root_exists = false;        // it was there before anybody knew its address: being unknown there is final
     HostEntry self;                  // without members
+    Fd news;                         // an eventfd
 };
 
 class Control {
@@ -29,16 +30,20 @@ class Control {
     ~Control();
     // What stands in the way of checking in, or who has not come; empty: nothing known.
     std::string obstacle() const;
+    // Readable once the meeting has come to its end, whatever that is.
+    int news() const { return settings_.news.number(); }
 
   private:
     // The meeting.
     void dial_root();
     void check_in(Fd socket);
     std::vector<RosterRank> newly_joined();
+    int cores() const;
     void put_members(ByteWriter& to, const std::vector<RosterRank>& members) const;
     void on_root_frame(uint32_t kind, ByteReader& content);
     void settle(Roster roster);
     void set_obstacle(std::string text);
+    void tell_news() const;
     // The tree.
     void dial_parent();
     void linked(int host, Fd socket);
@@ -86,7 +91,8 @@ class Control {
     std::set<int> parted_;             // neighbours that said goodbye
     std::map<int, uint32_t> letters_;  // of local ranks, carried so far
     bool abort_told_ = false;
-    uint32_t curious_ = 0;  // as last seen
+    bool goodbye_told_ = false;  // that one host has left is all that others need: calls cannot succeed any more
+    uint32_t curious_ = 0;       // as last seen
 
     uint32_t sweep_number_ = 0;
     bool sweeping_ = false;

@@ -22,6 +22,7 @@ namespace {
 
 constexpr int accepted_at_once = 64;  // a step ends, however fast strangers come
 
+constexpr int slice_ms = 5, told_slice_ms = 50;
 constexpr int64_t try_apart_us = 500'000;
 
 Status check_user(int socket, int& pid) {
@@ -79,11 +80,14 @@ Result<std::shared_ptr<HostGroup>> Gathering::advance() {
     return group_;
 }
 
-void Gathering::descriptors(std::vector<pollfd>& list) {
+int Gathering::descriptors(std::vector<pollfd>& list) {
     std::lock_guard lock(mutex_);
     if (listener_) list.push_back({listener_.number(), POLLIN, 0});
     if (connection_) list.push_back({connection_.number(), POLLIN, 0});
     for (const Guest& guest : guests_) list.push_back({guest.socket.number(), POLLIN, 0});
+    if (control_) list.push_back({control_->news(), POLLIN, 0});
+    // Without the control's news a leader must see ranks join in memory; who has no answer must try again.
+    return control_ ? told_slice_ms : group_ ? 1 : slice_ms;
 }
 
 void Gathering::close() {
@@ -120,6 +124,10 @@ Status Gathering::try_abroad(int rank) {
     }
     obstacle_.clear();
     ControlSettings settings;
+    settings.news = Fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    if (!settings.news)
+        return fail(weftSystemError, "no descriptor for news of the meeting: {}; raise the limit (ulimit -n)",
+                    errno_text(errno));
     settings.heartbeat_ms = options().heartbeat_ms;
     settings.root = std::move(*addresses);
     settings.root_exists = !id_.derived();
@@ -203,12 +211,15 @@ Status Gathering::serve() {
     for (int accepted = 0; accepted < accepted_at_once; ++accepted) {
         const int socket = accept4(listener_.number(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
         if (socket < 0) {
-            // Guests that are being served give theirs back soon.
-            const bool exhausted = errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS;
-            if (exhausted && guests_.empty())
+            // Guests that are being served give theirs back soon; and who has no descriptor left is told so even if
+            // nobody is there to be accepted.
+            const int error = errno;
+            const bool exhausted = error == EMFILE || error == ENFILE || error == ENOMEM || error == ENOBUFS;
+            pollfd waiting{listener_.number(), POLLIN, 0};
+            if (exhausted && guests_.empty() && poll(&waiting, 1, 0) > 0)
                 return fail(weftSystemError,
                             "the leader of the meeting cannot accept another process: {}; raise the limit (ulimit -n)",
-                            errno_text(errno));
+                            errno_text(error));
             break;
         }
         Guest guest;

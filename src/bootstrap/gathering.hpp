@@ -47,7 +47,8 @@ class Gathering {
     Status go_abroad(int rank);
     // A different host than where the id was made, so this host's ranks cannot be all.
     bool foreign() const { return id_.has_root() && !id_.derived() && id_.host() != host_; }
-    void descriptors(std::vector<pollfd>& list);
+    // What to wait for: descriptors, and how long at most.
+    int descriptors(std::vector<pollfd>& list);
     // Everybody has joined: nobody else is let in.
     void close();
     // After the ranks of several hosts have met.

@@ -171,7 +171,13 @@ void Reception::step() {
     // Handlers may expect more or less.
     std::vector<Key> keys;
     for (const auto& [key, expected] : expected_) keys.push_back(key);
-    for (const Key& key : keys) hand_over(key);
+    for (const Key& key : keys) {
+        hand_over(key);
+        const auto place = expected_.find(key);
+        if (place == expected_.end() || !place->second.on_trouble) continue;
+        const OnTrouble on_trouble = place->second.on_trouble;  // it may expect more or less
+        if (const Status trouble = door_->trouble(key.name); !trouble) on_trouble(trouble);
+    }
 }
 
 void Reception::hand_over(const Key& key) {
@@ -190,9 +196,11 @@ void Reception::hand_over(const Key& key) {
     }
 }
 
-void Reception::expect(const net::IdName& name, uint32_t kind, std::optional<uint64_t> token, OnArrival on_arrival) {
+void Reception::expect(const net::IdName& name, uint32_t kind, std::optional<uint64_t> token, OnArrival on_arrival,
+                       OnTrouble on_trouble) {
     const Key key{name, kind};
     Expected& expected = expected_[key];
+    if (on_trouble) expected.on_trouble = std::move(on_trouble);
     if (!token) {
         expected.any = std::move(on_arrival);
     } else {

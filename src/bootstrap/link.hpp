@@ -54,6 +54,7 @@ class Dial {
          OnDone on_done);
     ~Dial();
     const net::Address& peer() const { return call_.peer(); }
+    bool turned_away() const { return call_.turned_away(); }
 
   private:
     void step();
@@ -79,7 +80,10 @@ class Reception {
 
     using OnArrival = std::function<void(net::Arrival)>;
     // On the service thread. `token`: of the purpose; none: all that nobody else expects.
-    void expect(const net::IdName& name, uint32_t kind, std::optional<uint64_t> token, OnArrival on_arrival);
+    // `on_trouble`: told again and again once somebody who knows the secret was refused (Door::trouble()).
+    using OnTrouble = std::function<void(const Status&)>;
+    void expect(const net::IdName& name, uint32_t kind, std::optional<uint64_t> token, OnArrival on_arrival,
+                OnTrouble on_trouble = {});
     void stop_expecting(const net::IdName& name, uint32_t kind, std::optional<uint64_t> token);
 
     Reception(std::shared_ptr<Service> service, std::shared_ptr<net::Door> door, Fd bell);
@@ -93,6 +97,7 @@ class Reception {
     struct Expected {
         std::map<uint64_t, OnArrival> by_token;
         OnArrival any;
+        OnTrouble on_trouble;
         std::multimap<uint64_t, net::Arrival> early;  // for tokens that nobody expects yet
     };
     void step();

@@ -17,7 +17,7 @@ namespace weft {
 
 namespace {
 
-constexpr int64_t slice_ms = 5;
+constexpr int64_t futex_slice_ms = 20;
 constexpr int64_t alone_us = 10'000;            // ranks of one host have met by then as a rule, without any network
 constexpr int64_t guest_patience_us = 200'000;  // the leader knows better what is wrong: it speaks first
 
@@ -138,17 +138,16 @@ std::string Meeting::missing_ranks() const {
 
 void Meeting::wait() {
     std::vector<pollfd> list;
-    gathering_->descriptors(list);
+    const int slice = gathering_->descriptors(list);
     if (!list.empty() || !group_) {
-        // The leader must also see ranks join in memory, and a guest without an answer must try again.
-        poll(list.data(), nfds_t(list.size()), group_ ? 1 : int(slice_ms));
+        poll(list.data(), nfds_t(list.size()), slice);
         return;
     }
     auto& joined = group_->header().joined;
     const uint32_t seen = joined.load(std::memory_order_acquire);
     if (int(seen) == ranks_ || !group_->one_host()) return;
-    const timespec slice{0, slice_ms * 4 * 1'000'000};
-    syscall(SYS_futex, &joined, FUTEX_WAIT, seen, &slice, nullptr, 0);
+    const timespec most{0, futex_slice_ms * 1'000'000};
+    syscall(SYS_futex, &joined, FUTEX_WAIT, seen, &most, nullptr, 0);
 }
 
 }  // namespace weft

@@ -72,8 +72,11 @@ Root::Root(std::shared_ptr<Reception> reception, const net::Identity& identity)
     : reception_(std::move(reception)), identity_(identity) {
     reception_->door().admit(identity_);
     reception_->service().run([this] {
-        reception_->expect(identity_.name, net::checkin, {},
-                           [this](net::Arrival arrival) { welcome(std::move(arrival)); });
+        reception_->expect(
+            identity_.name, net::checkin, {}, [this](net::Arrival arrival) { welcome(std::move(arrival)); },
+            [this](const Status& trouble) {
+                if (failure_ && !complete_) fail_all(fail(trouble.code(), "{}", trouble.sentence()));
+            });
     });
 }
 
@@ -182,9 +185,17 @@ void Root::finish() {
             roster.facts.link_mbps = host.link_mbps;
         roster.hosts.push_back(host);
     }
-    ByteWriter content;
-    roster.write(content);
+    ByteWriter common;
+    roster.write(common);
+    std::map<const Guest*, int> places;
+    for (size_t host = 0; host < order.size(); ++host) places[order[host]] = int(host);
     for (Guest& guest : guests_) {
+        ByteWriter content = common;
+        const auto place = places.find(&guest);
+        if (place == places.end())
+            content.put(uint32_t(0));
+        else
+            roster.write_neighbours(content, place->second);
         guest.link->send(uint32_t(CheckIn::roster), content);
         guest.link->close_when_idle();
     }

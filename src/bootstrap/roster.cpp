@@ -78,15 +78,44 @@ void Roster::write(ByteWriter& to) const {
     to.put(agreed);
     to.put(facts);
     to.put(uint32_t(hosts.size()));
-    for (const HostEntry& host : hosts) host.write(to);
+    for (const HostEntry& host : hosts) {
+        to.put_text(host.name);
+        to.put(host.pid);
+        to.put(uint32_t(host.members.size()));
+        to.append(host.members.data(), host.members.size() * sizeof(RosterRank));
+    }
+}
+
+void Roster::write_neighbours(ByteWriter& to, int host) const {
+    std::vector<int> list;
+    if (host > 0) list.push_back(HostTree::parent(host));
+    const int first = host * HostTree::arity + 1;
+    for (int child = first; child < std::min(first + HostTree::arity, int(hosts.size())); ++child)
+        list.push_back(child);
+    to.put(uint32_t(list.size()));
+    for (const int neighbour : list) {
+        to.put(int32_t(neighbour));
+        to.put_addresses(hosts[size_t(neighbour)].addresses);
+    }
 }
 
 Roster Roster::read(ByteReader& from) {
     Roster roster;
     roster.agreed = from.get<AgreedOptions>();
     roster.facts = from.get<AgreedFacts>();
-    for (uint32_t left = from.get<uint32_t>(); left > 0 && from.ok(); --left)
-        roster.hosts.push_back(HostEntry::read(from));
+    for (uint32_t left = from.get<uint32_t>(); left > 0 && from.ok(); --left) {
+        HostEntry& host = roster.hosts.emplace_back();
+        host.name = from.get_text();
+        host.pid = from.get<int32_t>();
+        for (uint32_t members = from.get<uint32_t>(); members > 0 && from.ok(); --members)
+            host.members.push_back(from.get<RosterRank>());
+    }
+    for (uint32_t left = from.get<uint32_t>(); left > 0 && from.ok(); --left) {
+        const auto neighbour = from.get<int32_t>();
+        auto addresses = from.get_addresses();
+        if (neighbour < 0 || size_t(neighbour) >= roster.hosts.size()) return roster;
+        roster.hosts[size_t(neighbour)].addresses = std::move(addresses);
+    }
     return roster;
 }
 

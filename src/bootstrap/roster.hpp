@@ -66,7 +66,7 @@ struct HostEntry {
     int32_t ranks = 0;  // of the communicator, as the host's ranks were told
     int32_t cores = 1;
     int64_t link_mbps = 0;                // 0: unknown
-    std::vector<net::Address> addresses;  // of the leader's process
+    std::vector<net::Address> addresses;  // of the leader's process; in a roster only of neighbours in the tree
     std::vector<RosterRank> members;      // so far
 
     // `node7 (10.0.0.3:4711)`
@@ -80,7 +80,9 @@ struct Roster {
     AgreedOptions agreed{};
     AgreedFacts facts{};
 
+    // What all hosts get alike, and what one of them needs beside it: handles are not for everybody.
     void write(ByteWriter& to) const;
+    void write_neighbours(ByteWriter& to, int host) const;
     static Roster read(ByteReader& from);
 };
 

@@ -212,7 +212,7 @@ TEST_CASE("too few descriptors on one host are a sentence on every host", "[meet
         if (limits[index] >= 60) CHECK(other == "0");
         if (init != "0") {
             CHECK((contains(init, "ulimit -n") || contains(init, "Too many open files")));
-            CHECK(job.answer(0, "init") != "0");
+            CHECK((job.answer(0, "init") != "0" || other != "0"));
         } else if (call != "0") {
             CHECK((contains(call, "ulimit -n") || contains(call, "Too many open files")));
             CHECK((contains(other, "ulimit -n") || contains(other, "Too many open files")));
@@ -265,16 +265,16 @@ TEST_CASE("a root that no packet reaches and hosts whose address families do not
         CHECK(job.answer(1, "init").rfind("8 rank 1 waited 2500 ms for rank 0", 0) == 0);
     }
     SECTION("families") {
-        for (int host = 0; host < 2; ++host)
-            network.on(host,
-                       {"ip", "address", "add", "fd99::" + std::to_string(host + 1) + "/64", "dev", "eth0", "nodad"});
+        network.on(1, {"ip", "address", "del", Network::address(1) + "/24", "dev", "eth0"});
+        network.on(1, {"ip", "address", "add", "fd99::2/64", "dev", "eth0", "nodad"});
         NetworkJob job(network, 1);
-        job.start(0, {"init=3000"}, {quiet, "WEFT_SOCKET_FAMILY=AF_INET"});
-        job.start(1, {"init=2500"}, {quiet, "WEFT_SOCKET_FAMILY=AF_INET6"});
+        job.start(0, {"init=3000"}, {quiet});
+        job.start(1, {"init=2500"}, {quiet});
         job.finish();
         INFO(job[0].output() << job[1].output());
-        for (int rank = 0; rank < 2; ++rank) CHECK(job.answer(rank, "init") != "0");
-        CHECK(contains(job.answer(1, "init") + job.answer(0, "init"), "family"));
+        for (int rank = 0; rank < 2; ++rank) CHECK(job.answer(rank, "init").rfind("8 ", 0) == 0);
+        CHECK(contains(job.answer(1, "init"), Network::address(0)));
+        CHECK(contains(job.answer(1, "init"), "unreachable"));
     }
     SECTION("IPv6 alone works") {
         for (int host = 0; host < 2; ++host)
@@ -295,8 +295,8 @@ TEST_CASE("a job whose root's name is not resolved, or whose port is taken, says
                                         "WEFT_INIT_TIMEOUT_MS=3000",
                                         "WEFT_HOSTID=node" + std::to_string(rank),
                                         "WEFT_SECRET=of this test",
-                                        "HOROVOD_RANK=" + std::to_string(rank),
-                                        "HOROVOD_SIZE=2",
+                                        "WEFT_RANK=" + std::to_string(rank),
+                                        "WEFT_SIZE=2",
                                         "WEFT_ROOT_HOST=" + host,
                                         "WEFT_ROOT_PORT=" + std::to_string(port)};
     };
