@@ -48,7 +48,7 @@ struct LinkCosts {
     double net_latency_us = 12;     // a short message from a rank of one host to a rank of another
     double net_us_per_byte = 1 / 1.2e3;  // of one host's link, each direction; all ranks of the host share it
     double net_message_us = 4;           // of that, what a processor has to do: ranks of one core wait for each other
-    double net_far = 1.15;               // a byte to other hosts than the next one: paths inside the network are shared
+    double net_far = 1.05;               // a byte to other hosts than the next one: paths inside the network are shared
     size_t net_slot_bytes = 256 << 10;   // of a connection: what a message can hold
 
     // All ranks meet: a flag is seen, after each rank of a core had its turn.
