@@ -5,7 +5,9 @@
 #include <fcntl.h>
 #include <netinet/tcp.h>
 #include <sched.h>
+#include <signal.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 
 #include <algorithm>
@@ -188,6 +190,7 @@ int main(int count, char** arguments) {
     }
     const net::Address address = net::local_address(listener.number());
     const int rank = fork() == 0 ? 1 : 0;
+    if (rank == 1) prctl(PR_SET_PDEATHSIG, SIGKILL);  // it polls: nobody may leave it behind
     cpu_set_t own;
     CPU_ZERO(&own);
     CPU_SET(rank, &own);
