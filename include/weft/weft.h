@@ -103,6 +103,7 @@ WEFT_API weftResult_t weftRedOpDestroy(weftRedOp_t op, weftComm_t comm);
  * stream              NULL: returns when the result is there (host streams and device memory are not supported yet)
  * Errors: weftInvalidArgument (what to change), weftRemoteError (a rank died or aborted), weftMismatch, weftTimeout (which
  * rank is late), weftSystemError; after all but the first, recvbuff is undefined and the communicator is dead.
+ * weftInvalidUsage: another thread is inside, a child after fork, or the communicator has died before.
  * Threads: thread-bound. */
 WEFT_API weftResult_t weftAllReduce(const void* sendbuff, void* recvbuff, size_t count, weftDataType_t type, weftRedOp_t op,
                                     weftComm_t comm, weftStream_t stream);
