@@ -57,9 +57,10 @@ class Waiting {
     int rank_;
     int64_t sleep_us_;
     int last_cpu_ = -1;
-    uint64_t polls_ = 0;    // since something moved
-    bool armed_ = false;    // our row says that we sleep
-    bool crowded_ = false;  // others run on our core
+    uint64_t polls_ = 0;     // since something moved
+    bool armed_ = false;     // our row says that we sleep
+    bool crowded_ = false;   // others run on our core
+    int crowded_waits_ = 0;  // for so many more waits that is taken for granted
     std::vector<pollfd> descriptors_;
     int64_t since_us_ = 0;
     int64_t silence_us_ = 0;
