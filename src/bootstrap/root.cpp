@@ -33,28 +33,35 @@ Kept& kept() {
 }  // namespace
 
 void Root::keep(std::unique_ptr<Root> root, const net::IdName& name) {
-    std::map<net::IdName, KeptRoot> ended;  // destroyed outside the lock
+    close_finished();
+    std::unique_ptr<Root> ended;  // destroyed outside the lock
     std::lock_guard lock(kept().mutex);
     auto& roots = kept().roots;
     auto oldest = roots.end();
-    for (auto it = roots.begin(); it != roots.end();) {
-        if (it->second.root->finished()) {
-            ended.insert(roots.extract(it++));
-            continue;
-        }
+    for (auto it = roots.begin(); it != roots.end(); ++it)
         if (!it->second.root->used_.load(std::memory_order_acquire) &&
             (oldest == roots.end() || it->second.number < oldest->second.number))
             oldest = it;
-        ++it;
-    }
     if (roots.size() >= kept_most && oldest != roots.end()) {
         WEFT_LOG(warn, init,
                  "this process made {} unique ids that no rank has used: ranks on several hosts cannot meet by the "
                  "oldest any more",
                  roots.size());
-        ended.insert(roots.extract(oldest));
+        ended = std::move(oldest->second.root);
+        roots.erase(oldest);
     }
     roots[name] = {std::move(root), kept().next_number++};
+}
+
+void Root::close_finished() {
+    std::map<net::IdName, KeptRoot> ended;  // destroyed outside the lock
+    std::lock_guard lock(kept().mutex);
+    auto& roots = kept().roots;
+    for (auto it = roots.begin(); it != roots.end();)
+        if (it->second.root->finished())
+            ended.insert(roots.extract(it++));
+        else
+            ++it;
 }
 
 void Root::release(const net::IdName& name) {

@@ -29,11 +29,12 @@ class Root {
     // All hosts that have come know the outcome.
     bool finished() const { return finished_.load(std::memory_order_acquire); }
 
-    // Keeps a root open until it has finished: for who makes an id and cannot wait. Those that have are closed whenever
-    // another comes. Thread-safe.
+    // Keeps a root open until it has finished: for who makes an id and cannot wait. Thread-safe.
     static void keep(std::unique_ptr<Root> root, const net::IdName& name);
     // Closes the root of this id, if it was opened here and nobody is checked in at it: all ranks met without.
     static void release(const net::IdName& name);
+    // Closes those that have finished since.
+    static void close_finished();
 
   private:
     struct Guest {

@@ -137,7 +137,6 @@ int64_t Service::run_timers() {
 void Service::loop() {
     constexpr int at_once = 64;
     epoll_event events[at_once];
-    std::vector<Task> tasks;
     while (!ending_) {
         const int64_t left = run_timers();
         const int timeout = left < 0 ? -1 : int(std::min<int64_t>((left + 999) / 1000, 60'000));
@@ -149,10 +148,10 @@ void Service::loop() {
                 (void)!read(fd, &rung, sizeof rung);
                 {
                     std::lock_guard lock(mutex_);
-                    tasks.swap(tasks_);
+                    running_.swap(tasks_);
                 }
-                for (Task& task : tasks) task();
-                tasks.clear();
+                for (Task& task : running_) task();
+                running_.clear();
             } else if (const auto found = callbacks_.find(fd); found != callbacks_.end()) {
                 const auto callback = found->second;  // it may forget itself
                 (*callback)(events[i].events);

@@ -48,6 +48,7 @@ class Service {
     std::map<std::pair<int64_t, uint64_t>, Task> timers_;  // by when, then by number
     std::map<uint64_t, int64_t> due_;                      // of a timer's number
     uint64_t next_timer_ = 1;
+    std::vector<Task> running_;  // not on its stack, where a leak checker in a forked child would not see them
     // Shared.
     std::mutex mutex_;
     std::vector<Task> tasks_;

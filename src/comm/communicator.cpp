@@ -45,6 +45,7 @@ Communicator::~Communicator() {
     group_->row(rank_).state.store(RankState::left, std::memory_order_release);
     group_->wake();
     group_->ring();
+    Root::close_finished();
     WEFT_LOG_RANK(rank_, info, init, "rank {} of {} left after {} operations", rank_, group_->ranks(), sequence_);
 }
 

@@ -19,7 +19,7 @@ void start_waiting(SpreadJob& job, int late, const std::vector<std::string>& var
     CHECK(job[late].says("reduce 0"));
 }
 
-const std::vector<std::string> warning{"WEFT_WARN_MS=100"};
+const std::vector<std::string> warning{"WEFT_WARN_MS=1500"};
 
 }  // namespace
 
@@ -46,7 +46,7 @@ TEST_CASE("a stopped rank whose leader runs is said to be stopped; continued, th
     const std::string later = job.another_id();
     for (int rank = 0; rank < 4; ++rank) {
         Steps steps{"init", "reduce=1", "await", "reduce=100", "async", "destroy"};
-        job.start(rank, steps, with(telling, {"WEFT_WARN_MS=100", "WEFT_HEARTBEAT_MS=500"}));
+        job.start(rank, steps, with(telling, {"WEFT_WARN_MS=1500", "WEFT_HEARTBEAT_MS=500"}));
     }
     for (int rank = 0; rank < 4; ++rank) CHECK(job[rank].says("reduce 0"));
     const int stopped = job.leader_of(1) ^ 1;
