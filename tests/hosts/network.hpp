@@ -1,5 +1,6 @@
 // network.hpp: network namespaces as hosts: each has one interface on a bridge in a namespace of its own, so that the
-// machine's network is not touched. Needs root and the command `ip`; whatever happens, the names go again.
+// machine's network is not touched. Needs root and the command `ip`; the names go again whatever
+// happens: those of a test that was killed go with the next one.
 #pragma once
 #include <unistd.h>
 
@@ -34,6 +35,7 @@ class Network {
 
     explicit Network(int hosts)
         : hosts_(hosts), name_("weft" + std::to_string(getpid()) + "_" + std::to_string(next()++)) {
+        clear_up();
         make(bridge());
         command({"ip", "-n", bridge(), "link", "add", "bridge0", "type", "bridge"});
         command({"ip", "-n", bridge(), "link", "set", "bridge0", "up"});
@@ -75,6 +77,14 @@ class Network {
     void reset(int host, int other) { on(host, {"ss", "-K", "dst", address(other)}); }
 
   private:
+    // Namespaces of tests that were killed: their names begin with the number of a process that is no more.
+    static void clear_up() {
+        for (const std::string& line : lines_of(command({"ip", "netns", "list"}))) {
+            const std::string name = line.substr(0, line.find(' '));
+            const pid_t owner = name.rfind("weft", 0) == 0 ? pid_t(atoi(name.c_str() + 4)) : 0;
+            if (owner > 0 && is_gone(owner)) (void)run({"ip", "netns", "delete", name});
+        }
+    }
     static int& next() {
         static int number = 0;
         return number;
