@@ -19,10 +19,11 @@ namespace {
 constexpr uint32_t polls_between_yields =
     128;                                       // some 0.7 us of spinning, about what a yield to nobody costs twice over
 constexpr uint32_t polls_between_clocks = 64;  // of those that yield; a clock costs 26 ns, a switch a microsecond
-// Of polls of sockets, each with a yield: from how long a poll on others must have run on this core; from how long a
-// single one it was a time slice; and how many waits that is remembered for. Asleep in the kernel's poll a rank is
-// woken tens of microseconds late, so it goes there soon only if it must.
-constexpr int64_t crowded_poll_us = 4, crowded_yield_us = 200;
+// Of polls of sockets, each with a yield: from how long a poll on average others must have run on this core, ranks as a
+// rule; from how long a single one it was a time slice, of a stranger; and how many waits that is remembered for.
+// Asleep in the kernel's poll a rank is woken tens of microseconds late, so it goes there soon only if it must.
+constexpr uint64_t polls_between_averages = 16;
+constexpr int64_t crowded_poll_us = 4, crowded_yield_us = 1'000;
 constexpr int crowded_memory = 64;
 constexpr int64_t first_look_us = 20'000;     // silence that is worth asking who is alive
 constexpr int64_t slowest_look_us = 250'000;  // a death is noticed within a second, however long it was quiet before
@@ -105,10 +106,9 @@ bool Waiting::pause_on_sockets(const RankSet& missing, bool may_sleep, const Add
         const int64_t now = now_us();
         silence_us_ = now - since_us_;
         // Others ran when we yielded: they need this core more than we do, and who wakes is let in before who yields.
-        if (now - before_us > crowded_yield_us || silence_us_ > int64_t(polls_) * crowded_poll_us) {
-            crowded_ = true;
-            if (now - before_us > crowded_yield_us) crowded_waits_ = crowded_memory;
-        }
+        const bool slice = now - before_us > crowded_yield_us;
+        if (slice) crowded_waits_ = crowded_memory;
+        crowded_ = slice || (polls_ % polls_between_averages == 0 && silence_us_ > int64_t(polls_) * crowded_poll_us);
         return group_->aborted();
     }
     descriptors_.clear();
