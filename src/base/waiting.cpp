@@ -100,24 +100,25 @@ bool Waiting::pause_on_sockets(const RankSet& missing, bool may_sleep, const Add
     }
     seen_here();
     ++polls_;
-    if (!crowded_ && silence_us_ < sleep_us_) {
-        const int64_t before_us = since_us_ + silence_us_;
+    const int64_t before_us = since_us_ + silence_us_;
+    const bool yields = !crowded_ && silence_us_ < sleep_us_;
+    if (yields) {
         sched_yield();
-        const int64_t now = now_us();
-        silence_us_ = now - since_us_;
+    } else {
+        descriptors_.clear();
+        add_descriptors(descriptors_);
+        // Words in shared memory wake nobody here, and neither do the other ranks that this thread drives.
+        const timespec slice{0, (here || !may_sleep ? doze_us : sleep_slice_us) * 1000};
+        ppoll(descriptors_.data(), nfds_t(descriptors_.size()), &slice, nullptr);
+    }
+    const int64_t now = now_us();
+    silence_us_ = now - since_us_;
+    if (yields) {
         // Others ran when we yielded: they need this core more than we do, and who wakes is let in before who yields.
         const bool slice = now - before_us > crowded_yield_us;
         if (slice) crowded_waits_ = crowded_memory;
         crowded_ = slice || (polls_ % polls_between_averages == 0 && silence_us_ > int64_t(polls_) * crowded_poll_us);
-        return group_->aborted();
     }
-    descriptors_.clear();
-    add_descriptors(descriptors_);
-    // Words in shared memory wake nobody here, and neither do the other ranks that this thread drives.
-    const timespec slice{0, (here || !may_sleep ? doze_us : sleep_slice_us) * 1000};
-    ppoll(descriptors_.data(), nfds_t(descriptors_.size()), &slice, nullptr);
-    const int64_t now = now_us();
-    silence_us_ = now - since_us_;
     if (group_->aborted()) return true;
     if (now < next_look_us_) return false;
     next_look_us_ = now + std::clamp<int64_t>(silence_us_ / 16, first_look_us, slowest_look_us);

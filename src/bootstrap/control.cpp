@@ -87,6 +87,7 @@ Control::~Control() {
             }
         }
         links_.clear();
+        if (root_) root_->part();
         root_.reset();
         dial_.reset();
         if (host_ >= 0) reception_->stop_expecting(identity_.name, net::control, uint64_t(host_));
@@ -181,6 +182,7 @@ void Control::check_in(Fd socket) {
     self.write(content);
     put_members(content, self.members);
     root_->send(uint32_t(CheckIn::host), content);
+    if (group_->aborted()) tell_abort(-1);  // it could not be told before
 }
 
 void Control::on_root_frame(uint32_t kind, ByteReader& content) {
@@ -189,7 +191,7 @@ void Control::on_root_frame(uint32_t kind, ByteReader& content) {
     } else if (kind == uint32_t(CheckIn::refused)) {
         const auto code = weftResult_t(content.get<int32_t>());
         const std::string sentence = content.get_text();
-        abort_told_ = true;  // the root told everybody
+        abort_told_ = host_ < 0;  // the root told everybody; after the roster it only refuses whoever came too late
         group_->raise(code > weftSuccess && code < weftNumResults ? code : weftInternalError, -1, sentence);
         root_.reset();
     } else if (kind == uint32_t(CheckIn::roster)) {
@@ -205,24 +207,36 @@ void Control::on_root_frame(uint32_t kind, ByteReader& content) {
 
 void Control::settle(Roster roster) {
     // All are here, only later than usual: the segment says so too, and nobody needs the network.
-    if (roster.hosts.size() == 1) return;
+    const auto is_here = [this](const HostEntry& host) {
+        return std::all_of(host.members.begin(), host.members.end(), [this](const RosterRank& member) {
+            return checked_in_.count(member.rank) && group_->row(member.rank).pid == member.pid;
+        });
+    };
+    if (roster.hosts.size() == 1 && is_here(roster.hosts[0])) return;
     roster_ = std::move(roster);
     HostHeader& header = group_->header();
     int mine = -1;
-    for (size_t host = 0; host < roster_.hosts.size(); ++host)
+    for (size_t host = 0; host < roster_.hosts.size(); ++host) {
+        const bool here = is_here(roster_.hosts[host]);
         for (const RosterRank& member : roster_.hosts[host].members) {
             if (member.rank < 0 || member.rank >= group_->ranks()) continue;
             RankRow& row = group_->row(member.rank);
             row.host = int32_t(host);
             const std::string name = roster_.hosts[host].name.substr(0, sizeof row.where - 1);
             memcpy(row.where, name.c_str(), name.size() + 1);
-            if (checked_in_.count(member.rank)) {
+            if (here) {
                 mine = int(host);
+            } else if (checked_in_.count(member.rank)) {
+                group_->raise(weftMismatch, member.rank,
+                              fmt::format("two processes are rank {} of {}: pid {} here and pid {} on {}", member.rank,
+                                          group_->ranks(), row.pid, member.pid, roster_.hosts[host].text()));
+                return;
             } else {
                 row.pid = member.pid;
                 row.state.store(RankState::joined, std::memory_order_release);
             }
         }
+    }
     if (mine < 0) {
         group_->raise(weftInternalError, -1, "the roster of the ranks lacks this host");
         return;
@@ -246,6 +260,7 @@ void Control::settle(Roster roster) {
             linked(host, std::move(arrival.socket));
     });
     if (host_ > 0) dial_parent();
+    abort_told_ = false;  // what the root was told crossed the roster
     look_around();
 }
 
@@ -445,9 +460,10 @@ void Control::tick() {
         flood(uint32_t(News::table), content);
     }
     if (host_ < 0 || settings_.heartbeat_ms <= 0) return;
-    const int64_t now = now_us(), limit_us = settings_.heartbeat_ms * 1000;
+    // Signs leave at ticks: less than some of them is no silence.
+    const int64_t now = now_us(), limit_us = std::max(settings_.heartbeat_ms * 1000, 4 * tick_us);
     // Who was stopped itself, or not given a processor, has not listened: it does not accuse others of silence.
-    if (now - std::exchange(ticked_us_, now) > 4 * tick_us)
+    if (now - std::exchange(ticked_us_, now) > std::min(4 * tick_us, limit_us / 2))
         for (const auto& [host, link] : links_) link->heard_us = now;
     if (now - settled_us_ > std::max(limit_us, link_patience_us))
         neighbours([&](int host) {
@@ -472,7 +488,8 @@ void Control::tick() {
 }
 
 void Control::tell_abort(int except) {
-    if (std::exchange(abort_told_, true)) return;
+    if (abort_told_ || (host_ < 0 && !root_)) return;
+    abort_told_ = true;
     const Status failure = group_->abort_status();
     ByteWriter content;
     content.put(int32_t(failure.code()));
@@ -480,7 +497,7 @@ void Control::tell_abort(int except) {
         content.put(int32_t(group_->header().abort.rank));
         content.put_text(failure.sentence());
         flood(uint32_t(News::failed), content, except);
-    } else if (root_) {
+    } else {
         content.put_text(failure.sentence());
         root_->send(uint32_t(CheckIn::failed), content);
     }
@@ -516,7 +533,12 @@ void Control::sweep(uint32_t number) {
     });
     if (reports_due_.empty()) return report();
     service().cancel(sweep_timer_);
-    sweep_timer_ = service().after(report_patience_us, [this] {
+    // Who is nearer to the tree's root waits longer, so that one silent host hides itself alone.
+    int levels = 1;
+    for (int below = host_ * HostTree::arity + 1; below < int(roster_.hosts.size());
+         below = below * HostTree::arity + 1)
+        ++levels;
+    sweep_timer_ = service().after(levels * report_patience_us, [this] {
         sweep_timer_ = 0;
         report();
     });
@@ -564,8 +586,10 @@ void Control::read_table(ByteReader& content) {
         const auto entry = content.get<Whereabouts>();
         if (!content.ok() || entry.rank < 0 || entry.rank >= group_->ranks() || group_->local(entry.rank)) continue;
         RankRow& row = group_->row(entry.rank);
-        if (entry.entered > 0) row.position.enter(entry.entered, entry.operation);
-        row.position.finish(entry.finished);
+        // Tables come by several ways, an older one sometimes last.
+        const auto known = row.position.read();
+        if (known && entry.entered > known->entered) row.position.enter(entry.entered, entry.operation);
+        if (known && entry.finished > known->finished) row.position.finish(entry.finished);
         if (entry.state == uint32_t(RankState::left)) row.state.store(RankState::left, std::memory_order_release);
         if (entry.state == uint32_t(RankState::dead)) mark_dead(entry.rank);
         row.stopped.store(entry.stopped, std::memory_order_relaxed);

@@ -40,6 +40,8 @@ Status check_user(int socket, int& pid) {
 
 }  // namespace
 
+static constexpr int64_t roster_patience_us = 2'000'000;
+
 Membership::Membership(std::shared_ptr<Reception> reception, const net::Identity& identity,
                        std::unique_ptr<Control> control, std::unique_ptr<Root> root)
     : reception_(std::move(reception)), identity_(identity), root_(std::move(root)), control_(std::move(control)) {
@@ -48,6 +50,9 @@ Membership::Membership(std::shared_ptr<Reception> reception, const net::Identity
 
 Membership::~Membership() {
     control_.reset();
+    // Hosts that are slow to take the roster shall have it.
+    for (const int64_t until = now_us() + roster_patience_us; root_ && !root_->finished() && now_us() < until;)
+        usleep(1000);
     Root::release(identity_.name);
     reception_->door().dismiss(identity_.name);
 }

@@ -89,8 +89,8 @@ class Gathering {
     bool proved_ = false;
     int leader_pid_ = 0;
 
+    std::unique_ptr<Root> root_;        // rank 0's process's, of a derived id; it hears the leader's last word
     std::unique_ptr<Control> control_;  // the leader's
-    std::unique_ptr<Root> root_;        // rank 0's process's, of a derived id
     int64_t next_try_us_ = 0;
     std::string obstacle_;
     std::weak_ptr<Membership> membership_;

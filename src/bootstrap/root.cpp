@@ -91,6 +91,7 @@ Root::~Root() {
     reception_->service().run([this] {
         reception_->stop_expecting(identity_.name, net::checkin, {});
         reception_->service().cancel(timer_);
+        for (Guest& guest : guests_) guest.link->part();
         guests_.clear();
     });
     reception_->door().dismiss(identity_.name);
@@ -197,12 +198,10 @@ void Root::finish() {
     std::map<const Guest*, int> places;
     for (size_t host = 0; host < order.size(); ++host) places[order[host]] = int(host);
     for (Guest& guest : guests_) {
-        ByteWriter content = common;
         const auto place = places.find(&guest);
-        if (place == places.end())
-            content.put(uint32_t(0));
-        else
-            roster.write_neighbours(content, place->second);
+        if (place == places.end()) continue;  // it has not said who it is, and comes too late
+        ByteWriter content = common;
+        roster.write_neighbours(content, place->second);
         guest.link->send(uint32_t(CheckIn::roster), content);
         guest.link->close_when_idle();
     }

@@ -334,7 +334,16 @@ void Door::accept_some(int listener, int64_t now) {
         if (!socket) {
             const int error = errno;
             if (error == EINTR || error == ECONNABORTED) continue;
-            if (error != EMFILE && error != ENFILE && error != ENOBUFS && error != ENOMEM) return;
+            if (error != EMFILE && error != ENFILE && error != ENOBUFS && error != ENOMEM) {
+                exhausted_error_ = 0;
+                return;
+            }
+            // The kernel takes a descriptor before it looks who waits: with nobody there it is no error.
+            pollfd waiting{listener, POLLIN, 0};
+            if (poll(&waiting, 1, 0) == 0) {
+                exhausted_error_ = 0;
+                return;
+            }
             if (make_room(now, true)) continue;
             if (std::exchange(exhausted_error_, error) == 0) exhausted_since_us_ = now;
             if (const auto kept_back = exhausted_.now(now))
