@@ -144,26 +144,32 @@ Result<std::shared_ptr<Reception>> Reception::of_process() {
     if (!service) return service.take_status();
     auto door = net::Door::of_process();
     if (!door) return door.take_status();
-    // An epoll descriptor of its own: a reception that is just ending may still watch the same door.
+    // Descriptors of its own: a reception that is just ending may still watch the same door.
     Fd bell(fcntl((*door)->descriptor(), F_DUPFD_CLOEXEC, 0));
-    if (!bell)
+    Fd parked(fcntl((*door)->parked_descriptor(), F_DUPFD_CLOEXEC, 0));
+    if (!bell || !parked)
         return fail(weftSystemError, "no descriptor for the process's listener: {}; raise the limit (ulimit -n)",
                     errno_text(errno));
-    reception = std::make_shared<Reception>(std::move(*service), std::move(*door), std::move(bell));
+    reception = std::make_shared<Reception>(std::move(*service), std::move(*door), std::move(bell), std::move(parked));
     current.reception = reception;
     return reception;
 }
 
-Reception::Reception(std::shared_ptr<Service> service, std::shared_ptr<net::Door> door, Fd bell)
-    : service_(std::move(service)), door_(std::move(door)), bell_(std::move(bell)) {
+Reception::Reception(std::shared_ptr<Service> service, std::shared_ptr<net::Door> door, Fd bell, Fd parked)
+    : service_(std::move(service)), door_(std::move(door)), bell_(std::move(bell)), parked_(std::move(parked)) {
     service_->run([this] {
-        if (Status status = service_->watch(bell_.number(), EPOLLIN, [this](uint32_t) { step(); }); !status)
-            WEFT_LOG(warn, net, "{}", status.sentence());
+        Status status = service_->watch(bell_.number(), EPOLLIN, [this](uint32_t) { step(); });
+        // A rank that waits for its data connections makes progress at the door too, and parks what is ours.
+        if (status) status = service_->watch(parked_.number(), EPOLLIN | EPOLLET, [this](uint32_t) { step(); });
+        if (!status) WEFT_LOG(warn, net, "{}", status.sentence());
     });
 }
 
 Reception::~Reception() {
-    service_->run([this] { service_->forget(bell_.number()); });
+    service_->run([this] {
+        service_->forget(bell_.number());
+        service_->forget(parked_.number());
+    });
 }
 
 void Reception::step() {
@@ -205,8 +211,7 @@ void Reception::expect(const net::IdName& name, uint32_t kind, std::optional<uin
         expected.any = std::move(on_arrival);
     } else {
         expected.by_token[*token] = std::move(on_arrival);
-        const auto early = expected.early.extract(*token);
-        if (early)
+        while (const auto early = expected.early.extract(*token))
             service_->post(
                 [this, key, token = *token, arrival = std::make_shared<net::Arrival>(std::move(early.mapped()))] {
                     const auto place = expected_.find(key);

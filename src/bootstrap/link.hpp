@@ -86,7 +86,7 @@ class Reception {
                 OnTrouble on_trouble = {});
     void stop_expecting(const net::IdName& name, uint32_t kind, std::optional<uint64_t> token);
 
-    Reception(std::shared_ptr<Service> service, std::shared_ptr<net::Door> door, Fd bell);
+    Reception(std::shared_ptr<Service> service, std::shared_ptr<net::Door> door, Fd bell, Fd parked);
 
   private:
     struct Key {
@@ -105,7 +105,7 @@ class Reception {
 
     std::shared_ptr<Service> service_;
     std::shared_ptr<net::Door> door_;
-    Fd bell_;  // the door's descriptor once more
+    Fd bell_, parked_;  // the door's descriptors once more
     std::map<Key, Expected> expected_;
 };
 

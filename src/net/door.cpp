@@ -87,7 +87,8 @@ Result<std::shared_ptr<Door>> Door::open(const std::vector<Address>& addresses, 
     door->next_key_ = first_stranger;
     door->epoll_ = Fd(epoll_create1(EPOLL_CLOEXEC));
     door->timer_ = Fd(timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC));
-    if (!door->epoll_ || !door->timer_)
+    door->parked_ = Fd(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
+    if (!door->epoll_ || !door->timer_ || !door->parked_)
         return fail(weftSystemError, "no descriptor for the process's listener: {}; raise the limit (ulimit -n)",
                     errno_text(errno));
     door->watch(door->timer_.number(), timer_key, POLLIN, true);
@@ -226,6 +227,8 @@ void Door::park(Stranger& stranger) {
     (void)epoll_ctl(epoll_.number(), EPOLL_CTL_DEL, stranger.socket.number(), nullptr);
     member.parked.push_back({std::move(stranger.socket), stranger.handshake.purpose(), stranger.peer});
     signal(member);
+    const uint64_t once = 1;
+    (void)!write(parked_.number(), &once, sizeof once);
 }
 
 void Door::advance(uint64_t key, int64_t now) {
@@ -323,6 +326,7 @@ void Door::rest(int64_t now) {
         when.it_value = {due / 1'000'000, due % 1'000'000 * 1000};
     }
     (void)timerfd_settime(timer_.number(), TFD_TIMER_ABSTIME, &when, nullptr);
+    alarmed_ = due != 0;
 }
 
 void Door::accept_some(int listener, int64_t now) {
@@ -388,6 +392,7 @@ Status Door::progress() {
                 advance(key, now);
             }
         }
+        if (alarmed_ && strangers_.empty() && !paused_) rest(now);
         if (count < 64) return ok();
     }
     return ok();

@@ -68,6 +68,9 @@ class Door {
     // Readable as long as something is parked for this communicator; -1: it was not admitted. Valid until its last
     // dismissal. For who sleeps until something can be claimed while another thread calls progress().
     int arrivals_descriptor(const IdName& name);
+    // Any thread may be the one whose progress() parks what another waits for. Readable since the first connection was
+    // parked, and *edge-triggered* (EPOLLET) once more for each: never read.
+    int parked_descriptor() const { return parked_.number(); }
 
   private:
     struct Stranger {
@@ -100,12 +103,13 @@ class Door {
 
     std::vector<Address> addresses_;
     mutable std::mutex mutex_;
-    Fd epoll_, timer_;
+    Fd epoll_, timer_, parked_;
     std::vector<Fd> listeners_;
     std::vector<uint16_t> extra_ports_;
     int exhausted_error_ = 0;  // of the last accept, and since when
     int64_t exhausted_since_us_ = 0;
     bool paused_ = false;                     // nothing is accepted for a moment
+    bool alarmed_ = false;                    // the timer runs
     std::map<uint64_t, Stranger> strangers_;  // by key, which grows: the oldest first
     uint64_t next_key_;
     std::map<IdName, Member> members_;
