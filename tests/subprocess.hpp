@@ -92,14 +92,18 @@ class Subprocess {
     }
     std::string output() const { return content(output_); }
     std::string error() const { return content(error_); }
-    // Until the output has the text so often.
+    // Waits until the output has the text so often, or the process has ended without.
     bool says(const std::string& text, int times = 1) const {
-        return eventually([&] {
+        bool said = false;
+        (void)eventually([&] {
+            const bool over = is_gone(pid());
             int count = 0;
-            std::string all = output();
+            const std::string all = output();
             for (size_t at = all.find(text); at != std::string::npos; at = all.find(text, at + 1)) ++count;
-            return count >= times;
+            said = count >= times;
+            return said || over;
         });
+        return said;
     }
 
   private:
