@@ -156,6 +156,11 @@ Status HostGroup::mark_alive(int rank) const {
     return ok();
 }
 
+void HostGroup::mark_dead(int rank) {
+    RankState joined = RankState::joined;
+    if (row(rank).state.compare_exchange_strong(joined, RankState::dead)) wake_sleepers();
+}
+
 int HostGroup::cores() const {
     CpuSet all;
     for (int rank = 0; rank < ranks(); ++rank) all |= row(rank).cpus;  // empty of ranks that are not here

@@ -148,6 +148,8 @@ class HostGroup {
     bool alive(int rank) const;
     // Whether its process is stopped by a signal; of a rank of another host, when its leader last told.
     bool stopped(int rank) const;
+    // For the leader: its process, or its whole host, has ended.
+    void mark_dead(int rank);
     // Takes that lock for a rank of this process.
     Status mark_alive(int rank) const;
 

@@ -134,16 +134,17 @@ Status Gathering::try_abroad(int rank) {
         return fail(weftSystemError, "no descriptor for news of the meeting: {}; raise the limit (ulimit -n)",
                     errno_text(errno));
     settings.heartbeat_ms = options().heartbeat_ms;
-    settings.root = std::move(*addresses);
-    settings.root_exists = !id_.derived();
-    settings.self.identity = host_;
+    settings.registration.root = std::move(*addresses);
+    settings.registration.root_exists = !id_.derived();
+    HostEntry& self = settings.registration.self;
+    self.identity = host_;
     char name[HOST_NAME_MAX + 1] = {};
     gethostname(name, sizeof name - 1);
-    settings.self.name = options().hostid.empty() ? name : options().hostid;
-    settings.self.pid = getpid();
-    settings.self.ranks = ranks_;
-    settings.self.cores = allowed_cores();
-    settings.self.addresses = (*reception)->door().addresses();
+    self.name = options().hostid.empty() ? name : options().hostid;
+    self.pid = getpid();
+    self.ranks = ranks_;
+    self.cores = allowed_cores();
+    self.addresses = (*reception)->door().addresses();
     control_ = std::make_unique<Control>(*reception, group_, id_.identity(), std::move(settings));
     return ok();
 }

@@ -34,6 +34,12 @@ std::string ByteReader::get_text() {
     return text;
 }
 
+ByteWriter ByteReader::rest() const {
+    ByteWriter copy;
+    copy.append(at_, size_t(end_ - at_));
+    return copy;
+}
+
 std::vector<net::Address> ByteReader::get_addresses() {
     std::vector<net::Address> addresses;
     for (int left = get<uint8_t>(); left > 0; --left) {
@@ -117,6 +123,13 @@ Roster Roster::read(ByteReader& from) {
         roster.hosts[size_t(neighbour)].addresses = std::move(addresses);
     }
     return roster;
+}
+
+std::string Roster::text(int host) const {
+    const HostEntry& entry = hosts[size_t(host)];
+    std::vector<int> ranks;
+    for (const RosterRank& member : entry.members) ranks.push_back(member.rank);
+    return fmt::format("host {} with {}", entry.text(), ranks_text(ranks));
 }
 
 std::string ranks_text(const std::vector<int>& ascending) {

@@ -46,6 +46,8 @@ class ByteReader {
     std::vector<net::Address> get_addresses();
     bool ok() const { return ok_; }
     bool at_end() const { return ok_ && at_ == end_; }
+    // What has not been read.
+    ByteWriter rest() const;
 
   private:
     const std::byte* at_;
@@ -84,6 +86,8 @@ struct Roster {
     void write(ByteWriter& to) const;
     void write_neighbours(ByteWriter& to, int host) const;
     static Roster read(ByteReader& from);
+    // `host node7 (10.0.0.3:4711) with ranks 4 to 7`
+    std::string text(int host) const;
 };
 
 // The tree of the hosts' leaders: host 0 is its root.

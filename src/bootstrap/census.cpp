@@ -1,0 +1,128 @@
+#include "src/bootstrap/census.hpp"
+
+#include "src/base/clock.hpp"
+
+namespace weft {
+
+namespace {
+
+// Where a rank is, as it travels.
+struct Whereabouts {
+    int32_t rank;
+    uint32_t state;  // RankState
+    uint32_t stopped;
+    uint64_t entered, finished;
+    Operation operation;
+};
+
+constexpr int64_t sweep_apart_us = 200'000;  // sweeps cost every host a message
+constexpr int64_t report_patience_us = 500'000;
+
+}  // namespace
+
+Census::Census(Service& service, std::shared_ptr<HostGroup> group, Neighbours& neighbours, int host, int hosts)
+    : service_(&service), group_(std::move(group)), neighbours_(&neighbours), host_(host), hosts_(hosts) {}
+
+Census::~Census() { service_->cancel(timer_); }
+
+void Census::request() {
+    if (host_ > 0) return neighbours_->send(HostTree::parent(host_), News::sweep_request);
+    if (sweeping_) return;
+    const int64_t wait_us = swept_us_ + sweep_apart_us - now_us();
+    if (wait_us <= 0) return sweep(number_ + 1);
+    if (timer_ == 0)
+        timer_ = service_->after(wait_us, [this] {
+            timer_ = 0;
+            sweep(number_ + 1);
+        });
+}
+
+// Asks the subtree, and answers when all of it has, or after a while.
+void Census::sweep(uint32_t number) {
+    number_ = number;
+    sweeping_ = true;
+    swept_us_ = now_us();
+    gathered_ = {};
+    reports_due_.clear();
+    for (const int rank : group_->locals()) put(rank, gathered_);
+    gathered_count_ = uint32_t(group_->locals().size());
+    ByteWriter content;
+    content.put(number);
+    neighbours_->visit([&](int child) {
+        if (child < host_ || !neighbours_->here(child)) return;
+        reports_due_.insert(child);
+        neighbours_->send(child, News::sweep, content);
+    });
+    if (reports_due_.empty()) return report();
+    service_->cancel(timer_);
+    // Who is nearer to the tree's root waits longer, so that one silent host hides itself alone.
+    int levels = 1;
+    for (int below = host_ * HostTree::arity + 1; below < hosts_; below = below * HostTree::arity + 1) ++levels;
+    timer_ = service_->after(levels * report_patience_us, [this] {
+        timer_ = 0;
+        report();
+    });
+}
+
+void Census::put(int rank, ByteWriter& to) const {
+    const RankRow& row = group_->row(rank);
+    const auto position = row.position.read();
+    Whereabouts entry{};
+    entry.rank = rank;
+    entry.state = uint32_t(row.state.load(std::memory_order_acquire));
+    entry.stopped = group_->stopped(rank);
+    if (position) {
+        entry.entered = position->entered;
+        entry.finished = position->finished;
+        entry.operation = position->operation;
+    }
+    to.put(entry);
+}
+
+ByteWriter Census::table_of(const std::vector<int>& ranks) const {
+    ByteWriter content;
+    content.put(uint32_t(ranks.size()));
+    for (const int rank : ranks) put(rank, content);
+    return content;
+}
+
+void Census::on_report(int host, ByteReader& content) {
+    if (content.get<uint32_t>() != number_ || reports_due_.erase(host) == 0) return;  // late
+    const uint32_t count = content.get<uint32_t>();
+    for (uint32_t i = 0; i < count && content.ok(); ++i) gathered_.put(content.get<Whereabouts>());
+    gathered_count_ += count;
+    if (reports_due_.empty()) report();
+}
+
+void Census::report() {
+    if (!std::exchange(sweeping_, false)) return;
+    service_->cancel(std::exchange(timer_, 0));
+    ByteWriter content;
+    if (host_ > 0) content.put(number_);
+    content.put(gathered_count_);
+    content.append(gathered_.bytes().data(), gathered_.bytes().size());
+    if (host_ > 0) return neighbours_->send(HostTree::parent(host_), News::report, content);
+    ByteReader own(content.bytes().data(), content.bytes().size());
+    read_table(own);
+    neighbours_->flood(News::table, content);
+}
+
+void Census::read_table(ByteReader& content) {
+    const int64_t now = now_us();
+    for (uint32_t left = content.get<uint32_t>(); left > 0 && content.ok(); --left) {
+        const auto entry = content.get<Whereabouts>();
+        if (!content.ok() || entry.rank < 0 || entry.rank >= group_->ranks() || group_->local(entry.rank)) continue;
+        RankRow& row = group_->row(entry.rank);
+        // Tables come by several ways, an older one sometimes last.
+        const auto known = row.position.read();
+        if (known && entry.entered > known->entered) row.position.enter(entry.entered, entry.operation);
+        if (known && entry.finished > known->finished) row.position.finish(entry.finished);
+        if (entry.state == uint32_t(RankState::left)) row.state.store(RankState::left, std::memory_order_release);
+        if (entry.state == uint32_t(RankState::dead)) group_->mark_dead(entry.rank);
+        row.stopped.store(entry.stopped, std::memory_order_relaxed);
+        row.heard_us.store(now, std::memory_order_release);
+    }
+    group_->wake_sleepers();
+}
+
+}  // namespace weft

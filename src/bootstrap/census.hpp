@@ -1,0 +1,44 @@
+// census.hpp: where everyone is: on request host 0 asks down the tree of hosts, reports come up, and the table goes to
+// all, who write it into the rows of their segments. Thread-bound to the service thread.
+#pragma once
+#include <memory>
+#include <set>
+
+#include "src/bootstrap/neighbours.hpp"
+
+namespace weft {
+
+class Census {
+  public:
+    Census(Service& service, std::shared_ptr<HostGroup> group, Neighbours& neighbours, int host, int hosts);
+    ~Census();
+
+    // Somebody wants to know: a few times a second at most it is found out.
+    void request();
+    // What neighbours sent.
+    void on_sweep(uint32_t number) { sweep(number); }
+    void on_report(int host, ByteReader& content);
+    void read_table(ByteReader& content);
+
+    // Tables: of some ranks of this host.
+    ByteWriter table_of(const std::vector<int>& ranks) const;
+
+  private:
+    void sweep(uint32_t number);
+    void report();
+    void put(int rank, ByteWriter& to) const;
+
+    Service* service_;
+    std::shared_ptr<HostGroup> group_;
+    Neighbours* neighbours_;
+    int host_, hosts_;
+    uint32_t number_ = 0;
+    bool sweeping_ = false;
+    int64_t swept_us_ = 0;
+    std::set<int> reports_due_;
+    ByteWriter gathered_;
+    uint32_t gathered_count_ = 0;
+    uint64_t timer_ = 0;
+};
+
+}  // namespace weft

@@ -1,0 +1,131 @@
+#include "src/bootstrap/neighbours.hpp"
+
+#include <algorithm>
+
+#include "src/base/clock.hpp"
+#include "src/base/log.hpp"
+
+namespace weft {
+
+namespace {
+constexpr int64_t retry_us = 20'000;
+constexpr int64_t link_patience_us = 10'000'000;  // for a neighbour to link, at least
+}  // namespace
+
+Neighbours::Neighbours(std::shared_ptr<Reception> reception, const net::Identity& identity, const Roster& roster,
+                       int host, int64_t heartbeat_ms, Handlers handlers)
+    : reception_(std::move(reception)),
+      identity_(identity),
+      roster_(&roster),
+      host_(host),
+      heartbeat_ms_(heartbeat_ms),
+      handlers_(std::move(handlers)),
+      begun_us_(now_us()) {
+    reception_->expect(identity_.name, net::control, uint64_t(host_), [this](net::Arrival arrival) {
+        const int child = int(arrival.purpose.detail);
+        if (child > 0 && child < int(roster_->hosts.size()) && HostTree::parent(child) == host_)
+            linked(child, std::move(arrival.socket));
+    });
+    if (host_ > 0) dial_parent();
+}
+
+Neighbours::~Neighbours() {
+    reception_->stop_expecting(identity_.name, net::control, uint64_t(host_));
+    service().cancel(retry_timer_);
+}
+
+void Neighbours::dial_parent() {
+    const int parent = HostTree::parent(host_);
+    dial_ = std::make_unique<Dial>(
+        service(), identity_, net::Purpose{net::control, uint32_t(host_), uint64_t(parent)},
+        roster_->hosts[size_t(parent)].addresses, [this, parent](Result<Fd> socket) {
+            const bool again = dial_->turned_away() && now_us() - begun_us_ < link_patience_us;
+            dial_.reset();
+            if (socket) return linked(parent, std::move(*socket));
+            if (again)
+                retry_timer_ = service().after(retry_us, [this] { dial_parent(); });
+            else
+                handlers_.on_trouble(fmt::format("{} could not be reached from {}: {}", roster_->text(parent),
+                                                 roster_->hosts[size_t(host_)].name, socket.status().sentence()));
+        });
+}
+
+void Neighbours::linked(int host, Fd socket) {
+    auto& link = links_[host];
+    link = std::make_unique<Link>(
+        service(), std::move(socket),
+        [this, host](uint32_t kind, ByteReader& content) { handlers_.on_frame(host, News(kind), content); },
+        [this, host](const Status& why) {
+            links_.erase(host);
+            if (parted_.insert(host).second) handlers_.on_lost(host, why);
+        });
+    WEFT_LOG(info, net, "control connection with {}", roster_->text(host));
+    const auto early = early_.extract(host);
+    if (early)
+        for (const auto& [kind, content] : early.mapped()) link->send(uint32_t(kind), content);
+}
+
+void Neighbours::send(int host, News kind, const ByteWriter& content) {
+    if (parted_.count(host)) return;
+    const auto place = links_.find(host);
+    if (place == links_.end())
+        early_[host].emplace_back(kind, content);
+    else
+        place->second->send(uint32_t(kind), content);
+}
+
+void Neighbours::visit(const std::function<void(int)>& visitor) const {
+    if (host_ > 0) visitor(HostTree::parent(host_));
+    const int first = host_ * HostTree::arity + 1, hosts = int(roster_->hosts.size());
+    for (int child = first; child < std::min(first + HostTree::arity, hosts); ++child) visitor(child);
+}
+
+bool Neighbours::all_linked() const {
+    bool all = true;
+    visit([&](int host) { all = all && (links_.count(host) || parted_.count(host)); });
+    return all;
+}
+
+void Neighbours::flood(News kind, const ByteWriter& content, int except) {
+    visit([&](int host) {
+        if (host != except) send(host, kind, content);
+    });
+}
+
+void Neighbours::leave(const ByteWriter& goodbye) {
+    for (const auto& [host, link] : links_) {
+        link->send(uint32_t(News::goodbye), goodbye);
+        link->part();
+    }
+    links_.clear();
+}
+
+void Neighbours::tick() {
+    if (heartbeat_ms_ <= 0) return;
+    // Signs leave at ticks: less than some of them is no silence.
+    const int64_t now = now_us(), limit_us = std::max(heartbeat_ms_ * 1000, 4 * tick_us);
+    // Who was stopped itself, or not given a processor, has not listened: it does not accuse others of silence.
+    if (now - std::exchange(ticked_us_, now) > std::min(4 * tick_us, limit_us / 2))
+        for (const auto& [host, link] : links_) link->heard_us = now;
+    std::string trouble;
+    if (now - begun_us_ > std::max(limit_us, link_patience_us))
+        visit([&](int host) {
+            if (!links_.count(host) && !parted_.count(host))
+                trouble = fmt::format(
+                    "{} has met the others but does not answer {} since: it is down or stopped, or "
+                    "the network between them is cut",
+                    roster_->text(host), roster_->hosts[size_t(host_)].name);
+        });
+    for (const auto& [host, link] : links_) {
+        if (parted_.count(host)) continue;
+        if (now - link->spoken_us > limit_us / 4) link->send(uint32_t(News::alive));
+        if (now - link->heard_us > limit_us && trouble.empty())
+            trouble = fmt::format(
+                "{} has given no sign of life for {:.1f} s: it is down or stopped, or the network "
+                "to it is cut (WEFT_HEARTBEAT_MS is {})",
+                roster_->text(host), double(now - link->heard_us) / 1e6, heartbeat_ms_);
+    }
+    if (!trouble.empty()) handlers_.on_trouble(trouble);
+}
+
+}  // namespace weft

@@ -1,0 +1,144 @@
+#include "src/bootstrap/registration.hpp"
+
+#include <algorithm>
+
+#include "src/bootstrap/root.hpp"
+
+namespace weft {
+
+namespace {
+constexpr int64_t retry_first_us = 20'000, retry_most_us = 1'000'000;
+}
+
+Registration::Registration(Service& service, std::shared_ptr<HostGroup> group, const net::Identity& identity,
+                           RegistrationSettings settings, OnRoster on_roster)
+    : service_(&service),
+      group_(std::move(group)),
+      identity_(identity),
+      settings_(std::move(settings)),
+      on_roster_(std::move(on_roster)),
+      retry_us_(retry_first_us) {}
+
+void Registration::end() {
+    if (root_) root_->part();
+    root_.reset();
+    dial_.reset();
+    service_->cancel(retry_timer_);
+}
+
+std::string Registration::obstacle() const {
+    std::lock_guard lock(mutex_);
+    return obstacle_;
+}
+
+void Registration::set_obstacle(std::string text) {
+    std::lock_guard lock(mutex_);
+    obstacle_ = std::move(text);
+}
+
+void Registration::dial() {
+    dial_ = std::make_unique<Dial>(
+        *service_, identity_, net::Purpose{net::checkin, 0, 0}, settings_.root, [this](Result<Fd> socket) {
+            if (socket) return check_in(std::move(*socket));
+            const Status& why = socket.status();
+            const bool final = why.code() == weftMismatch || (settings_.root_exists && why.code() == weftInvalidUsage);
+            set_obstacle(fmt::format("the root of the meeting was not reached: {}", why.sentence()));
+            dial_.reset();
+            if (final) {
+                group_->raise(why.code(), -1, why.sentence());
+                return;
+            }
+            // It may not run yet, or be busy.
+            retry_timer_ = service_->after(retry_us_, [this] { dial(); });
+            retry_us_ = std::min(retry_us_ * 2, retry_most_us);
+        });
+}
+
+std::vector<RosterRank> Registration::newly_joined() {
+    std::vector<RosterRank> members;
+    const size_t joined = group_->header().joined.load(std::memory_order_acquire);
+    for (int rank = 0; rank < group_->ranks() && members_.size() < joined; ++rank) {
+        const RankRow& row = group_->row(rank);
+        if (row.state.load(std::memory_order_acquire) >= RankState::joined && members_.insert(rank).second)
+            members.push_back({rank, row.pid});
+    }
+    return members;
+}
+
+// Those that the ranks of this host may run on together.
+int Registration::cores() const {
+    CpuSet all;
+    for (const int rank : members_) all |= group_->row(rank).cpus;
+    return all.count();
+}
+
+void Registration::put_members(ByteWriter& to, const std::vector<RosterRank>& members) const {
+    for (const RosterRank& member : members)
+        if (member.rank == 0) to.put(group_->header().agreed);
+}
+
+void Registration::check_in(Fd socket) {
+    dial_.reset();
+    set_obstacle("");
+    root_ = std::make_unique<Link>(
+        *service_, std::move(socket), [this](uint32_t kind, ByteReader& content) { on_frame(kind, content); },
+        [this](const Status& why) {
+            root_.reset();
+            if (group_->aborted()) return;
+            group_->raise(weftRemoteError, -1,
+                          fmt::format("the process where the ranks check in, the one that made the unique id, ended "
+                                      "before all had met: {}",
+                                      why ? "it closed the connection" : why.sentence()));
+        });
+    HostEntry self = settings_.self;
+    self.members = newly_joined();
+    self.cores = cores();
+    ByteWriter content;
+    self.write(content);
+    put_members(content, self.members);
+    root_->send(uint32_t(CheckIn::host), content);
+    if (group_->aborted()) tell_abort();  // it could not be told before
+}
+
+void Registration::look_around() {
+    if (!root_) return;
+    const auto members = newly_joined();
+    if (members.empty()) return;
+    ByteWriter content;
+    content.put(int32_t(cores()));
+    content.put(uint32_t(members.size()));
+    for (const RosterRank& member : members) content.put(member);
+    put_members(content, members);
+    root_->send(uint32_t(CheckIn::joined), content);
+}
+
+void Registration::tell_abort() {
+    if (!root_ || std::exchange(abort_told_, true)) return;
+    const Status failure = group_->abort_status();
+    ByteWriter content;
+    content.put(int32_t(failure.code()));
+    content.put_text(failure.sentence());
+    root_->send(uint32_t(CheckIn::failed), content);
+}
+
+void Registration::on_frame(uint32_t kind, ByteReader& content) {
+    if (kind == uint32_t(CheckIn::waiting)) {
+        set_obstacle(content.get_text());
+    } else if (kind == uint32_t(CheckIn::refused)) {
+        const auto code = weftResult_t(content.get<int32_t>());
+        const std::string sentence = content.get_text();
+        abort_told_ = true;  // the root told everybody
+        group_->raise(code > weftSuccess && code < weftNumResults ? code : weftInternalError, -1, sentence);
+        root_.reset();
+    } else if (kind == uint32_t(CheckIn::roster)) {
+        Roster roster = Roster::read(content);
+        if (!content.at_end()) {
+            group_->raise(weftInternalError, -1, "the roster of the ranks came damaged");
+            return;
+        }
+        on_roster_(std::move(roster));
+        root_.reset();
+    }
+}
+
+}  // namespace weft

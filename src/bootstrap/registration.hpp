@@ -1,0 +1,62 @@
+// registration.hpp: how a host's leader checks in at the root: it calls the root until it answers, says which ranks are
+// here and later who else has come, and hears in the end who all the ranks are. Thread-bound to the service thread.
+#pragma once
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+
+#include "src/bootstrap/link.hpp"
+#include "src/bootstrap/roster.hpp"
+
+namespace weft {
+
+struct RegistrationSettings {
+    std::vector<net::Address> root;  // where to check in
+    bool root_exists = false;        // it was there before anybody knew its address: being unknown there is final
+    HostEntry self;                  // without members
+};
+
+class Registration {
+  public:
+    using OnRoster = std::function<void(Roster)>;
+    Registration(Service& service, std::shared_ptr<HostGroup> group, const net::Identity& identity,
+                 RegistrationSettings settings, OnRoster on_roster);
+
+    void begin() { dial(); }
+    void end();
+    // Tells the root which ranks have joined since.
+    void look_around();
+    // Tells the root, once, that this host's ranks have given up.
+    void tell_abort();
+    // Ranks of this host that the root knows, or will.
+    const std::set<int>& members() const { return members_; }
+    // What stands in the way of checking in, or who has not come; empty: nothing known. Thread-safe.
+    std::string obstacle() const;
+
+  private:
+    void dial();
+    void check_in(Fd socket);
+    std::vector<RosterRank> newly_joined();
+    int cores() const;
+    void put_members(ByteWriter& to, const std::vector<RosterRank>& members) const;
+    void on_frame(uint32_t kind, ByteReader& content);
+    void set_obstacle(std::string text);
+
+    Service* service_;
+    std::shared_ptr<HostGroup> group_;
+    net::Identity identity_;
+    RegistrationSettings settings_;
+    OnRoster on_roster_;
+    std::unique_ptr<Dial> dial_;
+    std::unique_ptr<Link> root_;
+    std::set<int> members_;
+    bool abort_told_ = false;
+    int64_t retry_us_;
+    uint64_t retry_timer_ = 0;
+    mutable std::mutex mutex_;  // of obstacle_
+    std::string obstacle_;
+};
+
+}  // namespace weft
