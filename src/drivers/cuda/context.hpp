@@ -1,0 +1,54 @@
+// context.hpp: a device's primary context, the one that the runtime API uses too. Weft makes no other and changes no
+// flags of this one.
+#pragma once
+#include <optional>
+#include <utility>
+
+#include "src/drivers/cuda/driver.hpp"
+
+namespace weft::cuda {
+
+// Retained while the owner lives. Thread-safe; whatever is made with it must not outlive it.
+class Context {
+  public:
+    Context() = default;
+    static Result<Context> retain(const Driver& driver, int device);
+    Context(Context&& other) noexcept { *this = std::move(other); }
+    Context& operator=(Context&& other) noexcept;
+    ~Context();
+
+    const Driver& driver() const { return *driver_; }
+    int device() const { return device_; }
+    CUcontext handle() const { return handle_; }
+    // Lets kernels of this context reach memory that cuMemAlloc gave in `peer`. Repeating it is no error.
+    Status enable_peer(const Context& peer) const;
+    // Waits for all work of the context: the user's too.
+    Status synchronize() const;
+
+  private:
+    const Driver* driver_ = nullptr;
+    int device_ = -1;
+    CUcontext handle_ = nullptr;
+};
+
+// Makes a context the calling thread's current one until the end of the scope. Thread-bound.
+class ContextScope {
+  public:
+    explicit ContextScope(const Context& context) : ContextScope(context.driver(), context.handle()) {}
+    ContextScope(const Driver& driver, CUcontext context);
+    ContextScope(const ContextScope&) = delete;
+    ContextScope& operator=(const ContextScope&) = delete;
+    ~ContextScope();
+    // Whether the context could be made current. To be looked at once.
+    Status take_status() { return std::move(status_); }
+
+  private:
+    const Driver& driver_;
+    bool pushed_ = false;
+    Status status_;
+};
+
+// The device of the context that is current in the calling thread; empty if none is. Thread-bound.
+Result<std::optional<int>> current_device(const Driver& driver);
+
+}  // namespace weft::cuda

@@ -1,0 +1,155 @@
+#include "src/drivers/cuda/driver.hpp"
+
+#include <unistd.h>
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "src/base/host_group.hpp"
+#include "src/base/log.hpp"
+#include "src/base/options.hpp"
+#include "src/base/per_process.hpp"
+#include "src/drivers/library.hpp"
+
+namespace weft::cuda {
+
+namespace {
+
+// The function by which all others are found, in either of its forms.
+class Finder {
+  public:
+    explicit Finder(const DynamicLibrary& library)
+        : newer_(reinterpret_cast<PFN_cuGetProcAddress_v12000>(library.find("cuGetProcAddress_v2"))),
+          older_(reinterpret_cast<PFN_cuGetProcAddress_v11030>(library.find("cuGetProcAddress"))) {}
+    explicit operator bool() const { return newer_ != nullptr || older_ != nullptr; }
+
+    // Null unless the driver has it: some answer that with an error, some with a null pointer alone. `result` keeps the
+    // last error. Handles of streams are values, so 0 is the legacy stream whatever the caller was compiled with.
+    void* find(const char* name, int version, CUresult& result) const {
+        void* function = nullptr;
+        CUdriverProcAddressQueryResult status = CU_GET_PROC_ADDRESS_SUCCESS;
+        const CUresult answer = newer_ ? newer_(name, &function, version, CU_GET_PROC_ADDRESS_LEGACY_STREAM, &status)
+                                       : older_(name, &function, version, CU_GET_PROC_ADDRESS_LEGACY_STREAM);
+        if (answer == CUDA_SUCCESS && status == CU_GET_PROC_ADDRESS_SUCCESS) return function;
+        if (answer != CUDA_SUCCESS) result = answer;
+        return nullptr;
+    }
+
+  private:
+    PFN_cuGetProcAddress_v12000 newer_;
+    PFN_cuGetProcAddress_v11030 older_;
+};
+
+// The token of the process that began to initialise CUDA; 0: none has. A child after fork still sees its parent's.
+std::atomic<uint64_t> initialised{0};
+
+struct Opened {
+    std::mutex opening;
+    const Driver* driver = nullptr;  // never freed
+    Status failure;
+};
+
+std::string installed_advice() { return "; with NVIDIA's driver installed, look whether nvidia-smi works"; }
+
+}  // namespace
+
+std::string version_text(int version) { return fmt::format("{}.{}", version / 1000, version % 1000 / 10); }
+
+Result<const Driver*> Driver::get() {
+    static PerProcess<Opened> of_process;
+    if (const uint64_t parent = initialised.load(); parent != 0 && parent != process_token())
+        return fail(weftInvalidUsage,
+                    "process {} was forked from one that had used CUDA, which does not survive fork: start it anew "
+                    "(exec, multiprocessing's spawn) or fork before CUDA is used",
+                    getpid());
+    Opened& opened = of_process.get();
+    std::lock_guard lock(opened.opening);
+    if (opened.driver == nullptr && opened.failure.ok()) {
+        if (Result<const Driver*> result = open(options().cuda_library); result)
+            opened.driver = *result;
+        else
+            opened.failure = result.take_status();
+    }
+    if (opened.driver != nullptr) return opened.driver;
+    return Status(opened.failure.code(), opened.failure.sentence());
+}
+
+Result<const Driver*> Driver::open(const std::string& path) {
+    const std::string name = path.empty() ? "libcuda.so.1" : path;
+    if (name == "none") return fail(weftInvalidUsage, "WEFT_CUDA_LIBRARY is none: no GPU is used");
+    Result<DynamicLibrary> library = DynamicLibrary::open(name);
+    if (!library) return fail(weftSystemError, "no CUDA driver: {}", library.status().sentence());
+
+    const Finder finder(*library);
+    if (!finder)
+        return fail(weftSystemError, "the CUDA driver {} is older than 11.3: Weft needs {} or newer", name,
+                    version_text(oldest_version));
+    std::unique_ptr<Driver> driver(new Driver);
+    CUresult last = CUDA_SUCCESS;
+    std::vector<const char*> missing;
+    // The string is spelt here, for cuda.h renames the function itself by a macro.
+#define required true
+#define optional false
+#define WEFT_CUDA_FUNCTION(name, version, need)                                                         \
+    driver->name = reinterpret_cast<PFN_cu##name##_v##version>(finder.find("cu" #name, version, last)); \
+    if (driver->name == nullptr && need) missing.push_back("cu" #name);
+#include "src/drivers/cuda/driver.def"
+#undef WEFT_CUDA_FUNCTION
+#undef required
+#undef optional
+    const std::string stub =
+        fmt::format("{} is the CUDA toolkit's stub for linking, not a driver{}", name, installed_advice());
+    if (last == CUDA_ERROR_STUB_LIBRARY) return fail(weftSystemError, "{}", stub);
+    if (driver->DriverGetVersion != nullptr) {
+        const CUresult answer = driver->DriverGetVersion(&driver->version_);
+        if (answer == CUDA_ERROR_STUB_LIBRARY) return fail(weftSystemError, "{}", stub);
+        if (answer == CUDA_SUCCESS && driver->version_ < oldest_version)
+            return fail(weftSystemError, "the CUDA driver {} serves CUDA {}: Weft needs one for {} or newer", name,
+                        version_text(driver->version_), version_text(oldest_version));
+    }
+    if (!missing.empty())
+        return fail(weftSystemError, "the CUDA driver {} lacks {} functions that Weft needs, {} among them", name,
+                    missing.size(), missing.front());
+
+    driver->library_ = name;
+    driver->process_ = process_token();
+    // Before the call: a process forked in the middle of it must not call again.
+    initialised.store(driver->process_);
+    library->keep();  // whatever cuInit has begun
+    if (const CUresult answer = driver->Init(0); answer != CUDA_SUCCESS)
+        return fail(weftUnhandledCudaError, "the CUDA driver {} cannot be used: cuInit says {}{}", name,
+                    driver->name_of(answer),
+                    answer == CUDA_ERROR_NO_DEVICE ? ": no GPU is visible" : installed_advice());
+    WEFT_LOG(info, init, "CUDA driver {} for CUDA {}", name, version_text(driver->version_));
+    return driver.release();
+}
+
+bool Driver::here() const { return process_ == process_token(); }
+
+std::string Driver::name_of(CUresult result) const {
+    const char* text = nullptr;
+    if (GetErrorName(result, &text) != CUDA_SUCCESS || text == nullptr) return fmt::format("error {}", int(result));
+    return fmt::format("{} ({})", text, int(result));
+}
+
+Status Driver::failure(CUresult result, const std::string& doing) const {
+    if (!here())
+        return fail(weftInvalidUsage,
+                    "CUDA could not {}: process {} was forked from the one that had begun to use CUDA", doing,
+                    getpid());
+    const char* text = nullptr;
+    if (GetErrorString(result, &text) != CUDA_SUCCESS || text == nullptr) text = "unknown";
+    const bool resources = result == CUDA_ERROR_OUT_OF_MEMORY || result == CUDA_ERROR_OPERATING_SYSTEM;
+    return fail(resources ? weftSystemError : weftUnhandledCudaError, "CUDA could not {}: {}, {}", doing,
+                name_of(result), text);
+}
+
+Status Driver::need(bool present, const char* function) const {
+    if (present) return weft::ok();
+    return fail(weftSystemError, "the CUDA driver {} for CUDA {} has no {}", library_, version_text(version_),
+                function);
+}
+
+}  // namespace weft::cuda

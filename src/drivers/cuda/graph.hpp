@@ -1,0 +1,28 @@
+// graph.hpp: a stream's work captured once and replayed: for benchmarks and tests. In the library the user captures.
+#pragma once
+#include <utility>
+
+#include "src/drivers/cuda/context.hpp"
+
+namespace weft::cuda {
+
+// Of what is enqueued on a stream between begin() and end(). Thread-bound to the thread that captures; launched by any.
+class Graph {
+  public:
+    Graph() = default;
+    static Status begin(const Driver& driver, CUstream stream,
+                        CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_THREAD_LOCAL);
+    static Result<Graph> end(const Driver& driver, CUstream stream);
+    Graph(Graph&& other) noexcept { *this = std::move(other); }
+    Graph& operator=(Graph&& other) noexcept;
+    ~Graph();
+
+    Status launch(CUstream stream) const;
+
+  private:
+    const Driver* driver_ = nullptr;
+    CUgraph graph_ = nullptr;
+    CUgraphExec executable_ = nullptr;
+};
+
+}  // namespace weft::cuda

@@ -1,0 +1,79 @@
+#include "src/drivers/cuda/stream.hpp"
+
+namespace weft::cuda {
+
+Result<Stream> Stream::create(const Context& context, Priority priority) {
+    const Driver& driver = context.driver();
+    ContextScope scope(context);
+    WEFT_TRY(scope.take_status());
+    int lowest = 0, highest = 0;
+    WEFT_TRY(driver.check(driver.CtxGetStreamPriorityRange(&lowest, &highest), "tell the range of stream priorities"));
+    Stream stream;
+    WEFT_TRY(driver.check(driver.StreamCreateWithPriority(&stream.handle_, CU_STREAM_NON_BLOCKING,
+                                                          priority == Priority::highest ? highest : lowest),
+                          "make a stream on device {}", context.device()));
+    stream.driver_ = &driver;
+    return stream;
+}
+
+Stream& Stream::operator=(Stream&& other) noexcept {
+    std::swap(driver_, other.driver_);
+    std::swap(handle_, other.handle_);
+    return *this;
+}
+
+Stream::~Stream() {
+    if (handle_ != nullptr && driver_->here()) driver_->StreamDestroy(handle_);
+}
+
+Status Stream::synchronize() const {
+    return driver_->check(driver_->StreamSynchronize(handle_), "finish a stream's work");
+}
+
+Result<bool> Stream::done() const {
+    const CUresult result = driver_->StreamQuery(handle_);
+    if (result == CUDA_ERROR_NOT_READY) return false;
+    WEFT_TRY(driver_->check(result, "finish a stream's work"));
+    return true;
+}
+
+Status Stream::wait_for(const Event& event) const {
+    return driver_->check(driver_->StreamWaitEvent(handle_, event.handle(), CU_EVENT_WAIT_DEFAULT),
+                          "let a stream wait for an event");
+}
+
+Result<StreamFacts> describe_stream(const Driver& driver, CUstream stream) {
+    StreamFacts facts;
+    WEFT_TRY(driver.check(driver.StreamGetCtx(stream, &facts.context), "tell a stream's context (is it destroyed?)"));
+    {
+        ContextScope scope(driver, facts.context);
+        WEFT_TRY(scope.take_status());
+        CUdevice device = 0;
+        WEFT_TRY(driver.check(driver.CtxGetDevice(&device), "tell a stream's device"));
+        facts.device = device;
+    }
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    cuuint64_t id = 0;
+    const CUresult result = driver.StreamGetCaptureInfo(stream, &status, &id, &facts.graph, nullptr, nullptr);
+    // The legacy stream says so while another stream captures; it is not captured itself.
+    if (result == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT)
+        return fail(weftInvalidUsage,
+                    "the legacy stream cannot be used while another blocking stream of its device is captured: use a "
+                    "stream made with cudaStreamNonBlocking");
+    WEFT_TRY(driver.check(result, "tell whether a stream is captured"));
+    if (status == CU_STREAM_CAPTURE_STATUS_INVALIDATED)
+        return fail(weftInvalidUsage, "the stream's capture was ended by an earlier error: end it, and capture again");
+    facts.capturing = status == CU_STREAM_CAPTURE_STATUS_ACTIVE;
+    facts.capture_id = facts.capturing ? id : 0;
+    if (!facts.capturing) facts.graph = nullptr;
+    return facts;
+}
+
+RelaxedCapture::RelaxedCapture(const Driver& driver)
+    : driver_(driver), exchanged_(driver.ThreadExchangeStreamCaptureMode(&mode_) == CUDA_SUCCESS) {}
+
+RelaxedCapture::~RelaxedCapture() {
+    if (exchanged_) driver_.ThreadExchangeStreamCaptureMode(&mode_);
+}
+
+}  // namespace weft::cuda

@@ -1,0 +1,13 @@
+// inventory_without_cuda.cpp: the answers of a build without the CUDA driver's headers.
+#include "src/drivers/inventory.hpp"
+
+namespace weft {
+
+DriverInventory describe_drivers() {
+    DriverInventory all;
+    all.cuda_why_not = all.nvml_why_not =
+        "this build of Weft has no GPU support: no CUDA toolkit was found when it was built, or -Dcuda=disabled";
+    return all;
+}
+
+}  // namespace weft

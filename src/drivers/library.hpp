@@ -1,0 +1,32 @@
+// library.hpp: owner of a library opened at run time, so that one binary runs with and without it.
+#pragma once
+#include <string>
+#include <utility>
+
+#include "src/base/result.hpp"
+
+namespace weft {
+
+class DynamicLibrary {
+  public:
+    DynamicLibrary() = default;
+    // All symbols are resolved now, none of them becomes visible to others.
+    static Result<DynamicLibrary> open(const std::string& path);
+    DynamicLibrary(DynamicLibrary&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
+    DynamicLibrary& operator=(DynamicLibrary&& other) noexcept {
+        std::swap(handle_, other.handle_);
+        return *this;
+    }
+    ~DynamicLibrary();
+
+    explicit operator bool() const { return handle_ != nullptr; }
+    void* find(const char* symbol) const;  // null if there is no such symbol
+    // Never closes it: threads of the library may still run when the process ends.
+    void keep() { handle_ = nullptr; }
+
+  private:
+    explicit DynamicLibrary(void* handle) : handle_(handle) {}
+    void* handle_ = nullptr;
+};
+
+}  // namespace weft
