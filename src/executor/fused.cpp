@@ -47,7 +47,7 @@ void Run::stage_input(uint64_t tile) {
 // The chunks of others: what lies before our own chunk and what lies behind it.
 int Run::staging_jobs(uint64_t tile, CopyJob* jobs) {
     if (offered_input_) return 0;
-    const Range own = chunk_range(tile, rank_);
+    const Range own = chunk_of(tile, rank_);
     const size_t length = plan_->tile_length(tile), behind = own.tile_offset + own.bytes;
     const std::byte* input = send_ + tile * plan_->tile_bytes;
     std::byte* staged = slot(rank_, tile);
@@ -61,7 +61,7 @@ int Run::result_jobs(uint64_t tile, CopyJob* jobs) {
     int count = 0;
     for (int distance = 1; distance < ranks_; ++distance) {  // not all from the same rank at once
         const int rank = rank_ + distance < ranks_ ? rank_ + distance : rank_ + distance - ranks_;
-        const Range range = chunk_range(tile, rank);
+        const Range range = chunk_of(tile, rank);
         if (range.bytes == 0) continue;
         jobs[count++] = {receive_ + tile * plan_->tile_bytes + range.tile_offset, slot(rank, tile) + range.tile_offset,
                          range.bytes, plan_->stores};
@@ -217,7 +217,7 @@ bool Run::may_be_using(int peer) const {
 // Reduces our chunk of the tile into our output and our slot, and, in the same loop body, does the copies given.
 void Run::reduce_own_chunk(uint64_t tile, const CopyJob* staging, int staging_count, const CopyJob* results,
                            int results_count) {
-    const Range own = chunk_range(tile, rank_);
+    const Range own = chunk_of(tile, rank_);
     const size_t tile_offset = tile * plan_->tile_bytes, offset = tile_offset + own.tile_offset;
     for (int rank = 0; rank < ranks_; ++rank) {
         const std::byte* input = inputs_[size_t(rank)];

@@ -41,9 +41,7 @@ struct Plan {
         return std::max<size_t>(32 << 10, (256 << 10) / size_t(std::max(1, schedule->ranks - 1)) / 64 * 64);
     }
     size_t bytes() const { return operation.bytes(); }
-    size_t tile_length(uint64_t tile) const {
-        return std::min(tile_bytes, bytes() - std::min<size_t>(bytes(), tile * tile_bytes));
-    }
+    size_t tile_length(uint64_t tile) const { return weft::tile_length(bytes(), tile_bytes, tile); }
     weftDataType_t type() const { return weftDataType_t(operation.type); }
     // Pre-multiplied sums reduce as sums; their scaling happens where a rank reads its own input.
     weftRedOp_t op() const { return operation.op < weftNumOps ? weftRedOp_t(operation.op) : weftSum; }

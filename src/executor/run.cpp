@@ -160,39 +160,15 @@ int Run::place_of(int rank) const {
     return int(std::lower_bound(ranks.begin(), ranks.end(), rank) - ranks.begin());
 }
 
-Run::Range Run::chunks_range(uint64_t tile, int first, int count) const {
-    const size_t length = plan_->tile_length(tile);
-    const size_t begin = chunk_bound(length, plan_->schedule->chunks, first),
-                 end = chunk_bound(length, plan_->schedule->chunks, first + count);
-    return {begin, end - begin};
-}
-
-Run::Span Run::span_range(const Instruction& instruction, int iteration, uint64_t tile) const {
-    const Index& chunk = instruction.chunk;
-    const int first = chunk.at(iteration);
-    const int until_end = chunk.modulus > 1 ? chunk.base + chunk.modulus - first : instruction.count;
-    if (instruction.count <= until_end) {
-        const Range all = chunks_range(tile, first, instruction.count);
-        return {{all, {}}, 1, all.bytes};
-    }
-    const Range head = chunks_range(tile, first, until_end),
-                tail = chunks_range(tile, chunk.base, instruction.count - until_end);
-    return {{head, tail}, 2, head.bytes + tail.bytes};
-}
-
 // An instruction's connections are looked at before anything moves, so a blocked one has done nothing.
 Progress Run::move_connection(size_t index, const Instruction& instruction, uint64_t tile) {
     const BlockState& state = blocks_[index];
     const Block& block = plan_->schedule->blocks[index];
     const BlockEnds& ends = plan_->ends[index];
-    const Span span = span_range(instruction, state.iteration, tile);
+    const Span span = span_of(instruction, state.iteration, tile);
     if (span.bytes == 0) return Progress::moved;  // empty chunks are skipped on both ends
-    const bool receives = instruction.opcode != Opcode::send;
-    const bool sends = instruction.opcode != Opcode::recv && instruction.opcode != Opcode::recv_reduce_copy;
-    const bool reduces = instruction.opcode == Opcode::recv_reduce_send ||
-                         instruction.opcode == Opcode::recv_reduce_copy ||
-                         instruction.opcode == Opcode::recv_reduce_copy_send;
-    const bool stores = receives && instruction.opcode != Opcode::recv_reduce_send;
+    const bool receives = weft::receives(instruction.opcode), sends = weft::sends(instruction.opcode),
+               reduces = weft::reduces(instruction.opcode), stores = weft::stores(instruction.opcode);
 
     if (ends.source_abroad || ends.target_abroad)
         if (const auto progress = move_abroad(index, instruction, tile, span)) return *progress;
@@ -327,7 +303,7 @@ void Run::add_descriptors(std::vector<pollfd>& list) const {
 }
 
 Progress Run::move_local(const Instruction& instruction, int iteration, uint64_t tile) {
-    const Span span = span_range(instruction, iteration, tile);
+    const Span span = span_of(instruction, iteration, tile);
     for (int piece = 0; piece < span.count; ++piece) move_range(instruction, iteration, tile, span.pieces[piece]);
     return Progress::moved;
 }

@@ -53,10 +53,8 @@ class Run {
         enum class Wait : uint8_t { none, source, target } wait = Wait::none;  // for which connection
     };
 
-    // Where the chunk's bytes lie, in this tile and in the user's buffer.
-    struct Range {
-        size_t tile_offset, bytes;
-    };
+    using Range = ChunkRange;
+    using Span = ChunkSpan;
 
     // run.cpp: any block, any instruction.
     Progress advance_block(size_t index);
@@ -102,16 +100,13 @@ class Run {
     std::byte* slot(int place, uint64_t tile) const { return plan_->board->slot(members_[place], board_tile(tile)); }
     int place_of(int rank) const;
 
-    Range chunk_range(uint64_t tile, int chunk) const { return chunks_range(tile, chunk, 1); }
-    Range chunks_range(uint64_t tile, int first, int count) const;
-    // An instruction's chunks: one range, or two if they go on at the start. Together they are `bytes`.
-    struct Span {
-        Range pieces[2];
-        int count;
-        size_t bytes;
-    };
+    Range chunk_of(uint64_t tile, int chunk) const {
+        return chunk_range(plan_->tile_length(tile), plan_->schedule->chunks, chunk, 1);
+    }
     std::optional<Progress> move_abroad(size_t index, const Instruction& instruction, uint64_t tile, const Span& span);
-    Span span_range(const Instruction& instruction, int iteration, uint64_t tile) const;
+    Span span_of(const Instruction& instruction, int iteration, uint64_t tile) const {
+        return chunk_span(instruction, iteration, plan_->tile_length(tile), plan_->schedule->chunks);
+    }
     const std::byte* input_at(size_t offset) const { return send_ + offset; }
     // This rank's contribution, scaled if the operation wants it (then it lies in scratch).
     const std::byte* own_input(size_t offset, size_t bytes);

@@ -1,0 +1,128 @@
+// instruction.hpp: one line of a schedule as a plain value, and where the chunks that it names lie in a tile. Shared by
+// all who run schedules: the host's step machine and the device's (src/executor/cuda), which compiles it as device
+// code.
+#pragma once
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+namespace weft {
+
+enum class Opcode : uint8_t {
+#define WEFT_INSTRUCTION(name, kind, uses, help) name,
+#include "src/schedule/instruction.def"
+#undef WEFT_INSTRUCTION
+};
+enum class OpcodeKind : uint8_t { connection, local, board, fused };
+
+// Where a chunk lives. `input` and `output` are the call's buffers (the same memory if in place); `slot` is a rank's
+// slot of the board for this tile. In a set of targets these are bits.
+enum Buffer : uint8_t {
+    none = 0,
+    input = 1,   // this rank's send buffer
+    output = 2,  // this rank's receive buffer
+    slot = 4,  // source: the slot of rank `rank` (copy), or of every other rank (reduce); target: this rank's own slot
+    inputs = 8,    // reduce only: every rank's send buffer, directly (registered memory)
+    outputs = 16,  // reduce only: every rank's receive buffer, directly
+    either = 32,   // reduce only: of each other rank its slot or, if it is readable (BoardMode), its send buffer
+};
+
+// base + (start + iteration * step) mod modulus: how an operand moves through the iterations of a repeated instruction.
+struct Index {
+    int32_t base = 0;
+    int32_t start = 0;
+    int32_t modulus = 1;
+    int32_t step = 0;
+
+    constexpr int at(int iteration) const {
+        const int64_t turned = (start + int64_t(iteration) * step) % modulus;
+        return base + int(turned < 0 ? turned + modulus : turned);
+    }
+    // Of a span that begins here: the place `offset` further on. A span ends where it ends, or, if the index has a
+    // modulus, goes on at `base`.
+    constexpr int at(int iteration, int offset) const {
+        const int first = at(iteration);
+        return modulus > 1 && first + offset >= base + modulus ? first + offset - modulus : first + offset;
+    }
+    constexpr Index then(int32_t next_step) const { return {base, start, modulus, next_step}; }
+    bool operator==(const Index&) const = default;
+};
+
+// Runs after step `step` (instruction index, all its iterations) of block `block` of the same rank, in the same run of
+// the schedule or in the one `ago` runs before (then what runs first in an operation waits for nothing).
+struct Dependency {
+    int32_t block = -1;
+    int32_t step = -1;
+    int32_t ago = 0;
+    bool operator==(const Dependency&) const = default;
+};
+
+struct Instruction {
+    Opcode opcode = Opcode::copy;
+    Buffer source = Buffer::none;
+    uint8_t targets = 0;  // bits of Buffer
+    uint8_t phase = 0;    // post, wait: 0 or 1
+    bool finish = false;  // the result is complete: the operation's last step (avg divides) is applied
+    bool left = false;    // of the sum of a slot and source[chunk], the latter is the left operand
+    int32_t repeat = 1;   // iterations; operands move by Index
+    int32_t count = 1;    // a span: so many chunks one behind the other, which travel as one message
+    Index chunk;          // the first of them
+    Index rank;           // source slot: whose
+    Dependency after;
+    int32_t tile = 0;  // of the run's `tiles`: which one this instruction works on
+    bool operator==(const Instruction&) const = default;
+};
+
+// What a connection instruction does with its slots and with this rank's memory.
+constexpr bool receives(Opcode opcode) { return opcode != Opcode::send; }
+constexpr bool sends(Opcode opcode) { return opcode != Opcode::recv && opcode != Opcode::recv_reduce_copy; }
+constexpr bool reduces(Opcode opcode) {
+    return opcode == Opcode::recv_reduce_send || opcode == Opcode::recv_reduce_copy ||
+           opcode == Opcode::recv_reduce_copy_send;
+}
+constexpr bool stores(Opcode opcode) { return receives(opcode) && opcode != Opcode::recv_reduce_send; }
+
+// Bytes of tile `tile` of a message of `bytes`; none behind its end.
+constexpr size_t tile_length(size_t bytes, size_t tile_bytes, uint64_t tile) {
+    return std::min<size_t>(tile_bytes, bytes - std::min<size_t>(bytes, tile * tile_bytes));
+}
+
+// Where chunk `index` of `chunks` begins in a tile of `tile_bytes`: shares as equal as 64-byte bounds allow; the last
+// bound (index == chunks) is the end. 64 bytes hold a whole number of elements of every type.
+constexpr size_t chunk_bound(size_t tile_bytes, int chunks, int index) {
+    if (index >= chunks) return tile_bytes;
+    // tile_bytes * index / chunks, without a product that would not fit.
+    const size_t whole = tile_bytes / unsigned(chunks), rest = tile_bytes % unsigned(chunks);
+    const size_t exact = whole * unsigned(index) + rest * unsigned(index) / unsigned(chunks);
+    return std::min<size_t>(tile_bytes, (exact + 63) / 64 * 64);
+}
+
+// Bytes of a tile that lie side by side.
+struct ChunkRange {
+    size_t tile_offset, bytes;
+};
+constexpr ChunkRange chunk_range(size_t tile_bytes, int chunks, int first, int count) {
+    const size_t begin = chunk_bound(tile_bytes, chunks, first);
+    return {begin, chunk_bound(tile_bytes, chunks, first + count) - begin};
+}
+
+// An instruction's chunks: one range, or two if they go on at the start. Together they are `bytes`.
+struct ChunkSpan {
+    ChunkRange pieces[2];
+    int count;
+    size_t bytes;
+};
+constexpr ChunkSpan chunk_span(const Instruction& instruction, int iteration, size_t tile_bytes, int chunks) {
+    const Index& chunk = instruction.chunk;
+    const int first = chunk.at(iteration);
+    const int until_end = chunk.modulus > 1 ? chunk.base + chunk.modulus - first : instruction.count;
+    if (instruction.count <= until_end) {
+        const ChunkRange all = chunk_range(tile_bytes, chunks, first, instruction.count);
+        return {{all, {}}, 1, all.bytes};
+    }
+    const ChunkRange head = chunk_range(tile_bytes, chunks, first, until_end),
+                     tail = chunk_range(tile_bytes, chunks, chunk.base, instruction.count - until_end);
+    return {{head, tail}, 2, head.bytes + tail.bytes};
+}
+
+}  // namespace weft
