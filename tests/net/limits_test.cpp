@@ -85,24 +85,26 @@ TEST_CASE("without descriptors connections wait, and are accepted when there are
     door->admit(identity);
     Call call(identity, purpose, door->addresses());
     REQUIRE(call.advance().ok());  // its socket exists before there are none left
+    bool waits = true, rests = true;
     {
+        // No assertion in here: under UBSan each needs a descriptor.
         const Limit limit(100);
         std::vector<Fd> all;
         for (int number = dup(0); number >= 0; number = dup(0)) all.emplace_back(number);
         for (int i = 0; i < 100; ++i) {
-            REQUIRE(door->progress().ok());
+            waits &= door->progress().ok();
             auto step = call.advance();
-            REQUIRE(step.ok());
-            REQUIRE_FALSE(*step);
+            waits &= step.ok() && !*step;
         }
         // It does not spin meanwhile: the door rests until its timer says so.
         pollfd state{door->descriptor(), POLLIN, 0};
-        for (int quiet = 0; quiet < 3;) {
-            REQUIRE(poll(&state, 1, 60'000) == 1);
-            REQUIRE(door->progress().ok());
+        for (int quiet = 0; quiet < 3 && rests;) {
+            rests = poll(&state, 1, 60'000) == 1 && door->progress().ok();
             quiet += poll(&state, 1, 0) == 0;
         }
     }
+    CHECK(waits);
+    CHECK(rests);
     auto socket = finish(call, door.get());
     if (!socket) FAIL(socket.status().sentence());
     CHECK(claim(*door, identity, net::checkin).socket);

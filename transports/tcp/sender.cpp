@@ -198,7 +198,8 @@ Result<bool> TcpSender::send(const std::byte* data, const SlotInfo& info) {
         if (stripe.message > message) continue;
         const uint64_t sent =
             stripe.message == message && stripe.done > sizeof(MessageHeader) ? stripe.done - sizeof(MessageHeader) : 0;
-        memcpy(outgoing.memory.get() + share.begin + sent, data + share.begin + sent, share.end - share.begin - sent);
+        const uint64_t begin = share.begin + sent;
+        if (begin < share.end) memcpy(outgoing.memory.get() + begin, data + begin, share.end - begin);
     }
     outgoing.data = outgoing.memory.get();
     return true;
