@@ -1,0 +1,140 @@
+// device.hpp: what kernel bodies need of the machine, in two forms: for the device, as CUDA and PTX, and for the host,
+// so that the same bodies run under test as ordinary threads. A block of the device is one thread on the host.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+#if defined(__CUDACC__)
+#define WEFT_DEVICE __device__ __forceinline__
+#define WEFT_DEVICE_COLD __device__ __noinline__
+#define WEFT_UNROLL _Pragma("unroll")  // of the loop that follows
+#define WEFT_NO_UNROLL _Pragma("unroll 1")
+#else
+#include <atomic>
+#include <chrono>
+#include <thread>
+#define WEFT_DEVICE inline
+#define WEFT_DEVICE_COLD __attribute__((noinline)) inline
+#define WEFT_UNROLL
+#define WEFT_NO_UNROLL
+#endif
+
+namespace weft::cuda {
+
+// The threads that run one block of one rank's kernel.
+struct Team {
+    int thread, threads;  // of the block
+    int block, blocks;    // of the rank's kernel
+
+#if defined(__CUDACC__)
+    __device__ __forceinline__ void barrier() const { __syncthreads(); }
+    // A barrier that tells all threads whether any of them says so.
+    __device__ __forceinline__ bool any(bool mine) const { return __syncthreads_or(mine) != 0; }
+#else
+    void barrier() const {}
+    bool any(bool mine) const { return mine; }
+#endif
+};
+
+// Words that other ranks read and write, at system scope. On the host `relaxed` is as strong as acquire and release:
+// what on the device is ordered by the barrier of a block or by the end of a kernel is ordered by nothing else there.
+#if defined(__CUDACC__)
+WEFT_DEVICE uint32_t load_relaxed(const uint32_t* word) {
+    uint32_t value;
+    asm volatile("ld.relaxed.sys.u32 %0, [%1];" : "=r"(value) : "l"(word) : "memory");
+    return value;
+}
+WEFT_DEVICE uint64_t load_relaxed(const uint64_t* word) {
+    uint64_t value;
+    asm volatile("ld.relaxed.sys.u64 %0, [%1];" : "=l"(value) : "l"(word) : "memory");
+    return value;
+}
+WEFT_DEVICE uint64_t load_acquire(const uint64_t* word) {
+    uint64_t value;
+    asm volatile("ld.acquire.sys.u64 %0, [%1];" : "=l"(value) : "l"(word) : "memory");
+    return value;
+}
+WEFT_DEVICE uint32_t load_acquire(const uint32_t* word) {
+    uint32_t value;
+    asm volatile("ld.acquire.sys.u32 %0, [%1];" : "=r"(value) : "l"(word) : "memory");
+    return value;
+}
+WEFT_DEVICE void store_relaxed(uint32_t* word, uint32_t value) {
+    asm volatile("st.relaxed.sys.u32 [%0], %1;" ::"l"(word), "r"(value) : "memory");
+}
+WEFT_DEVICE void store_relaxed(uint64_t* word, uint64_t value) {
+    asm volatile("st.relaxed.sys.u64 [%0], %1;" ::"l"(word), "l"(value) : "memory");
+}
+WEFT_DEVICE void store_release(uint64_t* word, uint64_t value) {
+    asm volatile("st.release.sys.u64 [%0], %1;" ::"l"(word), "l"(value) : "memory");
+}
+WEFT_DEVICE void store_release(uint32_t* word, uint32_t value) {
+    asm volatile("st.release.sys.u32 [%0], %1;" ::"l"(word), "r"(value) : "memory");
+}
+// Among the blocks of one rank. True: the word was 0 and is `value` now.
+WEFT_DEVICE bool claim(uint32_t* word, uint32_t value) { return atomicCAS(word, 0u, value) == 0; }
+// The value before; orders what the blocks did before against what the last of them does afterwards.
+WEFT_DEVICE uint32_t count_up(uint32_t* word) {
+    uint32_t before;
+    asm volatile("atom.acq_rel.gpu.add.u32 %0, [%1], 1;" : "=r"(before) : "l"(word) : "memory");
+    return before;
+}
+WEFT_DEVICE uint64_t clock_ns() {
+    uint64_t now;
+    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
+    return now;
+}
+WEFT_DEVICE void pause() {}
+WEFT_DEVICE void sleep_a_little() { __nanosleep(500); }
+#else
+template <class Word>
+Word load_relaxed(const Word* word) {
+    return std::atomic_ref(const_cast<Word&>(*word)).load(std::memory_order_acquire);
+}
+template <class Word>
+Word load_acquire(const Word* word) {
+    return load_relaxed(word);
+}
+template <class Word, class Value>
+void store_relaxed(Word* word, Value value) {
+    std::atomic_ref(*word).store(Word(value), std::memory_order_release);
+}
+template <class Word, class Value>
+void store_release(Word* word, Value value) {
+    store_relaxed(word, value);
+}
+inline bool claim(uint32_t* word, uint32_t value) {
+    uint32_t none = 0;
+    return std::atomic_ref(*word).compare_exchange_strong(none, value);
+}
+inline uint32_t count_up(uint32_t* word) { return std::atomic_ref(*word).fetch_add(1, std::memory_order_acq_rel); }
+inline uint64_t clock_ns() {
+    return uint64_t(
+        std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
+            .count());
+}
+// There are more virtual ranks than cores.
+inline void pause() { std::this_thread::yield(); }
+inline void sleep_a_little() { std::this_thread::yield(); }
+#endif
+
+// `bytes` bytes at an address that is a multiple of it: one load or store of the device.
+template <int bytes>
+struct alignas(bytes) [[gnu::may_alias]] Pack {
+    uint32_t words[bytes / 4];
+};
+
+template <int bytes>
+WEFT_DEVICE Pack<bytes> load_pack(const std::byte* address) {
+    return *reinterpret_cast<const Pack<bytes>*>(address);
+}
+template <int bytes>
+WEFT_DEVICE void store_pack(std::byte* address, const Pack<bytes>& value) {
+    *reinterpret_cast<Pack<bytes>*>(address) = value;
+}
+
+WEFT_DEVICE uint32_t misalignment(const void* address, uint32_t alignment) {
+    return uint32_t(reinterpret_cast<uintptr_t>(address)) & (alignment - 1);
+}
+
+}  // namespace weft::cuda

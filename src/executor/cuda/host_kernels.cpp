@@ -1,0 +1,68 @@
+#include "src/executor/cuda/host_kernels.hpp"
+
+#include "src/executor/cuda/kernels.hpp"
+#include "src/executor/cuda/packets.hpp"
+#include "src/executor/cuda/peer_two_shot.hpp"
+#include "src/executor/cuda/steps.hpp"
+
+namespace weft::cuda {
+
+namespace {
+
+struct Bodies {
+    HostKernel of[weftNumTypes][2];  // by type; sums second
+};
+
+#define WEFT_DATATYPE(type, name, bytes) {WEFT_BODY<type, false>, WEFT_BODY<type, true>},
+#define WEFT_BODY packet_one_shot
+constexpr Bodies packet_one_shots{{
+#include "src/base/datatype.def"
+}};
+#undef WEFT_BODY
+#define WEFT_BODY packet_two_shot
+constexpr Bodies packet_two_shots{{
+#include "src/base/datatype.def"
+}};
+#undef WEFT_BODY
+#define WEFT_BODY peer_two_shot
+constexpr Bodies peer_two_shots{{
+#include "src/base/datatype.def"
+}};
+#undef WEFT_BODY
+#define WEFT_BODY local_reduce
+constexpr Bodies local_reduces{{
+#include "src/base/datatype.def"
+}};
+#undef WEFT_BODY
+#define WEFT_BODY steps
+constexpr Bodies step_machines{{
+#include "src/base/datatype.def"
+}};
+#undef WEFT_BODY
+#undef WEFT_DATATYPE
+
+const Bodies& bodies_of(Kernel kernel) {
+    switch (kernel) {
+        case Kernel::packet_one_shot: return packet_one_shots;
+        case Kernel::packet_two_shot: return packet_two_shots;
+        case Kernel::peer_two_shot: return peer_two_shots;
+        case Kernel::local_reduce: return local_reduces;
+        case Kernel::steps: return step_machines;
+    }
+    __builtin_unreachable();
+}
+
+}  // namespace
+
+HostKernel host_kernel(Kernel kernel, weftDataType_t type, bool adds) { return bodies_of(kernel).of[type][adds]; }
+
+HostKernel find_host_kernel(std::string_view name) {
+    for (int kernel = 0; kernel < kernel_count; ++kernel)
+        for (int type = 0; type < weftNumTypes; ++type)
+            for (const bool adds : {false, true})
+                if (entry_point(Kernel(kernel), weftDataType_t(type), adds) == name)
+                    return host_kernel(Kernel(kernel), weftDataType_t(type), adds);
+    return nullptr;
+}
+
+}  // namespace weft::cuda

@@ -1,0 +1,124 @@
+// kernel_arguments.hpp: what the host hands to a kernel by value, and the words in device and host memory that a kernel
+// reads and writes. Plain data, laid out alike by the host's compiler and the device's.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+#include "src/schedule/instruction.hpp"
+#include "weft/types.h"
+
+namespace weft::cuda {
+
+inline constexpr int ranks_max = 16;   // that reach each other's memory
+inline constexpr int blocks_max = 64;  // of one kernel
+
+// What the ranks of a domain can do to each other's memory; a kernel's row in kernel.def says which it needs.
+enum Capability : uint32_t {
+    peer_access = 1,  // load and store
+    multicast = 2,    // the switch adds and hands out; no kernel uses it yet
+};
+
+// A barrier word: epoch << 32 | fingerprint of the operation. The epoch counts the block's barriers and rounds.
+constexpr uint64_t barrier_word(uint32_t epoch, uint32_t fingerprint) { return uint64_t(epoch) << 32 | fingerprint; }
+constexpr uint32_t epoch_of(uint64_t word) { return uint32_t(word >> 32); }
+
+// A rank's words that its own and its peers' kernels share. Zero when the communicator begins; in this rank's device
+// memory, mapped by its peers. Written by peers: `barrier`. The rest is the rank's own.
+struct RankWords {
+    // By block and rank: the furthest that block of that rank has come.
+    uint64_t barrier[blocks_max][ranks_max];
+    // By block: the epoch after the last operation. On the device, so that a captured graph can be replayed.
+    uint32_t epoch[blocks_max];
+    uint32_t failed;    // a Failure, the first; other blocks then leave
+    uint32_t finished;  // blocks of a step machine that have ended
+    uint64_t
+        steps[blocks_max];  // iterations that a step machine's block has behind it; others of the rank wait for them
+};
+
+enum class Failure : uint32_t { none, aborted, timeout, mismatch };
+enum class Waiting : uint32_t {
+    nothing,
+    entry,    // for a rank to enter the operation, or a tile of it
+    exit,     // for a rank to have done its share of a tile
+    packet,   // for data of a rank
+    message,  // for a filled slot of the connection from a rank
+    credit,   // for a slot of the connection to a rank
+    step,     // for another block of this rank
+};
+
+// Written once by the first block that fails; `failure` last, released. In host memory that the device reaches.
+struct FailureReport {
+    Failure failure;
+    Waiting waiting;
+    int32_t rank;  // who reports
+    int32_t peer;  // whom it waits for, or whose operation is another; -1: nobody
+    uint32_t block;
+    uint32_t epoch;
+    uint32_t fingerprint;        // of this rank's operation
+    uint32_t other_fingerprint;  // mismatch: of the peer's
+    uint64_t tile;
+};
+
+// Packets (packets.hpp): a line carries 8 bytes of data and the epoch twice, so that each half says whether it is
+// there.
+struct alignas(16) PacketLine {
+    uint32_t data0, epoch0, data1, epoch1;
+};
+// Room of a rank: lines by parity of the epoch, block, sending rank. Zero when the communicator begins.
+inline constexpr int lines_per_sender = 512;
+inline constexpr int packet_blocks = 32;  // the most that a kernel of packets has
+constexpr size_t packet_memory_bytes(int ranks) {
+    return sizeof(PacketLine) * 2 * packet_blocks * lines_per_sender * size_t(ranks);
+}
+constexpr PacketLine* packet_lines(PacketLine* memory, int ranks, uint32_t parity, int block, int sender) {
+    return memory +
+           ((size_t(parity) * packet_blocks + size_t(block)) * size_t(ranks) + size_t(sender)) * lines_per_sender;
+}
+
+// One direction between two ranks. The slots and `filled` lie in the receiver's memory, `consumed` in the sender's;
+// each end counts by itself. Slot i holds message i modulo `depth`.
+struct ConnectionEnd {
+    std::byte* slots;     // receiver's memory
+    uint64_t* filled;     // by slot: barrier_word(number of the message, from 1; fingerprint); receiver's memory
+    uint32_t* consumed;   // messages that the receiver is done with; sender's memory
+    uint32_t* count;      // messages that this end has sent or received; this rank's memory
+    uint64_t slot_bytes;  // from one to the next: a multiple of 16
+    uint32_t depth;
+    int32_t peer;  // -1: there is no connection
+};
+struct StepBlock {
+    int32_t first, count;  // of the program's instructions
+    ConnectionEnd source, target;
+};
+
+struct KernelArguments {
+    int32_t rank, ranks;
+    uint32_t fingerprint;
+    weftRedOp_t op;       // weftSum for averages and scaled sums too
+    uint32_t average_of;  // the result is divided by it; 0: it is not
+    bool scaled;          // inputs count multiplied by the scalar
+    uint64_t scalar;      // its bits; not used if there is a pointer
+    const void* scalar_pointer;
+    const std::byte* send;
+    std::byte* receive;  // equal to `send` or disjoint
+    uint64_t bytes;
+    uint64_t tile_bytes;    // steps: of the plan; peer_two_shot: of the staging memory, or 0
+    uint64_t timeout_ns;    // of one wait; 0: never
+    const uint32_t* abort;  // not 0: leave; host memory
+    FailureReport* report;
+    bool domain;                         // peers' words are mapped; else only our own, and ranks meet over connections
+    RankWords* words[ranks_max];         // by rank
+    PacketLine* packets[ranks_max];      // by rank
+    const std::byte* inputs[ranks_max];  // peer_two_shot: the message or staging memory of each; local_reduce: sources
+    std::byte* outputs[ranks_max];       // peer_two_shot: where each wants the result, or its staging memory
+    // steps: the program, in device memory
+    const Instruction* instructions;
+    const StepBlock* step_blocks;
+    int32_t step_block_count;
+    int32_t chunks;  // of the schedule
+    int32_t tiles;   // of one run of the schedule
+    bool dependent;  // some instruction waits for another block
+};
+static_assert(sizeof(KernelArguments) <= 4096, "passed by value");
+
+}  // namespace weft::cuda

@@ -1,0 +1,178 @@
+// bodies_test.cpp: what the kernels' bodies leave in memory, run by threads, against the interpreter: bit for bit, for
+// every type and reduction, at any address, in and out of place.
+#include "tests/executor/cuda/virtual_ranks.hpp"
+#include "tests/executor/wild_inputs.hpp"
+
+namespace weft::test {
+namespace {
+
+using cuda::Kernel;
+
+const Launch launches[] = {{Kernel::packet_one_shot, 1},     {Kernel::packet_one_shot, 3},
+                           {Kernel::packet_two_shot, 1},     {Kernel::packet_two_shot, 3},
+                           {Kernel::peer_two_shot, 1},       {Kernel::peer_two_shot, 3},
+                           {Kernel::peer_two_shot, 1, true}, {Kernel::peer_two_shot, 2, true}};
+
+std::string text(const Call& call, const Launch& launch) {
+    return fmt::format("{}, {} blocks, {}staged: {}", name_of(launch.kernel), launch.blocks,
+                       launch.staged ? "" : "not ", call.text());
+}
+
+// Of all ranks at once, in rank order, whatever the kernel.
+std::vector<Bytes> in_rank_order(Call call) {
+    call.algorithm = registry::find_algorithm("one_shot");
+    call.tile_bytes = std::max<size_t>(64, call.bytes());
+    return expected(call);
+}
+
+// A rank does not know its peers' scalars.
+bool can_run(const Call& call, const Launch& launch) {
+    return call.op != premul || launch.kernel != Kernel::peer_two_shot || launch.staged;
+}
+
+void check(VirtualRanks& ranks, const Call& call, const Launch& launch) {
+    if (!can_run(call, launch)) return;
+    const auto got = ranks.run(call, launch);
+    if (const auto where = difference(call, got, in_rank_order(call))) FAIL_CHECK(*where << ": " << text(call, launch));
+    for (int rank = 1; rank < ranks.ranks(); ++rank)
+        if (got[size_t(rank)] != got[0]) FAIL_CHECK("rank " << rank << " has other bits: " << text(call, launch));
+}
+
+Call call_of(int type, int op) {
+    Call call;
+    call.algorithm = registry::find_algorithm("one_shot");
+    call.type = weftDataType_t(type);
+    call.op = op;
+    return call;
+}
+
+}  // namespace
+
+TEST_CASE("every body, type, reduction and number of ranks gives the bits of rank order", "[cuda]") {
+    WEFT_PRINT_SEED();
+    std::mt19937 random(seed());
+    const WildInputs inputs(random);
+    for (const int n : {1, 2, 3, 4, 5, 8}) {
+        if (small() && n != 3) continue;
+        VirtualRanks ranks(n);
+        for (const Launch& launch : launches)
+            for (int type = 0; type < weftNumTypes; ++type)
+                for (int op = 0; op <= premul; ++op) {
+                    if (small() && random() % 6 != 0) continue;
+                    Call call = call_of(type, op);
+                    call.tile_bytes = 64 * (1 + random() % 20);
+                    inputs.fill(call, n, random() % 700, random);
+                    call.in_place = random_flags(n, random);
+                    check(ranks, call, launch);
+                }
+    }
+}
+
+TEST_CASE("bodies work at any address and write nothing else", "[cuda]") {
+    WEFT_PRINT_SEED();
+    std::mt19937 random(seed());
+    const WildInputs inputs(random);
+    const int n = 3;
+    VirtualRanks ranks(n);
+    for (const Launch& launch : launches)
+        for (const int type : {weftUint8, weftBfloat16, weftFloat32, weftFloat64})
+            for (const size_t send_offset : {0, 1, 2, 4, 8, 12, 16})
+                for (const size_t receive_offset : {0, 1, 4, 8, 15}) {
+                    if (small() && random() % 16 != 0) continue;
+                    Call call = call_of(type, weftSum);
+                    call.tile_bytes = 256;
+                    inputs.fill(call, n, 1 + random() % 200, random);
+                    call.in_place = random_flags(n, random);
+                    call.send_offset = send_offset;
+                    call.receive_offset = receive_offset;
+                    check(ranks, call, launch);
+                }
+}
+
+TEST_CASE("messages of no, one and many rounds of packets come out alike", "[cuda]") {
+    WEFT_PRINT_SEED();
+    std::mt19937 random(seed());
+    const WildInputs inputs(random);
+    const int n = 3;
+    VirtualRanks ranks(n);
+    for (const Launch& launch : launches)
+        for (const size_t count : {0, 1, 2, 511, 512, 513, 1023, 1024, 1025, 5000, 5999}) {
+            if (small() && random() % 4 != 0) continue;
+            Call call = call_of(weftFloat64, weftSum);
+            call.tile_bytes = 4096;
+            inputs.fill(call, n, count, random);
+            check(ranks, call, launch);
+        }
+}
+
+TEST_CASE("many calls of every kind and size in a row, some ranks late, end well", "[cuda]") {
+    WEFT_PRINT_SEED();
+    std::mt19937 random(seed());
+    const WildInputs inputs(random);
+    for (const int n : {2, 4}) {
+        VirtualRanks ranks(n);
+        for (int i = 0; i < (small() ? 60 : 1500); ++i) {
+            const Launch& launch = launches[random() % std::size(launches)];
+            Call call = call_of(int(random() % weftNumTypes), int(random() % (premul + 1)));
+            call.tile_bytes = 64 * (1 + random() % 8);
+            inputs.fill(call, n, random() % 8 == 0 ? random() % 3000 : random() % 100, random);
+            call.in_place = random_flags(n, random);
+            if (!can_run(call, launch)) continue;
+            auto parts = ranks.prepare(call, launch);
+            for (auto& part : parts) {
+                if (random() % 32 == 0) std::this_thread::sleep_for(std::chrono::microseconds(random() % 2000));
+                part->start();
+            }
+            std::vector<Bytes> got;
+            for (auto& part : parts) {
+                part->join();
+                got.push_back(part->result());
+            }
+            if (const auto where = difference(call, got, in_rank_order(call)))
+                FAIL_CHECK(*where << ": " << text(call, launch));
+        }
+    }
+}
+
+TEST_CASE("ranks go on when their epochs are used up and begin again", "[cuda]") {
+    WEFT_PRINT_SEED();
+    std::mt19937 random(seed());
+    const WildInputs inputs(random);
+    for (const Launch& launch : launches) {
+        const int n = 3;
+        VirtualRanks ranks(n);
+        ranks.go_to(uint32_t(-5));
+        for (int i = 0; i < 12; ++i) {
+            Call call = call_of(weftInt32, weftSum);
+            call.tile_bytes = 1024;
+            inputs.fill(call, n, 300, random);
+            check(ranks, call, launch);
+        }
+        CHECK(ranks.epoch(0) < 100);
+    }
+}
+
+TEST_CASE("a local reduction gives the bits of rank order", "[cuda]") {
+    WEFT_PRINT_SEED();
+    std::mt19937 random(seed());
+    const WildInputs inputs(random);
+    for (const int n : {1, 2, 3, 8, 16}) {
+        VirtualRanks ranks(n);
+        for (int type = 0; type < weftNumTypes; ++type)
+            for (int op = 0; op < weftNumOps; ++op) {
+                Call call = call_of(type, op);
+                inputs.fill(call, n, random() % 500, random);
+                const Launch launch{Kernel::local_reduce, 1 + int(random() % 3)};
+                auto parts = ranks.prepare(call, launch);
+                for (int rank = 0; rank < n; ++rank)
+                    parts[0]->arguments.inputs[rank] = parts[size_t(rank)]->arguments.send;
+                parts[0]->start();
+                parts[0]->join();
+                CHECK(parts[0]->intact());
+                if (const auto where = difference(call, {parts[0]->result()}, {in_rank_order(call)[0]}))
+                    FAIL_CHECK(*where << ": " << text(call, launch));
+            }
+    }
+}
+
+}  // namespace weft::test

@@ -1,0 +1,127 @@
+// faults_test.cpp: kernels whose peers are late, missing, gone or elsewhere: they leave, and the report says why.
+#include "tests/executor/cuda/virtual_ranks.hpp"
+#include "tests/executor/wild_inputs.hpp"
+
+namespace weft::test {
+namespace {
+
+using cuda::Failure;
+using cuda::Kernel;
+using cuda::Waiting;
+
+const Launch launches[] = {{Kernel::packet_one_shot, 2},
+                           {Kernel::packet_two_shot, 2},
+                           {Kernel::peer_two_shot, 2},
+                           {Kernel::peer_two_shot, 2, true},
+                           {Kernel::steps, 0}};
+
+Call call_of(int n, const Launch& launch, size_t count, std::mt19937& random) {
+    static const WildInputs inputs(random);
+    Call call;
+    call.algorithm = registry::find_algorithm(launch.kernel == Kernel::steps ? "ring" : "one_shot");
+    call.type = weftFloat32;
+    call.tile_bytes = 1024;
+    inputs.fill(call, n, count, random);
+    return call;
+}
+
+}  // namespace
+
+TEST_CASE("a rank that comes late is waited for", "[cuda]") {
+    std::mt19937 random(1);
+    for (const Launch& launch : launches) {
+        VirtualRanks ranks(3);
+        const Call call = call_of(3, launch, 500, random);
+        auto parts = ranks.prepare(call, launch);
+        parts[0]->start();
+        parts[2]->start();
+        std::this_thread::sleep_for(std::chrono::milliseconds(30));
+        parts[1]->start();
+        std::vector<Bytes> got;
+        for (auto& part : parts) {
+            part->join();
+            got.push_back(part->result());
+        }
+        CHECK(difference(call, got, expected(call)).value_or("no difference") == "no difference");
+    }
+}
+
+TEST_CASE("at the deadline a kernel leaves and names the rank that is missing", "[cuda]") {
+    std::mt19937 random(1);
+    for (const Launch& launch : launches) {
+        VirtualRanks ranks(3);
+        ranks.set_timeout_ms(50);
+        const Call call = call_of(3, launch, 500, random);
+        auto parts = ranks.prepare(call, launch);
+        parts[0]->start();
+        parts[1]->start();
+        parts[0]->join();
+        parts[1]->join();
+        for (const int rank : {0, 1}) {
+            INFO(name_of(launch.kernel) << " on rank " << rank);
+            CHECK(ranks.report(rank).failure == Failure::timeout);
+            CHECK(ranks.report(rank).rank == rank);
+            CHECK(ranks.report(rank).waiting != Waiting::nothing);
+            // On a ring everybody waits for the neighbour.
+            CHECK(ranks.report(rank).peer == (launch.kernel == Kernel::steps ? (rank + 2) % 3 : 2));
+        }
+        CHECK(ranks.report(2).failure == Failure::none);
+    }
+}
+
+TEST_CASE("without a deadline a kernel waits until it is aborted", "[cuda]") {
+    std::mt19937 random(1);
+    for (const Launch& launch : launches) {
+        VirtualRanks ranks(2);
+        ranks.set_timeout_ms(0);
+        const Call call = call_of(2, launch, 500, random);
+        auto parts = ranks.prepare(call, launch);
+        parts[0]->start();
+        std::this_thread::sleep_for(std::chrono::milliseconds(30));
+        CHECK(uint32_t(cuda::load_acquire(reinterpret_cast<const uint32_t*>(&ranks.report(0).failure))) == 0);
+        ranks.abort(0);
+        parts[0]->join();
+        CHECK(ranks.report(0).failure == Failure::aborted);
+        CHECK(ranks.report(0).peer == 1);
+    }
+}
+
+TEST_CASE("ranks that call different things both say so, whatever kernels they run", "[cuda]") {
+    std::mt19937 random(1);
+    for (const Launch& first : launches)
+        for (const Launch& second : launches) {
+            VirtualRanks ranks(2);
+            ranks.set_timeout_ms(20'000);
+            const Call call = call_of(2, first, 500, random), other = call_of(2, second, 400, random);
+            auto parts = ranks.prepare(call, first);
+            auto others = ranks.prepare(other, second);
+            parts[0]->start();
+            others[1]->start();
+            parts[0]->join();
+            others[1]->join();
+            INFO(name_of(first.kernel) << " against " << name_of(second.kernel));
+            for (const int rank : {0, 1}) {
+                CHECK(ranks.report(rank).failure == Failure::mismatch);
+                CHECK(ranks.report(rank).peer == 1 - rank);
+            }
+            CHECK(ranks.report(0).fingerprint == parts[0]->arguments.fingerprint);
+            CHECK(ranks.report(0).other_fingerprint == others[1]->arguments.fingerprint);
+            CHECK(ranks.report(1).other_fingerprint == parts[0]->arguments.fingerprint);
+        }
+}
+
+TEST_CASE("a different number of elements is noticed though it fills as many packets", "[cuda]") {
+    std::mt19937 random(1);
+    VirtualRanks ranks(2);
+    const Launch launch{Kernel::packet_one_shot, 1};
+    const Call call = call_of(2, launch, 3, random), other = call_of(2, launch, 4, random);
+    auto parts = ranks.prepare(call, launch);
+    auto others = ranks.prepare(other, launch);
+    parts[0]->start();
+    others[1]->start();
+    parts[0]->join();
+    others[1]->join();
+    for (const int rank : {0, 1}) CHECK(ranks.report(rank).failure == Failure::mismatch);
+}
+
+}  // namespace weft::test

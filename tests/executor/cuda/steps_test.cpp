@@ -1,0 +1,116 @@
+// steps_test.cpp: the device's step machine runs schedules as the interpreter does: bit for bit, operation after
+// operation over the same connections.
+#include <set>
+
+#include "tests/executor/cuda/virtual_ranks.hpp"
+#include "tests/executor/wild_inputs.hpp"
+
+namespace weft::test {
+namespace {
+
+constexpr size_t slot_bytes = 4 << 10;  // of a virtual connection
+const Launch launch{cuda::Kernel::steps};
+
+struct Row {
+    const Algorithm* algorithm;
+    int channels;
+};
+// Algorithms whose schedules for so many ranks the device can run.
+std::vector<Row> rows_for(int n) {
+    std::vector<Row> rows;
+    for (const Algorithm& algorithm : registry::algorithms()) {
+        if (n < algorithm.ranks_min || algorithm.refusal({.ranks = n, .rank = 0})) continue;
+        if (!cuda::refusal(algorithm.build({.ranks = n, .rank = 0}, {})).empty()) continue;
+        rows.push_back({&algorithm, 1});
+        rows.push_back({&algorithm, 2});
+    }
+    return rows;
+}
+
+size_t largest_tile(const Call& call) {
+    size_t tile = SIZE_MAX;
+    for (int rank = 0; rank < int(call.inputs.size()); ++rank)
+        tile = std::min(tile, largest_tile_bytes(call.algorithm->build(call.layout(rank), {.channels = call.channels}),
+                                                 slot_bytes));
+    return tile;
+}
+
+void check(VirtualRanks& ranks, const Call& call) {
+    const auto got = ranks.run(call, launch);
+    if (const auto where = difference(call, got, expected(call))) FAIL_CHECK(*where << ": " << call.text());
+}
+
+}  // namespace
+
+TEST_CASE("rings, trees, doublings and halvings run on the device's step machine", "[cuda]") {
+    for (const int n : {2, 4, 8}) {
+        std::set<std::string> names;
+        for (const Row& row : rows_for(n)) names.insert(row.algorithm->name);
+        for (const char* name : {"ring", "double_binary_tree", "halving_doubling", "recursive_doubling"}) {
+            INFO(name);
+            CHECK(names.count(name) == 1);
+        }
+        CHECK(names.count("two_shot") == 0);
+    }
+}
+
+TEST_CASE("the device's step machine leaves the interpreter's bits for every type, reduction and schedule", "[cuda]") {
+    WEFT_PRINT_SEED();
+    std::mt19937 random(seed());
+    const WildInputs inputs(random);
+    for (const int n : {2, 3, 4, 5, 8}) {
+        if (small() && n != 3) continue;
+        VirtualRanks ranks(n);
+        for (const Row& row : rows_for(n))
+            for (int type = 0; type < weftNumTypes; ++type)
+                for (int op = 0; op <= premul; ++op) {
+                    if (random() % (small() ? 24 : 4) != 0) continue;
+                    Call call;
+                    call.algorithm = row.algorithm;
+                    call.channels = row.channels;
+                    call.type = weftDataType_t(type);
+                    call.op = op;
+                    inputs.fill(call, n, random() % 900, random);
+                    call.in_place = random_flags(n, random);
+                    call.tile_bytes = std::min(largest_tile(call), 64 * (1 + random() % 40));
+                    call.send_offset = random() % 3 == 0 ? random() % 16 : 0;
+                    call.receive_offset = random() % 3 == 0 ? random() % 16 : 0;
+                    check(ranks, call);
+                }
+    }
+}
+
+TEST_CASE("operations of all kernels and sizes follow each other over the same words", "[cuda]") {
+    WEFT_PRINT_SEED();
+    std::mt19937 random(seed());
+    const WildInputs inputs(random);
+    const int n = 4;
+    VirtualRanks ranks(n);
+    const auto rows = rows_for(n);
+    for (int i = 0; i < (small() ? 30 : 400); ++i) {
+        const Row& row = rows[random() % rows.size()];
+        Call call;
+        call.algorithm = row.algorithm;
+        call.channels = row.channels;
+        call.type = weftInt64;
+        inputs.fill(call, n, random() % 600, random);
+        call.tile_bytes = std::min<size_t>(largest_tile(call), 1024);
+        check(ranks, call);
+        if (i % 3 != 0) continue;
+        call.algorithm = registry::find_algorithm("one_shot");
+        call.channels = 1;
+        call.tile_bytes = std::max<size_t>(64, call.bytes());
+        const auto got = ranks.run(call, {cuda::Kernel::packet_two_shot, 2});
+        if (const auto where = difference(call, got, expected(call))) FAIL_CHECK(*where << ": " << call.text());
+    }
+}
+
+TEST_CASE("the device's step machine refuses what works on a board", "[cuda]") {
+    const auto refused = [](const char* name) {
+        return cuda::refusal(registry::find_algorithm(name)->build({.ranks = 4, .rank = 1}, {}));
+    };
+    CHECK(refused("one_shot") == "one_shot works on a board");
+    CHECK(refused("ring").empty());
+}
+
+}  // namespace weft::test

@@ -1,0 +1,166 @@
+#include "tests/executor/cuda/virtual_ranks.hpp"
+
+#include <stdexcept>
+
+namespace weft::test {
+
+using namespace cuda;
+
+namespace {
+
+constexpr size_t staging_bytes = 64 << 10;
+
+Operation operation_of(const Call& call, const Launch& launch) {
+    Operation operation = call.operation();
+    operation.choice = uint64_t(launch.kernel);
+    return operation;
+}
+
+}  // namespace
+
+VirtualRanks::VirtualRanks(int ranks) : ranks_(ranks), reports_(size_t(ranks)), abort_(size_t(ranks)) {
+    for (int rank = 0; rank < ranks; ++rank) {
+        words_.push_back(std::make_unique<RankWords>());
+        packets_.emplace_back(packet_memory_bytes(ranks) / sizeof(PacketLine));
+        staging_.emplace_back(staging_bytes / 16);
+    }
+}
+
+void VirtualRanks::go_to(uint32_t epoch) {
+    for (auto& words : words_)
+        for (int block = 0; block < blocks_max; ++block) {
+            words->epoch[block] = epoch;
+            for (uint64_t& word : words->barrier[block]) word = barrier_word(epoch, 0);
+        }
+}
+
+VirtualRanks::Part::Part(VirtualRanks& ranks, const Call& call, const Launch& launch, int rank)
+    : call_(call), launch_(launch), rank_(rank), send_(call.bytes()), receive_(call.bytes()) {
+    const Bytes& input = call.inputs[size_t(rank)];
+    send_begin_ = send_.prepare(call.send_offset, call.bytes());
+    std::copy(input.begin(), input.end(), reinterpret_cast<std::byte*>(send_begin_));
+    const bool in_place = !call.in_place.empty() && call.in_place[size_t(rank)];
+    receive_begin_ = receive_.prepare(call.receive_offset, call.bytes());
+    if (in_place) receive_begin_ = send_begin_;
+
+    KernelArguments& a = arguments;
+    a.rank = rank;
+    a.ranks = ranks.ranks_;
+    a.fingerprint = fingerprint(operation_of(call, launch));
+    a.op = call.op == premul || call.op == weftAvg ? weftSum : weftRedOp_t(call.op);
+    a.average_of = call.op == weftAvg ? uint32_t(ranks.ranks_) : 0;
+    a.scaled = call.op == premul;
+    if (a.scaled)
+        std::copy(call.scalars[size_t(rank)].begin(), call.scalars[size_t(rank)].end(),
+                  reinterpret_cast<std::byte*>(&a.scalar));
+    a.send = reinterpret_cast<const std::byte*>(send_begin_);
+    a.receive = reinterpret_cast<std::byte*>(receive_begin_);
+    a.bytes = call.bytes();
+    a.timeout_ns = ranks.timeout_ns_;
+    a.abort = &ranks.abort_[size_t(rank)];
+    a.report = &ranks.reports_[size_t(rank)];
+    a.domain = true;
+    for (int peer = 0; peer < ranks.ranks_; ++peer) {
+        a.words[peer] = ranks.words_[size_t(peer)].get();
+        a.packets[peer] = ranks.packets_[size_t(peer)].data();
+        if (launch.staged) {
+            a.outputs[peer] = reinterpret_cast<std::byte*>(ranks.staging_[size_t(peer)].data());
+            a.inputs[peer] = a.outputs[peer];
+        }
+    }
+    if (launch.staged || launch.kernel == Kernel::steps) a.tile_bytes = call.tile_bytes;
+    if (launch.kernel != Kernel::steps) return;
+    const Schedule schedule = call.algorithm->build(call.layout(rank), {.channels = call.channels});
+    if (const std::string why = refusal(schedule); !why.empty()) throw std::runtime_error(why);
+    program_ = program_of(schedule);
+    ranks.connect(schedule, rank, program_);
+    a.instructions = program_.instructions.data();
+    a.step_blocks = program_.blocks.data();
+    a.chunks = schedule.chunks;
+    a.tiles = schedule.tiles;
+    a.dependent = program_.dependent;
+}
+
+void VirtualRanks::connect(const Schedule& schedule, int rank, Program& program) {
+    const uint32_t depth = slots_of(schedule);
+    const auto find = [&](int channel, int from, int to) -> Connection& {
+        Connection& connection = connections_[{channel, from, to, depth}];
+        if (connection.slots.empty()) {
+            connection.slots.resize(depth * Connection::slot_bytes / 16);
+            connection.filled.resize(depth);
+        }
+        return connection;
+    };
+    const auto end_of = [&](Connection& connection, uint32_t& count, int peer) {
+        return ConnectionEnd{reinterpret_cast<std::byte*>(connection.slots.data()),
+                             connection.filled.data(),
+                             &connection.consumed,
+                             &count,
+                             Connection::slot_bytes,
+                             depth,
+                             peer};
+    };
+    for (size_t block = 0; block < program.blocks.size(); ++block) {
+        const Block& lines = schedule.blocks[block];
+        if (lines.source >= 0) {
+            Connection& connection = find(lines.channel, lines.source, rank);
+            program.blocks[block].source = end_of(connection, connection.received, lines.source);
+        }
+        if (lines.target >= 0) {
+            Connection& connection = find(lines.channel, rank, lines.target);
+            program.blocks[block].target = end_of(connection, connection.sent, lines.target);
+        }
+    }
+}
+
+std::vector<std::unique_ptr<VirtualRanks::Part>> VirtualRanks::prepare(const Call& call, const Launch& launch) {
+    std::vector<std::unique_ptr<Part>> parts;
+    for (int rank = 0; rank < ranks_; ++rank) parts.push_back(std::make_unique<Part>(*this, call, launch, rank));
+    for (auto& part : parts) {
+        if (launch.staged || launch.kernel != Kernel::peer_two_shot) continue;
+        for (int peer = 0; peer < ranks_; ++peer) {
+            part->arguments.inputs[peer] = parts[size_t(peer)]->arguments.send;
+            part->arguments.outputs[peer] = parts[size_t(peer)]->arguments.receive;
+        }
+    }
+    return parts;
+}
+
+void VirtualRanks::Part::start() {
+    const int blocks = launch_.kernel == Kernel::steps ? int(program_.blocks.size()) : launch_.blocks;
+    const HostKernel kernel =
+        host_kernel(launch_.kernel, call_.type, adds(call_.op == premul ? weftSum : weftRedOp_t(call_.op)));
+    for (int block = 0; block < blocks; ++block)
+        threads_.emplace_back([=, this] {
+            const Team team{0, 1, block, blocks};
+            kernel(team, arguments);
+        });
+}
+
+Bytes VirtualRanks::Part::result() const {
+    const auto* begin = reinterpret_cast<const std::byte*>(receive_begin_);
+    return Bytes(begin, begin + call_.bytes());
+}
+
+bool VirtualRanks::Part::intact() const {
+    const Bytes& input = call_.inputs[size_t(rank_)];
+    const bool kept = send_begin_ == receive_begin_ || memcmp(send_begin_, input.data(), input.size()) == 0;
+    return kept && send_.intact() && receive_.intact();
+}
+
+std::vector<Bytes> VirtualRanks::run(const Call& call, const Launch& launch) {
+    auto parts = prepare(call, launch);
+    for (auto& part : parts) part->start();
+    for (auto& part : parts) part->join();
+    std::vector<Bytes> results;
+    for (int rank = 0; rank < ranks_; ++rank) {
+        if (reports_[size_t(rank)].failure != cuda::Failure::none)
+            throw std::runtime_error(fmt::format("rank {} failed: {}", rank, int(reports_[size_t(rank)].failure)));
+        if (!parts[size_t(rank)]->intact())
+            throw std::runtime_error(fmt::format("rank {} wrote beside its buffer", rank));
+        results.push_back(parts[size_t(rank)]->result());
+    }
+    return results;
+}
+
+}  // namespace weft::test

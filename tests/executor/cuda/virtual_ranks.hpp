@@ -1,0 +1,77 @@
+// virtual_ranks.hpp: ranks whose kernels' bodies run on the host, a thread for each block, over memory laid out as on
+// devices that reach each other.
+#pragma once
+#include <map>
+#include <memory>
+#include <thread>
+
+#include "src/executor/cuda/host_kernels.hpp"
+#include "src/executor/cuda/program.hpp"
+#include "tests/executor/local_ranks.hpp"
+
+namespace weft::test {
+
+struct Launch {
+    cuda::Kernel kernel = cuda::Kernel::packet_one_shot;
+    int blocks = 1;
+    bool staged = false;  // peer_two_shot: through staging memory, tiles of the call's size
+};
+
+class VirtualRanks {
+  public:
+    explicit VirtualRanks(int ranks);
+
+    int ranks() const { return ranks_; }
+    // As after so many rounds.
+    void go_to(uint32_t epoch);
+    uint32_t epoch(int block) const { return words_[0]->epoch[block]; }
+    void set_timeout_ms(int64_t timeout_ms) { timeout_ns_ = uint64_t(timeout_ms) * 1'000'000; }
+    void abort(int rank) { cuda::store_release(&abort_[size_t(rank)], 1u); }
+    const cuda::FailureReport& report(int rank) const { return reports_[size_t(rank)]; }
+
+    // A rank's part of one call, with buffers of its own.
+    class Part {
+      public:
+        Part(VirtualRanks& ranks, const Call& call, const Launch& launch, int rank);
+        void start();  // a thread for each block
+        void join() { threads_.clear(); }
+        Bytes result() const;
+        // Nothing beside the result was written, and of the input only what is in place.
+        bool intact() const;
+
+        cuda::KernelArguments arguments{};
+
+      private:
+        friend class VirtualRanks;
+        const Call& call_;
+        const Launch launch_;
+        int rank_;
+        Fenced send_, receive_;
+        char *send_begin_ = nullptr, *receive_begin_ = nullptr;
+        cuda::Program program_;
+        std::vector<std::jthread> threads_;
+    };
+    std::vector<std::unique_ptr<Part>> prepare(const Call& call, const Launch& launch);
+    // All ranks at once; throws if one fails or writes where it must not.
+    std::vector<Bytes> run(const Call& call, const Launch& launch);
+
+  private:
+    void connect(const Schedule& schedule, int rank, cuda::Program& program);
+
+    struct Connection {
+        static constexpr size_t slot_bytes = 4 << 10;
+        std::vector<cuda::Pack<16>> slots;
+        std::vector<uint64_t> filled;
+        uint32_t consumed = 0, sent = 0, received = 0;
+    };
+    int ranks_;
+    uint64_t timeout_ns_ = 60'000'000'000;
+    std::vector<std::unique_ptr<cuda::RankWords>> words_;
+    std::vector<std::vector<cuda::PacketLine>> packets_;
+    std::vector<std::vector<cuda::Pack<16>>> staging_;
+    std::vector<cuda::FailureReport> reports_;
+    std::vector<uint32_t> abort_;
+    std::map<std::tuple<int, int, int, uint32_t>, Connection> connections_;  // by channel, sender, receiver, slots
+};
+
+}  // namespace weft::test
