@@ -2,9 +2,12 @@
 // parent's was at that moment, a lock held by another thread above all; the parent's stays reachable and untouched.
 #pragma once
 #include <atomic>
+#include <memory>
+#include <mutex>
 #include <utility>
 
 #include "src/base/host_group.hpp"
+#include "src/base/result.hpp"
 
 namespace weft {
 
@@ -30,5 +33,21 @@ class PerProcess {
     };
     std::atomic<Node*> current_{nullptr};
 };
+
+// The T that the process's users share: made by `make` when first asked for, gone with its last owner. Thread-safe.
+template <class T, class Make>
+Result<std::shared_ptr<T>> shared_by_process(Make&& make) {
+    struct Current {
+        std::mutex mutex;
+        std::weak_ptr<T> shared;
+    };
+    static PerProcess<Current> processes;  // one for each Make, so one for each place that asks
+    Current& current = processes.get();
+    std::lock_guard lock(current.mutex);
+    if (auto shared = current.shared.lock()) return shared;
+    Result<std::shared_ptr<T>> made = make();
+    if (made) current.shared = *made;
+    return made;
+}
 
 }  // namespace weft

@@ -26,7 +26,7 @@ Census::Census(Service& service, std::shared_ptr<HostGroup> group, Neighbours& n
 Census::~Census() { service_->cancel(timer_); }
 
 void Census::request() {
-    if (host_ > 0) return neighbours_->send(HostTree::parent(host_), News::sweep_request);
+    if (!top()) return neighbours_->send(HostTree::parent(host_), News::sweep_request);
     if (sweeping_) return;
     const int64_t wait_us = swept_us_ + sweep_apart_us - now_us();
     if (wait_us <= 0) return sweep(number_ + 1);
@@ -49,7 +49,7 @@ void Census::sweep(uint32_t number) {
     ByteWriter content;
     content.put(number);
     neighbours_->visit([&](int child) {
-        if (child < host_ || !neighbours_->here(child)) return;
+        if (child < host_ || !neighbours_->linked(child)) return;
         reports_due_.insert(child);
         neighbours_->send(child, News::sweep, content);
     });
@@ -94,14 +94,19 @@ void Census::on_report(int host, ByteReader& content) {
     if (reports_due_.empty()) report();
 }
 
+void Census::on_end(int host) {
+    if (reports_due_.erase(host) > 0 && reports_due_.empty()) report();
+}
+
 void Census::report() {
     if (!std::exchange(sweeping_, false)) return;
     service_->cancel(std::exchange(timer_, 0));
     ByteWriter content;
-    if (host_ > 0) content.put(number_);
+    const bool up = !top();
+    if (up) content.put(number_);
     content.put(gathered_count_);
     content.append(gathered_.bytes().data(), gathered_.bytes().size());
-    if (host_ > 0) return neighbours_->send(HostTree::parent(host_), News::report, content);
+    if (up) return neighbours_->send(HostTree::parent(host_), News::report, content);
     ByteReader own(content.bytes().data(), content.bytes().size());
     read_table(own);
     neighbours_->flood(News::table, content);

@@ -1,5 +1,6 @@
-// census.hpp: where everyone is: on request host 0 asks down the tree of hosts, reports come up, and the table goes to
-// all, who write it into the rows of their segments. Thread-bound to the service thread.
+// census.hpp: where everyone is: on request host 0, or who is the top of what is left of the tree of hosts, asks down
+// the tree, reports come up, and the table goes to all, who write it into the rows of their segments. Thread-bound to
+// the service thread.
 #pragma once
 #include <memory>
 #include <set>
@@ -18,6 +19,7 @@ class Census {
     // What neighbours sent.
     void on_sweep(uint32_t number) { sweep(number); }
     void on_report(int host, ByteReader& content);
+    void on_end(int host);
     void read_table(ByteReader& content);
 
     // Tables: of some ranks of this host.
@@ -27,6 +29,7 @@ class Census {
     void sweep(uint32_t number);
     void report();
     void put(int rank, ByteWriter& to) const;
+    bool top() const { return host_ == 0 || neighbours_->ended(HostTree::parent(host_)); }
 
     Service* service_;
     std::shared_ptr<HostGroup> group_;

@@ -7,15 +7,36 @@
 
 #include <algorithm>
 #include <climits>
+#include <condition_variable>
+#include <cstdlib>
+#include <mutex>
+#include <set>
 
 #include "src/base/clock.hpp"
 #include "src/base/log.hpp"
+#include "src/base/per_process.hpp"
 
 namespace weft {
 
 namespace {
-constexpr int64_t tick_us = Neighbours::tick_us;  // how soon a death on this host is told to others
-constexpr int64_t leave_patience_us = 2'000'000;  // for neighbours to link, when there is only goodbye to be said
+
+constexpr int64_t tick_us = Neighbours::tick_us;    // how soon a death on this host is told to others
+constexpr int64_t finish_patience_us = 12'000'000;  // for neighbours to take the last words
+constexpr int64_t finish_hurried_us = 2'000'000;    // likewise, at the end of the process
+// At the end of the process: how often it is looked whether others are in calls that need us, how long they may be, and
+// how long nothing may be heard of them.
+constexpr int64_t hurry_tick_us = 10'000, hurry_patience_us = 10'000'000, no_news_us = 2'000'000;
+
+struct Leaving {
+    std::mutex mutex;
+    std::condition_variable gone;
+    std::set<std::shared_ptr<Control>> controls;
+};
+Leaving& leaving() {
+    static PerProcess<Leaving> processes;
+    return processes.get();
+}
+
 }  // namespace
 
 Control::Control(std::shared_ptr<Reception> reception, std::shared_ptr<HostGroup> group, const net::Identity& identity,
@@ -29,6 +50,13 @@ Control::Control(std::shared_ptr<Reception> reception, std::shared_ptr<HostGroup
                     [this](Roster roster) { settle(std::move(roster)); }) {
     reception_->door().admit(identity_);
     service().run([this] {
+        service().on_failure(this, [this](const char* what) {
+            char sentence[256];  // memory may be what is missing
+            const auto end =
+                fmt::format_to_n(sentence, sizeof sentence,
+                                 "the service thread of process {}, which leads its host, failed: {}", getpid(), what);
+            group_->raise(weftSystemError, -1, {sentence, std::min(end.size, sizeof sentence)});
+        });
         if (Status status = service().watch(group_->doorbell(), EPOLLIN, [this](uint32_t) { look_around(); }); !status)
             WEFT_LOG(warn, init, "{}", status.sentence());
         tick_timer_ = service().after(tick_us, [this] { tick(); });
@@ -37,24 +65,7 @@ Control::Control(std::shared_ptr<Reception> reception, std::shared_ptr<HostGroup
 }
 
 Control::~Control() {
-    // Neighbours that have not linked yet would take us for dead.
-    useconds_t pause_us = 500;
-    for (const int64_t until = now_us() + leave_patience_us; now_us() < until; pause_us *= 2) {
-        bool linked = true;
-        service().run([&] { linked = !neighbours_ || group_->aborted() || neighbours_->all_linked(); });
-        if (linked) break;
-        usleep(std::min<useconds_t>(pause_us, 50'000));
-    }
-    service().run([this] {
-        look_around();  // what was posted last is carried, an error above all
-        if (neighbours_) neighbours_->leave(census_->table_of(group_->locals()));
-        service().forget(group_->doorbell());
-        service().cancel(tick_timer_);
-        census_.reset();
-        neighbours_.reset();
-        registration_.end();
-    });
-    reception_->door().dismiss(identity_.name);
+    if (!ended_) service().run([this] { end(); });
 }
 
 void Control::tell_news() const {
@@ -117,14 +128,16 @@ void Control::settle(Roster roster) {
         reception_, identity_, roster_, host_, heartbeat_ms_,
         Neighbours::Handlers{
             [this](int host, News kind, ByteReader& content) { on_frame(host, kind, content); },
-            [this](int host, const Status& why) {
-                if (!group_->aborted())
+            [this](int host, const Status* why) {
+                census_->on_end(host);
+                if (why && !group_->aborted())
                     mark_lost(
                         host,
                         fmt::format("{} is lost: {}; its leader (pid {}) died, or the network reset the connection",
-                                    roster_.text(host), why ? "it closed the connection" : why.sentence(),
+                                    roster_.text(host), *why ? "it closed the connection" : why->sentence(),
                                     roster_.hosts[size_t(host)].pid),
                         -1);
+                go_if_done();
             },
             [this](const std::string& sentence) {
                 group_->raise(weftRemoteError, -1, sentence);
@@ -183,12 +196,13 @@ void Control::on_frame(int host, News kind, ByteReader& content) {
             if (!content.at_end() || gone < 0 || gone >= int(roster_.hosts.size())) break;
             return mark_lost(gone, sentence, host);
         }
-        case News::goodbye: neighbours_->part_from(host); [[fallthrough]];
+        case News::goodbye: [[fallthrough]];
         case News::table: {
             const ByteWriter copy = content.rest();
             census_->read_table(content);
-            if (kind == News::goodbye && std::exchange(goodbye_told_, true)) return;
-            return neighbours_->flood(News::table, copy, host);
+            if (kind != News::goodbye || !std::exchange(goodbye_told_, true))
+                neighbours_->flood(News::table, copy, host);
+            return go_if_done();
         }
     }
     WEFT_LOG(warn, net, "{} sent a message that means nothing here", roster_.text(host));
@@ -212,14 +226,15 @@ void Control::look_around() {
         }
     const uint32_t curious = group_->header().curious.load(std::memory_order_acquire);
     if (curious != std::exchange(curious_, curious)) census_->request();
+    go_if_done();
 }
 
 void Control::tick() {
     tick_timer_ = service().after(tick_us, [this] { tick(); });
     look_around();
-    if (group_->aborted()) return;
-    look_for_the_dead();
-    if (neighbours_) neighbours_->tick();
+    if (!group_->aborted()) look_for_the_dead();
+    if (neighbours_ && !group_->aborted()) neighbours_->tick();
+    go_if_done();
 }
 
 void Control::look_for_the_dead() {
@@ -246,6 +261,111 @@ void Control::tell_abort(int except) {
     content.put(int32_t(group_->header().abort.rank));
     content.put_text(failure.sentence());
     neighbours_->flood(News::failed, content, except);
+}
+
+// ---- Leaving
+
+void Control::leave(std::shared_ptr<Control> control) {
+    static const int registered = atexit(await_leaving);
+    (void)registered;
+    Control* self = control.get();
+    const auto reception = self->reception_;
+    {
+        std::lock_guard lock(leaving().mutex);
+        leaving().controls.insert(std::move(control));
+    }
+    // What leaves the process before this returns is told even if it ends now without any ceremony.
+    reception->service().run([self] {
+        self->look_around();
+        if (self->neighbours_) self->neighbours_->flood(News::goodbye, self->census_->table_of(self->group_->locals()));
+        self->leaving_ = true;
+        self->go_if_done();
+    });
+}
+
+// In a call that this host's ranks have finished.
+bool Control::in_calls() const {
+    uint64_t last = 0;
+    for (const int rank : group_->locals()) last = std::max(last, group_->row(rank).position.finished.load());
+    for (int rank = 0; rank < group_->ranks() && last > 0; ++rank) {
+        const RankRow& row = group_->row(rank);
+        if (row.state.load(std::memory_order_acquire) != RankState::joined) continue;
+        const auto position = row.position.read();
+        if (position && position->finished >= last) continue;
+        if (group_->local(rank) ? group_->alive(rank)
+                                : now_us() - hurried_us_ < no_news_us || row.heard_us > hurried_us_)
+            return true;
+    }
+    return false;
+}
+
+bool Control::needed() const {
+    if (group_->aborted()) return false;
+    bool here = false;
+    for (const int rank : group_->locals())
+        here |= group_->row(rank).state.load(std::memory_order_acquire) == RankState::joined;
+    if (!here && neighbours_->remaining() <= 1) return false;
+    return hurried_us_ == 0 || (now_us() - hurried_us_ < hurry_patience_us && in_calls());
+}
+
+void Control::go_if_done() {
+    if (!leaving_ || ended_) return;
+    if (!neighbours_) return end();
+    if (finishing_since_us_ == 0) {
+        if (needed()) return;
+        finishing_since_us_ = now_us();
+        neighbours_->finish();
+    }
+    if (neighbours_->remaining() == 0 ||
+        now_us() - finishing_since_us_ > (hurried_us_ ? finish_hurried_us : finish_patience_us))
+        end();
+}
+
+// From the first call on again and again.
+void Control::hurry() {
+    if (ended_) return;
+    const int64_t now = now_us();
+    if (hurried_us_ == 0) hurried_us_ = now;
+    if (census_) census_->request();
+    hurry_timer_ = service().after(hurry_tick_us, [this] { hurry(); });
+    go_if_done();
+}
+
+void Control::end() {
+    if (std::exchange(ended_, true)) return;
+    service().forget(group_->doorbell());
+    service().on_failure(this, {});
+    service().cancel(tick_timer_);
+    service().cancel(hurry_timer_);
+    reception_->door().dismiss(identity_.name);
+    registration_.end();
+    if (!leaving_) {
+        census_.reset();
+        neighbours_.reset();
+        return;
+    }
+    // We may stand on a neighbour's frame.
+    service().post([this] {
+        census_.reset();
+        neighbours_.reset();
+        std::shared_ptr<Control> self;  // ends outside the lock
+        std::lock_guard lock(leaving().mutex);
+        const auto& all = leaving().controls;
+        const auto place = std::find_if(all.begin(), all.end(), [this](const auto& one) { return one.get() == this; });
+        if (place != all.end()) self = std::move(leaving().controls.extract(place).value());
+        leaving().gone.notify_all();
+    });
+}
+
+// At the end of the process. Its child after fork, which has nobody leaving, passes through.
+void Control::await_leaving() {
+    std::unique_lock lock(leaving().mutex);
+    const auto controls = leaving().controls;
+    lock.unlock();
+    for (const auto& control : controls) control->service().post([control] { control->hurry(); });
+    lock.lock();
+    leaving().gone.wait_for(lock, std::chrono::microseconds(hurry_patience_us + finish_hurried_us),
+                            [] { return leaving().controls.empty(); });
 }
 
 }  // namespace weft

@@ -2,6 +2,9 @@
 // the root, writes the roster into the rows of the segment, and then, linked with the leaders of other hosts in a tree,
 // carries letters, the first error, signs of life, and on request where everyone is. It acts on the service thread when
 // the doorbell of the segment rings, when a frame comes and at a slow tick.
+//
+// Letters of other hosts may pass through this one, so it goes on when its own ranks have left, until it is the last or
+// has one neighbour only. The tree is taken down from its leaves.
 #pragma once
 #include <map>
 #include <memory>
@@ -24,6 +27,11 @@ class Control {
     Control(std::shared_ptr<Reception> reception, std::shared_ptr<HostGroup> group, const net::Identity& identity,
             ControlSettings settings);
     ~Control();
+    // The leader's ranks have left. Its control stays as long as other hosts, or other processes of this one, may need
+    // it, owned by nobody else; at the end of the process that is bounded. Returns at once. Thread-safe.
+    static void leave(std::shared_ptr<Control> control);
+    // The end of the process: returns when those that have left are not needed any more, after some seconds at most.
+    static void await_leaving();
     // What stands in the way of checking in, or who has not come; empty: nothing known.
     std::string obstacle() const { return registration_.obstacle(); }
     // Readable once the meeting has come to its end, whatever that is.
@@ -40,6 +48,11 @@ class Control {
     void tick();
     void look_for_the_dead();
     void tell_abort(int except);
+    void go_if_done();
+    bool needed() const;
+    bool in_calls() const;
+    void hurry();
+    void end();
 
     Service& service() { return reception_->service(); }
 
@@ -60,6 +73,11 @@ class Control {
     bool goodbye_told_ = false;  // that one host has left is all that others need: calls cannot succeed any more
     uint32_t curious_ = 0;       // as last seen
     uint64_t tick_timer_ = 0;
+
+    bool leaving_ = false, ended_ = false;
+    int64_t finishing_since_us_ = 0;  // 0: not yet
+    int64_t hurried_us_ = 0;          // since when the process wants to end; 0: it does not
+    uint64_t hurry_timer_ = 0;
 };
 
 }  // namespace weft

@@ -40,19 +40,16 @@ Status check_user(int socket, int& pid) {
 
 }  // namespace
 
-static constexpr int64_t roster_patience_us = 2'000'000;
-
 Membership::Membership(std::shared_ptr<Reception> reception, const net::Identity& identity,
-                       std::unique_ptr<Control> control, std::unique_ptr<Root> root)
+                       std::shared_ptr<Control> control, std::unique_ptr<Root> root)
     : reception_(std::move(reception)), identity_(identity), root_(std::move(root)), control_(std::move(control)) {
     reception_->door().admit(identity_);
 }
 
 Membership::~Membership() {
-    control_.reset();
+    if (control_) Control::leave(std::move(control_));
     // Hosts that are slow to take the roster shall have it.
-    for (const int64_t until = now_us() + roster_patience_us; root_ && !root_->finished() && now_us() < until;)
-        usleep(1000);
+    if (root_) Root::keep(std::move(root_), identity_.name);
     Root::release(identity_.name);
     reception_->door().dismiss(identity_.name);
 }
@@ -76,6 +73,10 @@ std::shared_ptr<Gathering> Gathering::of_process(const UniqueId& id, uint64_t ho
 }
 
 Gathering::Gathering(const UniqueId& id, uint64_t host, int ranks) : id_(id), host_(host), ranks_(ranks) {}
+
+Gathering::~Gathering() {
+    if (control_) Control::leave(std::move(control_));
+}
 
 Result<std::shared_ptr<HostGroup>> Gathering::advance() {
     std::lock_guard lock(mutex_);
@@ -145,7 +146,7 @@ Status Gathering::try_abroad(int rank) {
     self.ranks = ranks_;
     self.cores = allowed_cores();
     self.addresses = (*reception)->door().addresses();
-    control_ = std::make_unique<Control>(*reception, group_, id_.identity(), std::move(settings));
+    control_ = std::make_shared<Control>(*reception, group_, id_.identity(), std::move(settings));
     return ok();
 }
 

@@ -20,7 +20,7 @@ namespace weft {
 // leads, the control. Thread-safe.
 class Membership {
   public:
-    Membership(std::shared_ptr<Reception> reception, const net::Identity& identity, std::unique_ptr<Control> control,
+    Membership(std::shared_ptr<Reception> reception, const net::Identity& identity, std::shared_ptr<Control> control,
                std::unique_ptr<Root> root);
     ~Membership();
     const net::Identity& identity() const { return identity_; }
@@ -29,7 +29,7 @@ class Membership {
     std::shared_ptr<Reception> reception_;
     net::Identity identity_;
     std::unique_ptr<Root> root_;  // lives until all hosts have the roster
-    std::unique_ptr<Control> control_;
+    std::shared_ptr<Control> control_;
 };
 
 // Its lock is held for short steps only; any rank thread of the process makes the steps.
@@ -39,6 +39,7 @@ class Gathering {
     // descriptors, and, under a race detector, addresses.
     static std::shared_ptr<Gathering> of_process(const UniqueId& id, uint64_t host, int ranks);
     Gathering(const UniqueId& id, uint64_t host, int ranks);
+    ~Gathering();
 
     // The segment once this process has it.
     Result<std::shared_ptr<HostGroup>> advance();
@@ -90,7 +91,7 @@ class Gathering {
     int leader_pid_ = 0;
 
     std::unique_ptr<Root> root_;        // rank 0's process's, of a derived id; it hears the leader's last word
-    std::unique_ptr<Control> control_;  // the leader's
+    std::shared_ptr<Control> control_;  // the leader's
     int64_t next_try_us_ = 0;
     std::string obstacle_;
     std::weak_ptr<Membership> membership_;

@@ -5,7 +5,6 @@
 #include <sys/socket.h>
 
 #include <cerrno>
-#include <mutex>
 
 #include "src/base/clock.hpp"
 #include "src/base/log.hpp"
@@ -58,6 +57,14 @@ void Link::part() {
     }
 }
 
+void Link::finish() {
+    if (std::exchange(finishing_, true)) return;
+    const auto alive = alive_;
+    service_->post([this, alive] {
+        if (*alive) step(0);
+    });
+}
+
 void Link::rewatch() {
     const bool out = !idle();
     if (watched_ && out == out_watched_) return;
@@ -72,13 +79,15 @@ void Link::step(uint32_t) {
     const auto alive = alive_;
     auto flushed = stream_.flush();
     if (flushed && closing_ && idle()) return end(ok());
+    if (flushed && finishing_ && idle() && !std::exchange(shut_, true)) shutdown(stream_.descriptor(), SHUT_WR);
     if (flushed) rewatch();
     for (;;) {
         auto frame = stream_.receive();
-        if (!frame) return end(frame.take_status());
+        if (!frame) return end(finishing_ ? ok() : frame.take_status());
         // A goodbye may lie before the break that our writing met.
         if (!*frame) return flushed ? void() : end(flushed.take_status());
         heard_us = now_us();
+        if (finishing_) continue;
         ByteReader content((*frame)->bytes.data(), (*frame)->bytes.size());
         on_frame_((*frame)->kind, content);
         if (!*alive) return;
@@ -131,28 +140,19 @@ void Dial::step() {
 }
 
 Result<std::shared_ptr<Reception>> Reception::of_process() {
-    struct Current {
-        std::mutex mutex;
-        std::weak_ptr<Reception> reception;
-    };
-    static PerProcess<Current> processes;
-    Current& current = processes.get();
-    std::lock_guard lock(current.mutex);
-    auto reception = current.reception.lock();
-    if (reception) return reception;
-    auto service = Service::of_process();
-    if (!service) return service.take_status();
-    auto door = net::Door::of_process();
-    if (!door) return door.take_status();
-    // Descriptors of its own: a reception that is just ending may still watch the same door.
-    Fd bell(fcntl((*door)->descriptor(), F_DUPFD_CLOEXEC, 0));
-    Fd parked(fcntl((*door)->parked_descriptor(), F_DUPFD_CLOEXEC, 0));
-    if (!bell || !parked)
-        return fail(weftSystemError, "no descriptor for the process's listener: {}; raise the limit (ulimit -n)",
-                    errno_text(errno));
-    reception = std::make_shared<Reception>(std::move(*service), std::move(*door), std::move(bell), std::move(parked));
-    current.reception = reception;
-    return reception;
+    return shared_by_process<Reception>([]() -> Result<std::shared_ptr<Reception>> {
+        auto service = Service::of_process();
+        if (!service) return service.take_status();
+        auto door = net::Door::of_process();
+        if (!door) return door.take_status();
+        // Descriptors of its own: a reception that is just ending may still watch the same door.
+        Fd bell(fcntl((*door)->descriptor(), F_DUPFD_CLOEXEC, 0));
+        Fd parked(fcntl((*door)->parked_descriptor(), F_DUPFD_CLOEXEC, 0));
+        if (!bell || !parked)
+            return fail(weftSystemError, "no descriptor for the process's listener: {}; raise the limit (ulimit -n)",
+                        errno_text(errno));
+        return std::make_shared<Reception>(std::move(*service), std::move(*door), std::move(bell), std::move(parked));
+    });
 }
 
 Reception::Reception(std::shared_ptr<Service> service, std::shared_ptr<net::Door> door, Fd bell, Fd parked)

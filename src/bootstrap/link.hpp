@@ -28,6 +28,9 @@ class Link {
     void close_when_idle();
     // Before it is destroyed in order: what was sent shall arrive, though what came is not read any more.
     void part();
+    // The orderly end, which loses nothing that was queued: our direction is closed once everything is out, what still
+    // comes is read and dropped, and when the other end has closed too on_end is called with success.
+    void finish();
     const net::Address& peer() const { return stream_.peer(); }
     int64_t heard_us = 0;   // when something last came
     int64_t spoken_us = 0;  // when something was last queued
@@ -41,7 +44,7 @@ class Link {
     net::FrameStream stream_;
     OnFrame on_frame_;
     OnEnd on_end_;
-    bool closing_ = false;
+    bool closing_ = false, finishing_ = false, shut_ = false;
     bool watched_ = false, out_watched_ = false;
     std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);  // false once destroyed, for callbacks under way
 };

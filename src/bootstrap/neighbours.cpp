@@ -24,7 +24,7 @@ Neighbours::Neighbours(std::shared_ptr<Reception> reception, const net::Identity
     reception_->expect(identity_.name, net::control, uint64_t(host_), [this](net::Arrival arrival) {
         const int child = int(arrival.purpose.detail);
         if (child > 0 && child < int(roster_->hosts.size()) && HostTree::parent(child) == host_)
-            linked(child, std::move(arrival.socket));
+            link(child, std::move(arrival.socket));
     });
     if (host_ > 0) dial_parent();
 }
@@ -41,32 +41,41 @@ void Neighbours::dial_parent() {
         roster_->hosts[size_t(parent)].addresses, [this, parent](Result<Fd> socket) {
             const bool again = dial_->turned_away() && now_us() - begun_us_ < link_patience_us;
             dial_.reset();
-            if (socket) return linked(parent, std::move(*socket));
-            if (again)
+            if (socket) return link(parent, std::move(*socket));
+            if (again) {
                 retry_timer_ = service().after(retry_us, [this] { dial_parent(); });
-            else
-                handlers_.on_trouble(fmt::format("{} could not be reached from {}: {}", roster_->text(parent),
-                                                 roster_->hosts[size_t(host_)].name, socket.status().sentence()));
+                return;
+            }
+            ended_.insert(parent);
+            handlers_.on_trouble(fmt::format("{} could not be reached from {}: {}", roster_->text(parent),
+                                             roster_->hosts[size_t(host_)].name, socket.status().sentence()));
         });
 }
 
-void Neighbours::linked(int host, Fd socket) {
+void Neighbours::link(int host, Fd socket) {
     auto& link = links_[host];
     link = std::make_unique<Link>(
         service(), std::move(socket),
-        [this, host](uint32_t kind, ByteReader& content) { handlers_.on_frame(host, News(kind), content); },
-        [this, host](const Status& why) {
-            links_.erase(host);
-            if (parted_.insert(host).second) handlers_.on_lost(host, why);
-        });
+        [this, host](uint32_t kind, ByteReader& content) {
+            if (News(kind) == News::goodbye) leaving_.insert(host);
+            handlers_.on_frame(host, News(kind), content);
+        },
+        [this, host](const Status& why) { end(host, why); });
     WEFT_LOG(info, net, "control connection with {}", roster_->text(host));
     const auto early = early_.extract(host);
     if (early)
         for (const auto& [kind, content] : early.mapped()) link->send(uint32_t(kind), content);
+    if (finishing_) link->finish();
+}
+
+void Neighbours::end(int host, const Status& why) {
+    links_.erase(host);
+    ended_.insert(host);
+    handlers_.on_end(host, finishing_ || leaving_.count(host) ? nullptr : &why);
 }
 
 void Neighbours::send(int host, News kind, const ByteWriter& content) {
-    if (parted_.count(host)) return;
+    if (ended_.count(host) || finishing_) return;
     const auto place = links_.find(host);
     if (place == links_.end())
         early_[host].emplace_back(kind, content);
@@ -80,10 +89,14 @@ void Neighbours::visit(const std::function<void(int)>& visitor) const {
     for (int child = first; child < std::min(first + HostTree::arity, hosts); ++child) visitor(child);
 }
 
-bool Neighbours::all_linked() const {
-    bool all = true;
-    visit([&](int host) { all = all && (links_.count(host) || parted_.count(host)); });
-    return all;
+int Neighbours::remaining() const {
+    int count = 0;
+    visit([&](int host) { count += !ended(host); });
+    return count;
+}
+
+bool Neighbours::idle() const {
+    return std::all_of(links_.begin(), links_.end(), [](const auto& entry) { return entry.second->idle(); });
 }
 
 void Neighbours::flood(News kind, const ByteWriter& content, int except) {
@@ -92,34 +105,31 @@ void Neighbours::flood(News kind, const ByteWriter& content, int except) {
     });
 }
 
-void Neighbours::leave(const ByteWriter& goodbye) {
-    for (const auto& [host, link] : links_) {
-        link->send(uint32_t(News::goodbye), goodbye);
-        link->part();
-    }
-    links_.clear();
+void Neighbours::finish() {
+    if (std::exchange(finishing_, true)) return;
+    for (const auto& [host, link] : links_) link->finish();
 }
 
 void Neighbours::tick() {
-    if (heartbeat_ms_ <= 0) return;
     // Signs leave at ticks: less than some of them is no silence.
     const int64_t now = now_us(), limit_us = std::max(heartbeat_ms_ * 1000, 4 * tick_us);
     // Who was stopped itself, or not given a processor, has not listened: it does not accuse others of silence.
-    if (now - std::exchange(ticked_us_, now) > std::min(4 * tick_us, limit_us / 2))
+    const int64_t asleep_us = now - std::exchange(ticked_us_, now);
+    if (asleep_us > std::min(4 * tick_us, limit_us / 2))
         for (const auto& [host, link] : links_) link->heard_us = now;
     std::string trouble;
     if (now - begun_us_ > std::max(limit_us, link_patience_us))
         visit([&](int host) {
-            if (!links_.count(host) && !parted_.count(host))
-                trouble = fmt::format(
-                    "{} has met the others but does not answer {} since: it is down or stopped, or "
-                    "the network between them is cut",
-                    roster_->text(host), roster_->hosts[size_t(host_)].name);
+            if (links_.count(host) || !ended_.insert(host).second) return;
+            trouble = fmt::format(
+                "{} has met the others but does not answer {} since: it is down or stopped, or the "
+                "network between them is cut",
+                roster_->text(host), roster_->hosts[size_t(host_)].name);
         });
     for (const auto& [host, link] : links_) {
-        if (parted_.count(host)) continue;
-        if (now - link->spoken_us > limit_us / 4) link->send(uint32_t(News::alive));
-        if (now - link->heard_us > limit_us && trouble.empty())
+        if (heartbeat_ms_ <= 0) break;
+        if (now - link->spoken_us > limit_us / 4) send(host, News::alive);
+        if (now - link->heard_us > limit_us && !leaving_.count(host) && trouble.empty())
             trouble = fmt::format(
                 "{} has given no sign of life for {:.1f} s: it is down or stopped, or the network "
                 "to it is cut (WEFT_HEARTBEAT_MS is {})",

@@ -16,7 +16,7 @@ enum class News : uint32_t {
     letter = 1,     // HostGroup::Letter, to the host of its addressee
     failed,         // code, rank, text: the first error
     alive,          // nothing
-    goodbye,        // this host's leader leaves in order: entries of its ranks
+    goodbye,        // entries of this host's ranks: its leader's have left, so that its end will be no death
     sweep_request,  // up: somebody wants to know where everyone is
     sweep,          // down: number
     report,         // up: number, entries of a subtree
@@ -28,7 +28,8 @@ class Neighbours {
   public:
     struct Handlers {
         std::function<void(int host, News kind, ByteReader& content)> on_frame;
-        std::function<void(int host, const Status& why)> on_lost;  // a link ended without goodbye
+        // A link has ended; `why` is null if in order, after a goodbye.
+        std::function<void(int host, const Status* why)> on_end;
         std::function<void(const std::string& sentence)> on_trouble;
     };
     // `roster` outlives it.
@@ -38,22 +39,25 @@ class Neighbours {
 
     void send(int host, News kind, const ByteWriter& content = {});
     void flood(News kind, const ByteWriter& content, int except = -1);
-    // A neighbour's goodbye came: the end of its link is none that is told.
-    void part_from(int host) { parted_.insert(host); }
-    // Says goodbye to all.
-    void leave(const ByteWriter& goodbye);
     // Says that we live, and finds who does not.
     void tick();
     static constexpr int64_t tick_us = 250'000;  // between calls of it
 
-    bool here(int host) const { return links_.count(host) && !parted_.count(host); }
-    bool all_linked() const;
+    // Ends all links once what was sent is out, also those that come yet.
+    void finish();
+    // Those of whom nothing is to be expected any more do not count.
+    int remaining() const;
+    // Everything that was sent is the kernel's, as far as there is a link.
+    bool idle() const;
+    bool ended(int host) const { return ended_.count(host) > 0; }
+    bool linked(int host) const { return links_.count(host) > 0; }
     void visit(const std::function<void(int host)>& visitor) const;
 
   private:
     Service& service() { return reception_->service(); }
     void dial_parent();
-    void linked(int host, Fd socket);
+    void link(int host, Fd socket);
+    void end(int host, const Status& why);
 
     std::shared_ptr<Reception> reception_;
     net::Identity identity_;
@@ -67,7 +71,9 @@ class Neighbours {
     std::map<int, std::unique_ptr<Link>> links_;
     // Frames for neighbours that are not linked yet.
     std::map<int, std::vector<std::pair<News, ByteWriter>>> early_;
-    std::set<int> parted_;  // neighbours that said goodbye, or are lost
+    std::set<int> leaving_;  // neighbours that said goodbye; many carry on for others
+    std::set<int> ended_;    // neighbours whose link has ended
+    bool finishing_ = false;
 };
 
 }  // namespace weft

@@ -1,6 +1,9 @@
 #include "src/bootstrap/root.hpp"
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <cstdlib>
 #include <mutex>
 
 #include "src/base/clock.hpp"
@@ -12,6 +15,7 @@ namespace weft {
 namespace {
 
 constexpr int64_t tell_after_us = 1'000'000;
+constexpr int64_t roster_patience_us = 2'000'000;
 
 // Of ids that nobody has used yet. Each costs some memory and a look at every connection that comes.
 constexpr size_t kept_most = 1024;
@@ -33,6 +37,8 @@ Kept& kept() {
 }  // namespace
 
 void Root::keep(std::unique_ptr<Root> root, const net::IdName& name) {
+    static const int registered = atexit(await_finished);
+    (void)registered;
     close_finished();
     std::unique_ptr<Root> ended;  // destroyed outside the lock
     std::lock_guard lock(kept().mutex);
@@ -64,6 +70,16 @@ void Root::close_finished() {
             ++it;
 }
 
+void Root::await_finished() {
+    for (const int64_t until = now_us() + roster_patience_us; now_us() < until; usleep(1000)) {
+        std::lock_guard lock(kept().mutex);
+        if (std::none_of(kept().roots.begin(), kept().roots.end(), [](const auto& entry) {
+                return entry.second.root->complete_ && !entry.second.root->finished();
+            }))
+            return;
+    }
+}
+
 void Root::release(const net::IdName& name) {
     std::unique_ptr<Root> ended;  // destroyed outside the lock
     std::lock_guard lock(kept().mutex);
@@ -79,6 +95,10 @@ Root::Root(std::shared_ptr<Reception> reception, const net::Identity& identity)
     : reception_(std::move(reception)), identity_(identity) {
     reception_->door().admit(identity_);
     reception_->service().run([this] {
+        reception_->service().on_failure(this, [this](const char* what) {
+            if (failure_ && !complete_)
+                fail_all(fail(weftSystemError, "the process where the ranks check in failed: {}", what));
+        });
         reception_->expect(
             identity_.name, net::checkin, {}, [this](net::Arrival arrival) { welcome(std::move(arrival)); },
             [this](const Status& trouble) {
@@ -91,6 +111,7 @@ Root::~Root() {
     reception_->service().run([this] {
         reception_->stop_expecting(identity_.name, net::checkin, {});
         reception_->service().cancel(timer_);
+        reception_->service().on_failure(this, {});
         for (Guest& guest : guests_) guest.link->part();
         guests_.clear();
     });
@@ -233,7 +254,10 @@ void Root::on_end(Guest& guest, const Status& why) {
         fail_all(fail(weftRemoteError, "{} with {} went away while the ranks were meeting: {}", entry.text(),
                       ranks_text(lost), why ? "its leader ended" : why.sentence()));
     }
-    if ((complete_ || !failure_) && guests_.empty()) finished_.store(true, std::memory_order_release);
+    if ((!complete_ && failure_) || !guests_.empty()) return;
+    finished_.store(true, std::memory_order_release);
+    // One that failed tells those who come late why, until somebody closes it.
+    if (complete_) reception_->service().post([] { close_finished(); });
 }
 
 std::string Root::missing() const {

@@ -29,7 +29,8 @@ class Root {
     // All hosts that have come know the outcome.
     bool finished() const { return finished_.load(std::memory_order_acquire); }
 
-    // Keeps a root open until it has finished: for who makes an id and cannot wait. Thread-safe.
+    // Keeps a root open until it has finished: for who makes an id and cannot wait. At the end of the process hosts
+    // that are slow to take the roster are waited for, for a moment. Thread-safe.
     static void keep(std::unique_ptr<Root> root, const net::IdName& name);
     // Closes the root of this id, if it was opened here and nobody is checked in at it: all ranks met without.
     static void release(const net::IdName& name);
@@ -59,10 +60,10 @@ class Root {
     std::string first_text_;  // the host that came first, whose number counts
     std::map<int, Guest*> by_rank_;
     AgreedOptions agreed_{};
-    bool complete_ = false;
     Status failure_;
     uint64_t timer_ = 0;
-    std::atomic<bool> finished_{false}, used_{false};
+    std::atomic<bool> complete_{false}, finished_{false}, used_{false};
+    static void await_finished();
 };
 
 }  // namespace weft

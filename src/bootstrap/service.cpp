@@ -5,159 +5,228 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 
-#include <cassert>
+#include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <condition_variable>
+#include <exception>
+#include <mutex>
+#include <vector>
 
 #include "src/base/clock.hpp"
+#include "src/base/log.hpp"
 #include "src/base/per_process.hpp"
 
 namespace weft {
 
+// What the thread works on. It may outlive the Service by the task that ended it.
+struct Service::Loop {
+    Fd epoll, bell;
+    // Of the thread.
+    std::map<int, std::shared_ptr<std::function<void(uint32_t)>>> callbacks;
+    std::map<std::pair<int64_t, uint64_t>, Task> timers;  // by when, then by number
+    std::map<uint64_t, int64_t> due;                      // of a timer's number
+    uint64_t next_timer = 1;
+    std::map<const void*, std::function<void(const char*)>> failure_handlers;
+    std::vector<Task> running;  // not on its stack, where a leak checker in a forked child would not see them
+    // Shared.
+    std::atomic<bool> ending{false};
+    std::mutex mutex;
+    std::vector<Task> tasks;
+
+    void run();
+    template <class Body>
+    void guard(Body&& body);
+    void fail(const char* what);
+    int64_t run_timers();
+    void run_tasks();
+};
+
 Result<std::shared_ptr<Service>> Service::of_process() {
-    struct Current {
-        std::mutex mutex;
-        std::weak_ptr<Service> service;
-    };
-    static PerProcess<Current> processes;
-    Current& current = processes.get();
-    std::lock_guard lock(current.mutex);
-    auto service = current.service.lock();
-    if (service) return service;
-    Fd epoll(epoll_create1(EPOLL_CLOEXEC)), bell(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-    if (!epoll || !bell)
-        return fail(weftSystemError, "the service thread has no descriptors: {}; raise the limit (ulimit -n)",
-                    errno_text(errno));
-    epoll_event event{};
-    event.events = EPOLLIN;
-    event.data.fd = bell.number();
-    if (epoll_ctl(epoll.number(), EPOLL_CTL_ADD, bell.number(), &event) != 0)
-        return fail(weftSystemError, "the service thread cannot wait: epoll_ctl: {}", errno_text(errno));
-    try {
-        service = std::make_shared<Service>(std::move(epoll), std::move(bell));
-    } catch (const std::system_error& error) {
-        return fail(weftSystemError, "the service thread could not be started: {}", error.what());
-    }
-    current.service = service;
-    return service;
+    return shared_by_process<Service>([]() -> Result<std::shared_ptr<Service>> {
+        auto loop = std::make_shared<Loop>();
+        loop->epoll = Fd(epoll_create1(EPOLL_CLOEXEC));
+        loop->bell = Fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+        if (!loop->epoll || !loop->bell)
+            return weft::fail(weftSystemError, "the service thread has no descriptors: {}; raise the limit (ulimit -n)",
+                              errno_text(errno));
+        epoll_event event{};
+        event.events = EPOLLIN;
+        event.data.fd = loop->bell.number();
+        if (epoll_ctl(loop->epoll.number(), EPOLL_CTL_ADD, loop->bell.number(), &event) != 0)
+            return weft::fail(weftSystemError, "the service thread cannot wait: epoll_ctl: {}", errno_text(errno));
+        // Signals are for the program's own threads.
+        sigset_t all, before;
+        sigfillset(&all);
+        pthread_sigmask(SIG_SETMASK, &all, &before);
+        std::thread thread;
+        std::string why;
+        try {
+            thread = std::thread([loop] { loop->run(); });
+            pthread_setname_np(thread.native_handle(), "weft-service");
+        } catch (const std::system_error& error) {
+            why = error.what();
+        }
+        pthread_sigmask(SIG_SETMASK, &before, nullptr);
+        if (!thread.joinable()) return weft::fail(weftSystemError, "the service thread could not be started: {}", why);
+        return std::make_shared<Service>(std::move(loop), std::move(thread));
+    });
 }
 
-Service::Service(Fd epoll, Fd bell) : epoll_(std::move(epoll)), bell_(std::move(bell)), process_(process_token()) {
-    // Signals are for the program's own threads.
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    try {
-        thread_ = new std::thread([this] { loop(); });
-    } catch (...) {
-        pthread_sigmask(SIG_SETMASK, &before, nullptr);
-        throw;
-    }
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
-    pthread_setname_np(thread_->native_handle(), "weft-service");
-}
+Service::Service(std::shared_ptr<Loop> loop, std::thread thread)
+    : loop_(std::move(loop)), process_(process_token()), thread_(new std::thread(std::move(thread))) {}
 
 Service::~Service() {
-    if (process_ != process_token()) return;                  // a child after fork: there is no thread here
-    assert(thread_->get_id() != std::this_thread::get_id());  // its owners let go of it elsewhere
-    post([this] { ending_ = true; });
-    thread_->join();
+    if (process_ != process_token()) return;  // a child after fork: there is no thread here
+    loop_->ending.store(true, std::memory_order_release);
+    if (thread_->get_id() == std::this_thread::get_id()) {
+        thread_->detach();
+    } else {
+        post([] {});  // wakes it
+        thread_->join();
+    }
     delete thread_;
 }
 
 void Service::post(Task task) {
     {
-        std::lock_guard lock(mutex_);
-        tasks_.push_back(std::move(task));
+        std::lock_guard lock(loop_->mutex);
+        loop_->tasks.push_back(std::move(task));
     }
     const uint64_t once = 1;
-    (void)!write(bell_.number(), &once, sizeof once);
+    (void)!write(loop_->bell.number(), &once, sizeof once);
 }
 
 void Service::run(const Task& task) {
     if (process_ != process_token()) return;
     if (thread_->get_id() == std::this_thread::get_id()) return task();
-    std::mutex mutex;
-    std::condition_variable done;
-    bool ran = false;
-    post([&] {
-        task();
-        std::lock_guard lock(mutex);
-        ran = true;
-        done.notify_one();
+    struct {
+        std::mutex mutex;
+        std::condition_variable done;
+        bool ran = false;
+        std::exception_ptr thrown;
+    } call;
+    post([&call, &task] {
+        std::exception_ptr thrown;
+        try {
+            task();
+        } catch (...) {
+            thrown = std::current_exception();
+        }
+        std::lock_guard lock(call.mutex);
+        call.thrown = std::move(thrown);
+        call.ran = true;
+        call.done.notify_one();
     });
-    std::unique_lock lock(mutex);
-    done.wait(lock, [&] { return ran; });
+    std::unique_lock lock(call.mutex);
+    call.done.wait(lock, [&] { return call.ran; });
+    if (call.thrown) std::rethrow_exception(call.thrown);
 }
 
 Status Service::watch(int fd, uint32_t events, std::function<void(uint32_t)> callback) {
     epoll_event event{};
     event.events = events;
     event.data.fd = fd;
-    const int change = callbacks_.count(fd) ? EPOLL_CTL_MOD : EPOLL_CTL_ADD;
-    if (epoll_ctl(epoll_.number(), change, fd, &event) != 0)
+    const int change = loop_->callbacks.count(fd) ? EPOLL_CTL_MOD : EPOLL_CTL_ADD;
+    if (epoll_ctl(loop_->epoll.number(), change, fd, &event) != 0)
         return fail(weftSystemError, "the service thread cannot wait for another descriptor: {}", errno_text(errno));
-    callbacks_[fd] = std::make_shared<std::function<void(uint32_t)>>(std::move(callback));
+    loop_->callbacks[fd] = std::make_shared<std::function<void(uint32_t)>>(std::move(callback));
     return ok();
 }
 
 void Service::forget(int fd) {
-    if (callbacks_.erase(fd) > 0) epoll_ctl(epoll_.number(), EPOLL_CTL_DEL, fd, nullptr);
+    if (loop_->callbacks.erase(fd) > 0) epoll_ctl(loop_->epoll.number(), EPOLL_CTL_DEL, fd, nullptr);
 }
 
 uint64_t Service::after(int64_t us, Task task) {
-    const uint64_t number = next_timer_++;
+    const uint64_t number = loop_->next_timer++;
     const int64_t when = now_us() + us;
-    timers_.emplace(std::pair(when, number), std::move(task));
-    due_.emplace(number, when);
+    loop_->timers.emplace(std::pair(when, number), std::move(task));
+    loop_->due.emplace(number, when);
     return number;
 }
 
 void Service::cancel(uint64_t timer) {
-    const auto place = due_.find(timer);
-    if (place == due_.end()) return;
-    timers_.erase({place->second, timer});
-    due_.erase(place);
+    const auto place = loop_->due.find(timer);
+    if (place == loop_->due.end()) return;
+    loop_->timers.erase({place->second, timer});
+    loop_->due.erase(place);
+}
+
+void Service::on_failure(const void* owner, std::function<void(const char*)> handler) {
+    if (handler)
+        loop_->failure_handlers[owner] = std::move(handler);
+    else
+        loop_->failure_handlers.erase(owner);
+}
+
+template <class Body>
+void Service::Loop::guard(Body&& body) {
+    try {
+        body();
+    } catch (const std::bad_alloc&) {
+        fail("out of memory");
+    } catch (const std::exception& exception) {
+        fail(exception.what());
+    } catch (...) {
+        fail("an unknown exception");
+    }
+}
+
+void Service::Loop::fail(const char* what) {
+    for (const auto& [owner, handler] : failure_handlers) {
+        try {
+            handler(what);
+        } catch (...) {
+            // It has raised its error before it needed memory to tell others.
+        }
+    }
 }
 
 // Microseconds until the next one, -1 if there is none.
-int64_t Service::run_timers() {
-    while (!timers_.empty()) {
-        const auto first = timers_.begin();
+int64_t Service::Loop::run_timers() {
+    while (!timers.empty() && !ending.load(std::memory_order_acquire)) {
+        const auto first = timers.begin();
         const int64_t left = first->first.first - now_us();
         if (left > 0) return left;
         const Task task = std::move(first->second);
-        due_.erase(first->first.second);
-        timers_.erase(first);
-        task();
+        due.erase(first->first.second);
+        timers.erase(first);
+        guard(task);
     }
     return -1;
 }
 
-void Service::loop() {
+void Service::Loop::run_tasks() {
+    {
+        std::lock_guard lock(mutex);
+        running.swap(tasks);
+    }
+    for (const Task& task : running) guard(task);
+    running.clear();
+}
+
+void Service::Loop::run() {
     constexpr int at_once = 64;
     epoll_event events[at_once];
-    while (!ending_) {
+    while (!ending.load(std::memory_order_acquire)) {
         const int64_t left = run_timers();
         const int timeout = left < 0 ? -1 : int(std::min<int64_t>((left + 999) / 1000, 60'000));
-        const int count = epoll_wait(epoll_.number(), events, at_once, timeout);
+        const int count =
+            ending.load(std::memory_order_acquire) ? 0 : epoll_wait(epoll.number(), events, at_once, timeout);
         for (int i = 0; i < count; ++i) {
             const int fd = events[i].data.fd;
-            if (fd == bell_.number()) {
+            if (fd == bell.number()) {
                 uint64_t rung;
                 (void)!read(fd, &rung, sizeof rung);
-                {
-                    std::lock_guard lock(mutex_);
-                    running_.swap(tasks_);
-                }
-                for (Task& task : running_) task();
-                running_.clear();
-            } else if (const auto found = callbacks_.find(fd); found != callbacks_.end()) {
+                run_tasks();
+            } else if (const auto found = callbacks.find(fd); found != callbacks.end()) {
                 const auto callback = found->second;  // it may forget itself
-                (*callback)(events[i].events);
+                guard([&] { (*callback)(events[i].events); });
             }
         }
     }
+    run_tasks();
 }
 
 }  // namespace weft

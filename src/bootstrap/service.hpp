@@ -1,15 +1,14 @@
 // service.hpp: the process's one service thread, for what must be answered while no rank is inside Weft: connections
 // that come in, heartbeats, news between hosts. It sleeps in epoll. There is none on one host: it is started by the
 // first who needs it and ends with the last; a child after fork makes its own. Everything but watch(), forget(),
-// after() and cancel(), which are for the thread itself (inside a task or a callback), is thread-safe.
+// after(), cancel() and on_failure(), which are for the thread itself (inside a task or a callback), is thread-safe.
 #pragma once
 #include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
+#include <string>
 #include <thread>
-#include <vector>
 
 #include "src/base/fd.hpp"
 #include "src/base/result.hpp"
@@ -19,12 +18,13 @@ namespace weft {
 class Service {
   public:
     static Result<std::shared_ptr<Service>> of_process();
+    // On the thread itself too, by a task that gives up its last owner: the thread ends after the task then.
     ~Service();
 
     using Task = std::function<void()>;
     // Runs on the thread, soon.
     void post(Task task);
-    // Runs on the thread and returns when it has; at once if the caller is the thread.
+    // Runs on the thread and returns when it has, or throws what it threw; at once if the caller is the thread.
     void run(const Task& task);
 
     // Calls back with the events seen, as epoll has them; again for other events of the same descriptor.
@@ -33,25 +33,16 @@ class Service {
     // Calls once after that time. The number is for cancel().
     uint64_t after(int64_t us, Task task);
     void cancel(uint64_t timer);
+    // An exception that leaves a task or callback, as when memory runs out, leaves what that worked on half done: all
+    // who have something here are told, and must give it up. `owner` names the handler; an empty one takes it away.
+    void on_failure(const void* owner, std::function<void(const char* what)> handler);
 
-    Service(Fd epoll, Fd bell);
+    struct Loop;
+    Service(std::shared_ptr<Loop> loop, std::thread thread);
 
   private:
-    void loop();
-    int64_t run_timers();
-
-    Fd epoll_, bell_;
+    std::shared_ptr<Loop> loop_;  // the thread's too
     uint64_t process_;
-    bool ending_ = false;
-    // Of the thread.
-    std::map<int, std::shared_ptr<std::function<void(uint32_t)>>> callbacks_;
-    std::map<std::pair<int64_t, uint64_t>, Task> timers_;  // by when, then by number
-    std::map<uint64_t, int64_t> due_;                      // of a timer's number
-    uint64_t next_timer_ = 1;
-    std::vector<Task> running_;  // not on its stack, where a leak checker in a forked child would not see them
-    // Shared.
-    std::mutex mutex_;
-    std::vector<Task> tasks_;
     std::thread* thread_;  // leaked in a child after fork, where it does not run
 };
 

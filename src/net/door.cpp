@@ -6,11 +6,11 @@
 #include <sys/timerfd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cerrno>
 
 #include "src/base/clock.hpp"
 #include "src/base/log.hpp"
+#include "src/base/per_process.hpp"
 #include "src/net/socket.hpp"
 
 namespace weft::net {
@@ -24,26 +24,6 @@ constexpr int64_t pause_us = 50'000;             // nothing is accepted for so l
 constexpr int64_t silent_for_us = 100'000;       // from then on a silent stranger makes room for others
 constexpr int64_t exhausted_for_us = 3'000'000;  // from then on who waits for somebody is told
 constexpr int64_t half_done_for_us = 2'000'000;  // and one that has not finished its handshake
-
-// The process's door; a forked child has its own.
-struct Holder {
-    pid_t pid = getpid();
-    std::mutex mutex;
-    std::weak_ptr<Door> door;
-    Holder* parents = nullptr;  // keeps what a child never frees reachable
-};
-std::atomic<Holder*> process_holder{nullptr};
-
-Holder& holder() {
-    Holder* current = process_holder.load(std::memory_order_acquire);  // pairs with the exchange below
-    while (current == nullptr || current->pid != getpid()) {
-        auto* fresh = new Holder;
-        fresh->parents = current;
-        if (process_holder.compare_exchange_strong(current, fresh, std::memory_order_acq_rel)) return *fresh;
-        delete fresh;
-    }
-    return *current;
-}
 
 }  // namespace
 
@@ -66,14 +46,11 @@ Result<std::pair<uint16_t, uint16_t>> parse_port_range(const std::string& text) 
 }
 
 Result<std::shared_ptr<Door>> Door::of_process() {
-    Holder& mine = holder();
-    std::lock_guard lock(mine.mutex);
-    if (auto door = mine.door.lock()) return door;
-    auto addresses = local_addresses();
-    if (!addresses) return addresses.take_status();
-    auto door = open(*addresses, options().port_range);
-    if (door) mine.door = *door;
-    return door;
+    return shared_by_process<Door>([]() -> Result<std::shared_ptr<Door>> {
+        auto addresses = local_addresses();
+        if (!addresses) return addresses.take_status();
+        return open(*addresses, options().port_range);
+    });
 }
 
 Result<std::shared_ptr<Door>> Door::open(const std::vector<Address>& addresses, const std::string& port_range) {

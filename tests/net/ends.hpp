@@ -95,4 +95,10 @@ inline net::Arrival claim(net::Door& door, const net::Identity& identity, uint32
     return std::move(*arrival);
 }
 
+inline std::pair<Fd, Fd> socket_pair() {
+    int ends[2];
+    REQUIRE(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends) == 0);
+    return {Fd(ends[0]), Fd(ends[1])};
+}
+
 }  // namespace weft::test

@@ -13,12 +13,6 @@ using net::FrameStream;
 
 namespace {
 
-std::pair<Fd, Fd> socket_pair() {
-    int ends[2];
-    REQUIRE(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) == 0);
-    return {Fd(ends[0]), Fd(ends[1])};
-}
-
 // What a stream of frames looks like on the wire.
 std::string bytes_of(const std::vector<std::string>& bodies) {
     auto [near, far] = socket_pair();

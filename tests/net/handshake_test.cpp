@@ -18,12 +18,6 @@ using Ending = AnswerHandshake::Outcome;
 
 namespace {
 
-std::pair<Fd, Fd> socket_pair() {
-    int ends[2];
-    REQUIRE(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends) == 0);
-    return {Fd(ends[0]), Fd(ends[1])};
-}
-
 AnswerHandshake::Find knows(const Identity& identity) {
     return [&identity](const IdName& name) { return name == identity.name ? &identity : nullptr; };
 }

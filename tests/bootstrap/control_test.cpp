@@ -1,0 +1,179 @@
+// control_test.cpp: leaders of several hosts, each with a segment of its own but all in this process: what they carry
+// for others, when they leave, and what becomes of failures.
+#include "src/bootstrap/control.hpp"
+
+#include <sys/eventfd.h>
+
+#include <thread>
+
+#include "src/bootstrap/root.hpp"
+#include "tests/net/ends.hpp"
+
+using namespace weft;
+using namespace weft::test;
+
+namespace {
+
+template <class T>
+T value_of(Result<T> result) {
+    if (!result) FAIL(result.status().sentence());
+    return std::move(*result);
+}
+
+// Hosts with one rank each, checked in at a root in this process; host 9 is below host 1 in the tree.
+class Hosts {
+  public:
+    explicit Hosts(int count, int64_t heartbeat_ms = 10'000)
+        : reception_(value_of(Reception::of_process())), root_(reception_, identity_) {
+        for (int host = 0; host < count; ++host) groups_.push_back(make_group(count, host));
+        for (int host = 0; host < count; ++host) add_leader(host, heartbeat_ms);
+    }
+    ~Hosts() {
+        for (int host = 0; host < int(controls_.size()); ++host)
+            if (controls_[size_t(host)]) leave(host);
+        CHECK(eventually(
+            [&] { return std::all_of(left_.begin(), left_.end(), [](auto& one) { return one.expired(); }); }));
+    }
+
+    HostGroup& operator[](int host) { return *groups_[size_t(host)]; }
+    Reception& reception() { return *reception_; }
+    const net::Identity& identity() const { return identity_; }
+    // All have the roster.
+    bool met() {
+        return eventually([&] {
+            return std::all_of(groups_.begin(), groups_.end(), [](const auto& group) { return !group->one_host(); });
+        });
+    }
+    void leave(int host) {
+        auto& control = controls_[size_t(host)];
+        (*this)[host].row(host).state.store(RankState::left);
+        left_.push_back(control);
+        Control::leave(std::move(control));
+    }
+    // A letter from one host to another.
+    void post(int from, int to, uint64_t key) {
+        const char text[] = "letter";
+        REQUIRE((*this)[from].post_letter(from, to, key, text, sizeof text));
+    }
+    bool comes(int from, int to, uint64_t key) {
+        return eventually([&] { return (*this)[to].find_letter(from, key) != nullptr; });
+    }
+
+  private:
+    static std::shared_ptr<HostGroup> make_group(int ranks, int rank) {
+        auto group = value_of(HostGroup::create(ranks, false));
+        group->set_doorbell(Fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)));
+        RankRow& row = group->row(rank);
+        row.pid = 1000 + rank;  // the roster tells hosts apart by the pids of their ranks
+        row.process = process_token();
+        row.cpus = allowed_cpus();
+        row.state = RankState::joined;
+        group->header().joined = 1;
+        return group;
+    }
+    void add_leader(int host, int64_t heartbeat_ms) {
+        ControlSettings settings;
+        settings.heartbeat_ms = heartbeat_ms;
+        settings.news = Fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+        settings.registration.root = reception_->door().addresses();
+        settings.registration.root_exists = true;
+        HostEntry& self = settings.registration.self;
+        self.identity = uint64_t(host) + 1;
+        self.name = "node" + std::to_string(host);
+        self.pid = getpid();
+        self.ranks = int(groups_.size());
+        self.addresses = reception_->door().addresses();
+        controls_.push_back(
+            std::make_shared<Control>(reception_, groups_[size_t(host)], identity_, std::move(settings)));
+    }
+
+    net::Identity identity_ = fresh_identity();
+    std::shared_ptr<Reception> reception_;
+    Root root_;
+    std::vector<std::shared_ptr<HostGroup>> groups_;
+    std::vector<std::shared_ptr<Control>> controls_;
+    std::vector<std::weak_ptr<Control>> left_;
+};
+
+constexpr int count = 10, inner = 1, below = 9, beside = 8;
+
+Operation some_operation() {
+    Operation operation{};
+    operation.count = 1;
+    return operation;
+}
+
+}  // namespace
+
+TEST_CASE("a leader whose ranks have left still carries letters of the hosts below it", "[control]") {
+    Hosts hosts(count);
+    REQUIRE(hosts.met());
+    hosts.leave(inner);
+    for (uint64_t key = 1; key <= 3; ++key) {
+        hosts.post(below, beside, key);
+        hosts.post(beside, below, key);
+        CHECK(hosts.comes(below, beside, key));
+        CHECK(hosts.comes(beside, below, key));
+    }
+    for (int host = 0; host < count; ++host) CHECK(!hosts[host].aborted());
+    for (const int host : {0, below, beside})
+        CHECK(eventually([&] { return hosts[host].row(inner).state == RankState::left; }));
+}
+
+TEST_CASE("an error goes through a leader whose ranks have left", "[control]") {
+    Hosts hosts(count);
+    REQUIRE(hosts.met());
+    hosts.leave(inner);
+    hosts[below].raise(weftTimeout, below, "too late");
+    for (int host = 0; host < count; ++host) {
+        CHECK(eventually([&] { return hosts[host].aborted(); }));
+        CHECK(hosts[host].abort_status().sentence() == "too late");
+    }
+}
+
+TEST_CASE("leaders end, whatever the order in which ranks leave", "[control]") {
+    const std::vector<std::vector<int>> orders{
+        {0, 1, 2, 3, 4, 5, 6, 7, 8, 9}, {9, 8, 7, 6, 5, 4, 3, 2, 1, 0}, {1, 9, 0, 5, 4, 8, 2, 3, 7, 6}};
+    for (const auto& order : orders) {
+        Hosts hosts(count);
+        REQUIRE(hosts.met());
+        for (const int host : order) hosts.leave(host);
+        for (int host = 0; host < count; ++host) CHECK(!hosts[host].aborted());
+    }
+}
+
+TEST_CASE("the end of a process waits for ranks in a call that its own have finished, not for others", "[control]") {
+    Hosts hosts(count);
+    REQUIRE(hosts.met());
+    for (int host = 0; host < count; ++host) {
+        Position& position = hosts[host].row(host).position;
+        position.enter(1, some_operation());
+        if (host != below) position.finish(1);
+    }
+    hosts.leave(inner);
+    std::atomic<bool> returned = false;
+    std::thread ending([&] {
+        Control::await_leaving();
+        returned = true;
+    });
+    // It knows where all are, and goes on.
+    CHECK(eventually([&] { return hosts[inner].row(below).position.read()->entered == 1; }));
+    hosts.post(below, beside, 1);
+    CHECK(hosts.comes(below, beside, 1));
+    CHECK(!returned);
+    hosts[below].row(below).position.finish(1);
+    ending.join();
+    for (int host = 0; host < count; ++host)
+        if (host != inner) CHECK(hosts[host].row(host).state == RankState::joined);
+}
+
+TEST_CASE("an exception on the service thread is an error on every host", "[control]") {
+    Hosts hosts(3);
+    REQUIRE(hosts.met());
+    hosts.reception().service().post([] { throw std::bad_alloc(); });
+    for (int host = 0; host < 3; ++host) {
+        CHECK(eventually([&] { return hosts[host].aborted(); }));
+        CHECK(hosts[host].abort_status().code() == weftSystemError);
+        CHECK(hosts[host].abort_status().sentence().find("out of memory") != std::string::npos);
+    }
+}

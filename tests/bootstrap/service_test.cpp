@@ -1,0 +1,115 @@
+// service_test.cpp: the service thread's tasks, their failures and its end; the orderly end of a link.
+#include <dirent.h>
+
+#include <atomic>
+
+#include "src/bootstrap/link.hpp"
+#include "tests/net/ends.hpp"
+
+using namespace weft;
+using namespace weft::test;
+
+namespace {
+
+std::shared_ptr<Service> service_of_process() {
+    auto made = Service::of_process();
+    if (!made) FAIL(made.status().sentence());
+    return *made;
+}
+
+int threads() {
+    int count = -2;  // . and ..
+    DIR* folder = opendir("/proc/self/task");
+    while (readdir(folder)) ++count;
+    closedir(folder);
+    return count;
+}
+
+}  // namespace
+
+TEST_CASE("an exception that leaves a task is told to all who have something on the thread, which goes on",
+          "[service]") {
+    const auto service = service_of_process();
+    std::string first, second;
+    service->run([&] {
+        service->on_failure(&first, [&](const char* what) { first = what; });
+        service->on_failure(&second, [&](const char* what) {
+            second = what;
+            throw std::bad_alloc();
+        });
+    });
+    service->post([] { throw std::bad_alloc(); });
+    service->run([] {});
+    CHECK(first == "out of memory");
+    CHECK(second == "out of memory");
+    service->run([&] {
+        service->on_failure(&second, {});
+        service->after(1, [] { throw std::runtime_error("of a timer"); });
+    });
+    CHECK(eventually([&] {
+        std::string now;
+        service->run([&] { now = first; });
+        return now == "of a timer";
+    }));
+    CHECK(second == "out of memory");
+    service->run([&] { service->on_failure(&first, {}); });
+}
+
+TEST_CASE("who waits for a task gets the exception that left it", "[service]") {
+    const auto service = service_of_process();
+    CHECK_THROWS_AS(service->run([] { throw std::bad_alloc(); }), std::bad_alloc);
+    bool ran = false;
+    service->run([&] { ran = true; });
+    CHECK(ran);
+}
+
+TEST_CASE("a task may give up the thread's last owner", "[service]") {
+    const int before = threads();
+    {
+        auto service = service_of_process();
+        Service* thread = service.get();
+        thread->post([service = std::move(service)]() mutable { service.reset(); });
+    }
+    CHECK(eventually([&] { return threads() == before; }));
+    bool ran = false;
+    service_of_process()->run([&] { ran = true; });
+    CHECK(ran);
+}
+
+TEST_CASE("a link that ends in order loses nothing behind a full socket", "[service]") {
+    const auto service = service_of_process();
+    auto ends = socket_pair();
+    constexpr size_t frames = 64, frame_bytes = 100'000;
+    std::unique_ptr<Link> link;
+    std::atomic<int> ended = 0, heard = 0;
+    service->run([&] {
+        link = std::make_unique<Link>(
+            *service, std::move(ends.first), [&](uint32_t, ByteReader&) { ++heard; },
+            [&](const Status& why) { ended = why ? 1 : 2; });
+        ByteWriter content;
+        for (size_t i = 0; i < frame_bytes; ++i) content.put(char(i));
+        for (uint32_t i = 0; i < frames; ++i) link->send(i, content);
+        link->finish();
+    });
+    net::FrameStream other(std::move(ends.second));
+    // What comes now is of no interest, and does not break what is under way.
+    REQUIRE(other.queue(1, "late", 4));
+    uint32_t next = 0;
+    REQUIRE(eventually([&] {
+        (void)other.flush();
+        for (;;) {
+            auto frame = other.receive();
+            if (!frame) return true;
+            if (!*frame) return false;
+            CHECK((*frame)->kind == next++);
+            CHECK((*frame)->bytes.size() == frame_bytes);
+        }
+    }));
+    CHECK(next == frames);
+    CHECK(other.ended());
+    CHECK(ended == 0);
+    other = {};
+    CHECK(eventually([&] { return ended == 1; }));
+    CHECK(heard == 0);
+    service->run([&] { link.reset(); });
+}

@@ -1,0 +1,48 @@
+// leave_test.cpp: ranks that leave in order while others are still in a call that does not need their data: what the
+// leaders of their hosts carry for others goes on, and what happens there is told.
+#include "tests/hosts/spread_job.hpp"
+
+using namespace weft::test;
+
+TEST_CASE("a rank that dies after its host's leader has left is told to other hosts", "[leave]") {
+    // In a ring of no elements a rank waits for nobody but the rank behind it, until that one has come.
+    SpreadJob job(2, 2);
+    const std::vector<std::string> variables = with(telling, {"WEFT_ALGO=ring", "WEFT_TIMEOUT_MS=60000"});
+    // Rank 3 leads its host.
+    job.start(3, {"init", "reduce=0", "destroy", "await"}, variables);
+    REQUIRE(eventually([&] { return contains(job[0].error(), "this process leads the meeting"); }));
+    job.start(2, {"init", "hold"}, variables);
+    job.start(0, {"init", "reduce=0", "destroy"}, variables);
+    job.start(1, {"init", "reduce=0", "async", "destroy"}, variables);
+    for (const int process : {0, 2}) CHECK(job[process].says("destroy 0"));
+    CHECK(job[1].says("init 0"));
+    job.kill(1);
+    CHECK(job[3].says("async 6"));
+    INFO(job[3].output());
+    CHECK(contains(job.answer(3, "reduce"), "rank 2 (pid " + std::to_string(job[1].pid()) + " on node1) died"));
+    job[0].kill(SIGUSR1);
+    job.finish();
+}
+
+TEST_CASE("the end of a process does not wait for ranks that have finished what it took part in", "[leave]") {
+    // Host 9 is below host 1 in the tree.
+    constexpr int hosts = 10, inner = 1;
+    SpreadJob job(hosts, 1);
+    for (int rank = 0; rank < hosts; ++rank) {
+        Steps steps{"init", "reduce=100"};
+        if (rank == inner)
+            steps.push_back("destroy");
+        else
+            steps.insert(steps.end(), {"await", "destroy"});
+        job.start(rank, steps, {quiet});
+    }
+    for (int rank = 0; rank < hosts; ++rank) CHECK(job[rank].says("reduce 0"));
+    job.finish(inner);
+    for (int rank = 0; rank < hosts; ++rank)
+        if (rank != inner) {
+            CHECK(job.answer(rank, "destroy") == "(no line)");
+            job[rank].kill(SIGUSR1);
+        }
+    job.finish();
+    for (int rank = 0; rank < hosts; ++rank) CHECK(job.answer(rank, "destroy") == "0");
+}
