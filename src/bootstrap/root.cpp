@@ -251,8 +251,8 @@ void Root::on_end(Guest& guest, const Status& why) {
         std::vector<int> lost;
         for (const RosterRank& member : entry.members) lost.push_back(member.rank);
         std::sort(lost.begin(), lost.end());
-        fail_all(fail(weftRemoteError, "{} with {} went away while the ranks were meeting: {}", entry.text(),
-                      ranks_text(lost), why ? "its leader ended" : why.sentence()));
+        fail_all(fail(weftRemoteError, "process {}, which led {} with {}, went away while the ranks were meeting: {}",
+                      entry.pid, entry.text(), ranks_text(lost), why ? "it closed the connection" : why.sentence()));
     }
     if ((!complete_ && failure_) || !guests_.empty()) return;
     finished_.store(true, std::memory_order_release);
