@@ -1,38 +1,33 @@
 #include "src/base/arena.hpp"
 
-#include <pthread.h>
 #include <sys/sysinfo.h>
 
 #include <algorithm>
 #include <atomic>
 
+#include "src/base/per_process.hpp"
+
 namespace weft {
 
 namespace {
 
-std::atomic<Arena*> arena{nullptr};
-std::mutex making;
-
-Arena* inherited = nullptr;  // what a child has from its parents: owned, so that it does not count as leaked
+struct Holder {
+    std::mutex making;
+    std::atomic<Arena*> arena{nullptr};
+};
+PerProcess<Holder> processes;
 
 }  // namespace
 
-// A forked child shares the parent's pages: it must neither give them out again nor free them, so it begins anew.
-void Arena::forget_in_child() {
-    Arena* const of_parent = arena.exchange(nullptr, std::memory_order_relaxed);
-    if (!of_parent) return;
-    of_parent->older_ = inherited;
-    inherited = of_parent;
-}
-
 Arena::Arena(SharedMemory memory) : memory_(std::move(memory)) { free_[0] = memory_.bytes(); }
 
-Arena* Arena::existing() { return arena.load(std::memory_order_acquire); }
+Arena* Arena::existing() { return processes.get().arena.load(std::memory_order_acquire); }
 
 Result<Arena*> Arena::get() {
-    if (Arena* made = existing()) return made;
-    std::lock_guard lock(making);
-    if (Arena* made = existing()) return made;
+    Holder& holder = processes.get();
+    if (Arena* made = holder.arena.load(std::memory_order_acquire)) return made;
+    std::lock_guard lock(holder.making);
+    if (Arena* made = holder.arena.load(std::memory_order_acquire)) return made;
     // As much address space as the machine has memory: more could not be backed anyway.
     struct sysinfo machine {};
     sysinfo(&machine);
@@ -40,10 +35,8 @@ Result<Arena*> Arena::get() {
         std::max<size_t>(size_t(1) << 30, size_t(machine.totalram) * machine.mem_unit) / page_bytes() * page_bytes();
     auto memory = SharedMemory::create("weft-arena", bytes);
     if (!memory) return memory.take_status();
-    static const int once = pthread_atfork(nullptr, nullptr, forget_in_child);
-    (void)once;
     auto* made = new Arena(std::move(*memory));
-    arena.store(made, std::memory_order_release);
+    holder.arena.store(made, std::memory_order_release);
     return made;
 }
 

@@ -1,5 +1,6 @@
 // arena.hpp: this process's memory that peers may map: one sparse shared segment from which weftMemAlloc takes pages.
-// One a process, made at first use, never freed; a forked child makes its own. Thread-safe.
+// One a process, made at first use, never freed; a forked child makes its own, for its parent's pages are neither to be
+// given out again nor freed there. Thread-safe.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -25,13 +26,10 @@ class Arena {
     explicit Arena(SharedMemory memory);
 
   private:
-    static void forget_in_child();
-
     SharedMemory memory_;
     std::mutex mutex_;
     std::map<size_t, size_t> free_;  // offset -> bytes; neighbours merged
     std::map<size_t, size_t> used_;
-    Arena* older_ = nullptr;  // of a process before the fork that made this child
 };
 
 }  // namespace weft

@@ -1,5 +1,7 @@
 // reach_test.cpp: buffers that peers read and write in place: all of them (direct), some (mixed), none, as threads and
 // as processes that map each other's arenas; and the round in which processes agree.
+#include <fstream>
+
 #include "tests/executor/wild_inputs.hpp"
 
 namespace weft::test {
@@ -80,6 +82,38 @@ TEST_CASE("processes agree in the first operation that offers, and no sooner", "
     run();
     for (int rank = 0; rank < 3; ++rank) CHECK(ranks.reach_state(rank) == Reach::State::ready);
     run();
+}
+
+TEST_CASE("a process maps the arena of another once, however many of its ranks and communicators use it", "[executor]") {
+    WEFT_PRINT_SEED();
+    std::mt19937 random(seed());
+    const WildInputs wild(random);
+    Call call = two_shot(wild, 3, weftFloat32, weftSum, 1000, random);
+    call.from_arena = {true, true, true};
+    const auto maps = [] {
+        std::ifstream file("/proc/self/maps");
+        int count = 0;
+        for (std::string line; std::getline(file, line);) count += line.find("weft-arena") != std::string::npos;
+        return count;
+    };
+    const auto run = [&](LocalRanks& ranks) {
+        const BoardMode mode = ranks.mode(call);
+        if (const auto wrong = difference(call, ranks.run(call, random), expected(call, mode))) FAIL_CHECK(*wrong);
+        if (const auto wrong = difference(call, ranks.run(call, random), expected(call, ranks.mode(call))))
+            FAIL_CHECK(*wrong);
+        REQUIRE(ranks.reach_state(0) == Reach::State::ready);
+    };
+    const int before = maps();
+    {
+        LocalRanks first(3, Reached::processes);
+        run(first);
+        const int once = maps();
+        CHECK(once > before);
+        LocalRanks second(3, Reached::processes);
+        run(second);
+        CHECK(maps() == once);
+    }
+    CHECK(maps() <= std::max(before, 1));  // and unmaps it with the last of them
 }
 
 TEST_CASE("where the kernel copies between processes, private buffers end in the interpreter's bits", "[executor]") {
