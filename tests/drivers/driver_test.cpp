@@ -1,0 +1,140 @@
+// driver_test.cpp: which CUDA driver is found, and each reason why there is none.
+#include "src/drivers/cuda/driver.hpp"
+
+#include <filesystem>
+
+#include "tests/drivers/fake.hpp"
+#include "tests/subprocess.hpp"
+
+using namespace weft;
+using namespace weft::test;
+using cuda::Driver;
+
+namespace {
+
+std::string why_not(const std::string& library) {
+    const Result<const Driver*> driver = Driver::open(library);
+    CHECK(!driver.ok());
+    return driver.status().sentence();
+}
+
+// What `peer get` says with these variables.
+std::string told(std::vector<std::string> variables, const std::string& what = "get") {
+    const Outcome outcome = run({DRIVER_PEER, what}, std::move(variables));
+    INFO(outcome.error);
+    CHECK(outcome.status == 0);
+    return outcome.output;
+}
+const std::string fake_library = "WEFT_CUDA_LIBRARY=" FAKE_CUDA_LIBRARY;
+
+}  // namespace
+
+TEST_CASE("a missing library is a sentence that names it", "[driver]") {
+    CHECK(contains(why_not("/nowhere/libcuda.so.1"), "no CUDA driver: /nowhere/libcuda.so.1"));
+    CHECK(contains(told({"WEFT_CUDA_LIBRARY=/nowhere/libcuda.so.1"}), "no CUDA driver: /nowhere/libcuda.so.1"));
+}
+
+TEST_CASE("the user can do without GPUs", "[driver]") {
+    CHECK(contains(told({"WEFT_CUDA_LIBRARY=none"}), "WEFT_CUDA_LIBRARY is none"));
+}
+
+TEST_CASE("a library that is no driver is told from one", "[driver]") {
+    CHECK(contains(why_not(NO_DRIVER_LIBRARY), "older than 11.3"));
+}
+
+TEST_CASE("the toolkit's stub counts as no driver, wherever it answers first", "[driver]") {
+    CHECK(contains(why_not(STUB_LIBRARY), "stub for linking, not a driver"));
+    CHECK(contains(why_not(LATE_STUB_LIBRARY), "stub for linking, not a driver"));
+    const std::string real = TOOLKIT "/lib64/stubs/libcuda.so";
+    if (std::filesystem::exists(real)) CHECK(contains(why_not(real), "stub for linking, not a driver"));
+}
+
+TEST_CASE("a driver that is too old is told with both versions", "[driver]") {
+    fake::reset("version 11030");
+    CHECK(contains(why_not(FAKE_CUDA_LIBRARY), "serves CUDA 11.3: Weft needs one for 11.4 or newer"));
+    fake::reset("");
+}
+
+TEST_CASE("a driver from before 12.0 is asked by the older function", "[driver]") {
+    FakeDriver newest;
+    CHECK(newest->LibraryLoadData != nullptr);
+    fake::reset("version 11080");
+    const Driver* old = take(Driver::open(OLD_DRIVER_LIBRARY));
+    CHECK(old->version() == 11080);
+    CHECK(old->LaunchKernelEx != nullptr);
+    CHECK(old->LibraryLoadData == nullptr);
+    CHECK(old->MemCreate != nullptr);
+    delete old;
+}
+
+TEST_CASE("a driver has the functions of its version and no others", "[driver]") {
+    FakeDriver newest;
+    CHECK(newest->version() == 13000);
+    // Switch multicast is not faked: absent.
+    CHECK(newest->MulticastCreate == nullptr);
+    CHECK(newest->FuncLoad != nullptr);
+    CHECK(contains(newest->need(newest->MulticastCreate != nullptr, "cuMulticastCreate").sentence(),
+                   "for CUDA 13.0 has no cuMulticastCreate"));
+    FakeDriver old("version 12000");
+    CHECK(old->LibraryLoadData != nullptr);
+    CHECK(old->FuncLoad == nullptr);
+    FakeDriver oldest("version 11040");
+    CHECK(oldest->LaunchKernelEx == nullptr);
+    CHECK(oldest->StreamWriteValue32 == nullptr);
+    CHECK(oldest->DeviceGetUuid != nullptr);
+}
+
+TEST_CASE("what cuInit says is told by name", "[driver]") {
+    fake::reset("gpus 0");
+    CHECK(contains(why_not(FAKE_CUDA_LIBRARY), "CUDA_ERROR_NO_DEVICE (100): no GPU is visible"));
+    fake::reset("fault cuInit 1 802");
+    CHECK(contains(why_not(FAKE_CUDA_LIBRARY), "cuInit says CUDA_ERROR_SYSTEM_NOT_READY (802)"));
+    fake::reset("");
+}
+
+TEST_CASE("a failure names what was done, the error, and what it means", "[driver]") {
+    FakeDriver driver;
+    CHECK(driver->check(CUDA_SUCCESS, "do {}", "that").ok());
+    const Status failure = driver->check(CUDA_ERROR_INVALID_VALUE, "allocate {} bytes", 7);
+    CHECK(failure.code() == weftUnhandledCudaError);
+    CHECK(failure.sentence() == "CUDA could not allocate 7 bytes: CUDA_ERROR_INVALID_VALUE (1), invalid argument");
+    CHECK(driver->check(CUDA_ERROR_OUT_OF_MEMORY, "x").code() == weftSystemError);
+    CHECK(contains(driver->check(CUresult(12345), "x").sentence(), "error 12345, unknown"));
+}
+
+TEST_CASE("the process's driver is opened once, by whichever thread comes first", "[driver]") {
+    CHECK(contains(told({fake_library}), "version 13000"));
+    CHECK(told({fake_library}, "threads") == "one driver, initialised once\n");
+}
+
+TEST_CASE("a forked child is told that CUDA does not survive, and gives nothing of its parent's back", "[driver]") {
+    const std::string text = told({fake_library, "FAKE_CUDA=leaks fatal"}, "fork");
+    CHECK(contains(text, "child: process"));
+    CHECK(contains(text, "was forked from one that had used CUDA, which does not survive fork"));
+    CHECK(contains(text, "child's call: CUDA could not make a context current: process"));
+    CHECK(contains(text, "parent: still works"));
+}
+
+TEST_CASE("a process that forks before it uses CUDA has it in the child", "[driver]") {
+    CHECK(contains(told({fake_library}, "early_fork"), "child: version 13000"));
+}
+
+TEST_CASE("what is not given back when a process ends is told", "[fake]") {
+    const Outcome outcome = run({DRIVER_PEER, "leak"}, {fake_library, "FAKE_CUDA=leaks fatal"});
+    CHECK(outcome.status == 86);
+    CHECK(contains(outcome.error, "4096 bytes of cuMemAlloc"));
+    CHECK(contains(outcome.error, "1 streams"));
+}
+
+TEST_CASE("memory that was freed faults when it is used", "[fake]") {
+    const Outcome outcome = run({DRIVER_PEER, "use_after_free"}, {fake_library});
+    CHECK(contains(outcome.output, "before"));
+    CHECK(!contains(outcome.output, "after"));
+    CHECK(outcome.status != 0);
+}
+
+TEST_CASE("kernels of a shared object are found by name", "[fake]") {
+    CHECK(told({fake_library, "FAKE_CUDA_KERNELS=" FAKE_KERNELS}, "kernel") == "42\n");
+    const Outcome outcome = run({DRIVER_PEER, "kernel"}, {fake_library});
+    CHECK(contains(outcome.output, "find the kernel put_answer: CUDA_ERROR_NOT_FOUND (500)"));
+}

@@ -1,0 +1,244 @@
+// memory_test.cpp: memory of each kind: made, told apart, given to other processes.
+#include "src/drivers/cuda/memory.hpp"
+
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+
+#include "src/drivers/cuda/ipc.hpp"
+#include "src/drivers/cuda/pointer.hpp"
+#include "src/drivers/cuda/stream.hpp"
+#include "src/drivers/cuda/vmm.hpp"
+#include "tests/drivers/fake.hpp"
+#include "tests/drivers/hex.hpp"
+#include "tests/subprocess.hpp"
+
+using namespace weft;
+using namespace weft::test;
+using namespace weft::cuda;
+
+namespace {
+
+PointerFacts facts_of(const FakeDriver& driver, const void* address) {
+    return take(describe_pointer(*driver, address));
+}
+
+// Functions that the library does not need, but users call.
+template <class Function>
+Function fake_function(const char* name) {
+    static void* library = dlopen(FAKE_CUDA_LIBRARY, RTLD_NOW | RTLD_LOCAL);
+    return reinterpret_cast<Function>(dlsym(library, name));
+}
+
+// What the other process says; its fake driver has this setting.
+std::string peer(std::vector<std::string> arguments, const std::string& setting = "") {
+    arguments.insert(arguments.begin(), DRIVER_PEER);
+    const Outcome outcome = run(arguments, {"WEFT_CUDA_LIBRARY=" FAKE_CUDA_LIBRARY, "FAKE_CUDA=" + setting});
+    INFO(outcome.error);
+    CHECK(outcome.status == 0);
+    return outcome.output;
+}
+
+uint64_t& word_at(CUdeviceptr address) { return *reinterpret_cast<uint64_t*>(address); }
+
+}  // namespace
+
+TEST_CASE("bytes go to a device, within it, and back", "[memory]") {
+    FakeDriver driver;
+    const Context context = driver.context();
+    const ContextScope scope(context);
+    const Stream stream = take(Stream::create(context));
+    const DeviceMemory one = take(DeviceMemory::allocate(context, 1000)),
+                       other = take(DeviceMemory::allocate(context, 1000));
+    const std::string text = "what goes there comes back";
+    char back[100] = "";
+    demand(fill_async(*driver, other.address(), 'x', 1000, stream.handle()));
+    demand(
+        copy_async(*driver, one.address(), reinterpret_cast<CUdeviceptr>(text.data()), text.size(), stream.handle()));
+    demand(copy_async(*driver, other.address() + 10, one.address(), text.size(), stream.handle()));
+    demand(copy_async(*driver, reinterpret_cast<CUdeviceptr>(back), other.address() + 9, text.size() + 2,
+                      stream.handle()));
+    demand(stream.synchronize());
+    CHECK(std::string(back) == "x" + text + "x");
+    // Beyond the end.
+    CHECK(contains(copy_async(*driver, one.address() + 999, other.address(), 2, stream.handle()).sentence(),
+                   "CUDA could not copy 2 bytes: CUDA_ERROR_INVALID_VALUE"));
+}
+
+TEST_CASE("memory that a device has not is a sentence with bytes and device", "[memory]") {
+    FakeDriver driver("memory_mb 1");
+    const Context context = driver.context(1);
+    const Status failure = DeviceMemory::allocate(context, size_t(2) << 20).take_status();
+    CHECK(failure.code() == weftSystemError);
+    CHECK(contains(failure.sentence(), "allocate 2097152 bytes on device 1: CUDA_ERROR_OUT_OF_MEMORY (2)"));
+    // What was freed can be had again.
+    for (int i = 0; i < 3; ++i) (void)take(DeviceMemory::allocate(context, 700'000));
+}
+
+TEST_CASE("each kind of memory is told from the others", "[memory]") {
+    FakeDriver driver;
+    const Context context = driver.context(1);
+    const ContextScope scope(context);
+
+    const DeviceMemory device = take(DeviceMemory::allocate(context, 5000));
+    PointerFacts facts = facts_of(driver, static_cast<char*>(device.data()) + 100);
+    CHECK(facts.kind == MemoryKind::device);
+    CHECK(facts.device == 1);
+    CHECK(facts.base == device.address());
+    CHECK(facts.bytes == 5000);
+    CHECK(facts.ipc);
+    CHECK(!facts.fd);
+    CHECK(facts.on_device());
+
+    const PinnedMemory pinned = take(PinnedMemory::allocate(context, 300));
+    facts = facts_of(driver, pinned.data());
+    CHECK(facts.kind == MemoryKind::pinned);
+    CHECK(!facts.ipc);
+    CHECK(!facts.on_device());
+
+    const VmmMemory vmm = take(VmmMemory::allocate(context, 10));
+    facts = facts_of(driver, static_cast<char*>(vmm.data()) + 4096);
+    CHECK(facts.kind == MemoryKind::vmm);
+    CHECK(facts.device == 1);
+    CHECK(facts.fd);
+    CHECK(!facts.ipc);
+
+    CUdeviceptr managed = 0, pool = 0;
+    REQUIRE(fake_function<PFN_cuMemAllocManaged_v6000>("cuMemAllocManaged")(&managed, 64, CU_MEM_ATTACH_GLOBAL) == 0);
+    CHECK(facts_of(driver, reinterpret_cast<void*>(managed)).kind == MemoryKind::managed);
+    REQUIRE(driver->MemFree(managed) == CUDA_SUCCESS);
+    REQUIRE(fake_function<PFN_cuMemAllocAsync_v11020>("cuMemAllocAsync")(&pool, 64, nullptr) == 0);
+    facts = facts_of(driver, reinterpret_cast<void*>(pool));
+    CHECK(facts.kind == MemoryKind::pool);
+    CHECK(!facts.ipc);
+    CHECK(!export_ipc(*driver, pool));
+    REQUIRE(fake_function<PFN_cuMemFreeAsync_v11020>("cuMemFreeAsync")(pool, nullptr) == 0);
+    demand(context.synchronize());
+
+    int local = 0;
+    CHECK(facts_of(driver, &local).kind == MemoryKind::unknown);
+    CHECK(facts_of(driver, &local).bytes == 0);
+    CHECK(facts_of(driver, nullptr).kind == MemoryKind::unknown);
+    for (MemoryKind kind : {MemoryKind::unknown, MemoryKind::pinned, MemoryKind::device, MemoryKind::managed,
+                            MemoryKind::vmm, MemoryKind::pool})
+        CHECK(contains(name_of(kind), "memory"));
+}
+
+TEST_CASE("freed memory is unknown, and its address's next owner has another number", "[memory]") {
+    FakeDriver driver;
+    const Context context = driver.context();
+    const ContextScope scope(context);
+    void* address = nullptr;
+    uint64_t number = 0;
+    {
+        const DeviceMemory memory = take(DeviceMemory::allocate(context, 64));
+        address = memory.data();
+        number = facts_of(driver, address).buffer_id;
+    }
+    CHECK(facts_of(driver, address).kind == MemoryKind::unknown);
+    const DeviceMemory next = take(DeviceMemory::allocate(context, 64));
+    CHECK(facts_of(driver, next.data()).buffer_id != number);
+}
+
+TEST_CASE("somebody else's memory is pinned while its owner lives, and not twice", "[memory]") {
+    FakeDriver driver;
+    const Context context = driver.context();
+    const ContextScope scope(context);
+    void* data = mmap(nullptr, 8192, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    REQUIRE(data != MAP_FAILED);
+    {
+        PinnedMemory pinned = take(PinnedMemory::pin(context, data, 8192));
+        CHECK(pinned.address() == reinterpret_cast<CUdeviceptr>(data));
+        CHECK(facts_of(driver, static_cast<char*>(data) + 5000).kind == MemoryKind::pinned);
+        CHECK(contains(PinnedMemory::pin(context, data, 4096).status().sentence(), "HOST_MEMORY_ALREADY_REGISTERED"));
+        PinnedMemory moved = std::move(pinned);
+        CHECK(moved.bytes() == 8192);
+    }
+    CHECK(facts_of(driver, data).kind == MemoryKind::unknown);
+    munmap(data, 8192);
+}
+
+TEST_CASE("VMM memory comes in whole pages of the device", "[vmm]") {
+    FakeDriver driver;
+    const Context context = driver.context();
+    CHECK(take(vmm_granularity(*driver, 0)) == size_t(2) << 20);
+    const VmmMemory memory = take(VmmMemory::allocate(context, (size_t(2) << 20) + 1, {1}));
+    CHECK(memory.bytes() == size_t(4) << 20);
+    CHECK(memory.address() % (size_t(2) << 20) == 0);
+    word_at(memory.address() + memory.bytes() - 8) = 5;
+    CHECK(word_at(memory.address() + memory.bytes() - 8) == 5);
+}
+
+TEST_CASE("VMM memory is refused where the device, or the peer, cannot", "[vmm]") {
+    FakeDriver driver("p2p 1 0 0; attribute 1 102 0");
+    const Context zero = driver.context(0), one = driver.context(1);
+    CHECK(contains(VmmMemory::allocate(zero, 1, {1}).status().sentence(),
+                   "open memory for device 0 and its peers: CUDA_ERROR_PEER_ACCESS_UNSUPPORTED"));
+    CHECK(contains(VmmMemory::allocate(one, 1).status().sentence(), "CUDA_ERROR_NOT_SUPPORTED"));
+}
+
+TEST_CASE("only the device that was let in copies from VMM memory", "[vmm]") {
+    FakeDriver driver;
+    const Context zero = driver.context(0), one = driver.context(1);
+    const VmmMemory shut = take(VmmMemory::allocate(zero, 1)), open = take(VmmMemory::allocate(zero, 1, {1}));
+    const DeviceMemory target = take(DeviceMemory::allocate(one, 64));
+    const Stream stream = take(Stream::create(one));
+    const ContextScope scope(one);
+    CHECK(!copy_async(*driver, target.address(), shut.address(), 64, stream.handle()));
+    demand(copy_async(*driver, target.address(), open.address(), 64, stream.handle()));
+    demand(stream.synchronize());
+}
+
+TEST_CASE("another process maps cuMemAlloc memory at its offset, once for all its buffers", "[ipc]") {
+    FakeDriver driver;
+    const Context context = driver.context();
+    const ContextScope scope(context);
+    const DeviceMemory memory = take(DeviceMemory::allocate(context, 8192));
+    const CUdeviceptr word = memory.address() + 4104;
+    word_at(word) = 12345;
+    const IpcExport source = take(export_ipc(*driver, word));
+    CHECK(source.offset == 4104);
+    const std::string said = peer({"ipc", to_hex(&source.handle, sizeof source.handle), "4104"});
+    CHECK(said == "same address\nread 12345\n");
+    CHECK(word_at(word) == 77);
+    // In the process itself it is refused, as by the real driver.
+    CHECK(contains(IpcMapping::open(context, source).status().sentence(), "CUDA_ERROR_INVALID_CONTEXT (201)"));
+}
+
+TEST_CASE("a handle of memory that was freed opens nothing", "[ipc]") {
+    FakeDriver driver;
+    const Context context = driver.context();
+    const ContextScope scope(context);
+    IpcExport source;
+    {
+        const DeviceMemory memory = take(DeviceMemory::allocate(context, 64));
+        source = take(export_ipc(*driver, memory.address()));
+    }
+    CHECK(contains(peer({"ipc", to_hex(&source.handle, sizeof source.handle), "0"}), "CUDA_ERROR_INVALID_VALUE"));
+    CHECK(!export_ipc(*driver, 4096));
+}
+
+TEST_CASE("another process maps VMM memory by a descriptor, found by any address in it", "[vmm]") {
+    FakeDriver driver;
+    const Context context = driver.context();
+    const VmmMemory memory = take(VmmMemory::allocate(context, 100));
+    word_at(memory.address()) = 4711;
+    const auto pass = [&](Fd fd, int device, const std::string& setting = "") {
+        const int inherited = fcntl(fd.number(), F_DUPFD, 50);
+        const std::string said =
+            peer({"vmm", std::to_string(device), std::to_string(inherited), std::to_string(memory.bytes())}, setting);
+        close(inherited);
+        return said;
+    };
+    CHECK(pass(take(memory.exported()), 1) == "read 4711\n");
+    CHECK(word_at(memory.address()) == 78);
+    CHECK(pass(take(export_piece(*driver, memory.address() + 5000)), 0) == "read 78\n");
+    CHECK(contains(pass(Fd(open("/dev/null", O_RDWR | O_CLOEXEC)), 0), "import another process's device memory"));
+    // A machine whose P2P is said to work, and does not.
+    word_at(memory.address()) = 9;
+    CHECK(pass(take(memory.exported()), 1, "p2p 1 0 lies") == "read 9\n");
+    CHECK(word_at(memory.address()) == 9);
+    const DeviceMemory other = take(DeviceMemory::allocate(context, 64));
+    CHECK(contains(export_piece(*driver, other.address()).status().sentence(), "find the piece of memory"));
+}

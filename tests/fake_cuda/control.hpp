@@ -1,0 +1,28 @@
+// control.hpp: what tests tell the fake driver, and ask it, beside the driver's own interface. Thread-safe.
+//
+// A setting is a text of statements, each on a line or ended by a semicolon; the variable FAKE_CUDA holds the first one
+// (or @PATH, a file's). Devices are numbers, or * for all.
+//   gpus N                  devices (2)                version V         of CUDA, cuDriverGetVersion's answer (13000)
+//   sm S                    compute capability (90)    multiprocessors N of each device (16)
+//   memory_mb N             of each device (4096)      attribute G NUMBER VALUE   CU_DEVICE_ATTRIBUTE_* by number
+//   p2p A B 0|1|lies        may A reach B (1); lies: it says so, but what one process writes the other never sees
+//   nvlink G LINK B|switch  an NVLink of G             fabric G CLIQUE   the device is in an NVLink domain
+//   fault NAME K CODE       the K-th call of the function fails (0: every one)
+//   fault NAME K sleep MS   or sleeps
+//   leaks fatal             what is not given back when the process ends: exit status 86
+#pragma once
+#include <string>
+
+namespace weft::fake {
+
+// Forgets everything and begins anew, uninitialised, with this setting. Returns what was not given back, a line for
+// each; empty if nothing. Work that never ends is a hang here: tests end it first.
+std::string reset(const std::string& setting);
+// Further statements, of faults above all, counted from now.
+void add_setting(const std::string& statements);
+// What is not given back at this moment.
+std::string leaks();
+// How often the function was called: cuMemAlloc, without version.
+int calls(const std::string& function);
+
+}  // namespace weft::fake

@@ -1,0 +1,83 @@
+// memory.hpp: the fake driver's memory: which range of addresses is what. Device memory is a memfd, mapped, so that
+// other processes map it for real; ranges that were freed stay, without access.
+#pragma once
+#include <cuda.h>
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "tests/fake_cuda/world.hpp"
+
+namespace weft::fake {
+
+// A memfd with room for a page of facts behind the data: what an importing process needs to know.
+struct Physical {
+    size_t bytes = 0;
+    int device = 0;
+    uint64_t handle_types = 0;
+    uint64_t id = 0;
+    int fd = -1;
+    bool imported = false;
+    ~Physical();
+};
+// Null if the machine refuses.
+std::shared_ptr<Physical> make_physical(size_t bytes, int device, uint64_t handle_types);
+// Of a descriptor of such a memfd, which is left open. Null if it is none.
+std::shared_ptr<Physical> adopt_physical(int fd);
+size_t whole_pages(size_t bytes);
+
+// What a part of the address space is.
+struct Range {
+    enum class Kind { device, managed, pool, pinned, registered, imported, reserved };
+    Kind kind;
+    uintptr_t base = 0;
+    size_t bytes = 0;
+    Context* context = nullptr;
+    std::shared_ptr<Physical> physical = {};  // null: registered, reserved
+    uint64_t buffer = 0;
+    int opened = 1;                  // of imported: how often
+    std::string imported_from = {};  // the handle's bytes
+};
+
+// A piece mapped into a reserved range.
+struct Piece {
+    size_t bytes;
+    size_t offset;  // in the physical memory
+    std::shared_ptr<Physical> physical;
+    std::set<int> devices;  // with access
+    uint64_t buffer;
+};
+
+struct Handle {
+    std::shared_ptr<Physical> physical;
+    int references = 1;
+};
+
+// Under the world's lock.
+struct Memory {
+    std::map<uintptr_t, Range> ranges;
+    std::map<uintptr_t, Piece> pieces;
+    std::map<CUmemGenericAllocationHandle, Handle> handles;
+    Range* find(uintptr_t address);
+    std::pair<const uintptr_t, Piece>* find_piece(uintptr_t address);
+};
+Memory& memory();
+
+// Maps `bytes` of it, with an inaccessible page behind. `wrong`: what is written here nobody else sees. 0: refused.
+uintptr_t map_shared(const Physical& physical, bool wrong = false);
+// The addresses stay taken; using them faults.
+void make_inaccessible(uintptr_t base, size_t bytes);
+
+// Whether the device may touch all of [address, address + bytes). An address that is unknown is host memory of which
+// only the host copies.
+CUresult check_access(Context* context, uintptr_t address, size_t bytes, bool& pageable);
+
+// For reset(): all forgotten.
+void forget_memory();
+void list_memory_leaks(std::string& to);
+
+}  // namespace weft::fake

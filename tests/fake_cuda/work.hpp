@@ -1,0 +1,136 @@
+// work.hpp: the fake driver's streams, events and graphs: work in order, each stream in a thread of its own.
+#pragma once
+#include <cuda.h>
+
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tests/fake_cuda/world.hpp"
+
+namespace weft::fake {
+
+// That a piece of work has ended.
+class Completion {
+  public:
+    void finish();
+    void wait();
+    bool done();
+    int64_t time_ns();  // when it ended
+
+  private:
+    std::mutex mutex_;
+    std::condition_variable changed_;
+    bool done_ = false;
+    int64_t time_ns_ = 0;
+};
+using Done = std::shared_ptr<Completion>;
+
+// What a stream does; on failure the context is lost.
+using Run = std::function<CUresult()>;
+
+struct Work {
+    Run run;
+    std::vector<Done> after;
+    Done done;
+};
+
+struct Node {
+    Run run;
+    std::vector<size_t> after;  // indices of earlier nodes
+    int lane;                   // nodes of a lane run in turn, lanes at the same time
+};
+
+struct UserObject {
+    void* value;
+    CUhostFn destroy;
+    ~UserObject() { destroy(value); }
+    int references = 1;
+};
+
+struct Graph {
+    std::vector<Node> nodes;
+    std::vector<std::shared_ptr<UserObject>> retained;
+    int lanes = 0;
+};
+
+struct Executable {
+    Graph graph;
+    Done last;  // one launch at a time
+    std::mutex mutex;
+};
+CUresult run_graph(const std::shared_ptr<Executable>& executable);
+
+// A capture in progress. Under the world's lock.
+struct Capture {
+    uint64_t id;
+    CUstreamCaptureMode mode;
+    std::thread::id thread;
+    Stream* origin;
+    std::shared_ptr<Graph> graph;
+    bool invalid = false;
+    struct Member {
+        std::vector<size_t> tips;  // what the stream's next node comes after
+        int lane;
+    };
+    std::map<Stream*, Member> members;
+    bool reaches(const std::vector<size_t>& from, size_t node) const;
+};
+
+struct Stream {
+    Context* context;
+    unsigned flags;
+    int priority;
+    bool per_thread = false;
+    std::shared_ptr<Capture> capture;  // under the world's lock
+
+    std::mutex mutex;
+    std::condition_variable changed;
+    std::deque<Work> queue;
+    bool stopping = false;
+    Done last;  // under the world's lock
+
+    bool blocking() const { return (flags & CU_STREAM_NON_BLOCKING) == 0; }
+};
+
+// The stream of a handle: a stream's, or one of the special values. `context`: the current one.
+CUresult find_stream(CUstream handle, Context* context, std::shared_ptr<Stream>& stream);
+std::shared_ptr<Stream> make_stream(Context* context, unsigned flags, int priority);
+// No more work comes; what is queued is still done.
+void stop_stream(const std::shared_ptr<Stream>& stream);
+
+// Adds to the stream, or to the graph that it is captured into. `ended`: where the completion is left.
+CUresult enqueue(const std::shared_ptr<Stream>& stream, Run run, std::vector<Done> after = {}, Done* ended = nullptr);
+// What all streams of the context, and those of its threads, still have to do.
+std::vector<Done> outstanding(Context* context);
+void wait_all(const std::vector<Done>& all);
+
+// Refuses, and ends captures, where a call is not allowed during them.
+CUresult check_unsafe();
+CUresult check_not_captured(const std::shared_ptr<Stream>& stream);
+
+// What processes share of an event that they have in common.
+struct SharedEvent {
+    std::atomic<uint64_t> recorded, completed;
+};
+
+struct Event {
+    Context* context;
+    unsigned flags;
+    Done last;  // null: never recorded
+    std::shared_ptr<Capture> capture;
+    size_t node = 0;        // of the graph, where it was recorded during a capture
+    bool at_begin = false;  // before any node of its stream
+    SharedEvent* shared = nullptr;
+    int fd = -1;
+    bool imported = false;
+    ~Event();
+};
+
+}  // namespace weft::fake

@@ -1,0 +1,107 @@
+// world.hpp: the fake driver's state of a process: setting, devices, handles; what every call passes first.
+#pragma once
+#include <cuda.h>
+
+#include <atomic>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tests/fake_cuda/multiprocessors.hpp"
+
+namespace weft::fake {
+
+struct Stream;
+struct Event;
+struct Graph;
+struct Capture;
+struct Executable;
+struct UserObject;
+
+struct Fault {
+    std::string function;
+    int call = 0;  // counted from when the fault was set; 0: every one
+    int code = 0;
+    int sleep_ms = 0;
+    int seen = 0;
+};
+
+struct NvLink {
+    int device, link, remote;  // remote: -1 a switch
+};
+
+struct Setting {
+    int gpus = 2, version = 13000, sm = 90, multiprocessors = 16;
+    size_t memory_bytes = size_t(4096) << 20;
+    std::map<std::pair<int, int>, int> attributes;  // (device, number); device -1: all
+    std::map<std::pair<int, int>, int> peers;       // 0 no, 1 yes, 2 lies; missing: yes
+    std::map<int, unsigned> cliques;
+    std::vector<NvLink> links;
+    std::vector<Fault> faults;
+    bool leaks_fatal = false;
+
+    void read(const std::string& statements);
+    int peer(int from, int to) const;
+    int attribute(int device, int number, int standard) const;
+};
+
+// A device's primary context: the handle is its address.
+struct Context {
+    int device = 0;
+    int retained = 0;
+    CUresult error = CUDA_SUCCESS;  // sticky, after a kernel's fault
+    std::set<int> peers;            // devices whose cuMemAlloc memory it may reach
+    std::shared_ptr<Stream> legacy;
+};
+
+struct Device {
+    Context context;
+    size_t used_bytes = 0;
+    std::unique_ptr<Multiprocessors> multiprocessors;
+};
+
+// One lock for all tables; never held while work runs.
+struct World {
+    std::recursive_mutex mutex;
+    Setting setting;
+    std::atomic<int> initialised_by{0};  // pid
+    std::vector<std::unique_ptr<Device>> devices;
+    std::map<std::string, int> calls;
+    std::map<CUstream, std::shared_ptr<Stream>> streams;
+    std::map<std::pair<std::thread::id, Context*>, std::shared_ptr<Stream>> per_thread;
+    std::vector<std::thread> workers;  // of all streams that there were: joined by reset()
+    std::map<CUevent, std::shared_ptr<Event>> events;
+    std::map<CUgraph, std::shared_ptr<Graph>> graphs;
+    std::map<CUgraphExec, std::shared_ptr<Executable>> executables;
+    std::map<CUuserObject, std::shared_ptr<UserObject>> objects;
+    std::set<std::shared_ptr<Capture>> captures;
+    uint64_t next_id = 1;
+};
+World& world();
+
+// Of the calling thread.
+struct ThreadState {
+    std::vector<Context*> contexts;  // the last is current
+    CUstreamCaptureMode capture_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
+    bool in_callback = false;  // a host function may not call the driver
+    uint64_t generation = 0;   // of the world that the contexts are of
+};
+ThreadState& this_thread();
+
+// Counts the call, applies faults, and refuses what no call may do now.
+CUresult enter(const char* function, bool before_init = false);
+// The current context, usable.
+CUresult current(Context*& context);
+CUresult check_device(int device);
+
+#define FAKE_ENTER(function) \
+    if (const CUresult early = ::weft::fake::enter("cu" #function); early != CUDA_SUCCESS) return early
+#define FAKE_CURRENT(context)                 \
+    ::weft::fake::Context* context = nullptr; \
+    if (const CUresult early = ::weft::fake::current(context); early != CUDA_SUCCESS) return early
+
+}  // namespace weft::fake
