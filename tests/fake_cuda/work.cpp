@@ -67,7 +67,13 @@ std::shared_ptr<Stream> make_stream(Context* context, unsigned flags, int priori
     stream->flags = flags;
     stream->priority = priority;
     std::lock_guard lock(world().mutex);
-    world().workers.emplace_back([stream] { serve(stream); });
+    const Done ended = std::make_shared<Completion>();
+    world().workers.push_back(ended);
+    // Not joined: a process may end, or the stream be destroyed, while work hangs.
+    std::thread([stream, ended] {
+        serve(stream);
+        ended->finish();
+    }).detach();
     return stream;
 }
 

@@ -210,7 +210,7 @@ std::string leaks() {
 std::string reset(const std::string& setting) {
     World& all = world();
     const std::string left = leaks();
-    std::vector<std::thread> workers;
+    std::vector<Done> workers;
     {
         std::lock_guard lock(all.mutex);
         for (const auto& [handle, stream] : all.streams) stop_stream(stream);
@@ -219,7 +219,7 @@ std::string reset(const std::string& setting) {
             if (device->context.legacy) stop_stream(device->context.legacy);
         workers = std::move(all.workers);
     }
-    for (std::thread& worker : workers) worker.join();
+    wait_all(workers);
 
     std::lock_guard lock(all.mutex);
     forget_memory();

@@ -16,6 +16,7 @@
 namespace weft::fake {
 
 struct Stream;
+class Completion;
 struct Event;
 struct Graph;
 struct Capture;
@@ -73,7 +74,7 @@ struct World {
     std::map<std::string, int> calls;
     std::map<CUstream, std::shared_ptr<Stream>> streams;
     std::map<std::pair<std::thread::id, Context*>, std::shared_ptr<Stream>> per_thread;
-    std::vector<std::thread> workers;  // of all streams that there were: joined by reset()
+    std::vector<std::shared_ptr<Completion>> workers;  // of all streams that there were: reset() waits for them
     std::map<CUevent, std::shared_ptr<Event>> events;
     std::map<CUgraph, std::shared_ptr<Graph>> graphs;
     std::map<CUgraphExec, std::shared_ptr<Executable>> executables;
