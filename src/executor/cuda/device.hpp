@@ -84,6 +84,7 @@ WEFT_DEVICE uint64_t clock_ns() {
     asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
     return now;
 }
+inline constexpr uint32_t turns_to_look = 64, turns_to_clock = 1024;  // fruitless ones; powers of two
 WEFT_DEVICE void pause() {}
 WEFT_DEVICE void sleep_a_little() { __nanosleep(500); }
 #else
@@ -113,7 +114,8 @@ inline uint64_t clock_ns() {
         std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
             .count());
 }
-// There are more virtual ranks than cores.
+// There are more virtual ranks than cores: a turn may take a time slice.
+inline constexpr uint32_t turns_to_look = 4, turns_to_clock = 8;
 inline void pause() { std::this_thread::yield(); }
 inline void sleep_a_little() { std::this_thread::yield(); }
 #endif

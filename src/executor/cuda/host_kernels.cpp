@@ -41,27 +41,27 @@ constexpr Bodies step_machines{{
 #undef WEFT_BODY
 #undef WEFT_DATATYPE
 
-const Bodies& bodies_of(Kernel kernel) {
-    switch (kernel) {
-        case Kernel::packet_one_shot: return packet_one_shots;
-        case Kernel::packet_two_shot: return packet_two_shots;
-        case Kernel::peer_two_shot: return peer_two_shots;
-        case Kernel::local_reduce: return local_reduces;
-        case Kernel::steps: return step_machines;
+const Bodies& bodies_of(Body body) {
+    switch (body) {
+        case Body::packet_one_shot: return packet_one_shots;
+        case Body::packet_two_shot: return packet_two_shots;
+        case Body::peer_two_shot: return peer_two_shots;
+        case Body::local_reduce: return local_reduces;
+        case Body::steps: return step_machines;
     }
     __builtin_unreachable();
 }
 
 }  // namespace
 
-HostKernel host_kernel(Kernel kernel, weftDataType_t type, bool adds) { return bodies_of(kernel).of[type][adds]; }
+HostKernel host_kernel(Body body, weftDataType_t type, bool adds) { return bodies_of(body).of[type][adds]; }
 
 HostKernel find_host_kernel(std::string_view name) {
-    for (int kernel = 0; kernel < kernel_count; ++kernel)
+    for (int body = 0; body < body_count; ++body)
         for (int type = 0; type < weftNumTypes; ++type)
             for (const bool adds : {false, true})
-                if (entry_point(Kernel(kernel), weftDataType_t(type), adds) == name)
-                    return host_kernel(Kernel(kernel), weftDataType_t(type), adds);
+                if (entry_point(Body(body), weftDataType_t(type), adds) == name)
+                    return host_kernel(Body(body), weftDataType_t(type), adds);
     return nullptr;
 }
 

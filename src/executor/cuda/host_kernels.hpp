@@ -12,7 +12,7 @@ namespace weft::cuda {
 // `steps` for each other too: all have to run at the same time.
 using HostKernel = void (*)(const Team& team, const KernelArguments& arguments);
 
-HostKernel host_kernel(Kernel kernel, weftDataType_t type, bool adds);
+HostKernel host_kernel(Body body, weftDataType_t type, bool adds);
 // By the name of its entry point. Null if there is no such entry point.
 HostKernel find_host_kernel(std::string_view entry_point);
 

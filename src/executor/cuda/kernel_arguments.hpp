@@ -14,8 +14,8 @@ inline constexpr int blocks_max = 64;  // of one kernel
 
 // What the ranks of a domain can do to each other's memory; a kernel's row in kernel.def says which it needs.
 enum Capability : uint32_t {
-    peer_access = 1,  // load and store
-    multicast = 2,    // the switch adds and hands out; no kernel uses it yet
+    peer_memory = 1,       // load and store
+    switch_multicast = 2,  // the switch adds and hands out; no kernel uses it yet
 };
 
 // A barrier word: epoch << 32 | fingerprint of the operation. The epoch counts the block's barriers and rounds.

@@ -1,20 +1,49 @@
 #include "src/executor/cuda/kernels.hpp"
 
-#include <fmt/core.h>
+#include <array>
+#include <cassert>
 
 namespace weft::cuda {
 
-const char* name_of(Kernel kernel) {
-    static constexpr const char* names[] = {
+namespace {
+
+constexpr const char* names[] = {
 #define WEFT_KERNEL(name, needs, help) #name,
 #include "src/executor/cuda/kernel.def"
 #undef WEFT_KERNEL
-    };
-    return names[int(kernel)];
-}
+};
 
-std::string entry_point(Kernel kernel, weftDataType_t type, bool adds) {
-    return fmt::format("weft_{}_{}_{}", name_of(kernel), weft::name_of(type), adds ? "sum" : "other");
+struct EntryPoint {
+    char name[48] = {};
+    size_t length = 0;
+
+    constexpr void append(const char* text) {
+        for (; *text != 0; ++text) name[length++] = *text;
+    }
+};
+
+using EntryPoints = std::array<std::array<std::array<EntryPoint, 2>, weftNumTypes>, body_count>;
+
+constexpr EntryPoints make_entry_points() {
+    EntryPoints all{};
+    for (int body = 0; body < body_count; ++body)
+        for (int type = 0; type < weftNumTypes; ++type)
+            for (int sums = 0; sums < 2; ++sums) {
+                EntryPoint& entry = all[size_t(body)][size_t(type)][size_t(sums)];
+                for (const char* part : {"weft_", names[body], "_", datatype_names[type], sums ? "_sum" : "_other"})
+                    entry.append(part);
+            }
+    return all;
+}
+constexpr EntryPoints entry_points = make_entry_points();
+
+}  // namespace
+
+const char* name_of(Body body) { return names[int(body)]; }
+
+const char* entry_point(Body body, weftDataType_t type, bool sums) {
+    assert(is_datatype(type));
+    return entry_points[size_t(body)][size_t(type)][size_t(sums)].name;
 }
 
 }  // namespace weft::cuda

@@ -58,7 +58,7 @@ class Meeting {
         uint32_t turns = 0;
         uint64_t begin = 0;
         while (!ready()) {
-            if ((++turns & 63) == 0 && !look_around(waiting, peer(), turns, begin)) return false;
+            if ((++turns & (turns_to_look - 1)) == 0 && !look_around(waiting, peer(), turns, begin)) return false;
             pause();
         }
         return true;
@@ -85,7 +85,7 @@ class Meeting {
     // Not every turn: the words lie in memory beyond the multiprocessor, the abort word beyond the device.
     WEFT_DEVICE_COLD bool look_around(Waiting waiting, int peer, uint32_t turns, uint64_t& begin) {
         if (load_relaxed(&own_.failed) != 0) return false;
-        if ((turns & 1023) != 0) return true;
+        if ((turns & (turns_to_clock - 1)) != 0) return true;
         const uint64_t now = clock_ns();
         if (begin == 0) begin = now;
         if (load_relaxed(arguments_.abort) != 0) return fail(Failure::aborted, waiting, peer, 0), false;

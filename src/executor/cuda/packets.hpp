@@ -238,9 +238,18 @@ class PacketExchange {
         while ((bits >> bit & 1) == 0) ++bit;
         return bit;
     }
+    WEFT_DEVICE bool reduce_line(int line, uint64_t own, uint64_t& result) {
+        if constexpr (adds)
+            return reduce_line_here(line, own, result);
+        else
+            return reduce_line_cold(line, own, result);
+    }
+    WEFT_DEVICE_COLD bool reduce_line_cold(int line, uint64_t own, uint64_t& result) {
+        return reduce_line_here(line, own, result);
+    }
     // The contributions of all ranks to a line in rank order. All lines of a batch are asked for before one is looked
     // at.
-    WEFT_DEVICE bool reduce_line(int line, uint64_t own, uint64_t& result) {
+    WEFT_DEVICE bool reduce_line_here(int line, uint64_t own, uint64_t& result) {
         Unit<type, adds> value = {};
         WEFT_NO_UNROLL
         for (int first = 0; first < a_.ranks; first += batch) {

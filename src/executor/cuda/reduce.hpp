@@ -38,16 +38,19 @@ struct Streams {
 
 // How many packs of a thread are on their way before the first is used. Reductions that are seldom asked for take less
 // code.
-template <bool adds, class Streams_, int bytes>
+template <weftDataType_t type, bool adds, class Streams_, int bytes>
 struct Flight {
     static constexpr int batch = !adds || bytes < 16 || Streams_::most_sources < 4 ? 2 : 4;  // sources
-    static constexpr int unroll = !adds ? 1 : bytes == 16 && batch == 2 ? 4 : 2;             // packs of each
+    static constexpr int unroll =                                                            // packs of each
+        !adds || bytes < 16                         ? 1
+        : batch == 2 && sizeof(ElementOf<type>) > 1 ? 4
+                                                    : 2;
 };
 
 template <weftDataType_t type, bool adds, int bytes, class Streams_>
 WEFT_DEVICE void reduce_packs(const Team& team, const Reducer<type, adds>& reducer, const Streams_& streams,
                               PackRange range) {
-    using F = Flight<adds, Streams_, bytes>;
+    using F = Flight<type, adds, Streams_, bytes>;
     constexpr int words = words_of_pack<type, bytes>;
     const size_t stride = size_t(team.threads) * bytes;
     for (size_t i = range.begin + size_t(team.thread) * bytes; i < range.end; i += F::unroll * stride) {

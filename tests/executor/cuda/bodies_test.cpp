@@ -6,16 +6,15 @@
 namespace weft::test {
 namespace {
 
-using cuda::Kernel;
+using cuda::Body;
 
-const Launch launches[] = {{Kernel::packet_one_shot, 1},     {Kernel::packet_one_shot, 3},
-                           {Kernel::packet_two_shot, 1},     {Kernel::packet_two_shot, 3},
-                           {Kernel::peer_two_shot, 1},       {Kernel::peer_two_shot, 3},
-                           {Kernel::peer_two_shot, 1, true}, {Kernel::peer_two_shot, 2, true}};
+const Launch launches[] = {{Body::packet_one_shot, 1},     {Body::packet_one_shot, 3},    {Body::packet_two_shot, 1},
+                           {Body::packet_two_shot, 3},     {Body::peer_two_shot, 1},      {Body::peer_two_shot, 3},
+                           {Body::peer_two_shot, 1, true}, {Body::peer_two_shot, 2, true}};
 
 std::string text(const Call& call, const Launch& launch) {
-    return fmt::format("{}, {} blocks, {}staged: {}", name_of(launch.kernel), launch.blocks,
-                       launch.staged ? "" : "not ", call.text());
+    return fmt::format("{}, {} blocks, {}staged: {}", name_of(launch.body), launch.blocks, launch.staged ? "" : "not ",
+                       call.text());
 }
 
 // Of all ranks at once, in rank order, whatever the kernel.
@@ -27,7 +26,7 @@ std::vector<Bytes> in_rank_order(Call call) {
 
 // A rank does not know its peers' scalars.
 bool can_run(const Call& call, const Launch& launch) {
-    return call.op != premul || launch.kernel != Kernel::peer_two_shot || launch.staged;
+    return call.op != premul || launch.body != Body::peer_two_shot || launch.staged;
 }
 
 void check(VirtualRanks& ranks, const Call& call, const Launch& launch) {
@@ -162,7 +161,7 @@ TEST_CASE("a local reduction gives the bits of rank order", "[cuda]") {
             for (int op = 0; op < weftNumOps; ++op) {
                 Call call = call_of(type, op);
                 inputs.fill(call, n, random() % 500, random);
-                const Launch launch{Kernel::local_reduce, 1 + int(random() % 3)};
+                const Launch launch{Body::local_reduce, 1 + int(random() % 3)};
                 auto parts = ranks.prepare(call, launch);
                 for (int rank = 0; rank < n; ++rank)
                     parts[0]->arguments.inputs[rank] = parts[size_t(rank)]->arguments.send;

@@ -5,20 +5,20 @@
 namespace weft::test {
 namespace {
 
+using cuda::Body;
 using cuda::Failure;
-using cuda::Kernel;
 using cuda::Waiting;
 
-const Launch launches[] = {{Kernel::packet_one_shot, 2},
-                           {Kernel::packet_two_shot, 2},
-                           {Kernel::peer_two_shot, 2},
-                           {Kernel::peer_two_shot, 2, true},
-                           {Kernel::steps, 0}};
+const Launch launches[] = {{Body::packet_one_shot, 2},
+                           {Body::packet_two_shot, 2},
+                           {Body::peer_two_shot, 2},
+                           {Body::peer_two_shot, 2, true},
+                           {Body::steps, 0}};
 
 Call call_of(int n, const Launch& launch, size_t count, std::mt19937& random) {
     static const WildInputs inputs(random);
     Call call;
-    call.algorithm = registry::find_algorithm(launch.kernel == Kernel::steps ? "ring" : "one_shot");
+    call.algorithm = registry::find_algorithm(launch.body == Body::steps ? "ring" : "one_shot");
     call.type = weftFloat32;
     call.tile_bytes = 1024;
     inputs.fill(call, n, count, random);
@@ -58,12 +58,12 @@ TEST_CASE("at the deadline a kernel leaves and names the rank that is missing", 
         parts[0]->join();
         parts[1]->join();
         for (const int rank : {0, 1}) {
-            INFO(name_of(launch.kernel) << " on rank " << rank);
+            INFO(name_of(launch.body) << " on rank " << rank);
             CHECK(ranks.report(rank).failure == Failure::timeout);
             CHECK(ranks.report(rank).rank == rank);
             CHECK(ranks.report(rank).waiting != Waiting::nothing);
             // On a ring everybody waits for the neighbour.
-            CHECK(ranks.report(rank).peer == (launch.kernel == Kernel::steps ? (rank + 2) % 3 : 2));
+            CHECK(ranks.report(rank).peer == (launch.body == Body::steps ? (rank + 2) % 3 : 2));
         }
         CHECK(ranks.report(2).failure == Failure::none);
     }
@@ -99,7 +99,7 @@ TEST_CASE("ranks that call different things both say so, whatever kernels they r
             others[1]->start();
             parts[0]->join();
             others[1]->join();
-            INFO(name_of(first.kernel) << " against " << name_of(second.kernel));
+            INFO(name_of(first.body) << " against " << name_of(second.body));
             for (const int rank : {0, 1}) {
                 CHECK(ranks.report(rank).failure == Failure::mismatch);
                 CHECK(ranks.report(rank).peer == 1 - rank);
@@ -113,7 +113,7 @@ TEST_CASE("ranks that call different things both say so, whatever kernels they r
 TEST_CASE("a different number of elements is noticed though it fills as many packets", "[cuda]") {
     std::mt19937 random(1);
     VirtualRanks ranks(2);
-    const Launch launch{Kernel::packet_one_shot, 1};
+    const Launch launch{Body::packet_one_shot, 1};
     const Call call = call_of(2, launch, 3, random), other = call_of(2, launch, 4, random);
     auto parts = ranks.prepare(call, launch);
     auto others = ranks.prepare(other, launch);

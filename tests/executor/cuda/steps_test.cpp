@@ -9,7 +9,7 @@ namespace weft::test {
 namespace {
 
 constexpr size_t slot_bytes = 4 << 10;  // of a virtual connection
-const Launch launch{cuda::Kernel::steps};
+const Launch launch{cuda::Body::steps};
 
 struct Row {
     const Algorithm* algorithm;
@@ -100,7 +100,7 @@ TEST_CASE("operations of all kernels and sizes follow each other over the same w
         call.algorithm = registry::find_algorithm("one_shot");
         call.channels = 1;
         call.tile_bytes = std::max<size_t>(64, call.bytes());
-        const auto got = ranks.run(call, {cuda::Kernel::packet_two_shot, 2});
+        const auto got = ranks.run(call, {cuda::Body::packet_two_shot, 2});
         if (const auto where = difference(call, got, expected(call))) FAIL_CHECK(*where << ": " << call.text());
     }
 }

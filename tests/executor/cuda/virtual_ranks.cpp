@@ -12,7 +12,7 @@ constexpr size_t staging_bytes = 64 << 10;
 
 Operation operation_of(const Call& call, const Launch& launch) {
     Operation operation = call.operation();
-    operation.choice = uint64_t(launch.kernel);
+    operation.choice = uint64_t(launch.body);
     return operation;
 }
 
@@ -68,8 +68,8 @@ VirtualRanks::Part::Part(VirtualRanks& ranks, const Call& call, const Launch& la
             a.inputs[peer] = a.outputs[peer];
         }
     }
-    if (launch.staged || launch.kernel == Kernel::steps) a.tile_bytes = call.tile_bytes;
-    if (launch.kernel != Kernel::steps) return;
+    if (launch.staged || launch.body == Body::steps) a.tile_bytes = call.tile_bytes;
+    if (launch.body != Body::steps) return;
     const Schedule schedule = call.algorithm->build(call.layout(rank), {.channels = call.channels});
     if (const std::string why = refusal(schedule); !why.empty()) throw std::runtime_error(why);
     program_ = program_of(schedule);
@@ -117,7 +117,7 @@ std::vector<std::unique_ptr<VirtualRanks::Part>> VirtualRanks::prepare(const Cal
     std::vector<std::unique_ptr<Part>> parts;
     for (int rank = 0; rank < ranks_; ++rank) parts.push_back(std::make_unique<Part>(*this, call, launch, rank));
     for (auto& part : parts) {
-        if (launch.staged || launch.kernel != Kernel::peer_two_shot) continue;
+        if (launch.staged || launch.body != Body::peer_two_shot) continue;
         for (int peer = 0; peer < ranks_; ++peer) {
             part->arguments.inputs[peer] = parts[size_t(peer)]->arguments.send;
             part->arguments.outputs[peer] = parts[size_t(peer)]->arguments.receive;
@@ -127,9 +127,9 @@ std::vector<std::unique_ptr<VirtualRanks::Part>> VirtualRanks::prepare(const Cal
 }
 
 void VirtualRanks::Part::start() {
-    const int blocks = launch_.kernel == Kernel::steps ? int(program_.blocks.size()) : launch_.blocks;
+    const int blocks = launch_.body == Body::steps ? int(program_.blocks.size()) : launch_.blocks;
     const HostKernel kernel =
-        host_kernel(launch_.kernel, call_.type, adds(call_.op == premul ? weftSum : weftRedOp_t(call_.op)));
+        host_kernel(launch_.body, call_.type, adds(call_.op == premul ? weftSum : weftRedOp_t(call_.op)));
     for (int block = 0; block < blocks; ++block)
         threads_.emplace_back([=, this] {
             const Team team{0, 1, block, blocks};

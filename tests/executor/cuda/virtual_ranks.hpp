@@ -12,7 +12,7 @@
 namespace weft::test {
 
 struct Launch {
-    cuda::Kernel kernel = cuda::Kernel::packet_one_shot;
+    cuda::Body body = cuda::Body::packet_one_shot;
     int blocks = 1;
     bool staged = false;  // peer_two_shot: through staging memory, tiles of the call's size
 };

@@ -1,0 +1,53 @@
+// device_code_test.cpp: the device code in the library's bytes, and the names by which it is asked for.
+#include "src/executor/cuda/device_code.hpp"
+
+#include <cstring>
+#include <set>
+#include <string>
+
+#include "src/executor/cuda/host_kernels.hpp"
+#include "tests/catch.hpp"
+
+namespace weft::cuda {
+
+TEST_CASE("each family of kernels is a fatbin in the library", "[cuda]") {
+    if (std::string(device_code_targets()).empty()) {
+        CHECK(device_code().empty());
+        WARN("built without device code");
+        return;
+    }
+    std::set<const std::byte*> begins;
+    for (const DeviceCode& code : device_code()) {
+        INFO(code.name);
+        uint32_t magic = 0;
+        REQUIRE(code.fatbin.size() > 10'000);
+        memcpy(&magic, code.fatbin.data(), sizeof magic);
+        CHECK(magic == 0xba55ed50);
+        CHECK(reinterpret_cast<uintptr_t>(code.fatbin.data()) % 64 == 0);
+        // The header says how many bytes follow it.
+        uint64_t bytes = 0;
+        memcpy(&bytes, code.fatbin.data() + 8, sizeof bytes);
+        CHECK(bytes + 16 <= code.fatbin.size());
+        begins.insert(code.fatbin.data());
+    }
+    CHECK(begins.size() == device_code().size());
+}
+
+TEST_CASE("each body has an entry point of its own for each type, for sums and for the rest", "[cuda]") {
+    CHECK(std::string(entry_point(Body::steps, weftBfloat16, true)) == "weft_steps_bfloat16_sum");
+    std::set<std::string> names;
+    std::set<HostKernel> kernels;
+    for (int body = 0; body < body_count; ++body)
+        for (int type = 0; type < weftNumTypes; ++type)
+            for (const bool sums : {false, true}) {
+                const char* name = entry_point(Body(body), weftDataType_t(type), sums);
+                names.insert(name);
+                REQUIRE(find_host_kernel(name) != nullptr);
+                kernels.insert(find_host_kernel(name));
+            }
+    CHECK(names.size() == size_t(body_count * weftNumTypes * 2));
+    CHECK(kernels.size() == names.size());
+    CHECK(find_host_kernel("weft_steps_bfloat16") == nullptr);
+}
+
+}  // namespace weft::cuda

@@ -1,0 +1,278 @@
+#include "tests/gpu/device_ranks.hpp"
+
+#include <fstream>
+#include <iterator>
+
+#include "src/executor/cuda/device_code.hpp"
+
+namespace weft::test {
+
+using namespace cuda;
+
+void require(const Status& status) {
+    if (!status) throw std::runtime_error(status.sentence());
+}
+
+Gpu& Gpu::get() {
+    static Gpu gpu;
+    return gpu;
+}
+
+Gpu::Gpu()
+    : driver(*require(cuda::Driver::get())),
+      properties(require(describe_device(driver, 0))),
+      context(require(Context::retain(driver, 0))) {
+    scope_ = std::make_unique<ContextScope>(context);
+    require(scope_->take_status());
+    std::vector<Library> libraries;
+    for (const DeviceCode& code : device_code())
+        libraries.push_back(require(Library::load(driver, code.fatbin.data())));
+    for (int body = 0; body < body_count; ++body)
+        for (int type = 0; type < weftNumTypes; ++type)
+            for (const bool sums : {false, true}) {
+                const char* name = entry_point(Body(body), weftDataType_t(type), sums);
+                std::string why;
+                for (const Library& library : libraries) {
+                    auto found = cuda::Kernel::load(library, context, name);
+                    if (found)
+                        kernels[name] = *found;
+                    else
+                        why = found.status().sentence();
+                }
+                if (!kernels.count(name)) throw std::runtime_error(why);
+            }
+    std::ifstream file(WEFT_VIRTUAL_RANKS, std::ios::binary);
+    virtual_code_.assign(std::istreambuf_iterator<char>(file), {});
+    const Library library = require(Library::load(driver, virtual_code_.data()));
+    static std::map<std::string, bool> names;  // a kernel keeps the pointer to its name
+    for (int body = 0; body < body_count; ++body)
+        for (const char* type : {"float", "bfloat16", "int8", "fp8_e4m3"}) {
+            const auto name = names.emplace(fmt::format("virtual_{}_{}_sum", name_of(Body(body)), type), true).first;
+            kernels[name->first] = require(cuda::Kernel::load(library, context, name->first.c_str()));
+        }
+}
+
+cuda::Kernel& Gpu::kernel(const std::string& name) {
+    const auto found = kernels.find(name);
+    if (found == kernels.end()) throw std::runtime_error("there is no kernel " + name);
+    return found->second;
+}
+
+namespace {
+
+struct HostWords {
+    FailureReport report;
+    alignas(64) uint32_t abort;
+};
+
+HostWords* words_of(const PinnedMemory& memory, int rank) { return static_cast<HostWords*>(memory.data()) + rank; }
+
+}  // namespace
+
+DeviceRanks::DeviceRanks(int ranks, size_t bytes_max)
+    : gpu_(Gpu::get()), ranks_(ranks), stride_((bytes_max + 4 * margin + 255) / 256 * 256), arguments_(size_t(ranks)) {
+    const auto allocate = [&](size_t bytes) {
+        DeviceMemory memory = require(DeviceMemory::allocate(gpu_.context, bytes));
+        require(fill_async(gpu_.driver, memory.address(), 0, bytes, nullptr));
+        return memory;
+    };
+    const auto n = size_t(ranks);
+    send_ = allocate(stride_ * n);
+    receive_ = allocate(stride_ * n);
+    words_ = allocate(sizeof(RankWords) * n);
+    packets_ = allocate(packet_memory_bytes(ranks) * n);
+    staging_ = allocate(staging_bytes * n);
+    arguments_memory_ = allocate(sizeof(KernelArguments) * n);
+    programs_ = allocate((256 << 10) * n);
+    pinned_ = require(PinnedMemory::allocate(gpu_.context, sizeof(HostWords) * n));
+    memset(pinned_.data(), 0, pinned_.bytes());
+    for (int rank = 0; rank < ranks; ++rank) streams_.push_back(require(cuda::Stream::create(gpu_.context)));
+    require(gpu_.context.synchronize());
+}
+
+void DeviceRanks::abort(int rank) { std::atomic_ref(words_of(pinned_, rank)->abort).store(1); }
+const FailureReport& DeviceRanks::report(int rank) const { return words_of(pinned_, rank)->report; }
+bool DeviceRanks::failed() const {
+    for (int rank = 0; rank < ranks_; ++rank)
+        if (report(rank).failure != cuda::Failure::none) return true;
+    return false;
+}
+
+void DeviceRanks::make_arguments(weftDataType_t type, int op, size_t bytes, uint32_t fingerprint) {
+    bytes_ = bytes;
+    blocks_ = launch_.blocks;
+    for (int rank = 0; rank < ranks_; ++rank) {
+        KernelArguments& a = arguments_[size_t(rank)];
+        a = {};
+        a.rank = rank;
+        a.ranks = ranks_;
+        a.fingerprint = fingerprint;
+        a.op = op == premul || op == weftAvg ? weftSum : weftRedOp_t(op);
+        a.average_of = op == weftAvg ? uint32_t(ranks_) : 0;
+        a.scaled = op == premul;
+        a.send = reinterpret_cast<const std::byte*>(buffer(send_, rank) + margin + send_offset_);
+        a.receive = !in_place_.empty() && in_place_[size_t(rank)]
+                        ? const_cast<std::byte*>(a.send)
+                        : reinterpret_cast<std::byte*>(buffer(receive_, rank) + margin + receive_offset_);
+        a.bytes = bytes;
+        a.tile_bytes = launch_.staged ? staging_bytes : 0;
+        a.timeout_ns = timeout_ns_;
+        auto* host = reinterpret_cast<HostWords*>(pinned_.address()) + rank;
+        a.abort = &host->abort;
+        a.report = &host->report;
+        a.domain = true;
+    }
+    for (KernelArguments& a : arguments_)
+        for (int peer = 0; peer < ranks_; ++peer) {
+            a.words[peer] = static_cast<RankWords*>(words_.data()) + peer;
+            a.packets[peer] =
+                reinterpret_cast<PacketLine*>(packets_.address() + packet_memory_bytes(ranks_) * size_t(peer));
+            auto* const staged = reinterpret_cast<std::byte*>(staging_.address() + staging_bytes * size_t(peer));
+            a.inputs[peer] = launch_.staged ? staged : arguments_[size_t(peer)].send;
+            a.outputs[peer] = launch_.staged ? staged : arguments_[size_t(peer)].receive;
+        }
+    const std::string name = launch_.placing == Placing::grid
+                                 ? fmt::format("virtual_{}_{}_sum", name_of(launch_.body), weft::name_of(type))
+                                 : entry_point(launch_.body, type, adds(op == premul ? weftSum : weftRedOp_t(op)));
+    kernel_ = &gpu_.kernel(name);
+}
+
+void DeviceRanks::make_program(const Call& call) {
+    const std::string key = fmt::format("{} {}", call.algorithm->name, call.channels);
+    std::vector<Program> programs;
+    std::map<std::tuple<int, int, int>, ConnectionEnd> connections;
+    for (int rank = 0; rank < ranks_; ++rank) {
+        const Schedule schedule = call.algorithm->build(call.layout(rank), {.channels = call.channels});
+        if (const std::string why = refusal(schedule); !why.empty()) throw std::runtime_error(why);
+        programs.push_back(program_of(schedule));
+        KernelArguments& a = arguments_[size_t(rank)];
+        a.tile_bytes = std::min(call.tile_bytes, largest_tile_bytes(schedule, slot_bytes));
+        a.chunks = schedule.chunks;
+        a.tiles = schedule.tiles;
+        a.dependent = programs.back().dependent;
+        blocks_ = int(schedule.blocks.size());
+        const uint32_t depth = slots_of(schedule);
+        // Connections are kept, with their counts, for the next call of the kind.
+        std::vector<ConnectionEnd>& known = connected_[fmt::format("{} {}", key, rank)];
+        if (known.empty())
+            for (const Block& block : schedule.blocks) {
+                if (block.source < 0) continue;
+                const size_t data = depth * slot_bytes;
+                connections_.push_back(require(DeviceMemory::allocate(gpu_.context, data + depth * 8 + 64)));
+                const CUdeviceptr at = connections_.back().address();
+                require(fill_async(gpu_.driver, at, 0, connections_.back().bytes(), nullptr));
+                known.push_back({reinterpret_cast<std::byte*>(at), reinterpret_cast<uint64_t*>(at + data),
+                                 reinterpret_cast<uint32_t*>(at + data + depth * 8), nullptr, slot_bytes, depth, 0});
+            }
+        size_t next = 0;
+        for (const Block& block : schedule.blocks)
+            if (block.source >= 0) connections[{block.channel, block.source, rank}] = known[next++];
+    }
+    for (int rank = 0; rank < ranks_; ++rank) {
+        const Schedule schedule = call.algorithm->build(call.layout(rank), {.channels = call.channels});
+        Program& program = programs[size_t(rank)];
+        for (size_t i = 0; i < program.blocks.size(); ++i) {
+            const Block& block = schedule.blocks[i];
+            const auto end_of = [&](int from, int to, int count, int peer) {
+                ConnectionEnd end = connections.at({block.channel, from, to});
+                end.count = end.consumed + count;
+                end.peer = peer;
+                return end;
+            };
+            if (block.source >= 0) program.blocks[i].source = end_of(block.source, rank, 1, block.source);
+            if (block.target >= 0) program.blocks[i].target = end_of(rank, block.target, 2, block.target);
+        }
+        const CUdeviceptr at = programs_.address() + (256 << 10) * size_t(rank);
+        const size_t lines = program.instructions.size() * sizeof(Instruction), blocks = (lines + 15) / 16 * 16;
+        require(gpu_.driver.check(
+            gpu_.driver.MemcpyAsync(at, reinterpret_cast<CUdeviceptr>(program.instructions.data()), lines, nullptr),
+            "copy"));
+        require(
+            gpu_.driver.check(gpu_.driver.MemcpyAsync(at + blocks, reinterpret_cast<CUdeviceptr>(program.blocks.data()),
+                                                      program.blocks.size() * sizeof(StepBlock), nullptr),
+                              "copy"));
+        require(gpu_.context.synchronize());
+        arguments_[size_t(rank)].instructions = reinterpret_cast<const Instruction*>(at);
+        arguments_[size_t(rank)].step_blocks = reinterpret_cast<const StepBlock*>(at + blocks);
+    }
+}
+
+void DeviceRanks::bind(const Call& call, const DeviceLaunch& launch) {
+    launch_ = launch;
+    send_offset_ = call.send_offset;
+    receive_offset_ = call.receive_offset;
+    in_place_ = call.in_place;
+    Operation operation = call.operation();
+    operation.choice = uint64_t(launch.body);
+    make_arguments(call.type, call.op, call.bytes(), fingerprint(operation));
+    if (launch.body == Body::steps) make_program(call);
+    for (int rank = 0; rank < ranks_; ++rank) {
+        KernelArguments& a = arguments_[size_t(rank)];
+        if (call.op == premul) memcpy(&a.scalar, call.scalars[size_t(rank)].data(), call.scalars[size_t(rank)].size());
+        const Bytes& input = call.inputs[size_t(rank)];
+        if (!input.empty())
+            require(gpu_.driver.check(
+                gpu_.driver.MemcpyAsync(reinterpret_cast<CUdeviceptr>(a.send),
+                                        reinterpret_cast<CUdeviceptr>(input.data()), input.size(), nullptr),
+                "copy the input"));
+    }
+    require(copy_async(gpu_.driver, arguments_memory_.address(), reinterpret_cast<CUdeviceptr>(arguments_.data()),
+                       sizeof(KernelArguments) * arguments_.size(), nullptr));
+    require(gpu_.context.synchronize());
+}
+
+void DeviceRanks::bind_bytes(weftDataType_t type, size_t bytes, const DeviceLaunch& launch, const Call* schedule_of) {
+    launch_ = launch;
+    send_offset_ = receive_offset_ = 0;
+    in_place_.clear();
+    make_arguments(type, weftSum, bytes, uint32_t(bytes) * 31 + uint32_t(launch.body));
+    if (schedule_of) make_program(*schedule_of);
+    require(copy_async(gpu_.driver, arguments_memory_.address(), reinterpret_cast<CUdeviceptr>(arguments_.data()),
+                       sizeof(KernelArguments) * arguments_.size(), nullptr));
+    require(gpu_.context.synchronize());
+}
+
+void DeviceRanks::launch_rank(int rank) {
+    void* parameters[] = {&arguments_[size_t(rank)]};
+    const LaunchShape shape{.blocks = unsigned(blocks_), .threads = unsigned(launch_.threads)};
+    require(kernel_->launch(shape, streams_[size_t(rank)].handle(), parameters));
+}
+
+void DeviceRanks::launch() {
+    if (launch_.placing == Placing::streams) {
+        for (int rank = 0; rank < ranks_; ++rank) launch_rank(rank);
+        return;
+    }
+    CUdeviceptr arguments = arguments_memory_.address();
+    void* parameters[] = {&arguments, &blocks_};
+    const LaunchShape shape{
+        .blocks = unsigned(blocks_ * ranks_), .threads = unsigned(launch_.threads), .cooperative = true};
+    require(kernel_->launch(shape, streams_[0].handle(), parameters));
+}
+
+void DeviceRanks::synchronize() {
+    for (cuda::Stream& stream : streams_) require(stream.synchronize());
+}
+
+std::vector<Bytes> DeviceRanks::results() {
+    std::vector<Bytes> all;
+    for (const KernelArguments& a : arguments_) {
+        Bytes bytes(bytes_);
+        if (bytes_ > 0)
+            require(gpu_.driver.check(gpu_.driver.Memcpy(reinterpret_cast<CUdeviceptr>(bytes.data()),
+                                                         reinterpret_cast<CUdeviceptr>(a.receive), bytes_),
+                                      "copy the result"));
+        all.push_back(std::move(bytes));
+    }
+    return all;
+}
+
+std::vector<Bytes> DeviceRanks::run(const Call& call, const DeviceLaunch& how) {
+    bind(call, how);
+    launch();
+    synchronize();
+    if (failed()) throw std::runtime_error("a rank failed");
+    return results();
+}
+
+}  // namespace weft::test

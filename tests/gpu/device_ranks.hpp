@@ -1,0 +1,106 @@
+// device_ranks.hpp: ranks on one GPU: as the shipping kernels on a stream each, or as virtual ranks in one cooperative
+// grid.
+#pragma once
+#include <map>
+#include <memory>
+
+#include "src/drivers/cuda/device.hpp"
+#include "src/drivers/cuda/event.hpp"
+#include "src/drivers/cuda/graph.hpp"
+#include "src/drivers/cuda/kernel.hpp"
+#include "src/drivers/cuda/memory.hpp"
+#include "src/drivers/cuda/stream.hpp"
+#include "src/executor/cuda/kernels.hpp"
+#include "src/executor/cuda/program.hpp"
+#include "tests/executor/local_ranks.hpp"
+
+namespace weft::test {
+
+// Throws the failure's sentence.
+void require(const Status& status);
+template <class T>
+T require(Result<T> result) {
+    if (!result) throw std::runtime_error(result.status().sentence());
+    return std::move(*result);
+}
+
+// The first GPU with all kernels loaded; throws if there is none. One a process.
+struct Gpu {
+    Gpu();
+    static Gpu& get();
+
+    const cuda::Driver& driver;
+    cuda::DeviceProperties properties;
+    cuda::Context context;
+    std::map<std::string, cuda::Kernel> kernels;  // by entry point; virtual ones too
+    cuda::Kernel& kernel(const std::string& name);
+
+  private:
+    std::unique_ptr<cuda::ContextScope> scope_;
+    std::vector<char> virtual_code_;
+};
+
+enum class Placing { streams, grid };
+
+struct DeviceLaunch {
+    cuda::Body body = cuda::Body::packet_one_shot;
+    int blocks = 1;  // of each rank; steps: as the schedule says
+    int threads = 256;
+    bool staged = false;
+    Placing placing = Placing::streams;
+};
+
+// Their memory, and launches on it. Buffers of up to `bytes_max`.
+class DeviceRanks {
+  public:
+    DeviceRanks(int ranks, size_t bytes_max);
+
+    int ranks() const { return ranks_; }
+    void set_timeout_ms(int64_t timeout_ms) { timeout_ns_ = uint64_t(timeout_ms) * 1'000'000; }
+    void abort(int rank);
+    const cuda::FailureReport& report(int rank) const;
+    bool failed() const;
+
+    // Binds a call: inputs are copied to the device, arguments made.
+    void bind(const Call& call, const DeviceLaunch& launch);
+    // The same without data, for benchmarks: `bytes` of whatever lies there.
+    void bind_bytes(weftDataType_t type, size_t bytes, const DeviceLaunch& launch, const Call* schedule_of = nullptr);
+    // What one rank launches next differs from what was bound. Waits for nothing.
+    void change_call(int rank, size_t bytes) {
+        arguments_[size_t(rank)].bytes = bytes;
+        arguments_[size_t(rank)].fingerprint ^= uint32_t(bytes);
+    }
+    // What was bound, once, on one rank's stream or, as a grid, on rank 0's.
+    void launch_rank(int rank);
+    void launch();
+    void synchronize();
+    cuda::Stream& stream(int rank) { return streams_[size_t(rank)]; }
+    std::vector<Bytes> results();
+    std::vector<Bytes> run(const Call& call, const DeviceLaunch& launch);
+
+  private:
+    void make_arguments(weftDataType_t type, int op, size_t bytes, uint32_t fingerprint);
+    void make_program(const Call& call);
+    CUdeviceptr buffer(const cuda::DeviceMemory& memory, int rank) const {
+        return memory.address() + stride_ * size_t(rank);
+    }
+
+    static constexpr size_t staging_bytes = 4 << 20, slot_bytes = 128 << 10, margin = 64;
+    Gpu& gpu_;
+    int ranks_;
+    size_t stride_;
+    uint64_t timeout_ns_ = 20'000'000'000;
+    cuda::DeviceMemory send_, receive_, words_, packets_, staging_, arguments_memory_, programs_;
+    cuda::PinnedMemory pinned_;
+    std::vector<cuda::Stream> streams_;
+    std::vector<cuda::DeviceMemory> connections_;
+    std::map<std::string, std::vector<cuda::ConnectionEnd>> connected_;
+    std::vector<cuda::KernelArguments> arguments_;
+    DeviceLaunch launch_;
+    cuda::Kernel* kernel_ = nullptr;
+    size_t bytes_ = 0, send_offset_ = 0, receive_offset_ = 0;
+    std::vector<bool> in_place_;
+    int blocks_ = 1;
+};
+
+}  // namespace weft::test

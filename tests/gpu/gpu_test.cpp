@@ -1,0 +1,207 @@
+// gpu_test.cpp: the kernels on a GPU, bit for bit against the interpreter: the shipping ones with a stream for each
+// rank, the bodies as virtual ranks in one grid. Under a sanitizer only the latter ([grid]), for it runs kernels one
+// after the other.
+#include "tests/executor/wild_inputs.hpp"
+#include "tests/gpu/device_ranks.hpp"
+
+namespace weft::test {
+namespace {
+
+using cuda::Body;
+using cuda::Failure;
+
+const DeviceLaunch launches[] = {{Body::packet_one_shot, 1, 128},     {Body::packet_one_shot, 4, 512},
+                                 {Body::packet_two_shot, 1, 256},     {Body::packet_two_shot, 4, 512},
+                                 {Body::peer_two_shot, 1, 256},       {Body::peer_two_shot, 4, 512},
+                                 {Body::peer_two_shot, 1, 256, true}, {Body::peer_two_shot, 4, 512, true}};
+const weftDataType_t virtual_types[] = {weftFloat32, weftBfloat16, weftInt8, weftFloat8e4m3};
+
+DeviceLaunch placed(DeviceLaunch launch, Placing placing) {
+    launch.placing = placing;
+    return launch;
+}
+std::vector<Bytes> in_rank_order(Call call) {
+    call.algorithm = registry::find_algorithm("one_shot");
+    call.tile_bytes = std::max<size_t>(64, call.bytes());
+    return expected(call);
+}
+Call call_of(int type, int op) {
+    Call call;
+    call.algorithm = registry::find_algorithm("one_shot");
+    call.type = weftDataType_t(type);
+    call.op = op;
+    return call;
+}
+bool can_run(const Call& call, const DeviceLaunch& launch) {
+    return call.op != premul || launch.body != Body::peer_two_shot || launch.staged;
+}
+void check(DeviceRanks& ranks, const Call& call, const DeviceLaunch& launch, const std::vector<Bytes>& right) {
+    if (const auto where = difference(call, ranks.run(call, launch), right))
+        FAIL_CHECK(*where << ": " << name_of(launch.body) << ", " << launch.blocks << " blocks: " << call.text());
+}
+
+}  // namespace
+
+TEST_CASE("every shipping kernel gives the bits of rank order", "[streams]") {
+    WEFT_PRINT_SEED();
+    std::mt19937 random(seed());
+    const WildInputs inputs(random);
+    for (const int n : {1, 2, 3, 4, 8}) {
+        DeviceRanks ranks(n, 64 << 10);
+        for (const DeviceLaunch& launch : launches)
+            for (int type = 0; type < weftNumTypes; ++type)
+                for (int op = 0; op <= premul; ++op) {
+                    Call call = call_of(type, op);
+                    if (!can_run(call, launch)) continue;
+                    inputs.fill(call, n, random() % 4000, random);
+                    call.in_place = random_flags(n, random);
+                    call.send_offset = random() % 2 ? random() % 4 * size_of(call.type) : 0;
+                    call.receive_offset = random() % 2 ? random() % 4 * size_of(call.type) : 0;
+                    check(ranks, call, launch, in_rank_order(call));
+                }
+    }
+}
+
+TEST_CASE("virtual ranks in one grid give the bits of rank order", "[grid]") {
+    WEFT_PRINT_SEED();
+    std::mt19937 random(seed());
+    const WildInputs inputs(random);
+    for (const int n : {1, 2, 3, 5, 8}) {
+        DeviceRanks ranks(n, 64 << 10);
+        for (const DeviceLaunch& launch : launches)
+            for (const int type : virtual_types)
+                for (const int op : {int(weftSum), int(weftAvg), premul}) {
+                    Call call = call_of(type, op);
+                    if (!can_run(call, launch) || (small() && random() % 8 != 0)) continue;
+                    inputs.fill(call, n, random() % 4000, random);
+                    call.in_place = random_flags(n, random);
+                    check(ranks, call, placed(launch, Placing::grid), in_rank_order(call));
+                }
+    }
+}
+
+TEST_CASE("schedules on the device's step machine leave the interpreter's bits", "[grid][streams]") {
+    WEFT_PRINT_SEED();
+    std::mt19937 random(seed());
+    const WildInputs inputs(random);
+    for (const int n : {2, 3, 4, 8}) {
+        DeviceRanks ranks(n, 64 << 10);
+        for (const char* name : {"ring", "double_binary_tree", "halving_doubling", "recursive_doubling"})
+            for (const Placing placing : {Placing::grid, Placing::streams})
+                for (int round = 0; round < 8; ++round) {
+                    Call call = call_of(virtual_types[random() % 4], weftSum);
+                    call.algorithm = registry::find_algorithm(name);
+                    if (call.algorithm->refusal({.ranks = n, .rank = 0}) || n < call.algorithm->ranks_min) continue;
+                    inputs.fill(call, n, random() % 5000, random);
+                    call.in_place = random_flags(n, random);
+                    call.tile_bytes = 64 * (1 + random() % 64);
+                    DeviceLaunch launch{Body::steps, 0, 512};
+                    check(ranks, call, placed(launch, placing), expected(call));
+                }
+    }
+}
+
+TEST_CASE("every pattern of a small float is widened and rounded as the CPU does it", "[streams]") {
+    for (const int type : {weftFloat16, weftBfloat16, weftFloat8e4m3, weftFloat8e5m2})
+        for (const int op : {weftSum, weftProd, weftMax}) {
+            // Each with each, as far as a message of 256 KB goes.
+            Call call = call_of(type, op);
+            const size_t size = size_of(call.type);
+            Bytes left, right;
+            for (unsigned i = 0; i < 65536; ++i) {
+                const unsigned first = size == 1 ? i & 255 : i, second = size == 1 ? i >> 8 : i * 40503u >> 3;
+                for (size_t byte = 0; byte < size; ++byte) {
+                    left.push_back(std::byte(first >> 8 * byte));
+                    right.push_back(std::byte(second >> 8 * byte));
+                }
+            }
+            call.inputs = {left, right};
+            DeviceRanks ranks(2, left.size());
+            check(ranks, call, {Body::peer_two_shot, 8, 512}, in_rank_order(call));
+        }
+}
+
+TEST_CASE("a hundred thousand calls of random sizes in a row", "[grid]") {
+    WEFT_PRINT_SEED();
+    std::mt19937 random(seed());
+    const WildInputs inputs(random);
+    const int n = 4;
+    DeviceRanks ranks(n, 64 << 10);
+    for (int call_number = 0; call_number < 1000; ++call_number) {
+        Call call = call_of(virtual_types[random() % 4], weftSum);
+        inputs.fill(call, n, random() % 3000, random);
+        const DeviceLaunch launch = placed(launches[random() % std::size(launches)], Placing::grid);
+        ranks.bind(call, launch);
+        for (int i = 0; i < 100; ++i) ranks.launch();
+        ranks.synchronize();
+        REQUIRE(!ranks.failed());
+        if (const auto where = difference(call, ranks.results(), in_rank_order(call)))
+            FAIL_CHECK(*where << ": " << name_of(launch.body) << ": " << call.text());
+    }
+}
+
+TEST_CASE("a captured launch replays", "[grid]") {
+    WEFT_PRINT_SEED();
+    std::mt19937 random(seed());
+    const WildInputs inputs(random);
+    for (const DeviceLaunch& launch : launches) {
+        const int n = 4;
+        DeviceRanks ranks(n, 64 << 10);
+        Call call = call_of(weftFloat32, weftSum);
+        inputs.fill(call, n, 3000, random);
+        ranks.bind(call, placed(launch, Placing::grid));
+        require(cuda::Graph::begin(Gpu::get().driver, ranks.stream(0).handle()));
+        ranks.launch();
+        const cuda::Graph graph = require(cuda::Graph::end(Gpu::get().driver, ranks.stream(0).handle()));
+        for (int i = 0; i < 1000; ++i) require(graph.launch(ranks.stream(0).handle()));
+        ranks.synchronize();
+        CHECK(!ranks.failed());
+        CHECK(difference(call, ranks.results(), in_rank_order(call)).value_or("no difference") == "no difference");
+    }
+}
+
+TEST_CASE("at the deadline a kernel leaves and names the rank that is missing; before, when it is aborted",
+          "[streams]") {
+    std::mt19937 random(1);
+    const WildInputs inputs(random);
+    for (const DeviceLaunch& launch : launches)
+        for (const bool aborted : {false, true}) {
+            DeviceRanks ranks(3, 64 << 10);
+            ranks.set_timeout_ms(aborted ? 0 : 50);
+            Call call = call_of(weftFloat32, weftSum);
+            inputs.fill(call, 3, 500, random);
+            ranks.bind(call, launch);
+            ranks.launch_rank(0);
+            ranks.launch_rank(1);
+            if (aborted)
+                for (const int rank : {0, 1}) ranks.abort(rank);
+            ranks.synchronize();
+            for (const int rank : {0, 1}) {
+                INFO(name_of(launch.body) << " on rank " << rank);
+                CHECK(ranks.report(rank).failure == (aborted ? Failure::aborted : Failure::timeout));
+                if (!aborted) CHECK(ranks.report(rank).peer == 2);
+            }
+            CHECK(ranks.report(2).failure == Failure::none);
+        }
+}
+
+TEST_CASE("ranks that call different things both say so", "[streams]") {
+    std::mt19937 random(1);
+    const WildInputs inputs(random);
+    for (const DeviceLaunch& launch : launches) {
+        DeviceRanks ranks(2, 64 << 10);
+        Call call = call_of(weftFloat32, weftSum);
+        inputs.fill(call, 2, 500, random);
+        ranks.bind(call, launch);
+        ranks.launch_rank(0);
+        ranks.change_call(1, 1600);
+        ranks.launch_rank(1);
+        ranks.synchronize();
+        for (const int rank : {0, 1}) {
+            CHECK(ranks.report(rank).failure == Failure::mismatch);
+            CHECK(ranks.report(rank).peer == 1 - rank);
+        }
+    }
+}
+
+}  // namespace weft::test

@@ -1,0 +1,63 @@
+#!/usr/bin/env bash
+# gpu-check.sh: everything about GPUs that needs one, in one command: the build for this GPU, every GPU test, the kernels
+# under compute-sanitizer, benchmarks with the table last. Needs a CUDA toolkit, a compiler, meson, ninja; and Weft's
+# packages, or build-bundle/ (tools/gpu-bundle). Without a GPU it builds and says so. Some minutes.
+#   --quick   no sanitizers
+# The status is 0 if nothing failed.
+set -uo pipefail
+top=$(cd "$(dirname "$0")/.." && pwd)
+cd "$top" || exit 1
+. tools/common.sh
+
+quick=0
+for argument; do
+    case $argument in
+        --quick) quick=1 ;;
+        *) echo "usage: tools/gpu-check.sh [--quick]" >&2; exit 2 ;;
+    esac
+done
+build=${WEFT_GPU_BUILD:-build-gpu}
+toolkit=${CUDA_HOME:-${CUDA_PATH:-/usr/local/cuda}}
+[ -x build-bundle/pkg-config ] && export PKG_CONFIG=$top/build-bundle/pkg-config
+# Ranks that are threads of one process need a queue each.
+export CUDA_DEVICE_MAX_CONNECTIONS=32
+failed=()
+
+target=90
+if command -v nvidia-smi >/dev/null; then
+    found=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | head -1 | tr -d '. ')
+    [[ $found =~ ^[0-9]+$ ]] && target=$found
+    nvidia-smi --query-gpu=name,driver_version,clocks.sm,clocks.mem --format=csv 2>/dev/null
+fi
+
+make() {
+    configure "$build" --buildtype=release -Dcuda=enabled "-Dtoolkit=$toolkit" "-Dgpu_targets=$target" \
+        -Dtests=enabled -Dtools=disabled -Dperf=disabled && ninja -C "$build" gpu
+}
+run() { "$build/tests/gpu/gpu_test" "$@"; }
+
+stage "build for sm_$target in $build/" make || exit 1
+"$build/tests/gpu/gpu_present"
+case $? in
+    0) ;;
+    77) print_stages; exit 0 ;;
+    *) exit 1 ;;
+esac
+stage "tests" run || failed+=("tests")
+if [ "$quick" = 0 ]; then
+    if [ -x "$toolkit/bin/compute-sanitizer" ]; then
+        export WEFT_TEST_SMALL=1
+        for tool in memcheck racecheck; do
+            stage "$tool" timeout 100 "$toolkit/bin/compute-sanitizer" --tool "$tool" --error-exitcode 1 --print-limit 20 \
+                "$build/tests/gpu/gpu_test" "virtual ranks in one grid give the bits of rank order" || failed+=("$tool")
+        done
+        unset WEFT_TEST_SMALL
+    else
+        echo "no sanitizer runs: $toolkit/bin/compute-sanitizer is not there"
+    fi
+fi
+stage "benchmarks" run "[bench]" || failed+=("benchmarks")
+print_stages
+[ "${#failed[@]}" = 0 ] && echo "gpu-check: nothing failed" && exit 0
+echo "gpu-check: failed: ${failed[*]}"
+exit 1
