@@ -226,13 +226,38 @@ Status HostGroup::post_letter(int rank, int to, uint64_t key, const void* data, 
     return ok();
 }
 
+// About as many as letters come to a host whose ranks have some dozens of connections each.
+size_t HostGroup::inbox_heads() const {
+    size_t heads = 1024;
+    while (heads < 64 * locals_.size() && 2 * heads * sizeof(uint32_t) <= inbox_letters_offset) heads *= 2;
+    return heads;
+}
+
+std::atomic<uint32_t>& HostGroup::inbox_head(int from, uint64_t key) const {
+    const uint64_t hash = (key ^ uint64_t(from) << 48) * 0x9e3779b97f4a7c15u >> 32;
+    auto* heads = reinterpret_cast<std::atomic<uint32_t>*>(data_.data() + heap_offset(int(locals_.size())));
+    return heads[hash & (inbox_heads() - 1)];
+}
+
+HostGroup::Letter* HostGroup::inbox() const {
+    return reinterpret_cast<Letter*>(data_.data() + heap_offset(int(locals_.size())) + inbox_letters_offset);
+}
+
 const std::byte* HostGroup::find_letter(int rank, uint64_t key) const {
-    const bool here = local(rank);
-    const auto& posted = here ? row(rank).letters : header().inbox;
-    const uint32_t count = std::min<uint32_t>(posted.load(std::memory_order_acquire), uint32_t(letters_max));
-    const Letter* letter = letters(here ? place(rank) : int(locals_.size()));
+    if (!local(rank)) {
+        if (header().inbox.load(std::memory_order_acquire) == 0) return nullptr;  // pairs with deliver()
+        const Letter* all = inbox();
+        for (uint32_t index = inbox_head(rank, key).load(std::memory_order_acquire); index > 0;) {
+            const Letter& letter = all[index - 1];
+            if (letter.key == key && letter.from == rank) return letter.data;
+            index = letter.next;
+        }
+        return nullptr;
+    }
+    const uint32_t count = std::min<uint32_t>(row(rank).letters.load(std::memory_order_acquire), uint32_t(letters_max));
+    const Letter* letter = letters(place(rank));
     for (uint32_t i = 0; i < count; ++i, ++letter)
-        if (letter->key == key && letter->from == rank) return letter->data;
+        if (letter->key == key) return letter->data;
     return nullptr;
 }
 
@@ -248,13 +273,20 @@ const HostGroup::Letter* HostGroup::letter_abroad(int rank, uint32_t& index) con
 Status HostGroup::deliver(const Letter& letter) {
     auto& count = header().inbox;
     const uint32_t index = count.load(std::memory_order_relaxed);
-    const int place = int(locals_.size());
-    if (index >= letters_max) return fail(weftInternalError, "no room for a letter from rank {}", letter.from);
+    const size_t heap = heap_offset(int(locals_.size()));
+    if (index >= inbox_max)
+        return fail(weftInternalError,
+                    "rank {} has no room for the address that rank {} sent it: {} have come to its host", letter.to,
+                    letter.from, index);
+    if (index == 0) WEFT_TRY(data_.back(heap, inbox_heads() * sizeof(uint32_t)));
     if (index % letters_step == 0)
-        WEFT_TRY(
-            data_.back(heap_offset(place) + letters_offset + index * sizeof(Letter), letters_step * sizeof(Letter)));
-    letters(place)[index] = letter;
-    count.store(index + 1, std::memory_order_release);  // pairs with find_letter()
+        WEFT_TRY(data_.back(heap + inbox_letters_offset + index * sizeof(Letter), letters_step * sizeof(Letter)));
+    auto& head = inbox_head(letter.from, letter.key);
+    Letter& place = inbox()[index];
+    place = letter;
+    place.next = head.load(std::memory_order_relaxed);
+    head.store(index + 1, std::memory_order_release);  // pairs with find_letter()
+    count.store(index + 1, std::memory_order_release);
     wake();
     return ok();
 }

@@ -86,7 +86,7 @@ struct HostHeader {
     int32_t own_host;                          // likewise
     alignas(64) std::atomic<uint32_t> joined;  // ranks of this host that have; futex word
     std::atomic<uint32_t> spread;   // 1: the ranks of all hosts have joined, and the rows say where (release)
-    std::atomic<uint32_t> inbox;    // letters from other hosts, in the heap behind those of the ranks
+    std::atomic<uint32_t> inbox;    // letters that have come from other hosts
     std::atomic<uint32_t> curious;  // rises when a rank wants news of ranks of other hosts
     alignas(64) std::atomic<uint32_t> sleepers;  // ranks that sleep or are about to
     AbortRecord abort;
@@ -180,10 +180,12 @@ class HostGroup {
         int32_t from, to;
         uint32_t bytes;
         std::byte data[100];
+        uint32_t next;  // in the inbox: one more than the index of the next with the same hash, 0: none
     };
     static_assert(sizeof(Letter) == 128);
     static constexpr size_t letter_bytes = sizeof(Letter::data);
-    static constexpr size_t letters_max = 4096;
+    static constexpr size_t letters_max = 4096;           // of a rank
+    static constexpr size_t inbox_max = size_t(1) << 18;  // of a host: what its ranks have connections for, and more
     static constexpr size_t connections_end = HostGeometry::heap_bytes - letters_max * 128;  // a rank's letters follow
     Status post_letter(int rank, int to, uint64_t key, const void* data, size_t bytes);
     const std::byte* find_letter(int rank, uint64_t key) const;
@@ -204,6 +206,11 @@ class HostGroup {
         return HostGeometry{ranks(), int(locals_.size())}.heap(place) - data_offset_;
     }
     Letter* letters(int place) const;
+    // What came from other hosts lies in the leader's heap: heads of chains by a hash of sender and key, then letters.
+    static constexpr size_t inbox_letters_offset = size_t(1) << 20;
+    size_t inbox_heads() const;
+    std::atomic<uint32_t>& inbox_head(int from, uint64_t key) const;
+    Letter* inbox() const;
 
     SharedMemory memory_;  // header and rows
     SharedMemory data_;    // lines and heaps

@@ -157,6 +157,40 @@ TEST_CASE("a mailbox that is full and a letter that is too long are sentences", 
     CHECK(group->find_letter(0, 99999) == nullptr);
 }
 
+TEST_CASE("letters of other hosts are found among many thousands, and too many are a sentence", "[host_group]") {
+    constexpr int ranks = 12;  // 0 and 1 are here
+    auto made = HostGroup::create(ranks, false);
+    REQUIRE(made.ok());
+    HostGroup& group = **made;
+    for (int rank = 0; rank < ranks; ++rank) group.row(rank).host = rank / 2;
+    group.header().spread = 1;
+    REQUIRE(group.settle().ok());
+    HostGroup::Letter letter{};
+    const auto deliver = [&](int from, uint64_t key) {
+        letter.from = from;
+        letter.to = int(key % 2);
+        letter.key = key;
+        memcpy(letter.data, &key, sizeof key);
+        return group.deliver(letter);
+    };
+    CHECK(group.find_letter(5, 1) == nullptr);
+    constexpr uint64_t each = 3000;
+    for (uint64_t key = 0; key < each; ++key)
+        for (int from = 2; from < ranks; ++from) REQUIRE(deliver(from, key).ok());
+    for (uint64_t key = 0; key < each; ++key)
+        for (int from = 2; from < ranks; ++from) {
+            const std::byte* found = group.find_letter(from, key);
+            REQUIRE(found);
+            REQUIRE(memcmp(found, &key, sizeof key) == 0);
+        }
+    CHECK(group.find_letter(5, each) == nullptr);
+    Status full;
+    for (uint64_t key = each; full && key < 2 * HostGroup::inbox_max; ++key) full = deliver(2, key);
+    CHECK(group.header().inbox == HostGroup::inbox_max);
+    CHECK_THAT(full.sentence(), Catch::Contains("no room"));
+    CHECK_THAT(full.sentence(), Catch::Contains("rank 2"));
+}
+
 TEST_CASE("a rank of this process lives; one whose process holds no lock does not", "[host_group]") {
     const auto group = group_of(2);
     group->row(0).process = process_token();
