@@ -17,6 +17,10 @@ Status FrameStream::broken(std::string& failure, const std::string& how) const {
 Status FrameStream::queue(uint32_t kind, const void* bytes, size_t count) {
     if (count > frame_bytes_max)
         return fail(weftInternalError, "a frame of {} bytes; {} are the most", count, frame_bytes_max);
+    if (!send_failure_.empty()) return broken(send_failure_, "");
+    if (queued_bytes() + count > queue_bytes_max)
+        return broken(send_failure_,
+                      fmt::format("it does not read: {} MiB that were sent to it wait already", queued_bytes() >> 20));
     const Header header{.kind = kind, .bytes = count};
     const auto* head = reinterpret_cast<const std::byte*>(&header);
     const auto* body = static_cast<const std::byte*>(bytes);

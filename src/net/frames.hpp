@@ -21,11 +21,13 @@ struct Frame {
 class FrameStream {
   public:
     static constexpr size_t frame_bytes_max = size_t(16) << 20;
+    static constexpr size_t queue_bytes_max = size_t(32) << 20;  // more than any peer that reads leaves unread
 
     FrameStream() = default;
     explicit FrameStream(Fd socket);
 
-    // Keeps a copy until flush() has sent it. weftInternalError: larger than frame_bytes_max.
+    // Keeps a copy until flush() has sent it. weftInternalError: larger than frame_bytes_max. weftRemoteError: the peer
+    // has left more than queue_bytes_max unread.
     Status queue(uint32_t kind, const void* bytes, size_t count);
     // True: nothing is left to send. weftRemoteError names the peer's address and errno.
     Result<bool> flush();

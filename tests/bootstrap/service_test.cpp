@@ -113,3 +113,24 @@ TEST_CASE("a link that ends in order loses nothing behind a full socket", "[serv
     CHECK(heard == 0);
     service->run([&] { link.reset(); });
 }
+
+TEST_CASE("a link to somebody who never reads is ended, and says so", "[service]") {
+    const auto service = service_of_process();
+    auto ends = socket_pair();
+    std::unique_ptr<Link> link;
+    std::string why;
+    service->run([&] {
+        link = std::make_unique<Link>(
+            *service, std::move(ends.first), [](uint32_t, ByteReader&) {},
+            [&](const Status& status) { why = status.sentence(); });
+        ByteWriter content;
+        content.append(std::string(1 << 20, 'm').data(), 1 << 20);
+        for (int i = 0; i < 40; ++i) link->send(1, content);
+    });
+    CHECK(eventually([&] {
+        std::string now;
+        service->run([&] { now = why; });
+        return now.find("it does not read") != std::string::npos;
+    }));
+    service->run([&] { link.reset(); });
+}

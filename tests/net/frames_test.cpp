@@ -133,3 +133,20 @@ TEST_CASE("a peer that closed is an error in sending, and what it had sent still
     CHECK(text_of(**frame) == "bye");
     CHECK_FALSE(one.receive().ok());
 }
+
+TEST_CASE("a peer that does not read is an error before memory runs out", "[frames]") {
+    auto [near, far] = socket_pair();
+    FrameStream stream(std::move(near));
+    const std::string megabyte(size_t(1) << 20, 'm');
+    Status failure;
+    size_t queued = 0;
+    for (; failure && queued < 1000; ++queued) {
+        failure = stream.queue(1, megabyte.data(), megabyte.size());
+        if (failure) REQUIRE(stream.flush());
+    }
+    CHECK(failure.code() == weftRemoteError);
+    CHECK(failure.sentence().find("it does not read: ") != std::string::npos);
+    CHECK(queued >= FrameStream::queue_bytes_max / megabyte.size());
+    CHECK(stream.queued_bytes() <= FrameStream::queue_bytes_max);
+    CHECK(!stream.queue(1, "x", 1));
+}
