@@ -145,6 +145,7 @@ Status Gathering::try_abroad(int rank) {
     self.pid = getpid();
     self.ranks = ranks_;
     self.cores = allowed_cores();
+    self.link_mbps = net::link_mbps();
     self.addresses = (*reception)->door().addresses();
     control_ = std::make_shared<Control>(*reception, group_, id_.identity(), std::move(settings));
     return ok();

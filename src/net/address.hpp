@@ -74,4 +74,10 @@ struct InterfaceAddress {
 Result<std::vector<Address>> choose_addresses(const std::vector<InterfaceAddress>& all, const std::string& names,
                                               const std::string& family);
 
+// How fast the kernel says that these interfaces are together, in Mbit/s; 0 if it does not know of one of them, or that
+// is a virtual one, which may say anything. `folder` is where the kernel says it.
+int64_t link_mbps(const std::vector<std::string>& interfaces, const std::string& folder = "/sys/class/net");
+// Of those that connections from this host run over.
+int64_t link_mbps();
+
 }  // namespace weft::net

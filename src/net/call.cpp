@@ -5,6 +5,7 @@
 #include <cerrno>
 
 #include "src/base/clock.hpp"
+#include "src/base/options.hpp"
 #include "src/net/socket.hpp"
 
 namespace weft::net {
@@ -15,6 +16,11 @@ namespace {
 constexpr int64_t next_after_us = 250'000;
 constexpr int64_t next_after_accepted_us = 1'000'000;
 
+bool is_wanted(int family) {
+    const std::string& wanted = options().socket_family;
+    return wanted.empty() || family == (wanted == "AF_INET" ? AF_INET : AF_INET6);
+}
+
 }  // namespace
 
 Call::Call(const Identity& identity, const Purpose& purpose, std::vector<Address> addresses,
@@ -23,6 +29,7 @@ Call::Call(const Identity& identity, const Purpose& purpose, std::vector<Address
     std::vector<Address> own;
     for (const Address& address : addresses) {
         if (source_ && address.family() != source_->family()) continue;
+        if (!is_wanted(address.family())) continue;
         if (!address.is_link_local() || address.scope() != 0) {
             attempts_.emplace_back(address);
             continue;
@@ -37,8 +44,9 @@ Call::Call(const Identity& identity, const Purpose& purpose, std::vector<Address
     if (attempts_.empty())
         for (const Address& address : addresses) why_ += fmt::format("{}{}", why_.empty() ? "" : ", ", address.text());
     if (attempts_.empty())
-        why_ = fmt::format("none of its addresses ({}) is of a family that is used here{}",
-                           why_.empty() ? "it has none" : why_, source_ ? ": from " + source_->text() : "");
+        why_ = fmt::format("none of its addresses ({}) is of a family that is used here{}{}",
+                           why_.empty() ? "it has none" : why_, source_ ? ": from " + source_->text() : "",
+                           options().socket_family.empty() ? "" : ": WEFT_SOCKET_FAMILY is " + options().socket_family);
 }
 
 void Call::give_up(Attempt& attempt, const std::string& why) {

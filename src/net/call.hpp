@@ -16,7 +16,7 @@ namespace weft::net {
 class Call {
   public:
     // `source`: the own address to call from, where several interfaces are used; only addresses of its family are
-    // called.
+    // called, and none that WEFT_SOCKET_FAMILY rules out.
     Call(const Identity& identity, const Purpose& purpose, std::vector<Address> addresses,
          std::optional<Address> source = {});
 

@@ -1,9 +1,11 @@
 // interfaces.cpp: this host's own addresses (address.hpp): which network interfaces are used, and in which order.
 #include <ifaddrs.h>
 #include <net/if.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <fstream>
 
 #include "src/base/options.hpp"
 #include "src/net/address.hpp"
@@ -120,7 +122,7 @@ Result<std::vector<Address>> choose_addresses(const std::vector<InterfaceAddress
     return addresses;
 }
 
-Result<std::vector<Address>> local_addresses() {
+static Result<std::vector<InterfaceAddress>> all_that_are_up() {
     ifaddrs* list = nullptr;
     if (getifaddrs(&list) != 0)
         return fail(weftSystemError, "the network interfaces could not be listed: {}", errno_text(errno));
@@ -130,7 +132,43 @@ Result<std::vector<Address>> local_addresses() {
         if (auto address = Address::of(item->ifa_addr)) all.push_back({item->ifa_name, *address});
     }
     freeifaddrs(list);
-    return choose_addresses(all, options().socket_ifname, options().socket_family);
+    return all;
+}
+
+Result<std::vector<Address>> local_addresses() {
+    auto all = all_that_are_up();
+    if (!all) return all.take_status();
+    return choose_addresses(*all, options().socket_ifname, options().socket_family);
+}
+
+int64_t link_mbps(const std::vector<std::string>& interfaces, const std::string& folder) {
+    int64_t sum = 0;
+    for (const std::string& interface : interfaces) {
+        const std::string path = folder + "/" + interface;
+        // A veth claims 10 Gbit/s whatever it is; what stands for a device, or for several, knows.
+        if (access((path + "/device").c_str(), F_OK) != 0 && access((path + "/bonding").c_str(), F_OK) != 0) return 0;
+        int64_t speed = 0;
+        if (!(std::ifstream(path + "/speed") >> speed) || speed <= 0) return 0;
+        sum += speed;
+    }
+    return sum;
+}
+
+int64_t link_mbps() {
+    const auto all = all_that_are_up();
+    if (!all) return 0;
+    const auto chosen = choose_addresses(*all, options().socket_ifname, options().socket_family);
+    if (!chosen) return 0;
+    // All that the user named are used together, else one is.
+    const NameFilter filter(options().socket_ifname);
+    const bool together = filter.chooses() && !filter.excludes();
+    std::vector<std::string> interfaces;
+    for (const Address& address : *chosen)
+        for (const InterfaceAddress& one : *all)
+            if (one.address == address && (together || interfaces.empty()) &&
+                std::find(interfaces.begin(), interfaces.end(), one.interface) == interfaces.end())
+                interfaces.push_back(one.interface);
+    return link_mbps(interfaces);
 }
 
 }  // namespace weft::net

@@ -2,7 +2,10 @@
 #include "src/net/address.hpp"
 
 #include <net/if.h>
+#include <unistd.h>
 
+#include <filesystem>
+#include <fstream>
 #include <stdexcept>
 
 #include "tests/catch.hpp"
@@ -169,4 +172,32 @@ TEST_CASE("this machine has an address, and names are resolved", "[address]") {
     auto missing = net::resolve("no-such-host.invalid", 1);
     REQUIRE_FALSE(missing.ok());
     CHECK_THAT(missing.status().sentence(), Catch::Contains("no-such-host.invalid"));
+}
+
+TEST_CASE("the speed of the interfaces that are used is the kernel's word, of real ones", "[address]") {
+    namespace fs = std::filesystem;
+    const fs::path folder = fs::temp_directory_path() / ("weft-speeds-" + std::to_string(getpid()));
+    const auto make = [&](const std::string& name, const std::string& kind, const std::string& speed) {
+        fs::create_directories(folder / name / kind);
+        if (!speed.empty()) std::ofstream(folder / name / "speed") << speed << "\n";
+    };
+    make("eth0", "device", "25000");
+    make("eth1", "device", "10000");
+    make("bond0", "bonding", "200000");
+    make("down0", "device", "-1");
+    make("odd0", "device", "0");
+    make("mute0", "device", "");
+    make("veth0", "queues", "10000");
+    const auto speed = [&](const std::vector<std::string>& names) { return net::link_mbps(names, folder.string()); };
+    CHECK(speed({"eth0"}) == 25000);
+    CHECK(speed({"eth0", "eth1"}) == 35000);
+    CHECK(speed({"bond0"}) == 200000);
+    for (const char* unknown : {"down0", "odd0", "mute0", "veth0", "absent0"}) {
+        INFO(unknown);
+        CHECK(speed({unknown}) == 0);
+        CHECK(speed({"eth0", unknown}) == 0);
+    }
+    CHECK(speed({}) == 0);
+    fs::remove_all(folder);
+    CHECK(net::link_mbps() >= 0);
 }

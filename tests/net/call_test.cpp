@@ -3,6 +3,7 @@
 
 #include <netinet/tcp.h>
 
+#include "src/base/options.hpp"
 #include "tests/net/ends.hpp"
 
 using namespace weft;
@@ -130,4 +131,22 @@ TEST_CASE("a call may come from an address of ours", "[call]") {
     Call call(identity, purpose, door->addresses(), loopback("127.0.0.2"));
     REQUIRE(finish(call, door.get()).ok());
     CHECK(claim(*door, identity, net::control).peer.with_port(0) == loopback("127.0.0.2"));
+}
+
+// Run apart, with WEFT_SOCKET_FAMILY set to AF_INET6.
+TEST_CASE("an address of a family that the user ruled out is not called", "[.family]") {
+    REQUIRE(options().socket_family == "AF_INET6");
+    const net::Identity identity = fresh_identity();
+    auto four = open_door();
+    four->admit(identity);
+    Call ruled_out(identity, purpose, four->addresses());
+    const auto socket = finish(ruled_out, four.get());
+    CHECK_THAT(socket.status().sentence(),
+               Catch::Contains(four->addresses()[0].text()) && Catch::Contains("WEFT_SOCKET_FAMILY is AF_INET6"));
+    if (!has_ipv6()) return;
+    auto both = open_door({loopback(), loopback("::1")});
+    both->admit(identity);
+    Call call(identity, purpose, both->addresses());
+    REQUIRE(finish(call, both.get()).ok());
+    CHECK(call.peer().family() == AF_INET6);
 }
