@@ -13,6 +13,7 @@
 #include <string>
 
 #include "src/base/options.hpp"
+#include "src/bootstrap/unique_id.hpp"
 #include "tools/launcher.hpp"
 
 namespace weft::tools {
@@ -43,6 +44,8 @@ Result<std::string> make_unique_id() {
     weftUniqueId id;
     if (weftGetUniqueId(&id) != weftSuccess)
         return fail(weftSystemError, "no unique id: {}", weftGetLastError(nullptr));
+    // With WEFT_HOSTID the job's further communicators have several hosts too.
+    if (auto made = UniqueId::read(id)) WEFT_TRY(made->meet_descendants(options().secret));
     std::string text;
     for (unsigned char byte : id.internal) text += fmt::format("{:02x}", byte);
     return text;

@@ -24,6 +24,7 @@ constexpr int accepted_at_once = 64;  // a step ends, however fast strangers com
 
 constexpr int slice_ms = 5, told_slice_ms = 50;
 constexpr int64_t try_apart_us = 500'000;
+constexpr int64_t look_again_us = 2'000;
 
 Status check_user(int socket, int& pid) {
     ucred peer{};
@@ -111,6 +112,24 @@ Status Gathering::go_abroad(int rank) {
     return ok();
 }
 
+// Nothing: not yet, and `obstacle_` says why.
+std::optional<std::vector<net::Address>> Gathering::find_root() {
+    if (id_.root_host().empty()) return id_.root_addresses();
+    if (!resolution_) resolution_.emplace(id_.root_host(), id_.root_port());
+    auto found = resolution_->take();
+    if (!found) {
+        obstacle_ =
+            fmt::format("the root of the meeting was not found: the name {} is still being looked up", id_.root_host());
+        next_try_us_ = now_us() + look_again_us;
+        return {};
+    }
+    resolution_.reset();
+    if (*found) return std::move(**found);
+    // Names of pods appear late.
+    obstacle_ = fmt::format("the root of the meeting was not found: {}", found->status().sentence());
+    return {};
+}
+
 Status Gathering::try_abroad(int rank) {
     const bool rooting = rank == 0 && id_.derived() && !root_;
     if (!id_.has_root() || (!rooting && (!leads_ || control_)) || now_us() < next_try_us_) return ok();
@@ -122,12 +141,8 @@ Status Gathering::try_abroad(int rank) {
         root_ = std::make_unique<Root>(*reception, id_.identity());
     }
     if (!leads_ || control_) return ok();
-    auto addresses = id_.root_addresses();
-    if (!addresses) {
-        // Names of pods appear late.
-        obstacle_ = fmt::format("the root of the meeting was not found: {}", addresses.status().sentence());
-        return ok();
-    }
+    auto addresses = find_root();
+    if (!addresses) return ok();
     obstacle_.clear();
     ControlSettings settings;
     settings.news = Fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));

@@ -7,12 +7,14 @@
 #include <list>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <vector>
 
 #include "src/base/host_group.hpp"
 #include "src/bootstrap/control.hpp"
 #include "src/bootstrap/handshake.hpp"
 #include "src/bootstrap/root.hpp"
+#include "src/net/resolution.hpp"
 
 namespace weft {
 
@@ -76,6 +78,7 @@ class Gathering {
     Status be_guest();
     Status leader_failed(Status cause) const;
     Status try_abroad(int rank);
+    std::optional<std::vector<net::Address>> find_root();
 
     std::mutex mutex_;
     UniqueId id_;
@@ -93,6 +96,7 @@ class Gathering {
     std::unique_ptr<Root> root_;        // rank 0's process's, of a derived id; it hears the leader's last word
     std::shared_ptr<Control> control_;  // the leader's
     int64_t next_try_us_ = 0;
+    std::optional<net::Resolution> resolution_;  // of the root's name
     std::string obstacle_;
     std::weak_ptr<Membership> membership_;
 };

@@ -3,8 +3,10 @@
 #include <mutex>
 
 #include "src/base/log.hpp"
+#include "src/base/per_process.hpp"
 #include "src/bootstrap/derived_id.hpp"
 #include "src/bootstrap/http_store.hpp"
+#include "src/bootstrap/link.hpp"
 #include "src/bootstrap/pmi.hpp"
 #include "src/bootstrap/pmix.hpp"
 #include "src/bootstrap/torch_store.hpp"
@@ -127,6 +129,11 @@ Result<Job> read_job() {
         auto job = read_job(options());
         if (!job) return job.take_status();
         found = new Job(std::move(*job));
+        // The job's later communicators are met where its id says: at this process's door, which therefore stays open.
+        if (found->ranks > 1 && found->id.has_root() && found->id.made_here()) {
+            static PerProcess<std::shared_ptr<Reception>> kept;
+            if (auto reception = Reception::of_process()) kept.get() = std::move(*reception);
+        }
         WEFT_LOG_RANK(found->rank, info, init, "{}: the unique id of {} ranks is from {}", found->launcher,
                       found->ranks, found->id_source);
     }

@@ -58,6 +58,7 @@ class Dial {
     ~Dial();
     const net::Address& peer() const { return call_.peer(); }
     bool turned_away() const { return call_.turned_away(); }
+    bool unknown() const { return call_.unknown(); }
 
   private:
     void step();

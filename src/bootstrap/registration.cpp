@@ -41,11 +41,13 @@ void Registration::dial() {
         *service_, identity_, net::Purpose{net::checkin, 0, 0}, settings_.root, [this](Result<Fd> socket) {
             if (socket) return check_in(std::move(*socket));
             const Status& why = socket.status();
-            const bool final = why.code() == weftMismatch || (settings_.root_exists && why.code() == weftInvalidUsage);
+            // A root that was there before the id was known does not begin to know it.
+            const bool unknown = settings_.root_exists && dial_->unknown() && !dial_->turned_away();
+            const weftResult_t code = unknown ? weftInvalidUsage : why.code();
             set_obstacle(fmt::format("the root of the meeting was not reached: {}", why.sentence()));
             dial_.reset();
-            if (final) {
-                group_->raise(why.code(), -1, why.sentence());
+            if (code == weftMismatch || code == weftInvalidUsage) {
+                group_->raise(code, -1, why.sentence());
                 return;
             }
             // It may not run yet, or be busy.

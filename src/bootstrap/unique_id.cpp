@@ -90,8 +90,25 @@ Result<UniqueId> UniqueId::make() {
 
 bool UniqueId::has_root() const { return content_.root_host[0] != 0 || content_.root_host[1] != 0; }
 
-Result<std::vector<net::Address>> UniqueId::root_addresses() const {
-    if (content_.root_host[0] != 0) return net::resolve(root_host(), root_port());
+bool UniqueId::made_here() const {
+    const auto host = host_identity();
+    return host && content_.host == *host && content_.pid == uint32_t(getpid());
+}
+
+Status UniqueId::meet_descendants(const std::string& secret) const {
+    if (!has_root()) return ok();
+    auto reception = Reception::of_process();
+    if (!reception) return reception.take_status();
+    const UniqueId first = secret.empty() ? *this : keyed(secret);
+    for (uint64_t index = 0; index < met_descendants; ++index) {
+        const net::Identity identity = first.nth(index).identity();
+        if (identity.name != this->identity().name)
+            Root::keep(std::make_unique<Root>(*reception, identity), identity.name);
+    }
+    return ok();
+}
+
+std::vector<net::Address> UniqueId::root_addresses() const {
     std::vector<net::Address> addresses;
     const auto* at = reinterpret_cast<const std::byte*>(content_.root_host + 2);
     const auto* end = reinterpret_cast<const std::byte*>(content_.root_host + sizeof content_.root_host);

@@ -32,15 +32,21 @@ class UniqueId {
     // Where a derived id says that ranks are met; an empty name in an id of ranks on one host, and in one of make().
     std::string root_host() const;
     uint16_t root_port() const;
-    // Whether ranks of several hosts can meet, and where: of make(), addresses; of derive(), what the name resolves to
-    // now, which may block. `derived`: rank 0's process is the root; else the process that made the id.
+    // Whether ranks of several hosts can meet, and where: of make(), addresses; of derive() a name, to be resolved.
+    // `derived`: rank 0's process is the root; else the process that made the id.
     bool has_root() const;
     bool derived() const { return content_.pid == 0 || content_.descendant != 0; }
-    Result<std::vector<net::Address>> root_addresses() const;
+    // Whether this process made it, or one that it follows from.
+    bool made_here() const;
+    std::vector<net::Address> root_addresses() const;
     // The same id with a secret that whoever read the id cannot know without `secret` (WEFT_SECRET).
     UniqueId keyed(const std::string& secret) const;
     // The id of the index-th communicator of a job; 0 is this one.
     UniqueId nth(uint64_t index) const;
+    // For who makes an id and is no rank, a launcher: ranks meet here by the ids that follow from it too, of the job's
+    // first communicators, with the job's secret (empty: none).
+    Status meet_descendants(const std::string& secret) const;
+    static constexpr uint64_t met_descendants = 64;
 
     weftUniqueId bytes() const;
     // A name that tells nothing about the secret: how ranks of a host find each other.

@@ -117,6 +117,7 @@ Result<std::optional<Fd>> Call::advance() {
             if (proven || attempt.connected) peer_ = attempt.address;
             if (done && *done) return std::optional(std::move(attempt.socket));
             if (!done && attempt.connected && attempt.handshake && !attempt.handshake->answered()) turned_away_ = true;
+            if (!done && attempt.handshake && attempt.handshake->unknown()) unknown_ = true;
             // Who knows the secret and refuses means it; of others there may be a better one behind the next address.
             if (!done && proven)
                 return fail(done.status().code(), "{}: {}", attempt.address.text(), done.status().sentence());

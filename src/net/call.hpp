@@ -27,6 +27,8 @@ class Call {
     // After a failure: somebody accepted the connection and ended it without an answer. A door that is crowded, or that
     // we kept waiting, does so; it may be tried again.
     bool turned_away() const { return turned_away_; }
+    // After a failure: somebody who speaks the handshake does not know the communicator. Nobody can prove that.
+    bool unknown() const { return unknown_; }
     // Whom we are talking to, or tried last.
     const Address& peer() const { return peer_; }
 
@@ -51,7 +53,7 @@ class Call {
     std::optional<Address> source_;
     Address peer_;
     std::string why_;  // for each address given up
-    bool turned_away_ = false;
+    bool turned_away_ = false, unknown_ = false;
     bool chosen_ = false;  // the one attempt left has proved the secret
 };
 

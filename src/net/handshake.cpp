@@ -108,6 +108,7 @@ Result<bool> CallerHandshake::read_answer(int socket, HandshakeHead::Kind expect
     RefusalMessage refusal;
     memcpy(&refusal, message_.data(), sizeof refusal);
     weftResult_t code = weftRemoteError;
+    unknown_ = !proven_ && refusal.code == weftInvalidArgument;
     for (const weftResult_t known : told_codes)
         if (proven_ && refusal.code == known) code = known;
     return fail(code, "it refuses: {}", printable(refusal.sentence, sizeof refusal.sentence));

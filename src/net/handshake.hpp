@@ -79,6 +79,8 @@ class CallerHandshake {
     bool proven() const { return proven_; }  // the other end knows the secret
     // The other end said what it thinks, or is none of ours; else a failure is a connection that ended.
     bool answered() const { return answered_; }
+    // It speaks our language and does not know the communicator.
+    bool unknown() const { return unknown_; }
 
   private:
     enum class Stage { hello, challenge, proof, verdict, done };
@@ -91,6 +93,7 @@ class CallerHandshake {
     Stage stage_ = Stage::hello;
     bool proven_ = false;
     bool answered_ = false;
+    bool unknown_ = false;
 };
 
 // The end that was called. Whoever breaks the rules learns nothing; who is refused for a reason is told it.
