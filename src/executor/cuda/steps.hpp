@@ -160,8 +160,8 @@ class StepMachine {
     WEFT_DEVICE void finish() {
         if (block_.source.peer >= 0) *block_.source.count = received_;
         if (block_.target.peer >= 0) *block_.target.count = sent_;
-        if (!a_.dependent || count_up(&own_.finished) + 1 != uint32_t(team_.blocks)) return;
-        for (int block = 0; block < team_.blocks; ++block) store_relaxed(&own_.steps[block], uint64_t(0));
+        if (!a_.dependent || count_up(&own_.finished) + 1 != uint32_t(a_.step_block_count)) return;
+        for (int block = 0; block < a_.step_block_count; ++block) store_relaxed(&own_.steps[block], uint64_t(0));
         store_relaxed(&own_.finished, 0u);
     }
 
@@ -174,10 +174,10 @@ class StepMachine {
     uint32_t received_, sent_;  // messages
 };
 
-// One block of the grid for each of the schedule.
+// A block of the grid for each of the schedule; ranks have different numbers of them, and grids may have more.
 template <weftDataType_t type, bool adds>
 WEFT_DEVICE void steps(const Team& team, const KernelArguments& arguments) {
-    StepMachine<type, adds>(team, arguments).run();
+    if (team.block < arguments.step_block_count) StepMachine<type, adds>(team, arguments).run();
 }
 
 }  // namespace weft::cuda

@@ -76,6 +76,7 @@ VirtualRanks::Part::Part(VirtualRanks& ranks, const Call& call, const Launch& la
     ranks.connect(schedule, rank, program_);
     a.instructions = program_.instructions.data();
     a.step_blocks = program_.blocks.data();
+    a.step_block_count = int(program_.blocks.size());
     a.chunks = schedule.chunks;
     a.tiles = schedule.tiles;
     a.dependent = program_.dependent;
@@ -127,7 +128,8 @@ std::vector<std::unique_ptr<VirtualRanks::Part>> VirtualRanks::prepare(const Cal
 }
 
 void VirtualRanks::Part::start() {
-    const int blocks = launch_.body == Body::steps ? int(program_.blocks.size()) : launch_.blocks;
+    // Some of a step machine's may have nothing to do.
+    const int blocks = launch_.body == Body::steps ? int(program_.blocks.size()) + 1 : launch_.blocks;
     const HostKernel kernel =
         host_kernel(launch_.body, call_.type, adds(call_.op == premul ? weftSum : weftRedOp_t(call_.op)));
     for (int block = 0; block < blocks; ++block)
@@ -144,7 +146,8 @@ Bytes VirtualRanks::Part::result() const {
 
 bool VirtualRanks::Part::intact() const {
     const Bytes& input = call_.inputs[size_t(rank_)];
-    const bool kept = send_begin_ == receive_begin_ || memcmp(send_begin_, input.data(), input.size()) == 0;
+    const bool kept =
+        send_begin_ == receive_begin_ || input.empty() || memcmp(send_begin_, input.data(), input.size()) == 0;
     return kept && send_.intact() && receive_.intact();
 }
 

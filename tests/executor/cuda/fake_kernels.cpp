@@ -1,0 +1,41 @@
+// fake_kernels.cpp: the kernels for the fake driver: a shared object of the bodies as C++, under the names of the entry
+// points in the device code, and as virtual ranks under those of tests/gpu.
+#include <string>
+#include <utility>
+
+#include "src/executor/cuda/host_kernels.hpp"
+#include "tests/fake_cuda/kernels.hpp"
+
+namespace weft::cuda {
+namespace {
+
+constexpr int kernels = body_count * weftNumTypes * 2;
+constexpr Body body_of(int index) { return Body(index / 2 / weftNumTypes); }
+constexpr weftDataType_t type_of(int index) { return weftDataType_t(index / 2 % weftNumTypes); }
+
+template <int index>
+void rank_kernel(FakeBlock& block, KernelArguments arguments) {
+    const Team team{0, 1, int(block.index[0]), int(block.grid[0])};
+    host_kernel(body_of(index), type_of(index), index % 2)(team, arguments);
+}
+template <int index>
+void grid_kernel(FakeBlock& block, const KernelArguments* ranks, int blocks) {
+    const int rank = int(block.index[0]) / blocks;
+    const Team team{0, 1, int(block.index[0]) - rank * blocks, blocks};
+    host_kernel(body_of(index), type_of(index), index % 2)(team, ranks[rank]);
+}
+
+template <int... index>
+void add_all(FakeKernelTable add, std::integer_sequence<int, index...>) {
+    static std::string names[kernels];
+    ((names[index] = std::string("virtual_") + (entry_point(body_of(index), type_of(index), index % 2) + 5)), ...);
+    (add(fake_kernel<rank_kernel<index>>(entry_point(body_of(index), type_of(index), index % 2))), ...);
+    (add(fake_kernel<grid_kernel<index>>(names[index].c_str())), ...);
+}
+
+}  // namespace
+}  // namespace weft::cuda
+
+extern "C" void fake_cuda_kernels(FakeKernelTable add) {
+    weft::cuda::add_all(add, std::make_integer_sequence<int, weft::cuda::kernels>());
+}
