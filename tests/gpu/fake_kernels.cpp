@@ -1,5 +1,5 @@
 // fake_kernels.cpp: the kernels for the fake driver: a shared object of the bodies as C++, under the names of the entry
-// points in the device code, and as virtual ranks under those of tests/gpu.
+// points in the device code, and as virtual ranks under those of virtual_ranks.cu.
 #include <string>
 #include <utility>
 
