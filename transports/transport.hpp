@@ -76,6 +76,12 @@ class Receiver {
     virtual void add_descriptors(std::vector<pollfd>&) const {}  // as the Sender's
 };
 
+// What a connection and the one the other way between the same two ranks may have in common.
+class Shared {
+  public:
+    virtual ~Shared() = default;
+};
+
 struct ConnectionOptions {
     int self = 0;
     int peer = 0;
@@ -85,6 +91,8 @@ struct ConnectionOptions {
     HostGroup* host = nullptr;    // where both ends share memory; null: they do not
     size_t* heap_used = nullptr;  // how much of this rank's heap there is taken; a transport that takes more moves it
     const net::Identity* identity = nullptr;  // of the communicator, proved where a connection crosses a socket
+    // Null: there is none the other way. Else both ends say so, listen first, and connect when both have listened.
+    std::shared_ptr<Shared>* shared = nullptr;
 };
 
 // The Receiver listens and writes where into a blob; bootstrap carries it; the Sender connects to it.

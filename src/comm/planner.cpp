@@ -97,7 +97,7 @@ Result<bool> Planner::connect(const Choice& choice, Binding& binding, RankSet& m
             const Block& block = schedule.blocks[index];
             if (block.source < 0) continue;
             Blob address;
-            const ConnectionOptions options = connection_options(schedule, block.channel, block.source);
+            const ConnectionOptions options = connection_options(binding, block.channel, block.source, true);
             auto transport = transport_to(options);
             if (!transport) return transport.take_status();
             auto receiver = (*transport)->listen(options, address);
@@ -123,7 +123,7 @@ Result<bool> Planner::connect(const Choice& choice, Binding& binding, RankSet& m
         }
         Blob address;
         memcpy(&address, letter, sizeof address);
-        const ConnectionOptions options = connection_options(schedule, block.channel, block.target);
+        const ConnectionOptions options = connection_options(binding, block.channel, block.target, false);
         auto transport = transport_to(options);
         if (!transport) return transport.take_status();
         auto sender = (*transport)->connect(options, address);
@@ -139,9 +139,22 @@ Result<bool> Planner::connect(const Choice& choice, Binding& binding, RankSet& m
     return all;
 }
 
-ConnectionOptions Planner::connection_options(const Schedule& schedule, int channel, int peer) {
-    return {rank_,       peer,     channel, schedule.fifo_depth, slot_bytes_, group_->local(peer) ? group_ : nullptr,
-            &heap_used_, identity_};
+ConnectionOptions Planner::connection_options(Binding& binding, int channel, int peer, bool incoming) {
+    // The first connection to a peer goes with the first from it, and so on, by channel: both ends reckon alike.
+    int place = 0, opposite = 0;
+    for (const Block& block : binding.schedule.blocks) {
+        place += (incoming ? block.source : block.target) == peer && block.channel < channel;
+        opposite += (incoming ? block.target : block.source) == peer;
+    }
+    return {rank_,
+            peer,
+            channel,
+            binding.schedule.fifo_depth,
+            slot_bytes_,
+            group_->local(peer) ? group_ : nullptr,
+            &heap_used_,
+            identity_,
+            place < opposite ? &binding.shared[{peer, place}] : nullptr};
 }
 
 // The first that can; both ends see the same facts.

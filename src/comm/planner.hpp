@@ -18,6 +18,8 @@ struct Binding {
     std::vector<BlockEnds> ends;
     std::vector<std::unique_ptr<Receiver>> receivers;
     std::vector<std::unique_ptr<Sender>> senders;
+    // What connections there and back have in common: by peer and their place among those that go one way.
+    std::map<std::pair<int, int>, std::shared_ptr<Shared>> shared;
     bool listening = false;
     bool connected = false;
 };
@@ -61,7 +63,7 @@ class Planner {
     const AgreedOptions& agreed() const { return agreed_; }
 
   private:
-    ConnectionOptions connection_options(const Schedule& schedule, int channel, int peer);
+    ConnectionOptions connection_options(Binding& binding, int channel, int peer, bool incoming);
     Result<const Transport*> transport_to(const ConnectionOptions& options) const;
 
     HostGroup* group_;

@@ -24,6 +24,17 @@ using tcp::TcpSender;
 
 constexpr size_t slot_bytes = 300'000;
 
+std::unique_ptr<TcpReceiver> receiver_at(const ConnectionOptions& options, std::shared_ptr<net::Door> door,
+                                         const Place& place) {
+    return std::make_unique<TcpReceiver>(options, std::make_shared<tcp::Cable>(options, std::move(door), place.token));
+}
+std::unique_ptr<TcpSender> sender_to(const ConnectionOptions& options, const Place& place,
+                                     const std::vector<net::Address>& sources) {
+    auto cable = std::make_shared<tcp::Cable>(options);
+    cable->dial(place, sources, place.stripes);
+    return std::make_unique<TcpSender>(options, std::move(cable));
+}
+
 // A receiver of rank 0 at a door of its own, and what a rank 1 made by hand needs.
 struct Bench {
     net::Identity identity = fresh_identity();
@@ -40,14 +51,12 @@ struct Bench {
         door = open_door(addresses);
         place.addresses = door->addresses();
         place.stripes = stripes;
-        receiver = std::make_unique<TcpReceiver>(options(0), door, place.token);
+        receiver = receiver_at(options(0), door, place);
     }
     ConnectionOptions options(int self) {
         return {self, 1 - self, 0, place.depth, slot_bytes, nullptr, nullptr, &identity};
     }
-    std::unique_ptr<TcpSender> sender() {
-        return std::make_unique<TcpSender>(options(1), place, door->addresses(), place.stripes);
-    }
+    std::unique_ptr<TcpSender> sender() { return sender_to(options(1), place, door->addresses()); }
     // A sender's socket for us to write on, past the handshake.
     Fd hand(int stripe = 0, int stripes = 1) {
         net::Call call(identity, {net::data, tcp::stripe_detail(stripe, stripes), place.token}, door->addresses());
@@ -273,9 +282,9 @@ TEST_CASE("connections that arrive in another order than they were made find the
         return Place{
             .token = uint64_t(100 + i), .depth = 2, .stripes = 1, .slot_bytes = 1000, .addresses = door->addresses()};
     };
-    for (int i = 0; i < count; ++i) receivers.push_back(std::make_unique<TcpReceiver>(from, door, place(i).token));
+    for (int i = 0; i < count; ++i) receivers.push_back(receiver_at(from, door, place(i)));
     for (int i = count; i-- > 0;) {
-        senders.push_back(std::make_unique<TcpSender>(to, place(i), door->addresses(), 1));
+        senders.push_back(sender_to(to, place(i), door->addresses()));
         auto slot = senders.back()->acquire();  // before anything is connected
         REQUIRE((slot.ok() && *slot));
         slot->data[0] = std::byte(i);

@@ -6,61 +6,39 @@
 
 namespace weft::tcp {
 
-TcpReceiver::TcpReceiver(const ConnectionOptions& options, std::shared_ptr<net::Door> door, uint64_t token)
-    : options_(options), door_(std::move(door)), token_(token) {
-    door_->admit(*options_.identity);
+TcpReceiver::TcpReceiver(const ConnectionOptions& options, std::shared_ptr<Cable> cable)
+    : options_(options), cable_(std::move(cable)) {}
+
+// True: the sockets are there.
+Result<bool> TcpReceiver::connect() {
+    WEFT_TRY(cable_->connect());
+    if (!cable_->connected()) return false;
+    stripes_ = std::vector<Stripe>(size_t(cable_->stripes()));
+    for (Stripe& stripe : stripes_) stripe.stash = std::make_unique<std::byte[]>(Stripe::stash_bytes);
+    return true;
 }
 
-TcpReceiver::~TcpReceiver() {
-    while (door_->claim(options_.identity->name, net::data, token_)) {
-    }
-    door_->dismiss(options_.identity->name);
-}
-
-Status TcpReceiver::claim() {
-    WEFT_TRY(door_->progress());
-    while (missing_ > 0) {
-        auto arrival = door_->claim(options_.identity->name, net::data, token_);
-        if (!arrival) break;
-        const int stripe = stripe_of(arrival->purpose.detail), stripes = stripes_of(arrival->purpose.detail);
-        if (stripes_.empty() && stripes >= 1 && stripes <= stripes_max) {
-            stripes_ = std::vector<Stripe>(size_t(stripes));
-            missing_ = size_t(stripes);
-        }
-        if (size_t(stripes) != stripes_.size() || stripe >= stripes || stripes_[size_t(stripe)].socket)
-            return fail(weftInternalError, "rank {} got stripe {} of {} from rank {} at {}, which cannot be",
-                        options_.self, stripe, stripes, options_.peer, arrival->peer.text());
-        Stripe& place = stripes_[size_t(stripe)];
-        place.socket = std::move(arrival->socket);
-        place.peer = arrival->peer;
-        place.stash = std::make_unique<std::byte[]>(Stripe::stash_bytes);
-        --missing_;
-    }
-    if (missing_ == 0) return ok();
-    if (const Status trouble = door_->trouble(options_.identity->name); !trouble)
-        return fail(trouble.code(), "rank {} waits for rank {}: {}", options_.self, options_.peer, trouble.sentence());
-    return ok();
-}
-
-Status TcpReceiver::broken(const Stripe& stripe, const Status& how) const {
+Status TcpReceiver::broken(int index, const Status& how) const {
+    const Stripe& stripe = stripes_[size_t(index)];
     const bool inside = stripe.headed || stripe.begin < stripe.end;
     return fail(how.code(), "rank {} cannot receive from rank {} at {}: {}{}", options_.self, options_.peer,
-                stripe.peer.text(), how.sentence(), inside ? ", in the middle of a message" : "");
+                cable_->peer(index).text(), how.sentence(), inside ? ", in the middle of a message" : "");
 }
 
-Status TcpReceiver::lies(const Stripe& stripe, const MessageHeader& header) const {
+Status TcpReceiver::lies(int index, const MessageHeader& header) const {
     if (header.magic == MessageHeader::expected_magic && header.sequence == sequence_ &&
         header.bytes > options_.slot_bytes)
         return fail(weftInternalError, "rank {} got a message from rank {} at {} that claims {} bytes; slots hold {}",
-                    options_.self, options_.peer, stripe.peer.text(), header.bytes, options_.slot_bytes);
+                    options_.self, options_.peer, cable_->peer(index).text(), header.bytes, options_.slot_bytes);
     return fail(weftInternalError,
                 "rank {} got no message {} from rank {} at {}, but one numbered {}, of {} bytes: the stream is damaged",
-                options_.self, sequence_, options_.peer, stripe.peer.text(), header.sequence, header.bytes);
+                options_.self, sequence_, options_.peer, cable_->peer(index).text(), header.sequence, header.bytes);
 }
 
 // True: the stripe's header of the current message has been read and is right. The first stripe's says what the message
 // is; the others' must say the same.
-Result<bool> TcpReceiver::read_header(Stripe& stripe, bool first) {
+Result<bool> TcpReceiver::read_header(int index) {
+    Stripe& stripe = stripes_[size_t(index)];
     if (stripe.headed) return true;
     if (stripe.end - stripe.begin < sizeof(MessageHeader)) {
         if (stripe.begin == stripe.end) stripe.begin = stripe.end = 0;
@@ -74,8 +52,8 @@ Result<bool> TcpReceiver::read_header(Stripe& stripe, bool first) {
         const size_t most = header_.bytes + sizeof(MessageHeader) <= Stripe::stash_bytes
                                 ? Stripe::stash_bytes - stripe.end
                                 : sizeof(MessageHeader) - (stripe.end - stripe.begin);
-        auto got = net::read_some(stripe.socket.number(), stripe.stash.get() + stripe.end, most);
-        if (!got) return broken(stripe, got.status());
+        auto got = net::read_some(cable_->socket(index), stripe.stash.get() + stripe.end, most);
+        if (!got) return broken(index, got.status());
         stripe.end += *got;
         if (stripe.end - stripe.begin < sizeof(MessageHeader)) return false;
     }
@@ -83,19 +61,20 @@ Result<bool> TcpReceiver::read_header(Stripe& stripe, bool first) {
     memcpy(&header, stripe.stash.get() + stripe.begin, sizeof header);
     if (header.magic != MessageHeader::expected_magic || header.sequence != sequence_ ||
         header.bytes > options_.slot_bytes)
-        return lies(stripe, header);
-    if (first)
+        return lies(index, header);
+    if (index == 0)
         header_ = header;
     else if (memcmp(&header_, &header, sizeof header) != 0)
-        return lies(stripe, header);
+        return lies(index, header);
     stripe.begin += sizeof header;
     stripe.headed = true;
     stripe.done = 0;
     return true;
 }
 
-Result<bool> TcpReceiver::read_share(Stripe& stripe, int index, std::byte* target) {
-    const Share share = share_of(header_.bytes, index, int(stripes_.size()));
+Result<bool> TcpReceiver::read_share(int index, std::byte* target) {
+    Stripe& stripe = stripes_[size_t(index)];
+    const Share share = share_of(header_.bytes, index, cable_->stripes());
     const uint64_t bytes = share.end - share.begin;
     if (stripe.done < bytes && stripe.begin < stripe.end) {
         const size_t ahead = std::min<uint64_t>(bytes - stripe.done, stripe.end - stripe.begin);
@@ -104,8 +83,8 @@ Result<bool> TcpReceiver::read_share(Stripe& stripe, int index, std::byte* targe
         stripe.done += ahead;
     }
     while (stripe.done < bytes) {
-        auto got = net::read_some(stripe.socket.number(), target + share.begin + stripe.done, bytes - stripe.done);
-        if (!got) return broken(stripe, got.status());
+        auto got = net::read_some(cable_->socket(index), target + share.begin + stripe.done, bytes - stripe.done);
+        if (!got) return broken(index, got.status());
         if (*got == 0) return false;
         stripe.done += *got;
     }
@@ -114,20 +93,20 @@ Result<bool> TcpReceiver::read_share(Stripe& stripe, int index, std::byte* targe
 
 // True: the current message's header is there.
 Result<bool> TcpReceiver::read_head() {
-    if (missing_ > 0) [[unlikely]] {
-        WEFT_TRY(claim());
-        if (missing_ > 0) return false;
+    if (stripes_.empty()) [[unlikely]] {
+        auto connected = connect();
+        if (!connected || !*connected) return connected;
     }
-    return read_header(stripes_[0], true);
+    return read_header(0);
 }
 
 // After read_head(). True: all of the message is at `target`.
 Result<bool> TcpReceiver::read_message(std::byte* target) {
     bool whole = true;
-    for (size_t index = 0; index < stripes_.size(); ++index) {
-        if (!has_part(header_.bytes, int(index), int(stripes_.size()))) continue;
-        auto there = read_header(stripes_[index], false);
-        if (there && *there) there = read_share(stripes_[index], int(index), target);
+    for (int index = 0; index < cable_->stripes(); ++index) {
+        if (!has_part(header_.bytes, index, cable_->stripes())) continue;
+        auto there = read_header(index);
+        if (there && *there) there = read_share(index, target);
         if (!there) return there;
         whole = whole && *there;
     }
@@ -181,19 +160,14 @@ Result<bool> TcpReceiver::receive_into(std::byte* target, size_t capacity, SlotI
 }
 
 void TcpReceiver::add_descriptors(std::vector<pollfd>& list) const {
-    if (missing_ > 0) {
-        list.push_back({door_->descriptor(), POLLIN, 0});
-        // Another thread may take the connection in while we sleep.
-        list.push_back({door_->arrivals_descriptor(options_.identity->name), POLLIN, 0});
-        return;
-    }
+    if (stripes_.empty()) return cable_->add_descriptors(list);
     const bool known = stripes_[0].headed;
-    for (size_t index = 0; index < (known ? stripes_.size() : 1); ++index) {
-        const Share share = share_of(header_.bytes, int(index), int(stripes_.size()));
-        const Stripe& stripe = stripes_[index];
-        if (!known || (has_part(header_.bytes, int(index), int(stripes_.size())) &&
+    for (int index = 0; index < (known ? cable_->stripes() : 1); ++index) {
+        const Share share = share_of(header_.bytes, index, cable_->stripes());
+        const Stripe& stripe = stripes_[size_t(index)];
+        if (!known || (has_part(header_.bytes, index, cable_->stripes()) &&
                        (!stripe.headed || stripe.done < share.end - share.begin)))
-            list.push_back({stripe.socket.number(), POLLIN, 0});
+            list.push_back({cable_->socket(index), POLLIN, 0});
     }
 }
 

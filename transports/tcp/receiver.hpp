@@ -1,21 +1,18 @@
-// receiver.hpp: the receiving end of a TCP connection. It claims its sockets from the process's door by a random token,
-// and reads whole messages, straight to where the caller wants them or into one slot. Every header is checked before a
-// byte behind it is read.
+// receiver.hpp: the receiving end of a TCP connection. It reads whole messages, straight to where the caller wants them
+// or into one slot. Every header is checked before a byte behind it is read.
 #pragma once
 #include <memory>
 #include <vector>
 
-#include "src/net/door.hpp"
-#include "transports/tcp/message.hpp"
+#include "transports/tcp/cable.hpp"
 #include "transports/tcp/sender.hpp"
 
 namespace weft::tcp {
 
-// Thread-bound as transport.hpp has it; other threads may step the door.
+// Thread-bound as transport.hpp has it.
 class TcpReceiver final : public Receiver {
   public:
-    TcpReceiver(const ConnectionOptions& options, std::shared_ptr<net::Door> door, uint64_t token);
-    ~TcpReceiver() override;
+    TcpReceiver(const ConnectionOptions& options, std::shared_ptr<Cable> cable);
 
     Result<Slot> receive(SlotInfo& info) override;
     Status release() override;
@@ -23,32 +20,28 @@ class TcpReceiver final : public Receiver {
     void add_descriptors(std::vector<pollfd>& list) const override;
 
   private:
-    // One socket. The stash is what was read ahead: small messages come, header and all, in one call of the kernel.
+    // Of one socket. The stash is what was read ahead: small messages come, header and all, in one call of the kernel.
     struct Stripe {
         static constexpr size_t stash_bytes = 8192;
-        Fd socket;
-        net::Address peer;
         std::unique_ptr<std::byte[]> stash;
         size_t begin = 0, end = 0;  // of what is in it
         bool headed = false;        // the current message's header has been read
         uint64_t done = 0;          // bytes of the share
     };
 
-    Status claim();
-    Result<bool> read_header(Stripe& stripe, bool first);
-    Result<bool> read_share(Stripe& stripe, int index, std::byte* target);
+    Result<bool> connect();
+    Result<bool> read_header(int index);
+    Result<bool> read_share(int index, std::byte* target);
     Result<bool> read_head();
     Result<bool> read_message(std::byte* target);
-    Status broken(const Stripe& stripe, const Status& how) const;
-    Status lies(const Stripe& stripe, const MessageHeader& header) const;
+    Status broken(int index, const Status& how) const;
+    Status lies(int index, const MessageHeader& header) const;
     SlotInfo info() const { return {header_.bytes, header_.operation, header_.fingerprint}; }
     void finish();
 
     ConnectionOptions options_;
-    std::shared_ptr<net::Door> door_;
-    uint64_t token_;
-    std::vector<Stripe> stripes_;  // empty until the first has come and said how many there are
-    size_t missing_ = 1;           // stripes
+    std::shared_ptr<Cable> cable_;
+    std::vector<Stripe> stripes_;  // empty until connected
     MessageHeader header_;         // of the current message
     uint64_t sequence_ = 1;        // of the current message
     SlotMemory slot_;

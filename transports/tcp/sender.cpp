@@ -6,13 +6,7 @@
 #include <cerrno>
 #include <cstring>
 
-#include "src/base/clock.hpp"
-#include "src/base/log.hpp"
-#include "src/net/secret.hpp"
-
 namespace weft::tcp {
-
-static constexpr int64_t call_again_us = 20'000;
 
 Result<SlotMemory> allocate_slot(size_t bytes) {
     const size_t whole = (std::max<size_t>(bytes, 1) + line_bytes - 1) / line_bytes * line_bytes;
@@ -22,74 +16,30 @@ Result<SlotMemory> allocate_slot(size_t bytes) {
     return memory;
 }
 
-TcpSender::TcpSender(const ConnectionOptions& options, const Place& place, const std::vector<net::Address>& sources,
-                     int stripes)
-    : options_(options), stripes_(size_t(stripes)), ring_(size_t(options.depth)) {
-    for (int index = 0; index < stripes; ++index) {
-        std::vector<net::Address> targets = place.addresses;
-        std::optional<net::Address> source;
-        if (stripes > 1) {
-            std::erase_if(targets, [&](const net::Address& address) { return address.interface() != index; });
-            for (const net::Address& own : sources)
-                for (const net::Address& target : targets)
-                    if (!source && own.interface() == index && own.family() == target.family()) source = own;
-        }
-        Stripe& stripe = stripes_[size_t(index)];
-        stripe.purpose = {net::data, stripe_detail(index, stripes), place.token};
-        stripe.targets = std::move(targets);
-        stripe.source = source;
-        stripe.call.emplace(*options.identity, stripe.purpose, stripe.targets, stripe.source);
-    }
-}
+TcpSender::TcpSender(const ConnectionOptions& options, std::shared_ptr<Cable> cable)
+    : options_(options), cable_(std::move(cable)), ring_(size_t(options.depth)) {}
 
-// Orderly: nothing ever comes back over these sockets, so closing them resets nothing, and the kernel goes on sending
-// what it has taken.
+// Orderly: what a schedule sends is received, so nothing unread is left on the sockets when both ranks have ended an
+// operation; closing them resets nothing, and the kernel goes on sending what it has taken.
 TcpSender::~TcpSender() {
-    if (connected_ && !broken_ && first_ != next_) (void)push_all().ok();
+    if (broken_ || stripes_.empty()) return;
+    if (first_ != next_) (void)push_all().ok();
+    cable_->end_sending();
 }
 
 Status TcpSender::connect() {
-    bool missing = false;
-    for (Stripe& stripe : stripes_) {
-        if (!stripe.call) continue;
-        if (stripe.again_us != 0) {
-            missing = true;
-            if (now_us() < stripe.again_us) continue;
-            stripe.again_us = 0;
-            stripe.call.emplace(*options_.identity, stripe.purpose, stripe.targets, stripe.source);
-        }
-        auto socket = stripe.call->advance();
-        // We step a call only while we are inside Weft, and a door waits for nobody for long. If the other end is gone
-        // for good, the next call is refused.
-        if (!socket && stripe.call->turned_away()) {
-            stripe.again_us = now_us() + call_again_us;
-            missing = true;
-            continue;
-        }
-        if (!socket)
-            return fail(socket.status().code(), "rank {} has no connection to rank {}: {}", options_.self,
-                        options_.peer, socket.status().sentence());
-        if (!*socket) {
-            missing = true;
-            continue;
-        }
-        stripe.socket = std::move(**socket);
-        stripe.peer = stripe.call->peer();
-        stripe.call.reset();
-        WEFT_LOG_RANK(options_.self, info, net, "channel {} connects to rank {} over tcp at {}{}", options_.channel,
-                      options_.peer, stripe.peer.text(),
-                      stripes_.size() > 1 ? fmt::format(", one of {} stripes", stripes_.size()) : "");
-    }
-    connected_ = !missing;
+    WEFT_TRY(cable_->connect());
+    if (cable_->connected()) stripes_.resize(size_t(cable_->stripes()));
     return ok();
 }
 
 // Gives the kernel what it takes of this stripe's shares.
-Status TcpSender::push(Stripe& stripe, int index) {
+Status TcpSender::push(int index) {
+    Stripe& stripe = stripes_[size_t(index)];
     for (; stripe.message < next_; ++stripe.message, stripe.done = 0) {
         Outgoing& outgoing = at(stripe.message);
-        if (!has_part(outgoing.header.bytes, index, int(stripes_.size()))) continue;
-        const Share share = share_of(outgoing.header.bytes, index, int(stripes_.size()));
+        if (!has_part(outgoing.header.bytes, index, cable_->stripes())) continue;
+        const Share share = share_of(outgoing.header.bytes, index, cable_->stripes());
         const uint64_t whole = sizeof(MessageHeader) + share.end - share.begin;
         while (stripe.done < whole) {
             iovec parts[2];
@@ -106,13 +56,13 @@ Status TcpSender::push(Stripe& stripe, int index) {
             msghdr message{};
             message.msg_iov = parts;
             message.msg_iovlen = count;
-            const ssize_t sent = sendmsg(stripe.socket.number(), &message, MSG_DONTWAIT | MSG_NOSIGNAL);
+            const ssize_t sent = sendmsg(cable_->socket(index), &message, MSG_DONTWAIT | MSG_NOSIGNAL);
             if (sent < 0) {
                 const int error = errno;
                 if (error == EAGAIN || error == EWOULDBLOCK || error == EINTR || error == ENOBUFS) return ok();
                 broken_ = true;
                 return fail(weftRemoteError, "rank {} cannot send to rank {} at {}: {}", options_.self, options_.peer,
-                            stripe.peer.text(), errno_text(error));
+                            cable_->peer(index).text(), errno_text(error));
             }
             stripe.done += uint64_t(sent);
         }
@@ -123,7 +73,7 @@ Status TcpSender::push(Stripe& stripe, int index) {
 Status TcpSender::push_all() {
     uint64_t through = next_;
     for (size_t index = 0; index < stripes_.size(); ++index) {
-        WEFT_TRY(push(stripes_[index], int(index)));
+        WEFT_TRY(push(int(index)));
         through = std::min(through, stripes_[index].message);
     }
     first_ = through;
@@ -131,9 +81,9 @@ Status TcpSender::push_all() {
 }
 
 Result<bool> TcpSender::progress() {
-    if (!connected_) [[unlikely]] {
+    if (stripes_.empty()) [[unlikely]] {
         WEFT_TRY(connect());
-        if (!connected_) return first_ == next_;
+        if (stripes_.empty()) return first_ == next_;
     }
     if (first_ != next_) WEFT_TRY(push_all());
     return first_ == next_;
@@ -162,7 +112,7 @@ void TcpSender::enqueue(const std::byte* data, const SlotInfo& info) {
 }
 
 Result<Slot> TcpSender::acquire() {
-    if (!connected_ || next_ - first_ == ring_.size()) {
+    if (stripes_.empty() || next_ - first_ == ring_.size()) {
         auto through = progress();
         if (!through) return through.take_status();
         if (next_ - first_ == ring_.size()) return Slot{};
@@ -187,11 +137,13 @@ Result<bool> TcpSender::send(const std::byte* data, const SlotInfo& info) {
     const uint64_t message = next_;
     enqueue(data, info);
     // Straight from the caller's memory as far as the kernel takes it.
-    if (connected_ && *through) WEFT_TRY(push_all());
+    if (!stripes_.empty() && *through) WEFT_TRY(push_all());
     if (first_ == next_) [[likely]]
         return true;
     Outgoing& outgoing = at(message);
     WEFT_TRY(back(outgoing));
+    if (stripes_.empty() && info.bytes > 0)
+        memcpy(outgoing.memory.get(), data, info.bytes);  // nobody knows yet how many there are
     for (size_t index = 0; index < stripes_.size(); ++index) {
         const Stripe& stripe = stripes_[index];
         const Share share = share_of(info.bytes, int(index), int(stripes_.size()));
@@ -206,14 +158,9 @@ Result<bool> TcpSender::send(const std::byte* data, const SlotInfo& info) {
 }
 
 void TcpSender::add_descriptors(std::vector<pollfd>& list) const {
-    for (const Stripe& stripe : stripes_) {
-        if (stripe.call && stripe.again_us == 0)
-            stripe.call->add_descriptors(list);
-        else if (stripe.call)
-            continue;
-        else if (stripe.message < next_)
-            list.push_back({stripe.socket.number(), POLLOUT, 0});
-    }
+    if (stripes_.empty()) return cable_->add_descriptors(list);
+    for (size_t index = 0; index < stripes_.size(); ++index)
+        if (stripes_[index].message < next_) list.push_back({cable_->socket(int(index)), POLLOUT, 0});
 }
 
 }  // namespace weft::tcp

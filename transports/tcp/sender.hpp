@@ -4,11 +4,9 @@
 #pragma once
 #include <cstdlib>
 #include <memory>
-#include <optional>
 #include <vector>
 
-#include "src/net/call.hpp"
-#include "transports/tcp/message.hpp"
+#include "transports/tcp/cable.hpp"
 
 namespace weft::tcp {
 
@@ -19,12 +17,10 @@ using SlotMemory = std::unique_ptr<std::byte, Freed>;
 // Aligned to a cache line, every page touched.
 Result<SlotMemory> allocate_slot(size_t bytes);
 
-// Connects in the background of every call. Thread-bound as transport.hpp has it.
+// The cable is connected in the background of every call. Thread-bound as transport.hpp has it.
 class TcpSender final : public Sender {
   public:
-    // `sources`: own addresses; if there are several stripes, stripe i comes from the one of interface i.
-    TcpSender(const ConnectionOptions& options, const Place& place, const std::vector<net::Address>& sources,
-              int stripes);
+    TcpSender(const ConnectionOptions& options, std::shared_ptr<Cable> cable);
     ~TcpSender() override;
 
     Result<Slot> acquire() override;
@@ -34,15 +30,8 @@ class TcpSender final : public Sender {
     void add_descriptors(std::vector<pollfd>& list) const override;
 
   private:
-    // One socket. It sends its shares of the messages in order, and may be ahead of other stripes or behind.
+    // Of one socket. It sends its shares of the messages in order, and may be ahead of other stripes or behind.
     struct Stripe {
-        net::Purpose purpose;
-        std::vector<net::Address> targets;
-        std::optional<net::Address> source;
-        std::optional<net::Call> call;  // until connected
-        int64_t again_us = 0;           // when the next call is due, if the last was turned away
-        Fd socket;
-        net::Address peer;
         uint64_t message = 0;  // that it sends; earlier ones are through
         uint64_t done = 0;     // bytes of header and share
     };
@@ -57,15 +46,15 @@ class TcpSender final : public Sender {
     Status check(const SlotInfo& info) const;
     void enqueue(const std::byte* data, const SlotInfo& info);
     Status connect();
-    Status push(Stripe& stripe, int index);
+    Status push(int index);
     Status push_all();
 
     ConnectionOptions options_;
-    std::vector<Stripe> stripes_;
+    std::shared_ptr<Cable> cable_;
+    std::vector<Stripe> stripes_;  // empty until connected
     std::vector<Outgoing> ring_;
     uint64_t next_ = 0;   // message to be published
     uint64_t first_ = 0;  // oldest that is not through
-    bool connected_ = false;
     bool broken_ = false;
 };
 

@@ -1,4 +1,5 @@
-// tcp.cpp: the row of TCP. The receiver listens at the process's door, its blob says where; the sender calls.
+// tcp.cpp: the row of TCP. The receiver listens at the process's door, its blob says where; the sender calls. Of two
+// connections that share a cable one sender calls for both.
 #include "transports/tcp/tcp.hpp"
 
 #include "src/base/options.hpp"
@@ -36,7 +37,11 @@ Result<std::unique_ptr<Receiver>> listen(const ConnectionOptions& options, Blob&
     place.stripes = interfaces_of(place.addresses);
     net::random_bytes(&place.token, sizeof place.token);
     address = place.blob();
-    return std::unique_ptr<Receiver>(new TcpReceiver(options, std::move(*door), place.token));
+    auto cable = options.shared && Cable::calls(options)
+                     ? std::make_shared<Cable>(options)
+                     : std::make_shared<Cable>(options, std::move(*door), place.token);
+    if (options.shared) *options.shared = cable;
+    return std::unique_ptr<Receiver>(new TcpReceiver(options, std::move(cable)));
 }
 
 Result<std::unique_ptr<Sender>> connect(const ConnectionOptions& options, const Blob& address) {
@@ -47,10 +52,15 @@ Result<std::unique_ptr<Sender>> connect(const ConnectionOptions& options, const 
                     "ranks chose differently",
                     options.peer, options.self, place ? place->depth : 0, place ? place->slot_bytes : 0, options.depth,
                     options.slot_bytes);
-    auto own = net::local_addresses();
-    if (!own) return own.take_status();
-    const int stripes = std::min(place->stripes, interfaces_of(*own));
-    std::unique_ptr<Sender> sender(new TcpSender(options, *place, *own, stripes));
+    std::shared_ptr<Cable> cable;
+    if (options.shared) cable = std::dynamic_pointer_cast<Cable>(*options.shared);
+    if (!cable || Cable::calls(options)) {
+        auto own = net::local_addresses();
+        if (!own) return own.take_status();
+        if (!cable) cable = std::make_shared<Cable>(options);
+        cable->dial(*place, *own, std::min(place->stripes, interfaces_of(*own)));
+    }
+    std::unique_ptr<Sender> sender(new TcpSender(options, std::move(cable)));
     auto begun = sender->progress();
     if (!begun) return begun.take_status();
     return sender;

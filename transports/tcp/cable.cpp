@@ -1,0 +1,127 @@
+#include "transports/tcp/cable.hpp"
+
+#include <sys/socket.h>
+
+#include "src/base/clock.hpp"
+#include "src/base/log.hpp"
+
+namespace weft::tcp {
+
+static constexpr int64_t call_again_us = 20'000;
+
+Cable::Cable(const ConnectionOptions& options, std::shared_ptr<net::Door> door, uint64_t token)
+    : options_(options), door_(std::move(door)), token_(token) {
+    door_->admit(*options_.identity);
+}
+
+Cable::Cable(const ConnectionOptions& options) : options_(options) {}
+
+Cable::~Cable() {
+    if (!door_) return;
+    while (door_->claim(options_.identity->name, net::data, token_)) {
+    }
+    door_->dismiss(options_.identity->name);
+}
+
+void Cable::dial(const Place& place, const std::vector<net::Address>& sources, int stripes) {
+    wires_ = std::vector<Wire>(size_t(stripes));
+    for (int index = 0; index < stripes; ++index) {
+        std::vector<net::Address> targets = place.addresses;
+        std::optional<net::Address> source;
+        if (stripes > 1) {
+            std::erase_if(targets, [&](const net::Address& address) { return address.interface() != index; });
+            for (const net::Address& own : sources)
+                for (const net::Address& target : targets)
+                    if (!source && own.interface() == index && own.family() == target.family()) source = own;
+        }
+        Wire& wire = wires_[size_t(index)];
+        wire.purpose = {net::data, stripe_detail(index, stripes), place.token};
+        wire.targets = std::move(targets);
+        wire.source = source;
+        wire.call.emplace(*options_.identity, wire.purpose, wire.targets, wire.source);
+    }
+}
+
+Status Cable::connect() {
+    if (connected_) return ok();
+    return door_ ? claim() : call();
+}
+
+Status Cable::call() {
+    if (wires_.empty()) return ok();  // nobody has said whom to call yet
+    bool missing = false;
+    for (Wire& wire : wires_) {
+        if (!wire.call) continue;
+        if (wire.again_us != 0) {
+            missing = true;
+            if (now_us() < wire.again_us) continue;
+            wire.again_us = 0;
+            wire.call.emplace(*options_.identity, wire.purpose, wire.targets, wire.source);
+        }
+        auto socket = wire.call->advance();
+        // We step a call only while we are inside Weft, and a door waits for nobody for long. If the other end is gone
+        // for good, the next call is refused.
+        if (!socket && wire.call->turned_away()) {
+            wire.again_us = now_us() + call_again_us;
+            missing = true;
+            continue;
+        }
+        if (!socket)
+            return fail(socket.status().code(), "rank {} has no connection to rank {}: {}", options_.self,
+                        options_.peer, socket.status().sentence());
+        if (!*socket) {
+            missing = true;
+            continue;
+        }
+        wire.socket = std::move(**socket);
+        wire.peer = wire.call->peer();
+        wire.call.reset();
+        WEFT_LOG_RANK(options_.self, info, net, "channel {} connects to rank {} over tcp at {}{}", options_.channel,
+                      options_.peer, wire.peer.text(),
+                      wires_.size() > 1 ? fmt::format(", one of {} stripes", wires_.size()) : "");
+    }
+    connected_ = !missing;
+    return ok();
+}
+
+Status Cable::claim() {
+    WEFT_TRY(door_->progress());
+    while (missing_ > 0) {
+        auto arrival = door_->claim(options_.identity->name, net::data, token_);
+        if (!arrival) break;
+        const int stripe = stripe_of(arrival->purpose.detail), stripes = stripes_of(arrival->purpose.detail);
+        if (wires_.empty() && stripes >= 1 && stripes <= stripes_max) {
+            wires_ = std::vector<Wire>(size_t(stripes));
+            missing_ = size_t(stripes);
+        }
+        if (size_t(stripes) != wires_.size() || stripe >= stripes || wires_[size_t(stripe)].socket)
+            return fail(weftInternalError, "rank {} got stripe {} of {} from rank {} at {}, which cannot be",
+                        options_.self, stripe, stripes, options_.peer, arrival->peer.text());
+        wires_[size_t(stripe)].socket = std::move(arrival->socket);
+        wires_[size_t(stripe)].peer = arrival->peer;
+        --missing_;
+    }
+    connected_ = missing_ == 0;
+    if (connected_) return ok();
+    if (const Status trouble = door_->trouble(options_.identity->name); !trouble)
+        return fail(trouble.code(), "rank {} waits for rank {}: {}", options_.self, options_.peer, trouble.sentence());
+    return ok();
+}
+
+void Cable::add_descriptors(std::vector<pollfd>& list) const {
+    if (door_) {
+        list.push_back({door_->descriptor(), POLLIN, 0});
+        // Another thread may take the connection in while we sleep.
+        list.push_back({door_->arrivals_descriptor(options_.identity->name), POLLIN, 0});
+        return;
+    }
+    for (const Wire& wire : wires_)
+        if (wire.call && wire.again_us == 0) wire.call->add_descriptors(list);
+}
+
+void Cable::end_sending() {
+    if (!connected_) return;
+    for (const Wire& wire : wires_) (void)shutdown(wire.socket.number(), SHUT_WR);
+}
+
+}  // namespace weft::tcp
