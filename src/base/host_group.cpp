@@ -65,12 +65,11 @@ Result<std::shared_ptr<HostGroup>> HostGroup::create(int ranks, bool settled) {
     auto memory = SharedMemory::create("weft", whole.bytes(), whole.lines());
     if (!memory) return memory.take_status();
     auto group = std::make_shared<HostGroup>(std::move(*memory), ranks);
-    WEFT_TRY(group->memory_.back(0, whole.lines()));
+    WEFT_TRY(group->memory_.back(0, whole.host_names()));
     HostHeader& header = group->header();
     header.magic = segment_magic;
     header.version = segment_version;
     header.ranks = ranks;
-    for (int rank = 0; rank < ranks; ++rank) group->row(rank).cpu.store(-1, std::memory_order_relaxed);
     if (settled) WEFT_TRY(group->settle());
     return group;
 }
@@ -104,7 +103,7 @@ Status HostGroup::settle() {
     const bool spread = !one_host();
     std::vector<int> locals;
     for (int rank = 0; rank < ranks(); ++rank)
-        if (!spread || row(rank).host == header().own_host) locals.push_back(rank);
+        if (!spread || home(rank).host == header().own_host) locals.push_back(rank);
     const HostGeometry geometry{ranks(), int(locals.size())};
     auto data = SharedMemory::window(memory_, data_offset_, geometry.bytes() - data_offset_);
     if (!data) return data.take_status();
@@ -117,8 +116,18 @@ Status HostGroup::settle() {
 }
 
 std::string HostGroup::name_of(int rank) const {
-    const RankRow& who = row(rank);
-    return fmt::format("rank {} (pid {}{}{})", rank, who.pid, who.where[0] ? " on " : "", who.where);
+    const int pid = home(rank).pid.load(std::memory_order_acquire);
+    if (one_host()) return fmt::format("rank {} (pid {})", rank, pid);
+    return fmt::format("rank {} (pid {} on {})", rank, pid, host_name(home(rank).host));
+}
+
+Status HostGroup::set_host_names(const std::vector<std::string_view>& names) {
+    WEFT_TRY(memory_.back(HostGeometry{ranks(), 0}.host_names(), names.size() * HostGeometry::host_name_bytes));
+    for (size_t host = 0; host < names.size(); ++host) {
+        char* place = host_name_place(int(host));
+        place[names[host].copy(place, HostGeometry::host_name_bytes - 1)] = 0;
+    }
+    return ok();
 }
 
 bool HostGroup::alive(int rank) const {
@@ -157,13 +166,16 @@ Status HostGroup::mark_alive(int rank) const {
 }
 
 void HostGroup::mark_dead(int rank) {
-    RankState joined = RankState::joined;
-    if (row(rank).state.compare_exchange_strong(joined, RankState::dead)) wake_sleepers();
+    if (!back_rows(rank, 1)) return;
+    // Rows of ranks elsewhere say nothing as long as nothing was told.
+    RankState living = local(rank) ? RankState::joined : row(rank).state.load();
+    if (living != RankState::joined && living != RankState::absent) return;
+    if (row(rank).state.compare_exchange_strong(living, RankState::dead)) wake_sleepers();
 }
 
 int HostGroup::cores() const {
     CpuSet all;
-    for (int rank = 0; rank < ranks(); ++rank) all |= row(rank).cpus;  // empty of ranks that are not here
+    for (const int rank : locals_) all |= row(rank).cpus;
     return all.count();
 }
 
@@ -196,7 +208,8 @@ Status HostGroup::abort_status() const {
 }
 
 void HostGroup::wake_sleepers() {
-    for (int rank = 0; rank < ranks(); ++rank) {
+    if (!settled_.load(std::memory_order_acquire)) return;  // nobody is in a call
+    for (const int rank : locals_) {
         auto& sleeping = row(rank).sleeping;
         if (sleeping.load(std::memory_order_relaxed) && sleeping.exchange(0))
             syscall(SYS_futex, &sleeping, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);

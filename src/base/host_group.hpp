@@ -1,6 +1,7 @@
 // host_group.hpp: a communicator as the ranks of one host see it in their shared segment: who all the ranks are and
 // where each is, which processor each was last seen on, who sleeps, and the first error. Rows of ranks of other hosts
-// are mirrors that the host's leader writes (bootstrap/control.hpp). What follows the rows, lines of the board and
+// are mirrors that the host's leader writes (bootstrap/control.hpp) when there is something to be said; of thousands of
+// ranks that never are in trouble only their homes take memory. What follows the rows, lines of the board and
 // heaps, is of the ranks of this host alone. One mapping a process, shared by its rank threads. Everything here is
 // thread-safe unless it says otherwise.
 #pragma once
@@ -38,6 +39,13 @@ struct AgreedFacts {
 // Dead: its leader says so, or its whole host is lost.
 enum class RankState : uint32_t { absent, claimed, joined, left, dead };
 
+// What is known of every rank, wherever it is.
+struct RankHome {
+    std::atomic<int32_t> pid;  // 0: it has not joined (release, after the rest of its row)
+    int32_t host;              // index of its host; valid once the group is settled
+};
+
+// Of a rank of another host: zero until its leader was asked for news of it.
 struct alignas(64) RankRow {
     // The first lines, written once by its rank when it joins.
     std::atomic<RankState> state;
@@ -46,15 +54,13 @@ struct alignas(64) RankRow {
     uint64_t token_address;  // where that number lies in its memory: who can read it there can read everything
     int32_t arena_fd;        // number in that process, -1: none (see arena.hpp)
     uint64_t arena_inode;
-    CpuSet cpus;     // that it may run on
-    int32_t host;    // index of its host; valid once the group is settled
-    char where[48];  // name of its host, for sentences; empty if there is one host only
+    CpuSet cpus;  // that it may run on
     // A line that it writes at every call.
     Position position;
     // A line that it writes when it waits. pairs with HostGroup::wake()
-    alignas(64) std::atomic<int32_t> cpu;
-    std::atomic<uint32_t> sleeping;  // futex word: 1 while it sleeps or is about to
-    std::atomic<uint64_t> gave_up;   // the call that it left early: from then on it touches nobody's buffers (release)
+    alignas(64) std::atomic<int32_t> cpu;  // one more than the processor's number; 0: unknown
+    std::atomic<uint32_t> sleeping;        // futex word: 1 while it sleeps or is about to
+    std::atomic<uint64_t> gave_up;  // the call that it left early: from then on it touches nobody's buffers (release)
     // Blobs left for others (see mailbox below).
     alignas(64) std::atomic<uint32_t> letters;
     // Of a rank of another host: when its leader last told where it is, by this host's monotonic clock; 0: never.
@@ -101,9 +107,13 @@ struct HostGeometry {
     static constexpr size_t board_line_stride = 128;  // two lines: the prefetcher fetches pairs
     static constexpr int board_lines = 4;             // a rank's lines on the board (transports/wire.hpp)
 
+    static constexpr size_t host_name_bytes = 48;
+
     int ranks;   // of the communicator
     int locals;  // of this host
-    size_t rows() const { return round(sizeof(HostHeader)); }
+    static size_t homes() { return sizeof(HostHeader); }
+    size_t host_names() const { return round(homes() + sizeof(RankHome) * size_t(ranks)); }
+    size_t rows() const { return round(host_names() + host_name_bytes * size_t(ranks)); }
     size_t lines() const { return round(rows() + sizeof(RankRow) * size_t(ranks)); }
     size_t heap(int local) const { return round(lines() + lines_bytes()) + heap_stride * size_t(local); }
     size_t lines_bytes() const { return board_line_stride * board_lines * size_t(locals); }
@@ -115,7 +125,7 @@ struct HostGeometry {
 
 class HostGroup {
   public:
-    // A segment for `ranks` ranks, its header and rows backed. Settled: all of them are on this host; else settle()
+    // A segment for `ranks` ranks, its header and homes backed. Settled: all of them are on this host; else settle()
     // must be called before lines, heaps and letters are used.
     static Result<std::shared_ptr<HostGroup>> create(int ranks, bool settled = true);
     // The same segment in another process.
@@ -133,6 +143,14 @@ class HostGroup {
     std::string name_of(int rank) const;
 
     HostHeader& header() const { return *reinterpret_cast<HostHeader*>(memory_.data()); }
+    RankHome& home(int rank) const { return reinterpret_cast<RankHome*>(memory_.data() + HostGeometry::homes())[rank]; }
+    // Of a host of several, for sentences; for the leader to set, all of them.
+    const char* host_name(int host) const { return host_name_place(host); }
+    Status set_host_names(const std::vector<std::string_view>& names);
+    // Memory of rows: before they are written for the first time.
+    Status back_rows(int first, int count) {
+        return memory_.back(rows_offset_ + size_t(first) * sizeof(RankRow), size_t(count) * sizeof(RankRow));
+    }
     RankRow& row(int rank) const { return reinterpret_cast<RankRow*>(memory_.data() + rows_offset_)[rank]; }
     std::byte* lines() const { return data_.data(); }
     std::byte* heap(int rank) const { return data_.data() + heap_offset(place(rank)); }
@@ -204,6 +222,10 @@ class HostGroup {
   private:
     size_t heap_offset(int place) const {
         return HostGeometry{ranks(), int(locals_.size())}.heap(place) - data_offset_;
+    }
+    char* host_name_place(int host) const {
+        return reinterpret_cast<char*>(memory_.data()) + HostGeometry{ranks(), 0}.host_names() +
+               size_t(host) * HostGeometry::host_name_bytes;
     }
     Letter* letters(int place) const;
     // What came from other hosts lies in the leader's heap: heads of chains by a hash of sender and key, then letters.

@@ -70,7 +70,7 @@ bool Waiting::pause(const RankSet& missing, bool may_sleep) {
     seen_here();
     bool same_core = false;
     missing.for_each(
-        [&](int rank) { same_core |= group_->row(rank).cpu.load(std::memory_order_relaxed) == last_cpu_; });
+        [&](int rank) { same_core |= group_->row(rank).cpu.load(std::memory_order_relaxed) == last_cpu_ + 1; });
     if (armed_) {
         sleep();
         return look(may_sleep);

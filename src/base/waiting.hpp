@@ -25,7 +25,7 @@ class Waiting {
         const int cpu = current_cpu();
         if (cpu != last_cpu_) [[unlikely]] {
             last_cpu_ = cpu;
-            group_->row(rank_).cpu.store(cpu, std::memory_order_relaxed);
+            group_->row(rank_).cpu.store(cpu + 1, std::memory_order_relaxed);
         }
     }
 

@@ -1,5 +1,7 @@
 #include "src/bootstrap/census.hpp"
 
+#include <algorithm>
+
 #include "src/base/clock.hpp"
 
 namespace weft {
@@ -17,11 +19,17 @@ struct Whereabouts {
 
 constexpr int64_t sweep_apart_us = 200'000;  // sweeps cost every host a message
 constexpr int64_t report_patience_us = 500'000;
+constexpr int rows_at_once = 32;  // that get memory together: some pages
 
 }  // namespace
 
 Census::Census(Service& service, std::shared_ptr<HostGroup> group, Neighbours& neighbours, int host, int hosts)
-    : service_(&service), group_(std::move(group)), neighbours_(&neighbours), host_(host), hosts_(hosts) {}
+    : service_(&service),
+      group_(std::move(group)),
+      neighbours_(&neighbours),
+      host_(host),
+      hosts_(hosts),
+      backed_(size_t(group_->ranks() + rows_at_once - 1) / rows_at_once) {}
 
 Census::~Census() { service_->cancel(timer_); }
 
@@ -112,11 +120,24 @@ void Census::report() {
     neighbours_->flood(News::table, content);
 }
 
+// Whether the rank's row has memory.
+bool Census::back(int rank) {
+    const int block = rank / rows_at_once, first = block * rows_at_once;
+    if (backed_[size_t(block)]) return true;
+    if (Status status = group_->back_rows(first, std::min(rows_at_once, group_->ranks() - first)); !status) {
+        group_->raise(status.code(), -1, status.sentence());
+        return false;
+    }
+    backed_[size_t(block)] = true;
+    return true;
+}
+
 void Census::read_table(ByteReader& content) {
     const int64_t now = now_us();
     for (uint32_t left = content.get<uint32_t>(); left > 0 && content.ok(); --left) {
         const auto entry = content.get<Whereabouts>();
         if (!content.ok() || entry.rank < 0 || entry.rank >= group_->ranks() || group_->local(entry.rank)) continue;
+        if (!back(entry.rank)) return;
         RankRow& row = group_->row(entry.rank);
         // Tables come by several ways, an older one sometimes last.
         const auto known = row.position.read();

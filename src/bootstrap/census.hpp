@@ -29,6 +29,7 @@ class Census {
     void sweep(uint32_t number);
     void report();
     void put(int rank, ByteWriter& to) const;
+    bool back(int rank);
     bool top() const { return host_ == 0 || neighbours_->ended(HostTree::parent(host_)); }
 
     Service* service_;
@@ -42,6 +43,7 @@ class Census {
     ByteWriter gathered_;
     uint32_t gathered_count_ = 0;
     uint64_t timer_ = 0;
+    std::vector<bool> backed_;  // rows of other hosts' ranks that have memory, some at a time
 };
 
 }  // namespace weft

@@ -77,7 +77,7 @@ void Control::tell_news() const {
 
 bool Control::is_here(const HostEntry& host) const {
     return std::all_of(host.members.begin(), host.members.end(), [this](const RosterRank& member) {
-        return registration_.members().count(member.rank) && group_->row(member.rank).pid == member.pid;
+        return registration_.members().count(member.rank) && group_->home(member.rank).pid == member.pid;
     });
 }
 
@@ -88,18 +88,18 @@ Status Control::write_rows() {
         if (here) host_ = int(host);
         for (const RosterRank& member : roster_.hosts[host].members) {
             if (member.rank < 0 || member.rank >= group_->ranks()) continue;
-            RankRow& row = group_->row(member.rank);
-            row.host = int32_t(host);
-            const std::string name = roster_.hosts[host].name.substr(0, sizeof row.where - 1);
-            memcpy(row.where, name.c_str(), name.size() + 1);
+            RankHome& home = group_->home(member.rank);
+            home.host = int32_t(host);
             if (here) continue;
             if (registration_.members().count(member.rank))
                 return fail(weftMismatch, "two processes are rank {} of {}: pid {} here and pid {} on {}", member.rank,
-                            group_->ranks(), row.pid, member.pid, roster_.hosts[host].text());
-            row.pid = member.pid;
-            row.state.store(RankState::joined, std::memory_order_release);
+                            group_->ranks(), home.pid.load(), member.pid, roster_.hosts[host].text());
+            home.pid.store(member.pid, std::memory_order_release);
         }
     }
+    std::vector<std::string_view> names;
+    for (const HostEntry& host : roster_.hosts) names.push_back(host.name);
+    WEFT_TRY(group_->set_host_names(names));
     return host_ >= 0 ? ok() : fail(weftInternalError, "the roster of the ranks lacks this host");
 }
 
@@ -170,7 +170,7 @@ void Control::on_frame(int host, News kind, ByteReader& content) {
         case News::letter: {
             const auto letter = content.get<HostGroup::Letter>();
             if (!content.at_end() || letter.to < 0 || letter.to >= group_->ranks()) break;
-            const int target = group_->row(letter.to).host;
+            const int target = group_->home(letter.to).host;
             if (target != host_) {
                 ByteWriter copy;
                 copy.put(letter);
@@ -222,7 +222,7 @@ void Control::look_around() {
         while (const auto* letter = group_->letter_abroad(rank, letters_[rank])) {
             ByteWriter content;
             content.put(*letter);
-            neighbours_->send(HostTree::next(host_, group_->row(letter->to).host), News::letter, content);
+            neighbours_->send(HostTree::next(host_, group_->home(letter->to).host), News::letter, content);
         }
     const uint32_t curious = group_->header().curious.load(std::memory_order_acquire);
     if (curious != std::exchange(curious_, curious)) census_->request();
@@ -289,7 +289,8 @@ bool Control::in_calls() const {
     for (const int rank : group_->locals()) last = std::max(last, group_->row(rank).position.finished.load());
     for (int rank = 0; rank < group_->ranks() && last > 0; ++rank) {
         const RankRow& row = group_->row(rank);
-        if (row.state.load(std::memory_order_acquire) != RankState::joined) continue;
+        const RankState state = row.state.load(std::memory_order_acquire);
+        if (state == RankState::left || state == RankState::dead) continue;
         const auto position = row.position.read();
         if (position && position->finished >= last) continue;
         if (group_->local(rank) ? group_->alive(rank)

@@ -69,6 +69,7 @@ Status Meeting::claim() {
     // What takes long or may fail comes before the claim: a rank that ends between claiming and joining is missed late.
     auto arena = Arena::get();
     const CpuSet cpus = allowed_cpus();
+    WEFT_TRY(group_->back_rows(rank_, 1));
     RankRow& row = group_->row(rank_);
     RankState absent = RankState::absent;
     if (!row.state.compare_exchange_strong(absent, RankState::claimed)) {
@@ -86,6 +87,7 @@ Status Meeting::claim() {
     WEFT_TRY(group_->mark_alive(rank_));
     if (rank_ == 0) group_->header().agreed = options_.proposal;
     row.state.store(RankState::joined, std::memory_order_release);
+    group_->home(rank_).pid.store(row.pid, std::memory_order_release);
     claimed_ = true;
     auto& joined = group_->header().joined;
     if (int(joined.fetch_add(1, std::memory_order_acq_rel)) + 1 == ranks_)
@@ -122,7 +124,8 @@ Status Meeting::check_others() {
     next_check_us_ = now + 50'000 + 4'000 * int64_t(ranks_);
     for (int rank = 0; rank < ranks_; ++rank)
         // Rows of ranks elsewhere name no process.
-        if (group_->row(rank).state.load(std::memory_order_acquire) == RankState::joined &&
+        if (group_->home(rank).pid.load(std::memory_order_acquire) != 0 && group_->one_host() &&
+            group_->row(rank).state.load(std::memory_order_acquire) == RankState::joined &&
             group_->row(rank).process != 0 && !group_->alive(rank))
             return fail(weftRemoteError, "rank {} (pid {}) died while the ranks were meeting", rank,
                         group_->row(rank).pid);
@@ -132,7 +135,7 @@ Status Meeting::check_others() {
 std::string Meeting::missing_ranks() const {
     std::vector<int> ranks;
     for (int rank = 0; rank < ranks_; ++rank)
-        if (group_->row(rank).state.load(std::memory_order_acquire) != RankState::joined) ranks.push_back(rank);
+        if (group_->home(rank).pid.load(std::memory_order_acquire) == 0) ranks.push_back(rank);
     return ranks_text(ranks);
 }
 

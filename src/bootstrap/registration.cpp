@@ -60,9 +60,8 @@ std::vector<RosterRank> Registration::newly_joined() {
     std::vector<RosterRank> members;
     const size_t joined = group_->header().joined.load(std::memory_order_acquire);
     for (int rank = 0; rank < group_->ranks() && members_.size() < joined; ++rank) {
-        const RankRow& row = group_->row(rank);
-        if (row.state.load(std::memory_order_acquire) >= RankState::joined && members_.insert(rank).second)
-            members.push_back({rank, row.pid});
+        const int pid = group_->home(rank).pid.load(std::memory_order_acquire);
+        if (pid != 0 && members_.insert(rank).second) members.push_back({rank, pid});
     }
     return members;
 }

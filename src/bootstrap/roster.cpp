@@ -109,12 +109,15 @@ Roster Roster::read(ByteReader& from) {
     Roster roster;
     roster.agreed = from.get<AgreedOptions>();
     roster.facts = from.get<AgreedFacts>();
-    for (uint32_t left = from.get<uint32_t>(); left > 0 && from.ok(); --left) {
+    const uint32_t hosts = from.get<uint32_t>();
+    roster.hosts.reserve(std::min<size_t>(hosts, from.left()));
+    for (uint32_t left = hosts; left > 0 && from.ok(); --left) {
         HostEntry& host = roster.hosts.emplace_back();
         host.name = from.get_text();
         host.pid = from.get<int32_t>();
-        for (uint32_t members = from.get<uint32_t>(); members > 0 && from.ok(); --members)
-            host.members.push_back(from.get<RosterRank>());
+        const uint32_t members = from.get<uint32_t>();
+        host.members.reserve(std::min<size_t>(members, from.left()));
+        for (uint32_t rest = members; rest > 0 && from.ok(); --rest) host.members.push_back(from.get<RosterRank>());
     }
     for (uint32_t left = from.get<uint32_t>(); left > 0 && from.ok(); --left) {
         const auto neighbour = from.get<int32_t>();

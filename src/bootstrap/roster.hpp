@@ -45,6 +45,7 @@ class ByteReader {
     std::string get_text();
     std::vector<net::Address> get_addresses();
     bool ok() const { return ok_; }
+    size_t left() const { return size_t(end_ - at_); }
     bool at_end() const { return ok_ && at_ == end_; }
     // What has not been read.
     ByteWriter rest() const;

@@ -43,7 +43,7 @@ bool has(const Schedule& schedule, Opcode opcode) {
 Layout layout_of(const HostGroup& group, int rank) {
     Layout layout{group.ranks(), rank};
     if (!group.one_host())
-        for (int other = 0; other < group.ranks(); ++other) layout.hosts.push_back(group.row(other).host);
+        for (int other = 0; other < group.ranks(); ++other) layout.hosts.push_back(group.home(other).host);
     return layout;
 }
 

@@ -89,7 +89,7 @@ Status Watchdog::look_at(int other, uint64_t sequence, const Operation& operatio
         const bool here = group_->local(other);
         if (!here && silence_us < settled_us) return ok();
         const LossRecord& loss = group_->header().loss;
-        if (!here && loss.state.load(std::memory_order_acquire) && loss.host == row.host)
+        if (!here && loss.state.load(std::memory_order_acquire) && loss.host == group_->home(other).host)
             return fail(weftRemoteError, "{}; rank {} waited for {} in operation {}{}, {}", loss.sentence, rank_,
                         group_->name_of(other), sequence, name(), operation.text());
         return fail(weftRemoteError, "{} died {}; rank {} waited for it in operation {}{}, {}", group_->name_of(other),

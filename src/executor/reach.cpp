@@ -48,7 +48,8 @@ Result<std::shared_ptr<SharedMemory>> map_arena_of(const RankRow& row) {
 }  // namespace
 
 Reach::Reach(HostGroup& host, int rank, bool allowed) : host_(&host), rank_(rank) {
-    for (int other = 0; other < host.ranks(); ++other) one_process_ &= host.row(other).process == process_token();
+    for (int other = 0; other < host.ranks() && one_process_; ++other)
+        one_process_ &= host.row(other).process == process_token();
     state_ = !allowed ? State::refused : one_process_ ? State::ready : State::unknown;
 }
 

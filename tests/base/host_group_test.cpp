@@ -3,6 +3,7 @@
 #include "src/base/host_group.hpp"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 
 #include <cstring>
 #include <set>
@@ -29,7 +30,8 @@ TEST_CASE("rows, lines and heaps of all ranks lie apart and inside the segment",
     for (const int ranks : {1, 2, 7, 300}) {
         const auto group = group_of(ranks);
         const HostGeometry geometry{ranks, ranks};
-        CHECK(geometry.rows() >= sizeof(HostHeader));
+        CHECK(geometry.host_names() >= sizeof(HostHeader) + sizeof(RankHome) * size_t(ranks));
+        CHECK(geometry.rows() >= geometry.host_names() + HostGeometry::host_name_bytes * size_t(ranks));
         CHECK(geometry.lines() >= geometry.rows() + sizeof(RankRow) * size_t(ranks));
         CHECK(geometry.heap(0) >= geometry.lines() + geometry.lines_bytes());
         CHECK(group->memory().segment_bytes() >= geometry.heap(ranks - 1) + HostGeometry::heap_bytes);
@@ -162,7 +164,7 @@ TEST_CASE("letters of other hosts are found among many thousands, and too many a
     auto made = HostGroup::create(ranks, false);
     REQUIRE(made.ok());
     HostGroup& group = **made;
-    for (int rank = 0; rank < ranks; ++rank) group.row(rank).host = rank / 2;
+    for (int rank = 0; rank < ranks; ++rank) group.home(rank).host = rank / 2;
     group.header().spread = 1;
     REQUIRE(group.settle().ok());
     HostGroup::Letter letter{};
@@ -189,6 +191,35 @@ TEST_CASE("letters of other hosts are found among many thousands, and too many a
     CHECK(group.header().inbox == HostGroup::inbox_max);
     CHECK_THAT(full.sentence(), Catch::Contains("no room"));
     CHECK_THAT(full.sentence(), Catch::Contains("rank 2"));
+}
+
+TEST_CASE("ranks of other hosts are known, and cost little memory as long as there is nothing to say of them",
+          "[host_group]") {
+    constexpr int ranks = 1024;
+    auto made = HostGroup::create(ranks, false);
+    REQUIRE(made.ok());
+    HostGroup& group = **made;
+    std::vector<std::string> names;
+    for (int host = 0; host < ranks; ++host) {
+        names.push_back("node" + std::to_string(host));
+        group.home(host).host = host;
+        group.home(host).pid = 1000 + host;
+    }
+    REQUIRE(group.set_host_names({names.begin(), names.end()}).ok());
+    group.header().own_host = 7;
+    group.header().spread = 1;
+    REQUIRE(group.settle().ok());
+    CHECK(group.locals() == std::vector{7});
+    CHECK(group.name_of(1000) == "rank 1000 (pid 2000 on node1000)");
+    CHECK(group.raise(weftTimeout, 7, "late"));
+    struct stat status;
+    REQUIRE(fstat(group.memory().fd(), &status) == 0);
+    CHECK(size_t(status.st_blocks) * 512 < 128 * ranks);
+    // Until one dies.
+    CHECK(group.alive(500));
+    group.mark_dead(500);
+    CHECK(!group.alive(500));
+    CHECK(group.alive(501));
 }
 
 TEST_CASE("a rank of this process lives; one whose process holds no lock does not", "[host_group]") {

@@ -68,6 +68,7 @@ class Hosts {
         row.process = process_token();
         row.cpus = allowed_cpus();
         row.state = RankState::joined;
+        group->home(rank).pid = row.pid;
         group->header().joined = 1;
         return group;
     }
