@@ -11,6 +11,8 @@
 
 #include "src/base/cpu.hpp"
 #include "src/base/options.hpp"
+#include "src/drivers/inventory.hpp"
+#include "src/executor/cuda/device_code.hpp"
 #include "src/executor/host/movers.hpp"
 #include "src/registry.hpp"
 #include "src/selector/selector.hpp"
@@ -84,6 +86,37 @@ Json describe_transports() {
     return rows;
 }
 
+Json describe_gpus() {
+    const DriverInventory drivers = describe_drivers();
+    Json rows = Json::array();
+    for (const GpuInventory& gpu : drivers.gpus) {
+        rows.push_back({{"device", gpu.device},
+                        {"name", gpu.name},
+                        {"uuid", gpu.uuid},
+                        {"bus_id", gpu.bus_id},
+                        {"sm", gpu.sm},
+                        {"multiprocessors", gpu.multiprocessors},
+                        {"memory_bytes", gpu.memory_bytes},
+                        {"compute_mode", gpu.compute_mode},
+                        {"features", gpu.features},
+                        {"peers", gpu.peers},
+                        {"nvlinks", gpu.nvlinks},
+                        {"nvlink_ends", gpu.nvlink_ends},
+                        {"problem", gpu.problem}});
+    }
+    Json codes = Json::array();
+    for (const cuda::DeviceCode& code : cuda::device_code())
+        codes.push_back({{"name", code.name}, {"bytes", code.fatbin.size()}});
+    return {{"cuda_version", drivers.cuda_version},
+            {"cuda_library", drivers.cuda_library},
+            {"cuda_why_not", drivers.cuda_why_not},
+            {"nvml_version", drivers.nvml_version},
+            {"nvml_why_not", drivers.nvml_why_not},
+            {"device_code", codes},
+            {"device_code_targets", cuda::device_code_targets()},
+            {"devices", rows}};
+}
+
 Json describe_options() {
     Json rows = Json::array();
     const std::vector<OptionRow>& table = option_rows();
@@ -116,6 +149,7 @@ Json describe() {
     if (Status known = check_algo(options().algo, registry::algorithms()); !known) problems.push_back(known.sentence());
     return {{"build", describe_build()},
             {"machine", describe_machine()},
+            {"gpus", describe_gpus()},
             {"transports", describe_transports()},
             {"algorithms", describe_algorithms()},
             {"options", describe_options()},
@@ -136,6 +170,33 @@ std::string cache(const Json& bytes) {
     return size == 0 ? "unknown" : fmt::format("{} KiB", size / 1024);
 }
 
+void print_gpus(const Json& gpus) {
+    const auto or_why = [](const Json& what, const Json& why_not) {
+        return why_not == "" ? word(what) : "none: " + word(why_not);
+    };
+    fmt::print(
+        "\nGPUs\n  CUDA driver   {}\n",
+        or_why("for CUDA " + word(gpus["cuda_version"]) + ", " + word(gpus["cuda_library"]), gpus["cuda_why_not"]));
+    fmt::print("  NVML          {}\n", or_why("driver " + word(gpus["nvml_version"]), gpus["nvml_why_not"]));
+    size_t bytes = 0;
+    for (const Json& code : gpus["device_code"]) bytes += code["bytes"].get<size_t>();
+    fmt::print("  device code   {}\n",
+               bytes == 0 ? "none in this build"
+                          : fmt::format("for sm {}, {} KiB", word(gpus["device_code_targets"]), bytes / 1024));
+    for (const Json& gpu : gpus["devices"]) {
+        if (gpu["problem"] != "") {
+            fmt::print("  device {:<6} {}\n", word(gpu["device"]), word(gpu["problem"]));
+            continue;
+        }
+        fmt::print("  device {:<6} {}, sm_{}, {} multiprocessors, {} MiB, at {}, {}\n", word(gpu["device"]),
+                   word(gpu["name"]), word(gpu["sm"]), word(gpu["multiprocessors"]),
+                   gpu["memory_bytes"].get<size_t>() >> 20, word(gpu["bus_id"]), word(gpu["uuid"]));
+        fmt::print("                {}; compute mode {}\n", list(gpu["features"]), word(gpu["compute_mode"]));
+        fmt::print("                reaches devices: {}; NVLinks: {}\n", list(gpu["peers"]),
+                   gpu["nvlinks"] == 0 ? "none or unknown" : word(gpu["nvlink_ends"]));
+    }
+}
+
 void print(const Json& all) {
     const Json& build = all["build"];
     const Json& machine = all["machine"];
@@ -149,6 +210,7 @@ void print(const Json& all) {
     fmt::print("  caches        second level {}, last level {}\n", cache(machine["second_level_cache_bytes"]),
                cache(machine["last_level_cache_bytes"]));
     fmt::print("  page          {} bytes\n", word(machine["page_bytes"]));
+    print_gpus(all["gpus"]);
     fmt::print("\nTransports\n");
     for (const Json& row : all["transports"]) {
         fmt::print("  {:<12}  {}\n", word(row["name"]), row["available"] ? "yes" : "no: " + word(row["why_not"]));
@@ -205,7 +267,8 @@ int answer(const Question& question) {
 void add_info_command(CLI::App& app, int& exit_status) {
     auto as_json = std::make_shared<bool>(false);
     CLI::App* command = app.add_subcommand(
-        "info", "Tells version, build, machine, transports, algorithms, and every option with its value and origin");
+        "info",
+        "Tells version, build, machine, GPUs, transports, algorithms, and every option with its value and origin");
     command->add_flag("--json", *as_json, "For machines: one JSON object");
     auto question = std::make_shared<Question>();
     CLI::App* explaining = command->add_subcommand(

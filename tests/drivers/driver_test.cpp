@@ -112,6 +112,7 @@ TEST_CASE("a forked child is told that CUDA does not survive, and gives nothing 
     CHECK(contains(text, "child: process"));
     CHECK(contains(text, "was forked from one that had used CUDA, which does not survive fork"));
     CHECK(contains(text, "child's call: CUDA could not make a context current: process"));
+    CHECK(contains(text, "child gave back 0 times"));
     CHECK(contains(text, "parent: still works"));
 }
 

@@ -1,9 +1,7 @@
 // fake.hpp: a test's own fake driver: begun anew with a setting, and at the end everything must have been given back.
 #pragma once
-#include <cstdlib>
-#include <cstring>
+#include <memory>
 #include <string>
-#include <vector>
 
 #include "src/drivers/cuda/context.hpp"
 #include "src/drivers/cuda/driver.hpp"
@@ -21,16 +19,13 @@ class FakeDriver {
         Result<const cuda::Driver*> opened = cuda::Driver::open(FAKE_CUDA_LIBRARY);
         INFO(opened.status().sentence());
         REQUIRE(opened.ok());
-        driver_ = *opened;
-        // Drivers live until the process ends.
-        static std::vector<const cuda::Driver*> all;
-        all.push_back(driver_);
+        driver_.reset(*opened);
     }
     FakeDriver(const FakeDriver&) = delete;
     ~FakeDriver() { CHECK(fake::reset("") == ""); }
 
     const cuda::Driver& operator*() const { return *driver_; }
-    const cuda::Driver* operator->() const { return driver_; }
+    const cuda::Driver* operator->() const { return driver_.get(); }
     cuda::Context context(int device = 0) const {
         Result<cuda::Context> context = cuda::Context::retain(*driver_, device);
         INFO(context.status().sentence());
@@ -39,7 +34,7 @@ class FakeDriver {
     }
 
   private:
-    const cuda::Driver* driver_;
+    std::unique_ptr<const cuda::Driver> driver_;
 };
 
 // The value, or the test ends with the sentence.

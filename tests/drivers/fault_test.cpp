@@ -1,6 +1,7 @@
 // fault_test.cpp: every owner's making fails at each of its steps: a sentence, and nothing is left behind.
 #include <chrono>
 #include <functional>
+#include <vector>
 
 #include "src/drivers/cuda/event.hpp"
 #include "src/drivers/cuda/graph.hpp"

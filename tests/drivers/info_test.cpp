@@ -1,0 +1,65 @@
+// info_test.cpp: what `weft info` tells of GPUs, with and without a driver.
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "tests/catch.hpp"
+#include "tests/subprocess.hpp"
+
+using namespace weft::test;
+using Json = nlohmann::json;
+
+namespace {
+
+bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+struct Told {
+    std::string text;
+    Json gpus;
+};
+Told info(const std::vector<std::string>& variables) {
+    const Outcome text = run({WEFT_COMMAND, "info"}, variables),
+                  json = run({WEFT_COMMAND, "info", "--json"}, variables);
+    CHECK(text.status == 0);
+    CHECK(json.status == 0);
+    return {text.output, Json::parse(json.output)["gpus"]};
+}
+
+}  // namespace
+
+TEST_CASE("a machine without a driver is told why, and works", "[info]") {
+    const Told told = info({"WEFT_CUDA_LIBRARY=/nowhere/libcuda.so.1", "WEFT_NVML_LIBRARY=none"});
+    CHECK(told.gpus["devices"].empty());
+    CHECK(told.gpus["cuda_why_not"] != "");
+    CHECK(contains(told.text, "CUDA driver   none: " + told.gpus["cuda_why_not"].get<std::string>()));
+    CHECK(contains(told.text, "NVML          none: "));
+}
+
+#ifdef FAKE_CUDA_LIBRARY
+TEST_CASE("each device is told with what it can and whom it reaches", "[info]") {
+    const Told told = info(
+        {"WEFT_CUDA_LIBRARY=" FAKE_CUDA_LIBRARY, "WEFT_NVML_LIBRARY=" FAKE_CUDA_LIBRARY,
+         "FAKE_CUDA=gpus 3; p2p 0 2 0; nvlink 0 0 1; nvlink 0 1 1; nvlink 1 3 switch; attribute 2 20 3; leaks fatal"});
+    CHECK(told.gpus["cuda_why_not"] == "");
+    CHECK(told.gpus["cuda_version"] == "13.0");
+    CHECK(told.gpus["nvml_version"] == "580.00.01");
+    REQUIRE(told.gpus["devices"].size() == 3);
+    const Json& first = told.gpus["devices"][0];
+    CHECK(first["name"] == "Fake GPU 0");
+    CHECK(first["peers"] == Json::array({1}));
+    CHECK(first["nvlinks"] == 2);
+    CHECK(first["nvlink_ends"] == "2 to 0000:1b:00.0");
+    CHECK(told.gpus["devices"][1]["nvlink_ends"] == "1 to switches");
+    CHECK(told.gpus["devices"][2]["compute_mode"] == "exclusive process");
+    CHECK(contains(told.text, "for CUDA 13.0, " FAKE_CUDA_LIBRARY));
+    CHECK(contains(told.text, "device 0      Fake GPU 0, sm_90, 16 multiprocessors, 4096 MiB, at 0000:1a:00.0"));
+    CHECK(contains(told.text, "reaches devices: 1; NVLinks: 2 to 0000:1b:00.0"));
+}
+
+TEST_CASE("a device that cannot be asked is told with its problem, and the others all the same", "[info]") {
+    const Told told = info(
+        {"WEFT_CUDA_LIBRARY=" FAKE_CUDA_LIBRARY, "WEFT_NVML_LIBRARY=none", "FAKE_CUDA=fault cuDeviceTotalMem 1 999"});
+    CHECK(contains(told.gpus["devices"][0]["problem"].get<std::string>(), "tell the memory of device 0"));
+    CHECK(told.gpus["devices"][1]["problem"] == "");
+    CHECK(contains(told.text, "device 0      CUDA could not tell the memory of device 0: CUDA_ERROR_UNKNOWN"));
+}
+#endif
