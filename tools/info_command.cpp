@@ -171,8 +171,8 @@ std::string cache(const Json& bytes) {
 }
 
 void print_gpus(const Json& gpus) {
-    const auto or_why = [](const Json& what, const Json& why_not) {
-        return why_not == "" ? word(what) : "none: " + word(why_not);
+    const auto or_why = [](const std::string& what, const Json& why_not) {
+        return why_not == "" ? what : word(why_not);
     };
     fmt::print(
         "\nGPUs\n  CUDA driver   {}\n",

@@ -315,7 +315,8 @@ CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp* properties,
     if (found == memory().handles.end()) return CUDA_ERROR_INVALID_VALUE;
     *properties = {};
     properties->type = CU_MEM_ALLOCATION_TYPE_PINNED;
-    properties->location = {CU_MEM_LOCATION_TYPE_DEVICE, {found->second.physical->device}};
+    properties->location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    properties->location.id = found->second.physical->device;
     properties->requestedHandleTypes = CUmemAllocationHandleType(found->second.physical->handle_types);
     return CUDA_SUCCESS;
 }

@@ -8,7 +8,8 @@ namespace {
 CUmemAllocationProp properties_of(const Driver& driver, int device) {
     CUmemAllocationProp properties{};
     properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
-    properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, {device}};
+    properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    properties.location.id = device;
     properties.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
     int rdma = 0;
     if (driver.DeviceGetAttribute(&rdma, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED, device) ==
@@ -73,7 +74,8 @@ Status VmmMemory::map(const Context& context, const std::vector<int>& peers) {
     // The mapping devices, not the one where the memory lies.
     const auto let = [&](int device) {
         CUmemAccessDesc access{};
-        access.location = {CU_MEM_LOCATION_TYPE_DEVICE, {device}};
+        access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+        access.location.id = device;
         access.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
         readers.push_back(access);
     };
