@@ -145,6 +145,7 @@ bool HostGroup::alive(int rank) const {
 
 bool HostGroup::stopped(int rank) const {
     if (!local(rank)) return row(rank).stopped.load(std::memory_order_acquire) != 0;
+    if (row(rank).process == process_token()) return false;  // who asks runs
     // The letter behind the name, which may hold anything but ends with the last parenthesis.
     std::ifstream file(fmt::format("/proc/{}/stat", row(rank).pid));
     std::string line;

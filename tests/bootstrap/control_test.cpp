@@ -4,6 +4,7 @@
 
 #include <sys/eventfd.h>
 
+#include <climits>
 #include <thread>
 
 #include "src/bootstrap/root.hpp"
@@ -23,10 +24,11 @@ T value_of(Result<T> result) {
 // Hosts with one rank each, checked in at a root in this process; host 9 is below host 1 in the tree.
 class Hosts {
   public:
-    explicit Hosts(int count, int64_t heartbeat_ms = 10'000)
+    // Only the first `present` of them if less than all are.
+    explicit Hosts(int count, int64_t heartbeat_ms = 10'000, int present = INT_MAX)
         : reception_(value_of(Reception::of_process())), root_(reception_, identity_) {
-        for (int host = 0; host < count; ++host) groups_.push_back(make_group(count, host));
-        for (int host = 0; host < count; ++host) add_leader(host, heartbeat_ms);
+        for (int host = 0; host < std::min(count, present); ++host) groups_.push_back(make_group(count, host));
+        for (size_t host = 0; host < groups_.size(); ++host) add_leader(int(host), heartbeat_ms);
     }
     ~Hosts() {
         for (int host = 0; host < int(controls_.size()); ++host)
@@ -82,7 +84,7 @@ class Hosts {
         self.identity = uint64_t(host) + 1;
         self.name = "node" + std::to_string(host);
         self.pid = getpid();
-        self.ranks = int(groups_.size());
+        self.ranks = groups_[size_t(host)]->ranks();
         self.addresses = reception_->door().addresses();
         controls_.push_back(
             std::make_shared<Control>(reception_, groups_[size_t(host)], identity_, std::move(settings)));
@@ -177,4 +179,25 @@ TEST_CASE("an exception on the service thread is an error on every host", "[cont
         CHECK(hosts[host].abort_status().code() == weftSystemError);
         CHECK(hosts[host].abort_status().sentence().find("out of memory") != std::string::npos);
     }
+}
+
+TEST_CASE("a host that met the others and never links is missed, without heartbeats too", "[control]") {
+    Hosts hosts(2, 0, 1);
+    // The other one checks in, takes the roster and is silent.
+    net::Call call(hosts.identity(), {net::checkin, 0, 0}, hosts.reception().door().addresses());
+    net::FrameStream stream(value_of(finish(call)));
+    HostEntry self;
+    self.identity = 77;
+    self.name = "silent";
+    self.pid = 1001;
+    self.ranks = 2;
+    self.members = {{1, 1001}};
+    ByteWriter content;
+    self.write(content);
+    REQUIRE(stream.queue(uint32_t(CheckIn::host), content.bytes().data(), content.bytes().size()));
+    REQUIRE(stream.flush());
+    REQUIRE(hosts.met());
+    CHECK(eventually([&] { return hosts[0].aborted(); }));
+    CHECK(hosts[0].abort_status().sentence().find("host silent") != std::string::npos);
+    CHECK(hosts[0].abort_status().sentence().find("does not answer node0 since") != std::string::npos);
 }

@@ -109,8 +109,8 @@ TEST_CASE("a misspelt option is answered with what exists", "[meeting]") {
     job.start(0, {"init"}, {"WEFT_ISA=mmx"});
     job.start(0, {"init"}, {"WEFT_ALGO=ring,^ring"});
     job.finish();
-    CHECK(job.answer(0, "init").rfind("4 WEFT_ALGO names `rign`, which does not exist; there are one_shot, two_shot, ring",
-                                      0) == 0);
+    CHECK(job.answer(0, "init").rfind(
+              "4 WEFT_ALGO names `rign`, which does not exist; there are one_shot, two_shot, ring", 0) == 0);
     CHECK(job.answer(1, "init") == "0");
     CHECK(contains(job[1].error(), "WEFT_TIMOUT_MS is not an option; did you mean WEFT_TIMEOUT_MS?"));
     CHECK(job.answer(2, "init").rfind("4 WEFT_TIMEOUT_MS: \"soon\" is not a whole number", 0) == 0);

@@ -1,25 +1,11 @@
 // mismatch_test.cpp: ranks that call different things: every rank is told, with both ranks and both calls, and lives.
-#include "tests/faults/job.hpp"
+#include "tests/faults/difference.hpp"
 
 using namespace weft::test;
 
 namespace {
 
-struct Difference {
-    const char* what;
-    Steps usual, odd;          // calls of all ranks but one, and of that one
-    const char *theirs, *its;  // as the sentence names them
-    const char* algo = "";
-};
-
-const Difference differences[] = {
-    {"count", {"reduce=1000"}, {"reduce=1001"}, "all_reduce of 1000 int32, sum", "all_reduce of 1001 int32, sum"},
-    {"type", {"reduce=1000"}, {"reduce=1000,7"}, "all_reduce of 1000 int32, sum", "all_reduce of 1000 float, sum"},
-    {"operation",
-     {"reduce=1000"},
-     {"reduce=1000,2,2"},
-     "all_reduce of 1000 int32, sum",
-     "all_reduce of 1000 int32, max"},
+const std::vector<Difference> differences = with_common({
     {"order",
      {"reduce=8", "reduce=9"},
      {"reduce=9", "reduce=8"},
@@ -54,7 +40,7 @@ const Difference differences[] = {
      "all_reduce of 1 int32, sum",
      "all_reduce of 0 int32, sum",
      "ring"},
-};
+});
 
 }  // namespace
 

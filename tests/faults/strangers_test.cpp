@@ -48,7 +48,8 @@ std::optional<Message> receive(const Fd& socket, Fd* passed = nullptr) {
 }
 
 void send(const Fd& socket, const Message& message, int descriptor = -1) {
-    const auto sent = weft::send_message(socket.number(), message, {&descriptor, descriptor >= 0 ? size_t(1) : size_t(0)});
+    const auto sent =
+        weft::send_message(socket.number(), message, {&descriptor, descriptor >= 0 ? size_t(1) : size_t(0)});
     CHECK((sent && *sent));
 }
 

@@ -1,31 +1,19 @@
 // mismatch_test.cpp: ranks of several hosts that call different things: every rank is told both calls, and lives.
+#include "tests/faults/difference.hpp"
 #include "tests/hosts/spread_job.hpp"
 
 using namespace weft::test;
 
 namespace {
 
-struct Difference {
-    const char* what;
-    Steps usual, odd;          // calls of all ranks but one, and of that one
-    const char *theirs, *its;  // as the sentence names them
-};
-
-const Difference differences[] = {
-    {"count", {"reduce=1000"}, {"reduce=1001"}, "all_reduce of 1000 int32, sum", "all_reduce of 1001 int32, sum"},
-    {"type", {"reduce=1000"}, {"reduce=1000,7"}, "all_reduce of 1000 int32, sum", "all_reduce of 1000 float, sum"},
-    {"operation",
-     {"reduce=1000"},
-     {"reduce=1000,2,2"},
-     "all_reduce of 1000 int32, sum",
-     "all_reduce of 1000 int32, max"},
+const std::vector<Difference> differences = with_common({
     {"order",
      {"reduce=8", "reduce=90000"},
      {"reduce=90000", "reduce=8"},
      "all_reduce of 8 int32",
      "all_reduce of 90000 int32"},
     {"size", {"reduce=1"}, {"reduce=5000000"}, "all_reduce of 1 int32", "all_reduce of 5000000 int32"},
-};
+});
 
 }  // namespace
 
