@@ -31,6 +31,7 @@ int main(int count, char** arguments) {
     const int rank = atoi(arguments[2]);
     RankRow& row = (*group)->row(rank);
     row.pid = getpid();
+    (*group)->home(rank).pid = row.pid;
     row.process = process_token();
     require((*group)->mark_alive(rank).ok(), "the row cannot be locked");
     row.state.store(RankState::joined, std::memory_order_release);
