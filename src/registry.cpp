@@ -17,6 +17,8 @@ static constexpr Algorithm algorithm_table[] = {
      "the whole buffer in each of log2 N rounds"},
     {"halving_doubling", Collective::all_reduce, halving_doubling_all_reduce, 1, halving_doubling_all_reduce_us,
      "2(N-1)/N of the buffer in 2 log2 N rounds"},
+    {"all_pairs", Collective::all_reduce, all_pairs_all_reduce, 1, all_pairs_all_reduce_us,
+     "2(N-1)/N of the buffer in two rounds of N-1 messages", too_many_pairs},
     {"double_binary_tree", Collective::all_reduce, double_binary_tree_all_reduce, 1, double_binary_tree_all_reduce_us,
      "twice the buffer in 2 log2 N hops, tile behind tile", nullptr, double_binary_tree_tile_bytes},
     {"two_level_ring", Collective::all_reduce, two_level_ring_all_reduce, 1, two_level_ring_all_reduce_us,

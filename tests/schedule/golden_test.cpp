@@ -44,6 +44,7 @@ static const Golden goldens[] = {
     {"recursive_doubling_all_reduce_5.txt", "recursive_doubling", 5, 1, ""},
     {"halving_doubling_all_reduce_4.txt", "halving_doubling", 4, 1, ""},
     {"halving_doubling_all_reduce_7.txt", "halving_doubling", 7, 1, ""},
+    {"all_pairs_all_reduce_4.txt", "all_pairs", 4, 1, ""},
     {"double_binary_tree_all_reduce_4.txt", "double_binary_tree", 4, 1, ""},
     {"double_binary_tree_all_reduce_7.txt", "double_binary_tree", 7, 1, ""},
     {"two_level_ring_all_reduce_8_hosts_2.txt", "two_level_ring", 8, 1, "", 2},

@@ -59,6 +59,12 @@ struct Neighbours {
             if (std::abs(post_of(schedule, *one) - post_of(schedule, *other)) != 1) return false;
         return true;
     }
+    // Whether the ranks at the other ends run another block than that one for this connection.
+    bool meets_another(int index) const {
+        if (block.source < 0 || block.source != block.target) return false;
+        const auto& blocks = schedules[size_t(block.source)].blocks;
+        return size_t(index) >= blocks.size() || blocks[size_t(index)].source != 0;
+    }
     static int post_of(const Schedule& schedule, const Instruction& about) {
         const auto& instructions = schedule.blocks[0].instructions;
         for (int step = 0; step < int(instructions.size()); ++step)
@@ -116,6 +122,9 @@ static const char* harmless(const Case& one, const Mutant& mutant, const std::ve
         return "the two work on different memory";
     if (mutant.rank >= 0 && first->opcode == Opcode::send && !is_board(second) && disjoint(*first, *second))
         return "one rank receives before it sends, the others do not, and the two work on different memory";
+    if (mutant.rank < 0 && first->opcode == Opcode::send && !is_board(second) && disjoint(*first, *second) &&
+        here.meets_another(mutant.block))
+        return "who receives before it sends does so from a rank that does not, and the two work on different memory";
     if (here.paired(first, second)) return "nothing lies between the two";
     if (is_local(first) && here.paired(second, behind))
         return "the post behind still comes later, and all wait for both";

@@ -1,0 +1,71 @@
+// All-pairs all-reduce: everybody sends each other rank the chunk that this one sums up, and hands the own sum to all.
+// 2(N-1)/N of the buffer, the least possible, in two rounds, but 2(N-1) messages: for few ranks and middle-sized
+// messages. Source: Thakur, Rabenseifner and Gropp, "Optimization of collective communication operations in MPICH",
+// 2005, where it is the pairwise reduce-scatter; Microsoft's MSCCL calls it all pairs.
+#include <optional>
+
+#include "algorithms/algorithms.hpp"
+#include "algorithms/network.hpp"
+#include "src/schedule/builder.hpp"
+
+namespace weft {
+
+// One would do; with two the next tile is on its way while this one is handed out.
+static constexpr int fifo_depth = 2;
+
+// Of whom everybody has a connection to everybody, with slots.
+static constexpr int ranks_most = 32;
+
+Schedule all_pairs_all_reduce(const Layout& layout, const Parameters&) {
+    const int ranks = layout.ranks;
+    Builder schedule("all_pairs", Collective::all_reduce, layout,
+                     {.chunks = ranks, .fifo_depth = ranks > 1 ? fifo_depth : 0});
+    if (ranks == 1) {
+        schedule.block({}).copy({0}).finish();
+        return schedule.finish();
+    }
+    const std::vector<int32_t> order = layout.host_major();
+    const int here = layout.position();
+    // Chunk c is summed by the rank in place c.
+    const auto chunk = [&](int distance) { return Chunk{0, here + distance, ranks}; };
+    std::vector<BlockBuilder> blocks;  // by distance
+    for (int distance = 1; distance < ranks; ++distance) {
+        const int peer = order[size_t((here + distance) % ranks)];
+        blocks.push_back(schedule.block({.source = peer, .target = peer}));
+    }
+    std::optional<Step> sum;
+    for (int distance = 1; distance < ranks; ++distance) {
+        BlockBuilder& block = blocks[size_t(distance - 1)];
+        block.send(chunk(distance));
+        Step next = block.recv_reduce_copy(chunk(0)).from(sum ? Buffer::output : Buffer::input);
+        if (sum) next.after(*sum);
+        sum = next;
+    }
+    sum->finish();
+    for (int distance = 1; distance < ranks; ++distance) {
+        BlockBuilder& block = blocks[size_t(distance - 1)];
+        Step sent = block.send(chunk(0)).from(Buffer::output);
+        if (distance < ranks - 1) sent.after(*sum);  // else it is of the same block, and later
+        block.recv(chunk(distance));
+    }
+    return schedule.finish();
+}
+
+double all_pairs_all_reduce_us(const Layout& layout, const LinkCosts& costs, size_t bytes) {
+    if (layout.ranks == 1) return costs.stream_us(bytes, 2 * bytes);
+    const Network network(layout, costs);
+    Network::Rounds rounds;
+    for (int distance = 1; distance < layout.ranks; ++distance)
+        for (int half = 0; half < 2; ++half) network.add_round(rounds, distance, double(bytes) / layout.ranks);
+    // The messages of a half travel at once, but the processor sends and receives one after the other; three of these
+    // hide in the latencies (measured with 3, 4 and 8 ranks).
+    rounds.latency_us = 2 * network.message_us(network.hosts() > 1) +
+                        (4 * (layout.ranks - 1) - 3) * costs.net_message_us * costs.ranks_per_core;
+    return Network::overlapped_us(rounds, double(bytes), 2 * double(costs.net_slot_bytes));
+}
+
+const char* too_many_pairs(const Layout& layout) {
+    return layout.ranks > ranks_most ? "needs a connection to every rank: at most 32 ranks" : nullptr;
+}
+
+}  // namespace weft
