@@ -137,6 +137,9 @@ World& world() {
 }
 
 ThreadState& this_thread() {
+    // Static objects may call when the main thread's own are gone, as they may the real driver.
+    static ThreadState main_thread;
+    if (gettid() == getpid()) return main_thread;
     static thread_local ThreadState state;
     if (state.generation != generation.load()) {
         state = {};

@@ -298,7 +298,7 @@ TEST_CASE("a job whose root's name is not resolved, or whose port is taken, says
         return std::vector<std::string>{quiet,
                                         "WEFT_INIT_TIMEOUT_MS=3000",
                                         "WEFT_HOSTID=node" + std::to_string(rank),
-                                        "WEFT_SECRET=of this test",
+                                        "WEFT_SECRET=of test " + std::to_string(getpid()),
                                         "WEFT_RANK=" + std::to_string(rank),
                                         "WEFT_SIZE=2",
                                         "WEFT_ROOT_HOST=" + host,
