@@ -10,6 +10,7 @@
 #include "src/drivers/cuda/stream.hpp"
 #include "tests/drivers/fake.hpp"
 #include "tests/fake_cuda/kernels.hpp"
+#include "tests/subprocess.hpp"
 
 using namespace weft;
 using namespace weft::test;
@@ -201,11 +202,13 @@ TEST_CASE("a cooperative launch waits until all its blocks have room", "[kernel]
     const Kernel meet = device.kernel("meet"), pass_on = device.kernel("pass_on");
     const Stream one = take(Stream::create(device.context)), other = take(Stream::create(device.context));
     demand(launch(meet, {.blocks = 1, .threads = 512}, one.handle(), device.at<int32_t>(), 2, int64_t(60'000)));
+    REQUIRE(eventually([&] { return std::atomic_ref(*device.at<int32_t>()).load() == 1; }));
     demand(launch(pass_on, {.blocks = 8, .threads = 512, .cooperative = true}, other.handle(),
                   device.at<int32_t>() + 100, device.at<int32_t>() + 200));
     CHECK(!take(other.done()));
     std::atomic_ref(*device.at<int32_t>()).store(2);
     demand(other.synchronize());
+    demand(one.synchronize());
     CHECK(device.at<int32_t>()[200] == 3);
 }
 
@@ -266,6 +269,7 @@ TEST_CASE("a kernel that is loaded at its first launch waits for all that runs; 
     const Kernel loaded = device.kernel("add");
     const Stream one = take(Stream::create(device.context)), other = take(Stream::create(device.context));
     demand(launch(meet, {}, one.handle(), device.at<int32_t>(), 2, int64_t(60'000)));
+    REQUIRE(eventually([&] { return std::atomic_ref(*device.at<int32_t>()).load() == 1; }));
     // Launched and done while the other still runs.
     demand(launch(loaded, {}, other.handle(), device.at<int64_t>() + 8, Shift{1, 1}));
     demand(other.synchronize());
@@ -293,5 +297,6 @@ TEST_CASE("a kernel that is loaded at its first launch waits for all that runs; 
     CHECK(!launched.load());
     std::atomic_ref(*device.at<int32_t>()).store(2);
     launcher.join();
+    demand(one.synchronize());
     demand(other.synchronize());
 }
