@@ -56,7 +56,8 @@ double all_pairs_all_reduce_us(const Layout& layout, const LinkCosts& costs, siz
     const Network network(layout, costs);
     Network::Rounds rounds;
     for (int distance = 1; distance < layout.ranks; ++distance)
-        for (int half = 0; half < 2; ++half) network.add_round(rounds, distance, double(bytes) / layout.ranks);
+        for (const auto coming : {Network::Coming::parts, Network::Coming::finished})
+            network.add_round(rounds, distance, double(bytes) / layout.ranks, coming);
     // The messages of a half travel at once, but the processor sends and receives one after the other; three of these
     // hide in the latencies (measured with 3, 4 and 8 ranks).
     rounds.latency_us = 2 * network.message_us(network.hosts() > 1) +

@@ -70,8 +70,9 @@ double halving_doubling_all_reduce_us(const Layout& layout, const LinkCosts& cos
     const std::vector<int> skips = skips_of(layout.ranks);
     Network::Rounds rounds;
     for (size_t round = 0; round + 1 < skips.size(); ++round)
-        for (int half = 0; half < 2; ++half)
-            network.add_round(rounds, skips[round], double(bytes) * (skips[round + 1] - skips[round]) / layout.ranks);
+        for (const auto coming : {Network::Coming::parts, Network::Coming::finished})
+            network.add_round(rounds, skips[round], double(bytes) * (skips[round + 1] - skips[round]) / layout.ranks,
+                              coming);
     return Network::overlapped_us(rounds, double(bytes), 2 * double(costs.net_slot_bytes));
 }
 

@@ -23,10 +23,12 @@ class Network {
     struct Rounds {
         double latency_us = 0, link_us = 0, handling_us = 0;
     };
-    // One more, in which every rank sends `bytes` to the one `distance` places ahead and adds or stores what comes.
-    void add_round(Rounds& rounds, int distance, double bytes) const;
+    // One more, in which every rank sends `bytes` to the one `distance` places ahead, and adds what comes or, if it is
+    // finished, only lets it into its place.
+    enum class Coming { parts, finished };
+    void add_round(Rounds& rounds, int distance, double bytes, Coming coming) const;
     // Of `bytes` in tiles of `tile_bytes`, each of which goes through the rounds behind the other: while one travels
-    // the processor works on the next.
+    // the processor works on the next, though it has its part in the travelling too.
     static double overlapped_us(const Rounds& rounds, double bytes, double tile_bytes);
 
   private:

@@ -62,8 +62,12 @@ double recursive_doubling_all_reduce_us(const Layout& layout, const LinkCosts& c
     const Network network(layout, costs);
     const int exchanging = largest_power_within(layout.ranks);
     Network::Rounds rounds;
-    for (int distance = 1; distance < exchanging; distance *= 2) network.add_round(rounds, distance, double(bytes));
-    for (int fold = 0; exchanging != layout.ranks && fold < 2; ++fold) network.add_round(rounds, 1, double(bytes));
+    using Coming = Network::Coming;
+    for (int distance = 1; distance < exchanging; distance *= 2)
+        network.add_round(rounds, distance, double(bytes), Coming::parts);
+    if (exchanging != layout.ranks)
+        for (const Coming coming : {Coming::parts, Coming::finished})
+            network.add_round(rounds, 1, double(bytes), coming);
     return Network::overlapped_us(rounds, double(bytes), double(costs.net_slot_bytes));
 }
 
