@@ -217,6 +217,34 @@ TEST_CASE("a sender whose peer closed or vanished gets an error that names it", 
     }
 }
 
+TEST_CASE("a peer that has left before it was reached is missed by who has something for it", "[tcp]") {
+    Bench bench;
+    bench.receiver.reset();
+    bench.door.reset();
+    auto listener = net::open_listener(loopback());
+    REQUIRE(listener.ok());
+    bench.place.addresses = {net::local_address(listener->number())};
+    listener->reset();
+    auto sender = sender_to(bench.options(1), bench.place, {loopback()});
+    // The refusal may be there at once or a moment later; nobody is told as long as nothing is to be sent.
+    for (int step = 0; step < 100; ++step) {
+        auto through = sender->progress();
+        REQUIRE(through.ok());
+        REQUIRE(*through);
+    }
+    const std::vector<std::byte> data = pattern(100, 1);
+    Status seen;
+    REQUIRE(eventually([&] {
+        auto sent = sender->send(data.data(), {100, 1, 1});
+        if (sent) sent = sender->progress();
+        if (!sent) seen = sent.take_status();
+        return !seen.ok();
+    }));
+    CHECK_THAT(seen.sentence(),
+               Catch::Contains("rank 1 has no connection to rank 0: 127.0.0.1:") && Catch::Contains("refused"));
+    CHECK_FALSE(sender->progress().ok());  // for good
+}
+
 TEST_CASE("a peer that stops reading stops the sender, which sleeps until there is room", "[tcp]") {
     Bench bench;
     auto sender = bench.sender();

@@ -44,7 +44,13 @@ void Cable::dial(const Place& place, const std::vector<net::Address>& sources, i
 
 Status Cable::connect() {
     if (connected_) return ok();
-    return door_ ? claim() : call();
+    if (failure_ == weftSuccess) {
+        const Status step = door_ ? claim() : call();
+        if (step) return ok();
+        failure_ = step.code();
+        why_ = step.sentence();
+    }
+    return fail(failure_, "{}", why_);  // for good
 }
 
 Status Cable::call() {

@@ -4,6 +4,7 @@
 #pragma once
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "src/net/call.hpp"
@@ -62,6 +63,8 @@ class Cable final : public Shared {
     std::vector<Wire> wires_;  // of who is called: empty until the first has come and said how many there are
     size_t missing_ = 1;       // of them
     bool connected_ = false;
+    weftResult_t failure_ = weftSuccess;
+    std::string why_;
 };
 
 }  // namespace weft::tcp

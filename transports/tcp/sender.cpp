@@ -82,7 +82,9 @@ Status TcpSender::push_all() {
 
 Result<bool> TcpSender::progress() {
     if (stripes_.empty()) [[unlikely]] {
-        WEFT_TRY(connect());
+        Status step = connect();
+        // A peer that has left is missed only by who has something for it.
+        if (!step && first_ != next_) return step;
         if (stripes_.empty()) return first_ == next_;
     }
     if (first_ != next_) WEFT_TRY(push_all());
