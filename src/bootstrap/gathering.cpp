@@ -25,6 +25,7 @@ constexpr int accepted_at_once = 64;  // a step ends, however fast strangers com
 constexpr int slice_ms = 5, told_slice_ms = 50;
 constexpr int64_t try_apart_us = 500'000;
 constexpr int64_t look_again_us = 2'000;
+constexpr int64_t seeing_off_us = 100'000;
 
 Status check_user(int socket, int& pid) {
     ucred peer{};
@@ -76,6 +77,7 @@ std::shared_ptr<Gathering> Gathering::of_process(const UniqueId& id, uint64_t ho
 Gathering::Gathering(const UniqueId& id, uint64_t host, int ranks) : id_(id), host_(host), ranks_(ranks) {}
 
 Gathering::~Gathering() {
+    if (listener_) see_guests_off();
     if (control_) Control::leave(std::move(control_));
 }
 
@@ -258,6 +260,18 @@ Status Gathering::serve() {
         guest = !done || *done ? guests_.erase(guest) : std::next(guest);
     }
     return ok();
+}
+
+// The meeting has failed. Who has called already gets the segment all the same, which says why: else its only news
+// would be a leader that hangs up.
+void Gathering::see_guests_off() {
+    const int64_t deadline = now_us() + seeing_off_us;
+    do {
+        if (!serve() || guests_.empty()) return;
+        std::vector<pollfd> list;
+        for (const Guest& guest : guests_) list.push_back({guest.socket.number(), POLLIN, 0});
+        poll(list.data(), nfds_t(list.size()), slice_ms);
+    } while (now_us() < deadline);
 }
 
 Result<bool> Gathering::serve(Guest& guest) {

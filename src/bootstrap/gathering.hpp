@@ -75,6 +75,7 @@ class Gathering {
     Status take_role();
     Status serve();
     Result<bool> serve(Guest& guest);
+    void see_guests_off();
     Status be_guest();
     Status leader_failed(Status cause) const;
     Status try_abroad(int rank);

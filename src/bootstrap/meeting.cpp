@@ -39,8 +39,7 @@ Result<bool> Meeting::advance() {
     if (!group_ && *segment) group_ = *segment;
     if (group_ && !claimed_)
         if (Status status = claim(); !status) return give_up(std::move(status));
-    // Complete, even if others have gone on and failed since: the first call says so.
-    if (group_ && int(group_->header().joined.load(std::memory_order_acquire)) == ranks_) {
+    if (all_here()) {
         gathering_->close();
         if (Status status = group_->settle(); !status) return give_up(std::move(status));
         if (id_.has_root()) Root::release(id_.identity().name);
@@ -56,9 +55,16 @@ Result<bool> Meeting::advance() {
     }
     if (group_ && (gathering_->foreign() || now_us() - begun_us_ > alone_us))
         if (Status status = gathering_->go_abroad(rank_); !status) return give_up(std::move(status));
-    if (Status status = check_others(); !status) return give_up(std::move(status));
+    // Complete, even if others have gone on and failed since, or since we looked: the first call says so.
+    if (Status status = check_others(); !status && !complete()) return give_up(std::move(status));
     return false;
 }
+
+bool Meeting::all_here() const {
+    return group_ && int(group_->header().joined.load(std::memory_order_acquire)) == ranks_;
+}
+
+bool Meeting::complete() const { return all_here() || (group_ && !group_->one_host()); }
 
 Status Meeting::claim() {
     if (group_->ranks() != ranks_)
@@ -148,7 +154,7 @@ void Meeting::wait() {
     }
     auto& joined = group_->header().joined;
     const uint32_t seen = joined.load(std::memory_order_acquire);
-    if (int(seen) == ranks_ || !group_->one_host()) return;
+    if (complete()) return;
     const timespec most{0, futex_slice_ms * 1'000'000};
     syscall(SYS_futex, &joined, FUTEX_WAIT, seen, &most, nullptr, 0);
 }

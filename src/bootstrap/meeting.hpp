@@ -35,6 +35,8 @@ class Meeting {
     Status claim();
     Status give_up(Status failure);
     Status check_others();
+    bool all_here() const;  // on this host
+    bool complete() const;  // here or elsewhere
     std::string missing_ranks() const;
 
     UniqueId id_;
