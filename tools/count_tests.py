@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # count_tests.py [--broken=WHAT]... LOG...: counts test cases in meson's testlog.json files; the last line is
 # "N passed, N failed". Programs of Catch2 and unittest count by their cases, others as one; a build that broke is one failure.
+# Before it comes the end of what each failed program said: who keeps no more than the end of a long log has it there.
 import json
 import re
 import sys
@@ -23,8 +24,17 @@ def cases(test):
     return passed, failed
 
 
+def show(tests):
+    lines = max(15, 120 // max(1, len(tests)))
+    for test in tests:
+        print(f"---- {test['name']} ({test['result']}) said last:")
+        for stream in ("stdout", "stderr"):
+            print("\n".join(test.get(stream, "").splitlines()[-lines:]))
+
+
 def main():
     passed = failed = skipped = 0
+    ends = []
     for argument in sys.argv[1:]:
         if argument.startswith("--broken="):
             print("failed:", argument[len("--broken=") :])
@@ -41,7 +51,9 @@ def main():
                 passed += more_passed
                 failed += more_failed
                 if more_failed:
+                    ends.append(test)
                     print(f"failed: {test['name']} ({test['result']}), see {argument}")
+    show(ends)
     print(f"{passed} passed, {failed} failed")
     return 1 if failed or not passed else 0
 

@@ -7,14 +7,18 @@ import tempfile
 import unittest
 
 
-def count(*tests, broken=()):
+def run(*tests, broken=()):
     with tempfile.NamedTemporaryFile("w", suffix=".json") as log:
         for result, output in tests:
             log.write(json.dumps({"name": "t", "result": result, "stdout": output, "stderr": ""}) + "\n")
         log.flush()
         command = [sys.executable, SCRIPT, *(f"--broken={each}" for each in broken), log.name]
-        run = subprocess.run(command, capture_output=True, text=True)
-    return run.stdout.splitlines()[-1], run.returncode
+        return subprocess.run(command, capture_output=True, text=True)
+
+
+def count(*tests, broken=()):
+    ended = run(*tests, broken=broken)
+    return ended.stdout.splitlines()[-1], ended.returncode
 
 
 class CountTest(unittest.TestCase):
@@ -44,6 +48,12 @@ class CountTest(unittest.TestCase):
 
     def test_skipped_programs_count_nowhere(self):
         self.assertEqual(count(("SKIP", ""), ("OK", "")), ("1 passed, 0 failed", 0))
+
+    def test_the_end_of_what_a_failed_program_said_is_shown(self):
+        lines = run(("OK", "quiet"), ("FAIL", "long ago\n" * 500 + "the reason\n")).stdout.splitlines()
+        self.assertIn("the reason", lines)
+        self.assertNotIn("quiet", lines)
+        self.assertLess(len(lines), 150)
 
     def test_a_broken_build_is_a_failure(self):
         self.assertEqual(count(("OK", ""), broken=["the build"]), ("1 passed, 1 failed", 1))
