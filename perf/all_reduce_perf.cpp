@@ -11,7 +11,7 @@ const perf::Collective all_reduce = {
     .bus_factor = [](int ranks) { return 2.0 * (ranks - 1) / ranks; },
     .run =
         [](const perf::Call& call) {
-            return weftAllReduce(call.send, call.receive, call.count, call.type, call.op, call.comm, nullptr);
+            return weftAllReduce(call.send, call.receive, call.count, call.type, call.op, call.comm, call.stream);
         },
     .expected = [](const perf::Pattern& pattern, int) { return pattern.reduced(); },
 };

@@ -1,4 +1,4 @@
-// arguments.cpp: parsing by CLI11, and a sentence for each flag that cannot work on host memory.
+// arguments.cpp: parsing by CLI11, and a sentence for each flag that cannot work.
 #include "arguments.hpp"
 
 #include <fmt/format.h>
@@ -76,20 +76,17 @@ std::vector<size_t> walk(const Arguments& arguments) {
     }
 }
 
-// Flags of nccl-tests that speak of GPUs.
+// Flags of nccl-tests that speak of GPUs and have no meaning here.
 struct GpuFlag {
     const char* flags;
     int only;  // the value that means what happens anyway
     const char* reason;
 };
 constexpr GpuFlag gpu_flags[] = {
-    {"-g,--ngpus", 1, "ranks are host ranks, without GPUs: use -t for several ranks in a process"},
-    {"-G,--cudagraph", 0, "CUDA graphs need device memory, which Weft does not handle yet"},
-    {"-C,--report_cputime", 0,
-     "on host memory a call returns when it is done, so its CPU time is the time already shown"},
-    {"-x,--cta_policy", 0, "CTAs exist on GPUs only"},
-    {"-D,--device_implementation", 0, "there is no device to implement the collective on"},
-    {"-V,--device_cta_count", 16, "CTAs exist on GPUs only"},
+    {"-C,--report_cputime", 0, "on host memory it is the time already shown; on a GPU's it is not measured yet"},
+    {"-x,--cta_policy", 0, "Weft chooses the blocks of its kernels by itself"},
+    {"-D,--device_implementation", 0, "Weft has no collectives that kernels call"},
+    {"-V,--device_cta_count", 16, "Weft has no collectives that kernels call"},
 };
 
 }  // namespace
@@ -105,8 +102,8 @@ std::variant<Arguments, Refusal> parse_arguments(const std::string& program, int
     CLI::App app("Measures and checks a collective on this job's ranks, in the manner of nccl-tests.", program);
     app.set_help_flag("-h,--help", "Print this and exit");
     const CLI::Range yes_no(0, 1), count(1, 1 << 30), count_or_zero(0, 1 << 30);
-    const std::string sizes_group = "Sizes", run_group = "What is run", report_group = "Report",
-                      gpu_group = "For GPUs (refused here)";
+    const std::string sizes_group = "Sizes", run_group = "What is run", report_group = "Report", gpu_group = "GPUs",
+                      refused_group = "Known, but refused";
     app.add_option("-b,--minbytes", min_bytes, "Smallest size in bytes; K, M, G are powers of 1024 (32M)")
         ->group(sizes_group);
     app.add_option("-e,--maxbytes", max_bytes, "Largest size (32M)")->group(sizes_group);
@@ -147,9 +144,21 @@ std::variant<Arguments, Refusal> parse_arguments(const std::string& program, int
                    "1: barrier after each call, 3: after each iteration, not timed; 0 and 2 are alike, for calls block")
         ->check(CLI::Range(0, 3))
         ->group(run_group);
-    app.add_option("-y,--stream_null", stream_null, "Taken as is: on host memory the stream is always NULL")
+    app.add_option("-g,--ngpus", a.gpus, "GPUs of each -t, whose memory the buffers are in; 0: host memory (0)")
+        ->check(CLI::Range(0, 1024))
+        ->group(gpu_group);
+    app.add_option("--ranks-per-gpu", a.ranks_per_gpu,
+                   "Ranks that share a GPU, each a thread, or a launcher's process (1)")
+        ->check(CLI::Range(1, 64))
+        ->group(gpu_group);
+    app.add_option("-G,--cudagraph", a.graph_launches,
+                   "Above 0: the iterations are captured as a CUDA graph, which is launched so often (0)")
+        ->check(count_or_zero)
+        ->group(gpu_group);
+    app.add_option("-y,--stream_null", stream_null,
+                   "1: on a GPU, calls get the legacy stream, NULL; on the host they always do")
         ->check(yes_no)
-        ->group(run_group);
+        ->group(gpu_group);
     app.add_option("-T,--timeout", a.timeout_s,
                    "Seconds without progress after which a collective fails (Weft's default)")
         ->check(count_or_zero)
@@ -195,7 +204,7 @@ std::variant<Arguments, Refusal> parse_arguments(const std::string& program, int
         ->group(report_group);
     for (size_t i = 0; i < std::size(gpu_flags); ++i) {
         gpu_values[i] = gpu_flags[i].only;
-        app.add_option(gpu_flags[i].flags, gpu_values[i], gpu_flags[i].reason)->group(gpu_group);
+        app.add_option(gpu_flags[i].flags, gpu_values[i], gpu_flags[i].reason)->group(refused_group);
     }
 
     try {
@@ -209,6 +218,14 @@ std::variant<Arguments, Refusal> parse_arguments(const std::string& program, int
                 "map"};
         if (registered != 0 && registered != 1)
             throw Objection{fmt::format("-R {} means nothing: give 0 or 1", registered)};
+        if (a.gpus == 0 && (a.ranks_per_gpu > 1 || a.graph_launches > 0))
+            throw Objection{"--ranks-per-gpu and -G speak of GPUs: give -g 1 as well"};
+        if (a.gpus > 0 && registered != 0)
+            throw Objection{"-R 1: weftMemAlloc gives host memory in this version: leave out -R or -g"};
+        if (a.graph_launches > 0 && (per_iteration != 0 || a.blocking % 2 == 1 || statistic == "median-max"))
+            throw Objection{"-G times whole graphs: leave out -I, -z and --stat median-max"};
+        if (a.graph_launches > 0 && stream_null != 0)
+            throw Objection{"-G captures a stream, and the legacy stream cannot be captured: leave out -y"};
         if (a.blocking == 1 && a.calls_per_group > 1)
             throw Objection{"-z 1 waits after every call, but calls in a group (-m) begin only when it ends: use -z 3"};
         if (a.skipped_iterations >= a.iterations)
@@ -236,6 +253,7 @@ std::variant<Arguments, Refusal> parse_arguments(const std::string& program, int
         return Refusal{2, fmt::format("{}: {}\n", program, objection.text)};
     }
     a.parallel_init = parallel_init != 0;
+    a.null_stream = stream_null != 0;
     a.timestamps = timestamps != 0;
     a.average = Average(average);
     a.registered = registered != 0;

@@ -1,5 +1,6 @@
 // arguments.hpp: the command line of every benchmark: nccl-tests' flags, and Weft's own for comparisons.
 #pragma once
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -17,8 +18,15 @@ enum class Statistic : uint8_t {
 enum class Average : uint8_t { rank_0, mean, least, most };  // over ranks; numbers as in -a
 
 struct Arguments {
+    // Of this process, unless a launcher's processes are the ranks.
+    int ranks() const { return threads * std::max(1, gpus) * ranks_per_gpu; }
+
     std::vector<std::string> command_line;
     int threads = 1;
+    int gpus = 0;  // a thread; 0: buffers are in host memory
+    int ranks_per_gpu = 1;
+    int graph_launches = 0;  // above 0: the iterations are a CUDA graph, launched so often
+    bool null_stream = false;
     size_t min_bytes = 32 << 20;
     size_t max_bytes = 32 << 20;
     size_t step_bytes = 1 << 20;

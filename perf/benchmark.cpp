@@ -116,13 +116,14 @@ int64_t Benchmark::check(const Case& measured, const Element& element, const Red
     const Period input = pattern.input(rank_.index());
     // What nobody may write behind the buffer, and what the result must replace.
     const Period untouched(guard_bytes, std::byte(0xa5));
-    fill(buffers.receive(), bytes + guard_bytes, untouched);
-    fill(in_place ? buffers.receive() : buffers.send(), bytes, input);
+    buffers.write(Buffers::receiving, bytes + guard_bytes, untouched);
+    buffers.write(in_place ? Buffers::receiving : Buffers::sending, bytes, input);
     rank_.barrier();
     call_once(rank_, measured);
-    size_t wrong = count_wrong(buffers.receive(), bytes, collective_.expected(pattern, rank_.index()), element.bytes);
-    wrong += count_wrong(buffers.receive() + bytes, guard_bytes, untouched, 1);
-    if (!in_place) wrong += count_wrong(buffers.send(), bytes, input, element.bytes);
+    size_t wrong =
+        buffers.wrong(Buffers::receiving, 0, bytes, collective_.expected(pattern, rank_.index()), element.bytes);
+    wrong += buffers.wrong(Buffers::receiving, bytes, guard_bytes, untouched, 1);
+    if (!in_place) wrong += buffers.wrong(Buffers::sending, 0, bytes, input, element.bytes);
     own_wrong_ += int64_t(wrong);
     return std::max(int64_t(rank_.combine(double(wrong), weftSum)), int64_t(wrong));
 }
@@ -133,16 +134,22 @@ Result Benchmark::measure(const Element& element, const Reduction& reduction, we
     // bench.h measures at least one element.
     const size_t count = std::max<size_t>(bytes / element.bytes, mean ? 0 : 1);
     Case measured{&collective_, {}, count * element.bytes};
-    measured.call = {in_place ? buffers.receive() : buffers.send(), buffers.receive(), count, element.type, op,
-                     collective_.rooted ? arguments_.root : 0,      rank_.comm()};
+    measured.call = {.send = buffers.address(in_place ? Buffers::receiving : Buffers::sending),
+                     .receive = buffers.address(Buffers::receiving),
+                     .count = count,
+                     .type = element.type,
+                     .op = op,
+                     .root = collective_.rooted ? arguments_.root : 0,
+                     .comm = rank_.comm(),
+                     .stream = arguments_.null_stream ? nullptr : rank_.stream()};
     const size_t largest = *std::max_element(arguments_.sizes.begin(), arguments_.sizes.end());
     measured.places = mean && measured.bytes > 0 ? largest / measured.bytes : 1;
 
     // Real data for the timing: zeros and poison can be faster or slower than numbers.
     const Period input = Pattern(element, reduction, rank_.count(), 0).input(rank_.index());
     const size_t span = measured.bytes * measured.places;
-    fill(buffers.send(), span, input);
-    fill(buffers.receive(), span, input);
+    buffers.write(Buffers::sending, span, input);
+    buffers.write(Buffers::receiving, span, input);
     Result result;
     result.measurement =
         mean ? measure_mean(rank_, measured, arguments_) : measure_median_max(rank_, measured, arguments_.seconds);
@@ -228,7 +235,7 @@ Memory Benchmark::held_memory() {
 
 int Benchmark::run() {
     std::vector<RankPlace> places;
-    for (const std::string& text : rank_.gather(text_of(this_place()))) places.push_back(place_from(text));
+    for (const std::string& text : rank_.gather(text_of(this_place(rank_.gpu())))) places.push_back(place_from(text));
     if (rank_.is_first() && !arguments_.json_file.empty()) json_ = std::make_unique<JsonReport>(arguments_, places);
     const bool unwritable = json_ && json_->path().empty();
     if (unwritable)
@@ -236,7 +243,7 @@ int Benchmark::run() {
     if (rank_.combine(unwritable ? 1 : 0, weftMax) > 0) return 2;
     if (json_ && !lines()) print(fmt::format("# Writing JSON output to {}\n", json_->path()));
     if (!lines()) print(header_text(collective_, arguments_, places));
-    if (!memory_suffices(places)) return 1;
+    if (!rank_.gpu() && !memory_suffices(places)) return 1;
 
     const size_t largest = *std::max_element(arguments_.sizes.begin(), arguments_.sizes.end());
     for (int cycle = 0; arguments_.cycles == 0 || cycle < arguments_.cycles; ++cycle)

@@ -3,17 +3,34 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
 
 namespace perf {
 
+namespace {
+
+// Null, and why, if the GPU has none left.
+void* device_memory(Gpu& gpu, size_t bytes, std::string& shortage) {
+    try {
+        return gpu.allocate(bytes);
+    } catch (const Failure& failure) {
+        shortage = failure.what();
+        return nullptr;
+    }
+}
+
+}  // namespace
+
 Buffers::Buffers(Rank& rank, const Layout& layout) : rank_(rank), layout_(layout) {
     const size_t bytes = layout.offset + layout.bytes + guard_bytes;
     std::string shortage;
     for (void*& memory : memory_) {
-        if (!layout.registered)
+        if (rank.gpu())
+            memory = device_memory(*rank.gpu(), bytes, shortage);
+        else if (!layout.registered)
             memory = std::malloc(bytes);
         else if (weftMemAlloc(&memory, bytes) != weftSuccess)
             shortage = weftGetLastError(nullptr);
@@ -26,7 +43,8 @@ Buffers::Buffers(Rank& rank, const Layout& layout) : rank_(rank), layout_(layout
             shortage.empty() ? "" : fmt::format("rank {}: no memory for its buffers: {}", rank.index(), shortage)};
     }
     // First touch here, not in a timed call.
-    for (void* memory : memory_) std::memset(memory, 0xa5, bytes);
+    for (void* memory : memory_)
+        if (!rank.gpu()) std::memset(memory, 0xa5, bytes);
     for (int i = 0; i < 2 && layout.registered; ++i)
         rank.expect(weftCommRegister(rank.comm(), memory_[i], bytes, &handles_[i]), "weftCommRegister");
 }
@@ -36,12 +54,31 @@ Buffers::~Buffers() { release(); }
 void Buffers::release() {
     for (int i = 0; i < 2; ++i) {
         if (handles_[i]) weftCommDeregister(rank_.comm(), handles_[i]);
-        if (layout_.registered)
+        if (rank_.gpu())
+            rank_.gpu()->free(memory_[i]);
+        else if (layout_.registered)
             weftMemFree(memory_[i]);
         else
             std::free(memory_[i]);
         memory_[i] = handles_[i] = nullptr;
     }
+}
+
+void Buffers::write(Side side, size_t bytes, const Period& period) const {
+    if (!rank_.gpu()) return fill(address(side), bytes, period);
+    mirror_.resize(std::max(mirror_.size(), bytes));
+    fill(mirror_.data(), bytes, period);
+    rank_.gpu()->to_device(address(side), mirror_.data(), bytes);
+}
+
+size_t Buffers::wrong(Side side, size_t offset, size_t bytes, const Period& period, size_t element_bytes) const {
+    const std::byte* looked_at = address(side) + offset;
+    if (rank_.gpu()) {
+        mirror_.resize(std::max(mirror_.size(), bytes));
+        rank_.gpu()->to_host(mirror_.data(), looked_at, bytes);
+        looked_at = mirror_.data();
+    }
+    return count_wrong(looked_at, bytes, period, element_bytes);
 }
 
 size_t Buffers::total_bytes(const Layout& layout) {

@@ -1,8 +1,10 @@
-// buffers.hpp: a rank's send and receive buffer: private memory, or Weft's, which the ranks of a host can map.
+// buffers.hpp: a rank's send and receive buffer: private memory, Weft's, which the ranks of a host can map, or a GPU's.
 #pragma once
 #include <cstddef>
 #include <string>
+#include <vector>
 
+#include "pattern.hpp"
 #include "rank.hpp"
 
 namespace perf {
@@ -18,6 +20,7 @@ class Buffers {
         size_t offset = 0;  // of the first element behind the start of the memory, in bytes
         bool registered = false;
     };
+    enum Side { sending, receiving };
     // Every rank or none gets its buffers: throws Shortage on all if one has no memory for them.
     struct Shortage {
         std::string sentence;  // empty on the ranks that had enough
@@ -27,10 +30,13 @@ class Buffers {
     Buffers(const Buffers&) = delete;
     Buffers& operator=(const Buffers&) = delete;
 
-    std::byte* send() const { return static_cast<std::byte*>(memory_[0]) + layout_.offset; }
-    std::byte* receive() const { return static_cast<std::byte*>(memory_[1]) + layout_.offset; }
+    std::byte* address(Side side) const { return static_cast<std::byte*>(memory_[side]) + layout_.offset; }
+    // Writes the period over and over (pattern.hpp), from the buffer's first byte.
+    void write(Side side, size_t bytes, const Period& period) const;
+    // Elements that differ from it. A GPU's are looked at on the host, every one.
+    size_t wrong(Side side, size_t offset, size_t bytes, const Period& period, size_t element_bytes) const;
 
-    // What one rank's buffers take, both together; saturates.
+    // Of host memory, what one rank's buffers take, both together; saturates.
     static size_t total_bytes(const Layout& layout);
 
   private:
@@ -39,6 +45,7 @@ class Buffers {
     Layout layout_;
     void* memory_[2] = {};
     void* handles_[2] = {};
+    mutable std::vector<std::byte> mirror_;  // on the host, of one of a GPU's
 };
 
 // Memory that this host can still give, in bytes; 0 if it does not say.

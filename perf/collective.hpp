@@ -14,6 +14,7 @@ struct Call {
     weftRedOp_t op = weftSum;
     int root = 0;
     weftComm_t comm = nullptr;
+    weftStream_t stream = nullptr;  // of the buffers' GPU
 };
 
 struct Collective {

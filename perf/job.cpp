@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <thread>
 
 namespace perf {
@@ -27,12 +28,26 @@ int complain(const std::string& program, const char* call, weftResult_t result) 
     return complain(program, fmt::format("{}: {}", call, *sentence ? sentence : weftGetErrorString(result)));
 }
 
+// Which of its host's processes the launcher says this is.
+int local_rank() {
+    for (const char* name :
+         {"WEFT_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID"})
+        if (const char* text = std::getenv(name)) return std::atoi(text);
+    return 0;
+}
+
+// The GPU of a rank, current in this thread from here on; null if none is asked for.
+std::unique_ptr<Gpu> gpu_for(const Arguments& arguments, int index) {
+    return arguments.gpus > 0 ? Gpu::use(index / arguments.ranks_per_gpu) : nullptr;
+}
+
 // Takes the communicator: destroys it after the body, aborts it after a failure.
-int run_rank(const std::string& program, weftComm_t comm, const std::function<int(Rank&)>& body) {
+int run_rank(const std::string& program, weftComm_t comm, Gpu* gpu, const std::function<int(Rank&)>& body) {
     int index = -1;
     weftCommUserRank(comm, &index);
     try {
-        Rank rank(comm);
+        if (gpu) gpu->make_current();
+        Rank rank(comm, gpu);
         const int status = body(rank);
         const weftResult_t result = weftCommDestroy(comm);
         return result == weftSuccess ? status : complain(program, "weftCommDestroy", result);
@@ -46,15 +61,19 @@ int run_rank(const std::string& program, weftComm_t comm, const std::function<in
 // Each thread's rank joins in one group on this thread, or, with -p 1, by itself on its own.
 int run_threads(const std::string& program, const Arguments& arguments, const std::function<int(Rank&)>& body) {
     const weftConfig_t config = config_of(arguments);
-    const size_t count = size_t(arguments.threads);
+    const size_t count = size_t(arguments.ranks());
     weftUniqueId id;
     if (weftResult_t result = weftGetUniqueId(&id); result != weftSuccess)
         return complain(program, "weftGetUniqueId", result);
+    std::vector<std::unique_ptr<Gpu>> gpus;
+    for (size_t i = 0; i < count; ++i) gpus.push_back(gpu_for(arguments, int(i)));
     std::vector<weftComm_t> comms(count);
     if (!arguments.parallel_init) {
         weftResult_t result = weftGroupStart();
-        for (size_t i = 0; i < count && result == weftSuccess; ++i)
+        for (size_t i = 0; i < count && result == weftSuccess; ++i) {
+            if (gpus[i]) gpus[i]->make_current();
             result = weftCommInitRankConfig(&comms[i], int(count), id, int(i), &config);
+        }
         if (weftResult_t ended = weftGroupEnd(); result == weftSuccess) result = ended;
         if (result != weftSuccess) return complain(program, "weftCommInitRankConfig in a group", result);
     }
@@ -63,8 +82,9 @@ int run_threads(const std::string& program, const Arguments& arguments, const st
     for (size_t i = 0; i < count; ++i)
         threads.emplace_back([&, i] {
             weftResult_t result = weftSuccess;
+            if (arguments.parallel_init && gpus[i]) gpus[i]->make_current();
             if (arguments.parallel_init) result = weftCommInitRankConfig(&comms[i], int(count), id, int(i), &config);
-            statuses[i] = result == weftSuccess ? run_rank(program, comms[i], body)
+            statuses[i] = result == weftSuccess ? run_rank(program, comms[i], gpus[i].get(), body)
                                                 : complain(program, "weftCommInitRankConfig", result);
         });
     for (std::thread& thread : threads) thread.join();
@@ -73,24 +93,29 @@ int run_threads(const std::string& program, const Arguments& arguments, const st
 
 }  // namespace
 
-int run_ranks(const std::string& program, const Arguments& arguments, const std::function<int(Rank&)>& body) {
+int run_ranks(const std::string& program, const Arguments& arguments, const std::function<int(Rank&)>& body) try {
+    const std::unique_ptr<Gpu> gpu = gpu_for(arguments, local_rank());
     // Weft knows the launchers' variables: a communicator of one rank means that there is none.
     const weftConfig_t config = config_of(arguments);
     weftComm_t comm = nullptr;
     weftResult_t result = weftCommInitFromEnvironment(&comm, &config);
     if (result != weftSuccess) return complain(program, "weftCommInitFromEnvironment", result);
-    if (arguments.threads == 1) return run_rank(program, comm, body);
+    const bool alone = arguments.threads == 1 && arguments.gpus <= 1;  // processes are ranks, if there are several
+    if (arguments.ranks() == 1) return run_rank(program, comm, gpu.get(), body);
     int launched = 0, index = 0;
     weftCommCount(comm, &launched);
     weftCommUserRank(comm, &index);
+    if (alone && launched > 1) return run_rank(program, comm, gpu.get(), body);
     if (result = weftCommDestroy(comm); result != weftSuccess) return complain(program, "weftCommDestroy", result);
     if (launched == 1) return run_threads(program, arguments, body);
     if (index == 0)
         complain(program,
-                 fmt::format("-t {} under a launcher that started {} processes: ranks are either processes or threads, "
-                             "so leave out -t or start one process",
-                             arguments.threads, launched));
+                 fmt::format("-t {} -g {} under a launcher that started {} processes: ranks are either processes or "
+                             "threads, so leave them at 1 or start one process",
+                             arguments.threads, std::max(1, arguments.gpus), launched));
     return 2;
+} catch (const Failure& failure) {
+    return complain(program, failure.what());
 }
 
 }  // namespace perf

@@ -54,7 +54,7 @@ JsonReport::JsonReport(const Arguments& a, const std::vector<RankPlace>& places)
     json["weft_version"] = version;
     Json& config = json["config"];
     config["nthreads"] = a.threads;
-    config["ngpus"] = 1;
+    config["ngpus"] = std::max(1, a.gpus);
     config["minimum_bytes"] = a.min_bytes;
     config["maximum_bytes"] = a.max_bytes;
     if (a.step_factor > 1)
@@ -65,7 +65,7 @@ JsonReport::JsonReport(const Arguments& a, const std::vector<RankPlace>& places)
     config["iterations"] = a.iterations;
     config["aggregated_iterations"] = a.calls_per_group;
     config["validation"] = a.checks;
-    config["graph"] = 0;
+    config["graph"] = a.graph_launches;
     config["blocking_collectives"] = word(a.blocking != 0);
     config["per_iter_timing"] = word(a.per_iteration);
     config["per_iter_skip"] = a.skipped_iterations;
@@ -79,6 +79,7 @@ JsonReport::JsonReport(const Arguments& a, const std::vector<RankPlace>& places)
                            {"group", 0},
                            {"pid", places[rank].pid},
                            {"hostname", places[rank].host},
+                           {"device", places[rank].device},
                            {"cpus", places[rank].cpus},
                            {"device_info", places[rank].model}});
     json["results"] = Json::array();

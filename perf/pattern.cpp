@@ -53,12 +53,9 @@ int64_t Pattern::share_of(int64_t limit, int rank, size_t index) const {
 // dull (an even factor of a product drives it to zero).
 int64_t Pattern::integer_input(int rank, size_t index) const {
     switch (int(reduction_.op)) {
-        case weftAvg:
-            return share_of(element_.exact_limit(), rank, index);
-        case weftProd:
-            return int64_t(random(uint64_t(rank), index) | 1);
-        default:
-            return int64_t(random(uint64_t(rank), index));
+        case weftAvg: return share_of(element_.exact_limit(), rank, index);
+        case weftProd: return int64_t(random(uint64_t(rank), index) | 1);
+        default: return int64_t(random(uint64_t(rank), index));
     }
 }
 
@@ -73,10 +70,8 @@ double Pattern::floating_input(int rank, size_t index) const {
             return (draw & 1 ? -1.0 : 1.0) * (place < uint64_t(twos) && (draw & 2) ? 2.0 : 1.0);
         }
         case weftMin:
-        case weftMax:
-            return double(int64_t(random(uint64_t(rank), index) % uint64_t(2 * limit + 1)) - limit);
-        case weftNumOps:
-            return double(share_of(limit / scalar_largest, rank, index));
+        case weftMax: return double(int64_t(random(uint64_t(rank), index) % uint64_t(2 * limit + 1)) - limit);
+        case weftNumOps: return double(share_of(limit / scalar_largest, rank, index));
         case weftAvg: {
             // Multiples of the rank count, so that the quotient is a whole number. Only its odd part costs precision.
             const int64_t multiples =
@@ -87,8 +82,7 @@ double Pattern::floating_input(int rank, size_t index) const {
             const uint64_t place = (uint64_t(rank) + random(uint64_t(ranks_), index)) % uint64_t(ranks_);
             return place == 0 ? value : place == 1 ? -value : 0;
         }
-        default:
-            return double(share_of(limit, rank, index));
+        default: return double(share_of(limit, rank, index));
     }
 }
 
@@ -103,24 +97,12 @@ uint64_t Pattern::reduced_integer(size_t index) const {
         const bool unsigned_less = next < result, signed_less = value(next) < value(result);
         const bool less = element_.kind == Kind::signed_integer ? signed_less : unsigned_less;
         switch (int(reduction_.op)) {
-            case weftSum:
-                result += next;
-                break;
-            case weftProd:
-                result *= next;
-                break;
-            case weftMin:
-                result = less ? next : result;
-                break;
-            case weftMax:
-                result = less ? result : next;
-                break;
-            case weftNumOps:
-                result += next * uint64_t(scalar_of(rank));
-                break;
-            default:
-                total += value(next);
-                break;  // avg
+            case weftSum: result += next; break;
+            case weftProd: result *= next; break;
+            case weftMin: result = less ? next : result; break;
+            case weftMax: result = less ? result : next; break;
+            case weftNumOps: result += next * uint64_t(scalar_of(rank)); break;
+            default: total += value(next); break;  // avg
         }
     }
     // C++ division truncates toward zero, as Weft's does.
@@ -133,21 +115,11 @@ double Pattern::reduced_floating(size_t index) const {
     for (int rank = 1; rank < ranks_; ++rank) {
         const double next = floating_input(rank, index);
         switch (int(reduction_.op)) {
-            case weftProd:
-                result *= next;
-                break;
-            case weftMin:
-                result = std::min(result, next);
-                break;
-            case weftMax:
-                result = std::max(result, next);
-                break;
-            case weftNumOps:
-                result += next * scalar_of(rank);
-                break;
-            default:
-                result += next;
-                break;
+            case weftProd: result *= next; break;
+            case weftMin: result = std::min(result, next); break;
+            case weftMax: result = std::max(result, next); break;
+            case weftNumOps: result += next * scalar_of(rank); break;
+            default: result += next; break;
         }
     }
     return reduction_.op == weftAvg ? result / ranks_ : result;

@@ -7,7 +7,7 @@
 
 namespace perf {
 
-Rank::Rank(weftComm_t comm) : comm_(comm) {
+Rank::Rank(weftComm_t comm, Gpu* gpu) : comm_(comm), gpu_(gpu) {
     expect(weftCommUserRank(comm, &index_), "weftCommUserRank");
     expect(weftCommCount(comm, &count_), "weftCommCount");
 }
@@ -16,6 +16,14 @@ void Rank::fail(weftResult_t result, const char* call) const {
     std::string sentence = weftGetLastError(comm_);
     if (sentence.empty()) sentence = weftGetLastError(nullptr);
     throw Failure(fmt::format("{}: {}", call, sentence.empty() ? weftGetErrorString(result) : sentence));
+}
+
+void Rank::settle() const {
+    if (!gpu_) return;
+    gpu_->synchronize();
+    weftResult_t result = weftSuccess;
+    expect(weftCommGetAsyncError(comm_, &result), "weftCommGetAsyncError");
+    expect(result, "a call on the GPU's stream");
 }
 
 void Rank::barrier() {

@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "gpu.hpp"
+
 namespace perf {
 
 // What ends a rank's work: a call of Weft that failed, with its sentence.
@@ -15,16 +17,18 @@ struct Failure : std::runtime_error {
     using std::runtime_error::runtime_error;
 };
 
-// Does not own the communicator. Thread-bound to the thread that drives the rank.
+// Owns neither the communicator nor the GPU. Thread-bound to the thread that drives the rank.
 class Rank {
   public:
     // Throws Failure if the communicator cannot say who we are.
-    explicit Rank(weftComm_t comm);
+    explicit Rank(weftComm_t comm, Gpu* gpu = nullptr);
 
     int index() const { return index_; }
     int count() const { return count_; }
     bool is_first() const { return index_ == 0; }
     weftComm_t comm() const { return comm_; }
+    Gpu* gpu() const { return gpu_; }  // null if buffers are in host memory
+    weftStream_t stream() const { return gpu_ ? static_cast<weftStream_t>(gpu_->stream()) : nullptr; }
 
     // Throws Failure with the library's sentence unless the call succeeded.
     void expect(weftResult_t result, const char* call) const {
@@ -32,6 +36,8 @@ class Rank {
             fail(result, call);
     }
 
+    // Until the calls on a GPU's stream have ended; throws Failure if one of them failed.
+    void settle() const;
     void barrier();
     // Every rank gets the combination of all ranks' values.
     void combine(std::span<double> values, weftRedOp_t op);
@@ -44,6 +50,7 @@ class Rank {
     [[noreturn]] void fail(weftResult_t result, const char* call) const;
 
     weftComm_t comm_;
+    Gpu* gpu_;
     int index_ = 0;
     int count_ = 0;
     double token_[2] = {};  // the barrier's message

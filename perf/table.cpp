@@ -64,20 +64,20 @@ std::string size_text(uint64_t bytes) {
 
 }  // namespace
 
-RankPlace this_place() {
+RankPlace this_place(const Gpu* gpu) {
     char host[64] = {};
     gethostname(host, sizeof host - 1);
-    return {getpid(), host, allowed_cpus(), processor_model()};
+    return {getpid(), host, gpu ? gpu->device() : -1, allowed_cpus(), gpu ? gpu->name() : processor_model()};
 }
 
 std::string text_of(const RankPlace& place) {
-    return fmt::format("{} {} {} {}", place.pid, place.host, place.cpus, place.model);
+    return fmt::format("{} {} {} {} {}", place.pid, place.host, place.device, place.cpus, place.model);
 }
 
 RankPlace place_from(const std::string& text) {
     RankPlace place;
     std::istringstream words(text);
-    words >> place.pid >> place.host >> place.cpus;
+    words >> place.pid >> place.host >> place.device >> place.cpus;
     std::getline(words >> std::ws, place.model);
     return place;
 }
@@ -97,11 +97,11 @@ std::string header_text(const Collective& collective, const Arguments& a, const 
     std::string text = fmt::format("# Weft headers={} library={}\n# Collective test starting: {}\n", WEFT_VERSION_CODE,
                                    version, collective.program);
     text += fmt::format(
-        "# nThread {} nGpus 1 minBytes {} maxBytes {} step: {}({}) warmup iters: {} iters: {} agg iters: {} "
-        "validation: {} graph: 0 unalign: {}\n",
-        a.threads, a.min_bytes, a.max_bytes, a.step_factor > 1 ? size_t(a.step_factor) : a.step_bytes,
-        a.step_factor > 1 ? "factor" : "bytes", a.warmups, a.iterations, a.calls_per_group, a.checks,
-        a.unalign_elements);
+        "# nThread {} nGpus {} minBytes {} maxBytes {} step: {}({}) warmup iters: {} iters: {} agg iters: {} "
+        "validation: {} graph: {} unalign: {}\n",
+        a.threads, std::max(1, a.gpus), a.min_bytes, a.max_bytes,
+        a.step_factor > 1 ? size_t(a.step_factor) : a.step_bytes, a.step_factor > 1 ? "factor" : "bytes", a.warmups,
+        a.iterations, a.calls_per_group, a.checks, a.graph_launches, a.unalign_elements);
     if (a.statistic == Statistic::median_max)
         text += fmt::format(
             "# Time: batches of calls after a barrier, the slowest rank's, median over batches in {} s a size\n",
@@ -113,8 +113,10 @@ std::string header_text(const Collective& collective, const Arguments& a, const 
     if (a.registered) text += "# Buffers: weftMemAlloc, registered\n";
     text += "#\n# Using devices\n";
     for (size_t rank = 0; rank < places.size(); ++rank)
-        text += fmt::format("#  Rank {:2} Group  0 Pid {:6} on {:>10} cpu {:>2} {}\n", rank, places[rank].pid,
-                            places[rank].host, places[rank].cpus, places[rank].model);
+        text += fmt::format("#  Rank {:2} Group  0 Pid {:6} on {:>10} {} {:>2} {}\n", rank, places[rank].pid,
+                            places[rank].host, places[rank].device < 0 ? "cpu" : "device",
+                            places[rank].device < 0 ? places[rank].cpus : std::to_string(places[rank].device),
+                            places[rank].model);
 
     const std::string iteration_names = a.per_iteration ? "    i_min    i_max    i_p99    i_cv%" : "";
     const std::string iteration_units = a.per_iteration ? "     (us)     (us)     (us)      (%)" : "";

@@ -14,11 +14,12 @@ namespace perf {
 struct RankPlace {
     int pid = 0;
     std::string host;
+    int device = -1;    // of the GPU; -1: there is none
     std::string cpus;   // those it may run on, as in "0-3,8"
-    std::string model;  // of the processor
+    std::string model;  // of the GPU or the processor
 };
-// This process and thread; text() and parse() carry it between ranks.
-RankPlace this_place();
+// This process and thread, and its GPU if there is one; text_of() and place_from() carry it between ranks.
+RankPlace this_place(const Gpu* gpu);
 std::string text_of(const RankPlace& place);
 RankPlace place_from(const std::string& text);
 

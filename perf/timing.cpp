@@ -19,6 +19,19 @@ void call_at(const Rank& rank, const Case& measured, size_t place) {
     rank.expect(measured.collective->run(call), "the measured call");
 }
 
+// Microseconds of what `calls` does: by the clock, or, on a GPU, by events in its stream.
+template <class Calls>
+double time_us(const Rank& rank, Calls calls) {
+    if (rank.gpu()) {
+        const double took = rank.gpu()->time_us(calls);
+        rank.settle();
+        return took;
+    }
+    const double start = now_us();
+    calls();
+    return now_us() - start;
+}
+
 // -m calls in one group.
 void iterate(Rank& rank, const Case& measured, const Arguments& arguments, int iteration) {
     const int calls = arguments.calls_per_group;
@@ -26,58 +39,70 @@ void iterate(Rank& rank, const Case& measured, const Arguments& arguments, int i
     for (int i = 0; i < calls; ++i) {
         const size_t number = size_t(iteration) * size_t(calls) + size_t(i);
         call_at(rank, measured, measured.places > 1 ? number % measured.places : 0);
-        if (arguments.blocking == 1) rank.barrier();
+        if (arguments.blocking == 1) {
+            rank.settle();
+            rank.barrier();
+        }
     }
     if (calls > 1) rank.expect(weftGroupEnd(), "weftGroupEnd");
 }
 
 double over_ranks(Rank& rank, double value, Average average) {
     switch (average) {
-        case Average::rank_0:
-            return rank.combine(rank.is_first() ? value : 0, weftSum);
-        case Average::least:
-            return rank.combine(value, weftMin);
-        case Average::most:
-            return rank.combine(value, weftMax);
-        case Average::mean:
-            break;
+        case Average::rank_0: return rank.combine(rank.is_first() ? value : 0, weftSum);
+        case Average::least: return rank.combine(value, weftMin);
+        case Average::most: return rank.combine(value, weftMax);
+        case Average::mean: break;
     }
     return rank.combine(value, weftSum) / rank.count();
 }
 
 double time_batch(Rank& rank, const Case& measured, int batch) {
     rank.barrier();
-    const double start = now_us();
-    for (int i = 0; i < batch; ++i) rank.expect(measured.collective->run(measured.call), "the measured call");
-    return now_us() - start;
+    return time_us(rank, [&] {
+        for (int i = 0; i < batch; ++i) rank.expect(measured.collective->run(measured.call), "the measured call");
+    });
 }
 
 }  // namespace
 
-void call_once(const Rank& rank, const Case& measured) { call_at(rank, measured, 0); }
+void call_once(const Rank& rank, const Case& measured) {
+    call_at(rank, measured, 0);
+    rank.settle();
+}
 
 Measurement measure_mean(Rank& rank, const Case& measured, const Arguments& arguments) {
     for (int i = 0; i < arguments.warmups; ++i) iterate(rank, measured, arguments, i);
+    rank.settle();
     rank.barrier();
     Measurement result;
     const bool each = arguments.per_iteration, barriers = arguments.blocking == 3;
     if (each) result.iterations_us.resize(size_t(arguments.iterations));
-    double total = 0, start = now_us();
-    if (!each && !barriers) {
+    const auto iterations = [&] {
         for (int i = 0; i < arguments.iterations; ++i) iterate(rank, measured, arguments, i);
-        total = now_us() - start;
+    };
+    double total = 0;
+    if (arguments.graph_launches > 0) {
+        // All iterations are one graph. Once untimed, for a graph is made ready at its first launch.
+        rank.gpu()->capture(iterations);
+        rank.gpu()->replay();
+        rank.settle();
+        rank.barrier();
+        total = time_us(rank, [&] {
+            for (int i = 0; i < arguments.graph_launches; ++i) rank.gpu()->replay();
+        });
+    } else if (!each && !barriers) {
+        total = time_us(rank, iterations);
     } else {
         // Two more readings of the clock an iteration; the barriers between them are not counted.
         for (int i = 0; i < arguments.iterations; ++i) {
-            start = now_us();
-            iterate(rank, measured, arguments, i);
-            const double took = now_us() - start;
+            const double took = time_us(rank, [&] { iterate(rank, measured, arguments, i); });
             total += took;
             if (each) result.iterations_us[size_t(i)] = took / arguments.calls_per_group;
             if (barriers) rank.barrier();
         }
     }
-    result.calls = int64_t(arguments.iterations) * arguments.calls_per_group;
+    result.calls = int64_t(arguments.iterations) * arguments.calls_per_group * std::max(1, arguments.graph_launches);
     result.time_us = over_ranks(rank, total / double(result.calls), arguments.average);
     result.least_us = result.time_us;
     if (each) {

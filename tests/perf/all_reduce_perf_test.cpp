@@ -21,9 +21,10 @@ struct Run {
 };
 
 // FAKE is one of tests/perf/meson.build's libraries.
-Run run(const std::string& fake, const std::string& arguments) {
+Run run(const std::string& fake, const std::string& arguments, const std::string& environment = "") {
     Run result;
-    std::FILE* pipe = popen((FOLDER "/all_reduce_perf_" + fake + " " + arguments + " 2>&1").c_str(), "r");
+    std::FILE* pipe =
+        popen((environment + " " FOLDER "/all_reduce_perf_" + fake + " " + arguments + " 2>&1").c_str(), "r");
     REQUIRE(pipe != nullptr);
     char text[4096];
     for (size_t length; (length = fread(text, 1, sizeof text, pipe)) > 0;) result.output.append(text, length);
@@ -48,6 +49,41 @@ TEST_CASE("a right library passes with every type and reduction") {
     CHECK(lines_with(all.output, "\n        1000  ") == 12 * 6);
     CHECK_THAT(all.output, Contains("# Out of bounds values : 0 OK"));
 }
+
+#if WEFT_CUDA
+const std::string gpus = "WEFT_CUDA_LIBRARY=" FAKE_CUDA_LIBRARY " FAKE_CUDA='gpus 4; leaks fatal'";
+
+TEST_CASE("a right library passes on buffers of GPUs, with every way to run there") {
+    for (const char* flags :
+         {"-g 1", "-g 4", "-t 2 -g 2", "-g 2 --ranks-per-gpu 3", "-g 2 -p 1", "-g 2 -m 3", "-g 2 -z 1", "-g 2 -z 3",
+          "-g 2 -I 1", "-g 2 -y 1", "-g 2 -u 1", "-g 2 -G 3", "-g 2 --stat median-max --seconds 0.001"}) {
+        const Run one = run("right", "-b 4 -e 400 -f 10 -n 2 " + std::string(flags), gpus);
+        INFO(flags << one.output);
+        CHECK(one.status == 0);
+        CHECK_THAT(one.output, Contains(" device  0 [0000:") && Contains("# Out of bounds values : 0 OK"));
+    }
+    const Run shared = run("right", "-b 8 -e 8 -g 2 --ranks-per-gpu 2", gpus);
+    CHECK(lines_with(shared.output, " device  1 [0000:") == 2);
+}
+
+TEST_CASE("wrong elements in a GPU's memory are found") {
+    for (const char* fake : {"corrupt", "misplace", "overrun"}) {
+        const Run one = run(fake, "-g 3 -b 4000 -e 4000 -n 1", gpus);
+        INFO(fake << one.output);
+        CHECK(one.status == 1);
+        CHECK_THAT(one.output, Contains("FAILED"));
+    }
+}
+
+TEST_CASE("GPUs that are not there are missed with a sentence") {
+    const Run few = run("right", "-g 5 -b 8 -e 8", gpus);
+    CHECK(few.status == 1);
+    CHECK_THAT(few.output, Contains("a rank wants GPU 4, and there are 4"));
+    const Run none = run("right", "-g 1 -b 8 -e 8", "WEFT_CUDA_LIBRARY=none");
+    CHECK(none.status == 1);
+    CHECK_THAT(none.output, Contains("WEFT_CUDA_LIBRARY"));
+}
+#endif
 
 TEST_CASE("a right library passes with every way to run") {
     for (const char* flags : {"-p 1", "-m 3", "-z 1", "-z 3", "-R 1", "-u 1", "-a 0", "-a 2", "-c 3", "-N 2", "-T 5",

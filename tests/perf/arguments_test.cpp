@@ -67,12 +67,16 @@ TEST_CASE("types and reductions go by name, all of them by all, and a misspelt o
 }
 
 TEST_CASE("flags that need a GPU are refused by name") {
-    CHECK_THAT(refused({"-g", "2"}), Contains("use -t"));
-    CHECK_THAT(refused({"-G", "1"}), Contains("CUDA graphs"));
+    CHECK_THAT(refused({"-G", "1"}), Contains("give -g 1"));
+    CHECK_THAT(refused({"--ranks-per-gpu", "2"}), Contains("give -g 1"));
+    CHECK_THAT(refused({"-g", "1", "-R", "1"}), Contains("weftMemAlloc gives host memory"));
+    CHECK_THAT(refused({"-g", "1", "-G", "1", "-I", "1"}), Contains("-G times whole graphs"));
+    CHECK_THAT(refused({"-g", "1", "-G", "1", "-y", "1"}), Contains("cannot be captured"));
     CHECK_THAT(refused({"-C", "1"}), Contains("report_cputime"));
     CHECK_THAT(refused({"-R", "2"}), Contains("-R 1"));
     CHECK_THAT(refused({"-D", "1"}), Contains("device"));
     accepted({"-g", "1", "-G", "0", "-y", "1"});
+    CHECK(accepted({"-t", "2", "-g", "3", "--ranks-per-gpu", "4"}).ranks() == 24);
 }
 
 TEST_CASE("flags that contradict each other are refused") {

@@ -91,27 +91,19 @@ int64_t as_integer(const Format& format, uint64_t bits) {
 uint64_t combine_integers(const Format& format, uint64_t a, uint64_t b, int op) {
     const bool less = format.is_signed ? as_integer(format, b) < as_integer(format, a) : b < a;
     switch (op) {
-        case weftProd:
-            return a * b;
-        case weftMin:
-            return less ? b : a;
-        case weftMax:
-            return less ? a : b;
-        default:
-            return a + b;
+        case weftProd: return a * b;
+        case weftMin: return less ? b : a;
+        case weftMax: return less ? a : b;
+        default: return a + b;
     }
 }
 
 double combine_numbers(double a, double b, int op) {
     switch (op) {
-        case weftProd:
-            return a * b;
-        case weftMin:
-            return std::fmin(a, b);
-        case weftMax:
-            return std::fmax(a, b);
-        default:
-            return a + b;
+        case weftProd: return a * b;
+        case weftMin: return std::fmin(a, b);
+        case weftMax: return std::fmax(a, b);
+        default: return a + b;
     }
 }
 
@@ -171,6 +163,7 @@ weftResult_t weftCommInitFromEnvironment(weftComm_t* comm, const weftConfig_t* c
 
 weftResult_t weftCommDestroy(weftComm_t comm) { return delete comm, weftSuccess; }
 weftResult_t weftCommAbort(weftComm_t comm) { return delete comm, weftSuccess; }
+weftResult_t weftCommGetAsyncError(weftComm_t, weftResult_t* error) { return *error = weftSuccess, weftSuccess; }
 weftResult_t weftCommCount(const weftComm_t comm, int* count) { return *count = comm->group->ranks, weftSuccess; }
 weftResult_t weftCommUserRank(const weftComm_t comm, int* rank) { return *rank = comm->rank, weftSuccess; }
 

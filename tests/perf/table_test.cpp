@@ -49,7 +49,8 @@ TEST_CASE("columns on request stand under their headings") {
     const Arguments arguments = arguments_of({"--show", "algo", "-S", "1", "-I", "1", "-n", "4"});
     Row row = a_row();
     row.out_of_place.measurement.iterations_us = row.in_place.measurement.iterations_us = {4, 1, 2, 3};
-    const std::string header = header_text(collective, arguments, {this_place()}), line = row_text(arguments, row);
+    const std::string header = header_text(collective, arguments, {this_place(nullptr)}),
+                      line = row_text(arguments, row);
     const size_t names = header.find("#       size");
     REQUIRE(names != std::string::npos);
     const std::string heading = header.substr(names, header.find('\n', names) - names);
@@ -65,10 +66,11 @@ TEST_CASE("the footer says OK only without a wrong element") {
 }
 
 TEST_CASE("where a rank runs survives its journey to rank 0") {
-    const RankPlace place{42, "host-1", "0-3,8", "Some Processor (R) 2.0"};
+    const RankPlace place{42, "host-1", 3, "0-3,8", "Some Processor (R) 2.0"};
     const RankPlace arrived = place_from(text_of(place));
     CHECK(arrived.pid == 42);
     CHECK(arrived.host == "host-1");
+    CHECK(arrived.device == 3);
     CHECK(arrived.cpus == "0-3,8");
     CHECK(arrived.model == "Some Processor (R) 2.0");
 }

@@ -1,0 +1,110 @@
+// gpu.cpp: over the library's owners of CUDA objects, which are not what is measured.
+#include "gpu.hpp"
+
+#include <fmt/format.h>
+
+#include <map>
+
+#include "rank.hpp"
+#include "src/drivers/cuda/device.hpp"
+#include "src/drivers/cuda/event.hpp"
+#include "src/drivers/cuda/graph.hpp"
+#include "src/drivers/cuda/memory.hpp"
+#include "src/drivers/cuda/stream.hpp"
+
+namespace perf {
+
+namespace {
+
+using namespace weft::cuda;
+
+void need(const weft::Status& status) {
+    if (!status) throw Failure(status.sentence());
+}
+
+template <class T>
+T need(weft::Result<T> result) {
+    if (!result) throw Failure(result.status().sentence());
+    return std::move(*result);
+}
+
+}  // namespace
+
+struct Gpu::Parts {
+    const Driver& driver;
+    Context context;
+    Stream stream;
+    Event begin, end;
+    Graph graph;
+    std::map<void*, DeviceMemory> memory;
+};
+
+Gpu::Gpu(int device, std::unique_ptr<Parts> parts) : device_(device), parts_(std::move(parts)) {}
+Gpu::~Gpu() = default;
+
+int Gpu::count() { return need(device_count(*need(Driver::get()))); }
+
+std::unique_ptr<Gpu> Gpu::use(int device) {
+    const int there = count();
+    if (device >= there)
+        throw Failure(
+            fmt::format("a rank wants GPU {}, and there are {}: lower -g or -t, or let several ranks share one "
+                        "by --ranks-per-gpu",
+                        device, there));
+    const Driver& driver = *need(Driver::get());
+    Context context = need(Context::retain(driver, device));
+    need(driver.check(driver.CtxSetCurrent(context.handle()), "make GPU {} current", device));
+    Stream stream = need(Stream::create(context));
+    Event begin = need(Event::create(context, Event::Kind::timing)),
+          end = need(Event::create(context, Event::Kind::timing));
+    return std::unique_ptr<Gpu>(
+        new Gpu(device, std::unique_ptr<Parts>(new Parts{
+                            driver, std::move(context), std::move(stream), std::move(begin), std::move(end), {}, {}})));
+}
+
+std::string Gpu::name() const {
+    const DeviceProperties properties = need(describe_device(parts_->driver, device_));
+    return fmt::format("[{}] {}", properties.bus_id, properties.name);
+}
+
+void Gpu::make_current() const {
+    need(parts_->driver.check(parts_->driver.CtxSetCurrent(parts_->context.handle()), "make GPU {} current", device_));
+}
+
+void* Gpu::stream() const { return parts_->stream.handle(); }
+
+void* Gpu::allocate(size_t bytes) {
+    DeviceMemory memory = need(DeviceMemory::allocate(parts_->context, bytes));
+    void* const address = memory.data();
+    parts_->memory.emplace(address, std::move(memory));
+    return address;
+}
+
+void Gpu::free(void* memory) { parts_->memory.erase(memory); }
+
+void Gpu::to_device(void* to, const void* from, size_t bytes) {
+    need(copy_async(parts_->driver, CUdeviceptr(to), CUdeviceptr(from), bytes, parts_->stream.handle()));
+    synchronize();
+}
+
+void Gpu::to_host(void* to, const void* from, size_t bytes) { to_device(to, from, bytes); }
+
+void Gpu::synchronize() { need(parts_->stream.synchronize()); }
+
+double Gpu::time_us(const std::function<void()>& enqueue) {
+    need(parts_->begin.record(parts_->stream.handle()));
+    enqueue();
+    need(parts_->end.record(parts_->stream.handle()));
+    need(parts_->end.synchronize());
+    return double(need(parts_->end.milliseconds_since(parts_->begin))) * 1e3;
+}
+
+void Gpu::capture(const std::function<void()>& enqueue) {
+    need(Graph::begin(parts_->driver, parts_->stream.handle()));
+    enqueue();
+    parts_->graph = need(Graph::end(parts_->driver, parts_->stream.handle()));
+}
+
+void Gpu::replay() { need(parts_->graph.launch(parts_->stream.handle())); }
+
+}  // namespace perf

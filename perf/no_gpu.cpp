@@ -1,0 +1,28 @@
+// no_gpu.cpp: of a build without CUDA's headers: there is no GPU.
+#include "gpu.hpp"
+#include "rank.hpp"
+
+namespace perf {
+
+struct Gpu::Parts {};
+
+Gpu::Gpu(int device, std::unique_ptr<Parts> parts) : device_(device), parts_(std::move(parts)) {}
+Gpu::~Gpu() = default;
+
+int Gpu::count() { throw Failure("this build of Weft has no CUDA: -g needs one that has (docs/gpu.md)"); }
+std::unique_ptr<Gpu> Gpu::use(int) { return count(), nullptr; }
+
+// None of these is reached: nobody has a Gpu.
+std::string Gpu::name() const { return ""; }
+void Gpu::make_current() const {}
+void* Gpu::stream() const { return nullptr; }
+void* Gpu::allocate(size_t) { return nullptr; }
+void Gpu::free(void*) {}
+void Gpu::to_device(void*, const void*, size_t) {}
+void Gpu::to_host(void*, const void*, size_t) {}
+void Gpu::synchronize() {}
+double Gpu::time_us(const std::function<void()>&) { return 0; }
+void Gpu::capture(const std::function<void()>&) {}
+void Gpu::replay() {}
+
+}  // namespace perf
