@@ -54,6 +54,39 @@ TEST_CASE("rings, trees, doublings and halvings run on the device's step machine
     }
 }
 
+TEST_CASE("a rank that waits takes no earlier operation, with other blocks, for another one of now", "[cuda]") {
+    std::mt19937 random(1);
+    const WildInputs inputs(random);
+    const int n = 3;
+    const auto call_of = [&](const Row& row, size_t count) {
+        Call call;
+        call.algorithm = row.algorithm;
+        call.channels = row.channels;
+        inputs.fill(call, n, count, random);
+        call.tile_bytes = 256;
+        return call;
+    };
+    for (const Row& first : rows_for(n))
+        for (const Row& second : rows_for(n))
+            for (int early = 0; early < n; ++early) {
+                INFO(first.algorithm->name << ' ' << first.channels << ", then " << second.algorithm->name << ' '
+                                           << second.channels << ", rank " << early << " before the others");
+                VirtualRanks ranks(n);
+                ranks.run(call_of(first, 100), launch);
+                const Call call = call_of(second, 101);
+                auto parts = ranks.prepare(call, launch);
+                parts[size_t(early)]->start();
+                std::this_thread::sleep_for(
+                    std::chrono::milliseconds(2));  // it looks around; or it does not, and passes
+                for (int rank = 0; rank < n; ++rank)
+                    if (rank != early) parts[size_t(rank)]->start();
+                for (auto& part : parts) part->join();
+                REQUIRE(ranks.failures() == "");
+                for (int rank = 0; rank < n; ++rank)
+                    CHECK(parts[size_t(rank)]->result() == expected(call)[size_t(rank)]);
+            }
+}
+
 TEST_CASE("the device's step machine leaves the interpreter's bits for every type, reduction and schedule", "[cuda]") {
     WEFT_PRINT_SEED();
     std::mt19937 random(seed());

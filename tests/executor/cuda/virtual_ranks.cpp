@@ -35,7 +35,7 @@ void VirtualRanks::go_to(uint32_t epoch) {
 }
 
 VirtualRanks::Part::Part(VirtualRanks& ranks, const Call& call, const Launch& launch, int rank)
-    : call_(call), launch_(launch), rank_(rank), send_(call.bytes()), receive_(call.bytes()) {
+    : call_(call), launch_(launch), rank_(rank), send_(call.bytes()), receive_(call.bytes()), blocks_(launch.blocks) {
     const Bytes& input = call.inputs[size_t(rank)];
     send_begin_ = send_.prepare(call.send_offset, call.bytes());
     std::copy(input.begin(), input.end(), reinterpret_cast<std::byte*>(send_begin_));
@@ -117,6 +117,12 @@ void VirtualRanks::connect(const Schedule& schedule, int rank, Program& program)
 std::vector<std::unique_ptr<VirtualRanks::Part>> VirtualRanks::prepare(const Call& call, const Launch& launch) {
     std::vector<std::unique_ptr<Part>> parts;
     for (int rank = 0; rank < ranks_; ++rank) parts.push_back(std::make_unique<Part>(*this, call, launch, rank));
+    if (launch.body == Body::steps) {
+        // Schedules have blocks of different number on the ranks, grids have not; and there may be more than any needs.
+        int most = 0;
+        for (auto& part : parts) most = std::max(most, int(part->program_.blocks.size()));
+        for (auto& part : parts) part->blocks_ = most + 1;
+    }
     for (auto& part : parts) {
         if (launch.staged || launch.body != Body::peer_two_shot) continue;
         for (int peer = 0; peer < ranks_; ++peer) {
@@ -128,13 +134,11 @@ std::vector<std::unique_ptr<VirtualRanks::Part>> VirtualRanks::prepare(const Cal
 }
 
 void VirtualRanks::Part::start() {
-    // Some of a step machine's may have nothing to do.
-    const int blocks = launch_.body == Body::steps ? int(program_.blocks.size()) + 1 : launch_.blocks;
     const HostKernel kernel =
         host_kernel(launch_.body, call_.type, adds(call_.op == premul ? weftSum : weftRedOp_t(call_.op)));
-    for (int block = 0; block < blocks; ++block)
+    for (int block = 0; block < blocks_; ++block)
         threads_.emplace_back([=, this] {
-            const Team team{0, 1, block, blocks};
+            const Team team{0, 1, block, blocks_};
             kernel(team, arguments);
         });
 }
@@ -151,14 +155,22 @@ bool VirtualRanks::Part::intact() const {
     return kept && send_.intact() && receive_.intact();
 }
 
+std::string VirtualRanks::failures() const {
+    std::string text;
+    for (const FailureReport& r : reports_)
+        if (r.failure != cuda::Failure::none)
+            text += fmt::format("rank {} failed: {}, waiting {} for rank {} in block {}, epoch {}, tile {}; ", r.rank,
+                                int(r.failure), int(r.waiting), r.peer, r.block, r.epoch, r.tile);
+    return text;
+}
+
 std::vector<Bytes> VirtualRanks::run(const Call& call, const Launch& launch) {
     auto parts = prepare(call, launch);
     for (auto& part : parts) part->start();
     for (auto& part : parts) part->join();
     std::vector<Bytes> results;
     for (int rank = 0; rank < ranks_; ++rank) {
-        if (reports_[size_t(rank)].failure != cuda::Failure::none)
-            throw std::runtime_error(fmt::format("rank {} failed: {}", rank, int(reports_[size_t(rank)].failure)));
+        if (reports_[size_t(rank)].failure != cuda::Failure::none) throw std::runtime_error(failures());
         if (!parts[size_t(rank)]->intact())
             throw std::runtime_error(fmt::format("rank {} wrote beside its buffer", rank));
         results.push_back(parts[size_t(rank)]->result());

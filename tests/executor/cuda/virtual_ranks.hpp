@@ -27,6 +27,7 @@ class VirtualRanks {
     uint32_t epoch(int block) const { return words_[0]->epoch[block]; }
     void set_timeout_ms(int64_t timeout_ms) { timeout_ns_ = uint64_t(timeout_ms) * 1'000'000; }
     void abort(int rank) { cuda::store_release(&abort_[size_t(rank)], 1u); }
+    std::string failures() const;  // empty if no rank has failed
     const cuda::FailureReport& report(int rank) const { return reports_[size_t(rank)]; }
 
     // A rank's part of one call, with buffers of its own.
@@ -49,6 +50,7 @@ class VirtualRanks {
         Fenced send_, receive_;
         char *send_begin_ = nullptr, *receive_begin_ = nullptr;
         cuda::Program program_;
+        int blocks_;  // the same on all ranks
         std::vector<std::jthread> threads_;
     };
     std::vector<std::unique_ptr<Part>> prepare(const Call& call, const Launch& launch);
