@@ -8,6 +8,8 @@
 #include <cstdlib>
 #include <thread>
 
+#include "src/base/options.hpp"
+
 namespace perf {
 namespace {
 
@@ -32,7 +34,7 @@ int complain(const std::string& program, const char* call, weftResult_t result) 
 int local_rank() {
     for (const char* name :
          {"WEFT_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID"})
-        if (const char* text = std::getenv(name)) return std::atoi(text);
+        if (const auto text = weft::environment(name)) return std::atoi(text->c_str());
     return 0;
 }
 
