@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # gpu-check.sh: everything about GPUs that needs one, in one command: the build for this GPU, every GPU test, the kernels
-# under compute-sanitizer, benchmarks with the table last. Needs a CUDA toolkit, a compiler, meson, ninja; and Weft's
+# under compute-sanitizer, all_reduce_perf on one GPU and on the host's cores, benchmarks with the table last. Needs a CUDA toolkit, a compiler, meson, ninja; and Weft's
 # packages, or build-bundle/ (tools/gpu-bundle). Without a GPU it builds and says so. Some minutes.
-#   --quick   no sanitizers
+#   --quick   no sanitizers, no cores
 # The status is 0 if nothing failed.
 set -uo pipefail
 top=$(cd "$(dirname "$0")/.." && pwd)
@@ -32,9 +32,13 @@ fi
 
 make() {
     configure "$build" --buildtype=release -Dcuda=enabled "-Dtoolkit=$toolkit" "-Dgpu_targets=$target" \
-        -Dtests=enabled -Dtools=disabled -Dperf=disabled && ninja -C "$build" gpu
+        -Dtests=enabled -Dtools=enabled -Dperf=enabled && ninja -C "$build" gpu tools/weft perf/all_reduce_perf
 }
 run() { "$build/tests/gpu/gpu_test" "$@"; }
+perf() { timeout 120 "$build/perf/all_reduce_perf" "$@"; }
+perf_processes() { timeout 120 "$build/tools/weft" run -n "$1" "$build/perf/all_reduce_perf" "${@:2}"; }
+# One rank a core, as many as there are.
+perf_cores() { timeout 120 "$build/tools/weft" run -n "$1" --bind core "$build/perf/all_reduce_perf" --stat median-max --sizes 8,4K,64K,1M,16M,64M,256M; }
 
 stage "build for sm_$target in $build/" make || exit 1
 "$build/tests/gpu/gpu_present"
@@ -55,6 +59,15 @@ if [ "$quick" = 0 ]; then
     else
         echo "no sanitizer runs: $toolkit/bin/compute-sanitizer is not there"
     fi
+fi
+ranks=(-g 1 --ranks-per-gpu 4 -b 8 -e 256M -f 8 --show algo)
+stage "all-reduce, 4 threads on one GPU" perf "${ranks[@]}" || failed+=("all_reduce_perf, threads")
+stage "the same as graphs" perf "${ranks[@]}" -G 20 || failed+=("all_reduce_perf, graphs")
+stage "the same as processes, which share the GPU by time" perf_processes 4 "${ranks[@]}" -n 5 || failed+=("all_reduce_perf, processes")
+if [ "$quick" = 0 ]; then
+    for count in 4 8 16; do
+        [ "$count" -gt "$(nproc)" ] || stage "all-reduce on $count cores" perf_cores "$count" || failed+=("$count cores")
+    done
 fi
 stage "benchmarks" run "[bench]" || failed+=("benchmarks")
 print_stages
