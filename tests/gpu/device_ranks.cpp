@@ -123,6 +123,8 @@ void DeviceRanks::make_arguments(weftDataType_t type, int op, size_t bytes, uint
                         : reinterpret_cast<std::byte*>(buffer(receive_, rank) + margin + receive_offset_);
         a.bytes = bytes;
         a.tile_bytes = launch_.staged ? staging_bytes : 0;
+        a.offers = launch_.offers && !a.scaled;
+        a.offered = true;
         a.timeout_ns = timeout_ns_;
         auto* host = reinterpret_cast<HostWords*>(pinned_.address()) + rank;
         a.abort = &host->abort;

@@ -23,10 +23,14 @@ constexpr uint64_t barrier_word(uint32_t epoch, uint32_t fingerprint) { return u
 constexpr uint32_t epoch_of(uint64_t word) { return uint32_t(word >> 32); }
 
 // A rank's words that its own and its peers' kernels share. Zero when the communicator begins; in this rank's device
-// memory, mapped by its peers. Written by peers: `barrier`. The rest is the rank's own.
+// memory, mapped by its peers. Written by peers: `barrier` and what is offered. The rest is the rank's own.
 struct RankWords {
     // By block and rank: the furthest that block of that rank has come.
     uint64_t barrier[blocks_max][ranks_max];
+    // By block and rank: buffers of that rank that this rank's kernel may use in place, before the block's barrier of
+    // entry. Null: it may not.
+    const std::byte* offered_inputs[blocks_max][ranks_max];
+    std::byte* offered_outputs[blocks_max][ranks_max];
     // By block: the epoch after the last operation. On the device, so that a captured graph can be replayed.
     uint32_t epoch[blocks_max];
     uint32_t failed;    // a Failure, the first; other blocks then leave
@@ -111,6 +115,9 @@ struct KernelArguments {
     PacketLine* packets[ranks_max];      // by rank
     const std::byte* inputs[ranks_max];  // peer_two_shot: the message or staging memory of each; local_reduce: sources
     std::byte* outputs[ranks_max];       // peer_two_shot: where each wants the result, or its staging memory
+    // peer_two_shot with staging memory: the ranks tell each other whether their `send` and `receive` can be used where
+    // they lie (`offered`, a rank's own), and need no staging if all can. The same on all ranks; not for scaled sums.
+    bool offers, offered;
     // steps: the program, in device memory
     const Instruction* instructions;
     const StepBlock* step_blocks;

@@ -1,7 +1,8 @@
 // peer_two_shot.hpp: all-reduce in two steps through peers' memory: each rank combines its share of all messages and
 // puts the result where everybody wants it; a barrier of blocks in front and one behind. 2(n-1)/n of the message
 // through each link, every element added once, in rank order. For messages from some hundred kilobytes on. Messages
-// that peers cannot reach go through staging memory, a tile at a time.
+// that peers cannot reach go through staging memory, a tile at a time. Where addresses mean the same to all ranks, the
+// kernels tell each other those of their buffers, so that a captured graph and a call with new buffers need no host.
 #pragma once
 #include "src/executor/cuda/meeting.hpp"
 #include "src/executor/cuda/reduce.hpp"
@@ -18,11 +19,38 @@ WEFT_DEVICE ChunkRange piece_of(size_t tile_bytes, size_t length, int ranks, int
     return {begin, (end < length ? end : length) - begin};
 }
 
+// Tells this block's peers where our buffers are, if they may use them; the barrier of entry comes next and makes it
+// visible. A peer's block has read what we told before when we are here again: that was before its barrier of exit.
+WEFT_DEVICE void offer_buffers(const Team& team, const KernelArguments& a) {
+    for (int peer = team.thread; peer < a.ranks; peer += team.threads) {
+        RankWords& theirs = *a.words[peer];
+        theirs.offered_inputs[team.block][a.rank] = a.offered ? a.send : nullptr;
+        theirs.offered_outputs[team.block][a.rank] = a.offered ? a.receive : nullptr;
+    }
+}
+WEFT_DEVICE bool all_offer(const Team& team, const KernelArguments& a) {
+    bool all = true;
+    for (int rank = 0; rank < a.ranks; ++rank) all &= a.words[a.rank]->offered_outputs[team.block][rank] != nullptr;
+    return all;
+}
+
 template <weftDataType_t type, bool adds>
 WEFT_DEVICE void peer_two_shot(const Team& team, const KernelArguments& a) {
     const Reducer<type, adds> reducer(a);
     Meeting meeting(team, a);
-    const bool staged = a.tile_bytes != 0;
+    const std::byte* const* inputs = a.inputs;
+    std::byte* const* outputs = a.outputs;
+    bool staged = a.tile_bytes != 0, met = false;
+    if (a.offers) {
+        offer_buffers(team, a);
+        if (!meeting.meet(Waiting::entry)) return;
+        if (all_offer(team, a)) {
+            inputs = a.words[a.rank]->offered_inputs[team.block];
+            outputs = a.words[a.rank]->offered_outputs[team.block];
+            staged = false;
+            met = true;
+        }
+    }
     const uint64_t tiles = staged && a.bytes != 0 ? (a.bytes + a.tile_bytes - 1) / a.tile_bytes : 1;
     const size_t tile_bytes = staged ? ((a.bytes + tiles - 1) / tiles + 63) / 64 * 64 : a.bytes;  // alike
     for (uint64_t tile = 0; tile < tiles; ++tile) {
@@ -35,11 +63,11 @@ WEFT_DEVICE void peer_two_shot(const Team& team, const KernelArguments& a) {
                            piece.bytes);
             }
             if (!meeting.meet(Waiting::entry)) return;
-        } else if (!meeting.announce() || !meeting.await(Waiting::entry)) {
+        } else if (!met && !(meeting.announce() && meeting.await(Waiting::entry))) {
             return;
         }
         const ChunkRange own = piece_of(tile_bytes, length, a.ranks, a.rank, team);
-        const Streams<ranks_max, ranks_max> streams{a.inputs, a.ranks, a.outputs, a.ranks, a.rank, true};
+        const Streams<ranks_max, ranks_max> streams{inputs, a.ranks, outputs, a.ranks, a.rank, true};
         reduce_range<type, adds>(team, reducer, streams, own.tile_offset, own.tile_offset + own.bytes);
         if (!meeting.meet(Waiting::exit)) return;
         if (!staged) break;

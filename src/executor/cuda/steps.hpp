@@ -174,8 +174,8 @@ class StepMachine {
     uint32_t received_, sent_;  // messages
 };
 
-// A block of the grid for each of the schedule. Grids are of the same size on all ranks, schedules are not: a block that
-// has nothing to do says that it was here, for else its epoch would fall behind that of its peers.
+// A block of the grid for each of the schedule. Grids are of the same size on all ranks, schedules are not: a block
+// that has nothing to do says that it was here, for else its epoch would fall behind that of its peers.
 template <weftDataType_t type, bool adds>
 WEFT_DEVICE void steps(const Team& team, const KernelArguments& arguments) {
     if (team.block < arguments.step_block_count) return StepMachine<type, adds>(team, arguments).run();

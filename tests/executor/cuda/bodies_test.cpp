@@ -8,13 +8,15 @@ namespace {
 
 using cuda::Body;
 
-const Launch launches[] = {{Body::packet_one_shot, 1},     {Body::packet_one_shot, 3},    {Body::packet_two_shot, 1},
-                           {Body::packet_two_shot, 3},     {Body::peer_two_shot, 1},      {Body::peer_two_shot, 3},
-                           {Body::peer_two_shot, 1, true}, {Body::peer_two_shot, 2, true}};
+const Launch launches[] = {{Body::packet_one_shot, 1},         {Body::packet_one_shot, 3},
+                           {Body::packet_two_shot, 1},         {Body::packet_two_shot, 3},
+                           {Body::peer_two_shot, 1},           {Body::peer_two_shot, 3},
+                           {Body::peer_two_shot, 1, true},     {Body::peer_two_shot, 2, true},
+                           {Body::peer_two_shot, 2, true, 16}, {Body::peer_two_shot, 3, true, 2}};
 
 std::string text(const Call& call, const Launch& launch) {
-    return fmt::format("{}, {} blocks, {}staged: {}", name_of(launch.body), launch.blocks, launch.staged ? "" : "not ",
-                       call.text());
+    return fmt::format("{}, {} blocks, {}staged, {} ranks offer: {}", name_of(launch.body), launch.blocks,
+                       launch.staged ? "" : "not ", launch.offering, call.text());
 }
 
 // Of all ranks at once, in rank order, whatever the kernel.

@@ -13,6 +13,7 @@ const Launch launches[] = {{Body::packet_one_shot, 2},
                            {Body::packet_two_shot, 2},
                            {Body::peer_two_shot, 2},
                            {Body::peer_two_shot, 2, true},
+                           {Body::peer_two_shot, 2, true, 16},
                            {Body::steps, 0}};
 
 Call call_of(int n, const Launch& launch, size_t count, std::mt19937& random) {
