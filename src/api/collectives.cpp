@@ -55,19 +55,18 @@ extern "C" {
 weftResult_t weftAllReduce(const void* sendbuff, void* recvbuff, size_t count, weftDataType_t type, weftRedOp_t op,
                            weftComm_t comm, weftStream_t stream) {
     return guarded_comm(comm, [&]() -> Status {
-        if (stream)
-            return fail(weftInvalidArgument, "stream must be NULL; Weft {}.{} has no streams yet", WEFT_MAJOR,
-                        WEFT_MINOR);
         Communicator::Call call{};
         call.operation.collective = Collective::all_reduce;
         call.operation.count = count;
         call.send = sendbuff;
         call.receive = recvbuff;
+        call.stream = stream;
         Inside inside(comm);
         if (!inside.entered()) [[unlikely]]
             return inside.refused();
         WEFT_TRY(check_reduction(comm, type, op, call));
         WEFT_TRY(check_buffers(sendbuff, recvbuff, count, type));
+        WEFT_TRY(comm->communicator->place(call));
         if (Group& group = Group::current(); group.open()) {
             group.add(comm, call);
             return ok();
@@ -85,8 +84,8 @@ weftResult_t weftRedOpCreatePreMulSum(weftRedOp_t* op, void* scalar, weftDataTyp
             return fail(weftInvalidArgument, "datatype is {}; types are 0 to {}", int(datatype), weftNumTypes - 1);
         if (residence != weftScalarHostImmediate)
             return fail(weftInvalidArgument,
-                        "residence must be weftScalarHostImmediate; Weft {}.{} has no device memory yet", WEFT_MAJOR,
-                        WEFT_MINOR);
+                        "residence must be weftScalarHostImmediate: Weft {}.{} reads scalars from host memory only",
+                        WEFT_MAJOR, WEFT_MINOR);
         Inside inside(comm);
         if (!inside.entered()) return inside.refused();
         Communicator::Scalar copy{datatype, {}};

@@ -59,17 +59,19 @@ weftResult_t weftCommInitAll(weftComm_t* comms, int ndev, const int* devlist) {
     return guarded([&]() -> Status {
         if (!comms)
             return fail(weftInvalidArgument, "weftCommInitAll: comms is NULL: pass an array of ndev communicators");
-        if (devlist)
-            return fail(weftInvalidArgument, "weftCommInitAll: devlist must be NULL; Weft {}.{} has host ranks only",
-                        WEFT_MAJOR, WEFT_MINOR);
         if (ndev < 1 || ndev > max_ranks)
             return fail(weftInvalidArgument, "weftCommInitAll: ndev is {}; it is 1 to {}", ndev, max_ranks);
         std::fill_n(comms, ndev, nullptr);
+        for (int rank = 0; devlist && rank < ndev; ++rank)
+            if (devlist[rank] < 0)
+                return fail(weftInvalidArgument, "weftCommInitAll: devlist[{}] is {}: devices are counted from 0", rank,
+                            devlist[rank]);
         auto id = UniqueId::make_local();
         if (!id) return id.take_status();
         std::vector<Joining> joinings;
         for (int rank = 0; rank < ndev; ++rank) {
-            auto joining = prepare_joining(&comms[rank], ndev, *id, rank, nullptr);
+            auto joining = prepare_joining(&comms[rank], ndev, *id, rank, nullptr,
+                                           devlist ? devlist[rank] : DeviceSide::no_device);
             if (!joining) return joining.take_status();
             joinings.push_back(std::move(*joining));
         }

@@ -36,6 +36,15 @@ struct AgreedFacts {
     int64_t link_mbps;       // of the slowest host's network; 0: nobody knows
 };
 
+// What a rank says of its GPU to the others of its host when it joins. Plain data: whoever knows GPUs fills it in.
+struct DeviceFacts {
+    enum Use : uint32_t { none, usable, refused };  // refused: it has one, and its log says why it does not use it
+    Use use;
+    int32_t ordinal;          // in its process
+    uint8_t uuid[16];         // ranks with equal ones share the GPU
+    int32_t resident_blocks;  // of any kernel of ours that run on it at once
+};
+
 // Dead: its leader says so, or its whole host is lost.
 enum class RankState : uint32_t { absent, claimed, joined, left, dead };
 
@@ -55,6 +64,7 @@ struct alignas(64) RankRow {
     int32_t arena_fd;        // number in that process, -1: none (see arena.hpp)
     uint64_t arena_inode;
     CpuSet cpus;  // that it may run on
+    DeviceFacts device;
     // A line that it writes at every call.
     Position position;
     // A line that it writes when it waits. pairs with HostGroup::wake()
@@ -66,6 +76,8 @@ struct alignas(64) RankRow {
     // Of a rank of another host: when its leader last told where it is, by this host's monotonic clock; 0: never.
     std::atomic<int64_t> heard_us;
     std::atomic<uint32_t> stopped;  // likewise: 1 if its process was stopped then
+    // 1: none of its kernels runs any more and it has unmapped the device memory of others (release).
+    std::atomic<uint32_t> device_left;
 };
 
 // The first error of the communicator. Written once; everybody who waits looks at `state`.

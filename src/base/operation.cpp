@@ -14,8 +14,8 @@ const char* name_of(Collective collective) {
 
 std::string Operation::text() const {
     if (collective == Collective::none) return "no operation";
-    return fmt::format("{} of {} {}, {}", name_of(collective), count, name_of(weftDataType_t(type)),
-                       name_of(weftRedOp_t(op)));
+    return fmt::format("{} of {} {}, {}{}", name_of(collective), count, name_of(weftDataType_t(type)),
+                       name_of(weftRedOp_t(op)), space == Space::device ? ", in device memory" : "");
 }
 
 }  // namespace weft

@@ -10,13 +10,16 @@ namespace weft {
 enum class Collective : uint8_t { none, all_reduce };
 const char* name_of(Collective collective);
 
+// Where a call's buffers lie: all ranks must agree on that too.
+enum class Space : uint8_t { host, device };
+
 // Wide enough for every collective to come; 32 bytes, so that it fits a cache line of shared memory beside its
 // sequence.
 struct Operation {
     Collective collective = Collective::none;
     uint8_t type = 0;  // weftDataType_t
     uint8_t op = 0;    // weftRedOp_t; weftNumOps stands for every pre-multiplied sum, whose scalars are each rank's own
-    uint8_t unused = 0;
+    Space space = Space::host;
     int32_t root = 0;
     uint64_t count = 0;   // elements
     uint64_t choice = 0;  // hash of the selector's choice: ranks that agree on the call must agree on the algorithm
@@ -30,7 +33,8 @@ struct Operation {
 // What travels in flag words and headers: equal operations have equal fingerprints, different ones almost surely not.
 inline uint32_t fingerprint(const Operation& operation) {
     uint64_t head = uint64_t(uint8_t(operation.collective)) | uint64_t(operation.type) << 8 |
-                    uint64_t(operation.op) << 16 | uint64_t(uint32_t(operation.root)) << 32;
+                    uint64_t(operation.op) << 16 | uint64_t(uint8_t(operation.space)) << 24 |
+                    uint64_t(uint32_t(operation.root)) << 32;
     uint64_t mix = (head ^ 0x9e3779b97f4a7c15u) * 0xbf58476d1ce4e5b9u;
     mix = (mix ^ (mix >> 29) ^ operation.count) * 0x94d049bb133111ebu;
     mix = (mix ^ (mix >> 32) ^ operation.choice) * 0xd6e8feb86659fd93u;

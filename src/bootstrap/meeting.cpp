@@ -90,6 +90,7 @@ Status Meeting::claim() {
     row.arena_fd = arena ? (*arena)->memory().fd() : -1;
     row.arena_inode = arena ? (*arena)->memory().inode() : 0;
     row.cpus = cpus;
+    row.device = options_.device;
     WEFT_TRY(group_->mark_alive(rank_));
     if (rank_ == 0) group_->header().agreed = options_.proposal;
     row.state.store(RankState::joined, std::memory_order_release);

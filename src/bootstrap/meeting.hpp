@@ -15,6 +15,7 @@ struct MeetingOptions {
     int64_t timeout_ms = 0;    // 0: never
     AgreedOptions proposal{};  // this process's wishes; rank 0's become everybody's
     uint64_t host = 0;         // host_identity(), or what stands for it
+    DeviceFacts device{};      // for the others of the host
 };
 
 // One rank's way into a communicator. Thread-bound; never blocks but in wait().

@@ -12,22 +12,31 @@ static constexpr int64_t leave_patience_us = 2'000'000;
 static constexpr int64_t cause_patience_us = 400'000;  // some ticks of the leaders (bootstrap/control.cpp)
 
 Result<std::unique_ptr<Communicator>> Communicator::make(std::shared_ptr<HostGroup> group,
-                                                         std::shared_ptr<Membership> membership, int rank,
+                                                         std::shared_ptr<Membership> membership,
+                                                         std::unique_ptr<DeviceSide> device, int rank,
                                                          CommunicatorOptions options) {
     auto board = Board::open(*group, rank);
     if (!board) {
         group->raise(board.status().code(), rank, board.status().sentence());
         return board.take_status();
     }
+    if (device) {
+        if (Status begun = device->begin(options.timeout_ms); !begun) {
+            group->raise(begun.code(), rank, begun.sentence());
+            return begun;
+        }
+    }
     return std::unique_ptr<Communicator>(
-        new Communicator(std::move(group), std::move(membership), rank, options, std::move(*board)));
+        new Communicator(std::move(group), std::move(membership), std::move(device), rank, options, std::move(*board)));
 }
 
-Communicator::Communicator(std::shared_ptr<HostGroup> group, std::shared_ptr<Membership> membership, int rank,
-                           const CommunicatorOptions& options, std::unique_ptr<Board> board)
+Communicator::Communicator(std::shared_ptr<HostGroup> group, std::shared_ptr<Membership> membership,
+                           std::unique_ptr<DeviceSide> device, int rank, const CommunicatorOptions& options,
+                           std::unique_ptr<Board> board)
     : group_(std::move(group)),
       membership_(std::move(membership)),
       rank_(rank),
+      device_(std::move(device)),
       board_(std::move(board)),
       planner_(*group_, membership_ ? &membership_->identity() : nullptr, rank, board_.get(), *options.movers,
                options.streaming_bytes),
@@ -46,6 +55,8 @@ Communicator::~Communicator() {
     group_->wake();
     group_->ring();
     Root::close_finished();
+    // Returns when its kernels have ended. Peers that call once more learn meanwhile that we have left.
+    device_.reset();
     WEFT_LOG_RANK(rank_, info, init, "rank {} of {} left after {} operations", rank_, group_->ranks(), sequence_);
 }
 
@@ -92,6 +103,7 @@ void Communicator::await_borrowers() {
 }
 
 Status Communicator::begin(const Call& call) {
+    if (device_) device_->look();
     if (dead_ || group_->aborted()) [[unlikely]] {
         dead_ = true;
         const Status cause = group_->abort_status();
@@ -99,6 +111,8 @@ Status Communicator::begin(const Call& call) {
                     "the communicator is dead, destroy it and make a new one; it died of: {}", cause.sentence());
     }
     call_ = call;
+    if (call.operation.space == Space::device) [[unlikely]]
+        return begin_on_device();
     ++sequence_;
     waiting_.seen_here();
     prepared_ = plans_.find(PlanKey(call.operation));
@@ -107,6 +121,32 @@ Status Communicator::begin(const Call& call) {
     group_->row(rank_).position.enter(sequence_, prepared_->plan.operation);
     prepared_->run.start(call.send, call.receive, call.scalar, sequence_);
     watchdog_.begin();
+    return ok();
+}
+
+Status Communicator::begin_on_device() {
+    const DeviceCall call{call_.operation, call_.send, call_.receive, call_.scalar, call_.stream};
+    WEFT_TRY(device_->prepare(call));
+    // Before the launch: a kernel may fail at once, and whoever tells of it looks here for what was called.
+    group_->row(rank_).position.enter(++sequence_, device_->prepared());
+    prepared_ = nullptr;
+    on_device_ = true;
+    if (Status launched = device_->launch(call); !launched) return die(std::move(launched));
+    return ok();
+}
+
+Status Communicator::place(Call& call) {
+    if (device_) {
+        auto space = device_->place(call.operation, call.send, call.receive, call.stream);
+        if (!space) return space.take_status();
+        call.operation.space = *space;
+        return ok();
+    }
+    if (call.stream)
+        return fail(
+            weftInvalidArgument,
+            "stream must be NULL: this communicator has no device, for none was current in the thread that called "
+            "weftCommInitRank, and there are no host streams yet");
     return ok();
 }
 
@@ -137,6 +177,8 @@ Status Communicator::prepare() {
 }
 
 Progress Communicator::advance() {
+    if (on_device_) [[unlikely]]
+        return Progress::done;
     if (!prepared_) [[unlikely]] {
         failure_ = prepare();
         if (!failure_) return Progress::failed;
@@ -202,6 +244,11 @@ Status Communicator::run(const Call& call) try {
 int Communicator::make_scalar(const Scalar& scalar) {
     scalars_[next_scalar_] = scalar;
     return next_scalar_++;
+}
+
+Status Communicator::state() const {
+    if (device_) device_->look();
+    return group_->aborted() ? group_->abort_status() : ok();
 }
 
 void Communicator::abort() {

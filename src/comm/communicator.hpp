@@ -9,6 +9,7 @@
 
 #include "src/base/waiting.hpp"
 #include "src/bootstrap/gathering.hpp"
+#include "src/comm/device.hpp"
 #include "src/comm/plan_cache.hpp"
 #include "src/diagnosis/watchdog.hpp"
 
@@ -26,9 +27,11 @@ struct CommunicatorOptions {
 
 class Communicator {
   public:
-    // All ranks have joined `group`. `membership`: null if they are on one host.
+    // All ranks have joined `group`, and their devices each other. `membership`: null if they are on one host.
+    // `device`: null if the process uses no CUDA.
     static Result<std::unique_ptr<Communicator>> make(std::shared_ptr<HostGroup> group,
-                                                      std::shared_ptr<Membership> membership, int rank,
+                                                      std::shared_ptr<Membership> membership,
+                                                      std::unique_ptr<DeviceSide> device, int rank,
                                                       CommunicatorOptions options);
     ~Communicator();
 
@@ -41,13 +44,17 @@ class Communicator {
         const void* send;
         void* receive;
         const void* scalar;  // of a pre-multiplied sum
+        void* stream;
     };
+    // Where the buffers of a call are that has been checked otherwise, or why it cannot be served; Operation::space.
+    Status place(Call& call);
     Status begin(const Call& call);
     // done, moved or blocked; a failure has been told to all ranks, and the communicator is dead.
     Progress advance();
     // While blocked: spins, yields or sleeps, and now and then looks for trouble. A failure as above.
     Status pause(bool may_sleep);
     Status end() {
+        on_device_ = false;
         group_->row(rank_).position.finish(sequence_);
         return ok();
     }
@@ -81,16 +88,21 @@ class Communicator {
     }
 
     // ---- Observers and abort, thread-safe.
-    std::string explain(const Operation& operation) const { return planner_.explain(operation); }
-    Status state() const { return group_->aborted() ? group_->abort_status() : ok(); }
+    std::string explain(const Operation& operation) const {
+        return planner_.explain(operation) + (device_ ? device_->explain(operation) : "");
+    }
+    Status state() const;
     void abort();
     uint64_t board_bytes() const;
     uint64_t connection_bytes() const { return planner_.connection_bytes(); }
     uint64_t heap_bytes() const { return plans_.heap_bytes(); }
+    uint64_t device_bytes() const { return device_ ? device_->device_bytes() : 0; }
 
   private:
-    Communicator(std::shared_ptr<HostGroup> group, std::shared_ptr<Membership> membership, int rank,
-                 const CommunicatorOptions& options, std::unique_ptr<Board> board);
+    Communicator(std::shared_ptr<HostGroup> group, std::shared_ptr<Membership> membership,
+                 std::unique_ptr<DeviceSide> device, int rank, const CommunicatorOptions& options,
+                 std::unique_ptr<Board> board);
+    Status begin_on_device();
     Status die(Status failure);
     Status prepare();
     Position::Report position() const { return *group_->row(rank_).position.read(); }  // our own line is never torn
@@ -98,6 +110,7 @@ class Communicator {
     std::shared_ptr<HostGroup> group_;
     std::shared_ptr<Membership> membership_;
     int rank_;
+    std::unique_ptr<DeviceSide> device_;
     std::unique_ptr<Board> board_;
     Planner planner_;
     PlanCache plans_;
@@ -108,6 +121,7 @@ class Communicator {
 
     uint64_t sequence_ = 0;
     Call call_{};
+    bool on_device_ = false;            // the call has been given to the device: it is done here
     PreparedPlan* prepared_ = nullptr;  // of the call; null while connections are being made
     Choice choice_;
     Binding* binding_ = nullptr;  // of choice_, being connected

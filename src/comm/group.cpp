@@ -83,6 +83,7 @@ Status Group::drive(std::vector<Queued> calls) {
             while (!lane.calls.empty()) {
                 Status failure;
                 Progress progress = Progress::blocked;
+                const bool on_device = lane.calls.front().operation.space == Space::device;
                 if (!lane.begun) failure = communicator.begin(lane.calls.front());
                 lane.begun = true;
                 if (failure) progress = communicator.advance();
@@ -101,6 +102,9 @@ Status Group::drive(std::vector<Queued> calls) {
                 }
                 moved = true;
                 if (lane.calls.empty()) --left;
+                // Launches of all ranks in turn: a full queue makes a launch wait for kernels that wait for the
+                // others'.
+                if (on_device) break;
             }
         }
         if (moved) continue;

@@ -27,7 +27,8 @@ int64_t countable_ms(int64_t ms) { return std::min(ms, INT64_MAX / 1000); }
 }  // namespace
 
 // The config is read into a struct of this library's size whatever the caller's was.
-Result<Joining> prepare_joining(weftComm** comm, int nranks, const UniqueId& id, int rank, const weftConfig_t* given) {
+Result<Joining> prepare_joining(weftComm** comm, int nranks, const UniqueId& id, int rank, const weftConfig_t* given,
+                                int device) {
     if (!comm) return fail(weftInvalidArgument, "comm is NULL: pass the address of a weftComm_t");
     *comm = nullptr;  // whatever comes: the caller may pass it to weftCommDestroy
     if (nranks < 1 || nranks > max_ranks)
@@ -83,9 +84,34 @@ Result<Joining> prepare_joining(weftComm** comm, int nranks, const UniqueId& id,
     // Where no memory may be shared every rank is a host of its own.
     meeting.host =
         NameList(environment.transports).admits("shm") ? *host : *host ^ (uint64_t(rank) + 1) * 0x9e3779b97f4a7c15u;
+    // Kernels are loaded before the ranks meet: later it could wait for those of ranks that run already.
+    auto found = DeviceSide::find(device);
+    if (!found) return found.take_status();
+    joining.device = std::move(*found);
+    if (joining.device) meeting.device = joining.device->facts();
+    joining.timeout_ms = meeting.timeout_ms;
     joining.meeting = std::make_unique<Meeting>(id, nranks, rank, meeting);
     return joining;
 }
+
+namespace {
+
+// One step: true when the ranks and their devices have met.
+Result<bool> advance(Joining& joining) {
+    if (!joining.met) {
+        auto met = joining.meeting->advance();
+        if (!met || !*met) return met;
+        joining.met = true;
+        if (joining.device) joining.device->meet(joining.meeting->group(), joining.rank, joining.timeout_ms);
+    }
+    if (!joining.device) return true;
+    auto known = joining.device->advance();
+    // Nobody waits for a rank that has given up.
+    if (!known) joining.meeting->group()->raise(known.status().code(), joining.rank, known.status().sentence());
+    return known;
+}
+
+}  // namespace
 
 Status join(std::vector<Joining> joinings) {
     Status first;
@@ -97,13 +123,14 @@ Status join(std::vector<Joining> joinings) {
             Joining& joining = joinings[i];
             if (!joining.meeting) continue;
             try {
-                auto met = joining.meeting->advance();
+                auto met = advance(joining);
                 if (met && !*met) continue;
                 if (!met) {
                     keep(met.take_status());
                 } else {
-                    auto communicator = Communicator::make(joining.meeting->group(), joining.meeting->membership(),
-                                                           joining.rank, std::move(joining.options));
+                    auto communicator =
+                        Communicator::make(joining.meeting->group(), joining.meeting->membership(),
+                                           std::move(joining.device), joining.rank, std::move(joining.options));
                     if (communicator)
                         *joining.result = make_handle(std::move(*communicator));
                     else
@@ -115,10 +142,11 @@ Status join(std::vector<Joining> joinings) {
                     group->raise(weftSystemError, joining.rank, "a rank ran out of memory while it joined");
                 if (first) first = Status(weftSystemError, "out of memory");
             }
+            joining.device.reset();
             joining.meeting.reset();
             --left;
         }
-        if (left == joinings.size() && left == 1)
+        if (left == joinings.size() && left == 1 && !joinings[0].met)
             joinings[0].meeting->wait();
         else if (left > 0)
             usleep(200);

@@ -10,13 +10,18 @@ namespace weft {
 
 struct Joining {
     std::unique_ptr<Meeting> meeting;
+    bool met = false;                    // then the devices join
+    std::unique_ptr<DeviceSide> device;  // null: the process uses no CUDA
     int rank = 0;
+    int64_t timeout_ms = 0;
     CommunicatorOptions options;
     weftComm** result = nullptr;
 };
 
 // Checks the arguments and puts the caller's settings over the environment's; `given` may be null. *comm becomes null.
-Result<Joining> prepare_joining(weftComm** comm, int ranks, const UniqueId& id, int rank, const weftConfig_t* given);
+// `device` as in DeviceSide::find().
+Result<Joining> prepare_joining(weftComm** comm, int ranks, const UniqueId& id, int rank, const weftConfig_t* given,
+                                int device = DeviceSide::current);
 
 // Advances all until every one has its handle; fails with the first failure, but finishes the others.
 Status join(std::vector<Joining> joinings);

@@ -2,14 +2,16 @@
 // made. Keys hold agreed facts only, so all ranks hit or miss together. Thread-bound.
 #pragma once
 #include <map>
+#include <memory>
 
 #include "src/comm/planner.hpp"
 
 namespace weft {
 
-class PlanCache {
+template <class Prepared>
+class PlansByKey {
   public:
-    PreparedPlan* find(const PlanKey& key) {
+    Prepared* find(const PlanKey& key) {
         Entry& entry = table_[place(key)];
         if (entry.key == key) [[likely]]
             return entry.plan;
@@ -19,23 +21,20 @@ class PlanCache {
         return entry.plan;
     }
 
-    PreparedPlan* insert(const PlanKey& key, std::unique_ptr<PreparedPlan> plan) {
+    Prepared* insert(const PlanKey& key, std::unique_ptr<Prepared> plan) {
         if (plans_.size() >= most) clear();
-        PreparedPlan* kept = plan.get();
+        Prepared* kept = plan.get();
         plans_[key] = std::move(plan);
         table_[place(key)] = {key, kept};
         return kept;
     }
-
-    // Roughly: what plans hold grows with the ranks, not with the message, but for the scratch of scaled ones.
-    uint64_t heap_bytes() const;
 
   private:
     static constexpr size_t most = 4096;  // programs that never repeat a size must not grow for ever
     static constexpr size_t table_size = 64;
     struct Entry {
         PlanKey key;
-        PreparedPlan* plan = nullptr;
+        Prepared* plan = nullptr;
     };
     static size_t place(const PlanKey& key) {
         return ((key.head * 0x9e3779b97f4a7c15u ^ key.count * 0xbf58476d1ce4e5b9u) >> 40) % table_size;
@@ -46,7 +45,16 @@ class PlanCache {
     }
 
     Entry table_[table_size];
-    std::map<PlanKey, std::unique_ptr<PreparedPlan>> plans_;
+
+  protected:
+    std::map<PlanKey, std::unique_ptr<Prepared>> plans_;
+};
+
+// Of the host's plans.
+class PlanCache : public PlansByKey<PreparedPlan> {
+  public:
+    // Roughly: what plans hold grows with the ranks, not with the message, but for the scratch of scaled ones.
+    uint64_t heap_bytes() const;
 };
 
 }  // namespace weft

@@ -76,6 +76,11 @@ Result<const Driver*> Driver::get() {
     return Status(opened.failure.code(), opened.failure.sentence());
 }
 
+bool Driver::wanted() {
+    if (!options().cuda_library.empty()) return options().cuda_library != "none";
+    return DynamicLibrary::is_loaded("libcuda.so.1");
+}
+
 Result<const Driver*> Driver::open(const std::string& path) {
     const std::string name = path.empty() ? "libcuda.so.1" : path;
     if (name == "none") return fail(weftInvalidUsage, "WEFT_CUDA_LIBRARY is none: no GPU is used");

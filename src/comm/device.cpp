@@ -1,0 +1,450 @@
+#include "src/comm/device.hpp"
+
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <mutex>
+#include <vector>
+
+#include "src/base/clock.hpp"
+#include "src/base/log.hpp"
+#include "src/bootstrap/roster.hpp"
+#include "src/bootstrap/service.hpp"
+#include "src/comm/device_failure.hpp"
+#include "src/comm/device_plan.hpp"
+#include "src/comm/plan_cache.hpp"
+#include "src/drivers/cuda/device.hpp"
+#include "src/drivers/cuda/pointer.hpp"
+#include "src/executor/cuda/domain.hpp"
+
+namespace weft {
+
+using namespace cuda;
+
+namespace {
+
+constexpr int64_t look_apart_us =
+    50'000;  // while the host's threads sit in the driver: deaths are told within a second
+
+// A plan's kernel and arguments, but for the buffers.
+struct PreparedLaunch {
+    DevicePlan plan;
+    const Kernel* kernel;
+    LaunchShape shape;
+    KernelArguments arguments;
+};
+
+// Host memory that was asked about before: only addresses that CUDA did not know and that could be read. The driver
+// gives no such address to device memory later.
+class HostAddresses {
+  public:
+    bool contains(const void* address) const { return table_[place(address)] == address; }
+    void insert(const void* address) { table_[place(address)] = address; }
+
+  private:
+    static size_t place(const void* address) {
+        return reinterpret_cast<uintptr_t>(address) * 0x9e3779b97f4a7c15u >> 60;
+    }
+    const void* table_[16] = {};
+};
+
+// What cannot be read here is no host memory: device memory that was freed, above all.
+bool readable(const void* address, size_t bytes) {
+    for (const size_t offset : {size_t(0), bytes - 1}) {
+        char byte;
+        const iovec to{&byte, 1}, from{const_cast<char*>(static_cast<const char*>(address)) + offset, 1};
+        if (process_vm_readv(getpid(), &to, 1, &from, 1, 0) != 1 && errno == EFAULT) return false;
+    }
+    return true;
+}
+
+Status no_device_memory(const char* buffer, const std::string& why) {
+    return fail(weftInvalidUsage, "{} is device memory, but {}", buffer, why);
+}
+
+}  // namespace
+
+struct DeviceSide::State {
+    const Driver* driver = nullptr;
+    std::shared_ptr<const KernelSet> kernels;  // null: this rank has no device
+    DeviceFacts facts{};
+    std::string why_not;  // why device memory is not served; empty: it is, once begun
+
+    std::shared_ptr<HostGroup> group;
+    int rank = 0;
+    int64_t deadline_us = 0;  // 0: none
+    int64_t next_look_us = 0;
+    std::unique_ptr<Domain> domain;
+    DeviceLayout layout;
+    bool sharing = false;  // another rank of this process is on this device
+
+    uint64_t timeout_ns = 0;
+    PlansByKey<PreparedLaunch> plans;
+    PreparedLaunch* prepared = nullptr;
+    StreamFacts stream;
+    HostAddresses host_addresses;
+    Context other_context;  // to ask in, of a rank without a device
+    KnownOperations known;
+
+    std::shared_ptr<Service> service;
+    uint64_t timer = 0;  // of the service thread
+
+    int device() const { return facts.ordinal; }
+    void decline(std::string why) {
+        why_not = std::move(why);
+        if (domain) Domain::retire(std::move(domain));
+    }
+    void look_again() {
+        timer = service->after(look_apart_us, [this] {
+            look(true);
+            look_again();
+        });
+    }
+    void look(bool at_others);
+    Status check_others();
+    Result<CUcontext> any_context();
+    Result<PointerFacts> describe(const void* address, size_t bytes);
+    Status check_device_buffer(const char* name, const void* address, size_t bytes, const PointerFacts& at) const;
+    Result<PreparedLaunch*> plan(const Operation& operation);
+};
+
+DeviceSide::DeviceSide(std::unique_ptr<State> state) : state_(std::move(state)) {}
+
+DeviceSide::~DeviceSide() {
+    State& s = *state_;
+    // Peers may die while we wait for our kernels: they are watched until those have ended.
+    if (s.domain) s.domain->finish();
+    if (s.service) s.service->run([&] { s.service->cancel(s.timer); });
+    if (s.domain)
+        Domain::retire(std::move(s.domain));
+    else if (s.group && s.group->one_host())
+        s.group->row(s.rank).device_left.store(1, std::memory_order_release);
+}
+
+Result<std::unique_ptr<DeviceSide>> DeviceSide::find(int which) {
+    if (which < 0 && !Driver::wanted()) return std::unique_ptr<DeviceSide>();
+    auto driver = Driver::get();
+    if (!driver) {
+        if (which >= 0) return driver.take_status();
+        WEFT_LOG(info, init, "no device: {}", driver.status().sentence());
+        return std::unique_ptr<DeviceSide>();
+    }
+    auto state = std::make_unique<State>();
+    state->driver = *driver;
+    const auto made = [&] { return std::unique_ptr<DeviceSide>(new DeviceSide(std::move(state))); };
+    CUcontext context = nullptr;
+    if (which == current) {
+        WEFT_TRY((*driver)->check((*driver)->CtxGetCurrent(&context), "tell the current context"));
+        if (context != nullptr) {
+            CUdevice device = 0;
+            WEFT_TRY((*driver)->check((*driver)->CtxGetDevice(&device), "tell the device of the current context"));
+            which = device;
+        }
+    } else if (which >= 0) {
+        auto count = device_count(**driver);
+        if (!count) return count.take_status();
+        if (which >= *count)
+            return fail(weftInvalidArgument, "device {} does not exist: there are {}, from 0 on", which, *count);
+    }
+    if (which < 0) {
+        state->why_not =
+            "no device belongs to this communicator: one must be current in the thread that calls weftCommInitRank "
+            "(cudaSetDevice, cuCtxSetCurrent)";
+        return made();
+    }
+    state->facts.ordinal = which;
+    state->facts.use = DeviceFacts::refused;
+    auto kernels = KernelSet::of_device(**driver, which);
+    if (!kernels) {
+        state->why_not = kernels.status().sentence();
+    } else if (context != nullptr && context != (*kernels)->context().handle()) {
+        state->why_not = fmt::format(
+            "the context that was current is not device {}'s primary one, which cudaSetDevice makes current", which);
+    } else {
+        state->kernels = std::move(*kernels);
+        state->facts = state->kernels->facts();
+    }
+    if (!state->why_not.empty()) WEFT_LOG(warn, init, "device {} is not used: {}", which, state->why_not);
+    return made();
+}
+
+DeviceFacts DeviceSide::facts() const { return state_->facts; }
+
+// All ranks decide alike: from what the rows say, or each that it has no device.
+void DeviceSide::meet(std::shared_ptr<HostGroup> group, int rank, int64_t timeout_ms) {
+    State& s = *state_;
+    s.group = std::move(group);
+    s.rank = rank;
+    s.deadline_us = timeout_ms > 0 ? now_us() + timeout_ms * 1000 : 0;
+    if (!s.why_not.empty()) return;
+    const int ranks = s.group->ranks();
+    if (!s.group->one_host())
+        return s.decline("its ranks are on several hosts: this version serves device memory on one host only");
+    if (ranks > ranks_max)
+        return s.decline(
+            fmt::format("it has {} ranks: this version serves device memory of up to {}", ranks, ranks_max));
+    std::vector<DeviceFacts> facts;
+    for (int other = 0; other < ranks; ++other) {
+        const RankRow& row = s.group->row(other);
+        facts.push_back(row.device);
+        if (row.device.use == DeviceFacts::none)
+            return s.decline(
+                fmt::format("rank {} joined without a device: it must be current in the thread that calls "
+                            "weftCommInitRank, on every rank",
+                            other));
+        if (row.device.use == DeviceFacts::refused)
+            return s.decline(fmt::format("rank {} cannot use its device: its log says why", other));
+        s.sharing |= other != rank && row.process == s.group->row(rank).process &&
+                     std::equal(std::begin(row.device.uuid), std::end(row.device.uuid), s.facts.uuid);
+    }
+    s.layout = {ranks, blocks_together(facts), s.group->header().agreed.algo};
+    if (s.layout.blocks_max < 1)
+        return s.decline("the ranks that share a device are too many for it: their kernels must run at once");
+    s.domain = std::make_unique<Domain>(s.group, rank, s.kernels);
+}
+
+Result<bool> DeviceSide::advance() {
+    State& s = *state_;
+    if (!s.domain) return true;
+    auto known = s.domain->advance();
+    if (!known) return known.take_status();
+    if (!*known) {
+        WEFT_TRY(s.check_others());
+        return false;
+    }
+    if (const std::string obstacle = s.domain->obstacle(); !obstacle.empty()) s.decline(obstacle);
+    return true;
+}
+
+Status DeviceSide::State::check_others() {
+    const int64_t now = now_us();
+    if (group->aborted()) return group->abort_status();
+    if (now < next_look_us) return ok();
+    next_look_us = now + 20'000;
+    const std::vector<int> missing = domain->missing();
+    for (const int other : missing)
+        if (!group->alive(other))
+            return fail(weftRemoteError, "{} died while the ranks were joining their devices", group->name_of(other));
+    if (deadline_us > 0 && now > deadline_us)
+        return fail(weftTimeout,
+                    "rank {} waited for {} to join their devices until the deadline (WEFT_INIT_TIMEOUT_MS)", rank,
+                    ranks_text(missing));
+    return ok();
+}
+
+Status DeviceSide::begin(int64_t timeout_ms) {
+    State& s = *state_;
+    if (!s.domain) {
+        if (s.group && s.kernels && s.rank == 0)
+            WEFT_LOG_RANK(s.rank, info, init, "device memory is not served: {}", s.why_not);
+        return ok();
+    }
+    s.timeout_ns = uint64_t(std::min(timeout_ms, INT64_MAX / 1'000'000)) * 1'000'000;
+    WEFT_LOG_RANK(s.rank, info, init, "serves memory of device {}, {} blocks of a kernel at most{}", s.device(),
+                  s.layout.blocks_max, s.sharing ? ", which it shares with ranks of this process" : "");
+    if (s.group->ranks() == 1) return ok();
+    // Somebody must see deaths and kernels' failures while the rank's thread waits in the driver, or is elsewhere.
+    auto service = Service::of_process();
+    if (!service) return service.take_status();
+    s.service = std::move(*service);
+    s.service->run([&] { s.look_again(); });
+    return ok();
+}
+
+// The driver answers only where some context is current. Null: no device is in use, so there is no memory of any.
+Result<CUcontext> DeviceSide::State::any_context() {
+    if (kernels) return kernels->context().handle();
+    CUcontext own = nullptr;
+    WEFT_TRY(driver->check(driver->CtxGetCurrent(&own), "tell the current context"));
+    if (own != nullptr) return own;
+    if (other_context.handle() != nullptr) return other_context.handle();
+    auto count = device_count(*driver);
+    if (!count) return count.take_status();
+    for (int number = 0; number < *count; ++number) {
+        unsigned flags = 0;
+        int active = 0;
+        WEFT_TRY(driver->check(driver->DevicePrimaryCtxGetState(number, &flags, &active), "look at device {}", number));
+        if (!active) continue;
+        auto context = Context::retain(*driver, number);
+        if (!context) return context.take_status();
+        other_context = std::move(*context);
+        return other_context.handle();
+    }
+    return CUcontext(nullptr);
+}
+
+Result<PointerFacts> DeviceSide::State::describe(const void* address, size_t bytes) {
+    if (host_addresses.contains(address)) return PointerFacts{};
+    const RelaxedCapture relaxed(*driver);
+    auto context = any_context();
+    if (!context) return context.take_status();
+    PointerFacts facts;
+    if (*context != nullptr) {
+        ContextScope scope(*driver, *context);
+        WEFT_TRY(scope.take_status());
+        auto described = describe_pointer(*driver, address);
+        if (!described) return described;
+        facts = *described;
+    }
+    if (facts.kind == MemoryKind::unknown && bytes > 0) {
+        if (!readable(address, bytes))
+            return fail(weftInvalidArgument, "{} is neither host memory nor memory that CUDA knows: has it been freed?",
+                        address);
+        host_addresses.insert(address);
+    }
+    return facts;
+}
+
+Status DeviceSide::State::check_device_buffer(const char* name, const void* address, size_t bytes,
+                                              const PointerFacts& at) const {
+    if (!why_not.empty()) return no_device_memory(name, why_not);
+    // Managed memory comes to the device that touches it.
+    if (at.kind != MemoryKind::managed && at.device != device())
+        return fail(weftInvalidArgument, "{} is memory of device {}, the communicator's rank {} is on device {}", name,
+                    at.device, rank, device());
+    const size_t offset = size_t(reinterpret_cast<CUdeviceptr>(address) - at.base);
+    if (at.base != 0 && at.bytes != 0 && offset + bytes > at.bytes)
+        return fail(weftInvalidArgument, "{} ends {} bytes behind its allocation, which has {}", name,
+                    offset + bytes - at.bytes, at.bytes);
+    return ok();
+}
+
+Result<Space> DeviceSide::place(const Operation& operation, const void* send, const void* receive, const void* stream) {
+    State& s = *state_;
+    const size_t bytes = operation.bytes();
+    if (bytes == 0 && (!send || !receive)) {
+        if (stream && !s.why_not.empty()) return fail(weftInvalidUsage, "there is a stream, but {}", s.why_not);
+        return stream ? Space::device : Space::host;
+    }
+    auto from = s.describe(send, bytes);
+    if (!from) return from.take_status();
+    Result<PointerFacts> to = PointerFacts(*from);
+    if (receive != send) to = s.describe(receive, bytes);
+    if (!to) return to.take_status();
+    // Without a device managed memory is the host's.
+    const auto on_device = [&](const PointerFacts& at) {
+        return at.on_device() && (s.kernels || at.kind != MemoryKind::managed);
+    };
+    if (on_device(*from) != on_device(*to))
+        return fail(weftInvalidArgument, "sendbuff is {}, recvbuff is {}: both must be of one kind",
+                    name_of(from->kind), name_of(to->kind));
+    if (!on_device(*from)) {
+        if (stream)
+            return fail(weftInvalidArgument,
+                        "sendbuff is {}, and there is a stream: calls on host memory block, with stream NULL; if it "
+                        "should be device memory, it has been freed",
+                        name_of(from->kind));
+        return Space::host;
+    }
+    WEFT_TRY(s.check_device_buffer("sendbuff", send, bytes, *from));
+    WEFT_TRY(s.check_device_buffer("recvbuff", receive, bytes, *to));
+    return Space::device;
+}
+
+// A new key: nothing here calls the driver, so it may happen during a capture.
+Result<PreparedLaunch*> DeviceSide::State::plan(const Operation& operation) {
+    auto plan = plan_on_device(operation, layout);
+    if (!plan) return plan.take_status();
+    auto fresh = std::make_unique<PreparedLaunch>();
+    fresh->plan = *plan;
+    const auto type = weftDataType_t(operation.type);
+    const auto op = weftRedOp_t(operation.op);
+    fresh->kernel = &kernels->kernel(plan->body, type, adds(op));
+    fresh->shape = {.blocks = unsigned(plan->blocks),
+                    .threads = unsigned(plan->threads),
+                    .remote_sync_domain = kernels->sync_domains()};
+    KernelArguments& a = fresh->arguments;
+    domain->bind(a);
+    a.fingerprint = plan->fingerprint();
+    a.op = adds(op) ? weftSum : op;
+    a.average_of = op == weftAvg ? uint32_t(layout.ranks) : 0;
+    a.scaled = op >= weftNumOps;
+    a.bytes = operation.bytes();
+    a.tile_bytes = plan->staged ? Domain::staging_bytes : 0;
+    a.timeout_ns = timeout_ns;
+    known.add(plan->operation);
+    if (rank == 0) WEFT_LOG_RANK(rank, info, algo, "{}: {}", plan->operation.text(), plan->text());
+    return plans.insert(PlanKey(operation), std::move(fresh));
+}
+
+Status DeviceSide::prepare(const DeviceCall& call) {
+    State& s = *state_;
+    const auto stream = static_cast<CUstream>(call.stream);
+    ContextScope scope(s.kernels->context());
+    WEFT_TRY(scope.take_status());
+    auto facts = describe_stream(*s.driver, stream);
+    if (!facts) return facts.take_status();
+    if (facts->context != s.kernels->context().handle())
+        return fail(weftInvalidArgument,
+                    "the stream belongs to {} device {}, the communicator's rank {} is on device {}: make it with that "
+                    "device current",
+                    facts->device == s.device() ? "another context of" : "", facts->device, s.rank, s.device());
+    if (s.sharing && (stream == nullptr || stream == CU_STREAM_LEGACY))
+        return fail(
+            weftInvalidUsage,
+            "the legacy stream cannot be used where several ranks of a process share device {}: each would wait "
+            "for the other; give each a stream of its own, made with cudaStreamNonBlocking",
+            s.device());
+    if (s.sharing) WEFT_TRY(s.domain->claim(stream));
+    s.stream = *facts;
+    s.prepared = s.plans.find(PlanKey(call.operation));
+    if (!s.prepared) [[unlikely]] {
+        auto plan = s.plan(call.operation);
+        if (!plan) return plan.take_status();
+        s.prepared = *plan;
+    }
+    return ok();
+}
+
+const Operation& DeviceSide::prepared() const { return state_->prepared->plan.operation; }
+
+Status DeviceSide::launch(const DeviceCall& call) {
+    State& s = *state_;
+    PreparedLaunch& it = *s.prepared;
+    KernelArguments& a = it.arguments;
+    a.send = static_cast<const std::byte*>(call.send);
+    a.receive = static_cast<std::byte*>(call.receive);
+    if (a.scaled) __builtin_memcpy(&a.scalar, call.scalar, datatype_bytes[call.operation.type]);
+    const auto stream = static_cast<CUstream>(call.stream);
+    ContextScope scope(s.kernels->context());
+    WEFT_TRY(scope.take_status());
+    WEFT_TRY(s.domain->order(stream, s.stream));
+    void* parameters[] = {&a};
+    if (const CUresult result = it.kernel->enqueue(it.shape, stream, parameters); result != CUDA_SUCCESS) [[unlikely]]
+        return s.driver->failure(result, fmt::format("launch the kernel {} with {} blocks of {} threads",
+                                                     it.kernel->name(), it.shape.blocks, it.shape.threads));
+    return s.domain->note(stream, s.stream);
+}
+
+void DeviceSide::look() const {
+    if (state_->domain && state_->domain->failure() != cuda::Failure::none) [[unlikely]]
+        state_->look(false);
+}
+
+void DeviceSide::State::look(bool at_others) try {
+    if (group->aborted()) return;
+    const DeviceObserver observer{*group, rank, known, timeout_ns / 1'000'000};
+    Status found;
+    if (domain->failure() != cuda::Failure::none)
+        found = observer.explain(domain->report());
+    else if (at_others)
+        found = observer.look_at_others([this] { return domain->captured() || domain->working(); });
+    if (found || !group->raise(found.code(), rank, found.sentence())) return;
+    WEFT_LOG_RANK(rank, warn, coll, "{}", found.sentence());
+} catch (const std::bad_alloc&) {
+    group->raise(weftSystemError, rank, "a rank ran out of memory while it looked after its device");
+}
+
+std::string DeviceSide::explain(const Operation& operation) const {
+    const State& s = *state_;
+    if (!s.why_not.empty()) return fmt::format("\nin device memory: not served, for {}", s.why_not);
+    const auto plan = plan_on_device(operation, s.layout);
+    if (!plan) return fmt::format("\nin device memory: {}", plan.status().sentence());
+    return fmt::format("\nin device memory: {}, by size (thresholds that Weft has not measured on a GPU)",
+                       plan->text());
+}
+
+uint64_t DeviceSide::device_bytes() const { return state_->domain ? state_->domain->device_bytes() : 0; }
+
+}  // namespace weft

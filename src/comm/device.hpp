@@ -1,0 +1,62 @@
+// device.hpp: the GPU of a rank: found when the communicator is made, joined with those of the other ranks, given calls
+// on device memory. The communicator knows no more of CUDA than this; a build without CUDA's headers has
+// device_without_cuda.cpp instead. Thread-bound to the rank, but for what says otherwise.
+#pragma once
+#include <memory>
+#include <string>
+
+#include "src/base/host_group.hpp"
+#include "src/base/result.hpp"
+
+namespace weft {
+
+struct DeviceCall {
+    Operation operation;  // without choice
+    const void* send;
+    void* receive;
+    const void* scalar;  // of a pre-multiplied sum, in host memory; read at once
+    void* stream;
+};
+
+class DeviceSide {
+  public:
+    // Which device: a number, the one whose context is current in the calling thread, or none.
+    static constexpr int current = -1, no_device = -2;
+    // Null: the process does not use CUDA, and libcuda is not opened for it. Else there may be a device or not: what
+    // stands in the way is told when a call would need it. Fails for a number that is no device's.
+    static Result<std::unique_ptr<DeviceSide>> find(int which);
+    ~DeviceSide();
+
+    // For the other ranks, before they meet.
+    DeviceFacts facts() const;
+    // The ranks have met: from here on advance() makes what they have in common. timeout_ms: of joining; 0: never.
+    void meet(std::shared_ptr<HostGroup> group, int rank, int64_t timeout_ms);
+    // One step; true when it is known whether device memory is served. Waits for nobody. A failure is to be told to
+    // the others.
+    Result<bool> advance();
+    // Calls may come. timeout_ms: of an operation.
+    Status begin(int64_t timeout_ms);
+
+    // Where a call's buffers lie, and whether that can be served; with count 0 and no buffers
+    // a stream says that it is device memory. Asks the driver each time: device memory may have been freed and be
+    // another's by now.
+    Result<Space> place(const Operation& operation, const void* send, const void* receive, const void* stream);
+    // Two steps of a call: what may be refused, which does not count as a call; then the launch.
+    Status prepare(const DeviceCall& call);
+    const Operation& prepared() const;  // with its choice
+    Status launch(const DeviceCall& call);
+
+    // Tells all ranks if a kernel has failed. A load if none has; thread-safe.
+    void look() const;
+
+    // Lines for people.
+    std::string explain(const Operation& operation) const;
+    uint64_t device_bytes() const;
+
+  private:
+    struct State;
+    explicit DeviceSide(std::unique_ptr<State> state);
+    std::unique_ptr<State> state_;
+};
+
+}  // namespace weft

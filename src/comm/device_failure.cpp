@@ -1,0 +1,86 @@
+#include "src/comm/device_failure.hpp"
+
+#include <algorithm>
+
+namespace weft {
+
+void KnownOperations::add(const Operation& operation) {
+    std::lock_guard lock(mutex_);
+    if (std::find(all_.begin(), all_.end(), operation) != all_.end()) return;
+    if (all_.size() >= most) all_.clear();
+    all_.push_back(operation);
+}
+
+std::string KnownOperations::text(uint32_t wanted) const {
+    std::lock_guard lock(mutex_);
+    for (const Operation& operation : all_)
+        if (fingerprint(operation) == wanted) return operation.text();
+    return {};
+}
+
+std::string DeviceObserver::whereabouts(int other) const {
+    const auto report = group.row(other).position.read();
+    std::string text = group.name_of(other) + (group.stopped(other) ? " is stopped (SIGSTOP or a debugger)" : "");
+    if (!report) return text;
+    if (report->entered == 0) return text + " has not called anything yet";
+    return text + fmt::format(" last called operation {}, {}", report->entered, report->operation.text());
+}
+
+Status DeviceObserver::explain(const cuda::FailureReport& report) const {
+    const auto ours = [&] {
+        std::string text = known.text(report.fingerprint);
+        return text.empty() ? "an operation" : text;
+    }();
+    switch (report.failure) {
+        case cuda::Failure::mismatch: {
+            std::string theirs = known.text(report.other_fingerprint);
+            if (const auto position = group.row(report.peer).position.read();
+                position && fingerprint(position->operation) == report.other_fingerprint)
+                theirs = position->operation.text();
+            if (theirs.empty()) theirs = "something else";
+            const bool first = report.rank < report.peer;
+            return fail(weftMismatch,
+                        "rank {} called {}, rank {} called {}; every rank must make the same calls in the same order",
+                        first ? report.rank : report.peer, first ? ours : theirs, first ? report.peer : report.rank,
+                        first ? theirs : ours);
+        }
+        case cuda::Failure::timeout:
+            return fail(weftTimeout,
+                        "the kernel of rank {} waited {:.1f} s for rank {} in {}, the deadline (WEFT_TIMEOUT_MS) is {} "
+                        "ms: {}",
+                        report.rank, double(timeout_ms) / 1e3, report.peer, ours, timeout_ms,
+                        report.peer >= 0 ? whereabouts(report.peer) : "nobody in particular");
+        // The abort word is set by whoever has written the error before.
+        case cuda::Failure::aborted:
+        case cuda::Failure::none: break;
+    }
+    return fail(weftInternalError, "the kernel of rank {} left {} for no reason that it told", report.rank, ours);
+}
+
+Status DeviceObserver::look_at_others(const std::function<bool()>& waiting) const {
+    const auto own = group.row(rank).position.read();
+    // A call on host memory is watched by who is in it.
+    if (!own || own->entered == 0 || (own->inside() && own->operation.space == Space::host)) return ok();
+    for (int other = 0; other < group.ranks(); ++other) {
+        if (other == rank) continue;
+        const RankRow& row = group.row(other);
+        const bool left = row.state.load(std::memory_order_acquire) == RankState::left;
+        const auto theirs = row.position.read();
+        const bool behind = left && theirs && theirs->entered < own->entered;
+        // A rank that left in order has no kernel any more once it says so; a process that ends takes its kernels with
+        // it.
+        const bool dead = row.device_left.load(std::memory_order_acquire) == 0 && !group.alive(other);
+        if ((!dead && !behind) || !waiting()) continue;
+        if (dead && row.device_left.load(std::memory_order_acquire) != 0) continue;  // it left between the two looks
+        if (dead)
+            return fail(weftRemoteError,
+                        "{} died; its last call was operation {}. Kernels of rank {} may wait for it in "
+                        "operation {}, {}",
+                        group.name_of(other), theirs ? theirs->entered : 0, rank, own->entered, own->operation.text());
+        return fail(weftRemoteError, "{} left the communicator after operation {}; rank {} called operation {}, {}",
+                    group.name_of(other), theirs->entered, rank, own->entered, own->operation.text());
+    }
+    return ok();
+}
+
+}  // namespace weft

@@ -1,0 +1,38 @@
+// device_plan.hpp: which kernel serves an operation on device memory, and with which grid: a function of agreed facts
+// alone, so that all ranks launch alike. Knows no driver. Reentrant.
+#pragma once
+#include <span>
+#include <string>
+
+#include "src/base/host_group.hpp"
+#include "src/base/result.hpp"
+#include "src/executor/cuda/kernels.hpp"
+
+namespace weft {
+
+// What the ranks know alike of their devices.
+struct DeviceLayout {
+    int ranks = 1;
+    int blocks_max = 1;  // of each rank's kernel, so that those of all ranks of a device run at once
+    std::string algo;    // rank 0's WEFT_ALGO
+};
+
+// `blocks_max` from what each rank says of its device; 0: the ranks of some device do not find room on it together.
+int blocks_together(std::span<const DeviceFacts> facts);
+
+struct DevicePlan {
+    Operation operation;  // with its choice
+    cuda::Body body = cuda::Body::packet_one_shot;
+    int blocks = 1;
+    int threads = 32;
+    bool staged = false;
+
+    uint32_t fingerprint() const { return weft::fingerprint(operation); }
+    // packet_one_shot, 8 blocks of 512 threads
+    std::string text() const;
+};
+
+// Fails if WEFT_ALGO leaves nothing that serves device memory.
+Result<DevicePlan> plan_on_device(const Operation& operation, const DeviceLayout& layout);
+
+}  // namespace weft

@@ -1,0 +1,32 @@
+// device_without_cuda.cpp: the answer of a build without the CUDA driver's headers: there is no device. Nothing but
+// find() can be called, for it makes none.
+#include <cstdlib>
+
+#include "src/comm/device.hpp"
+
+namespace weft {
+
+struct DeviceSide::State {};
+
+DeviceSide::DeviceSide(std::unique_ptr<State> state) : state_(std::move(state)) {}
+DeviceSide::~DeviceSide() = default;
+
+Result<std::unique_ptr<DeviceSide>> DeviceSide::find(int which) {
+    if (which >= 0)
+        return fail(weftInvalidArgument, "device {} was asked for, but this build of Weft has no GPU support", which);
+    return std::unique_ptr<DeviceSide>();
+}
+
+DeviceFacts DeviceSide::facts() const { std::abort(); }
+void DeviceSide::meet(std::shared_ptr<HostGroup>, int, int64_t) { std::abort(); }
+Result<bool> DeviceSide::advance() { std::abort(); }
+Status DeviceSide::begin(int64_t) { std::abort(); }
+Result<Space> DeviceSide::place(const Operation&, const void*, const void*, const void*) { std::abort(); }
+Status DeviceSide::prepare(const DeviceCall&) { std::abort(); }
+const Operation& DeviceSide::prepared() const { std::abort(); }
+Status DeviceSide::launch(const DeviceCall&) { std::abort(); }
+void DeviceSide::look() const { std::abort(); }
+std::string DeviceSide::explain(const Operation&) const { std::abort(); }
+uint64_t DeviceSide::device_bytes() const { std::abort(); }
+
+}  // namespace weft

@@ -1,0 +1,106 @@
+// domain.hpp: what a rank has of a communicator on devices: device memory that all ranks of the domain map into each
+// other's kernels, host words that the kernels see, and the order of its launches. The ranks make it together when they
+// join, with a test whether each really reaches each; it serves all of them or none.
+//
+// Ownership: the memory is the rank's own. Peers write it until their kernels have ended and unmap it when they leave,
+// so a rank that leaves hands its domain over (retire()), and it is freed when every other rank has left or is dead.
+#pragma once
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "src/base/host_group.hpp"
+#include "src/drivers/cuda/event.hpp"
+#include "src/drivers/cuda/ipc.hpp"
+#include "src/drivers/cuda/memory.hpp"
+#include "src/drivers/cuda/stream.hpp"
+#include "src/executor/cuda/kernel_set.hpp"
+
+namespace weft::cuda {
+
+class SharedWords;  // of the segment, for the devices of this process
+
+// Thread-bound to the rank, but for what says otherwise.
+class Domain {
+  public:
+    // Of each rank: messages that peers cannot reach pass through it in tiles of this size.
+    static constexpr size_t staging_bytes = size_t(4) << 20;
+
+    Domain(std::shared_ptr<HostGroup> group, int rank, std::shared_ptr<const KernelSet> kernels);
+    ~Domain();
+
+    // One step of making it; waits for nobody. True once all ranks know whether it serves. A failure is this rank's
+    // own, and the others are to be told.
+    Result<bool> advance();
+    // Ranks whose part advance() waits for.
+    std::vector<int> missing() const;
+    // Why it does not serve, the same on all ranks; empty: it does.
+    const std::string& obstacle() const { return obstacle_; }
+
+    // What does not change from launch to launch.
+    void bind(KernelArguments& arguments) const;
+    const KernelSet& kernels() const { return *kernels_; }
+    // Where several ranks of this process are on one device: two that launch on one stream wait for each other.
+    Status claim(CUstream stream);
+    // Before and after each launch on `stream`: launches of one rank run in the order of its calls whatever streams
+    // they are on, for they use the same words. `stream` is no handle that names different streams.
+    Status order(CUstream stream, const StreamFacts& facts);
+    Status note(CUstream stream, const StreamFacts& facts);
+    // The first failure that a kernel has reported, if any. Thread-safe.
+    Failure failure() const;
+    const FailureReport& report() const { return *report_; }
+    // Whether a kernel that was launched directly has not ended. Thread-safe.
+    bool working() const;
+    // Whether launches were captured, whose graphs may be replayed at any time. Thread-safe.
+    bool captured() const { return captured_.load(std::memory_order_relaxed); }
+
+    uint64_t device_bytes() const { return memory_.bytes(); }
+
+    // Returns when the kernels that were launched directly have ended; after an abort it waits two seconds at most.
+    void finish() const;
+    // The rank leaves: its memory is freed, at once if all others have left as well, or when a later domain of the
+    // process retires. Freeing it waits for what runs on the device.
+    static void retire(std::unique_ptr<Domain> domain);
+
+  private:
+    enum class Stage { offering, reaching, verifying, known };
+
+    Status offer();
+    Status reach();
+    Status verify();
+    // Whether all ranks have posted their letter of the stage.
+    bool letters_there(int stage) const;
+    Status post(int stage, const void* letter, size_t bytes);
+    // The obstacle that the first rank in order has met in a stage, if any: all ranks read the same letters.
+    std::string first_obstacle(int stage) const;
+    Status map(int peer);
+    Status copy_by_kernel(CUdeviceptr to, CUdeviceptr from);
+    Status probe(int peer);
+    // One step of leaving: false if kernels of ours may still run, or peers have not left.
+    bool try_release();
+
+    std::shared_ptr<HostGroup> group_;
+    int rank_, ranks_;
+    std::shared_ptr<const KernelSet> kernels_;
+    std::shared_ptr<SharedWords> shared_words_;
+    std::vector<Context> peer_contexts_;  // of devices in this process whose memory we reach
+    PinnedMemory host_words_;
+    FailureReport* report_ = nullptr;
+    DeviceMemory memory_;
+    std::vector<IpcMapping> mappings_;
+    std::vector<CUdeviceptr> bases_;  // by rank: its memory, as this rank's kernels address it
+    Stream stream_;                   // for what is done while joining
+
+    Stage stage_ = Stage::offering;
+    std::string obstacle_;
+
+    Event done_;           // after the newest direct launch
+    Event captured_done_;  // after the newest of the capture `capture_`
+    CUstream last_ = nullptr, last_captured_ = nullptr;
+    bool launched_ = false;
+    uint64_t capture_ = 0;
+    std::atomic<bool> captured_{false};
+    bool unmapped_ = false;
+};
+
+}  // namespace weft::cuda

@@ -1,0 +1,203 @@
+#include "tests/device/ranks.hpp"
+
+#include <cstring>
+#include <map>
+
+namespace weft::test {
+
+void demand(CUresult result) {
+    if (result != CUDA_SUCCESS) throw std::runtime_error("CUDA says " + std::to_string(int(result)));
+}
+void demand(weftResult_t result, weftComm_t comm) {
+    if (result != weftSuccess)
+        throw std::runtime_error(std::to_string(int(result)) + ": " + weftGetLastError(comm) + " / " +
+                                 weftGetLastError(nullptr));
+}
+
+int devices() {
+    int count = 0;
+    demand(cuInit(0));
+    demand(cuDeviceGetCount(&count));
+    return count;
+}
+
+CUcontext context_of(int device) {
+    struct Retained {
+        std::map<int, CUcontext> contexts;
+        ~Retained() {
+            for (const auto& [device, context] : contexts) cuDevicePrimaryCtxRelease(device);
+        }
+    };
+    static Retained retained;
+    CUcontext& context = retained.contexts[device];
+    if (!context) {
+        demand(cuInit(0));
+        demand(cuDevicePrimaryCtxRetain(&context, device));
+    }
+    return context;
+}
+
+namespace {
+
+struct Current {
+    explicit Current(int device) { demand(cuCtxPushCurrent(context_of(device))); }
+    ~Current() {
+        CUcontext popped;
+        cuCtxPopCurrent(&popped);
+    }
+};
+
+}  // namespace
+
+DeviceBuffer::DeviceBuffer(int device, size_t bytes, size_t offset) : device_(device), offset_(offset) {
+    const Current current(device);
+    demand(cuMemAlloc(&base_, bytes + offset + 1));
+}
+DeviceBuffer::~DeviceBuffer() {
+    const Current current(device_);
+    cuMemFree(base_);
+}
+void DeviceBuffer::write(const void* from, size_t bytes) const {
+    const Current current(device_);
+    if (bytes > 0) demand(cuMemcpy(base_ + offset_, reinterpret_cast<CUdeviceptr>(from), bytes));
+}
+Bytes DeviceBuffer::read(size_t bytes) const {
+    const Current current(device_);
+    Bytes all(bytes);
+    if (bytes > 0) demand(cuMemcpy(reinterpret_cast<CUdeviceptr>(all.data()), base_ + offset_, bytes));
+    return all;
+}
+
+Stream::Stream(int on, unsigned flags) : device(on) {
+    const Current current(device);
+    demand(cuStreamCreateWithPriority(&handle, flags, 0));
+}
+Stream::~Stream() { cuStreamDestroy(handle); }
+void Stream::finish() const { demand(cuStreamSynchronize(handle)); }
+
+std::vector<int> spread(int ranks) {
+    std::vector<int> placing;
+    for (int rank = 0; rank < ranks; ++rank) placing.push_back(rank % devices());
+    return placing;
+}
+
+Ranks::Ranks(const std::vector<int>& where, const weftConfig_t* config) : placing(where), comms(where.size()) {
+    weftUniqueId id;
+    demand(weftGetUniqueId(&id));
+    demand(weftGroupStart());
+    for (int rank = 0; rank < count(); ++rank) {
+        const Current current(placing[size_t(rank)]);
+        demand(weftCommInitRankConfig(&comms[size_t(rank)], count(), id, rank, config));
+        streams.push_back(std::make_unique<Stream>(placing[size_t(rank)]));
+    }
+    demand(weftGroupEnd());
+}
+
+Ranks::~Ranks() {
+    for (weftComm_t comm : comms) weftCommDestroy(comm);
+}
+
+void Ranks::group(const std::function<weftResult_t(int)>& call) const {
+    demand(weftGroupStart());
+    weftResult_t first = weftSuccess;
+    for (int rank = 0; rank < count() && first == weftSuccess; ++rank) first = call(rank);
+    const std::string why = weftGetLastError(nullptr);
+    const weftResult_t ended = weftGroupEnd();
+    if (first != weftSuccess) throw std::runtime_error(why);
+    demand(ended);
+}
+
+void Ranks::check_healthy() const {
+    for (weftComm_t comm : comms) {
+        weftResult_t state = weftInternalError;
+        CHECK(weftCommGetAsyncError(comm, &state) == weftSuccess);
+        CHECK(state == weftSuccess);
+    }
+}
+
+weftResult_t Ranks::await_failure(int rank) const {
+    weftResult_t state = weftSuccess;
+    (void)eventually([&] {
+        demand(weftCommGetAsyncError(comms[size_t(rank)], &state));
+        return state != weftSuccess;
+    });
+    return state;
+}
+
+std::string Question::text() const {
+    return std::string(op < weftNumOps ? reduction_names[op] : "scaled sum") + " of " + std::to_string(count) + " " +
+           name_of(type) + (in_place ? ", in place" : "") + ", offset " + std::to_string(offset);
+}
+
+namespace {
+
+// Any NaN equals any other.
+bool is_nan(weftDataType_t type, const std::byte* at) {
+    uint64_t bits = 0;
+    memcpy(&bits, at, size_of(type));
+    switch (type) {
+        case weftFloat16: return (bits & 0x7fff) > 0x7c00;
+        case weftBfloat16: return (bits & 0x7fff) > 0x7f80;
+        case weftFloat32: return (bits & 0x7fffffff) > 0x7f800000;
+        case weftFloat64: return (bits & 0x7fffffffffffffff) > 0x7ff0000000000000;
+        case weftFloat8e4m3: return (bits & 0x7f) == 0x7f;
+        case weftFloat8e5m2: return (bits & 0x7f) > 0x7c;
+        default: return false;
+    }
+}
+
+}  // namespace
+
+std::string compare(const Ranks& ranks, const Question& question, std::mt19937& random) {
+    const size_t size = size_of(question.type), bytes = question.count * size;
+    const int n = ranks.count();
+    std::vector<Bytes> inputs, scalars, host_results(ranks.comms.size(), Bytes(bytes));
+    std::vector<weftRedOp_t> ops(ranks.comms.size(), weftRedOp_t(question.op));
+    std::vector<std::unique_ptr<DeviceBuffer>> sends, receives;
+    for (int rank = 0; rank < n; ++rank) {
+        inputs.push_back(reference::mild(question.type, question.count, random));
+        const int device = ranks.placing[size_t(rank)];
+        sends.push_back(std::make_unique<DeviceBuffer>(device, bytes, question.offset));
+        if (!question.in_place) receives.push_back(std::make_unique<DeviceBuffer>(device, bytes, question.offset));
+        sends.back()->write(inputs.back().data(), bytes);
+        if (question.op < weftNumOps) continue;
+        scalars.push_back(reference::mild(question.type, 1, random));
+        demand(weftRedOpCreatePreMulSum(&ops[size_t(rank)], scalars.back().data(), question.type,
+                                        weftScalarHostImmediate, ranks.comms[size_t(rank)]));
+    }
+    const auto& targets = question.in_place ? sends : receives;
+    ranks.group([&](int rank) {
+        const auto r = size_t(rank);
+        return weftAllReduce(sends[r]->data(), targets[r]->data(), question.count, question.type, ops[r],
+                             ranks.comms[r], ranks.streams[r]->weft());
+    });
+    ranks.group([&](int rank) {
+        const auto r = size_t(rank);
+        return weftAllReduce(inputs[r].data(), host_results[r].data(), question.count, question.type, ops[r],
+                             ranks.comms[r], nullptr);
+    });
+    ranks.finish();
+    ranks.check_healthy();
+    for (int rank = 0; rank < n; ++rank) {
+        const Bytes got = targets[size_t(rank)]->read(bytes);
+        for (size_t i = 0; i < question.count; ++i) {
+            const std::byte *ours = got.data() + i * size, *theirs = host_results[size_t(rank)].data() + i * size;
+            if (memcmp(ours, theirs, size) != 0 && !(is_nan(question.type, ours) && is_nan(question.type, theirs)))
+                return "rank " + std::to_string(rank) + ", element " + std::to_string(i) + ": " + question.text();
+        }
+        if (!question.in_place && sends[size_t(rank)]->read(bytes) != inputs[size_t(rank)])
+            return "rank " + std::to_string(rank) + ": the input was changed: " + question.text();
+        if (question.op >= weftNumOps) demand(weftRedOpDestroy(ops[size_t(rank)], ranks.comms[size_t(rank)]));
+    }
+    return {};
+}
+
+uint32_t seed() {
+    static const uint32_t drawn = [] {
+        const char* given = getenv("WEFT_TEST_SEED");
+        return given ? uint32_t(strtoul(given, nullptr, 10)) : std::random_device()();
+    }();
+    return drawn;
+}
+
+}  // namespace weft::test

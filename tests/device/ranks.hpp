@@ -1,0 +1,101 @@
+// ranks.hpp: ranks of one process on the fake driver's devices, as a program has them: through weft.h and CUDA's own
+// functions. Only what a test adds: memory, streams, and the sentence when something fails that should not.
+#pragma once
+#include <cuda.h>
+#include <weft/weft.h>
+
+#include <functional>
+#include <memory>
+#include <random>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "src/base/datatype.hpp"
+#include "tests/catch.hpp"
+#include "tests/reference/exact.hpp"
+#include "tests/subprocess.hpp"
+
+namespace weft::test {
+
+using reference::Bytes;
+
+// A sanitizer's run, where everything is many times slower: fewer rounds.
+inline bool small() { return getenv("WEFT_TEST_SMALL") != nullptr; }
+inline bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+void demand(CUresult result);
+void demand(weftResult_t result, weftComm_t comm = nullptr);
+#define CHECK_REFUSED(call, comm, code, part)                      \
+    do {                                                           \
+        CHECK((call) == (code));                                   \
+        CHECK_THAT(weftGetLastError(comm), Catch::Contains(part)); \
+    } while (0)
+
+int devices();
+CUcontext context_of(int device);  // its primary context, kept until the process ends
+
+// Memory of a device; also what a test knows how to misuse.
+class DeviceBuffer {
+  public:
+    DeviceBuffer(int device, size_t bytes, size_t offset = 0);
+    DeviceBuffer(const DeviceBuffer&) = delete;
+    ~DeviceBuffer();
+    void* data() const { return reinterpret_cast<void*>(base_ + offset_); }
+    void write(const void* from, size_t bytes) const;
+    Bytes read(size_t bytes) const;
+
+  private:
+    int device_;
+    size_t offset_;
+    CUdeviceptr base_ = 0;
+};
+
+struct Stream {
+    explicit Stream(int device, unsigned flags = CU_STREAM_NON_BLOCKING);
+    Stream(const Stream&) = delete;
+    ~Stream();
+    weftStream_t weft() const { return reinterpret_cast<weftStream_t>(handle); }
+    void finish() const;
+    int device;
+    CUstream handle = nullptr;
+};
+
+// Rank r is on device placing[r] and has a stream of its own.
+struct Ranks {
+    explicit Ranks(const std::vector<int>& placing, const weftConfig_t* config = nullptr);
+    Ranks(const Ranks&) = delete;
+    ~Ranks();
+    int count() const { return int(comms.size()); }
+    // On every rank in turn, as one group.
+    void group(const std::function<weftResult_t(int rank)>& call) const;
+    void finish() const {
+        for (const auto& stream : streams) stream->finish();
+    }
+    // Every rank is healthy after its work so far.
+    void check_healthy() const;
+    // Until the rank has heard of a failure.
+    weftResult_t await_failure(int rank) const;
+
+    std::vector<int> placing;
+    std::vector<weftComm_t> comms;
+    std::vector<std::unique_ptr<Stream>> streams;
+};
+// Ranks on devices in turn.
+std::vector<int> spread(int ranks);
+
+// One all-reduce of all ranks, on device memory and, for comparison, on host memory.
+struct Question {
+    weftDataType_t type = weftFloat32;
+    int op = weftSum;  // weftNumOps: a pre-multiplied sum
+    size_t count = 0;
+    bool in_place = false;
+    size_t offset = 0;  // of the buffers, in bytes
+    std::string text() const;
+};
+// Draws inputs, lets devices and host answer, and says what differs; empty: nothing.
+std::string compare(const Ranks& ranks, const Question& question, std::mt19937& random);
+
+uint32_t seed();
+
+}  // namespace weft::test
