@@ -377,9 +377,9 @@ Status DeviceSide::prepare(const DeviceCall& call) {
     if (!facts) return facts.take_status();
     if (facts->context != s.kernels->context().handle())
         return fail(weftInvalidArgument,
-                    "the stream belongs to {} device {}, the communicator's rank {} is on device {}: make it with that "
+                    "the stream belongs to {}device {}, the communicator's rank {} is on device {}: make it with that "
                     "device current",
-                    facts->device == s.device() ? "another context of" : "", facts->device, s.rank, s.device());
+                    facts->device == s.device() ? "another context of " : "", facts->device, s.rank, s.device());
     if (s.sharing && (stream == nullptr || stream == CU_STREAM_LEGACY))
         return fail(
             weftInvalidUsage,

@@ -1,9 +1,5 @@
-// ranks.hpp: ranks of one process on the fake driver's devices, as a program has them: through weft.h and CUDA's own
-// functions. Only what a test adds: memory, streams, and the sentence when something fails that should not.
+// ranks.hpp: ranks of one process on the fake driver's devices, and what their calls on device memory should give.
 #pragma once
-#include <cuda.h>
-#include <weft/weft.h>
-
 #include <functional>
 #include <memory>
 #include <random>
@@ -13,53 +9,20 @@
 
 #include "src/base/datatype.hpp"
 #include "tests/catch.hpp"
-#include "tests/reference/exact.hpp"
+#include "tests/device/program.hpp"
 #include "tests/subprocess.hpp"
 
 namespace weft::test {
-
-using reference::Bytes;
 
 // A sanitizer's run, where everything is many times slower: fewer rounds.
 inline bool small() { return getenv("WEFT_TEST_SMALL") != nullptr; }
 inline bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
-void demand(CUresult result);
-void demand(weftResult_t result, weftComm_t comm = nullptr);
 #define CHECK_REFUSED(call, comm, code, part)                      \
     do {                                                           \
         CHECK((call) == (code));                                   \
         CHECK_THAT(weftGetLastError(comm), Catch::Contains(part)); \
     } while (0)
-
-int devices();
-CUcontext context_of(int device);  // its primary context, kept until the process ends
-
-// Memory of a device; also what a test knows how to misuse.
-class DeviceBuffer {
-  public:
-    DeviceBuffer(int device, size_t bytes, size_t offset = 0);
-    DeviceBuffer(const DeviceBuffer&) = delete;
-    ~DeviceBuffer();
-    void* data() const { return reinterpret_cast<void*>(base_ + offset_); }
-    void write(const void* from, size_t bytes) const;
-    Bytes read(size_t bytes) const;
-
-  private:
-    int device_;
-    size_t offset_;
-    CUdeviceptr base_ = 0;
-};
-
-struct Stream {
-    explicit Stream(int device, unsigned flags = CU_STREAM_NON_BLOCKING);
-    Stream(const Stream&) = delete;
-    ~Stream();
-    weftStream_t weft() const { return reinterpret_cast<weftStream_t>(handle); }
-    void finish() const;
-    int device;
-    CUstream handle = nullptr;
-};
 
 // Rank r is on device placing[r] and has a stream of its own.
 struct Ranks {

@@ -18,7 +18,7 @@ namespace {
 
 // Letters of the stages of making a domain; transports' keys are hashes.
 constexpr uint64_t letter_key = 0x6465766963650000u;
-enum : int { offers, reached, verified };
+enum : int { offers, reached = 16, verified = 32 };
 
 constexpr int64_t kernel_patience_us = 2'000'000;  // after an abort: kernels look at the word all the time
 constexpr int64_t peer_patience_us = 300'000;      // peers that leave at about the same time as a rule do so in less
@@ -34,14 +34,10 @@ struct Finding {
     bool good;
     bool root;  // it is this rank that could not offer anything: what the others say follows from that
     char text[94];
+    static constexpr size_t piece = sizeof text - 1;
 };
+constexpr int findings = 4;  // letters that a long text may take
 static_assert(sizeof(Offer) <= HostGroup::letter_bytes && sizeof(Finding) <= HostGroup::letter_bytes);
-
-Finding finding_of(const Status& status, bool root = false) {
-    Finding finding{status.ok(), root, {}};
-    finding.text[status.sentence().copy(finding.text, sizeof finding.text - 1)] = 0;
-    return finding;
-}
 
 // A rank's memory: words, packets, staging, and words by which reaching is tested.
 struct Probe {
@@ -143,12 +139,29 @@ std::vector<int> Domain::missing() const {
     return ranks;
 }
 
+// The first letter comes last: who sees it sees all.
+Status Domain::post_finding(int stage, const Status& status, bool root) {
+    const std::string& text = status.sentence();
+    for (int letter = findings - 1; letter >= 0; --letter) {
+        Finding finding{status.ok(), root, {}};
+        const size_t from = std::min(text.size(), Finding::piece * size_t(letter));
+        finding.text[text.copy(finding.text, Finding::piece, from)] = 0;
+        if (letter == 0 || from < text.size()) WEFT_TRY(post(stage + letter, &finding, sizeof finding));
+    }
+    return ok();
+}
+
 std::string Domain::first_obstacle(int stage) const {
+    const auto find = [&](int peer, int letter) {
+        return reinterpret_cast<const Finding*>(group_->find_letter(peer, letter_key + uint64_t(stage + letter)));
+    };
     for (const bool root : {true, false})
         for (int peer = 0; peer < ranks_; ++peer) {
-            Finding finding;
-            memcpy(&finding, group_->find_letter(peer, letter_key + uint64_t(stage)), sizeof finding);
-            if (!finding.good && finding.root == root) return fmt::format("rank {}: {}", peer, finding.text);
+            const Finding* finding = find(peer, 0);
+            if (finding->good || finding->root != root) continue;
+            std::string text = fmt::format("rank {}: {}", peer, finding->text);
+            for (int letter = 1; letter < findings && (finding = find(peer, letter)); ++letter) text += finding->text;
+            return text;
         }
     return {};
 }
@@ -283,9 +296,8 @@ Status Domain::reach() {
         WEFT_TRY(stream_.synchronize());
         return ok();
     }();
-    const Finding letter = finding_of(done, !obstacle_.empty());
     if (!done) WEFT_LOG_RANK(rank_, info, init, "no device memory in common: {}", done.sentence());
-    return post(reached, &letter, sizeof letter);
+    return post_finding(reached, done, !obstacle_.empty());
 }
 
 // Whether what was read was right, and what the others say they have written is here.
@@ -304,9 +316,8 @@ Status Domain::verify() {
         }
         return ok();
     }();
-    const Finding letter = finding_of(done);
     if (!done) WEFT_LOG_RANK(rank_, warn, init, "peer access between GPUs does not work: {}", done.sentence());
-    return post(verified, &letter, sizeof letter);
+    return post_finding(verified, done, false);
 }
 
 void Domain::bind(KernelArguments& arguments) const {

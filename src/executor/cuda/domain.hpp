@@ -71,6 +71,7 @@ class Domain {
     // Whether all ranks have posted their letter of the stage.
     bool letters_there(int stage) const;
     Status post(int stage, const void* letter, size_t bytes);
+    Status post_finding(int stage, const Status& status, bool root);
     // The obstacle that the first rank in order has met in a stage, if any: all ranks read the same letters.
     std::string first_obstacle(int stage) const;
     Status map(int peer);

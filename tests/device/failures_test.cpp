@@ -1,0 +1,173 @@
+// failures_test.cpp: what becomes of calls on device memory when ranks call different things, are late, abort, or lack
+// what it takes: a sentence on every rank, and the process lives.
+#include <cstring>
+#include <thread>
+
+#include "tests/device/ranks.hpp"
+#include "tests/fake_cuda/control.hpp"
+
+namespace weft::test {
+
+namespace {
+
+struct Buffers {
+    Buffers(const Ranks& ranks, size_t bytes) {
+        for (const int device : ranks.placing) all.push_back(std::make_unique<DeviceBuffer>(device, bytes));
+    }
+    void* operator[](int rank) const { return all[size_t(rank)]->data(); }
+    std::vector<std::unique_ptr<DeviceBuffer>> all;
+};
+
+weftResult_t reduce(const Ranks& ranks, const Buffers& buffers, int rank, size_t count) {
+    return weftAllReduce(buffers[rank], buffers[rank], count, weftFloat32, weftSum, ranks.comms[size_t(rank)],
+                         ranks.streams[size_t(rank)]->weft());
+}
+
+void check_works() {
+    std::mt19937 random(5);
+    const Ranks ranks(spread(2));
+    CHECK(compare(ranks, {weftInt32, weftSum, 3000, false, 0}, random) == "");
+}
+
+}  // namespace
+
+TEST_CASE("ranks that call different things on device memory hear what each called", "[failures]") {
+    // By one kernel, and by two that share nothing but the barrier words.
+    for (const auto& [one, other] : {std::pair<size_t, size_t>{100, 101}, {100, 30'000}, {200'000, 3'000'000}}) {
+        const Ranks ranks(spread(3));
+        const Buffers buffers(ranks, 12'000'000);
+        const size_t differs = one == 200'000 ? 300'000 : other;
+        ranks.group([&](int rank) { return reduce(ranks, buffers, rank, rank == 1 ? differs : one); });
+        ranks.finish();
+        for (int rank = 0; rank < 3; ++rank) {
+            CHECK(ranks.await_failure(rank) == weftMismatch);
+            CHECK_REFUSED(reduce(ranks, buffers, rank, one), ranks.comms[size_t(rank)], weftMismatch,
+                          "rank 1 called all_reduce of " + std::to_string(differs) + " float, sum, in device memory");
+        }
+    }
+    check_works();
+}
+
+TEST_CASE("device memory on one rank and host memory on another is a mismatch that says so", "[failures]") {
+    const Ranks ranks(spread(2));
+    const Buffers buffers(ranks, 4000);
+    std::vector<float> host(1000);
+    CHECK(reduce(ranks, buffers, 0, 1000) == weftSuccess);
+    CHECK_REFUSED(weftAllReduce(host.data(), host.data(), 1000, weftFloat32, weftSum, ranks.comms[1], nullptr),
+                  ranks.comms[1], weftMismatch, "in device memory");
+    ranks.finish();
+    CHECK(ranks.await_failure(0) == weftMismatch);
+}
+
+TEST_CASE("a rank that does not come is named at the deadline", "[failures]") {
+    weftConfig_t config = WEFT_CONFIG_INITIALIZER;
+    config.timeoutMs = 100;
+    for (const size_t count : {100, 30'000, 300'000}) {
+        const Ranks ranks(spread(2), &config);
+        const Buffers buffers(ranks, 1'200'000);
+        CHECK(reduce(ranks, buffers, 0, count) == weftSuccess);
+        ranks.finish();
+        for (int rank = 0; rank < 2; ++rank) CHECK(ranks.await_failure(rank) == weftTimeout);
+        CHECK_REFUSED(reduce(ranks, buffers, 0, count), ranks.comms[0], weftTimeout, "for rank 1 in all_reduce of");
+        CHECK_THAT(weftGetLastError(ranks.comms[0]), Catch::Contains("has not called anything yet"));
+    }
+    check_works();
+}
+
+TEST_CASE("a rank that leaves is named by those whose kernels wait for it", "[failures]") {
+    Ranks ranks(spread(3));
+    const Buffers buffers(ranks, 4000);
+    ranks.group([&](int rank) { return reduce(ranks, buffers, rank, 1000); });
+    demand(weftCommDestroy(ranks.comms[2]));
+    ranks.comms.pop_back();
+    for (int rank = 0; rank < 2; ++rank) CHECK(reduce(ranks, buffers, rank, 1000) == weftSuccess);
+    ranks.finish();
+    for (int rank = 0; rank < 2; ++rank) CHECK(ranks.await_failure(rank) == weftRemoteError);
+    CHECK_REFUSED(reduce(ranks, buffers, 0, 1000), ranks.comms[0], weftRemoteError, "left the communicator after");
+}
+
+TEST_CASE("weftCommAbort ends kernels that wait, on every rank", "[failures]") {
+    for (const size_t count : {100, 30'000, 300'000}) {
+        const Ranks ranks(spread(3));
+        const Buffers buffers(ranks, 1'200'000);
+        for (int rank = 0; rank < 2; ++rank) CHECK(reduce(ranks, buffers, rank, count) == weftSuccess);
+        std::thread aborting([&] { CHECK(weftCommAbort(ranks.comms[0]) == weftSuccess); });
+        ranks.finish();
+        aborting.join();
+        for (int rank = 1; rank < 3; ++rank) CHECK(ranks.await_failure(rank) == weftRemoteError);
+        CHECK_REFUSED(reduce(ranks, buffers, 2, count), ranks.comms[2], weftRemoteError, "rank 0 aborted");
+    }
+    check_works();
+}
+
+TEST_CASE("weftCommDestroy waits for calls that are under way", "[failures]") {
+    std::vector<uint32_t> ones(5000, 1);
+    for (int round = 0; round < (small() ? 3 : 10); ++round) {
+        auto ranks = std::make_unique<Ranks>(spread(3));
+        const Buffers buffers(*ranks, 20'000);
+        for (const auto& buffer : buffers.all) buffer->write(ones.data(), 20'000);
+        for (int call = 0; call < 5; ++call)
+            ranks->group([&](int rank) {
+                return weftAllReduce(buffers[rank], buffers[rank], 5000, weftUint32, weftSum,
+                                     ranks->comms[size_t(rank)], ranks->streams[size_t(rank)]->weft());
+            });
+        ranks.reset();
+        for (const auto& buffer : buffers.all) {
+            const Bytes got = buffer->read(20'000);
+            const std::vector<uint32_t> expected(5000, 243);
+            CHECK(memcmp(got.data(), expected.data(), 20'000) == 0);
+        }
+    }
+}
+
+TEST_CASE("a launch that fails is an error on every rank", "[failures]") {
+    const Ranks ranks(spread(2));
+    const Buffers buffers(ranks, 4000);
+    CHECK(reduce(ranks, buffers, 0, 100) == weftSuccess);
+    fake::add_setting("fault cuLaunchKernelEx 1 719");
+    CHECK_REFUSED(reduce(ranks, buffers, 1, 100), ranks.comms[1], weftUnhandledCudaError, "launch the kernel");
+    ranks.finish();
+    CHECK(ranks.await_failure(0) == weftUnhandledCudaError);
+}
+
+TEST_CASE("a rank that cannot make its part of what devices share leaves all with host memory", "[joining]") {
+    struct {
+        const char *fault, *why;
+    } const cases[] = {{"fault cuMemAlloc 2 2", "CUDA_ERROR_OUT_OF_MEMORY"},
+                       {"fault cuMemHostRegister 1 801", "CUDA_ERROR_NOT_SUPPORTED"},
+                       {"fault cuMemHostAlloc 1 2", "CUDA_ERROR_OUT_OF_MEMORY"},
+                       {"fault cuLaunchKernelEx 2 719", "CUDA_ERROR_LAUNCH_FAILED"},
+                       {"fault cuStreamCreateWithPriority 3 2", "CUDA_ERROR_OUT_OF_MEMORY"}};
+    for (const auto& each : cases) {
+        INFO(each.fault);
+        fake::add_setting(each.fault);
+        const Ranks ranks(spread(2));
+        const Buffers buffers(ranks, 4000);
+        for (int rank = 0; rank < 2; ++rank) {
+            CHECK_REFUSED(reduce(ranks, buffers, rank, 100), ranks.comms[size_t(rank)], weftInvalidUsage, each.why);
+            CHECK_THAT(weftGetLastError(ranks.comms[size_t(rank)]), Catch::Contains("device memory"));
+        }
+        // Nothing was launched, so the communicator is whole.
+        std::vector<float> host(100, 1);
+        ranks.group([&](int rank) {
+            return weftAllReduce(host.data() + 50 * rank, host.data() + 50 * rank, 50, weftFloat32, weftSum,
+                                 ranks.comms[size_t(rank)], nullptr);
+        });
+        CHECK(host[0] == 2);
+    }
+    check_works();
+}
+
+TEST_CASE("kernels that cannot be loaded leave the rank with host memory, and the others say which rank", "[joining]") {
+    // It is looked for in each of the three libraries.
+    fake::add_setting("fault cuLibraryGetKernel 1 500; fault cuLibraryGetKernel 2 500; fault cuLibraryGetKernel 3 500");
+    {
+        const Ranks ranks(spread(2));
+        const Buffers buffers(ranks, 4000);
+        CHECK_REFUSED(reduce(ranks, buffers, 0, 100), ranks.comms[0], weftInvalidUsage, "find the kernel");
+        CHECK_REFUSED(reduce(ranks, buffers, 1, 100), ranks.comms[1], weftInvalidUsage, "rank 0 cannot use its device");
+    }
+    check_works();
+}
+
+}  // namespace weft::test

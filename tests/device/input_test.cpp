@@ -1,0 +1,232 @@
+// input_test.cpp: wrong arguments of calls on device memory: a sentence that says what to change, and the communicator
+// lives on.
+#include <cstring>
+
+#include "tests/device/ranks.hpp"
+
+namespace weft::test {
+
+namespace {
+
+weftResult_t reduce(weftComm_t comm, const void* send, void* receive, size_t count, CUstream stream) {
+    return weftAllReduce(send, receive, count, weftUint32, weftSum, comm, reinterpret_cast<weftStream_t>(stream));
+}
+
+// Whatever was refused before: the ranks can go on.
+void check_lives(const Ranks& ranks) {
+    std::mt19937 random(9);
+    CHECK(compare(ranks, {weftInt32, weftSum, 300, true, 0}, random) == "");
+}
+
+}  // namespace
+
+TEST_CASE("memory of another device is refused with both devices' numbers", "[input]") {
+    if (devices() < 2) return;
+    const Ranks ranks({0, 1});
+    const DeviceBuffer own(0, 4000), other(1, 4000);
+    CHECK_REFUSED(reduce(ranks.comms[0], other.data(), own.data(), 10, ranks.streams[0]->handle), ranks.comms[0],
+                  weftInvalidArgument, "sendbuff is memory of device 1, the communicator's rank 0 is on device 0");
+    CHECK_REFUSED(reduce(ranks.comms[0], own.data(), other.data(), 10, nullptr), ranks.comms[0], weftInvalidArgument,
+                  "recvbuff is memory of device 1");
+    check_lives(ranks);
+}
+
+TEST_CASE("one buffer of the host and one of the device are refused", "[input]") {
+    const Ranks ranks(spread(2));
+    const DeviceBuffer own(0, 4000);
+    std::vector<uint32_t> host(1000);
+    CHECK_REFUSED(reduce(ranks.comms[0], host.data(), own.data(), 10, nullptr), ranks.comms[0], weftInvalidArgument,
+                  "sendbuff is host memory, recvbuff is device memory: both must be of one kind");
+    CHECK_REFUSED(reduce(ranks.comms[0], own.data(), host.data(), 10, ranks.streams[0]->handle), ranks.comms[0],
+                  weftInvalidArgument, "recvbuff is host memory");
+    check_lives(ranks);
+}
+
+TEST_CASE("host memory with a stream is refused, pinned memory too", "[input]") {
+    const Ranks ranks(spread(2));
+    std::vector<uint32_t> host(1000);
+    CHECK_REFUSED(reduce(ranks.comms[0], host.data(), host.data(), 10, ranks.streams[0]->handle), ranks.comms[0],
+                  weftInvalidArgument, "calls on host memory block, with stream NULL");
+    demand(cuCtxSetCurrent(context_of(0)));
+    void* pinned = nullptr;
+    demand(cuMemHostAlloc(&pinned, 4096, CU_MEMHOSTALLOC_PORTABLE));
+    CHECK_REFUSED(reduce(ranks.comms[0], pinned, pinned, 10, ranks.streams[0]->handle), ranks.comms[0],
+                  weftInvalidArgument, "sendbuff is pinned host memory");
+    // Without one it is host memory like any other.
+    memset(pinned, 0, 4096);
+    std::fill(host.begin(), host.end(), 7);
+    ranks.group([&](int rank) {
+        void* const buffer = rank == 0 ? pinned : host.data();
+        return reduce(ranks.comms[size_t(rank)], buffer, buffer, 1000, nullptr);
+    });
+    CHECK(static_cast<uint32_t*>(pinned)[999] == 7);
+    demand(cuMemFreeHost(pinned));
+    demand(cuCtxSetCurrent(nullptr));
+    check_lives(ranks);
+}
+
+TEST_CASE("freed device memory is refused, with a stream and without", "[input]") {
+    const Ranks ranks(spread(2));
+    void* freed = nullptr;
+    {
+        const DeviceBuffer buffer(0, 4000);
+        freed = buffer.data();
+    }
+    CHECK_REFUSED(reduce(ranks.comms[0], freed, freed, 10, ranks.streams[0]->handle), ranks.comms[0],
+                  weftInvalidArgument, "has it been freed?");
+    CHECK_REFUSED(reduce(ranks.comms[0], freed, freed, 10, nullptr), ranks.comms[0], weftInvalidArgument,
+                  "has it been freed?");
+    check_lives(ranks);
+}
+
+TEST_CASE("a buffer shorter than the message is refused", "[input]") {
+    const Ranks ranks(spread(2));
+    const DeviceBuffer buffer(0, 4095, 0), long_enough(0, 8192);
+    CHECK_REFUSED(reduce(ranks.comms[0], buffer.data(), long_enough.data(), 1025, ranks.streams[0]->handle),
+                  ranks.comms[0], weftInvalidArgument, "sendbuff ends 4 bytes behind its allocation");
+    check_lives(ranks);
+}
+
+TEST_CASE("managed memory and memory of pools count as device memory", "[input]") {
+    const Ranks ranks(spread(2));
+    std::vector<CUdeviceptr> managed(2), pooled(2);
+    for (size_t rank = 0; rank < 2; ++rank) {
+        demand(cuCtxSetCurrent(context_of(ranks.placing[rank])));
+        demand(cuMemAllocManaged(&managed[rank], 4000, CU_MEM_ATTACH_GLOBAL));
+        demand(cuMemAllocAsync(&pooled[rank], 4000, ranks.streams[rank]->handle));
+        const std::vector<uint32_t> values(1000, 21);
+        memcpy(reinterpret_cast<void*>(managed[rank]), values.data(), 4000);
+    }
+    ranks.group([&](int rank) {
+        const auto r = size_t(rank);
+        return reduce(ranks.comms[r], reinterpret_cast<void*>(managed[r]), reinterpret_cast<void*>(pooled[r]), 1000,
+                      ranks.streams[r]->handle);
+    });
+    ranks.finish();
+    for (size_t rank = 0; rank < 2; ++rank) {
+        demand(cuCtxSetCurrent(context_of(ranks.placing[rank])));
+        uint32_t last = 0;
+        demand(cuMemcpy(reinterpret_cast<CUdeviceptr>(&last), pooled[rank] + 3996, 4));
+        CHECK(last == 42);
+        demand(cuMemFreeAsync(pooled[rank], ranks.streams[rank]->handle));
+        ranks.streams[rank]->finish();
+        demand(cuMemFree(managed[rank]));
+    }
+    demand(cuCtxSetCurrent(nullptr));
+    check_lives(ranks);
+}
+
+TEST_CASE("a stream of another device is refused", "[input]") {
+    if (devices() < 2) return;
+    const Ranks ranks({0, 1});
+    const DeviceBuffer own(0, 4000);
+    CHECK_REFUSED(reduce(ranks.comms[0], own.data(), own.data(), 10, ranks.streams[1]->handle), ranks.comms[0],
+                  weftInvalidArgument, "the stream belongs to device 1");
+    check_lives(ranks);
+}
+
+TEST_CASE("NULL is the legacy stream", "[input]") {
+    if (devices() < 2) return;
+    const Ranks ranks({0, 1});
+    const DeviceBuffer first(0, 4000), second(1, 4000);
+    const std::vector<uint32_t> values(1000, 4);
+    first.write(values.data(), 4000);
+    second.write(values.data(), 4000);
+    ranks.group([&](int rank) {
+        void* const buffer = (rank ? second : first).data();
+        return reduce(ranks.comms[size_t(rank)], buffer, buffer, 1000, nullptr);
+    });
+    // Which blocking streams, and so these copies, come after.
+    const std::vector<uint32_t> expected(1000, 8);
+    CHECK(memcmp(first.read(4000).data(), expected.data(), 4000) == 0);
+    CHECK(memcmp(second.read(4000).data(), expected.data(), 4000) == 0);
+}
+
+TEST_CASE("ranks of one device on one stream are told that they would wait for each other", "[input]") {
+    const Ranks ranks({0, 0});
+    const DeviceBuffer first(0, 4000), second(0, 4000);
+    CHECK_REFUSED(reduce(ranks.comms[0], first.data(), first.data(), 10, nullptr), ranks.comms[0], weftInvalidUsage,
+                  "the legacy stream cannot be used where several ranks of a process share device 0");
+    const Stream& shared = *ranks.streams[0];
+    weftConfig_t config = WEFT_CONFIG_INITIALIZER;
+    config.timeoutMs = 300;
+    const Ranks others({0, 0}, &config);
+    CHECK(reduce(others.comms[0], first.data(), first.data(), 10, shared.handle) == weftSuccess);
+    CHECK_REFUSED(reduce(others.comms[1], second.data(), second.data(), 10, shared.handle), others.comms[1],
+                  weftInvalidUsage, "ranks 0 and 1 of this process call on one stream");
+    shared.finish();
+    check_lives(ranks);
+}
+
+TEST_CASE("a communicator made without a current device says so when it meets device memory or a stream", "[input]") {
+    demand(cuCtxSetCurrent(nullptr));
+    weftComm_t comm = nullptr;
+    weftUniqueId id;
+    demand(weftGetUniqueId(&id));
+    demand(weftCommInitRank(&comm, 1, id, 0));
+    const DeviceBuffer buffer(0, 4000);
+    const Stream stream(0);
+    std::vector<uint32_t> host(10);
+    CHECK_REFUSED(reduce(comm, buffer.data(), buffer.data(), 10, nullptr), comm, weftInvalidUsage,
+                  "current in the thread that calls weftCommInitRank");
+    CHECK_REFUSED(reduce(comm, buffer.data(), buffer.data(), 10, stream.handle), comm, weftInvalidUsage,
+                  "sendbuff is device memory, but no device belongs to this communicator");
+    CHECK_REFUSED(reduce(comm, nullptr, nullptr, 0, stream.handle), comm, weftInvalidUsage, "there is a stream, but");
+    CHECK(reduce(comm, host.data(), host.data(), 10, nullptr) == weftSuccess);
+    demand(weftCommDestroy(comm));
+}
+
+TEST_CASE("a rank that joined without a device is named on every rank", "[input]") {
+    weftComm_t comms[2];
+    weftUniqueId id;
+    demand(weftGetUniqueId(&id));
+    demand(weftGroupStart());
+    demand(cuCtxSetCurrent(context_of(0)));
+    demand(weftCommInitRank(&comms[0], 2, id, 0));
+    demand(cuCtxSetCurrent(nullptr));
+    demand(weftCommInitRank(&comms[1], 2, id, 1));
+    demand(weftGroupEnd());
+    const DeviceBuffer buffer(0, 4000);
+    const Stream stream(0);
+    CHECK_REFUSED(reduce(comms[0], buffer.data(), buffer.data(), 10, stream.handle), comms[0], weftInvalidUsage,
+                  "rank 1 joined without a device");
+    CHECK_REFUSED(reduce(comms[1], buffer.data(), buffer.data(), 10, nullptr), comms[1], weftInvalidUsage,
+                  "no device belongs to this communicator");
+    for (weftComm_t comm : comms) demand(weftCommDestroy(comm));
+}
+
+TEST_CASE("WEFT_ALGO can leave nothing for device memory", "[input]") {
+    weftConfig_t config = WEFT_CONFIG_INITIALIZER;
+    config.algo = "ring";
+    const Ranks ranks(spread(2), &config);
+    const DeviceBuffer buffer(0, 4000);
+    CHECK_REFUSED(reduce(ranks.comms[0], buffer.data(), buffer.data(), 10, ranks.streams[0]->handle), ranks.comms[0],
+                  weftInvalidUsage, "WEFT_ALGO is ring: device memory is served by one_shot and two_shot");
+}
+
+TEST_CASE("a capture that has been ended by an error says so, and the next capture works", "[input]") {
+    const Ranks ranks(spread(1));
+    const DeviceBuffer buffer(0, 4000);
+    const std::vector<uint32_t> values(1000, 4);
+    buffer.write(values.data(), 4000);
+    demand(cuCtxSetCurrent(context_of(0)));
+    const CUstream stream = ranks.streams[0]->handle;
+    CUdeviceptr never = 0;
+    CUgraph graph = nullptr;
+    demand(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+    CHECK(cuMemAlloc(&never, 64) != CUDA_SUCCESS);
+    CHECK_REFUSED(reduce(ranks.comms[0], buffer.data(), buffer.data(), 10, stream), ranks.comms[0], weftInvalidUsage,
+                  "capture was ended by an earlier error");
+    CHECK(cuStreamEndCapture(stream, &graph) != CUDA_SUCCESS);
+    const Stream blocking(0, CU_STREAM_DEFAULT);
+    demand(cuStreamBeginCapture(blocking.handle, CU_STREAM_CAPTURE_MODE_GLOBAL));
+    CHECK_REFUSED(reduce(ranks.comms[0], buffer.data(), buffer.data(), 10, nullptr), ranks.comms[0], weftInvalidUsage,
+                  "the legacy stream cannot be used while another blocking stream of its device is captured");
+    CHECK(reduce(ranks.comms[0], buffer.data(), buffer.data(), 10, blocking.handle) == weftSuccess);
+    demand(cuStreamEndCapture(blocking.handle, &graph));
+    demand(cuGraphDestroy(graph));
+    demand(cuCtxSetCurrent(nullptr));
+    check_lives(ranks);
+}
+
+}  // namespace weft::test

@@ -1,0 +1,146 @@
+// processes_test.cpp: ranks in processes of their own, which reach each other's device memory by cuIpc.
+#include "tests/device/ranks.hpp"
+#include "weft/weft.hpp"
+
+namespace weft::test {
+
+namespace {
+
+using Steps = std::vector<std::string>;
+
+std::string new_id() { return api::to_text(api::make_unique_id()); }
+
+// Processes with `each` ranks on a machine.
+class Job {
+  public:
+    Job(int ranks, std::string machine, int devices, int each = 1)
+        : ranks_(ranks), each_(each), devices_(devices), machine_(std::move(machine)) {}
+    void start(const Steps& steps, const std::string& machine) {
+        std::vector<std::string> arguments{DEVICE_WORKER,          id_,
+                                           std::to_string(ranks_), std::to_string(int(processes_.size()) * each_),
+                                           std::to_string(each_),  std::to_string(devices_)};
+        arguments.insert(arguments.end(), steps.begin(), steps.end());
+        processes_.push_back(std::make_unique<Subprocess>(
+            arguments, std::vector<std::string>{std::string("WEFT_CUDA_LIBRARY=") + FAKE_CUDA_LIBRARY,
+                                                "FAKE_CUDA=" + machine, "WEFT_DEBUG=NONE"}));
+    }
+    void start(const Steps& steps) { start(steps, machine_); }
+    void start_all(const Steps& steps) {
+        while (int(processes_.size()) * each_ < ranks_) start(steps);
+    }
+    Subprocess& operator[](int process) { return *processes_[size_t(process)]; }
+    // That it ends in order, having given back everything.
+    void finish(int process) {
+        INFO("process " << process << " said:\n" << (*this)[process].output() << (*this)[process].error());
+        const bool ended = eventually([&] { return is_gone((*this)[process].pid()); });
+        CHECK(ended);
+        if (!ended) (*this)[process].kill(SIGKILL);
+        CHECK((*this)[process].wait() == 0);
+        CHECK_FALSE(contains((*this)[process].output(), "wrong"));
+    }
+    void finish() {
+        for (int process = 0; process < int(processes_.size()); ++process) finish(process);
+    }
+
+  private:
+    std::string id_ = new_id();
+    int ranks_, each_, devices_;
+    std::string machine_;
+    std::vector<std::unique_ptr<Subprocess>> processes_;
+};
+
+}  // namespace
+
+TEST_CASE("processes reduce over mapped device memory", "[processes]") {
+    for (const int devices : {4, 1}) {
+        Job job(small() ? 2 : 4, "gpus 4; leaks fatal", devices);
+        Steps steps{"init"};
+        for (const char* count : {"0", "1", "1000", "30000", "300000", "2500000"})
+            for (const char* kind : {"reduce ", "host ", "reduce "}) steps.push_back(kind + std::string(count));
+        steps.push_back("destroy");
+        job.start_all(steps);
+        job.finish();
+    }
+}
+
+TEST_CASE("threads and processes together", "[processes]") {
+    for (const int devices : {4, 2}) {
+        Job job(4, "gpus 4; leaks fatal", devices, 2);
+        job.start_all({"init", "reduce 100", "reduce 100000", "reduce 1000000", "destroy"});
+        job.finish();
+    }
+}
+
+TEST_CASE("a process that dies while kernels wait for it is named, and the others go on without it", "[processes]") {
+    for (const char* count : {"launch 100", "launch 100000", "launch 1000000"}) {
+        Job job(3, "gpus 4; leaks fatal", 3);
+        const std::string next = new_id();
+        for (int rank = 0; rank < 2; ++rank)
+            job.start({"init", "reduce 10", count, "say kernel has ended", "error", "destroy",
+                       "id 2 " + std::to_string(rank) + " " + next, "init", "reduce 5000", "destroy"});
+        job.start({"init", "reduce 10", "say ready", "pause"});
+        for (int rank = 0; rank < 2; ++rank) REQUIRE(job[rank].says("reduce 0"));
+        REQUIRE(job[2].says("ready"));
+        const std::string victim = "rank 2 (pid " + std::to_string(job[2].pid()) + ") died";
+        job[2].kill(SIGKILL);
+        job[2].wait();
+        for (int rank = 0; rank < 2; ++rank) {
+            job.finish(rank);
+            CHECK(contains(job[rank].output(), "error 6"));
+            CHECK(contains(job[rank].output(), victim));
+        }
+    }
+}
+
+TEST_CASE("a process that dies while the devices join is named", "[processes]") {
+    Job job(2, "gpus 2; leaks fatal", 2);
+    job.start({"init"});
+    // The other has joined, and sleeps before it offers its memory.
+    job.start({"say ready", "init"}, "gpus 2; fault cuMemAlloc 1 sleep 600000");
+    REQUIRE(job[1].says("ready"));
+    std::this_thread::sleep_for(std::chrono::milliseconds(500));
+    job[1].kill(SIGKILL);
+    job[1].wait();
+    job.finish(0);
+    // On a slow machine it may not have come so far: "were meeting".
+    CHECK(contains(job[0].output(),
+                   "init 6 rank 1 (pid " + std::to_string(job[1].pid()) + ") died while the ranks were"));
+}
+
+TEST_CASE("what ranks of different processes called is told by both", "[processes]") {
+    Job job(2, "gpus 2; leaks fatal", 2);
+    job.start({"init", "launch 1000", "error", "destroy"});
+    job.start({"init", "launch 1001", "error", "destroy"});
+    job.finish();
+    for (int rank = 0; rank < 2; ++rank)
+        CHECK(
+            contains(job[rank].output(),
+                     "error 9 the communicator is dead, destroy it and make a new one; it died of: rank 0 called "
+                     "all_reduce of 1000 uint32, sum, in device memory, rank 1 called all_reduce of 1001 uint32, sum"));
+}
+
+TEST_CASE("a process may end without destroying its communicator", "[processes]") {
+    Job job(2, "gpus 2", 2);
+    job.start({"init", "reduce 1000", "exit"});
+    job.start({"init", "reduce 1000", "destroy"});
+    job.finish();
+}
+
+TEST_CASE("devices that do not reach each other leave host memory, and the error says why", "[processes]") {
+    struct {
+        const char *machine, *why;
+    } const cases[] = {{"gpus 2; p2p 0 1 0; p2p 1 0 0; leaks fatal", "CUDA_ERROR_PEER_ACCESS_UNSUPPORTED (217)"},
+                       {"gpus 2; p2p 0 1 lies; p2p 1 0 lies; leaks fatal", "did not arrive"}};
+    for (const auto& each : cases) {
+        Job job(2, each.machine, 2);
+        job.start_all({"init", "host 1000", "launch 1000", "host 1000", "destroy"});
+        job.finish();
+        for (int rank = 0; rank < 2; ++rank) {
+            INFO(job[rank].output());
+            CHECK(contains(job[rank].output(), "reduce 5 sendbuff is device memory, but rank "));
+            CHECK(contains(job[rank].output(), each.why));
+        }
+    }
+}
+
+}  // namespace weft::test

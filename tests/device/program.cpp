@@ -1,0 +1,73 @@
+#include "tests/device/program.hpp"
+
+#include <map>
+#include <stdexcept>
+#include <string>
+
+namespace weft::test {
+
+void demand(CUresult result) {
+    if (result != CUDA_SUCCESS) throw std::runtime_error("CUDA says " + std::to_string(int(result)));
+}
+void demand(weftResult_t result, weftComm_t comm) {
+    if (result != weftSuccess)
+        throw std::runtime_error(std::to_string(int(result)) + ": " + weftGetLastError(comm) + " / " +
+                                 weftGetLastError(nullptr));
+}
+
+int devices() {
+    int count = 0;
+    demand(cuInit(0));
+    demand(cuDeviceGetCount(&count));
+    return count;
+}
+
+CUcontext context_of(int device) {
+    struct Retained {
+        std::map<int, CUcontext> contexts;
+        ~Retained() {
+            for (const auto& [device, context] : contexts) cuDevicePrimaryCtxRelease(device);
+        }
+    };
+    static Retained retained;
+    CUcontext& context = retained.contexts[device];
+    if (!context) {
+        demand(cuInit(0));
+        demand(cuDevicePrimaryCtxRetain(&context, device));
+    }
+    return context;
+}
+
+Current::Current(int device) { demand(cuCtxPushCurrent(context_of(device))); }
+Current::~Current() {
+    CUcontext popped;
+    cuCtxPopCurrent(&popped);
+}
+
+DeviceBuffer::DeviceBuffer(int device, size_t bytes, size_t offset) : device_(device), offset_(offset) {
+    const Current current(device);
+    demand(cuMemAlloc(&base_, bytes + offset + 1));
+}
+DeviceBuffer::~DeviceBuffer() {
+    const Current current(device_);
+    cuMemFree(base_);
+}
+void DeviceBuffer::write(const void* from, size_t bytes) const {
+    const Current current(device_);
+    if (bytes > 0) demand(cuMemcpy(base_ + offset_, reinterpret_cast<CUdeviceptr>(from), bytes));
+}
+Bytes DeviceBuffer::read(size_t bytes) const {
+    const Current current(device_);
+    Bytes all(bytes);
+    if (bytes > 0) demand(cuMemcpy(reinterpret_cast<CUdeviceptr>(all.data()), base_ + offset_, bytes));
+    return all;
+}
+
+Stream::Stream(int on, unsigned flags) : device(on) {
+    const Current current(device);
+    demand(cuStreamCreateWithPriority(&handle, flags, 0));
+}
+Stream::~Stream() { cuStreamDestroy(handle); }
+void Stream::finish() const { demand(cuStreamSynchronize(handle)); }
+
+}  // namespace weft::test

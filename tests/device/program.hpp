@@ -1,0 +1,52 @@
+// program.hpp: a program on the fake driver's devices, through CUDA's own functions: memory, streams, and an exception
+// when something fails that should not.
+#pragma once
+#include <cuda.h>
+#include <weft/weft.h>
+
+#include "tests/reference/exact.hpp"
+
+namespace weft::test {
+
+using reference::Bytes;
+
+void demand(CUresult result);
+void demand(weftResult_t result, weftComm_t comm = nullptr);
+
+int devices();
+CUcontext context_of(int device);  // its primary context, kept until the process ends
+
+// Makes a device current in this scope.
+struct Current {
+    explicit Current(int device);
+    Current(const Current&) = delete;
+    ~Current();
+};
+
+// Memory of a device; also what a test knows how to misuse.
+class DeviceBuffer {
+  public:
+    DeviceBuffer(int device, size_t bytes, size_t offset = 0);
+    DeviceBuffer(const DeviceBuffer&) = delete;
+    ~DeviceBuffer();
+    void* data() const { return reinterpret_cast<void*>(base_ + offset_); }
+    void write(const void* from, size_t bytes) const;
+    Bytes read(size_t bytes) const;
+
+  private:
+    int device_;
+    size_t offset_;
+    CUdeviceptr base_ = 0;
+};
+
+struct Stream {
+    explicit Stream(int device, unsigned flags = CU_STREAM_NON_BLOCKING);
+    Stream(const Stream&) = delete;
+    ~Stream();
+    weftStream_t weft() const { return reinterpret_cast<weftStream_t>(handle); }
+    void finish() const;
+    int device;
+    CUstream handle = nullptr;
+};
+
+}  // namespace weft::test
