@@ -102,7 +102,8 @@ typedef WEFT_ENUM {
     weftMemBoard = 0,      /* this rank's slots of boards, shared memory */
     weftMemConnection = 1, /* this rank's receiving ends of connections, shared memory */
     weftMemHeap = 2,       /* plans, schedules, scratch: private memory */
-    weftMemTotal = 3
+    weftMemTotal = 3,
+    weftMemDevice = 4      /* what this rank shares with others on its GPU: device memory */
 } weftMemStat_t;
 
 #ifdef __cplusplus

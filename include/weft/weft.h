@@ -5,12 +5,15 @@
  * Threads: thread-safe: any number of threads at once. Thread-bound: one thread per communicator at a time (which one may
  * change between calls); two at once is detected and refused with weftInvalidUsage. Different communicators are
  * independent of each other.
- * Memory: today buffers are host memory. Counts are elements, never bytes, unless a name ends in `bytes`.
+ * Memory: buffers are host memory, or device memory of the GPU that was current when the communicator was made (see
+ * weftCommInitRank). Counts are elements, never bytes, unless a name ends in `bytes`.
  * Death: a collective never hangs in silence: a dead rank, a mismatched call or a passed deadline is an error on every
  * rank. After it the communicator is dead (destroy it); the process may make new ones.
  * A failing call returns when no running peer uses its buffers any more. A peer that was stopped (SIGSTOP) inside a call is
  * waited for two seconds: continued later, it may still write one block into buffers that lie in weftMemAlloc's memory or
  * that the kernel copies; so do not reuse a failed call's buffers while such a process exists.
+ * On a GPU a call returns before it has run. What happens to it afterwards is told by weftCommGetAsyncError, by the next
+ * call and on every rank; the stream goes on without a result, so it never hangs either.
  * Fork: a child made by fork() may live, but its calls on the parent's communicators fail with weftInvalidUsage. */
 #ifndef WEFT_H
 #define WEFT_H
@@ -50,6 +53,9 @@ WEFT_API weftResult_t weftGetUniqueId(weftUniqueId* id);
 
 /* Joins the communicator `id` of `nranks` ranks as `rank`, 0 <= rank < nranks. Returns when all ranks have joined; inside
  * weftGroupStart/End it returns at once and weftGroupEnd waits. Thread-safe (each call makes its own communicator).
+ * The device whose primary context is current in the calling thread (cudaSetDevice) is the communicator's: calls take its
+ * memory as well as the host's if every rank has one, all are on one host (16 at most), and each reaches each. libcuda is not
+ * loaded for this: a process that has not loaded it (WEFT_CUDA_LIBRARY apart) has no device. docs/gpu.md.
  * Errors: weftInvalidArgument (null, rank out of range, garbled id), weftMismatch (two processes with one rank, other
  * nranks, other library version), weftTimeout (names the ranks that have not come, or why the place where they meet was
  * not reached), weftRemoteError (a rank, a host, or the process that made the id ended meanwhile), weftSystemError. */
@@ -57,8 +63,8 @@ WEFT_API weftResult_t weftCommInitRank(weftComm_t* comm, int nranks, weftUniqueI
 /* The same with settings; config may be NULL. */
 WEFT_API weftResult_t weftCommInitRankConfig(weftComm_t* comm, int nranks, weftUniqueId id, int rank, const weftConfig_t* config);
 
-/* Makes `ndev` communicators, ranks 0..ndev-1 of one group, all driven by this process. `devlist` is NULL for host ranks;
- * devices are not supported yet. Drive collectives on them inside weftGroupStart/End, or each from a thread of its own. */
+/* Makes `ndev` communicators, ranks 0..ndev-1 of one group, all driven by this process. `devlist` is NULL for host ranks, or
+ * has the device of each. Drive collectives on them inside weftGroupStart/End, or each from a thread of its own. */
 WEFT_API weftResult_t weftCommInitAll(weftComm_t* comms, int ndev, const int* devlist);
 
 /* Joins the communicator that the launcher's environment describes, as this process's rank in the job: `weft run`
@@ -67,7 +73,8 @@ WEFT_API weftResult_t weftCommInitAll(weftComm_t* comms, int ndev, const int* de
  * config may be NULL. Errors: weftInvalidUsage (a half-set family of variables, named), and those of weftCommInitRank. */
 WEFT_API weftResult_t weftCommInitFromEnvironment(weftComm_t* comm, const weftConfig_t* config);
 
-/* Frees the communicator: an orderly goodbye; operations that peers can still complete succeed. Thread-bound. Using the
+/* Frees the communicator: an orderly goodbye; operations that peers can still complete succeed. Returns when its calls on
+ * device memory have ended; graphs that hold such calls must not be launched any more. Thread-bound. Using the
  * handle afterwards is weftInvalidArgument, not a crash. NULL is accepted. */
 WEFT_API weftResult_t weftCommDestroy(weftComm_t comm);
 /* Tells all ranks to stop: calls in progress on any rank return weftRemoteError there, weftInvalidUsage here. Then the
@@ -98,9 +105,15 @@ WEFT_API weftResult_t weftRedOpDestroy(weftRedOp_t op, weftComm_t comm);
 /* ---- Collectives ---- */
 
 /* Sums, or otherwise combines, the ranks' buffers; every rank ends with the same bits.
- * sendbuff, recvbuff  `count` elements each, host memory; equal (in place) or disjoint; null only if count is 0
+ * sendbuff, recvbuff  `count` elements each, both host memory or both memory of the communicator's device (managed memory
+ *                     counts as device memory where there is a device); equal (in place) or disjoint; null only if count
+ *                     is 0, where all ranks meet all the same
  * count, type, op     elements, not bytes; the same on every rank, else weftMismatch names both ranks on both
- * stream              NULL: returns when the result is there (host streams and device memory are not supported yet)
+ * stream              host memory: NULL; returns when the result is there. Device memory: a CUDA stream of that device, or
+ *                     NULL for the legacy stream; the call is enqueued and returns at once. Calls of one communicator
+ *                     run in their order even on different streams; in a captured stream they become part of the graph
+ *                     (order its launches against other calls yourself). count 0 without buffers: with a stream it is
+ *                     a call on device memory
  * Errors: weftInvalidArgument (what to change), weftRemoteError (a rank died or aborted), weftMismatch, weftTimeout (which
  * rank is late), weftSystemError; after all but the first, recvbuff is undefined and the communicator is dead.
  * weftInvalidUsage: another thread is inside, a child after fork, or the communicator has died before.
@@ -118,7 +131,7 @@ WEFT_API weftResult_t weftMemAlloc(void** ptr, size_t bytes);
 WEFT_API weftResult_t weftMemFree(void* ptr);
 
 /* Declares a buffer that will be used often. Host memory of weftMemAlloc needs no registration; other host memory cannot
- * be mapped by peers, is accepted, and works as before. Thread-bound. */
+ * be mapped by peers, is accepted, and works as before; so does device memory, whose messages are staged. Thread-bound. */
 WEFT_API weftResult_t weftCommRegister(const weftComm_t comm, void* buff, size_t bytes, void** handle);
 WEFT_API weftResult_t weftCommDeregister(const weftComm_t comm, void* handle);
 

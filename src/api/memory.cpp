@@ -71,11 +71,13 @@ weftResult_t weftCommMemStats(weftComm_t comm, weftMemStat_t stat, uint64_t* byt
             case weftMemConnection: *bytes = communicator.connection_bytes(); break;
             case weftMemHeap: *bytes = communicator.heap_bytes(); break;
             case weftMemTotal:
-                *bytes = communicator.board_bytes() + communicator.connection_bytes() + communicator.heap_bytes();
+                *bytes = communicator.board_bytes() + communicator.connection_bytes() + communicator.heap_bytes() +
+                         communicator.device_bytes();
                 break;
+            case weftMemDevice: *bytes = communicator.device_bytes(); break;
             default:
                 return fail(weftInvalidArgument, "weftCommMemStats: stat is {}; it is 0 to {}", int(stat),
-                            int(weftMemTotal));
+                            int(weftMemDevice));
         }
         return ok();
     });

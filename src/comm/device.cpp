@@ -35,8 +35,8 @@ struct PreparedLaunch {
     KernelArguments arguments;
 };
 
-// Host memory that was asked about before: only addresses that CUDA did not know and that could be read. The driver
-// gives no such address to device memory later.
+// Host memory that was asked about before, for ranks without a device, whose calls shall not pay for those that have
+// one: only addresses that CUDA did not know and that could be read.
 class HostAddresses {
   public:
     bool contains(const void* address) const { return table_[place(address)] == address; }
@@ -275,7 +275,8 @@ Result<CUcontext> DeviceSide::State::any_context() {
 }
 
 Result<PointerFacts> DeviceSide::State::describe(const void* address, size_t bytes) {
-    if (host_addresses.contains(address)) return PointerFacts{};
+    // Where calls are on device memory a wrong answer would be worse than asking.
+    if (!kernels && host_addresses.contains(address)) return PointerFacts{};
     const RelaxedCapture relaxed(*driver);
     auto context = any_context();
     if (!context) return context.take_status();
@@ -291,7 +292,7 @@ Result<PointerFacts> DeviceSide::State::describe(const void* address, size_t byt
         if (!readable(address, bytes))
             return fail(weftInvalidArgument, "{} is neither host memory nor memory that CUDA knows: has it been freed?",
                         address);
-        host_addresses.insert(address);
+        if (!kernels) host_addresses.insert(address);
     }
     return facts;
 }

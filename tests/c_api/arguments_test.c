@@ -157,9 +157,9 @@ static void algorithms(void) {
 
 static void init_all(void) {
     weftComm_t comms[2] = {NULL, NULL};
-    const int device = 0;
+    const int devices[2] = {0, -1};
     CHECK_FAILS(weftCommInitAll(NULL, 2, NULL), weftInvalidArgument, "comms is NULL");
-    CHECK_FAILS(weftCommInitAll(comms, 2, &device), weftInvalidArgument, "devlist must be NULL");
+    CHECK_FAILS(weftCommInitAll(comms, 2, devices), weftInvalidArgument, "devlist[1] is -1");
     CHECK_FAILS(weftCommInitAll(comms, 0, NULL), weftInvalidArgument, "ndev is 0");
     CHECK_FAILS(weftCommInitAll(comms, -3, NULL), weftInvalidArgument, "ndev is -3");
     CHECK_OK(weftCommInitAll(comms, 2, NULL));
