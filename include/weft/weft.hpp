@@ -213,18 +213,20 @@ class Communicator {
     std::string last_error() const { return get() ? weftGetLastError(get()) : ""; }
 
     // Buffers of `count` elements each, equal (in place) or disjoint; returns when the result is there, or inside a
-    // Group at once.
-    void all_reduce(const void* send, void* receive, std::size_t count, weftDataType_t type, weftRedOp_t op) {
-        check(weftAllReduce(send, receive, count, type, op, get(), nullptr));
+    // Group, and on device memory, at once.
+    void all_reduce(const void* send, void* receive, std::size_t count, weftDataType_t type, weftRedOp_t op,
+                    weftStream_t stream = nullptr) {
+        check(weftAllReduce(send, receive, count, type, op, get(), stream));
     }
     template <class T>
-    void all_reduce(const T* send, T* receive, std::size_t count, weftRedOp_t op = weftSum) {
-        all_reduce(send, receive, count, datatype_of<T>(), op);
+    void all_reduce(const T* send, T* receive, std::size_t count, weftRedOp_t op = weftSum,
+                    weftStream_t stream = nullptr) {
+        all_reduce(send, receive, count, datatype_of<T>(), op, stream);
     }
     // In place.
     template <class T>
-    void all_reduce(T* buffer, std::size_t count, weftRedOp_t op = weftSum) {
-        all_reduce(buffer, buffer, count, datatype_of<T>(), op);
+    void all_reduce(T* buffer, std::size_t count, weftRedOp_t op = weftSum, weftStream_t stream = nullptr) {
+        all_reduce(buffer, buffer, count, datatype_of<T>(), op, stream);
     }
 
     // The reduction that sums scalar_r * x_r, each rank with its own scalar. Lives until destroyed or the communicator

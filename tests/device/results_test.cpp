@@ -58,6 +58,21 @@ TEST_CASE("long messages, in packets and through staging memory, give the host's
     }
 }
 
+TEST_CASE("sixteen ranks are served, of more the error says so", "[results]") {
+    std::mt19937 random(4);
+    const weftConfig_t config = in_rank_order();
+    {
+        const Ranks ranks(spread(16), &config);
+        for (const size_t count : {10, 20'000})
+            CHECK(compare(ranks, {weftFloat32, weftSum, count, false, 0}, random) == "");
+    }
+    const Ranks many(spread(17), &config);
+    const DeviceBuffer buffer(0, 400);
+    CHECK_REFUSED(
+        weftAllReduce(buffer.data(), buffer.data(), 100, weftFloat32, weftSum, many.comms[0], many.streams[0]->weft()),
+        many.comms[0], weftInvalidUsage, "it has 17 ranks");
+}
+
 TEST_CASE("ranks in threads of their own call as they like", "[results]") {
     const int n = small() ? 2 : 4, calls = small() ? 10 : 60;
     weftUniqueId id;

@@ -1,0 +1,83 @@
+// plan_test.cpp: which kernel serves an operation on device memory: alike on all ranks, within what kernels can do.
+#include "src/comm/device_plan.hpp"
+#include "tests/catch.hpp"
+
+namespace weft::test {
+
+namespace {
+
+Operation operation_of(size_t bytes) {
+    Operation operation;
+    operation.collective = Collective::all_reduce;
+    operation.type = weftInt8;
+    operation.count = bytes;
+    return operation;
+}
+
+DevicePlan plan_of(size_t bytes, const DeviceLayout& layout) {
+    auto plan = plan_on_device(operation_of(bytes), layout);
+    REQUIRE(plan.ok());
+    return *plan;
+}
+
+DeviceFacts facts_of(uint8_t device, int resident_blocks) {
+    DeviceFacts facts{};
+    facts.use = DeviceFacts::usable;
+    facts.uuid[0] = device;
+    facts.resident_blocks = resident_blocks;
+    return facts;
+}
+
+}  // namespace
+
+TEST_CASE("longer messages take kernels for longer messages, and grids that kernels allow") {
+    for (int ranks = 1; ranks <= cuda::ranks_max; ++ranks)
+        for (const int blocks_max : {1, 7, cuda::blocks_max}) {
+            const DeviceLayout layout{ranks, blocks_max, ""};
+            DevicePlan before = plan_of(0, layout);
+            CHECK(before.body == cuda::Body::packet_one_shot);
+            CHECK(before.blocks == 1);
+            for (size_t bytes = 1; bytes < size_t(1) << 34; bytes = bytes * 5 / 4 + 1) {
+                const DevicePlan plan = plan_of(bytes, layout);
+                CHECK(plan.body >= before.body);
+                if (plan.body == before.body) CHECK(plan.blocks >= before.blocks);
+                CHECK((plan.blocks >= 1 && plan.blocks <= std::min(blocks_max, cuda::blocks_of(plan.body))));
+                CHECK((plan.threads <= cuda::threads_max && plan.threads % 32 == 0 && plan.threads >= ranks));
+                CHECK(plan.staged == (plan.body == cuda::Body::peer_two_shot));
+                CHECK(plan.operation.space == Space::device);
+                before = plan;
+            }
+            CHECK(before.body == cuda::Body::peer_two_shot);
+        }
+}
+
+TEST_CASE("plans of different kernels and grids have different fingerprints, and none is the host's") {
+    const DeviceLayout layout{4, 64, ""}, smaller{4, 8, ""}, one_shot{4, 64, "one_shot"};
+    const size_t bytes = 400'000;
+    CHECK(plan_of(bytes, layout).fingerprint() != plan_of(bytes, smaller).fingerprint());
+    CHECK(plan_of(bytes, layout).fingerprint() != plan_of(bytes, one_shot).fingerprint());
+    Operation host = plan_of(bytes, layout).operation;
+    host.space = Space::host;
+    CHECK(plan_of(bytes, layout).fingerprint() != fingerprint(host));
+}
+
+TEST_CASE("WEFT_ALGO decides between one step and two") {
+    for (const size_t bytes : {size_t(8), size_t(100'000), size_t(10'000'000)}) {
+        CHECK(plan_of(bytes, {4, 64, "one_shot"}).body == cuda::Body::packet_one_shot);
+        CHECK(plan_of(bytes, {4, 64, "^one_shot"}).body ==
+              (bytes > 1'000'000 ? cuda::Body::peer_two_shot : cuda::Body::packet_two_shot));
+    }
+    const auto none = plan_on_device(operation_of(8), {4, 64, "ring,all_pairs"});
+    REQUIRE_FALSE(none.ok());
+    CHECK_THAT(none.status().sentence(), Catch::Contains("WEFT_ALGO is ring,all_pairs"));
+}
+
+TEST_CASE("kernels of ranks that share a device find room on it together") {
+    CHECK(blocks_together(std::vector{facts_of(1, 528), facts_of(2, 528)}) == cuda::blocks_max);
+    CHECK(blocks_together(std::vector{facts_of(1, 64), facts_of(1, 64), facts_of(2, 64)}) == 32);
+    // The weakest device counts, wherever it is.
+    CHECK(blocks_together(std::vector{facts_of(1, 100), facts_of(2, 12)}) == 12);
+    CHECK(blocks_together(std::vector{facts_of(1, 2), facts_of(1, 2), facts_of(1, 2)}) == 0);
+}
+
+}  // namespace weft::test
