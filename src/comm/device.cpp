@@ -123,7 +123,7 @@ DeviceSide::~DeviceSide() {
 }
 
 Result<std::unique_ptr<DeviceSide>> DeviceSide::find(int which) {
-    if (which < 0 && !Driver::wanted()) return std::unique_ptr<DeviceSide>();
+    if (which < 0 && !Driver::in_use()) return std::unique_ptr<DeviceSide>();
     auto driver = Driver::get();
     if (!driver) {
         if (which >= 0) return driver.take_status();

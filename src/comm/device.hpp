@@ -22,7 +22,7 @@ class DeviceSide {
   public:
     // Which device: a number, the one whose context is current in the calling thread, or none.
     static constexpr int current = -1, no_device = -2;
-    // Null: the process does not use CUDA, and libcuda is not opened for it. Else there may be a device or not: what
+    // Null: the process has not initialised CUDA, and it is not done here. Else there may be a device or not: what
     // stands in the way is told when a call would need it. Fails for a number that is no device's.
     static Result<std::unique_ptr<DeviceSide>> find(int which);
     ~DeviceSide();

@@ -14,14 +14,10 @@ Result<DynamicLibrary> DynamicLibrary::open(const std::string& path) {
     return DynamicLibrary(handle);
 }
 
-bool DynamicLibrary::is_loaded(const char* path) {
-    void* handle = dlopen(path, RTLD_LAZY | RTLD_NOLOAD);
-    if (handle == nullptr) {
-        (void)dlerror();  // not for the next who asks
-        return false;
-    }
-    dlclose(handle);
-    return true;
+DynamicLibrary DynamicLibrary::loaded(const std::string& path) {
+    void* handle = dlopen(path.c_str(), RTLD_LAZY | RTLD_NOLOAD);
+    if (handle == nullptr) (void)dlerror();  // not for the next who asks
+    return DynamicLibrary(handle);
 }
 
 DynamicLibrary::~DynamicLibrary() {

@@ -12,8 +12,8 @@ class DynamicLibrary {
     DynamicLibrary() = default;
     // All symbols are resolved now, none of them becomes visible to others.
     static Result<DynamicLibrary> open(const std::string& path);
-    // Whether the process has it, whoever opened it.
-    static bool is_loaded(const char* path);
+    // If the process has it, whoever opened it; else empty.
+    static DynamicLibrary loaded(const std::string& path);
     DynamicLibrary(DynamicLibrary&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
     DynamicLibrary& operator=(DynamicLibrary&& other) noexcept {
         std::swap(handle_, other.handle_);

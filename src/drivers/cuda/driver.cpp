@@ -76,9 +76,14 @@ Result<const Driver*> Driver::get() {
     return Status(opened.failure.code(), opened.failure.sentence());
 }
 
-bool Driver::wanted() {
-    if (!options().cuda_library.empty()) return options().cuda_library != "none";
-    return DynamicLibrary::is_loaded("libcuda.so.1");
+bool Driver::in_use() {
+    const std::string& path = options().cuda_library;
+    if (path == "none") return false;
+    const DynamicLibrary library = DynamicLibrary::loaded(path.empty() ? "libcuda.so.1" : path);
+    if (!library) return false;
+    const auto current = reinterpret_cast<PFN_cuCtxGetCurrent_v4000>(library.find("cuCtxGetCurrent"));
+    CUcontext context = nullptr;
+    return current != nullptr && current(&context) == CUDA_SUCCESS;
 }
 
 Result<const Driver*> Driver::open(const std::string& path) {

@@ -25,9 +25,9 @@ class Driver : public Functions {
     // The process's driver, opened at the first call; else the sentence why there is none. In a child after fork of a
     // process that had one it fails: CUDA does not survive fork.
     static Result<const Driver*> get();
-    // Whether the process uses CUDA already, or WEFT_CUDA_LIBRARY asks for it: who asks here first opens no driver for
-    // programs that need none.
-    static bool wanted();
+    // Whether the process has initialised CUDA. Who asks here first opens no driver for programs that use none, and
+    // does not initialise it for those that may want to fork before.
+    static bool in_use();
     // Another one, for tests. `path` as in WEFT_CUDA_LIBRARY.
     static Result<const Driver*> open(const std::string& path);
 
