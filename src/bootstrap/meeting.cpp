@@ -28,12 +28,14 @@ Meeting::Meeting(const UniqueId& id, int ranks, int rank, const MeetingOptions& 
       ranks_(ranks),
       rank_(rank),
       options_(options),
-      gathering_(Gathering::of_process(id, options.host, ranks)),
-      begun_us_(now_us()) {}
+      gathering_(Gathering::of_process(id, options.host, ranks)) {}
 
 Meeting::~Meeting() = default;
 
 Result<bool> Meeting::advance() {
+    // In a group other ranks of the thread may be prepared before the first of them goes on, for longer than it should
+    // wait for them.
+    if (begun_us_ == 0) begun_us_ = now_us();
     auto segment = gathering_->advance();
     if (!segment) return give_up(segment.take_status());
     if (!group_ && *segment) group_ = *segment;

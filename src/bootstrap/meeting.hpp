@@ -48,7 +48,7 @@ class Meeting {
     std::shared_ptr<HostGroup> group_;
     std::shared_ptr<Membership> membership_;
     bool claimed_ = false;
-    int64_t begun_us_;
+    int64_t begun_us_ = 0;  // 0: not yet
     int64_t next_check_us_ = 0;
 };
 

@@ -85,7 +85,9 @@ void Registration::check_in(Fd socket) {
         *service_, std::move(socket), [this](uint32_t kind, ByteReader& content) { on_frame(kind, content); },
         [this](const Status& why) {
             root_.reset();
-            if (group_->aborted()) return;
+            // With all ranks on this host whoever has seen that first may have closed the root already.
+            const bool all_here = int(group_->header().joined.load(std::memory_order_acquire)) == group_->ranks();
+            if (group_->aborted() || all_here) return;
             group_->raise(weftRemoteError, -1,
                           fmt::format("the process where the ranks check in, the one that made the unique id, ended "
                                       "before all had met: {}",
