@@ -1,8 +1,5 @@
 #include "src/comm/device.hpp"
 
-#include <sys/uio.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <mutex>
 #include <vector>
@@ -11,11 +8,11 @@
 #include "src/base/log.hpp"
 #include "src/bootstrap/roster.hpp"
 #include "src/bootstrap/service.hpp"
+#include "src/comm/device_buffers.hpp"
 #include "src/comm/device_failure.hpp"
 #include "src/comm/device_plan.hpp"
 #include "src/comm/plan_cache.hpp"
 #include "src/drivers/cuda/device.hpp"
-#include "src/drivers/cuda/pointer.hpp"
 #include "src/executor/cuda/domain.hpp"
 
 namespace weft {
@@ -24,8 +21,8 @@ using namespace cuda;
 
 namespace {
 
-constexpr int64_t look_apart_us =
-    50'000;  // while the host's threads sit in the driver: deaths are told within a second
+// While the host's threads sit in the driver: deaths are told within a second.
+constexpr int64_t look_apart_us = 50'000;
 
 // A plan's kernel and arguments, but for the buffers.
 struct PreparedLaunch {
@@ -34,34 +31,6 @@ struct PreparedLaunch {
     LaunchShape shape;
     KernelArguments arguments;
 };
-
-// Host memory that was asked about before, for ranks without a device, whose calls shall not pay for those that have
-// one: only addresses that CUDA did not know and that could be read.
-class HostAddresses {
-  public:
-    bool contains(const void* address) const { return table_[place(address)] == address; }
-    void insert(const void* address) { table_[place(address)] = address; }
-
-  private:
-    static size_t place(const void* address) {
-        return reinterpret_cast<uintptr_t>(address) * 0x9e3779b97f4a7c15u >> 60;
-    }
-    const void* table_[16] = {};
-};
-
-// What cannot be read here is no host memory: device memory that was freed, above all.
-bool readable(const void* address, size_t bytes) {
-    for (const size_t offset : {size_t(0), bytes - 1}) {
-        char byte;
-        const iovec to{&byte, 1}, from{const_cast<char*>(static_cast<const char*>(address)) + offset, 1};
-        if (process_vm_readv(getpid(), &to, 1, &from, 1, 0) != 1 && errno == EFAULT) return false;
-    }
-    return true;
-}
-
-Status no_device_memory(const char* buffer, const std::string& why) {
-    return fail(weftInvalidUsage, "{} is device memory, but {}", buffer, why);
-}
 
 }  // namespace
 
@@ -83,8 +52,7 @@ struct DeviceSide::State {
     PlansByKey<PreparedLaunch> plans;
     PreparedLaunch* prepared = nullptr;
     StreamFacts stream;
-    HostAddresses host_addresses;
-    Context other_context;  // to ask in, of a rank without a device
+    std::unique_ptr<DeviceBuffers> buffers;
     KnownOperations known;
 
     std::shared_ptr<Service> service;
@@ -103,9 +71,6 @@ struct DeviceSide::State {
     }
     void look(bool at_others);
     Status check_others();
-    Result<CUcontext> any_context();
-    Result<PointerFacts> describe(const void* address, size_t bytes);
-    Status check_device_buffer(const char* name, const void* address, size_t bytes, const PointerFacts& at) const;
     Result<PreparedLaunch*> plan(const Operation& operation);
 };
 
@@ -235,6 +200,7 @@ Status DeviceSide::State::check_others() {
 
 Status DeviceSide::begin(int64_t timeout_ms) {
     State& s = *state_;
+    s.buffers = std::make_unique<DeviceBuffers>(*s.driver, s.kernels ? &s.kernels->context() : nullptr, s.rank);
     if (!s.domain) {
         if (s.group && s.kernels && s.rank == 0)
             WEFT_LOG_RANK(s.rank, info, init, "device memory is not served: {}", s.why_not);
@@ -252,95 +218,9 @@ Status DeviceSide::begin(int64_t timeout_ms) {
     return ok();
 }
 
-// The driver answers only where some context is current. Null: no device is in use, so there is no memory of any.
-Result<CUcontext> DeviceSide::State::any_context() {
-    if (kernels) return kernels->context().handle();
-    CUcontext own = nullptr;
-    WEFT_TRY(driver->check(driver->CtxGetCurrent(&own), "tell the current context"));
-    if (own != nullptr) return own;
-    if (other_context.handle() != nullptr) return other_context.handle();
-    auto count = device_count(*driver);
-    if (!count) return count.take_status();
-    for (int number = 0; number < *count; ++number) {
-        unsigned flags = 0;
-        int active = 0;
-        WEFT_TRY(driver->check(driver->DevicePrimaryCtxGetState(number, &flags, &active), "look at device {}", number));
-        if (!active) continue;
-        auto context = Context::retain(*driver, number);
-        if (!context) return context.take_status();
-        other_context = std::move(*context);
-        return other_context.handle();
-    }
-    return CUcontext(nullptr);
-}
-
-Result<PointerFacts> DeviceSide::State::describe(const void* address, size_t bytes) {
-    // Where calls are on device memory a wrong answer would be worse than asking.
-    if (!kernels && host_addresses.contains(address)) return PointerFacts{};
-    const RelaxedCapture relaxed(*driver);
-    auto context = any_context();
-    if (!context) return context.take_status();
-    PointerFacts facts;
-    if (*context != nullptr) {
-        ContextScope scope(*driver, *context);
-        WEFT_TRY(scope.take_status());
-        auto described = describe_pointer(*driver, address);
-        if (!described) return described;
-        facts = *described;
-    }
-    if (facts.kind == MemoryKind::unknown && bytes > 0) {
-        if (!readable(address, bytes))
-            return fail(weftInvalidArgument, "{} is neither host memory nor memory that CUDA knows: has it been freed?",
-                        address);
-        if (!kernels) host_addresses.insert(address);
-    }
-    return facts;
-}
-
-Status DeviceSide::State::check_device_buffer(const char* name, const void* address, size_t bytes,
-                                              const PointerFacts& at) const {
-    if (!why_not.empty()) return no_device_memory(name, why_not);
-    // Managed memory comes to the device that touches it.
-    if (at.kind != MemoryKind::managed && at.device != device())
-        return fail(weftInvalidArgument, "{} is memory of device {}, the communicator's rank {} is on device {}", name,
-                    at.device, rank, device());
-    const size_t offset = size_t(reinterpret_cast<CUdeviceptr>(address) - at.base);
-    if (at.base != 0 && at.bytes != 0 && offset + bytes > at.bytes)
-        return fail(weftInvalidArgument, "{} ends {} bytes behind its allocation, which has {}", name,
-                    offset + bytes - at.bytes, at.bytes);
-    return ok();
-}
-
 Result<Space> DeviceSide::place(const Operation& operation, const void* send, const void* receive, const void* stream) {
-    State& s = *state_;
-    const size_t bytes = operation.bytes();
-    if (bytes == 0 && (!send || !receive)) {
-        if (stream && !s.why_not.empty()) return fail(weftInvalidUsage, "there is a stream, but {}", s.why_not);
-        return stream ? Space::device : Space::host;
-    }
-    auto from = s.describe(send, bytes);
-    if (!from) return from.take_status();
-    Result<PointerFacts> to = PointerFacts(*from);
-    if (receive != send) to = s.describe(receive, bytes);
-    if (!to) return to.take_status();
-    // Without a device managed memory is the host's.
-    const auto on_device = [&](const PointerFacts& at) {
-        return at.on_device() && (s.kernels || at.kind != MemoryKind::managed);
-    };
-    if (on_device(*from) != on_device(*to))
-        return fail(weftInvalidArgument, "sendbuff is {}, recvbuff is {}: both must be of one kind",
-                    name_of(from->kind), name_of(to->kind));
-    if (!on_device(*from)) {
-        if (stream)
-            return fail(weftInvalidArgument,
-                        "sendbuff is {}, and there is a stream: calls on host memory block, with stream NULL; if it "
-                        "should be device memory, it has been freed",
-                        name_of(from->kind));
-        return Space::host;
-    }
-    WEFT_TRY(s.check_device_buffer("sendbuff", send, bytes, *from));
-    WEFT_TRY(s.check_device_buffer("recvbuff", receive, bytes, *to));
-    return Space::device;
+    const State& s = *state_;
+    return s.buffers->place(operation, send, receive, stream != nullptr, s.why_not);
 }
 
 // A new key: nothing here calls the driver, so it may happen during a capture.

@@ -18,7 +18,7 @@
 
 namespace weft::cuda {
 
-class SharedWords;  // of the segment, for the devices of this process
+class SharedWords;
 
 // Thread-bound to the rank, but for what says otherwise.
 class Domain {
@@ -85,6 +85,7 @@ class Domain {
     std::shared_ptr<const KernelSet> kernels_;
     std::shared_ptr<SharedWords> shared_words_;
     std::vector<Context> peer_contexts_;  // of devices in this process whose memory we reach
+    const uint32_t* abort_ = nullptr;     // as this rank's kernels address it
     PinnedMemory host_words_;
     FailureReport* report_ = nullptr;
     DeviceMemory memory_;

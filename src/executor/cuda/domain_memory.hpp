@@ -1,0 +1,56 @@
+// domain_memory.hpp: how the memory of a domain is laid out: what a rank has on its device, alike on all ranks, what
+// its kernels see on the host, and the abort word of the segment.
+#pragma once
+#include "src/base/host_group.hpp"
+#include "src/drivers/cuda/memory.hpp"
+#include "src/executor/cuda/domain.hpp"
+
+namespace weft::cuda {
+
+// A rank's memory: words, packets, staging, and words by which reaching is tested.
+struct Probe {
+    uint32_t own;               // that peers read
+    uint32_t from[ranks_max];   // that peers write
+    uint32_t seen[ranks_max];   // what we have read of peers
+    uint32_t given[ranks_max];  // what we write to peers
+};
+struct Places {
+    size_t packets, staging, probe, bytes;
+    explicit Places(int ranks) {
+        const auto line = [](size_t at) { return (at + 255) / 256 * 256; };
+        packets = line(sizeof(RankWords));
+        staging = line(packets + packet_memory_bytes(ranks));
+        probe = staging + Domain::staging_bytes;
+        bytes = line(probe + sizeof(Probe));
+    }
+};
+
+// A page of pinned host memory: what kernels report, and room for probes.
+struct HostWords {
+    FailureReport report;
+    alignas(256) Probe probe;
+};
+
+// The communicator's abort word, pinned so that kernels of all devices of this process see it at once, whoever sets it.
+// Once for a process, which maps the segment once.
+class SharedWords {
+  public:
+    static Result<std::shared_ptr<SharedWords>> of(const std::shared_ptr<HostGroup>& group, const Context& context);
+    // As kernels of the context that is current address it.
+    Result<const uint32_t*> abort(const Driver& driver) const {
+        static_assert(sizeof(AbortRecord::state) == sizeof(uint32_t));
+        CUdeviceptr address = 0;
+        WEFT_TRY(driver.check(driver.MemHostGetDevicePointer(&address, pinned_.data(), 0),
+                              "map the communicator's abort word for a device"));
+        return reinterpret_cast<const uint32_t*>(address + offsetof(HostHeader, abort) + offsetof(AbortRecord, state));
+    }
+
+    std::atomic<CUstream> streams[ranks_max] = {};  // that each rank of this process launched on last
+
+  private:
+    std::shared_ptr<HostGroup> group_;
+    Context context_;
+    PinnedMemory pinned_;
+};
+
+}  // namespace weft::cuda
