@@ -27,7 +27,11 @@ Domain::Domain(std::shared_ptr<HostGroup> group, int rank, std::shared_ptr<const
       kernels_(std::move(kernels)),
       bases_(size_t(ranks_), 0) {}
 
-Domain::~Domain() = default;
+Domain::~Domain() {
+    const ContextScope scope(kernels_->context());
+    for (Event* event : {&done_, &captured_done_}) *event = Event();
+    stream_ = Stream();
+}
 
 void Domain::bind(KernelArguments& arguments) const {
     const Places places(ranks_);
@@ -91,6 +95,8 @@ Failure Domain::failure() const {
 
 bool Domain::working() const {
     if (!done_) return false;
+    // Whoever asks, the service thread among them, may have no context or another.
+    const ContextScope scope(kernels_->context());
     const RelaxedCapture relaxed(kernels_->driver());
     const auto done = done_.done();
     return done && !*done;  // in a context that is lost nothing runs
