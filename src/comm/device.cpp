@@ -145,10 +145,11 @@ void DeviceSide::meet(std::shared_ptr<HostGroup> group, int rank, int64_t timeou
     if (!s.why_not.empty()) return;
     const int ranks = s.group->ranks();
     if (!s.group->one_host())
-        return s.decline("its ranks are on several hosts: this version serves device memory on one host only");
-    if (ranks > ranks_max)
         return s.decline(
-            fmt::format("it has {} ranks: this version serves device memory of up to {}", ranks, ranks_max));
+            "the communicator's ranks are on several hosts: this version serves device memory on one host only");
+    if (ranks > ranks_max)
+        return s.decline(fmt::format("the communicator has {} ranks: this version serves device memory of up to {}",
+                                     ranks, ranks_max));
     std::vector<DeviceFacts> facts;
     for (int other = 0; other < ranks; ++other) {
         const RankRow& row = s.group->row(other);

@@ -70,7 +70,7 @@ TEST_CASE("sixteen ranks are served, of more the error says so", "[results]") {
     const DeviceBuffer buffer(0, 400);
     CHECK_REFUSED(
         weftAllReduce(buffer.data(), buffer.data(), 100, weftFloat32, weftSum, many.comms[0], many.streams[0]->weft()),
-        many.comms[0], weftInvalidUsage, "it has 17 ranks");
+        many.comms[0], weftInvalidUsage, "the communicator has 17 ranks");
 }
 
 TEST_CASE("ranks in threads of their own call as they like", "[results]") {
