@@ -73,6 +73,12 @@ void Control::tell_news() const {
     (void)!write(news(), &once, sizeof once);
 }
 
+std::string Control::obstacle() {
+    std::string text;
+    service().run([&] { text = registration_.obstacle(); });
+    return text;
+}
+
 // ---- The roster
 
 bool Control::is_here(const HostEntry& host) const {

@@ -32,8 +32,8 @@ class Control {
     static void leave(std::shared_ptr<Control> control);
     // The end of the process: returns when those that have left are not needed any more, after some seconds at most.
     static void await_leaving();
-    // What stands in the way of checking in, or who has not come; empty: nothing known.
-    std::string obstacle() const { return registration_.obstacle(); }
+    // What stands in the way of checking in, or who has not come; empty: nothing known. Thread-safe.
+    std::string obstacle();
     // Readable once the meeting has come to its end, whatever that is.
     int news() const { return news_.number(); }
 

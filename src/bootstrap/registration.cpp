@@ -2,13 +2,15 @@
 
 #include <algorithm>
 
+#include "src/base/clock.hpp"
 #include "src/bootstrap/root.hpp"
 
 namespace weft {
 
 namespace {
 constexpr int64_t retry_first_us = 20'000, retry_most_us = 1'000'000;
-}
+constexpr int64_t root_silent_us = 2'500'000;  // it tells every second who is missing
+}  // namespace
 
 Registration::Registration(Service& service, std::shared_ptr<HostGroup> group, const net::Identity& identity,
                            RegistrationSettings settings, OnRoster on_roster)
@@ -27,13 +29,12 @@ void Registration::end() {
 }
 
 std::string Registration::obstacle() const {
-    std::lock_guard lock(mutex_);
-    return obstacle_;
-}
-
-void Registration::set_obstacle(std::string text) {
-    std::lock_guard lock(mutex_);
-    obstacle_ = std::move(text);
+    if (dial_)
+        if (const std::string pending = dial_->pending(); !pending.empty()) return "the root at " + pending;
+    const int64_t silent_us = root_ ? now_us() - root_->heard_us : 0;
+    if (silent_us < root_silent_us) return obstacle_;
+    return fmt::format("{}{}the root at {} has said nothing for {} ms", obstacle_, obstacle_.empty() ? "" : "; ",
+                       root_->peer().text(), silent_us / 1000);
 }
 
 void Registration::dial() {
@@ -44,7 +45,7 @@ void Registration::dial() {
             // A root that was there before the id was known does not begin to know it.
             const bool unknown = settings_.root_exists && dial_->unknown() && !dial_->turned_away();
             const weftResult_t code = unknown ? weftInvalidUsage : why.code();
-            set_obstacle(fmt::format("the root of the meeting was not reached: {}", why.sentence()));
+            obstacle_ = fmt::format("the root of the meeting was not reached: {}", why.sentence());
             dial_.reset();
             if (code == weftMismatch || code == weftInvalidUsage) {
                 group_->raise(code, -1, why.sentence());
@@ -80,7 +81,7 @@ void Registration::put_members(ByteWriter& to, const std::vector<RosterRank>& me
 
 void Registration::check_in(Fd socket) {
     dial_.reset();
-    set_obstacle("");
+    obstacle_.clear();
     root_ = std::make_unique<Link>(
         *service_, std::move(socket), [this](uint32_t kind, ByteReader& content) { on_frame(kind, content); },
         [this](const Status& why) {
@@ -126,7 +127,7 @@ void Registration::tell_abort() {
 
 void Registration::on_frame(uint32_t kind, ByteReader& content) {
     if (kind == uint32_t(CheckIn::waiting)) {
-        set_obstacle(content.get_text());
+        obstacle_ = content.get_text();
     } else if (kind == uint32_t(CheckIn::refused)) {
         const auto code = weftResult_t(content.get<int32_t>());
         const std::string sentence = content.get_text();

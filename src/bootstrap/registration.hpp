@@ -3,7 +3,6 @@
 #pragma once
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <set>
 #include <string>
 
@@ -32,7 +31,7 @@ class Registration {
     void tell_abort();
     // Ranks of this host that the root knows, or will.
     const std::set<int>& members() const { return members_; }
-    // What stands in the way of checking in, or who has not come; empty: nothing known. Thread-safe.
+    // What stands in the way of checking in, or who has not come; empty: nothing known.
     std::string obstacle() const;
 
   private:
@@ -42,7 +41,6 @@ class Registration {
     int cores() const;
     void put_members(ByteWriter& to, const std::vector<RosterRank>& members) const;
     void on_frame(uint32_t kind, ByteReader& content);
-    void set_obstacle(std::string text);
 
     Service* service_;
     std::shared_ptr<HostGroup> group_;
@@ -55,8 +53,7 @@ class Registration {
     bool abort_told_ = false;
     int64_t retry_us_;
     uint64_t retry_timer_ = 0;
-    mutable std::mutex mutex_;  // of obstacle_
-    std::string obstacle_;
+    std::string obstacle_;  // as last heard
 };
 
 }  // namespace weft

@@ -66,10 +66,12 @@ Status Call::start(Attempt& attempt, int64_t now) {
         if (bind(attempt.socket.number(), from.raw(), from.raw_bytes()) != 0)
             return fail(weftSystemError, "no connection from {}: {}", from.text(), errno_text(errno));
     }
-    if (connect(attempt.socket.number(), attempt.address.raw(), attempt.address.raw_bytes()) == 0)
+    if (connect(attempt.socket.number(), attempt.address.raw(), attempt.address.raw_bytes()) == 0) {
         attempt.connected = true;
-    else if (errno != EINPROGRESS && errno != EINTR)
+        attempt.connected_us = now;
+    } else if (errno != EINPROGRESS && errno != EINTR) {
         give_up(attempt, errno_text(errno));
+    }
     return ok();
 }
 
@@ -83,6 +85,7 @@ Result<bool> Call::advance(Attempt& attempt) {
         if (getsockopt(attempt.socket.number(), SOL_SOCKET, SO_ERROR, &error, &bytes) != 0) error = errno;
         if (error != 0) return fail(weftRemoteError, "{}", errno_text(error));
         attempt.connected = true;
+        attempt.connected_us = now_us();
     }
     if (!attempt.handshake) attempt.handshake.emplace(identity_, purpose_);
     return attempt.handshake->advance(attempt.socket.number());
@@ -138,6 +141,21 @@ Result<std::optional<Fd>> Call::advance() {
         if (attempts_.empty()) return fail(weftRemoteError, "{}", why_);
         if (!failed) return std::optional<Fd>();
     }
+}
+
+std::string Call::pending() const {
+    std::string text = why_;
+    const int64_t now = now_us();
+    for (const Attempt& attempt : attempts_) {
+        if (!attempt.started) continue;
+        if (!text.empty()) text += "; ";
+        text += attempt.address.text();
+        text += attempt.connected
+                    ? fmt::format(" accepted the connection {} ms ago and has not answered",
+                                  (now - attempt.connected_us) / 1000)
+                    : fmt::format(" has not accepted the connection for {} ms", (now - attempt.since_us) / 1000);
+    }
+    return text;
 }
 
 void Call::add_descriptors(std::vector<pollfd>& list) const {

@@ -29,6 +29,8 @@ class Call {
     bool turned_away() const { return turned_away_; }
     // After a failure: somebody who speaks the handshake does not know the communicator. Nobody can prove that.
     bool unknown() const { return unknown_; }
+    // While nothing has come of it: which addresses keep us waiting, since when, and what became of the others.
+    std::string pending() const;
     // Whom we are talking to, or tried last.
     const Address& peer() const { return peer_; }
 
@@ -41,6 +43,7 @@ class Call {
         bool connected = false;
         std::optional<CallerHandshake> handshake;
         int64_t since_us = 0;
+        int64_t connected_us = 0;
     };
     Status start(Attempt& attempt, int64_t now);
     void give_up(Attempt& attempt, const std::string& why);

@@ -33,6 +33,17 @@ constexpr size_t secret_offset = 24;
 const Steps fresh(const std::string& id, int rank, int ranks) {
     return {"id=" + id, "as=" + std::to_string(rank) + "," + std::to_string(ranks), "init", "reduce=1000", "destroy"};
 }
+// The variables of a launcher whose ranks derive their id, each on a host of its own.
+std::vector<std::string> derived_at(const std::string& host, int port, int rank) {
+    return {quiet,
+            "WEFT_INIT_TIMEOUT_MS=3000",
+            "WEFT_HOSTID=node" + std::to_string(rank),
+            "WEFT_SECRET=of test " + std::to_string(getpid()),
+            "WEFT_RANK=" + std::to_string(rank),
+            "WEFT_SIZE=2",
+            "WEFT_ROOT_HOST=" + host,
+            "WEFT_ROOT_PORT=" + std::to_string(port)};
+}
 Steps joined(Steps first, const Steps& more) {
     first.insert(first.end(), more.begin(), more.end());
     return first;
@@ -77,6 +88,59 @@ TEST_CASE("a root that ends during init is named, and who comes later says that 
     CHECK(contains(job.first_answer(2, "init"), "the root of the meeting was not reached"));
     CHECK(contains(job.first_answer(2, "init"), "Connection refused"));
     for (const int rank : {1, 2}) CHECK(job.answer(rank, "reduce") == "0");
+}
+
+TEST_CASE("a root that accepts connections and is silent is named, with its address and since when", "[meeting]") {
+    const std::string deadline_ms = small() ? "12000" : "4500";
+    SECTION("stopped before it answers") {
+        SpreadJob job(2, 1);
+        job.use_id("make");
+        job.start(0, {"await"}, {quiet});
+        REQUIRE(eventually([&] { return job.answer(0, "id").size() == 256; }));
+        job.use_id(job.answer(0, "id"));
+        job[0].kill(SIGSTOP);
+        job.start(1, {"init=" + deadline_ms}, {quiet});
+        job.finish(1);
+        const std::string told = job.answer(1, "init");
+        INFO(told);
+        CHECK(told.rfind("8 rank 1 waited " + deadline_ms + " ms for rank 0; the root at ", 0) == 0);
+        CHECK(contains(told, root_of(job.id()).text() + " accepted the connection "));
+        CHECK(contains(told, " ms ago and has not answered"));
+        job[0].kill(SIGUSR1);
+        job[0].kill(SIGCONT);
+        job.finish();
+    }
+    SECTION("stopped after the check-in") {
+        SpreadJob job(2, 1);
+        job.use_id("make");
+        job.start(0, {"await"}, telling);
+        REQUIRE(eventually([&] { return job.answer(0, "id").size() == 256; }));
+        job.use_id(job.answer(0, "id"));
+        job.start(1, {"init=" + deadline_ms}, {quiet});
+        REQUIRE(eventually([&] { return contains(job[0].error(), "checked in with 1 of 2 ranks"); }));
+        job[0].kill(SIGSTOP);
+        job.finish(1);
+        const std::string told = job.answer(1, "init");
+        INFO(told);
+        CHECK(told.rfind("8 rank 1 waited " + deadline_ms + " ms for rank 0; the root at ", 0) == 0);
+        CHECK(contains(told, " has said nothing for "));
+        job[0].kill(SIGUSR1);
+        job[0].kill(SIGCONT);
+        job.finish();
+    }
+    SECTION("a stranger's server at its port") {
+        const Fd stranger(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+        REQUIRE(listen(stranger.number(), 16) == 0);
+        const int port = weft::net::local_address(stranger.number()).port();
+        Job job(2);
+        job.start(1, {"environment"}, derived_at("127.0.0.1", port, 1));
+        job.finish();
+        const std::string told = job.answer(0, "environment");
+        INFO(told);
+        CHECK(
+            contains(told, "for rank 0; the root at 127.0.0.1:" + std::to_string(port) + " accepted the connection "));
+        CHECK(contains(told, " ms ago and has not answered"));
+    }
 }
 
 TEST_CASE("two processes of two hosts with one rank are told each other's place", "[meeting]") {
@@ -293,21 +357,10 @@ TEST_CASE("a root that no packet reaches and hosts whose address families do not
 }
 
 TEST_CASE("a job whose root's name is not resolved, or whose port is taken, says so", "[meeting]") {
-    // By the variables of a launcher whose ranks derive their id.
-    const auto variables = [](int rank, const std::string& host, int port) {
-        return std::vector<std::string>{quiet,
-                                        "WEFT_INIT_TIMEOUT_MS=3000",
-                                        "WEFT_HOSTID=node" + std::to_string(rank),
-                                        "WEFT_SECRET=of test " + std::to_string(getpid()),
-                                        "WEFT_RANK=" + std::to_string(rank),
-                                        "WEFT_SIZE=2",
-                                        "WEFT_ROOT_HOST=" + host,
-                                        "WEFT_ROOT_PORT=" + std::to_string(port)};
-    };
     SECTION("name") {
         Job job(2);
         for (int rank = 0; rank < 2; ++rank)
-            job.start(rank, {"environment"}, variables(rank, "nowhere.invalid", 29999));
+            job.start(rank, {"environment"}, derived_at("nowhere.invalid", 29999, rank));
         job.finish();
         INFO(job[1].output());
         CHECK(contains(job.answer(1, "environment"), "nowhere.invalid"));
@@ -316,7 +369,7 @@ TEST_CASE("a job whose root's name is not resolved, or whose port is taken, says
     SECTION("a resolver that never answers") {
         Job job(2);
         for (int rank = 0; rank < 2; ++rank) {
-            auto all = variables(rank, "a.slow-resolver.test", 29999);
+            auto all = derived_at("a.slow-resolver.test", 29999, rank);
             all.push_back(std::string("LD_PRELOAD=") + SLOW_RESOLVER);
             job.start(rank, {"environment"}, all);
         }
@@ -333,7 +386,7 @@ TEST_CASE("a job whose root's name is not resolved, or whose port is taken, says
         REQUIRE(listen(listener.number(), 1) == 0);
         const int port = weft::net::local_address(listener.number()).port();
         Job job(2);
-        for (int rank = 0; rank < 2; ++rank) job.start(rank, {"environment"}, variables(rank, "127.0.0.1", port));
+        for (int rank = 0; rank < 2; ++rank) job.start(rank, {"environment"}, derived_at("127.0.0.1", port, rank));
         job.finish();
         INFO(job[0].output() << job[1].output());
         CHECK(contains(job.answer(0, "environment"), "port " + std::to_string(port) + " is taken by another process"));

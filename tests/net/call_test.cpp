@@ -124,6 +124,29 @@ TEST_CASE("a call that waits says for what, and is woken by it", "[call]") {
     CHECK(claim(*door, identity, net::control).socket);
 }
 
+TEST_CASE("a call that nobody answers says who has accepted it, and who has not", "[call]") {
+    // The kernel accepts for a listener, as many as its backlog takes; nobody ever speaks.
+    auto silent = net::open_listener(loopback());
+    REQUIRE(silent.ok());
+    const Fd full(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    REQUIRE(listen(full.number(), 0) == 0);
+    const Address accepting = net::local_address(silent->number());
+    const Address crowded = loopback().with_port(net::local_address(full.number()).port());
+    const Fd first = stranger_at(crowded);
+    Call call(fresh_identity(), purpose, {crowded, accepting});
+    CHECK(call.pending().empty());
+    const bool both = eventually([&] {
+        auto step = call.advance();
+        REQUIRE(step.ok());
+        REQUIRE_FALSE(*step);
+        return call.pending().find(accepting.text() + " accepted the connection ") != std::string::npos;
+    });
+    INFO(call.pending());
+    CHECK(both);
+    CHECK_THAT(call.pending(), Catch::Contains(crowded.text() + " has not accepted the connection for ") &&
+                                   Catch::Contains(" ms ago and has not answered"));
+}
+
 TEST_CASE("a call may come from an address of ours", "[call]") {
     auto door = open_door();
     const net::Identity identity = fresh_identity();
