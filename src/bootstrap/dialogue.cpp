@@ -1,13 +1,13 @@
 #include "src/bootstrap/dialogue.hpp"
 
-#include <netdb.h>
-#include <netinet/in.h>
 #include <poll.h>
 #include <sys/socket.h>
 
 #include <cerrno>
-#include <memory>
+#include <chrono>
 #include <thread>
+
+#include "src/net/resolution.hpp"
 
 namespace weft {
 
@@ -15,19 +15,18 @@ namespace {
 
 constexpr int name_pause_ms = 200;  // between two questions for a name that is not known yet
 
-using Addresses = std::unique_ptr<addrinfo, void (*)(addrinfo*)>;
-
-Result<Addresses> resolve_by(const std::string& server, const std::string& host, uint16_t port, Deadline deadline) {
-    addrinfo hints{};
-    hints.ai_socktype = SOCK_STREAM;
-    hints.ai_flags = AI_NUMERICSERV;
+// By any family: the server is the launcher's.
+Result<std::vector<net::Address>> resolve_by(const std::string& server, const std::string& host, uint16_t port,
+                                             Deadline deadline) {
     while (true) {
-        addrinfo* found = nullptr;
-        const int error = getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found);
-        if (error == 0) return Addresses(found, freeaddrinfo);
-        const std::string reason = error == EAI_SYSTEM ? errno_text(errno) : gai_strerror(error);
-        if (error != EAI_AGAIN && error != EAI_NONAME)
-            return fail(weftSystemError, "{}: the name {} has no address: {}", server, host, reason);
+        net::Resolution resolution(host, port, AF_UNSPEC);
+        auto found = resolution.take(deadline.remaining_ms());
+        if (!found)
+            return fail(weftTimeout, "{}: the name {} had no address within {} ms: it is still being looked up", server,
+                        host, deadline.all_ms());
+        if (*found) return std::move(**found);
+        const std::string& reason = found->status().sentence();
+        if (found->status().code() != weftRemoteError) return fail(weftSystemError, "{}: {}", server, reason);
         if (deadline.passed())
             return fail(weftTimeout, "{}: the name {} had no address within {} ms: {}", server, host, deadline.all_ms(),
                         reason);
@@ -38,8 +37,8 @@ Result<Addresses> resolve_by(const std::string& server, const std::string& host,
 }
 
 // errno's value; 0 when connected.
-int connect_one(const addrinfo& address, const Fd& socket, Deadline deadline) {
-    if (connect(socket.number(), address.ai_addr, address.ai_addrlen) == 0) return 0;
+int connect_one(const net::Address& address, const Fd& socket, Deadline deadline) {
+    if (connect(socket.number(), address.raw(), address.raw_bytes()) == 0) return 0;
     if (errno != EINPROGRESS && errno != EINTR) return errno;
     pollfd writable{socket.number(), POLLOUT, 0};
     int ready = 0;
@@ -73,9 +72,9 @@ Result<std::optional<Dialogue>> Dialogue::connect(std::string server, const std:
     if (!addresses) return addresses.take_status();
     int error = 0;
     bool all_refused = true;
-    for (const addrinfo* address = addresses->get(); address; address = address->ai_next) {
-        Fd socket(::socket(address->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-        error = socket ? connect_one(*address, socket, deadline) : errno;
+    for (const net::Address& address : *addresses) {
+        Fd socket(::socket(address.family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+        error = socket ? connect_one(address, socket, deadline) : errno;
         if (error == 0) return std::optional<Dialogue>(Dialogue(std::move(server), std::move(socket), deadline));
         // A family that this host has not is no address at which somebody could listen.
         all_refused = all_refused && (error == ECONNREFUSED || error == EAFNOSUPPORT || error == EADDRNOTAVAIL);

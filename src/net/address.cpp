@@ -151,9 +151,12 @@ static Result<int> wanted_family(const std::string& family) {
     return fail(weftInvalidArgument, "WEFT_SOCKET_FAMILY is {}; AF_INET or AF_INET6 is expected", family);
 }
 
-Result<std::vector<Address>> resolve(const std::string& host, uint16_t port) {
-    auto family = wanted_family(options().socket_family);
-    if (!family) return family.take_status();
+Result<std::vector<Address>> resolve(const std::string& host, uint16_t port, std::optional<int> family) {
+    if (!family) {
+        auto wanted = wanted_family(options().socket_family);
+        if (!wanted) return wanted.take_status();
+        family = *wanted;
+    }
     if (auto numeric = Address::parse(host); numeric && numeric->port() == 0)
         return std::vector{numeric->with_port(port)};
     addrinfo hints{}, *found = nullptr;
@@ -161,7 +164,8 @@ Result<std::vector<Address>> resolve(const std::string& host, uint16_t port) {
     hints.ai_socktype = SOCK_STREAM;
     const int error = getaddrinfo(host.c_str(), nullptr, &hints, &found);
     if (error != 0)
-        return fail(weftSystemError, "the name {} could not be resolved: {}", host,
+        return fail(error == EAI_AGAIN || error == EAI_NONAME ? weftRemoteError : weftSystemError,
+                    "the name {} could not be resolved: {}", host,
                     error == EAI_SYSTEM ? errno_text(errno) : gai_strerror(error));
     std::vector<Address> addresses;
     for (const addrinfo* item = found; item; item = item->ai_next)

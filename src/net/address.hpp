@@ -58,8 +58,10 @@ class Address {
     uint8_t interface_ = 0;
 };
 
-// The addresses of a name, or of an address as text. May block in the resolver. The sentence says what failed.
-Result<std::vector<Address>> resolve(const std::string& host, uint16_t port);
+// The addresses of a name, or of an address as text. May block in the resolver. The sentence says what failed:
+// weftRemoteError: the name has no address, which may be early (pods, new hosts); weftSystemError: the resolver.
+// `family`: AF_INET, AF_INET6, or AF_UNSPEC; none: what WEFT_SOCKET_FAMILY says.
+Result<std::vector<Address>> resolve(const std::string& host, uint16_t port, std::optional<int> family = {});
 
 // This host's addresses, best first, port 0: the first of each interface, then the second ones. All interfaces that are
 // up; those of containers and virtual machines (docker0, virbr0) only if there is no other, loopback only if there is

@@ -11,12 +11,12 @@
 
 namespace weft::net {
 
-// Thread-bound. An address in numbers is there at once, without a thread.
+// Thread-bound. An address in numbers is there at once, without a thread. `family` as resolve() has it.
 class Resolution {
   public:
-    Resolution(const std::string& host, uint16_t port);
-    // Nothing yet; what resolve() found, once.
-    std::optional<Result<std::vector<Address>>> take();
+    Resolution(const std::string& host, uint16_t port, std::optional<int> family = {});
+    // Nothing yet; what resolve() found, once. Waits for it, so long at most; below 0: without end.
+    std::optional<Result<std::vector<Address>>> take(int wait_ms = 0);
 
   private:
     struct Shared;

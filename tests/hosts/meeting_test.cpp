@@ -380,6 +380,30 @@ TEST_CASE("a job whose root's name is not resolved, or whose port is taken, says
         }
         CHECK(contains(job.answer(1, "environment"), "the name a.slow-resolver.test is still being looked up"));
     }
+    SECTION("a resolver that never answers, asked for a launcher's store") {
+        const std::string name = "a.slow-resolver.test";
+        const std::vector<std::string> always{quiet, "WEFT_INIT_TIMEOUT_MS=1500",
+                                              std::string("LD_PRELOAD=") + SLOW_RESOLVER};
+        for (const bool torch : {true, false}) {
+            Job job(2);
+            for (int rank = 0; rank < 2; ++rank) {
+                const std::string number = std::to_string(rank);
+                job.start(rank, {"environment"},
+                          with(always, torch ? std::vector<std::string>{"RANK=" + number, "WORLD_SIZE=2",
+                                                                        "MASTER_ADDR=" + name, "MASTER_PORT=29999"}
+                                             : std::vector<std::string>{"HOROVOD_RANK=" + number, "HOROVOD_SIZE=2",
+                                                                        "HOROVOD_GLOO_RENDEZVOUS_ADDR=" + name,
+                                                                        "HOROVOD_GLOO_RENDEZVOUS_PORT=29999"}));
+            }
+            job.finish();
+            for (int rank = 0; rank < 2; ++rank) {
+                const std::string told = job.answer(rank, "environment");
+                INFO(told);
+                CHECK(told.rfind("8 ", 0) == 0);
+                CHECK(contains(told, "the name " + name + " had no address within 1500 ms: it is still being"));
+            }
+        }
+    }
 #endif
     SECTION("port") {
         const Fd listener(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));

@@ -8,6 +8,7 @@
 #include <fstream>
 #include <stdexcept>
 
+#include "src/net/resolution.hpp"
 #include "tests/catch.hpp"
 
 using namespace weft;
@@ -172,6 +173,21 @@ TEST_CASE("this machine has an address, and names are resolved", "[address]") {
     auto missing = net::resolve("no-such-host.invalid", 1);
     REQUIRE_FALSE(missing.ok());
     CHECK_THAT(missing.status().sentence(), Catch::Contains("no-such-host.invalid"));
+}
+
+TEST_CASE("a name that is looked up can be waited for, and is told once", "[address]") {
+    for (const char* host : {"127.0.0.1", "localhost"}) {
+        net::Resolution resolution(host, 77, AF_INET);
+        auto found = resolution.take(-1);
+        REQUIRE(found);
+        REQUIRE(found->ok());
+        for (const Address& address : **found) CHECK(address.text() == "127.0.0.1:77");
+        CHECK_FALSE(resolution.take(1));
+    }
+    net::Resolution missing("no-such-host.invalid", 1);
+    auto found = missing.take(60'000);
+    REQUIRE(found);
+    CHECK_FALSE(found->ok());
 }
 
 TEST_CASE("the speed of the interfaces that are used is the kernel's word, of real ones", "[address]") {
