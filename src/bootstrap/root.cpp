@@ -91,8 +91,8 @@ void Root::release(const net::IdName& name) {
     kept().roots.erase(place);
 }
 
-Root::Root(std::shared_ptr<Reception> reception, const net::Identity& identity)
-    : reception_(std::move(reception)), identity_(identity) {
+Root::Root(std::shared_ptr<Reception> reception, const net::Identity& identity, std::function<void()> on_use)
+    : reception_(std::move(reception)), identity_(identity), on_use_(std::move(on_use)) {
     reception_->door().admit(identity_);
     reception_->service().run([this] {
         reception_->service().on_failure(this, [this](const char* what) {
@@ -120,6 +120,8 @@ Root::~Root() {
 
 void Root::welcome(net::Arrival arrival) {
     used_.store(true, std::memory_order_release);
+    // As a task, for it may open and close roots.
+    if (auto on_use = std::exchange(on_use_, {})) reception_->service().post(std::move(on_use));
     Guest& guest = guests_.emplace_back();
     guest.link = std::make_unique<Link>(
         reception_->service(), std::move(arrival.socket),

@@ -3,6 +3,7 @@
 // tells every host of all; from then on it is not needed. The first failure is told to all who have come and will come.
 #pragma once
 #include <atomic>
+#include <functional>
 #include <list>
 #include <map>
 #include <memory>
@@ -23,8 +24,8 @@ enum class CheckIn : uint32_t {
 
 class Root {
   public:
-    // Thread-safe. Open as long as it lives.
-    Root(std::shared_ptr<Reception> reception, const net::Identity& identity);
+    // Thread-safe. Open as long as it lives. `on_use`: on the service thread, when the first host comes.
+    Root(std::shared_ptr<Reception> reception, const net::Identity& identity, std::function<void()> on_use = {});
     ~Root();
     // All hosts that have come know the outcome.
     bool finished() const { return finished_.load(std::memory_order_acquire); }
@@ -55,6 +56,7 @@ class Root {
 
     std::shared_ptr<Reception> reception_;
     net::Identity identity_;
+    std::function<void()> on_use_;
     std::list<Guest> guests_;
     int ranks_ = 0;           // 0: nobody has come yet
     std::string first_text_;  // the host that came first, whose number counts

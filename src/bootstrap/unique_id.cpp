@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstring>
 #include <fstream>
+#include <memory>
 
 #include "src/base/log.hpp"
 #include "src/base/options.hpp"
@@ -30,6 +31,30 @@ uint64_t hash_of(const void* bytes, size_t count) {
 }
 
 uint64_t hash_of(const std::string& text) { return hash_of(text.data(), text.size()); }
+
+// The roots of a job's communicators, opened some ahead of the last that was used: ranks make them in one order, and
+// one that is asked for too early is asked for again. Owned by its roots, thread-bound to the service thread.
+class Descendants : public std::enable_shared_from_this<Descendants> {
+  public:
+    // `open`: the id that has a root already.
+    Descendants(std::shared_ptr<Reception> reception, const UniqueId& first, const net::Identity& open)
+        : reception_(std::move(reception)), first_(first), open_(open.name) {}
+    void open_after(uint64_t used) {
+        for (; next_ < used + ahead; ++next_) {
+            const net::Identity identity = first_.nth(next_).identity();
+            if (identity.name == open_) continue;
+            auto on_use = [self = shared_from_this(), index = next_] { self->open_after(index); };
+            Root::keep(std::make_unique<Root>(reception_, identity, std::move(on_use)), identity.name);
+        }
+    }
+
+  private:
+    static constexpr uint64_t ahead = 64;
+    std::shared_ptr<Reception> reception_;
+    UniqueId first_;
+    net::IdName open_;
+    uint64_t next_ = 0;
+};
 
 }  // namespace
 
@@ -99,12 +124,8 @@ Status UniqueId::meet_descendants(const std::string& secret) const {
     if (!has_root()) return ok();
     auto reception = Reception::of_process();
     if (!reception) return reception.take_status();
-    const UniqueId first = secret.empty() ? *this : keyed(secret);
-    for (uint64_t index = 0; index < met_descendants; ++index) {
-        const net::Identity identity = first.nth(index).identity();
-        if (identity.name != this->identity().name)
-            Root::keep(std::make_unique<Root>(*reception, identity), identity.name);
-    }
+    auto descendants = std::make_shared<Descendants>(*reception, secret.empty() ? *this : keyed(secret), identity());
+    (*reception)->service().run([&] { descendants->open_after(0); });
     return ok();
 }
 

@@ -44,9 +44,8 @@ class UniqueId {
     // The id of the index-th communicator of a job; 0 is this one.
     UniqueId nth(uint64_t index) const;
     // For who makes an id and is no rank, a launcher: ranks meet here by the ids that follow from it too, of the job's
-    // first communicators, with the job's secret (empty: none).
+    // later communicators, with the job's secret (empty: none). Some are expected ahead of the last that was used.
     Status meet_descendants(const std::string& secret) const;
-    static constexpr uint64_t met_descendants = 64;
 
     weftUniqueId bytes() const;
     // A name that tells nothing about the secret: how ranks of a host find each other.

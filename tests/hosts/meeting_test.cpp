@@ -421,12 +421,14 @@ TEST_CASE("a job whose root's name is not resolved, or whose port is taken, says
 TEST_CASE("all communicators of a job that a launcher on this machine gave its id meet", "[meeting]") {
     for (const std::string secret : {"", "of this test"}) {
         INFO("WEFT_SECRET " << secret);
+        constexpr int times = 150;  // more than are expected ahead, twice
         Job job(2);
         // As weft run does, which is no rank itself.
         REQUIRE(content_of(job.id()).meet_descendants(secret).ok());
         for (int rank = 0; rank < 2; ++rank) {
             Steps steps;
-            for (int time = 0; time < 3; ++time) steps.insert(steps.end(), {"environment", "reduce=100", "destroy"});
+            for (int time = 0; time < times; ++time)
+                steps.insert(steps.end(), {"environment", "reduce=100", "destroy"});
             job.start(
                 rank, steps,
                 {quiet, "WEFT_HOSTID=node" + std::to_string(rank), "WEFT_RANK=" + std::to_string(rank), "WEFT_SIZE=2",
@@ -437,7 +439,7 @@ TEST_CASE("all communicators of a job that a launcher on this machine gave its i
             INFO(job[rank].output());
             int met = 0;
             for (const std::string& line : lines_of(job[rank].output())) met += line == "environment 0";
-            CHECK(met == 3);
+            CHECK(met == times);
             CHECK(job.answer(rank, "reduce") == "0");
         }
     }
