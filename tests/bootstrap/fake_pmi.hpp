@@ -81,6 +81,8 @@ class FakePmi {
             } else if (command == "barrier_in") {
                 if (!await_all()) return;
                 line.send("cmd=barrier_out\n");
+            } else if (command == "finalize") {
+                line.send("cmd=finalize_ack\n");
             } else {
                 return;
             }

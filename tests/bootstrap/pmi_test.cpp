@@ -8,6 +8,7 @@
 #include <fstream>
 
 #include "src/bootstrap/mpi_library.hpp"
+#include "tests/bootstrap/fake_environment.hpp"
 #include "tests/bootstrap/fake_pmi.hpp"
 #include "tests/bootstrap/ranks.hpp"
 #include "tests/subprocess.hpp"
@@ -184,6 +185,36 @@ TEST_CASE("a process says goodbye to PMI when it ends, unless MPI took the socke
         CHECK(std::count(requests.begin(), requests.end(), "cmd=finalize") == (mode == "mpi" ? 0 : 1));
         REQUIRE(!requests.empty());
         CHECK((requests.back() == "cmd=finalize") == (mode != "mpi"));
+    }
+}
+
+TEST_CASE("a job of PMI makes several communicators, and asks the launcher once", "[pmi]") {
+    for (const bool several_hosts : {false, true}) {
+        INFO((several_hosts ? "several hosts" : "one host"));
+        constexpr int ranks = 2;
+        FakePmi server(ranks, {1});
+        std::vector<std::unique_ptr<Subprocess>> processes;
+        for (int rank = 0; rank < ranks; ++rank) {
+            const Fd inherited(dup(server.descriptor(rank)));  // the server's own is closed on exec
+            const FakeEnvironment nothing_else{Variables{}};
+            std::vector<std::string> variables{"PMI_RANK=" + std::to_string(rank), "PMI_SIZE=" + std::to_string(ranks),
+                                               "PMI_FD=" + std::to_string(inherited.number()), "WEFT_DEBUG=NONE",
+                                               "WEFT_INIT_TIMEOUT_MS=" + std::to_string(patient_ms)};
+            if (several_hosts) variables.push_back("WEFT_HOSTID=node" + std::to_string(rank));
+            processes.push_back(
+                std::make_unique<Subprocess>(std::vector<std::string>{PMI_CLIENT, "communicators"}, variables));
+        }
+        for (auto& process : processes) {
+            CHECK(process->wait() == 0);
+            INFO(process->error());
+            CHECK(process->error().empty());
+        }
+        const std::vector<std::string> requests = server.requests();
+        for (const auto& [asked, times] :
+             {std::pair("cmd=init", ranks), {"cmd=put", 1}, {"cmd=barrier_in", ranks}, {"cmd=finalize", ranks}})
+            CHECK(std::count_if(requests.begin(), requests.end(), [word = asked](const std::string& request) {
+                      return request.rfind(word, 0) == 0;
+                  }) == times);
     }
 }
 
