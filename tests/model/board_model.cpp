@@ -8,14 +8,11 @@ namespace {
 
 const char* name_of(Shape shape) {
     switch (shape) {
-        case Shape::one_shot_inline:
-            return "one-shot in the payload";
-        case Shape::one_shot:
-            return "one-shot";
-        case Shape::two_shot:
-            return "two-shot";
-        case Shape::two_shot_pipelined:
-            return "pipelined two-shot";
+        case Shape::one_shot_inline: return "one-shot in the payload";
+        case Shape::one_shot: return "one-shot";
+        case Shape::two_shot: return "two-shot";
+        case Shape::two_shot_pipelined: return "pipelined two-shot";
+        case Shape::two_level: return "two-level";
     }
     return "?";
 }
@@ -26,44 +23,29 @@ bool is_two_shot(const Call& call) { return call.shape == Shape::two_shot || cal
 
 const char* name_of(Fault fault) {
     switch (fault) {
-        case Fault::none:
-            return "none";
-        case Fault::entry_before_staging:
-            return "entry posted before staging";
-        case Fault::entry_before_payload:
-            return "entry posted before the payload is written";
-        case Fault::next_entry_before_reads:
-            return "next entry posted before the last read of this tile";
-        case Fault::done_before_result:
-            return "done posted before the result is written";
-        case Fault::done_wait_dropped:
-            return "done wait dropped when staged";
-        case Fault::direct_done_wait_dropped:
-            return "done wait dropped when direct";
-        case Fault::entry_wait_of_one_dropped:
-            return "entry of one rank not waited for";
-        case Fault::offers_without_agreement:
-            return "offers used without agreement";
-        case Fault::offerers_do_not_stage:
-            return "offering ranks do not stage before the agreement";
-        case Fault::round_of_offerers_only:
-            return "agreement round held by offering ranks only";
-        case Fault::growth_after_staging:
-            return "slots backed after they are written";
-        case Fault::old_done_is_an_error:
-            return "an older done word than the slot's last is taken for out of step";
-        case Fault::fingerprint_ignored:
-            return "fingerprint ignored";
-        case Fault::leaves_silently:
-            return "early leaver does not write the abort word";
-        case Fault::abort_not_watched:
-            return "waits do not look at the abort word";
-        case Fault::buffers_without_look:
-            return "no look at the abort word around the use of others' buffers";
-        case Fault::leaves_without_drain:
-            return "early leaver does not wait for peers that use its buffers";
-        case Fault::neither_look_nor_drain:
-            return "neither a look around the use of buffers nor a wait before leaving";
+        case Fault::none: return "none";
+        case Fault::entry_before_staging: return "entry posted before staging";
+        case Fault::entry_before_payload: return "entry posted before the payload is written";
+        case Fault::next_entry_before_reads: return "next entry posted before the last read of this tile";
+        case Fault::done_before_result: return "done posted before the result is written";
+        case Fault::done_wait_dropped: return "done wait dropped when staged";
+        case Fault::direct_done_wait_dropped: return "done wait dropped when direct";
+        case Fault::entry_wait_of_one_dropped: return "entry of one rank not waited for";
+        case Fault::offers_without_agreement: return "offers used without agreement";
+        case Fault::offerers_do_not_stage: return "offering ranks do not stage before the agreement";
+        case Fault::round_of_offerers_only: return "agreement round held by offering ranks only";
+        case Fault::growth_after_staging: return "slots backed after they are written";
+        case Fault::old_done_is_an_error: return "an older done word than the slot's last is taken for out of step";
+        case Fault::fingerprint_ignored: return "fingerprint ignored";
+        case Fault::leaves_silently: return "early leaver does not write the abort word";
+        case Fault::abort_not_watched: return "waits do not look at the abort word";
+        case Fault::buffers_without_look: return "no look at the abort word around the use of others' buffers";
+        case Fault::leaves_without_drain: return "early leaver does not wait for peers that use its buffers";
+        case Fault::neither_look_nor_drain: return "neither a look around the use of buffers nor a wait before leaving";
+        case Fault::owners_stage_at_once: return "owners stage without waiting for the dones of earlier tiles";
+        case Fault::owners_stage_early: return "owners wait for the dones of a tile too early";
+        case Fault::result_before_sum: return "results put on the board before the sum is there";
+        case Fault::done_before_last_copies: return "done posted before the results of the tile before are copied out";
     }
     return "?";
 }
@@ -71,6 +53,7 @@ const char* name_of(Fault fault) {
 std::string Call::text() const {
     std::string text = name_of(shape);
     if (tiles > 1) text += fmt::format(" of {} tiles", tiles);
+    if (shape == Shape::two_level && owners < ranks_most) text += fmt::format(", {} owners", owners);
     for (int rank = 0; rank < ranks_most; ++rank) {
         if (offers[rank] != Offer::nothing)
             text += fmt::format(", rank {} offers {}", rank, offers[rank] == Offer::both ? "both" : "its input");
@@ -94,12 +77,15 @@ std::string Scenario::text() const {
 
 Model::Model(const Scenario& scenario) : scenario_(scenario) {
     for (int rank = 0; rank < scenario_.ranks; ++rank)
-        for (int index = 0; index < int(scenario_.calls.size()); ++index)
+        for (int index = 0; index < int(scenario_.calls.size()); ++index) {
+            fingerprints_[rank][index] = fingerprint_of(call(rank, index));
             for (int mapping = 0; mapping < 3; ++mapping) {
                 auto& programs = programs_[rank][index][mapping];
                 programs[part_begin] = beginning(rank, index, Mapping(mapping));
                 for (int part = part_round; part <= part_direct; ++part) programs[part] = body(rank, index, part);
+                make_two_level(rank, index, programs[part_entries], programs[part_results]);
             }
+        }
 }
 
 const Call& Model::call(int rank, int index) const {
@@ -107,9 +93,13 @@ const Call& Model::call(int rank, int index) const {
 }
 
 // Calls that differ in what must be agreed have different fingerprints; offers and in place are each rank's own.
-uint8_t Model::fingerprint(int rank, int index) const {
-    const Call& own = call(rank, index);
-    return uint8_t(int(own.shape) * tiles_most + own.tiles);
+uint8_t Model::fingerprint_of(const Call& call) const {
+    uint8_t number = 1;
+    for (const Call& each : scenario_.calls) {
+        if (each.shape == call.shape && each.tiles == call.tiles && each.owners == call.owners) break;
+        ++number;
+    }
+    return number;
 }
 
 // All up to the decision; for one-shot, the whole call.
@@ -121,6 +111,10 @@ Program Model::beginning(int rank, int index, Mapping mapping) const {
     };
     const bool is_inline = own.shape == Shape::one_shot_inline;
     if (!is_inline && !is(Fault::growth_after_staging)) add(Step::back);
+    if (own.shape == Shape::two_level) {
+        add(Step::split);
+        return program;
+    }
     if (!is_two_shot(own)) {
         auto post = [&](int tile) {
             if (is(Fault::entry_before_staging)) add(Step::post_entry, tile);
@@ -243,16 +237,43 @@ State Model::initial() const {
     return state;
 }
 
-const Step& Model::current(const State& state, int rank) const {
+const Program& Model::program(const State& state, int rank, int block) const {
     const Rank& self = state.ranks[rank];
-    return programs_[rank][self.call][int(self.part == part_begin ? self.mapping : Mapping::unknown)][self.part]
-                    [self.step];
+    return programs_[rank][self.call][int(self.part == part_begin ? self.mapping : Mapping::unknown)]
+                    [block == 0 ? self.part : part_results];
+}
+
+const Step* Model::current(const State& state, int rank, int block) const {
+    const Rank& self = state.ranks[rank];
+    if (block == 1 && self.part != part_entries) return nullptr;
+    const Program& steps = program(state, rank, block);
+    const size_t own = block == 0 ? self.step : self.results_step, other = block == 0 ? self.results_step : self.step;
+    return own < steps.size() && other >= steps[own].after ? &steps[own] : nullptr;
 }
 
 bool Model::waits(const State& state, int rank) const {
     if (state.ranks[rank].status != Status::running) return false;
-    const Step::Kind kind = current(state, rank).kind;
-    return kind == Step::wait_entry || kind == Step::wait_done;
+    for (const int block : {0, 1})
+        if (const Step* step = current(state, rank, block))
+            if (step->kind == Step::wait_entry || step->kind == Step::wait_done || step->kind == Step::put_result)
+                return true;
+    return false;
+}
+
+// The words that the block's wait has not read and may.
+void Model::add_reads(const State& state, int rank, int block, std::vector<Action>& possible) const {
+    const Rank& self = state.ranks[rank];
+    const Step& step = *current(state, rank, block);
+    const int tile = number(state, rank, step.tile), seen = block == 0 ? self.seen : self.results_seen;
+    for (int peer = 0; peer < scenario_.ranks; ++peer) {
+        if (seen >> peer & 1) continue;
+        const Line& line = state.lines[peer][tile % scenario_.slots];
+        // Not there yet: the entry of the slot's last tile, or any older done, for not every tile posts one.
+        const int word = (step.kind == Step::wait_entry ? line.entry : line.done) >> 4;
+        const bool is_old = word == 0 || word == tile + 1 - scenario_.slots ||
+                            (step.kind == Step::wait_done && word < tile + 1 && !is(Fault::old_done_is_an_error));
+        if (!is_old) possible.push_back({uint8_t(rank), Action::read_word, uint8_t(peer), uint8_t(block)});
+    }
 }
 
 // The board's number of the current call's tile; an agreement round takes the number after the last tile's.
@@ -274,26 +295,25 @@ bool Model::may_still_use_us(const State& state, int self, int peer) const {
 
 bool Model::actions(const State& state, std::vector<Action>& possible) const {
     possible.clear();
+    bool waiting[ranks_most] = {};
     bool lively = false, a_rank_is_dead = false, a_rank_waits = false;
     for (int rank = 0; rank < scenario_.ranks; ++rank) {
         a_rank_is_dead |= state.ranks[rank].status == Status::dead;
-        a_rank_waits |= waits(state, rank);
+        waiting[rank] = waits(state, rank);
+        a_rank_waits |= waiting[rank];
     }
     for (int rank = 0; rank < scenario_.ranks; ++rank) {
         const Rank& self = state.ranks[rank];
-        auto add = [&](Action::Kind kind, int peer = 0) {
-            possible.push_back({uint8_t(rank), kind, uint8_t(peer)});
-            lively |= kind == Action::advance || kind == Action::read_word || kind == Action::leave;
+        auto add = [&](Action::Kind kind, int block = 0) {
+            possible.push_back({uint8_t(rank), kind, 0, uint8_t(block)});
+            lively |= kind == Action::advance || kind == Action::leave;
         };
         switch (self.status) {
             case Status::finished:
             case Status::failed:
-            case Status::dead:
-                continue;
+            case Status::dead: continue;
             case Status::leaving:
-            case Status::left:
-                add(Action::advance);
-                break;
+            case Status::left: add(Action::advance); break;
             case Status::draining: {
                 bool used = false;
                 for (int peer = 0; peer < scenario_.ranks; ++peer)
@@ -302,25 +322,20 @@ bool Model::actions(const State& state, std::vector<Action>& possible) const {
                 break;
             }
             case Status::running: {
-                const Step& step = current(state, rank);
-                if (!waits(state, rank)) {
-                    add(Action::advance);
-                    if (step.kind == Step::back && scenario_.growth_may_fail && state.causes == 0)
+                for (const int block : {0, 1}) {
+                    const Step* step = current(state, rank, block);
+                    if (!step) continue;
+                    if (step->kind == Step::wait_entry || step->kind == Step::wait_done) {
+                        const size_t before = possible.size();
+                        add_reads(state, rank, block, possible);
+                        lively |= possible.size() > before;
+                        continue;
+                    }
+                    add(Action::advance, block);
+                    if (step->kind == Step::back && scenario_.growth_may_fail && state.causes == 0)
                         add(Action::growth_fails);
-                    break;
                 }
-                const int tile = number(state, rank, step.tile);
-                for (int peer = 0; peer < scenario_.ranks; ++peer) {
-                    if (self.seen >> peer & 1) continue;
-                    const Line& line = state.lines[peer][tile % scenario_.slots];
-                    // Not there yet: the entry of the slot's last tile, or any older done, for not every tile posts
-                    // one.
-                    const int word = (step.kind == Step::wait_entry ? line.entry : line.done) >> 4;
-                    const bool is_old =
-                        word == 0 || word == tile + 1 - scenario_.slots ||
-                        (step.kind == Step::wait_done && word < tile + 1 && !is(Fault::old_done_is_an_error));
-                    if (!is_old) add(Action::read_word, peer);
-                }
+                if (!waiting[rank]) break;
                 if (state.abort_word && !is(Fault::abort_not_watched)) add(Action::leave);
                 if (scenario_.may_give_up && state.causes == 0) add(Action::give_up);
                 break;

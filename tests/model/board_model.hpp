@@ -16,10 +16,10 @@ namespace weft::model {
 
 inline constexpr int ranks_most = 3;
 inline constexpr int slots_most = 4;
-inline constexpr int tiles_most = 3;
+inline constexpr int tiles_most = 5;
 inline constexpr int calls_most = 3;
 
-enum class Shape : uint8_t { one_shot_inline, one_shot, two_shot, two_shot_pipelined };
+enum class Shape : uint8_t { one_shot_inline, one_shot, two_shot, two_shot_pipelined, two_level };
 enum class Offer : uint8_t { nothing, input, both };
 
 // One call as every rank makes it; `offers` and `in_place` are what each rank alone knows, and no part of the
@@ -29,6 +29,7 @@ struct Call {
     int tiles = 1;
     std::array<Offer, ranks_most> offers{};
     std::array<bool, ranks_most> in_place{};
+    int owners = ranks_most;  // of a two-level call: at most the first so many ranks own a shard
     std::string text() const;
 };
 
@@ -53,6 +54,10 @@ enum class Fault : uint8_t {
     buffers_without_look,       // does not look at the abort word before and after the use of others' buffers
     leaves_without_drain,       // an early leaver gives its buffers back while peers may still use them
     neither_look_nor_drain,
+    owners_stage_at_once,     // an owner stages without regard to who reads its results of the slot's last tile
+    owners_stage_early,       // an owner waits for the dones of a tile earlier than it must
+    result_before_sum,        // an owner puts its result on the board before its shard is summed
+    done_before_last_copies,  // done posted before the results of the tile before are copied out
 };
 const char* name_of(Fault fault);
 
@@ -87,11 +92,12 @@ struct Rank {
     uint8_t step;  // index in it
     uint8_t seen;  // bits of the ranks whose word the current wait has read
     Mapping mapping;
-    uint8_t tile;     // number of the call's first tile
-    uint8_t offered;  // peers may use the own buffers in this call
-    uint8_t backed;   // size class of the own slots that has memory
-    uint8_t tainted;  // has read another rank's input that did not hold this call's data
-    uint8_t inside;   // between call and return: the buffers are Weft's
+    uint8_t tile;                        // number of the call's first tile
+    uint8_t offered;                     // peers may use the own buffers in this call
+    uint8_t backed;                      // size class of the own slots that has memory
+    uint8_t tainted;                     // has read another rank's input that did not hold this call's data
+    uint8_t inside;                      // between call and return: the buffers are Weft's
+    uint8_t results_step, results_seen;  // of the second block of a two-level call
 };
 
 // All of the world; compared and hashed as bytes, so it has no padding.
@@ -101,7 +107,8 @@ struct State {
     // slots[rank][slot][place]: (tile + 1) << 1 | whether it is a result
     std::array<std::array<std::array<uint8_t, ranks_most>, slots_most>, ranks_most> slots;
     std::array<uint8_t, ranks_most> inputs;  // which call's data the send buffer holds: call + 1, 0: the user's own
-    // outputs[rank][tile][chunk]: 1 + 2 * call: its input (in place), 2 + 2 * call: its result, 0: the user's own
+    // outputs[rank][tile][chunk]: 1 + 2 * call: its input (in place), 2 + 2 * call: its result, 0: the user's own; of a
+    // two-level call also the host's sum, see sum_of()
     std::array<std::array<std::array<uint8_t, ranks_most>, tiles_most>, ranks_most> outputs;
     std::array<uint8_t, ranks_most> left_words;
     std::array<uint8_t, calls_most> decisions;  // what the first rank to decide decided, + 1; not part of the protocol
@@ -115,6 +122,7 @@ struct Action {
     uint8_t rank;
     Kind kind;
     uint8_t peer;
+    uint8_t block = 0;  // 1: the second of a two-level call
 };
 
 // One instruction of a rank's program for a call.
@@ -143,10 +151,14 @@ struct Step {
         write_direct,
         look,
         give_back,
+        split,       // from here on in two blocks, which take turns as they like
+        write_sum,   // of the own host, into the output
+        put_result,  // what came of it between the hosts, which may take for ever
     };
     Kind kind;
     uint8_t tile = 0;   // of the call; round_tile: the agreement round
     uint8_t chunk = 0;  // or rank
+    uint8_t after = 0;  // not before the other block has done so many steps
 };
 using Program = std::vector<Step>;
 
@@ -164,27 +176,35 @@ class Model {
 
   private:
     // Parts of a call: until the decision, then by what was decided: staged and an agreement round at the end; staged
-    // but for the inputs read in place (bits of ranks, from part_staged on: none); direct.
-    static constexpr int part_begin = 0, part_round = 1, part_staged = 2, part_direct = 10, parts = 11;
+    // but for the inputs read in place (bits of ranks, from part_staged on: none); direct. Or the two blocks of a
+    // two-level call.
+    static constexpr int part_begin = 0, part_round = 1, part_staged = 2, part_direct = 10, part_entries = 11,
+                         part_results = 12, parts = 13;
     static constexpr uint8_t round_tile = 15;
 
     const Call& call(int rank, int index) const;
-    uint8_t fingerprint(int rank, int index) const;
+    uint8_t fingerprint(int rank, int index) const { return fingerprints_[rank][index]; }
+    uint8_t fingerprint_of(const Call& call) const;
     bool is(Fault fault) const { return scenario_.fault == fault; }
-    const Step& current(const State& state, int rank) const;
+    const Program& program(const State& state, int rank, int block) const;
+    // Nothing: the block has ended, or must let the other go first.
+    const Step* current(const State& state, int rank, int block) const;
     bool waits(const State& state, int rank) const;
+    void add_reads(const State& state, int rank, int block, std::vector<Action>& possible) const;
     int number(const State& state, int rank, int tile) const;
     bool may_still_use_us(const State& state, int self, int peer) const;
 
     Program beginning(int rank, int index, Mapping mapping) const;
     Program body(int rank, int index, int part) const;
+    void make_two_level(int rank, int index, Program& entries, Program& results) const;
+    int owners(const Call& call) const { return call.owners < scenario_.ranks ? call.owners : scenario_.ranks; }
     void reduce(Program& program, int rank, int tile, int inputs_in_place) const;
     bool looks() const { return !is(Fault::buffers_without_look) && !is(Fault::neither_look_nor_drain); }
     bool drains() const { return !is(Fault::leaves_without_drain) && !is(Fault::neither_look_nor_drain); }
 
-    std::string advance(State& state, int rank) const;
+    std::string advance(State& state, int rank, int block) const;
     std::string perform(State& state, int rank, const Step& step) const;
-    std::string read_word(State& state, int rank, int peer) const;
+    std::string read_word(State& state, int rank, int peer, int block) const;
     std::string decide(State& state, int rank, const Step& step) const;
     std::string give_back(State& state, int rank) const;
     bool holds_input(const State& state, int rank, int tile, int chunk, int index) const;
@@ -192,6 +212,7 @@ class Model {
     Scenario scenario_;
     // programs_[rank][call][mapping at its beginning][part]; only the beginning depends on the mapping
     std::array<std::array<std::array<std::array<Program, parts>, 3>, calls_most>, ranks_most> programs_;
+    std::array<std::array<uint8_t, calls_most>, ranks_most> fingerprints_{};
 };
 
 }  // namespace weft::model

@@ -22,6 +22,10 @@ Call pipelined(int tiles, std::array<Offer, 3> offers = nobody, std::array<bool,
     return {Shape::two_shot_pipelined, tiles, offers, places};
 }
 
+Call two_level(int tiles, int owners = ranks_most, std::array<bool, 3> places = mixed) {
+    return {Shape::two_level, tiles, nobody, places, owners};
+}
+
 std::vector<Call> all_calls() {
     return {one_shot_inline(),
             one_shot(),
@@ -153,6 +157,30 @@ TEST_CASE("plain calls need two slots, pipelined ones three", "[model]") {
     }
 }
 
+TEST_CASE("two-level calls keep the promises, whoever owns shards, wherever the blocks are", "[model]") {
+    Suite suite("two-level");
+    for (const int owners : {1, 2}) {
+        // More tiles than slots, so that each is used again within the call, and after every other kind of call.
+        suite.holds({.ranks = 2, .calls = {two_level(5, owners)}});
+        for (const Call& other : all_calls()) suite.holds({.ranks = 2, .calls = {other, two_level(2, owners), other}});
+        suite.all_sequences({.ranks = 2, .slots = 3}, {two_level(4, owners), one_shot(), pipelined(2)}, 2);
+    }
+    for (const int owners : {1, 2, 3}) {
+        suite.holds({.ranks = 3, .calls = {two_level(1, owners), one_shot()}});
+        if (owners > 1) suite.holds({.ranks = 3, .slots = 2, .calls = {two_level(3, owners)}});
+        if (owners > 1) suite.holds({.ranks = 3, .calls = {two_level(1, owners)}, .may_die = true});
+    }
+    for (const int odd_rank : {0, 1})
+        for (const int owners : {1, 2})
+            for (const Call& odd : {one_shot(), two_shot(2), pipelined(3), two_level(1, owners)}) {
+                Scenario scenario{.ranks = 2, .calls = {two_level(2, owners)}, .odd_rank = odd_rank, .odd_index = 0};
+                scenario.odd_call = odd;
+                suite.holds(scenario);
+            }
+    suite.all_sequences({.ranks = 2, .may_die = true}, {two_level(2, 1), two_level(2), two_shot(1), one_shot()}, 2);
+    suite.all_sequences({.ranks = 2, .may_give_up = true}, {two_level(2, 1), two_level(2), two_shot(1), one_shot()}, 2);
+}
+
 TEST_CASE("every seeded fault is found, with the steps that lead to it", "[model]") {
     struct Row {
         Fault fault;
@@ -186,6 +214,13 @@ TEST_CASE("every seeded fault is found, with the steps that lead to it", "[model
         {Fault::leaves_without_drain, {.calls = {direct, direct}, .may_give_up = true}, "no longer in call"},
         {Fault::leaves_without_drain, {.ranks = 3, .calls = {direct, direct}, .may_die = true}, "no longer in call"},
         {Fault::neither_look_nor_drain, {.calls = {partly, partly}, .may_give_up = true}, "has read an input"},
+        {Fault::owners_stage_at_once, {.calls = {two_level(5)}}, "wants the result of tile 0"},
+        {Fault::owners_stage_early, {.slots = 3, .calls = {two_level(5)}}, "wants the result of tile"},
+        {Fault::result_before_sum, {.calls = {two_level(1)}}, "before it is summed"},
+        {Fault::done_before_last_copies, {.slots = 3, .calls = {two_level(5)}}, "wants the result of tile"},
+        {Fault::done_before_result, {.ranks = 3, .calls = {two_level(1, 1)}}, "wants the result of tile 0"},
+        {Fault::done_wait_dropped, {.calls = {two_level(1)}}, "wants the result of tile 0"},
+        {Fault::entry_wait_of_one_dropped, {.ranks = 3, .calls = {two_level(1, 1)}}, "has no memory"},
         {Fault::fingerprint_ignored,
          {.calls = {one_shot()}, .odd_rank = 1, .odd_index = 0, .odd_call = one_shot_inline()},
          ""},

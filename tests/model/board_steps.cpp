@@ -14,6 +14,8 @@ uint8_t result(int tile) { return uint8_t((tile + 1) << 1 | 1); }
 uint8_t input_of(int index) { return uint8_t(1 + 2 * index); }
 uint8_t output_of(int index) { return uint8_t(2 + 2 * index); }
 
+uint8_t sum_of(int index) { return uint8_t(128 + index); }
+
 std::string say_slot(uint8_t value) {
     if (value == 0) return "nothing";
     return fmt::format("the {} of tile {}", value & 1 ? "result" : "contribution", (value >> 1) - 1);
@@ -40,11 +42,8 @@ std::string Model::apply(State& state, Action action) const {
     }
     Rank& self = state.ranks[action.rank];
     switch (action.kind) {
-        case Action::read_word:
-            return read_word(state, action.rank, action.peer);
-        case Action::leave:
-            leave(self);
-            return {};
+        case Action::read_word: return read_word(state, action.rank, action.peer, action.block);
+        case Action::leave: leave(self); return {};
         case Action::give_up:
             state.causes |= cause_deadline;
             leave(self);
@@ -57,12 +56,11 @@ std::string Model::apply(State& state, Action action) const {
             state.causes |= cause_death;
             self.status = Status::dead;
             return {};
-        default:
-            return advance(state, action.rank);
+        default: return advance(state, action.rank, action.block);
     }
 }
 
-std::string Model::advance(State& state, int rank) const {
+std::string Model::advance(State& state, int rank, int block) const {
     Rank& self = state.ranks[rank];
     switch (self.status) {
         case Status::leaving:
@@ -82,17 +80,17 @@ std::string Model::advance(State& state, int rank) const {
             state.inputs[rank] = 0;
             state.outputs[rank] = {};
             return {};
-        default:
-            break;
+        default: break;
     }
-    const Step step = current(state, rank);
-    ++self.step;
+    const Step step = *current(state, rank, block);
+    ++(block == 0 ? self.step : self.results_step);
     return perform(state, rank, step);
 }
 
-std::string Model::read_word(State& state, int rank, int peer) const {
+std::string Model::read_word(State& state, int rank, int peer, int block) const {
     Rank& self = state.ranks[rank];
-    const Step& step = current(state, rank);
+    const Step& step = *current(state, rank, block);
+    uint8_t& seen = block == 0 ? self.seen : self.results_seen;
     const int tile = number(state, rank, step.tile);
     const Line& line = state.lines[peer][tile % scenario_.slots];
     const uint8_t word = step.kind == Step::wait_entry ? line.entry : line.done;
@@ -103,13 +101,13 @@ std::string Model::read_word(State& state, int rank, int peer) const {
         leave(self);  // a mismatch
         return {};
     }
-    self.seen = uint8_t(self.seen | 1 << peer);
+    seen = uint8_t(seen | 1 << peer);
     int all = (1 << scenario_.ranks) - 1;
     if (is(Fault::entry_wait_of_one_dropped) && step.kind == Step::wait_entry)
         all &= ~(1 << (rank == scenario_.ranks - 1 ? scenario_.ranks - 2 : scenario_.ranks - 1));
-    if ((self.seen & all) == all) {
-        self.seen = 0;
-        ++self.step;
+    if ((seen & all) == all) {
+        seen = 0;
+        ++(block == 0 ? self.step : self.results_step);
     }
     return {};
 }
@@ -167,27 +165,18 @@ std::string Model::perform(State& state, int rank, const Step& step) const {
             }
             return broken;
         }
-        case Step::payload_data:
-            payload(says_data);
-            return {};
+        case Step::payload_data: payload(says_data); return {};
         case Step::payload_offer: {
             const Offer offer = self.mapping == Mapping::no ? Offer::nothing : own.offers[rank];
             self.offered = offer != Offer::nothing && self.mapping == Mapping::yes;
             payload(says_offer + int(offer));
             return {};
         }
-        case Step::payload_answer:
-            payload(scenario_.mapped[rank] ? says_yes : says_no);
-            return {};
-        case Step::post_entry:
-            line.entry = own_word;
-            return {};
-        case Step::post_done:
-            line.done = own_word;
-            return {};
+        case Step::payload_answer: payload(scenario_.mapped[rank] ? says_yes : says_no); return {};
+        case Step::post_entry: line.entry = own_word; return {};
+        case Step::post_done: line.done = own_word; return {};
         case Step::decide:
-        case Step::agree:
-            return decide(state, rank, step);
+        case Step::agree: return decide(state, rank, step);
         case Step::read_payload:
             if (state.lines[step.chunk][slot].payload == uint8_t((tile + 1) << 4 | says_data)) return {};
             return fmt::format("rank {} reads the payload of rank {} and finds that of another tile", rank, step.chunk);
@@ -202,8 +191,7 @@ std::string Model::perform(State& state, int rank, const Step& step) const {
             state.outputs[rank][step.tile].fill(output_of(self.call));
             return broken;
         }
-        case Step::read_chunk:
-            return read_slot(step.chunk, rank, contribution(tile));
+        case Step::read_chunk: return read_slot(step.chunk, rank, contribution(tile));
         case Step::write_result: {
             std::string broken = read_own_input(rank);
             state.outputs[rank][step.tile][rank] = output_of(self.call);
@@ -231,11 +219,23 @@ std::string Model::perform(State& state, int rank, const Step& step) const {
         case Step::look:
             if (state.abort_word) leave(self);
             return {};
-        case Step::give_back:
-            return give_back(state, rank);
+        case Step::give_back: return give_back(state, rank);
+        case Step::split:
+            self.part = part_entries;
+            self.step = self.results_step = self.results_seen = 0;
+            return {};
+        case Step::write_sum: {
+            std::string broken = read_own_input(rank);
+            state.outputs[rank][step.tile][rank] = sum_of(self.call);
+            return broken;
+        }
+        case Step::put_result:
+            if (state.outputs[rank][step.tile][rank] != sum_of(self.call))
+                return fmt::format("rank {} sends its shard of tile {} before it is summed", rank, tile);
+            state.outputs[rank][step.tile][rank] = output_of(self.call);
+            return write_slot(rank, result(tile));
         case Step::wait_entry:
-        case Step::wait_done:
-            break;
+        case Step::wait_done: break;
     }
     return "a wait is no step of its own";
 }
@@ -289,12 +289,12 @@ std::string Model::give_back(State& state, int rank) const {
     if (self.tainted)
         return fmt::format("rank {} returns success, but has read an input that was no longer there", rank);
     for (int tile = 0; tile < own.tiles; ++tile)
-        for (int chunk = 0; chunk < scenario_.ranks; ++chunk)
+        for (int chunk = 0; chunk < (own.shape == Shape::two_level ? owners(own) : scenario_.ranks); ++chunk)
             if (state.outputs[rank][tile][chunk] != output_of(self.call))
                 return fmt::format("rank {} returns success without chunk {} of tile {}", rank, chunk, tile);
     self.tile = uint8_t(self.tile + (self.part == part_direct ? 1 : own.tiles) + (self.part == part_round));
     self.part = part_begin;
-    self.step = self.offered = self.inside = 0;
+    self.step = self.offered = self.inside = self.results_step = self.results_seen = 0;
     state.inputs[rank] = 0;
     state.outputs[rank] = {};
     if (++self.call == scenario_.calls.size()) self.status = Status::finished;
@@ -319,70 +319,47 @@ std::string Model::describe(const State& before, Action action) const {
     const Rank& self = before.ranks[action.rank];
     std::string text = fmt::format("rank {} ", action.rank);
     switch (action.kind) {
-        case Action::leave:
-            return text + "sees the abort word in its wait";
-        case Action::give_up:
-            return text + "gives up its wait: the deadline has passed";
-        case Action::die:
-            return text + "dies";
-        case Action::growth_fails:
-            return text + "gets no memory for its slots";
-        default:
-            break;
+        case Action::leave: return text + "sees the abort word in its wait";
+        case Action::give_up: return text + "gives up its wait: the deadline has passed";
+        case Action::die: return text + "dies";
+        case Action::growth_fails: return text + "gets no memory for its slots";
+        default: break;
     }
     if (self.status == Status::leaving) return text + "leaves the call: writes the abort word";
     if (self.status == Status::left) return text + "writes that it has left";
     if (self.status == Status::draining) return text + "returns an error; its user reuses the buffers";
-    const Step& step = current(before, action.rank);
+    const Step& step = *current(before, action.rank, action.block);
     const int tile = number(before, action.rank, step.tile);
     const Call& own = call(action.rank, self.call);
     switch (step.kind) {
-        case Step::begin:
-            return text + fmt::format("begins call {}: {}", self.call, own.text());
-        case Step::back:
-            return text + "backs its slots with memory";
-        case Step::stage:
-            return text + fmt::format("stages chunk {} of tile {}", step.chunk, tile);
-        case Step::stage_whole:
-            return text + fmt::format("stages tile {}", tile);
-        case Step::payload_data:
-            return text + fmt::format("writes its data into the payload of tile {}", tile);
-        case Step::payload_offer:
-            return text + fmt::format("writes its offer into the payload of tile {}", tile);
-        case Step::payload_answer:
-            return text + fmt::format("answers in the payload of tile {}", tile);
-        case Step::post_entry:
-            return text + fmt::format("posts entry {}", tile);
-        case Step::post_done:
-            return text + fmt::format("posts done {}", tile);
-        case Step::wait_entry:
-            return text + fmt::format("sees entry {} of rank {}", tile, action.peer);
-        case Step::wait_done:
-            return text + fmt::format("sees done {} of rank {}", tile, action.peer);
-        case Step::decide:
-            return text + "decides from the offers of all";
-        case Step::agree:
-            return text + "decides from the answers of all";
-        case Step::read_payload:
-            return text + fmt::format("reads the payload of tile {} of rank {}", tile, step.chunk);
-        case Step::read_whole:
-            return text + fmt::format("reads tile {} of rank {}", tile, step.chunk);
-        case Step::write_whole:
-            return text + "writes its output";
-        case Step::read_chunk:
-            return text + fmt::format("reads its chunk of tile {} of rank {}", tile, step.chunk);
-        case Step::write_result:
-            return text + fmt::format("writes its result of tile {} to output and slot", tile);
-        case Step::copy_out:
-            return text + fmt::format("copies chunk {} of tile {} out", step.chunk, tile);
+        case Step::begin: return text + fmt::format("begins call {}: {}", self.call, own.text());
+        case Step::back: return text + "backs its slots with memory";
+        case Step::stage: return text + fmt::format("stages chunk {} of tile {}", step.chunk, tile);
+        case Step::stage_whole: return text + fmt::format("stages tile {}", tile);
+        case Step::payload_data: return text + fmt::format("writes its data into the payload of tile {}", tile);
+        case Step::payload_offer: return text + fmt::format("writes its offer into the payload of tile {}", tile);
+        case Step::payload_answer: return text + fmt::format("answers in the payload of tile {}", tile);
+        case Step::post_entry: return text + fmt::format("posts entry {}", tile);
+        case Step::post_done: return text + fmt::format("posts done {}", tile);
+        case Step::wait_entry: return text + fmt::format("sees entry {} of rank {}", tile, action.peer);
+        case Step::wait_done: return text + fmt::format("sees done {} of rank {}", tile, action.peer);
+        case Step::decide: return text + "decides from the offers of all";
+        case Step::agree: return text + "decides from the answers of all";
+        case Step::read_payload: return text + fmt::format("reads the payload of tile {} of rank {}", tile, step.chunk);
+        case Step::read_whole: return text + fmt::format("reads tile {} of rank {}", tile, step.chunk);
+        case Step::write_whole: return text + "writes its output";
+        case Step::read_chunk: return text + fmt::format("reads its chunk of tile {} of rank {}", tile, step.chunk);
+        case Step::write_result: return text + fmt::format("writes its result of tile {} to output and slot", tile);
+        case Step::copy_out: return text + fmt::format("copies chunk {} of tile {} out", step.chunk, tile);
         case Step::read_direct:
             return text + fmt::format("reads its chunk of tile {} in the input of rank {}", tile, step.chunk);
-        case Step::write_direct:
-            return text + fmt::format("writes its result into the output of rank {}", step.chunk);
-        case Step::look:
-            return text + "looks at the abort word";
-        case Step::give_back:
-            return text + "returns success; its user reuses the buffers";
+        case Step::write_direct: return text + fmt::format("writes its result into the output of rank {}", step.chunk);
+        case Step::look: return text + "looks at the abort word";
+        case Step::give_back: return text + "returns success; its user reuses the buffers";
+        case Step::split: return text + "goes on in two blocks";
+        case Step::write_sum: return text + fmt::format("writes the sum of its shard of tile {} to its output", tile);
+        case Step::put_result:
+            return text + fmt::format("has its result of tile {} from the other hosts and puts it on the board", tile);
     }
     return text;
 }
