@@ -26,6 +26,7 @@ constexpr int slice_ms = 5, told_slice_ms = 50;
 constexpr int64_t try_apart_us = 500'000;
 constexpr int64_t look_again_us = 2'000;
 constexpr int64_t seeing_off_us = 100'000;
+constexpr int64_t greeting_us = 5'000'000;  // a guest greets as soon as it has connected; who does not is none
 
 Status check_user(int socket, int& pid) {
     ucred peer{};
@@ -249,6 +250,7 @@ Status Gathering::serve() {
         }
         Guest guest;
         guest.socket = Fd(socket);
+        guest.since_us = now_us();
         if (Status status = check_user(socket, guest.pid); !status)
             WEFT_LOG(warn, init, "a stranger was turned away: {}", status.sentence());
         else
@@ -277,6 +279,9 @@ void Gathering::see_guests_off() {
 Result<bool> Gathering::serve(Guest& guest) {
     auto message = receive_message(guest.socket.number());
     if (!message) return message.take_status();
+    // One that has greeted may take its time, stopped or on a busy machine; it knows what it is here for.
+    if (!*message && !guest.greeted && now_us() - guest.since_us > greeting_us)
+        return fail(weftRemoteError, "it connected and said nothing for {} s", greeting_us / 1'000'000);
     if (!*message) return false;
     if (!guest.greeted && (*message)->kind == Message::hello) {
         guest.greeted = true;

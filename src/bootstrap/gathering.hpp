@@ -69,6 +69,7 @@ class Gathering {
         int pid = 0;
         Message challenge, hello;
         bool greeted = false;
+        int64_t since_us = 0;
     };
 
     bool role_known() const { return listener_ || connection_ || group_; }

@@ -162,6 +162,30 @@ TEST_CASE("strangers at the meeting's socket are turned away and the ranks meet"
     for (int rank = 0; rank < 2; ++rank) CHECK(job.answer(rank, "reduce") == "0");
 }
 
+TEST_CASE("who connects to the meeting's socket and never speaks is let go; who has greeted has time", "[strangers]") {
+    Job job(2);
+    job.start(0, {"init", "reduce=1000", "destroy"}, {quiet});
+    const Fd greeted = connect_to(job.id());
+    const Message hello = hello_of_version(WEFT_VERSION_CODE);
+    send(greeted, hello);
+    const auto challenge = receive(greeted);
+    REQUIRE(challenge);
+    std::vector<Fd> silent;
+    for (int count = 0; count < 10; ++count) silent.push_back(connect_to(job.id()));
+    for (const Fd& each : silent) CHECK(!receive(each));  // closed
+    pollfd state{greeted.number(), POLLIN, 0};
+    CHECK(poll(&state, 1, 0) == 0);  // later than they would have been, had it been silent
+    send(greeted, proof_for(secret_of(job.id()), hello, *challenge));
+    Fd segment;
+    const auto welcome = receive(greeted, &segment);
+    REQUIRE(welcome);
+    CHECK(welcome->kind == Message::welcome);
+    CHECK(segment);
+    job.start(1, {"init", "reduce=1000", "destroy"}, {quiet});
+    job.finish();
+    for (int rank = 0; rank < 2; ++rank) CHECK(job.answer(rank, "reduce") == "0");
+}
+
 TEST_CASE("a peer with another library version: both sides say both versions", "[strangers]") {
     Job job(2);
     job.start(0, {"init"}, {quiet});
