@@ -1,5 +1,6 @@
 #include "src/bootstrap/launcher.hpp"
 
+#include <atomic>
 #include <mutex>
 
 #include "src/base/log.hpp"
@@ -122,13 +123,16 @@ Result<Job> read_job(const Options& options) {
 }
 
 Result<Job> read_job() {
-    static std::mutex mutex;
-    static const Job* found = nullptr;  // leaked: threads that outlive main may still ask
-    std::lock_guard lock(mutex);
+    // Held while a launcher's store is asked: a child that was forked meanwhile asks for itself.
+    static PerProcess<std::mutex> reading;
+    static std::atomic<const Job*> known{nullptr};  // leaked: threads that outlive main may still ask
+    std::lock_guard lock(reading.get());
+    const Job* found = known.load(std::memory_order_acquire);
     if (!found) {
         auto job = read_job(options());
         if (!job) return job.take_status();
         found = new Job(std::move(*job));
+        known.store(found, std::memory_order_release);
         // The job's later communicators are met where its id says: at this process's door, which therefore stays open.
         if (found->ranks > 1 && found->id.has_root() && found->id.made_here()) {
             static PerProcess<std::shared_ptr<Reception>> kept;

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <fstream>
 #include <map>
 #include <mutex>
@@ -13,6 +14,7 @@
 #include <vector>
 
 #include "src/base/options.hpp"
+#include "src/base/per_process.hpp"
 #include "src/bootstrap/dialogue.hpp"
 #include "src/bootstrap/mpi_library.hpp"
 
@@ -112,13 +114,12 @@ class Version2 {
 // Says goodbye when the process ends, as the launcher expects of whoever said hello.
 class Farewell {
   public:
-    Farewell(Fd socket, const char* words) : socket_(std::move(socket)), words_(words), pid_(getpid()) {}
+    Farewell(Fd socket, const char* words) : socket_(std::move(socket)), words_(words) {}
     Farewell(Farewell&&) = default;
     ~Farewell() {
-        // A forked child leaves the socket to its parent, and an MPI that came later says goodbye itself, or does not
-        // and wants the job to end.
+        // An MPI that came later says goodbye itself, or does not and wants the job to end.
         const MpiState mpi = mpi_state();
-        if (!socket_ || getpid() != pid_ || mpi == MpiState::initialized || mpi == MpiState::finalized) return;
+        if (!socket_ || mpi == MpiState::initialized || mpi == MpiState::finalized) return;
         Dialogue dialogue("PMI", socket_.number(), Deadline::in_ms(2000));
         // Nobody could be told that it failed, and the process ends anyway.
         if (dialogue.send(words_).ok()) (void)dialogue.receive(6, "the goodbye").ok();
@@ -127,16 +128,30 @@ class Farewell {
   private:
     Fd socket_;
     const char* words_;
-    pid_t pid_;
 };
 
+// A forked child leaves them, and their lock, to its parent.
+struct Farewells {
+    std::mutex mutex;
+    std::vector<Farewell> all;  // one a process, but for tests
+};
+Farewells& farewells() {
+    static PerProcess<Farewells> processes;
+    return processes.get();
+}
+
+void say_farewells() {
+    std::lock_guard lock(farewells().mutex);
+    farewells().all.clear();
+}
+
 void say_farewell_at_exit(int descriptor, const char* words) {
-    static std::mutex mutex;
-    static std::vector<Farewell> farewells;  // one a process, but for tests
+    static const int registered = atexit(say_farewells);
+    (void)registered;
     // A descriptor of our own: the number may be somebody else's by then.
     Fd socket(fcntl(descriptor, F_DUPFD_CLOEXEC, 0));
-    std::lock_guard lock(mutex);
-    if (socket) farewells.emplace_back(std::move(socket), words);
+    std::lock_guard lock(farewells().mutex);
+    if (socket) farewells().all.emplace_back(std::move(socket), words);
 }
 
 bool is_socket(int descriptor) {

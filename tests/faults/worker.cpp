@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -276,6 +277,48 @@ void step_fork(Worker& self, const Values& values) {
     tell("child_ended " + std::to_string(WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status)));
 }
 
+// fork_busy=TIMES: children of a process whose other threads allocate, wait for a rank that never comes, and ask a
+// launcher's store; each makes a communicator of its own, the first asks for its launcher too
+void step_fork_busy(Worker& self, const Values& values) {
+    std::atomic<bool> over{false};
+    self.threads.emplace_back([&] {
+        void* memory = nullptr;
+        while (!over && weftMemAlloc(&memory, 4096) == weftSuccess && weftMemFree(memory) == weftSuccess) continue;
+    });
+    self.threads.emplace_back([&] {
+        weftConfig_t config = WEFT_CONFIG_INITIALIZER;
+        config.initTimeoutMs = 200;
+        weftComm_t comm = nullptr;
+        while (!over) weftCommInitRankConfig(&comm, self.ranks, self.id, self.rank, &config);
+    });
+    self.threads.emplace_back([&] { step_environment(self, {}); });
+    usleep(300'000);
+    std::map<int, int> ends;
+    for (long count = 0, times = number(values, 0, 1); count < times; ++count) {
+        const pid_t child = fork();
+        if (child < 0) abort();
+        if (child == 0) {
+            alarm(50);  // a hang is the parent's to tell
+            weftUniqueId id;
+            weftComm_t own = nullptr;
+            float value = 1;
+            void* memory = nullptr;
+            bool good = weftGetUniqueId(&id) == weftSuccess && weftCommInitRank(&own, 1, id, 0) == weftSuccess &&
+                        weftAllReduce(&value, &value, 1, weftFloat32, weftSum, own, nullptr) == weftSuccess &&
+                        weftMemAlloc(&memory, 4096) == weftSuccess && weftMemFree(memory) == weftSuccess;
+            if (count == 0) good = good && weftCommInitFromEnvironment(&own, nullptr) == weftTimeout;
+            _exit(good ? 0 : 1);
+        }
+        int status = 0;
+        waitpid(child, &status, 0);
+        ++ends[status];
+    }
+    over = true;
+    for (std::thread& thread : self.threads) thread.join();
+    self.threads.clear();
+    tell("fork_busy " + std::to_string(ends[0]));
+}
+
 // fork_job=ID: a child makes that communicator with the other ranks' children, and ends in order
 void step_fork_job(Worker& self, const Values& values) {
     const pid_t child = fork();
@@ -312,6 +355,7 @@ const std::map<std::string, void (*)(Worker&, const Values&)> steps = {{"init", 
                                                                        {"limit", step_limit},
                                                                        {"cross", step_cross},
                                                                        {"fork", step_fork},
+                                                                       {"fork_busy", step_fork_busy},
                                                                        {"fork_job", step_fork_job},
                                                                        {"make_ids", step_make_ids},
                                                                        {"make_later", step_make_later},
