@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # tidy.py ROOT: what no compiler and no formatter sees: includes against the arrows of src/README.md, include cycles, dead
-# files, getenv outside src/base, files without a head comment. Prints one line for each objection; exits 1 if there is one.
+# files, folders that no build enters, missing test twins, getenv outside src/base, files without a head comment. Prints one line for each objection; exits 1 if there is one.
 import re
 import sys
 from pathlib import Path
@@ -156,6 +156,43 @@ def check_dead(tree):
         yield f"{file}: dead: {what}"
 
 
+def check_entered(tree):
+    """A meson.build that no other one names is never read, and its tests never run."""
+    folders = {str(path.parent.relative_to(tree.root)): path.read_text() for path in tree.root.glob("**/meson.build")}
+    folders = {folder: text for folder, text in folders.items() if not folder.startswith(("build", "."))}
+    if not (tree.root / "meson.build").exists():
+        return
+    folders["."] = (tree.root / "meson.build").read_text()
+    for folder in sorted(set(folders) - {"."}):
+        above = Path(folder).parents
+        if not any(f"'{Path(folder).relative_to(up)}'" in folders.get(str(up), "") for up in above):
+            yield f"{folder}/meson.build: never entered: name its folder in the meson.build above it"
+
+
+def check_twins(tree):
+    """What is tested by the look of it: rooms that have tests of their name or that a test looks into, golden texts."""
+    seen = {target for file in tree.files if file.startswith("tests/") for _, _, target in tree.includes[file] if target}
+    rooms = {}
+    for file in tree.files:
+        parts = file.split("/")
+        if parts[0] == "src" and len(parts) > 2 and Path(file).suffix in (".h", ".hpp", ".cuh"):
+            rooms.setdefault(parts[1], []).append(file)
+    for room, headers in rooms.items():
+        named = any(file.startswith((f"tests/{room}/", f"tests/c_{room}/")) for file in tree.files)
+        if not named and not seen.intersection(headers):
+            yield f"src/{room}: no test twin: no folder tests/{room}, and nothing in tests/ includes a header of it"
+
+    golden = {path.name for path in (tree.root / "tests/schedules").glob("*.txt")}
+    rows = re.findall(r'\{"(\w+)",\s*Collective::(\w+)', tree.text.get("src/registry.cpp", ""))
+    for name, collective in rows:
+        if not any(re.fullmatch(rf"{name}_{collective}_\d\w*\.txt", text) for text in golden):
+            yield f"src/registry.cpp: {name} has no golden text tests/schedules/{name}_{collective}_N.txt"
+    tests = "\n".join(text for file, text in tree.text.items() if file.startswith("tests/"))
+    for text in sorted(golden):
+        if f'"{text}"' not in tests:
+            yield f"tests/schedules/{text}: no test compares a schedule with it"
+
+
 def check_getenv(tree):
     for file, text in tree.text.items():
         if file.startswith(("src/base/", "tests/")):
@@ -187,7 +224,7 @@ def objections(root):
     arrows = Arrows((tree.root / "src/README.md").read_text())
     found = []
     for check in (lambda: check_arrows(tree, arrows), *(lambda c=c: c(tree) for c in
-                  (check_cycles, check_dead, check_getenv, check_heads))):
+                  (check_cycles, check_dead, check_entered, check_twins, check_getenv, check_heads))):
         found += check()
     return tree, found
 

@@ -42,7 +42,7 @@ GOOD = {
     "perf/perf.cpp": '// perf.cpp: measures.\n#include "table.hpp"\n#include <weft/weft.h>\n#include <vector>\n',
     "perf/table.hpp": "// table.hpp: prints.\n",
     "tests/meson.build": "executable('t', 'inside_test.cpp', 'c_api/calls.c')\n",
-    "tests/inside_test.cpp": '// Looks inside.\n#include "src/schedule/build.hpp"\n#include "weft/weft.h"\n',
+    "tests/inside_test.cpp": '// Looks inside.\n#include "src/base/log.hpp"\n#include "src/schedule/build.hpp"\n',
     "tests/c_api/calls.c": "/* The calls in C. */\n#include <weft/weft.h>\n",
 }
 
@@ -96,7 +96,8 @@ class TidyTest(unittest.TestCase):
 
     def test_an_include_of_nothing_is_found(self):
         self.assert_one({"algorithms/ring.cpp": '#include "algorithms/ring.hpp"\n#include "gone.hpp"\n',
-                         "tests/inside_test.cpp": '// x\n#include "algorithms/algorithm.hpp"\n'}, "not in the tree")
+                         "tests/inside_test.cpp": GOOD["tests/inside_test.cpp"] + '#include "algorithms/algorithm.hpp"\n'},
+                        "not in the tree")
 
     def test_an_include_cycle_shows_its_way(self):
         self.assert_one(
@@ -117,6 +118,33 @@ class TidyTest(unittest.TestCase):
             "tests/more/meson.build": joined, "tests/more/a_test.c": "// x\n", "tests/more/a_bench.c": "// x\n",
             "tests/more/run.sh": "cc client.c\n", "tests/more/client.c": "// x\n"}), [])
         self.assert_one({"tests/more/run.sh": "cc client.cpp\n", "tests/more/client.c": "// x\n"}, "client.c: dead")
+
+    def test_a_folder_that_no_build_enters_is_found(self):
+        entered = {"meson.build": "subdir('src')\nsubdir('include/weft')\nforeach each : ['algorithms', 'perf', 'tests']\n"
+                   "  subdir(each)\nendforeach\n"}
+        self.assertEqual(self.objections(entered), [])
+        self.assert_one({**entered, "tests/more/meson.build": "# nothing\n"}, "tests/more/meson.build", "never entered")
+
+    def test_a_room_without_a_test_is_named(self):
+        room = {"src/extra/word.hpp": "// x\n", "src/extra/meson.build": "install_headers('word.hpp')\n",
+                "src/README.md": README.replace("selector :", "extra :\nselector :")}
+        self.assert_one(room, "src/extra: no test twin")
+        looked_into = '// x\n#include "src/extra/word.hpp"\n' + GOOD["tests/inside_test.cpp"]
+        self.assertEqual(self.objections({**room, "tests/inside_test.cpp": looked_into}), [])
+        of_its_name = {"tests/extra/meson.build": "executable('e', 'word.c')\n", "tests/extra/word.c": "// x\n"}
+        self.assertEqual(self.objections({**room, **of_its_name}), [])
+
+    def test_an_algorithm_has_a_golden_text_and_a_golden_text_a_test(self):
+        row = {"src/registry.cpp": '// rows\nRow table[] = {{"ring", Collective::all_reduce, 1}};\n',
+               "src/meson.build": GOOD["src/meson.build"] + "files('registry.cpp')\n"}
+        self.assert_one(row, "ring has no golden text tests/schedules/ring_all_reduce_N.txt")
+        other = {"tests/schedules/ring_other_all_reduce_4.txt": "schedule\n"}
+        named = GOOD["tests/inside_test.cpp"] + 'const char* golden[] = {"ring_other_all_reduce_4.txt", '
+        self.assert_one({**row, **other, "tests/inside_test.cpp": named + '""};\n'}, "ring has no golden text")
+        both = {**row, **other, "tests/schedules/ring_all_reduce_4.txt": "schedule\n"}
+        self.assertEqual(
+            self.objections({**both, "tests/inside_test.cpp": named + '"ring_all_reduce_4.txt"};\n'}), [])
+        self.assert_one({**both, "tests/inside_test.cpp": named + '""};\n'}, "tests/schedules/ring_all_reduce_4.txt", "no test")
 
     def test_getenv_belongs_to_base(self):
         self.assert_one({"algorithms/ring.cpp": '#include "algorithms/ring.hpp"\n#include "algorithms/algorithm.hpp"\n'
