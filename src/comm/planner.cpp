@@ -19,7 +19,8 @@ size_t round_to_line(size_t bytes) { return (bytes + line_bytes - 1) / line_byte
 
 // How much of a message a board algorithm handles at once: small enough that staging and result stay in the
 // second-level cache, large enough that two waits a tile do not count: 64 KiB of it for each rank to reduce, and more
-// where memory is the limit anyway and a wait costs more than a second-level miss. Measured, perf/README.md.
+// where memory is the limit anyway and a wait costs more than a second-level miss. Measured, perf/README.md. Where a
+// host has only some of the ranks all count all the same: what travels between hosts is cut into as many pieces more.
 size_t board_tile_bytes(size_t bytes, int ranks) {
     const size_t share = (bytes < 32 << 20 ? 64 << 10 : 128 << 10) * size_t(ranks);
     const size_t least = bytes < 8 << 20 ? 128 << 10 : bytes < 32 << 20 ? 256 << 10 : 512 << 10;
