@@ -22,12 +22,13 @@ class Job {
         arguments.insert(arguments.end(), steps.begin(), steps.end());
         processes_.push_back(std::make_unique<Subprocess>(
             arguments, std::vector<std::string>{std::string("WEFT_CUDA_LIBRARY=") + FAKE_CUDA_LIBRARY,
-                                                "FAKE_CUDA=" + machine, "WEFT_DEBUG=NONE"}));
+                                                "FAKE_CUDA=" + machine, log}));
     }
     void start(const Steps& steps) { start(steps, machine_); }
     void start_all(const Steps& steps) {
         while (int(processes_.size()) * each_ < ranks_) start(steps);
     }
+    std::string log = "WEFT_DEBUG=NONE";
     Subprocess& operator[](int process) { return *processes_[size_t(process)]; }
     // That it ends in order, having given back everything.
     void finish(int process) {
@@ -126,20 +127,39 @@ TEST_CASE("a process may end without destroying its communicator", "[processes]"
     job.finish();
 }
 
-TEST_CASE("devices that do not reach each other leave host memory, and the error says why", "[processes]") {
+TEST_CASE("devices that do not reach each other go through the host's memory, and the log says why", "[processes]") {
     struct {
         const char *machine, *why;
-    } const cases[] = {{"gpus 2; p2p 0 1 0; p2p 1 0 0; leaks fatal", "CUDA_ERROR_PEER_ACCESS_UNSUPPORTED (217)"},
-                       {"gpus 2; p2p 0 1 lies; p2p 1 0 lies; leaks fatal", "did not arrive"}};
-    for (const auto& each : cases) {
-        Job job(2, each.machine, 2);
-        job.start_all({"init", "host 1000", "launch 1000", "host 1000", "destroy"});
-        job.finish();
-        for (int rank = 0; rank < 2; ++rank) {
-            INFO(job[rank].output());
-            CHECK(contains(job[rank].output(), "reduce 5 sendbuff is device memory, but rank "));
-            CHECK(contains(job[rank].output(), each.why));
+    } const cases[] = {{"gpus 3; p2p 0 1 0; p2p 1 0 0; leaks fatal", "CUDA_ERROR_PEER_ACCESS_UNSUPPORTED (217)"},
+                       {"gpus 3; p2p 1 2 lies; p2p 2 1 lies; leaks fatal", "did not arrive"},
+                       {"gpus 3; fault cuIpcOpenMemHandle 0 201; leaks fatal", "CUDA_ERROR_INVALID_CONTEXT (201)"}};
+    for (const auto& each : cases)
+        for (const int together : {1, 3}) {
+            if (together == 3 && !contains(each.machine, "p2p 0 1 0")) continue;  // what only processes meet
+            Job job(3, each.machine, 3, together);
+            job.log = "WEFT_DEBUG=WARN";
+            job.start_all(
+                {"init", "reduce 1000", "reduce 100000", "reduce 3000000", "host 1000", "reduce 0", "destroy"});
+            job.finish();
+            INFO(each.machine << '\n' << job[0].output() << job[0].error());
+            CHECK(contains(job[0].output(), "init 0\ndestroy 0\n"));
+            CHECK(contains(job[0].error(), "device memory goes through the host's, which is slow: rank "));
+            CHECK(contains(job[0].error(), each.why));
         }
+}
+
+TEST_CASE("where the host's memory cannot be shared either, device memory is refused and says both reasons",
+          "[processes]") {
+    // The first pinned are the words of the communicator.
+    Job job(2, "gpus 2; p2p 0 1 0; p2p 1 0 0; fault cuMemHostRegister 2 801; leaks fatal", 2);
+    job.start_all({"init", "host 1000", "launch 1000", "host 1000", "destroy"});
+    job.finish();
+    for (int rank = 0; rank < 2; ++rank) {
+        INFO(job[rank].output());
+        CHECK(contains(job[rank].output(), "reduce 5 sendbuff is device memory, but rank "));
+        CHECK(contains(job[rank].output(), "CUDA_ERROR_PEER_ACCESS_UNSUPPORTED (217)"));
+        CHECK(contains(job[rank].output(), "and through host memory: rank 0"));
+        CHECK(contains(job[rank].output(), "CUDA_ERROR_NOT_SUPPORTED (801)"));
     }
 }
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "src/base/host_group.hpp"
+#include "src/base/shared_memory.hpp"
 #include "src/drivers/cuda/event.hpp"
 #include "src/drivers/cuda/ipc.hpp"
 #include "src/drivers/cuda/memory.hpp"
@@ -19,6 +20,7 @@
 namespace weft::cuda {
 
 class SharedWords;
+class HostPlaces;
 
 // Thread-bound to the rank, but for what says otherwise.
 class Domain {
@@ -55,6 +57,8 @@ class Domain {
     bool captured() const { return captured_.load(std::memory_order_relaxed); }
 
     uint64_t device_bytes() const { return memory_.bytes(); }
+    // Why ranks share host memory instead of the devices', the same on all; empty: they share the devices'.
+    const std::string& detour() const { return detour_; }
 
     // Returns when the kernels that were launched directly have ended; after an abort it waits two seconds at most.
     void finish() const;
@@ -66,14 +70,25 @@ class Domain {
     enum class Stage { offering, reaching, verifying, known };
 
     Status offer();
+    Status offer_host_memory();
+    Status write_probe();
     Status reach();
     Status verify();
     // Whether all ranks have posted their letter of the stage.
     bool letters_there(int stage) const;
+    // Of the way that is being tried.
+    uint64_t key(int stage) const;
+    const std::byte* find(int peer, int stage) const;  // null until it is there
     Status post(int stage, const void* letter, size_t bytes);
     Status post_finding(int stage, const Status& status, bool root);
-    // The obstacle that the first rank in order has met in a stage, if any: all ranks read the same letters.
-    std::string first_obstacle(int stage) const;
+    // What the first rank in order has met in a stage; all ranks read the same letters.
+    struct Obstacle {
+        std::string text;   // empty: nothing is in the way
+        bool root = false;  // a rank could not offer anything
+    };
+    Obstacle first_obstacle(int stage) const;
+    // Nothing is in the way, the second way is tried, or there is none.
+    void conclude(Obstacle obstacle);
     Status map(int peer);
     Status copy_by_kernel(CUdeviceptr to, CUdeviceptr from);
     Status probe(int peer);
@@ -89,12 +104,14 @@ class Domain {
     PinnedMemory host_words_;
     FailureReport* report_ = nullptr;
     DeviceMemory memory_;
+    SharedMemory host_memory_;                 // rank 0's: of all ranks
+    std::shared_ptr<HostPlaces> host_places_;  // the same, for this process's devices
     std::vector<IpcMapping> mappings_;
     std::vector<CUdeviceptr> bases_;  // by rank: its memory, as this rank's kernels address it
     Stream stream_;                   // for what is done while joining
 
     Stage stage_ = Stage::offering;
-    std::string obstacle_;
+    std::string obstacle_, detour_;
 
     Event done_;           // after the newest direct launch
     Event captured_done_;  // after the newest of the capture `capture_`

@@ -16,7 +16,7 @@ namespace {
 
 // Letters of the stages of making a domain; transports' keys are hashes.
 constexpr uint64_t letter_key = 0x6465766963650000u;
-enum : int { offers, reached = 16, verified = 32 };
+enum : int { offers, reached = 16, verified = 32, second_way = 64 };
 
 // Where other processes find a rank's memory; the address is for ranks of its own.
 struct Offer {
@@ -62,25 +62,50 @@ Result<std::shared_ptr<SharedWords>> SharedWords::of(const std::shared_ptr<HostG
     return words;
 }
 
-Status Domain::post(int stage, const void* letter, size_t bytes) {
-    // To everybody: on one host nobody carries letters, all look into their writer's heap.
-    return group_->post_letter(rank_, rank_, letter_key + uint64_t(stage), letter, bytes);
+Result<std::shared_ptr<HostPlaces>> HostPlaces::of(const PeerMemory& where, const Context& context) {
+    struct Known {
+        std::mutex mutex;
+        std::map<std::pair<uint64_t, uint64_t>, std::weak_ptr<HostPlaces>> of;  // process, inode
+    };
+    static PerProcess<Known> of_process;
+    Known& known = of_process.get();
+    std::lock_guard lock(known.mutex);
+    std::erase_if(known.of, [](const auto& entry) { return entry.second.expired(); });
+    std::weak_ptr<HostPlaces>& entry = known.of[{where.process, where.inode}];
+    if (auto there = entry.lock()) return there;
+    auto places = std::make_shared<HostPlaces>();
+    auto memory = map_peer_memory(where);
+    if (!memory) return memory.take_status();
+    places->memory_ = std::move(*memory);
+    auto retained = Context::retain(context.driver(), context.device());
+    if (!retained) return retained.take_status();
+    places->context_ = std::move(*retained);
+    auto pinned = PinnedMemory::pin(context, places->memory_->data(), places->memory_->bytes());
+    if (!pinned) return pinned.take_status();
+    places->pinned_ = std::move(*pinned);
+    entry = places;
+    return places;
 }
+
+uint64_t Domain::key(int stage) const { return letter_key + uint64_t(stage) + (detour_.empty() ? 0 : second_way); }
+// To everybody: on one host nobody carries letters, all look into their writer's heap.
+Status Domain::post(int stage, const void* letter, size_t bytes) {
+    return group_->post_letter(rank_, rank_, key(stage), letter, bytes);
+}
+const std::byte* Domain::find(int peer, int stage) const { return group_->find_letter(peer, key(stage)); }
 
 bool Domain::letters_there(int stage) const {
     for (int peer = 0; peer < ranks_; ++peer)
-        if (!group_->find_letter(peer, letter_key + uint64_t(stage))) return false;
+        if (!find(peer, stage)) return false;
     return true;
 }
 
 std::vector<int> Domain::missing() const {
     std::vector<int> ranks;
-    const auto there = [&](int peer, int stage) {
-        return group_->find_letter(peer, letter_key + uint64_t(stage)) != nullptr;
-    };
-    const int stage = stage_ == Stage::reaching ? offers : there(rank_, verified) ? verified : reached;
+    const bool offering = stage_ == Stage::offering || stage_ == Stage::reaching;
+    const int stage = offering ? offers : find(rank_, verified) ? verified : reached;
     for (int peer = 0; peer < ranks_ && stage_ != Stage::known; ++peer)
-        if (!there(peer, stage)) ranks.push_back(peer);
+        if (!find(peer, stage)) ranks.push_back(peer);
     return ranks;
 }
 
@@ -96,17 +121,18 @@ Status Domain::post_finding(int stage, const Status& status, bool root) {
     return ok();
 }
 
-std::string Domain::first_obstacle(int stage) const {
-    const auto find = [&](int peer, int letter) {
-        return reinterpret_cast<const Finding*>(group_->find_letter(peer, letter_key + uint64_t(stage + letter)));
+Domain::Obstacle Domain::first_obstacle(int stage) const {
+    const auto finding_of = [&](int peer, int letter) {
+        return reinterpret_cast<const Finding*>(find(peer, stage + letter));
     };
     for (const bool root : {true, false})
         for (int peer = 0; peer < ranks_; ++peer) {
-            const Finding* finding = find(peer, 0);
+            const Finding* finding = finding_of(peer, 0);
             if (finding->good || finding->root != root) continue;
             std::string text = fmt::format("rank {}: {}", peer, finding->text);
-            for (int letter = 1; letter < findings && (finding = find(peer, letter)); ++letter) text += finding->text;
-            return text;
+            for (int letter = 1; letter < findings && (finding = finding_of(peer, letter)); ++letter)
+                text += finding->text;
+            return {text, root};
         }
     return {};
 }
@@ -115,8 +141,8 @@ Result<bool> Domain::advance() {
     if (stage_ == Stage::known) return true;
     const ContextScope scope(kernels_->context());
     const RelaxedCapture relaxed(kernels_->driver());
-    if (stage_ == Stage::offering) {
-        WEFT_TRY(offer());
+    if (stage_ == Stage::offering && (detour_.empty() || rank_ == 0 || find(0, offers))) {
+        WEFT_TRY(detour_.empty() ? offer() : offer_host_memory());
         stage_ = Stage::reaching;
     }
     if (stage_ == Stage::reaching && letters_there(offers)) {
@@ -124,17 +150,31 @@ Result<bool> Domain::advance() {
         stage_ = Stage::verifying;
     }
     if (stage_ == Stage::verifying && letters_there(reached)) {
-        if (obstacle_ = first_obstacle(reached); !obstacle_.empty()) {
-            stage_ = Stage::known;
-            return true;
-        }
-        if (!group_->find_letter(rank_, letter_key + verified)) WEFT_TRY(verify());
-        if (letters_there(verified)) {
-            obstacle_ = first_obstacle(verified);
-            stage_ = Stage::known;
+        if (Obstacle obstacle = first_obstacle(reached); !obstacle.text.empty()) {
+            conclude(std::move(obstacle));
+        } else {
+            if (!find(rank_, verified)) WEFT_TRY(verify());
+            if (letters_there(verified)) conclude(first_obstacle(verified));
         }
     }
     return stage_ == Stage::known;
+}
+
+// All ranks come here alike, for they have read the same letters.
+void Domain::conclude(Obstacle obstacle) {
+    // A device that cannot be used for one thing is of no use for another.
+    if (obstacle.text.empty() || obstacle.root || !detour_.empty()) {
+        if (!obstacle.text.empty() && !detour_.empty())
+            obstacle.text = fmt::format("{}; and through host memory: {}", detour_, obstacle.text);
+        obstacle_ = std::move(obstacle.text);
+        stage_ = Stage::known;
+        return;
+    }
+    if (rank_ == 0)
+        WEFT_LOG_RANK(rank_, warn, init, "device memory goes through the host's, which is slow: {}", obstacle.text);
+    detour_ = std::move(obstacle.text);
+    obstacle_.clear();
+    stage_ = Stage::offering;
 }
 
 // What fails here leaves the communicator without a domain, and not without its host ranks: others hear why.
@@ -167,12 +207,8 @@ Status Domain::offer() {
         if (!memory) return memory.take_status();
         memory_ = std::move(*memory);
         WEFT_TRY(fill_async(driver, memory_.address(), 0, memory_.bytes(), stream_.handle()));
-        Probe& probe = static_cast<HostWords*>(host_words_.data())->probe;
-        probe.own = own_number(rank_);
-        for (int peer = 0; peer < ranks_; ++peer) probe.given[peer] = number_between(rank_, peer);
-        WEFT_TRY(copy_async(driver, memory_.address() + places.probe,
-                            host_words_.address() + offsetof(HostWords, probe), sizeof probe, stream_.handle()));
-        WEFT_TRY(stream_.synchronize());
+        bases_[size_t(rank_)] = memory_.address();
+        WEFT_TRY(write_probe());
         bool other_processes = false;
         for (int peer = 0; peer < ranks_; ++peer)
             other_processes |= group_->row(peer).process != group_->row(rank_).process;
@@ -189,9 +225,51 @@ Status Domain::offer() {
     return post(offers, &letter, sizeof letter);
 }
 
+// The second way: one segment for all ranks, rank 0's, who offers it first. Whoever offers has written its own part.
+Status Domain::offer_host_memory() {
+    const Driver& driver = kernels_->driver();
+    PeerMemory letter{};
+    const Status made = [&]() -> Status {
+        const size_t bytes = Places(ranks_).bytes * size_t(ranks_);
+        if (rank_ == 0) {
+            auto memory = SharedMemory::create("weft-device-detour", bytes);
+            if (!memory) return memory.take_status();
+            host_memory_ = std::move(*memory);
+            WEFT_TRY(host_memory_.back(0, bytes));
+            letter = {getpid(), host_memory_.fd(), process_token(), host_memory_.inode()};
+        } else {
+            memcpy(&letter, find(0, offers), sizeof letter);
+            if (letter.process == 0) return fail(weftSystemError, "rank 0 has no host memory to offer");
+        }
+        auto places = HostPlaces::of(letter, kernels_->context());
+        if (!places) return places.take_status();
+        host_places_ = std::move(*places);
+        auto address = host_places_->address(driver);
+        if (!address) return address.take_status();
+        for (int peer = 0; peer < ranks_; ++peer) bases_[size_t(peer)] = *address + Places(ranks_).bytes * size_t(peer);
+        return write_probe();
+    }();
+    if (!made) {
+        obstacle_ = made.sentence();
+        letter = {};
+    }
+    return post(offers, &letter, sizeof letter);
+}
+
+// What the others will read and what we shall write there.
+Status Domain::write_probe() {
+    Probe& probe = static_cast<HostWords*>(host_words_.data())->probe;
+    probe = {};
+    probe.own = own_number(rank_);
+    for (int peer = 0; peer < ranks_; ++peer) probe.given[peer] = number_between(rank_, peer);
+    WEFT_TRY(copy_async(kernels_->driver(), bases_[size_t(rank_)] + Places(ranks_).probe,
+                        host_words_.address() + offsetof(HostWords, probe), sizeof probe, stream_.handle()));
+    return stream_.synchronize();
+}
+
 Status Domain::map(int peer) {
     Offer letter;
-    memcpy(&letter, group_->find_letter(peer, letter_key + offers), sizeof letter);
+    memcpy(&letter, find(peer, offers), sizeof letter);
     if (letter.address == 0) return fail(weftSystemError, "rank {} could not offer its device memory", peer);
     const RankRow &own = group_->row(rank_), &row = group_->row(peer);
     const Context& context = kernels_->context();
@@ -224,7 +302,7 @@ Status Domain::copy_by_kernel(CUdeviceptr to, CUdeviceptr from) {
 }
 
 Status Domain::probe(int peer) {
-    const CUdeviceptr own = memory_.address() + Places(ranks_).probe,
+    const CUdeviceptr own = bases_[size_t(rank_)] + Places(ranks_).probe,
                       theirs = bases_[size_t(peer)] + Places(ranks_).probe;
     const size_t word = sizeof(uint32_t);
     WEFT_TRY(copy_by_kernel(own + offsetof(Probe, seen) + word * size_t(peer), theirs + offsetof(Probe, own)));
@@ -236,7 +314,7 @@ Status Domain::probe(int peer) {
 Status Domain::reach() {
     const Status done = [&]() -> Status {
         if (!obstacle_.empty()) return {weftSystemError, obstacle_};
-        for (int peer = 0; peer < ranks_; ++peer)
+        for (int peer = 0; peer < ranks_ && detour_.empty(); ++peer)
             if (Status status = map(peer); !status)
                 return fail(status.code(), "cannot reach rank {}'s memory: {}", peer, status.sentence());
         for (int peer = 0; peer < ranks_; ++peer)
@@ -253,7 +331,7 @@ Status Domain::verify() {
     const Status done = [&]() -> Status {
         Probe& probe = static_cast<HostWords*>(host_words_.data())->probe;
         WEFT_TRY(copy_async(kernels_->driver(), host_words_.address() + offsetof(HostWords, probe),
-                            memory_.address() + Places(ranks_).probe, sizeof probe, stream_.handle()));
+                            bases_[size_t(rank_)] + Places(ranks_).probe, sizeof probe, stream_.handle()));
         WEFT_TRY(stream_.synchronize());
         for (int peer = 0; peer < ranks_; ++peer) {
             if (peer == rank_) continue;

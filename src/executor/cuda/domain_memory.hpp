@@ -1,7 +1,8 @@
-// domain_memory.hpp: how the memory of a domain is laid out: what a rank has on its device, alike on all ranks, what
-// its kernels see on the host, and the abort word of the segment.
+// domain_memory.hpp: how the memory of a domain is laid out: what a rank has on its device, alike on all ranks, or on
+// the host in its stead, what its kernels see on the host, and the abort word of the segment.
 #pragma once
 #include "src/base/host_group.hpp"
+#include "src/base/peer_memory.hpp"
 #include "src/drivers/cuda/memory.hpp"
 #include "src/executor/cuda/domain.hpp"
 
@@ -49,6 +50,24 @@ class SharedWords {
 
   private:
     std::shared_ptr<HostGroup> group_;
+    Context context_;
+    PinnedMemory pinned_;
+};
+
+// Host memory that stands in for that of the devices, of all ranks: rank 0's, pinned once for a process.
+class HostPlaces {
+  public:
+    static Result<std::shared_ptr<HostPlaces>> of(const PeerMemory& where, const Context& context);
+    // As kernels of the context that is current address it.
+    Result<CUdeviceptr> address(const Driver& driver) const {
+        CUdeviceptr address = 0;
+        WEFT_TRY(driver.check(driver.MemHostGetDevicePointer(&address, pinned_.data(), 0),
+                              "map host memory of all ranks for a device"));
+        return address;
+    }
+
+  private:
+    std::shared_ptr<SharedMemory> memory_;
     Context context_;
     PinnedMemory pinned_;
 };

@@ -1,0 +1,19 @@
+// peer_memory.hpp: a segment that another process of this host has, mapped here by its name in that process.
+#pragma once
+#include <memory>
+
+#include "src/base/shared_memory.hpp"
+
+namespace weft {
+
+// Where it is to be found; travels between processes.
+struct PeerMemory {
+    int32_t pid, fd;   // a number of that process
+    uint64_t process;  // its token
+    uint64_t inode;
+};
+
+// Mapped once here whoever wants it: a map may take as much address space as the machine has memory. Thread-safe.
+Result<std::shared_ptr<SharedMemory>> map_peer_memory(const PeerMemory& where);
+
+}  // namespace weft
