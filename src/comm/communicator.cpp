@@ -125,7 +125,7 @@ Status Communicator::begin(const Call& call) {
 }
 
 Status Communicator::begin_on_device() {
-    const DeviceCall call{call_.operation, call_.send, call_.receive, call_.scalar, call_.stream};
+    const DeviceCall call{call_.operation, call_.send, call_.receive, call_.scalar, call_.stream, call_.mapped};
     WEFT_TRY(device_->prepare(call));
     // Before the launch: a kernel may fail at once, and whoever tells of it looks here for what was called.
     group_->row(rank_).position.enter(++sequence_, device_->prepared());
@@ -137,9 +137,10 @@ Status Communicator::begin_on_device() {
 
 Status Communicator::place(Call& call) {
     if (device_) {
-        auto space = device_->place(call.operation, call.send, call.receive, call.stream);
-        if (!space) return space.take_status();
-        call.operation.space = *space;
+        auto place = device_->place(call.operation, call.send, call.receive, call.stream);
+        if (!place) return place.take_status();
+        call.operation.space = place->space;
+        call.mapped = place->mapped;
         return ok();
     }
     if (call.stream)

@@ -45,8 +45,10 @@ class Communicator {
         void* receive;
         const void* scalar;  // of a pre-multiplied sum
         void* stream;
+        bool mapped;  // see DevicePlace
     };
-    // Where the buffers of a call are that has been checked otherwise, or why it cannot be served; Operation::space.
+    // Where the buffers of a call are that has been checked otherwise, or why it cannot be served; Operation::space and
+    // `mapped`.
     Status place(Call& call);
     Status begin(const Call& call);
     // done, moved or blocked; a failure has been told to all ranks, and the communicator is dead.

@@ -47,6 +47,7 @@ struct DeviceSide::State {
     std::unique_ptr<Domain> domain;
     DeviceLayout layout;
     bool sharing = false;  // another rank of this process is on this device
+    bool offers = false;   // all ranks are of this process and reach each other: large messages may stay where they are
 
     uint64_t timeout_ns = 0;
     PlansByKey<PreparedLaunch> plans;
@@ -208,8 +209,12 @@ Status DeviceSide::begin(int64_t timeout_ms) {
         return ok();
     }
     s.timeout_ns = uint64_t(std::min(timeout_ms, INT64_MAX / 1'000'000)) * 1'000'000;
-    WEFT_LOG_RANK(s.rank, info, init, "serves memory of device {}, {} blocks of a kernel at most{}", s.device(),
-                  s.layout.blocks_max, s.sharing ? ", which it shares with ranks of this process" : "");
+    s.offers = s.domain->detour().empty();
+    for (int other = 0; other < s.group->ranks(); ++other)
+        s.offers &= s.group->row(other).process == s.group->row(s.rank).process;
+    WEFT_LOG_RANK(s.rank, info, init, "serves memory of device {}, {} blocks of a kernel at most{}{}", s.device(),
+                  s.layout.blocks_max, s.sharing ? ", which it shares with ranks of this process" : "",
+                  s.domain->detour().empty() ? "" : ", through host memory");
     if (s.group->ranks() == 1) return ok();
     // Somebody must see deaths and kernels' failures while the rank's thread waits in the driver, or is elsewhere.
     auto service = Service::of_process();
@@ -219,7 +224,8 @@ Status DeviceSide::begin(int64_t timeout_ms) {
     return ok();
 }
 
-Result<Space> DeviceSide::place(const Operation& operation, const void* send, const void* receive, const void* stream) {
+Result<DevicePlace> DeviceSide::place(const Operation& operation, const void* send, const void* receive,
+                                      const void* stream) {
     const State& s = *state_;
     return s.buffers->place(operation, send, receive, stream != nullptr, s.why_not);
 }
@@ -244,6 +250,7 @@ Result<PreparedLaunch*> DeviceSide::State::plan(const Operation& operation) {
     a.scaled = op >= weftNumOps;
     a.bytes = operation.bytes();
     a.tile_bytes = plan->staged ? Domain::staging_bytes : 0;
+    a.offers = plan->staged && offers && !a.scaled;
     a.timeout_ns = timeout_ns;
     known.add(plan->operation);
     if (rank == 0) WEFT_LOG_RANK(rank, info, algo, "{}: {}", plan->operation.text(), plan->text());
@@ -287,6 +294,7 @@ Status DeviceSide::launch(const DeviceCall& call) {
     KernelArguments& a = it.arguments;
     a.send = static_cast<const std::byte*>(call.send);
     a.receive = static_cast<std::byte*>(call.receive);
+    a.offered = a.offers && call.mapped;
     if (a.scaled) __builtin_memcpy(&a.scalar, call.scalar, datatype_bytes[call.operation.type]);
     const auto stream = static_cast<CUstream>(call.stream);
     ContextScope scope(s.kernels->context());
@@ -323,8 +331,12 @@ std::string DeviceSide::explain(const Operation& operation) const {
     if (!s.why_not.empty()) return fmt::format("\nin device memory: not served, for {}", s.why_not);
     const auto plan = plan_on_device(operation, s.layout);
     if (!plan) return fmt::format("\nin device memory: {}", plan.status().sentence());
-    return fmt::format("\nin device memory: {}, by size (thresholds that Weft has not measured on a GPU)",
-                       plan->text());
+    return fmt::format("\nin device memory: {}{}{}, by size (thresholds that Weft has not measured on a GPU)",
+                       plan->text(), s.domain->detour().empty() ? "" : " through host memory",
+                       !plan->staged ? ""
+                       : s.offers && operation.op < weftNumOps
+                           ? ", in place where all buffers are of cudaMalloc, else staged"
+                           : ", staged");
 }
 
 uint64_t DeviceSide::device_bytes() const { return state_->domain ? state_->domain->device_bytes() : 0; }

@@ -16,6 +16,12 @@ struct DeviceCall {
     void* receive;
     const void* scalar;  // of a pre-multiplied sum, in host memory; read at once
     void* stream;
+    bool mapped;  // see DevicePlace
+};
+
+struct DevicePlace {
+    Space space;
+    bool mapped;  // both buffers are of cuMemAlloc: kernels of every device with peer access reach them
 };
 
 class DeviceSide {
@@ -40,7 +46,7 @@ class DeviceSide {
     // Where a call's buffers lie, and whether that can be served; with count 0 and no buffers
     // a stream says that it is device memory. Asks the driver each time: device memory may have been freed and be
     // another's by now.
-    Result<Space> place(const Operation& operation, const void* send, const void* receive, const void* stream);
+    Result<DevicePlace> place(const Operation& operation, const void* send, const void* receive, const void* stream);
     // Two steps of a call: what may be refused, which does not count as a call; then the launch.
     Status prepare(const DeviceCall& call);
     const Operation& prepared() const;  // with its choice

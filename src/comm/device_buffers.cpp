@@ -91,12 +91,12 @@ Status DeviceBuffers::check(const char* name, const void* address, size_t bytes,
     return ok();
 }
 
-Result<Space> DeviceBuffers::place(const Operation& operation, const void* send, const void* receive, bool stream,
-                                   const std::string& why_not) {
+Result<DevicePlace> DeviceBuffers::place(const Operation& operation, const void* send, const void* receive, bool stream,
+                                         const std::string& why_not) {
     const size_t bytes = operation.bytes();
     if (bytes == 0 && (!send || !receive)) {
         if (stream && !why_not.empty()) return fail(weftInvalidUsage, "there is a stream, but {}", why_not);
-        return stream ? Space::device : Space::host;
+        return DevicePlace{stream ? Space::device : Space::host, false};
     }
     auto from = describe(send, bytes);
     if (!from) return from.take_status();
@@ -116,11 +116,11 @@ Result<Space> DeviceBuffers::place(const Operation& operation, const void* send,
                         "sendbuff is {}, and there is a stream: calls on host memory block, with stream NULL; if it "
                         "should be device memory, it has been freed",
                         name_of(from->kind));
-        return Space::host;
+        return DevicePlace{Space::host, false};
     }
     WEFT_TRY(check("sendbuff", send, bytes, *from, why_not));
     WEFT_TRY(check("recvbuff", receive, bytes, *to, why_not));
-    return Space::device;
+    return DevicePlace{Space::device, from->kind == MemoryKind::device && to->kind == MemoryKind::device};
 }
 
 }  // namespace weft

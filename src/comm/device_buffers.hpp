@@ -1,7 +1,7 @@
 // device_buffers.hpp: where the buffers of a call lie, and whether calls on them can be served; or the sentence what to
 // change. Thread-bound to the rank.
 #pragma once
-#include "src/base/operation.hpp"
+#include "src/comm/device.hpp"
 #include "src/drivers/cuda/context.hpp"
 #include "src/drivers/cuda/pointer.hpp"
 
@@ -28,8 +28,8 @@ class DeviceBuffers {
         : driver_(&driver), own_(own), rank_(rank) {}
 
     // `why_not`: why device memory is not served; empty: it is.
-    Result<Space> place(const Operation& operation, const void* send, const void* receive, bool stream,
-                        const std::string& why_not);
+    Result<DevicePlace> place(const Operation& operation, const void* send, const void* receive, bool stream,
+                              const std::string& why_not);
 
   private:
     Result<CUcontext> any_context();

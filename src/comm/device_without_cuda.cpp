@@ -21,7 +21,7 @@ DeviceFacts DeviceSide::facts() const { std::abort(); }
 void DeviceSide::meet(std::shared_ptr<HostGroup>, int, int64_t) { std::abort(); }
 Result<bool> DeviceSide::advance() { std::abort(); }
 Status DeviceSide::begin(int64_t) { std::abort(); }
-Result<Space> DeviceSide::place(const Operation&, const void*, const void*, const void*) { std::abort(); }
+Result<DevicePlace> DeviceSide::place(const Operation&, const void*, const void*, const void*) { std::abort(); }
 Status DeviceSide::prepare(const DeviceCall&) { std::abort(); }
 const Operation& DeviceSide::prepared() const { std::abort(); }
 Status DeviceSide::launch(const DeviceCall&) { std::abort(); }

@@ -37,7 +37,7 @@ TEST_CASE("every type and reduction gives the host's bits", "[results]") {
     }
 }
 
-TEST_CASE("long messages, in packets and through staging memory, give the host's bits", "[results]") {
+TEST_CASE("long messages, in packets, in place and through staging memory, give the host's bits", "[results]") {
     INFO("seed " << seed());
     std::mt19937 random(seed());
     const weftConfig_t config = in_rank_order();
@@ -278,13 +278,50 @@ TEST_CASE("one capture over two streams keeps the order of calls", "[graphs]") {
     demand(cuCtxSetCurrent(nullptr));
 }
 
+TEST_CASE("a large message is staged on all ranks if one rank's memory cannot be used in place", "[results]") {
+    const Ranks ranks(spread(3));
+    constexpr size_t count = 300'000;
+    for (const int managed_rank : {-1, 0, 1, 2}) {
+        INFO("rank " << managed_rank << " has managed memory");
+        std::vector<std::unique_ptr<DeviceBuffer>> buffers;
+        std::vector<CUdeviceptr> managed(3);
+        for (int rank = 0; rank < 3; ++rank) {
+            const Current current(ranks.placing[size_t(rank)]);
+            demand(cuMemAllocManaged(&managed[size_t(rank)], count * 4, CU_MEM_ATTACH_GLOBAL));
+            buffers.push_back(std::make_unique<DeviceBuffer>(ranks.placing[size_t(rank)], count * 4));
+            const std::vector<uint32_t> values(count, uint32_t(rank + 1));
+            buffers.back()->write(values.data(), count * 4);
+            memcpy(reinterpret_cast<void*>(managed[size_t(rank)]), values.data(), count * 4);
+        }
+        const auto memory = [&](int rank) {
+            return rank == managed_rank ? reinterpret_cast<void*>(managed[size_t(rank)])
+                                        : buffers[size_t(rank)]->data();
+        };
+        ranks.group([&](int rank) {
+            return weftAllReduce(memory(rank), memory(rank), count, weftUint32, weftSum, ranks.comms[size_t(rank)],
+                                 ranks.streams[size_t(rank)]->weft());
+        });
+        ranks.finish();
+        ranks.check_healthy();
+        const std::vector<uint32_t> expected(count, 6);
+        for (int rank = 0; rank < 3; ++rank) {
+            const Bytes got = buffers[size_t(rank)]->read(count * 4);
+            const void* const result = rank == managed_rank ? reinterpret_cast<void*>(managed[size_t(rank)])
+                                                            : static_cast<const void*>(got.data());
+            CHECK(memcmp(result, expected.data(), count * 4) == 0);
+            const Current current(ranks.placing[size_t(rank)]);
+            demand(cuMemFree(managed[size_t(rank)]));
+        }
+    }
+}
+
 TEST_CASE("weftCommInitAll takes a list of devices", "[results]") {
     std::vector<int> list = spread(2);
     weftComm_t comms[2];
     demand(weftCommInitAll(comms, 2, list.data()));
     char text[2000];
     demand(weftCommExplain(comms[0], 1 << 20, weftFloat32, weftSum, text, sizeof text, nullptr));
-    CHECK_THAT(text, Catch::Contains("in device memory: peer_two_shot"));
+    CHECK_THAT(text, Catch::Contains("in device memory: peer_two_shot") && Catch::Contains(", in place where all"));
     demand(weftCommExplain(comms[0], 100, weftFloat32, weftSum, text, sizeof text, nullptr));
     CHECK_THAT(text, Catch::Contains("in device memory: packet_one_shot"));
     for (weftComm_t comm : comms) demand(weftCommDestroy(comm));
