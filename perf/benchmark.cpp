@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstring>
 
 #include "buffers.hpp"
 #include "collective.hpp"
@@ -166,7 +167,8 @@ Result Benchmark::measure(const Element& element, const Reduction& reduction, we
     return result;
 }
 
-// The last line of the explanation is "chosen: <algorithm> over <transport>, <why>".
+// The explanation has a line "chosen: <algorithm> over <transport>, <why>", and one "in device memory: <kernel>, <grid>
+// [through host memory], <why>".
 void Benchmark::name_algorithm(Row& row, weftRedOp_t op) {
     std::string text(4096, 0);
     for (size_t needed = text.size();; text.resize(needed)) {
@@ -175,8 +177,13 @@ void Benchmark::name_algorithm(Row& row, weftRedOp_t op) {
         if (needed <= text.size()) break;
     }
     char algorithm[64] = "?", transport[64] = "?";
-    if (size_t chosen = text.rfind("chosen: "); chosen != std::string::npos)
+    const size_t chosen = text.rfind(rank_.gpu() ? "in device memory: " : "chosen: ");
+    if (chosen != std::string::npos && rank_.gpu()) {
+        std::sscanf(&text[chosen], "in device memory: %63[^, \n]", algorithm);
+        std::strcpy(transport, text.find("through host memory", chosen) == std::string::npos ? "cuda" : "host");
+    } else if (chosen != std::string::npos) {
         std::sscanf(&text[chosen], "chosen: %63s over %63[^, \n]", algorithm, transport);
+    }
     row.algorithm = algorithm;
     row.transport = transport;
 }

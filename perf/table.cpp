@@ -123,7 +123,7 @@ std::string header_text(const Collective& collective, const Arguments& a, const 
     auto line = [&](const char* first, const char* second, const char* third, const char* fourth, const char* fifth,
                     const std::string& columns, const char* algorithm, const char* transport, const char* stamp) {
         text += fmt::format("# {:>10}  {:>12}  {:>8}  {:>6}  {:>6}{}", first, second, third, fourth, fifth, columns);
-        if (a.show_algorithm) text += fmt::format("  {:>12}  {:>9}", algorithm, transport);
+        if (a.show_algorithm) text += fmt::format("  {:>15}  {:>9}", algorithm, transport);
         if (a.timestamps) text += fmt::format("  {:>19}", stamp);
         text += "\n";
     };
@@ -141,7 +141,7 @@ std::string row_text(const Arguments& arguments, const Row& row) {
     std::string text = fmt::format("{:12}  {:12}  {:>8}  {:>6}  {:6}", row.bytes, row.count, row.element->name,
                                    row.reduction->name, row.root);
     text += result_text(arguments, row.out_of_place) + result_text(arguments, row.in_place);
-    if (arguments.show_algorithm) text += fmt::format("  {:>12}  {:>9}", row.algorithm, row.transport);
+    if (arguments.show_algorithm) text += fmt::format("  {:>15}  {:>9}", row.algorithm, row.transport);
     if (arguments.timestamps) text += fmt::format("  {}", timestamp());
     return text + "\n";
 }
