@@ -84,7 +84,9 @@ Measurement measure_mean(Rank& rank, const Case& measured, const Arguments& argu
     double total = 0;
     if (arguments.graph_launches > 0) {
         // All iterations are one graph. Once untimed, for a graph is made ready at its first launch.
+        // Nobody's kernels run, and wait for others, while a graph is being made: that may wait for the device.
         rank.gpu()->capture(iterations);
+        rank.barrier();
         rank.gpu()->replay();
         rank.settle();
         rank.barrier();

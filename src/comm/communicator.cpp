@@ -126,7 +126,7 @@ Status Communicator::begin(const Call& call) {
 
 Status Communicator::begin_on_device() {
     const DeviceCall call{call_.operation, call_.send, call_.receive, call_.scalar, call_.stream, call_.mapped};
-    WEFT_TRY(device_->prepare(call));
+    if (Status prepared = device_->prepare(call); !prepared) return refuse_or_die(std::move(prepared));
     // Before the launch: a kernel may fail at once, and whoever tells of it looks here for what was called.
     group_->row(rank_).position.enter(++sequence_, device_->prepared());
     prepared_ = nullptr;
@@ -135,10 +135,16 @@ Status Communicator::begin_on_device() {
     return ok();
 }
 
+// What CUDA itself fails in before a launch is an error of the context, which stays: this rank will not call again, and
+// the others shall not wait for it.
+Status Communicator::refuse_or_die(Status failure) {
+    return failure.code() == weftUnhandledCudaError ? die(std::move(failure)) : std::move(failure);
+}
+
 Status Communicator::place(Call& call) {
     if (device_) {
         auto place = device_->place(call.operation, call.send, call.receive, call.stream);
-        if (!place) return place.take_status();
+        if (!place) return refuse_or_die(place.take_status());
         call.operation.space = place->space;
         call.mapped = place->mapped;
         return ok();

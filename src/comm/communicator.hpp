@@ -105,6 +105,7 @@ class Communicator {
                  std::unique_ptr<DeviceSide> device, int rank, const CommunicatorOptions& options,
                  std::unique_ptr<Board> board);
     Status begin_on_device();
+    Status refuse_or_die(Status failure);
     Status die(Status failure);
     Status prepare();
     Position::Report position() const { return *group_->row(rank_).position.read(); }  // our own line is never torn

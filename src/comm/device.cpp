@@ -52,6 +52,7 @@ struct DeviceSide::State {
     uint64_t timeout_ns = 0;
     PlansByKey<PreparedLaunch> plans;
     PreparedLaunch* prepared = nullptr;
+    uint32_t launches = 0;
     StreamFacts stream;
     std::unique_ptr<DeviceBuffers> buffers;
     KnownOperations known;
@@ -295,6 +296,7 @@ Status DeviceSide::launch(const DeviceCall& call) {
     a.send = static_cast<const std::byte*>(call.send);
     a.receive = static_cast<std::byte*>(call.receive);
     a.offered = a.offers && call.mapped;
+    a.launch = ++s.launches;
     if (a.scaled) __builtin_memcpy(&a.scalar, call.scalar, datatype_bytes[call.operation.type]);
     const auto stream = static_cast<CUstream>(call.stream);
     ContextScope scope(s.kernels->context());

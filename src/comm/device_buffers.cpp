@@ -120,7 +120,9 @@ Result<DevicePlace> DeviceBuffers::place(const Operation& operation, const void*
     }
     WEFT_TRY(check("sendbuff", send, bytes, *from, why_not));
     WEFT_TRY(check("recvbuff", receive, bytes, *to, why_not));
-    return DevicePlace{Space::device, from->kind == MemoryKind::device && to->kind == MemoryKind::device};
+    // What other processes could map is ordinary memory of the primary context, not a graph's or another process's.
+    const auto ordinary = [](const PointerFacts& at) { return at.kind == MemoryKind::device && at.ipc; };
+    return DevicePlace{Space::device, ordinary(*from) && ordinary(*to)};
 }
 
 }  // namespace weft

@@ -19,9 +19,9 @@ Result<PointerFacts> describe_pointer(const Driver& driver, const void* address)
     PointerFacts facts;
     CUmemorytype type{};
     unsigned managed = 0;
-    bool legacy_ipc = false;
     CUmemoryPool pool = nullptr;
-    unsigned long long buffer = 0, handle_types = 0;
+    // Whatever width the driver writes a truth value in.
+    unsigned long long buffer = 0, handle_types = 0, legacy_ipc = 0;
     // One call; of an address that CUDA does not know it leaves zeros, and succeeds.
     CUpointer_attribute wanted[] = {
         CU_POINTER_ATTRIBUTE_MEMORY_TYPE,         CU_POINTER_ATTRIBUTE_IS_MANAGED,
@@ -53,7 +53,7 @@ Result<PointerFacts> describe_pointer(const Driver& driver, const void* address)
             facts.fd = (handle_types & CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) != 0;
         } else {
             facts.kind = MemoryKind::device;
-            facts.ipc = legacy_ipc;
+            facts.ipc = legacy_ipc != 0;
         }
     }
     return facts;

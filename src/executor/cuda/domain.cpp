@@ -18,6 +18,24 @@ namespace {
 constexpr int64_t kernel_patience_us = 2'000'000;  // after an abort: kernels look at the word all the time
 constexpr int64_t peer_patience_us = 300'000;      // peers that leave at about the same time as a rule do so in less
 
+// Memory of domains that are gone. To free it waits for the device, where kernels of another communicator may wait for
+// a rank of this very thread: it is kept for the next domain, and freed when the process has none.
+struct Spare {
+    Context context;
+    DeviceMemory memory;
+    PinnedMemory host_words;
+};
+struct Parked {
+    std::mutex mutex;
+    std::list<std::unique_ptr<Domain>> all;
+    std::list<Spare> spares;
+    int alive = 0;  // domains that are not retired
+};
+Parked& parked_domains() {
+    static PerProcess<Parked> of_process;
+    return of_process.get();
+}
+
 }  // namespace
 
 Domain::Domain(std::shared_ptr<HostGroup> group, int rank, std::shared_ptr<const KernelSet> kernels)
@@ -25,7 +43,24 @@ Domain::Domain(std::shared_ptr<HostGroup> group, int rank, std::shared_ptr<const
       rank_(rank),
       ranks_(group_->ranks()),
       kernels_(std::move(kernels)),
-      bases_(size_t(ranks_), 0) {}
+      bases_(size_t(ranks_), 0) {
+    Parked& parked = parked_domains();
+    std::lock_guard lock(parked.mutex);
+    ++parked.alive;
+}
+
+bool Domain::take_spare(size_t bytes) {
+    Parked& parked = parked_domains();
+    std::lock_guard lock(parked.mutex);
+    const auto spare = std::find_if(parked.spares.begin(), parked.spares.end(), [&](const Spare& each) {
+        return each.context.device() == kernels_->context().device() && each.memory.bytes() == bytes;
+    });
+    if (spare == parked.spares.end()) return false;
+    memory_ = std::move(spare->memory);
+    host_words_ = std::move(spare->host_words);
+    parked.spares.erase(spare);
+    return true;
+}
 
 Domain::~Domain() {
     const ContextScope scope(kernels_->context());
@@ -50,14 +85,22 @@ void Domain::bind(KernelArguments& arguments) const {
 }
 
 Status Domain::claim(CUstream stream) {
+    ++claims_;
     if (stream == CU_STREAM_PER_THREAD) return ok();
-    shared_words_->streams[rank_].store(stream, std::memory_order_relaxed);
-    for (int peer = 0; peer < ranks_; ++peer)
-        if (peer != rank_ && shared_words_->streams[peer].load(std::memory_order_relaxed) == stream)
-            return fail(weftInvalidUsage,
-                        "ranks {} and {} of this process call on one stream, where each would wait for the other: give "
-                        "each rank a stream of its own, made with cudaStreamNonBlocking",
-                        std::min(rank_, peer), std::max(rank_, peer));
+    for (int peer = 0; peer < ranks_; ++peer) {
+        const auto& theirs = shared_words_->claims[peer];
+        // Streams may change hands from one operation to the next.
+        if (peer == rank_ || theirs.launch.load(std::memory_order_acquire) < claims_ ||
+            theirs.stream.load(std::memory_order_relaxed) != stream)
+            continue;
+        --claims_;  // a call that is refused is none
+        return fail(weftInvalidUsage,
+                    "ranks {} and {} of this process call on one stream, where each would wait for the other: give "
+                    "each rank a stream of its own, made with cudaStreamNonBlocking",
+                    std::min(rank_, peer), std::max(rank_, peer));
+    }
+    shared_words_->claims[rank_].stream.store(stream, std::memory_order_relaxed);
+    shared_words_->claims[rank_].launch.store(claims_, std::memory_order_release);
     return ok();
 }
 
@@ -129,11 +172,6 @@ void Domain::finish() const {
 }
 
 void Domain::retire(std::unique_ptr<Domain> domain) {
-    struct Parked {
-        std::mutex mutex;
-        std::list<std::unique_ptr<Domain>> all;
-    };
-    static PerProcess<Parked> of_process;
     const Driver& driver = domain->kernels_->driver();
     const RankRow& own = domain->group_->row(domain->rank_);
     bool elsewhere = false;
@@ -142,18 +180,27 @@ void Domain::retire(std::unique_ptr<Domain> domain) {
     for (const int64_t until = now_us() + peer_patience_us;
          !domain->try_release() && domain->unmapped_ && elsewhere && now_us() < until;)
         usleep(100);
-    Parked& parked = of_process.get();
-    std::list<std::unique_ptr<Domain>> free;  // outside the lock: freeing may wait for the device
+    Parked& parked = parked_domains();
+    std::list<std::unique_ptr<Domain>> gone;  // outside the lock, as spare memory
+    std::list<Spare> free;
     {
         std::lock_guard lock(parked.mutex);
+        --parked.alive;
         parked.all.push_back(std::move(domain));
         for (auto place = parked.all.begin(); place != parked.all.end();) {
             const auto next = std::next(place);
-            if ((*place)->try_release()) free.splice(free.end(), parked.all, place);
+            if ((*place)->try_release()) gone.splice(gone.end(), parked.all, place);
             place = next;
         }
+        for (const auto& each : gone) {
+            auto context = Context::retain(driver, each->kernels_->context().device());
+            if (context && each->memory_.address() != 0)
+                parked.spares.push_back({std::move(*context), std::move(each->memory_), std::move(each->host_words_)});
+        }
+        if (parked.alive == 0) free.swap(parked.spares);
     }
     const RelaxedCapture relaxed(driver);
+    gone.clear();
     free.clear();
 }
 

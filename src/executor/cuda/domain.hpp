@@ -3,7 +3,7 @@
 // join, with a test whether each really reaches each; it serves all of them or none.
 //
 // Ownership: the memory is the rank's own. Peers write it until their kernels have ended and unmap it when they leave,
-// so a rank that leaves hands its domain over (retire()), and it is freed when every other rank has left or is dead.
+// so a rank that leaves hands its domain over (retire()), and it is spare when every other rank has left or is dead.
 #pragma once
 #include <memory>
 #include <string>
@@ -42,7 +42,8 @@ class Domain {
     // What does not change from launch to launch.
     void bind(KernelArguments& arguments) const;
     const KernelSet& kernels() const { return *kernels_; }
-    // Where several ranks of this process are on one device: two that launch on one stream wait for each other.
+    // Where several ranks of this process are on one device: two that launch the same operation on one stream wait for
+    // each other. Of the thread's own stream it cannot be told which that is.
     Status claim(CUstream stream);
     // Before and after each launch on `stream`: launches of one rank run in the order of its calls whatever streams
     // they are on, for they use the same words. `stream` is no handle that names different streams.
@@ -62,8 +63,8 @@ class Domain {
 
     // Returns when the kernels that were launched directly have ended; after an abort it waits two seconds at most.
     void finish() const;
-    // The rank leaves: its memory is freed, at once if all others have left as well, or when a later domain of the
-    // process retires. Freeing it waits for what runs on the device.
+    // The rank leaves: its memory is spare, at once if all others have left as well, or when a later domain of the
+    // process retires. It is freed when the process has no domain left, for that waits for what runs on the device.
     static void retire(std::unique_ptr<Domain> domain);
 
   private:
@@ -92,6 +93,8 @@ class Domain {
     Status map(int peer);
     Status copy_by_kernel(CUdeviceptr to, CUdeviceptr from);
     Status probe(int peer);
+    // Memory of an earlier domain; false: there is none of that size.
+    bool take_spare(size_t bytes);
     // One step of leaving: false if kernels of ours may still run, or peers have not left.
     bool try_release();
 
@@ -117,6 +120,7 @@ class Domain {
     Event captured_done_;  // after the newest of the capture `capture_`
     CUstream last_ = nullptr, last_captured_ = nullptr;
     bool launched_ = false;
+    uint64_t claims_ = 0;
     uint64_t capture_ = 0;
     std::atomic<bool> captured_{false};
     bool unmapped_ = false;

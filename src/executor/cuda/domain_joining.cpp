@@ -189,9 +189,13 @@ Status Domain::offer() {
         auto abort = shared_words_->abort(driver);
         if (!abort) return abort.take_status();
         abort_ = *abort;
-        auto host_words = PinnedMemory::allocate(context, sizeof(HostWords));
-        if (!host_words) return host_words.take_status();
-        host_words_ = std::move(*host_words);
+        const Places places(ranks_);
+        const bool spare = take_spare(places.bytes);
+        if (!spare) {
+            auto host_words = PinnedMemory::allocate(context, sizeof(HostWords));
+            if (!host_words) return host_words.take_status();
+            host_words_ = std::move(*host_words);
+        }
         memset(host_words_.data(), 0, sizeof(HostWords));
         report_ = &static_cast<HostWords*>(host_words_.data())->report;
         for (Event* event : {&done_, &captured_done_}) {
@@ -202,10 +206,11 @@ Status Domain::offer() {
         auto stream = Stream::create(context);
         if (!stream) return stream.take_status();
         stream_ = std::move(*stream);
-        const Places places(ranks_);
-        auto memory = DeviceMemory::allocate(context, places.bytes);
-        if (!memory) return memory.take_status();
-        memory_ = std::move(*memory);
+        if (!spare) {
+            auto memory = DeviceMemory::allocate(context, places.bytes);
+            if (!memory) return memory.take_status();
+            memory_ = std::move(*memory);
+        }
         WEFT_TRY(fill_async(driver, memory_.address(), 0, memory_.bytes(), stream_.handle()));
         bases_[size_t(rank_)] = memory_.address();
         WEFT_TRY(write_probe());
@@ -213,10 +218,13 @@ Status Domain::offer() {
         for (int peer = 0; peer < ranks_; ++peer)
             other_processes |= group_->row(peer).process != group_->row(rank_).process;
         if (other_processes) {
+            // Without: the others cannot map it, which is no reason to have no domain.
             auto exported = export_ipc(driver, memory_.address());
-            if (!exported) return exported.take_status();
-            letter.exported = *exported;
-            letter.shared = true;
+            letter.shared = bool(exported);
+            if (exported)
+                letter.exported = *exported;
+            else
+                WEFT_LOG_RANK(rank_, info, init, "{}", exported.status().sentence());
         }
         letter.address = memory_.address();
         return ok();
@@ -282,6 +290,8 @@ Status Domain::map(int peer) {
         peer_contexts_.push_back(std::move(*other));
         return ok();
     }
+    if (!letter.shared)
+        return fail(weftSystemError, "CUDA does not let other processes map it (its log at INFO has the error)");
     auto mapping = IpcMapping::open(context, letter.exported);
     if (!mapping) return mapping.take_status();
     bases_[size_t(peer)] = mapping->address();

@@ -46,7 +46,11 @@ class SharedWords {
         return reinterpret_cast<const uint32_t*>(address + offsetof(HostHeader, abort) + offsetof(AbortRecord, state));
     }
 
-    std::atomic<CUstream> streams[ranks_max] = {};  // that each rank of this process launched on last
+    // That each rank of this process launched on last, and its how many-th launch that was.
+    struct Claim {
+        std::atomic<CUstream> stream{nullptr};
+        std::atomic<uint64_t> launch{0};
+    } claims[ranks_max];
 
   private:
     std::shared_ptr<HostGroup> group_;

@@ -33,7 +33,7 @@ struct RankWords {
     std::byte* offered_outputs[blocks_max][ranks_max];
     // By block: the epoch after the last operation. On the device, so that a captured graph can be replayed.
     uint32_t epoch[blocks_max];
-    uint32_t failed;    // a Failure, the first; other blocks then leave
+    uint32_t failed;    // launch << 8 | Failure, the first; other blocks then leave
     uint32_t finished;  // blocks of a step machine that have ended
     uint64_t
         steps[blocks_max];  // iterations that a step machine's block has behind it; others of the rank wait for them
@@ -97,6 +97,7 @@ struct StepBlock {
 
 struct KernelArguments {
     int32_t rank, ranks;
+    uint32_t launch;  // tells a kernel from those that this rank launched before and after it
     uint32_t fingerprint;
     weftRedOp_t op;       // weftSum for averages and scaled sums too
     uint32_t average_of;  // the result is divided by it; 0: it is not

@@ -24,6 +24,15 @@ class Meeting {
 
     // All return false if this rank's kernel has failed; the block then leaves. The whole team calls them.
 
+    // Before anything else. After a failure a kernel that was enqueued behind it finds its epochs used in part: what it
+    // told or sent would be taken for the failed one's. A block of the failed kernel itself goes on: peers shall hear
+    // what this rank called.
+    WEFT_DEVICE bool begin() {
+        const uint32_t failed = load_relaxed(&own_.failed);
+        const bool behind =
+            failed != 0 && (failed >> 8 != (arguments_.launch & 0xffffff) || load_relaxed(arguments_.abort) != 0);
+        return !team_.any(behind);
+    }
     // The next epoch, told to all peers. Nobody is waited for, but every 2^32 times. The team has met since the epoch
     // before.
     WEFT_DEVICE bool announce() {
@@ -66,7 +75,7 @@ class Meeting {
 
     // The first failure of the rank is reported; all its blocks leave.
     WEFT_DEVICE_COLD void fail(Failure failure, Waiting waiting, int peer, uint32_t other_fingerprint) {
-        if (!claim(&own_.failed, uint32_t(failure))) return;
+        if (!claim(&own_.failed, uint32_t(failure) | (arguments_.launch & 0xffffff) << 8)) return;
         FailureReport& report = *arguments_.report;
         report.waiting = waiting;
         report.rank = arguments_.rank;

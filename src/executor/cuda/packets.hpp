@@ -103,6 +103,7 @@ class PacketExchange {
 
     // Everybody sends everything to everybody and reduces everything.
     WEFT_DEVICE void one_shot() {
+        if (!meeting_.begin()) return;
         const Round round = rounds_of(lines_per_sender);
         for (uint64_t number = 0; number < round.rounds; ++number) {
             if (!meeting_.announce()) return;
@@ -127,6 +128,7 @@ class PacketExchange {
     // to the ranks in turn; the lower half of a sender's memory holds contributions, the upper half results.
     WEFT_DEVICE void two_shot() {
         constexpr int half = lines_per_sender / 2;
+        if (!meeting_.begin()) return;
         const Round round = rounds_of(half * a_.ranks);
         const int share = (round.lines + a_.ranks - 1) / a_.ranks;  // lines of each rank
         for (uint64_t number = 0; number < round.rounds; ++number) {

@@ -38,6 +38,7 @@ template <weftDataType_t type, bool adds>
 WEFT_DEVICE void peer_two_shot(const Team& team, const KernelArguments& a) {
     const Reducer<type, adds> reducer(a);
     Meeting meeting(team, a);
+    if (!meeting.begin()) return;
     const std::byte* const* inputs = a.inputs;
     std::byte* const* outputs = a.outputs;
     bool staged = a.tile_bytes != 0, met = false;

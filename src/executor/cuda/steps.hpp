@@ -22,7 +22,7 @@ class StepMachine {
     }
 
     WEFT_DEVICE void run() {
-        if (!meeting_.announce()) return;
+        if (!meeting_.begin() || !meeting_.announce()) return;
         const uint64_t tiles = a_.bytes == 0 ? 1 : (a_.bytes + a_.tile_bytes - 1) / a_.tile_bytes;
         uint64_t steps = 0;
         for (uint64_t tile = 0; tile < tiles; tile += uint64_t(a_.tiles)) {
@@ -180,7 +180,7 @@ template <weftDataType_t type, bool adds>
 WEFT_DEVICE void steps(const Team& team, const KernelArguments& arguments) {
     if (team.block < arguments.step_block_count) return StepMachine<type, adds>(team, arguments).run();
     Meeting meeting(team, arguments);
-    if (meeting.announce()) meeting.leave();
+    if (meeting.begin() && meeting.announce()) meeting.leave();
 }
 
 }  // namespace weft::cuda

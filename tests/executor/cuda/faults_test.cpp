@@ -9,12 +9,8 @@ using cuda::Body;
 using cuda::Failure;
 using cuda::Waiting;
 
-const Launch launches[] = {{Body::packet_one_shot, 2},
-                           {Body::packet_two_shot, 2},
-                           {Body::peer_two_shot, 2},
-                           {Body::peer_two_shot, 2, true},
-                           {Body::peer_two_shot, 2, true, 16},
-                           {Body::steps, 0}};
+const Launch launches[] = {{Body::packet_one_shot, 2},     {Body::packet_two_shot, 2},         {Body::peer_two_shot, 2},
+                           {Body::peer_two_shot, 2, true}, {Body::peer_two_shot, 2, true, 16}, {Body::steps, 0}};
 
 Call call_of(int n, const Launch& launch, size_t count, std::mt19937& random) {
     static const WildInputs inputs(random);
@@ -27,6 +23,31 @@ Call call_of(int n, const Launch& launch, size_t count, std::mt19937& random) {
 }
 
 }  // namespace
+
+TEST_CASE("a kernel behind one that failed does nothing: nobody takes its data for the other's", "[cuda]") {
+    std::mt19937 random(1);
+    for (const Launch& launch : launches) {
+        INFO(name_of(launch.body));
+        VirtualRanks ranks(2);
+        const Call call = call_of(2, launch, 500, random), behind = call_of(2, launch, 500, random);
+        auto first = ranks.prepare(call, launch), second = ranks.prepare(behind, launch);
+        ranks.abort(0);
+        for (auto* parts : {&first, &second}) {
+            (*parts)[0]->start();
+            (*parts)[0]->join();
+        }
+        CHECK(ranks.report(0).failure == Failure::aborted);
+        // What the failed one had sent before may be all that the late rank waits for.
+        ranks.set_timeout_ms(50);
+        auto late = ranks.prepare(call, launch);
+        late[1]->start();
+        late[1]->join();
+        const Failure failure = ranks.report(1).failure;
+        CHECK((failure == Failure::timeout || failure == Failure::none));
+        if (failure == Failure::none) CHECK(late[1]->result() == expected(call)[1]);
+        CHECK((failure == Failure::timeout || launch.body == Body::packet_one_shot));
+    }
+}
 
 TEST_CASE("a rank that comes late is waited for", "[cuda]") {
     std::mt19937 random(1);

@@ -46,6 +46,7 @@ VirtualRanks::Part::Part(VirtualRanks& ranks, const Call& call, const Launch& la
     KernelArguments& a = arguments;
     a.rank = rank;
     a.ranks = ranks.ranks_;
+    a.launch = ranks.launches_;
     a.fingerprint = fingerprint(operation_of(call, launch));
     a.op = call.op == premul || call.op == weftAvg ? weftSum : weftRedOp_t(call.op);
     a.average_of = call.op == weftAvg ? uint32_t(ranks.ranks_) : 0;
@@ -117,6 +118,7 @@ void VirtualRanks::connect(const Schedule& schedule, int rank, Program& program)
 }
 
 std::vector<std::unique_ptr<VirtualRanks::Part>> VirtualRanks::prepare(const Call& call, const Launch& launch) {
+    ++launches_;
     std::vector<std::unique_ptr<Part>> parts;
     for (int rank = 0; rank < ranks_; ++rank) parts.push_back(std::make_unique<Part>(*this, call, launch, rank));
     if (launch.body == Body::steps) {

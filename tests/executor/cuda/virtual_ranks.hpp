@@ -69,6 +69,7 @@ class VirtualRanks {
     };
     int ranks_;
     uint64_t timeout_ns_ = 60'000'000'000;
+    uint32_t launches_ = 0;
     std::vector<std::unique_ptr<cuda::RankWords>> words_;
     std::vector<std::vector<cuda::PacketLine>> packets_;
     std::vector<std::vector<cuda::Pack<16>>> staging_;
