@@ -3,24 +3,15 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 
-#include <map>
-#include <mutex>
+#include <utility>
 
 #include "src/base/per_process.hpp"
 
 namespace weft {
 
-Result<std::shared_ptr<SharedMemory>> map_peer_memory(const PeerMemory& where) {
-    struct Maps {
-        std::mutex mutex;
-        std::map<std::pair<uint64_t, uint64_t>, std::weak_ptr<SharedMemory>> by_owner;  // process, inode
-    };
-    static PerProcess<Maps> processes;
-    Maps& maps = processes.get();
-    std::lock_guard lock(maps.mutex);
-    std::erase_if(maps.by_owner, [](const auto& entry) { return entry.second.expired(); });
-    std::weak_ptr<SharedMemory>& known = maps.by_owner[{where.process, where.inode}];
-    if (auto mapped = known.lock()) return mapped;
+namespace {
+
+Result<std::shared_ptr<SharedMemory>> map(const PeerMemory& where) {
     // Same user, same process-id namespace: the descriptor can be opened by its name. Looked at before it is opened:
     // under another numbering of processes the name may be that of anything, even of our own segment, and closing a
     // descriptor of that drops the lock that says that we live.
@@ -34,9 +25,13 @@ Result<std::shared_ptr<SharedMemory>> map_peer_memory(const PeerMemory& where) {
     auto memory = SharedMemory::map(std::move(fd));
     if (!memory) return memory.take_status();
     memory->close_descriptor();  // one a peer would use up the process's limit
-    auto mapped = std::make_shared<SharedMemory>(std::move(*memory));
-    known = mapped;
-    return mapped;
+    return std::make_shared<SharedMemory>(std::move(*memory));
+}
+
+}  // namespace
+
+Result<std::shared_ptr<SharedMemory>> map_peer_memory(const PeerMemory& where) {
+    return shared_by_process<SharedMemory>(std::pair(where.process, where.inode), [&] { return map(where); });
 }
 
 }  // namespace weft

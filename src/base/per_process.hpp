@@ -2,6 +2,7 @@
 // parent's was at that moment, a lock held by another thread above all; the parent's stays reachable and untouched.
 #pragma once
 #include <atomic>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <utility>
@@ -34,20 +35,28 @@ class PerProcess {
     std::atomic<Node*> current_{nullptr};
 };
 
-// The T that the process's users share: made by `make` when first asked for, gone with its last owner. Thread-safe.
+// The T of a key that the process's users share: made by `make` when first asked for, one at a time, gone with its last
+// owner. Thread-safe.
+template <class T, class Key, class Make>
+Result<std::shared_ptr<T>> shared_by_process(const Key& key, Make&& make) {
+    struct Known {
+        std::mutex mutex;
+        std::map<Key, std::weak_ptr<T>> all;
+    };
+    static PerProcess<Known> processes;  // one for each Make, so one for each place that asks
+    Known& known = processes.get();
+    std::lock_guard lock(known.mutex);
+    std::erase_if(known.all, [](const auto& entry) { return entry.second.expired(); });
+    if (const auto place = known.all.find(key); place != known.all.end())
+        if (auto shared = place->second.lock()) return shared;
+    Result<std::shared_ptr<T>> made = make();
+    if (made) known.all[key] = *made;
+    return made;
+}
+// The only T.
 template <class T, class Make>
 Result<std::shared_ptr<T>> shared_by_process(Make&& make) {
-    struct Current {
-        std::mutex mutex;
-        std::weak_ptr<T> shared;
-    };
-    static PerProcess<Current> processes;  // one for each Make, so one for each place that asks
-    Current& current = processes.get();
-    std::lock_guard lock(current.mutex);
-    if (auto shared = current.shared.lock()) return shared;
-    Result<std::shared_ptr<T>> made = make();
-    if (made) current.shared = *made;
-    return made;
+    return shared_by_process<T>(0, std::forward<Make>(make));
 }
 
 }  // namespace weft

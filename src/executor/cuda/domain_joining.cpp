@@ -3,8 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
-#include <map>
-#include <mutex>
+#include <utility>
 
 #include "src/base/log.hpp"
 #include "src/base/per_process.hpp"
@@ -40,51 +39,43 @@ uint32_t number_between(int from, int to) { return 0x9e3779b9u * uint32_t(from *
 }  // namespace
 
 Result<std::shared_ptr<SharedWords>> SharedWords::of(const std::shared_ptr<HostGroup>& group, const Context& context) {
-    struct Known {
-        std::mutex mutex;
-        std::map<const HostGroup*, std::weak_ptr<SharedWords>> of;
-    };
-    static PerProcess<Known> of_process;
-    Known& known = of_process.get();
-    std::lock_guard lock(known.mutex);
-    std::erase_if(known.of, [](const auto& entry) { return entry.second.expired(); });
-    if (auto there = known.of[group.get()].lock()) return there;
-    auto words = std::make_shared<SharedWords>();
-    words->group_ = group;
-    auto retained = Context::retain(context.driver(), context.device());
-    if (!retained) return retained.take_status();
-    words->context_ = std::move(*retained);
-    const size_t page = size_t(sysconf(_SC_PAGESIZE)), used = offsetof(HostHeader, abort) + sizeof(AbortRecord);
-    auto pinned = PinnedMemory::pin(context, &group->header(), (used + page - 1) / page * page);
-    if (!pinned) return pinned.take_status();
-    words->pinned_ = std::move(*pinned);
-    known.of[group.get()] = words;
-    return words;
+    return shared_by_process<SharedWords>(group.get(), [&]() -> Result<std::shared_ptr<SharedWords>> {
+        auto words = std::make_shared<SharedWords>();
+        words->group_ = group;
+        const size_t used = offsetof(HostHeader, abort) + sizeof(AbortRecord), page = page_bytes();
+        WEFT_TRY(words->pinned_.pin(context, &group->header(), (used + page - 1) / page * page));
+        return words;
+    });
 }
 
 Result<std::shared_ptr<HostPlaces>> HostPlaces::of(const PeerMemory& where, const Context& context) {
-    struct Known {
-        std::mutex mutex;
-        std::map<std::pair<uint64_t, uint64_t>, std::weak_ptr<HostPlaces>> of;  // process, inode
-    };
-    static PerProcess<Known> of_process;
-    Known& known = of_process.get();
-    std::lock_guard lock(known.mutex);
-    std::erase_if(known.of, [](const auto& entry) { return entry.second.expired(); });
-    std::weak_ptr<HostPlaces>& entry = known.of[{where.process, where.inode}];
-    if (auto there = entry.lock()) return there;
-    auto places = std::make_shared<HostPlaces>();
-    auto memory = map_peer_memory(where);
-    if (!memory) return memory.take_status();
-    places->memory_ = std::move(*memory);
+    return shared_by_process<HostPlaces>(
+        std::pair(where.process, where.inode), [&]() -> Result<std::shared_ptr<HostPlaces>> {
+            auto places = std::make_shared<HostPlaces>();
+            auto memory = map_peer_memory(where);
+            if (!memory) return memory.take_status();
+            places->memory_ = std::move(*memory);
+            WEFT_TRY(places->pinned_.pin(context, places->memory_->data(), places->memory_->bytes()));
+            return places;
+        });
+}
+
+Status PinnedPages::pin(const Context& context, void* data, size_t bytes) {
     auto retained = Context::retain(context.driver(), context.device());
     if (!retained) return retained.take_status();
-    places->context_ = std::move(*retained);
-    auto pinned = PinnedMemory::pin(context, places->memory_->data(), places->memory_->bytes());
+    context_ = std::move(*retained);
+    auto pinned = PinnedMemory::pin(context, data, bytes);
     if (!pinned) return pinned.take_status();
-    places->pinned_ = std::move(*pinned);
-    entry = places;
-    return places;
+    memory_ = std::move(*pinned);
+    return ok();
+}
+
+Result<CUdeviceptr> PinnedPages::address() const {
+    const Driver& driver = context_.driver();
+    CUdeviceptr address = 0;
+    WEFT_TRY(driver.check(driver.MemHostGetDevicePointer(&address, memory_.data(), 0),
+                          "map pinned host memory for a device"));
+    return address;
 }
 
 uint64_t Domain::key(int stage) const { return letter_key + uint64_t(stage) + (detour_.empty() ? 0 : second_way); }
@@ -186,7 +177,7 @@ Status Domain::offer() {
         auto words = SharedWords::of(group_, context);
         if (!words) return words.take_status();
         shared_words_ = std::move(*words);
-        auto abort = shared_words_->abort(driver);
+        auto abort = shared_words_->abort();
         if (!abort) return abort.take_status();
         abort_ = *abort;
         const Places places(ranks_);
@@ -235,7 +226,6 @@ Status Domain::offer() {
 
 // The second way: one segment for all ranks, rank 0's, who offers it first. Whoever offers has written its own part.
 Status Domain::offer_host_memory() {
-    const Driver& driver = kernels_->driver();
     PeerMemory letter{};
     const Status made = [&]() -> Status {
         const size_t bytes = Places(ranks_).bytes * size_t(ranks_);
@@ -252,7 +242,7 @@ Status Domain::offer_host_memory() {
         auto places = HostPlaces::of(letter, kernels_->context());
         if (!places) return places.take_status();
         host_places_ = std::move(*places);
-        auto address = host_places_->address(driver);
+        auto address = host_places_->address();
         if (!address) return address.take_status();
         for (int peer = 0; peer < ranks_; ++peer) bases_[size_t(peer)] = *address + Places(ranks_).bytes * size_t(peer);
         return write_probe();

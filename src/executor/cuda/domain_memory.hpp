@@ -32,18 +32,28 @@ struct HostWords {
     alignas(256) Probe probe;
 };
 
-// The communicator's abort word, pinned so that kernels of all devices of this process see it at once, whoever sets it.
-// Once for a process, which maps the segment once.
+// Pages of the host, pinned once for all devices of the process; they outlive it.
+class PinnedPages {
+  public:
+    Status pin(const Context& context, void* data, size_t bytes);
+    // As kernels of the context that is current address them.
+    Result<CUdeviceptr> address() const;
+
+  private:
+    Context context_;
+    PinnedMemory memory_;
+};
+
+// The communicator's abort word, so that kernels of all devices of this process see it at once, whoever sets it. Once
+// for a process, which maps the segment once.
 class SharedWords {
   public:
     static Result<std::shared_ptr<SharedWords>> of(const std::shared_ptr<HostGroup>& group, const Context& context);
-    // As kernels of the context that is current address it.
-    Result<const uint32_t*> abort(const Driver& driver) const {
+    Result<const uint32_t*> abort() const {
         static_assert(sizeof(AbortRecord::state) == sizeof(uint32_t));
-        CUdeviceptr address = 0;
-        WEFT_TRY(driver.check(driver.MemHostGetDevicePointer(&address, pinned_.data(), 0),
-                              "map the communicator's abort word for a device"));
-        return reinterpret_cast<const uint32_t*>(address + offsetof(HostHeader, abort) + offsetof(AbortRecord, state));
+        auto address = pinned_.address();
+        if (!address) return address.take_status();
+        return reinterpret_cast<const uint32_t*>(*address + offsetof(HostHeader, abort) + offsetof(AbortRecord, state));
     }
 
     // That each rank of this process launched on last, and its how many-th launch that was.
@@ -54,26 +64,18 @@ class SharedWords {
 
   private:
     std::shared_ptr<HostGroup> group_;
-    Context context_;
-    PinnedMemory pinned_;
+    PinnedPages pinned_;
 };
 
-// Host memory that stands in for that of the devices, of all ranks: rank 0's, pinned once for a process.
+// Host memory that stands in for that of the devices, of all ranks: rank 0's, once for a process.
 class HostPlaces {
   public:
     static Result<std::shared_ptr<HostPlaces>> of(const PeerMemory& where, const Context& context);
-    // As kernels of the context that is current address it.
-    Result<CUdeviceptr> address(const Driver& driver) const {
-        CUdeviceptr address = 0;
-        WEFT_TRY(driver.check(driver.MemHostGetDevicePointer(&address, pinned_.data(), 0),
-                              "map host memory of all ranks for a device"));
-        return address;
-    }
+    Result<CUdeviceptr> address() const { return pinned_.address(); }
 
   private:
     std::shared_ptr<SharedMemory> memory_;
-    Context context_;
-    PinnedMemory pinned_;
+    PinnedPages pinned_;
 };
 
 }  // namespace weft::cuda
