@@ -2,7 +2,23 @@
 
 #include <dlfcn.h>
 
+#include <fstream>
+
 namespace weft {
+
+namespace {
+
+// Whether a file of that name, of whatever version, is mapped. Asks the kernel: for a name that it has not loaded the
+// loader would look into its cache, and a child that another thread forks just then has that cache half taken down.
+bool mapped(const std::string& name) {
+    const std::string wanted = '/' + name.substr(0, name.find(".so")) + ".so";
+    std::ifstream maps("/proc/self/maps");
+    for (std::string line; std::getline(maps, line);)
+        if (line.find(wanted) != std::string::npos) return true;
+    return !maps.eof();  // unreadable
+}
+
+}  // namespace
 
 Result<DynamicLibrary> DynamicLibrary::open(const std::string& path) {
     void* handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
@@ -15,6 +31,7 @@ Result<DynamicLibrary> DynamicLibrary::open(const std::string& path) {
 }
 
 DynamicLibrary DynamicLibrary::loaded(const std::string& path) {
+    if (path.find('/') == std::string::npos && !mapped(path)) return {};
     void* handle = dlopen(path.c_str(), RTLD_LAZY | RTLD_NOLOAD);
     if (handle == nullptr) (void)dlerror();  // not for the next who asks
     return DynamicLibrary(handle);

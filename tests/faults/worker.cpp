@@ -307,6 +307,7 @@ void step_fork_busy(Worker& self, const Values& values) {
                         weftAllReduce(&value, &value, 1, weftFloat32, weftSum, own, nullptr) == weftSuccess &&
                         weftMemAlloc(&memory, 4096) == weftSuccess && weftMemFree(memory) == weftSuccess;
             if (count == 0) good = good && weftCommInitFromEnvironment(&own, nullptr) == weftTimeout;
+            if (!good) fprintf(stderr, "child %ld: %s\n", count, weftGetLastError(nullptr));
             _exit(good ? 0 : 1);
         }
         int status = 0;
@@ -316,7 +317,10 @@ void step_fork_busy(Worker& self, const Values& values) {
     over = true;
     for (std::thread& thread : self.threads) thread.join();
     self.threads.clear();
-    tell("fork_busy " + std::to_string(ends[0]));
+    std::string text = "fork_busy " + std::to_string(ends[0]);
+    for (const auto& [end, times] : ends)
+        if (end != 0) text += ", " + std::to_string(times) + " times wait status " + std::to_string(end);
+    tell(text);
 }
 
 // fork_job=ID: a child makes that communicator with the other ranks' children, and ends in order
