@@ -5,10 +5,9 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <cstdlib>
 #include <thread>
 
-#include "src/base/options.hpp"
+#include "src/bootstrap/launcher_family.hpp"
 
 namespace perf {
 namespace {
@@ -30,12 +29,12 @@ int complain(const std::string& program, const char* call, weftResult_t result) 
     return complain(program, fmt::format("{}: {}", call, *sentence ? sentence : weftGetErrorString(result)));
 }
 
-// Which of its host's processes the launcher says this is.
+// Which of its host's processes the launcher says this is. Variables half set are the communicator's to refuse.
 int local_rank() {
-    for (const char* name :
-         {"WEFT_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID"})
-        if (const auto text = weft::environment(name)) return std::atoi(text->c_str());
-    return 0;
+    const auto family = weft::find_family();
+    if (!family || *family == nullptr) return 0;
+    const auto place = weft::read_place(**family);
+    return place ? std::max(place->local_rank, 0) : 0;
 }
 
 // The GPU of a rank, current in this thread from here on; null if none is asked for.
@@ -70,25 +69,28 @@ int run_threads(const std::string& program, const Arguments& arguments, const st
     std::vector<std::unique_ptr<Gpu>> gpus;
     for (size_t i = 0; i < count; ++i) gpus.push_back(gpu_for(arguments, int(i)));
     std::vector<weftComm_t> comms(count);
+    const auto join = [&](size_t i) {
+        if (gpus[i]) gpus[i]->make_current();
+        return weftCommInitRankConfig(&comms[i], int(count), id, int(i), &config);
+    };
     if (!arguments.parallel_init) {
         weftResult_t result = weftGroupStart();
-        for (size_t i = 0; i < count && result == weftSuccess; ++i) {
-            if (gpus[i]) gpus[i]->make_current();
-            result = weftCommInitRankConfig(&comms[i], int(count), id, int(i), &config);
-        }
+        for (size_t i = 0; i < count && result == weftSuccess; ++i) result = join(i);
         if (weftResult_t ended = weftGroupEnd(); result == weftSuccess) result = ended;
         if (result != weftSuccess) return complain(program, "weftCommInitRankConfig in a group", result);
     }
+    const auto serve = [&](size_t i) {
+        try {
+            const weftResult_t result = arguments.parallel_init ? join(i) : weftSuccess;
+            if (result != weftSuccess) return complain(program, "weftCommInitRankConfig", result);
+            return run_rank(program, comms[i], gpus[i].get(), body);
+        } catch (const Failure& failure) {
+            return complain(program, failure.what());
+        }
+    };
     std::vector<int> statuses(count);
     std::vector<std::thread> threads;
-    for (size_t i = 0; i < count; ++i)
-        threads.emplace_back([&, i] {
-            weftResult_t result = weftSuccess;
-            if (arguments.parallel_init && gpus[i]) gpus[i]->make_current();
-            if (arguments.parallel_init) result = weftCommInitRankConfig(&comms[i], int(count), id, int(i), &config);
-            statuses[i] = result == weftSuccess ? run_rank(program, comms[i], gpus[i].get(), body)
-                                                : complain(program, "weftCommInitRankConfig", result);
-        });
+    for (size_t i = 0; i < count; ++i) threads.emplace_back([&, i] { statuses[i] = serve(i); });
     for (std::thread& thread : threads) thread.join();
     return *std::max_element(statuses.begin(), statuses.end());
 }

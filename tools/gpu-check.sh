@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # gpu-check.sh: everything about GPUs that needs one, in one command: the build for this GPU, every GPU test, the kernels
-# under compute-sanitizer, all_reduce_perf on one GPU and on the host's cores, benchmarks with the table last. Needs a CUDA toolkit, a compiler, meson, ninja; and Weft's
-# packages, or build-bundle/ (tools/gpu-bundle). Without a GPU it builds and says so. Some minutes.
+# under compute-sanitizer, all_reduce_perf on one GPU and on the host's cores, benchmarks with the table last. Needs a
+# CUDA toolkit, a compiler, meson, ninja; and Weft's packages, or build-bundle/ (tools/gpu-bundle). Without a GPU it
+# builds and says so. Some minutes.
 #   --quick   no sanitizers, no cores
 # The status is 0 if nothing failed.
 set -uo pipefail

@@ -55,7 +55,7 @@ class Arrows:
         if "everything" in allowed or other in allowed or target in allowed:
             return None
         if "include/weft" in allowed:
-            return "a client sees include/weft and nothing else"
+            return "a client sees include/weft and what its arrow names"
         if other == "base" or (room == "api" and other == "include/weft"):
             return None
         return f"no arrow from {room} to {other}"
