@@ -58,7 +58,7 @@ struct RankHome {
 struct alignas(64) RankRow {
     // The first lines, written once by its rank when it joins.
     std::atomic<RankState> state;
-    int32_t pid;
+    int32_t pid;             // since it was claimed; only that of its home says that it has joined
     uint64_t process;        // random, the same for the ranks of one process
     uint64_t token_address;  // where that number lies in its memory: who can read it there can read everything
     int32_t arena_fd;        // number in that process, -1: none (see arena.hpp)

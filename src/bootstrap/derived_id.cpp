@@ -1,13 +1,9 @@
 #include "src/bootstrap/derived_id.hpp"
 
-#include <netdb.h>
-#include <unistd.h>
-
-#include <climits>
-
 #include "src/base/log.hpp"
 #include "src/bootstrap/node_list.hpp"
 #include "src/bootstrap/pmi.hpp"
+#include "src/net/resolution.hpp"
 
 namespace weft {
 
@@ -15,20 +11,19 @@ namespace {
 
 constexpr int first_port = 20000, ports = 10000;  // below Linux's ephemeral ports, which start at 32768
 
-// This host's full name, as its resolver has it: a pod's short name is unknown to other pods.
-std::string own_full_name() {
-    char name[HOST_NAME_MAX + 1] = {};
-    gethostname(name, sizeof name - 1);
-    addrinfo hints{};
-    hints.ai_flags = AI_CANONNAME;
-    addrinfo* found = nullptr;
-    if (getaddrinfo(name, nullptr, &hints, &found) != 0) return name;
-    const std::string full = found->ai_canonname ? found->ai_canonname : name;
-    freeaddrinfo(found);
-    return full.rfind(name, 0) == 0 ? full : name;
+// A pod's short name is unknown to other pods.
+Result<std::string> root_among_pods(int index, Deadline deadline) {
+    auto name = net::look_up_own_name().take(deadline.remaining_ms());
+    if (!name)
+        return fail(weftTimeout,
+                    "this pod's full name, from which pod 0's follows, was still being looked up after {} ms: set "
+                    "WEFT_ROOT_HOST to pod 0's name or address on all ranks, or look why the resolver is silent",
+                    deadline.all_ms());
+    if (!*name) return name->take_status();
+    return first_pod(**name, index);
 }
 
-Result<std::string> root_of(const Family& family, const Place& place, const Options& options) {
+Result<std::string> root_of(const Family& family, const Place& place, const Options& options, Deadline deadline) {
     if (!options.root_host.empty()) return options.root_host;
     switch (family.root) {
         case Root::master_addr: return environment("MASTER_ADDR").value_or("");
@@ -39,7 +34,7 @@ Result<std::string> root_of(const Family& family, const Place& place, const Opti
             if (!nodes) return fail(weftInvalidUsage, "SLURM_STEP_NODELIST: {}", nodes.status().sentence());
             return nodes->front();
         }
-        case Root::pod_0: return first_pod(own_full_name(), place.rank);
+        case Root::pod_0: return root_among_pods(place.rank, deadline);
         case Root::unknown: break;
     }
     return std::string();
@@ -75,15 +70,15 @@ uint16_t derived_port(const std::string& identity, uint16_t taken) {
     return uint16_t(port == taken ? first_port + (hash + 1) % ports : port);
 }
 
-Result<UniqueId> derive_id(const Family& family, const Place& place, const Options& options,
-                           const std::string& reason) {
+Result<UniqueId> derive_id(const Family& family, const Place& place, const Options& options, const std::string& reason,
+                           Deadline deadline) {
     const std::string why = reason.empty() ? fmt::format("{} carries no unique id", family.name) : reason;
     // With these, ranks that share a host meet over the network all the same.
     const bool over_network = !options.hostid.empty() || !options.transports.empty();
     const bool one_host = place.on_one_host() && !over_network;
     std::string root;
     if (!one_host) {
-        auto found = root_of(family, place, options);
+        auto found = root_of(family, place, options, deadline);
         if (!found) return found.take_status();
         root = found->empty() && place.on_one_host() ? "127.0.0.1" : *found;
         if (root.empty())

@@ -1,6 +1,7 @@
 // derived_id.hpp: the unique id that all ranks of a job make alike, where its launcher can carry none.
 #pragma once
 #include "src/base/options.hpp"
+#include "src/bootstrap/deadline.hpp"
 #include "src/bootstrap/launcher_family.hpp"
 #include "src/bootstrap/unique_id.hpp"
 
@@ -9,8 +10,10 @@ namespace weft {
 // From the job's identity, and where rank 0 is met if there are several hosts: WEFT_ROOT_HOST, else as the launcher's
 // row says; WEFT_ROOT_PORT, else a port that follows from the identity, never MASTER_PORT. Whoever knows the identity
 // can derive it too: a WARN asks for WEFT_SECRET where that matters. A place or an identity that is missing is a
-// sentence; `reason`, why nobody carried an id, is a part of it.
-Result<UniqueId> derive_id(const Family& family, const Place& place, const Options& options, const std::string& reason);
+// sentence, as is a resolver that does not answer within the deadline; `reason`, why nobody carried an id, is a part of
+// it.
+Result<UniqueId> derive_id(const Family& family, const Place& place, const Options& options, const std::string& reason,
+                           Deadline deadline);
 
 // Pod 0's name: `host`, the name of pod `index`, ends in the index. Empty if it does not.
 std::string first_pod(const std::string& host, int index);

@@ -19,8 +19,7 @@ constexpr int name_pause_ms = 200;  // between two questions for a name that is 
 Result<std::vector<net::Address>> resolve_by(const std::string& server, const std::string& host, uint16_t port,
                                              Deadline deadline) {
     while (true) {
-        net::Resolution resolution(host, port, AF_UNSPEC);
-        auto found = resolution.take(deadline.remaining_ms());
+        auto found = net::look_up(host, port, AF_UNSPEC).take(deadline.remaining_ms());
         if (!found)
             return fail(weftTimeout, "{}: the name {} had no address within {} ms: it is still being looked up", server,
                         host, deadline.all_ms());

@@ -118,7 +118,7 @@ Status Gathering::go_abroad(int rank) {
 // Nothing: not yet, and `obstacle_` says why.
 std::optional<std::vector<net::Address>> Gathering::find_root() {
     if (id_.root_host().empty()) return id_.root_addresses();
-    if (!resolution_) resolution_.emplace(id_.root_host(), id_.root_port());
+    if (!resolution_) resolution_ = net::look_up(id_.root_host(), id_.root_port());
     auto found = resolution_->take();
     if (!found) {
         obstacle_ =

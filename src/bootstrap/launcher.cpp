@@ -113,7 +113,8 @@ Result<Job> read_job(const Options& options) {
     Job job{(*family)->name, place->rank, place->ranks, place->local_rank, place->local_size, {}, {}};
     if (place->ranks < 0) return fail(weftInvalidUsage, "{}: {}", (*family)->name, shared->reason);
     const char* source = name_of((*family)->carrier);
-    auto id = shared->text ? id_of_text(*shared->text, source) : derive_id(**family, *place, options, shared->reason);
+    auto id = shared->text ? id_of_text(*shared->text, source)
+                           : derive_id(**family, *place, options, shared->reason, sharing.deadline);
     if (!id) return id.take_status();
     job.id = options.secret.empty() ? *id : id->keyed(options.secret);
     job.id_source = shared->text             ? source

@@ -1,61 +1,50 @@
 #include "src/net/resolution.hpp"
 
+#include <netdb.h>
 #include <pthread.h>
 #include <signal.h>
+#include <unistd.h>
 
-#include <chrono>
-#include <condition_variable>
-#include <mutex>
+#include <climits>
 #include <system_error>
 #include <thread>
 
 namespace weft::net {
 
-struct Resolution::Shared {
-    std::mutex mutex;
-    std::condition_variable there;
-    std::optional<Result<std::vector<Address>>> found;
-
-    void look_up(const std::string& host, uint16_t port, std::optional<int> family) noexcept {
-        auto result = [&]() -> Result<std::vector<Address>> {
-            try {
-                return resolve(host, port, family);
-            } catch (const std::exception& exception) {
-                return fail(weftSystemError, "the name {} could not be resolved: {}", host, exception.what());
-            }
-        }();
-        std::lock_guard lock(mutex);
-        found = std::move(result);
-        there.notify_one();
-    }
-};
-
-Resolution::Resolution(const std::string& host, uint16_t port, std::optional<int> family)
-    : shared_(std::make_shared<Shared>()) {
-    if (const auto numeric = Address::parse(host); numeric && numeric->port() == 0) {
-        shared_->look_up(host, port, family);
-        return;
-    }
-    // Signals are for the program's own threads.
+Status run_detached(std::function<void()> function) {
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
+    Status status = ok();
     try {
-        std::thread thread([shared = shared_, host, port, family] { shared->look_up(host, port, family); });
+        std::thread thread(std::move(function));
         pthread_setname_np(thread.native_handle(), "weft-resolver");
         thread.detach();
     } catch (const std::system_error& error) {
-        shared_->found = fail(weftSystemError, "the name {} could not be resolved: no thread: {}", host, error.what());
+        status = fail(weftSystemError, "no thread: {}", error.what());
     }
     pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    return status;
 }
 
-std::optional<Result<std::vector<Address>>> Resolution::take(int wait_ms) {
-    std::unique_lock lock(shared_->mutex);
-    const auto known = [this] { return shared_->found.has_value(); };
-    if (wait_ms < 0) shared_->there.wait(lock, known);
-    if (wait_ms > 0) shared_->there.wait_for(lock, std::chrono::milliseconds(wait_ms), known);
-    return std::exchange(shared_->found, std::nullopt);
+Resolution look_up(const std::string& host, uint16_t port, std::optional<int> family) {
+    if (const auto numeric = Address::parse(host); numeric && numeric->port() == 0)
+        return Resolution(resolve(host, port, family));
+    return Resolution(fmt::format("the name {} could not be resolved", host),
+                      [host, port, family] { return resolve(host, port, family); });
+}
+
+Question<std::string> look_up_own_name() {
+    char buffer[HOST_NAME_MAX + 1] = {};
+    gethostname(buffer, sizeof buffer - 1);
+    return Question<std::string>("this host's full name", [name = std::string(buffer)]() -> Result<std::string> {
+        addrinfo hints{}, *found = nullptr;
+        hints.ai_flags = AI_CANONNAME;
+        if (getaddrinfo(name.c_str(), nullptr, &hints, &found) != 0) return name;
+        const std::string full = found->ai_canonname ? found->ai_canonname : name;
+        freeaddrinfo(found);
+        return full.rfind(name, 0) == 0 ? full : name;
+    });
 }
 
 }  // namespace weft::net

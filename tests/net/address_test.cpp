@@ -6,6 +6,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <future>
 #include <stdexcept>
 
 #include "src/net/resolution.hpp"
@@ -177,17 +178,35 @@ TEST_CASE("this machine has an address, and names are resolved", "[address]") {
 
 TEST_CASE("a name that is looked up can be waited for, and is told once", "[address]") {
     for (const char* host : {"127.0.0.1", "localhost"}) {
-        net::Resolution resolution(host, 77, AF_INET);
+        net::Resolution resolution = net::look_up(host, 77, AF_INET);
         auto found = resolution.take(-1);
         REQUIRE(found);
         REQUIRE(found->ok());
         for (const Address& address : **found) CHECK(address.text() == "127.0.0.1:77");
         CHECK_FALSE(resolution.take(1));
     }
-    net::Resolution missing("no-such-host.invalid", 1);
-    auto found = missing.take(60'000);
+    auto found = net::look_up("no-such-host.invalid", 1).take(60'000);
     REQUIRE(found);
     CHECK_FALSE(found->ok());
+    auto own = net::look_up_own_name().take(60'000);
+    REQUIRE(own);
+    char name[256] = {};
+    gethostname(name, sizeof name - 1);
+    CHECK((**own).rfind(name, 0) == 0);
+}
+
+TEST_CASE("a question that has no answer yet keeps nobody waiting, and what it throws is its answer", "[address]") {
+    std::promise<void> over;
+    net::Question<int> slow("a slow question", [&over]() -> Result<int> {
+        over.get_future().wait();
+        throw std::runtime_error("no");
+    });
+    CHECK_FALSE(slow.take());
+    CHECK_FALSE(slow.take(1));
+    over.set_value();
+    auto answer = slow.take(-1);
+    REQUIRE(answer);
+    CHECK(answer->status().sentence() == "a slow question: no");
 }
 
 TEST_CASE("the speed of the interfaces that are used is the kernel's word, of real ones", "[address]") {
