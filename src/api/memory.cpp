@@ -3,7 +3,6 @@
 
 #include "src/api/guard.hpp"
 #include "src/base/arena.hpp"
-#include "src/base/log.hpp"
 #include "weft/weft.h"
 
 using namespace weft;
@@ -38,12 +37,6 @@ weftResult_t weftCommRegister(const weftComm_t comm, void* buff, size_t bytes, v
             return fail(weftInvalidArgument, "weftCommRegister: {} is NULL", handle ? "buff" : "handle");
         Inside inside(comm);
         if (!inside.entered()) return inside.refused();
-        const Arena* arena = Arena::existing();
-        if (!arena || !arena->contains(buff, bytes))
-            WEFT_LOG_RANK(
-                comm->communicator->rank(), info, mem,
-                "{} bytes at {} are private memory: peers cannot map them; weftMemAlloc gives memory that they can",
-                bytes, buff);
         *handle = comm->communicator->register_buffer(buff, bytes);
         return ok();
     });

@@ -3,6 +3,9 @@
 #include <sched.h>
 #include <unistd.h>
 
+#include <algorithm>
+
+#include "src/base/arena.hpp"
 #include "src/base/clock.hpp"
 #include "src/base/log.hpp"
 
@@ -139,6 +142,26 @@ Status Communicator::begin_on_device() {
 // the others shall not wait for it.
 Status Communicator::refuse_or_die(Status failure) {
     return failure.code() == weftUnhandledCudaError ? die(std::move(failure)) : std::move(failure);
+}
+
+void* Communicator::register_buffer(void* address, size_t bytes) {
+    const auto entry = device_ ? device_->register_buffer(address, bytes) : std::nullopt;
+    const Arena* arena = Arena::existing();
+    if (!entry && (!arena || !arena->contains(address, bytes)))
+        WEFT_LOG_RANK(
+            rank_, info, mem,
+            "{} bytes at {} are private memory: peers cannot map them; weftMemAlloc gives memory that they can", bytes,
+            address);
+    return &*registered_.insert(registered_.end(), entry.value_or(DeviceSide::no_entry));
+}
+
+bool Communicator::deregister_buffer(const void* handle) {
+    const auto place =
+        std::find_if(registered_.begin(), registered_.end(), [&](const int& entry) { return &entry == handle; });
+    if (place == registered_.end()) return false;
+    if (*place != DeviceSide::no_entry) device_->deregister_buffer(*place);
+    registered_.erase(place);
+    return true;
 }
 
 Status Communicator::place(Call& call) {

@@ -81,13 +81,10 @@ class Communicator {
         return place == scalars_.end() ? nullptr : &place->second;
     }
 
-    // ---- Buffers that the user has declared. They are only remembered: what peers can reach is known by address.
-    void* register_buffer(void* address, size_t bytes) {
-        return &*registered_.insert(registered_.end(), {address, bytes});
-    }
-    bool deregister_buffer(const void* handle) {
-        return registered_.remove_if([&](const auto& entry) { return &entry == handle; }) > 0;
-    }
+    // ---- Buffers that the user has declared. Those in host memory are only remembered: what peers can reach is known
+    // by address.
+    void* register_buffer(void* address, size_t bytes);
+    bool deregister_buffer(const void* handle);
 
     // ---- Observers and abort, thread-safe.
     std::string explain(const Operation& operation) const {
@@ -135,7 +132,7 @@ class Communicator {
 
     std::map<int, Scalar> scalars_;
     int next_scalar_ = weftNumOps;
-    std::list<std::pair<void*, size_t>> registered_;
+    std::list<int> registered_;  // of device memory the entry, else DeviceSide::no_entry
 };
 
 }  // namespace weft

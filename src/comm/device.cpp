@@ -1,7 +1,6 @@
 #include "src/comm/device.hpp"
 
 #include <algorithm>
-#include <mutex>
 #include <vector>
 
 #include "src/base/clock.hpp"
@@ -14,6 +13,7 @@
 #include "src/comm/plan_cache.hpp"
 #include "src/drivers/cuda/device.hpp"
 #include "src/executor/cuda/domain.hpp"
+#include "src/executor/cuda/registrations.hpp"
 
 namespace weft {
 
@@ -47,7 +47,8 @@ struct DeviceSide::State {
     std::unique_ptr<Domain> domain;
     DeviceLayout layout;
     bool sharing = false;  // another rank of this process is on this device
-    bool offers = false;   // all ranks are of this process and reach each other: large messages may stay where they are
+    bool offers = false;   // the ranks reach each other's memory: large messages may stay where they are
+    std::unique_ptr<Registrations> registrations;
 
     uint64_t timeout_ns = 0;
     PlansByKey<PreparedLaunch> plans;
@@ -63,6 +64,7 @@ struct DeviceSide::State {
     int device() const { return facts.ordinal; }
     void decline(std::string why) {
         why_not = std::move(why);
+        registrations.reset();
         if (domain) Domain::retire(std::move(domain));
     }
     void look_again() {
@@ -74,6 +76,7 @@ struct DeviceSide::State {
     void look(bool at_others);
     Status check_others();
     Result<PreparedLaunch*> plan(const Operation& operation);
+    void offer(KernelArguments& a, const DeviceCall& call) const;
 };
 
 DeviceSide::DeviceSide(std::unique_ptr<State> state) : state_(std::move(state)) {}
@@ -83,6 +86,7 @@ DeviceSide::~DeviceSide() {
     // Peers may die while we wait for our kernels: they are watched until those have ended.
     if (s.domain) s.domain->finish();
     if (s.service) s.service->run([&] { s.service->cancel(s.timer); });
+    s.registrations.reset();  // before we say that we have unmapped what is others'
     if (s.domain)
         Domain::retire(std::move(s.domain));
     else if (s.group && s.group->one_host())
@@ -169,6 +173,7 @@ void DeviceSide::meet(std::shared_ptr<HostGroup> group, int rank, int64_t timeou
     s.layout = {ranks, blocks_together(facts), s.group->header().agreed.algo};
     if (s.layout.blocks_max < 1)
         return s.decline("the ranks that share a device are too many for it: their kernels must run at once");
+    s.registrations = std::make_unique<Registrations>(s.group, rank, s.kernels);
     s.domain = std::make_unique<Domain>(s.group, rank, s.kernels);
 }
 
@@ -211,8 +216,7 @@ Status DeviceSide::begin(int64_t timeout_ms) {
     }
     s.timeout_ns = uint64_t(std::min(timeout_ms, INT64_MAX / 1'000'000)) * 1'000'000;
     s.offers = s.domain->detour().empty();
-    for (int other = 0; other < s.group->ranks(); ++other)
-        s.offers &= s.group->row(other).process == s.group->row(s.rank).process;
+    if (s.offers) s.registrations->open();
     WEFT_LOG_RANK(s.rank, info, init, "serves memory of device {}, {} blocks of a kernel at most{}{}", s.device(),
                   s.layout.blocks_max, s.sharing ? ", which it shares with ranks of this process" : "",
                   s.domain->detour().empty() ? "" : ", through host memory");
@@ -287,6 +291,19 @@ Status DeviceSide::prepare(const DeviceCall& call) {
     return ok();
 }
 
+// All or nothing: a peer that finds one address uses both.
+void DeviceSide::State::offer(KernelArguments& a, const DeviceCall& call) const {
+    std::byte* send[ranks_max];
+    if (registrations->find(call.send, a.bytes, call.mapped, send) &&
+        registrations->find(call.receive, a.bytes, call.mapped, a.offered_receive)) {
+        std::copy(send, send + layout.ranks, a.offered_send);
+        WEFT_LOG_RANK(rank, trace, coll, "offers its buffers of launch {} in place", a.launch);
+        return;
+    }
+    std::fill(std::begin(a.offered_send), std::end(a.offered_send), nullptr);
+    std::fill(std::begin(a.offered_receive), std::end(a.offered_receive), nullptr);
+}
+
 const Operation& DeviceSide::prepared() const { return state_->prepared->plan.operation; }
 
 Status DeviceSide::launch(const DeviceCall& call) {
@@ -295,7 +312,7 @@ Status DeviceSide::launch(const DeviceCall& call) {
     KernelArguments& a = it.arguments;
     a.send = static_cast<const std::byte*>(call.send);
     a.receive = static_cast<std::byte*>(call.receive);
-    a.offered = a.offers && call.mapped;
+    if (a.offers) s.offer(a, call);
     a.launch = ++s.launches;
     if (a.scaled) __builtin_memcpy(&a.scalar, call.scalar, datatype_bytes[call.operation.type]);
     const auto stream = static_cast<CUstream>(call.stream);
@@ -315,6 +332,7 @@ void DeviceSide::look() const {
 }
 
 void DeviceSide::State::look(bool at_others) try {
+    if (at_others) registrations->serve(!domain->working());
     if (group->aborted()) return;
     const DeviceObserver observer{*group, rank, known, timeout_ns / 1'000'000};
     Status found;
@@ -337,8 +355,29 @@ std::string DeviceSide::explain(const Operation& operation) const {
                        plan->text(), s.domain->detour().empty() ? "" : " through host memory",
                        !plan->staged ? ""
                        : s.offers && operation.op < weftNumOps
-                           ? ", in place where all buffers are of cudaMalloc, else staged"
+                           ? ", in place where all buffers are of cudaMalloc and, if other processes have ranks, "
+                             "registered, else staged"
                            : ", staged");
+}
+
+std::optional<int> DeviceSide::register_buffer(const void* address, size_t bytes) {
+    State& s = *state_;
+    if (!s.kernels) return {};
+    const ContextScope scope(s.kernels->context());
+    const auto facts = describe_pointer(*s.driver, address);
+    if (!facts || !facts->on_device()) return {};
+    if (!s.offers || bytes == 0) return no_entry;
+    const auto entry = s.registrations->add(address, bytes);
+    if (entry) return *entry;
+    WEFT_LOG_RANK(s.rank, info, mem, "{} bytes of device memory at {} are not mapped by others: {}", bytes, address,
+                  entry.status().sentence());
+    return no_entry;
+}
+
+void DeviceSide::deregister_buffer(int entry) {
+    // Kernels of ours that have ended have met their peers' behind the last access.
+    state_->domain->finish();
+    state_->registrations->remove(entry);
 }
 
 uint64_t DeviceSide::device_bytes() const { return state_->domain ? state_->domain->device_bytes() : 0; }

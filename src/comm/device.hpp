@@ -3,6 +3,7 @@
 // device_without_cuda.cpp instead. Thread-bound to the rank, but for what says otherwise.
 #pragma once
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "src/base/host_group.hpp"
@@ -51,6 +52,13 @@ class DeviceSide {
     Status prepare(const DeviceCall& call);
     const Operation& prepared() const;  // with its choice
     Status launch(const DeviceCall& call);
+
+    // The user will call with this buffer often: other processes map it, so that it need not be staged. Nothing: it is
+    // host memory; no_entry: it is staged all the same, as the log says.
+    static constexpr int no_entry = -1;
+    std::optional<int> register_buffer(const void* address, size_t bytes);
+    // Waits for this rank's kernels and until nobody maps the buffer any more.
+    void deregister_buffer(int entry);
 
     // Tells all ranks if a kernel has failed. A load if none has; thread-safe.
     void look() const;

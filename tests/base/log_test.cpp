@@ -13,6 +13,7 @@
 #include <sstream>
 
 #include "tests/catch.hpp"
+#include "tests/folder.hpp"
 #include "tests/subprocess.hpp"
 
 using namespace weft;
@@ -31,16 +32,6 @@ std::vector<std::string> texts(std::vector<std::string> variables) {
 
 using Texts = std::vector<std::string>;
 const Texts warnings = {"WARN warn coll", "WARN of a rank", "WARN one", "WARN two"};
-
-// A folder for the files of one test.
-struct Folder {
-    std::filesystem::path path;
-    Folder() {
-        char name[] = "/tmp/weft_log_test_XXXXXX";
-        path = mkdtemp(name);
-    }
-    ~Folder() { std::filesystem::remove_all(path); }
-};
 
 std::string content(const std::filesystem::path& path) {
     std::ifstream file(path);

@@ -1,5 +1,6 @@
 // processes_test.cpp: ranks in processes of their own, which reach each other's device memory by cuIpc.
 #include "tests/device/ranks.hpp"
+#include "tests/folder.hpp"
 #include "weft/weft.hpp"
 
 namespace weft::test {
@@ -20,15 +21,16 @@ class Job {
                                            std::to_string(ranks_), std::to_string(int(processes_.size()) * each_),
                                            std::to_string(each_),  std::to_string(devices_)};
         arguments.insert(arguments.end(), steps.begin(), steps.end());
-        processes_.push_back(std::make_unique<Subprocess>(
-            arguments, std::vector<std::string>{std::string("WEFT_CUDA_LIBRARY=") + FAKE_CUDA_LIBRARY,
-                                                "FAKE_CUDA=" + machine, log}));
+        std::vector<std::string> environment{std::string("WEFT_CUDA_LIBRARY=") + FAKE_CUDA_LIBRARY,
+                                             "FAKE_CUDA=" + machine};
+        environment.insert(environment.end(), variables.begin(), variables.end());
+        processes_.push_back(std::make_unique<Subprocess>(arguments, environment));
     }
     void start(const Steps& steps) { start(steps, machine_); }
     void start_all(const Steps& steps) {
         while (int(processes_.size()) * each_ < ranks_) start(steps);
     }
-    std::string log = "WEFT_DEBUG=NONE";
+    std::vector<std::string> variables{"WEFT_DEBUG=NONE"};
     Subprocess& operator[](int process) { return *processes_[size_t(process)]; }
     // That it ends in order, having given back everything.
     void finish(int process) {
@@ -70,6 +72,25 @@ TEST_CASE("threads and processes together", "[processes]") {
         job.start_all({"init", "reduce 100", "reduce 100000", "reduce 1000000", "destroy"});
         job.finish();
     }
+}
+
+TEST_CASE("registered buffers are reduced where they lie, and staged when they are not registered any more",
+          "[processes]") {
+    for (const int each : {1, 2})
+        for (const int devices : {4, 2}) {
+            Job job(4, "gpus 4; leaks fatal", devices, each);
+            const Folder folder;
+            job.variables = {"WEFT_DEBUG=TRACE", "WEFT_DEBUG_SUBSYS=COLL",
+                             "WEFT_DEBUG_FILE=" + (folder.path / "%p").string()};
+            job.start_all({"init", "registered 300000", "reduce 300000", "registered 150001", "destroy"});
+            job.finish();
+        }
+}
+
+TEST_CASE("what is registered is unmapped when its communicator ends", "[processes]") {
+    Job job(2, "gpus 2; leaks fatal", 2);
+    job.start_all({"init", "keep 200000", "reduce 200000", "destroy"});
+    job.finish();
 }
 
 TEST_CASE("a process that dies while kernels wait for it is named, and the others go on without it", "[processes]") {
@@ -137,7 +158,7 @@ TEST_CASE("devices that do not reach each other go through the host's memory, an
         for (const int together : {1, 3}) {
             if (together == 3 && !contains(each.machine, "p2p 0 1 0")) continue;  // what only processes meet
             Job job(3, each.machine, 3, together);
-            job.log = "WEFT_DEBUG=WARN";
+            job.variables = {"WEFT_DEBUG=WARN"};
             job.start_all(
                 {"init", "reduce 1000", "reduce 100000", "reduce 3000000", "host 1000", "reduce 0", "destroy"});
             job.finish();

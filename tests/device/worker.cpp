@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <memory>
 #include <string>
 #include <vector>
@@ -27,6 +28,7 @@ struct Worker {
     int ranks, first, count, devices;
     std::vector<weftComm_t> comms{};
     std::vector<std::unique_ptr<Stream>> streams{};
+    std::vector<std::unique_ptr<DeviceBuffer>> kept{};
 
     int device(int index) const { return (first + index) % devices; }
     void tell(const std::string& call, weftResult_t code) const {
@@ -76,6 +78,75 @@ struct Worker {
             if (host[size_t(index)] != expected) test::tell("wrong");
         }
     }
+    // Registers buffers that live as long as the communicators.
+    void keep(size_t elements) {
+        void* handle = nullptr;
+        for (int index = 0; index < count; ++index) {
+            kept.push_back(std::make_unique<DeviceBuffer>(device(index), elements * 4));
+            demand(weftCommRegister(comms[size_t(index)], kept.back()->data(), elements * 4, &handle));
+        }
+        usleep(200'000);  // until the others have mapped them, as a rule
+    }
+    // How often ranks of this process have offered buffers in place, as its log says.
+    static int offers() {
+        std::string name = getenv("WEFT_DEBUG_FILE"), line;
+        name.replace(name.find("%p"), 2, std::to_string(getpid()));
+        std::ifstream log(name);
+        int lines = 0;
+        while (std::getline(log, line)) lines += line.find("offers its buffers") != std::string::npos;
+        return lines;
+    }
+    // Whether all ranks say yes.
+    bool agree(bool yes) {
+        std::vector<uint32_t> answers(size_t(count), yes);
+        demand(weftGroupStart());
+        for (size_t index = 0; index < answers.size(); ++index)
+            demand(weftAllReduce(&answers[index], &answers[index], 1, weftUint32, weftMin, comms[index], nullptr));
+        demand(weftGroupEnd());
+        return answers[0] != 0;
+    }
+    // The same sum again and again in the same registered buffers, until each rank has offered them in place, and after
+    // they are not registered any more.
+    void registered(size_t elements) {
+        std::vector<std::unique_ptr<DeviceBuffer>> from, to;
+        std::vector<void*> handles(size_t(count) * 2);
+        const std::vector<uint32_t> expected(elements, uint32_t(ranks * (ranks + 1) / 2)), nothing(elements, 0);
+        for (int index = 0; index < count; ++index) {
+            from.push_back(std::make_unique<DeviceBuffer>(device(index), elements * 4, 256));
+            to.push_back(std::make_unique<DeviceBuffer>(device(index), elements * 4, 64));
+            const std::vector<uint32_t> values(elements, uint32_t(first + index + 1));
+            from.back()->write(values.data(), elements * 4);
+            // A part of an allocation, and another.
+            for (const auto& [place, buffer] : {std::pair(0, from.back().get()), std::pair(1, to.back().get())})
+                demand(weftCommRegister(comms[size_t(index)], buffer->data(), elements * 4,
+                                        &handles[size_t(index * 2 + place)]));
+        }
+        const auto once = [&] {
+            demand(weftGroupStart());
+            for (int index = 0; index < count; ++index)
+                demand(weftAllReduce(from[size_t(index)]->data(), to[size_t(index)]->data(), elements, weftUint32,
+                                     weftSum, comms[size_t(index)], streams[size_t(index)]->weft()));
+            demand(weftGroupEnd());
+            for (const auto& stream : streams) stream->finish();
+            for (int index = 0; index < count; ++index) {
+                const Bytes got = to[size_t(index)]->read(elements * 4);
+                if (memcmp(got.data(), expected.data(), elements * 4) != 0) test::tell("wrong");
+                to[size_t(index)]->write(nothing.data(), elements * 4);
+            }
+        };
+        // Ranks map in their own time: all go on when all have offered.
+        for (bool all = false; !all; usleep(10'000)) {
+            const int before = offers();
+            once();
+            all = agree(offers() == before + count);
+        }
+        test::tell("registered");
+        for (size_t index = 0; index < handles.size(); ++index)
+            demand(weftCommDeregister(comms[index / 2], handles[index]));
+        const int before = offers();
+        once();
+        if (offers() != before) test::tell("wrong");
+    }
     // Until something is wrong with the first communicator.
     void await_error() {
         weftResult_t state = weftSuccess;
@@ -89,6 +160,7 @@ struct Worker {
     void destroy() {
         for (weftComm_t comm : comms) tell("destroy", weftCommDestroy(comm));
         comms.clear();
+        kept.clear();
         // Peers that leave late keep our memory: it is given back when another communicator ends after that.
         for (int round = 0; round < 3000 && fake::leaks().find("cuMemAlloc") != std::string::npos; ++round) {
             usleep(20'000);
@@ -115,6 +187,8 @@ int main(int count, char** arguments) try {
         if (verb == "reduce") worker.reduce(number, true, true);
         if (verb == "launch") worker.reduce(number, true, false);
         if (verb == "host") worker.reduce(number, false, true);
+        if (verb == "keep") worker.keep(number);
+        if (verb == "registered") worker.registered(number);
         if (verb == "error") worker.await_error();
         if (verb == "destroy") worker.destroy();
         if (verb == "say") tell(step.substr(4));

@@ -124,7 +124,6 @@ void DeviceRanks::make_arguments(weftDataType_t type, int op, size_t bytes, uint
         a.bytes = bytes;
         a.tile_bytes = launch_.staged ? staging_bytes : 0;
         a.offers = launch_.offers && !a.scaled;
-        a.offered = true;
         a.timeout_ns = timeout_ns_;
         auto* host = reinterpret_cast<HostWords*>(pinned_.address()) + rank;
         a.abort = &host->abort;
@@ -134,6 +133,10 @@ void DeviceRanks::make_arguments(weftDataType_t type, int op, size_t bytes, uint
     for (KernelArguments& a : arguments_)
         for (int peer = 0; peer < ranks_; ++peer) {
             a.words[peer] = static_cast<RankWords*>(words_.data()) + peer;
+            if (a.offers) {
+                a.offered_send[peer] = a.send;
+                a.offered_receive[peer] = a.receive;
+            }
             a.packets[peer] =
                 reinterpret_cast<PacketLine*>(packets_.address() + packet_memory_bytes(ranks_) * size_t(peer));
             auto* const staged = reinterpret_cast<std::byte*>(staging_.address() + staging_bytes * size_t(peer));

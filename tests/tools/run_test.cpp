@@ -3,12 +3,12 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <filesystem>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "tests/catch.hpp"
+#include "tests/folder.hpp"
 #include "tests/subprocess.hpp"
 
 using namespace weft::test;
@@ -30,15 +30,6 @@ std::vector<std::string> sorted_lines(const std::string& text) {
 }
 
 bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
-
-struct Folder {
-    std::filesystem::path path;
-    Folder() {
-        char name[] = "/tmp/weft_run_test_XXXXXX";
-        path = mkdtemp(name);
-    }
-    ~Folder() { std::filesystem::remove_all(path); }
-};
 
 }  // namespace
 

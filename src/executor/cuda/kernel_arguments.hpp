@@ -116,9 +116,12 @@ struct KernelArguments {
     PacketLine* packets[ranks_max];      // by rank
     const std::byte* inputs[ranks_max];  // peer_two_shot: the message or staging memory of each; local_reduce: sources
     std::byte* outputs[ranks_max];       // peer_two_shot: where each wants the result, or its staging memory
-    // peer_two_shot with staging memory: the ranks tell each other whether their `send` and `receive` can be used where
-    // they lie (`offered`, a rank's own), and need no staging if all can. The same on all ranks; not for scaled sums.
-    bool offers, offered;
+    // peer_two_shot with staging memory: the ranks tell each other where their `send` and `receive` can be used where
+    // they lie, and need no staging if all can. The same on all ranks; not for scaled sums.
+    bool offers;
+    // A rank's own: where kernels of each rank have its `send` and `receive`; all null: they are not to be used.
+    const std::byte* offered_send[ranks_max];
+    std::byte* offered_receive[ranks_max];
     // steps: the program, in device memory
     const Instruction* instructions;
     const StepBlock* step_blocks;

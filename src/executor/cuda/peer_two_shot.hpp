@@ -1,8 +1,8 @@
 // peer_two_shot.hpp: all-reduce in two steps through peers' memory: each rank combines its share of all messages and
 // puts the result where everybody wants it; a barrier of blocks in front and one behind. 2(n-1)/n of the message
 // through each link, every element added once, in rank order. For messages from some hundred kilobytes on. Messages
-// that peers cannot reach go through staging memory, a tile at a time. Where addresses mean the same to all ranks, the
-// kernels tell each other those of their buffers, so that a captured graph and a call with new buffers need no host.
+// that peers cannot reach go through staging memory, a tile at a time. Where they can, the kernels tell each other
+// where, so that a captured graph and a call with other buffers need no agreement of the hosts.
 #pragma once
 #include "src/executor/cuda/meeting.hpp"
 #include "src/executor/cuda/reduce.hpp"
@@ -24,14 +24,25 @@ WEFT_DEVICE ChunkRange piece_of(size_t tile_bytes, size_t length, int ranks, int
 WEFT_DEVICE void offer_buffers(const Team& team, const KernelArguments& a) {
     for (int peer = team.thread; peer < a.ranks; peer += team.threads) {
         RankWords& theirs = *a.words[peer];
-        theirs.offered_inputs[team.block][a.rank] = a.offered ? a.send : nullptr;
-        theirs.offered_outputs[team.block][a.rank] = a.offered ? a.receive : nullptr;
+        theirs.offered_inputs[team.block][a.rank] = a.offered_send[peer];
+        theirs.offered_outputs[team.block][a.rank] = a.offered_receive[peer];
     }
 }
-WEFT_DEVICE bool all_offer(const Team& team, const KernelArguments& a) {
-    bool all = true;
-    for (int rank = 0; rank < a.ranks; ++rank) all &= a.words[a.rank]->offered_outputs[team.block][rank] != nullptr;
-    return all;
+WEFT_DEVICE int offering_ranks(const Team& team, const KernelArguments& a) {
+    int count = 0;
+    for (int rank = 0; rank < a.ranks; ++rank) count += a.words[a.rank]->offered_outputs[team.block][rank] != nullptr;
+    return count;
+}
+
+// The others' pieces of a tile, and ours, into our staging memory.
+template <weftDataType_t type, bool adds>
+WEFT_DEVICE void stage(const Team& team, const KernelArguments& a, const Reducer<type, adds>& reducer,
+                       size_t tile_bytes, size_t offset, size_t length) {
+    for (int rank = 0; rank < a.ranks; ++rank) {
+        const ChunkRange piece = piece_of(tile_bytes, length, a.ranks, rank, team);
+        copy_input(team, reducer, a.outputs[a.rank] + piece.tile_offset, a.send + offset + piece.tile_offset,
+                   piece.bytes);
+    }
 }
 
 template <weftDataType_t type, bool adds>
@@ -41,29 +52,34 @@ WEFT_DEVICE void peer_two_shot(const Team& team, const KernelArguments& a) {
     if (!meeting.begin()) return;
     const std::byte* const* inputs = a.inputs;
     std::byte* const* outputs = a.outputs;
-    bool staged = a.tile_bytes != 0, met = false;
+    bool staged = a.tile_bytes != 0;
+    uint64_t tiles = staged && a.bytes != 0 ? (a.bytes + a.tile_bytes - 1) / a.tile_bytes : 1;
+    size_t tile_bytes = staged ? ((a.bytes + tiles - 1) / tiles + 63) / 64 * 64 : a.bytes;  // alike
+    // Of the first tile.
+    bool there = false, met = false;
     if (a.offers) {
         offer_buffers(team, a);
+        // If nobody offers anything, no barrier was in vain.
+        there = a.offered_receive[a.rank] == nullptr;
+        if (there) stage(team, a, reducer, tile_bytes, 0, tile_length(a.bytes, tile_bytes, 0));
         if (!meeting.meet(Waiting::entry)) return;
-        if (all_offer(team, a)) {
+        const int offering = offering_ranks(team, a);
+        met = offering == 0 || offering == a.ranks;
+        if (offering == a.ranks) {
             inputs = a.words[a.rank]->offered_inputs[team.block];
             outputs = a.words[a.rank]->offered_outputs[team.block];
             staged = false;
-            met = true;
+            tiles = 1;
+            tile_bytes = a.bytes;
         }
     }
-    const uint64_t tiles = staged && a.bytes != 0 ? (a.bytes + a.tile_bytes - 1) / a.tile_bytes : 1;
-    const size_t tile_bytes = staged ? ((a.bytes + tiles - 1) / tiles + 63) / 64 * 64 : a.bytes;  // alike
     for (uint64_t tile = 0; tile < tiles; ++tile) {
         const size_t offset = tile * tile_bytes, length = tile_length(a.bytes, tile_bytes, tile);
         meeting.at_tile(tile);
+        const bool first = tile == 0;
         if (staged) {
-            for (int rank = 0; rank < a.ranks; ++rank) {
-                const ChunkRange piece = piece_of(tile_bytes, length, a.ranks, rank, team);
-                copy_input(team, reducer, a.outputs[a.rank] + piece.tile_offset, a.send + offset + piece.tile_offset,
-                           piece.bytes);
-            }
-            if (!meeting.meet(Waiting::entry)) return;
+            if (!(first && there)) stage(team, a, reducer, tile_bytes, offset, length);
+            if (!(first && met) && !meeting.meet(Waiting::entry)) return;
         } else if (!met && !(meeting.announce() && meeting.await(Waiting::entry))) {
             return;
         }

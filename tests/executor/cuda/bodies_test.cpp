@@ -8,11 +8,11 @@ namespace {
 
 using cuda::Body;
 
-const Launch launches[] = {{Body::packet_one_shot, 1},         {Body::packet_one_shot, 3},
-                           {Body::packet_two_shot, 1},         {Body::packet_two_shot, 3},
-                           {Body::peer_two_shot, 1},           {Body::peer_two_shot, 3},
-                           {Body::peer_two_shot, 1, true},     {Body::peer_two_shot, 2, true},
-                           {Body::peer_two_shot, 2, true, 16}, {Body::peer_two_shot, 3, true, 2}};
+const Launch launches[] = {
+    {Body::packet_one_shot, 1},        {Body::packet_one_shot, 3},        {Body::packet_two_shot, 1},
+    {Body::packet_two_shot, 3},        {Body::peer_two_shot, 1},          {Body::peer_two_shot, 3},
+    {Body::peer_two_shot, 1, true},    {Body::peer_two_shot, 2, true},    {Body::peer_two_shot, 2, true, 16},
+    {Body::peer_two_shot, 3, true, 2}, {Body::peer_two_shot, 2, true, -1}};
 
 std::string text(const Call& call, const Launch& launch) {
     return fmt::format("{}, {} blocks, {}staged, {} ranks offer: {}", name_of(launch.body), launch.blocks,

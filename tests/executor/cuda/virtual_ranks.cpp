@@ -70,8 +70,11 @@ VirtualRanks::Part::Part(VirtualRanks& ranks, const Call& call, const Launch& la
         }
     }
     if (launch.staged || launch.body == Body::steps) a.tile_bytes = call.tile_bytes;
-    a.offers = launch.offering > 0 && !a.scaled;
-    a.offered = rank < launch.offering;
+    a.offers = launch.offering != 0 && !a.scaled;
+    for (int peer = 0; peer < ranks.ranks_ && rank < launch.offering; ++peer) {
+        a.offered_send[peer] = a.send;
+        a.offered_receive[peer] = a.receive;
+    }
     if (launch.body != Body::steps) return;
     const Schedule schedule = call.algorithm->build(call.layout(rank), {.channels = call.channels});
     if (const std::string why = refusal(schedule); !why.empty()) throw std::runtime_error(why);
