@@ -3,7 +3,12 @@
 
 namespace {
 
+#if !defined(PERF_LIBRARY)
+#define PERF_LIBRARY "Weft"
+#endif
+
 const perf::Collective all_reduce = {
+    .library = PERF_LIBRARY,
     .program = "all_reduce_perf",
     .bench_name = "allreduce",
     .rooted = false,

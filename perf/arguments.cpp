@@ -220,8 +220,6 @@ std::variant<Arguments, Refusal> parse_arguments(const std::string& program, int
             throw Objection{fmt::format("-R {} means nothing: give 0 or 1", registered)};
         if (a.gpus == 0 && (a.ranks_per_gpu > 1 || a.graph_launches > 0))
             throw Objection{"--ranks-per-gpu and -G speak of GPUs: give -g 1 as well"};
-        if (a.gpus > 0 && registered != 0)
-            throw Objection{"-R 1: weftMemAlloc gives host memory in this version: leave out -R or -g"};
         if (a.graph_launches > 0 && (per_iteration != 0 || a.blocking % 2 == 1 || statistic == "median-max"))
             throw Objection{"-G times whole graphs: leave out -I, -z and --stat median-max"};
         if (a.graph_launches > 0 && stream_null != 0)

@@ -16,10 +16,10 @@
 namespace perf {
 namespace {
 
-std::string version_text() {
+std::string version_text(const char* library) {
     int version = 0;
     weftGetVersion(&version);
-    return fmt::format("weft {}.{}.{}", version / 10000, version / 100 % 100, version % 100);
+    return fmt::format("{} {}.{}.{}", library, version / 10000, version / 100 % 100, version % 100);
 }
 
 // Owns the reduction's handle where it is one that must be made. Thread-bound to the rank's thread.
@@ -196,7 +196,7 @@ void Benchmark::report(const Row& row) {
     print(fmt::format(
         "{{\"peer\":\"{}\",\"version\":\"{}\",\"collective\":\"{}\",\"nranks\":{},\"bytes\":{},"
         "\"median_us\":{:.3f},\"min_us\":{:.3f},\"iters\":{},\"ok\":{}}}\n",
-        arguments_.json_lines_peer, version_text(), collective_.bench_name, rank_.count(), row.bytes,
+        arguments_.json_lines_peer, version_text(collective_.library), collective_.bench_name, rank_.count(), row.bytes,
         measurement.time_us, measurement.least_us, measurement.calls, row.out_of_place.wrong.value_or(0) == 0));
 }
 
@@ -243,7 +243,8 @@ Memory Benchmark::held_memory() {
 int Benchmark::run() {
     std::vector<RankPlace> places;
     for (const std::string& text : rank_.gather(text_of(this_place(rank_.gpu())))) places.push_back(place_from(text));
-    if (rank_.is_first() && !arguments_.json_file.empty()) json_ = std::make_unique<JsonReport>(arguments_, places);
+    if (rank_.is_first() && !arguments_.json_file.empty())
+        json_ = std::make_unique<JsonReport>(collective_.library, arguments_, places);
     const bool unwritable = json_ && json_->path().empty();
     if (unwritable)
         fmt::print(stderr, "{}: -J {}: the file cannot be created\n", collective_.program, arguments_.json_file);

@@ -4,9 +4,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <thread>
 
 namespace perf {
 
@@ -47,6 +49,8 @@ Buffers::Buffers(Rank& rank, const Layout& layout) : rank_(rank), layout_(layout
         if (!rank.gpu()) std::memset(memory, 0xa5, bytes);
     for (int i = 0; i < 2 && layout.registered; ++i)
         rank.expect(weftCommRegister(rank.comm(), memory_[i], bytes, &handles_[i]), "weftCommRegister");
+    // Other processes map a GPU's memory within 0.1 s; until then messages are staged.
+    if (layout.registered && rank.gpu()) std::this_thread::sleep_for(std::chrono::milliseconds(200));
 }
 
 Buffers::~Buffers() { release(); }

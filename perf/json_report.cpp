@@ -36,7 +36,7 @@ const char* word(bool value) { return value ? "true" : "false"; }
 
 }  // namespace
 
-JsonReport::JsonReport(const Arguments& a, const std::vector<RankPlace>& places)
+JsonReport::JsonReport(const char* library, const Arguments& a, const std::vector<RankPlace>& places)
     : arguments_(a), report_(std::make_unique<Json>()) {
     path_ = a.json_file;
     file_ = std::fopen(path_.c_str(), "wx");
@@ -51,7 +51,8 @@ JsonReport::JsonReport(const Arguments& a, const std::vector<RankPlace>& places)
     json["version"] = 3;  // of nccl-tests' format
     json["start_time"] = timestamp();
     json["args"] = a.command_line;
-    json["weft_version"] = version;
+    json["library"] = library;
+    json["library_version"] = version;
     Json& config = json["config"];
     config["nthreads"] = a.threads;
     config["ngpus"] = std::max(1, a.gpus);

@@ -16,7 +16,7 @@ namespace perf {
 // also after a failure. Owned by rank 0.
 class JsonReport {
   public:
-    JsonReport(const Arguments& arguments, const std::vector<RankPlace>& places);
+    JsonReport(const char* library, const Arguments& arguments, const std::vector<RankPlace>& places);
     ~JsonReport();
     JsonReport(const JsonReport&) = delete;
     JsonReport& operator=(const JsonReport&) = delete;

@@ -94,8 +94,8 @@ std::string timestamp() {
 std::string header_text(const Collective& collective, const Arguments& a, const std::vector<RankPlace>& places) {
     int version = 0;
     weftGetVersion(&version);
-    std::string text = fmt::format("# Weft headers={} library={}\n# Collective test starting: {}\n", WEFT_VERSION_CODE,
-                                   version, collective.program);
+    std::string text = fmt::format("# {} headers={} library={}\n# Collective test starting: {}\n", collective.library,
+                                   WEFT_VERSION_CODE, version, collective.program);
     text += fmt::format(
         "# nThread {} nGpus {} minBytes {} maxBytes {} step: {}({}) warmup iters: {} iters: {} agg iters: {} "
         "validation: {} graph: {} unalign: {}\n",
@@ -110,7 +110,7 @@ std::string header_text(const Collective& collective, const Arguments& a, const 
     if (a.blocking == 3) text += "# Blocking Enabled: barrier after each iteration, not timed\n";
     if (a.per_iteration) text += "# Per-Iteration Report: i_* are the slowest rank's times of iterations\n";
     if (a.parallel_init) text += "# Parallel Init Enabled: threads join the communicator each by itself\n";
-    if (a.registered) text += "# Buffers: weftMemAlloc, registered\n";
+    if (a.registered) text += a.gpus > 0 ? "# Buffers: registered\n" : "# Buffers: weftMemAlloc, registered\n";
     text += "#\n# Using devices\n";
     for (size_t rank = 0; rank < places.size(); ++rank)
         text += fmt::format("#  Rank {:2} Group  0 Pid {:6} on {:>10} {} {:>2} {}\n", rank, places[rank].pid,

@@ -33,10 +33,12 @@ fi
 
 make() {
     configure "$build" --buildtype=release -Dcuda=enabled "-Dtoolkit=$toolkit" "-Dgpu_targets=$target" \
-        -Dtests=enabled -Dtools=enabled -Dperf=enabled && ninja -C "$build" gpu tools/weft perf/all_reduce_perf
+        -Dtests=enabled -Dtools=enabled -Dperf=enabled &&
+        ninja -C "$build" gpu tools/weft perf/all_reduce_perf perf/all_reduce_perf_nccl
 }
 run() { "$build/tests/gpu/gpu_test" "$@"; }
 perf() { timeout 120 "$build/perf/all_reduce_perf" "$@"; }
+perf_nccl() { NCCL_MULTI_RANK_GPU_ENABLE=1 timeout 120 "$build/perf/all_reduce_perf_nccl" "$@"; }
 perf_processes() { timeout 120 "$build/tools/weft" run -n "$1" "$build/perf/all_reduce_perf" "${@:2}"; }
 # One rank a core, as many as there are.
 perf_cores() { timeout 120 "$build/tools/weft" run -n "$1" --bind core "$build/perf/all_reduce_perf" --stat median-max --sizes 8,4K,64K,1M,16M,64M,256M; }
@@ -65,6 +67,13 @@ ranks=(-g 1 --ranks-per-gpu 4 -b 8 -e 256M -f 8 --show algo)
 stage "all-reduce, 4 threads on one GPU" perf "${ranks[@]}" || failed+=("all_reduce_perf, threads")
 stage "the same as graphs" perf "${ranks[@]}" -G 20 || failed+=("all_reduce_perf, graphs")
 stage "the same as processes, which share the GPU by time" perf_processes 4 "${ranks[@]}" -n 5 || failed+=("all_reduce_perf, processes")
+stage "their buffers registered" perf_processes 4 "${ranks[@]}" -n 5 -R 1 || failed+=("all_reduce_perf, registered")
+# NCCL beside, where it is found; it is not Weft's failure if that cannot put ranks on one GPU.
+if [ -n "${PERF_NCCL_LIBRARY:-}" ] || ldconfig -p | grep -q 'libnccl\.so\.2'; then
+    stage "NCCL, 4 threads on one GPU" perf_nccl "${ranks[@]}" || echo "NCCL did not run: see above"
+else
+    echo "no NCCL: PERF_NCCL_LIBRARY may name a libnccl.so.2 to compare with"
+fi
 if [ "$quick" = 0 ]; then
     for count in 4 8 16; do
         [ "$count" -gt "$(nproc)" ] || stage "all-reduce on $count cores" perf_cores "$count" || failed+=("$count cores")

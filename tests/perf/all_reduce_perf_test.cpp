@@ -20,17 +20,20 @@ struct Run {
     std::string output;  // standard output and error
 };
 
-// FAKE is one of tests/perf/meson.build's libraries.
-Run run(const std::string& fake, const std::string& arguments, const std::string& environment = "") {
+Run run_command(const std::string& command) {
     Run result;
-    std::FILE* pipe =
-        popen((environment + " " FOLDER "/all_reduce_perf_" + fake + " " + arguments + " 2>&1").c_str(), "r");
+    std::FILE* pipe = popen((command + " 2>&1").c_str(), "r");
     REQUIRE(pipe != nullptr);
     char text[4096];
     for (size_t length; (length = fread(text, 1, sizeof text, pipe)) > 0;) result.output.append(text, length);
     const int status = pclose(pipe);
     result.status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
     return result;
+}
+
+// FAKE is one of tests/perf/meson.build's libraries.
+Run run(const std::string& fake, const std::string& arguments, const std::string& environment = "") {
+    return run_command(environment + " " FOLDER "/all_reduce_perf_" + fake + " " + arguments);
 }
 
 int lines_with(const std::string& text, const std::string& part) {
@@ -52,6 +55,28 @@ TEST_CASE("a right library passes with every type and reduction") {
 
 #if WEFT_CUDA
 const std::string gpus = "WEFT_CUDA_LIBRARY=" FAKE_CUDA_LIBRARY " FAKE_CUDA='gpus 4; leaks fatal'";
+
+#if defined(NCCL_TOOL)
+TEST_CASE("the benchmark runs over a libnccl as over Weft, and says what it lacks") {
+    const std::string nccl =
+        gpus + " FAKE_CUDA_KERNELS=" FAKE_CUDA_KERNELS " PERF_NCCL_LIBRARY=" FAKE_NCCL_LIBRARY " " NCCL_TOOL " ";
+    for (const char* flags : {"-g 1", "-g 2", "-g 1 --ranks-per-gpu 3", "-g 2 -G 2", "-g 2 -R 1", "-g 2 -p 1"}) {
+        const Run one = run_command(nccl + "-b 4 -e 40000 -f 100 -n 2 --show algo " + flags);
+        INFO(flags << '\n' << one.output);
+        CHECK(one.status == 0);
+        CHECK_THAT(one.output, Contains("# NCCL headers=") && Contains("library=23007") && Contains(" nccl "));
+        CHECK_THAT(one.output, Contains("# Out of bounds values : 0 OK"));
+    }
+    const Run scaled = run_command(nccl + "-b 400 -e 400 -n 2 -g 2 -o all -d float");
+    CHECK(scaled.status == 0);
+    const Run host = run_command(nccl + "-b 4 -e 4 -t 2");
+    CHECK(host.status != 0);
+    CHECK_THAT(host.output, Contains("-g 1 or more"));
+    const Run none = run_command(gpus + " PERF_NCCL_LIBRARY=/no/such/libnccl.so.2 " NCCL_TOOL " -g 1 -b 8 -e 8");
+    CHECK(none.status != 0);
+    CHECK_THAT(none.output, Contains("no NCCL: /no/such/libnccl.so.2") && Contains("PERF_NCCL_LIBRARY"));
+}
+#endif
 
 TEST_CASE("a right library passes on buffers of GPUs, with every way to run there") {
     for (const char* flags :
@@ -148,7 +173,7 @@ TEST_CASE("lines for the peers' comparison have bench.h's fields") {
     const auto first = nlohmann::json::parse(lines.output.substr(0, lines.output.find('\n')));
     CHECK(first.size() == 9);
     CHECK(first["peer"] == "weft");
-    CHECK(first["version"] == "weft 0.1.0");
+    CHECK(first["version"] == "Weft 0.1.0");
     CHECK(first["collective"] == "allreduce");
     CHECK(first["nranks"] == 2);
     CHECK(first["bytes"] == 8);

@@ -69,7 +69,6 @@ TEST_CASE("types and reductions go by name, all of them by all, and a misspelt o
 TEST_CASE("flags that need a GPU are refused by name") {
     CHECK_THAT(refused({"-G", "1"}), Contains("give -g 1"));
     CHECK_THAT(refused({"--ranks-per-gpu", "2"}), Contains("give -g 1"));
-    CHECK_THAT(refused({"-g", "1", "-R", "1"}), Contains("weftMemAlloc gives host memory"));
     CHECK_THAT(refused({"-g", "1", "-G", "1", "-I", "1"}), Contains("-G times whole graphs"));
     CHECK_THAT(refused({"-g", "1", "-G", "1", "-y", "1"}), Contains("cannot be captured"));
     CHECK_THAT(refused({"-C", "1"}), Contains("report_cputime"));

@@ -22,7 +22,7 @@ Row a_row() {
     return {1048576, 262144, find_element("float"), find_reduction("sum"), -1, result, result, "ring", "shm"};
 }
 
-const Collective collective = {"all_reduce_perf", "allreduce", false, nullptr, nullptr, nullptr};
+const Collective collective = {"Weft", "all_reduce_perf", "allreduce", false, nullptr, nullptr, nullptr};
 
 }  // namespace
 

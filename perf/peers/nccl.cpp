@@ -1,0 +1,215 @@
+// nccl.cpp: weft.h as NCCL serves it, as far as the benchmarks call it: all_reduce_perf over this in place of Weft
+// gives NCCL's times in the same table, by the same checks. NCCL is opened at run time: PERF_NCCL_LIBRARY, or
+// libnccl.so.2. Ranks are threads of one process (-g, -t, --ranks-per-gpu, for which NCCL wants
+// NCCL_MULTI_RANK_GPU_ENABLE=1). Calls on device memory go to NCCL as they are. What ranks tell each other outside the
+// timed region lies in host memory, which NCCL does not take: it goes through memory of the rank's GPU.
+#include <weft/weft.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <type_traits>
+
+#include "src/base/datatype.hpp"
+#include "src/base/options.hpp"
+#include "src/drivers/cuda/memory.hpp"
+#include "src/drivers/cuda/pointer.hpp"
+#include "src/drivers/cuda/stream.hpp"
+#include "src/drivers/library.hpp"
+
+using namespace weft;
+using namespace weft::cuda;
+
+struct weftComm {
+    void* handle = nullptr;  // NCCL's
+    Context context;
+    Stream stream;
+    DeviceMemory staging;
+};
+
+namespace {
+
+// By its numbers, which are Weft's too (weft/types.h).
+struct Nccl {
+    weftResult_t (*GetVersion)(int*);
+    weftResult_t (*GetUniqueId)(weftUniqueId*);
+    weftResult_t (*CommInitRank)(void**, int, weftUniqueId, int);
+    weftResult_t (*CommDestroy)(void*);
+    weftResult_t (*CommAbort)(void*);
+    weftResult_t (*CommGetAsyncError)(void*, weftResult_t*);
+    weftResult_t (*CommCount)(void*, int*);
+    weftResult_t (*CommUserRank)(void*, int*);
+    weftResult_t (*GroupStart)();
+    weftResult_t (*GroupEnd)();
+    weftResult_t (*AllReduce)(const void*, void*, size_t, weftDataType_t, weftRedOp_t, void*, void*);
+    weftResult_t (*RedOpCreatePreMulSum)(int*, void*, weftDataType_t, weftScalarResidence_t, void*);
+    weftResult_t (*RedOpDestroy)(int, void*);
+    const char* (*GetErrorString)(weftResult_t);
+    const char* (*GetLastError)(void*);
+    weftResult_t (*CommRegister)(void*, void*, size_t, void**);
+    weftResult_t (*CommDeregister)(void*, void*);
+};
+
+thread_local std::string last_error;
+
+weftResult_t refuse(weftResult_t result, std::string why) {
+    last_error = std::move(why);
+    return result;
+}
+
+Result<Nccl> open_nccl() {
+    const std::string name = environment("PERF_NCCL_LIBRARY").value_or("libnccl.so.2");
+    auto library = DynamicLibrary::open(name);
+    if (!library)
+        return fail(weftSystemError, "no NCCL: {}: PERF_NCCL_LIBRARY may name its libnccl.so.2",
+                    library.status().sentence());
+    Nccl nccl{};
+    std::string missing;
+    const auto find = [&](const char* function, auto& pointer) {
+        pointer = reinterpret_cast<std::remove_reference_t<decltype(pointer)>>(library->find(function));
+        if (pointer == nullptr) missing = function;
+    };
+#define FIND(function) find("nccl" #function, nccl.function)
+    FIND(GetVersion), FIND(GetUniqueId), FIND(CommInitRank), FIND(CommDestroy), FIND(CommAbort);
+    FIND(CommGetAsyncError), FIND(CommCount), FIND(CommUserRank), FIND(GroupStart), FIND(GroupEnd), FIND(AllReduce);
+    FIND(RedOpCreatePreMulSum), FIND(RedOpDestroy), FIND(GetErrorString), FIND(GetLastError), FIND(CommRegister);
+    FIND(CommDeregister);
+#undef FIND
+    library->keep();
+    if (!missing.empty()) return fail(weftSystemError, "{} has no {}: NCCL 2.19 or newer is wanted", name, missing);
+    return nccl;
+}
+
+// Null, and the sentence kept, if there is none.
+const Nccl* nccl() {
+    static const Result<Nccl> opened = open_nccl();
+    if (opened) return &*opened;
+    last_error = opened.status().sentence();
+    return nullptr;
+}
+
+weftResult_t check(const Status& status) { return status ? weftSuccess : refuse(status.code(), status.sentence()); }
+
+// On the device that is current, as NCCL's own communicator.
+Result<weftComm_t> make_comm() {
+    auto driver = Driver::get();
+    if (!driver) return driver.take_status();
+    auto device = current_device(**driver);
+    if (!device) return device.take_status();
+    if (!*device) return fail(weftInvalidUsage, "NCCL has no ranks without a GPU: -g 1 or more");
+    auto comm = std::make_unique<weftComm>();
+    auto context = Context::retain(**driver, **device);
+    if (!context) return context.take_status();
+    comm->context = std::move(*context);
+    auto stream = Stream::create(comm->context);
+    if (!stream) return stream.take_status();
+    comm->stream = std::move(*stream);
+    return comm.release();
+}
+
+weftResult_t join(weftComm_t* comm, int ranks, const weftUniqueId& id, int rank) {
+    const Nccl* const library = nccl();
+    if (library == nullptr) return weftSystemError;
+    auto made = make_comm();
+    if (!made) return refuse(made.status().code(), made.status().sentence());
+    *comm = *made;
+    return library->CommInitRank(&(*comm)->handle, ranks, id, rank);
+}
+
+Status reduce_host(const void* send, void* receive, size_t count, weftDataType_t type, weftRedOp_t op,
+                   weftComm_t comm) {
+    const Driver& driver = comm->context.driver();
+    const size_t bytes = count * datatype_bytes[type];
+    const ContextScope scope(comm->context);
+    if (comm->staging.bytes() < bytes) {
+        auto memory = DeviceMemory::allocate(comm->context, std::max<size_t>(bytes, 1 << 16));
+        if (!memory) return memory.take_status();
+        comm->staging = std::move(*memory);
+    }
+    const CUstream stream = comm->stream.handle();
+    WEFT_TRY(copy_async(driver, comm->staging.address(), CUdeviceptr(send), bytes, stream));
+    void* const staging = comm->staging.data();
+    if (const weftResult_t result = nccl()->AllReduce(staging, staging, count, type, op, comm->handle, stream);
+        result != weftSuccess)
+        return fail(result, "{}", nccl()->GetLastError(comm->handle));
+    WEFT_TRY(copy_async(driver, CUdeviceptr(receive), comm->staging.address(), bytes, stream));
+    return comm->stream.synchronize();
+}
+
+}  // namespace
+
+extern "C" {
+
+weftResult_t weftGetVersion(int* version) { return nccl() ? nccl()->GetVersion(version) : weftSystemError; }
+const char* weftGetErrorString(weftResult_t result) {
+    return nccl() ? nccl()->GetErrorString(result) : "NCCL is missing";
+}
+const char* weftGetLastError(weftComm_t comm) {
+    if (!last_error.empty() || !nccl()) return last_error.c_str();
+    const char* text = nccl()->GetLastError(comm ? comm->handle : nullptr);
+    return text ? text : "";
+}
+weftResult_t weftGetUniqueId(weftUniqueId* id) { return nccl() ? nccl()->GetUniqueId(id) : weftSystemError; }
+weftResult_t weftCommInitRankConfig(weftComm_t* comm, int ranks, weftUniqueId id, int rank, const weftConfig_t*) {
+    return join(comm, ranks, id, rank);
+}
+// It reads no launcher's variables.
+weftResult_t weftCommInitFromEnvironment(weftComm_t* comm, const weftConfig_t*) {
+    weftUniqueId id;
+    const weftResult_t result = weftGetUniqueId(&id);
+    return result == weftSuccess ? join(comm, 1, id, 0) : result;
+}
+weftResult_t weftCommDestroy(weftComm_t comm) {
+    const std::unique_ptr<weftComm> owner(comm);
+    return nccl()->CommDestroy(comm->handle);
+}
+weftResult_t weftCommAbort(weftComm_t comm) {
+    const std::unique_ptr<weftComm> owner(comm);
+    return nccl()->CommAbort(comm->handle);
+}
+weftResult_t weftCommGetAsyncError(weftComm_t comm, weftResult_t* result) {
+    return nccl()->CommGetAsyncError(comm->handle, result);
+}
+weftResult_t weftCommCount(const weftComm_t comm, int* count) { return nccl()->CommCount(comm->handle, count); }
+weftResult_t weftCommUserRank(const weftComm_t comm, int* rank) { return nccl()->CommUserRank(comm->handle, rank); }
+weftResult_t weftGroupStart(void) { return nccl()->GroupStart(); }
+weftResult_t weftGroupEnd(void) { return nccl()->GroupEnd(); }
+
+weftResult_t weftAllReduce(const void* send, void* receive, size_t count, weftDataType_t type, weftRedOp_t op,
+                           weftComm_t comm, weftStream_t stream) {
+    // Without a stream it may be either; whoever measures names one.
+    if (stream == nullptr) {
+        const auto facts = describe_pointer(comm->context.driver(), send);
+        if (!facts || !facts->on_device()) return check(reduce_host(send, receive, count, type, op, comm));
+    }
+    return nccl()->AllReduce(send, receive, count, type, op, comm->handle, stream);
+}
+weftResult_t weftRedOpCreatePreMulSum(weftRedOp_t* op, void* scalar, weftDataType_t type,
+                                      weftScalarResidence_t residence, weftComm_t comm) {
+    int made = 0;
+    const weftResult_t result = nccl()->RedOpCreatePreMulSum(&made, scalar, type, residence, comm->handle);
+    *op = weftRedOp_t(made);
+    return result;
+}
+weftResult_t weftRedOpDestroy(weftRedOp_t op, weftComm_t comm) { return nccl()->RedOpDestroy(int(op), comm->handle); }
+
+weftResult_t weftMemAlloc(void**, size_t) { return refuse(weftInvalidUsage, "-R 1 on host memory is Weft's own"); }
+weftResult_t weftMemFree(void*) { return weftSuccess; }
+weftResult_t weftCommRegister(const weftComm_t comm, void* buffer, size_t bytes, void** handle) {
+    return nccl()->CommRegister(comm->handle, buffer, bytes, handle);
+}
+weftResult_t weftCommDeregister(const weftComm_t comm, void* handle) {
+    return nccl()->CommDeregister(comm->handle, handle);
+}
+weftResult_t weftCommExplain(weftComm_t, size_t, weftDataType_t, weftRedOp_t, char* text, size_t bytes,
+                             size_t* needed) {
+    const int length = std::snprintf(text, bytes, "in device memory: nccl");
+    if (needed) *needed = size_t(length) + 1;
+    return weftSuccess;
+}
+weftResult_t weftCommMemStats(weftComm_t, weftMemStat_t, uint64_t* bytes) {
+    *bytes = 0;  // it does not say
+    return weftSuccess;
+}
+}
