@@ -7,26 +7,15 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <chrono>
 #include <fstream>
 #include <sstream>
 #include <stdexcept>
 #include <string>
-#include <thread>
 #include <vector>
 
-namespace weft::test {
+#include "tests/patience.hpp"
 
-// Waits until `condition()` holds. A test that needs more than a minute has failed: no time decides whether one passes.
-template <class Condition>
-bool eventually(Condition condition) {
-    for (auto end = std::chrono::steady_clock::now() + std::chrono::minutes(1);
-         std::chrono::steady_clock::now() < end;) {
-        if (condition()) return true;
-        std::this_thread::sleep_for(std::chrono::milliseconds(5));
-    }
-    return condition();
-}
+namespace weft::test {
 
 // The process's state letter in /proc: 'R', 'S', 'T' stopped, 'Z' dead but not reaped; 'X' if there is no such process.
 inline char process_state(pid_t pid) {

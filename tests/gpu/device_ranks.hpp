@@ -90,7 +90,7 @@ class DeviceRanks {
     Gpu& gpu_;
     int ranks_;
     size_t stride_;
-    uint64_t timeout_ns_ = 20'000'000'000;
+    uint64_t timeout_ns_ = 120'000'000'000;  // only a hang meets it
     cuda::DeviceMemory send_, receive_, words_, packets_, staging_, arguments_memory_, programs_;
     cuda::PinnedMemory pinned_;
     std::vector<cuda::Stream> streams_;

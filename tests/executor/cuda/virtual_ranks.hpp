@@ -68,7 +68,7 @@ class VirtualRanks {
         uint32_t consumed = 0, sent = 0, received = 0;
     };
     int ranks_;
-    uint64_t timeout_ns_ = 60'000'000'000;
+    uint64_t timeout_ns_ = 120'000'000'000;  // only a hang meets it
     uint32_t launches_ = 0;
     std::vector<std::unique_ptr<cuda::RankWords>> words_;
     std::vector<std::vector<cuda::PacketLine>> packets_;
