@@ -25,7 +25,7 @@ T value_of(Result<T> result) {
 class Hosts {
   public:
     // Only the first `present` of them if less than all are.
-    explicit Hosts(int count, int64_t heartbeat_ms = 10'000, int present = INT_MAX)
+    explicit Hosts(int count, int64_t heartbeat_ms = 60'000, int present = INT_MAX)
         : reception_(value_of(Reception::of_process())), root_(reception_, identity_) {
         for (int host = 0; host < std::min(count, present); ++host) groups_.push_back(make_group(count, host));
         for (size_t host = 0; host < groups_.size(); ++host) add_leader(int(host), heartbeat_ms);
@@ -146,28 +146,37 @@ TEST_CASE("leaders end, whatever the order in which ranks leave", "[control]") {
 }
 
 TEST_CASE("the end of a process waits for ranks in a call that its own have finished, not for others", "[control]") {
-    Hosts hosts(count);
-    REQUIRE(hosts.met());
-    for (int host = 0; host < count; ++host) {
-        Position& position = hosts[host].row(host).position;
-        position.enter(1, some_operation());
-        if (host != below) position.finish(1);
+    // It gives up after two seconds without news, which a slow machine does not always bring: then once more.
+    constexpr auto patience = std::chrono::seconds(2);
+    bool slow = true;
+    for (int attempt = 0; slow && attempt < 10; ++attempt) {
+        Hosts hosts(count);
+        REQUIRE(hosts.met());
+        for (int host = 0; host < count; ++host) {
+            Position& position = hosts[host].row(host).position;
+            position.enter(1, some_operation());
+            if (host != below) position.finish(1);
+        }
+        hosts.leave(inner);
+        std::atomic<bool> returned = false;
+        const auto begin = std::chrono::steady_clock::now();
+        std::thread ending([&] {
+            Control::await_leaving();
+            returned = true;
+        });
+        // It knows where all are, and goes on.
+        CHECK(eventually([&] { return returned || hosts[inner].row(below).position.read()->entered == 1; }));
+        hosts.post(below, beside, 1);
+        CHECK(eventually([&] { return returned || hosts[beside].find_letter(below, 1) != nullptr; }));
+        const bool early = returned;
+        slow = early && std::chrono::steady_clock::now() - begin >= patience;
+        CHECK((!early || slow));
+        hosts[below].row(below).position.finish(1);
+        ending.join();
+        for (int host = 0; host < count; ++host)
+            if (host != inner) CHECK(hosts[host].row(host).state == RankState::joined);
     }
-    hosts.leave(inner);
-    std::atomic<bool> returned = false;
-    std::thread ending([&] {
-        Control::await_leaving();
-        returned = true;
-    });
-    // It knows where all are, and goes on.
-    CHECK(eventually([&] { return hosts[inner].row(below).position.read()->entered == 1; }));
-    hosts.post(below, beside, 1);
-    CHECK(hosts.comes(below, beside, 1));
-    CHECK(!returned);
-    hosts[below].row(below).position.finish(1);
-    ending.join();
-    for (int host = 0; host < count; ++host)
-        if (host != inner) CHECK(hosts[host].row(host).state == RankState::joined);
+    CHECK(!slow);
 }
 
 TEST_CASE("an exception on the service thread is an error on every host", "[control]") {

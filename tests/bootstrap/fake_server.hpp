@@ -114,9 +114,24 @@ class TcpServer {
     std::thread thread_;
 };
 
-// A port at which nobody listens.
-inline uint16_t free_port() {
-    return TcpServer([](const Line&) {}).port();
-}
+// A port at which nobody listens, nor can as long as this lives.
+class DesertedPort {
+  public:
+    DesertedPort() : socket_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+        sockaddr_in address{};
+        address.sin_family = AF_INET;
+        address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+        socklen_t size = sizeof address;
+        if (bind(socket_.number(), reinterpret_cast<sockaddr*>(&address), size) != 0 ||
+            getsockname(socket_.number(), reinterpret_cast<sockaddr*>(&address), &size) != 0)
+            throw std::runtime_error("no port that is free");
+        number_ = ntohs(address.sin_port);
+    }
+    uint16_t number() const { return number_; }
+
+  private:
+    Fd socket_;
+    uint16_t number_ = 0;
+};
 
 }  // namespace weft::test

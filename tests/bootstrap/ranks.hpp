@@ -7,6 +7,7 @@
 
 #include "src/bootstrap/sharing.hpp"
 #include "tests/catch.hpp"
+#include "tests/patience.hpp"
 
 namespace weft::test {
 
@@ -32,6 +33,18 @@ inline std::vector<Result<Shared>> share_on_threads(int ranks, const Share& shar
     std::vector<Result<Shared>> all;
     for (auto& result : results) all.push_back(std::move(*result));
     return all;
+}
+
+// That it waits for `whom`, and no longer than it may: code and sentence.
+inline void check_waits_for(const std::string& whom, const std::function<Result<Shared>(int64_t limit_ms)>& share) {
+    CHECK(with_growing_limit(100, [&](int64_t limit_ms) {
+              const auto result = share(limit_ms);
+              REQUIRE(!result);
+              CHECK(result.status().code() == weftTimeout);
+              // Who is slow may still wait for something before that.
+              const std::string told = result.status().sentence();
+              return contains(told, "waited " + std::to_string(limit_ms) + " ms for " + whom) ? "" : told;
+          }) == "");
 }
 
 inline void check_all_have_it(const std::vector<Result<Shared>>& results) {
