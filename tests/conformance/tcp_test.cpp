@@ -221,10 +221,10 @@ TEST_CASE("a peer that has left before it was reached is missed by who has somet
     Bench bench;
     bench.receiver.reset();
     bench.door.reset();
-    auto listener = net::open_listener(loopback());
-    REQUIRE(listener.ok());
-    bench.place.addresses = {net::local_address(listener->number())};
-    listener->reset();
+    // Nobody listens there, nor can as long as it is bound.
+    const Fd deserted(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    REQUIRE(bind(deserted.number(), loopback().raw(), loopback().raw_bytes()) == 0);
+    bench.place.addresses = {net::local_address(deserted.number())};
     auto sender = sender_to(bench.options(1), bench.place, {loopback()});
     // The refusal may be there at once or a moment later; nobody is told as long as nothing is to be sent.
     for (int step = 0; step < 100; ++step) {

@@ -16,12 +16,12 @@ namespace {
 
 const net::Purpose purpose{net::control, 5, 77};
 
-// An address of loopback at which nobody listens.
-Address deserted() {
-    auto listener = net::open_listener(loopback());
-    REQUIRE(listener.ok());
-    return net::local_address(listener->number());
-}
+// An address of loopback at which nobody listens, nor can as long as this lives.
+struct Deserted {
+    Fd socket{::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
+    Deserted() { REQUIRE(bind(socket.number(), loopback().raw(), loopback().raw_bytes()) == 0); }
+    Address address() const { return net::local_address(socket.number()); }
+};
 
 }  // namespace
 
@@ -66,7 +66,9 @@ TEST_CASE("addresses that do not answer are passed over, and a socket of a stran
     const net::Identity identity = fresh_identity();
     door->admit(identity);
     const Address nowhere = *Address::parse("192.0.2.250:9");  // reserved for documentation: never answers
-    for (const Address& bad : {deserted(), strangers->addresses()[0], nowhere, net::local_address(mute->number())}) {
+    const Deserted deserted;
+    for (const Address& bad :
+         {deserted.address(), strangers->addresses()[0], nowhere, net::local_address(mute->number())}) {
         Call call(identity, purpose, {bad, door->addresses()[0]});
         std::optional<Fd> socket;
         REQUIRE(eventually([&] {
@@ -86,7 +88,8 @@ TEST_CASE("addresses that do not answer are passed over, and a socket of a stran
 TEST_CASE("a call that nobody takes says why for each address", "[call]") {
     const net::Identity identity = fresh_identity();
     auto strangers = open_door();
-    const Address empty = deserted();
+    const Deserted deserted;
+    const Address empty = deserted.address();
     Call call(identity, purpose, {empty, strangers->addresses()[0]});
     auto end = finish(call, strangers.get());
     REQUIRE_FALSE(end.ok());
