@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "src/base/clock.hpp"
 #include "src/base/log.hpp"
@@ -88,6 +89,8 @@ Status Watchdog::look_at(int other, uint64_t sequence, const Operation& operatio
     if (!group_->alive(other) && row.state.load(std::memory_order_acquire) != RankState::left) {
         const bool here = group_->local(other);
         if (!here && silence_us < settled_us) return ok();
+        // Who was not given a processor has been silent itself: what came meanwhile is found before the next look.
+        if (!here && !gone_.contains(other)) return gone_.insert(other), ok();
         const LossRecord& loss = group_->header().loss;
         if (!here && loss.state.load(std::memory_order_acquire) && loss.host == group_->home(other).host)
             return fail(weftRemoteError, "{}; rank {} waited for {} in operation {}{}, {}", loss.sentence, rank_,
@@ -125,6 +128,17 @@ Status Watchdog::cause(uint64_t sequence, const Operation& operation) {
     return look_beyond({}, sequence, operation, INT64_MAX);
 }
 
+bool Watchdog::informed_since(int64_t since_us) const {
+    for (int other = 0; other < group_->ranks(); ++other) {
+        const RankRow& row = group_->row(other);
+        if (!group_->local(other) && group_->alive(other) &&
+            row.state.load(std::memory_order_acquire) != RankState::left &&
+            row.heard_us.load(std::memory_order_acquire) < since_us)
+            return false;
+    }
+    return true;
+}
+
 // Those of whom it is known that they have not come; if there are none, those whom we wait for ourselves.
 RankSet Watchdog::causes(const RankSet& missing, uint64_t sequence, int64_t silence_us) const {
     RankSet absent;
@@ -157,6 +171,7 @@ std::string Watchdog::whereabouts(int other, uint64_t sequence) const {
 
 Status Watchdog::look(const RankSet& missing, uint64_t sequence, const Operation& operation, int64_t silence_us) {
     if (group_->aborted()) return group_->abort_status();
+    if (silence_us < std::exchange(silence_us_, silence_us)) gone_.clear();  // something came
     if (silence_us >= compare_after_us) ask_for_news();
     Status found;
     missing.for_each([&](int other) {

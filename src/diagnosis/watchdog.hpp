@@ -25,11 +25,17 @@ class Watchdog {
     // What may be behind a broken connection in `operation`: who died, left or called something else, as far as it is
     // known here. ok: nothing.
     Status cause(uint64_t sequence, const Operation& operation);
+    // Whether news of all ranks of other hosts that live and stay have come since then; cause() asks for them.
+    bool informed_since(int64_t since_us) const;
     // A new call: the warning may come again.
     void begin() {
         warned_ = false;
         if (!finished_.empty()) [[unlikely]]
             finished_.clear();
+        if (silence_us_ != 0) [[unlikely]] {
+            gone_.clear();
+            silence_us_ = 0;
+        }
     }
 
   private:
@@ -47,7 +53,9 @@ class Watchdog {
     WatchdogLimits limits_;
     bool warned_ = false;
     int64_t next_question_us_ = 0;
-    RankSet finished_;  // missing ranks that had finished the operation when looked at before
+    RankSet finished_;        // missing ranks that had finished the operation when looked at before
+    RankSet gone_;            // missing ranks of other hosts that were dead at the last look
+    int64_t silence_us_ = 0;  // at the last look
 };
 
 }  // namespace weft
