@@ -169,6 +169,7 @@ CUresult enter(const char* function, bool before_init) {
         }
     }
     if (sleep_ms > 0) {
+        fprintf(stderr, "fake CUDA driver: %s sleeps\n", function);  // for who waits for that
         const timespec pause{sleep_ms / 1000, sleep_ms % 1000 * 1'000'000L};
         nanosleep(&pause, nullptr);
     }
