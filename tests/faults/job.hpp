@@ -82,7 +82,14 @@ class Job {
         arguments.insert(arguments.end(), {FAULT_WORKER, id_, std::to_string(ranks), std::to_string(rank)});
         arguments.insert(arguments.end(), steps.begin(), steps.end());
         variables.push_back(mark());
+        // A process that is slow is not dead; of two values the first counts.
+        variables.push_back("WEFT_HEARTBEAT_MS=60000");
         processes_.push_back(std::make_unique<Subprocess>(arguments, variables));
+    }
+    // A line of its output that begins with `call`, soon or when it has ended; then the last, as answer() does.
+    std::string await_answer(int process, const std::string& call) {
+        (void)(*this)[process].says(call + " ");
+        return answer(process, call);
     }
     Subprocess& operator[](int process) { return *processes_[size_t(process)]; }
     int processes() const { return int(processes_.size()); }
@@ -138,11 +145,15 @@ class Job {
         }));
     }
 
-    void tell_all() {
+    // What all have said so far, for objections.
+    std::string everything() {
+        std::string text;
         for (int process = 0; process < processes(); ++process)
-            UNSCOPED_INFO("process " << process << " (pid " << (*this)[process].pid() << "):\n"
-                                     << (*this)[process].output() << (*this)[process].error());
+            text += "process " + std::to_string(process) + " (pid " + std::to_string((*this)[process].pid()) + "):\n" +
+                    (*this)[process].output() + (*this)[process].error();
+        return text;
     }
+    void tell_all() { UNSCOPED_INFO(everything()); }
 
   private:
     // In the environment of every process of this job, and of their children.

@@ -5,16 +5,21 @@ using namespace weft::test;
 
 namespace {
 
-// Ranks 0 and 1 call; rank 2 is to come when it is signalled.
+// All have made a first call. They make the next when they are signalled, rank 2 perhaps later.
 void start_waiting(Job& job, const std::vector<std::string>& variables, const std::string& call = "reduce=100") {
     const std::string later = job.another_id();
-    for (int rank = 0; rank < 3; ++rank) {
-        Steps steps{"init", "reduce=1"};
-        if (rank == 2) steps.push_back("await");
-        steps.insert(steps.end(), {call, "async", "destroy", "id=" + later, "init", "reduce=5", "destroy"});
-        job.start(rank, steps, variables);
-    }
-    CHECK(job[2].says("reduce 0"));
+    for (int rank = 0; rank < 3; ++rank)
+        job.start(rank,
+                  {"init", "reduce=1", "await", call, "async", "destroy", "id=" + later, "init", "reduce=5", "destroy"},
+                  variables);
+    for (int rank = 0; rank < 3; ++rank) CHECK(job[rank].says("reduce "));
+}
+void go_on(Job& job, const std::vector<int>& ranks) {
+    for (const int rank : ranks) job[rank].kill(SIGUSR1);
+}
+void stop(Subprocess& process) {
+    process.kill(SIGSTOP);
+    CHECK(eventually([&] { return process_state(process.pid()) == 'T'; }));
 }
 
 }  // namespace
@@ -22,14 +27,15 @@ void start_waiting(Job& job, const std::vector<std::string>& variables, const st
 TEST_CASE("who waits for a stopped rank warns and says so; continued in time, the call succeeds", "[late]") {
     Job job(3);
     start_waiting(job, {"WEFT_WARN_MS=50"});
-    job[2].kill(SIGSTOP);
+    stop(job[2]);
+    go_on(job, {0, 1});
     const std::string expected = "rank 2 (pid " + std::to_string(job[2].pid()) +
                                  ") is stopped (SIGSTOP or a debugger), outside Weft, last operation 1";
     for (const int rank : {0, 1}) {
         CHECK(eventually([&] { return contains(job[rank].error(), expected); }));
         CHECK(contains(job[rank].error(), "WARN waits since"));
     }
-    job[2].kill(SIGUSR1);
+    go_on(job, {2});
     job[2].kill(SIGCONT);
     job.finish();
     for (int rank = 0; rank < 3; ++rank) {
@@ -41,34 +47,38 @@ TEST_CASE("who waits for a stopped rank warns and says so; continued in time, th
 TEST_CASE("a rank that computes is alive and outside Weft, which is no error", "[late]") {
     Job job(3);
     start_waiting(job, {"WEFT_WARN_MS=50"});
+    go_on(job, {0, 1});
     const std::string expected =
         "rank 2 (pid " + std::to_string(job[2].pid()) + ") is alive, outside Weft, last operation 1";
     for (const int rank : {0, 1}) CHECK(eventually([&] { return contains(job[rank].error(), expected); }));
-    job[2].kill(SIGUSR1);
+    go_on(job, {2});
     job.finish();
     for (int rank = 0; rank < 3; ++rank) CHECK(job.answer(rank, "reduce") == "0");
 }
 
 TEST_CASE("at the deadline every rank that runs is told who is late", "[late]") {
-    for (const char* call : {"reduce=100", "reduce=500000"}) {
-        Job job(3);
-        const std::string deadline_ms = small() ? "6000" : "1200";  // enough for the calls that all make
-        start_waiting(job, {"WEFT_TIMEOUT_MS=" + deadline_ms, quiet}, call);
-        job[2].kill(SIGSTOP);
-        for (const int rank : {0, 1}) CHECK(job[rank].says("reduce 8 "));
-        job[2].kill(SIGUSR1);
-        job[2].kill(SIGCONT);
-        job.finish();
-        for (int rank = 0; rank < 3; ++rank) {  // also the late one, once it runs again
-            INFO(job[rank].output());
-            CHECK(contains(job[rank].output(), "the deadline (WEFT_TIMEOUT_MS) is " + deadline_ms +
-                                                   " ms: rank 2 (pid " + std::to_string(job[2].pid()) +
-                                                   ") is stopped"));
-            CHECK(job.first_answer(rank, "async") == "8");
-            CHECK(job.answer(rank, "init") == "0");
-            CHECK(job.answer(rank, "reduce") == "0");
-        }
-    }
+    for (const char* call : {"reduce=100", "reduce=500000"})
+        CHECK(with_growing_limit(600, [&](int64_t limit_ms) {
+                  const std::string deadline_ms = std::to_string(limit_ms);
+                  Job job(3);
+                  start_waiting(job, {"WEFT_TIMEOUT_MS=" + deadline_ms, quiet}, call);
+                  stop(job[2]);
+                  go_on(job, {0, 1});
+                  for (const int rank : {0, 1}) CHECK(job[rank].says("reduce 8 "));
+                  go_on(job, {2});
+                  job[2].kill(SIGCONT);
+                  job.finish();
+                  // Calls that all make may meet this deadline too, and who comes late to this one be named before
+                  // rank 2. That one is told as well, once it runs again.
+                  bool as_expected = true;
+                  for (int rank = 0; rank < 3; ++rank)
+                      as_expected &= contains(job[rank].output(), "the deadline (WEFT_TIMEOUT_MS) is " + deadline_ms +
+                                                                      " ms: rank 2 (pid " +
+                                                                      std::to_string(job[2].pid()) + ") is stopped") &&
+                                     job.first_answer(rank, "async") == "8" && job.answer(rank, "init") == "0" &&
+                                     job.answer(rank, "reduce") == "0";
+                  return as_expected ? "" : job.everything();
+              }) == "");
 }
 
 TEST_CASE("ranks stopped and continued in the middle of calls lose nothing", "[late]") {
@@ -97,7 +107,8 @@ TEST_CASE("ranks stopped and continued in the middle of calls lose nothing", "[l
 TEST_CASE("a rank killed while stopped is dead, not late", "[late]") {
     Job job(3);
     start_waiting(job, {quiet});
-    job[2].kill(SIGSTOP);
+    stop(job[2]);
+    go_on(job, {0, 1});
     job.kill(2);
     // The survivors' new communicator has three ranks: somebody takes the place.
     for (const int rank : {0, 1})

@@ -20,91 +20,105 @@ struct Limited {
     int process = 0;  // that has the limit, where only one has
     std::unique_ptr<Job> job;
 };
-const char* const patience = "init=4000";
+std::string init_within(int64_t limit_ms) { return "init=" + std::to_string(limit_ms); }
 
 }  // namespace
 
 TEST_CASE("too few descriptors, on either side of the meeting, are a sentence", "[limits]") {
     if (!limits_are_ours) return;
-    std::vector<Limited> all;
-    for (const int process : {0, 1})
-        for (const int files : {3, 4, 5, 6, 7, 8, 9, 11, 13, 15, 30}) {
-            all.push_back({files, process, std::make_unique<Job>(2)});
-            Job& job = *all.back().job;
-            for (int rank = 0; rank < 2; ++rank) {
-                Steps steps{"unique_id", patience, "reduce=100000", "destroy"};
-                if (rank == process) steps.insert(steps.begin(), "limit=nofile," + std::to_string(files));
-                job.start(rank, steps, {quiet});
-                // The first to come leads: both parts are played.
-                if (rank == 0)
-                    CHECK(eventually([&] { return socket_exists(meeting_name(job.id())) || is_gone(job[0].pid()); }));
-            }
-        }
-    for (const auto& [files, process, job] : all) {
-        INFO("process " << process << " may have " << files << " files");
-        job->finish();
-        INFO((*job)[0].output() << (*job)[1].output());
-        const std::string limited = job->answer(process, "init");
-        CHECK((limited == "0" || limited.rfind("2 ", 0) == 0));
-        if (limited != "0") CHECK((contains(limited, "ulimit -n") || contains(limited, "Too many open files")));
-        if (files == 3) CHECK(limited != "0");
-        if (files == 30) CHECK(limited == "0");
-        CHECK((job->answer(1 - process, "init") == "0") == (limited == "0"));
-    }
+    CHECK(with_growing_limit(4000, [](int64_t limit_ms) {
+              std::vector<Limited> all;
+              for (const int process : {0, 1})
+                  for (const int files : {3, 4, 5, 6, 7, 8, 9, 11, 13, 15, 30}) {
+                      all.push_back({files, process, std::make_unique<Job>(2)});
+                      Job& job = *all.back().job;
+                      for (int rank = 0; rank < 2; ++rank) {
+                          Steps steps{"unique_id", init_within(limit_ms), "reduce=100000", "destroy"};
+                          if (rank == process) steps.insert(steps.begin(), "limit=nofile," + std::to_string(files));
+                          job.start(rank, steps, {quiet});
+                          // The first to come leads: both parts are played.
+                          if (rank == 0)
+                              CHECK(eventually(
+                                  [&] { return socket_exists(meeting_name(job.id())) || is_gone(job[0].pid()); }));
+                      }
+                  }
+              std::string objection;
+              for (const auto& [files, process, job] : all) {
+                  INFO("process " << process << " may have " << files << " files");
+                  job->finish();
+                  INFO((*job)[0].output() << (*job)[1].output());
+                  const std::string limited = job->answer(process, "init");
+                  if (files == 3) CHECK(limited != "0");
+                  // One that is slow may not have met its limit, nor the other, when the time is over.
+                  const bool told = limited.rfind("2 ", 0) == 0 &&
+                                    (contains(limited, "ulimit -n") || contains(limited, "Too many open files"));
+                  if (!(limited == "0" || (told && files < 30)) ||
+                      (job->answer(1 - process, "init") == "0") != (limited == "0"))
+                      objection = std::to_string(files) + " files: " + job->everything();
+              }
+              return objection;
+          }) == "");
 }
 
 TEST_CASE("no address space is a sentence", "[limits]") {
     if (!limits_are_ours) return;
-    std::vector<Limited> all;
-    for (const int mebibytes : {60, 100, 140, 180, 250, 600, 2000}) {
-        all.push_back({mebibytes, 0, std::make_unique<Job>(2)});
-        for (int rank = 0; rank < 2; ++rank)
-            all.back().job->start(rank,
-                                  {"limit=as," + std::to_string(mebibytes), patience, "alloc=8000000000",
-                                   "reduce=1000000", "async", "destroy"},
-                                  {quiet});
-    }
-    for (const auto& [mebibytes, process, job] : all) {
-        INFO("address space of " << mebibytes << " MiB");
-        job->finish();
-        for (int rank = 0; rank < 2; ++rank) {
-            INFO((*job)[rank].output());
-            const std::string init = job->answer(rank, "init");
-            if (mebibytes < 128) {  // what the segment of two ranks takes
-                CHECK((contains(init, "ulimit -v") || contains(init, "out of memory")));
-                CHECK(init.rfind("2 ", 0) == 0);
-            }
-            if (mebibytes >= 600) {
-                CHECK(init == "0");
-                CHECK(job->answer(rank, "reduce") == "0");
-            }
-            CHECK(job->answer(rank, "alloc").rfind("2 ", 0) == 0);
-        }
-    }
+    CHECK(with_growing_limit(4000, [](int64_t limit_ms) {
+              std::vector<Limited> all;
+              for (const int mebibytes : {60, 100, 140, 180, 250, 600, 2000}) {
+                  all.push_back({mebibytes, 0, std::make_unique<Job>(2)});
+                  for (int rank = 0; rank < 2; ++rank)
+                      all.back().job->start(rank,
+                                            {"limit=as," + std::to_string(mebibytes), init_within(limit_ms),
+                                             "alloc=8000000000", "reduce=1000000", "async", "destroy"},
+                                            {quiet});
+              }
+              std::string objection;
+              for (const auto& [mebibytes, process, job] : all) {
+                  INFO("address space of " << mebibytes << " MiB");
+                  job->finish();
+                  for (int rank = 0; rank < 2; ++rank) {
+                      INFO((*job)[rank].output());
+                      const std::string init = job->answer(rank, "init");
+                      if (mebibytes < 128) {  // what the segment of two ranks takes
+                          CHECK((contains(init, "ulimit -v") || contains(init, "out of memory")));
+                          CHECK(init.rfind("2 ", 0) == 0);
+                      }
+                      if (mebibytes >= 600 && (init != "0" || job->answer(rank, "reduce") != "0"))
+                          objection = job->everything();
+                      CHECK(job->answer(rank, "alloc").rfind("2 ", 0) == 0);
+                  }
+              }
+              return objection;
+          }) == "");
 }
 
 TEST_CASE("a file size limit is a sentence and no signal", "[limits]") {
-    std::vector<Limited> all;
-    for (const int kibibytes : {64, 1000, 100'000, 200'000}) {  // the least is for what the worker writes
-        all.push_back({kibibytes, 0, std::make_unique<Job>(2)});
-        for (int rank = 0; rank < 2; ++rank)
-            all.back().job->start(rank,
-                                  {"limit=fsize," + std::to_string(kibibytes), "alloc=1000000", patience,
-                                   "reduce=1000000", "async", "destroy"},
-                                  {quiet});
-    }
-    for (const auto& [kibibytes, process, job] : all) {
-        INFO("files of " << kibibytes << " KiB");
-        job->finish();
-        for (int rank = 0; rank < 2; ++rank) {
-            INFO((*job)[rank].output());
-            CHECK(job->answer(rank, "alloc").rfind("2 ", 0) == 0);
-            CHECK(contains(job->answer(rank, "alloc"), "ulimit -f"));
-            if (kibibytes < 128 << 10) CHECK(job->answer(rank, "init") != "0");
-            if (kibibytes < 128 << 10) CHECK((contains(job->answer(0, "init") + job->answer(1, "init"), "ulimit -f")));
-            if (kibibytes >= 140'000) CHECK(job->answer(rank, "reduce") == "0");
-        }
-    }
+    CHECK(with_growing_limit(4000, [](int64_t limit_ms) {
+              std::vector<Limited> all;
+              for (const int kibibytes : {64, 1000, 100'000, 200'000}) {  // the least is for what the worker writes
+                  all.push_back({kibibytes, 0, std::make_unique<Job>(2)});
+                  for (int rank = 0; rank < 2; ++rank)
+                      all.back().job->start(rank,
+                                            {"limit=fsize," + std::to_string(kibibytes), "alloc=1000000",
+                                             init_within(limit_ms), "reduce=1000000", "async", "destroy"},
+                                            {quiet});
+              }
+              std::string objection;
+              for (const auto& [kibibytes, process, job] : all) {
+                  INFO("files of " << kibibytes << " KiB");
+                  job->finish();
+                  for (int rank = 0; rank < 2; ++rank) {
+                      INFO((*job)[rank].output());
+                      CHECK(job->answer(rank, "alloc").rfind("2 ", 0) == 0);
+                      CHECK(contains(job->answer(rank, "alloc"), "ulimit -f"));
+                      if (kibibytes < 128 << 10) CHECK(job->answer(rank, "init") != "0");
+                      if (kibibytes < 128 << 10)
+                          CHECK((contains(job->answer(0, "init") + job->answer(1, "init"), "ulimit -f")));
+                      if (kibibytes >= 140'000 && job->answer(rank, "reduce") != "0") objection = job->everything();
+                  }
+              }
+              return objection;
+          }) == "");
 }
 
 #if !defined(__SANITIZE_THREAD__)  // which ends a program that forks and goes on

@@ -32,6 +32,7 @@ struct Worker {
     bool shared = false;  // buffers from weftMemAlloc
     std::vector<std::thread> threads;
     std::map<size_t, std::pair<void*, void*>> buffers;  // by bytes
+    std::vector<int> held;                              // when first asked
 
     Worker() = default;
     Worker(const Worker&) = delete;
@@ -195,7 +196,7 @@ void step_make_ids(Worker&, const Values& values) {
 // sleep=MS
 void step_sleep(Worker&, const Values& values) { usleep(useconds_t(number(values, 0, 1)) * 1000); }
 // What the process holds: descriptors, threads, mapped segments of Weft's.
-void step_holds(Worker&, const Values&) {
+std::vector<int> holdings() {
     const auto entries = [](const char* folder) {
         int count = 0;
         DIR* directory = opendir(folder);
@@ -206,8 +207,23 @@ void step_holds(Worker&, const Values&) {
     int segments = 0;
     std::ifstream maps("/proc/self/maps");
     for (std::string line; std::getline(maps, line);) segments += line.find("memfd:weft") != std::string::npos;
-    tell("holds " + std::to_string(entries("/proc/self/fd")) + " " + std::to_string(entries("/proc/self/task")) + " " +
-         std::to_string(segments));
+    return {entries("/proc/self/fd"), entries("/proc/self/task"), segments};
+}
+// holds[=DESCRIPTORS,THREADS,SEGMENTS]: as soon as it is no more than the first time and this, for what goes away takes
+// its time; or after a minute
+void step_holds(Worker& self, const Values& values) {
+    std::vector<int> now = holdings();
+    const auto too_much = [&] {
+        bool more = false;
+        for (size_t i = 0; i < values.size(); ++i) more |= now[i] > self.held[i] + number(values, i, 0);
+        return more;
+    };
+    for (int round = 0; too_much() && round < 6000; ++round) {
+        usleep(10'000);
+        now = holdings();
+    }
+    if (self.held.empty()) self.held = now;
+    tell("holds " + std::to_string(now[0]) + " " + std::to_string(now[1]) + " " + std::to_string(now[2]));
 }
 // churn=TIMES,COUNT: as often a communicator more, by an id that goes round over the first; a sum on it; its end
 void step_churn(Worker& self, const Values& values) {
