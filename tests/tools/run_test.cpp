@@ -95,11 +95,12 @@ TEST_CASE("the first failure counts, not those that follow from it", "[run]") {
 TEST_CASE("the others may still say what they saw", "[run]") {
     Folder folder;
     std::string path = folder.path.string();
-    // Rank 0 speaks after the launcher has reaped rank 1, well within the grace of five seconds.
-    Outcome outcome = run(
-        script({"-n", "2"}, "cd " + path +
-                                "; if [ $WEFT_RANK = 1 ]; then echo $$ > pid.tmp; mv pid.tmp pid; exit 3; fi;"
-                                "while ! [ -e pid ] || [ -e /proc/$(cat pid) ]; do sleep 0.01; done; echo I saw it"));
+    // Rank 0 speaks after the launcher has reaped rank 1.
+    Outcome outcome =
+        run(script({"-n", "2", "--grace", "120"},
+                   "cd " + path +
+                       "; if [ $WEFT_RANK = 1 ]; then echo $$ > pid.tmp; mv pid.tmp pid; exit 3; fi;"
+                       "while ! [ -e pid ] || [ -e /proc/$(cat pid) ]; do sleep 0.01; done; echo I saw it"));
     CHECK(outcome.status == 3);
     CHECK(outcome.output == "I saw it\n");
     CHECK(!contains(outcome.error, "ending"));
