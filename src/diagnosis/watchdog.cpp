@@ -171,7 +171,8 @@ std::string Watchdog::whereabouts(int other, uint64_t sequence) const {
 
 Status Watchdog::look(const RankSet& missing, uint64_t sequence, const Operation& operation, int64_t silence_us) {
     if (group_->aborted()) return group_->abort_status();
-    if (silence_us < std::exchange(silence_us_, silence_us)) gone_.clear();  // something came
+    const int64_t since_us = now_us() - silence_us;
+    if (since_us > std::exchange(silent_since_us_, since_us) + 1000) gone_.clear();  // something came between
     if (silence_us >= compare_after_us) ask_for_news();
     Status found;
     missing.for_each([&](int other) {

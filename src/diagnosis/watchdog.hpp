@@ -32,10 +32,8 @@ class Watchdog {
         warned_ = false;
         if (!finished_.empty()) [[unlikely]]
             finished_.clear();
-        if (silence_us_ != 0) [[unlikely]] {
+        if (!gone_.empty()) [[unlikely]]
             gone_.clear();
-            silence_us_ = 0;
-        }
     }
 
   private:
@@ -53,9 +51,9 @@ class Watchdog {
     WatchdogLimits limits_;
     bool warned_ = false;
     int64_t next_question_us_ = 0;
-    RankSet finished_;        // missing ranks that had finished the operation when looked at before
-    RankSet gone_;            // missing ranks of other hosts that were dead at the last look
-    int64_t silence_us_ = 0;  // at the last look
+    RankSet finished_;             // missing ranks that had finished the operation when looked at before
+    RankSet gone_;                 // missing ranks of other hosts that were dead at the last look
+    int64_t silent_since_us_ = 0;  // at the last look
 };
 
 }  // namespace weft
