@@ -153,9 +153,9 @@ void DeviceSide::meet(std::shared_ptr<HostGroup> group, int rank, int64_t timeou
     if (!s.group->one_host())
         return s.decline(
             "the communicator's ranks are on several hosts: this version serves device memory on one host only");
-    if (ranks > ranks_max)
+    if (ranks > Domain::ranks_max)
         return s.decline(fmt::format("the communicator has {} ranks: this version serves device memory of up to {}",
-                                     ranks, ranks_max));
+                                     ranks, int(Domain::ranks_max)));
     std::vector<DeviceFacts> facts;
     for (int other = 0; other < ranks; ++other) {
         const RankRow& row = s.group->row(other);
@@ -170,11 +170,20 @@ void DeviceSide::meet(std::shared_ptr<HostGroup> group, int rank, int64_t timeou
         s.sharing |= other != rank && row.process == s.group->row(rank).process &&
                      std::equal(std::begin(row.device.uuid), std::end(row.device.uuid), s.facts.uuid);
     }
-    s.layout = {ranks, blocks_together(facts), s.group->header().agreed.algo};
+    const AgreedOptions& agreed = s.group->header().agreed;
+    s.layout = {ranks, blocks_together(facts), agreed.algo};
     if (s.layout.blocks_max < 1)
         return s.decline("the ranks that share a device are too many for it: their kernels must run at once");
-    s.registrations = std::make_unique<Registrations>(s.group, rank, s.kernels);
-    s.domain = std::make_unique<Domain>(s.group, rank, s.kernels);
+    Connections connections;
+    if (needs_steps(ranks, s.layout.algo)) {
+        StepAlgorithms steps = step_algorithms(ranks, s.layout.blocks_max, s.layout.algo, int(agreed.channels));
+        s.layout.steps = std::move(steps.rows);
+        s.layout.excluded = std::move(steps.excluded);
+        s.layout.tile_bytes = size_t(agreed.tile_bytes);
+        connections = std::move(steps.connections);
+    }
+    if (ranks <= ranks_max) s.registrations = std::make_unique<Registrations>(s.group, rank, s.kernels);
+    s.domain = std::make_unique<Domain>(s.group, rank, s.kernels, std::move(connections));
 }
 
 Result<bool> DeviceSide::advance() {
@@ -215,7 +224,7 @@ Status DeviceSide::begin(int64_t timeout_ms) {
         return ok();
     }
     s.timeout_ns = uint64_t(std::min(timeout_ms, INT64_MAX / 1'000'000)) * 1'000'000;
-    s.offers = s.domain->detour().empty();
+    s.offers = s.registrations && s.domain->detour().empty();
     if (s.offers) s.registrations->open();
     WEFT_LOG_RANK(s.rank, info, init, "serves memory of device {}, {} blocks of a kernel at most{}{}", s.device(),
                   s.layout.blocks_max, s.sharing ? ", which it shares with ranks of this process" : "",
@@ -254,7 +263,8 @@ Result<PreparedLaunch*> DeviceSide::State::plan(const Operation& operation) {
     a.average_of = op == weftAvg ? uint32_t(layout.ranks) : 0;
     a.scaled = op >= weftNumOps;
     a.bytes = operation.bytes();
-    a.tile_bytes = plan->staged ? Domain::staging_bytes : 0;
+    a.tile_bytes = plan->staged ? Domain::staging_bytes : plan->tile_bytes;
+    if (plan->steps >= 0) domain->bind_program(a, size_t(plan->steps));
     a.offers = plan->staged && offers && !a.scaled;
     a.timeout_ns = timeout_ns;
     known.add(plan->operation);
@@ -332,7 +342,7 @@ void DeviceSide::look() const {
 }
 
 void DeviceSide::State::look(bool at_others) try {
-    if (at_others) registrations->serve(!domain->working());
+    if (at_others && registrations) registrations->serve(!domain->working());
     if (group->aborted()) return;
     const DeviceObserver observer{*group, rank, known, timeout_ns / 1'000'000};
     Status found;
@@ -351,13 +361,14 @@ std::string DeviceSide::explain(const Operation& operation) const {
     if (!s.why_not.empty()) return fmt::format("\nin device memory: not served, for {}", s.why_not);
     const auto plan = plan_on_device(operation, s.layout);
     if (!plan) return fmt::format("\nin device memory: {}", plan.status().sentence());
-    return fmt::format("\nin device memory: {}{}{}, by size (thresholds that Weft has not measured on a GPU)",
-                       plan->text(), s.domain->detour().empty() ? "" : " through host memory",
+    return fmt::format("\nin device memory: {}{}{}, by {} that Weft has not measured on a GPU", plan->text(),
+                       s.domain->detour().empty() ? "" : ", through host memory",
                        !plan->staged ? ""
                        : s.offers && operation.op < weftNumOps
                            ? ", in place where all buffers are of cudaMalloc and, if other processes have ranks, "
                              "registered, else staged"
-                           : ", staged");
+                           : ", staged",
+                       plan->steps >= 0 ? "predicted time, with costs" : "size, with thresholds");
 }
 
 std::optional<int> DeviceSide::register_buffer(const void* address, size_t bytes) {

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "src/base/name_list.hpp"
+#include "src/selector/selector.hpp"
 
 namespace weft {
 
@@ -34,21 +35,55 @@ int blocks_together(std::span<const DeviceFacts> facts) {
 }
 
 std::string DevicePlan::text() const {
-    return fmt::format("{}, {} block{} of {} threads", cuda::name_of(body), blocks, blocks == 1 ? "" : "s", threads);
+    return fmt::format("{}, {} block{} of {} threads{}", steps >= 0 ? algorithm.c_str() : cuda::name_of(body), blocks,
+                       blocks == 1 ? "" : "s", threads,
+                       steps >= 0 ? fmt::format(" over connections, in tiles of {} bytes", tile_bytes) : "");
 }
+
+bool needs_steps(int ranks, const std::string& algo) {
+    return ranks > cuda::ranks_max || !NameList(algo).admits("two_shot");
+}
+
+namespace {
+
+// By what the algorithm's predictions make of a device's blocks: good for the order of things.
+Result<DevicePlan> plan_by_steps(DevicePlan plan, const DeviceLayout& layout) {
+    if (layout.steps.empty())
+        return fail(weftInvalidUsage, "{}device memory of {} ranks is served by none of what {}{}{}",
+                    layout.algo.empty() ? "" : fmt::format("WEFT_ALGO is {}: ", layout.algo), layout.ranks,
+                    layout.algo.empty() ? "there is" : "it admits", layout.excluded.empty() ? "" : "; ",
+                    layout.excluded);
+    const size_t bytes = plan.operation.bytes();
+    const auto predicted_us = [&](const StepAlgorithm& one) {
+        return one.algorithm->predict_us({layout.ranks, 0}, one.costs(), bytes);
+    };
+    const auto best = std::min_element(
+        layout.steps.begin(), layout.steps.end(),
+        [&](const StepAlgorithm& one, const StepAlgorithm& other) { return predicted_us(one) < predicted_us(other); });
+    plan.body = cuda::Body::steps;
+    plan.steps = int(best - layout.steps.begin());
+    plan.algorithm = best->algorithm->name;
+    plan.blocks = best->blocks;
+    plan.tile_bytes = best->tile_bytes(layout.ranks, bytes, layout.tile_bytes);
+    const Choice choice{best->algorithm, best->parameters};
+    plan.operation.choice = (choice.hash() ^ plan.tile_bytes) * 0x100000001b3u ^ uint64_t(plan.blocks);
+    return plan;
+}
+
+}  // namespace
 
 Result<DevicePlan> plan_on_device(const Operation& operation, const DeviceLayout& layout) {
     const NameList allowed(layout.algo);
-    const bool one_shot = allowed.admits("one_shot"), two_shot = allowed.admits("two_shot");
-    if (!one_shot && !two_shot)
-        return fail(weftInvalidUsage,
-                    "WEFT_ALGO is {}: device memory is served by one_shot and two_shot, and it admits neither",
-                    layout.algo);
+    const bool fused = layout.ranks <= cuda::ranks_max, one_shot = fused && allowed.admits("one_shot"),
+               two_shot = fused && allowed.admits("two_shot");
     const size_t bytes = operation.bytes(), most_one_shot = layout.ranks <= 2 ? one_shot_bytes_of_two : one_shot_bytes;
     DevicePlan plan;
     plan.operation = operation;
     plan.operation.space = Space::device;
     plan.threads = cuda::threads_max;
+    // Where each rank reaches each, nothing that goes from rank to rank is known to beat two_shot, at any size.
+    if (!two_shot && (!one_shot || (bytes > most_one_shot && !layout.steps.empty())))
+        return plan_by_steps(plan, layout);
     size_t bytes_a_block = packet_bytes_a_block;
     if (!two_shot || (one_shot && bytes <= most_one_shot)) {
         plan.body = cuda::Body::packet_one_shot;

@@ -6,6 +6,7 @@
 
 #include "src/base/host_group.hpp"
 #include "src/base/result.hpp"
+#include "src/comm/device_steps.hpp"
 #include "src/executor/cuda/kernels.hpp"
 
 namespace weft {
@@ -15,7 +16,13 @@ struct DeviceLayout {
     int ranks = 1;
     int blocks_max = 1;  // of each rank's kernel, so that those of all ranks of a device run at once
     std::string algo;    // rank 0's WEFT_ALGO
+    // Where no fused body serves every message: what else there is.
+    std::vector<StepAlgorithm> steps = {};
+    std::string excluded = {};  // and what there is not, and why
+    size_t tile_bytes = 0;      // of steps: rank 0's WEFT_TILE_BYTES
 };
+// Whether step machines are needed, with connections between the ranks.
+bool needs_steps(int ranks, const std::string& algo);
 
 // `blocks_max` from what each rank says of its device; 0: the ranks of some device do not find room on it together.
 int blocks_together(std::span<const DeviceFacts> facts);
@@ -26,9 +33,12 @@ struct DevicePlan {
     int blocks = 1;
     int threads = 32;
     bool staged = false;
+    int steps = -1;              // of the layout's
+    size_t tile_bytes = 0;       // of steps
+    std::string algorithm = {};  // of steps, for people
 
     uint32_t fingerprint() const { return weft::fingerprint(operation); }
-    // packet_one_shot, 8 blocks of 512 threads
+    // packet_one_shot, 8 blocks of 512 threads; of steps the algorithm comes first
     std::string text() const;
 };
 

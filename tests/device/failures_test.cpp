@@ -23,6 +23,9 @@ weftResult_t reduce(const Ranks& ranks, const Buffers& buffers, int rank, size_t
                          ranks.streams[size_t(rank)]->weft());
 }
 
+// In turn: fused kernels; steps over connections, without other blocks of the rank and with them.
+const char* algorithm() { return GENERATE(as<const char*>(), nullptr, "ring", "double_binary_tree"); }
+
 void check_works() {
     std::mt19937 random(5);
     const Ranks ranks(spread(2));
@@ -36,8 +39,9 @@ TEST_CASE("ranks that call different things on device memory hear what each call
     struct {
         size_t most_call, rank_1_calls;
     } const cases[] = {{100, 101}, {100, 30'000}, {200'000, 300'000}};
+    const weftConfig_t config = with_algo(algorithm());
     for (const auto& each : cases) {
-        const Ranks ranks(spread(3));
+        const Ranks ranks(spread(3), &config);
         const Buffers buffers(ranks, 1'200'000);
         ranks.group(
             [&](int rank) { return reduce(ranks, buffers, rank, rank == 1 ? each.rank_1_calls : each.most_call); });
@@ -64,7 +68,7 @@ TEST_CASE("device memory on one rank and host memory on another is a mismatch th
 }
 
 TEST_CASE("a rank that does not come is named at the deadline", "[failures]") {
-    weftConfig_t config = WEFT_CONFIG_INITIALIZER;
+    weftConfig_t config = with_algo(algorithm());
     config.timeoutMs = 100;
     for (const size_t count : {100, 30'000, 300'000}) {
         const Ranks ranks(spread(2), &config);
@@ -79,7 +83,8 @@ TEST_CASE("a rank that does not come is named at the deadline", "[failures]") {
 }
 
 TEST_CASE("a rank that leaves is named by those whose kernels wait for it", "[failures]") {
-    Ranks ranks(spread(3));
+    const weftConfig_t config = with_algo(algorithm());
+    Ranks ranks(spread(3), &config);
     const Buffers buffers(ranks, 4000);
     ranks.group([&](int rank) { return reduce(ranks, buffers, rank, 1000); });
     demand(weftCommDestroy(ranks.comms[2]));
@@ -91,8 +96,9 @@ TEST_CASE("a rank that leaves is named by those whose kernels wait for it", "[fa
 }
 
 TEST_CASE("weftCommAbort ends kernels that wait, on every rank", "[failures]") {
+    const weftConfig_t config = with_algo(algorithm());
     for (const size_t count : {100, 30'000, 300'000}) {
-        const Ranks ranks(spread(3));
+        const Ranks ranks(spread(3), &config);
         const Buffers buffers(ranks, 1'200'000);
         for (int rank = 0; rank < 2; ++rank) CHECK(reduce(ranks, buffers, rank, count) == weftSuccess);
         std::thread aborting([&] { CHECK(weftCommAbort(ranks.comms[0]) == weftSuccess); });
@@ -105,9 +111,10 @@ TEST_CASE("weftCommAbort ends kernels that wait, on every rank", "[failures]") {
 }
 
 TEST_CASE("weftCommDestroy waits for calls that are under way", "[failures]") {
+    const weftConfig_t config = with_algo(algorithm());
     std::vector<uint32_t> ones(5000, 1);
     for (int round = 0; round < (small() ? 3 : 10); ++round) {
-        auto ranks = std::make_unique<Ranks>(spread(3));
+        auto ranks = std::make_unique<Ranks>(spread(3), &config);
         const Buffers buffers(*ranks, 20'000);
         for (const auto& buffer : buffers.all) buffer->write(ones.data(), 20'000);
         for (int call = 0; call < 5; ++call)

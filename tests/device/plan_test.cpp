@@ -1,5 +1,8 @@
 // plan_test.cpp: which kernel serves an operation on device memory: alike on all ranks, within what kernels can do.
 #include "src/comm/device_plan.hpp"
+
+#include <set>
+
 #include "tests/catch.hpp"
 
 namespace weft::test {
@@ -18,6 +21,15 @@ DevicePlan plan_of(size_t bytes, const DeviceLayout& layout) {
     auto plan = plan_on_device(operation_of(bytes), layout);
     REQUIRE(plan.ok());
     return *plan;
+}
+
+DeviceLayout layout_of(int ranks, int blocks_max, const std::string& algo) {
+    DeviceLayout layout{ranks, blocks_max, algo};
+    if (!needs_steps(ranks, algo)) return layout;
+    StepAlgorithms steps = step_algorithms(ranks, blocks_max, algo, 0);
+    layout.steps = std::move(steps.rows);
+    layout.excluded = std::move(steps.excluded);
+    return layout;
 }
 
 DeviceFacts facts_of(uint8_t device, int resident_blocks) {
@@ -67,9 +79,59 @@ TEST_CASE("WEFT_ALGO decides between one step and two") {
         CHECK(plan_of(bytes, {4, 64, "^one_shot"}).body ==
               (bytes > 1'000'000 ? cuda::Body::peer_two_shot : cuda::Body::packet_two_shot));
     }
-    const auto none = plan_on_device(operation_of(8), {4, 64, "ring,all_pairs"});
+    // Two levels need several hosts.
+    const auto none = plan_on_device(operation_of(8), layout_of(4, 64, "two_level_ring"));
     REQUIRE_FALSE(none.ok());
-    CHECK_THAT(none.status().sentence(), Catch::Contains("WEFT_ALGO is ring,all_pairs"));
+    CHECK_THAT(none.status().sentence(), Catch::Contains("WEFT_ALGO is two_level_ring"));
+}
+
+TEST_CASE("other algorithms run by steps, where no fused kernel is allowed or serves") {
+    for (const char* algo : {"ring", "double_binary_tree", "halving_doubling", "recursive_doubling", "all_pairs"})
+        for (const int ranks : {1, 2, 3, 7, 16}) {
+            const DeviceLayout layout = layout_of(ranks, 64, algo);
+            for (size_t bytes = 0; bytes < size_t(1) << 34; bytes = bytes * 3 + 1) {
+                const DevicePlan plan = plan_of(bytes, layout);
+                CHECK(plan.body == cuda::Body::steps);
+                CHECK(plan.algorithm == algo);
+                CHECK((plan.blocks >= 1 && plan.blocks <= 64));
+                CHECK((plan.tile_bytes >= 64 && plan.tile_bytes % 64 == 0));
+                CHECK(plan.tile_bytes <= layout.steps[0].most_tile_bytes);
+            }
+        }
+    // A fused kernel that is allowed keeps its own, all of them if it takes messages of every size.
+    const DeviceLayout mixed = layout_of(8, 64, "^two_shot");
+    CHECK(plan_of(8, mixed).body == cuda::Body::packet_one_shot);
+    CHECK(plan_of(1 << 20, mixed).body == cuda::Body::steps);
+    CHECK(layout_of(8, 64, "").steps.empty());
+    CHECK(layout_of(8, 64, "ring,two_shot").steps.empty());
+    CHECK(plan_of(1 << 30, layout_of(8, 64, "ring,two_shot")).body == cuda::Body::peer_two_shot);
+    // More ranks than fused kernels know: rings for long messages.
+    const DeviceLayout many = layout_of(40, 64, "");
+    CHECK(plan_of(8, many).algorithm != "ring");
+    CHECK(plan_of(size_t(1) << 30, many).algorithm == "ring");
+}
+
+TEST_CASE("rings are as many as there is room for, and what needs more blocks is out, with the reason") {
+    CHECK(plan_of(1 << 20, layout_of(4, 64, "ring")).blocks > 8);
+    CHECK(plan_of(1 << 20, layout_of(4, 5, "ring")).blocks == 5);
+    CHECK(step_algorithms(4, 64, "ring", 20).rows[0].blocks == 20);
+    CHECK(step_algorithms(4, 7, "ring", 20).rows[0].blocks == 7);
+    const auto none = plan_on_device(operation_of(8), layout_of(16, 2, "double_binary_tree"));
+    REQUIRE_FALSE(none.ok());
+    CHECK_THAT(none.status().sentence(), Catch::Contains("double_binary_tree: ") && Catch::Contains("room for 2"));
+}
+
+TEST_CASE("plans of steps differ by algorithm, grid and tile, and ranks that disagree notice") {
+    const size_t bytes = 400'000;
+    const DeviceLayout ring = layout_of(4, 64, "ring"), narrow = layout_of(4, 8, "ring"),
+                       tree = layout_of(4, 64, "double_binary_tree");
+    DeviceLayout small = ring;
+    small.tile_bytes = 4096;
+    std::set<uint32_t> fingerprints;
+    for (const DeviceLayout* layout : {&ring, &narrow, &tree, static_cast<const DeviceLayout*>(&small)})
+        fingerprints.insert(plan_of(bytes, *layout).fingerprint());
+    CHECK(fingerprints.size() == 4);
+    CHECK(plan_of(bytes, small).tile_bytes == 4096);
 }
 
 TEST_CASE("kernels of ranks that share a device find room on it together") {

@@ -22,7 +22,7 @@ class Job {
                                            std::to_string(each_),  std::to_string(devices_)};
         arguments.insert(arguments.end(), steps.begin(), steps.end());
         std::vector<std::string> environment{std::string("WEFT_CUDA_LIBRARY=") + FAKE_CUDA_LIBRARY,
-                                             "FAKE_CUDA=" + machine};
+                                             "FAKE_CUDA=" + machine, "WEFT_ALGO=" + algo};
         environment.insert(environment.end(), variables.begin(), variables.end());
         processes_.push_back(std::make_unique<Subprocess>(arguments, environment));
     }
@@ -31,6 +31,7 @@ class Job {
         while (int(processes_.size()) * each_ < ranks_) start(steps);
     }
     std::vector<std::string> variables{"WEFT_DEBUG=NONE"};
+    std::string algo;
     Subprocess& operator[](int process) { return *processes_[size_t(process)]; }
     // That it ends in order, having given back everything.
     void finish(int process) {
@@ -67,9 +68,25 @@ TEST_CASE("processes reduce over mapped device memory", "[processes]") {
 }
 
 TEST_CASE("threads and processes together", "[processes]") {
-    for (const int devices : {4, 2}) {
-        Job job(4, "gpus 4; leaks fatal", devices, 2);
-        job.start_all({"init", "reduce 100", "reduce 100000", "reduce 1000000", "destroy"});
+    for (const char* algo : {"", "ring", "halving_doubling"})
+        for (const int devices : {4, 2}) {
+            Job job(4, "gpus 4; leaks fatal", devices, 2);
+            job.algo = algo;
+            job.start_all({"init", "reduce 100", "reduce 100000", "reduce 1000000", "destroy"});
+            job.finish();
+        }
+}
+
+TEST_CASE("processes pass messages from rank to rank over mapped device memory", "[processes]") {
+    for (const char* algo : {"ring", "double_binary_tree", "halving_doubling", "recursive_doubling", "^two_shot"}) {
+        INFO(algo);
+        Job job(small() ? 2 : 4, "gpus 4; leaks fatal", 4);
+        job.algo = algo;
+        Steps steps{"init"};
+        for (const char* count : {"0", "1", "1000", "30000", "700000", "3"})
+            for (const char* kind : {"reduce ", "host ", "reduce "}) steps.push_back(kind + std::string(count));
+        steps.push_back("destroy");
+        job.start_all(steps);
         job.finish();
     }
 }
@@ -94,8 +111,9 @@ TEST_CASE("what is registered is unmapped when its communicator ends", "[process
 }
 
 TEST_CASE("a process that dies while kernels wait for it is named, and the others go on without it", "[processes]") {
-    for (const char* count : {"launch 100", "launch 100000", "launch 1000000"}) {
+    for (const std::string count : {"launch 100", "launch 100000", "launch 1000000", "launch 200000 by ring"}) {
         Job job(3, "gpus 4; leaks fatal", 3);
+        if (contains(count, "by ring")) job.algo = "ring";
         const std::string next = new_id();
         for (int rank = 0; rank < 2; ++rank)
             job.start({"init", "reduce 10", count, "say kernel has ended", "error", "destroy",
@@ -130,6 +148,7 @@ TEST_CASE("a process that dies while the devices join is named", "[processes]") 
 
 TEST_CASE("what ranks of different processes called is told by both", "[processes]") {
     Job job(2, "gpus 2; leaks fatal", 2);
+    job.algo = GENERATE(as<std::string>(), "", "ring");
     job.start({"init", "launch 1000", "error", "destroy"});
     job.start({"init", "launch 1001", "error", "destroy"});
     job.finish();
@@ -153,11 +172,13 @@ TEST_CASE("devices that do not reach each other go through the host's memory, an
     } const cases[] = {{"gpus 3; p2p 0 1 0; p2p 1 0 0; leaks fatal", "CUDA_ERROR_PEER_ACCESS_UNSUPPORTED (217)"},
                        {"gpus 3; p2p 1 2 lies; p2p 2 1 lies; leaks fatal", "did not arrive"},
                        {"gpus 3; fault cuIpcOpenMemHandle 0 201; leaks fatal", "CUDA_ERROR_INVALID_CONTEXT (201)"}};
+    const std::string algo = GENERATE(as<std::string>(), "", "ring", "double_binary_tree");
     for (const auto& each : cases)
         for (const int together : {1, 3}) {
             if (together == 3 && !contains(each.machine, "p2p 0 1 0")) continue;  // what only processes meet
             Job job(3, each.machine, 3, together);
             job.variables = {"WEFT_DEBUG=WARN"};
+            job.algo = algo;
             job.start_all(
                 {"init", "reduce 1000", "reduce 100000", "reduce 3000000", "host 1000", "reduce 0", "destroy"});
             job.finish();

@@ -10,6 +10,12 @@ std::vector<int> spread(int ranks) {
     return placing;
 }
 
+weftConfig_t with_algo(const char* algo) {
+    weftConfig_t config = WEFT_CONFIG_INITIALIZER;
+    config.algo = algo;
+    return config;
+}
+
 Ranks::Ranks(const std::vector<int>& where, const weftConfig_t* config) : placing(where), comms(where.size()) {
     weftUniqueId id;
     demand(weftGetUniqueId(&id));

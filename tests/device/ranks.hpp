@@ -44,6 +44,7 @@ struct Ranks {
     std::vector<weftComm_t> comms;
     std::vector<std::unique_ptr<Stream>> streams;
 };
+weftConfig_t with_algo(const char* algo);  // null: what is usual
 // Ranks on devices in turn.
 std::vector<int> spread(int ranks);
 

@@ -10,11 +10,7 @@ namespace weft::test {
 namespace {
 
 // The host's answers in rank order, as the kernels give them.
-weftConfig_t in_rank_order() {
-    weftConfig_t config = WEFT_CONFIG_INITIALIZER;
-    config.algo = "one_shot,two_shot";
-    return config;
-}
+weftConfig_t in_rank_order() { return with_algo("one_shot,two_shot"); }
 
 std::vector<int> rank_counts() { return small() ? std::vector{1, 2, 3} : std::vector{1, 2, 3, 4, 5, 8}; }
 
@@ -58,7 +54,7 @@ TEST_CASE("long messages, in packets, in place and through staging memory, give 
     }
 }
 
-TEST_CASE("sixteen ranks are served, of more the error says so", "[results]") {
+TEST_CASE("sixteen ranks are served by fused kernels, more by steps, and too many are told so", "[results]") {
     std::mt19937 random(4);
     const weftConfig_t config = in_rank_order();
     {
@@ -66,14 +62,30 @@ TEST_CASE("sixteen ranks are served, of more the error says so", "[results]") {
         for (const size_t count : {10, 20'000})
             CHECK(compare(ranks, {weftFloat32, weftSum, count, false, 0}, random) == "");
     }
-    const Ranks many(spread(17), &config);
+    {
+        const Ranks ranks(spread(17), &config);
+        const DeviceBuffer buffer(0, 400);
+        CHECK_REFUSED(weftAllReduce(buffer.data(), buffer.data(), 100, weftFloat32, weftSum, ranks.comms[0],
+                                    ranks.streams[0]->weft()),
+                      ranks.comms[0], weftInvalidUsage, "device memory of 17 ranks is served by none");
+    }
+    {
+        // Integers: whatever the order of the sum, host and devices have one answer.
+        const Ranks ranks(spread(17));
+        for (const size_t count : {10, 20'000})
+            CHECK(compare(ranks, {weftInt32, weftSum, count, false, 0}, random) == "");
+    }
+    if (small()) return;
+    const Ranks many(spread(65));
     const DeviceBuffer buffer(0, 400);
     CHECK_REFUSED(
         weftAllReduce(buffer.data(), buffer.data(), 100, weftFloat32, weftSum, many.comms[0], many.streams[0]->weft()),
-        many.comms[0], weftInvalidUsage, "the communicator has 17 ranks");
+        many.comms[0], weftInvalidUsage, "the communicator has 65 ranks");
 }
 
 TEST_CASE("ranks in threads of their own call as they like", "[results]") {
+    const char* const algo = GENERATE(as<const char*>(), nullptr, "ring", "halving_doubling");
+    const weftConfig_t config = with_algo(algo);
     const int n = small() ? 2 : 4, calls = small() ? 10 : 60;
     weftUniqueId id;
     demand(weftGetUniqueId(&id));
@@ -86,7 +98,7 @@ TEST_CASE("ranks in threads of their own call as they like", "[results]") {
                 const int device = placing[size_t(rank)];
                 demand(cuCtxSetCurrent(context_of(device)));
                 weftComm_t comm = nullptr;
-                demand(weftCommInitRank(&comm, n, id, rank));
+                demand(weftCommInitRankConfig(&comm, n, id, rank, &config));
                 const Stream stream(device);
                 const DeviceBuffer buffer(device, 4096);
                 // All ranks draw the same sizes; the host goes on without waiting.
@@ -112,7 +124,8 @@ TEST_CASE("ranks in threads of their own call as they like", "[results]") {
 }
 
 TEST_CASE("a call follows the one before on another stream", "[streams]") {
-    const Ranks ranks(spread(3));
+    const weftConfig_t config = with_algo(GENERATE(as<const char*>(), nullptr, "double_binary_tree"));
+    const Ranks ranks(spread(3), &config);
     std::vector<std::unique_ptr<Stream>> others;
     std::vector<std::unique_ptr<DeviceBuffer>> buffers;
     const std::vector<uint32_t> ones(5000, 1);
@@ -168,7 +181,9 @@ TEST_CASE("several calls of a group run in their order", "[streams]") {
 }
 
 TEST_CASE("a captured call replays, and between replays calls go on", "[graphs]") {
-    const Ranks ranks(spread(2));
+    const weftConfig_t config =
+        with_algo(GENERATE(as<const char*>(), nullptr, "ring", "double_binary_tree", "recursive_doubling"));
+    const Ranks ranks(spread(2), &config);
     for (const size_t count : {size_t(3), size_t(40'000), size_t(200'000)}) {
         std::vector<std::unique_ptr<DeviceBuffer>> buffers;
         std::vector<CUgraphExec> graphs;

@@ -128,6 +128,7 @@ void DeviceRanks::make_arguments(weftDataType_t type, int op, size_t bytes, uint
         auto* host = reinterpret_cast<HostWords*>(pinned_.address()) + rank;
         a.abort = &host->abort;
         a.report = &host->report;
+        a.own = static_cast<RankWords*>(words_.data()) + rank;
         a.domain = true;
     }
     for (KernelArguments& a : arguments_)

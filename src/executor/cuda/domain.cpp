@@ -38,12 +38,14 @@ Parked& parked_domains() {
 
 }  // namespace
 
-Domain::Domain(std::shared_ptr<HostGroup> group, int rank, std::shared_ptr<const KernelSet> kernels)
+Domain::Domain(std::shared_ptr<HostGroup> group, int rank, std::shared_ptr<const KernelSet> kernels,
+               Connections connections)
     : group_(std::move(group)),
       rank_(rank),
       ranks_(group_->ranks()),
       kernels_(std::move(kernels)),
-      bases_(size_t(ranks_), 0) {
+      bases_(size_t(ranks_), 0),
+      connections_(std::move(connections)) {
     Parked& parked = parked_domains();
     std::lock_guard lock(parked.mutex);
     ++parked.alive;
@@ -69,19 +71,24 @@ Domain::~Domain() {
 }
 
 void Domain::bind(KernelArguments& arguments) const {
-    const Places places(ranks_);
+    const Places places = this->places();
     arguments.rank = rank_;
     arguments.ranks = ranks_;
     arguments.abort = abort_;
     arguments.report = reinterpret_cast<FailureReport*>(host_words_.address() + offsetof(HostWords, report));
-    arguments.domain = true;
-    for (int peer = 0; peer < ranks_; ++peer) {
+    arguments.own = reinterpret_cast<RankWords*>(bases_[size_t(rank_)]);
+    arguments.domain = ranks_ <= cuda::ranks_max;
+    for (int peer = 0; arguments.domain && peer < ranks_; ++peer) {
         const CUdeviceptr base = bases_[size_t(peer)];
         auto* const staging = reinterpret_cast<std::byte*>(base + places.staging);
         arguments.words[peer] = reinterpret_cast<RankWords*>(base);
         arguments.packets[peer] = reinterpret_cast<PacketLine*>(base + places.packets);
         arguments.inputs[peer] = arguments.outputs[peer] = staging;
     }
+}
+
+void Domain::bind_program(KernelArguments& arguments, size_t index) const {
+    connections_.bind(arguments, index, static_cast<const std::byte*>(memory_.data()) + places().programs);
 }
 
 Status Domain::claim(CUstream stream) {

@@ -15,12 +15,14 @@
 #include "src/drivers/cuda/ipc.hpp"
 #include "src/drivers/cuda/memory.hpp"
 #include "src/drivers/cuda/stream.hpp"
+#include "src/executor/cuda/connections.hpp"
 #include "src/executor/cuda/kernel_set.hpp"
 
 namespace weft::cuda {
 
 class SharedWords;
 class HostPlaces;
+struct Places;
 
 // Thread-bound to the rank, but for what says otherwise.
 class Domain {
@@ -28,7 +30,12 @@ class Domain {
     // Of each rank: messages that peers cannot reach pass through it in tiles of this size.
     static constexpr size_t staging_bytes = size_t(4) << 20;
 
-    Domain(std::shared_ptr<HostGroup> group, int rank, std::shared_ptr<const KernelSet> kernels);
+    static constexpr int ranks_max =
+        64;  // each maps the memory of each; fused bodies know fewer (kernel_arguments.hpp)
+
+    // connections: of step machines, the same on all ranks; none: there are no programs to bind.
+    Domain(std::shared_ptr<HostGroup> group, int rank, std::shared_ptr<const KernelSet> kernels,
+           Connections connections);
     ~Domain();
 
     // One step of making it; waits for nobody. True once all ranks know whether it serves. A failure is this rank's
@@ -41,6 +48,8 @@ class Domain {
 
     // What does not change from launch to launch.
     void bind(KernelArguments& arguments) const;
+    // And a step machine's program, by its number among the connections.
+    void bind_program(KernelArguments& arguments, size_t index) const;
     const KernelSet& kernels() const { return *kernels_; }
     // Where several ranks of this process are on one device: two that launch the same operation on one stream wait for
     // each other. Of the thread's own stream it cannot be told which that is.
@@ -70,9 +79,11 @@ class Domain {
   private:
     enum class Stage { offering, reaching, verifying, known };
 
+    Places places() const;
     Status offer();
     Status offer_host_memory();
     Status write_probe();
+    Status write_programs();
     Status reach();
     Status verify();
     // Whether all ranks have posted their letter of the stage.
@@ -111,7 +122,8 @@ class Domain {
     std::shared_ptr<HostPlaces> host_places_;  // the same, for this process's devices
     std::vector<IpcMapping> mappings_;
     std::vector<CUdeviceptr> bases_;  // by rank: its memory, as this rank's kernels address it
-    Stream stream_;                   // for what is done while joining
+    Connections connections_;
+    Stream stream_;  // for what is done while joining
 
     Stage stage_ = Stage::offering;
     std::string obstacle_, detour_;

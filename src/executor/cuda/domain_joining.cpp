@@ -34,7 +34,7 @@ constexpr int findings = 4;  // letters that a long text may take
 static_assert(sizeof(Offer) <= HostGroup::letter_bytes && sizeof(Finding) <= HostGroup::letter_bytes);
 
 uint32_t own_number(int rank) { return 0x77656674u + uint32_t(rank); }
-uint32_t number_between(int from, int to) { return 0x9e3779b9u * uint32_t(from * ranks_max + to + 1) | 1; }
+uint32_t number_between(int from, int to) { return 0x9e3779b9u * uint32_t(from * Domain::ranks_max + to + 1) | 1; }
 
 }  // namespace
 
@@ -84,6 +84,8 @@ Status Domain::post(int stage, const void* letter, size_t bytes) {
     return group_->post_letter(rank_, rank_, key(stage), letter, bytes);
 }
 const std::byte* Domain::find(int peer, int stage) const { return group_->find_letter(peer, key(stage)); }
+
+Places Domain::places() const { return {ranks_, connections_}; }
 
 bool Domain::letters_there(int stage) const {
     for (int peer = 0; peer < ranks_; ++peer)
@@ -180,7 +182,7 @@ Status Domain::offer() {
         auto abort = shared_words_->abort();
         if (!abort) return abort.take_status();
         abort_ = *abort;
-        const Places places(ranks_);
+        const Places places = this->places();
         const bool spare = take_spare(places.bytes);
         if (!spare) {
             auto host_words = PinnedMemory::allocate(context, sizeof(HostWords));
@@ -228,7 +230,7 @@ Status Domain::offer() {
 Status Domain::offer_host_memory() {
     PeerMemory letter{};
     const Status made = [&]() -> Status {
-        const size_t bytes = Places(ranks_).bytes * size_t(ranks_);
+        const size_t each = this->places().programs, bytes = each * size_t(ranks_);
         if (rank_ == 0) {
             auto memory = SharedMemory::create("weft-device-detour", bytes);
             if (!memory) return memory.take_status();
@@ -244,7 +246,7 @@ Status Domain::offer_host_memory() {
         host_places_ = std::move(*places);
         auto address = host_places_->address();
         if (!address) return address.take_status();
-        for (int peer = 0; peer < ranks_; ++peer) bases_[size_t(peer)] = *address + Places(ranks_).bytes * size_t(peer);
+        for (int peer = 0; peer < ranks_; ++peer) bases_[size_t(peer)] = *address + each * size_t(peer);
         return write_probe();
     }();
     if (!made) {
@@ -260,8 +262,19 @@ Status Domain::write_probe() {
     probe = {};
     probe.own = own_number(rank_);
     for (int peer = 0; peer < ranks_; ++peer) probe.given[peer] = number_between(rank_, peer);
-    WEFT_TRY(copy_async(kernels_->driver(), bases_[size_t(rank_)] + Places(ranks_).probe,
+    WEFT_TRY(copy_async(kernels_->driver(), bases_[size_t(rank_)] + places().probe,
                         host_words_.address() + offsetof(HostWords, probe), sizeof probe, stream_.handle()));
+    return stream_.synchronize();
+}
+
+// Now, for a first call may be captured, and a copy would be too.
+Status Domain::write_programs() {
+    if (connections_.program_bytes() == 0) return ok();
+    std::vector<std::byte*> areas;
+    for (const CUdeviceptr base : bases_) areas.push_back(reinterpret_cast<std::byte*>(base + places().connections));
+    const std::vector<std::byte> programs = connections_.programs(rank_, areas);
+    WEFT_TRY(copy_async(kernels_->driver(), memory_.address() + places().programs,
+                        reinterpret_cast<CUdeviceptr>(programs.data()), programs.size(), stream_.handle()));
     return stream_.synchronize();
 }
 
@@ -302,8 +315,7 @@ Status Domain::copy_by_kernel(CUdeviceptr to, CUdeviceptr from) {
 }
 
 Status Domain::probe(int peer) {
-    const CUdeviceptr own = bases_[size_t(rank_)] + Places(ranks_).probe,
-                      theirs = bases_[size_t(peer)] + Places(ranks_).probe;
+    const CUdeviceptr own = bases_[size_t(rank_)] + places().probe, theirs = bases_[size_t(peer)] + places().probe;
     const size_t word = sizeof(uint32_t);
     WEFT_TRY(copy_by_kernel(own + offsetof(Probe, seen) + word * size_t(peer), theirs + offsetof(Probe, own)));
     return copy_by_kernel(theirs + offsetof(Probe, from) + word * size_t(rank_),
@@ -319,6 +331,7 @@ Status Domain::reach() {
                 return fail(status.code(), "cannot reach rank {}'s memory: {}", peer, status.sentence());
         for (int peer = 0; peer < ranks_; ++peer)
             if (peer != rank_) WEFT_TRY(probe(peer));
+        WEFT_TRY(write_programs());
         WEFT_TRY(stream_.synchronize());
         return ok();
     }();
@@ -331,7 +344,7 @@ Status Domain::verify() {
     const Status done = [&]() -> Status {
         Probe& probe = static_cast<HostWords*>(host_words_.data())->probe;
         WEFT_TRY(copy_async(kernels_->driver(), host_words_.address() + offsetof(HostWords, probe),
-                            bases_[size_t(rank_)] + Places(ranks_).probe, sizeof probe, stream_.handle()));
+                            bases_[size_t(rank_)] + places().probe, sizeof probe, stream_.handle()));
         WEFT_TRY(stream_.synchronize());
         for (int peer = 0; peer < ranks_; ++peer) {
             if (peer == rank_) continue;

@@ -8,21 +8,25 @@
 
 namespace weft::cuda {
 
-// A rank's memory: words, packets, staging, and words by which reaching is tested.
+// A rank's memory: words, packets, staging, connections, and words by which reaching is tested; and behind them, on the
+// device whatever else stands in for the rest, the programs of its own kernels.
 struct Probe {
-    uint32_t own;               // that peers read
-    uint32_t from[ranks_max];   // that peers write
-    uint32_t seen[ranks_max];   // what we have read of peers
-    uint32_t given[ranks_max];  // what we write to peers
+    uint32_t own;                       // that peers read
+    uint32_t from[Domain::ranks_max];   // that peers write
+    uint32_t seen[Domain::ranks_max];   // what we have read of peers
+    uint32_t given[Domain::ranks_max];  // what we write to peers
 };
 struct Places {
-    size_t packets, staging, probe, bytes;
-    explicit Places(int ranks) {
+    size_t packets, staging, connections, probe, programs, bytes;
+    Places(int ranks, const Connections& over) {
         const auto line = [](size_t at) { return (at + 255) / 256 * 256; };
+        const bool fused = ranks <= cuda::ranks_max;
         packets = line(sizeof(RankWords));
-        staging = line(packets + packet_memory_bytes(ranks));
-        probe = staging + Domain::staging_bytes;
-        bytes = line(probe + sizeof(Probe));
+        staging = line(packets + (fused ? packet_memory_bytes(ranks) : 0));
+        connections = staging + (fused ? Domain::staging_bytes : 0);
+        probe = connections + over.area_bytes();
+        programs = line(probe + sizeof(Probe));
+        bytes = programs + over.program_bytes();
     }
 };
 
@@ -60,7 +64,7 @@ class SharedWords {
     struct Claim {
         std::atomic<CUstream> stream{nullptr};
         std::atomic<uint64_t> launch{0};
-    } claims[ranks_max];
+    } claims[Domain::ranks_max];
 
   private:
     std::shared_ptr<HostGroup> group_;

@@ -9,7 +9,7 @@
 
 namespace weft::cuda {
 
-inline constexpr int ranks_max = 16;   // that reach each other's memory
+inline constexpr int ranks_max = 16;   // whose kernels know each other's words and memory
 inline constexpr int blocks_max = 64;  // of one kernel
 
 // What the ranks of a domain can do to each other's memory; a kernel's row in kernel.def says which it needs.
@@ -111,8 +111,9 @@ struct KernelArguments {
     uint64_t timeout_ns;    // of one wait; 0: never
     const uint32_t* abort;  // not 0: leave; host memory
     FailureReport* report;
-    bool domain;                         // peers' words are mapped; else only our own, and ranks meet over connections
-    RankWords* words[ranks_max];         // by rank
+    RankWords* own;                      // this rank's
+    bool domain;                         // peers' words are mapped; else ranks meet over connections alone
+    RankWords* words[ranks_max];         // by rank, with those of this one
     PacketLine* packets[ranks_max];      // by rank
     const std::byte* inputs[ranks_max];  // peer_two_shot: the message or staging memory of each; local_reduce: sources
     std::byte* outputs[ranks_max];       // peer_two_shot: where each wants the result, or its staging memory

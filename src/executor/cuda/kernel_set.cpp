@@ -75,7 +75,8 @@ Status KernelSet::load(const Driver& driver, int device) {
     std::vector<Library>& libraries = loaded().libraries;
     WEFT_TRY(load_libraries(driver, libraries));
     int resident = INT_MAX;
-    for (const Body body : {Body::packet_one_shot, Body::packet_two_shot, Body::peer_two_shot, Body::local_reduce})
+    for (const Body body :
+         {Body::packet_one_shot, Body::packet_two_shot, Body::peer_two_shot, Body::steps, Body::local_reduce})
         for (int type = 0; type < weftNumTypes; ++type)
             for (const bool sums : {false, true}) {
                 if (body == Body::local_reduce && !(type == weftUint32 && sums)) continue;

@@ -1,4 +1,4 @@
-// kernel_set.hpp: the kernels that fused collectives launch, loaded for one context. All ranks of the process on that
+// kernel_set.hpp: the kernels that collectives launch, loaded for one context. All ranks of the process on that
 // device share them: they are loaded before the ranks meet, for loading may wait for the device.
 #pragma once
 #include <memory>
@@ -18,7 +18,7 @@ class KernelSet {
 
     const Context& context() const { return context_; }
     const Driver& driver() const { return context_.driver(); }
-    // Of the bodies that need peer memory.
+    // Of the bodies that collectives have, and see copier().
     const Kernel& kernel(Body body, weftDataType_t type, bool sums) const {
         return kernels_[size_t(body)][size_t(type)][size_t(sums)];
     }

@@ -14,7 +14,7 @@ namespace weft::cuda {
 class Meeting {
   public:
     WEFT_DEVICE Meeting(const Team& team, const KernelArguments& arguments)
-        : team_(team), arguments_(arguments), own_(*arguments.words[arguments.rank]) {
+        : team_(team), arguments_(arguments), own_(*arguments.own) {
         epoch_ = own_.epoch[team.block];
         first_epoch_ = epoch_ + 1;
     }
@@ -144,7 +144,7 @@ class Meeting {
         const KernelArguments& a = arguments_;
         if (a.domain) tell(false);
         if (!await(Waiting::entry)) return false;
-        if (a.packets[a.rank] && team_.block < packet_blocks) {
+        if (a.domain && a.packets[a.rank] && team_.block < packet_blocks) {
             for (uint32_t parity = 0; parity < 2; ++parity)
                 for (int sender = 0; sender < a.ranks; ++sender) {
                     PacketLine* lines = packet_lines(a.packets[a.rank], a.ranks, parity, team_.block, sender);

@@ -16,7 +16,7 @@ class StepMachine {
           reducer_(arguments),
           meeting_(team, arguments),
           block_(arguments.step_blocks[team.block]),
-          own_(*arguments.words[arguments.rank]) {
+          own_(*arguments.own) {
         received_ = block_.source.peer >= 0 ? *block_.source.count : 0;
         sent_ = block_.target.peer >= 0 ? *block_.target.count : 0;
     }

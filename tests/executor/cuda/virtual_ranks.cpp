@@ -60,6 +60,7 @@ VirtualRanks::Part::Part(VirtualRanks& ranks, const Call& call, const Launch& la
     a.timeout_ns = ranks.timeout_ns_;
     a.abort = &ranks.abort_[size_t(rank)];
     a.report = &ranks.reports_[size_t(rank)];
+    a.own = ranks.words_[size_t(rank)].get();
     a.domain = true;
     for (int peer = 0; peer < ranks.ranks_; ++peer) {
         a.words[peer] = ranks.words_[size_t(peer)].get();

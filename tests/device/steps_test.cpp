@@ -1,0 +1,184 @@
+// steps_test.cpp: algorithms that pass messages from rank to rank, on device memory: bit for bit what the interpreter
+// makes of their schedules; alternating, in graphs, and with tiles and channels as the environment says.
+#include <algorithm>
+#include <cstdio>
+#include <map>
+
+#include "tests/device/ranks.hpp"
+#include "tests/executor/local_ranks.hpp"
+
+namespace weft::test {
+
+namespace {
+
+constexpr const char* algorithms[] = {"ring", "recursive_doubling", "halving_doubling", "double_binary_tree",
+                                      "all_pairs"};
+
+// What weftCommExplain says of a call.
+struct Planned {
+    std::string name;
+    int blocks = 0;
+    size_t tile_bytes = 0;
+};
+Planned planned(weftComm_t comm, const Call& call) {
+    const Operation operation = call.operation();
+    char text[4000];
+    demand(weftCommExplain(comm, operation.count, call.type, weftRedOp_t(call.op == premul ? weftSum : call.op), text,
+                           sizeof text, nullptr));
+    const char* line = strstr(text, "in device memory: ");
+    REQUIRE(line);
+    Planned found;
+    char name[64] = "";
+    REQUIRE(sscanf(line, "in device memory: %63[^,], %d", name, &found.blocks) == 2);
+    found.name = name;
+    if (const char* tiles = strstr(line, "in tiles of ")) REQUIRE(sscanf(tiles, "in tiles of %zu", &found.tile_bytes));
+    return found;
+}
+
+// The ranks' buffers of one call.
+struct Buffers {
+    Buffers(const Ranks& ranks, const Call& call) {
+        for (size_t rank = 0; rank < ranks.comms.size(); ++rank) {
+            const int device = ranks.placing[rank];
+            sends.push_back(std::make_unique<DeviceBuffer>(device, call.bytes(), call.send_offset));
+            if (!call.in_place[rank])
+                receives.push_back(std::make_unique<DeviceBuffer>(device, call.bytes(), call.receive_offset));
+            sends.back()->write(call.inputs[rank].data(), call.bytes());
+            targets.push_back(call.in_place[rank] ? sends.back().get() : receives.back().get());
+        }
+    }
+    std::vector<std::unique_ptr<DeviceBuffer>> sends, receives;
+    std::vector<const DeviceBuffer*> targets;
+};
+
+void enqueue(const Ranks& ranks, const Call& call, const Buffers& buffers) {
+    std::vector<weftRedOp_t> ops(ranks.comms.size(), weftRedOp_t(call.op));
+    for (size_t rank = 0; rank < ops.size() && call.op == premul; ++rank)
+        demand(weftRedOpCreatePreMulSum(&ops[rank], const_cast<std::byte*>(call.scalars[rank].data()), call.type,
+                                        weftScalarHostImmediate, ranks.comms[rank]));
+    ranks.group([&](int rank) {
+        const auto r = size_t(rank);
+        return weftAllReduce(buffers.sends[r]->data(), buffers.targets[r]->data(), call.operation().count, call.type,
+                             ops[r], ranks.comms[r], ranks.streams[r]->weft());
+    });
+    for (size_t rank = 0; rank < ops.size() && call.op == premul; ++rank)
+        demand(weftRedOpDestroy(ops[rank], ranks.comms[rank]));
+}
+
+Call draw(int ranks, size_t count, weftDataType_t type, int op, std::mt19937& random) {
+    Call call;
+    call.type = type;
+    call.op = op;
+    for (int rank = 0; rank < ranks; ++rank) {
+        call.inputs.push_back(reference::mild(type, count, random));
+        if (op == premul) call.scalars.push_back(reference::mild(type, 1, random));
+        call.in_place.push_back(random() % 2 == 0);
+    }
+    if (random() % 2) call.send_offset = random() % 4 * size_of(type);
+    if (random() % 2) call.receive_offset = random() % 4 * size_of(type);
+    return call;
+}
+
+// What the plan should give.
+std::vector<Bytes> right(Call call, const Planned& plan) {
+    call.algorithm = registry::find_algorithm(plan.name == "packet_one_shot" ? "one_shot" : plan.name);
+    REQUIRE(call.algorithm);
+    call.channels = plan.name == "ring" ? plan.blocks : 1;
+    call.tile_bytes = plan.tile_bytes > 0 ? plan.tile_bytes : std::max<size_t>(64, call.bytes());
+    return expected(call);
+}
+
+void check(const Ranks& ranks, const Call& call) {
+    const Planned plan = planned(ranks.comms[0], call);
+    const Buffers buffers(ranks, call);
+    enqueue(ranks, call, buffers);
+    ranks.finish();
+    ranks.check_healthy();
+    std::vector<Bytes> got;
+    for (const DeviceBuffer* target : buffers.targets) got.push_back(target->read(call.bytes()));
+    Call told = call;
+    told.algorithm = registry::find_algorithm("ring");
+    if (const auto where = difference(told, got, right(call, plan))) FAIL_CHECK(*where << ": " << plan.name);
+    for (size_t rank = 0; rank < got.size(); ++rank)
+        if (!call.in_place[rank]) CHECK(buffers.sends[rank]->read(call.bytes()) == call.inputs[rank]);
+}
+
+}  // namespace
+
+TEST_CASE("every algorithm leaves the interpreter's bits, in place and out of place", "[steps]") {
+    INFO("seed " << seed());
+    std::mt19937 random(seed());
+    for (const int n : small() ? std::vector{1, 2, 3} : std::vector{1, 2, 3, 4, 5, 8})
+        for (const char* algo : algorithms) {
+            INFO(algo << " on " << n << " ranks");
+            const weftConfig_t config = with_algo(algo);
+            const Ranks ranks(spread(n), &config);
+            const Call usual = draw(n, 1000, weftFloat32, weftSum, random);
+            CHECK(planned(ranks.comms[0], usual).name == algo);
+            for (int type = 0; type < weftNumTypes; ++type)
+                for (const size_t count : {size_t(0), size_t(1), size_t(random() % 300), 3000 + random() % 4000})
+                    check(ranks, draw(n, count, weftDataType_t(type), int(random() % (premul + 1)), random));
+            // Several slots full.
+            check(ranks, draw(n, small() ? 70'001 : 400'003, weftFloat32, weftSum, random));
+        }
+}
+
+TEST_CASE("algorithms and fused kernels alternate, by the size of the message", "[steps]") {
+    INFO("seed " << seed());
+    std::mt19937 random(seed());
+    for (const int n : small() ? std::vector{3} : std::vector{2, 4, 6}) {
+        const weftConfig_t config = with_algo("^two_shot");
+        const Ranks ranks(spread(n), &config);
+        std::map<std::string, int> taken;
+        for (int call = 0; call < (small() ? 12 : 60); ++call) {
+            // All magnitudes alike.
+            const size_t count = (random() % 1000) << random() % (small() ? 8 : 10);
+            const Call drawn = draw(n, count, weftBfloat16, int(random() % (premul + 1)), random);
+            ++taken[planned(ranks.comms[0], drawn).name];
+            check(ranks, drawn);
+        }
+        check(ranks, draw(n, 10, weftFloat32, weftSum, random));
+        ++taken[planned(ranks.comms[0], draw(n, 10, weftFloat32, weftSum, random)).name];
+        CHECK(taken.count("packet_one_shot") == 1);
+        CHECK(taken.size() >= 2);
+    }
+}
+
+TEST_CASE("calls of all sizes are enqueued one behind the other without waiting", "[steps]") {
+    INFO("seed " << seed());
+    std::mt19937 random(seed());
+    for (const char* algo : {"ring", "double_binary_tree", "ring,one_shot"}) {
+        const int n = small() ? 2 : 4;
+        const weftConfig_t config = with_algo(algo);
+        const Ranks ranks(spread(n), &config);
+        std::vector<Call> calls;
+        std::vector<std::unique_ptr<Buffers>> buffers;
+        for (int call = 0; call < (small() ? 10 : 40); ++call) {
+            calls.push_back(draw(n, random() % 2 ? random() % 20 : random() % 30'000, weftFloat32, weftSum, random));
+            buffers.push_back(std::make_unique<Buffers>(ranks, calls.back()));
+        }
+        for (size_t call = 0; call < calls.size(); ++call) enqueue(ranks, calls[call], *buffers[call]);
+        ranks.finish();
+        ranks.check_healthy();
+        for (size_t call = 0; call < calls.size(); ++call) {
+            std::vector<Bytes> got;
+            for (const DeviceBuffer* target : buffers[call]->targets) got.push_back(target->read(calls[call].bytes()));
+            const Planned plan = planned(ranks.comms[0], calls[call]);
+            calls[call].algorithm = registry::find_algorithm("ring");
+            if (const auto where = difference(calls[call], got, right(calls[call], plan)))
+                FAIL_CHECK("call " << call << ": " << *where << ": " << plan.name);
+        }
+    }
+}
+
+TEST_CASE("two communicators with connections of their own do not disturb each other", "[steps]") {
+    std::mt19937 random(3);
+    const weftConfig_t ring = with_algo("ring"), tree = with_algo("double_binary_tree");
+    const Ranks one(spread(2), &ring), other(spread(3), &tree);
+    for (int round = 0; round < 5; ++round) {
+        check(one, draw(2, 1000, weftFloat32, weftSum, random));
+        check(other, draw(3, 3000, weftInt32, weftMax, random));
+    }
+}
+
+}  // namespace weft::test
