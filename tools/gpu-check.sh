@@ -65,6 +65,9 @@ if [ "$quick" = 0 ]; then
 fi
 ranks=(-g 1 --ranks-per-gpu 4 -b 8 -e 256M -f 8 --show algo)
 stage "all-reduce, 4 threads on one GPU" perf "${ranks[@]}" || failed+=("all_reduce_perf, threads")
+for algo in ring double_binary_tree halving_doubling; do
+    WEFT_ALGO=$algo stage "the same by $algo" perf "${ranks[@]}" -n 5 || failed+=("all_reduce_perf, $algo")
+done
 stage "the same as graphs" perf "${ranks[@]}" -G 20 || failed+=("all_reduce_perf, graphs")
 stage "the same as processes, which share the GPU by time" perf_processes 4 "${ranks[@]}" -n 5 || failed+=("all_reduce_perf, processes")
 stage "their buffers registered" perf_processes 4 "${ranks[@]}" -n 5 -R 1 || failed+=("all_reduce_perf, registered")

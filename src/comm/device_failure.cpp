@@ -4,6 +4,17 @@
 
 namespace weft {
 
+namespace {
+
+Status mismatch(int rank, const std::string& called, int other, const std::string& other_called) {
+    if (rank > other) return mismatch(other, other_called, rank, called);
+    return fail(weftMismatch,
+                "rank {} called {}, rank {} called {}; every rank must make the same calls in the same order", rank,
+                called, other, other_called);
+}
+
+}  // namespace
+
 void KnownOperations::add(const Operation& operation) {
     std::lock_guard lock(mutex_);
     if (std::find(all_.begin(), all_.end(), operation) != all_.end()) return;
@@ -38,11 +49,7 @@ Status DeviceObserver::explain(const cuda::FailureReport& report) const {
                 position && fingerprint(position->operation) == report.other_fingerprint)
                 theirs = position->operation.text();
             if (theirs.empty()) theirs = "something else";
-            const bool first = report.rank < report.peer;
-            return fail(weftMismatch,
-                        "rank {} called {}, rank {} called {}; every rank must make the same calls in the same order",
-                        first ? report.rank : report.peer, first ? ours : theirs, first ? report.peer : report.rank,
-                        first ? theirs : ours);
+            return mismatch(report.rank, ours, report.peer, theirs);
         }
         case cuda::Failure::timeout:
             return fail(weftTimeout,
@@ -70,13 +77,17 @@ Status DeviceObserver::look_at_others(const std::function<bool()>& waiting) cons
         // A rank that left in order has no kernel any more once it says so; a process that ends takes its kernels with
         // it.
         const bool dead = row.device_left.load(std::memory_order_acquire) == 0 && !group.alive(other);
-        if ((!dead && !behind) || !waiting()) continue;
+        // Kernels compare too, those that meet: over connections not all do.
+        const bool differs = theirs && theirs->entered == own->entered && own->operation.space == Space::device &&
+                             theirs->operation != own->operation;
+        if ((!dead && !behind && !differs) || !waiting()) continue;
         if (dead && row.device_left.load(std::memory_order_acquire) != 0) continue;  // it left between the two looks
         if (dead)
             return fail(weftRemoteError,
                         "{} died; its last call was operation {}. Kernels of rank {} may wait for it in "
                         "operation {}, {}",
                         group.name_of(other), theirs ? theirs->entered : 0, rank, own->entered, own->operation.text());
+        if (differs) return mismatch(rank, own->operation.text(), other, theirs->operation.text());
         return fail(weftRemoteError, "{} left the communicator after operation {}; rank {} called operation {}, {}",
                     group.name_of(other), theirs->entered, rank, own->entered, own->operation.text());
     }

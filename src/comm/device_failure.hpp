@@ -33,8 +33,8 @@ struct DeviceObserver {
 
     // The failure that a kernel of `rank` has reported.
     Status explain(const cuda::FailureReport& report) const;
-    // A rank that died or left while kernels of ours wait for it or may do so; ok: none. `waiting`: whether any kernel
-    // runs, asked only if it matters.
+    // A rank that died or left, or has called something else, while kernels of ours wait for it or may do so; ok: none.
+    // `waiting`: whether any kernel runs, asked only if it matters.
     Status look_at_others(const std::function<bool()>& waiting) const;
 
   private:

@@ -56,6 +56,29 @@ TEST_CASE("ranks that call different things on device memory hear what each call
     check_works();
 }
 
+TEST_CASE("calls whose messages never meet are told apart all the same", "[failures]") {
+    // More ranks than know each other's words, and algorithms for short and for long messages.
+    const Ranks ranks(spread(17));
+    const Buffers buffers(ranks, 2'000'000);
+    ranks.group([&](int rank) { return reduce(ranks, buffers, rank, rank == 1 ? 10 : 500'000); });
+    ranks.finish();
+    for (int rank = 0; rank < 17; ++rank) CHECK(ranks.await_failure(rank) == weftMismatch);
+    CHECK_REFUSED(reduce(ranks, buffers, 0, 10), ranks.comms[0], weftMismatch, "rank 1 called all_reduce of 10 float");
+    CHECK_THAT(weftGetLastError(ranks.comms[0]), Catch::Contains("called all_reduce of 500000 float"));
+}
+
+TEST_CASE("programs that cannot be copied to a device leave the way through host memory", "[joining]") {
+    // The first copies are of what proves that ranks reach each other.
+    fake::add_setting("fault cuMemcpyAsync 3 2");
+    std::mt19937 random(5);
+    const weftConfig_t config = with_algo("ring");
+    const Ranks ranks(spread(2), &config);
+    CHECK(compare(ranks, {weftInt32, weftSum, 3000, false, 0}, random) == "");
+    char text[2000];
+    demand(weftCommExplain(ranks.comms[0], 3000, weftInt32, weftSum, text, sizeof text, nullptr));
+    CHECK_THAT(text, Catch::Contains("in device memory: ring, ") && Catch::Contains("through host memory"));
+}
+
 TEST_CASE("device memory on one rank and host memory on another is a mismatch that says so", "[failures]") {
     const Ranks ranks(spread(2));
     const Buffers buffers(ranks, 4000);
