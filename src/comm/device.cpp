@@ -155,7 +155,7 @@ void DeviceSide::meet(std::shared_ptr<HostGroup> group, int rank, int64_t timeou
             "the communicator's ranks are on several hosts: this version serves device memory on one host only");
     if (ranks > Domain::ranks_max)
         return s.decline(fmt::format("the communicator has {} ranks: this version serves device memory of up to {}",
-                                     ranks, int(Domain::ranks_max)));
+                                     ranks, Domain::ranks_max));
     std::vector<DeviceFacts> facts;
     for (int other = 0; other < ranks; ++other) {
         const RankRow& row = s.group->row(other);
