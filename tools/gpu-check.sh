@@ -72,7 +72,7 @@ stage "the same as graphs" perf "${ranks[@]}" -G 20 || failed+=("all_reduce_perf
 stage "the same as processes, which share the GPU by time" perf_processes 4 "${ranks[@]}" -n 5 || failed+=("all_reduce_perf, processes")
 stage "their buffers registered" perf_processes 4 "${ranks[@]}" -n 5 -R 1 || failed+=("all_reduce_perf, registered")
 # NCCL beside, where it is found; it is not Weft's failure if that cannot put ranks on one GPU.
-if [ -n "${PERF_NCCL_LIBRARY:-}" ] || ldconfig -p | grep -q 'libnccl\.so\.2'; then
+if [ -n "${PERF_NCCL_LIBRARY:-}" ] || [[ $(ldconfig -p) == *libnccl.so.2* ]]; then
     stage "NCCL, 4 threads on one GPU" perf_nccl "${ranks[@]}" || echo "NCCL did not run: see above"
 else
     echo "no NCCL: PERF_NCCL_LIBRARY may name a libnccl.so.2 to compare with"

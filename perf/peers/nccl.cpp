@@ -13,6 +13,7 @@
 
 #include "src/base/datatype.hpp"
 #include "src/base/options.hpp"
+#include "src/bootstrap/launcher_family.hpp"
 #include "src/drivers/cuda/memory.hpp"
 #include "src/drivers/cuda/pointer.hpp"
 #include "src/drivers/cuda/stream.hpp"
@@ -111,6 +112,7 @@ Result<weftComm_t> make_comm() {
 weftResult_t join(weftComm_t* comm, int ranks, const weftUniqueId& id, int rank) {
     const Nccl* const library = nccl();
     if (library == nullptr) return weftSystemError;
+    last_error.clear();  // what NCCL says counts from here on
     auto made = make_comm();
     if (!made) return refuse(made.status().code(), made.status().sentence());
     *comm = *made;
@@ -154,8 +156,13 @@ weftResult_t weftGetUniqueId(weftUniqueId* id) { return nccl() ? nccl()->GetUniq
 weftResult_t weftCommInitRankConfig(weftComm_t* comm, int ranks, weftUniqueId id, int rank, const weftConfig_t*) {
     return join(comm, ranks, id, rank);
 }
-// It reads no launcher's variables.
+// Ranks are threads: under a launcher each process would measure itself.
 weftResult_t weftCommInitFromEnvironment(weftComm_t* comm, const weftConfig_t*) {
+    const auto family = find_family();
+    const auto place = family && *family ? read_place(**family) : Result<Place>(Place{});
+    if (!place || place->ranks > 1)
+        return refuse(weftInvalidUsage,
+                      "ranks of NCCL are threads here: -g, -t and --ranks-per-gpu, without a launcher");
     weftUniqueId id;
     const weftResult_t result = weftGetUniqueId(&id);
     return result == weftSuccess ? join(comm, 1, id, 0) : result;

@@ -46,10 +46,7 @@ weftResult_t weftCommDeregister(const weftComm_t comm, void* handle) {
     return guarded_comm(comm, [&]() -> Status {
         Inside inside(comm);
         if (!inside.entered()) return inside.refused();
-        if (!comm->communicator->deregister_buffer(handle))
-            return fail(weftInvalidArgument,
-                        "weftCommDeregister: {} is no handle of weftCommRegister on this communicator", handle);
-        return ok();
+        return comm->communicator->deregister_buffer(handle);
     });
 }
 

@@ -151,6 +151,13 @@ class HostGroup {
     bool local(int rank) const { return places_[size_t(rank)] >= 0; }  // once settled
     int place(int rank) const { return places_[size_t(rank)]; }        // index among the locals
     const int* places() const { return places_.data(); }
+    // Of ranks that have joined and whose rows are known here.
+    bool same_process(int one, int other) const { return row(one).process == row(other).process; }
+    bool one_process() const {
+        for (int rank = 1; rank < ranks(); ++rank)
+            if (!same_process(0, rank)) return false;
+        return true;
+    }
     // The rank for people: `rank 3 (pid 77)`, `rank 3 (pid 77 on node7)`.
     std::string name_of(int rank) const;
 

@@ -163,13 +163,15 @@ void* Communicator::register_buffer(void* address, size_t bytes) {
     return &*registered_.insert(registered_.end(), entry.value_or(DeviceSide::no_entry));
 }
 
-bool Communicator::deregister_buffer(const void* handle) {
+Status Communicator::deregister_buffer(const void* handle) {
     const auto place =
         std::find_if(registered_.begin(), registered_.end(), [&](const int& entry) { return &entry == handle; });
-    if (place == registered_.end()) return false;
-    if (*place != DeviceSide::no_entry) device_->deregister_buffer(*place);
+    if (place == registered_.end())
+        return fail(weftInvalidArgument, "weftCommDeregister: {} is no handle of weftCommRegister on this communicator",
+                    handle);
+    if (*place != DeviceSide::no_entry) WEFT_TRY(device_->deregister_buffer(*place));
     registered_.erase(place);
-    return true;
+    return ok();
 }
 
 Status Communicator::place(Call& call) {

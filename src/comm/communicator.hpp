@@ -84,7 +84,7 @@ class Communicator {
     // ---- Buffers that the user has declared. Those in host memory are only remembered: what peers can reach is known
     // by address.
     void* register_buffer(void* address, size_t bytes);
-    bool deregister_buffer(const void* handle);
+    Status deregister_buffer(const void* handle);
 
     // ---- Observers and abort, thread-safe.
     std::string explain(const Operation& operation) const {

@@ -307,7 +307,7 @@ void DeviceSide::State::offer(KernelArguments& a, const DeviceCall& call) const 
     if (registrations->find(call.send, a.bytes, call.mapped, send) &&
         registrations->find(call.receive, a.bytes, call.mapped, a.offered_receive)) {
         std::copy(send, send + layout.ranks, a.offered_send);
-        WEFT_LOG_RANK(rank, trace, coll, "offers its buffers of launch {} in place", a.launch);
+        WEFT_LOG_RANK(rank, trace, coll, "offers its buffers of launch {} in place", launches);
         return;
     }
     std::fill(std::begin(a.offered_send), std::end(a.offered_send), nullptr);
@@ -322,8 +322,8 @@ Status DeviceSide::launch(const DeviceCall& call) {
     KernelArguments& a = it.arguments;
     a.send = static_cast<const std::byte*>(call.send);
     a.receive = static_cast<std::byte*>(call.receive);
-    if (a.offers) s.offer(a, call);
     a.launch = ++s.launches;
+    if (a.offers) s.offer(a, call);
     if (a.scaled) __builtin_memcpy(&a.scalar, call.scalar, datatype_bytes[call.operation.type]);
     const auto stream = static_cast<CUstream>(call.stream);
     ContextScope scope(s.kernels->context());
@@ -342,7 +342,7 @@ void DeviceSide::look() const {
 }
 
 void DeviceSide::State::look(bool at_others) try {
-    if (at_others && registrations) registrations->serve(!domain->working());
+    if (at_others && registrations) registrations->look();
     if (group->aborted()) return;
     const DeviceObserver observer{*group, rank, known, timeout_ns / 1'000'000};
     Status found;
@@ -375,8 +375,11 @@ std::optional<int> DeviceSide::register_buffer(const void* address, size_t bytes
     State& s = *state_;
     if (!s.kernels) return {};
     const ContextScope scope(s.kernels->context());
+    const RelaxedCapture relaxed(*s.driver);
     const auto facts = describe_pointer(*s.driver, address);
-    if (!facts || !facts->on_device()) return {};
+    if (facts && !facts->on_device()) return {};
+    if (!facts) WEFT_LOG_RANK(s.rank, info, mem, "cannot register {}: {}", address, facts.status().sentence());
+    if (!facts) return no_entry;
     if (!s.offers || bytes == 0) return no_entry;
     const auto entry = s.registrations->add(address, bytes);
     if (entry) return *entry;
@@ -385,10 +388,10 @@ std::optional<int> DeviceSide::register_buffer(const void* address, size_t bytes
     return no_entry;
 }
 
-void DeviceSide::deregister_buffer(int entry) {
+Status DeviceSide::deregister_buffer(int entry) {
     // Kernels of ours that have ended have met their peers' behind the last access.
     state_->domain->finish();
-    state_->registrations->remove(entry);
+    return state_->registrations->remove(entry);
 }
 
 uint64_t DeviceSide::device_bytes() const { return state_->domain ? state_->domain->device_bytes() : 0; }

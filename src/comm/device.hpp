@@ -57,8 +57,9 @@ class DeviceSide {
     // host memory; no_entry: it is staged all the same, as the log says.
     static constexpr int no_entry = -1;
     std::optional<int> register_buffer(const void* address, size_t bytes);
-    // Waits for this rank's kernels and until nobody maps the buffer any more.
-    void deregister_buffer(int entry);
+    // Waits for this rank's kernels, and two seconds until nobody maps the buffer any more; weftTimeout: some do, and
+    // it may be called again.
+    Status deregister_buffer(int entry);
 
     // Tells all ranks if a kernel has failed. A load if none has; thread-safe.
     void look() const;

@@ -82,12 +82,13 @@ Status DeviceObserver::look_at_others(const std::function<bool()>& waiting) cons
                              theirs->operation != own->operation;
         if ((!dead && !behind && !differs) || !waiting()) continue;
         if (dead && row.device_left.load(std::memory_order_acquire) != 0) continue;  // it left between the two looks
+        // What a rank called comes before what became of it.
+        if (differs) return mismatch(rank, own->operation.text(), other, theirs->operation.text());
         if (dead)
             return fail(weftRemoteError,
                         "{} died; its last call was operation {}. Kernels of rank {} may wait for it in "
                         "operation {}, {}",
                         group.name_of(other), theirs ? theirs->entered : 0, rank, own->entered, own->operation.text());
-        if (differs) return mismatch(rank, own->operation.text(), other, theirs->operation.text());
         return fail(weftRemoteError, "{} left the communicator after operation {}; rank {} called operation {}, {}",
                     group.name_of(other), theirs->entered, rank, own->entered, own->operation.text());
     }

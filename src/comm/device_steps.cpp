@@ -62,8 +62,9 @@ StepAlgorithms step_algorithms(int ranks, int blocks_max, const std::string& alg
             all.excluded += fmt::format("{}{}: {}", all.excluded.empty() ? "" : "; ", row.name, why);
             continue;
         }
-        // Rings share the message, what stands for one step behind the other does not.
-        if (schedules[0].channels == parameters.channels) fresh.at_once = parameters.channels;
+        // Rings, as many as are wanted, share the message; channels of others stand for steps one behind the other.
+        if (row.build({ranks, 0}, {parameters.channels + 1}).channels == parameters.channels + 1)
+            fresh.at_once = parameters.channels;
         fresh.most_tile_bytes = largest_tile_bytes(schedules[0], cuda::Connections::slot_bytes);
         all.rows.push_back(fresh);
         all.connections.add(std::move(schedules));

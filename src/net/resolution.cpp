@@ -1,31 +1,11 @@
 #include "src/net/resolution.hpp"
 
 #include <netdb.h>
-#include <pthread.h>
-#include <signal.h>
 #include <unistd.h>
 
 #include <climits>
-#include <system_error>
-#include <thread>
 
 namespace weft::net {
-
-Status run_detached(std::function<void()> function) {
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    Status status = ok();
-    try {
-        std::thread thread(std::move(function));
-        pthread_setname_np(thread.native_handle(), "weft-resolver");
-        thread.detach();
-    } catch (const std::system_error& error) {
-        status = fail(weftSystemError, "no thread: {}", error.what());
-    }
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
-    return status;
-}
 
 Resolution look_up(const std::string& host, uint16_t port, std::optional<int> family) {
     if (const auto numeric = Address::parse(host); numeric && numeric->port() == 0)

@@ -10,13 +10,11 @@
 #include <string>
 #include <vector>
 
+#include "src/base/detached.hpp"
 #include "src/base/result.hpp"
 #include "src/net/address.hpp"
 
 namespace weft::net {
-
-// Runs it on a thread without signals, which are for the program's own. Fails if there can be none.
-Status run_detached(std::function<void()> function);
 
 // What `ask` answers, an exception included. Thread-bound.
 template <class T>
@@ -27,7 +25,7 @@ class Question {
     // `what` for the sentence: the name node7 could not be resolved.
     Question(const std::string& what, std::function<Result<T>()> ask) : shared_(std::make_shared<Shared>()) {
         const auto failed = [what](const char* why) { return fail(weftSystemError, "{}: {}", what, why); };
-        const Status started = run_detached([shared = shared_, ask = std::move(ask), failed] {
+        const Status started = run_detached("weft-resolver", [shared = shared_, ask = std::move(ask), failed] {
             Result<T> answer = [&]() -> Result<T> {
                 try {
                     return ask();

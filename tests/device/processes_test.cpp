@@ -1,4 +1,6 @@
 // processes_test.cpp: ranks in processes of their own, which reach each other's device memory by cuIpc.
+#include <fstream>
+
 #include "tests/device/ranks.hpp"
 #include "tests/folder.hpp"
 #include "weft/weft.hpp"
@@ -102,6 +104,26 @@ TEST_CASE("registered buffers are reduced where they lie, and staged when they a
             job.start_all({"init", "registered 300000", "reduce 300000", "registered 150001", "destroy"});
             job.finish();
         }
+}
+
+TEST_CASE("who deregisters a buffer while a peer's call waits for it is told to try again later", "[processes]") {
+    const Folder folder;
+    const std::string go = folder.path / "go";
+    Job job(2, "gpus 2; leaks fatal", 2);
+    const Steps before{"init", "keep 200000", "reduce 200000"};
+    Steps first = before, second = before;
+    first.insert(first.end(), {"say launching", "launch 200000", "drop", "destroy"});
+    second.insert(second.end(), {"await " + go, "drop", "launch 200000", "drop", "drop", "destroy"});
+    job.start(first);
+    job.start(second);
+    CHECK(job[0].says("launching"));
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));  // the other case, without a wait, is right too
+    std::ofstream(go).flush();
+    job.finish();
+    INFO(job[1].output());
+    CHECK((contains(job[1].output(), "deregister 8 the buffer is still mapped by rank 0") ||
+           contains(job[1].output(), "deregister 0")));
+    CHECK(contains(job[1].output(), "reduce 0"));
 }
 
 TEST_CASE("what is registered is unmapped when its communicator ends", "[processes]") {

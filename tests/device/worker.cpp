@@ -29,6 +29,7 @@ struct Worker {
     std::vector<weftComm_t> comms{};
     std::vector<std::unique_ptr<Stream>> streams{};
     std::vector<std::unique_ptr<DeviceBuffer>> kept{};
+    std::vector<void*> handles{};
 
     int device(int index) const { return (first + index) % devices; }
     void tell(const std::string& call, weftResult_t code) const {
@@ -84,8 +85,18 @@ struct Worker {
         for (int index = 0; index < count; ++index) {
             kept.push_back(std::make_unique<DeviceBuffer>(device(index), elements * 4));
             demand(weftCommRegister(comms[size_t(index)], kept.back()->data(), elements * 4, &handle));
+            handles.push_back(handle);
         }
         usleep(200'000);  // until the others have mapped them, as a rule
+    }
+    // Those of the first rank that may be given back.
+    void drop() {
+        for (void*& handle : handles) {
+            if (handle == nullptr) continue;
+            const weftResult_t result = weftCommDeregister(comms[0], handle);
+            tell("deregister", result);
+            if (result == weftSuccess) handle = nullptr;
+        }
     }
     // How often ranks of this process have offered buffers in place, as its log says.
     static int offers() {
@@ -143,6 +154,7 @@ struct Worker {
         test::tell("registered");
         for (size_t index = 0; index < handles.size(); ++index)
             demand(weftCommDeregister(comms[index / 2], handles[index]));
+        agree(true);  // nobody calls while another still deregisters
         const int before = offers();
         once();
         if (offers() != before) test::tell("wrong");
@@ -188,6 +200,9 @@ int main(int count, char** arguments) try {
         if (verb == "launch") worker.reduce(number, true, false);
         if (verb == "host") worker.reduce(number, false, true);
         if (verb == "keep") worker.keep(number);
+        if (verb == "drop") worker.drop();
+        if (verb == "await")  // FILE
+            while (access(step.c_str() + 6, F_OK) != 0) usleep(1000);
         if (verb == "registered") worker.registered(number);
         if (verb == "error") worker.await_error();
         if (verb == "destroy") worker.destroy();

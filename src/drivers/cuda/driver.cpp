@@ -1,5 +1,6 @@
 #include "src/drivers/cuda/driver.hpp"
 
+#include <dlfcn.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -79,9 +80,11 @@ Result<const Driver*> Driver::get() {
 bool Driver::in_use() {
     const std::string& path = options().cuda_library;
     if (path == "none") return false;
+    const char* const function = "cuCtxGetCurrent";
     const DynamicLibrary library = DynamicLibrary::loaded(path.empty() ? "libcuda.so.1" : path);
-    if (!library) return false;
-    const auto current = reinterpret_cast<PFN_cuCtxGetCurrent_v4000>(library.find("cuCtxGetCurrent"));
+    // A driver that is preloaded may be a file of any name.
+    void* const found = library ? library.find(function) : path.empty() ? dlsym(RTLD_DEFAULT, function) : nullptr;
+    const auto current = reinterpret_cast<PFN_cuCtxGetCurrent_v4000>(found);
     CUcontext context = nullptr;
     return current != nullptr && current(&context) == CUDA_SUCCESS;
 }

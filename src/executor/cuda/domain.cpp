@@ -180,9 +180,7 @@ void Domain::finish() const {
 
 void Domain::retire(std::unique_ptr<Domain> domain) {
     const Driver& driver = domain->kernels_->driver();
-    const RankRow& own = domain->group_->row(domain->rank_);
-    bool elsewhere = false;
-    for (int peer = 0; peer < domain->ranks_; ++peer) elsewhere |= domain->group_->row(peer).process != own.process;
+    const bool elsewhere = !domain->group_->one_process();
     // Ranks of this process may be driven by this thread: they leave after us.
     for (const int64_t until = now_us() + peer_patience_us;
          !domain->try_release() && domain->unmapped_ && elsewhere && now_us() < until;)

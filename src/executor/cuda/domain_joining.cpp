@@ -207,10 +207,7 @@ Status Domain::offer() {
         WEFT_TRY(fill_async(driver, memory_.address(), 0, memory_.bytes(), stream_.handle()));
         bases_[size_t(rank_)] = memory_.address();
         WEFT_TRY(write_probe());
-        bool other_processes = false;
-        for (int peer = 0; peer < ranks_; ++peer)
-            other_processes |= group_->row(peer).process != group_->row(rank_).process;
-        if (other_processes) {
+        if (!group_->one_process()) {
             // Without: the others cannot map it, which is no reason to have no domain.
             auto exported = export_ipc(driver, memory_.address());
             letter.shared = bool(exported);
@@ -284,7 +281,7 @@ Status Domain::map(int peer) {
     if (letter.address == 0) return fail(weftSystemError, "rank {} could not offer its device memory", peer);
     const RankRow &own = group_->row(rank_), &row = group_->row(peer);
     const Context& context = kernels_->context();
-    if (peer == rank_ || row.process == own.process) {
+    if (group_->same_process(rank_, peer)) {
         bases_[size_t(peer)] = letter.address;
         if (row.device.ordinal == own.device.ordinal) return ok();
         auto other = Context::retain(kernels_->driver(), row.device.ordinal);

@@ -2,12 +2,19 @@
 
 #include <unistd.h>
 
+#include <algorithm>
+#include <atomic>
 #include <cstring>
+#include <deque>
+#include <functional>
+#include <mutex>
 
 #include "src/base/clock.hpp"
+#include "src/base/detached.hpp"
 #include "src/base/log.hpp"
 #include "src/base/peer_memory.hpp"
 #include "src/base/per_process.hpp"
+#include "src/drivers/cuda/ipc.hpp"
 #include "src/drivers/cuda/stream.hpp"
 
 namespace weft::cuda {
@@ -17,6 +24,36 @@ namespace {
 constexpr uint64_t letter_key = 0x7265676973746572;
 constexpr int64_t answer_patience_us = 2'000'000;  // service threads look every 50 ms
 constexpr bool is_open(uint64_t state) { return (state & 1) != 0; }
+
+// One after the other, on the process's thread for that.
+void post(std::function<void()> task) {
+    struct Queue {
+        std::mutex mutex;
+        std::deque<std::function<void()>> tasks;
+        bool running = false;
+    };
+    static PerProcess<Queue> of_process;
+    Queue& queue = of_process.get();
+    std::lock_guard lock(queue.mutex);
+    queue.tasks.push_back(std::move(task));
+    if (queue.running) return;
+    const Status started = run_detached("weft-mapper", [&queue] {
+        std::unique_lock own(queue.mutex);
+        while (!queue.tasks.empty()) {
+            std::function<void()> next = std::move(queue.tasks.front());
+            queue.tasks.pop_front();
+            own.unlock();
+            try {
+                next();
+            } catch (const std::exception&) {  // what could not be mapped is staged
+            }
+            next = nullptr;  // what it has kept alive goes without the lock
+            own.lock();
+        }
+        queue.running = false;
+    });
+    queue.running = bool(started);  // else the next who posts tries again
+}
 
 }  // namespace
 
@@ -30,9 +67,30 @@ struct Registrations::Table {
         std::atomic<uint64_t> state;    // of the entry, that this is the reply to (release)
     };
     std::atomic<uint64_t> changes;  // of the entries
+    std::atomic<uint32_t> here;     // 1: the rank has the tables, and replies
     std::atomic<uint32_t> left;     // 1: it has unmapped everything, and replies no more (release)
     Entry entries[entries_max];
     Reply replies[ranks_max][entries_max];  // by owner
+};
+
+// What the mapping thread works on, which may be busy when the rank leaves.
+struct Registrations::Mapper {
+    struct Mapped {
+        uint64_t state = 0;
+        std::shared_ptr<IpcMapping> mapping;
+    };
+
+    Table& table(int owner) const { return reinterpret_cast<Table*>(tables->data())[owner]; }
+    void serve();
+    void leave();
+    std::shared_ptr<IpcMapping> map(int owner, const CUipcMemHandle& handle) const;
+
+    std::shared_ptr<HostGroup> group;
+    int rank;
+    std::shared_ptr<const KernelSet> kernels;
+    std::shared_ptr<SharedMemory> tables;
+    std::atomic<bool> queued{false};
+    std::vector<std::array<Mapped, entries_max>> mapped;  // by owner
 };
 
 Registrations::Registrations(std::shared_ptr<HostGroup> group, int rank, std::shared_ptr<const KernelSet> kernels)
@@ -40,11 +98,8 @@ Registrations::Registrations(std::shared_ptr<HostGroup> group, int rank, std::sh
       rank_(rank),
       ranks_(group_->ranks()),
       kernels_(std::move(kernels)),
-      changes_(size_t(ranks_), 0),
-      mapped_(size_t(ranks_)) {
-    bool alone = true;
-    for (int peer = 0; peer < ranks_; ++peer) alone &= !elsewhere(peer);
-    if (rank_ != 0 || alone) return;
+      looked_(size_t(ranks_), 0) {
+    if (rank_ != 0 || group_->one_process()) return;
     const size_t bytes = sizeof(Table) * size_t(ranks_);
     PeerMemory letter{};
     auto memory = SharedMemory::create("weft-device-tables", bytes);
@@ -64,61 +119,70 @@ void Registrations::open() {
     PeerMemory where;
     memcpy(&where, letter, sizeof where);
     auto tables = map_peer_memory(where);
-    if (tables)
-        tables_ = std::move(*tables);
-    else
+    if (!tables) {
         WEFT_LOG_RANK(rank_, info, mem, "device memory cannot be registered: {}", tables.status().sentence());
+        return;
+    }
+    mapper_ = std::make_shared<Mapper>();
+    mapper_->group = group_;
+    mapper_->rank = rank_;
+    mapper_->kernels = kernels_;
+    mapper_->tables = std::move(*tables);
+    mapper_->mapped.resize(size_t(ranks_));
+    mapper_->table(rank_).here.store(1, std::memory_order_relaxed);
+    std::atomic_thread_fence(std::memory_order_seq_cst);  // pairs with close(): it waits for us, or we see it closed
 }
 
 Registrations::~Registrations() {
-    if (!tables_) return;
+    if (!mapper_) return;
     for (int entry = 0; entry < entries_max; ++entry)
         if (is_open(own_[size_t(entry)].state)) close(entry);
-    {
-        const RelaxedCapture relaxed(kernels_->driver());
-        mapped_.clear();
-    }
-    table(rank_).left.store(1, std::memory_order_release);  // pairs with answered()
-    for (int entry = 0; entry < entries_max; ++entry) await_answers(entry);
+    post([mapper = mapper_] { mapper->leave(); });
+    const int64_t until_us = now_us() + answer_patience_us;
+    bool all = true;
+    for (int entry = 0; entry < entries_max && all; ++entry) all = await_answers(entry, until_us);
+    while (mapper_->table(rank_).left.load(std::memory_order_acquire) == 0 && now_us() < until_us) usleep(1000);
+    if (!all) WEFT_LOG_RANK(rank_, warn, mem, "leaves although other ranks may still map registered device memory");
 }
 
-Registrations::Table& Registrations::table(int rank) const { return reinterpret_cast<Table*>(tables_->data())[rank]; }
-
-bool Registrations::answered(int entry) const {
+std::vector<int> Registrations::unanswered(int entry) const {
+    std::vector<int> ranks;
     for (int peer = 0; peer < ranks_; ++peer) {
-        if (!elsewhere(peer)) continue;
-        const Table& theirs = table(peer);
+        if (group_->same_process(rank_, peer)) continue;
+        const Table& theirs = mapper_->table(peer);
         if (theirs.replies[rank_][entry].state.load(std::memory_order_acquire) != own_[size_t(entry)].state &&
-            theirs.left.load(std::memory_order_acquire) == 0 && group_->alive(peer))
-            return false;
+            theirs.here.load(std::memory_order_relaxed) != 0 && theirs.left.load(std::memory_order_acquire) == 0 &&
+            group_->alive(peer))
+            ranks.push_back(peer);
+    }
+    return ranks;
+}
+
+bool Registrations::await_answers(int entry, int64_t until_us) const {
+    while (!unanswered(entry).empty()) {
+        if (now_us() > until_us) return false;
+        usleep(1000);
     }
     return true;
 }
 
-void Registrations::await_answers(int entry) const {
-    for (const int64_t until = now_us() + answer_patience_us; !answered(entry); usleep(1000)) {
-        if (now_us() < until) continue;
-        WEFT_LOG_RANK(rank_, warn, mem, "a registered buffer of device memory may still be mapped by other ranks");
-        return;
-    }
-}
-
 void Registrations::close(int entry) {
-    Table& mine = table(rank_);
+    Table& mine = mapper_->table(rank_);
     mine.entries[entry].state.store(++own_[size_t(entry)].state, std::memory_order_release);
     mine.changes.fetch_add(1, std::memory_order_release);
+    std::atomic_thread_fence(std::memory_order_seq_cst);  // pairs with open()
 }
 
 Result<int> Registrations::add(const void* address, size_t bytes) {
-    if (!tables_) return fail(weftInvalidUsage, "all ranks are of this process, or none shares memory with it");
+    if (!mapper_) return fail(weftInvalidUsage, "all ranks are of this process, or none shares memory with it");
     const ContextScope scope(kernels_->context());
     const RelaxedCapture relaxed(kernels_->driver());
     const Driver& driver = kernels_->driver();
+    const auto place = reinterpret_cast<CUdeviceptr>(address);
     CUdeviceptr base = 0;
     size_t size = 0;
-    WEFT_TRY(driver.check(driver.MemGetAddressRange(&base, &size, reinterpret_cast<CUdeviceptr>(address)),
-                          "find the allocation around {}", address));
-    if (reinterpret_cast<CUdeviceptr>(address) + bytes > base + size)
+    WEFT_TRY(driver.check(driver.MemGetAddressRange(&base, &size, place), "find the allocation around {}", address));
+    if (bytes > base + size - place)
         return fail(weftInvalidArgument, "{} bytes at {} reach beyond their allocation", bytes, address);
     for (int entry = 0; entry < entries_max; ++entry) {
         Own& own = own_[size_t(entry)];
@@ -128,38 +192,49 @@ Result<int> Registrations::add(const void* address, size_t bytes) {
     if (!exported) return exported.take_status();
     for (int entry = 0; entry < entries_max; ++entry) {
         Own& own = own_[size_t(entry)];
-        if (is_open(own.state) || !answered(entry)) continue;
-        Table& mine = table(rank_);
+        if (own.users > 0 || !unanswered(entry).empty()) continue;
+        Table& mine = mapper_->table(rank_);
         mine.entries[entry].handle = exported->handle;
         own = {base, size, own.state + 1, 1};
         mine.entries[entry].state.store(own.state, std::memory_order_release);  // pairs with serve()
         mine.changes.fetch_add(1, std::memory_order_release);
         return entry;
     }
-    return fail(weftInvalidUsage, "{} allocations are registered already, which is the most", entries_max);
+    return fail(weftInvalidUsage, "{} allocations, which is the most, are registered or still mapped by others",
+                entries_max);
 }
 
-void Registrations::remove(int entry) {
-    if (--own_[size_t(entry)].users > 0) return;
-    close(entry);
-    await_answers(entry);
+Status Registrations::remove(int entry) {
+    Own& own = own_[size_t(entry)];
+    if (own.users > 1) return --own.users, ok();
+    if (is_open(own.state)) close(entry);
+    if (!await_answers(entry, now_us() + answer_patience_us)) {
+        std::string ranks;
+        for (const int rank : unanswered(entry)) ranks += fmt::format("{}{}", ranks.empty() ? "" : ", ", rank);
+        return fail(weftTimeout,
+                    "the buffer is still mapped by rank {}, where a call may wait for this one: do not free it, and "
+                    "deregister it again, on all ranks before the next call",
+                    ranks);
+    }
+    own.users = 0;
+    return ok();
 }
 
 bool Registrations::find(const void* address, size_t bytes, bool mapped, std::byte* (&at)[ranks_max]) const {
     const auto place = reinterpret_cast<uintptr_t>(address);
     int found = -1;
-    for (int entry = 0; tables_ && entry < entries_max && found < 0; ++entry) {
+    for (int entry = 0; mapper_ && entry < entries_max && found < 0; ++entry) {
         const Own& own = own_[size_t(entry)];
         if (is_open(own.state) && place >= own.base && place + bytes <= own.base + own.bytes) found = entry;
     }
     for (int peer = 0; peer < ranks_; ++peer) {
-        if (!elsewhere(peer)) {
+        if (group_->same_process(rank_, peer)) {
             if (!mapped) return false;
             at[peer] = reinterpret_cast<std::byte*>(place);
             continue;
         }
         if (found < 0) return false;
-        const Table::Reply& reply = table(peer).replies[rank_][found];
+        const Table::Reply& reply = mapper_->table(peer).replies[rank_][found];
         if (reply.state.load(std::memory_order_acquire) != own_[size_t(found)].state) return false;
         const uint64_t base = reply.address.load(std::memory_order_relaxed);
         if (base == 0) return false;
@@ -168,49 +243,60 @@ bool Registrations::find(const void* address, size_t bytes, bool mapped, std::by
     return true;
 }
 
-void Registrations::serve(bool idle) {
-    if (!tables_) return;
+void Registrations::look() {
+    if (!mapper_) return;
+    bool due = false;
     for (int owner = 0; owner < ranks_; ++owner) {
-        if (!elsewhere(owner)) continue;
-        const uint64_t changes = table(owner).changes.load(std::memory_order_acquire);
-        if (changes == changes_[size_t(owner)]) continue;
-        if (serve(owner, idle)) changes_[size_t(owner)] = changes;
+        const uint64_t changes = mapper_->table(owner).changes.load(std::memory_order_acquire);
+        due |= changes != looked_[size_t(owner)];
+        looked_[size_t(owner)] = changes;
+    }
+    if (!due) return;
+    // One that has not begun yet sees what is new.
+    if (mapper_->queued.exchange(true)) return;
+    post([mapper = mapper_] {
+        mapper->queued.exchange(false);  // before it looks
+        mapper->serve();
+    });
+}
+
+void Registrations::Mapper::serve() {
+    const RelaxedCapture relaxed(kernels->driver());
+    for (int owner = 0; owner < group->ranks(); ++owner) {
+        if (group->same_process(rank, owner)) continue;
+        for (int entry = 0; entry < entries_max; ++entry) {
+            const Table::Entry& theirs = table(owner).entries[entry];
+            const uint64_t state = theirs.state.load(std::memory_order_acquire);
+            Mapped& ours = mapped[size_t(owner)][size_t(entry)];
+            if (state == ours.state) continue;
+            ours = {state, nullptr};
+            if (is_open(state)) ours.mapping = map(owner, theirs.handle);
+            Table::Reply& reply = table(rank).replies[owner][entry];
+            reply.address.store(ours.mapping ? ours.mapping->base() : 0, std::memory_order_relaxed);
+            reply.state.store(state, std::memory_order_release);  // pairs with find() and unanswered()
+        }
     }
 }
 
-bool Registrations::serve(int owner, bool idle) {
-    const RelaxedCapture relaxed(kernels_->driver());
-    bool all = true;
-    for (int entry = 0; entry < entries_max; ++entry) {
-        const Table::Entry& theirs = table(owner).entries[entry];
-        const uint64_t state = theirs.state.load(std::memory_order_acquire);
-        Mapped& mapped = mapped_[size_t(owner)][size_t(entry)];
-        if (state == mapped.state) continue;
-        if (mapped.mapping && !idle) {
-            all = false;
-            continue;
-        }
-        mapped = {state, nullptr};
-        if (is_open(state)) mapped.mapping = map(owner, theirs.handle);
-        Table::Reply& reply = table(rank_).replies[owner][entry];
-        reply.address.store(mapped.mapping ? mapped.mapping->base() : 0, std::memory_order_relaxed);
-        reply.state.store(state, std::memory_order_release);  // pairs with find() and answered()
-    }
-    return all;
+void Registrations::Mapper::leave() {
+    const RelaxedCapture relaxed(kernels->driver());
+    mapped.clear();
+    mapped.resize(size_t(group->ranks()));
+    table(rank).left.store(1, std::memory_order_release);  // pairs with unanswered()
 }
 
 // One mapping an allocation and device, whichever communicators and ranks of the process want it.
-std::shared_ptr<IpcMapping> Registrations::map(int owner, const CUipcMemHandle& handle) const {
+std::shared_ptr<IpcMapping> Registrations::Mapper::map(int owner, const CUipcMemHandle& handle) const {
     std::array<char, sizeof handle.reserved> bytes;
     memcpy(bytes.data(), handle.reserved, bytes.size());
-    auto mapping = shared_by_process<IpcMapping>(std::pair(kernels_->context().device(), bytes),
+    auto mapping = shared_by_process<IpcMapping>(std::pair(kernels->context().device(), bytes),
                                                  [&]() -> Result<std::shared_ptr<IpcMapping>> {
-                                                     auto opened = IpcMapping::open(kernels_->context(), {handle, 0});
+                                                     auto opened = IpcMapping::open(kernels->context(), {handle, 0});
                                                      if (!opened) return opened.take_status();
                                                      return std::make_shared<IpcMapping>(std::move(*opened));
                                                  });
     if (mapping) return *mapping;
-    WEFT_LOG_RANK(rank_, info, mem, "cannot map what rank {} has registered, so messages are staged: {}", owner,
+    WEFT_LOG_RANK(rank, info, mem, "cannot map what rank {} has registered, so messages are staged: {}", owner,
                   mapping.status().sentence());
     return nullptr;
 }
