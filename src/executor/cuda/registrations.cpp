@@ -23,6 +23,7 @@ namespace {
 
 constexpr uint64_t letter_key = 0x7265676973746572;
 constexpr int64_t answer_patience_us = 2'000'000;  // service threads look every 50 ms
+constexpr int64_t leave_patience_us = 10'000'000;  // what else runs on the device may keep us from unmapping
 constexpr bool is_open(uint64_t state) { return (state & 1) != 0; }
 
 // One after the other, on the process's thread for that.
@@ -138,10 +139,11 @@ Registrations::~Registrations() {
     for (int entry = 0; entry < entries_max; ++entry)
         if (is_open(own_[size_t(entry)].state)) close(entry);
     post([mapper = mapper_] { mapper->leave(); });
-    const int64_t until_us = now_us() + answer_patience_us;
+    const int64_t begin_us = now_us();
     bool all = true;
-    for (int entry = 0; entry < entries_max && all; ++entry) all = await_answers(entry, until_us);
-    while (mapper_->table(rank_).left.load(std::memory_order_acquire) == 0 && now_us() < until_us) usleep(1000);
+    for (int entry = 0; entry < entries_max && all; ++entry) all = await_answers(entry, begin_us + answer_patience_us);
+    while (mapper_->table(rank_).left.load(std::memory_order_acquire) == 0 && now_us() < begin_us + leave_patience_us)
+        usleep(1000);
     if (!all) WEFT_LOG_RANK(rank_, warn, mem, "leaves although other ranks may still map registered device memory");
 }
 

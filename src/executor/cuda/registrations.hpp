@@ -26,8 +26,8 @@ class Registrations {
     Registrations(std::shared_ptr<HostGroup> group, int rank, std::shared_ptr<const KernelSet> kernels);
     // They have joined. From here on look() may run.
     void open();
-    // After the last look(). Nobody maps our buffers any more, and we nobody's, as far as all answer within two
-    // seconds.
+    // After the last look(). Nobody maps our buffers any more, as far as all answer within two seconds, and we
+    // nobody's, as far as the device is free within ten.
     ~Registrations();
 
     // The allocation around the buffer; several buffers of one share its entry. Fails for memory that other processes
