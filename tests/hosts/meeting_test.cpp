@@ -442,7 +442,7 @@ TEST_CASE("a job whose root's name is not resolved, or whose port is taken, says
         const int port = weft::net::local_address(listener.number()).port();
         Job job(2);
         for (int rank = 0; rank < 2; ++rank)
-            job.start(rank, {"environment"}, derived_at("127.0.0.1", port, rank, rank == 0 ? 60'000 : 1000));
+            job.start(rank, {"environment"}, derived_at("127.0.0.1", port, rank, rank == 0 ? 4000 : 1000));
         job.finish();
         INFO(job[0].output() << job[1].output());
         CHECK(contains(job.answer(0, "environment"), "port " + std::to_string(port) + " is taken by another process"));
