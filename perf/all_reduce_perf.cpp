@@ -8,7 +8,7 @@ namespace {
 #endif
 
 const perf::Collective all_reduce = {
-    .library = PERF_LIBRARY,
+    .served_by = PERF_LIBRARY,
     .program = "all_reduce_perf",
     .bench_name = "allreduce",
     .rooted = false,

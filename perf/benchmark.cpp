@@ -193,11 +193,12 @@ void Benchmark::report(const Row& row) {
     if (json_) json_->add(row);
     if (!lines()) return print(row_text(arguments_, row));
     const Measurement& measurement = row.out_of_place.measurement;
-    print(fmt::format(
-        "{{\"peer\":\"{}\",\"version\":\"{}\",\"collective\":\"{}\",\"nranks\":{},\"bytes\":{},"
-        "\"median_us\":{:.3f},\"min_us\":{:.3f},\"iters\":{},\"ok\":{}}}\n",
-        arguments_.json_lines_peer, version_text(collective_.library), collective_.bench_name, rank_.count(), row.bytes,
-        measurement.time_us, measurement.least_us, measurement.calls, row.out_of_place.wrong.value_or(0) == 0));
+    print(
+        fmt::format("{{\"peer\":\"{}\",\"version\":\"{}\",\"collective\":\"{}\",\"nranks\":{},\"bytes\":{},"
+                    "\"median_us\":{:.3f},\"min_us\":{:.3f},\"iters\":{},\"ok\":{}}}\n",
+                    arguments_.json_lines_peer, version_text(collective_.served_by), collective_.bench_name,
+                    rank_.count(), row.bytes, measurement.time_us, measurement.least_us, measurement.calls,
+                    row.out_of_place.wrong.value_or(0) == 0));
 }
 
 void Benchmark::run_cycle(const Element& element, const Reduction& reduction, weftRedOp_t op, const Buffers* shared) {
@@ -244,7 +245,7 @@ int Benchmark::run() {
     std::vector<RankPlace> places;
     for (const std::string& text : rank_.gather(text_of(this_place(rank_.gpu())))) places.push_back(place_from(text));
     if (rank_.is_first() && !arguments_.json_file.empty())
-        json_ = std::make_unique<JsonReport>(collective_.library, arguments_, places);
+        json_ = std::make_unique<JsonReport>(collective_.served_by, arguments_, places);
     const bool unwritable = json_ && json_->path().empty();
     if (unwritable)
         fmt::print(stderr, "{}: -J {}: the file cannot be created\n", collective_.program, arguments_.json_file);

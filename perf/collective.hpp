@@ -18,7 +18,7 @@ struct Call {
 };
 
 struct Collective {
-    const char* library;     // that serves weft.h: Weft
+    const char* served_by;   // what weft.h is served by: Weft
     const char* program;     // all_reduce_perf
     const char* bench_name;  // as in perf/peers/bench.h
     bool rooted;             // -r means something

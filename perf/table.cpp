@@ -94,7 +94,7 @@ std::string timestamp() {
 std::string header_text(const Collective& collective, const Arguments& a, const std::vector<RankPlace>& places) {
     int version = 0;
     weftGetVersion(&version);
-    std::string text = fmt::format("# {} headers={} library={}\n# Collective test starting: {}\n", collective.library,
+    std::string text = fmt::format("# {} headers={} library={}\n# Collective test starting: {}\n", collective.served_by,
                                    WEFT_VERSION_CODE, version, collective.program);
     text += fmt::format(
         "# nThread {} nGpus {} minBytes {} maxBytes {} step: {}({}) warmup iters: {} iters: {} agg iters: {} "

@@ -133,8 +133,9 @@ WEFT_API weftResult_t weftMemFree(void* ptr);
 /* Declares a buffer that will be used often. Host memory of weftMemAlloc needs no registration; other host memory cannot
  * be mapped by peers, is accepted, and works as before. Device memory of cudaMalloc is mapped by the ranks of other
  * processes, some 0.1 s later, and large messages whose buffers are registered on every rank are then reduced where they
- * lie (a graph does for ever as it was captured: capture later than that); other device memory, and more than 32 allocations of a rank, are accepted and staged. Registering is each rank's
- * own affair: nobody waits for others. Thread-bound. */
+ * lie (a graph does for ever as it was captured: capture later than that); other device memory, and more than 32
+ * allocations of a rank, are accepted and staged. Registering is each rank's own affair: nobody waits for others.
+ * Thread-bound. */
 WEFT_API weftResult_t weftCommRegister(const weftComm_t comm, void* buff, size_t bytes, void** handle);
 /* Before the buffer is freed. Device memory: waits for this rank's calls and until no other process maps it, some 0.1 s;
  * but if other ranks have gone on to calls that wait for this one, weftTimeout after two seconds: then the buffer must not

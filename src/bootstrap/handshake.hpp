@@ -18,7 +18,7 @@ struct Message {
 
     uint64_t magic = expected_magic;
     Kind kind = hello;
-    uint32_t library_version = WEFT_VERSION_CODE;
+    uint32_t weft_version = WEFT_VERSION_CODE;
     int32_t pid = 0;
     int32_t code = 0;  // of a refusal, weftResult_t
     Digest nonce{};

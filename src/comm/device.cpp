@@ -263,9 +263,9 @@ Result<PreparedLaunch*> DeviceSide::State::plan(const Operation& operation) {
     a.average_of = op == weftAvg ? uint32_t(layout.ranks) : 0;
     a.scaled = op >= weftNumOps;
     a.bytes = operation.bytes();
-    a.tile_bytes = plan->staged ? Domain::staging_bytes : plan->tile_bytes;
+    a.tile_bytes = plan->staged() ? Domain::staging_bytes : plan->tile_bytes;
     if (plan->steps >= 0) domain->bind_program(a, size_t(plan->steps));
-    a.offers = plan->staged && offers && !a.scaled;
+    a.offers = plan->staged() && offers && !a.scaled;
     a.timeout_ns = timeout_ns;
     known.add(plan->operation);
     if (rank == 0) WEFT_LOG_RANK(rank, info, algo, "{}: {}", plan->operation.text(), plan->text());
@@ -363,7 +363,7 @@ std::string DeviceSide::explain(const Operation& operation) const {
     if (!plan) return fmt::format("\nin device memory: {}", plan.status().sentence());
     return fmt::format("\nin device memory: {}{}{}, by {} that Weft has not measured on a GPU", plan->text(),
                        s.domain->detour().empty() ? "" : ", through host memory",
-                       !plan->staged ? ""
+                       !plan->staged() ? ""
                        : s.offers && operation.op < weftNumOps
                            ? ", in place where all buffers are of cudaMalloc and, if other processes have ranks, "
                              "registered, else staged"

@@ -92,7 +92,6 @@ Result<DevicePlan> plan_on_device(const Operation& operation, const DeviceLayout
         bytes_a_block *= size_t(layout.ranks);
     } else {
         plan.body = cuda::Body::peer_two_shot;
-        plan.staged = true;
         bytes_a_block = peer_bytes_a_block;
     }
     const size_t blocks = std::max<size_t>(1, (bytes + bytes_a_block - 1) / bytes_a_block),

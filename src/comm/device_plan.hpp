@@ -32,11 +32,11 @@ struct DevicePlan {
     cuda::Body body = cuda::Body::packet_one_shot;
     int blocks = 1;
     int threads = 32;
-    bool staged = false;
     int steps = -1;              // of the layout's
     size_t tile_bytes = 0;       // of steps
     std::string algorithm = {};  // of steps, for people
 
+    bool staged() const { return body == cuda::Body::peer_two_shot; }  // what is not used in place
     uint32_t fingerprint() const { return weft::fingerprint(operation); }
     // packet_one_shot, 8 blocks of 512 threads; of steps the algorithm comes first
     std::string text() const;

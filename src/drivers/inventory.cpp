@@ -91,7 +91,7 @@ DriverInventory describe_drivers() {
         return all;
     }
     const cuda::Driver& driver = **opened;
-    all.cuda_library = driver.library();
+    all.cuda_library = driver.file();
     all.cuda_version = cuda::version_text(driver.version());
     const Result<int> devices = cuda::device_count(driver);
     if (!devices) {

@@ -33,7 +33,7 @@ T need(Result<T> result) {
 
 const Driver& driver() { return *need(Driver::get()); }
 
-void get() { std::printf("version %d of %s\n", driver().version(), driver().library().c_str()); }
+void get() { std::printf("version %d of %s\n", driver().version(), driver().file().c_str()); }
 
 void threads() {
     std::vector<const Driver*> seen(8);

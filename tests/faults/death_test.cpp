@@ -64,27 +64,9 @@ std::string kill_in(const Scene& scene, int ranks, int victim, int delay_us, int
     const std::string pid = std::to_string(job[victim].pid());
     job.kill(victim);
     job.finish();
-    std::string objection;
-    for (int rank = 0; rank < ranks; ++rank) {
-        if (rank == victim) continue;
-        INFO("rank " << rank << " said\n" << job[rank].output());
-        const bool joined = job.first_answer(rank, "init") == "0";
-        const std::string told = job.first_answer(rank, joined ? "loop" : "init");
-        // Who could not know its rank yet names the process, or the ranks that have not come.
-        const bool named = contains(told, "rank " + std::to_string(victim) + " (pid " + pid + ")") ||
-                           contains(told, "process " + pid + ",") || misses(told, victim);
-        // A survivor that comes when another is giving up may see that one go.
-        if (!named) objection = job.everything();
-        CHECK((named || scene.during_init));
-        CHECK((joined || scene.during_init));
-        if (joined) {
-            CHECK(told.rfind("6 ", 0) == 0);
-            CHECK(job.answer(rank, "async") == "6");
-        }
-        CHECK(job.answer(rank, "init") == "0");
-        CHECK(job.answer(rank, "reduce") == "0");
-    }
-    return objection;
+    return check_survivors(job, victim, scene.during_init, [&](const std::string& told) {
+        return contains(told, "rank " + std::to_string(victim) + " (pid " + pid + ")") || misses(told, victim);
+    });
 }
 
 }  // namespace

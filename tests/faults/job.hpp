@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <fstream>
+#include <functional>
 #include <memory>
 #include <set>
 #include <string>
@@ -180,5 +181,32 @@ class Job {
     std::set<int> ended_;
     std::vector<std::unique_ptr<Subprocess>> processes_;
 };
+
+// What the others of a killed rank said: each joined and failed, then made a communicator without it. The last words of
+// one that did not name the victim (`names_it`), which during init may be chance: whoever comes when another is giving
+// up may see that one go.
+inline std::string check_survivors(Job& job, int victim, bool during_init,
+                                   const std::function<bool(const std::string& told)>& names_it) {
+    std::string objection;
+    for (int rank = 0; rank < job.processes(); ++rank) {
+        if (rank == victim) continue;
+        INFO("rank " << rank << " said\n" << job[rank].output());
+        const bool joined = job.first_answer(rank, "init") == "0";
+        const std::string told = job.first_answer(rank, joined ? "loop" : "init");
+        // Who could not know its rank yet names the process.
+        const bool named =
+            names_it(told) || told.find("process " + std::to_string(job[victim].pid()) + ",") != std::string::npos;
+        if (!named) objection = job.everything();
+        CHECK((named || during_init));
+        CHECK((joined || during_init));
+        if (joined) {
+            CHECK(told.rfind("6 ", 0) == 0);
+            CHECK(job.first_answer(rank, "async") == "6");
+        }
+        CHECK(job.answer(rank, "init") == "0");
+        CHECK(job.answer(rank, "reduce") == "0");
+    }
+    return objection;
+}
 
 }  // namespace weft::test

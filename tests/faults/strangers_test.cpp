@@ -73,7 +73,7 @@ Fd greet(const std::string& id, const Message& hello, Message& challenge) {
 
 Message hello_of_version(uint32_t version) {
     Message hello;
-    hello.library_version = version;
+    hello.weft_version = version;
     hello.pid = getpid();
     weft::random_bytes(hello.nonce.data(), hello.nonce.size());
     return hello;

@@ -47,28 +47,10 @@ std::string kill_in(const Scene& scene, int hosts, int per_host, int victim, int
     std::this_thread::sleep_for(std::chrono::microseconds(delay_us));
     job.kill(victim);
     job.finish();
-    std::string objection;
-    for (int rank = 0; rank < ranks; ++rank) {
-        if (rank == victim) continue;
-        INFO("rank " << rank << " said\n" << job[rank].output());
-        const bool joined = job.first_answer(rank, "init") == "0";
-        const std::string told = job.first_answer(rank, joined ? "loop" : "init");
-        // Who could not know its rank yet names the process, or the ranks that have not come.
-        const bool named =
-            job.names(told, victim) || contains(told, "process " + std::to_string(job[victim].pid()) + ",") ||
-            (told.rfind("8 ", 0) == 0 && contains(told.substr(told.find(" for ")), std::to_string(victim)));
-        // A survivor that comes when another is giving up may see that one go.
-        if (!named) objection = job.everything();
-        CHECK((named || scene.during_init));
-        CHECK((joined || scene.during_init));
-        if (joined) {
-            CHECK(told.rfind("6 ", 0) == 0);
-            CHECK(job.first_answer(rank, "async") == "6");
-        }
-        CHECK(job.answer(rank, "init") == "0");
-        CHECK(job.answer(rank, "reduce") == "0");
-    }
-    return objection;
+    return check_survivors(job, victim, scene.during_init, [&](const std::string& told) {
+        return job.names(told, victim) ||
+               (told.rfind("8 ", 0) == 0 && contains(told.substr(told.find(" for ")), std::to_string(victim)));
+    });
 }
 
 }  // namespace

@@ -100,6 +100,16 @@ TEST_CASE("a root that ends during init is named, and who comes later says that 
     for (const int process : {1, last}) CHECK(job.answer(process, "reduce") == "0");
 }
 
+// What rank 1 said of its root, process 0, which was stopped and now goes on and ends.
+static std::string told_of_stopped_root(SpreadJob& job, int64_t limit_ms) {
+    const std::string told = job.answer(1, "init");
+    job[0].kill(SIGUSR1);
+    job[0].kill(SIGCONT);
+    job.finish();
+    CHECK(told.rfind("8 rank 1 waited " + std::to_string(limit_ms) + " ms for rank 0", 0) == 0);
+    return told;
+}
+
 TEST_CASE("a root that accepts connections and is silent is named, with its address and since when", "[meeting]") {
     SECTION("stopped before it answers") {
         CHECK(with_growing_limit(4500, [](int64_t limit_ms) {
@@ -112,11 +122,7 @@ TEST_CASE("a root that accepts connections and is silent is named, with its addr
                   CHECK(eventually([&] { return process_state(job[0].pid()) == 'T'; }));
                   job.start(1, {"init=" + std::to_string(limit_ms)}, {quiet});
                   job.finish(1);
-                  const std::string told = job.answer(1, "init");
-                  job[0].kill(SIGUSR1);
-                  job[0].kill(SIGCONT);
-                  job.finish();
-                  CHECK(told.rfind("8 rank 1 waited " + std::to_string(limit_ms) + " ms for rank 0", 0) == 0);
+                  const std::string told = told_of_stopped_root(job, limit_ms);
                   const bool named = contains(told, "the root at " + root_of(job.id()).text()) &&
                                      contains(told, " accepted the connection ") &&
                                      contains(told, " ms ago and has not answered");
@@ -136,11 +142,7 @@ TEST_CASE("a root that accepts connections and is silent is named, with its addr
                   }));
                   job[0].kill(SIGSTOP);
                   job.finish(1);
-                  const std::string told = job.answer(1, "init");
-                  job[0].kill(SIGUSR1);
-                  job[0].kill(SIGCONT);
-                  job.finish();
-                  CHECK(told.rfind("8 rank 1 waited " + std::to_string(limit_ms) + " ms for rank 0", 0) == 0);
+                  const std::string told = told_of_stopped_root(job, limit_ms);
                   const bool named = contains(told, "the root at ") && contains(told, " has said nothing for ");
                   return named ? "" : told;
               }) == "");

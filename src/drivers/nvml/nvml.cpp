@@ -17,7 +17,7 @@ constexpr unsigned links_max = 18;  // of the GPUs there are
 
 struct Opened {
     std::mutex opening;
-    const Nvml* library = nullptr;  // never freed
+    const Nvml* nvml = nullptr;  // never freed
     Status failure;
 };
 
@@ -28,13 +28,13 @@ Result<const Nvml*> Nvml::get() {
     static PerProcess<Opened> of_process;
     Opened& opened = of_process.get();
     std::lock_guard lock(opened.opening);
-    if (opened.library == nullptr && opened.failure.ok()) {
+    if (opened.nvml == nullptr && opened.failure.ok()) {
         if (Result<const Nvml*> result = open(options().nvml_library); result)
-            opened.library = *result;
+            opened.nvml = *result;
         else
             opened.failure = result.take_status();
     }
-    if (opened.library != nullptr) return opened.library;
+    if (opened.nvml != nullptr) return opened.nvml;
     return Status(opened.failure.code(), opened.failure.sentence());
 }
 
