@@ -7,6 +7,7 @@ namespace weft {
 
 struct Parameters {
     int channels = 1;
+    int root = -1;  // of a rooted collective
 };
 
 struct Algorithm {
@@ -14,7 +15,7 @@ struct Algorithm {
     Collective collective;
     Schedule (*build)(const Layout& layout, const Parameters& parameters);  // reentrant, time proportional to its steps
     int ranks_min;
-    // Predicted microseconds for `bytes` of message; used to compare, so a constant error in all is harmless.
+    // Predicted microseconds for a whole of `bytes`; used to compare, so a constant error in all is harmless.
     double (*predict_us)(const Layout& layout, const LinkCosts& costs, size_t bytes);
     const char* cost;                                 // in words
     const char* (*refuses)(const Layout&) = nullptr;  // why it cannot serve such a layout; null: it can

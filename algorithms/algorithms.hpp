@@ -42,10 +42,64 @@ double two_level_doubling_all_reduce_us(const Layout& layout, const LinkCosts& c
 Schedule leader_doubling_all_reduce(const Layout& layout, const Parameters& parameters);
 double leader_doubling_all_reduce_us(const Layout& layout, const LinkCosts& costs, size_t bytes);
 
+// The other collectives. Predictions are for a whole of `bytes`; some rows share one.
+Schedule ring_all_gather(const Layout& layout, const Parameters& parameters);
+Schedule ring_reduce_scatter(const Layout& layout, const Parameters& parameters);
+Schedule ring_broadcast(const Layout& layout, const Parameters& parameters);
+Schedule ring_reduce(const Layout& layout, const Parameters& parameters);
+double ring_all_gather_us(const Layout& layout, const LinkCosts& costs, size_t bytes);
+double ring_reduce_scatter_us(const Layout& layout, const LinkCosts& costs, size_t bytes);
+double ring_chain_us(const Layout& layout, const LinkCosts& costs, size_t bytes);
+size_t ring_chain_tile_bytes(const Layout& layout, const LinkCosts& costs, size_t bytes);
+
+Schedule one_shot_all_gather(const Layout& layout, const Parameters& parameters);
+Schedule one_shot_barrier(const Layout& layout, const Parameters& parameters);
+Schedule one_shot_reduce_scatter(const Layout& layout, const Parameters& parameters);
+Schedule one_shot_broadcast(const Layout& layout, const Parameters& parameters);
+Schedule one_shot_reduce(const Layout& layout, const Parameters& parameters);
+Schedule one_shot_all_to_all(const Layout& layout, const Parameters& parameters);
+Schedule one_shot_gather(const Layout& layout, const Parameters& parameters);
+Schedule one_shot_scatter(const Layout& layout, const Parameters& parameters);
+double one_shot_all_gather_us(const Layout& layout, const LinkCosts& costs, size_t bytes);
+double one_shot_reduce_scatter_us(const Layout& layout, const LinkCosts& costs, size_t bytes);
+double one_shot_all_to_all_us(const Layout& layout, const LinkCosts& costs, size_t bytes);
+double one_shot_broadcast_us(const Layout& layout, const LinkCosts& costs, size_t bytes);
+double one_shot_reduce_us(const Layout& layout, const LinkCosts& costs, size_t bytes);
+double one_shot_from_one_us(const Layout& layout, const LinkCosts& costs, size_t bytes);
+
+Schedule two_shot_reduce(const Layout& layout, const Parameters& parameters);
+double two_shot_reduce_us(const Layout& layout, const LinkCosts& costs, size_t bytes);
+
+Schedule all_pairs_all_gather(const Layout& layout, const Parameters& parameters);
+Schedule all_pairs_all_to_all(const Layout& layout, const Parameters& parameters);
+Schedule all_pairs_reduce_scatter(const Layout& layout, const Parameters& parameters);
+double all_pairs_gathered_us(const Layout& layout, const LinkCosts& costs, size_t bytes);
+double all_pairs_reduce_scatter_us(const Layout& layout, const LinkCosts& costs, size_t bytes);
+
+Schedule halving_doubling_all_gather(const Layout& layout, const Parameters& parameters);
+Schedule halving_doubling_reduce_scatter(const Layout& layout, const Parameters& parameters);
+Schedule dissemination_barrier(const Layout& layout, const Parameters& parameters);
+double halving_doubling_all_gather_us(const Layout& layout, const LinkCosts& costs, size_t bytes);
+double halving_doubling_reduce_scatter_us(const Layout& layout, const LinkCosts& costs, size_t bytes);
+
+Schedule binomial_tree_broadcast(const Layout& layout, const Parameters& parameters);
+Schedule binomial_tree_reduce(const Layout& layout, const Parameters& parameters);
+Schedule binomial_tree_gather(const Layout& layout, const Parameters& parameters);
+Schedule binomial_tree_scatter(const Layout& layout, const Parameters& parameters);
+double binomial_tree_whole_us(const Layout& layout, const LinkCosts& costs, size_t bytes);
+double binomial_tree_parts_us(const Layout& layout, const LinkCosts& costs, size_t bytes);
+
+Schedule linear_gather(const Layout& layout, const Parameters& parameters);
+Schedule linear_scatter(const Layout& layout, const Parameters& parameters);
+double linear_us(const Layout& layout, const LinkCosts& costs, size_t bytes);
+
 // Why a layout is not for what runs over one board of all ranks, or for what needs boards and a network; null: it is.
 const char* several_hosts(const Layout& layout);
 const char* not_two_levels(const Layout& layout);
 // Why there are too many ranks for connections between all of them; null: there are not.
 const char* too_many_pairs(const Layout& layout);
+const char* too_many_pairs_here(const Layout& layout);  // on one host, where the board serves more
+const char* too_many_parts(const Layout& layout);       // in one message
+const char* too_many_for_one(const Layout& layout);     // of its root
 
 }  // namespace weft

@@ -1,6 +1,7 @@
 // All-pairs all-reduce: everybody sends each other rank the chunk that this one sums up, and hands the own sum to all.
 // 2(N-1)/N of the buffer, the least possible, in two rounds, but 2(N-1) messages: for few ranks and middle-sized
-// messages. Source: Thakur, Rabenseifner and Gropp, "Optimization of collective communication operations in MPICH",
+// messages. Each half by itself is a reduce-scatter or an all-gather; an all-to-all has nothing to sum.
+// Source: Thakur, Rabenseifner and Gropp, "Optimization of collective communication operations in MPICH",
 // 2005, where it is the pairwise reduce-scatter; Microsoft's MSCCL calls it all pairs.
 #include <optional>
 
@@ -51,6 +52,88 @@ Schedule all_pairs_all_reduce(const Layout& layout, const Parameters&) {
     return schedule.finish();
 }
 
+namespace {
+
+// A block for each other rank, which sends to it and receives from it; by distance, so that not all send to one.
+class Pairs {
+  public:
+    Pairs(Collective collective, const Layout& layout)
+        : order_(layout.host_major()),
+          here_(layout.position()),
+          schedule_("all_pairs", collective, layout,
+                    {.chunks = layout.ranks, .fifo_depth = layout.ranks > 1 ? fifo_depth : 0}) {}
+
+    // Calls emit(block, peer) for each.
+    template <class Emit>
+    void each(Emit&& emit) {
+        const int ranks = int(order_.size());
+        for (int distance = 1; distance < ranks; ++distance) {
+            const int peer = order_[size_t((here_ + distance) % ranks)];
+            emit(schedule_.block({.source = peer, .target = peer}), peer);
+        }
+    }
+    BlockBuilder block() { return schedule_.block({}); }
+    Schedule finish() { return schedule_.finish(); }
+
+  private:
+    std::vector<int32_t> order_;
+    int here_;
+    Builder schedule_;
+};
+
+}  // namespace
+
+Schedule all_pairs_all_gather(const Layout& layout, const Parameters&) {
+    Pairs pairs(Collective::all_gather, layout);
+    pairs.block().copy({layout.rank});
+    pairs.each([&](BlockBuilder block, int peer) {
+        block.send({layout.rank});
+        block.recv({peer});
+    });
+    return pairs.finish();
+}
+
+Schedule all_pairs_all_to_all(const Layout& layout, const Parameters&) {
+    Pairs pairs(Collective::all_to_all, layout);
+    pairs.block().copy({layout.rank});
+    pairs.each([&](BlockBuilder block, int peer) {
+        block.send({peer});
+        block.recv({peer});
+    });
+    return pairs.finish();
+}
+
+Schedule all_pairs_reduce_scatter(const Layout& layout, const Parameters&) {
+    Pairs pairs(Collective::reduce_scatter, layout);
+    if (layout.ranks == 1) pairs.block().copy({0}).finish();
+    std::optional<Step> sum;
+    pairs.each([&](BlockBuilder block, int peer) {
+        block.send({peer});
+        Step next = block.recv_reduce_copy({layout.rank}).from(sum ? Buffer::output : Buffer::input);
+        if (sum) next.after(*sum);
+        sum = next;
+    });
+    if (sum) sum->finish();
+    return pairs.finish();
+}
+
+static double one_round_us(const Layout& layout, const LinkCosts& costs, size_t bytes, Network::Coming coming) {
+    if (layout.ranks == 1) return costs.stream_us(bytes, 2 * bytes);
+    const Network network(layout, costs);
+    Network::Rounds rounds;
+    for (int distance = 1; distance < layout.ranks; ++distance)
+        network.add_round(rounds, distance, double(bytes) / layout.ranks, coming);
+    rounds.latency_us = network.message_us(network.hosts() > 1) +
+                        (2 * (layout.ranks - 1) - 1) * costs.net_message_us * costs.ranks_per_core;
+    return Network::overlapped_us(rounds, double(bytes), 2 * double(costs.net_slot_bytes));
+}
+double all_pairs_gathered_us(const Layout& layout, const LinkCosts& costs, size_t bytes) {
+    return one_round_us(layout, costs, bytes, Network::Coming::finished);
+}
+double all_pairs_reduce_scatter_us(const Layout& layout, const LinkCosts& costs, size_t bytes) {
+    return one_round_us(layout, costs, bytes, Network::Coming::parts);
+}
+
 double all_pairs_all_reduce_us(const Layout& layout, const LinkCosts& costs, size_t bytes) {
     if (layout.ranks == 1) return costs.stream_us(bytes, 2 * bytes);
     const Network network(layout, costs);
@@ -67,6 +150,9 @@ double all_pairs_all_reduce_us(const Layout& layout, const LinkCosts& costs, siz
 
 const char* too_many_pairs(const Layout& layout) {
     return layout.ranks > ranks_most ? "needs a connection to every rank: at most 32 ranks" : nullptr;
+}
+const char* too_many_pairs_here(const Layout& layout) {
+    return layout.host_count() == 1 ? too_many_pairs(layout) : nullptr;
 }
 
 }  // namespace weft

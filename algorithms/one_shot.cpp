@@ -1,5 +1,6 @@
 // One-shot all-reduce: everybody puts its whole buffer on the board and sums what all have put there, in rank order.
-// One wait, and N times the buffer read by each rank: for small messages.
+// One wait, and N times the buffer read by each rank: for small messages. The other collectives do likewise: who gives
+// puts it on the board, one wait, who takes takes it from there; of most of them that is all that there is to do.
 // Source: the all-gather and local sum of Bar-Noy, Kipnis and Schieber, "An optimal algorithm for computing census
 // functions in message-passing systems", 1993, with one write to shared memory in place of its rounds.
 #include "algorithms/algorithms.hpp"
@@ -17,6 +18,160 @@ Schedule one_shot_all_reduce(const Layout& layout, const Parameters&) {
     else
         block.one_shot({0}).finish();
     return schedule.finish();
+}
+
+namespace {
+
+// One block over the board of all ranks, which stages, meets and takes; a rank alone has what it gives.
+class OneShot {
+  public:
+    OneShot(Collective collective, const Layout& layout, int chunks, int root = -1)
+        : rank_(layout.rank),
+          ranks_(layout.ranks),
+          schedule_("one_shot", collective, layout,
+                    {.chunks = chunks,
+                     .board = layout.ranks == 1 ? std::vector<int32_t>() : layout.local_ranks(),
+                     .root = root}),
+          block_(schedule_.block({})) {}
+
+    BlockBuilder& block() { return block_; }
+    // Every other rank, or its part; each begins behind itself, that not all read one slot at once.
+    Index others() const { return Index{0, rank_ + 1, ranks_}; }
+    void stage_others() {
+        if (ranks_ > 1) block_.span(ranks_ - 1).copy(others()).to(Buffer::slot);
+    }
+    void stage(Chunk chunk) {
+        if (ranks_ > 1) block_.copy(chunk).to(Buffer::slot);
+    }
+    void keep_own() { block_.copy({rank_}); }
+    void meet() {
+        if (ranks_ == 1) return;
+        block_.post(0);
+        block_.wait(0);
+    }
+    void take_others() { block_.loop(ranks_ - 1).copy(others().then(1)).from(Buffer::slot).of(others().then(1)); }
+    Schedule finish() { return schedule_.finish(); }
+
+  private:
+    int rank_, ranks_;
+    Builder schedule_;
+    BlockBuilder block_;
+};
+
+Schedule everybody_hears_everybody(Collective collective, const Layout& layout) {
+    OneShot shot(collective, layout, layout.ranks);
+    shot.stage({layout.rank});
+    shot.keep_own();
+    shot.meet();
+    shot.take_others();
+    return shot.finish();
+}
+
+}  // namespace
+
+Schedule one_shot_all_gather(const Layout& layout, const Parameters&) {
+    return everybody_hears_everybody(Collective::all_gather, layout);
+}
+Schedule one_shot_barrier(const Layout& layout, const Parameters&) {
+    return everybody_hears_everybody(Collective::barrier, layout);
+}
+
+Schedule one_shot_reduce_scatter(const Layout& layout, const Parameters&) {
+    OneShot shot(Collective::reduce_scatter, layout, layout.ranks);
+    shot.stage_others();
+    shot.meet();
+    if (layout.ranks == 1)
+        shot.block().copy({0}).finish();
+    else
+        shot.block().reduce({layout.rank}).finish();
+    return shot.finish();
+}
+
+Schedule one_shot_broadcast(const Layout& layout, const Parameters& parameters) {
+    OneShot shot(Collective::broadcast, layout, 1, parameters.root);
+    if (layout.rank == parameters.root) {
+        shot.stage({0});
+        shot.meet();
+        shot.block().copy({0});
+    } else {
+        shot.meet();
+        shot.block().copy({0}).from(Buffer::slot).of({parameters.root});
+    }
+    return shot.finish();
+}
+
+Schedule one_shot_reduce(const Layout& layout, const Parameters& parameters) {
+    OneShot shot(Collective::reduce, layout, 1, parameters.root);
+    if (layout.rank != parameters.root) shot.stage({0});
+    shot.meet();
+    if (layout.ranks == 1)
+        shot.block().copy({0}).finish();
+    else if (layout.rank == parameters.root)
+        shot.block().reduce({0}).finish();
+    return shot.finish();
+}
+
+Schedule one_shot_all_to_all(const Layout& layout, const Parameters&) {
+    OneShot shot(Collective::all_to_all, layout, layout.ranks);
+    shot.stage_others();
+    shot.keep_own();
+    shot.meet();
+    const Index others = shot.others().then(1);
+    shot.block().loop(layout.ranks - 1).copy({layout.rank}).from(Buffer::slot).of(others).into(others);
+    return shot.finish();
+}
+
+Schedule one_shot_gather(const Layout& layout, const Parameters& parameters) {
+    OneShot shot(Collective::gather, layout, layout.ranks, parameters.root);
+    if (layout.rank != parameters.root) shot.stage({layout.rank});
+    shot.meet();
+    if (layout.rank == parameters.root) {
+        shot.keep_own();
+        shot.take_others();
+    }
+    return shot.finish();
+}
+
+Schedule one_shot_scatter(const Layout& layout, const Parameters& parameters) {
+    OneShot shot(Collective::scatter, layout, layout.ranks, parameters.root);
+    if (layout.rank == parameters.root) {
+        shot.stage_others();
+        shot.meet();
+        shot.keep_own();
+    } else {
+        shot.meet();
+        shot.block().copy({layout.rank}).from(Buffer::slot).of({parameters.root});
+    }
+    return shot.finish();
+}
+
+// A wait a tile, and so many passes over a whole of `bytes` by each rank, or by the root alone.
+static double one_wait_us(const Layout& layout, const LinkCosts& costs, size_t bytes, double streams,
+                          double root_streams = 0) {
+    LinkCosts alone = costs;
+    alone.ranks_per_core = 1;
+    if (layout.ranks == 1) return costs.stream_us(bytes, 2 * bytes);
+    return costs.meeting_us() * double(costs.tiles(bytes)) + streams * costs.stream_us(bytes, 2 * bytes) +
+           root_streams * alone.stream_us(bytes, 2 * bytes);
+}
+
+double one_shot_all_gather_us(const Layout& layout, const LinkCosts& costs, size_t bytes) {
+    return one_wait_us(layout, costs, bytes, 1 + 1.0 / layout.ranks);
+}
+double one_shot_reduce_scatter_us(const Layout& layout, const LinkCosts& costs, size_t bytes) {
+    return one_wait_us(layout, costs, bytes, 2);
+}
+double one_shot_all_to_all_us(const Layout& layout, const LinkCosts& costs, size_t bytes) {
+    return one_wait_us(layout, costs, bytes, 2);
+}
+double one_shot_broadcast_us(const Layout& layout, const LinkCosts& costs, size_t bytes) {
+    return one_wait_us(layout, costs, bytes, 1, 1);
+}
+double one_shot_reduce_us(const Layout& layout, const LinkCosts& costs, size_t bytes) {
+    return one_wait_us(layout, costs, bytes, 1, 1 + 0.4 * layout.ranks);
+}
+double one_shot_from_one_us(const Layout& layout, const LinkCosts& costs, size_t bytes) {
+    return one_wait_us(layout, costs, bytes, 1.0 / layout.ranks, 1);
 }
 
 double one_shot_all_reduce_us(const Layout& layout, const LinkCosts& costs, size_t bytes) {

@@ -1,6 +1,8 @@
-// Ring all-reduce: every chunk goes round the ring once to be summed and once more to be handed out.
-// Each rank sends 2(N-1)/N of the buffer, the least possible, in 2(N-1) steps, many: for large messages.
+// Ring all-reduce: every chunk goes round the ring once to be summed (reduce-scatter) and once more to be handed out
+// (all-gather). Each half sends (N-1)/N of the buffer, the least possible, in N-1 steps, many: for large messages.
+// Broadcast and reduce open the ring at the root: a chain, tile behind tile.
 // Source: Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms for clusters of workstations", 2009.
+#include <algorithm>
 #include <cmath>
 
 #include "algorithms/algorithms.hpp"
@@ -39,6 +41,176 @@ Schedule ring_all_reduce(const Layout& layout, const Parameters& parameters) {
         block.recv(chunk(+1));
     }
     return schedule.finish();
+}
+
+namespace {
+
+// On a collective with parts: chunk of the rank `distance` places ahead, of this channel. Ranks of a host are
+// neighbours on the ring, so where ranks are dealt out to hosts the chunks' numbers jump, and loops over them are
+// unrolled.
+class PartsOnRing {
+  public:
+    PartsOnRing(const Layout& layout, int channels, int channel)
+        : order_(layout.host_major()),
+          position_(layout.ring(channel).position),
+          channels_(channels),
+          channel_(channel) {
+        even_ = std::is_sorted(order_.begin(), order_.end());
+    }
+    Chunk chunk(int distance) const {
+        const int ranks = int(order_.size()), place = ((position_ + distance) % ranks + ranks) % ranks;
+        return {0, order_[size_t(place)] * channels_ + channel_, ranks * channels_};
+    }
+    // Calls emit(times, chunk) for `count` chunks, the first that of `distance`, each one place further behind.
+    template <class Emit>
+    void backwards(int distance, int count, Emit&& emit) const {
+        if (even_)
+            emit(count, chunk(distance).then(-channels_));
+        else
+            for (int step = 0; step < count; ++step) emit(1, chunk(distance - step));
+    }
+
+  private:
+    std::vector<int32_t> order_;
+    int position_, channels_, channel_;
+    bool even_;
+};
+
+Builder parted(Collective collective, const Layout& layout, int channels) {
+    return {"ring",
+            collective,
+            layout,
+            {.channels = channels,
+             .chunks = channels * layout.ranks,
+             .fifo_depth = layout.ranks > 1 ? ring_fifo_depth : 0}};
+}
+
+Builder chain(Collective collective, const Layout& layout, const Parameters& parameters) {
+    return {"ring",
+            collective,
+            layout,
+            {.channels = parameters.channels,
+             .chunks = parameters.channels,
+             .fifo_depth = layout.ranks > 1 ? ring_fifo_depth : 0,
+             .root = parameters.root}};
+}
+
+}  // namespace
+
+Schedule ring_all_gather(const Layout& layout, const Parameters& parameters) {
+    Builder schedule = parted(Collective::all_gather, layout, parameters.channels);
+    for (int channel = 0; channel < parameters.channels; ++channel) {
+        const PartsOnRing parts(layout, parameters.channels, channel);
+        if (layout.ranks == 1) {
+            schedule.block({.channel = channel}).copy(parts.chunk(0));
+            continue;
+        }
+        const Ring ring = layout.ring(channel);
+        BlockBuilder block = schedule.block({.channel = channel, .source = ring.previous, .target = ring.next});
+        block.send(parts.chunk(0));
+        block.copy(parts.chunk(0));
+        parts.backwards(-1, layout.ranks - 2, [&](int times, Chunk chunk) { block.loop(times).recv_copy_send(chunk); });
+        block.recv(parts.chunk(+1));
+    }
+    return schedule.finish();
+}
+
+Schedule ring_reduce_scatter(const Layout& layout, const Parameters& parameters) {
+    Builder schedule = parted(Collective::reduce_scatter, layout, parameters.channels);
+    for (int channel = 0; channel < parameters.channels; ++channel) {
+        const PartsOnRing parts(layout, parameters.channels, channel);
+        if (layout.ranks == 1) {
+            schedule.block({.channel = channel}).copy(parts.chunk(0)).finish();
+            continue;
+        }
+        const Ring ring = layout.ring(channel);
+        BlockBuilder block = schedule.block({.channel = channel, .source = ring.previous, .target = ring.next});
+        block.send(parts.chunk(-1));
+        parts.backwards(-2, layout.ranks - 2,
+                        [&](int times, Chunk chunk) { block.loop(times).recv_reduce_send(chunk); });
+        block.recv_reduce_copy(parts.chunk(0)).finish();
+    }
+    return schedule.finish();
+}
+
+Schedule ring_broadcast(const Layout& layout, const Parameters& parameters) {
+    Builder schedule = chain(Collective::broadcast, layout, parameters);
+    for (int channel = 0; channel < parameters.channels; ++channel) {
+        const Ring ring = layout.ring(channel);
+        const bool first = layout.rank == parameters.root, last = ring.next == parameters.root;
+        BlockBuilder block = schedule.block({.channel = channel,
+                                             .source = first ? -1 : ring.previous,
+                                             .target = last || layout.ranks == 1 ? -1 : ring.next});
+        if (first) {
+            if (layout.ranks > 1) block.send({channel});
+            block.copy({channel});
+        } else if (last) {
+            block.recv({channel});
+        } else {
+            block.recv_copy_send({channel});
+        }
+    }
+    return schedule.finish();
+}
+
+Schedule ring_reduce(const Layout& layout, const Parameters& parameters) {
+    Builder schedule = chain(Collective::reduce, layout, parameters);
+    for (int channel = 0; channel < parameters.channels; ++channel) {
+        const Ring ring = layout.ring(channel);
+        const bool last = layout.rank == parameters.root, first = ring.previous == parameters.root;
+        if (layout.ranks == 1) {
+            schedule.block({.channel = channel}).copy({channel}).finish();
+            continue;
+        }
+        BlockBuilder block =
+            schedule.block({.channel = channel, .source = first ? -1 : ring.previous, .target = last ? -1 : ring.next});
+        if (last)
+            block.recv_reduce_copy({channel}).finish();
+        else if (first)
+            block.send({channel});
+        else
+            block.recv_reduce_send({channel});
+    }
+    return schedule.finish();
+}
+
+// One half of the all-reduce.
+static double half_ring_us(const Layout& layout, const LinkCosts& costs, size_t bytes, double streams) {
+    if (layout.ranks == 1) return costs.stream_us(bytes, 2 * bytes);
+    const double ranks = layout.ranks;
+    const Network network(layout, costs);
+    if (network.hosts() > 1) return ring_all_reduce_us(layout, costs, bytes) / 2;
+    const double hops = (ranks - 1) * (costs.meeting_us() * double(costs.tiles(bytes)) + costs.skew_us);
+    return hops + streams * costs.stream_us(bytes, 2 * bytes);
+}
+
+double ring_all_gather_us(const Layout& layout, const LinkCosts& costs, size_t bytes) {
+    return half_ring_us(layout, costs, bytes, 2);
+}
+double ring_reduce_scatter_us(const Layout& layout, const LinkCosts& costs, size_t bytes) {
+    return half_ring_us(layout, costs, bytes, (2.0 * layout.ranks - 1) / layout.ranks);
+}
+
+// With B tiles of a chain of N the last byte is there after B + N - 2 hops of a tile each.
+static double hop_us(const Network& network, double tile) {
+    const bool crosses = network.hosts() > 1;
+    return network.message_us(crosses) + (crosses ? network.link_us(tile) : 0) + network.handling_us(tile) * 2 / 3;
+}
+
+size_t ring_chain_tile_bytes(const Layout& layout, const LinkCosts& costs, size_t bytes) {
+    constexpr size_t least = 16 << 10;
+    const Network network(layout, costs);
+    const double overhead_us = hop_us(network, 0);
+    const double per_byte = (hop_us(network, 1 << 20) - overhead_us) / (1 << 20);
+    const double tile = std::sqrt(double(bytes) * overhead_us / (std::max(1, layout.ranks - 2) * per_byte));
+    return std::clamp(size_t(tile) / 64 * 64, least, costs.net_slot_bytes);
+}
+
+double ring_chain_us(const Layout& layout, const LinkCosts& costs, size_t bytes) {
+    if (layout.ranks == 1) return costs.stream_us(bytes, 2 * bytes);
+    const double tile = double(std::min(bytes, ring_chain_tile_bytes(layout, costs, bytes)));
+    const double tiles = bytes == 0 ? 1 : std::ceil(double(bytes) / tile);
+    return (tiles + layout.ranks - 2) * hop_us(Network(layout, costs), tile);
 }
 
 double ring_all_reduce_us(const Layout& layout, const LinkCosts& costs, size_t bytes) {

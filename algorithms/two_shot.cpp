@@ -1,5 +1,6 @@
 // Two-shot all-reduce: chunk c is summed by rank c, which reads it from all others' slots in rank order, and copied
 // from there by all. Two waits, 2(N-1)/N of the buffer moved by each rank: for all but small messages in shared memory.
+// A reduce is the same but that the root alone copies.
 // Source: reduce-scatter and all-gather by direct exchange, as in Rabenseifner, "Optimization of collective reduction
 // operations", 2004, each of the two in one round because every rank reaches every other's memory.
 #include "algorithms/algorithms.hpp"
@@ -17,6 +18,37 @@ Schedule two_shot_all_reduce(const Layout& layout, const Parameters&) {
     else
         block.two_shot({layout.rank}).finish();
     return schedule.finish();
+}
+
+Schedule two_shot_reduce(const Layout& layout, const Parameters& parameters) {
+    const int rank = layout.rank, ranks = layout.ranks;
+    const bool takes = rank == parameters.root;
+    Builder schedule("two_shot", Collective::reduce, layout,
+                     {.chunks = ranks,
+                      .board = ranks == 1 ? std::vector<int32_t>() : layout.local_ranks(),
+                      .root = parameters.root});
+    BlockBuilder block = schedule.block({});
+    if (ranks == 1) {
+        block.copy({0}).finish();
+        return schedule.finish();
+    }
+    const Index others{0, rank + 1, ranks};
+    block.span(ranks - 1).copy(others).to(Buffer::slot);
+    block.post(0);
+    block.wait(0);
+    block.reduce({rank}).to(takes ? Buffer::output : Buffer::slot).finish();
+    block.post(1);
+    block.wait(1);
+    if (takes) block.loop(ranks - 1).copy(others.then(1)).from(Buffer::slot).of(others.then(1));
+    return schedule.finish();
+}
+
+double two_shot_reduce_us(const Layout& layout, const LinkCosts& costs, size_t bytes) {
+    if (layout.ranks == 1) return costs.stream_us(bytes, 2 * bytes);
+    LinkCosts alone = costs;
+    alone.ranks_per_core = 1;
+    const double waits = 2 * costs.meeting_us() * double(costs.tiles(bytes)) + costs.skew_us;
+    return waits + 2 * costs.stream_us(bytes, 2 * bytes) + alone.stream_us(bytes, 2 * bytes);
 }
 
 double two_shot_all_reduce_us(const Layout& layout, const LinkCosts& costs, size_t bytes) {

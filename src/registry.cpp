@@ -32,13 +32,66 @@ static constexpr Algorithm algorithm_table[] = {
      "the board inside a host, recursive doubling between hosts", not_two_levels},
     {"leader_doubling", Collective::all_reduce, leader_doubling_all_reduce, 1, leader_doubling_all_reduce_us,
      "the board inside a host, recursive doubling between one rank of each", not_two_levels},
+
+    {"one_shot", Collective::broadcast, one_shot_broadcast, 1, one_shot_broadcast_us,
+     "the root writes once, all read: one wait", several_hosts},
+    {"binomial_tree", Collective::broadcast, binomial_tree_broadcast, 1, binomial_tree_whole_us,
+     "the whole buffer in each of log2 N rounds"},
+    {"ring", Collective::broadcast, ring_broadcast, 1, ring_chain_us, "a chain, tile behind tile", nullptr,
+     ring_chain_tile_bytes},
+
+    {"one_shot", Collective::reduce, one_shot_reduce, 1, one_shot_reduce_us, "the root reads everything: one wait",
+     several_hosts},
+    {"two_shot", Collective::reduce, two_shot_reduce, 1, two_shot_reduce_us,
+     "each sums a share, the root copies them: two waits", several_hosts},
+    {"binomial_tree", Collective::reduce, binomial_tree_reduce, 1, binomial_tree_whole_us,
+     "the whole buffer in each of log2 N rounds"},
+    {"ring", Collective::reduce, ring_reduce, 1, ring_chain_us, "a chain, tile behind tile", nullptr,
+     ring_chain_tile_bytes},
+
+    {"one_shot", Collective::all_gather, one_shot_all_gather, 1, one_shot_all_gather_us,
+     "each writes once, all read: one wait", several_hosts},
+    {"halving_doubling", Collective::all_gather, halving_doubling_all_gather, 1, halving_doubling_all_gather_us,
+     "(N-1)/N of the buffer in log2 N rounds", too_many_parts},
+    {"all_pairs", Collective::all_gather, all_pairs_all_gather, 1, all_pairs_gathered_us,
+     "(N-1)/N of the buffer in a round of N-1 messages", too_many_pairs},
+    {"ring", Collective::all_gather, ring_all_gather, 1, ring_all_gather_us, "(N-1)/N of the buffer in N-1 steps"},
+
+    {"one_shot", Collective::reduce_scatter, one_shot_reduce_scatter, 1, one_shot_reduce_scatter_us,
+     "each writes once, each sums its part: one wait", several_hosts},
+    {"halving_doubling", Collective::reduce_scatter, halving_doubling_reduce_scatter, 1,
+     halving_doubling_reduce_scatter_us, "(N-1)/N of the buffer in log2 N rounds", too_many_parts},
+    {"all_pairs", Collective::reduce_scatter, all_pairs_reduce_scatter, 1, all_pairs_reduce_scatter_us,
+     "(N-1)/N of the buffer in a round of N-1 messages", too_many_pairs},
+    {"ring", Collective::reduce_scatter, ring_reduce_scatter, 1, ring_reduce_scatter_us,
+     "(N-1)/N of the buffer in N-1 steps"},
+
+    {"one_shot", Collective::all_to_all, one_shot_all_to_all, 1, one_shot_all_to_all_us,
+     "each writes once, each reads its part: one wait", several_hosts},
+    {"all_pairs", Collective::all_to_all, all_pairs_all_to_all, 1, all_pairs_gathered_us,
+     "(N-1)/N of the buffer in a round of N-1 messages", too_many_pairs_here},
+
+    {"one_shot", Collective::gather, one_shot_gather, 1, one_shot_from_one_us,
+     "each writes once, the root reads: one wait", several_hosts},
+    {"binomial_tree", Collective::gather, binomial_tree_gather, 1, binomial_tree_parts_us, "log2 N rounds",
+     too_many_parts},
+    {"linear", Collective::gather, linear_gather, 1, linear_us, "each to the root, at once", too_many_for_one},
+
+    {"one_shot", Collective::scatter, one_shot_scatter, 1, one_shot_from_one_us,
+     "the root writes once, each reads its part: one wait", several_hosts},
+    {"binomial_tree", Collective::scatter, binomial_tree_scatter, 1, binomial_tree_parts_us, "log2 N rounds",
+     too_many_parts},
+    {"linear", Collective::scatter, linear_scatter, 1, linear_us, "the root to each, at once", too_many_for_one},
+
+    {"one_shot", Collective::barrier, one_shot_barrier, 1, one_shot_all_gather_us, "one wait", several_hosts},
+    {"dissemination", Collective::barrier, dissemination_barrier, 1, halving_doubling_all_gather_us, "log2 N rounds"},
 };
 
 std::span<const Algorithm> algorithms() { return algorithm_table; }
 
-const Algorithm* find_algorithm(std::string_view name) {
+const Algorithm* find_algorithm(std::string_view name, Collective collective) {
     for (const Algorithm& row : algorithms())
-        if (name == row.name) return &row;
+        if (name == row.name && collective == row.collective) return &row;
     return nullptr;
 }
 

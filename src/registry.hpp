@@ -9,7 +9,8 @@
 namespace weft::registry {
 
 std::span<const Algorithm> algorithms();
-const Algorithm* find_algorithm(std::string_view name);  // null: there is none of that name
+// Null: there is none of that name for that collective.
+const Algorithm* find_algorithm(std::string_view name, Collective collective = Collective::all_reduce);
 
 std::span<const Transport> transports();  // in order of preference
 

@@ -121,6 +121,49 @@ WEFT_API weftResult_t weftRedOpDestroy(weftRedOp_t op, weftComm_t comm);
 WEFT_API weftResult_t weftAllReduce(const void* sendbuff, void* recvbuff, size_t count, weftDataType_t type, weftRedOp_t op,
                                     weftComm_t comm, weftStream_t stream);
 
+/* The others have these in common with weftAllReduce: buffers are host memory (stream NULL; on a communicator with a device
+ * pointers to its memory are refused: there only all-reduce works yet); counts, type, op and root are the same on every
+ * rank; they return when this rank's part is done, which may be before others' is. A buffer that a rank has no use for may
+ * be NULL. n ranks; a buffer of n parts has `count` elements for each rank, in the order of ranks. In place is a
+ * buffer that lies where the other holds the same: there both are one. Errors and threads: as weftAllReduce. */
+
+/* The buffer of rank `root`, `count` elements, into every rank's recvbuff. sendbuff matters on the root only, and may be its
+ * recvbuff. Bcast: the same, one buffer on every rank. */
+WEFT_API weftResult_t weftBroadcast(const void* sendbuff, void* recvbuff, size_t count, weftDataType_t type, int root,
+                                    weftComm_t comm, weftStream_t stream);
+WEFT_API weftResult_t weftBcast(void* buff, size_t count, weftDataType_t type, int root, weftComm_t comm,
+                                weftStream_t stream);
+
+/* As weftAllReduce, but the result is the root's alone. recvbuff matters on the root only, and may be its sendbuff. */
+WEFT_API weftResult_t weftReduce(const void* sendbuff, void* recvbuff, size_t count, weftDataType_t type, weftRedOp_t op,
+                                 int root, weftComm_t comm, weftStream_t stream);
+
+/* Every rank's `sendcount` elements into every rank's recvbuff of n parts. In place: sendbuff is part `rank` of recvbuff. */
+WEFT_API weftResult_t weftAllGather(const void* sendbuff, void* recvbuff, size_t sendcount, weftDataType_t type,
+                                    weftComm_t comm, weftStream_t stream);
+
+/* Combines the ranks' sendbuffs of n parts; rank r receives part r, `recvcount` elements. In place: recvbuff is part `rank`
+ * of sendbuff. */
+WEFT_API weftResult_t weftReduceScatter(const void* sendbuff, void* recvbuff, size_t recvcount, weftDataType_t type,
+                                        weftRedOp_t op, weftComm_t comm, weftStream_t stream);
+
+/* Part q of rank p's sendbuff becomes part p of rank q's recvbuff; `count` elements each. Not in place. */
+WEFT_API weftResult_t weftAlltoAll(const void* sendbuff, void* recvbuff, size_t count, weftDataType_t type, weftComm_t comm,
+                                   weftStream_t stream);
+
+/* Every rank's `count` elements into the root's recvbuff of n parts. recvbuff matters on the root only; in place there:
+ * sendbuff is part `root` of it. */
+WEFT_API weftResult_t weftGather(const void* sendbuff, void* recvbuff, size_t count, weftDataType_t type, int root,
+                                 weftComm_t comm, weftStream_t stream);
+
+/* Part r of the root's sendbuff into rank r's recvbuff, `count` elements. sendbuff matters on the root only; in place there:
+ * recvbuff is part `root` of it. */
+WEFT_API weftResult_t weftScatter(const void* sendbuff, void* recvbuff, size_t count, weftDataType_t type, int root,
+                                  weftComm_t comm, weftStream_t stream);
+
+/* Returns when every rank has called it. stream: NULL (weftAllReduce with count 0 orders work of streams). */
+WEFT_API weftResult_t weftBarrier(weftComm_t comm, weftStream_t stream);
+
 /* ---- Memory ---- */
 
 /* Allocates `bytes` of host memory, zeroed, page aligned, that other processes of this host can map: collectives

@@ -229,6 +229,43 @@ class Communicator {
         all_reduce(buffer, buffer, count, datatype_of<T>(), op, stream);
     }
 
+    // As in weft.h: on host memory; a buffer of n parts has `count` elements for each rank. What a rank has no use for
+    // may be null.
+    template <class T>
+    void broadcast(const T* send, T* receive, std::size_t count, int root) {
+        check(weftBroadcast(send, receive, count, datatype_of<T>(), root, get(), nullptr));
+    }
+    template <class T>
+    void broadcast(T* buffer, std::size_t count, int root) {
+        check(weftBcast(buffer, count, datatype_of<T>(), root, get(), nullptr));
+    }
+    template <class T>
+    void reduce(const T* send, T* receive, std::size_t count, int root, weftRedOp_t op = weftSum) {
+        check(weftReduce(send, receive, count, datatype_of<T>(), op, root, get(), nullptr));
+    }
+    template <class T>
+    void all_gather(const T* send, T* receive_parts, std::size_t count) {
+        check(weftAllGather(send, receive_parts, count, datatype_of<T>(), get(), nullptr));
+    }
+    template <class T>
+    void reduce_scatter(const T* send_parts, T* receive, std::size_t count, weftRedOp_t op = weftSum) {
+        check(weftReduceScatter(send_parts, receive, count, datatype_of<T>(), op, get(), nullptr));
+    }
+    template <class T>
+    void all_to_all(const T* send_parts, T* receive_parts, std::size_t count) {
+        check(weftAlltoAll(send_parts, receive_parts, count, datatype_of<T>(), get(), nullptr));
+    }
+    template <class T>
+    void gather(const T* send, T* receive_parts, std::size_t count, int root) {
+        check(weftGather(send, receive_parts, count, datatype_of<T>(), root, get(), nullptr));
+    }
+    template <class T>
+    void scatter(const T* send_parts, T* receive, std::size_t count, int root) {
+        check(weftScatter(send_parts, receive, count, datatype_of<T>(), root, get(), nullptr));
+    }
+    // Returns when every rank has called it.
+    void barrier() { check(weftBarrier(get(), nullptr)); }
+
     // The reduction that sums scalar_r * x_r, each rank with its own scalar. Lives until destroyed or the communicator
     // is.
     template <class T>

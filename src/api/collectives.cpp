@@ -1,4 +1,6 @@
 // collectives.cpp: checks the arguments of collectives and hands them on.
+#include <tuple>
+
 #include "src/api/guard.hpp"
 #include "src/comm/group.hpp"
 #include "weft/weft.h"
@@ -28,24 +30,78 @@ Status check_reduction(weftComm* comm, weftDataType_t type, weftRedOp_t op, Comm
     return ok();
 }
 
-Status check_count(size_t count) {
-    if (count > (size_t(1) << 48))
-        return fail(weftInvalidArgument, "count is {}: counts are elements, and no memory holds that many", count);
+Status check_count(size_t count, int parts) {
+    if (count > (size_t(1) << 48) / size_t(parts))
+        return fail(weftInvalidArgument, "count is {}: counts are elements{}, and no memory holds that many", count,
+                    parts > 1 ? ", of each rank's part" : "");
     return ok();
 }
 
-Status check_buffers(const void* send, const void* receive, size_t count, weftDataType_t type) {
-    if (count == 0) return ok();
-    if (!send || !receive)
-        return fail(weftInvalidArgument, "{} is NULL although count is {}", send ? "recvbuff" : "sendbuff", count);
-    WEFT_TRY(check_count(count));
-    const size_t bytes = count * size_of(type);
-    const auto first = reinterpret_cast<uintptr_t>(send), second = reinterpret_cast<uintptr_t>(receive);
-    if (first != second && (first < second ? second - first : first - second) < bytes)
-        return fail(weftInvalidArgument,
-                    "sendbuff and recvbuff overlap: {} bytes each, {} apart; they must be equal (in place) or disjoint",
-                    bytes, first < second ? second - first : first - second);
-    return ok();
+// What a collective reads and writes of a rank: null where it has nothing, overlapping only where in place is.
+Status check_buffers(const Communicator::Call& call, int rank, int ranks) {
+    const Operation& operation = call.operation;
+    const int parts = parts_of(operation.collective, ranks);
+    WEFT_TRY(check_count(operation.count, parts));
+    const size_t part_bytes = operation.bytes();
+    if (part_bytes == 0) return ok();
+    const Held in = input_of(operation.collective, rank, operation.root),
+               out = output_of(operation.collective, rank, operation.root);
+    const size_t in_bytes = part_bytes * size_t(parts_held(in, parts)),
+                 out_bytes = part_bytes * size_t(parts_held(out, parts));
+    for (const auto& [name, buffer, bytes] :
+         {std::tuple{"sendbuff", call.send, in_bytes}, {"recvbuff", static_cast<const void*>(call.receive), out_bytes}})
+        if (!buffer && bytes > 0)
+            return fail(weftInvalidArgument, "{} is NULL although count is {}", name, operation.count);
+    if (in_bytes == 0 || out_bytes == 0) return ok();
+    const auto first = reinterpret_cast<uintptr_t>(call.send), second = reinterpret_cast<uintptr_t>(call.receive);
+    const bool overlap = first < second ? second - first < in_bytes : first - second < out_bytes;
+    const bool can_be_in_place = operation.collective != Collective::all_to_all;
+    // In place: where the whole would begin is the same.
+    const bool in_place = first - first_held(in, rank, part_bytes) == second - first_held(out, rank, part_bytes);
+    if (!overlap || (in_place && can_be_in_place)) return ok();
+    const char* where = in == out         ? "be equal (in place)"
+                        : in == Held::own ? "have sendbuff at recvbuff + rank * count elements (in place)"
+                                          : "have recvbuff at sendbuff + rank * count elements (in place)";
+    return fail(weftInvalidArgument, "sendbuff and recvbuff overlap: {} and {} bytes, {} apart; they must {}disjoint",
+                in_bytes, out_bytes, first < second ? second - first : first - second,
+                can_be_in_place ? fmt::format("{} or be ", where) : std::string("be "));
+}
+
+struct Arguments {
+    const void* send = nullptr;
+    void* receive = nullptr;
+    size_t count = 0;
+    weftDataType_t type = weftUint8;
+    weftRedOp_t op = weftSum;
+    int root = 0;
+};
+
+weftResult_t run(Collective collective, const Arguments& arguments, weftComm_t comm, weftStream_t stream) {
+    return guarded_comm(comm, [&]() -> Status {
+        const CollectiveFacts facts = facts_of(collective);
+        Communicator::Call call{};
+        call.operation.collective = collective;
+        call.operation.count = arguments.count;
+        call.operation.root = arguments.root;
+        call.send = arguments.send;
+        call.receive = arguments.receive;
+        call.stream = stream;
+        Inside inside(comm);
+        if (!inside.entered()) [[unlikely]]
+            return inside.refused();
+        Communicator& communicator = *comm->communicator;
+        WEFT_TRY(check_reduction(comm, arguments.type, facts.reduces ? arguments.op : weftSum, call));
+        if (facts.rooted && (arguments.root < 0 || arguments.root >= communicator.ranks()))
+            return fail(weftInvalidArgument, "root is {}; it is a rank, 0 to {}", arguments.root,
+                        communicator.ranks() - 1);
+        if (collective != Collective::barrier) WEFT_TRY(check_buffers(call, communicator.rank(), communicator.ranks()));
+        WEFT_TRY(communicator.place(call));
+        if (Group& group = Group::current(); group.open()) {
+            group.add(comm, call);
+            return ok();
+        }
+        return communicator.run(call);
+    });
 }
 
 }  // namespace
@@ -54,25 +110,50 @@ extern "C" {
 
 weftResult_t weftAllReduce(const void* sendbuff, void* recvbuff, size_t count, weftDataType_t type, weftRedOp_t op,
                            weftComm_t comm, weftStream_t stream) {
-    return guarded_comm(comm, [&]() -> Status {
-        Communicator::Call call{};
-        call.operation.collective = Collective::all_reduce;
-        call.operation.count = count;
-        call.send = sendbuff;
-        call.receive = recvbuff;
-        call.stream = stream;
-        Inside inside(comm);
-        if (!inside.entered()) [[unlikely]]
-            return inside.refused();
-        WEFT_TRY(check_reduction(comm, type, op, call));
-        WEFT_TRY(check_buffers(sendbuff, recvbuff, count, type));
-        WEFT_TRY(comm->communicator->place(call));
-        if (Group& group = Group::current(); group.open()) {
-            group.add(comm, call);
-            return ok();
-        }
-        return comm->communicator->run(call);
-    });
+    return run(Collective::all_reduce, {sendbuff, recvbuff, count, type, op}, comm, stream);
+}
+
+weftResult_t weftBroadcast(const void* sendbuff, void* recvbuff, size_t count, weftDataType_t type, int root,
+                           weftComm_t comm, weftStream_t stream) {
+    return run(Collective::broadcast, {sendbuff, recvbuff, count, type, weftSum, root}, comm, stream);
+}
+
+weftResult_t weftBcast(void* buff, size_t count, weftDataType_t type, int root, weftComm_t comm, weftStream_t stream) {
+    return run(Collective::broadcast, {buff, buff, count, type, weftSum, root}, comm, stream);
+}
+
+weftResult_t weftReduce(const void* sendbuff, void* recvbuff, size_t count, weftDataType_t type, weftRedOp_t op,
+                        int root, weftComm_t comm, weftStream_t stream) {
+    return run(Collective::reduce, {sendbuff, recvbuff, count, type, op, root}, comm, stream);
+}
+
+weftResult_t weftAllGather(const void* sendbuff, void* recvbuff, size_t sendcount, weftDataType_t type, weftComm_t comm,
+                           weftStream_t stream) {
+    return run(Collective::all_gather, {sendbuff, recvbuff, sendcount, type}, comm, stream);
+}
+
+weftResult_t weftReduceScatter(const void* sendbuff, void* recvbuff, size_t recvcount, weftDataType_t type,
+                               weftRedOp_t op, weftComm_t comm, weftStream_t stream) {
+    return run(Collective::reduce_scatter, {sendbuff, recvbuff, recvcount, type, op}, comm, stream);
+}
+
+weftResult_t weftAlltoAll(const void* sendbuff, void* recvbuff, size_t count, weftDataType_t type, weftComm_t comm,
+                          weftStream_t stream) {
+    return run(Collective::all_to_all, {sendbuff, recvbuff, count, type}, comm, stream);
+}
+
+weftResult_t weftGather(const void* sendbuff, void* recvbuff, size_t count, weftDataType_t type, int root,
+                        weftComm_t comm, weftStream_t stream) {
+    return run(Collective::gather, {sendbuff, recvbuff, count, type, weftSum, root}, comm, stream);
+}
+
+weftResult_t weftScatter(const void* sendbuff, void* recvbuff, size_t count, weftDataType_t type, int root,
+                         weftComm_t comm, weftStream_t stream) {
+    return run(Collective::scatter, {sendbuff, recvbuff, count, type, weftSum, root}, comm, stream);
+}
+
+weftResult_t weftBarrier(weftComm_t comm, weftStream_t stream) {
+    return run(Collective::barrier, {.count = 1}, comm, stream);
 }
 
 weftResult_t weftRedOpCreatePreMulSum(weftRedOp_t* op, void* scalar, weftDataType_t datatype,
@@ -119,7 +200,7 @@ weftResult_t weftCommExplain(weftComm_t comm, size_t count, weftDataType_t type,
         if (!inside.entered()) return inside.refused();
         Communicator::Call call{};
         WEFT_TRY(check_reduction(comm, type, op, call));
-        WEFT_TRY(check_count(count));
+        WEFT_TRY(check_count(count, 1));
         call.operation.collective = Collective::all_reduce;
         call.operation.count = count;
         const std::string whole = comm->communicator->explain(call.operation);

@@ -4,18 +4,14 @@
 
 namespace weft {
 
-const char* name_of(Collective collective) {
-    switch (collective) {
-        case Collective::none: return "nothing";
-        case Collective::all_reduce: return "all_reduce";
-    }
-    return "unknown collective";
-}
-
 std::string Operation::text() const {
     if (collective == Collective::none) return "no operation";
-    return fmt::format("{} of {} {}, {}{}", name_of(collective), count, name_of(weftDataType_t(type)),
-                       name_of(weftRedOp_t(op)), space == Space::device ? ", in device memory" : "");
+    const CollectiveFacts facts = facts_of(collective);
+    if (collective == Collective::barrier) return facts.name;
+    return fmt::format("{} of {} {}{}{}{}", facts.name, count, name_of(weftDataType_t(type)),
+                       facts.reduces ? fmt::format(", {}", name_of(weftRedOp_t(op))) : "",
+                       facts.rooted ? fmt::format(", root {}", root) : "",
+                       space == Space::device ? ", in device memory" : "");
 }
 
 }  // namespace weft

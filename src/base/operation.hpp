@@ -3,12 +3,10 @@
 #include <cstdint>
 #include <string>
 
+#include "src/base/collective.hpp"
 #include "src/base/datatype.hpp"
 
 namespace weft {
-
-enum class Collective : uint8_t { none, all_reduce };
-const char* name_of(Collective collective);
 
 // Where a call's buffers lie: all ranks must agree on that too.
 enum class Space : uint8_t { host, device };
@@ -20,12 +18,13 @@ struct Operation {
     uint8_t type = 0;  // weftDataType_t
     uint8_t op = 0;    // weftRedOp_t; weftNumOps stands for every pre-multiplied sum, whose scalars are each rank's own
     Space space = Space::host;
-    int32_t root = 0;
-    uint64_t count = 0;   // elements
+    int32_t root = 0;     // a rank, or 0 where there is none
+    uint64_t count = 0;   // elements, of one part
     uint64_t choice = 0;  // hash of the selector's choice: ranks that agree on the call must agree on the algorithm
 
     bool operator==(const Operation&) const = default;
-    size_t bytes() const { return count * datatype_bytes[type]; }
+    size_t bytes() const { return count * datatype_bytes[type]; }  // of one part
+    size_t whole_bytes(int ranks) const { return size_t(parts_of(collective, ranks)) * bytes(); }
     // "all_reduce of 1024 float, sum": as errors and logs name it.
     std::string text() const;
 };

@@ -175,9 +175,26 @@ Status Communicator::deregister_buffer(const void* handle) {
 }
 
 Status Communicator::place(Call& call) {
+    const Collective collective = call.operation.collective;
+    if (collective == Collective::barrier) {
+        if (call.stream)
+            return fail(
+                weftInvalidArgument,
+                "a barrier has no stream, it returns when all ranks have come; weftAllReduce with count 0 and a "
+                "stream orders work on devices");
+        if (tokens_.empty()) tokens_.resize(size_t(ranks()));
+        call.receive = tokens_.data();
+        call.send = tokens_.data() + rank_;
+        return ok();
+    }
     if (device_) {
-        auto place = device_->place(call.operation, call.send, call.receive, call.stream);
+        // Of what this rank has no use for the other will do.
+        auto place = device_->place(call.operation, call.send ? call.send : call.receive,
+                                    call.receive ? call.receive : call.send, call.stream);
         if (!place) return refuse_or_die(place.take_status());
+        if (place->space == Space::device && collective != Collective::all_reduce)
+            return fail(weftInvalidArgument, "{} works on host memory only, yet: on device memory there is all_reduce",
+                        name_of(collective));
         call.operation.space = place->space;
         call.mapped = place->mapped;
         return ok();
@@ -205,7 +222,7 @@ Status Communicator::prepare() {
         watchdog_.begin();
         binding_ = &planner_.binding(choice_);
     }
-    auto connected = planner_.connect(choice_, *binding_, missing_binding_);
+    auto connected = planner_.connect(*binding_, missing_binding_);
     if (!connected) return die(connected.take_status());
     if (!*connected) return ok();
     auto plan = planner_.plan(call_.operation, choice_, *binding_);

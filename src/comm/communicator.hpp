@@ -130,6 +130,7 @@ class Communicator {
     bool dead_ = false;
     std::atomic<bool> aborted_here_{false};
 
+    std::vector<std::byte> tokens_;  // what a barrier gathers
     std::map<int, Scalar> scalars_;
     int next_scalar_ = weftNumOps;
     std::list<int> registered_;  // of device memory the entry, else DeviceSide::no_entry

@@ -78,7 +78,7 @@ Result<Choice> Planner::choose(const Operation& operation) const {
 }
 
 Binding& Planner::binding(const Choice& choice) {
-    Binding& binding = bindings_[{choice.algorithm->name, choice.parameters.channels}];
+    Binding& binding = bindings_[{choice.algorithm, choice.parameters.channels, choice.parameters.root}];
     if (binding.schedule.blocks.empty()) {
         binding.schedule = choice.algorithm->build(layout_, choice.parameters);
         binding.ends.resize(binding.schedule.blocks.size());
@@ -86,37 +86,55 @@ Binding& Planner::binding(const Choice& choice) {
     return binding;
 }
 
-Result<bool> Planner::connect(const Choice& choice, Binding& binding, RankSet& missing) {
+// Both ends name a connection alike: by channel, slots and the sender's rank; the letter says the receiver's.
+static uint64_t letter_key(int channel, int depth, int sender) {
+    return (uint64_t(channel) << 48 | uint64_t(unsigned(depth)) << 32 | uint64_t(unsigned(sender))) *
+           0x9e3779b97f4a7c15u;
+}
+
+Status Planner::listen(Binding& binding) {
+    const Schedule& schedule = binding.schedule;
+    const auto key_of = [&](int channel, int peer) { return ConnectionKey{channel, peer, schedule.fifo_depth}; };
+    for (size_t index = 0; index < schedule.blocks.size(); ++index) {
+        const Block& block = schedule.blocks[index];
+        BlockEnds& ends = binding.ends[index];
+        if (const auto there = receivers_.find(key_of(block.channel, block.source)); there != receivers_.end())
+            ends.source = there->second.get();
+        if (const auto there = senders_.find(key_of(block.channel, block.target)); there != senders_.end())
+            ends.target = there->second.get();
+        ends.source_abroad = block.source >= 0 && !group_->local(block.source);
+        ends.target_abroad = block.target >= 0 && !group_->local(block.target);
+        binding.is_new.push_back({block.source >= 0 && !ends.source, block.target >= 0 && !ends.target});
+    }
+    for (size_t index = 0; index < schedule.blocks.size(); ++index) {
+        const Block& block = schedule.blocks[index];
+        if (!binding.is_new[index].source) continue;
+        Blob address;
+        const ConnectionOptions options = connection_options(binding, block.channel, block.source, true);
+        auto transport = transport_to(options);
+        if (!transport) return transport.take_status();
+        auto receiver = (*transport)->listen(options, address);
+        if (!receiver) return receiver.take_status();
+        WEFT_TRY(group_->post_letter(rank_, block.source, letter_key(block.channel, schedule.fifo_depth, block.source),
+                                     &address, sizeof address));
+        binding.ends[index].source = receiver->get();
+        receivers_[key_of(block.channel, block.source)] = std::move(*receiver);
+    }
+    binding.listening = true;
+    return ok();
+}
+
+Result<bool> Planner::connect(Binding& binding, RankSet& missing) {
     if (binding.connected) return true;
     const Schedule& schedule = binding.schedule;
-    // Both ends name a connection alike: algorithm, channel and block of the receiver's rank and of the sender's.
-    const auto key = [&](int channel, int sender) {
-        return choice.hash() ^ (uint64_t(channel) << 32 | uint64_t(unsigned(sender))) * 0x9e3779b97f4a7c15u;
-    };
-    if (!binding.listening) {
-        for (size_t index = 0; index < schedule.blocks.size(); ++index) {
-            const Block& block = schedule.blocks[index];
-            if (block.source < 0) continue;
-            Blob address;
-            const ConnectionOptions options = connection_options(binding, block.channel, block.source, true);
-            auto transport = transport_to(options);
-            if (!transport) return transport.take_status();
-            auto receiver = (*transport)->listen(options, address);
-            if (!receiver) return receiver.take_status();
-            WEFT_TRY(
-                group_->post_letter(rank_, block.source, key(block.channel, block.source), &address, sizeof address));
-            binding.ends[index].source = receiver->get();
-            binding.ends[index].source_abroad = options.host == nullptr;
-            binding.receivers.push_back(std::move(*receiver));
-        }
-        binding.listening = true;
-    }
+    if (!binding.listening) WEFT_TRY(listen(binding));
     missing.clear();
     bool all = true;
     for (size_t index = 0; index < schedule.blocks.size(); ++index) {
         const Block& block = schedule.blocks[index];
         if (block.target < 0 || binding.ends[index].target) continue;
-        const std::byte* letter = group_->find_letter(block.target, key(block.channel, rank_));
+        const std::byte* letter =
+            group_->find_letter(block.target, letter_key(block.channel, schedule.fifo_depth, rank_));
         if (!letter) {
             missing.insert(block.target);
             all = false;
@@ -133,19 +151,21 @@ Result<bool> Planner::connect(const Choice& choice, Binding& binding, RankSet& m
                       group_->name_of(block.target), (*transport)->name, block.channel, schedule.fifo_depth,
                       slot_bytes_ >> 10);
         binding.ends[index].target = sender->get();
-        binding.ends[index].target_abroad = options.host == nullptr;
-        binding.senders.push_back(std::move(*sender));
+        senders_[{block.channel, block.target, schedule.fifo_depth}] = std::move(*sender);
     }
     binding.connected = all;
     return all;
 }
 
 ConnectionOptions Planner::connection_options(Binding& binding, int channel, int peer, bool incoming) {
-    // The first connection to a peer goes with the first from it, and so on, by channel: both ends reckon alike.
+    // The first new connection to a peer goes with the first from it, and so on, by channel: both ends reckon alike.
     int place = 0, opposite = 0;
-    for (const Block& block : binding.schedule.blocks) {
-        place += (incoming ? block.source : block.target) == peer && block.channel < channel;
-        opposite += (incoming ? block.target : block.source) == peer;
+    for (size_t index = 0; index < binding.schedule.blocks.size(); ++index) {
+        const Block& block = binding.schedule.blocks[index];
+        const bool comes = binding.is_new[index].source && block.source == peer,
+                   goes = binding.is_new[index].target && block.target == peer;
+        place += (incoming ? comes : goes) && block.channel < channel;
+        opposite += incoming ? goes : comes;
     }
     return {rank_,
             peer,
@@ -181,15 +201,20 @@ Result<std::unique_ptr<PreparedPlan>> Planner::plan(const Operation& operation, 
     plan.ends = binding.ends;
     for (const BlockEnds& ends : plan.ends) plan.networked |= ends.source_abroad || ends.target_abroad;
     plan.movers = movers_;
-    const size_t bytes = operation.bytes();
-    size_t tile = agreed_.tile_bytes > 0 ? round_to_line(size_t(agreed_.tile_bytes)) : 0;
+    const size_t parts = size_t(binding.schedule.parts()), bytes = operation.bytes(), whole = parts * bytes;
+    // Tiles are said of the whole; a plan's are of a part.
+    const auto of_a_part = [&](size_t tile) { return std::max(line_bytes, tile / parts / line_bytes * line_bytes); };
+    size_t tile = agreed_.tile_bytes > 0 ? of_a_part(round_to_line(size_t(agreed_.tile_bytes))) : 0;
     if (tile == 0 && choice.algorithm->tile_bytes)
-        tile = round_to_line(choice.algorithm->tile_bytes(layout_, costs_, bytes));
+        tile = of_a_part(round_to_line(choice.algorithm->tile_bytes(layout_, costs_, whole)));
     // Ranks differ in what they do, but not in what the headers of their schedules say: their tiles are equal.
     const size_t most = largest_tile_bytes(binding.schedule, slot_bytes_);
+    if (most < line_bytes && bytes > most)
+        return fail(weftInvalidArgument, "{} sends {} of {} ranks' parts in a message: too many for its slots",
+                    choice.algorithm->name, binding.schedule.span, layout_.ranks);
     if (!binding.schedule.board.empty()) {
-        if (tile == 0) tile = board_tile_bytes(bytes, layout_.ranks);
-        tile = std::min({tile, Board::slot_bytes_max, most});
+        if (tile == 0) tile = of_a_part(board_tile_bytes(whole, layout_.ranks));
+        tile = std::min({tile, of_a_part(Board::slot_bytes_max), most});
     } else if (binding.schedule.fifo_depth > 0) {
         tile = tile == 0 ? most : std::min(tile, most);
     } else {
@@ -197,7 +222,7 @@ Result<std::unique_ptr<PreparedPlan>> Planner::plan(const Operation& operation, 
     }
     if (!binding.schedule.board.empty()) {
         plan.board = board_;
-        WEFT_TRY(board_->reserve(std::min(tile, round_to_line(bytes))));
+        WEFT_TRY(board_->reserve(parts * std::min(tile, round_to_line(bytes))));
     }
     plan.tile_bytes = std::min(tile, bytes);
     plan.tiles = bytes == 0 ? 1 : (bytes + plan.tile_bytes - 1) / plan.tile_bytes;
@@ -211,7 +236,7 @@ Result<std::unique_ptr<PreparedPlan>> Planner::plan(const Operation& operation, 
     }
     // Past the caches once the job's buffers exceed the last one: what is stored will not be found there anyway.
     const bool streamed =
-        streaming_bytes_ >= 0 ? bytes >= size_t(streaming_bytes_) : 2 * bytes * size_t(layout_.ranks) > last_level_;
+        streaming_bytes_ >= 0 ? whole >= size_t(streaming_bytes_) : 2 * whole * size_t(layout_.ranks) > last_level_;
     plan.stores = streamed ? Stores::streaming : Stores::ordinary;
     return std::make_unique<PreparedPlan>(std::move(plan));
 }

@@ -12,13 +12,15 @@
 
 namespace weft {
 
-// A schedule and its connections: shared by the plans of all sizes.
+// A schedule and the ends of its connections: shared by the plans of all sizes.
 struct Binding {
     Schedule schedule;
     std::vector<BlockEnds> ends;
-    std::vector<std::unique_ptr<Receiver>> receivers;
-    std::vector<std::unique_ptr<Sender>> senders;
-    // What connections there and back have in common: by peer and their place among those that go one way.
+    struct New {
+        bool source, target;
+    };
+    std::vector<New> is_new;  // by block: which connections no other schedule had before
+    // What new connections there and back have in common: by peer and their place among those that go one way.
     std::map<std::pair<int, int>, std::shared_ptr<Shared>> shared;
     bool listening = false;
     bool connected = false;
@@ -55,7 +57,7 @@ class Planner {
     Binding& binding(const Choice& choice);
     // One step of connecting. True when all connections are there; else `missing` has the ranks that have not listened
     // yet.
-    Result<bool> connect(const Choice& choice, Binding& binding, RankSet& missing);
+    Result<bool> connect(Binding& binding, RankSet& missing);
     Result<std::unique_ptr<PreparedPlan>> plan(const Operation& operation, const Choice& choice, Binding& binding);
 
     std::string explain(const Operation& operation) const;
@@ -63,6 +65,13 @@ class Planner {
     const AgreedOptions& agreed() const { return agreed_; }
 
   private:
+    // A connection serves all schedules that want one from there to there with so many slots: each leaves it empty, and
+    // ranks go from one operation to the next alike, so both ends know which ones there are.
+    struct ConnectionKey {
+        int channel, peer, depth;
+        auto operator<=>(const ConnectionKey&) const = default;
+    };
+    Status listen(Binding& binding);
     ConnectionOptions connection_options(Binding& binding, int channel, int peer, bool incoming);
     Result<const Transport*> transport_to(const ConnectionOptions& options) const;
 
@@ -81,7 +90,14 @@ class Planner {
     CrossMemory cross_memory_;
     size_t last_level_;  // bytes of cache that the ranks' buffers may find room in
     size_t heap_used_ = Board::heap_bytes;
-    std::map<std::pair<std::string, int>, Binding> bindings_;  // by algorithm and channels
+    struct BindingKey {
+        const Algorithm* algorithm;
+        int channels, root;
+        auto operator<=>(const BindingKey&) const = default;
+    };
+    std::map<BindingKey, Binding> bindings_;
+    std::map<ConnectionKey, std::unique_ptr<Receiver>> receivers_;
+    std::map<ConnectionKey, std::unique_ptr<Sender>> senders_;
 };
 
 }  // namespace weft

@@ -26,7 +26,7 @@ struct Plan {
     Board* board = nullptr;
     Reach* reach = nullptr;
     const Movers* movers = nullptr;
-    size_t tile_bytes = 0;   // a multiple of 64 unless there is one tile
+    size_t tile_bytes = 0;   // of each part; a multiple of 64 unless there is one tile
     uint64_t tiles = 1;      // at least 1: an empty message still meets everybody
     bool pipelined = false;  // two-shot: one loop body stages, reduces and hands out different tiles
     bool offers = false;     // two-shot: the entry post says which buffers peers can reach
@@ -40,7 +40,8 @@ struct Plan {
     size_t cross_block_bytes() const {
         return std::max<size_t>(32 << 10, (256 << 10) / size_t(std::max(1, schedule->ranks - 1)) / 64 * 64);
     }
-    size_t bytes() const { return operation.bytes(); }
+    size_t bytes() const { return operation.bytes(); }  // of a part
+    // Of a part in this tile.
     size_t tile_length(uint64_t tile) const { return weft::tile_length(bytes(), tile_bytes, tile); }
     weftDataType_t type() const { return weftDataType_t(operation.type); }
     // Pre-multiplied sums reduce as sums; their scaling happens where a rank reads its own input.

@@ -8,7 +8,12 @@
 namespace weft {
 
 Run::Run(const Plan& plan)
-    : plan_(&plan), rank_(plan.schedule->rank), ranks_(plan.schedule->ranks), blocks_(plan.schedule->blocks.size()) {
+    : plan_(&plan),
+      rank_(plan.schedule->rank),
+      ranks_(plan.schedule->ranks),
+      parts_(plan.schedule->parts()),
+      tiling_{plan.bytes(), plan.tile_bytes},
+      blocks_(plan.schedule->blocks.size()) {
     const Schedule& schedule = *plan.schedule;
     members_ = schedule.board.data();
     if (!schedule.board.empty()) place_ = place_of(rank_);
@@ -25,12 +30,21 @@ Run::Run(const Plan& plan)
         cross_outputs_.resize(size_t(ranks_));
         scratch_.resize(plan.cross_block_bytes() * size_t(ranks_ - 1));
     }
-    if (plan.scaled() && ranks_ > 1) scratch_.resize(std::min(plan.tile_bytes, plan.bytes()) + 64);
+    const size_t tile_bytes = size_t(parts_) * std::min(plan.tile_bytes, plan.bytes());
+    if (plan.scaled() && ranks_ > 1) scratch_.resize(tile_bytes + 64);
+    if (has_scratch(schedule)) tile_scratch_.resize(tile_bytes);
+}
+
+// Where the whole would begin of which `buffer` holds so much.
+template <class Byte>
+static Byte* whole_of(Byte* buffer, Held held, const Plan& plan) {
+    return held == Held::nothing ? nullptr : buffer - first_held(held, plan.schedule->rank, plan.bytes());
 }
 
 void Run::start(const void* send, void* receive, const void* scalar, uint64_t sequence) {
-    send_ = static_cast<const std::byte*>(send);
-    receive_ = static_cast<std::byte*>(receive);
+    const Schedule& schedule = *plan_->schedule;
+    send_ = whole_of(static_cast<const std::byte*>(send), input_of(schedule.collective, rank_, schedule.root), *plan_);
+    receive_ = whole_of(static_cast<std::byte*>(receive), output_of(schedule.collective, rank_, schedule.root), *plan_);
     scalar_ = scalar;
     sequence_ = sequence;
     for (BlockState& state : blocks_) state = {};
@@ -193,31 +207,29 @@ Progress Run::move_connection(size_t index, const Instruction& instruction, uint
         outgoing = *slot;
     }
     size_t done = 0;  // bytes of the message
-    for (int piece = 0; piece < span.count; done += span.pieces[piece++].bytes) {
-        const size_t bytes = span.pieces[piece].bytes;
-        if (bytes == 0) continue;
-        const size_t user_offset = tile * plan_->tile_bytes + span.pieces[piece].tile_offset;
+    each_piece(span, tile, [&](const Piece& piece) {
         const std::byte* in = receives ? incoming.data + done : nullptr;
         std::byte* out = sends ? outgoing.data + done : nullptr;
+        done += piece.bytes;
+        void* destinations[targets_most + 1];
+        int count = stores ? own_targets(instruction.targets, tile, piece, destinations) : 0;
+        const bool streamed = count > 0 && (instruction.targets & Buffer::output);
         if (reduces) {
-            const std::byte* own =
-                instruction.source == Buffer::input ? own_input(user_offset, bytes) : receive_ + user_offset;
-            const void* sources[2] = {in, own};
+            const void* sources[2] = {in, own_source(instruction.source, piece)};
             if (instruction.left) std::swap(sources[0], sources[1]);
-            void* destinations[2];
-            int count = 0;
-            if (stores) destinations[count++] = receive_ + user_offset;
             if (sends) destinations[count++] = out;
-            reduce(destinations, count, sources, 2, bytes, instruction.finish, stores ? 1 : 0);
+            reduce(destinations, count, sources, 2, piece.bytes, instruction.finish, streamed);
         } else if (receives) {
-            if (sends) plan_->movers->copy({out, in, bytes, Stores::ordinary});
-            plan_->movers->copy({receive_ + user_offset, in, bytes, plan_->stores});
+            if (sends) plan_->movers->copy({out, in, piece.bytes, Stores::ordinary});
+            for (int i = 0; i < count; ++i)
+                plan_->movers->copy(
+                    {destinations[i], in, piece.bytes, i == 0 && streamed ? plan_->stores : Stores::ordinary});
         } else if (instruction.source == Buffer::input) {
-            copy_input(out, user_offset, bytes);
+            copy_input(out, piece.offset, piece.bytes);
         } else {
-            plan_->movers->copy({out, receive_ + user_offset, bytes, Stores::ordinary});
+            plan_->movers->copy({out, own_source(instruction.source, piece), piece.bytes, Stores::ordinary});
         }
-    }
+    });
     if (sends) {
         Status status = ends.target->publish({span.bytes, sequence_, plan_->operation_fingerprint});
         if (!status) return failure_ = std::move(status), Progress::failed;
@@ -236,17 +248,20 @@ std::optional<Progress> Run::move_abroad(size_t index, const Instruction& instru
     const Block& block = plan_->schedule->blocks[index];
     const BlockEnds& ends = plan_->ends[index];
     if (span.count != 1) return {};
-    const size_t user_offset = tile * plan_->tile_bytes + span.pieces[0].tile_offset;
+    const Piece piece = tiling_.piece(tile, plan_->tile_length(tile), span.pieces[0].tile_offset, span.bytes);
+    if (piece.bytes != span.bytes) return {};
     const SlotInfo info{span.bytes, sequence_, plan_->operation_fingerprint};
     if (instruction.opcode == Opcode::send) {
         if (!ends.target_abroad || (instruction.source == Buffer::input && plan_->scaled())) return {};
-        const std::byte* data = instruction.source == Buffer::input ? send_ + user_offset : receive_ + user_offset;
-        auto sent = ends.target->send(data, info);
+        auto sent = ends.target->send(own_source(instruction.source, piece), info);
         if (!sent) return failure_ = sent.take_status(), Progress::failed;
         return *sent ? Progress::moved : blocked_on(index, false);
     }
     if (!ends.source_abroad || (instruction.opcode != Opcode::recv && instruction.opcode != Opcode::recv_copy_send))
         return {};
+    void* destinations[targets_most];
+    if (own_targets(instruction.targets, tile, piece, destinations) != 1) return {};
+    auto* const target = static_cast<std::byte*>(destinations[0]);
     Slot outgoing;
     if (instruction.opcode == Opcode::recv_copy_send) {
         auto slot = ends.target->acquire();
@@ -255,7 +270,7 @@ std::optional<Progress> Run::move_abroad(size_t index, const Instruction& instru
         outgoing = *slot;
     }
     SlotInfo came;
-    auto received = ends.source->receive_into(receive_ + user_offset, span.bytes, came);
+    auto received = ends.source->receive_into(target, span.bytes, came);
     const bool known = came.fingerprint == info.fingerprint && came.operation == info.operation;
     if (!received && came.operation != 0 && !known) return suspect_ = block.source, Progress::mismatch;
     if (!received) return failure_ = received.take_status(), Progress::failed;
@@ -263,11 +278,11 @@ std::optional<Progress> Run::move_abroad(size_t index, const Instruction& instru
     if (!known || came.bytes != span.bytes) return suspect_ = block.source, Progress::mismatch;
     if (instruction.opcode == Opcode::recv) return Progress::moved;
     if (ends.target_abroad) {
-        auto sent = ends.target->send(receive_ + user_offset, info);
+        auto sent = ends.target->send(target, info);
         if (!sent) return failure_ = sent.take_status(), Progress::failed;
         return Progress::moved;  // there was a credit
     }
-    plan_->movers->copy({outgoing.data, receive_ + user_offset, span.bytes, Stores::ordinary});
+    plan_->movers->copy({outgoing.data, target, span.bytes, Stores::ordinary});
     if (Status status = ends.target->publish(info); !status) return failure_ = std::move(status), Progress::failed;
     return Progress::moved;
 }
@@ -303,36 +318,65 @@ void Run::add_descriptors(std::vector<pollfd>& list) const {
 }
 
 Progress Run::move_local(const Instruction& instruction, int iteration, uint64_t tile) {
-    const Span span = span_of(instruction, iteration, tile);
-    for (int piece = 0; piece < span.count; ++piece) move_range(instruction, iteration, tile, span.pieces[piece]);
+    if (instruction.moves)
+        copy_chunk_into(instruction, iteration, tile);
+    else
+        each_piece(span_of(instruction, iteration, tile), tile,
+                   [&](const Piece& piece) { move_piece(instruction, iteration, tile, piece); });
     return Progress::moved;
 }
 
-void Run::move_range(const Instruction& instruction, int iteration, uint64_t tile, const Range& range) {
-    if (range.bytes == 0) return;
-    const size_t user_offset = tile * plan_->tile_bytes + range.tile_offset;
-    void* destinations[2];
-    int count = 0;
-    if (instruction.targets & Buffer::output) destinations[count++] = receive_ + user_offset;
-    if (instruction.targets & Buffer::slot) destinations[count++] = slot(place_, tile) + range.tile_offset;
+void Run::move_piece(const Instruction& instruction, int iteration, uint64_t tile, const Piece& piece) {
+    void* destinations[targets_most];
+    const int count = own_targets(instruction.targets, tile, piece, destinations);
     if (instruction.opcode == Opcode::reduce) {
         const int members = int(plan_->schedule->board.size());
         for (int place = 0; place < members; ++place)
             sources_[size_t(place)] =
-                place == place_ ? own_input(user_offset, range.bytes) : slot(place, tile) + range.tile_offset;
-        reduce(destinations, count, sources_.data(), members, range.bytes, instruction.finish, 0);
+                place == place_ ? own_input(piece.offset, piece.bytes) : slot(place, tile) + piece.tile_offset;
+        reduce(destinations, count, sources_.data(), members, piece.bytes, instruction.finish, 0);
         return;
     }
     for (int i = 0; i < count; ++i) {
-        if (instruction.source == Buffer::input)
-            copy_input(static_cast<std::byte*>(destinations[i]), user_offset, range.bytes);
-        else if (instruction.source == Buffer::slot)
-            plan_->movers->copy({destinations[i],
-                                 slot(place_of(instruction.rank.at(iteration)), tile) + range.tile_offset, range.bytes,
-                                 Stores::ordinary});
-        else if (destinations[i] != receive_ + user_offset)
-            plan_->movers->copy({destinations[i], receive_ + user_offset, range.bytes, Stores::ordinary});
+        if (instruction.source == Buffer::input) {
+            copy_input(static_cast<std::byte*>(destinations[i]), piece.offset, piece.bytes);
+            continue;
+        }
+        const std::byte* source = instruction.source == Buffer::slot
+                                      ? slot(place_of(instruction.rank.at(iteration)), tile) + piece.tile_offset
+                                      : own_source(instruction.source, piece);
+        if (destinations[i] != source) plan_->movers->copy({destinations[i], source, piece.bytes, Stores::ordinary});
     }
+}
+
+// A copy to another chunk's place: one chunk lies in one part, so both are one piece.
+void Run::copy_chunk_into(const Instruction& instruction, int iteration, uint64_t tile) {
+    const size_t length = plan_->tile_length(tile);
+    const auto piece_of = [&](int chunk) {
+        const Range range = chunk_range(length, plan_->schedule->chunks, chunk, 1, parts_);
+        return range.bytes == 0 ? Piece{} : tiling_.piece(tile, length, range.tile_offset, range.bytes);
+    };
+    const Piece from = piece_of(instruction.chunk.at(iteration)), to = piece_of(instruction.into.at(iteration));
+    if (from.bytes == 0) return;
+    void* destinations[targets_most];
+    const int count = own_targets(instruction.targets, tile, to, destinations);
+    const std::byte* source = instruction.source == Buffer::slot
+                                  ? slot(place_of(instruction.rank.at(iteration)), tile) + from.tile_offset
+                                  : own_source(instruction.source, from);
+    for (int i = 0; i < count; ++i) plan_->movers->copy({destinations[i], source, from.bytes, Stores::ordinary});
+}
+
+const std::byte* Run::own_source(Buffer source, const Piece& piece) {
+    if (source == Buffer::input) return own_input(piece.offset, piece.bytes);
+    return source == Buffer::scratch ? tile_scratch_.data() + piece.tile_offset : receive_ + piece.offset;
+}
+
+int Run::own_targets(unsigned targets, uint64_t tile, const Piece& piece, void** destinations) {
+    int count = 0;
+    if (targets & Buffer::output) destinations[count++] = receive_ + piece.offset;
+    if (targets & Buffer::slot) destinations[count++] = slot(place_, tile) + piece.tile_offset;
+    if (targets & Buffer::scratch) destinations[count++] = tile_scratch_.data() + piece.tile_offset;
+    return count;
 }
 
 const std::byte* Run::own_input(size_t offset, size_t bytes) {

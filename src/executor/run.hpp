@@ -22,8 +22,9 @@ class Run {
     Run(const Run&) = delete;
     Run& operator=(const Run&) = delete;
 
-    // Binds the buffers of one call. `scalar` is the rank's own factor if the plan is scaled. Buffers are equal or
-    // disjoint.
+    // Binds the buffers of one call: those parts that the rank holds (base/collective.hpp); null where it holds none.
+    // `scalar` is the rank's own factor if the plan is scaled. Buffers are disjoint, or where one holds what is
+    // also in the other they are the same memory there.
     void start(const void* send, void* receive, const void* scalar, uint64_t sequence);
     // Does what can be done without waiting; never blocks.
     Progress advance();
@@ -63,7 +64,26 @@ class Run {
     Progress blocked_on(size_t index, bool source);
     Progress move_connection(size_t index, const Instruction& instruction, uint64_t tile);
     Progress move_local(const Instruction& instruction, int iteration, uint64_t tile);
-    void move_range(const Instruction& instruction, int iteration, uint64_t tile, const Range& range);
+    void move_piece(const Instruction& instruction, int iteration, uint64_t tile, const Piece& piece);
+    void copy_chunk_into(const Instruction& instruction, int iteration, uint64_t tile);
+    // Calls use(piece) for all that lies side by side in the tile and in the buffers alike, in the span's order.
+    template <class Use>
+    void each_piece(const Span& span, uint64_t tile, Use&& use) const {
+        const size_t length = plan_->tile_length(tile);
+        for (int i = 0; i < span.count; ++i) {
+            const size_t end = span.pieces[i].tile_offset + span.pieces[i].bytes;
+            for (size_t at = span.pieces[i].tile_offset; at < end;) {
+                const Piece piece = tiling_.piece(tile, length, at, end - at);
+                use(piece);
+                at += piece.bytes;
+            }
+        }
+    }
+    // Where a piece lies in this rank's memory: what an instruction reads of it (scaled input: in scratch), and all
+    // that it writes, at most `targets_most`, the output first.
+    static constexpr int targets_most = 3;
+    const std::byte* own_source(Buffer source, const Piece& piece);
+    int own_targets(unsigned targets, uint64_t tile, const Piece& piece, void** destinations);
     Progress await(const Instruction& instruction, BlockState& state, uint64_t tile);
     bool reached(const Dependency& dependency, uint64_t tile) const;
 
@@ -105,7 +125,7 @@ class Run {
     }
     std::optional<Progress> move_abroad(size_t index, const Instruction& instruction, uint64_t tile, const Span& span);
     Span span_of(const Instruction& instruction, int iteration, uint64_t tile) const {
-        return chunk_span(instruction, iteration, plan_->tile_length(tile), plan_->schedule->chunks);
+        return chunk_span(instruction, iteration, plan_->tile_length(tile), plan_->schedule->chunks, parts_);
     }
     const std::byte* input_at(size_t offset) const { return send_ + offset; }
     // This rank's contribution, scaled if the operation wants it (then it lies in scratch).
@@ -118,13 +138,15 @@ class Run {
                         size_t bytes, bool finish, int streamed) const;
 
     const Plan* plan_;
-    const std::byte* send_ = nullptr;
+    const std::byte* send_ = nullptr;  // both where the whole would begin
     std::byte* receive_ = nullptr;
     const void* scalar_ = nullptr;
     uint64_t sequence_ = 0;
     int rank_;
     int ranks_;
-    int place_ = 0;       // of this rank among the board's members
+    int parts_;
+    Tiling tiling_;
+    int place_ = 0;  // of this rank among the board's members
     const int32_t* members_;
     bool fused_ = false;  // one fused instruction, which walks the tiles itself
 
@@ -148,7 +170,8 @@ class Run {
     std::vector<std::byte*> outputs_;       // direct: of all ranks
     std::vector<void*> destinations_;
     std::vector<CopyJob> staging_, results_;
-    std::vector<std::byte> scratch_;
+    std::vector<std::byte> scratch_;       // of scaled inputs, and of what the kernel copies
+    std::vector<std::byte> tile_scratch_;  // Buffer::scratch
 };
 
 }  // namespace weft

@@ -11,6 +11,7 @@ Builder::Builder(const char* algorithm, Collective collective, const Layout& lay
     schedule_.collective = collective;
     schedule_.rank = layout.rank;
     schedule_.ranks = layout.ranks;
+    schedule_.root = shape.root;
     schedule_.channels = shape.channels;
     schedule_.chunks = shape.chunks;
     schedule_.tiles = shape.tiles;
@@ -113,6 +114,13 @@ Step& Step::from(Buffer source) {
 }
 Step& Step::of(Index rank) {
     if (auto* it = instruction()) it->rank = normalised(rank, it->repeat);
+    return *this;
+}
+Step& Step::into(Chunk chunk) {
+    if (auto* it = instruction()) {
+        it->moves = true;
+        it->into = normalised(chunk, it->repeat);
+    }
     return *this;
 }
 Step& Step::to(unsigned targets) {

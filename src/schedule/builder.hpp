@@ -27,6 +27,7 @@ class Step {
     Step& left();  // source[chunk] is the left operand of the sum
     Step& from(Buffer source);
     Step& of(Index rank);        // whose slot
+    Step& into(Chunk chunk);     // of the targets, where it is another than the source's
     Step& to(unsigned targets);  // bits of Buffer
     Step& tile(int tile);
     Step& after(const Step& step);
@@ -89,6 +90,7 @@ class Builder {
         int span = 1;
         std::vector<int32_t> board = {};  // its ranks
         int tiles = 1;
+        int root = -1;
     };
     struct Ends {
         int channel = 0;

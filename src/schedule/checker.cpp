@@ -75,10 +75,12 @@ Status check_set(std::span<const Schedule> schedules, const BoardMode& mode, con
     }
     // Bounds of chunks are multiples of 64 bytes: 64 bytes make one chunk, half as many lines as ranks about half of
     // them.
+    const bool can_be_in_place = schedules[0].collective != Collective::all_to_all;
     for (CheckedOperation& form : forms) {
-        for (const auto& in_place : {nobody, everybody, some}) {
+        for (const auto* in_place : {&nobody, &everybody, &some}) {
+            if (!can_be_in_place && in_place != &nobody) continue;
             for (const size_t tile_bytes : {size_t(0), size_t(64), size_t(64) * (ranks / 2 + 1)}) {
-                form.in_place = in_place;
+                form.in_place = *in_place;
                 form.tile_bytes = tile_bytes;
                 const CheckedOperation twice[] = {form, form};
                 WEFT_TRY(check(ranks, twice, options, steps));

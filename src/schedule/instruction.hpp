@@ -16,7 +16,8 @@ enum class Opcode : uint8_t {
 enum class OpcodeKind : uint8_t { connection, local, board, fused };
 
 // Where a chunk lives. `input` and `output` are the call's buffers (the same memory if in place); `slot` is a rank's
-// slot of the board for this tile. In a set of targets these are bits.
+// slot of the board for this tile; `scratch` is memory of the rank's own, as large as a tile, for one tile at a time.
+// In a set of targets these are bits.
 enum Buffer : uint8_t {
     none = 0,
     input = 1,   // this rank's send buffer
@@ -25,6 +26,7 @@ enum Buffer : uint8_t {
     inputs = 8,    // reduce only: every rank's send buffer, directly (registered memory)
     outputs = 16,  // reduce only: every rank's receive buffer, directly
     either = 32,   // reduce only: of each other rank its slot or, if it is readable (BoardMode), its send buffer
+    scratch = 64,
 };
 
 // base + (start + iteration * step) mod modulus: how an operand moves through the iterations of a repeated instruction.
@@ -68,6 +70,8 @@ struct Instruction {
     int32_t count = 1;    // a span: so many chunks one behind the other, which travel as one message
     Index chunk;          // the first of them
     Index rank;           // source slot: whose
+    bool moves = false;   // the targets' chunk is `into`, else it is `chunk`
+    Index into;
     Dependency after;
     int32_t tile = 0;  // of the run's `tiles`: which one this instruction works on
     bool operator==(const Instruction&) const = default;
@@ -96,14 +100,21 @@ constexpr size_t chunk_bound(size_t tile_bytes, int chunks, int index) {
     const size_t exact = whole * unsigned(index) + rest * unsigned(index) / unsigned(chunks);
     return std::min<size_t>(tile_bytes, (exact + 63) / 64 * 64);
 }
+// The same where the whole has parts: a tile is the same piece of each of them, one behind the other, `tile_bytes`
+// each, and each part has the same number of the chunks.
+constexpr size_t chunk_bound(size_t tile_bytes, int chunks, int parts, int index) {
+    if (parts == 1) return chunk_bound(tile_bytes, chunks, index);
+    const int shares = chunks / parts;
+    return size_t(index / shares) * tile_bytes + chunk_bound(tile_bytes, shares, index % shares);
+}
 
 // Bytes of a tile that lie side by side.
 struct ChunkRange {
     size_t tile_offset, bytes;
 };
-constexpr ChunkRange chunk_range(size_t tile_bytes, int chunks, int first, int count) {
-    const size_t begin = chunk_bound(tile_bytes, chunks, first);
-    return {begin, chunk_bound(tile_bytes, chunks, first + count) - begin};
+constexpr ChunkRange chunk_range(size_t tile_bytes, int chunks, int first, int count, int parts = 1) {
+    const size_t begin = chunk_bound(tile_bytes, chunks, parts, first);
+    return {begin, chunk_bound(tile_bytes, chunks, parts, first + count) - begin};
 }
 
 // An instruction's chunks: one range, or two if they go on at the start. Together they are `bytes`.
@@ -112,17 +123,36 @@ struct ChunkSpan {
     int count;
     size_t bytes;
 };
-constexpr ChunkSpan chunk_span(const Instruction& instruction, int iteration, size_t tile_bytes, int chunks) {
-    const Index& chunk = instruction.chunk;
+constexpr ChunkSpan chunk_span(const Index& chunk, int chunk_count, int iteration, size_t tile_bytes, int chunks,
+                               int parts) {
     const int first = chunk.at(iteration);
-    const int until_end = chunk.modulus > 1 ? chunk.base + chunk.modulus - first : instruction.count;
-    if (instruction.count <= until_end) {
-        const ChunkRange all = chunk_range(tile_bytes, chunks, first, instruction.count);
+    const int until_end = chunk.modulus > 1 ? chunk.base + chunk.modulus - first : chunk_count;
+    if (chunk_count <= until_end) {
+        const ChunkRange all = chunk_range(tile_bytes, chunks, first, chunk_count, parts);
         return {{all, {}}, 1, all.bytes};
     }
-    const ChunkRange head = chunk_range(tile_bytes, chunks, first, until_end),
-                     tail = chunk_range(tile_bytes, chunks, chunk.base, instruction.count - until_end);
+    const ChunkRange head = chunk_range(tile_bytes, chunks, first, until_end, parts),
+                     tail = chunk_range(tile_bytes, chunks, chunk.base, chunk_count - until_end, parts);
     return {{head, tail}, 2, head.bytes + tail.bytes};
 }
+constexpr ChunkSpan chunk_span(const Instruction& instruction, int iteration, size_t tile_bytes, int chunks,
+                               int parts = 1) {
+    return chunk_span(instruction.chunk, instruction.count, iteration, tile_bytes, chunks, parts);
+}
+
+// How a tile lies in a buffer that holds the whole: bytes of it that are side by side in both.
+struct Piece {
+    size_t tile_offset, offset, bytes;  // offset: in the whole
+};
+struct Tiling {
+    size_t part_bytes;  // of the whole message
+    size_t tile_bytes;  // of a part: what a tile has of each
+    // What lies side by side from `tile_offset` on, at most `bytes`, in tile number `tile`, whose parts are `length`.
+    constexpr Piece piece(uint64_t tile, size_t length, size_t tile_offset, size_t bytes) const {
+        if (length == part_bytes) return {tile_offset, tile_offset, bytes};  // one tile: it is the whole
+        const size_t part = tile_offset / length, inside = tile_offset % length;
+        return {tile_offset, part * part_bytes + tile * tile_bytes + inside, std::min(bytes, length - inside)};
+    }
+};
 
 }  // namespace weft

@@ -75,6 +75,9 @@ Status Proof::load() {
     threads_.resize(size_t(ranks_) * blocks_);
     rank_states_.resize(ranks_);
     if (!boards_.empty()) slots_.resize(size_t(ranks_) * options_.board_slots);
+    for (const Operation& operation : operations_)
+        if (std::any_of(operation.schedules.begin(), operation.schedules.end(), has_scratch))
+            scratches_.resize(size_t(ranks_));
     meetings_.resize(meetings);
     return ok();
 }
@@ -115,6 +118,7 @@ Status Proof::load_boards(Operation& operation) {
 static Status differ(const Schedule& first, const Schedule& other) {
     const std::pair<const char*, bool> facts[] = {{"algorithm", first.algorithm == other.algorithm},
                                                   {"collective", first.collective == other.collective},
+                                                  {"root", first.root == other.root},
                                                   {"channels", first.channels == other.channels},
                                                   {"chunks", first.chunks == other.chunks},
                                                   {"tiles", first.tiles == other.tiles},
@@ -152,13 +156,12 @@ Status Proof::load_operation(Operation& operation) {
                                 name_of(it.opcode));
         }
     }
-    const int chunks = operation.schedules[0].chunks;
+    const int chunks = operation.schedules[0].chunks, parts = operation.schedules[0].parts();
     const size_t lengths[] = {call.tile_bytes, call.last_tile_bytes ? call.last_tile_bytes : call.tile_bytes};
     for (int last = 0; last < 2; ++last) {
         operation.empty_chunks[last].assign(chunks, false);
         for (int chunk = 0; lengths[last] && chunk < chunks; ++chunk)
-            operation.empty_chunks[last][chunk] =
-                chunk_bound(lengths[last], chunks, chunk) == chunk_bound(lengths[last], chunks, chunk + 1);
+            operation.empty_chunks[last][chunk] = chunk_range(lengths[last], chunks, chunk, 1, parts).bytes == 0;
     }
     return load_connections(operation);
 }

@@ -59,7 +59,8 @@ class Proof {
         std::deque<Message> slots;
         int blocked_sender = -1, blocked_receiver = -1;  // threads
     };
-    // A slot of a rank on the board: the cells of the newest tile in it, and who touched it in the tiles before.
+    // A slot of a rank on the board, or its scratch: the cells of the newest tile in it, and who touched it in the
+    // tiles before.
     struct Slot {
         int64_t tile = -1;
         std::vector<Cell> cells;
@@ -146,8 +147,14 @@ class Proof {
     Access access(const Here& here) {
         return {here.thread, clocks_->now(here.thread), rank_states_[here.rank].operation, here.step};
     }
-    Slot* enter_slot(const Here& here, int rank);
+    Slot* enter(const Here& here, Buffer buffer, int rank);
+    bool holds_input(const Here& here, int rank) const;
+    bool holds_output(const Here& here, int rank) const;
+    Value input_leaf(const Here& here, int rank) const {
+        return contributions_.leaf(rank, here.operation->first_tile + here.tile, here.chunk);
+    }
     bool check_result(int rank);
+    std::string fault(Operation& operation, const Cell& cell, int rank, int tile, int chunk);
 
     // proof_board.cpp: posts and waits.
     Meeting& meeting(int rank, int64_t board_tile, int phase);
@@ -169,6 +176,7 @@ class Proof {
     std::unordered_map<uint64_t, int> connection_of_;
     std::vector<Connection> connections_;
     std::vector<Slot> slots_;        // by rank and slot
+    std::vector<Slot> scratches_;    // by rank; empty: nobody has one
     std::vector<Meeting> meetings_;  // by board, its tile and phase
     std::vector<Board> boards_;
     std::vector<int> board_of_;  // by rank; -1: it has none

@@ -5,6 +5,9 @@
 
 namespace weft {
 
+// In an all-to-all a chunk's place with its sender is not that with its receiver; its expression tells what it is.
+static bool alike_chunks(const Schedule& schedule) { return schedule.collective != Collective::all_to_all; }
+
 bool Proof::execute_connection(const Here& here) {
     const char* uses = uses_of(here.it->opcode);
     const bool receives = std::strchr(uses, 's'), sends = std::strchr(uses, 't'), reads = std::strchr(uses, 'i');
@@ -18,7 +21,7 @@ bool Proof::execute_connection(const Here& here) {
         if (message.values[0].second.tile != here.operation->first_tile + here.tile)
             return object(here, "it receives what rank {} sent for another tile, as its chunk {}, in step {}",
                           connection.source, message.chunk, message.step);
-        if (message.chunk != here.chunk)
+        if (alike_chunks(*here.schedule) && message.chunk != here.chunk)
             return object(here, "it receives chunk {} of rank {} (sent in step {}) as chunk {}", message.chunk,
                           connection.source, message.step, here.chunk);
         if (message.count != here.it->count)
@@ -32,7 +35,8 @@ bool Proof::execute_connection(const Here& here) {
         if (empty(there)) continue;
         Value value;
         if (receives) {
-            if (next == message.values.size() || message.values[next].first != there.chunk)
+            if (next == message.values.size() ||
+                (alike_chunks(*here.schedule) && message.values[next].first != there.chunk))
                 return object(there, "its span and that of rank {} (sent in step {}) go round at different places",
                               connections_[source].source, message.step);
             value = message.values[next++].second;
@@ -59,8 +63,18 @@ bool Proof::execute_connection(const Here& here) {
 bool Proof::execute_copy(const Here& here) {
     Value value;
     const int rank = here.it->source == Buffer::slot ? here.it->rank.at(here.iteration) : here.rank;
-    return read(here, here.it->source, rank, value) && (!here.it->finish || finish(here, value)) &&
-           write(here, here.it->targets, value);
+    if (!read(here, here.it->source, rank, value) || (here.it->finish && !finish(here, value))) return false;
+    // In place what is to be kept is there already, and stays untouched; a contribution may be scaled on its way.
+    const bool stays = here.it->source == Buffer::input && here.it->targets == Buffer::output && !here.it->moves &&
+                       rank_states_[here.rank].in_place && !facts_of(here.schedule->collective).reduces;
+    if (stays) return holds_output(here, rank) || write(here, here.it->targets, value);
+    if (!here.it->moves) return write(here, here.it->targets, value);
+    Here there = here;
+    there.chunk = here.it->into.at(here.iteration);
+    const int shares = here.schedule->chunks / here.schedule->parts();
+    if (there.chunk % shares != here.chunk % shares)
+        return object(here, "it copies chunk {} into chunk {}, which can be of another size", here.chunk, there.chunk);
+    return write(there, here.it->targets, value);
 }
 
 bool Proof::execute_reduce(const Here& here) {
@@ -101,21 +115,25 @@ Cell& Proof::output_cell(const Here& here, int rank) {
     if (cells.empty()) {
         cells.resize(here.schedule->chunks);
         for (int chunk = 0; chunk < here.schedule->chunks; ++chunk) {
-            if (owner.in_place)
-                cells[chunk].value = contributions_.leaf(rank, here.operation->first_tile + here.tile, chunk);
+            Here there = here;
+            there.chunk = chunk;
+            if (owner.in_place && holds_input(there, rank)) cells[chunk].value = input_leaf(there, rank);
             cells[chunk].write = owner.start;
         }
     }
     return cells[here.chunk];
 }
 
-// The slot of `rank` for this tile. The first to come finds what earlier tiles left and remembers who touched it.
-Proof::Slot* Proof::enter_slot(const Here& here, int rank) {
-    const int64_t tile = board_tile(here);
-    Slot& slot = slots_[size_t(rank) * options_.board_slots + tile % options_.board_slots];
+// The slot of `rank` for this tile, or its scratch. The first to come finds what earlier tiles left and remembers who
+// touched it.
+Proof::Slot* Proof::enter(const Here& here, Buffer buffer, int rank) {
+    const bool on_board = buffer == Buffer::slot;
+    const int64_t tile = on_board ? board_tile(here) : int64_t(here.operation->first_tile) + here.tile;
+    Slot& slot =
+        on_board ? slots_[size_t(rank) * options_.board_slots + tile % options_.board_slots] : scratches_[size_t(rank)];
     if (slot.tile > tile) {
-        object(here, "it uses the slot of rank {}, which tile {} of the board may use already, for tile {}", rank,
-               slot.tile, tile);
+        object(here, "it uses the {} of rank {}, which tile {} {} may use already, for tile {}", name_of(buffer), rank,
+               slot.tile, on_board ? "of the board" : "of all", tile);
         return nullptr;
     }
     if (slot.tile == tile) return &slot;
@@ -137,11 +155,24 @@ Proof::Slot* Proof::enter_slot(const Here& here, int rank) {
     return &slot;
 }
 
+bool Proof::holds_input(const Here& here, int rank) const {
+    const Schedule& schedule = *here.schedule;
+    return holds(input_of(schedule.collective, rank, schedule.root), schedule.part_of(here.chunk), rank);
+}
+
+bool Proof::holds_output(const Here& here, int rank) const {
+    const Schedule& schedule = *here.schedule;
+    return holds(output_of(schedule.collective, rank, schedule.root), schedule.part_of(here.chunk), rank);
+}
+
 bool Proof::read(const Here& here, Buffer buffer, int rank, Value& value) {
-    if (buffer == Buffer::slot) {
-        Slot* slot = enter_slot(here, rank);
+    if (buffer == Buffer::slot || buffer == Buffer::scratch) {
+        Slot* slot = enter(here, buffer, rank);
         return slot && read_cell(here, slot->cells[here.chunk], buffer, rank, value);
     }
+    if (!(buffer == Buffer::output ? holds_output(here, rank) : holds_input(here, rank)))
+        return object(here, "it reads chunk {}, which the {} of rank {} does not hold", here.chunk, name_of(buffer),
+                      rank);
     if (!same_call(here, buffer, rank)) return false;
     Rank& owner = rank_states_[rank];
     if (buffer == Buffer::output || owner.in_place)
@@ -149,7 +180,7 @@ bool Proof::read(const Here& here, Buffer buffer, int rank, Value& value) {
     // Out of place nobody writes the input during the call: it needs no cells, only its readers are kept.
     if (!clocks_->ordered(owner.start, here.thread))
         return object_to_race(here, "reads", owner.start, "written", buffer, rank);
-    value = contributions_.leaf(rank, here.operation->first_tile + here.tile, here.chunk);
+    value = input_leaf(here, rank);
     if (rank != here.rank) {
         if (owner.input_readers.empty()) owner.input_readers.resize(clocks_->width());
         owner.input_readers[clocks_->column(here.thread)] = access(here);
@@ -170,24 +201,30 @@ bool Proof::read_cell(const Here& here, Cell& cell, Buffer buffer, int rank, Val
 }
 
 bool Proof::write(const Here& here, unsigned targets, const Value& value) {
-    if ((targets & Buffer::output) && !write_cell(here, output_cell(here, here.rank), Buffer::output, here.rank, value))
-        return false;
+    const auto write_output = [&](int rank) {
+        if (!holds_output(here, rank))
+            return object(here, "it writes chunk {}, which the output of rank {} does not hold", here.chunk, rank);
+        return same_call(here, Buffer::output, rank) &&
+               write_cell(here, output_cell(here, rank), Buffer::output, rank, value);
+    };
+    if ((targets & Buffer::output) && !write_output(here.rank)) return false;
     if (targets & Buffer::outputs)
         for (const int32_t rank : members(here))
-            if (!same_call(here, Buffer::output, rank) ||
-                !write_cell(here, output_cell(here, rank), Buffer::output, rank, value))
-                return false;
-    if (!(targets & Buffer::slot)) return true;
-    Slot* slot = enter_slot(here, here.rank);
-    if (!slot) return false;
-    // Tiles differ in size and chunks, so whatever an earlier tile touched may be what this one overwrites.
-    if (slot->checked_thread != here.thread) {
-        for (const Access& earlier : slot->earlier)
-            if (!clocks_->ordered(earlier, here.thread))
-                return object_to_race(here, "overwrites", earlier, "used for an earlier tile", Buffer::slot, here.rank);
-        slot->checked_thread = here.thread;
+            if (!write_output(rank)) return false;
+    for (const Buffer buffer : {Buffer::slot, Buffer::scratch}) {
+        if (!(targets & buffer)) continue;
+        Slot* slot = enter(here, buffer, here.rank);
+        if (!slot) return false;
+        // Tiles differ in size and chunks, so whatever an earlier tile touched may be what this one overwrites.
+        if (slot->checked_thread != here.thread) {
+            for (const Access& earlier : slot->earlier)
+                if (!clocks_->ordered(earlier, here.thread))
+                    return object_to_race(here, "overwrites", earlier, "used for an earlier tile", buffer, here.rank);
+            slot->checked_thread = here.thread;
+        }
+        if (!write_cell(here, slot->cells[here.chunk], buffer, here.rank, value)) return false;
     }
-    return write_cell(here, slot->cells[here.chunk], Buffer::slot, here.rank, value);
+    return true;
 }
 
 bool Proof::write_cell(const Here& here, Cell& cell, Buffer buffer, int rank, const Value& value) {
@@ -203,17 +240,37 @@ bool Proof::write_cell(const Here& here, Cell& cell, Buffer buffer, int rank, co
     return true;
 }
 
+// What is wrong with a cell of the output; empty: nothing.
+std::string Proof::fault(Operation& operation, const Cell& cell, int rank, int tile, int chunk) {
+    const Schedule& schedule = operation.schedules[size_t(rank)];
+    if (!cell.value.defined()) return "is not written when it returns";
+    const std::string writer =
+        cell.write.step < 0 ? "; nothing was written there" : ", written by " + place(cell.write);
+    if (!facts_of(schedule.collective).reduces) {
+        // One rank's chunk, of the same place or, where everybody has something for everybody, of the place of `rank`.
+        const int shares = schedule.chunks / schedule.parts(), part = chunk / shares;
+        const bool transposed = schedule.collective == Collective::all_to_all;
+        const bool from_root = facts_of(schedule.collective).input_of_others == Held::nothing;
+        const int giver = from_root ? schedule.root : part;
+        const int given = transposed ? rank * shares + chunk % shares : chunk;
+        const Value right = contributions_.leaf(giver, operation.first_tile + tile, given);
+        if (cell.value.expression == right.expression) return {};
+        return fmt::format("is not chunk {} of rank {}{}", given, giver, writer);
+    }
+    if (!contributions_.complete(cell.value)) return contributions_.fault(cell.value) + writer;
+    if (!cell.value.finished) return "is complete but not finished" + writer;
+    uint64_t& result = operation.results[size_t(tile) * schedule.chunks + chunk];
+    if (result == 0) result = cell.value.expression;
+    return result == cell.value.expression ? std::string() : "is summed in another order than on other ranks" + writer;
+}
+
 // At the return of `rank`: its output is right, and nobody touches its buffers any more.
 bool Proof::check_result(int rank) {
     Rank& state = rank_states_[rank];
     Operation& operation = operations_[state.operation];
     const Schedule& schedule = operation.schedules[rank];
+    const Held held = output_of(schedule.collective, rank, schedule.root);
     const int thread = rank * blocks_;
-    auto object = [&](int tile, int chunk, const std::string& sentence) {
-        failure_ = fail(weftInvalidArgument, "operation {}, rank {}: chunk {} of its output{} {}", state.operation,
-                        rank, chunk, operation.tiles > 1 ? fmt::format(" in tile {}", tile) : "", sentence);
-        return false;
-    };
     auto returned = [&](const Access& access) {
         if (clocks_->ordered(access, thread)) return true;
         failure_ = fail(weftInvalidArgument,
@@ -221,27 +278,24 @@ bool Proof::check_result(int rank) {
                         state.operation, rank, place(access));
         return false;
     };
+    const Cell untouched;
     for (int tile = 0; tile < operation.tiles; ++tile) {
         auto& cells = state.output[tile];
         for (int chunk = 0; chunk < schedule.chunks; ++chunk) {
             if (operation.empty_chunks[tile + 1 == operation.tiles][chunk]) continue;
-            if (cells.empty() || !cells[chunk].value.defined())
-                return object(tile, chunk, "is not written when it returns");
-            Cell& cell = cells[chunk];
-            if (!contributions_.complete(cell.value))
-                return object(
-                    tile, chunk,
-                    contributions_.fault(cell.value) +
-                        (cell.write.step < 0 ? "; nothing was written there" : ", written by " + place(cell.write)));
-            if (!cell.value.finished)
-                return object(tile, chunk, "is complete but not finished, written by " + place(cell.write));
-            uint64_t& result = operation.results[size_t(tile) * schedule.chunks + chunk];
-            if (result == 0) result = cell.value.expression;
-            if (result != cell.value.expression)
-                return object(tile, chunk,
-                              "is summed in another order than on other ranks, written by " + place(cell.write));
-            if (!returned(cell.write) || !reads_.each(cell, returned)) return false;
-            reads_.clear(cell);
+            if (holds(held, schedule.part_of(chunk), rank)) {
+                const std::string wrong = fault(operation, cells.empty() ? untouched : cells[chunk], rank, tile, chunk);
+                if (!wrong.empty()) {
+                    failure_ =
+                        fail(weftInvalidArgument, "operation {}, rank {}: chunk {} of its output{} {}", state.operation,
+                             rank, chunk, operation.tiles > 1 ? fmt::format(" in tile {}", tile) : "", wrong);
+                    return false;
+                }
+            }
+            if (cells.empty()) continue;
+            // In place others may have read what only the input holds.
+            if (!returned(cells[chunk].write) || !reads_.each(cells[chunk], returned)) return false;
+            reads_.clear(cells[chunk]);
         }
     }
     for (const Access& access : state.input_readers)

@@ -4,10 +4,19 @@ namespace weft {
 
 size_t largest_tile_bytes(const Schedule& schedule, size_t slot_bytes) {
     if (schedule.fifo_depth == 0) return SIZE_MAX;
-    return size_t((unsigned __int128)slot_bytes * unsigned(schedule.chunks) / unsigned(schedule.span)) / 64 * 64;
+    const unsigned shares = unsigned(schedule.chunks / schedule.parts());
+    const size_t most = size_t((unsigned __int128)slot_bytes * shares / unsigned(schedule.span));
+    return most < 64 ? most : most / 64 * 64;
 }
 
 bool board_of_all(const Schedule& schedule) { return schedule.board.size() == size_t(schedule.ranks); }
+
+bool has_scratch(const Schedule& schedule) {
+    for (const Block& block : schedule.blocks)
+        for (const Instruction& it : block.instructions)
+            if ((it.source | it.targets) & Buffer::scratch) return true;
+    return false;
+}
 
 const char* name_of(Opcode opcode) {
     switch (opcode) {
@@ -29,6 +38,7 @@ const char* name_of(Buffer buffer) {
         case Buffer::inputs: return "inputs";
         case Buffer::outputs: return "outputs";
         case Buffer::either: return "either";
+        case Buffer::scratch: return "scratch";
     }
     return "unknown buffer";
 }

@@ -1,8 +1,9 @@
 // schedule.hpp: a collective algorithm as data: for one rank, blocks of instructions over chunks. A value.
 // It does not depend on the element count: the message is walked in tiles, the whole schedule runs once a tile, and
-// chunk i of C is share i of the tile (chunk_bound). Blocks run in parallel, each from tile to tile by itself;
-// instructions of a block run in order. A connection (channel, from, to) has exactly one sending and one receiving
-// block.
+// chunk i of C is share i of the tile (chunk_bound). Where the collective has a part for each rank
+// (base/collective.hpp) a tile is a piece of every part, and the chunks of part p are p*C/N and those behind it. Blocks
+// run in parallel, each from tile to tile by itself; instructions of a block run in order. A connection (channel, from,
+// to) has exactly one sending and one receiving block.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -27,6 +28,7 @@ struct Schedule {
     Collective collective = Collective::none;
     int32_t rank = 0;
     int32_t ranks = 1;
+    int32_t root = -1;  // a rank, where the collective has one
     int32_t channels = 1;
     int32_t chunks = 1;
     int32_t tiles = 1;       // that one run walks; more than 1 only in pipelined expansions
@@ -37,12 +39,18 @@ struct Schedule {
     std::vector<int32_t> board;
     std::vector<Block> blocks;
     bool operator==(const Schedule&) const = default;
+
+    int parts() const { return parts_of(collective, ranks); }
+    int part_of(int chunk) const { return chunk / (chunks / parts()); }
 };
 
-// The largest tile of which every message fits a slot of `slot_bytes` (a multiple of 64); without messages no limit.
+// The largest tile (of one part) of which every message fits a slot of `slot_bytes` (a multiple of 64); without
+// messages no limit.
 size_t largest_tile_bytes(const Schedule& schedule, size_t slot_bytes);
 // Whether the board, if any, is one of all ranks.
 bool board_of_all(const Schedule& schedule);
+// Whether some instruction uses the rank's scratch.
+bool has_scratch(const Schedule& schedule);
 
 const char* name_of(Opcode opcode);
 const char* name_of(Buffer buffer);  // one of them

@@ -89,6 +89,12 @@ constexpr const char* opcode_list =
 #undef WEFT_INSTRUCTION
     ;
 
+std::string collective_list() {
+    std::string list;
+    for (const Collective collective : all_collectives) list += fmt::format(" {}", name_of(collective));
+    return list;
+}
+
 Buffer buffer_named(std::string_view name) {
     if (name == "input") return Buffer::input;
     if (name == "output") return Buffer::output;
@@ -96,6 +102,7 @@ Buffer buffer_named(std::string_view name) {
     if (name == "inputs") return Buffer::inputs;
     if (name == "outputs") return Buffer::outputs;
     if (name == "either") return Buffer::either;
+    if (name == "scratch") return Buffer::scratch;
     return Buffer::none;
 }
 
@@ -141,14 +148,19 @@ Status read_header(Line& line, Schedule& schedule) {
     if (line.ended()) return line.wrong("expected the algorithm's name, the line ends");
     schedule.algorithm = line.word().text.substr(0, 65);  // one more than allowed, so that validate() sees it
     line.advance();
-    if (!line.at(name_of(Collective::all_reduce)))
-        return line.wrong("expected a collective (there is {}), {}", name_of(Collective::all_reduce), line.found());
-    schedule.collective = Collective::all_reduce;
+    const auto collective = collective_named(line.word().text);
+    if (!collective) return line.wrong("expected a collective (there are{}), {}", collective_list(), line.found());
+    schedule.collective = *collective;
     line.advance();
     WEFT_TRY(line.expect("rank"));
     WEFT_TRY(line.number("a rank", schedule.rank));
     WEFT_TRY(line.expect("of"));
     WEFT_TRY(line.number("the number of ranks", schedule.ranks));
+    if (line.at("root")) {
+        line.advance();
+        if (line.at("-1")) return line.wrong("expected a rank; a collective without root leaves it out");
+        WEFT_TRY(line.number("a root", schedule.root));
+    }
     WEFT_TRY(line.expect("channels"));
     WEFT_TRY(line.number("the number of channels", schedule.channels));
     WEFT_TRY(line.expect("chunks"));
@@ -200,7 +212,7 @@ Status read_operands(Line& line, Instruction& instruction) {
     if (!line.at("[")) {
         instruction.source = buffer_named(line.word().text);
         if (instruction.source == Buffer::none)
-            return line.wrong("expected input, output, slot, inputs or either, {}", line.found());
+            return line.wrong("expected input, output, slot, scratch, inputs or either, {}", line.found());
         line.advance();
     }
     WEFT_TRY(line.expect("["));
@@ -233,7 +245,12 @@ Status read_instruction(Line& line, int step, Instruction& instruction) {
         line.advance();
         for (Buffer target; (target = buffer_named(line.word().text)) != Buffer::none; line.advance())
             instruction.targets |= target;
-        if (instruction.targets == 0) return line.wrong("expected output, slot or outputs, {}", line.found());
+        if (instruction.targets == 0) return line.wrong("expected output, slot, scratch or outputs, {}", line.found());
+    }
+    if (line.at("into")) {
+        line.advance();
+        instruction.moves = true;
+        WEFT_TRY(read_index(line, "a chunk", instruction.into));
     }
     if (line.at("left")) {
         line.advance();
@@ -264,7 +281,8 @@ Status read_instruction(Line& line, int step, Instruction& instruction) {
     }
     return line.ended()
                ? ok()
-               : line.wrong("expected `left`, `finish`, `repeat`, `tile`, `after` or the line's end, {}", line.found());
+               : line.wrong("expected `into`, `left`, `finish`, `repeat`, `tile`, `after` or the line's end, {}",
+                            line.found());
 }
 
 // The schedule being read, and on which lines its parts stand, to say where an objection lies.

@@ -28,8 +28,9 @@ std::string text_of(const Instruction& instruction) {
             text += " of rank " + text_of(instruction.rank);
     }
     if (instruction.targets) text += " ->";
-    for (Buffer target : {Buffer::output, Buffer::slot, Buffer::outputs})
+    for (Buffer target : {Buffer::output, Buffer::slot, Buffer::outputs, Buffer::scratch})
         if (instruction.targets & target) text += fmt::format(" {}", name_of(target));
+    if (instruction.moves) text += " into " + text_of(instruction.into);
     if (instruction.left) text += " left";
     if (instruction.finish) text += " finish";
     if (instruction.repeat != 1) text += fmt::format(" repeat {}", instruction.repeat);
@@ -49,13 +50,15 @@ std::string text_of(const Instruction& instruction, int iteration) {
         if (now.count == 1) now.chunk = {instruction.chunk.at(iteration), 0, 1, 0};
     }
     if (now.rank != Index()) now.rank = {instruction.rank.at(iteration), 0, 1, 0};
+    if (now.moves) now.into = {instruction.into.at(iteration), 0, 1, 0};
     return text_of(now);
 }
 
 std::string write_text(const Schedule& schedule) {
-    std::string text =
-        fmt::format("schedule {} {} rank {} of {} channels {} chunks {}", schedule.algorithm,
-                    name_of(schedule.collective), schedule.rank, schedule.ranks, schedule.channels, schedule.chunks);
+    std::string text = fmt::format("schedule {} {} rank {} of {}", schedule.algorithm, name_of(schedule.collective),
+                                   schedule.rank, schedule.ranks);
+    if (schedule.root >= 0) text += fmt::format(" root {}", schedule.root);
+    text += fmt::format(" channels {} chunks {}", schedule.channels, schedule.chunks);
     if (schedule.tiles != 1) text += fmt::format(" tiles {}", schedule.tiles);
     if (schedule.span != 1) text += fmt::format(" span {}", schedule.span);
     if (schedule.fifo_depth != 0) text += fmt::format(" fifo {}", schedule.fifo_depth);

@@ -55,6 +55,12 @@ Sentence object_to_board(const Schedule& schedule) {
     return member ? Sentence() : object("the board is one of other ranks");
 }
 
+Sentence object_to_parts(const Schedule& schedule) {
+    if (schedule.chunks % schedule.parts() == 0) return {};
+    return object("{} chunks cannot be shared by {} parts alike; it takes a multiple", schedule.chunks,
+                  schedule.parts());
+}
+
 Sentence object_to_header(const Schedule& schedule) {
     if (schedule.algorithm.empty() || schedule.algorithm.size() > 64)
         return object("the algorithm's name has 1..64 letters");
@@ -62,12 +68,16 @@ Sentence object_to_header(const Schedule& schedule) {
         if (!std::isalnum(uint8_t(letter)) && letter != '_')
             return object("the algorithm's name holds something else than letters, digits and _");
     if (!std::isalpha(uint8_t(schedule.algorithm[0]))) return object("the algorithm's name begins with a letter");
-    if (schedule.collective != Collective::all_reduce) return object("the collective is none that a schedule can do");
+    if (!collective_named(name_of(schedule.collective))) return object("the collective is none that a schedule can do");
+    const bool rooted = facts_of(schedule.collective).rooted;
     Sentence found;
     (void)((found = object_to_number("the number of ranks", schedule.ranks, 1, ranks_most)) ||
            (found = object_to_number("the rank", schedule.rank, 0, schedule.ranks - 1)) ||
+           (found = rooted ? object_to_number("the root", schedule.root, 0, schedule.ranks - 1)
+                           : object_to_number("the root, of which the collective has none,", schedule.root, -1, -1)) ||
            (found = object_to_number("the number of channels", schedule.channels, 1, channels_most)) ||
            (found = object_to_number("the number of chunks", schedule.chunks, 1, chunks_most)) ||
+           (found = object_to_parts(schedule)) ||
            (found = object_to_number("the number of tiles", schedule.tiles, 1, tiles_most)) ||
            (found = object_to_number("the largest span", schedule.span, 1, schedule.chunks)) ||
            (found = object_to_number("the FIFO depth", schedule.fifo_depth, 0, fifo_depth_most)) ||
@@ -87,13 +97,13 @@ Sentence object_to_ends(const Schedule& schedule, const Block& block) {
 }
 
 int allowed_sources(Opcode opcode) {
-    if (opcode == Opcode::copy) return input | output | slot;
+    if (opcode == Opcode::copy) return input | output | slot | scratch;
     if (opcode == Opcode::reduce) return slot | inputs | either;
-    return kind_of(opcode) == OpcodeKind::fused ? input : input | output;
+    return kind_of(opcode) == OpcodeKind::fused ? input : input | output | scratch;
 }
 int allowed_targets(Opcode opcode) {
     if (opcode == Opcode::reduce) return output | slot | outputs;
-    return kind_of(opcode) == OpcodeKind::fused ? output : output | slot;
+    return kind_of(opcode) == OpcodeKind::fused ? output : output | slot | scratch;
 }
 // Whether the instruction makes something new that `finish` could complete.
 bool may_finish(Opcode opcode) {
@@ -130,6 +140,14 @@ Sentence object_to_operands(const Schedule& schedule, const Block& block, const 
     if (kind_of(it.opcode) == OpcodeKind::connection && it.count > schedule.span)
         return object("its message holds {} chunks; the schedule's header says at most {}", it.count, schedule.span);
     if (fused && it.count != 1) return object("it has {} chunks; it works on one", it.count);
+    if (fused && schedule.collective != Collective::all_reduce)
+        return object("it is fused, which is for {} only", name_of(Collective::all_reduce));
+    if (it.moves ? it.opcode != Opcode::copy || it.count != 1 : it.into != Index())
+        return object("it names a chunk for its targets, which a copy of one chunk does only");
+    if (it.moves && facts_of(schedule.collective).reduces)
+        return object("it moves a chunk to another's place, where contributions to each are added up");
+    if (Sentence found = it.moves ? object_to_index("the targets' chunk", it.into, schedule.chunks) : Sentence())
+        return found;
     if (it.left && !(std::strchr(uses, 's') && std::strchr(uses, 'i')))
         return object("it has a left operand, but adds nothing");
     if (Sentence found = object_to_number("the phase", it.phase, 0, on_board ? 1 : 0)) return found;

@@ -18,21 +18,28 @@ Status check_algo(std::string_view algo, std::span<const Algorithm> rows) {
     return check_names("WEFT_ALGO", algo, names);
 }
 
+// A list that allows nothing of a collective was written for others: it does not bind this one.
+static bool concerns(const NameList& list, Collective collective, std::span<const Algorithm> rows) {
+    return std::any_of(rows.begin(), rows.end(),
+                       [&](const Algorithm& row) { return row.collective == collective && list.admits(row.name); });
+}
+
 std::vector<Candidate> candidates(const Operation& operation, const Layout& own, const LinkCosts& costs,
                                   const Preferences& preferences, std::span<const Algorithm> rows) {
     const NameList list(preferences.algo);
     // As rank 0 sees it: a host may have more ranks than another, and all must predict alike.
     Layout layout = own;
     layout.rank = 0;
+    const bool bound = concerns(list, operation.collective, rows);
     std::vector<Candidate> all;
     for (const Algorithm& row : rows) {
         if (row.collective != operation.collective) continue;
-        Candidate candidate{&row, row.predict_us(layout, costs, operation.bytes()), {}};
+        Candidate candidate{&row, row.predict_us(layout, costs, operation.whole_bytes(layout.ranks)), {}};
         if (layout.ranks < row.ranks_min)
             candidate.excluded = fmt::format("needs {} ranks", row.ranks_min);
         else if (const char* refusal = row.refusal(layout))
             candidate.excluded = refusal;
-        else if (!list.admits(row.name))
+        else if (bound && !list.admits(row.name))
             candidate.excluded = "excluded by WEFT_ALGO";
         all.push_back(std::move(candidate));
     }
@@ -53,7 +60,10 @@ Result<Choice> select(const Operation& operation, const Layout& layout, const Li
         return fail(weftInvalidArgument, "no algorithm can serve {} on {} ranks ({})", operation.text(), layout.ranks,
                     reasons);
     }
-    return Choice{best->algorithm, {preferences.channels > 0 ? preferences.channels : 1}, best->predicted_us};
+    return Choice{best->algorithm,
+                  {.channels = preferences.channels > 0 ? preferences.channels : 1,
+                   .root = facts_of(operation.collective).rooted ? operation.root : -1},
+                  best->predicted_us};
 }
 
 LinkCosts host_link_costs(int ranks, int cores) {
@@ -73,8 +83,8 @@ std::string explain(const Operation& operation, const Layout& layout, const Link
                     const Preferences& preferences, std::span<const Algorithm> rows) {
     const int hosts = layout.host_count();
     std::string text =
-        fmt::format("{} ({} bytes) on {} ranks{}, {} a core\n", operation.text(), operation.bytes(), layout.ranks,
-                    hosts > 1 ? fmt::format(" of {} hosts", hosts) : "", costs.ranks_per_core);
+        fmt::format("{} ({} bytes) on {} ranks{}, {} a core\n", operation.text(), operation.whole_bytes(layout.ranks),
+                    layout.ranks, hosts > 1 ? fmt::format(" of {} hosts", hosts) : "", costs.ranks_per_core);
     for (const Candidate& candidate : candidates(operation, layout, costs, preferences, rows))
         text += fmt::format("candidate {}: {:.2f} us predicted{}{}; {}\n", candidate.algorithm->name,
                             candidate.predicted_us, candidate.excluded.empty() ? "" : ", out: ", candidate.excluded,

@@ -15,19 +15,25 @@ std::vector<int32_t> random_hosts(int ranks, std::mt19937& random) {
     return of;
 }
 
+void give_root(Call& call, int ranks, std::mt19937& random) {
+    if (facts_of(call.collective()).rooted) call.root = int(random() % uint32_t(ranks));
+}
+
 Call random_call(const WildInputs& wild, const std::vector<int32_t>& hosts, size_t count_most, std::mt19937& random) {
     const int ranks = int(hosts.size());
     Call call;
     call.hosts = hosts;
     do call.algorithm = &registry::algorithms()[random() % registry::algorithms().size()];
     while (call.algorithm->refusal({ranks, 0, hosts}));
+    give_root(call, ranks, random);
     call.type = weftDataType_t(random() % weftNumTypes);
     call.op = int(random() % (premul + 1));
     call.tile_bytes = 64 * (1 + random() % (random() % 4 ? 8 : 64));
     const size_t counts[] = {0, 1, 17, random() % 64, random() % count_most};
     wild.fill(call, ranks, counts[random() % std::size(counts)], random);
     call.pipelined = call.tiles() >= 4 && random() % 2;
-    if (random() % 2) call.in_place = random_flags(ranks, random);
+    if (call.collective() != Collective::all_to_all && random() % 2) call.in_place = random_flags(ranks, random);
+    if (call.algorithm == registry::find_algorithm("ring", call.collective())) call.channels = 1 + int(random() % 3);
     call.send_offset = random() % 2 ? 0 : random() % 64;
     call.receive_offset = random() % 2 ? 0 : random() % 64;
     call.stores = random() % 4 ? Stores::ordinary : Stores::streaming;
@@ -54,16 +60,20 @@ TEST_CASE("every algorithm leaves the interpreter's bits on hosts of every shape
             for (const Algorithm& row : registry::algorithms())
                 for (int type = 0; type < weftNumTypes; ++type)
                     for (int op = 0; op <= premul; ++op) {
-                        if (random() % (small() ? 32 : 4) != 0) continue;
+                        if (facts_of(row.collective).reduces && random() % (small() ? 32 : 4) != 0) continue;
                         Call call;
                         call.algorithm = &row;
                         call.hosts = hosts_in_blocks(n, hosts);
                         if (row.refusal({n, 0, call.hosts})) continue;
+                        // Who reduces nothing does not look at the elements.
+                        if (op > 0 && !facts_of(row.collective).reduces) continue;
+                        give_root(call, n, random);
                         call.type = weftDataType_t(type);
                         call.op = op;
                         call.tile_bytes = 64 * (1 + random() % 32);
                         wild.fill(call, n, random() % 4 ? random() % 400 : 3001, random);
-                        if (random() % 2) call.in_place = random_flags(n, random);
+                        if (call.collective() != Collective::all_to_all && random() % 2)
+                            call.in_place = random_flags(n, random);
                         call.send_offset = random() % 64;
                         check(ranks, {call}, Driver::turns, random);
                     }

@@ -15,7 +15,7 @@ namespace weft::test {
 
 namespace {
 
-constexpr size_t connection_slot_bytes = 16 << 10;
+constexpr size_t connection_slot_bytes = 64 << 10;
 
 void require(const Status& status) {
     if (!status) throw std::runtime_error(status.sentence());
@@ -29,7 +29,7 @@ T require(Result<T> result) {
 bool at(const std::vector<bool>& flags, int rank) { return !flags.empty() && flags[size_t(rank)]; }
 
 Schedule schedule_of(const Call& call, int rank, Form form, const BoardMode& mode) {
-    const Schedule written = call.algorithm->build(call.layout(rank), {.channels = call.channels});
+    const Schedule written = call.build(rank);
     const bool two_shot = written.blocks.size() == 1 && written.blocks[0].instructions.size() == 1 &&
                           written.blocks[0].instructions[0].opcode == Opcode::two_shot;
     if (form == Form::as_written) return written;
@@ -56,7 +56,8 @@ class Buffer {
         if (arena_) (void)Arena::existing()->free(arena_);
     }
     std::byte* data() const { return begin_; }
-    void fill(const Bytes& data) const { std::copy(data.begin(), data.end(), begin_); }
+    size_t bytes() const { return bytes_; }
+    void fill(const Bytes& data, size_t from = 0) const { std::copy(data.begin(), data.end(), begin_ + from); }
     Bytes content() const { return Bytes(begin_, begin_ + bytes_); }
     bool intact() const {
         for (size_t i = 1; i <= margin; ++i)
@@ -75,11 +76,19 @@ class Buffer {
 
 }  // namespace
 
+size_t Call::bytes() const {
+    for (int rank = 0; rank < ranks(); ++rank)
+        if (const int held = parts_held(input_held(rank), parts()); held > 0)
+            return inputs[size_t(rank)].size() / size_t(held);
+    return 0;
+}
+
 Operation Call::operation() const {
     Operation operation;
-    operation.collective = Collective::all_reduce;
+    operation.collective = collective();
     operation.type = uint8_t(type);
-    operation.op = uint8_t(op);
+    operation.op = uint8_t(facts_of(collective()).reduces ? op : 0);
+    operation.root = std::max(0, root);
     operation.count = bytes() / size_of(type);
     return operation;
 }
@@ -91,11 +100,12 @@ std::string Call::text() const {
         return letters.empty() ? std::string("none") : letters;
     };
     return fmt::format(
-        "{} by {}, {} hosts, {} channels, form {}, tiles of {}, pipelined {}, offers {}, cross {}, in place {}, from "
+        "{} by {}, {} ranks, {} hosts, {} channels, form {}, tiles of {}, pipelined {}, offers {}, cross {}, in place "
+        "{}, from "
         "the arena "
         "{}, offsets {} and {}",
-        operation().text(), algorithm->name, layout(0).host_count(), channels, int(form), tile_bytes, pipelined, offers,
-        cross, flags(in_place), flags(from_arena), send_offset, receive_offset);
+        operation().text(), algorithm->name, ranks(), layout(0).host_count(), channels, int(form), tile_bytes,
+        pipelined, offers, cross, flags(in_place), flags(from_arena), send_offset, receive_offset);
 }
 
 std::vector<Bytes> expected(const Call& call, const BoardMode& mode) {
@@ -116,7 +126,7 @@ std::optional<std::string> difference(const Call& call, const std::vector<Bytes>
                                       const std::vector<Bytes>& expected) {
     for (size_t rank = 0; rank < got.size(); ++rank) {
         if (got[rank] == expected[rank]) continue;
-        const size_t count = call.operation().count;
+        const size_t count = got[rank].size() / size_of(call.type);
         const size_t first = with_datatype(call.type, [&](auto t) {
             constexpr weftDataType_t type = decltype(t)::value;
             std::vector<Element<type>> right(count);
@@ -174,7 +184,7 @@ BoardMode LocalRanks::mode(const Call& call) const {
 
 void LocalRanks::connect(const Call& call) {
     for (int rank = 0; rank < ranks(); ++rank) {
-        const Schedule schedule = call.algorithm->build(call.layout(rank), {.channels = call.channels});
+        const Schedule schedule = call.build(rank);
         for (const Block& block : schedule.blocks) {
             if (block.source < 0) continue;
             Connection& connection = connections_[{block.channel, block.source, rank, schedule.fifo_depth}];
@@ -201,7 +211,8 @@ struct LocalRanks::Rank {
     const std::vector<Call>* calls;
     uint64_t first_sequence;
     size_t index = 0;
-    std::deque<Buffer> sends, receives;  // by call
+    // By call. In place the second is the first, and as long as the longer of the two would be.
+    std::deque<Buffer> sends, receives;
     std::vector<Bytes> results;
     Schedule schedule;
     Plan plan;
@@ -209,13 +220,23 @@ struct LocalRanks::Rank {
 
     void prepare() {
         for (const Call& call : *calls) {
-            const size_t bytes = call.bytes();
-            sends.emplace_back(bytes, call.send_offset, at(call.from_arena, rank));
-            sends.back().fill(call.inputs[size_t(rank)]);
-            receives.emplace_back(bytes, call.receive_offset, at(call.from_arena, rank));
-            receives.back().fill(Bytes(bytes, std::byte{0xcd}));
+            const size_t in = length(call, call.input_held(rank)), out = length(call, call.output_held(rank));
+            const bool in_place = at(call.in_place, rank), arena = at(call.from_arena, rank);
+            sends.emplace_back(in_place ? std::max(in, out) : in, call.send_offset, arena);
+            sends.back().fill(Bytes(sends.back().bytes(), std::byte{0xcd}));
+            sends.back().fill(call.inputs[size_t(rank)], send_place(call));
+            receives.emplace_back(in_place ? 0 : out, call.receive_offset, arena);
+            receives.back().fill(Bytes(in_place ? 0 : out, std::byte{0xcd}));
         }
     }
+    static size_t length(const Call& call, Held held) { return call.bytes() * size_t(parts_held(held, call.parts())); }
+    // In place: where the shorter of the two lies in the longer.
+    size_t place(const Call& call, Held one, Held other) const {
+        if (!at(call.in_place, rank) || other != Held::all) return 0;
+        return first_held(one, rank, call.bytes());
+    }
+    size_t send_place(const Call& call) const { return place(call, call.input_held(rank), call.output_held(rank)); }
+    size_t receive_place(const Call& call) const { return place(call, call.output_held(rank), call.input_held(rank)); }
     void begin() {
         const Call& call = (*calls)[index];
         schedule = schedule_of(call, rank, call.form, {});
@@ -238,16 +259,19 @@ struct LocalRanks::Rank {
         }
         if (!schedule.board.empty()) {
             plan.board = all->boards_[size_t(rank)].get();
-            require(plan.board->reserve(plan.tile_bytes));
+            require(plan.board->reserve(size_t(schedule.parts()) * plan.tile_bytes));
             plan.reach = &all->reaches_[size_t(rank)];
             plan.offers = call.offers && call.op != premul && plan.reach->state() != Reach::State::refused;
             plan.pipelined = call.pipelined && call.op != premul;
             if (call.cross && plan.offers) plan.cross_memory = &all->crossings_[size_t(rank)];
         }
         run = std::make_unique<Run>(plan);
-        void* receive = at(call.in_place, rank) ? sends[index].data() : receives[index].data();
-        run->start(sends[index].data(), receive, call.scalars.empty() ? nullptr : call.scalars[size_t(rank)].data(),
-                   first_sequence + index);
+        const std::byte* send = sends[index].data() + send_place(call);
+        std::byte* receive = (at(call.in_place, rank) ? sends : receives)[index].data() + receive_place(call);
+        // Who holds nothing may say null.
+        run->start(call.input_held(rank) == Held::nothing ? nullptr : send,
+                   call.output_held(rank) == Held::nothing ? nullptr : receive,
+                   call.scalars.empty() ? nullptr : call.scalars[size_t(rank)].data(), first_sequence + index);
     }
     // False when all calls are through. `moved`: whether anything happened.
     bool advance(bool& moved) {
@@ -270,7 +294,9 @@ struct LocalRanks::Rank {
         for (size_t i = 0; i < calls->size(); ++i) {
             const Call& call = (*calls)[i];
             const bool in_place = at(call.in_place, rank);
-            results.push_back(in_place ? sends[i].content() : receives[i].content());
+            const Bytes all = (in_place ? sends : receives)[i].content();
+            const auto first = all.begin() + ptrdiff_t(receive_place(call));
+            results.emplace_back(first, first + ptrdiff_t(length(call, call.output_held(rank))));
             if (!sends[i].intact() || !receives[i].intact())
                 throw std::runtime_error("a byte beside a buffer was changed: " + call.text());
             if (!in_place && sends[i].content() != call.inputs[size_t(rank)])

@@ -27,6 +27,7 @@ inline constexpr int premul = weftNumOps;  // among the reductions of a call
 struct Call {
     const Algorithm* algorithm = nullptr;
     int channels = 1;
+    int root = -1;                    // of a rooted collective
     std::vector<int32_t> hosts = {};  // by rank; empty: one host. Hosts share the group's memory, but no board
     Form form = Form::as_written;
     weftDataType_t type = weftFloat32;
@@ -37,14 +38,20 @@ struct Call {
     bool cross = false;   // with offers: the kernel may copy
     Stores stores = Stores::ordinary;
     const Movers* movers = nullptr;  // null: the best
-    std::vector<Bytes> inputs;       // by rank
+    std::vector<Bytes> inputs;       // by rank: what it holds of the whole
     std::vector<Bytes> scalars;      // by rank; empty unless premul
     // By rank; empty: nobody.
     std::vector<bool> in_place;
     std::vector<bool> from_arena;
     size_t send_offset = 0, receive_offset = 0;  // from a line: up to 64
 
-    size_t bytes() const { return inputs[0].size(); }
+    Collective collective() const { return algorithm->collective; }
+    int ranks() const { return int(inputs.size()); }
+    int parts() const { return parts_of(collective(), ranks()); }
+    Held input_held(int rank) const { return input_of(collective(), rank, root); }
+    Held output_held(int rank) const { return output_of(collective(), rank, root); }
+    Schedule build(int rank) const { return algorithm->build(layout(rank), {.channels = channels, .root = root}); }
+    size_t bytes() const;  // of a part
     uint64_t tiles() const { return bytes() == 0 ? 1 : (bytes() + tile_bytes - 1) / tile_bytes; }
     Layout layout(int rank) const { return {int(inputs.size()), rank, hosts}; }
     Operation operation() const;

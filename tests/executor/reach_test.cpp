@@ -84,7 +84,8 @@ TEST_CASE("processes agree in the first operation that offers, and no sooner", "
     run();
 }
 
-TEST_CASE("a process maps the arena of another once, however many of its ranks and communicators use it", "[executor]") {
+TEST_CASE("a process maps the arena of another once, however many of its ranks and communicators use it",
+          "[executor]") {
     WEFT_PRINT_SEED();
     std::mt19937 random(seed());
     const WildInputs wild(random);

@@ -29,15 +29,24 @@ class WildInputs {
     }
     Bytes take(weftDataType_t type, size_t count, std::mt19937& random) const {
         const Bytes& pool = pools_[size_t(type)];
-        const size_t size = size_of(type), first = random() % (pool.size() / size - count) * size;
-        return Bytes(pool.begin() + ptrdiff_t(first), pool.begin() + ptrdiff_t(first + count * size));
+        const size_t size = size_of(type);
+        Bytes taken;
+        while (count > 0) {
+            const size_t some = std::min(count, most_elements);
+            const size_t first = random() % (pool.size() / size - some) * size;
+            taken.insert(taken.end(), pool.begin() + ptrdiff_t(first), pool.begin() + ptrdiff_t(first + some * size));
+            count -= some;
+        }
+        return taken;
     }
     // Fills in the call's inputs and, if it wants them, scalars.
     void fill(Call& call, int ranks, size_t count, std::mt19937& random) const {
         call.inputs.clear();
         call.scalars.clear();
+        const int parts = parts_of(call.collective(), ranks);
         for (int rank = 0; rank < ranks; ++rank) {
-            call.inputs.push_back(take(call.type, count, random));
+            const int held = parts_held(input_of(call.collective(), rank, call.root), parts);
+            call.inputs.push_back(take(call.type, count * size_t(held), random));
             if (call.op == premul) call.scalars.push_back(take(call.type, 1, random));
         }
     }

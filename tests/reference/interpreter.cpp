@@ -51,10 +51,16 @@ Bytes repeated(const Bytes& element, size_t bytes) {
 class Interpreter {
   public:
     explicit Interpreter(const Job& job)
-        : job_(job), ranks_(int(job.schedules.size())), bytes_(job.inputs[0].size()), inputs_(job.inputs) {
-        tiles_ = bytes_ == 0 ? 1 : int((bytes_ + job.tile_bytes - 1) / job.tile_bytes);
+        : job_(job), ranks_(int(job.schedules.size())), parts_(job.schedules[0].parts()) {
+        for (int rank = 0; rank < ranks_; ++rank)
+            if (const int held = parts_held(input_held(rank), parts_); held > 0)
+                part_bytes_ = job.inputs[size_t(rank)].size() / size_t(held);
+        tiles_ = part_bytes_ == 0 ? 1 : int((part_bytes_ + job.tile_bytes - 1) / job.tile_bytes);
+        // Everybody has the whole of both, what it does not hold too: rubbish.
         for (int rank = 0; rank < ranks_; ++rank) {
-            outputs_.push_back(in_place(rank) ? job.inputs[size_t(rank)] : Bytes(bytes_, std::byte{0xcd}));
+            inputs_.push_back(Bytes(part_bytes_ * size_t(parts_), std::byte{0xcd}));
+            paste(inputs_.back(), first_held(input_held(rank), rank, part_bytes_), job.inputs[size_t(rank)]);
+            outputs_.push_back(in_place(rank) ? inputs_.back() : Bytes(part_bytes_ * size_t(parts_), std::byte{0xcd}));
             places_.emplace_back(job.schedules[size_t(rank)].blocks.size());
         }
     }
@@ -71,6 +77,11 @@ class Interpreter {
                 if (!ended(rank, block)) throw std::logic_error("rank " + std::to_string(rank) + " waits for ever");
         for (const auto& [key, queue] : connections_)
             if (!queue.empty()) throw std::logic_error("something was sent and never received");
+        for (int rank = 0; rank < ranks_; ++rank) {
+            Bytes& output = outputs_[size_t(rank)];
+            const Held held = output_of(schedule(rank).collective, rank, schedule(rank).root);
+            output = cut(output, first_held(held, rank, part_bytes_), part_bytes_ * size_t(parts_held(held, parts_)));
+        }
         return outputs_;
     }
 
@@ -88,12 +99,14 @@ class Interpreter {
         return schedule(rank).blocks[block].instructions.empty() || places_[size_t(rank)][block].tile >= tiles_;
     }
 
+    Held input_held(int rank) const { return input_of(schedule(rank).collective, rank, schedule(rank).root); }
+    // A chunk is a share of a tile of a part.
     Range range(int rank, int tile, int chunk) const {
+        const int shares = schedule(rank).chunks / parts_, part = chunk / shares, share = chunk % shares;
         const size_t first = size_t(tile) * job_.tile_bytes,
-                     length = std::min(job_.tile_bytes, bytes_ - std::min(bytes_, first));
-        const size_t begin = chunk_bound(length, schedule(rank).chunks, chunk),
-                     end = chunk_bound(length, schedule(rank).chunks, chunk + 1);
-        return {begin, end - begin, first + begin};
+                     length = std::min(job_.tile_bytes, part_bytes_ - std::min(part_bytes_, first));
+        const size_t begin = chunk_bound(length, shares, share), end = chunk_bound(length, shares, share + 1);
+        return {size_t(part) * length + begin, end - begin, size_t(part) * part_bytes_ + first + begin};
     }
     // The chunks of a span that are not empty, one by one, in the order in which they travel.
     std::vector<Range> span(int rank, int tile, const Instruction& it, int iteration) const {
@@ -117,20 +130,37 @@ class Interpreter {
         if (job_.scalars.empty()) return raw;
         return reduce(job_.type, weftProd, {repeated(job_.scalars[size_t(rank)], at.bytes), raw}, 0);
     }
-    Bytes& slot(int rank, int tile) {
-        Bytes& all = slots_[{rank, tile}];
-        if (all.empty()) all.resize(job_.tile_bytes);
+    // Slots and scratch, of every tile another.
+    struct Memory {
+        Bytes bytes;
+        std::vector<bool> written;
+    };
+    Memory& memory(Buffer buffer, int rank, int tile) {
+        Memory& all = memories_[{buffer, rank, tile}];
+        if (all.bytes.empty()) {
+            all.bytes.resize(job_.tile_bytes * size_t(parts_));
+            all.written.resize(all.bytes.size());
+        }
         return all;
     }
-    Bytes read_slot(int rank, int tile, const Range& at) {
-        for (size_t i = 0; i < at.bytes; i += 64)
-            if (!written_.count({rank, tile, (at.in_tile + i) / 64}))
-                throw std::logic_error("a slot is read that nobody has written");
-        return cut(slot(rank, tile), at.in_tile, at.bytes);
+    Bytes read_memory(Buffer buffer, int rank, int tile, const Range& at) {
+        const Memory& all = memory(buffer, rank, tile);
+        for (size_t i = at.in_tile; i < at.in_tile + at.bytes; ++i)
+            if (!all.written[i])
+                throw std::logic_error(std::string("a byte of ") + name_of(buffer) +
+                                       " is read that nobody has written");
+        return cut(all.bytes, at.in_tile, at.bytes);
     }
-    void write_slot(int rank, int tile, const Range& at, const Bytes& data) {
-        paste(slot(rank, tile), at.in_tile, data);
-        for (size_t i = 0; i < at.bytes; i += 64) written_.insert({rank, tile, (at.in_tile + i) / 64});
+    void write_memory(Buffer buffer, int rank, int tile, const Range& at, const Bytes& data) {
+        Memory& all = memory(buffer, rank, tile);
+        paste(all.bytes, at.in_tile, data);
+        std::fill_n(all.written.begin() + ptrdiff_t(at.in_tile), at.bytes, true);
+    }
+    // What the rank itself has there.
+    Bytes own(int rank, Buffer source, int tile, const Range& at) {
+        if (source == Buffer::input) return contribution(rank, at);
+        return source == Buffer::scratch ? read_memory(source, rank, tile, at)
+                                         : cut(outputs_[size_t(rank)], at.in_buffer, at.bytes);
     }
 
     // What the reduction of a chunk combines, in rank order.
@@ -138,13 +168,15 @@ class Interpreter {
         std::vector<Bytes> all;
         for (const int other : schedule(rank).board) {
             const bool whole = it.source == Buffer::inputs || (it.source == Buffer::either && job_.mode.reads(other));
-            all.push_back(other == rank || whole ? contribution(other, at) : read_slot(other, tile, at));
+            all.push_back(other == rank || whole ? contribution(other, at)
+                                                 : read_memory(Buffer::slot, other, tile, at));
         }
         return all;
     }
     void store(int rank, const Instruction& it, int tile, const Range& at, const Bytes& data) {
         if (it.targets & Buffer::output) paste(outputs_[size_t(rank)], at.in_buffer, data);
-        if (it.targets & Buffer::slot) write_slot(rank, tile, at, data);
+        for (const Buffer buffer : {Buffer::slot, Buffer::scratch})
+            if (it.targets & buffer) write_memory(buffer, rank, tile, at, data);
         if (it.targets & Buffer::outputs)
             for (Bytes& output : outputs_) paste(output, at.in_buffer, data);
     }
@@ -188,10 +220,9 @@ class Interpreter {
             if (it.opcode == Opcode::reduce) {
                 store(rank, it, tile, at, reduce(job_.type, job_.op, contributions(rank, it, tile, at), average_of));
             } else if (it.opcode == Opcode::copy) {
-                store(rank, it, tile, at,
-                      it.source == Buffer::input  ? contribution(rank, at)
-                      : it.source == Buffer::slot ? read_slot(it.rank.at(place.iteration), tile, at)
-                                                  : cut(outputs_[size_t(rank)], at.in_buffer, at.bytes));
+                store(rank, it, tile, it.moves ? range(rank, tile, it.into.at(place.iteration)) : at,
+                      it.source == Buffer::slot ? read_memory(Buffer::slot, it.rank.at(place.iteration), tile, at)
+                                                : own(rank, it.source, tile, at));
             } else {
                 throw std::logic_error(std::string("no meaning for ") + name_of(it.opcode));
             }
@@ -221,11 +252,10 @@ class Interpreter {
             if (has('s')) data = cut(message, offset, at.bytes);
             offset += at.bytes;
             if (has('i')) {
-                const Bytes own = it.source == Buffer::input ? contribution(rank, at)
-                                                             : cut(outputs_[size_t(rank)], at.in_buffer, at.bytes);
-                data = !has('s') ? own
-                                 : reduce(job_.type, job_.op, it.left ? std::vector{own, data} : std::vector{data, own},
-                                          average_of);
+                const Bytes held = own(rank, it.source, tile, at);
+                data = !has('s') ? held
+                                 : reduce(job_.type, job_.op,
+                                          it.left ? std::vector{held, data} : std::vector{data, held}, average_of);
             }
             if (has('o')) store(rank, it, tile, at, data);
             passed_on.insert(passed_on.end(), data.begin(), data.end());
@@ -235,14 +265,13 @@ class Interpreter {
     }
 
     const Job& job_;
-    int ranks_;
-    size_t bytes_;
+    int ranks_, parts_;
+    size_t part_bytes_ = 0;
     int tiles_ = 1;
-    std::vector<Bytes> inputs_, outputs_;
+    std::vector<Bytes> inputs_, outputs_;                                 // of the whole
     std::vector<std::vector<Place>> places_;                              // by rank and block
     std::map<std::tuple<int, int, int>, std::deque<Bytes>> connections_;  // by channel, sender, receiver
-    std::map<std::pair<int, int>, Bytes> slots_;                          // by rank and tile
-    std::set<std::tuple<int, int, size_t>> written_;                      // rank, tile, line of the slot
+    std::map<std::tuple<Buffer, int, int>, Memory> memories_;             // by rank and tile
     std::set<std::tuple<int, int, int>> posted_;                          // rank, tile, phase
 };
 

@@ -16,10 +16,10 @@ struct Job {
     BoardMode mode;                   // as they were expanded
     weftDataType_t type = weftInt8;
     weftRedOp_t op = weftSum;
-    std::vector<Bytes> inputs;   // by rank, of equal length
+    std::vector<Bytes> inputs;   // by rank: those parts of the whole that it holds
     std::vector<Bytes> scalars;  // by rank, one element: inputs count multiplied by it; empty: as they are
     std::vector<bool> in_place;  // by rank; empty: nobody
-    size_t tile_bytes = 0;       // a multiple of 64, or the whole message
+    size_t tile_bytes = 0;       // of a part: a multiple of 64, or all of it
 };
 
 // What every rank's receive buffer holds afterwards. Throws std::logic_error if the schedules block for ever or read

@@ -163,8 +163,7 @@ TEST_CASE("every message of the largest tile fits a slot, and tiles are the same
                                 size_t bytes = 0;
                                 for (int offset = 0; offset < it.count; ++offset) {
                                     const int chunk = it.chunk.at(0, offset);
-                                    bytes += chunk_bound(tile, schedule.chunks, chunk + 1) -
-                                             chunk_bound(tile, schedule.chunks, chunk);
+                                    bytes += chunk_range(tile, schedule.chunks, chunk, 1, schedule.parts()).bytes;
                                 }
                                 longest = std::max(longest, bytes);
                             }

@@ -40,27 +40,41 @@ std::vector<int32_t> hosts_of(Hosts hosts, int ranks) {
 
 std::string Case::text() const {
     const char* where = place == Place::out ? "out of place" : place == Place::in ? "in place" : "partly in place";
-    return fmt::format("{}, {}, {} channels, {} tiles, {}, {}", algorithm, name_of(way), channels, tiles, where,
-                       name_of(hosts));
+    return fmt::format("{} by {}, {}, {} channels, {} tiles, {}, {}{}", weft::name_of(collective), algorithm,
+                       name_of(way), channels, tiles, where, name_of(hosts),
+                       root < 0 ? "" : fmt::format(", root {}", root));
+}
+
+bool anywhere(const Algorithm& algorithm, int ranks) {
+    return !algorithm.refusal({ranks, 0, {}}) && !algorithm.refusal({ranks, 0, hosts_of(Hosts::two, ranks)});
 }
 
 std::vector<Case> cases_of(const Algorithm& algorithm, int channels_most, int ranks) {
     const std::string name = algorithm.name;
     std::vector<Way> ways = {Way::plain};
-    if (name == "two_shot")
+    if (name == "two_shot" && algorithm.collective == Collective::all_reduce)
         ways = {Way::plain, Way::mixed, Way::all_readable, Way::direct, Way::pipelined, Way::pipelined_mixed};
+    std::vector<int> roots = {-1};
+    if (facts_of(algorithm.collective).rooted) {
+        roots.clear();
+        for (int root = 0; root < ranks; root += ranks <= 12 ? 1 : std::max(1, (ranks - 1) / 3)) roots.push_back(root);
+    }
     std::vector<Case> cases;
-    const bool anywhere = !algorithm.refuses;
     for (Hosts hosts : all_hosts) {
         if (algorithm.refusal({ranks, 0, hosts_of(hosts, ranks)})) continue;
-        if (anywhere && hosts != Hosts::one && hosts != Hosts::dealt) continue;
+        if (anywhere(algorithm, ranks) && hosts != Hosts::one && hosts != Hosts::dealt) continue;
         for (Way way : ways)
             for (int channels = 1; channels <= (name == "ring" ? channels_most : 1); ++channels)
-                for (Place place : places) {
-                    // On several hosts long enough that a slot of the board is used again.
-                    const int tiles = way == Way::direct ? 1 : anywhere || hosts == Hosts::one ? 2 : 6;
-                    cases.push_back({name, way, channels, place, tiles, hosts});
-                }
+                for (Place place : places)
+                    for (int root : roots) {
+                        // NCCL knows no all-to-all in place.
+                        if (place != Place::out && algorithm.collective == Collective::all_to_all) continue;
+                        // On several hosts long enough that a slot of the board is used again.
+                        const int tiles = way == Way::direct                                  ? 1
+                                          : anywhere(algorithm, ranks) || hosts == Hosts::one ? 2
+                                                                                              : 6;
+                        cases.push_back({name, way, channels, place, tiles, hosts, algorithm.collective, root});
+                    }
     }
     return cases;
 }
@@ -87,8 +101,8 @@ static bool pipelines(const Case& one, int ranks) {
 
 Schedule schedule_of(const Case& one, int ranks, int rank) {
     if (one.algorithm == "two_block_ring") return two_block_ring(ranks, rank);
-    const Algorithm* row = registry::find_algorithm(one.algorithm);
-    const Schedule schedule = row->build(one.layout(ranks, rank), {.channels = one.channels});
+    const Algorithm* row = registry::find_algorithm(one.algorithm, one.collective);
+    const Schedule schedule = row->build(one.layout(ranks, rank), {.channels = one.channels, .root = one.root});
     const BoardMode mode = mode_of(one.way, ranks);
     return pipelines(one, ranks) ? expand_pipelined(schedule, mode, one.tiles) : expand(schedule, mode);
 }

@@ -38,13 +38,17 @@ struct Case {
     Place place = Place::out;
     int tiles = 2;
     Hosts hosts = Hosts::one;
+    Collective collective = Collective::all_reduce;
+    int root = -1;
     std::string text() const;
     Layout layout(int ranks, int rank) const { return {ranks, rank, hosts_of(hosts, ranks)}; }
 };
 
 // Which an algorithm has with so many ranks: channels matter to the ring only, the ways to share buffers to the
-// two-shot only, and some need one host or several. Who needs neither runs on one and on such that put ranks in another
-// order.
+// two-shot all-reduce only, and some need one host or several. Who needs neither runs on one and on such that put ranks
+// in another order. Of roots some, or all where there are few ranks.
+// Whether the algorithm serves so many ranks on whatever hosts.
+bool anywhere(const Algorithm& algorithm, int ranks);
 std::vector<Case> cases_of(const Algorithm& algorithm, int channels_most, int ranks);
 
 std::vector<bool> every_second(int ranks);

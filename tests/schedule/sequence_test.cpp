@@ -26,7 +26,7 @@ static std::vector<Case> all_cases(std::initializer_list<int> tile_counts, Hosts
     for (const Algorithm& row : registry::algorithms())
         for (Case one : cases_of(row, 2, ranks))
             for (int tiles : tile_counts) {
-                if (row.refuses ? one.hosts != hosts : one.hosts != Hosts::one) continue;
+                if (one.hosts != (anywhere(row, ranks) ? Hosts::one : hosts)) continue;
                 if (one.way == Way::direct && tiles != 1) continue;
                 one.tiles = tiles;
                 one.hosts = hosts;

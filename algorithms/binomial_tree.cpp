@@ -1,0 +1,204 @@
+// Binomial trees for what has a root. Broadcast and reduce: log2 N rounds of the whole buffer; scatter and gather:
+// log2 N rounds for (N-1)/N of it, what passes an inner rank going with its own. For small messages and many ranks.
+// Source: the textbook tree, as in Thakur, Rabenseifner and Gropp, "Optimization of collective communication operations
+// in MPICH", 2005.
+#include <algorithm>
+#include <optional>
+
+#include "algorithms/algorithms.hpp"
+#include "algorithms/network.hpp"
+#include "src/schedule/builder.hpp"
+
+namespace weft {
+
+namespace {
+
+// One would do; with two the next tile is on its way while this one is passed on.
+constexpr int fifo_depth = 2;
+
+// The tree as one rank sees it. Places count from the root; the parent of v is v without its lowest bit, so the subtree
+// of v is v .. v + 2^k - 1, as far as there are so many.
+struct Place {
+    int ranks, here;
+
+    int reach() const {  // of the subtree, were there ranks enough
+        int bit = 1;
+        while (bit < ranks && (here == 0 || !(here & bit))) bit *= 2;
+        return bit;
+    }
+    int parent() const { return here & (here - 1); }
+    std::vector<int> children() const {  // the largest subtree first
+        std::vector<int> all;
+        for (int bit = reach() / 2; bit > 0; bit /= 2)
+            if (here + bit < ranks) all.push_back(here + bit);
+        return all;
+    }
+    int size_of(int place) const { return std::min(Place{ranks, place}.reach(), ranks - place); }
+};
+
+// Broadcast and reduce walk the ranks host by host.
+struct ByHost {
+    std::vector<int32_t> order;
+    int first;  // of the root in it
+    Place place;
+
+    ByHost(const Layout& layout, int root)
+        : order(layout.host_major()),
+          first(int(std::find(order.begin(), order.end(), root) - order.begin())),
+          place{layout.ranks, (layout.position() - first + layout.ranks) % layout.ranks} {}
+    int rank(int at) const { return order[size_t((first + at) % place.ranks)]; }
+};
+
+Builder::Shape shape(const Layout& layout, const Parameters& parameters, int chunks, int span) {
+    return {.chunks = chunks, .fifo_depth = layout.ranks > 1 ? fifo_depth : 0, .span = span, .root = parameters.root};
+}
+
+// Of parts: they lie in the order of ranks, and so do places.
+struct ByRank {
+    Place place;
+    int root;
+
+    ByRank(const Layout& layout, int of)
+        : place{layout.ranks, (layout.rank - of + layout.ranks) % layout.ranks}, root(of) {}
+    int rank(int at) const { return (root + at) % place.ranks; }
+    Chunk parts_from(int at) const { return {0, root + at, place.ranks}; }
+    // What the largest message holds, of any rank.
+    int span() const { return place.ranks == 1 ? 1 : std::max(1, Place{place.ranks, 0}.reach() / 2); }
+};
+
+}  // namespace
+
+Schedule binomial_tree_broadcast(const Layout& layout, const Parameters& parameters) {
+    Builder schedule("binomial_tree", Collective::broadcast, layout, shape(layout, parameters, 1, 1));
+    const ByHost tree(layout, parameters.root);
+    const std::vector<int> children = tree.place.children();
+    if (tree.place.here == 0) {
+        schedule.block({}).copy({0});
+        for (const int child : children) schedule.block({.target = tree.rank(child)}).send({0});
+        return schedule.finish();
+    }
+    const int parent = tree.rank(tree.place.parent());
+    if (children.empty()) {
+        schedule.block({.source = parent}).recv({0});
+        return schedule.finish();
+    }
+    Step have = schedule.block({.source = parent, .target = tree.rank(children[0])}).recv_copy_send({0});
+    for (size_t i = 1; i < children.size(); ++i)
+        schedule.block({.target = tree.rank(children[i])}).send({0}).from(Buffer::output).after(have);
+    return schedule.finish();
+}
+
+Schedule binomial_tree_reduce(const Layout& layout, const Parameters& parameters) {
+    Builder schedule("binomial_tree", Collective::reduce, layout, shape(layout, parameters, 1, 1));
+    const ByHost tree(layout, parameters.root);
+    std::vector<int> children = tree.place.children();
+    std::reverse(children.begin(), children.end());  // the smallest subtree is ready first
+    const bool top = tree.place.here == 0;
+    const int parent = top ? -1 : tree.rank(tree.place.parent());
+    if (children.empty()) {
+        if (top)
+            schedule.block({}).copy({0}).finish();
+        else
+            schedule.block({.target = parent}).send({0});
+        return schedule.finish();
+    }
+    // The root adds up in its output, others where the next tile waits until this one is on its way.
+    const Buffer sums = top ? Buffer::output : Buffer::scratch;
+    const int last = int(children.size()) - 1;
+    std::optional<Step> sum;
+    for (int i = 0; i <= last; ++i) {
+        const bool passes_on = i == last && !top;
+        BlockBuilder block =
+            schedule.block({.source = tree.rank(children[size_t(i)]), .target = passes_on ? parent : -1});
+        Step next = passes_on ? block.recv_reduce_send({0}) : block.recv_reduce_copy({0}).to(sums);
+        if (sum)
+            next.from(sums).after(*sum);
+        else if (!passes_on && !top)
+            next.after(Dependency{last, 0, 1});
+        sum = next;
+    }
+    if (top) sum->finish();
+    return schedule.finish();
+}
+
+Schedule binomial_tree_gather(const Layout& layout, const Parameters& parameters) {
+    const ByRank tree(layout, parameters.root);
+    Builder schedule("binomial_tree", Collective::gather, layout, shape(layout, parameters, layout.ranks, tree.span()));
+    const std::vector<int> children = tree.place.children();
+    const int here = tree.place.here, blocks = int(children.size());
+    const auto receive = [&](int child) {
+        return schedule.block({.source = tree.rank(child)})
+            .span(tree.place.size_of(child))
+            .recv(tree.parts_from(child));
+    };
+    if (here == 0) {
+        schedule.block({}).copy({layout.rank});
+        for (const int child : children) receive(child);
+        return schedule.finish();
+    }
+    const int parent = tree.rank(tree.place.parent());
+    if (children.empty()) {
+        schedule.block({.target = parent}).send({layout.rank});
+        return schedule.finish();
+    }
+    // What has come waits beside the own part; the next tile waits until this one is sent: behind the copy, and what it
+    // waits for, a nop a child.
+    std::vector<Step> come;
+    for (const int child : children)
+        come.push_back(receive(child).to(Buffer::scratch).after(Dependency{blocks, blocks + 1, 1}));
+    BlockBuilder block = schedule.block({.target = parent});
+    block.copy({layout.rank}).to(Buffer::scratch);
+    for (const Step& step : come) block.nop().after(step);
+    block.span(tree.place.size_of(here)).send(tree.parts_from(here)).from(Buffer::scratch);
+    return schedule.finish();
+}
+
+Schedule binomial_tree_scatter(const Layout& layout, const Parameters& parameters) {
+    const ByRank tree(layout, parameters.root);
+    Builder schedule("binomial_tree", Collective::scatter, layout,
+                     shape(layout, parameters, layout.ranks, tree.span()));
+    const std::vector<int> children = tree.place.children();
+    const int here = tree.place.here;
+    if (here == 0) {
+        schedule.block({}).copy({layout.rank});
+        for (const int child : children)
+            schedule.block({.target = tree.rank(child)}).span(tree.place.size_of(child)).send(tree.parts_from(child));
+        return schedule.finish();
+    }
+    const int parent = tree.rank(tree.place.parent());
+    if (children.empty()) {
+        schedule.block({.source = parent}).recv({layout.rank});
+        return schedule.finish();
+    }
+    BlockBuilder block = schedule.block({.source = parent});
+    // The next tile comes when this one's parts are all on their way: a nop a child waits for that.
+    for (size_t i = 0; i < children.size(); ++i) block.nop().after(Dependency{int(i) + 1, 0, 1});
+    Step have = block.span(tree.place.size_of(here)).recv(tree.parts_from(here)).to(Buffer::scratch);
+    block.copy({layout.rank}).from(Buffer::scratch);
+    for (const int child : children)
+        schedule.block({.target = tree.rank(child)})
+            .span(tree.place.size_of(child))
+            .send(tree.parts_from(child))
+            .from(Buffer::scratch)
+            .after(have);
+    return schedule.finish();
+}
+
+// As many hops as the tree is deep; the root sends to each of its children.
+static double tree_us(const Layout& layout, const LinkCosts& costs, size_t bytes, bool parted) {
+    if (layout.ranks == 1) return costs.stream_us(bytes, 2 * bytes);
+    const Network network(layout, costs);
+    Network::Rounds rounds;
+    for (int distance = 1; distance < layout.ranks; distance *= 2)
+        network.add_round(rounds, distance, parted ? double(bytes) * distance / layout.ranks : double(bytes),
+                          Network::Coming::parts);
+    return Network::overlapped_us(rounds, double(bytes), double(costs.net_slot_bytes));
+}
+double binomial_tree_whole_us(const Layout& layout, const LinkCosts& costs, size_t bytes) {
+    return tree_us(layout, costs, bytes, false);
+}
+double binomial_tree_parts_us(const Layout& layout, const LinkCosts& costs, size_t bytes) {
+    return tree_us(layout, costs, bytes, true);
+}
+
+}  // namespace weft

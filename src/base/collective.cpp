@@ -1,0 +1,11 @@
+#include "src/base/collective.hpp"
+
+namespace weft {
+
+std::optional<Collective> collective_named(std::string_view name) {
+    for (const Collective collective : all_collectives)
+        if (name == name_of(collective)) return collective;
+    return {};
+}
+
+}  // namespace weft

@@ -1,0 +1,80 @@
+// collective.hpp: what each collective does with whose data: all that API, schedules, checker and executor must know of
+// it. The *whole* of a collective is the vector that its largest buffer holds: one part, or one of `count` elements for
+// each rank, in the order of ranks. In the whole every element has one place, which all ranks name alike: a buffer that
+// holds only its rank's part holds it as if it lay there.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+namespace weft {
+
+enum class Collective : uint8_t {
+    none,
+    all_reduce,
+    broadcast,
+    reduce,
+    all_gather,
+    reduce_scatter,
+    all_to_all,
+    gather,
+    scatter,
+    barrier,
+};
+inline constexpr Collective all_collectives[] = {
+    Collective::all_reduce, Collective::broadcast,      Collective::reduce,
+    Collective::all_gather, Collective::reduce_scatter, Collective::all_to_all,
+    Collective::gather,     Collective::scatter,        Collective::barrier,
+};
+
+// Which parts of the whole a rank's buffer holds.
+enum class Held : uint8_t { nothing, own, all };
+
+struct CollectiveFacts {
+    const char* name;
+    bool parted;   // the whole has a part for each rank, else it is one
+    bool reduces;  // what comes out combines all ranks' contributions
+    bool rooted;   // one rank is the root
+    Held input_of_root, input_of_others;
+    Held output_of_root, output_of_others;
+};
+
+constexpr CollectiveFacts facts_of(Collective collective) {
+    using enum Held;
+    switch (collective) {
+        case Collective::none: break;
+        case Collective::all_reduce: return {"all_reduce", false, true, false, all, all, all, all};
+        case Collective::broadcast: return {"broadcast", false, false, true, all, nothing, all, all};
+        case Collective::reduce: return {"reduce", false, true, true, all, all, all, nothing};
+        case Collective::all_gather: return {"all_gather", true, false, false, own, own, all, all};
+        case Collective::reduce_scatter: return {"reduce_scatter", true, true, false, all, all, own, own};
+        case Collective::all_to_all: return {"all_to_all", true, false, false, all, all, all, all};
+        case Collective::gather: return {"gather", true, false, true, own, own, all, nothing};
+        case Collective::scatter: return {"scatter", true, false, true, all, nothing, own, own};
+        // Everybody hears of everybody: an all-gather of tokens.
+        case Collective::barrier: return {"barrier", true, false, false, own, own, all, all};
+    }
+    return {"nothing", false, false, false, nothing, nothing, nothing, nothing};
+}
+
+constexpr const char* name_of(Collective collective) { return facts_of(collective).name; }
+std::optional<Collective> collective_named(std::string_view name);
+
+constexpr int parts_of(Collective collective, int ranks) { return facts_of(collective).parted ? ranks : 1; }
+constexpr Held input_of(Collective collective, int rank, int root) {
+    const CollectiveFacts facts = facts_of(collective);
+    return rank == root ? facts.input_of_root : facts.input_of_others;
+}
+constexpr Held output_of(Collective collective, int rank, int root) {
+    const CollectiveFacts facts = facts_of(collective);
+    return rank == root ? facts.output_of_root : facts.output_of_others;
+}
+constexpr bool holds(Held held, int part, int rank) { return held == Held::all || (held == Held::own && part == rank); }
+// Of a buffer that holds so much: how many parts it is long, and at which place of the whole it begins.
+constexpr int parts_held(Held held, int parts) { return held == Held::all ? parts : held == Held::own ? 1 : 0; }
+constexpr size_t first_held(Held held, int rank, size_t part_bytes) {
+    return held == Held::own ? size_t(rank) * part_bytes : 0;
+}
+
+}  // namespace weft
