@@ -62,8 +62,11 @@ struct ByRank {
         : place{layout.ranks, (layout.rank - of + layout.ranks) % layout.ranks}, root(of) {}
     int rank(int at) const { return (root + at) % place.ranks; }
     Chunk parts_from(int at) const { return {0, root + at, place.ranks}; }
-    // What the largest message holds, of any rank.
-    int span() const { return place.ranks == 1 ? 1 : std::max(1, Place{place.ranks, 0}.reach() / 2); }
+    // What the largest message holds, of any rank: one of the root's two largest subtrees.
+    int span() const {
+        const int half = Place{place.ranks, 0}.reach() / 2;
+        return std::max({1, std::min(half, place.ranks - half), half / 2});
+    }
 };
 
 }  // namespace

@@ -38,8 +38,9 @@ Schedule two_shot_reduce(const Layout& layout, const Parameters& parameters) {
     block.wait(0);
     block.reduce({rank}).to(takes ? Buffer::output : Buffer::slot).finish();
     block.post(1);
+    if (!takes) return schedule.finish();
     block.wait(1);
-    if (takes) block.loop(ranks - 1).copy(others.then(1)).from(Buffer::slot).of(others.then(1));
+    block.loop(ranks - 1).copy(others.then(1)).from(Buffer::slot).of(others.then(1));
     return schedule.finish();
 }
 

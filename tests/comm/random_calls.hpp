@@ -1,4 +1,4 @@
-// random_calls.hpp: a random sequence of all-reduces as a program would call them, each checked against the exact
+// random_calls.hpp: a random sequence of collectives as a program would call them, each checked against the exact
 // reference. Every rank draws the same sequence from the seed; clients' interface only, so ranks may be threads or
 // processes.
 #pragma once
@@ -13,6 +13,7 @@ struct Sequence {
     uint32_t seed = 0;
     int calls = 0;
     size_t most_elements = 50'000;
+    bool all_reduce_only = false;
 };
 
 // Runs this rank's part. What went wrong, or nothing.

@@ -1,4 +1,4 @@
-// random_calls_test.cpp: random sequences of all-reduces through the C interface, ranks being threads, processes, or
+// random_calls_test.cpp: random sequences of collectives through the C interface, ranks being threads, processes, or
 // all driven by one thread in a group; every result against the exact reference.
 #include <cstdlib>
 #include <iostream>
@@ -56,7 +56,8 @@ void check_threads(int ranks, const char* algo, const Sequence& sequence) {
 TEST_CASE("random calls of threads are right under every algorithm", "[comm]") {
     std::cout << "seed " << seed() << std::endl;
     for (const int ranks : {1, 2, 3, 4, 5, 8})
-        for (const char* algo : {"one_shot", "two_shot", "ring", ""})
+        for (const char* algo :
+             {"one_shot", "two_shot", "ring", "halving_doubling", "all_pairs", "linear,binomial_tree", ""})
             check_threads(ranks, algo, {seed() + uint32_t(ranks), small() ? 15 : 80, 40'000});
 }
 
@@ -160,7 +161,10 @@ TEST_CASE("random calls of ranks on several hosts are right under every algorith
                                                  "two_level_tree",
                                                  "two_level_halving_doubling",
                                                  "two_level_doubling",
-                                                 "leader_doubling"};
+                                                 "leader_doubling",
+                                                 "all_pairs",
+                                                 "linear",
+                                                 "binomial_tree"};
     struct Shape {
         int hosts, ranks;
     };

@@ -101,7 +101,9 @@ static bool halves(const std::string& algorithm) { return algorithm.find("halvin
 
 // Why a survivor is no fault at all; null if there is no such reason.
 static const char* harmless(const Case& one, const Mutant& mutant, const std::vector<Schedule>& original) {
-    if (mutant.fault == Fault::depth_one_less && one.algorithm != "ring")
+    const bool chain = one.collective == Collective::broadcast || one.collective == Collective::reduce;
+    const bool half_of_two = one.collective != Collective::all_reduce && mutant.schedules.size() == 2;
+    if (mutant.fault == Fault::depth_one_less && (one.algorithm != "ring" || chain || half_of_two))
         return "it asks for more slots than it needs, so that tiles overlap";
     if (mutant.block < 0) return nullptr;
     const Neighbours here{original, original[std::max(mutant.rank, 0)].blocks[mutant.block], mutant.step};
@@ -118,6 +120,14 @@ static const char* harmless(const Case& one, const Mutant& mutant, const std::ve
     if (mutant.fault == Fault::exchanged_operands && (!exchange || mutant.rank < 0))
         return "the sum is made in one place, or by all who make it alike";
     if (mutant.fault != Fault::exchanged_neighbours || !second) return nullptr;
+    // Of an instruction that copies what its rank keeps: whether the other does something else.
+    const auto keeps = [&](const Instruction* it, const Instruction* other) {
+        const bool looked_at = (other->source | other->targets) & Buffer::output && other->chunk == it->chunk;
+        return it->opcode == Opcode::copy && it->source == Buffer::input && it->targets == Buffer::output && !looked_at;
+    };
+    if (keeps(first, second) || keeps(second, first)) return "what a rank copies for itself nobody waits for";
+    if (one.collective == Collective::reduce && first->opcode == Opcode::reduce && first->targets == Buffer::output)
+        return "nobody waits for what the root sums up for itself";
     if ((is_local(first) || is_local(second)) && !is_board(first) && !is_board(second) && disjoint(*first, *second))
         return "the two work on different memory";
     if (mutant.rank >= 0 && first->opcode == Opcode::send && !is_board(second) && disjoint(*first, *second))
