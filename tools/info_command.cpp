@@ -236,7 +236,7 @@ void print(const Json& all) {
 
 // What would be chosen for a call on ranks that need not exist.
 struct Question {
-    std::string size;
+    std::string size, collective = name_of(Collective::all_reduce);
     int ranks = 2, hosts = 1, cores = 0;
     int64_t link_mbps = 0;
 };
@@ -248,11 +248,14 @@ int answer(const Question& question) {
         return fmt::print(stderr, "weft info explain: {} ranks on {} hosts cannot be\n", question.ranks,
                           question.hosts),
                2;
+    const auto collective = collective_named(question.collective);
+    if (!collective) return fmt::print(stderr, "weft info explain: {} is no collective\n", question.collective), 2;
     Operation operation;
-    operation.collective = Collective::all_reduce;
+    operation.collective = *collective;
     operation.type = weftFloat32;
     operation.op = weftSum;
-    operation.count = uint64_t(*bytes) / size_of(weftFloat32);
+    operation.count =
+        uint64_t(*bytes) / size_of(weftFloat32) / uint64_t(parts_of(*collective, std::max(1, question.ranks)));
     Layout layout{question.ranks, 0};
     if (question.hosts > 1) layout.hosts = hosts_in_blocks(question.ranks, question.hosts);
     const int here = (question.ranks + question.hosts - 1) / question.hosts;
@@ -272,8 +275,9 @@ void add_info_command(CLI::App& app, int& exit_status) {
     command->add_flag("--json", *as_json, "For machines: one JSON object");
     auto question = std::make_shared<Question>();
     CLI::App* explaining = command->add_subcommand(
-        "explain", "Tells which algorithm an all-reduce would take, and what each is predicted to cost");
-    explaining->add_option("size", question->size, "Of the buffer: bytes, with K, M or G")->required();
+        "explain", "Tells which algorithm a collective would take, and what each is predicted to cost");
+    explaining->add_option("size", question->size, "Of the larger buffer: bytes, with K, M or G")->required();
+    explaining->add_option("--collective", question->collective, "all_reduce, all_gather, ... (all_reduce)");
     explaining->add_option("-n,--ranks", question->ranks, "Ranks of the communicator (2)");
     explaining->add_option("--hosts", question->hosts, "Hosts that they are on, in blocks (1)");
     explaining->add_option("--cores", question->cores, "Cores of a host (this one's)");

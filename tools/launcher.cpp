@@ -230,7 +230,8 @@ void Launcher::handle_signal() {
         if (signal == SIGCHLD) continue;
         // What the terminal sends it sends to the ranks as well, for they are of our process group.
         bool from_terminal = received.ssi_code == SI_KERNEL;
-        // SIGTSTP would not stop ranks whose process group is orphaned, as under a batch system: they get what always stops.
+        // SIGTSTP would not stop ranks whose process group is orphaned, as under a batch system: they get what always
+        // stops.
         if (!from_terminal) signal_ranks(signal == SIGTSTP ? SIGSTOP : signal);
         if (signal == SIGTSTP) raise(SIGSTOP);
     }

@@ -27,6 +27,8 @@ constexpr std::streamsize file_bytes_most = std::streamsize(256) << 20;
 
 struct Request {
     std::string algorithm;
+    std::string collective = name_of(Collective::all_reduce);
+    int root = 0;
     int ranks = 0;
     int rank = -1;  // all
     int channels = 1;
@@ -84,13 +86,25 @@ Result<Schedule> expanded(const Schedule& schedule, const std::string& expansion
 }
 
 Result<std::vector<Schedule>> make(const Request& request) {
-    const Algorithm* row = registry::find_algorithm(request.algorithm);
+    const auto collective = collective_named(request.collective);
+    if (!collective) {
+        std::string names;
+        for (const Collective each : all_collectives)
+            names += fmt::format("{}{}", names.empty() ? "" : ", ", name_of(each));
+        return fail(weftInvalidArgument, "there is no collective `{}`; there are {}", request.collective, names);
+    }
+    const Algorithm* row = registry::find_algorithm(request.algorithm, *collective);
     if (!row) {
         std::string names;
         for (const Algorithm& each : registry::algorithms())
-            names += fmt::format("{}{}", names.empty() ? "" : ", ", each.name);
-        return fail(weftInvalidArgument, "there is no algorithm `{}`; there are {}", request.algorithm, names);
+            if (each.collective == *collective) names += fmt::format("{}{}", names.empty() ? "" : ", ", each.name);
+        return fail(weftInvalidArgument, "there is no algorithm `{}` for {}; there are {}", request.algorithm,
+                    request.collective, names);
     }
+    const bool rooted = facts_of(*collective).rooted;
+    if (rooted && request.root >= request.ranks)
+        return fail(weftInvalidArgument, "there is no rank {} of {} to be the root; there are 0..{}", request.root,
+                    request.ranks, request.ranks - 1);
     if (request.ranks < row->ranks_min)
         return fail(weftInvalidArgument, "{} needs at least {} ranks", row->name, row->ranks_min);
     if (request.rank >= request.ranks)
@@ -107,7 +121,8 @@ Result<std::vector<Schedule>> make(const Request& request) {
     for (int rank = 0; rank < request.ranks; ++rank) {
         if (request.rank >= 0 && rank != request.rank) continue;
         layout.rank = rank;
-        auto schedule = expanded(row->build(layout, {.channels = request.channels}), request.expansion);
+        auto schedule = expanded(row->build(layout, {.channels = request.channels, .root = rooted ? request.root : -1}),
+                                 request.expansion);
         if (!schedule) return schedule.take_status();
         schedules.push_back(std::move(*schedule));
     }
@@ -182,6 +197,10 @@ void add_schedule_command(CLI::App& app, int& exit_status) {
             ->capture_default_str();
         to->add_option("-c,--channels", request->channels, "Channels")
             ->check(CLI::Range(1, channels_shown_most))
+            ->capture_default_str();
+        to->add_option("--collective", request->collective, "What it is to do")->capture_default_str();
+        to->add_option("--root", request->root, "Of a rooted collective")
+            ->check(CLI::NonNegativeNumber)
             ->capture_default_str();
         to->add_option("--expand", request->expansion,
                        "Fused instructions as the elementary ones they stand for: staged, direct, readable=RANK,... or "

@@ -14,7 +14,8 @@ uint64_t Choice::hash() const {
 
 Status check_algo(std::string_view algo, std::span<const Algorithm> rows) {
     std::vector<std::string_view> names;
-    for (const Algorithm& row : rows) names.push_back(row.name);
+    for (const Algorithm& row : rows)
+        if (std::find(names.begin(), names.end(), row.name) == names.end()) names.push_back(row.name);
     return check_names("WEFT_ALGO", algo, names);
 }
 

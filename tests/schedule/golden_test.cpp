@@ -22,6 +22,8 @@ struct Golden {
     int channels;
     const char* expansion;  // as `weft schedule` names it
     int hosts = 1;
+    Collective collective = Collective::all_reduce;
+    int root = -1;
 
     Layout layout(int rank) const {
         return {ranks, rank, hosts > 1 ? hosts_in_blocks(ranks, hosts) : std::vector<int32_t>()};
@@ -53,24 +55,51 @@ static const Golden goldens[] = {
     {"two_level_halving_doubling_all_reduce_6_hosts_3.txt", "two_level_halving_doubling", 6, 1, "", 3},
     {"two_level_doubling_all_reduce_6_hosts_3.txt", "two_level_doubling", 6, 1, "", 3},
     {"leader_doubling_all_reduce_4_hosts_2.txt", "leader_doubling", 4, 1, "", 2},
+    {"one_shot_broadcast_3_root_1.txt", "one_shot", 3, 1, "", 1, Collective::broadcast, 1},
+    {"binomial_tree_broadcast_6_root_1.txt", "binomial_tree", 6, 1, "", 1, Collective::broadcast, 1},
+    {"ring_broadcast_3_root_1.txt", "ring", 3, 1, "", 1, Collective::broadcast, 1},
+    {"one_shot_reduce_3_root_1.txt", "one_shot", 3, 1, "", 1, Collective::reduce, 1},
+    {"two_shot_reduce_3_root_1.txt", "two_shot", 3, 1, "", 1, Collective::reduce, 1},
+    {"binomial_tree_reduce_6_root_1.txt", "binomial_tree", 6, 1, "", 1, Collective::reduce, 1},
+    {"ring_reduce_3_root_1.txt", "ring", 3, 1, "", 1, Collective::reduce, 1},
+    {"one_shot_all_gather_3.txt", "one_shot", 3, 1, "", 1, Collective::all_gather},
+    {"halving_doubling_all_gather_5.txt", "halving_doubling", 5, 1, "", 1, Collective::all_gather},
+    {"all_pairs_all_gather_3.txt", "all_pairs", 3, 1, "", 1, Collective::all_gather},
+    {"ring_all_gather_3.txt", "ring", 3, 1, "", 1, Collective::all_gather},
+    {"one_shot_reduce_scatter_3.txt", "one_shot", 3, 1, "", 1, Collective::reduce_scatter},
+    {"halving_doubling_reduce_scatter_5.txt", "halving_doubling", 5, 1, "", 1, Collective::reduce_scatter},
+    {"all_pairs_reduce_scatter_3.txt", "all_pairs", 3, 1, "", 1, Collective::reduce_scatter},
+    {"ring_reduce_scatter_3.txt", "ring", 3, 1, "", 1, Collective::reduce_scatter},
+    {"one_shot_all_to_all_3.txt", "one_shot", 3, 1, "", 1, Collective::all_to_all},
+    {"all_pairs_all_to_all_3.txt", "all_pairs", 3, 1, "", 1, Collective::all_to_all},
+    {"one_shot_gather_3_root_1.txt", "one_shot", 3, 1, "", 1, Collective::gather, 1},
+    {"binomial_tree_gather_6_root_1.txt", "binomial_tree", 6, 1, "", 1, Collective::gather, 1},
+    {"linear_gather_3_root_1.txt", "linear", 3, 1, "", 1, Collective::gather, 1},
+    {"one_shot_scatter_3_root_1.txt", "one_shot", 3, 1, "", 1, Collective::scatter, 1},
+    {"binomial_tree_scatter_6_root_1.txt", "binomial_tree", 6, 1, "", 1, Collective::scatter, 1},
+    {"linear_scatter_3_root_1.txt", "linear", 3, 1, "", 1, Collective::scatter, 1},
+    {"one_shot_barrier_3.txt", "one_shot", 3, 1, "", 1, Collective::barrier},
+    {"dissemination_barrier_5.txt", "dissemination", 5, 1, "", 1, Collective::barrier},
+    {"ring_all_gather_3_channels_2.txt", "ring", 3, 2, "", 1, Collective::all_gather},
 };
 
 TEST_CASE("schedules are those of the golden texts", "[schedule]") {
     for (const Golden& golden : goldens) {
-        const Algorithm* row = registry::find_algorithm(golden.algorithm);
+        const Algorithm* row = registry::find_algorithm(golden.algorithm, golden.collective);
         const std::string expansion = golden.expansion;
         std::vector<Schedule> schedules;
         for (int rank = 0; rank < golden.ranks; ++rank) {
-            Schedule schedule = row->build(golden.layout(rank), {.channels = golden.channels});
+            Schedule schedule = row->build(golden.layout(rank), {.channels = golden.channels, .root = golden.root});
             if (expansion == "staged") schedule = expand(schedule, {});
             if (expansion == "readable=0,2") schedule = expand(schedule, mode_of(Way::mixed, golden.ranks));
             if (expansion == "direct") schedule = expand(schedule, mode_of(Way::direct, golden.ranks));
             if (expansion == "pipelined=4") schedule = expand_pipelined(schedule, {}, 4);
             schedules.push_back(std::move(schedule));
         }
-        INFO(golden.file << ": weft schedule build " << golden.algorithm << " --ranks " << golden.ranks << " --hosts "
-                         << golden.hosts << " --channels " << golden.channels << (expansion.empty() ? "" : " --expand ")
-                         << expansion << " -o FILE");
+        INFO(golden.file << ": weft schedule build " << golden.algorithm << " --collective "
+                         << name_of(golden.collective) << " --root " << std::max(0, golden.root) << " --ranks "
+                         << golden.ranks << " --hosts " << golden.hosts << " --channels " << golden.channels
+                         << (expansion.empty() ? "" : " --expand ") << expansion << " -o FILE");
         const std::string text = file_text(golden.file);
         CHECK(write_text(schedules) == text);
         const auto read = read_texts(text);
