@@ -51,6 +51,36 @@ void types() {
     CHECK(true);
 }
 
+// A call of each kind, of two threads.
+void every_collective() {
+    std::vector<Communicator> comms = Communicator::all(2);
+    const auto use = [&](int rank) {
+        Communicator& comm = comms[std::size_t(rank)];
+        const int own[2] = {10 * rank + 1, 10 * rank + 2};
+        int got[2] = {};
+        comm.broadcast(own, got, 2, 1);
+        CHECK(got[0] == 11 && got[1] == 12);
+        comm.reduce(own, got, 2, 0);
+        if (rank == 0) CHECK(got[0] == 12 && got[1] == 14);
+        comm.all_gather(own, got, 1);
+        CHECK(got[0] == 1 && got[1] == 11);
+        comm.reduce_scatter(own, got, 1, weftMax);
+        CHECK(got[0] == 11 + rank);
+        comm.all_to_all(own, got, 1);
+        CHECK(got[0] == 1 + rank && got[1] == 11 + rank);
+        comm.gather(own, got, 1, 1);
+        if (rank == 1) CHECK(got[0] == 1 && got[1] == 11);
+        comm.scatter(own, got, 1, 0);
+        CHECK(got[0] == 1 + rank);
+        comm.broadcast(got, 2, 0);
+        comm.barrier();
+        check_throws([&] { comm.all_to_all(got, got, 1); }, weftInvalidArgument, "disjoint");
+    };
+    std::thread other(use, 1);
+    use(0);
+    other.join();
+}
+
 void one_thread_many_ranks() {
     std::vector<Communicator> comms = Communicator::all(3);
     std::vector<int> values{1, 20, 300};
@@ -158,6 +188,7 @@ int main() {
     setenv("WEFT_DEBUG", "NONE", 1);
     run_case("ids are made and carried as text", ids_and_versions);
     run_case("C++ types have their data types, and owners cannot be copied", types);
+    run_case("every collective has its method", every_collective);
     run_case("one thread drives the ranks of all()", one_thread_many_ranks);
     run_case("threads are ranks, each with its scalar", threads_as_ranks);
     run_case("communicators made in a group may be moved before it ends", inits_in_a_group);
