@@ -40,9 +40,9 @@ Status Watchdog::mismatch(int other, uint64_t sequence, const Operation& operati
         if (auto report = group_->row(other).position.read(); report && report->entered >= sequence) {
             if (report->entered > sequence)
                 return fail(weftMismatch,
-                            "rank {} is in operation {}{}, {}, when rank {} is in operation {} already, {}; every rank "
-                            "must make the same calls in the same order",
-                            rank_, sequence, name(), operation.text(), other, report->entered,
+                            "operation {}{}: rank {} called {}, rank {} something else before it went on to operation "
+                            "{}, {}; every rank must make the same calls in the same order",
+                            sequence, name(), rank_, operation.text(), other, report->entered,
                             report->operation.text());
             Operation ours = operation, theirs = report->operation;
             ours.choice = theirs.choice = 0;

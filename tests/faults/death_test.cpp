@@ -23,6 +23,13 @@ const Scene scenes[] = {
     {"calls in mappable memory", false, {"shared"}, "loop=1000000", ""},
     {"connecting a ring", true, {}, "loop=100000", "ring"},
     {"a ring", false, {}, "loop=500000", "ring"},
+    {"broadcasts", false, {}, "loop=1000,-1,broadcast", ""},
+    {"broadcasts along a chain", false, {}, "loop=100000,-1,broadcast", "ring"},
+    {"reductions up a tree", false, {}, "loop=100000,-1,reduce", "binomial_tree"},
+    {"all-gathers", false, {}, "loop=30000,-1,all_gather", "halving_doubling"},
+    {"all-to-alls", false, {}, "loop=30000,-1,all_to_all", "all_pairs"},
+    {"gathers", false, {}, "loop=30000,-1,gather", "linear"},
+    {"barriers", false, {}, "loop=1,-1,barrier", ""},
 };
 
 // Whether "8 rank 3 waited 1500 ms for ranks 0 to 2, 5: are all ..." misses the rank.
@@ -98,8 +105,14 @@ TEST_CASE("ranks that end right after their last call do not disturb those still
                 Job job(ranks);
                 for (int rank = 0; rank < ranks; ++rank) {
                     Steps steps = scene.calls;
-                    const bool large = std::string(scene.loop).size() > 10;
-                    steps.insert(steps.end(), {"init", std::string(scene.loop) + (large ? ",2" : ",200"), way});
+                    // So often, instead of for ever.
+                    std::string loop = scene.loop;
+                    const char* times = loop.find("00000") != std::string::npos ? ",2" : ",200";
+                    if (const size_t endless = loop.find(",-1"); endless != std::string::npos)
+                        loop.replace(endless, 3, times);
+                    else
+                        loop += times;
+                    steps.insert(steps.end(), {"init", loop, way});
                     job.start(rank, steps, {std::string("WEFT_ALGO=") + scene.algo, quiet});
                 }
                 job.finish();

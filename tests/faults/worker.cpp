@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdio>
 #include <cstdlib>
@@ -89,16 +90,50 @@ weftResult_t reduce(Worker& self, size_t count, weftDataType_t type, weftRedOp_t
     return code;
 }
 
+// One collective of count int32, which are the number of their rank from 1; what comes out is looked at.
+weftResult_t collective(Worker& self, const std::string& name, size_t count, int root) {
+    if (name == "all_reduce") return reduce(self, count, weftInt32, weftSum);
+    if (name == "barrier") return weftBarrier(self.comm, nullptr);
+    const auto ranks = size_t(self.ranks);
+    const auto [send, receive] = buffers(self, ranks * count * sizeof(int));
+    auto *in = static_cast<int*>(send), *out = static_cast<int*>(receive);
+    std::fill_n(in, ranks * count, self.rank + 1);
+    std::fill_n(out, ranks * count, -1);
+    const bool to_root = name == "reduce" || name == "gather";
+    const bool parts = name == "all_gather" || name == "all_to_all" || name == "gather";
+    const int sum = self.ranks * (self.ranks + 1) / 2;
+    weftResult_t code = weftInternalError;
+    if (name == "broadcast") code = weftBroadcast(in, out, count, weftInt32, root, self.comm, nullptr);
+    if (name == "reduce") code = weftReduce(in, out, count, weftInt32, weftSum, root, self.comm, nullptr);
+    if (name == "all_gather") code = weftAllGather(in, out, count, weftInt32, self.comm, nullptr);
+    if (name == "reduce_scatter") code = weftReduceScatter(in, out, count, weftInt32, weftSum, self.comm, nullptr);
+    if (name == "all_to_all") code = weftAlltoAll(in, out, count, weftInt32, self.comm, nullptr);
+    if (name == "gather") code = weftGather(in, out, count, weftInt32, root, self.comm, nullptr);
+    if (name == "scatter") code = weftScatter(in, out, count, weftInt32, root, self.comm, nullptr);
+    if (code != weftSuccess || (to_root && self.rank != root)) return code;
+    for (size_t i = 0; i < count * (parts ? ranks : 1); ++i) {
+        const int expected = parts ? int(i / count) + 1 : name.rfind("reduce", 0) == 0 ? sum : root + 1;
+        if (out[i] == expected) continue;
+        tell("wrong result at " + std::to_string(i));
+        _exit(3);
+    }
+    return code;
+}
+
+// call=NAME,COUNT[,ROOT]
+void step_call(Worker& self, const Values& values) {
+    tell("call", collective(self, values[0], size_t(number(values, 1, 1)), int(number(values, 2, 0))));
+}
 // reduce=COUNT[,TYPE[,OP]]
 void step_reduce(Worker& self, const Values& values) {
     tell("reduce", reduce(self, size_t(number(values, 0, 1)), weftDataType_t(number(values, 1, weftInt32)),
                           weftRedOp_t(number(values, 2, weftSum))));
 }
-// loop=COUNT[,TIMES]: until a call fails, or so often
+// loop=COUNT[,TIMES[,NAME]]: all-reduces, or others whose root is rank 1, until one fails, or so often
 void step_loop(Worker& self, const Values& values) {
     weftResult_t code = weftSuccess;
     for (long times = number(values, 1, -1); code == weftSuccess && times != 0; --times)
-        code = reduce(self, size_t(number(values, 0, 1)), weftInt32, weftSum);
+        code = collective(self, values.size() > 2 ? values[2] : "all_reduce", size_t(number(values, 0, 1)), 1);
     tell("loop", code);
 }
 // init[=DEADLINE in ms]
@@ -358,6 +393,7 @@ void step_fork_job(Worker& self, const Values& values) {
 
 const std::map<std::string, void (*)(Worker&, const Values&)> steps = {{"init", step_init},
                                                                        {"reduce", step_reduce},
+                                                                       {"call", step_call},
                                                                        {"loop", step_loop},
                                                                        {"id", step_id},
                                                                        {"as", step_as},
