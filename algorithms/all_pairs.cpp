@@ -136,7 +136,7 @@ double all_pairs_reduce_scatter_us(const Layout& layout, const LinkCosts& costs,
 
 double all_pairs_all_reduce_us(const Layout& layout, const LinkCosts& costs, size_t bytes) {
     if (layout.ranks == 1) return costs.stream_us(bytes, 2 * bytes);
-    const Network network(layout, costs);
+    const Network network(layout, costs, bytes);
     Network::Rounds rounds;
     for (int distance = 1; distance < layout.ranks; ++distance)
         for (const auto coming : {Network::Coming::parts, Network::Coming::finished})

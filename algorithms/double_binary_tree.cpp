@@ -117,7 +117,7 @@ Schedule double_binary_tree_all_reduce(const Layout& layout, const Parameters&) 
 // of a link costs as much as what B messages cost.
 size_t double_binary_tree_tile_bytes(const Layout& layout, const LinkCosts& costs, size_t bytes) {
     constexpr size_t least = 16 << 10;
-    const Network network(layout, costs);
+    const Network network(layout, costs, bytes);
     const double depth = 2 * std::max(1, Tree{layout.ranks}.depth());
     const double overhead_us = network.message_us(network.hosts() > 1);
     const double per_byte = network.hosts() > 1 ? costs.net_us_per_byte : costs.cached_us_per_byte;
@@ -127,7 +127,7 @@ size_t double_binary_tree_tile_bytes(const Layout& layout, const LinkCosts& cost
 
 double double_binary_tree_all_reduce_us(const Layout& layout, const LinkCosts& costs, size_t bytes) {
     if (layout.ranks == 1) return costs.stream_us(bytes, 2 * bytes);
-    const Network network(layout, costs);
+    const Network network(layout, costs, bytes);
     const int ranks = layout.ranks, hosts = network.hosts();
     const Tree tree{ranks};
     // What the edges that cross each host's border take, in both trees; each carries half of the buffer either way.
@@ -151,7 +151,7 @@ double double_binary_tree_all_reduce_us(const Layout& layout, const LinkCosts& c
         const bool crosses = level > tree.depth() - far_hops;
         LinkCosts at_work = costs;
         at_work.ranks_per_core = std::max(1, 2 * costs.ranks_per_core >> level);
-        way += 2 * (Network(layout, at_work).message_us(crosses) + network.handling_us(tile / 2) +
+        way += 2 * (Network(layout, at_work, bytes).message_us(crosses) + network.handling_us(tile / 2) +
                     (crosses ? network.link_us(tile / 2) : 0));
     }
     const double messages = tiles * network.message_us(hosts > 1);

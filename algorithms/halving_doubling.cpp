@@ -163,7 +163,7 @@ const char* too_many_parts(const Layout& layout) {
 
 double halving_doubling_all_reduce_us(const Layout& layout, const LinkCosts& costs, size_t bytes) {
     if (layout.ranks == 1) return costs.stream_us(bytes, 2 * bytes);
-    const Network network(layout, costs);
+    const Network network(layout, costs, bytes);
     const std::vector<int> skips = skips_of(layout.ranks);
     Network::Rounds rounds;
     for (size_t round = 0; round + 1 < skips.size(); ++round)

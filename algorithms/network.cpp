@@ -6,8 +6,12 @@
 
 namespace weft {
 
-Network::Network(const Layout& layout, const LinkCosts& costs)
-    : costs_(costs), ranks_(layout.ranks), hosts_(layout.host_count()), ranks_a_host_(layout.ranks) {
+Network::Network(const Layout& layout, const LinkCosts& costs, size_t bytes)
+    : costs_(costs),
+      ranks_(layout.ranks),
+      hosts_(layout.host_count()),
+      ranks_a_host_(layout.ranks),
+      working_bytes_(hosts_ == 1 ? 2 * bytes : 0) {
     if (hosts_ == 1) return;
     ranks_a_host_ = 1;
     for (const auto& ranks : layout.ranks_by_host()) ranks_a_host_ = std::max(ranks_a_host_, int(ranks.size()));
@@ -18,7 +22,9 @@ double Network::message_us(bool crosses) const {
                    : costs_.meeting_us() + costs_.skew_us;
 }
 
-double Network::handling_us(double bytes) const { return 3 * costs_.stream_us(size_t(bytes), size_t(2 * bytes)); }
+double Network::handling_us(double bytes) const {
+    return 3 * costs_.stream_us(size_t(bytes), std::max(size_t(2 * bytes), working_bytes_));
+}
 
 void Network::add_round(Rounds& rounds, int distance, double bytes, Coming coming) const {
     const int nearest = std::min(distance, ranks_ - distance);  // either way round

@@ -7,7 +7,8 @@ namespace weft {
 // Made for one prediction. Places are those of Layout::host_major().
 class Network {
   public:
-    Network(const Layout& layout, const LinkCosts& costs);
+    // bytes: of the message. On one host its pieces are as far from the processors as it is as a whole.
+    Network(const Layout& layout, const LinkCosts& costs, size_t bytes);
 
     int hosts() const { return hosts_; }
     int ranks_a_host() const { return ranks_a_host_; }  // of the largest
@@ -36,6 +37,7 @@ class Network {
     int ranks_;
     int hosts_;
     int ranks_a_host_;
+    size_t working_bytes_;  // of a rank, on one host
 };
 
 }  // namespace weft

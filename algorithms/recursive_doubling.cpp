@@ -59,7 +59,7 @@ Schedule recursive_doubling_all_reduce(const Layout& layout, const Parameters&) 
 
 double recursive_doubling_all_reduce_us(const Layout& layout, const LinkCosts& costs, size_t bytes) {
     if (layout.ranks == 1) return costs.stream_us(bytes, 2 * bytes);
-    const Network network(layout, costs);
+    const Network network(layout, costs, bytes);
     const int exchanging = largest_power_within(layout.ranks);
     Network::Rounds rounds;
     using Coming = Network::Coming;

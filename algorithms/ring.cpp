@@ -216,7 +216,7 @@ double ring_chain_us(const Layout& layout, const LinkCosts& costs, size_t bytes)
 double ring_all_reduce_us(const Layout& layout, const LinkCosts& costs, size_t bytes) {
     const double ranks = layout.ranks;
     if (layout.ranks == 1) return costs.stream_us(bytes, 2 * bytes);
-    const Network network(layout, costs);
+    const Network network(layout, costs, bytes);
     if (network.hosts() > 1) {
         // Tile by tile, every chunk goes round twice, over the hops between hosts and the others, and each host's link
         // carries each chunk once a round.

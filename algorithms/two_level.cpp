@@ -153,7 +153,7 @@ Schedule two_level_all_reduce(const TwoLevel& levels, const Layout& layout, cons
 }
 
 double two_level_all_reduce_us(const TwoLevel& levels, const Layout& layout, const LinkCosts& costs, size_t bytes) {
-    const Network network(layout, costs);
+    const Network network(layout, costs, bytes);
     const double ranks = network.ranks_a_host(), owners = double(owners_of(levels, layout));
     // Staged and copied out; an owner sums its shard of every rank and stores it twice.
     const double streams = 2 + (ranks + 2) / owners;
