@@ -1,6 +1,4 @@
 // collectives.cpp: checks the arguments of collectives and hands them on.
-#include <tuple>
-
 #include "src/api/guard.hpp"
 #include "src/comm/group.hpp"
 #include "weft/weft.h"
@@ -38,27 +36,27 @@ Status check_count(size_t count, int parts) {
 }
 
 // What a collective reads and writes of a rank: null where it has nothing, overlapping only where in place is.
+template <Collective collective>
 Status check_buffers(const Communicator::Call& call, int rank, int ranks) {
     const Operation& operation = call.operation;
-    const int parts = parts_of(operation.collective, ranks);
+    const int parts = parts_of(collective, ranks);
     WEFT_TRY(check_count(operation.count, parts));
     const size_t part_bytes = operation.bytes();
     if (part_bytes == 0) return ok();
-    const Held in = input_of(operation.collective, rank, operation.root),
-               out = output_of(operation.collective, rank, operation.root);
+    const Held in = input_of(collective, rank, operation.root), out = output_of(collective, rank, operation.root);
     const size_t in_bytes = part_bytes * size_t(parts_held(in, parts)),
                  out_bytes = part_bytes * size_t(parts_held(out, parts));
-    for (const auto& [name, buffer, bytes] :
-         {std::tuple{"sendbuff", call.send, in_bytes}, {"recvbuff", static_cast<const void*>(call.receive), out_bytes}})
-        if (!buffer && bytes > 0)
-            return fail(weftInvalidArgument, "{} is NULL although count is {}", name, operation.count);
+    if ((!call.send && in_bytes > 0) || (!call.receive && out_bytes > 0)) [[unlikely]]
+        return fail(weftInvalidArgument, "{} is NULL although count is {}",
+                    !call.send && in_bytes > 0 ? "sendbuff" : "recvbuff", operation.count);
     if (in_bytes == 0 || out_bytes == 0) return ok();
     const auto first = reinterpret_cast<uintptr_t>(call.send), second = reinterpret_cast<uintptr_t>(call.receive);
     const bool overlap = first < second ? second - first < in_bytes : first - second < out_bytes;
-    const bool can_be_in_place = operation.collective != Collective::all_to_all;
+    const bool can_be_in_place = collective != Collective::all_to_all;
     // In place: where the whole would begin is the same.
     const bool in_place = first - first_held(in, rank, part_bytes) == second - first_held(out, rank, part_bytes);
-    if (!overlap || (in_place && can_be_in_place)) return ok();
+    if (!overlap || (in_place && can_be_in_place)) [[likely]]
+        return ok();
     const char* where = in == out         ? "be equal (in place)"
                         : in == Held::own ? "have sendbuff at recvbuff + rank * count elements (in place)"
                                           : "have recvbuff at sendbuff + rank * count elements (in place)";
@@ -76,9 +74,11 @@ struct Arguments {
     int root = 0;
 };
 
-weftResult_t run(Collective collective, const Arguments& arguments, weftComm_t comm, weftStream_t stream) {
+// A function each: what the checks need to know of the collective is known when they are compiled.
+template <Collective collective>
+weftResult_t run(const Arguments& arguments, weftComm_t comm, weftStream_t stream) {
     return guarded_comm(comm, [&]() -> Status {
-        const CollectiveFacts facts = facts_of(collective);
+        constexpr CollectiveFacts facts = facts_of(collective);
         Communicator::Call call{};
         call.operation.collective = collective;
         call.operation.count = arguments.count;
@@ -94,7 +94,8 @@ weftResult_t run(Collective collective, const Arguments& arguments, weftComm_t c
         if (facts.rooted && (arguments.root < 0 || arguments.root >= communicator.ranks()))
             return fail(weftInvalidArgument, "root is {}; it is a rank, 0 to {}", arguments.root,
                         communicator.ranks() - 1);
-        if (collective != Collective::barrier) WEFT_TRY(check_buffers(call, communicator.rank(), communicator.ranks()));
+        if constexpr (collective != Collective::barrier)
+            WEFT_TRY(check_buffers<collective>(call, communicator.rank(), communicator.ranks()));
         WEFT_TRY(communicator.place(call));
         if (Group& group = Group::current(); group.open()) {
             group.add(comm, call);
@@ -110,50 +111,50 @@ extern "C" {
 
 weftResult_t weftAllReduce(const void* sendbuff, void* recvbuff, size_t count, weftDataType_t type, weftRedOp_t op,
                            weftComm_t comm, weftStream_t stream) {
-    return run(Collective::all_reduce, {sendbuff, recvbuff, count, type, op}, comm, stream);
+    return run<Collective::all_reduce>({sendbuff, recvbuff, count, type, op}, comm, stream);
 }
 
 weftResult_t weftBroadcast(const void* sendbuff, void* recvbuff, size_t count, weftDataType_t type, int root,
                            weftComm_t comm, weftStream_t stream) {
-    return run(Collective::broadcast, {sendbuff, recvbuff, count, type, weftSum, root}, comm, stream);
+    return run<Collective::broadcast>({sendbuff, recvbuff, count, type, weftSum, root}, comm, stream);
 }
 
 weftResult_t weftBcast(void* buff, size_t count, weftDataType_t type, int root, weftComm_t comm, weftStream_t stream) {
-    return run(Collective::broadcast, {buff, buff, count, type, weftSum, root}, comm, stream);
+    return run<Collective::broadcast>({buff, buff, count, type, weftSum, root}, comm, stream);
 }
 
 weftResult_t weftReduce(const void* sendbuff, void* recvbuff, size_t count, weftDataType_t type, weftRedOp_t op,
                         int root, weftComm_t comm, weftStream_t stream) {
-    return run(Collective::reduce, {sendbuff, recvbuff, count, type, op, root}, comm, stream);
+    return run<Collective::reduce>({sendbuff, recvbuff, count, type, op, root}, comm, stream);
 }
 
 weftResult_t weftAllGather(const void* sendbuff, void* recvbuff, size_t sendcount, weftDataType_t type, weftComm_t comm,
                            weftStream_t stream) {
-    return run(Collective::all_gather, {sendbuff, recvbuff, sendcount, type}, comm, stream);
+    return run<Collective::all_gather>({sendbuff, recvbuff, sendcount, type}, comm, stream);
 }
 
 weftResult_t weftReduceScatter(const void* sendbuff, void* recvbuff, size_t recvcount, weftDataType_t type,
                                weftRedOp_t op, weftComm_t comm, weftStream_t stream) {
-    return run(Collective::reduce_scatter, {sendbuff, recvbuff, recvcount, type, op}, comm, stream);
+    return run<Collective::reduce_scatter>({sendbuff, recvbuff, recvcount, type, op}, comm, stream);
 }
 
 weftResult_t weftAlltoAll(const void* sendbuff, void* recvbuff, size_t count, weftDataType_t type, weftComm_t comm,
                           weftStream_t stream) {
-    return run(Collective::all_to_all, {sendbuff, recvbuff, count, type}, comm, stream);
+    return run<Collective::all_to_all>({sendbuff, recvbuff, count, type}, comm, stream);
 }
 
 weftResult_t weftGather(const void* sendbuff, void* recvbuff, size_t count, weftDataType_t type, int root,
                         weftComm_t comm, weftStream_t stream) {
-    return run(Collective::gather, {sendbuff, recvbuff, count, type, weftSum, root}, comm, stream);
+    return run<Collective::gather>({sendbuff, recvbuff, count, type, weftSum, root}, comm, stream);
 }
 
 weftResult_t weftScatter(const void* sendbuff, void* recvbuff, size_t count, weftDataType_t type, int root,
                          weftComm_t comm, weftStream_t stream) {
-    return run(Collective::scatter, {sendbuff, recvbuff, count, type, weftSum, root}, comm, stream);
+    return run<Collective::scatter>({sendbuff, recvbuff, count, type, weftSum, root}, comm, stream);
 }
 
 weftResult_t weftBarrier(weftComm_t comm, weftStream_t stream) {
-    return run(Collective::barrier, {.count = 1}, comm, stream);
+    return run<Collective::barrier>({.count = 1}, comm, stream);
 }
 
 weftResult_t weftRedOpCreatePreMulSum(weftRedOp_t* op, void* scalar, weftDataType_t datatype,

@@ -13,6 +13,8 @@ Run::Run(const Plan& plan)
       ranks_(plan.schedule->ranks),
       parts_(plan.schedule->parts()),
       tiling_{plan.bytes(), plan.tile_bytes},
+      input_held_(input_of(plan.schedule->collective, rank_, plan.schedule->root)),
+      output_held_(output_of(plan.schedule->collective, rank_, plan.schedule->root)),
       blocks_(plan.schedule->blocks.size()) {
     const Schedule& schedule = *plan.schedule;
     members_ = schedule.board.data();
@@ -35,16 +37,11 @@ Run::Run(const Plan& plan)
     if (has_scratch(schedule)) tile_scratch_.resize(tile_bytes);
 }
 
-// Where the whole would begin of which `buffer` holds so much.
-template <class Byte>
-static Byte* whole_of(Byte* buffer, Held held, const Plan& plan) {
-    return held == Held::nothing ? nullptr : buffer - first_held(held, plan.schedule->rank, plan.bytes());
-}
-
 void Run::start(const void* send, void* receive, const void* scalar, uint64_t sequence) {
-    const Schedule& schedule = *plan_->schedule;
-    send_ = whole_of(static_cast<const std::byte*>(send), input_of(schedule.collective, rank_, schedule.root), *plan_);
-    receive_ = whole_of(static_cast<std::byte*>(receive), output_of(schedule.collective, rank_, schedule.root), *plan_);
+    send_ = static_cast<const std::byte*>(send);
+    receive_ = static_cast<std::byte*>(receive);
+    if (input_held_ == Held::own) send_ -= first_held(Held::own, rank_, plan_->bytes());
+    if (output_held_ == Held::own) receive_ -= first_held(Held::own, rank_, plan_->bytes());
     scalar_ = scalar;
     sequence_ = sequence;
     for (BlockState& state : blocks_) state = {};

@@ -146,6 +146,7 @@ class Run {
     int ranks_;
     int parts_;
     Tiling tiling_;
+    Held input_held_, output_held_;
     int place_ = 0;  // of this rank among the board's members
     const int32_t* members_;
     bool fused_ = false;  // one fused instruction, which walks the tiles itself
