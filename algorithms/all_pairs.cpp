@@ -119,7 +119,7 @@ Schedule all_pairs_reduce_scatter(const Layout& layout, const Parameters&) {
 
 static double one_round_us(const Layout& layout, const LinkCosts& costs, size_t bytes, Network::Coming coming) {
     if (layout.ranks == 1) return costs.stream_us(bytes, 2 * bytes);
-    const Network network(layout, costs);
+    const Network network(layout, costs, bytes);
     Network::Rounds rounds;
     for (int distance = 1; distance < layout.ranks; ++distance)
         network.add_round(rounds, distance, double(bytes) / layout.ranks, coming);

@@ -190,7 +190,7 @@ Schedule binomial_tree_scatter(const Layout& layout, const Parameters& parameter
 // As many hops as the tree is deep; the root sends to each of its children.
 static double tree_us(const Layout& layout, const LinkCosts& costs, size_t bytes, bool parted) {
     if (layout.ranks == 1) return costs.stream_us(bytes, 2 * bytes);
-    const Network network(layout, costs);
+    const Network network(layout, costs, bytes);
     Network::Rounds rounds;
     for (int distance = 1; distance < layout.ranks; distance *= 2)
         network.add_round(rounds, distance, parted ? double(bytes) * distance / layout.ranks : double(bytes),

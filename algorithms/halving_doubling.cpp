@@ -141,7 +141,7 @@ Schedule halving_doubling_reduce_scatter(const Layout& layout, const Parameters&
 
 static double half_us(const Layout& layout, const LinkCosts& costs, size_t bytes, Network::Coming coming) {
     if (layout.ranks == 1) return costs.stream_us(bytes, 2 * bytes);
-    const Network network(layout, costs);
+    const Network network(layout, costs, bytes);
     const std::vector<int> skips = skips_of(layout.ranks);
     Network::Rounds rounds;
     for (size_t round = 0; round + 1 < skips.size(); ++round)

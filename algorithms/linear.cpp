@@ -46,7 +46,7 @@ Schedule linear_scatter(const Layout& layout, const Parameters& parameters) {
 
 double linear_us(const Layout& layout, const LinkCosts& costs, size_t bytes) {
     if (layout.ranks == 1) return costs.stream_us(bytes, 2 * bytes);
-    const Network network(layout, costs);
+    const Network network(layout, costs, bytes);
     const bool crosses = network.hosts() > 1;
     const double others = double(bytes) * (layout.ranks - 1) / layout.ranks;
     // The root handles every message.

@@ -178,7 +178,7 @@ Schedule ring_reduce(const Layout& layout, const Parameters& parameters) {
 static double half_ring_us(const Layout& layout, const LinkCosts& costs, size_t bytes, double streams) {
     if (layout.ranks == 1) return costs.stream_us(bytes, 2 * bytes);
     const double ranks = layout.ranks;
-    const Network network(layout, costs);
+    const Network network(layout, costs, bytes);
     if (network.hosts() > 1) return ring_all_reduce_us(layout, costs, bytes) / 2;
     const double hops = (ranks - 1) * (costs.meeting_us() * double(costs.tiles(bytes)) + costs.skew_us);
     return hops + streams * costs.stream_us(bytes, 2 * bytes);
@@ -199,7 +199,7 @@ static double hop_us(const Network& network, double tile) {
 
 size_t ring_chain_tile_bytes(const Layout& layout, const LinkCosts& costs, size_t bytes) {
     constexpr size_t least = 16 << 10;
-    const Network network(layout, costs);
+    const Network network(layout, costs, bytes);
     const double overhead_us = hop_us(network, 0);
     const double per_byte = (hop_us(network, 1 << 20) - overhead_us) / (1 << 20);
     const double tile = std::sqrt(double(bytes) * overhead_us / (std::max(1, layout.ranks - 2) * per_byte));
@@ -210,7 +210,7 @@ double ring_chain_us(const Layout& layout, const LinkCosts& costs, size_t bytes)
     if (layout.ranks == 1) return costs.stream_us(bytes, 2 * bytes);
     const double tile = double(std::min(bytes, ring_chain_tile_bytes(layout, costs, bytes)));
     const double tiles = bytes == 0 ? 1 : std::ceil(double(bytes) / tile);
-    return (tiles + layout.ranks - 2) * hop_us(Network(layout, costs), tile);
+    return (tiles + layout.ranks - 2) * hop_us(Network(layout, costs, bytes), tile);
 }
 
 double ring_all_reduce_us(const Layout& layout, const LinkCosts& costs, size_t bytes) {

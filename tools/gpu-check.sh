@@ -71,6 +71,12 @@ done
 stage "the same as graphs" perf "${ranks[@]}" -G 20 || failed+=("all_reduce_perf, graphs")
 stage "the same as processes, which share the GPU by time" perf_processes 4 "${ranks[@]}" -n 5 || failed+=("all_reduce_perf, processes")
 stage "their buffers registered" perf_processes 4 "${ranks[@]}" -n 5 -R 1 || failed+=("all_reduce_perf, registered")
+# Without shared memory every process is a host of its own: through pinned memory, the proxy threads and loopback.
+export WEFT_TRANSPORTS=tcp
+stage "2 made-up hosts on one GPU, as processes" perf_processes 2 -g 1 --ranks-per-gpu 2 -b 8 -e 64M -f 8 -n 5 --show algo || failed+=("2 made-up hosts")
+WEFT_ALGO=double_binary_tree stage "3 made-up hosts, by trees" perf_processes 3 -g 1 --ranks-per-gpu 3 -b 8 -e 4M -f 8 -n 5 || failed+=("3 made-up hosts")
+stage "2 made-up hosts, as graphs" perf_processes 2 -g 1 --ranks-per-gpu 2 -b 8 -e 64M -f 8 -n 5 -G 5 || failed+=("2 made-up hosts, graphs")
+unset WEFT_TRANSPORTS
 # NCCL beside, where it is found; it is not Weft's failure if that cannot put ranks on one GPU.
 if [ -n "${PERF_NCCL_LIBRARY:-}" ] || [[ $(ldconfig -p) == *libnccl.so.2* ]]; then
     stage "NCCL, 4 threads on one GPU" perf_nccl "${ranks[@]}" || echo "NCCL did not run: see above"

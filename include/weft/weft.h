@@ -54,8 +54,8 @@ WEFT_API weftResult_t weftGetUniqueId(weftUniqueId* id);
 /* Joins the communicator `id` of `nranks` ranks as `rank`, 0 <= rank < nranks. Returns when all ranks have joined; inside
  * weftGroupStart/End it returns at once and weftGroupEnd waits. Thread-safe (each call makes its own communicator).
  * The device whose primary context is current in the calling thread (cudaSetDevice) is the communicator's: calls take its
- * memory as well as the host's if every rank has one and all are on one host (64 at most). CUDA is not
- * loaded or initialised for this: a process that has not done so has no device. docs/gpu.md.
+ * memory as well as the host's if every rank has one (64 ranks at most). CUDA is not loaded or initialised for this: a
+ * process that has not done so has no device. docs/gpu.md.
  * Errors: weftInvalidArgument (null, rank out of range, garbled id), weftMismatch (two processes with one rank, other
  * nranks, other library version), weftTimeout (names the ranks that have not come, or why the place where they meet was
  * not reached), weftRemoteError (a rank, a host, or the process that made the id ended meanwhile), weftSystemError. */

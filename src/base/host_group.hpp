@@ -36,12 +36,12 @@ struct AgreedFacts {
     int64_t link_mbps;       // of the slowest host's network; 0: nobody knows
 };
 
-// What a rank says of its GPU to the others of its host when it joins. Plain data: whoever knows GPUs fills it in.
+// What a rank says of its GPU to the others when it joins. Plain data: whoever knows GPUs fills it in.
 struct DeviceFacts {
     enum Use : uint32_t { none, usable, refused };  // refused: it has one, and its log says why it does not use it
     Use use;
     int32_t ordinal;          // in its process
-    uint8_t uuid[16];         // ranks with equal ones share the GPU
+    uint8_t uuid[16];         // ranks with equal ones share the GPU, of whatever host they say they are
     int32_t resident_blocks;  // of any kernel of ours that run on it at once
 };
 

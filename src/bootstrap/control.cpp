@@ -100,6 +100,10 @@ Status Control::write_rows() {
             if (registration_.members().count(member.rank))
                 return fail(weftMismatch, "two processes are rank {} of {}: pid {} here and pid {} on {}", member.rank,
                             group_->ranks(), home.pid.load(), member.pid, roster_.hosts[host].text());
+            if (member.device.use != DeviceFacts::none) {
+                WEFT_TRY(group_->back_rows(member.rank, 1));
+                group_->row(member.rank).device = member.device;
+            }
             home.pid.store(member.pid, std::memory_order_release);
         }
     }

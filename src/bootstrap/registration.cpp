@@ -62,7 +62,7 @@ std::vector<RosterRank> Registration::newly_joined() {
     const size_t joined = group_->header().joined.load(std::memory_order_acquire);
     for (int rank = 0; rank < group_->ranks() && members_.size() < joined; ++rank) {
         const int pid = group_->home(rank).pid.load(std::memory_order_acquire);
-        if (pid != 0 && members_.insert(rank).second) members.push_back({rank, pid});
+        if (pid != 0 && members_.insert(rank).second) members.push_back({rank, pid, group_->row(rank).device});
     }
     return members;
 }
@@ -111,7 +111,7 @@ void Registration::look_around() {
     ByteWriter content;
     content.put(int32_t(cores()));
     content.put(uint32_t(members.size()));
-    for (const RosterRank& member : members) content.put(member);
+    for (const RosterRank& member : members) member.write(content);
     put_members(content, members);
     root_->send(uint32_t(CheckIn::joined), content);
 }

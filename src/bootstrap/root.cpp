@@ -155,7 +155,7 @@ void Root::on_frame(Guest& guest, uint32_t kind, ByteReader& content) {
     } else if (kind == uint32_t(CheckIn::joined) && guest.checked_in) {
         guest.entry.cores = content.get<int32_t>();
         for (uint32_t left = content.get<uint32_t>(); left > 0 && content.ok(); --left)
-            members.push_back(content.get<RosterRank>());
+            members.push_back(RosterRank::read(content));
         status = admit(guest, members, content);
     } else if (kind == uint32_t(CheckIn::failed)) {
         const auto code = weftResult_t(content.get<int32_t>());

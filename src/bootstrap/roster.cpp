@@ -50,6 +50,21 @@ std::vector<net::Address> ByteReader::get_addresses() {
     return addresses;
 }
 
+void RosterRank::write(ByteWriter& to) const {
+    to.put(rank);
+    to.put(pid);
+    to.put(device.use);
+    if (device.use != DeviceFacts::none) to.put(device);
+}
+
+RosterRank RosterRank::read(ByteReader& from) {
+    RosterRank member;
+    member.rank = from.get<int32_t>();
+    member.pid = from.get<int32_t>();
+    if (from.get<DeviceFacts::Use>() != DeviceFacts::none) member.device = from.get<DeviceFacts>();
+    return member;
+}
+
 std::string HostEntry::text() const {
     return addresses.empty() ? name : fmt::format("{} ({})", name, addresses.front().text());
 }
@@ -63,7 +78,7 @@ void HostEntry::write(ByteWriter& to) const {
     to.put(link_mbps);
     to.put_addresses(addresses);
     to.put(uint32_t(members.size()));
-    for (const RosterRank& member : members) to.put(member);
+    for (const RosterRank& member : members) member.write(to);
 }
 
 HostEntry HostEntry::read(ByteReader& from) {
@@ -76,7 +91,7 @@ HostEntry HostEntry::read(ByteReader& from) {
     entry.link_mbps = from.get<int64_t>();
     entry.addresses = from.get_addresses();
     for (uint32_t left = from.get<uint32_t>(); left > 0 && from.ok(); --left)
-        entry.members.push_back(from.get<RosterRank>());
+        entry.members.push_back(RosterRank::read(from));
     return entry;
 }
 
@@ -88,7 +103,7 @@ void Roster::write(ByteWriter& to) const {
         to.put_text(host.name);
         to.put(host.pid);
         to.put(uint32_t(host.members.size()));
-        to.append(host.members.data(), host.members.size() * sizeof(RosterRank));
+        for (const RosterRank& member : host.members) member.write(to);
     }
 }
 
@@ -117,7 +132,7 @@ Roster Roster::read(ByteReader& from) {
         host.pid = from.get<int32_t>();
         const uint32_t members = from.get<uint32_t>();
         host.members.reserve(std::min<size_t>(members, from.left()));
-        for (uint32_t rest = members; rest > 0 && from.ok(); --rest) host.members.push_back(from.get<RosterRank>());
+        for (uint32_t rest = members; rest > 0 && from.ok(); --rest) host.members.push_back(RosterRank::read(from));
     }
     for (uint32_t left = from.get<uint32_t>(); left > 0 && from.ok(); --left) {
         const auto neighbour = from.get<int32_t>();

@@ -59,6 +59,10 @@ class ByteReader {
 struct RosterRank {
     int32_t rank = 0;
     int32_t pid = 0;
+    DeviceFacts device{};  // takes no room in messages where there is none
+
+    void write(ByteWriter& to) const;
+    static RosterRank read(ByteReader& from);
 };
 
 // What the leader of a host says when it checks in. Ranks that join later follow in messages of their own.

@@ -1,5 +1,7 @@
 #include "src/comm/device.hpp"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <vector>
 
@@ -7,6 +9,7 @@
 #include "src/base/log.hpp"
 #include "src/bootstrap/roster.hpp"
 #include "src/bootstrap/service.hpp"
+#include "src/comm/device_abroad.hpp"
 #include "src/comm/device_buffers.hpp"
 #include "src/comm/device_failure.hpp"
 #include "src/comm/device_plan.hpp"
@@ -23,6 +26,8 @@ namespace {
 
 // While the host's threads sit in the driver: deaths are told within a second.
 constexpr int64_t look_apart_us = 50'000;
+// For what a rank of another host called: leaders tell twice a second.
+constexpr int64_t news_patience_us = 2'000'000;
 
 // A plan's kernel and arguments, but for the buffers.
 struct PreparedLaunch {
@@ -49,6 +54,7 @@ struct DeviceSide::State {
     bool sharing = false;  // another rank of this process is on this device
     bool offers = false;   // the ranks reach each other's memory: large messages may stay where they are
     std::unique_ptr<Registrations> registrations;
+    std::unique_ptr<DeviceAbroad> abroad;  // null: one host
 
     uint64_t timeout_ns = 0;
     PlansByKey<PreparedLaunch> plans;
@@ -59,12 +65,14 @@ struct DeviceSide::State {
     KnownOperations known;
 
     std::shared_ptr<Service> service;
-    uint64_t timer = 0;  // of the service thread
+    uint64_t timer = 0;                 // of the service thread
+    std::atomic<int64_t> failed_us{0};  // when a failure was seen that news may explain better; 0: none
 
     int device() const { return facts.ordinal; }
     void decline(std::string why) {
         why_not = std::move(why);
         registrations.reset();
+        abroad.reset();
         if (domain) Domain::retire(std::move(domain));
     }
     void look_again() {
@@ -74,7 +82,8 @@ struct DeviceSide::State {
         });
     }
     void look(bool at_others);
-    Status check_others();
+    Status check_others(const std::vector<int>& missing);
+    bool await_news(const DeviceObserver& observer, bool may_wait);
     Result<PreparedLaunch*> plan(const Operation& operation);
     void offer(KernelArguments& a, const DeviceCall& call) const;
 };
@@ -85,7 +94,9 @@ DeviceSide::~DeviceSide() {
     State& s = *state_;
     // Peers may die while we wait for our kernels: they are watched until those have ended.
     if (s.domain) s.domain->finish();
+    if (s.abroad) (void)s.abroad->drain(s.timeout_ns > 0 ? now_us() + int64_t(s.timeout_ns / 1000) : 0);
     if (s.service) s.service->run([&] { s.service->cancel(s.timer); });
+    s.abroad.reset();
     s.registrations.reset();  // before we say that we have unmapped what is others'
     if (s.domain)
         Domain::retire(std::move(s.domain));
@@ -143,16 +154,13 @@ Result<std::unique_ptr<DeviceSide>> DeviceSide::find(int which) {
 DeviceFacts DeviceSide::facts() const { return state_->facts; }
 
 // All ranks decide alike: from what the rows say, or each that it has no device.
-void DeviceSide::meet(std::shared_ptr<HostGroup> group, int rank, int64_t timeout_ms) {
+void DeviceSide::meet(std::shared_ptr<HostGroup> group, const net::Identity* identity, int rank, int64_t timeout_ms) {
     State& s = *state_;
     s.group = std::move(group);
     s.rank = rank;
     s.deadline_us = timeout_ms > 0 ? now_us() + timeout_ms * 1000 : 0;
     if (!s.why_not.empty()) return;
     const int ranks = s.group->ranks();
-    if (!s.group->one_host())
-        return s.decline(
-            "the communicator's ranks are on several hosts: this version serves device memory on one host only");
     if (ranks > Domain::ranks_max)
         return s.decline(fmt::format("the communicator has {} ranks: this version serves device memory of up to {}",
                                      ranks, Domain::ranks_max));
@@ -167,23 +175,36 @@ void DeviceSide::meet(std::shared_ptr<HostGroup> group, int rank, int64_t timeou
                             other));
         if (row.device.use == DeviceFacts::refused)
             return s.decline(fmt::format("rank {} cannot use its device: its log says why", other));
-        s.sharing |= other != rank && row.process == s.group->row(rank).process &&
-                     std::equal(std::begin(row.device.uuid), std::end(row.device.uuid), s.facts.uuid);
+        // A process may be several hosts, as it likes; whoever has the same device is on the same machine.
+        const bool here =
+            s.group->local(other) ? row.process == s.group->row(rank).process : s.group->home(other).pid == getpid();
+        s.sharing |=
+            other != rank && here && std::equal(std::begin(row.device.uuid), std::end(row.device.uuid), s.facts.uuid);
     }
     const AgreedOptions& agreed = s.group->header().agreed;
     s.layout = {ranks, blocks_together(facts), agreed.algo};
+    Layout layout{ranks, 0};
+    if (!s.group->one_host())
+        for (int other = 0; other < ranks; ++other) layout.hosts.push_back(s.group->home(other).host);
+    s.layout.hosts = layout.host_count();
     if (s.layout.blocks_max < 1)
         return s.decline("the ranks that share a device are too many for it: their kernels must run at once");
     Connections connections;
-    if (needs_steps(ranks, s.layout.algo)) {
-        StepAlgorithms steps = step_algorithms(ranks, s.layout.blocks_max, s.layout.algo, int(agreed.channels));
+    if (needs_steps(ranks, s.layout.hosts, s.layout.algo)) {
+        StepAlgorithms steps = step_algorithms(layout, s.layout.blocks_max, s.layout.algo, int(agreed.channels),
+                                               s.group->header().facts.link_mbps);
         s.layout.steps = std::move(steps.rows);
         s.layout.excluded = std::move(steps.excluded);
         s.layout.tile_bytes = size_t(agreed.tile_bytes);
         connections = std::move(steps.connections);
     }
-    if (ranks <= ranks_max) s.registrations = std::make_unique<Registrations>(s.group, rank, s.kernels);
+    if (ranks <= ranks_max && s.layout.hosts == 1)
+        s.registrations = std::make_unique<Registrations>(s.group, rank, s.kernels);
+    if (s.layout.hosts > 1) s.abroad = std::make_unique<DeviceAbroad>(s.group, *identity, rank, connections);
     s.domain = std::make_unique<Domain>(s.group, rank, s.kernels, std::move(connections));
+    if (!s.abroad) return;
+    // Others hear of it as of any other obstacle.
+    if (const Status listening = s.abroad->listen(); !listening) s.domain->object(listening);
 }
 
 Result<bool> DeviceSide::advance() {
@@ -192,19 +213,21 @@ Result<bool> DeviceSide::advance() {
     auto known = s.domain->advance();
     if (!known) return known.take_status();
     if (!*known) {
-        WEFT_TRY(s.check_others());
+        WEFT_TRY(s.check_others(s.domain->missing()));
         return false;
     }
     if (const std::string obstacle = s.domain->obstacle(); !obstacle.empty()) s.decline(obstacle);
-    return true;
+    if (!s.abroad) return true;
+    auto connected = s.abroad->connect();
+    if (connected && !*connected) WEFT_TRY(s.check_others(s.abroad->missing()));
+    return connected;
 }
 
-Status DeviceSide::State::check_others() {
+Status DeviceSide::State::check_others(const std::vector<int>& missing) {
     const int64_t now = now_us();
     if (group->aborted()) return group->abort_status();
     if (now < next_look_us) return ok();
     next_look_us = now + 20'000;
-    const std::vector<int> missing = domain->missing();
     for (const int other : missing)
         if (!group->alive(other))
             return fail(weftRemoteError, "{} died while the ranks were joining their devices", group->name_of(other));
@@ -226,6 +249,7 @@ Status DeviceSide::begin(int64_t timeout_ms) {
     s.timeout_ns = uint64_t(std::min(timeout_ms, INT64_MAX / 1'000'000)) * 1'000'000;
     s.offers = s.registrations && s.domain->detour().empty();
     if (s.offers) s.registrations->open();
+    if (s.abroad) WEFT_TRY(s.abroad->begin(s.domain->abroad_ends(), s.domain->ended()));
     WEFT_LOG_RANK(s.rank, info, init, "serves memory of device {}, {} blocks of a kernel at most{}{}", s.device(),
                   s.layout.blocks_max, s.sharing ? ", which it shares with ranks of this process" : "",
                   s.domain->detour().empty() ? "" : ", through host memory");
@@ -329,10 +353,12 @@ Status DeviceSide::launch(const DeviceCall& call) {
     ContextScope scope(s.kernels->context());
     WEFT_TRY(scope.take_status());
     WEFT_TRY(s.domain->order(stream, s.stream));
+    if (s.abroad) s.abroad->launching(s.stream.capturing, a.launch, it.shape.blocks);
     void* parameters[] = {&a};
     if (const CUresult result = it.kernel->enqueue(it.shape, stream, parameters); result != CUDA_SUCCESS) [[unlikely]]
         return s.driver->failure(result, fmt::format("launch the kernel {} with {} blocks of {} threads",
                                                      it.kernel->name(), it.shape.blocks, it.shape.threads));
+    if (s.abroad) s.abroad->launched();
     return s.domain->note(stream, s.stream);
 }
 
@@ -341,15 +367,35 @@ void DeviceSide::look() const {
         state_->look(false);
 }
 
+// What a rank of another host called may not be known here yet. False: it may still come. The service thread, which
+// would bring it, may not wait.
+bool DeviceSide::State::await_news(const DeviceObserver& observer, bool may_wait) {
+    if (!abroad || observer.informed(domain->report())) return true;
+    int64_t since_us = 0;
+    if (const int64_t now = now_us(); failed_us.compare_exchange_strong(since_us, now)) since_us = now;
+    for (;; usleep(1000)) {
+        if (group->aborted() || now_us() - since_us > news_patience_us || observer.informed(domain->report()))
+            return true;
+        abroad->ask_for_news();
+        if (!may_wait) return false;
+    }
+}
+
 void DeviceSide::State::look(bool at_others) try {
     if (at_others && registrations) registrations->look();
     if (group->aborted()) return;
     const DeviceObserver observer{*group, rank, known, timeout_ns / 1'000'000};
     Status found;
-    if (domain->failure() != cuda::Failure::none)
+    if (domain->failure() != cuda::Failure::none) {
+        if (!await_news(observer, !at_others)) return;
         found = observer.explain(domain->report());
-    else if (at_others)
-        found = observer.look_at_others([this] { return domain->captured() || domain->working(); });
+    } else if (at_others) {
+        // Who is on another host may have done all that it owes us, and its last messages be on their way.
+        const bool stuck = abroad && abroad->stuck();
+        found = observer.look_at_others(
+            [&](int other) { return group->local(other) ? domain->captured() || domain->working() : stuck; });
+        if (found && abroad) found = abroad->trouble();
+    }
     if (found || !group->raise(found.code(), rank, found.sentence())) return;
     WEFT_LOG_RANK(rank, warn, coll, "{}", found.sentence());
 } catch (const std::bad_alloc&) {

@@ -11,6 +11,10 @@
 
 namespace weft {
 
+namespace net {
+struct Identity;
+}
+
 struct DeviceCall {
     Operation operation;  // without choice
     const void* send;
@@ -36,8 +40,9 @@ class DeviceSide {
 
     // For the other ranks, before they meet.
     DeviceFacts facts() const;
-    // The ranks have met: from here on advance() makes what they have in common. timeout_ms: of joining; 0: never.
-    void meet(std::shared_ptr<HostGroup> group, int rank, int64_t timeout_ms);
+    // The ranks have met: from here on advance() makes what they have in common. identity: of the communicator, null
+    // if its ranks are on one host. timeout_ms: of joining; 0: never.
+    void meet(std::shared_ptr<HostGroup> group, const net::Identity* identity, int rank, int64_t timeout_ms);
     // One step; true when it is known whether device memory is served. Waits for nobody. A failure is to be told to
     // the others.
     Result<bool> advance();

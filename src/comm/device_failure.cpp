@@ -64,7 +64,14 @@ Status DeviceObserver::explain(const cuda::FailureReport& report) const {
     return fail(weftInternalError, "the kernel of rank {} left {} for no reason that it told", report.rank, ours);
 }
 
-Status DeviceObserver::look_at_others(const std::function<bool()>& waiting) const {
+bool DeviceObserver::informed(const cuda::FailureReport& report) const {
+    if (report.failure != cuda::Failure::mismatch || group.local(report.peer)) return true;
+    const auto position = group.row(report.peer).position.read();
+    return (position && fingerprint(position->operation) == report.other_fingerprint) ||
+           !known.text(report.other_fingerprint).empty();
+}
+
+Status DeviceObserver::look_at_others(const std::function<bool(int)>& waiting) const {
     const auto own = group.row(rank).position.read();
     // A call on host memory is watched by who is in it.
     if (!own || own->entered == 0 || (own->inside() && own->operation.space == Space::host)) return ok();
@@ -80,10 +87,15 @@ Status DeviceObserver::look_at_others(const std::function<bool()>& waiting) cons
         // Kernels compare too, those that meet: over connections not all do.
         const bool differs = theirs && theirs->entered == own->entered && own->operation.space == Space::device &&
                              theirs->operation != own->operation;
-        if ((!dead && !behind && !differs) || !waiting()) continue;
+        if ((!dead && !behind && !differs) || !waiting(other)) continue;
         if (dead && row.device_left.load(std::memory_order_acquire) != 0) continue;  // it left between the two looks
         // What a rank called comes before what became of it.
         if (differs) return mismatch(rank, own->operation.text(), other, theirs->operation.text());
+        const LossRecord& loss = group.header().loss;
+        if (dead && !group.local(other) && loss.state.load(std::memory_order_acquire) &&
+            loss.host == group.home(other).host)
+            return fail(weftRemoteError, "{}. Kernels of rank {} may wait for {} in operation {}, {}", loss.sentence,
+                        rank, group.name_of(other), own->entered, own->operation.text());
         if (dead)
             return fail(weftRemoteError,
                         "{} died; its last call was operation {}. Kernels of rank {} may wait for it in "

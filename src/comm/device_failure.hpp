@@ -34,8 +34,10 @@ struct DeviceObserver {
     // The failure that a kernel of `rank` has reported.
     Status explain(const cuda::FailureReport& report) const;
     // A rank that died or left, or has called something else, while kernels of ours wait for it or may do so; ok: none.
-    // `waiting`: whether any kernel runs, asked only if it matters.
-    Status look_at_others(const std::function<bool()>& waiting) const;
+    // `waiting`: whether any kernel runs that may wait for that rank, asked only if it matters.
+    Status look_at_others(const std::function<bool(int other)>& waiting) const;
+    // Whether explain() can say all that it has to: news of what a rank of another host called may be on their way.
+    bool informed(const cuda::FailureReport& report) const;
 
   private:
     // What a rank enqueued last, and whether its process runs.

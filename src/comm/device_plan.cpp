@@ -40,8 +40,8 @@ std::string DevicePlan::text() const {
                        steps >= 0 ? fmt::format(" over connections, in tiles of {} bytes", tile_bytes) : "");
 }
 
-bool needs_steps(int ranks, const std::string& algo) {
-    return ranks > cuda::ranks_max || !NameList(algo).admits("two_shot");
+bool needs_steps(int ranks, int hosts, const std::string& algo) {
+    return hosts > 1 || ranks > cuda::ranks_max || !NameList(algo).admits("two_shot");
 }
 
 namespace {
@@ -49,22 +49,21 @@ namespace {
 // By what the algorithm's predictions make of a device's blocks: good for the order of things.
 Result<DevicePlan> plan_by_steps(DevicePlan plan, const DeviceLayout& layout) {
     if (layout.steps.empty())
-        return fail(weftInvalidUsage, "{}device memory of {} ranks is served by none of what {}{}{}",
+        return fail(weftInvalidUsage, "{}device memory of {} ranks{} is served by none of what {}{}{}",
                     layout.algo.empty() ? "" : fmt::format("WEFT_ALGO is {}: ", layout.algo), layout.ranks,
+                    layout.hosts > 1 ? fmt::format(" on {} hosts", layout.hosts) : "",
                     layout.algo.empty() ? "there is" : "it admits", layout.excluded.empty() ? "" : "; ",
                     layout.excluded);
     const size_t bytes = plan.operation.bytes();
-    const auto predicted_us = [&](const StepAlgorithm& one) {
-        return one.algorithm->predict_us({layout.ranks, 0}, one.costs(), bytes);
-    };
-    const auto best = std::min_element(
-        layout.steps.begin(), layout.steps.end(),
-        [&](const StepAlgorithm& one, const StepAlgorithm& other) { return predicted_us(one) < predicted_us(other); });
+    const auto best = std::min_element(layout.steps.begin(), layout.steps.end(),
+                                       [&](const StepAlgorithm& one, const StepAlgorithm& other) {
+                                           return one.predicted_us(bytes) < other.predicted_us(bytes);
+                                       });
     plan.body = cuda::Body::steps;
     plan.steps = int(best - layout.steps.begin());
     plan.algorithm = best->algorithm->name;
     plan.blocks = best->blocks;
-    plan.tile_bytes = best->tile_bytes(layout.ranks, bytes, layout.tile_bytes);
+    plan.tile_bytes = best->tile_bytes(bytes, layout.tile_bytes);
     const Choice choice{best->algorithm, best->parameters};
     plan.operation.choice = (choice.hash() ^ plan.tile_bytes) * 0x100000001b3u ^ uint64_t(plan.blocks);
     return plan;
@@ -74,8 +73,8 @@ Result<DevicePlan> plan_by_steps(DevicePlan plan, const DeviceLayout& layout) {
 
 Result<DevicePlan> plan_on_device(const Operation& operation, const DeviceLayout& layout) {
     const NameList allowed(layout.algo);
-    const bool fused = layout.ranks <= cuda::ranks_max, one_shot = fused && allowed.admits("one_shot"),
-               two_shot = fused && allowed.admits("two_shot");
+    const bool fused = layout.ranks <= cuda::ranks_max && layout.hosts == 1,
+               one_shot = fused && allowed.admits("one_shot"), two_shot = fused && allowed.admits("two_shot");
     const size_t bytes = operation.bytes(), most_one_shot = layout.ranks <= 2 ? one_shot_bytes_of_two : one_shot_bytes;
     DevicePlan plan;
     plan.operation = operation;

@@ -20,9 +20,10 @@ struct DeviceLayout {
     std::vector<StepAlgorithm> steps = {};
     std::string excluded = {};  // and what there is not, and why
     size_t tile_bytes = 0;      // of steps: rank 0's WEFT_TILE_BYTES
+    int hosts = 1;              // of several, steps alone serve
 };
 // Whether step machines are needed, with connections between the ranks.
-bool needs_steps(int ranks, const std::string& algo);
+bool needs_steps(int ranks, int hosts, const std::string& algo);
 
 // `blocks_max` from what each rank says of its device; 0: the ranks of some device do not find room on it together.
 int blocks_together(std::span<const DeviceFacts> facts);

@@ -12,13 +12,16 @@ namespace weft {
 struct StepAlgorithm {
     const Algorithm* algorithm = nullptr;
     Parameters parameters;
+    Layout layout;               // as rank 0 sees it
+    int64_t link_mbps = 0;       // of several hosts: the slowest network; 0: unknown
     int blocks = 1;              // of each rank's kernel
     int at_once = 1;             // that share a message and work at the same time
     size_t most_tile_bytes = 0;  // that slots hold
 
     LinkCosts costs() const;
+    double predicted_us(size_t bytes) const { return algorithm->predict_us(layout, costs(), bytes); }
     // Of a message; `wanted`: WEFT_TILE_BYTES or 0. A multiple of 64.
-    size_t tile_bytes(int ranks, size_t bytes, size_t wanted) const;
+    size_t tile_bytes(size_t bytes, size_t wanted) const;
 };
 
 struct StepAlgorithms {
@@ -27,7 +30,8 @@ struct StepAlgorithms {
     cuda::Connections connections;    // of the rows
 };
 
-// algo, channels: rank 0's WEFT_ALGO and WEFT_CHANNELS. blocks_max: of a rank's kernel.
-StepAlgorithms step_algorithms(int ranks, int blocks_max, const std::string& algo, int channels);
+// layout: as rank 0 sees it. algo, channels: rank 0's WEFT_ALGO and WEFT_CHANNELS. blocks_max: of a rank's kernel.
+StepAlgorithms step_algorithms(const Layout& layout, int blocks_max, const std::string& algo, int channels,
+                               int64_t link_mbps = 0);
 
 }  // namespace weft

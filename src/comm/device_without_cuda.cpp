@@ -18,7 +18,7 @@ Result<std::unique_ptr<DeviceSide>> DeviceSide::find(int which) {
 }
 
 DeviceFacts DeviceSide::facts() const { std::abort(); }
-void DeviceSide::meet(std::shared_ptr<HostGroup>, int, int64_t) { std::abort(); }
+void DeviceSide::meet(std::shared_ptr<HostGroup>, const net::Identity*, int, int64_t) { std::abort(); }
 Result<bool> DeviceSide::advance() { std::abort(); }
 Status DeviceSide::begin(int64_t) { std::abort(); }
 Result<DevicePlace> DeviceSide::place(const Operation&, const void*, const void*, const void*) { std::abort(); }

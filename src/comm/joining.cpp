@@ -102,7 +102,10 @@ Result<bool> advance(Joining& joining) {
         auto met = joining.meeting->advance();
         if (!met || !*met) return met;
         joining.met = true;
-        if (joining.device) joining.device->meet(joining.meeting->group(), joining.rank, joining.timeout_ms);
+        const auto membership = joining.meeting->membership();
+        if (joining.device)
+            joining.device->meet(joining.meeting->group(), membership ? &membership->identity() : nullptr, joining.rank,
+                                 joining.timeout_ms);
     }
     if (!joining.device) return true;
     auto known = joining.device->advance();

@@ -25,8 +25,8 @@ DevicePlan plan_of(size_t bytes, const DeviceLayout& layout) {
 
 DeviceLayout layout_of(int ranks, int blocks_max, const std::string& algo) {
     DeviceLayout layout{ranks, blocks_max, algo};
-    if (!needs_steps(ranks, algo)) return layout;
-    StepAlgorithms steps = step_algorithms(ranks, blocks_max, algo, 0);
+    if (!needs_steps(ranks, 1, algo)) return layout;
+    StepAlgorithms steps = step_algorithms({ranks}, blocks_max, algo, 0);
     layout.steps = std::move(steps.rows);
     layout.excluded = std::move(steps.excluded);
     return layout;
@@ -113,8 +113,8 @@ TEST_CASE("other algorithms run by steps, where no fused kernel is allowed or se
 TEST_CASE("rings are as many as there is room for, and what needs more blocks is out, with the reason") {
     CHECK(plan_of(1 << 20, layout_of(4, 64, "ring")).blocks > 8);
     CHECK(plan_of(1 << 20, layout_of(4, 5, "ring")).blocks == 5);
-    CHECK(step_algorithms(4, 64, "ring", 20).rows[0].blocks == 20);
-    CHECK(step_algorithms(4, 7, "ring", 20).rows[0].blocks == 7);
+    CHECK(step_algorithms({4}, 64, "ring", 20).rows[0].blocks == 20);
+    CHECK(step_algorithms({4}, 7, "ring", 20).rows[0].blocks == 7);
     const auto none = plan_on_device(operation_of(8), layout_of(16, 2, "double_binary_tree"));
     REQUIRE_FALSE(none.ok());
     CHECK_THAT(none.status().sentence(), Catch::Contains("double_binary_tree: ") && Catch::Contains("room for 2"));
@@ -131,6 +131,25 @@ TEST_CASE("plans of steps differ by algorithm, grid and tile, and ranks that dis
         fingerprints.insert(plan_of(bytes, *layout).fingerprint());
     CHECK(fingerprints.size() == 4);
     CHECK(plan_of(bytes, small).tile_bytes == 4096);
+}
+
+TEST_CASE("between hosts steps alone serve, short messages in few rounds and long ones in shares") {
+    for (const auto& hosts : {std::vector{0, 1}, {0, 1, 2, 3}, {0, 0, 1, 1}, {0, 1, 0, 1, 2, 2}}) {
+        const int ranks = int(hosts.size());
+        Layout seen{ranks, 0, {hosts.begin(), hosts.end()}};
+        DeviceLayout layout{ranks, 64, ""};
+        layout.hosts = seen.host_count();
+        CHECK(needs_steps(ranks, layout.hosts, ""));
+        StepAlgorithms steps = step_algorithms(seen, 64, "", 0, 100'000);
+        layout.steps = std::move(steps.rows);
+        CHECK_THAT(steps.excluded, Catch::Contains("two_shot"));
+        // Each rank sends the least possible, or everything in the fewest rounds.
+        const std::set<std::string> least{"ring", "halving_doubling", "all_pairs"};
+        CHECK(least.count(plan_of(64 << 20, layout).algorithm) == 1);
+        CHECK(plan_of(8, layout).algorithm == "recursive_doubling");
+        for (const size_t bytes : {size_t(0), size_t(1), size_t(1) << 14, size_t(1) << 24})
+            CHECK(plan_of(bytes, layout).body == cuda::Body::steps);
+    }
 }
 
 TEST_CASE("kernels of ranks that share a device find room on it together") {

@@ -1,61 +1,11 @@
 // processes_test.cpp: ranks in processes of their own, which reach each other's device memory by cuIpc.
 #include <fstream>
 
+#include "tests/device/job.hpp"
 #include "tests/device/ranks.hpp"
 #include "tests/folder.hpp"
-#include "weft/weft.hpp"
 
 namespace weft::test {
-
-namespace {
-
-using Steps = std::vector<std::string>;
-
-std::string new_id() { return api::to_text(api::make_unique_id()); }
-
-// Processes with `each` ranks on a machine.
-class Job {
-  public:
-    Job(int ranks, std::string machine, int devices, int each = 1)
-        : ranks_(ranks), each_(each), devices_(devices), machine_(std::move(machine)) {}
-    void start(const Steps& steps, const std::string& machine) {
-        std::vector<std::string> arguments{DEVICE_WORKER,          id_,
-                                           std::to_string(ranks_), std::to_string(int(processes_.size()) * each_),
-                                           std::to_string(each_),  std::to_string(devices_)};
-        arguments.insert(arguments.end(), steps.begin(), steps.end());
-        std::vector<std::string> environment{std::string("WEFT_CUDA_LIBRARY=") + FAKE_CUDA_LIBRARY,
-                                             "FAKE_CUDA=" + machine, "WEFT_ALGO=" + algo};
-        environment.insert(environment.end(), variables.begin(), variables.end());
-        processes_.push_back(std::make_unique<Subprocess>(arguments, environment));
-    }
-    void start(const Steps& steps) { start(steps, machine_); }
-    void start_all(const Steps& steps) {
-        while (int(processes_.size()) * each_ < ranks_) start(steps);
-    }
-    std::vector<std::string> variables{"WEFT_DEBUG=NONE"};
-    std::string algo;
-    Subprocess& operator[](int process) { return *processes_[size_t(process)]; }
-    // That it ends in order, having given back everything.
-    void finish(int process) {
-        INFO("process " << process << " said:\n" << (*this)[process].output() << (*this)[process].error());
-        const bool ended = eventually([&] { return is_gone((*this)[process].pid()); });
-        CHECK(ended);
-        if (!ended) (*this)[process].kill(SIGKILL);
-        CHECK((*this)[process].wait() == 0);
-        CHECK_FALSE(contains((*this)[process].output(), "wrong"));
-    }
-    void finish() {
-        for (int process = 0; process < int(processes_.size()); ++process) finish(process);
-    }
-
-  private:
-    std::string id_ = new_id();
-    int ranks_, each_, devices_;
-    std::string machine_;
-    std::vector<std::unique_ptr<Subprocess>> processes_;
-};
-
-}  // namespace
 
 TEST_CASE("processes reduce over mapped device memory", "[processes]") {
     for (const int devices : {4, 1}) {

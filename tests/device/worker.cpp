@@ -8,6 +8,7 @@
 #include <cstring>
 #include <fstream>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -41,7 +42,9 @@ struct Worker {
         streams.clear();
         demand(weftGroupStart());
         for (int index = 0; index < count; ++index) {
-            const Current current(device(index));
+            const bool without = getenv("WITHOUT_DEVICE") != nullptr;
+            std::optional<Current> current;
+            if (!without) current.emplace(device(index));
             demand(weftCommInitRank(&comms[size_t(index)], ranks, id, first + index));
             streams.push_back(std::make_unique<Stream>(device(index)));
         }
@@ -78,6 +81,36 @@ struct Worker {
                 memcpy(host[size_t(index)].data(), buffers[size_t(index)]->read(elements * 4).data(), elements * 4);
             if (host[size_t(index)] != expected) test::tell("wrong");
         }
+    }
+    // Enqueues calls and leaves at once; what was enqueued is done all the same.
+    void leave(size_t elements) {
+        constexpr int calls = 3;
+        std::vector<std::unique_ptr<DeviceBuffer>> buffers;
+        uint32_t expected = uint32_t(ranks * (ranks + 1) / 2);
+        for (int index = 0; index < count; ++index) {
+            const std::vector<uint32_t> values(elements, uint32_t(first + index + 1));
+            buffers.push_back(std::make_unique<DeviceBuffer>(device(index), elements * 4));
+            buffers.back()->write(values.data(), elements * 4);
+        }
+        demand(weftGroupStart());
+        for (int call = 0; call < calls; ++call)
+            for (size_t index = 0; index < buffers.size(); ++index)
+                demand(weftAllReduce(buffers[index]->data(), buffers[index]->data(), elements, weftUint32, weftSum,
+                                     comms[index], streams[index]->weft()));
+        demand(weftGroupEnd());
+        for (weftComm_t comm : comms) tell("destroy", weftCommDestroy(comm));
+        comms.clear();
+        for (int call = 1; call < calls; ++call) expected *= uint32_t(ranks);
+        for (const auto& buffer : buffers) {
+            const Bytes got = buffer->read(elements * 4);
+            const std::vector<uint32_t> right(elements, expected);
+            if (memcmp(got.data(), right.data(), elements * 4) != 0) test::tell("wrong");
+        }
+    }
+    // A call, and the end of the process as soon as its own part is done.
+    void vanish(size_t elements) {
+        reduce(elements, true, true);
+        exit(0);
     }
     // Registers buffers that live as long as the communicators.
     void keep(size_t elements) {
@@ -199,6 +232,8 @@ int main(int count, char** arguments) try {
         if (verb == "reduce") worker.reduce(number, true, true);
         if (verb == "launch") worker.reduce(number, true, false);
         if (verb == "host") worker.reduce(number, false, true);
+        if (verb == "leave") worker.leave(number);
+        if (verb == "vanish") worker.vanish(number);
         if (verb == "keep") worker.keep(number);
         if (verb == "drop") worker.drop();
         if (verb == "await")  // FILE

@@ -23,7 +23,7 @@ constexpr int64_t peer_patience_us = 300'000;      // peers that leave at about 
 struct Spare {
     Context context;
     DeviceMemory memory;
-    PinnedMemory host_words;
+    PinnedMemory host_words, abroad;
 };
 struct Parked {
     std::mutex mutex;
@@ -46,6 +46,12 @@ Domain::Domain(std::shared_ptr<HostGroup> group, int rank, std::shared_ptr<const
       kernels_(std::move(kernels)),
       bases_(size_t(ranks_), 0),
       connections_(std::move(connections)) {
+    members_ = group_->locals();
+    std::vector<int> first_ranks(size_t(ranks_), -1);  // by host
+    for (int rank = 0; rank < ranks_ && !group_->one_host(); ++rank)
+        if (int& first = first_ranks[size_t(group_->home(rank).host)]; first < 0) first = rank;
+    for (const int first : first_ranks)
+        if (first >= 0 && !group_->local(first)) other_hosts_.push_back(first);
     Parked& parked = parked_domains();
     std::lock_guard lock(parked.mutex);
     ++parked.alive;
@@ -55,11 +61,13 @@ bool Domain::take_spare(size_t bytes) {
     Parked& parked = parked_domains();
     std::lock_guard lock(parked.mutex);
     const auto spare = std::find_if(parked.spares.begin(), parked.spares.end(), [&](const Spare& each) {
-        return each.context.device() == kernels_->context().device() && each.memory.bytes() == bytes;
+        return each.context.device() == kernels_->context().device() && each.memory.bytes() == bytes &&
+               each.abroad.bytes() == connections_.abroad_bytes();
     });
     if (spare == parked.spares.end()) return false;
     memory_ = std::move(spare->memory);
     host_words_ = std::move(spare->host_words);
+    abroad_ = std::move(spare->abroad);
     parked.spares.erase(spare);
     return true;
 }
@@ -77,7 +85,9 @@ void Domain::bind(KernelArguments& arguments) const {
     arguments.abort = abort_;
     arguments.report = reinterpret_cast<FailureReport*>(host_words_.address() + offsetof(HostWords, report));
     arguments.own = reinterpret_cast<RankWords*>(bases_[size_t(rank_)]);
-    arguments.domain = ranks_ <= cuda::ranks_max;
+    if (!other_hosts_.empty())
+        arguments.ended = reinterpret_cast<uint32_t*>(host_words_.address() + offsetof(HostWords, ended));
+    arguments.domain = ranks_ <= cuda::ranks_max && other_hosts_.empty();
     for (int peer = 0; arguments.domain && peer < ranks_; ++peer) {
         const CUdeviceptr base = bases_[size_t(peer)];
         auto* const staging = reinterpret_cast<std::byte*>(base + places.staging);
@@ -91,10 +101,21 @@ void Domain::bind_program(KernelArguments& arguments, size_t index) const {
     connections_.bind(arguments, index, static_cast<const std::byte*>(memory_.data()) + places().programs);
 }
 
+std::vector<AbroadEnd> Domain::abroad_ends() const {
+    return connections_.abroad_ends(rank_, static_cast<std::byte*>(abroad_.data()));
+}
+
+const uint32_t* Domain::ended() const { return static_cast<const HostWords*>(host_words_.data())->ended; }
+
+bool Domain::one_process() const {
+    return std::all_of(members_.begin(), members_.end(),
+                       [this](int rank) { return group_->same_process(rank, rank_); });
+}
+
 Status Domain::claim(CUstream stream) {
     ++claims_;
     if (stream == CU_STREAM_PER_THREAD) return ok();
-    for (int peer = 0; peer < ranks_; ++peer) {
+    for (const int peer : members_) {
         const auto& theirs = shared_words_->claims[peer];
         // Streams may change hands from one operation to the next.
         if (peer == rank_ || theirs.launch.load(std::memory_order_acquire) < claims_ ||
@@ -160,7 +181,7 @@ bool Domain::try_release() {
         unmapped_ = true;
         group_->row(rank_).device_left.store(1, std::memory_order_release);
     }
-    for (int peer = 0; peer < ranks_; ++peer)
+    for (const int peer : members_)
         if (peer != rank_ && !group_->row(peer).device_left.load(std::memory_order_acquire) && group_->alive(peer))
             return false;
     return true;
@@ -180,7 +201,7 @@ void Domain::finish() const {
 
 void Domain::retire(std::unique_ptr<Domain> domain) {
     const Driver& driver = domain->kernels_->driver();
-    const bool elsewhere = !domain->group_->one_process();
+    const bool elsewhere = !domain->one_process();
     // Ranks of this process may be driven by this thread: they leave after us.
     for (const int64_t until = now_us() + peer_patience_us;
          !domain->try_release() && domain->unmapped_ && elsewhere && now_us() < until;)
@@ -200,7 +221,8 @@ void Domain::retire(std::unique_ptr<Domain> domain) {
         for (const auto& each : gone) {
             auto context = Context::retain(driver, each->kernels_->context().device());
             if (context && each->memory_.address() != 0)
-                parked.spares.push_back({std::move(*context), std::move(each->memory_), std::move(each->host_words_)});
+                parked.spares.push_back({std::move(*context), std::move(each->memory_), std::move(each->host_words_),
+                                         std::move(each->abroad_)});
         }
         if (parked.alive == 0) free.swap(parked.spares);
     }

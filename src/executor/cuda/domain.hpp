@@ -1,6 +1,7 @@
-// domain.hpp: what a rank has of a communicator on devices: device memory that all ranks of the domain map into each
-// other's kernels, host words that the kernels see, and the order of its launches. The ranks make it together when they
-// join, with a test whether each really reaches each; it serves all of them or none.
+// domain.hpp: what a rank has of a communicator on devices: device memory that all ranks of its host map into each
+// other's kernels, host words that the kernels see, and the order of its launches. The ranks of a host make it together
+// when they join, with a test whether each really reaches each; then hosts tell each other. It serves all ranks or
+// none.
 //
 // Ownership: the memory is the rank's own. Peers write it until their kernels have ended and unmap it when they leave,
 // so a rank that leaves hands its domain over (retire()), and it is spare when every other rank has left or is dead.
@@ -30,14 +31,17 @@ class Domain {
     // Of each rank: messages that peers cannot reach pass through it in tiles of this size.
     static constexpr size_t staging_bytes = size_t(4) << 20;
 
-    static constexpr int ranks_max =
-        64;  // each maps the memory of each; fused bodies know fewer (kernel_arguments.hpp)
+    // Of all hosts: each maps the memory of each, or has connections to it; fused bodies know fewer
+    // (kernel_arguments.hpp).
+    static constexpr int ranks_max = 64;
 
     // connections: of step machines, the same on all ranks; none: there are no programs to bind.
     Domain(std::shared_ptr<HostGroup> group, int rank, std::shared_ptr<const KernelSet> kernels,
            Connections connections);
     ~Domain();
 
+    // Before the first step: this rank has an obstacle of its own, which shall be told to all.
+    void object(const Status& why) { obstacle_ = why.sentence(); }
     // One step of making it; waits for nobody. True once all ranks know whether it serves. A failure is this rank's
     // own, and the others are to be told.
     Result<bool> advance();
@@ -45,6 +49,9 @@ class Domain {
     std::vector<int> missing() const;
     // Why it does not serve, the same on all ranks; empty: it does.
     const std::string& obstacle() const { return obstacle_; }
+    // Once it serves: what the proxy needs, in the host's memory.
+    std::vector<AbroadEnd> abroad_ends() const;
+    const uint32_t* ended() const;  // by block (kernel_arguments.hpp)
 
     // What does not change from launch to launch.
     void bind(KernelArguments& arguments) const;
@@ -77,7 +84,8 @@ class Domain {
     static void retire(std::unique_ptr<Domain> domain);
 
   private:
-    enum class Stage { offering, reaching, verifying, known };
+    // agreeing: the host's ranks have come to an end, and hear those of other hosts.
+    enum class Stage { offering, reaching, verifying, agreeing, known };
 
     Places places() const;
     Status offer();
@@ -93,6 +101,10 @@ class Domain {
     const std::byte* find(int peer, int stage) const;  // null until it is there
     Status post(int stage, const void* letter, size_t bytes);
     Status post_finding(int stage, const Status& status, bool root);
+    Status tell_hosts();
+    bool hosts_agree();
+    bool leads() const { return rank_ == members_[0]; }
+    bool one_process() const;
     // What the first rank in order has met in a stage; all ranks read the same letters.
     struct Obstacle {
         std::string text;   // empty: nothing is in the way
@@ -111,22 +123,26 @@ class Domain {
 
     std::shared_ptr<HostGroup> group_;
     int rank_, ranks_;
+    std::vector<int> members_;      // ranks of this host, ascending
+    std::vector<int> other_hosts_;  // the first rank of each, in the hosts' order
     std::shared_ptr<const KernelSet> kernels_;
     std::shared_ptr<SharedWords> shared_words_;
     std::vector<Context> peer_contexts_;  // of devices in this process whose memory we reach
     const uint32_t* abort_ = nullptr;     // as this rank's kernels address it
     PinnedMemory host_words_;
+    PinnedMemory abroad_;  // ends of connections to other hosts; none where there is one host
     FailureReport* report_ = nullptr;
     DeviceMemory memory_;
-    SharedMemory host_memory_;                 // rank 0's: of all ranks
+    SharedMemory host_memory_;                 // the first rank's: of all ranks of the host
     std::shared_ptr<HostPlaces> host_places_;  // the same, for this process's devices
     std::vector<IpcMapping> mappings_;
-    std::vector<CUdeviceptr> bases_;  // by rank: its memory, as this rank's kernels address it
+    std::vector<CUdeviceptr> bases_;  // by rank: its memory, as this rank's kernels address it; 0 abroad
     Connections connections_;
     Stream stream_;  // for what is done while joining
 
     Stage stage_ = Stage::offering;
     std::string obstacle_, detour_;
+    bool told_ = false;  // other hosts
 
     Event done_;           // after the newest direct launch
     Event captured_done_;  // after the newest of the capture `capture_`

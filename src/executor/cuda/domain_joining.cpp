@@ -8,6 +8,7 @@
 #include "src/base/log.hpp"
 #include "src/base/per_process.hpp"
 #include "src/executor/cuda/domain_memory.hpp"
+#include "src/executor/cuda/finding.hpp"
 
 namespace weft::cuda {
 
@@ -15,7 +16,7 @@ namespace {
 
 // Letters of the stages of making a domain; transports' keys are hashes.
 constexpr uint64_t letter_key = 0x6465766963650000u;
-enum : int { offers, reached = 16, verified = 32, second_way = 64 };
+enum : int { offers, reached = 16, verified = 32, agreed = 48, second_way = 64 };
 
 // Where other processes find a rank's memory; the address is for ranks of its own.
 struct Offer {
@@ -23,15 +24,7 @@ struct Offer {
     IpcExport exported;
     bool shared;  // `exported` is valid
 };
-// What a rank has found out; `text` says what is wrong.
-struct Finding {
-    bool good;
-    bool root;  // it is this rank that could not offer anything: what the others say follows from that
-    char text[94];
-    static constexpr size_t piece = sizeof text - 1;
-};
-constexpr int findings = 4;  // letters that a long text may take
-static_assert(sizeof(Offer) <= HostGroup::letter_bytes && sizeof(Finding) <= HostGroup::letter_bytes);
+static_assert(sizeof(Offer) <= HostGroup::letter_bytes);
 
 uint32_t own_number(int rank) { return 0x77656674u + uint32_t(rank); }
 uint32_t number_between(int from, int to) { return 0x9e3779b9u * uint32_t(from * Domain::ranks_max + to + 1) | 1; }
@@ -78,63 +71,79 @@ Result<CUdeviceptr> PinnedPages::address() const {
     return address;
 }
 
-uint64_t Domain::key(int stage) const { return letter_key + uint64_t(stage) + (detour_.empty() ? 0 : second_way); }
-// To everybody: on one host nobody carries letters, all look into their writer's heap.
+uint64_t Domain::key(int stage) const {
+    return letter_key + uint64_t(stage) + (detour_.empty() || stage >= agreed ? 0 : second_way);
+}
+// To everybody of the host: nobody carries letters, all look into their writer's heap.
 Status Domain::post(int stage, const void* letter, size_t bytes) {
     return group_->post_letter(rank_, rank_, key(stage), letter, bytes);
 }
 const std::byte* Domain::find(int peer, int stage) const { return group_->find_letter(peer, key(stage)); }
 
-Places Domain::places() const { return {ranks_, connections_}; }
+Places Domain::places() const { return {ranks_, !other_hosts_.empty(), connections_}; }
 
 bool Domain::letters_there(int stage) const {
-    for (int peer = 0; peer < ranks_; ++peer)
+    for (const int peer : members_)
         if (!find(peer, stage)) return false;
     return true;
 }
 
 std::vector<int> Domain::missing() const {
     std::vector<int> ranks;
-    const bool offering = stage_ == Stage::offering || stage_ == Stage::reaching;
-    const int stage = offering ? offers : find(rank_, verified) ? verified : reached;
-    for (int peer = 0; peer < ranks_ && stage_ != Stage::known; ++peer)
+    if (stage_ == Stage::known) return ranks;
+    const bool offering = stage_ == Stage::offering || stage_ == Stage::reaching, abroad = stage_ == Stage::agreeing;
+    const int stage = offering ? offers : abroad ? agreed : find(rank_, verified) ? verified : reached;
+    for (const int peer : abroad ? other_hosts_ : members_)
         if (!find(peer, stage)) ranks.push_back(peer);
     return ranks;
 }
 
-// The first letter comes last: who sees it sees all.
 Status Domain::post_finding(int stage, const Status& status, bool root) {
-    const std::string& text = status.sentence();
-    for (int letter = findings - 1; letter >= 0; --letter) {
-        Finding finding{status.ok(), root, {}};
-        const size_t from = std::min(text.size(), Finding::piece * size_t(letter));
-        finding.text[text.copy(finding.text, Finding::piece, from)] = 0;
-        if (letter == 0 || from < text.size()) WEFT_TRY(post(stage + letter, &finding, sizeof finding));
-    }
-    return ok();
+    return in_letters(status, root, [&](int letter, const Finding& finding) {
+        return post(stage + letter, &finding, sizeof finding);
+    });
 }
 
 Domain::Obstacle Domain::first_obstacle(int stage) const {
-    const auto finding_of = [&](int peer, int letter) {
-        return reinterpret_cast<const Finding*>(find(peer, stage + letter));
-    };
     for (const bool root : {true, false})
-        for (int peer = 0; peer < ranks_; ++peer) {
-            const Finding* finding = finding_of(peer, 0);
+        for (const int peer : members_) {
+            const auto* finding = reinterpret_cast<const Finding*>(find(peer, stage));
             if (finding->good || finding->root != root) continue;
-            std::string text = fmt::format("rank {}: {}", peer, finding->text);
-            for (int letter = 1; letter < findings && (finding = finding_of(peer, letter)); ++letter)
-                text += finding->text;
-            return {text, root};
+            const std::string text = text_of([&](int letter) { return find(peer, stage + letter); });
+            return {fmt::format("rank {}: {}", peer, text), root};
         }
     return {};
+}
+
+// The host's first rank speaks for all, who have come to the same end.
+Status Domain::tell_hosts() {
+    if (!leads()) return ok();
+    const Status end = obstacle_.empty() ? ok() : Status(weftSystemError, obstacle_);
+    for (const int other : other_hosts_)
+        WEFT_TRY(in_letters(end, false, [&](int letter, const Finding& finding) {
+            return group_->post_letter(rank_, other, key(agreed + letter), &finding, sizeof finding);
+        }));
+    return ok();
+}
+
+// Whether all have spoken: then the obstacle is that of the first host that has one.
+bool Domain::hosts_agree() {
+    for (const int other : other_hosts_)
+        if (!find(other, agreed)) return false;
+    std::pair<int, std::string> first{ranks_, {}};
+    if (!obstacle_.empty()) first = {members_[0], obstacle_};
+    for (const int other : other_hosts_)
+        if (!reinterpret_cast<const Finding*>(find(other, agreed))->good && other < first.first)
+            first = {other, text_of([&](int letter) { return find(other, agreed + letter); })};
+    obstacle_ = first.second;
+    return true;
 }
 
 Result<bool> Domain::advance() {
     if (stage_ == Stage::known) return true;
     const ContextScope scope(kernels_->context());
     const RelaxedCapture relaxed(kernels_->driver());
-    if (stage_ == Stage::offering && (detour_.empty() || rank_ == 0 || find(0, offers))) {
+    if (stage_ == Stage::offering && (detour_.empty() || leads() || find(members_[0], offers))) {
         WEFT_TRY(detour_.empty() ? offer() : offer_host_memory());
         stage_ = Stage::reaching;
     }
@@ -150,6 +159,11 @@ Result<bool> Domain::advance() {
             if (letters_there(verified)) conclude(first_obstacle(verified));
         }
     }
+    if (stage_ == Stage::agreeing) {
+        if (!told_) WEFT_TRY(tell_hosts());
+        told_ = true;
+        if (hosts_agree()) stage_ = Stage::known;
+    }
     return stage_ == Stage::known;
 }
 
@@ -160,10 +174,10 @@ void Domain::conclude(Obstacle obstacle) {
         if (!obstacle.text.empty() && !detour_.empty())
             obstacle.text = fmt::format("{}; and through host memory: {}", detour_, obstacle.text);
         obstacle_ = std::move(obstacle.text);
-        stage_ = Stage::known;
+        stage_ = other_hosts_.empty() ? Stage::known : Stage::agreeing;
         return;
     }
-    if (rank_ == 0)
+    if (leads())
         WEFT_LOG_RANK(rank_, warn, init, "device memory goes through the host's, which is slow: {}", obstacle.text);
     detour_ = std::move(obstacle.text);
     obstacle_.clear();
@@ -176,6 +190,7 @@ Status Domain::offer() {
     const Driver& driver = kernels_->driver();
     Offer letter{};
     const Status made = [&]() -> Status {
+        if (!obstacle_.empty()) return {weftSystemError, obstacle_};
         auto words = SharedWords::of(group_, context);
         if (!words) return words.take_status();
         shared_words_ = std::move(*words);
@@ -188,7 +203,13 @@ Status Domain::offer() {
             auto host_words = PinnedMemory::allocate(context, sizeof(HostWords));
             if (!host_words) return host_words.take_status();
             host_words_ = std::move(*host_words);
+            if (connections_.abroad_bytes() > 0) {
+                auto abroad = PinnedMemory::allocate(context, connections_.abroad_bytes());
+                if (!abroad) return abroad.take_status();
+                abroad_ = std::move(*abroad);
+            }
         }
+        if (abroad_.data()) memset(abroad_.data(), 0, connections_.abroad_words_bytes());
         memset(host_words_.data(), 0, sizeof(HostWords));
         report_ = &static_cast<HostWords*>(host_words_.data())->report;
         for (Event* event : {&done_, &captured_done_}) {
@@ -207,7 +228,7 @@ Status Domain::offer() {
         WEFT_TRY(fill_async(driver, memory_.address(), 0, memory_.bytes(), stream_.handle()));
         bases_[size_t(rank_)] = memory_.address();
         WEFT_TRY(write_probe());
-        if (!group_->one_process()) {
+        if (!one_process()) {
             // Without: the others cannot map it, which is no reason to have no domain.
             auto exported = export_ipc(driver, memory_.address());
             letter.shared = bool(exported);
@@ -223,27 +244,29 @@ Status Domain::offer() {
     return post(offers, &letter, sizeof letter);
 }
 
-// The second way: one segment for all ranks, rank 0's, who offers it first. Whoever offers has written its own part.
+// The second way: one segment for all ranks of the host, the first one's, who offers it first. Whoever offers has
+// written its own part.
 Status Domain::offer_host_memory() {
     PeerMemory letter{};
     const Status made = [&]() -> Status {
-        const size_t each = this->places().programs, bytes = each * size_t(ranks_);
-        if (rank_ == 0) {
+        const size_t each = this->places().programs, bytes = each * members_.size();
+        if (leads()) {
             auto memory = SharedMemory::create("weft-device-detour", bytes);
             if (!memory) return memory.take_status();
             host_memory_ = std::move(*memory);
             WEFT_TRY(host_memory_.back(0, bytes));
             letter = {getpid(), host_memory_.fd(), process_token(), host_memory_.inode()};
         } else {
-            memcpy(&letter, find(0, offers), sizeof letter);
-            if (letter.process == 0) return fail(weftSystemError, "rank 0 has no host memory to offer");
+            memcpy(&letter, find(members_[0], offers), sizeof letter);
+            if (letter.process == 0) return fail(weftSystemError, "rank {} has no host memory to offer", members_[0]);
         }
         auto places = HostPlaces::of(letter, kernels_->context());
         if (!places) return places.take_status();
         host_places_ = std::move(*places);
         auto address = host_places_->address();
         if (!address) return address.take_status();
-        for (int peer = 0; peer < ranks_; ++peer) bases_[size_t(peer)] = *address + each * size_t(peer);
+        for (size_t place = 0; place < members_.size(); ++place)
+            bases_[size_t(members_[place])] = *address + each * place;
         return write_probe();
     }();
     if (!made) {
@@ -258,7 +281,7 @@ Status Domain::write_probe() {
     Probe& probe = static_cast<HostWords*>(host_words_.data())->probe;
     probe = {};
     probe.own = own_number(rank_);
-    for (int peer = 0; peer < ranks_; ++peer) probe.given[peer] = number_between(rank_, peer);
+    for (const int peer : members_) probe.given[peer] = number_between(rank_, peer);
     WEFT_TRY(copy_async(kernels_->driver(), bases_[size_t(rank_)] + places().probe,
                         host_words_.address() + offsetof(HostWords, probe), sizeof probe, stream_.handle()));
     return stream_.synchronize();
@@ -268,8 +291,10 @@ Status Domain::write_probe() {
 Status Domain::write_programs() {
     if (connections_.program_bytes() == 0) return ok();
     std::vector<std::byte*> areas;
-    for (const CUdeviceptr base : bases_) areas.push_back(reinterpret_cast<std::byte*>(base + places().connections));
-    const std::vector<std::byte> programs = connections_.programs(rank_, areas);
+    for (const CUdeviceptr base : bases_)
+        areas.push_back(base ? reinterpret_cast<std::byte*>(base + places().connections) : nullptr);
+    const std::vector<std::byte> programs =
+        connections_.programs(rank_, areas, reinterpret_cast<std::byte*>(abroad_.address()));
     WEFT_TRY(copy_async(kernels_->driver(), memory_.address() + places().programs,
                         reinterpret_cast<CUdeviceptr>(programs.data()), programs.size(), stream_.handle()));
     return stream_.synchronize();
@@ -323,10 +348,10 @@ Status Domain::probe(int peer) {
 Status Domain::reach() {
     const Status done = [&]() -> Status {
         if (!obstacle_.empty()) return {weftSystemError, obstacle_};
-        for (int peer = 0; peer < ranks_ && detour_.empty(); ++peer)
+        for (const int peer : detour_.empty() ? members_ : std::vector<int>())
             if (Status status = map(peer); !status)
                 return fail(status.code(), "cannot reach rank {}'s memory: {}", peer, status.sentence());
-        for (int peer = 0; peer < ranks_; ++peer)
+        for (const int peer : members_)
             if (peer != rank_) WEFT_TRY(probe(peer));
         WEFT_TRY(write_programs());
         WEFT_TRY(stream_.synchronize());
@@ -343,7 +368,7 @@ Status Domain::verify() {
         WEFT_TRY(copy_async(kernels_->driver(), host_words_.address() + offsetof(HostWords, probe),
                             bases_[size_t(rank_)] + places().probe, sizeof probe, stream_.handle()));
         WEFT_TRY(stream_.synchronize());
-        for (int peer = 0; peer < ranks_; ++peer) {
+        for (const int peer : members_) {
             if (peer == rank_) continue;
             if (probe.seen[peer] != own_number(peer))
                 return fail(weftSystemError, "reads something else where rank {}'s device memory is mapped", peer);

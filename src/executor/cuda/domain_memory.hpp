@@ -18,9 +18,10 @@ struct Probe {
 };
 struct Places {
     size_t packets, staging, connections, probe, programs, bytes;
-    Places(int ranks, const Connections& over) {
+    // several_hosts: fused bodies do not serve, whatever the ranks.
+    Places(int ranks, bool several_hosts, const Connections& over) {
         const auto line = [](size_t at) { return (at + 255) / 256 * 256; };
-        const bool fused = ranks <= cuda::ranks_max;
+        const bool fused = ranks <= cuda::ranks_max && !several_hosts;
         packets = line(sizeof(RankWords));
         staging = line(packets + (fused ? packet_memory_bytes(ranks) : 0));
         connections = staging + (fused ? Domain::staging_bytes : 0);
@@ -30,9 +31,10 @@ struct Places {
     }
 };
 
-// A page of pinned host memory: what kernels report, and room for probes.
+// A page of pinned host memory: what kernels report, how far their blocks are, and room for probes.
 struct HostWords {
     FailureReport report;
+    alignas(128) uint32_t ended[blocks_max];
     alignas(256) Probe probe;
 };
 
@@ -71,7 +73,7 @@ class SharedWords {
     PinnedPages pinned_;
 };
 
-// Host memory that stands in for that of the devices, of all ranks: rank 0's, once for a process.
+// Host memory that stands in for that of the devices, of all ranks of a host: its first's, once for a process.
 class HostPlaces {
   public:
     static Result<std::shared_ptr<HostPlaces>> of(const PeerMemory& where, const Context& context);

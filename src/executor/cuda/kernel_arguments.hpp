@@ -80,7 +80,8 @@ constexpr PacketLine* packet_lines(PacketLine* memory, int ranks, uint32_t parit
 }
 
 // One direction between two ranks. The slots and `filled` lie in the receiver's memory, `consumed` in the sender's;
-// each end counts by itself. Slot i holds message i modulo `depth`.
+// each end counts by itself. Slot i holds message i modulo `depth`. If the peer is on another host all that lies in
+// this rank's pinned host memory, where the proxy (proxy.hpp) stands for the peer.
 struct ConnectionEnd {
     std::byte* slots;     // receiver's memory
     uint64_t* filled;     // by slot: barrier_word(number of the message, from 1; fingerprint); receiver's memory
@@ -88,7 +89,9 @@ struct ConnectionEnd {
     uint32_t* count;      // messages that this end has sent or received; this rank's memory
     uint64_t slot_bytes;  // from one to the next: a multiple of 16
     uint32_t depth;
-    int32_t peer;  // -1: there is no connection
+    int32_t peer;                 // -1: there is no connection
+    uint64_t* lengths = nullptr;  // sending to another host: by slot, bytes of the message, before `filled`
+    uint32_t* wanted = nullptr;   // receiving from another host: the number of the message that is waited for
 };
 struct StepBlock {
     int32_t first, count;  // of the program's instructions
@@ -110,6 +113,8 @@ struct KernelArguments {
     uint64_t tile_bytes;    // steps: of the plan; peer_two_shot: of the staging memory, or 0
     uint64_t timeout_ns;    // of one wait; 0: never
     const uint32_t* abort;  // not 0: leave; host memory
+    // By block: the last launch that it has come to the end of, well or not; pinned host memory. Null: nobody asks.
+    uint32_t* ended;
     FailureReport* report;
     RankWords* own;                      // this rank's
     bool domain;                         // peers' words are mapped; else ranks meet over connections alone

@@ -1,6 +1,7 @@
 // steps.hpp: the step machine on the device: each block of the grid walks one block of a schedule, tile after tile,
-// over connections whose slots lie in the receiver's memory. What src/executor/run.cpp does by looking again, it does
-// by spinning. Rings, trees, halving and doubling: all instructions but the board's (program.hpp refuses those).
+// over connections whose slots lie in the receiver's memory or, between hosts, in the host's. What src/executor/run.cpp
+// does by looking again, it does by spinning. Rings, trees, halving and doubling: all instructions but the board's
+// (program.hpp refuses those).
 #pragma once
 #include "src/executor/cuda/meeting.hpp"
 #include "src/executor/cuda/reduce.hpp"
@@ -86,12 +87,16 @@ class StepMachine {
         if (sends) {
             ++sent_;
             const ConnectionEnd& to = block_.target;
-            if (team_.thread == 0)  // pairs with await_message()
+            if (team_.thread == 0) {
+                if (to.lengths) to.lengths[(sent_ - 1) % to.depth] = span.bytes;
+                // pairs with await_message() or the proxy's take()
                 store_release(&to.filled[(sent_ - 1) % to.depth], barrier_word(sent_, a_.fingerprint));
+            }
         }
         if (receives) {
             ++received_;
-            if (team_.thread == 0) store_relaxed(block_.source.consumed, received_);  // pairs with await_credit()
+            if (team_.thread == 0)
+                store_relaxed(block_.source.consumed, received_);  // pairs with await_credit() or give()
         }
         return true;
     }
@@ -137,6 +142,7 @@ class StepMachine {
         const ConnectionEnd& from = block_.source;
         const uint32_t wanted = received_ + 1;
         uint64_t word = 0;
+        if (from.wanted) store_relaxed(from.wanted, wanted);  // pairs with Lane::needed()
         if (!meeting_.spin(
                 Waiting::message, [&] { return from.peer; },
                 [&] {
@@ -178,9 +184,14 @@ class StepMachine {
 // that has nothing to do says that it was here, for else its epoch would fall behind that of its peers.
 template <weftDataType_t type, bool adds>
 WEFT_DEVICE void steps(const Team& team, const KernelArguments& arguments) {
-    if (team.block < arguments.step_block_count) return StepMachine<type, adds>(team, arguments).run();
-    Meeting meeting(team, arguments);
-    if (meeting.begin() && meeting.announce()) meeting.leave();
+    if (team.block < arguments.step_block_count) {
+        StepMachine<type, adds>(team, arguments).run();
+    } else {
+        Meeting meeting(team, arguments);
+        if (meeting.begin() && meeting.announce()) meeting.leave();
+    }
+    if (arguments.ended && team.thread == 0)  // pairs with Traffic::working()
+        store_relaxed(&arguments.ended[team.block], arguments.launch);
 }
 
 }  // namespace weft::cuda

@@ -97,4 +97,68 @@ TEST_CASE("both ends of a connection have the same places, within the areas, and
     }
 }
 
+TEST_CASE("ends abroad have places of their own in the rank's host memory, others as on one host", "[connections]") {
+    for (const auto& hosts : {std::vector<int32_t>{0, 1}, {0, 0, 1, 1}, {0, 1, 2}, {0, 1, 0, 1, 2}}) {
+        const int ranks = int(hosts.size());
+        INFO(ranks << " ranks");
+        Connections connections(hosts);
+        for (const char* name : {"ring", "double_binary_tree", "halving_doubling", "recursive_doubling", "all_pairs"}) {
+            std::vector<Schedule> schedules;
+            for (int rank = 0; rank < ranks; ++rank)
+                schedules.push_back(registry::find_algorithm(name)->build({ranks, rank, hosts}, {2}));
+            connections.add(std::move(schedules));
+        }
+        for (int rank = 0; rank < ranks; ++rank) {
+            std::vector<std::byte*> areas;
+            for (int other = 0; other < ranks; ++other)
+                areas.push_back(hosts[size_t(other)] == hosts[size_t(rank)]
+                                    ? reinterpret_cast<std::byte*>(size_t(other + 1) << 40)
+                                    : nullptr);
+            // As kernels address it, and as the host does.
+            auto* const for_kernels = reinterpret_cast<std::byte*>(size_t(ranks + 1) << 40);
+            auto* const for_host = reinterpret_cast<std::byte*>(size_t(ranks + 2) << 40);
+            const std::vector<std::byte> programs = connections.programs(rank, areas, for_kernels);
+            Claims claims;
+            size_t ends = 0;
+            for (const AbroadEnd& each : connections.abroad_ends(rank, for_host)) {
+                const Block& block = connections.schedule(each.group, rank).blocks[each.block];
+                CHECK(each.end.peer == (each.incoming ? block.source : block.target));
+                CHECK(hosts[size_t(each.end.peer)] != hosts[size_t(rank)]);
+                CHECK((each.end.lengths != nullptr) == !each.incoming);
+                CHECK((each.end.wanted != nullptr) == each.incoming);
+                CHECK(each.end.slots + each.end.depth * each.end.slot_bytes <= for_host + connections.abroad_bytes());
+                CHECK(each.end.slots >= for_host + connections.abroad_words_bytes());
+                claims.take(each.end.slots, each.end.depth * each.end.slot_bytes);
+                claims.take(reinterpret_cast<const std::byte*>(each.end.filled), each.end.depth * sizeof(uint64_t));
+                claims.take(reinterpret_cast<const std::byte*>(each.end.consumed), sizeof(uint32_t));
+                if (each.incoming)
+                    claims.take(reinterpret_cast<const std::byte*>(each.end.wanted), sizeof(uint32_t));
+                else
+                    claims.take(reinterpret_cast<const std::byte*>(each.end.lengths),
+                                each.end.depth * sizeof(uint64_t));
+                // The kernel has the same places.
+                KernelArguments arguments{};
+                arguments.rank = rank;
+                connections.bind(arguments, each.group, programs.data());
+                StepBlock bound;
+                memcpy(&bound, arguments.step_blocks + each.block, sizeof bound);
+                const ConnectionEnd& kernels = each.incoming ? bound.source : bound.target;
+                CHECK(kernels.slots - for_kernels == each.end.slots - for_host);
+                CHECK(reinterpret_cast<std::byte*>(kernels.filled) - for_kernels ==
+                      reinterpret_cast<std::byte*>(each.end.filled) - for_host);
+                CHECK(reinterpret_cast<std::byte*>(kernels.consumed) - for_kernels ==
+                      reinterpret_cast<std::byte*>(each.end.consumed) - for_host);
+                CHECK(kernels.count != nullptr);
+                ++ends;
+            }
+            size_t crossing = 0;
+            for (size_t group = 0; group < connections.groups(); ++group)
+                for (const Block& block : connections.schedule(group, rank).blocks)
+                    for (const int peer : {block.source, block.target})
+                        crossing += peer >= 0 && hosts[size_t(peer)] != hosts[size_t(rank)];
+            CHECK(ends == crossing);
+        }
+    }
+}
+
 }  // namespace weft::test

@@ -1,0 +1,62 @@
+// device_abroad.hpp: what a rank's device has to do with ranks of other hosts: connections for the algorithms that step
+// machines run, made while the ranks join, and the proxy that serves them; and what is known of trouble there.
+#pragma once
+#include <atomic>
+#include <vector>
+
+#include "src/comm/connector.hpp"
+#include "src/executor/cuda/proxy.hpp"
+
+namespace weft {
+
+// Thread-bound to the rank, but for what says otherwise.
+class DeviceAbroad {
+  public:
+    // connections: the same on all ranks.
+    DeviceAbroad(std::shared_ptr<HostGroup> group, const net::Identity& identity, int rank,
+                 const cuda::Connections& connections);
+    ~DeviceAbroad();
+
+    // Before the ranks join their devices: addresses are left for the peers.
+    Status listen();
+    // One step of calling them; true when all have been called. missing(): who has not listened yet.
+    Result<bool> connect();
+    const std::vector<int>& missing() const { return missing_; }
+    // Calls may come. ends, ended: of the rank's domain, which must outlive this.
+    Status begin(const std::vector<cuda::AbroadEnd>& ends, const uint32_t* ended);
+
+    void launching(bool captured, uint32_t launch, uint32_t blocks) {
+        if (captured)
+            traffic_->captured();
+        else
+            traffic_->launching(launch, blocks);
+    }
+    void launched() { proxy_->wake(); }
+    // Returns when what kernels have handed over is on its way. False: not at the deadline.
+    bool drain(int64_t deadline_us);
+
+    // ---- For the service thread, now and again.
+    // Whether a kernel of ours has waited for another host since the last look, without any message; then news of the
+    // ranks there are asked for.
+    bool stuck();
+    // A broken connection whose cause nobody has told in time, in words for all ranks; ok: there is none.
+    Status trouble();
+
+    // Asks, twice a second at most, where the ranks of other hosts are. Thread-safe.
+    void ask_for_news();
+
+  private:
+    bool informed_since(int64_t since_us) const;
+
+    std::shared_ptr<HostGroup> group_;
+    int rank_;
+    Connector connector_;
+    std::vector<Wiring> wirings_;  // by the connections' group
+    std::vector<int> missing_;
+    std::shared_ptr<cuda::Traffic> traffic_;
+    std::shared_ptr<cuda::Proxy> proxy_;
+    uint64_t moved_ = 0;  // at the last look
+    std::atomic<int64_t> next_question_us_{0};
+};
+
+}  // namespace weft

@@ -1,0 +1,175 @@
+// hosts_test.cpp: ranks of several made-up hosts (WEFT_HOSTID) on the fake driver's devices: what goes between the
+// hosts goes over TCP, by each process's proxy.
+#include "tests/device/job.hpp"
+
+namespace weft::test {
+
+namespace {
+
+constexpr const char* algorithms[] = {"ring", "recursive_doubling", "halving_doubling", "double_binary_tree",
+                                      "all_pairs"};
+
+struct Shape {
+    int hosts, processes, each;  // processes of a host, ranks of a process
+    int ranks() const { return hosts * processes * each; }
+    std::string text() const {
+        return std::to_string(hosts) + " hosts of " + std::to_string(processes) + " processes of " +
+               std::to_string(each) + " ranks";
+    }
+};
+
+// A worker tells of calls that fail.
+bool said_nothing_between(Subprocess& process, int ranks) {
+    std::string expected = "init 0\n";
+    for (int rank = 0; rank < ranks; ++rank) expected += "destroy 0\n";
+    return process.output() == expected + "end\n";
+}
+
+}  // namespace
+
+TEST_CASE("ranks of several hosts reduce over TCP, by every algorithm", "[hosts]") {
+    for (const Shape shape : {Shape{2, 1, 1}, Shape{2, 2, 1}, Shape{3, 1, 1}, Shape{2, 1, 2}})
+        for (const char* algo : algorithms) {
+            if (small() && algo != algorithms[shape.ranks() % 5]) continue;
+            INFO(shape.text() << ", " << algo);
+            Job job(shape.ranks(), "gpus 4; leaks fatal", 4, shape.each);
+            job.processes_a_host = shape.processes;
+            job.algo = algo;
+            Steps steps{"init"};
+            for (const char* count : {"0", "1", "1001", "30000", small() ? "100001" : "700001", "3"})
+                for (const char* kind : {"reduce ", "host ", "reduce "}) steps.push_back(kind + std::string(count));
+            steps.push_back("destroy");
+            job.start_all(steps);
+            job.finish();
+            for (int process = 0; process < shape.hosts * shape.processes; ++process)
+                CHECK(said_nothing_between(job[process], shape.each));
+        }
+}
+
+TEST_CASE("devices of a host that do not reach each other go through its memory, and on to other hosts", "[hosts]") {
+    Job job(4, "gpus 4; p2p 0 1 0; p2p 1 0 0; leaks fatal", 4);
+    job.processes_a_host = 2;
+    job.variables = {"WEFT_DEBUG=WARN"};
+    job.start_all({"init", "reduce 1000", "reduce 300001", "host 1000", "reduce 0", "destroy"});
+    job.finish();
+    for (int rank = 0; rank < 4; ++rank) CHECK(said_nothing_between(job[rank], 1));
+    CHECK(contains(job[0].error(), "device memory goes through the host's, which is slow: rank "));
+    CHECK_FALSE(contains(job[2].error(), "goes through the host's"));
+}
+
+TEST_CASE("who leaves or ends right after its calls has sent all of them", "[hosts]") {
+    for (const char* algo : {"ring", "double_binary_tree"})
+        for (const std::string count : {"100", "200003"})
+            for (const Shape shape : {Shape{2, 1, 1}, Shape{2, 2, 1}, Shape{2, 1, 2}}) {
+                INFO(shape.text() << ", " << algo << ", " << count);
+                Job job(shape.ranks(), "gpus 4", 4, shape.each);
+                job.processes_a_host = shape.processes;
+                job.algo = algo;
+                job.start_all({"init", "reduce 10", "leave " + count});
+                job.finish();
+                Job ending(shape.ranks(), "gpus 4", 4, shape.each);
+                ending.processes_a_host = shape.processes;
+                ending.algo = algo;
+                for (int process = 0; process < shape.hosts * shape.processes; ++process)
+                    ending.start({"init", process % 2 ? "reduce " + count : "vanish " + count});
+                ending.finish();
+                for (int process = 0; process < shape.hosts * shape.processes; ++process)
+                    CHECK_FALSE(contains(ending[process].output(), "reduce "));
+            }
+}
+
+TEST_CASE("a process of another host that dies while kernels wait for it is named, and the others go on without it",
+          "[hosts]") {
+    for (const Shape shape : {Shape{2, 1, 1}, Shape{3, 1, 1}, Shape{2, 2, 1}})
+        for (const char* count : {"launch 100", "launch 1000000"}) {
+            INFO(shape.text() << ", " << count);
+            const int ranks = shape.ranks(), victim = ranks - 1;
+            Job job(ranks, "gpus 4; leaks fatal", 4);
+            job.processes_a_host = shape.processes;
+            const std::string next = new_id();
+            for (int rank = 0; rank < victim; ++rank)
+                job.start({"init", "reduce 10", count, "say kernel has ended", "error", "destroy",
+                           "id " + std::to_string(victim) + " " + std::to_string(rank) + " " + next, "init",
+                           "reduce 5000", "destroy"});
+            job.start({"init", "reduce 10", "say ready", "pause"});
+            for (int rank = 0; rank < victim; ++rank) REQUIRE(job[rank].says("reduce 0"));
+            REQUIRE(job[victim].says("ready"));
+            const std::string pid = "pid " + std::to_string(job[victim].pid());
+            job[victim].kill(SIGKILL);
+            job[victim].wait();
+            for (int rank = 0; rank < victim; ++rank) {
+                job.finish(rank);
+                INFO(job[rank].output());
+                CHECK(contains(job[rank].output(), "error 6"));
+                CHECK((contains(job[rank].output(), pid) || contains(job[rank].output(), "is lost")));
+            }
+        }
+}
+
+TEST_CASE("what ranks of different hosts called is told by all", "[hosts]") {
+    for (const char* algo : {"", "ring", "recursive_doubling"})
+        for (const auto& [one, other] : {std::pair("1000", "1001"), std::pair("10", "500000"), std::pair("0", "10")}) {
+            INFO(algo << ": " << one << " and " << other);
+            Job job(3, "gpus 4; leaks fatal", 4);
+            job.processes_a_host = 1;
+            job.algo = algo;
+            for (int rank = 0; rank < 3; ++rank)
+                job.start({"init", std::string("launch ") + (rank == 1 ? other : one), "error", "destroy"});
+            job.finish();
+            for (int rank = 0; rank < 3; ++rank) {
+                INFO(job[rank].output());
+                CHECK(contains(job[rank].output(), "error 9 the communicator is dead"));
+                CHECK(contains(job[rank].output(), "rank 1 called all_reduce of " + std::string(other) + " uint32"));
+                CHECK(contains(job[rank].output(), " called all_reduce of " + std::string(one) + " uint32"));
+            }
+        }
+}
+
+TEST_CASE("a rank of another host that does not come is named at the deadline", "[hosts]") {
+    Job job(2, "gpus 2; leaks fatal", 2);
+    job.processes_a_host = 1;
+    job.variables = {"WEFT_DEBUG=NONE", "WEFT_TIMEOUT_MS=1000"};
+    job.start({"init", "launch 1000", "error", "destroy"});
+    job.start({"init", "error", "destroy"});
+    job.finish();
+    for (int rank = 0; rank < 2; ++rank) {
+        INFO(job[rank].output());
+        CHECK(contains(job[rank].output(), "error 8"));
+        CHECK(contains(job[rank].output(), "rank 0 waited 1.0 s for rank 1 in all_reduce of 1000 uint32"));
+        CHECK(contains(job[rank].output(), "has not called anything yet"));
+    }
+}
+
+TEST_CASE("a rank without a device on one host is named on every host", "[hosts]") {
+    Job job(4, "gpus 4; leaks fatal", 4);
+    job.processes_a_host = 2;
+    for (int rank = 0; rank < 4; ++rank) {
+        job.variables = {"WEFT_DEBUG=NONE"};
+        if (rank == 2) job.variables.push_back("WITHOUT_DEVICE=1");
+        job.start({"init", "host 1000", "launch 1000", "host 1000", "destroy"});
+    }
+    job.finish();
+    for (int rank = 0; rank < 4; ++rank) {
+        INFO(job[rank].output());
+        CHECK(contains(job[rank].output(), rank == 2 ? "reduce 4 stream must be NULL: this communicator has no device"
+                                                     : "reduce 5 sendbuff is device memory, but rank 2 joined without "
+                                                       "a device"));
+        CHECK(contains(job[rank].output(), "destroy 0\n"));
+    }
+}
+
+TEST_CASE("what keeps one host from serving device memory is told on every host", "[hosts]") {
+    Job job(4, "gpus 4; leaks fatal", 4);
+    job.processes_a_host = 2;
+    for (int rank = 0; rank < 4; ++rank)
+        job.start({"init", "host 1000", "launch 1000", "host 1000", "destroy"},
+                  rank == 3 ? "gpus 4; fault cuMemAlloc 1 2" : "gpus 4; leaks fatal");
+    job.finish();
+    for (int rank = 0; rank < 4; ++rank) {
+        INFO(job[rank].output());
+        CHECK(contains(job[rank].output(), "reduce 5 sendbuff is device memory, but rank 3: "));
+        CHECK(contains(job[rank].output(), "CUDA_ERROR_OUT_OF_MEMORY"));
+    }
+}
+
+}  // namespace weft::test

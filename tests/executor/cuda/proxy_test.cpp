@@ -1,0 +1,220 @@
+// proxy_test.cpp: what the proxy moves between kernels' words and transports, over a transport that is a queue in
+// memory: in order, no further than credits go, and what becomes of it when connections break or ranks leave.
+#include "src/executor/cuda/proxy.hpp"
+
+#include <deque>
+
+#include "src/executor/cuda/device.hpp"
+#include "tests/catch.hpp"
+#include "tests/patience.hpp"
+
+namespace weft::test {
+
+using namespace cuda;
+
+namespace {
+
+constexpr uint32_t depth = 2;
+constexpr size_t slot_bytes = 64;
+
+// The network. Thread-safe.
+struct Wire {
+    struct Message {
+        std::vector<std::byte> data;
+        SlotInfo info;
+    };
+    std::mutex mutex;
+    std::deque<Message> messages;
+    size_t room = 1000;  // messages that it takes
+    bool broken = false;
+
+    template <class Body>
+    auto locked(Body&& body) {
+        std::lock_guard lock(mutex);
+        return body();
+    }
+};
+
+class WireSender final : public Sender {
+  public:
+    explicit WireSender(Wire& wire) : wire_(&wire) {}
+    Result<Slot> acquire() override { return fail(weftInternalError, "nobody fills slots of it"); }
+    Status publish(const SlotInfo&) override { return fail(weftInternalError, "nobody fills slots of it"); }
+    Result<bool> send(const std::byte* data, const SlotInfo& info) override {
+        return wire_->locked([&]() -> Result<bool> {
+            if (wire_->broken) return fail(weftRemoteError, "the wire is cut");
+            if (wire_->messages.size() >= wire_->room) return false;
+            wire_->messages.push_back({{data, data + info.bytes}, info});
+            return true;
+        });
+    }
+
+  private:
+    Wire* wire_;
+};
+
+class WireReceiver final : public Receiver {
+  public:
+    explicit WireReceiver(Wire& wire) : wire_(&wire) {}
+    Result<Slot> receive(SlotInfo&) override { return fail(weftInternalError, "nobody looks into slots of it"); }
+    Status release() override { return fail(weftInternalError, "nobody looks into slots of it"); }
+    Result<bool> receive_into(std::byte* target, size_t, SlotInfo& info) override {
+        return wire_->locked([&]() -> Result<bool> {
+            if (wire_->messages.empty()) {
+                if (wire_->broken) return fail(weftRemoteError, "the wire is cut");
+                return false;
+            }
+            info = wire_->messages.front().info;
+            const std::vector<std::byte>& data = wire_->messages.front().data;
+            std::copy(data.begin(), data.end(), target);
+            wire_->messages.pop_front();
+            return true;
+        });
+    }
+
+  private:
+    Wire* wire_;
+};
+
+// Both ends in one process, with what kernels would do done by hand.
+struct Ends {
+    Ends() {
+        group = *HostGroup::create(2);
+        for (int rank = 0; rank < 2; ++rank) {
+            REQUIRE(group->back_rows(rank, 1));
+            group->row(rank).process = process_token();
+        }
+        traffic = std::make_shared<Traffic>(group, 0, ended);
+        traffic->add({out.slots, out.filled, &out.consumed, nullptr, slot_bytes, depth, 1, lengths, nullptr}, &sender,
+                     nullptr);
+        traffic->add({in.slots, in.filled, &in.consumed, nullptr, slot_bytes, depth, 1, nullptr, &wanted}, nullptr,
+                     &receiver);
+    }
+    void hand_over(uint32_t number) {
+        const uint32_t slot = (number - 1) % depth;
+        memset(out.slots + slot * slot_bytes, int(number), slot_bytes);
+        lengths[slot] = number % slot_bytes;
+        store_release(&out.filled[slot], barrier_word(number, 1000 + number));
+    }
+    // Until the message is there; then what it should be.
+    void take(uint32_t number) {
+        const uint32_t slot = (number - 1) % depth;
+        REQUIRE(eventually([&] { return epoch_of(load_acquire(&in.filled[slot])) == number; }));
+        CHECK(uint32_t(load_acquire(&in.filled[slot])) == 1000 + number);
+        for (size_t i = 0; i < number % slot_bytes; ++i)
+            CHECK(in.slots[slot * slot_bytes + i] == std::byte(uint8_t(number)));
+    }
+    bool sent(uint32_t number) {
+        return eventually([&] { return load_acquire(&out.consumed) == number; });
+    }
+
+    struct Memory {
+        alignas(64) std::byte slots[depth * slot_bytes] = {};
+        uint64_t filled[depth] = {};
+        uint32_t consumed = 0;
+    } out, in;
+    uint64_t lengths[depth] = {};
+    uint32_t wanted = 0, ended[1] = {};
+    Wire wire;
+    WireSender sender{wire};
+    WireReceiver receiver{wire};
+    std::shared_ptr<HostGroup> group;
+    std::shared_ptr<Traffic> traffic;
+    std::shared_ptr<Proxy> proxy = *Proxy::of_process();
+};
+
+}  // namespace
+
+TEST_CASE("messages go from slot to slot in order, with length and fingerprint, while there are credits", "[proxy]") {
+    Ends ends;
+    ends.proxy->attach(ends.traffic);
+    ends.traffic->launching(1, 1);
+    ends.proxy->wake();
+    for (uint32_t number = 1; number <= 200; ++number) {
+        ends.hand_over(number);
+        CHECK(ends.sent(number));
+        ends.take(number);
+        store_release(&ends.in.consumed, number);
+    }
+    // Nobody consumes these: as many as slots arrive, the others wait.
+    for (uint32_t number = 201; number <= 200 + depth + 1; ++number) {
+        ends.hand_over(number);
+        CHECK(ends.sent(number));
+    }
+    ends.take(201);
+    ends.take(202);
+    CHECK(ends.wire.locked([&] { return ends.wire.messages.size(); }) == 1);
+    store_release(&ends.in.consumed, 201u);
+    ends.take(203);
+    CHECK(ends.proxy->detach(*ends.traffic, 0));
+    CHECK(ends.traffic->moved() > 0);
+}
+
+TEST_CASE("a launch or a captured call wakes the proxy from its sleep", "[proxy]") {
+    Ends ends;
+    ends.proxy->attach(ends.traffic);
+    uint32_t number = 0;
+    for (uint32_t launch = 1; launch <= 3; ++launch) {
+        // Longer than it looks by itself after somebody has come.
+        std::this_thread::sleep_for(std::chrono::milliseconds(launch == 1 ? 400 : 10));
+        ends.traffic->launching(launch, 1);
+        ends.proxy->wake();
+        ends.hand_over(++number);
+        ends.take(number);
+        store_release(&ends.in.consumed, number);
+        store_relaxed(&ends.ended[0], launch);
+    }
+    ends.traffic->captured();
+    ends.proxy->wake();
+    ends.hand_over(++number);  // without a launch that anybody saw
+    ends.take(number);
+    CHECK(ends.proxy->detach(*ends.traffic, 0));
+}
+
+TEST_CASE("who leaves waits until what was handed over is on its way, or gives up at the deadline", "[proxy]") {
+    Ends ends;
+    ends.wire.room = 0;
+    ends.proxy->attach(ends.traffic);
+    ends.hand_over(1);
+    CHECK_FALSE(ends.proxy->detach(*ends.traffic, 1));
+    ends.proxy->attach(ends.traffic);
+    std::thread making_room([&] {
+        std::this_thread::sleep_for(std::chrono::milliseconds(20));
+        ends.wire.locked([&] { ends.wire.room = 1; });
+    });
+    CHECK(ends.proxy->detach(*ends.traffic, 0));
+    making_room.join();
+    CHECK(load_acquire(&ends.out.consumed) == 1);
+    // Nobody waits for a communicator that has failed.
+    ends.hand_over(2);
+    ends.proxy->attach(ends.traffic);
+    ends.group->raise(weftRemoteError, 1, "over");
+    CHECK(ends.proxy->detach(*ends.traffic, 0));
+    CHECK(load_acquire(&ends.out.consumed) == 1);
+}
+
+TEST_CASE("a broken connection is trouble when something should go over it, not before", "[proxy]") {
+    const bool sending = GENERATE(false, true);
+    Ends ends;
+    ends.proxy->attach(ends.traffic);
+    ends.traffic->captured();
+    ends.proxy->wake();
+    ends.hand_over(1);
+    ends.take(1);
+    store_release(&ends.in.consumed, 1u);
+    ends.wire.locked([&] { ends.wire.broken = true; });
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));  // if it is wrong it is likely to show by then
+    CHECK_FALSE(ends.traffic->trouble());
+    CHECK_FALSE(ends.traffic->waiting());
+    if (sending)
+        ends.hand_over(2);
+    else
+        store_release(&ends.wanted, 2u);
+    CHECK(eventually([&] { return ends.traffic->trouble().has_value(); }));
+    CHECK(ends.traffic->waiting());
+    CHECK(ends.traffic->trouble()->code == weftRemoteError);
+    CHECK(ends.traffic->trouble()->sentence == "the wire is cut");
+    CHECK(ends.proxy->detach(*ends.traffic, 0));  // it cannot go, ever
+}
+
+}  // namespace weft::test
