@@ -66,7 +66,8 @@ weftResult_t weftCommInitAll(weftComm_t* comms, int ndev, const int* devlist) {
             if (devlist[rank] < 0)
                 return fail(weftInvalidArgument, "weftCommInitAll: devlist[{}] is {}: devices are counted from 0", rank,
                             devlist[rank]);
-        auto id = UniqueId::make_local();
+        // Hosts meet at a root.
+        auto id = ranks_share_memory() ? UniqueId::make_local() : UniqueId::make();
         if (!id) return id.take_status();
         std::vector<Joining> joinings;
         for (int rank = 0; rank < ndev; ++rank) {

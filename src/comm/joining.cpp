@@ -27,6 +27,8 @@ int64_t countable_ms(int64_t ms) { return std::min(ms, INT64_MAX / 1000); }
 }  // namespace
 
 // The config is read into a struct of this library's size whatever the caller's was.
+bool ranks_share_memory() { return NameList(options().transports).admits("shm"); }
+
 Result<Joining> prepare_joining(weftComm** comm, int nranks, const UniqueId& id, int rank, const weftConfig_t* given,
                                 int device) {
     if (!comm) return fail(weftInvalidArgument, "comm is NULL: pass the address of a weftComm_t");
@@ -82,8 +84,7 @@ Result<Joining> prepare_joining(weftComm** comm, int nranks, const UniqueId& id,
     auto host = host_identity();
     if (!host) return host.take_status();
     // Where no memory may be shared every rank is a host of its own.
-    meeting.host =
-        NameList(environment.transports).admits("shm") ? *host : *host ^ (uint64_t(rank) + 1) * 0x9e3779b97f4a7c15u;
+    meeting.host = ranks_share_memory() ? *host : *host ^ (uint64_t(rank) + 1) * 0x9e3779b97f4a7c15u;
     // Kernels are loaded before the ranks meet: later it could wait for those of ranks that run already.
     auto found = DeviceSide::find(device);
     if (!found) return found.take_status();

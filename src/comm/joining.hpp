@@ -18,6 +18,9 @@ struct Joining {
     weftComm** result = nullptr;
 };
 
+// Whether ranks of this machine are one host: not where WEFT_TRANSPORTS forbids that memory is shared.
+bool ranks_share_memory();
+
 // Checks the arguments and puts the caller's settings over the environment's; `given` may be null. *comm becomes null.
 // `device` as in DeviceSide::find().
 Result<Joining> prepare_joining(weftComm** comm, int ranks, const UniqueId& id, int rank, const weftConfig_t* given,
