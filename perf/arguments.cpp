@@ -119,8 +119,8 @@ std::variant<Arguments, Refusal> parse_arguments(const std::string& program, int
         ->group(run_group);
     app.add_option("-o,--op", reduction, "Reduction: " + names_of(reductions()) + " (sum)")->group(run_group);
     app.add_option("-d,--datatype", element, "Data type: " + names_of(elements()) + " (float)")->group(run_group);
-    app.add_option("-r,--root", a.root, "Root rank, for collectives that have one (0)")
-        ->check(count_or_zero)
+    app.add_option("-r,--root", a.root, "Root rank, for collectives that have one (0); -1: each rank in turn")
+        ->check(CLI::Range(-1, 1 << 30))
         ->group(run_group);
     app.add_option("-n,--iters", a.iterations, "Iterations timed (20)")->check(count)->group(run_group);
     app.add_option("-m,--agg_iters", a.calls_per_group, "Calls in an iteration, in one group (1)")

@@ -40,7 +40,7 @@ struct Arguments {
     int checks = 1;
     std::vector<const Element*> elements;
     std::vector<const Reduction*> reductions;
-    int root = 0;
+    int root = 0;  // -1: each rank in turn
     int blocking = 0;
     int timeout_s = 0;  // 0: Weft's default
     bool timestamps = false;

@@ -5,11 +5,14 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
+#include <memory>
+#include <numeric>
 
 #include "buffers.hpp"
 #include "collective.hpp"
 #include "job.hpp"
 #include "json_report.hpp"
+#include "placement.hpp"
 #include "table.hpp"
 #include "timing.hpp"
 
@@ -45,6 +48,14 @@ class ReductionHandle {
     bool made_ = false;
 };
 
+// What a line of the table is about, beside its size.
+struct Setting {
+    const Element& element;
+    const Reduction& reduction;
+    weftRedOp_t op;
+    int root;
+};
+
 // The run of one rank. Thread-bound to its thread.
 class Benchmark {
   public:
@@ -64,11 +75,15 @@ class Benchmark {
     // False on all ranks, after one has said why, if a host lacks memory.
     bool memory_suffices(const std::vector<RankPlace>& places);
     Buffers::Layout buffer_layout(const Element& element, size_t bytes) const;
-    void run_cycle(const Element& element, const Reduction& reduction, weftRedOp_t op, const Buffers* shared);
-    Result measure(const Element& element, const Reduction& reduction, weftRedOp_t op, size_t bytes, bool in_place,
-                   const Buffers& buffers);
-    int64_t check(const Case& measured, const Element& element, const Reduction& reduction, bool in_place,
-                  const Buffers& buffers);
+    size_t parts() const { return size_t(parts_of(collective_, rank_.count())); }
+    std::vector<int> roots() const;
+    // Elements of a part, where the whole has at most `bytes`. bench.h's method measures one at least.
+    size_t count_of(const Element& element, size_t bytes) const {
+        return std::max<size_t>(bytes / element.bytes / parts(), arguments_.statistic == Statistic::mean ? 0 : 1);
+    }
+    void run_cycle(const Setting& setting, const Buffers* shared);
+    Result measure(const Setting& setting, size_t bytes, bool in_place, const Buffers& buffers);
+    int64_t check(const Case& measured, const Setting& setting, bool in_place, const Buffers& buffers);
     void report(const Row& row);
     void name_algorithm(Row& row, weftRedOp_t op);
     Memory held_memory();
@@ -78,15 +93,16 @@ class Benchmark {
     Rank& rank_;
     Progress progress_;
     std::unique_ptr<JsonReport> json_;  // rank 0's, with -J
-    uint64_t seed_ = 0;
-    int64_t wrong_ = 0;      // elements, over all ranks
-    int64_t own_wrong_ = 0;  // on this rank: known even if the sum over ranks is what fails
+    uint64_t seed_ = 1;                 // of the next check; 0 is that of the timed data
+    int64_t wrong_ = 0;                 // elements, over all ranks
+    int64_t own_wrong_ = 0;             // on this rank: known even if the sum over ranks is what fails
     double bus_bandwidth_sum_ = 0;
     int bus_bandwidths_ = 0;
 };
 
 Buffers::Layout Benchmark::buffer_layout(const Element& element, size_t bytes) const {
-    return {std::max(bytes, element.bytes), size_t(arguments_.unalign_elements) * element.bytes, arguments_.registered};
+    return {std::max(bytes, parts() * element.bytes), size_t(arguments_.unalign_elements) * element.bytes,
+            arguments_.registered};
 }
 
 bool Benchmark::memory_suffices(const std::vector<RankPlace>& places) {
@@ -110,47 +126,68 @@ bool Benchmark::memory_suffices(const std::vector<RankPlace>& places) {
     return speaker == rank_.count();
 }
 
-int64_t Benchmark::check(const Case& measured, const Element& element, const Reduction& reduction, bool in_place,
-                         const Buffers& buffers) {
-    const size_t bytes = measured.call.count * element.bytes;
-    const Pattern pattern(element, reduction, rank_.count(), ++seed_);
-    const Period input = pattern.input(rank_.index());
-    // What nobody may write behind the buffer, and what the result must replace.
+std::vector<int> Benchmark::roots() const {
+    std::vector<int> roots(size_t(collective_.rooted && arguments_.root < 0 ? rank_.count() : 1));
+    std::iota(roots.begin(), roots.end(), collective_.rooted ? std::max(arguments_.root, 0) : 0);
+    return roots;
+}
+
+int64_t Benchmark::check(const Case& measured, const Setting& setting, bool in_place, const Buffers& buffers) {
+    const size_t part_bytes = measured.call.count * setting.element.bytes;
+    const Seat seat{rank_.index(), rank_.count(), setting.root};
+    const Placement placement = placement_of(collective_, seat, in_place);
+    const Data data(collective_, setting.element, setting.reduction, seat, seed_);
+    seed_ += parts();
+    // What results must replace, and what nobody may write: behind the buffers, and where a rank has no use for them.
     const Period untouched(guard_bytes, std::byte(0xa5));
-    buffers.write(Buffers::receiving, bytes + guard_bytes, untouched);
-    buffers.write(in_place ? Buffers::receiving : Buffers::sending, bytes, input);
+    const auto period = [&](const Data::Contents& contents, size_t part) -> const Period& {
+        return contents[part].empty() ? untouched : contents[part];
+    };
+    const std::vector<Side> sides = in_place ? std::vector{receiving} : std::vector{sending, receiving};
+    for (Side side : sides) {
+        const Data::Contents before = data.before(placement, side);
+        for (size_t part = 0; part < parts(); ++part)
+            buffers.write(side, part * part_bytes, part_bytes, period(before, part));
+        buffers.write(side, parts() * part_bytes, guard_bytes, untouched);
+    }
     rank_.barrier();
     call_once(rank_, measured);
-    size_t wrong =
-        buffers.wrong(Buffers::receiving, 0, bytes, collective_.expected(pattern, rank_.index()), element.bytes);
-    wrong += buffers.wrong(Buffers::receiving, bytes, guard_bytes, untouched, 1);
-    if (!in_place) wrong += buffers.wrong(Buffers::sending, 0, bytes, input, element.bytes);
+    size_t wrong = 0;
+    for (Side side : sides) {
+        const Data::Contents after = data.after(placement, side);
+        for (size_t part = 0; part < parts(); ++part)
+            wrong += buffers.wrong(side, part * part_bytes, part_bytes, period(after, part), setting.element.bytes);
+        wrong += buffers.wrong(side, parts() * part_bytes, guard_bytes, untouched, 1);
+    }
     own_wrong_ += int64_t(wrong);
     return std::max(int64_t(rank_.combine(double(wrong), weftSum)), int64_t(wrong));
 }
 
-Result Benchmark::measure(const Element& element, const Reduction& reduction, weftRedOp_t op, size_t bytes,
-                          bool in_place, const Buffers& buffers) {
+Result Benchmark::measure(const Setting& setting, size_t bytes, bool in_place, const Buffers& buffers) {
     const bool mean = arguments_.statistic == Statistic::mean;
-    // bench.h measures at least one element.
-    const size_t count = std::max<size_t>(bytes / element.bytes, mean ? 0 : 1);
-    Case measured{&collective_, {}, count * element.bytes};
-    measured.call = {.send = buffers.address(in_place ? Buffers::receiving : Buffers::sending),
-                     .receive = buffers.address(Buffers::receiving),
+    const Element& element = setting.element;
+    const size_t count = count_of(element, bytes);
+    const Placement placement = placement_of(collective_, {rank_.index(), rank_.count(), setting.root}, in_place);
+    // A buffer that a rank has no use for is there out of place, for the check looks at it, and null in place.
+    const auto address = [&](const Extent& extent) -> std::byte* {
+        if (extent.parts == 0 && in_place) return nullptr;
+        return buffers.address(extent.side) + size_t(extent.first) * count * element.bytes;
+    };
+    Case measured{&collective_, {}, count * parts() * element.bytes};
+    measured.call = {.send = address(placement.send),
+                     .receive = address(placement.receive),
                      .count = count,
                      .type = element.type,
-                     .op = op,
-                     .root = collective_.rooted ? arguments_.root : 0,
+                     .op = setting.op,
+                     .root = setting.root,
                      .comm = rank_.comm(),
                      .stream = arguments_.null_stream ? nullptr : rank_.stream()};
     const size_t largest = *std::max_element(arguments_.sizes.begin(), arguments_.sizes.end());
     measured.places = mean && measured.bytes > 0 ? largest / measured.bytes : 1;
 
     // Real data for the timing: zeros and poison can be faster or slower than numbers.
-    const Period input = Pattern(element, reduction, rank_.count(), 0).input(rank_.index());
-    const size_t span = measured.bytes * measured.places;
-    buffers.write(Buffers::sending, span, input);
-    buffers.write(Buffers::receiving, span, input);
+    const Period input = Pattern(element, setting.reduction, rank_.count(), 0).input(rank_.index());
+    for (Side side : {sending, receiving}) buffers.write(side, 0, measured.bytes * measured.places, input);
     Result result;
     result.measurement =
         mean ? measure_mean(rank_, measured, arguments_) : measure_median_max(rank_, measured, arguments_.seconds);
@@ -158,7 +195,7 @@ Result Benchmark::measure(const Element& element, const Reduction& reduction, we
     result.algorithm_bandwidth = double(measured.bytes) / (std::max(result.measurement.time_us, 1e-9) * 1e3);
     result.bus_bandwidth = result.algorithm_bandwidth * collective_.bus_factor(rank_.count());
     for (int i = 0; i < arguments_.checks; ++i) {
-        result.wrong = result.wrong.value_or(0) + check(measured, element, reduction, in_place, buffers);
+        result.wrong = result.wrong.value_or(0) + check(measured, setting, in_place, buffers);
         if (*result.wrong > 0) break;
     }
     wrong_ += result.wrong.value_or(0);
@@ -201,30 +238,34 @@ void Benchmark::report(const Row& row) {
                     row.out_of_place.wrong.value_or(0) == 0));
 }
 
-void Benchmark::run_cycle(const Element& element, const Reduction& reduction, weftRedOp_t op, const Buffers* shared) {
+void Benchmark::run_cycle(const Setting& setting, const Buffers* shared) {
+    const Element& element = setting.element;
     for (size_t bytes : arguments_.sizes) {
         // bench.h's method has fresh buffers for every size.
         std::unique_ptr<Buffers> fresh;
         if (!shared) fresh = std::make_unique<Buffers>(rank_, buffer_layout(element, bytes));
         const Buffers& buffers = shared ? *shared : *fresh;
-        Row row{.bytes = lines() ? bytes : bytes / element.bytes * element.bytes,
-                .count = bytes / element.bytes,
+        const size_t count = count_of(element, bytes);
+        Row row{.bytes = lines() ? bytes : count * parts() * element.bytes,
+                .count = count,
                 .element = &element,
-                .reduction = &reduction,
-                .root = collective_.rooted ? arguments_.root : -1,
+                .reduction = &setting.reduction,
+                .root = collective_.rooted ? setting.root : -1,
                 .out_of_place = {},
                 .in_place = {},
                 .algorithm = {},
                 .transport = {}};
-        progress_.show(fmt::format("{} {} {}, {} bytes: out of place ...", collective_.program, element.name,
-                                   reduction.name, bytes));
-        row.out_of_place = measure(element, reduction, op, bytes, false, buffers);
-        if (!lines()) {
-            progress_.show(fmt::format("{} {} {}, {} bytes: in place ...", collective_.program, element.name,
-                                       reduction.name, bytes));
-            row.in_place = measure(element, reduction, op, bytes, true, buffers);
+        const auto show = [&](const char* placing) {
+            progress_.show(fmt::format("{} {} {}, {} bytes: {} ...", collective_.program, element.name,
+                                       setting.reduction.name, bytes, placing));
+        };
+        show("out of place");
+        row.out_of_place = measure(setting, bytes, lines() && collective_.peers_in_place, buffers);
+        if (!lines() && collective_.in_place) {
+            show("in place");
+            row.in_place = measure(setting, bytes, true, buffers);
         }
-        if (arguments_.show_algorithm) name_algorithm(row, op);
+        if (arguments_.show_algorithm) name_algorithm(row, setting.op);
         report(row);
     }
 }
@@ -257,12 +298,13 @@ int Benchmark::run() {
     const size_t largest = *std::max_element(arguments_.sizes.begin(), arguments_.sizes.end());
     for (int cycle = 0; arguments_.cycles == 0 || cycle < arguments_.cycles; ++cycle)
         for (const Element* element : arguments_.elements)
-            for (const Reduction* reduction : arguments_.reductions) {
+            for (const Reduction* reduction :
+                 collective_.reduces ? arguments_.reductions : std::vector{&no_reduction}) {
                 const ReductionHandle handle(rank_, *element, *reduction);
                 std::unique_ptr<Buffers> buffers;
                 if (arguments_.statistic == Statistic::mean)
                     buffers = std::make_unique<Buffers>(rank_, buffer_layout(*element, largest));
-                run_cycle(*element, *reduction, handle.op(), buffers.get());
+                for (int root : roots()) run_cycle({*element, *reduction, handle.op(), root}, buffers.get());
             }
 
     std::optional<Memory> memory;
@@ -271,6 +313,15 @@ int Benchmark::run() {
     if (json_) json_->finish(wrong_, average, memory);
     if (!lines()) print(footer_text(collective_, wrong_, average, memory));
     return wrong_ > 0 || own_wrong_ > 0;
+}
+
+// Flags that this collective has no use for; nccl-tests takes them in silence.
+void tell_idle_flags(const Collective& collective, const Arguments& arguments) {
+    if (!collective.rooted && arguments.root != 0)
+        fmt::print(stderr, "{}: this collective has no root: -r {} changes nothing\n", collective.program,
+                   arguments.root);
+    if (!collective.reduces && (arguments.reductions.size() > 1 || arguments.reductions[0]->op != weftSum))
+        fmt::print(stderr, "{}: this collective reduces nothing: -o changes nothing\n", collective.program);
 }
 
 }  // namespace
@@ -282,11 +333,21 @@ int run_benchmark(const Collective& collective, int argc, const char* const* arg
         return refusal->status;
     }
     const Arguments& arguments = std::get<Arguments>(parsed);
+    if (arguments.show_algorithm && !collective.explained) {
+        fmt::print(
+            stderr,
+            "{}: --show algo: Weft explains its choice for all-reduce only; WEFT_DEBUG=INFO WEFT_DEBUG_SUBSYS=algo "
+            "logs it for every collective\n",
+            collective.program);
+        return 2;
+    }
+    if (collective.rooted && arguments.root < 0 && !arguments.json_lines_peer.empty()) {
+        fmt::print(stderr, "{}: --json-lines has no column for the root: give one with -r\n", collective.program);
+        return 2;
+    }
     return run_ranks(collective.program, arguments, [&](Rank& rank) {
         try {
-            if (!collective.rooted && arguments.root != 0 && rank.is_first())
-                fmt::print(stderr, "{}: this collective has no root: -r {} changes nothing\n", collective.program,
-                           arguments.root);
+            if (rank.is_first()) tell_idle_flags(collective, arguments);
             if (collective.rooted && arguments.root >= rank.count()) {
                 if (rank.is_first())
                     fmt::print(stderr, "{}: -r {}: there are {} ranks\n", collective.program, arguments.root,

@@ -68,11 +68,11 @@ void Buffers::release() {
     }
 }
 
-void Buffers::write(Side side, size_t bytes, const Period& period) const {
-    if (!rank_.gpu()) return fill(address(side), bytes, period);
+void Buffers::write(Side side, size_t offset, size_t bytes, const Period& period) const {
+    if (!rank_.gpu()) return fill(address(side) + offset, bytes, period);
     mirror_.resize(std::max(mirror_.size(), bytes));
     fill(mirror_.data(), bytes, period);
-    rank_.gpu()->to_device(address(side), mirror_.data(), bytes);
+    rank_.gpu()->to_device(address(side) + offset, mirror_.data(), bytes);
 }
 
 size_t Buffers::wrong(Side side, size_t offset, size_t bytes, const Period& period, size_t element_bytes) const {

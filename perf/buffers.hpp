@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "pattern.hpp"
+#include "placement.hpp"
 #include "rank.hpp"
 
 namespace perf {
@@ -20,7 +21,6 @@ class Buffers {
         size_t offset = 0;  // of the first element behind the start of the memory, in bytes
         bool registered = false;
     };
-    enum Side { sending, receiving };
     // Every rank or none gets its buffers: throws Shortage on all if one has no memory for them.
     struct Shortage {
         std::string sentence;  // empty on the ranks that had enough
@@ -31,8 +31,8 @@ class Buffers {
     Buffers& operator=(const Buffers&) = delete;
 
     std::byte* address(Side side) const { return static_cast<std::byte*>(memory_[side]) + layout_.offset; }
-    // Writes the period over and over (pattern.hpp), from the buffer's first byte.
-    void write(Side side, size_t bytes, const Period& period) const;
+    // Writes the period over and over (pattern.hpp) from `offset` on, in bytes.
+    void write(Side side, size_t offset, size_t bytes, const Period& period) const;
     // Elements that differ from it. A GPU's are looked at on the host, every one.
     size_t wrong(Side side, size_t offset, size_t bytes, const Period& period, size_t element_bytes) const;
 

@@ -2,14 +2,14 @@
 #pragma once
 #include <weft/weft.h>
 
-#include "pattern.hpp"
+#include <cstdint>
 
 namespace perf {
 
 struct Call {
-    const void* send = nullptr;
-    void* receive = nullptr;
-    size_t count = 0;  // elements
+    const void* send = nullptr;  // null: the rank has no use for it
+    void* receive = nullptr;     // likewise
+    size_t count = 0;            // elements of a part
     weftDataType_t type = weftFloat32;
     weftRedOp_t op = weftSum;
     int root = 0;
@@ -17,16 +17,29 @@ struct Call {
     weftStream_t stream = nullptr;  // of the buffers' GPU
 };
 
+// What a rank's buffer holds of the whole, which has a part for each rank or is one part.
+enum class Holds : uint8_t {
+    own_part,
+    all_parts,
+    all_parts_on_root,  // the other ranks have no use for the buffer
+};
+
+// What must arrive follows from it (placement.hpp): the reduction over ranks of each part; without one, part p from
+// rank p if each sends its own, part r of everybody at rank r if each sends all, else from the root.
 struct Collective {
     const char* served_by;   // what weft.h is served by: Weft
     const char* program;     // all_reduce_perf
     const char* bench_name;  // as in perf/peers/bench.h
+    bool parted;             // the whole has a part for each rank; its size is that of all together
     bool rooted;             // -r means something
+    bool reduces;            // -o means something
+    Holds sends, receives;
+    bool in_place = true;         // as NCCL defines it: a buffer lies where the other holds the same
+    bool peers_in_place = false;  // what peers offer has one buffer on the root, so --json-lines measures that
+    bool explained = false;       // weftCommExplain speaks of it
     // Bus bandwidth over algorithm bandwidth: the share of the size that must cross the busiest link.
     double (*bus_factor)(int ranks);
     weftResult_t (*run)(const Call& call);
-    // What must be in the receive buffer of `rank`.
-    Period (*expected)(const Pattern& pattern, int rank);
 };
 
 // main() of a benchmark: parses, makes the ranks, measures, checks, reports. The exit status: 0, or 1 after a wrong

@@ -31,6 +31,9 @@ struct Reduction {
     weftRedOp_t op;    // weftNumOps stands for a pre-multiplied sum, made when it is needed
 };
 
+// Of collectives that only move data.
+inline constexpr Reduction no_reduction = {"none", weftSum};
+
 // In the order of weftDataType_t and, for reductions, of nccl-tests' -o all.
 const std::vector<Element>& elements();
 const std::vector<Reduction>& reductions();

@@ -102,10 +102,11 @@ void JsonReport::add(const Row& row) {
     json["redop"] = row.reduction->name;
     json["root"] = row.root;
     json["out_of_place"] = result_json(row.out_of_place);
-    json["in_place"] = result_json(row.in_place);
+    json["in_place"] = row.in_place ? result_json(*row.in_place) : Json(nullptr);
     if (arguments_.per_iteration) {
         json["out_of_place_per_iter"] = iterations_json(arguments_, row.out_of_place.measurement.iterations_us);
-        json["in_place_per_iter"] = iterations_json(arguments_, row.in_place.measurement.iterations_us);
+        if (row.in_place)
+            json["in_place_per_iter"] = iterations_json(arguments_, row.in_place->measurement.iterations_us);
     }
     if (arguments_.show_algorithm) {
         json["algorithm"] = row.algorithm;

@@ -136,6 +136,13 @@ Period Pattern::input(int rank) const {
     return period;
 }
 
+Period Pattern::bits(int rank) const {
+    Period period;
+    period.reserve(period_elements * element_.bytes);
+    for (size_t i = 0; i < period_elements; ++i) append(period, random(uint64_t(rank), i), element_.bytes);
+    return period;
+}
+
 Period Pattern::reduced() const {
     Period period;
     period.reserve(period_elements * element_.bytes);

@@ -24,6 +24,8 @@ class Pattern {
     Period input(int rank) const;
     // What the reduction over all ranks must be.
     Period reduced() const;
+    // Of data that are only moved: any bits, so infinities and NaNs among them.
+    Period bits(int rank) const;
     // The factor of `rank` in a pre-multiplied sum, as bits of the type.
     uint64_t scalar(int rank) const;
 

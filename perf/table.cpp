@@ -20,6 +20,13 @@ std::string number(double value, size_t width) {
     return fmt::format("{:{}.{}e}", value, width, width >= 7 ? 1 : 0);
 }
 
+// Empty columns where there is no such way to call.
+std::string no_result_text(const Arguments& arguments) {
+    std::string text = fmt::format("  {0:>7}  {0:>6}  {0:>6}  {0:>6}", "N/A");
+    for (int i = 0; arguments.per_iteration && i < 4; ++i) text += fmt::format("  {:>7}", "N/A");
+    return text;
+}
+
 std::string result_text(const Arguments& arguments, const Result& result) {
     std::string text =
         fmt::format("  {}  {}  {}  {:>6}", number(result.measurement.time_us, 7), number(result.algorithm_bandwidth, 6),
@@ -140,7 +147,8 @@ std::string header_text(const Collective& collective, const Arguments& a, const 
 std::string row_text(const Arguments& arguments, const Row& row) {
     std::string text = fmt::format("{:12}  {:12}  {:>8}  {:>6}  {:6}", row.bytes, row.count, row.element->name,
                                    row.reduction->name, row.root);
-    text += result_text(arguments, row.out_of_place) + result_text(arguments, row.in_place);
+    text += result_text(arguments, row.out_of_place);
+    text += row.in_place ? result_text(arguments, *row.in_place) : no_result_text(arguments);
     if (arguments.show_algorithm) text += fmt::format("  {:>15}  {:>9}", row.algorithm, row.transport);
     if (arguments.timestamps) text += fmt::format("  {}", timestamp());
     return text + "\n";

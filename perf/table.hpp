@@ -35,7 +35,8 @@ struct Row {
     const Element* element = nullptr;
     const Reduction* reduction = nullptr;
     int root = -1;  // -1: the collective has none
-    Result out_of_place, in_place;
+    Result out_of_place;
+    std::optional<Result> in_place;    // empty: the collective has none, or it was not asked for
     std::string algorithm, transport;  // with --show algo
 };
 // Bytes that Weft holds, of the rank that holds most.

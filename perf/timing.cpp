@@ -14,8 +14,8 @@ double now_us() {
 
 void call_at(const Rank& rank, const Case& measured, size_t place) {
     Call call = measured.call;
-    call.send = static_cast<const std::byte*>(call.send) + place * measured.bytes;
-    call.receive = static_cast<std::byte*>(call.receive) + place * measured.bytes;
+    if (call.send) call.send = static_cast<const std::byte*>(call.send) + place * measured.bytes;
+    if (call.receive) call.receive = static_cast<std::byte*>(call.receive) + place * measured.bytes;
     rank.expect(measured.collective->run(call), "the measured call");
 }
 

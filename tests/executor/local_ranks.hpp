@@ -45,7 +45,8 @@ struct Call {
     std::vector<bool> from_arena;
     size_t send_offset = 0, receive_offset = 0;  // from a line: up to 64
 
-    Collective collective() const { return algorithm->collective; }
+    // Who compares device memory may name no algorithm.
+    Collective collective() const { return algorithm ? algorithm->collective : Collective::all_reduce; }
     int ranks() const { return int(inputs.size()); }
     int parts() const { return parts_of(collective(), ranks()); }
     Held input_held(int rank) const { return input_of(collective(), rank, root); }

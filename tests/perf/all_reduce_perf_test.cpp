@@ -1,45 +1,22 @@
 // all_reduce_perf_test.cpp: the tool from the outside, over libraries made up to be right or wrong: the check must find
 // what is wrong and must not cry where nothing is.
-#include <sys/wait.h>
 #include <unistd.h>
 
-#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
 
 #include "tests/catch.hpp"
+#include "tests/perf/run_program.hpp"
 
 using Catch::Matchers::Contains;
 
 namespace {
 
-struct Run {
-    int status = -1;
-    std::string output;  // standard output and error
-};
-
-Run run_command(const std::string& command) {
-    Run result;
-    std::FILE* pipe = popen((command + " 2>&1").c_str(), "r");
-    REQUIRE(pipe != nullptr);
-    char text[4096];
-    for (size_t length; (length = fread(text, 1, sizeof text, pipe)) > 0;) result.output.append(text, length);
-    const int status = pclose(pipe);
-    result.status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-    return result;
-}
-
-// FAKE is one of tests/perf/meson.build's libraries.
+// FAKE is one of fake_weft.cpp's faults, or none: right.
 Run run(const std::string& fake, const std::string& arguments, const std::string& environment = "") {
-    return run_command(environment + " " FOLDER "/all_reduce_perf_" + fake + " " + arguments);
-}
-
-int lines_with(const std::string& text, const std::string& part) {
-    int count = 0;
-    for (size_t at = 0; (at = text.find(part, at)) != std::string::npos; ++at) ++count;
-    return count;
+    return run_command(environment + " FAKE_WEFT=" + fake + " " FOLDER "/all_reduce_perf_fake " + arguments);
 }
 
 }  // namespace

@@ -47,6 +47,13 @@ TEST_CASE("sizes walk by factor, by step, or are listed") {
     CHECK(accepted({"-b", "0.5K", "-e", "0.5k"}).sizes == std::vector<size_t>{512});
 }
 
+TEST_CASE("the root is a rank, or -1 for every one") {
+    CHECK(accepted({}).root == 0);
+    CHECK(accepted({"-r", "3"}).root == 3);
+    CHECK(accepted({"-r", "-1"}).root == -1);
+    refused({"-r", "-2"});
+}
+
 TEST_CASE("sizes that make no walk are refused") {
     CHECK_THAT(refused({"-b", "2M", "-e", "1M"}), Contains("above -e"));
     CHECK_THAT(refused({"-b", "1X"}), Contains("-b 1X is no size"));

@@ -12,8 +12,8 @@ PERF = pathlib.Path(__file__).resolve().parents[2] / "perf"
 TOOL = sys.argv.pop()
 
 
-def line(peer, ranks, size, us, ok=True, mode="shm"):
-    return json.dumps({"peer": peer, "version": f"{peer} 1.0", "collective": "allreduce", "nranks": ranks, "bytes": size,
+def line(peer, ranks, size, us, ok=True, mode="shm", collective="allreduce"):
+    return json.dumps({"peer": peer, "version": f"{peer} 1.0", "collective": collective, "nranks": ranks, "bytes": size,
                        "median_us": us, "min_us": us, "iters": 3, "ok": ok, "mode": mode, "round": 0})
 
 
@@ -23,11 +23,12 @@ class Compare(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.folder = pathlib.Path(folder.name)
 
-    def judge(self, lines, readme=None, mode=None):
+    def judge(self, lines, readme=None, mode=None, collective=None):
         source = self.folder / "lines.jsonl"
         source.write_text("\n".join(lines) + "\n")
         call = [PERF / "compare", "--from", source] + (["--readme", readme] if readme else [])
         call += ["--mode", mode] if mode else []
+        call += ["-c", collective] if collective else []
         return subprocess.run(call, capture_output=True, text=True)
 
     def test_a_ratio_is_of_medians_over_rounds_and_against_the_best_peer(self):
@@ -54,6 +55,26 @@ class Compare(unittest.TestCase):
         readme.write_text("<!-- perf/compare: begin -->\nold\n<!-- perf/compare: end -->\n"
                           "<!-- perf/compare --mode tcp: begin -->\nolder\n<!-- perf/compare --mode tcp: end -->\n")
         self.judge(lines, readme, "tcp")
+        self.assertIn("old\n", readme.read_text())
+        self.assertNotIn("older", readme.read_text())
+
+    def test_another_collective_is_judged_by_itself_by_its_mean_and_by_each_cell(self):
+        def both(size, ours, theirs):
+            return [line("weft", 2, size, ours, collective="bcast"), line("impi", 2, size, theirs, collective="bcast")]
+        others = [line("weft", 2, 8, 1), line("impi", 2, 8, 100)]
+        met = self.judge(others + both(8, 4, 10) + both(4096, 9, 10), collective="bcast").stdout
+        self.assertIn("| 4K | 9.00 | 10.0 impi | 0.90 | 1.0 met |", met)
+        self.assertIn("Geometric mean of the ratios: 0.60, goal 0.8 met.", met)
+        self.assertIn("No losses", met)
+        missed = self.judge(others + both(8, 12, 10) + both(4096, 9, 10), collective="bcast").stdout
+        self.assertIn("- slower than impi at 2 ranks, 8: 1.20", missed)
+        self.assertIn("- over the goal at 2 ranks: a geometric mean of 1.04, goal 0.8", missed)
+        # Of a file that lacks it nothing is told.
+        self.assertNotEqual(self.judge(others, collective="reduce").returncode, 0)
+        readme = self.folder / "README.md"
+        readme.write_text("<!-- perf/compare: begin -->\nold\n<!-- perf/compare: end -->\n"
+                          "<!-- perf/compare -c bcast: begin -->\nolder\n<!-- perf/compare -c bcast: end -->\n")
+        self.judge(both(8, 4, 10), readme, collective="bcast")
         self.assertIn("old\n", readme.read_text())
         self.assertNotIn("older", readme.read_text())
 

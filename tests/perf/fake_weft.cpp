@@ -1,5 +1,5 @@
 // fake_weft.cpp: weft.h for the threads of one process, as plain as can be: so that the benchmarks are tested by
-// themselves, against a library that is right and, with FAKE_CORRUPT or FAKE_MISPLACE, against ones that are wrong.
+// themselves, against a library that is right and, with FAKE_WEFT=corrupt and the like, against ones that are wrong.
 #include <weft/weft.h>
 
 #include <algorithm>
@@ -133,6 +133,55 @@ struct weftComm {
     double scalar = 1;  // of the pre-multiplied sum made last
 };
 
+namespace {
+
+int last_rank(weftComm_t comm) { return comm->group->ranks - 1; }
+
+// What FAKE_WEFT wants to be wrong, after the call, with what the rank has received.
+weftResult_t damage(weftComm_t comm, const void* send, void* receive, size_t part_bytes, size_t element_bytes,
+                    size_t parts, int culprit) {
+    const char* const wish = std::getenv("FAKE_WEFT");
+    const std::string fault = wish ? wish : "";
+    if (fault == "failure") return last_error = "rank 1 died in all_reduce", weftRemoteError;
+    char* const bytes = static_cast<char*>(receive);
+    char* const last_part = bytes + (parts - 1) * part_bytes;
+    if (comm->rank == culprit && parts > 0) {
+        if (fault == "corrupt") last_part[777 * element_bytes] ^= 1;
+        // Two blocks change places.
+        if (fault == "misplace")
+            std::rotate(last_part, last_part + 64 * element_bytes, last_part + 128 * element_bytes);
+        if (fault == "swap") std::swap_ranges(bytes, bytes + part_bytes, last_part);
+        if (fault == "overrun") bytes[parts * part_bytes] = 0;
+        if (fault == "scribble" && send) const_cast<char*>(static_cast<const char*>(send))[element_bytes] ^= 1;
+    }
+    // Where it has nothing to say.
+    if (fault == "intrude" && parts == 0 && bytes) bytes[0] = 0;
+    return weftSuccess;
+}
+
+// Every element of the parts that this rank receives is `element(part, index)` of what all have sent.
+template <class ElementOf>
+weftResult_t collect(weftComm_t comm, const void* send, void* receive, size_t count, weftDataType_t type, size_t parts,
+                     int culprit, ElementOf element) {
+    Group& group = *comm->group;
+    const size_t element_bytes = formats[type].bytes;
+    group.send[size_t(comm->rank)] = send;
+    group.scalar[size_t(comm->rank)] = comm->scalar;
+    group.meet();
+    std::vector<char> result(parts * count * element_bytes);
+    for (size_t i = 0; i < parts * count; ++i) {
+        const uint64_t bits = element(i / count, i % count);
+        std::memcpy(&result[i * element_bytes], &bits, element_bytes);
+    }
+    group.meet();  // all have read before anyone writes: the call may be in place
+    if (!result.empty()) std::memcpy(receive, result.data(), result.size());
+    // The benchmarks' own exchanges are short; parts of 1000 elements are what the tests send.
+    if (count != 1000) return weftSuccess;
+    return damage(comm, send, receive, count * element_bytes, element_bytes, parts, culprit);
+}
+
+}  // namespace
+
 extern "C" {
 
 weftResult_t weftGetVersion(int* version) { return *version = WEFT_VERSION_CODE, weftSuccess; }
@@ -179,36 +228,47 @@ weftResult_t weftRedOpDestroy(weftRedOp_t, weftComm_t) { return weftSuccess; }
 
 weftResult_t weftAllReduce(const void* send, void* receive, size_t count, weftDataType_t type, weftRedOp_t op,
                            weftComm_t comm, weftStream_t) {
-    Group& group = *comm->group;
-    const Format& format = formats[type];
-    group.send[size_t(comm->rank)] = send;
-    group.scalar[size_t(comm->rank)] = comm->scalar;
-    group.meet();
-    std::vector<char> result(count * format.bytes);
-    for (size_t i = 0; i < count; ++i) {
-        const uint64_t bits = reduce(group, format, i, int(op));
-        std::memcpy(&result[i * format.bytes], &bits, format.bytes);
-    }
-    group.meet();  // all have read before anyone writes: the call may be in place
-    if (count > 0) std::memcpy(receive, result.data(), result.size());
-    // The benchmarks' own exchanges are short; 1000 elements is what the tests send.
-    [[maybe_unused]] const bool measured = count == 1000 && comm->rank == group.ranks - 1;
-#ifdef FAKE_CORRUPT
-    if (measured) static_cast<char*>(receive)[777 * format.bytes] ^= 1;
-#endif
-#ifdef FAKE_MISPLACE
-    // Two blocks change places.
-    if (measured)
-        std::rotate(static_cast<char*>(receive), static_cast<char*>(receive) + 64 * format.bytes,
-                    static_cast<char*>(receive) + 128 * format.bytes);
-#endif
-#ifdef FAKE_OVERRUN
-    if (measured) static_cast<char*>(receive)[1000 * format.bytes] = 0;
-#endif
-#ifdef FAKE_FAILURE
-    if (count == 1000) return last_error = "rank 1 died in all_reduce", weftRemoteError;
-#endif
-    return weftSuccess;
+    return collect(comm, send, receive, count, type, 1, last_rank(comm),
+                   [&](size_t, size_t i) { return reduce(*comm->group, formats[type], i, int(op)); });
+}
+weftResult_t weftReduceScatter(const void* send, void* receive, size_t count, weftDataType_t type, weftRedOp_t op,
+                               weftComm_t comm, weftStream_t) {
+    return collect(comm, send, receive, count, type, 1, last_rank(comm), [&](size_t, size_t i) {
+        return reduce(*comm->group, formats[type], size_t(comm->rank) * count + i, int(op));
+    });
+}
+weftResult_t weftReduce(const void* send, void* receive, size_t count, weftDataType_t type, weftRedOp_t op, int root,
+                        weftComm_t comm, weftStream_t) {
+    return collect(comm, send, receive, count, type, comm->rank == root ? 1 : 0, root,
+                   [&](size_t, size_t i) { return reduce(*comm->group, formats[type], i, int(op)); });
+}
+weftResult_t weftBroadcast(const void* send, void* receive, size_t count, weftDataType_t type, int root,
+                           weftComm_t comm, weftStream_t) {
+    return collect(comm, send, receive, count, type, 1, last_rank(comm),
+                   [&](size_t, size_t i) { return read(formats[type], comm->group->send[size_t(root)], i); });
+}
+weftResult_t weftAllGather(const void* send, void* receive, size_t count, weftDataType_t type, weftComm_t comm,
+                           weftStream_t) {
+    return collect(comm, send, receive, count, type, size_t(comm->group->ranks), last_rank(comm),
+                   [&](size_t part, size_t i) { return read(formats[type], comm->group->send[part], i); });
+}
+weftResult_t weftAlltoAll(const void* send, void* receive, size_t count, weftDataType_t type, weftComm_t comm,
+                          weftStream_t) {
+    return collect(comm, send, receive, count, type, size_t(comm->group->ranks), last_rank(comm),
+                   [&](size_t part, size_t i) {
+                       return read(formats[type], comm->group->send[part], size_t(comm->rank) * count + i);
+                   });
+}
+weftResult_t weftGather(const void* send, void* receive, size_t count, weftDataType_t type, int root, weftComm_t comm,
+                        weftStream_t) {
+    return collect(comm, send, receive, count, type, comm->rank == root ? size_t(comm->group->ranks) : 0, root,
+                   [&](size_t part, size_t i) { return read(formats[type], comm->group->send[part], i); });
+}
+weftResult_t weftScatter(const void* send, void* receive, size_t count, weftDataType_t type, int root, weftComm_t comm,
+                         weftStream_t) {
+    return collect(comm, send, receive, count, type, 1, last_rank(comm), [&](size_t, size_t i) {
+        return read(formats[type], comm->group->send[size_t(root)], size_t(comm->rank) * count + i);
+    });
 }
 
 weftResult_t weftMemAlloc(void** memory, size_t bytes) {

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstring>
 #include <set>
 
@@ -48,6 +49,16 @@ TEST_CASE("types are found by nccl-tests' names and by others'") {
     CHECK(find_element("fp8_e4m3")->type == weftFloat8e4m3);
     CHECK(find_element("flot") == nullptr);
     for (const Element& element : elements()) CHECK(int(element.type) == &element - elements().data());
+}
+
+TEST_CASE("data that are only moved are bits of all kinds, other ones on each rank and with each seed") {
+    const Pattern pattern(*find_element("half"), no_reduction, 4, 5);
+    std::set<uint64_t> values;
+    for (size_t i = 0; i < Pattern::period_elements; ++i) values.insert(bits_at(pattern.bits(0), i, 2));
+    CHECK(values.size() > Pattern::period_elements * 9 / 10);
+    CHECK(std::any_of(values.begin(), values.end(), [](uint64_t bits) { return (bits & 0x7c00) == 0x7c00; }));
+    CHECK(pattern.bits(0) != pattern.bits(1));
+    CHECK(pattern.bits(0) != Pattern(*find_element("half"), no_reduction, 4, 6).bits(0));
 }
 
 TEST_CASE("every sum of fp32 inputs, in any order, is the one expected") {

@@ -22,7 +22,16 @@ Row a_row() {
     return {1048576, 262144, find_element("float"), find_reduction("sum"), -1, result, result, "ring", "shm"};
 }
 
-const Collective collective = {"Weft", "all_reduce_perf", "allreduce", false, nullptr, nullptr, nullptr};
+const Collective collective = {.served_by = "Weft",
+                               .program = "all_reduce_perf",
+                               .bench_name = "allreduce",
+                               .parted = false,
+                               .rooted = false,
+                               .reduces = true,
+                               .sends = Holds::all_parts,
+                               .receives = Holds::all_parts,
+                               .bus_factor = nullptr,
+                               .run = nullptr};
 
 }  // namespace
 
@@ -41,14 +50,27 @@ TEST_CASE("numbers too long for a column lose digits, not their meaning") {
 
 TEST_CASE("what was not checked is not called right") {
     Row row = a_row();
-    row.in_place.wrong.reset();
+    row.in_place->wrong.reset();
     CHECK_THAT(row_text(arguments_of({}), row), Contains("   18.50     N/A\n"));
+}
+
+TEST_CASE("where there is no call in place, its columns say so and stay in place") {
+    Row row = a_row();
+    row.in_place.reset();
+    const std::string line = row_text(arguments_of({}), row);
+    CHECK_THAT(line, Contains("  1234568   12.35   18.50       0      N/A     N/A     N/A     N/A\n"));
+    CHECK(line.size() == row_text(arguments_of({}), a_row()).size());
+    const Arguments spread = arguments_of({"-I", "1", "-n", "4"});
+    Row full = a_row();
+    full.out_of_place.measurement.iterations_us = full.in_place->measurement.iterations_us = {4, 1, 2, 3};
+    row.out_of_place = full.out_of_place;
+    CHECK(row_text(spread, row).size() == row_text(spread, full).size());
 }
 
 TEST_CASE("columns on request stand under their headings") {
     const Arguments arguments = arguments_of({"--show", "algo", "-S", "1", "-I", "1", "-n", "4"});
     Row row = a_row();
-    row.out_of_place.measurement.iterations_us = row.in_place.measurement.iterations_us = {4, 1, 2, 3};
+    row.out_of_place.measurement.iterations_us = row.in_place->measurement.iterations_us = {4, 1, 2, 3};
     const std::string header = header_text(collective, arguments, {this_place(nullptr)}),
                       line = row_text(arguments, row);
     const size_t names = header.find("#       size");

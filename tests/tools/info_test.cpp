@@ -116,8 +116,14 @@ TEST_CASE("what would be chosen is explained for ranks and hosts that do not exi
     CHECK(here.status == 0);
     CHECK(contains(here.output, "(1048576 bytes) on 4 ranks"));
     CHECK(contains(here.output, "chosen: two_shot over shm"));
-    for (const Algorithm& row : registry::algorithms())
-        CHECK(contains(here.output, "candidate " + std::string(row.name) + ":"));
+    for (const Collective collective : all_collectives) {
+        const Outcome each = explained({"1M", "-n", "4", "--collective", name_of(collective)});
+        CHECK(contains(each.output,
+                       std::string(name_of(collective)) + (collective == Collective::barrier ? " (" : " of ")));
+        for (const Algorithm& row : registry::algorithms())
+            if (row.collective == collective) CHECK(contains(each.output, "candidate " + std::string(row.name) + ":"));
+    }
+    CHECK(explained({"8", "--collective", "all_gathr"}).status == 2);
     CHECK(contains(explained({"8", "-n", "8", "--hosts", "4"}).output, "on 8 ranks of 4 hosts"));
     CHECK(contains(explained({"8", "-n", "3", "--hosts", "3"}).output, "over tcp"));
     CHECK(contains(explained({"1M", "-n", "4"}, {"WEFT_ALGO=ring"}).output, "chosen: ring"));

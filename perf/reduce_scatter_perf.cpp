@@ -1,0 +1,25 @@
+// reduce_scatter_perf.cpp: how fast ranks sum, or otherwise combine, their buffers, each of them a part.
+#include "collective.hpp"
+
+namespace {
+
+const perf::Collective reduce_scatter = {
+    .served_by = "Weft",
+    .program = "reduce_scatter_perf",
+    .bench_name = "reduce_scatter",
+    .parted = true,
+    .rooted = false,
+    .reduces = true,
+    .sends = perf::Holds::all_parts,
+    .receives = perf::Holds::own_part,
+    // Each rank must send what it has of the others' sums.
+    .bus_factor = [](int ranks) { return (ranks - 1.0) / ranks; },
+    .run =
+        [](const perf::Call& call) {
+            return weftReduceScatter(call.send, call.receive, call.count, call.type, call.op, call.comm, call.stream);
+        },
+};
+
+}  // namespace
+
+int main(int argc, char** argv) { return perf::run_benchmark(reduce_scatter, argc, argv); }

@@ -1,0 +1,180 @@
+// rows_test.cpp: the benchmark of every collective, over a made-up library that is right or wrong, and over Weft.
+#include <unistd.h>
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "tests/catch.hpp"
+#include "tests/perf/run_program.hpp"
+
+using Catch::Matchers::Contains;
+
+namespace {
+
+// As the programs are expected to be; told again, not read from their rows.
+struct Expected {
+    std::string name;
+    std::string bench_name;
+    bool parted, rooted, reduces, in_place;
+    double bus_factor_of_4;  // ranks
+};
+const std::vector<Expected> expected = {
+    {"all_reduce", "allreduce", false, false, true, true, 1.5},
+    {"all_gather", "allgather", true, false, false, true, 0.75},
+    {"reduce_scatter", "reduce_scatter", true, false, true, true, 0.75},
+    {"broadcast", "bcast", false, true, false, true, 1},
+    {"reduce", "reduce", false, true, true, true, 1},
+    {"alltoall", "alltoall", true, false, false, false, 0.75},
+    {"gather", "gather", true, true, false, true, 0.75},
+    {"scatter", "scatter", true, true, false, true, 0.75},
+};
+
+Run over_fake(const Expected& program, const std::string& arguments, const std::string& fault = "") {
+    return run_command("FAKE_WEFT=" + fault + " " FAKES "/" + program.name + "_perf_fake " + arguments);
+}
+
+std::string real(const Expected& program) { return REAL "/" + program.name + "_perf"; }
+
+// Parts of 1000 elements, which is where the fake is wrong.
+std::string size_flags(const Expected& program, int ranks) {
+    const std::string bytes = std::to_string(4000 * (program.parted ? ranks : 1));
+    return "-t " + std::to_string(ranks) + " -b " + bytes + " -e " + bytes + " -n 1 ";
+}
+
+// The words of the only line of the table.
+std::vector<std::string> words_of_line(const std::string& output) {
+    std::istringstream lines(output);
+    std::vector<std::string> words;
+    for (std::string line; std::getline(lines, line);)
+        if (!line.empty() && line[0] == ' ') {
+            std::istringstream all(line);
+            for (std::string word; all >> word;) words.push_back(word);
+        }
+    return words;
+}
+
+}  // namespace
+
+TEST_CASE("a right library passes with every collective, type, reduction and root") {
+    const Expected& program = GENERATE(from_range(expected));
+    const int ranks = GENERATE(1, 3, 4);
+    const Run all =
+        over_fake(program, "-t " + std::to_string(ranks) + " -b 2400 -e 2400 -n 1 -w 0 -d all -o all -r -1");
+    INFO(program.name << '\n' << all.output);
+    CHECK(all.status == 0);
+    CHECK(lines_with(all.output, "\n        2400  ") == 12 * (program.reduces ? 6 : 1) * (program.rooted ? ranks : 1));
+    CHECK_THAT(all.output, Contains("# Out of bounds values : 0 OK"));
+}
+
+TEST_CASE("every fault is found with every collective") {
+    const Expected& program = GENERATE(from_range(expected));
+    const std::string fault = GENERATE("corrupt", "misplace", "overrun", "swap", "scribble", "intrude");
+    // Nothing to exchange, or nobody who has no use for a buffer to receive into.
+    const bool several = program.name == "all_gather" || program.name == "alltoall" || program.name == "gather";
+    if (fault == "swap" && !several) return;
+    if (fault == "intrude" && program.name != "gather" && program.name != "reduce") return;
+    const Run wrong = over_fake(program, size_flags(program, 3), fault);
+    INFO(program.name << ' ' << fault << '\n' << wrong.output);
+    CHECK(wrong.status == 1);
+    CHECK_THAT(wrong.output, Contains("FAILED"));
+    const std::vector<std::string> words = words_of_line(wrong.output);
+    REQUIRE(words.size() == 13);
+    CHECK(words[8] != "0");  // out of place; in place others stand beside what is written
+    if (fault == "corrupt") {
+        CHECK(words[8] == "1");
+        CHECK(words[12] == (program.in_place ? "1" : "N/A"));
+    }
+}
+
+TEST_CASE("a line tells the size of the whole, the elements of a part, reduction and root") {
+    const Expected& program = GENERATE(from_range(expected));
+    const std::vector<std::string> words = words_of_line(over_fake(program, "-t 4 -b 65540 -e 65540 -n 1 -r 0").output);
+    INFO(program.name);
+    REQUIRE(words.size() == 13);
+    CHECK(words[0] == (program.parted ? "65536" : "65540"));
+    CHECK(words[1] == (program.parted ? "4096" : "16385"));
+    CHECK(words[2] == "float");
+    CHECK(words[3] == (program.reduces ? "sum" : "none"));
+    CHECK(words[4] == (program.rooted ? "0" : "-1"));
+    CHECK(std::stod(words[7]) == Approx(std::stod(words[6]) * program.bus_factor_of_4).margin(0.011));
+    CHECK((words[9] == "N/A") == !program.in_place);
+}
+
+TEST_CASE("bus bandwidth is the row's share of algorithm bandwidth, to many digits") {
+    const Expected& program = GENERATE(from_range(expected));
+    const std::string path = "/tmp/weft-rows-" + std::to_string(getpid()) + ".json";
+    over_fake(program, "-t 4 -b 64K -e 64K -n 1 -J " + path);
+    const Run file = run_command("cat " + path + "; rm " + path);
+    const auto row = nlohmann::json::parse(file.output)["results"][0];
+    INFO(program.name);
+    CHECK(row["out_of_place"]["bus_bw"].get<double>() ==
+          Approx(row["out_of_place"]["alg_bw"].get<double>() * program.bus_factor_of_4));
+    CHECK(row["in_place"].is_null() == !program.in_place);
+}
+
+TEST_CASE("sizes below an element of each part are rows without data, or one element each by bench.h's method") {
+    const Expected& program = GENERATE(from_range(expected));
+    INFO(program.name);
+    const std::vector<std::string> words = words_of_line(over_fake(program, "-t 4 -b 8 -e 8 -n 1").output);
+    REQUIRE(words.size() == 13);
+    CHECK(words[0] == (program.parted ? "0" : "8"));
+    const Run lines = over_fake(program, "-t 4 --json-lines weft --sizes 8 --seconds 0.002");
+    INFO(lines.output);
+    CHECK(lines.status == 0);
+    const auto line = nlohmann::json::parse(lines.output);
+    CHECK(line["collective"] == program.bench_name);
+    CHECK(line["bytes"] == 8);
+    CHECK(line["ok"] == true);
+}
+
+TEST_CASE("flags that mean nothing to a collective are told, and roots that do not exist refused") {
+    for (const Expected& program : expected) {
+        const Run run = over_fake(program, "-t 2 -b 64 -e 64 -n 1 -o max -r 1");
+        INFO(program.name << '\n' << run.output);
+        CHECK(run.status == 0);
+        CHECK(lines_with(run.output, "-o changes nothing") == (program.reduces ? 0 : 1));
+        CHECK(lines_with(run.output, "-r 1 changes nothing") == (program.rooted ? 0 : 1));
+        const Run absent = over_fake(program, "-t 2 -b 64 -e 64 -n 1 -r 2");
+        CHECK(absent.status == (program.rooted ? 2 : 0));
+        const Run shown = over_fake(program, "-t 2 -b 64 -e 64 -n 1 --show algo");
+        CHECK(shown.status == (program.name == "all_reduce" ? 0 : 2));
+        if (shown.status == 2) CHECK_THAT(shown.output, Contains("explains its choice for all-reduce only"));
+    }
+}
+
+TEST_CASE("every collective passes over Weft, with ranks as threads") {
+    const Expected& program = GENERATE(from_range(expected));
+    const std::string ranks = GENERATE("2", "3");
+    const Run run = run_command(real(program) + " -t " + ranks + " -b 4 -e 400000 -f 10 -n 2 -r -1");
+    INFO(program.name << '\n' << run.output);
+    CHECK(run.status == 0);
+    CHECK_THAT(run.output, Contains("# Out of bounds values : 0 OK"));
+}
+
+#if defined(LAUNCHER)
+TEST_CASE("every collective passes over Weft, with ranks as processes") {
+    const Expected& program = GENERATE(from_range(expected));
+    const std::string ranks = GENERATE("2", "3");
+    const std::string flags = GENERATE("", " -R 1", " -u 1 -d int8");
+    const Run run =
+        run_command(LAUNCHER " run -n " + ranks + " " + real(program) + " -b 4 -e 400000 -f 10 -n 2 -r -1" + flags);
+    INFO(program.name << '\n' << run.output);
+    CHECK(run.status == 0);
+    CHECK_THAT(run.output, Contains("# Out of bounds values : 0 OK"));
+}
+#endif
+
+#if defined(FAKE_CUDA_KERNELS)
+TEST_CASE("buffers of GPUs are refused with the library's sentence, but for all-reduce") {
+    for (const Expected& program : expected) {
+        if (program.name == "all_reduce") continue;
+        const Run run = run_command("WEFT_CUDA_LIBRARY=" FAKE_CUDA_LIBRARY " FAKE_CUDA_KERNELS=" FAKE_CUDA_KERNELS
+                                    " FAKE_CUDA='gpus 4; leaks fatal' " +
+                                    real(program) + " -g 2 -b 64 -e 64");
+        INFO(program.name << '\n' << run.output);
+        CHECK(run.status == 1);
+        CHECK_THAT(run.output, Contains("works on host memory only") && !Contains("Out of bounds"));
+    }
+}
+#endif
