@@ -27,7 +27,7 @@ Call random_call(const WildInputs& wild, const std::vector<int32_t>& hosts, size
     while (call.algorithm->refusal({ranks, 0, hosts}));
     give_root(call, ranks, random);
     call.type = weftDataType_t(random() % weftNumTypes);
-    call.op = int(random() % (premul + 1));
+    call.op = facts_of(call.collective()).reduces ? int(random() % (premul + 1)) : int(weftSum);
     call.tile_bytes = 64 * (1 + random() % (random() % 4 ? 8 : 64));
     const size_t counts[] = {0, 1, 17, random() % 64, random() % count_most};
     wild.fill(call, ranks, counts[random() % std::size(counts)], random);
