@@ -186,6 +186,7 @@ TEST_CASE("who leaves waits until what was handed over is on its way, or gives u
     making_room.join();
     CHECK(load_acquire(&ends.out.consumed) == 1);
     // Nobody waits for a communicator that has failed.
+    ends.wire.locked([&] { ends.wire.room = 0; });
     ends.hand_over(2);
     ends.proxy->attach(ends.traffic);
     ends.group->raise(weftRemoteError, 1, "over");
