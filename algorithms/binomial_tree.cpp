@@ -195,6 +195,7 @@ static double tree_us(const Layout& layout, const LinkCosts& costs, size_t bytes
     for (int distance = 1; distance < layout.ranks; distance *= 2)
         network.add_round(rounds, distance, parted ? double(bytes) * distance / layout.ranks : double(bytes),
                           Network::Coming::parts);
+    if (network.hosts() == 1) rounds.latency_us *= network.one_way_us(false) / network.message_us(false);
     return Network::overlapped_us(rounds, double(bytes), double(costs.net_slot_bytes));
 }
 double binomial_tree_whole_us(const Layout& layout, const LinkCosts& costs, size_t bytes) {

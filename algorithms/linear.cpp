@@ -53,7 +53,7 @@ double linear_us(const Layout& layout, const LinkCosts& costs, size_t bytes) {
     LinkCosts alone = costs;
     alone.ranks_per_core = 1;
     const double messages =
-        network.message_us(crosses) + (layout.ranks - 2) * (crosses ? costs.net_message_us : costs.meeting_us());
+        network.one_way_us(crosses) + (layout.ranks - 2) * (crosses ? costs.net_message_us : costs.meeting_us());
     return messages + std::max(crosses ? network.link_us(others) : 0, 2 * alone.stream_us(size_t(others), bytes));
 }
 

@@ -22,6 +22,10 @@ double Network::message_us(bool crosses) const {
                    : costs_.meeting_us() + costs_.skew_us;
 }
 
+double Network::one_way_us(bool crosses) const {
+    return crosses || costs_.ranks_per_core > 1 ? message_us(crosses) : costs_.meeting_us();
+}
+
 double Network::handling_us(double bytes) const {
     return 3 * costs_.stream_us(size_t(bytes), std::max(size_t(2 * bytes), working_bytes_));
 }

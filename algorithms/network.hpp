@@ -14,6 +14,9 @@ class Network {
     int ranks_a_host() const { return ranks_a_host_; }  // of the largest
     // A message of nothing, to another host or within one.
     double message_us(bool crosses) const;
+    // The same of who sends and goes on: nobody is waited for, so that ranks arrive apart costs nothing, unless they
+    // share cores.
+    double one_way_us(bool crosses) const;
     // What the processor does with a message besides: into the slot, out of it, into place.
     double handling_us(double bytes) const;
     // `bytes` through each host's link, to the next host or to one further away.

@@ -151,7 +151,9 @@ static double one_wait_us(const Layout& layout, const LinkCosts& costs, size_t b
     LinkCosts alone = costs;
     alone.ranks_per_core = 1;
     if (layout.ranks == 1) return costs.stream_us(bytes, 2 * bytes);
-    return costs.meeting_us() * double(costs.tiles(bytes)) + streams * costs.stream_us(bytes, 2 * bytes) +
+    // Where only the root gives or takes everybody waits for everybody all the same: a signal more than one way takes.
+    const double back = root_streams > 0 ? costs.signal_us : 0;
+    return back + costs.meeting_us() * double(costs.tiles(bytes)) + streams * costs.stream_us(bytes, 2 * bytes) +
            root_streams * alone.stream_us(bytes, 2 * bytes);
 }
 

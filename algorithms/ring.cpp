@@ -194,7 +194,7 @@ double ring_reduce_scatter_us(const Layout& layout, const LinkCosts& costs, size
 // With B tiles of a chain of N the last byte is there after B + N - 2 hops of a tile each.
 static double hop_us(const Network& network, double tile) {
     const bool crosses = network.hosts() > 1;
-    return network.message_us(crosses) + (crosses ? network.link_us(tile) : 0) + network.handling_us(tile) * 2 / 3;
+    return network.one_way_us(crosses) + (crosses ? network.link_us(tile) : 0) + network.handling_us(tile) * 2 / 3;
 }
 
 size_t ring_chain_tile_bytes(const Layout& layout, const LinkCosts& costs, size_t bytes) {
