@@ -99,6 +99,7 @@ const char* not_two_levels(const Layout& layout);
 // Why there are too many ranks for connections between all of them; null: there are not.
 const char* too_many_pairs(const Layout& layout);
 const char* too_many_pairs_here(const Layout& layout);  // on one host, where the board serves more
+const char* too_many_of_a_host(const Layout& layout);   // on several hosts
 const char* too_many_parts(const Layout& layout);       // in one message
 const char* too_many_for_one(const Layout& layout);     // of its root
 

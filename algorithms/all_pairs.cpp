@@ -152,7 +152,7 @@ const char* too_many_pairs(const Layout& layout) {
     return layout.ranks > ranks_most ? "needs a connection to every rank: at most 32 ranks" : nullptr;
 }
 const char* too_many_pairs_here(const Layout& layout) {
-    return layout.host_count() == 1 ? too_many_pairs(layout) : nullptr;
+    return layout.host_count() == 1 ? too_many_pairs(layout) : too_many_of_a_host(layout);
 }
 
 }  // namespace weft

@@ -58,7 +58,8 @@ double linear_us(const Layout& layout, const LinkCosts& costs, size_t bytes) {
 }
 
 const char* too_many_for_one(const Layout& layout) {
-    return layout.ranks > ranks_most ? "the root needs a connection to every rank: at most 128 ranks" : nullptr;
+    if (layout.ranks > ranks_most) return "the root needs a connection to every rank: at most 128 ranks";
+    return layout.host_count() > 1 ? too_many_of_a_host(layout) : nullptr;
 }
 
 }  // namespace weft

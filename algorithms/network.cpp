@@ -53,6 +53,16 @@ const char* several_hosts(const Layout& layout) {
     return layout.host_count() > 1 ? "needs all ranks on one host" : nullptr;
 }
 
+// Slots of connections within a host lie in its segment, half a megabyte each.
+static constexpr size_t ranks_a_host_most = 96;
+
+const char* too_many_of_a_host(const Layout& layout) {
+    for (const auto& ranks : layout.ranks_by_host())
+        if (ranks.size() > ranks_a_host_most)
+            return "needs a connection to every rank of a host: at most 96 ranks on each";
+    return nullptr;
+}
+
 const char* not_two_levels(const Layout& layout) {
     const int hosts = layout.host_count();
     if (hosts == 1) return "needs several hosts";

@@ -52,7 +52,7 @@ Status check_buffers(const Communicator::Call& call, int rank, int ranks) {
     if (in_bytes == 0 || out_bytes == 0) return ok();
     const auto first = reinterpret_cast<uintptr_t>(call.send), second = reinterpret_cast<uintptr_t>(call.receive);
     const bool overlap = first < second ? second - first < in_bytes : first - second < out_bytes;
-    const bool can_be_in_place = collective != Collective::all_to_all;
+    const bool can_be_in_place = !facts_of(collective).transposes;
     // In place: where the whole would begin is the same.
     const bool in_place = first - first_held(in, rank, part_bytes) == second - first_held(out, rank, part_bytes);
     if (!overlap || (in_place && can_be_in_place)) [[likely]]

@@ -33,9 +33,10 @@ enum class Held : uint8_t { nothing, own, all };
 
 struct CollectiveFacts {
     const char* name;
-    bool parted;   // the whole has a part for each rank, else it is one
-    bool reduces;  // what comes out combines all ranks' contributions
-    bool rooted;   // one rank is the root
+    bool parted;      // the whole has a part for each rank, else it is one
+    bool reduces;     // what comes out combines all ranks' contributions
+    bool rooted;      // one rank is the root
+    bool transposes;  // a part's place says with its giver to whom it goes, with its taker from whom it comes
     Held input_of_root, input_of_others;
     Held output_of_root, output_of_others;
 };
@@ -44,18 +45,18 @@ constexpr CollectiveFacts facts_of(Collective collective) {
     using enum Held;
     switch (collective) {
         case Collective::none: break;
-        case Collective::all_reduce: return {"all_reduce", false, true, false, all, all, all, all};
-        case Collective::broadcast: return {"broadcast", false, false, true, all, nothing, all, all};
-        case Collective::reduce: return {"reduce", false, true, true, all, all, all, nothing};
-        case Collective::all_gather: return {"all_gather", true, false, false, own, own, all, all};
-        case Collective::reduce_scatter: return {"reduce_scatter", true, true, false, all, all, own, own};
-        case Collective::all_to_all: return {"all_to_all", true, false, false, all, all, all, all};
-        case Collective::gather: return {"gather", true, false, true, own, own, all, nothing};
-        case Collective::scatter: return {"scatter", true, false, true, all, nothing, own, own};
+        case Collective::all_reduce: return {"all_reduce", false, true, false, false, all, all, all, all};
+        case Collective::broadcast: return {"broadcast", false, false, true, false, all, nothing, all, all};
+        case Collective::reduce: return {"reduce", false, true, true, false, all, all, all, nothing};
+        case Collective::all_gather: return {"all_gather", true, false, false, false, own, own, all, all};
+        case Collective::reduce_scatter: return {"reduce_scatter", true, true, false, false, all, all, own, own};
+        case Collective::all_to_all: return {"all_to_all", true, false, false, true, all, all, all, all};
+        case Collective::gather: return {"gather", true, false, true, false, own, own, all, nothing};
+        case Collective::scatter: return {"scatter", true, false, true, false, all, nothing, own, own};
         // Everybody hears of everybody: an all-gather of tokens.
-        case Collective::barrier: return {"barrier", true, false, false, own, own, all, all};
+        case Collective::barrier: return {"barrier", true, false, false, false, own, own, all, all};
     }
-    return {"nothing", false, false, false, nothing, nothing, nothing, nothing};
+    return {"nothing", false, false, false, false, nothing, nothing, nothing, nothing};
 }
 
 constexpr const char* name_of(Collective collective) { return facts_of(collective).name; }

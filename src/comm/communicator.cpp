@@ -114,7 +114,7 @@ void Communicator::await_borrowers() {
 }
 
 Status Communicator::begin(const Call& call) {
-    if (device_) device_->look();
+    if (device_) device_->look(true);
     if (dead_ || group_->aborted()) [[unlikely]] {
         dead_ = true;
         const Status cause = group_->abort_status();
@@ -188,9 +188,11 @@ Status Communicator::place(Call& call) {
         return ok();
     }
     if (device_) {
-        // Of what this rank has no use for the other will do.
-        auto place = device_->place(call.operation, call.send ? call.send : call.receive,
-                                    call.receive ? call.receive : call.send, call.stream);
+        // What this rank has no use for is not looked at.
+        const bool sends = input_of(collective, rank_, call.operation.root) != Held::nothing,
+                   receives = output_of(collective, rank_, call.operation.root) != Held::nothing;
+        auto place = device_->place(call.operation, sends ? call.send : call.receive,
+                                    receives ? call.receive : call.send, call.stream);
         if (!place) return refuse_or_die(place.take_status());
         if (place->space == Space::device && collective != Collective::all_reduce)
             return fail(weftInvalidArgument, "{} works on host memory only, yet: on device memory there is all_reduce",
@@ -304,7 +306,7 @@ int Communicator::make_scalar(const Scalar& scalar) {
 }
 
 Status Communicator::state() const {
-    if (device_) device_->look();
+    if (device_) device_->look(false);
     return group_->aborted() ? group_->abort_status() : ok();
 }
 

@@ -94,7 +94,7 @@ class Communicator {
     void abort();
     uint64_t board_bytes() const;
     uint64_t connection_bytes() const { return planner_.connection_bytes(); }
-    uint64_t heap_bytes() const { return plans_.heap_bytes(); }
+    uint64_t heap_bytes() const { return plans_.heap_bytes() + planner_.scratch_bytes() + tokens_.size(); }
     uint64_t device_bytes() const { return device_ ? device_->device_bytes() : 0; }
 
   private:

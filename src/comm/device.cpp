@@ -77,11 +77,11 @@ struct DeviceSide::State {
     }
     void look_again() {
         timer = service->after(look_apart_us, [this] {
-            look(true);
+            look(true, false);
             look_again();
         });
     }
-    void look(bool at_others);
+    void look(bool at_others, bool may_wait);
     Status check_others(const std::vector<int>& missing);
     bool await_news(const DeviceObserver& observer, bool may_wait);
     Result<PreparedLaunch*> plan(const Operation& operation);
@@ -354,17 +354,22 @@ Status DeviceSide::launch(const DeviceCall& call) {
     WEFT_TRY(scope.take_status());
     WEFT_TRY(s.domain->order(stream, s.stream));
     if (s.abroad) s.abroad->launching(s.stream.capturing, a.launch, it.shape.blocks);
+    // A replay would say again that an old launch has ended.
+    uint32_t* const ended = a.ended;
+    if (s.stream.capturing) a.ended = nullptr;
     void* parameters[] = {&a};
-    if (const CUresult result = it.kernel->enqueue(it.shape, stream, parameters); result != CUDA_SUCCESS) [[unlikely]]
+    const CUresult result = it.kernel->enqueue(it.shape, stream, parameters);
+    a.ended = ended;
+    if (result != CUDA_SUCCESS) [[unlikely]]
         return s.driver->failure(result, fmt::format("launch the kernel {} with {} blocks of {} threads",
                                                      it.kernel->name(), it.shape.blocks, it.shape.threads));
     if (s.abroad) s.abroad->launched();
     return s.domain->note(stream, s.stream);
 }
 
-void DeviceSide::look() const {
+void DeviceSide::look(bool may_wait) const {
     if (state_->domain && state_->domain->failure() != cuda::Failure::none) [[unlikely]]
-        state_->look(false);
+        state_->look(false, may_wait);
 }
 
 // What a rank of another host called may not be known here yet. False: it may still come. The service thread, which
@@ -381,13 +386,13 @@ bool DeviceSide::State::await_news(const DeviceObserver& observer, bool may_wait
     }
 }
 
-void DeviceSide::State::look(bool at_others) try {
+void DeviceSide::State::look(bool at_others, bool may_wait) try {
     if (at_others && registrations) registrations->look();
     if (group->aborted()) return;
     const DeviceObserver observer{*group, rank, known, timeout_ns / 1'000'000};
     Status found;
     if (domain->failure() != cuda::Failure::none) {
-        if (!await_news(observer, !at_others)) return;
+        if (!await_news(observer, may_wait)) return;
         found = observer.explain(domain->report());
     } else if (at_others) {
         // Who is on another host may have done all that it owes us, and its last messages be on their way.

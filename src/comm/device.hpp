@@ -67,7 +67,7 @@ class DeviceSide {
     Status deregister_buffer(int entry);
 
     // Tells all ranks if a kernel has failed. A load if none has; thread-safe.
-    void look() const;
+    void look(bool may_wait) const;
 
     // Lines for people.
     std::string explain(const Operation& operation) const;

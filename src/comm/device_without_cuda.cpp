@@ -27,7 +27,7 @@ const Operation& DeviceSide::prepared() const { std::abort(); }
 Status DeviceSide::launch(const DeviceCall&) { std::abort(); }
 std::optional<int> DeviceSide::register_buffer(const void*, size_t) { std::abort(); }
 Status DeviceSide::deregister_buffer(int) { std::abort(); }
-void DeviceSide::look() const { std::abort(); }
+void DeviceSide::look(bool) const { std::abort(); }
 std::string DeviceSide::explain(const Operation&) const { std::abort(); }
 uint64_t DeviceSide::device_bytes() const { std::abort(); }
 

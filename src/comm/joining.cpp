@@ -26,9 +26,9 @@ int64_t countable_ms(int64_t ms) { return std::min(ms, INT64_MAX / 1000); }
 
 }  // namespace
 
-// The config is read into a struct of this library's size whatever the caller's was.
 bool ranks_share_memory() { return NameList(options().transports).admits("shm"); }
 
+// The config is read into a struct of this library's size whatever the caller's was.
 Result<Joining> prepare_joining(weftComm** comm, int nranks, const UniqueId& id, int rank, const weftConfig_t* given,
                                 int device) {
     if (!comm) return fail(weftInvalidArgument, "comm is NULL: pass the address of a weftComm_t");

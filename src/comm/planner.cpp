@@ -226,6 +226,10 @@ Result<std::unique_ptr<PreparedPlan>> Planner::plan(const Operation& operation, 
     }
     plan.tile_bytes = std::min(tile, bytes);
     plan.tiles = bytes == 0 ? 1 : (bytes + plan.tile_bytes - 1) / plan.tile_bytes;
+    if (has_scratch(binding.schedule)) {
+        if (scratch_.size() < parts * plan.tile_bytes) scratch_.resize(parts * plan.tile_bytes);
+        plan.scratch = &scratch_;
+    }
     if (has(binding.schedule, Opcode::two_shot)) {
         plan.reach = &reach_;
         plan.offers = reach_.state() != Reach::State::refused && !plan.scaled();

@@ -62,6 +62,7 @@ class Planner {
 
     std::string explain(const Operation& operation) const;
     uint64_t connection_bytes() const { return heap_used_ - Board::heap_bytes; }
+    uint64_t scratch_bytes() const { return scratch_.size(); }
     const AgreedOptions& agreed() const { return agreed_; }
 
   private:
@@ -88,7 +89,8 @@ class Planner {
     Preferences preferences_;
     Reach reach_;
     CrossMemory cross_memory_;
-    size_t last_level_;  // bytes of cache that the ranks' buffers may find room in
+    size_t last_level_;               // bytes of cache that the ranks' buffers may find room in
+    std::vector<std::byte> scratch_;  // of schedules that want it, one at a time
     size_t heap_used_ = Board::heap_bytes;
     struct BindingKey {
         const Algorithm* algorithm;

@@ -1,6 +1,7 @@
 // plan.hpp: a schedule bound to a size, connections and memory: all that can be known before the buffers are.
 // Made once per key by comm's planner, kept in its cache, run many times. A value once made.
 #pragma once
+#include <cstddef>
 #include <vector>
 
 #include "src/executor/cross_memory.hpp"
@@ -33,6 +34,9 @@ struct Plan {
     bool networked = false;  // some end is abroad
     CrossMemory* cross_memory =
         nullptr;  // two-shot: the kernel copies, once all have agreed that it can; null: not wanted
+    // Where the schedule wants Buffer::scratch: the rank's, as large as a tile of all parts; one operation uses it at a
+    // time.
+    std::vector<std::byte>* scratch = nullptr;
     Stores stores = Stores::ordinary;
 
     // Of a message that the kernel copies: a block from each other rank stays in the second-level cache until it is

@@ -34,7 +34,6 @@ Run::Run(const Plan& plan)
     }
     const size_t tile_bytes = size_t(parts_) * std::min(plan.tile_bytes, plan.bytes());
     if (plan.scaled() && ranks_ > 1) scratch_.resize(tile_bytes + 64);
-    if (has_scratch(schedule)) tile_scratch_.resize(tile_bytes);
 }
 
 void Run::start(const void* send, void* receive, const void* scalar, uint64_t sequence) {
@@ -42,6 +41,7 @@ void Run::start(const void* send, void* receive, const void* scalar, uint64_t se
     receive_ = static_cast<std::byte*>(receive);
     if (input_held_ == Held::own) send_ -= first_held(Held::own, rank_, plan_->bytes());
     if (output_held_ == Held::own) receive_ -= first_held(Held::own, rank_, plan_->bytes());
+    if (plan_->scratch) tile_scratch_ = plan_->scratch->data();
     scalar_ = scalar;
     sequence_ = sequence;
     for (BlockState& state : blocks_) state = {};
@@ -365,14 +365,14 @@ void Run::copy_chunk_into(const Instruction& instruction, int iteration, uint64_
 
 const std::byte* Run::own_source(Buffer source, const Piece& piece) {
     if (source == Buffer::input) return own_input(piece.offset, piece.bytes);
-    return source == Buffer::scratch ? tile_scratch_.data() + piece.tile_offset : receive_ + piece.offset;
+    return source == Buffer::scratch ? tile_scratch_ + piece.tile_offset : receive_ + piece.offset;
 }
 
 int Run::own_targets(unsigned targets, uint64_t tile, const Piece& piece, void** destinations) {
     int count = 0;
     if (targets & Buffer::output) destinations[count++] = receive_ + piece.offset;
     if (targets & Buffer::slot) destinations[count++] = slot(place_, tile) + piece.tile_offset;
-    if (targets & Buffer::scratch) destinations[count++] = tile_scratch_.data() + piece.tile_offset;
+    if (targets & Buffer::scratch) destinations[count++] = tile_scratch_ + piece.tile_offset;
     return count;
 }
 

@@ -171,8 +171,8 @@ class Run {
     std::vector<std::byte*> outputs_;       // direct: of all ranks
     std::vector<void*> destinations_;
     std::vector<CopyJob> staging_, results_;
-    std::vector<std::byte> scratch_;       // of scaled inputs, and of what the kernel copies
-    std::vector<std::byte> tile_scratch_;  // Buffer::scratch
+    std::vector<std::byte> scratch_;     // of scaled inputs, and of what the kernel copies
+    std::byte* tile_scratch_ = nullptr;  // Buffer::scratch
 };
 
 }  // namespace weft

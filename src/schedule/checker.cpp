@@ -75,7 +75,7 @@ Status check_set(std::span<const Schedule> schedules, const BoardMode& mode, con
     }
     // Bounds of chunks are multiples of 64 bytes: 64 bytes make one chunk, half as many lines as ranks about half of
     // them.
-    const bool can_be_in_place = schedules[0].collective != Collective::all_to_all;
+    const bool can_be_in_place = !facts_of(schedules[0].collective).transposes;
     for (CheckedOperation& form : forms) {
         for (const auto* in_place : {&nobody, &everybody, &some}) {
             if (!can_be_in_place && in_place != &nobody) continue;

@@ -6,7 +6,7 @@
 namespace weft {
 
 // In an all-to-all a chunk's place with its sender is not that with its receiver; its expression tells what it is.
-static bool alike_chunks(const Schedule& schedule) { return schedule.collective != Collective::all_to_all; }
+static bool alike_chunks(const Schedule& schedule) { return !facts_of(schedule.collective).transposes; }
 
 bool Proof::execute_connection(const Here& here) {
     const char* uses = uses_of(here.it->opcode);
@@ -35,8 +35,10 @@ bool Proof::execute_connection(const Here& here) {
         if (empty(there)) continue;
         Value value;
         if (receives) {
-            if (next == message.values.size() ||
-                (alike_chunks(*here.schedule) && message.values[next].first != there.chunk))
+            // Of the same size at least: the same share of a part.
+            const int shares =
+                alike_chunks(*here.schedule) ? here.schedule->chunks : here.schedule->chunks / here.schedule->parts();
+            if (next == message.values.size() || message.values[next].first % shares != there.chunk % shares)
                 return object(there, "its span and that of rank {} (sent in step {}) go round at different places",
                               connections_[source].source, message.step);
             value = message.values[next++].second;
@@ -52,6 +54,9 @@ bool Proof::execute_connection(const Here& here) {
         if (!write(there, here.it->targets, value)) return false;
         if (sends) passed_on.emplace_back(there.chunk, value);
     }
+    if (next < message.values.size())
+        return object(here, "it receives less than rank {} (in step {}) has sent", connections_[source].source,
+                      message.step);
     if (sends) {
         Connection& connection = connections_[target];
         connection.slots.push_back({std::move(passed_on), here.chunk, here.it->count, here.step});
@@ -249,7 +254,7 @@ std::string Proof::fault(Operation& operation, const Cell& cell, int rank, int t
     if (!facts_of(schedule.collective).reduces) {
         // One rank's chunk, of the same place or, where everybody has something for everybody, of the place of `rank`.
         const int shares = schedule.chunks / schedule.parts(), part = chunk / shares;
-        const bool transposed = schedule.collective == Collective::all_to_all;
+        const bool transposed = facts_of(schedule.collective).transposes;
         const bool from_root = facts_of(schedule.collective).input_of_others == Held::nothing;
         const int giver = from_root ? schedule.root : part;
         const int given = transposed ? rank * shares + chunk % shares : chunk;

@@ -19,10 +19,16 @@ Status check_algo(std::string_view algo, std::span<const Algorithm> rows) {
     return check_names("WEFT_ALGO", algo, names);
 }
 
-// A list that allows nothing of a collective was written for others: it does not bind this one.
-static bool concerns(const NameList& list, Collective collective, std::span<const Algorithm> rows) {
-    return std::any_of(rows.begin(), rows.end(),
-                       [&](const Algorithm& row) { return row.collective == collective && list.admits(row.name); });
+// A list was written for a collective if it allows some algorithm that serves it here; if not, it does not bind it. To
+// an all-reduce lists are meant first: one that allows what cannot serve is an error there.
+static bool concerns(const NameList& list, Collective collective, const Layout& layout,
+                     std::span<const Algorithm> rows) {
+    const auto serves = [&](const Algorithm& row) {
+        return collective == Collective::all_reduce || (layout.ranks >= row.ranks_min && !row.refusal(layout));
+    };
+    return std::any_of(rows.begin(), rows.end(), [&](const Algorithm& row) {
+        return row.collective == collective && list.admits(row.name) && serves(row);
+    });
 }
 
 std::vector<Candidate> candidates(const Operation& operation, const Layout& own, const LinkCosts& costs,
@@ -31,7 +37,7 @@ std::vector<Candidate> candidates(const Operation& operation, const Layout& own,
     // As rank 0 sees it: a host may have more ranks than another, and all must predict alike.
     Layout layout = own;
     layout.rank = 0;
-    const bool bound = concerns(list, operation.collective, rows);
+    const bool bound = concerns(list, operation.collective, layout, rows);
     std::vector<Candidate> all;
     for (const Algorithm& row : rows) {
         if (row.collective != operation.collective) continue;

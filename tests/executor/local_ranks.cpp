@@ -215,6 +215,7 @@ struct LocalRanks::Rank {
     std::deque<Buffer> sends, receives;
     std::vector<Bytes> results;
     Schedule schedule;
+    std::vector<std::byte> scratch;
     Plan plan;
     std::unique_ptr<Run> run;
 
@@ -248,6 +249,8 @@ struct LocalRanks::Rank {
         plan.tile_bytes = std::min(call.tile_bytes, call.bytes());
         plan.tiles = call.tiles();
         plan.stores = call.stores;
+        scratch.resize(has_scratch(schedule) ? size_t(schedule.parts()) * plan.tile_bytes : 0);
+        plan.scratch = &scratch;
         for (const Block& block : schedule.blocks) {
             BlockEnds ends;
             const auto connection = [&](int from, int to) -> Connection& {

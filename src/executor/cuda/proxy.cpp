@@ -24,6 +24,7 @@ constexpr int64_t patience_us = 200;  // a message of one slot over 10 Gb/s
 // Kernels cannot wake us. Those that run may have to wait for others' work first, long; a graph may be launched or not.
 constexpr int64_t nap_first_us = 20, nap_serving_us = 100, nap_glancing_us = 1000;
 constexpr int64_t farewell_us = 10'000'000;   // as bootstrap/control.cpp waits for others at the end
+constexpr int64_t finishing_us = 1'000'000;   // of that for kernels that run: what they wait for may never come
 constexpr int64_t acquaintance_us = 300'000;  // in which connections are made, if nobody calls
 
 }  // namespace
@@ -167,14 +168,15 @@ bool Proxy::Loop::step(Pace& pace) {
 // What kernels that have ended handed over goes first: their operations are done as far as the user knows. Who runs
 // still is served, for who destroys its communicator later than this waits for that.
 void Proxy::Loop::end_with_process() {
-    for (const int64_t until = now_us() + farewell_us;; usleep(100)) {
+    for (const int64_t began_us = now_us();; usleep(100)) {
         const Visit visit(*this);
-        bool settled = true;
+        bool settled = true, drained = true;
         for (const auto& traffic : all) {
             traffic->progress();
             settled &= traffic->settled();
+            drained &= traffic->drained();
         }
-        if (!settled && now_us() < until) continue;
+        if (!settled && now_us() < began_us + (drained ? finishing_us : farewell_us)) continue;
         halted = true;
         return;
     }

@@ -190,8 +190,8 @@ WEFT_DEVICE void steps(const Team& team, const KernelArguments& arguments) {
         Meeting meeting(team, arguments);
         if (meeting.begin() && meeting.announce()) meeting.leave();
     }
-    if (arguments.ended && team.thread == 0)  // pairs with Traffic::working()
-        store_relaxed(&arguments.ended[team.block], arguments.launch);
+    // Behind the messages: who sees it has seen them. Pairs with Traffic::working().
+    if (arguments.ended && team.thread == 0) store_release(&arguments.ended[team.block], arguments.launch);
 }
 
 }  // namespace weft::cuda
