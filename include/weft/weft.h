@@ -123,9 +123,10 @@ WEFT_API weftResult_t weftAllReduce(const void* sendbuff, void* recvbuff, size_t
 
 /* The others have these in common with weftAllReduce: buffers are host memory (stream NULL; on a communicator with a device
  * pointers to its memory are refused: there only all-reduce works yet); counts, type, op and root are the same on every
- * rank; they return when this rank's part is done, which may be before others' is. A buffer that a rank has no use for may
- * be NULL. n ranks; a buffer of n parts has `count` elements for each rank, in the order of ranks. In place is a
- * buffer that lies where the other holds the same: there both are one. Errors and threads: as weftAllReduce. */
+ * rank; they return when this rank's part is done, which may be before others' is, so a call that differs may be told by
+ * the next one. A buffer that a rank has no use for may be NULL. n ranks; a buffer of n parts has `count` elements for
+ * each rank, in the order of ranks. In place is a buffer that lies where the other holds the same: there both are one.
+ * Errors and threads: as weftAllReduce. */
 
 /* The buffer of rank `root`, `count` elements, into every rank's recvbuff. sendbuff matters on the root only, and may be its
  * recvbuff. Bcast: the same, one buffer on every rank. */

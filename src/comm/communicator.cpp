@@ -249,7 +249,8 @@ Progress Communicator::advance() {
         return progress;
     }
     failure_ = progress == Progress::mismatch
-                   ? die(watchdog_.mismatch(prepared_->run.suspect(), sequence_, prepared_->plan.operation))
+                   ? die(watchdog_.mismatch(prepared_->run.suspect(), sequence_, prepared_->plan.operation,
+                                            prepared_->run.suspect_operation()))
                    : die(prepared_->run.take_failure());
     return Progress::failed;
 }

@@ -35,7 +35,13 @@ void Watchdog::ask_for_news() {
     group_->ring();
 }
 
-Status Watchdog::mismatch(int other, uint64_t sequence, const Operation& operation) {
+Status Watchdog::mismatch(int other, uint64_t sequence, const Operation& operation, uint64_t of) {
+    if (of != 0 && of < sequence)
+        return fail(
+            weftMismatch,
+            "operation {}{}: rank {} sent rank {} what this one did not take, as it sees in operation {}, {}; every "
+            "rank must make the same calls in the same order, with the same root",
+            of, name(), other, rank_, sequence, operation.text());
     for (int64_t until = now_us() + 500'000; now_us() < until;) {
         if (auto report = group_->row(other).position.read(); report && report->entered >= sequence) {
             if (report->entered > sequence)

@@ -20,8 +20,8 @@ class Watchdog {
     // told.
     Status look(const RankSet& missing, uint64_t sequence, const Operation& operation, int64_t silence_us);
     // Another rank's words do not fit ours: the sentence that names both calls. Waits briefly for the other to say what
-    // it called.
-    Status mismatch(int other, uint64_t sequence, const Operation& operation);
+    // it called. `of`: the operation of the message that does not fit, 0: it was none.
+    Status mismatch(int other, uint64_t sequence, const Operation& operation, uint64_t of = 0);
     // What may be behind a broken connection in `operation`: who died, left or called something else, as far as it is
     // known here. ok: nothing.
     Status cause(uint64_t sequence, const Operation& operation);

@@ -47,6 +47,7 @@ void Run::start(const void* send, void* receive, const void* scalar, uint64_t se
     for (BlockState& state : blocks_) state = {};
     missing_ = &waiting_;
     suspect_ = -1;
+    suspect_operation_ = 0;
     lends_ = false;
     if (plan_->board) base_tile_ = plan_->board->tile;
 }
@@ -190,7 +191,7 @@ Progress Run::move_connection(size_t index, const Instruction& instruction, uint
         if (!slot) return failure_ = slot.take_status(), Progress::failed;
         if (!*slot) return blocked_on(index, true);
         if (info.fingerprint != plan_->operation_fingerprint || info.operation != sequence_ || info.bytes != span.bytes)
-            return suspect_ = block.source, Progress::mismatch;
+            return suspects(block.source, info);
         incoming = *slot;
     }
     if (sends) {
@@ -269,10 +270,10 @@ std::optional<Progress> Run::move_abroad(size_t index, const Instruction& instru
     SlotInfo came;
     auto received = ends.source->receive_into(target, span.bytes, came);
     const bool known = came.fingerprint == info.fingerprint && came.operation == info.operation;
-    if (!received && came.operation != 0 && !known) return suspect_ = block.source, Progress::mismatch;
+    if (!received && came.operation != 0 && !known) return suspects(block.source, came);
     if (!received) return failure_ = received.take_status(), Progress::failed;
     if (!*received) return blocked_on(index, true);
-    if (!known || came.bytes != span.bytes) return suspect_ = block.source, Progress::mismatch;
+    if (!known || came.bytes != span.bytes) return suspects(block.source, came);
     if (instruction.opcode == Opcode::recv) return Progress::moved;
     if (ends.target_abroad) {
         auto sent = ends.target->send(target, info);
@@ -282,6 +283,12 @@ std::optional<Progress> Run::move_abroad(size_t index, const Instruction& instru
     plan_->movers->copy({outgoing.data, target, span.bytes, Stores::ordinary});
     if (Status status = ends.target->publish(info); !status) return failure_ = std::move(status), Progress::failed;
     return Progress::moved;
+}
+
+Progress Run::suspects(int rank, const SlotInfo& message) {
+    suspect_ = rank;
+    suspect_operation_ = message.operation;
+    return Progress::mismatch;
 }
 
 Progress Run::blocked_on(size_t index, bool source) {

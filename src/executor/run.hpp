@@ -34,6 +34,8 @@ class Run {
     // Of a blocked run: what a sleeper polls for, besides the words in shared memory.
     void add_descriptors(std::vector<pollfd>& list) const;
     int suspect() const { return suspect_; }
+    // Of which operation its message was, if it was a message; else 0.
+    uint64_t suspect_operation() const { return suspect_operation_; }
     Status take_failure() { return std::move(failure_); }
     // Whether peers may be reading or writing the buffers of this call in place, and whether one of them still can
     // (src/README.md, "The board", rule 9).
@@ -62,6 +64,7 @@ class Run {
     Progress execute(size_t index, const Instruction& instruction);
     Result<bool> flush();
     Progress blocked_on(size_t index, bool source);
+    Progress suspects(int rank, const SlotInfo& message);
     Progress move_connection(size_t index, const Instruction& instruction, uint64_t tile);
     Progress move_local(const Instruction& instruction, int iteration, uint64_t tile);
     void move_piece(const Instruction& instruction, int iteration, uint64_t tile, const Piece& piece);
@@ -157,6 +160,7 @@ class Run {
     RankSet connections_wait_;  // of blocks that wait for connections
     const RankSet* missing_ = &waiting_;
     int suspect_ = -1;
+    uint64_t suspect_operation_ = 0;
     Status failure_;
 
     uint32_t base_tile_ = 0;  // of the board, when the operation began
