@@ -74,7 +74,7 @@ WEFT_API weftResult_t weftCommInitAll(weftComm_t* comms, int ndev, const int* de
 WEFT_API weftResult_t weftCommInitFromEnvironment(weftComm_t* comm, const weftConfig_t* config);
 
 /* Frees the communicator: an orderly goodbye; operations that peers can still complete succeed. Returns when its calls on
- * device memory have ended; graphs that hold such calls must not be launched any more. Thread-bound. Using the
+ * device memory have ended; launches of graphs that hold such calls must have ended before, and none may follow. Thread-bound. Using the
  * handle afterwards is weftInvalidArgument, not a crash. NULL is accepted. */
 WEFT_API weftResult_t weftCommDestroy(weftComm_t comm);
 /* Tells all ranks to stop: calls in progress on any rank return weftRemoteError there, weftInvalidUsage here. Then the
