@@ -4,7 +4,9 @@ namespace weft {
 
 Status check_handle(const weftComm* handle) {
     if (!handle) return fail(weftInvalidArgument, "the communicator is NULL");
-    const uint64_t magic = handle->magic.load(std::memory_order_acquire);
+    // What does not even lie as ours do is not looked into.
+    const bool misplaced = reinterpret_cast<uintptr_t>(handle) % alignof(weftComm) != 0;
+    const uint64_t magic = misplaced ? 0 : handle->magic.load(std::memory_order_acquire);
     if (magic == weftComm::living) [[likely]] {
         if (handle->process == process_token()) [[likely]]
             return ok();
