@@ -1,7 +1,5 @@
 #include "src/bootstrap/service.hpp"
 
-#include <pthread.h>
-#include <signal.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 
@@ -55,37 +53,19 @@ Result<std::shared_ptr<Service>> Service::of_process() {
         event.data.fd = loop->bell.number();
         if (epoll_ctl(loop->epoll.number(), EPOLL_CTL_ADD, loop->bell.number(), &event) != 0)
             return weft::fail(weftSystemError, "the service thread cannot wait: epoll_ctl: {}", errno_text(errno));
-        // Signals are for the program's own threads.
-        sigset_t all, before;
-        sigfillset(&all);
-        pthread_sigmask(SIG_SETMASK, &all, &before);
-        std::thread thread;
-        std::string why;
-        try {
-            thread = std::thread([loop] { loop->run(); });
-            pthread_setname_np(thread.native_handle(), "weft-service");
-        } catch (const std::system_error& error) {
-            why = error.what();
-        }
-        pthread_sigmask(SIG_SETMASK, &before, nullptr);
-        if (!thread.joinable()) return weft::fail(weftSystemError, "the service thread could not be started: {}", why);
-        return std::make_shared<Service>(std::move(loop), std::move(thread));
+        auto thread = OwnedThread::start("weft-service", [loop] { loop->run(); });
+        if (!thread) return thread.take_status();
+        return std::make_shared<Service>(std::move(loop), std::move(*thread));
     });
 }
 
-Service::Service(std::shared_ptr<Loop> loop, std::thread thread)
-    : loop_(std::move(loop)), process_(process_token()), thread_(new std::thread(std::move(thread))) {}
+Service::Service(std::shared_ptr<Loop> loop, OwnedThread thread) : loop_(std::move(loop)), thread_(std::move(thread)) {}
 
 Service::~Service() {
-    if (process_ != process_token()) return;  // a child after fork: there is no thread here
+    if (!thread_.runs_here()) return;
     loop_->ending.store(true, std::memory_order_release);
-    if (thread_->get_id() == std::this_thread::get_id()) {
-        thread_->detach();
-    } else {
-        post([] {});  // wakes it
-        thread_->join();
-    }
-    delete thread_;
+    if (!thread_.is_current()) post([] {});  // wakes it
+    thread_.end();
 }
 
 void Service::post(Task task) {
@@ -98,8 +78,8 @@ void Service::post(Task task) {
 }
 
 void Service::run(const Task& task) {
-    if (process_ != process_token()) return;
-    if (thread_->get_id() == std::this_thread::get_id()) return task();
+    if (!thread_.runs_here()) return;
+    if (thread_.is_current()) return task();
     struct {
         std::mutex mutex;
         std::condition_variable done;

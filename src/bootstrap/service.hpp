@@ -8,10 +8,10 @@
 #include <map>
 #include <memory>
 #include <string>
-#include <thread>
 
 #include "src/base/fd.hpp"
 #include "src/base/result.hpp"
+#include "src/base/thread.hpp"
 
 namespace weft {
 
@@ -38,12 +38,11 @@ class Service {
     void on_failure(const void* owner, std::function<void(const char* what)> handler);
 
     struct Loop;
-    Service(std::shared_ptr<Loop> loop, std::thread thread);
+    Service(std::shared_ptr<Loop> loop, OwnedThread thread);
 
   private:
     std::shared_ptr<Loop> loop_;  // the thread's too
-    uint64_t process_;
-    std::thread* thread_;  // leaked in a child after fork, where it does not run
+    OwnedThread thread_;
 };
 
 }  // namespace weft

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "src/base/detached.hpp"
+#include "src/base/thread.hpp"
 #include "src/base/result.hpp"
 #include "src/net/address.hpp"
 

@@ -75,11 +75,11 @@ struct Device {
         }();
         (void)added;
         context = driver.context();
-        library = take(Library::load(*driver, code));
+        program = take(Library::load(*driver, code));
         memory = take(PinnedMemory::allocate(context, 4096));
     }
     Kernel kernel(const char* name, unsigned shared_bytes = 0) {
-        return take(Kernel::load(library, context, name, shared_bytes));
+        return take(Kernel::load(program, context, name, shared_bytes));
     }
     template <class T>
     T* at() {
@@ -88,7 +88,7 @@ struct Device {
 
     FakeDriver driver;
     Context context;
-    Library library;
+    Library program;
     PinnedMemory memory;
 };
 
@@ -127,7 +127,7 @@ TEST_CASE("a captured launch keeps its arguments", "[kernel]") {
 
 TEST_CASE("a missing kernel, and code that is none, are told by name", "[kernel]") {
     Device device;
-    CHECK(contains(Kernel::load(device.library, device.context, "nobody").status().sentence(),
+    CHECK(contains(Kernel::load(device.program, device.context, "nobody").status().sentence(),
                    "find the kernel nobody: CUDA_ERROR_NOT_FOUND (500)"));
     CHECK(contains(Library::load(*device.driver, "rubbish").status().sentence(), "CUDA_ERROR_INVALID_IMAGE (200)"));
 }
@@ -223,7 +223,7 @@ TEST_CASE("more shared memory than usual must be asked for", "[kernel]") {
     demand(launch(asked, large, stream.handle(), device.at<uint32_t>()));
     demand(stream.synchronize());
     CHECK(*device.at<uint32_t>() == 100'000);
-    CHECK(contains(Kernel::load(device.library, device.context, "use_shared", 300'000).status().sentence(),
+    CHECK(contains(Kernel::load(device.program, device.context, "use_shared", 300'000).status().sentence(),
                    "let the kernel use_shared use 300000 bytes of shared memory"));
 }
 
@@ -277,7 +277,7 @@ TEST_CASE("a kernel that is loaded at its first launch waits for all that runs; 
 
     // By hand, without loading.
     CUkernel lazy = nullptr;
-    REQUIRE(device.driver->LibraryGetKernel(&lazy, device.library.handle(), "meet_again") == CUDA_SUCCESS);
+    REQUIRE(device.driver->LibraryGetKernel(&lazy, device.program.handle(), "meet_again") == CUDA_SUCCESS);
     std::atomic<bool> launched{false};
     std::thread launcher([&] {
         const ContextScope there(device.context);

@@ -16,11 +16,11 @@ def output(*command):
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("library")
+    parser.add_argument("shared_object", metavar="LIBRARY")
     parser.add_argument("--declared-in")
     parser.add_argument("--must-object")
     arguments = parser.parse_args()
-    library = arguments.library
+    library = arguments.shared_object
     # The version scripts' own names (WEFT_1) are absolute symbols, no code.
     lines = [line.split() for line in output("nm", "-D", "--defined-only", library).splitlines()]
     exported = {line[-1].split("@")[0] for line in lines if line[-2] != "A"}

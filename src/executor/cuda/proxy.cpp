@@ -1,8 +1,6 @@
 #include "src/executor/cuda/proxy.hpp"
 
-#include <pthread.h>
 #include <sched.h>
-#include <signal.h>
 #include <sys/eventfd.h>
 #include <sys/prctl.h>
 #include <unistd.h>
@@ -92,34 +90,20 @@ Result<std::shared_ptr<Proxy>> Proxy::of_process() {
         if (!loop->bell)
             return fail(weftSystemError, "the proxy thread has no descriptor: {}; raise the limit (ulimit -n)",
                         errno_text(errno));
-        // Signals are for the program's own threads.
-        sigset_t all, before;
-        sigfillset(&all);
-        pthread_sigmask(SIG_SETMASK, &all, &before);
-        std::thread thread;
-        std::string why;
-        try {
-            thread = std::thread([loop] { loop->run(); });
-            pthread_setname_np(thread.native_handle(), "weft-proxy");
-        } catch (const std::system_error& error) {
-            why = error.what();
-        }
-        pthread_sigmask(SIG_SETMASK, &before, nullptr);
+        auto thread = OwnedThread::start("weft-proxy", [loop] { loop->run(); });
+        if (!thread) return thread.take_status();
         loop_of_process().get() = loop;
-        if (!thread.joinable()) return fail(weftSystemError, "the proxy thread could not be started: {}", why);
-        return std::make_shared<Proxy>(std::move(loop), std::move(thread));
+        return std::make_shared<Proxy>(std::move(loop), std::move(*thread));
     });
 }
 
-Proxy::Proxy(std::shared_ptr<Loop> loop, std::thread thread)
-    : loop_(std::move(loop)), process_(process_token()), thread_(new std::thread(std::move(thread))) {}
+Proxy::Proxy(std::shared_ptr<Loop> loop, OwnedThread thread) : loop_(std::move(loop)), thread_(std::move(thread)) {}
 
 Proxy::~Proxy() {
-    if (process_ != process_token()) return;  // a child after fork: there is no thread here
+    if (!thread_.runs_here()) return;
     loop_->ending.store(true, std::memory_order_seq_cst);
     loop_->ring();
-    thread_->join();
-    delete thread_;
+    thread_.end();
 }
 
 void Proxy::attach(std::shared_ptr<Traffic> traffic) {
@@ -132,7 +116,7 @@ void Proxy::attach(std::shared_ptr<Traffic> traffic) {
 }
 
 bool Proxy::detach(const Traffic& traffic, int64_t deadline_us) {
-    if (process_ != process_token()) return true;  // the lock may be the parent's thread's for ever
+    if (!thread_.runs_here()) return true;  // the lock may be the parent's thread's for ever
     for (;; usleep(100)) {
         const Loop::Visit visit(*loop_);
         const auto place = std::find_if(loop_->all.begin(), loop_->all.end(),

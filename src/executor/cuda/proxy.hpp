@@ -5,9 +5,9 @@
 #pragma once
 #include <functional>
 #include <memory>
-#include <thread>
 
 #include "src/base/result.hpp"
+#include "src/base/thread.hpp"
 #include "src/executor/cuda/traffic.hpp"
 
 namespace weft::cuda {
@@ -27,12 +27,11 @@ class Proxy {
     void wake();
 
     struct Loop;
-    Proxy(std::shared_ptr<Loop> loop, std::thread thread);
+    Proxy(std::shared_ptr<Loop> loop, OwnedThread thread);
 
   private:
     std::shared_ptr<Loop> loop_;  // the thread's too
-    uint64_t process_;
-    std::thread* thread_;  // leaked in a child after fork, where it does not run
+    OwnedThread thread_;
 };
 
 }  // namespace weft::cuda

@@ -10,7 +10,7 @@
 #include <mutex>
 
 #include "src/base/clock.hpp"
-#include "src/base/detached.hpp"
+#include "src/base/thread.hpp"
 #include "src/base/log.hpp"
 #include "src/base/peer_memory.hpp"
 #include "src/base/per_process.hpp"

@@ -1,0 +1,55 @@
+#include "src/base/thread.hpp"
+
+#include <pthread.h>
+#include <signal.h>
+
+#include <system_error>
+
+#include "src/base/host_group.hpp"
+
+namespace weft {
+
+static Result<std::thread> start(const char* name, std::function<void()> function) {
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    std::thread thread;
+    std::string why;
+    try {
+        thread = std::thread(std::move(function));
+        pthread_setname_np(thread.native_handle(), name);
+    } catch (const std::system_error& error) {
+        why = error.what();
+    }
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    if (!thread.joinable()) return fail(weftSystemError, "no thread {} could be started: {}", name, why);
+    return thread;
+}
+
+Status run_detached(const char* name, std::function<void()> function) {
+    auto thread = start(name, std::move(function));
+    if (!thread) return thread.take_status();
+    thread->detach();
+    return ok();
+}
+
+Result<OwnedThread> OwnedThread::start(const char* name, std::function<void()> function) {
+    auto thread = weft::start(name, std::move(function));
+    if (!thread) return thread.take_status();
+    OwnedThread owned;
+    owned.process_ = process_token();
+    owned.thread_.reset(new std::thread(std::move(*thread)));
+    return owned;
+}
+
+bool OwnedThread::runs_here() const { return thread_ && process_ == process_token(); }
+
+void OwnedThread::end() {
+    if (is_current())
+        thread_->detach();
+    else
+        thread_->join();
+    delete thread_.release();
+}
+
+}  // namespace weft
