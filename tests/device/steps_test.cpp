@@ -2,7 +2,7 @@
 // makes of their schedules; alternating, in graphs, and with tiles and channels as the environment says.
 #include <algorithm>
 #include <cstdio>
-#include <map>
+#include <set>
 
 #include "tests/device/ranks.hpp"
 #include "tests/executor/local_ranks.hpp"
@@ -135,16 +135,19 @@ TEST_CASE("algorithms and fused kernels alternate, by the size of the message", 
     for (const int n : small() ? std::vector{3} : std::vector{2, 4, 6}) {
         const weftConfig_t config = with_algo("^two_shot");
         const Ranks ranks(spread(n), &config);
-        std::map<std::string, int> taken;
-        for (int call = 0; call < (small() ? 12 : 60); ++call) {
-            // All magnitudes alike.
-            const size_t count = (random() % 1000) << random() % (small() ? 8 : 10);
+        std::set<std::string> taken;
+        const auto call = [&](size_t count) {
             const Call drawn = draw(n, count, weftBfloat16, int(random() % (premul + 1)), random);
-            ++taken[planned(ranks.comms[0], drawn).name];
+            taken.insert(planned(ranks.comms[0], drawn).name);
             check(ranks, drawn);
-        }
-        check(ranks, draw(n, 10, weftFloat32, weftSum, random));
-        ++taken[planned(ranks.comms[0], draw(n, 10, weftFloat32, weftSum, random)).name];
+        };
+        // Each magnitude for sure, in any order, and all alike.
+        const size_t magnitudes = small() ? 8 : 10;
+        std::vector<size_t> counts = {0, 1, 10, 100};
+        for (size_t magnitude = 0; magnitude < magnitudes; ++magnitude) counts.push_back(size_t(1000) << magnitude);
+        while (counts.size() < (small() ? 16 : 60)) counts.push_back((random() % 1000) << random() % magnitudes);
+        std::shuffle(counts.begin(), counts.end(), random);
+        for (const size_t count : counts) call(count);
         CHECK(taken.count("packet_one_shot") == !several_hosts());
         CHECK(taken.size() >= 2);
     }
