@@ -6,6 +6,7 @@
 // all-gather, and an all-gather of tokens a barrier.
 // Source: Traeff, "Optimal, Non-pipelined Reduce-scatter and Allreduce Algorithms", 2024.
 #include <algorithm>
+#include <numeric>
 #include <optional>
 
 #include "algorithms/algorithms.hpp"
@@ -25,82 +26,103 @@ static std::vector<int> skips_of(int ranks) {
     return skips;
 }
 
-Schedule halving_doubling_all_reduce(const Layout& layout, const Parameters&) {
-    const int ranks = layout.ranks;
-    if (ranks == 1) {
-        Builder alone("halving_doubling", Collective::all_reduce, layout, {.chunks = 1});
-        alone.block({}).copy({0}).finish();
-        return alone.finish();
-    }
-    // The halves may join the same two ranks in the same direction: a channel each.
-    Builder schedule("halving_doubling", Collective::all_reduce, layout,
-                     {.channels = 2, .chunks = ranks, .fifo_depth = fifo_depth, .span = ranks / 2});
-    const std::vector<int32_t> order = layout.host_major();
-    const int here = layout.position();
-    const auto rank_ahead = [&](int distance) { return order[size_t((here + distance + ranks) % ranks)]; };
-    // Chunk c ends, complete, on the rank in place c.
-    const auto chunk = [&](int distance) { return Chunk{0, here + distance, ranks}; };
-    const std::vector<int> skips = skips_of(ranks);
-    const int rounds = int(skips.size()) - 1;
-    std::optional<Step> have;
-    for (int round = rounds - 1; round >= 0; --round) {
-        const int skip = skips[size_t(round)], count = skips[size_t(round) + 1] - skip;
-        const Buffer held = have ? Buffer::output : Buffer::input;
-        BlockBuilder block = schedule.block({.channel = 0, .source = rank_ahead(-skip), .target = rank_ahead(skip)});
-        Step sent = block.span(count).send(chunk(skip)).from(held);
-        if (have) sent.after(*have);
-        // Of an odd number of chunks one is neither sent nor added to in the first round; partial sums live in the
-        // output.
-        if (!have && count < skip) block.copy(chunk(count));
-        Step sum = block.span(count).recv_reduce_copy(chunk(0)).from(held);
-        if (round == 0) sum.finish();
-        have = sum;
-    }
-    for (int round = 0; round < rounds; ++round) {
-        const int skip = skips[size_t(round)], count = skips[size_t(round) + 1] - skip;
-        BlockBuilder block = schedule.block({.channel = 1, .source = rank_ahead(skip), .target = rank_ahead(-skip)});
-        block.span(count).send(chunk(0)).from(Buffer::output).after(*have);
-        have = block.span(count).recv(chunk(skip));
-    }
-    return schedule.finish();
-}
-
 namespace {
 
-// The parts of ranks lie in the order of ranks, so here places are ranks.
-struct Circulant {
-    const Layout& layout;
-    std::vector<int> skips = skips_of(layout.ranks);
+// Who is where: chunk c ends, complete, on the rank in place c.
+class Circulant {
+  public:
+    Circulant(const Layout& layout, std::vector<int32_t> order, int here)
+        : layout_(layout), order_(std::move(order)), here_(here), skips_(skips_of(layout.ranks)) {}
+    static Circulant by_hosts(const Layout& layout) { return {layout, layout.host_major(), layout.position()}; }
+    // As the parts of a whole lie.
+    static Circulant by_ranks(const Layout& layout) {
+        std::vector<int32_t> order(size_t(layout.ranks));
+        std::iota(order.begin(), order.end(), 0);
+        return {layout, std::move(order), layout.rank};
+    }
 
-    int rounds() const { return int(skips.size()) - 1; }
-    int skip(int round) const { return skips[size_t(round)]; }
-    int count(int round) const { return skips[size_t(round) + 1] - skip(round); }
-    int ahead(int distance) const { return (layout.rank + distance + layout.ranks) % layout.ranks; }
-    Chunk chunk(int distance) const { return {0, layout.rank + distance, layout.ranks}; }
-    Builder builder(const char* name, Collective collective) const {
-        const bool alone = layout.ranks == 1;
+    Builder builder(const char* name, Collective collective, int channels = 1) const {
+        const int ranks = layout_.ranks;
+        if (ranks == 1) return {name, collective, layout_, {.chunks = 1}};
         return {name,
                 collective,
-                layout,
-                {.chunks = layout.ranks, .fifo_depth = alone ? 0 : fifo_depth, .span = alone ? 1 : layout.ranks / 2}};
+                layout_,
+                {.channels = channels, .chunks = ranks, .fifo_depth = fifo_depth, .span = ranks / 2}};
     }
+
+    // The sums of all that are here, partial ones in that buffer.
+    Step halve(Builder& schedule, Buffer partial) const {
+        const int rounds = int(skips_.size()) - 1;
+        if (rounds == 0) return schedule.block({}).copy({0}).finish();
+        // What the next tile's first round writes into scratch the last round of this one has read: its second step.
+        const Dependency last_reading{rounds - 1, 1, 1};
+        std::optional<Step> have;
+        for (int round = rounds - 1; round >= 0; --round) {
+            const bool first = !have, last = round == 0;
+            const Buffer held = first ? Buffer::input : partial;
+            BlockBuilder block = schedule.block({.source = ahead(-skip(round)), .target = ahead(skip(round))});
+            Step sent = block.span(count(round)).send(chunk(skip(round))).from(held);
+            if (!first) sent.after(*have);
+            // Of an odd number of chunks one is neither sent nor added to in the first round.
+            const bool odd = first && count(round) < skip(round);
+            std::optional<Step> begun;
+            if (odd) begun = block.copy(chunk(count(round))).to(partial);
+            Step sum = block.span(count(round)).recv_reduce_copy(chunk(0)).from(held);
+            if (last)
+                sum.finish();
+            else
+                sum.to(partial);
+            if (!begun && first && !last) begun = sum;
+            if (begun && partial == Buffer::scratch) begun->after(last_reading);
+            have = sum;
+        }
+        return *have;
+    }
+    // What each has, `have`, to all.
+    void double_up(Builder& schedule, Step have, int channel = 0) const {
+        for (int round = 0; round + 1 < int(skips_.size()); ++round) {
+            BlockBuilder block =
+                schedule.block({.channel = channel, .source = ahead(skip(round)), .target = ahead(-skip(round))});
+            block.span(count(round)).send(chunk(0)).from(Buffer::output).after(have);
+            have = block.span(count(round)).recv(chunk(skip(round)));
+        }
+    }
+
+  private:
+    int skip(int round) const { return skips_[size_t(round)]; }
+    int count(int round) const { return skips_[size_t(round) + 1] - skip(round); }
+    int ahead(int distance) const { return order_[size_t((here_ + distance + layout_.ranks) % layout_.ranks)]; }
+    Chunk chunk(int distance) const { return {0, here_ + distance, layout_.ranks}; }
+
+    const Layout& layout_;
+    std::vector<int32_t> order_;
+    int here_;
+    std::vector<int> skips_;
 };
 
 Schedule doubling(const char* name, Collective collective, const Layout& layout) {
-    const Circulant circulant{layout};
+    const Circulant circulant = Circulant::by_ranks(layout);
     Builder schedule = circulant.builder(name, collective);
-    Step have = schedule.block({}).copy({layout.rank});
-    for (int round = 0; round < circulant.rounds(); ++round) {
-        const int skip = circulant.skip(round), count = circulant.count(round);
-        BlockBuilder block = schedule.block({.source = circulant.ahead(skip), .target = circulant.ahead(-skip)});
-        block.span(count).send(circulant.chunk(0)).from(Buffer::output).after(have);
-        have = block.span(count).recv(circulant.chunk(skip));
-    }
+    circulant.double_up(schedule, schedule.block({}).copy({layout.rank}));
     return schedule.finish();
 }
 
 }  // namespace
 
+Schedule halving_doubling_all_reduce(const Layout& layout, const Parameters&) {
+    const Circulant circulant = Circulant::by_hosts(layout);
+    // The halves may join the same two ranks in the same direction: a channel each.
+    Builder schedule = circulant.builder("halving_doubling", Collective::all_reduce, 2);
+    const Step summed = circulant.halve(schedule, Buffer::output);
+    circulant.double_up(schedule, summed, 1);
+    return schedule.finish();
+}
+Schedule halving_doubling_reduce_scatter(const Layout& layout, const Parameters&) {
+    const Circulant circulant = Circulant::by_ranks(layout);
+    Builder schedule = circulant.builder("halving_doubling", Collective::reduce_scatter);
+    circulant.halve(schedule, Buffer::scratch);
+    return schedule.finish();
+}
 Schedule halving_doubling_all_gather(const Layout& layout, const Parameters&) {
     return doubling("halving_doubling", Collective::all_gather, layout);
 }
@@ -108,69 +130,32 @@ Schedule dissemination_barrier(const Layout& layout, const Parameters&) {
     return doubling("dissemination", Collective::barrier, layout);
 }
 
-Schedule halving_doubling_reduce_scatter(const Layout& layout, const Parameters&) {
-    const Circulant circulant{layout};
-    Builder schedule = circulant.builder("halving_doubling", Collective::reduce_scatter);
-    if (layout.ranks == 1) {
-        schedule.block({}).copy({0}).finish();
-        return schedule.finish();
-    }
-    // What the next tile's first round writes over the last round of this one has read: its second step.
-    const Dependency last_reading{circulant.rounds() - 1, 1, 1};
-    std::optional<Step> have;
-    for (int round = circulant.rounds() - 1; round >= 0; --round) {
-        const int skip = circulant.skip(round), count = circulant.count(round);
-        const bool first = !have, last = round == 0;
-        const Buffer held = first ? Buffer::input : Buffer::scratch;
-        BlockBuilder block = schedule.block({.source = circulant.ahead(-skip), .target = circulant.ahead(skip)});
-        Step sent = block.span(count).send(circulant.chunk(skip)).from(held);
-        if (!first) sent.after(*have);
-        // Of an odd number of chunks one is neither sent nor added to in the first round.
-        const bool odd = first && count < skip;
-        if (odd) block.copy(circulant.chunk(count)).to(Buffer::scratch).after(last_reading);
-        Step sum = block.span(count).recv_reduce_copy(circulant.chunk(0)).from(held);
-        if (last)
-            sum.finish();
-        else
-            sum.to(Buffer::scratch);
-        if (first && !odd && !last) sum.after(last_reading);
-        have = sum;
-    }
-    return schedule.finish();
-}
-
-static double half_us(const Layout& layout, const LinkCosts& costs, size_t bytes, Network::Coming coming) {
+// In the order of rounds, whichever half they are of.
+static double rounds_us(const Layout& layout, const LinkCosts& costs, size_t bytes,
+                        std::initializer_list<Network::Coming> halves) {
     if (layout.ranks == 1) return costs.stream_us(bytes, 2 * bytes);
     const Network network(layout, costs, bytes);
     const std::vector<int> skips = skips_of(layout.ranks);
     Network::Rounds rounds;
     for (size_t round = 0; round + 1 < skips.size(); ++round)
-        network.add_round(rounds, skips[round], double(bytes) * (skips[round + 1] - skips[round]) / layout.ranks,
-                          coming);
+        for (const Network::Coming coming : halves)
+            network.add_round(rounds, skips[round], double(bytes) * (skips[round + 1] - skips[round]) / layout.ranks,
+                              coming);
     return Network::overlapped_us(rounds, double(bytes), 2 * double(costs.net_slot_bytes));
 }
+double halving_doubling_all_reduce_us(const Layout& layout, const LinkCosts& costs, size_t bytes) {
+    return rounds_us(layout, costs, bytes, {Network::Coming::parts, Network::Coming::finished});
+}
 double halving_doubling_all_gather_us(const Layout& layout, const LinkCosts& costs, size_t bytes) {
-    return half_us(layout, costs, bytes, Network::Coming::finished);
+    return rounds_us(layout, costs, bytes, {Network::Coming::finished});
 }
 double halving_doubling_reduce_scatter_us(const Layout& layout, const LinkCosts& costs, size_t bytes) {
-    return half_us(layout, costs, bytes, Network::Coming::parts);
+    return rounds_us(layout, costs, bytes, {Network::Coming::parts});
 }
 
 // Of half of the ranks a message holds a line each at least, and a slot holds 128 KiB.
 const char* too_many_parts(const Layout& layout) {
     return layout.ranks > 4096 ? "sends half of all parts in a message: at most 4096 ranks" : nullptr;
-}
-
-double halving_doubling_all_reduce_us(const Layout& layout, const LinkCosts& costs, size_t bytes) {
-    if (layout.ranks == 1) return costs.stream_us(bytes, 2 * bytes);
-    const Network network(layout, costs, bytes);
-    const std::vector<int> skips = skips_of(layout.ranks);
-    Network::Rounds rounds;
-    for (size_t round = 0; round + 1 < skips.size(); ++round)
-        for (const auto coming : {Network::Coming::parts, Network::Coming::finished})
-            network.add_round(rounds, skips[round], double(bytes) * (skips[round + 1] - skips[round]) / layout.ranks,
-                              coming);
-    return Network::overlapped_us(rounds, double(bytes), 2 * double(costs.net_slot_bytes));
 }
 
 }  // namespace weft

@@ -20,6 +20,18 @@ Builder::Builder(const char* algorithm, Collective collective, const Layout& lay
     schedule_.board = std::move(shape.board);
 }
 
+Builder Builder::like(const Schedule& schedule) {
+    Builder builder;
+    builder.schedule_ = schedule;
+    builder.schedule_.blocks.clear();
+    return builder;
+}
+Builder Builder::like(const Schedule& schedule, int tiles) {
+    Builder builder = like(schedule);
+    builder.schedule_.tiles = tiles;
+    return builder;
+}
+
 BlockBuilder Builder::block(Ends ends) {
     schedule_.blocks.push_back({ends.channel, ends.source, ends.target, {}});
     return {*this, int(schedule_.blocks.size()) - 1};

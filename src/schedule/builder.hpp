@@ -98,12 +98,16 @@ class Builder {
         int target = -1;
     };
     Builder(const char* algorithm, Collective collective, const Layout& layout, Shape shape);
+    // Another schedule's header, with no block yet.
+    static Builder like(const Schedule& schedule);
+    static Builder like(const Schedule& schedule, int tiles);
     BlockBuilder block(Ends ends);
     Schedule finish() { return std::move(schedule_); }
 
   private:
     friend class BlockBuilder;
     friend class Step;
+    Builder() = default;
     Schedule schedule_;
 };
 

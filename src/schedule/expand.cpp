@@ -69,9 +69,7 @@ void expand_two_shot(TwoShot two_shot, bool direct) {
 }  // namespace
 
 Schedule expand(const Schedule& schedule, const BoardMode& mode) {
-    Builder builder(schedule.algorithm.c_str(), schedule.collective, {.ranks = schedule.ranks, .rank = schedule.rank},
-                    {schedule.channels, schedule.chunks, schedule.fifo_depth, schedule.span, schedule.board,
-                     schedule.tiles, schedule.root});
+    Builder builder = Builder::like(schedule);
     // Where each step's last instruction has gone, for those that run after it.
     std::map<std::pair<int, int>, int> moved;
     for (int b = 0; b < int(schedule.blocks.size()); ++b) {
@@ -102,9 +100,7 @@ Schedule expand_pipelined(const Schedule& schedule, const BoardMode& mode, int t
     const Instruction& fused = schedule.blocks[0].instructions[0];
     assert(fused.opcode == Opcode::two_shot && tiles >= 1);
     if (mode.direct(schedule.ranks)) return expand(schedule, mode);
-    Builder builder(
-        schedule.algorithm.c_str(), schedule.collective, {.ranks = schedule.ranks, .rank = schedule.rank},
-        {schedule.channels, schedule.chunks, schedule.fifo_depth, schedule.span, schedule.board, tiles, schedule.root});
+    Builder builder = Builder::like(schedule, tiles);
     BlockBuilder block = builder.block({});
     TwoShot two_shot(block, schedule, fused, mode);
     two_shot.stage(0);
