@@ -12,8 +12,6 @@
 namespace weft {
 
 static constexpr int64_t leave_patience_us = 2'000'000;
-static constexpr int64_t cause_patience_us = 400'000;   // some ticks of the leaders (bootstrap/control.cpp)
-static constexpr int64_t news_patience_us = 5'000'000;  // leaders that are alive and not given a processor
 
 Result<std::unique_ptr<Communicator>> Communicator::make(std::shared_ptr<HostGroup> group,
                                                          std::shared_ptr<Membership> membership,
@@ -66,22 +64,9 @@ Communicator::~Communicator() {
 
 Status Communicator::die(Status failure) {
     dead_ = true;
-    // A broken connection is often what another's end looks like from here: who saw the cause may be about to tell.
-    if (failure.code() == weftRemoteError && !group_->one_host()) {
-        const int64_t broken_us = now_us();
-        const auto may_be_told = [&] {
-            const int64_t waited_us = now_us() - broken_us;
-            return !group_->aborted() && waited_us < news_patience_us &&
-                   (waited_us < cause_patience_us || !watchdog_.informed_since(broken_us));
-        };
-        while (may_be_told()) {
-            if (Status cause = watchdog_.cause(sequence_, position().operation); !cause) {
-                failure = std::move(cause);
-                break;
-            }
-            usleep(5000);
-        }
-    }
+    // Who saw the cause may be about to tell.
+    if (failure.code() == weftRemoteError && !group_->one_host())
+        if (Status cause = watchdog_.await_cause(sequence_, position().operation); !cause) failure = std::move(cause);
     // The first error is what all ranks report, word for word.
     if (!group_->raise(failure.code(), rank_, failure.sentence())) failure = group_->abort_status();
     std::atomic_thread_fence(std::memory_order_seq_cst);  // pairs with the one in Run::decide()

@@ -27,7 +27,7 @@ namespace {
 // While the host's threads sit in the driver: deaths are told within a second.
 constexpr int64_t look_apart_us = 50'000;
 // For what a rank of another host called: leaders tell twice a second.
-constexpr int64_t news_patience_us = 2'000'000;
+constexpr int64_t call_patience_us = 2'000'000;
 
 // A plan's kernel and arguments, but for the buffers.
 struct PreparedLaunch {
@@ -379,9 +379,9 @@ bool DeviceSide::State::await_news(const DeviceObserver& observer, bool may_wait
     int64_t since_us = 0;
     if (const int64_t now = now_us(); failed_us.compare_exchange_strong(since_us, now)) since_us = now;
     for (;; usleep(1000)) {
-        if (group->aborted() || now_us() - since_us > news_patience_us || observer.informed(domain->report()))
+        if (group->aborted() || now_us() - since_us > call_patience_us || observer.informed(domain->report()))
             return true;
-        abroad->ask_for_news();
+        abroad->news().ask();
         if (!may_wait) return false;
     }
 }

@@ -7,10 +7,6 @@ namespace weft {
 
 namespace {
 
-constexpr int64_t ask_apart_us = 500'000;
-// As Communicator::die() has it: a broken connection is often what another's end looks like from here.
-constexpr int64_t cause_patience_us = 400'000, news_patience_us = 5'000'000;
-
 // Of letters, apart from those of host memory's connections: the group's number, alike on all ranks.
 uint64_t name_of(size_t group) { return (uint64_t(group) + 1) * 0x8f1bbcdcbfa53e0bu; }
 
@@ -18,7 +14,10 @@ uint64_t name_of(size_t group) { return (uint64_t(group) + 1) * 0x8f1bbcdcbfa53e
 
 DeviceAbroad::DeviceAbroad(std::shared_ptr<HostGroup> group, const net::Identity& identity, int rank,
                            const cuda::Connections& connections)
-    : group_(std::move(group)), rank_(rank), connector_(*group_, identity, rank, cuda::Connections::slot_bytes) {
+    : group_(std::move(group)),
+      rank_(rank),
+      connector_(*group_, identity, rank, cuda::Connections::slot_bytes),
+      news_(*group_) {
     for (size_t index = 0; index < connections.groups(); ++index) {
         Wiring& wiring = wirings_.emplace_back();
         wiring.schedule = connections.schedule(index, rank);
@@ -71,36 +70,15 @@ bool DeviceAbroad::drain(int64_t deadline_us) {
 bool DeviceAbroad::stuck() {
     const uint64_t moved = traffic_->moved();
     const bool still = traffic_->waiting() && moved == std::exchange(moved_, moved);
-    if (still) ask_for_news();
+    if (still) news_.ask();
     return still;
-}
-
-void DeviceAbroad::ask_for_news() {
-    const int64_t now = now_us();
-    int64_t due = next_question_us_.load(std::memory_order_relaxed);
-    if (now < due || !next_question_us_.compare_exchange_strong(due, now + ask_apart_us)) return;
-    group_->header().curious.fetch_add(1, std::memory_order_release);
-    group_->ring();
-}
-
-bool DeviceAbroad::informed_since(int64_t since_us) const {
-    for (int other = 0; other < group_->ranks(); ++other) {
-        const RankRow& row = group_->row(other);
-        if (!group_->local(other) && group_->alive(other) &&
-            row.state.load(std::memory_order_acquire) != RankState::left &&
-            row.heard_us.load(std::memory_order_acquire) < since_us)
-            return false;
-    }
-    return true;
 }
 
 Status DeviceAbroad::trouble() {
     auto trouble = traffic_->trouble();
     if (!trouble) return ok();
-    ask_for_news();
-    const int64_t waited_us = now_us() - trouble->since_us;
-    if (waited_us < cause_patience_us || (waited_us < news_patience_us && !informed_since(trouble->since_us)))
-        return ok();
+    news_.ask();
+    if (news_.cause_may_come(trouble->since_us)) return ok();
     return {trouble->code, std::move(trouble->sentence)};
 }
 

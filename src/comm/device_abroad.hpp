@@ -1,10 +1,10 @@
 // device_abroad.hpp: what a rank's device has to do with ranks of other hosts: connections for the algorithms that step
 // machines run, made while the ranks join, and the proxy that serves them; and what is known of trouble there.
 #pragma once
-#include <atomic>
 #include <vector>
 
 #include "src/comm/connector.hpp"
+#include "src/diagnosis/news.hpp"
 #include "src/executor/cuda/proxy.hpp"
 
 namespace weft {
@@ -42,12 +42,10 @@ class DeviceAbroad {
     // A broken connection whose cause nobody has told in time, in words for all ranks; ok: there is none.
     Status trouble();
 
-    // Asks, twice a second at most, where the ranks of other hosts are. Thread-safe.
-    void ask_for_news();
+    // Of the ranks there.
+    RemoteNews& news() { return news_; }
 
   private:
-    bool informed_since(int64_t since_us) const;
-
     std::shared_ptr<HostGroup> group_;
     int rank_;
     Connector connector_;
@@ -56,7 +54,7 @@ class DeviceAbroad {
     std::shared_ptr<cuda::Traffic> traffic_;
     std::shared_ptr<cuda::Proxy> proxy_;
     uint64_t moved_ = 0;  // at the last look
-    std::atomic<int64_t> next_question_us_{0};
+    RemoteNews news_;
 };
 
 }  // namespace weft

@@ -15,8 +15,7 @@ namespace {
 // Ranks that share no word of memory in an operation (a ring beside a board) compare calls only after this long.
 constexpr int64_t compare_after_us = 50'000;
 constexpr int64_t in_flight_us = 30'000'000;
-constexpr int64_t settled_us = 500'000;    // what a host sent before its end may come after the news of that
-constexpr int64_t ask_apart_us = 500'000;  // of ranks on other hosts: the answer takes a message to every host
+constexpr int64_t settled_us = 500'000;  // what a host sent before its end may come after the news of that
 
 std::string seconds(int64_t us) { return fmt::format("{:.1f} s", double(us) / 1e6); }
 
@@ -24,15 +23,6 @@ std::string seconds(int64_t us) { return fmt::format("{:.1f} s", double(us) / 1e
 
 std::string Watchdog::name() const {
     return communicator_.empty() ? "" : fmt::format(" on communicator {}", communicator_);
-}
-
-void Watchdog::ask_for_news() {
-    if (group_->one_host()) return;
-    const int64_t now = now_us();
-    if (now < next_question_us_) return;
-    next_question_us_ = now + ask_apart_us;
-    group_->header().curious.fetch_add(1, std::memory_order_release);
-    group_->ring();
 }
 
 Status Watchdog::mismatch(int other, uint64_t sequence, const Operation& operation, uint64_t of) {
@@ -66,7 +56,7 @@ Status Watchdog::mismatch(int other, uint64_t sequence, const Operation& operati
                         sequence, name(), low, low_call.text(), high, high_call.text());
         }
         if (!group_->alive(other)) break;
-        ask_for_news();
+        news_.ask();
         usleep(1000);
     }
     return fail(weftMismatch,
@@ -130,19 +120,14 @@ Status Watchdog::look_beyond(const RankSet& missing, uint64_t sequence, const Op
 }
 
 Status Watchdog::cause(uint64_t sequence, const Operation& operation) {
-    ask_for_news();
+    news_.ask();
     return look_beyond({}, sequence, operation, INT64_MAX);
 }
 
-bool Watchdog::informed_since(int64_t since_us) const {
-    for (int other = 0; other < group_->ranks(); ++other) {
-        const RankRow& row = group_->row(other);
-        if (!group_->local(other) && group_->alive(other) &&
-            row.state.load(std::memory_order_acquire) != RankState::left &&
-            row.heard_us.load(std::memory_order_acquire) < since_us)
-            return false;
-    }
-    return true;
+Status Watchdog::await_cause(uint64_t sequence, const Operation& operation) {
+    for (const int64_t broken_us = now_us(); news_.cause_may_come(broken_us); usleep(5000))
+        WEFT_TRY(cause(sequence, operation));
+    return ok();
 }
 
 // Those of whom it is known that they have not come; if there are none, those whom we wait for ourselves.
@@ -165,7 +150,7 @@ std::string Watchdog::whereabouts(int other, uint64_t sequence) const {
     const int64_t heard_us = row.heard_us.load(std::memory_order_acquire),
                   ago_us = group_->local(other) ? 0 : now_us() - heard_us;
     if (!group_->local(other) && heard_us == 0) return text + " has sent no news yet";
-    if (ago_us > 2 * ask_apart_us + 1'000'000)
+    if (ago_us > 2 * RemoteNews::ask_apart_us + 1'000'000)
         text += fmt::format(" has sent no news for {}", seconds(ago_us));
     else
         text += group_->stopped(other) ? " is stopped (SIGSTOP or a debugger)" : " is alive";
@@ -179,7 +164,7 @@ Status Watchdog::look(const RankSet& missing, uint64_t sequence, const Operation
     if (group_->aborted()) return group_->abort_status();
     const int64_t since_us = now_us() - silence_us;
     if (since_us > std::exchange(silent_since_us_, since_us) + 1000) gone_.clear();  // something came between
-    if (silence_us >= compare_after_us) ask_for_news();
+    if (silence_us >= compare_after_us) news_.ask();
     Status found;
     missing.for_each([&](int other) {
         if (found && (silence_us >= compare_after_us || !group_->alive(other)))

@@ -2,6 +2,7 @@
 // who is late, and where is everyone. Looks at shared memory and, for the living, at the kernel; never on the hot path.
 #pragma once
 #include "src/base/host_group.hpp"
+#include "src/diagnosis/news.hpp"
 
 namespace weft {
 
@@ -14,7 +15,7 @@ struct WatchdogLimits {
 class Watchdog {
   public:
     Watchdog(HostGroup& group, int rank, std::string communicator, WatchdogLimits limits)
-        : group_(&group), rank_(rank), communicator_(std::move(communicator)), limits_(limits) {}
+        : group_(&group), news_(group), rank_(rank), communicator_(std::move(communicator)), limits_(limits) {}
 
     // After `silence_us` without progress in `operation`, waiting for `missing`. A failure is what all ranks shall be
     // told.
@@ -25,8 +26,8 @@ class Watchdog {
     // What may be behind a broken connection in `operation`: who died, left or called something else, as far as it is
     // known here. ok: nothing.
     Status cause(uint64_t sequence, const Operation& operation);
-    // Whether news of all ranks of other hosts that live and stay have come since then; cause() asks for them.
-    bool informed_since(int64_t since_us) const;
+    // cause(), as long as it may still be told.
+    Status await_cause(uint64_t sequence, const Operation& operation);
     // A new call: the warning may come again.
     void begin() {
         warned_ = false;
@@ -40,17 +41,15 @@ class Watchdog {
     Status look_at(int other, uint64_t sequence, const Operation& operation, int64_t silence_us);
     Status look_beyond(const RankSet& missing, uint64_t sequence, const Operation& operation, int64_t silence_us);
     RankSet causes(const RankSet& missing, uint64_t sequence, int64_t silence_us) const;
-    // Of ranks on other hosts rows show what the leaders last told: asks them to tell again.
-    void ask_for_news();
     std::string whereabouts(int other, uint64_t sequence) const;
     std::string name() const;
 
     HostGroup* group_;
+    RemoteNews news_;
     int rank_;
     std::string communicator_;
     WatchdogLimits limits_;
     bool warned_ = false;
-    int64_t next_question_us_ = 0;
     RankSet finished_;             // missing ranks that had finished the operation when looked at before
     RankSet gone_;                 // missing ranks of other hosts that were dead at the last look
     int64_t silent_since_us_ = 0;  // at the last look
