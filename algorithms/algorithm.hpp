@@ -14,7 +14,6 @@ struct Algorithm {
     const char* name;  // as in WEFT_ALGO and in logs
     Collective collective;
     Schedule (*build)(const Layout& layout, const Parameters& parameters);  // reentrant, time proportional to its steps
-    int ranks_min;
     // Predicted microseconds for a whole of `bytes`; used to compare, so a constant error in all is harmless.
     double (*predict_us)(const Layout& layout, const LinkCosts& costs, size_t bytes);
     const char* cost;                                 // in words

@@ -105,8 +105,6 @@ Result<std::vector<Schedule>> make(const Request& request) {
     if (rooted && request.root >= request.ranks)
         return fail(weftInvalidArgument, "there is no rank {} of {} to be the root; there are 0..{}", request.root,
                     request.ranks, request.ranks - 1);
-    if (request.ranks < row->ranks_min)
-        return fail(weftInvalidArgument, "{} needs at least {} ranks", row->name, row->ranks_min);
     if (request.rank >= request.ranks)
         return fail(weftInvalidArgument, "there is no rank {} of {}; there are 0..{}", request.rank, request.ranks,
                     request.ranks - 1);

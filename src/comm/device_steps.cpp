@@ -52,10 +52,7 @@ StepAlgorithms step_algorithms(const Layout& layout, int blocks_max, const std::
     for (const Algorithm& row : registry::algorithms()) {
         if (row.collective != Collective::all_reduce || !allowed.admits(row.name)) continue;
         std::string why;
-        if (layout.ranks < row.ranks_min)
-            why = fmt::format("needs {} ranks", row.ranks_min);
-        else if (const char* refusal = row.refusal(layout))
-            why = refusal;
+        if (const char* refusal = row.refusal(layout)) why = refusal;
         StepAlgorithm fresh{&row, parameters, layout, link_mbps};
         std::vector<Schedule> schedules;
         Layout seen = layout;

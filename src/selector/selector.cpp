@@ -24,7 +24,7 @@ Status check_algo(std::string_view algo, std::span<const Algorithm> rows) {
 static bool concerns(const NameList& list, Collective collective, const Layout& layout,
                      std::span<const Algorithm> rows) {
     const auto serves = [&](const Algorithm& row) {
-        return collective == Collective::all_reduce || (layout.ranks >= row.ranks_min && !row.refusal(layout));
+        return collective == Collective::all_reduce || !row.refusal(layout);
     };
     return std::any_of(rows.begin(), rows.end(), [&](const Algorithm& row) {
         return row.collective == collective && list.admits(row.name) && serves(row);
@@ -42,9 +42,7 @@ std::vector<Candidate> candidates(const Operation& operation, const Layout& own,
     for (const Algorithm& row : rows) {
         if (row.collective != operation.collective) continue;
         Candidate candidate{&row, row.predict_us(layout, costs, operation.whole_bytes(layout.ranks)), {}};
-        if (layout.ranks < row.ranks_min)
-            candidate.excluded = fmt::format("needs {} ranks", row.ranks_min);
-        else if (const char* refusal = row.refusal(layout))
+        if (const char* refusal = row.refusal(layout))
             candidate.excluded = refusal;
         else if (bound && !list.admits(row.name))
             candidate.excluded = "excluded by WEFT_ALGO";

@@ -129,9 +129,10 @@ TEST_CASE("a misspelt option is answered with what exists", "[meeting]") {
 }
 
 TEST_CASE("an algorithm that cannot serve a call says why", "[meeting]") {
-    const weft::Algorithm none[] = {{"star", weft::Collective::all_reduce, nullptr, 5,
-                                     [](const weft::Layout&, const weft::LinkCosts&, size_t) { return 1.0; }, ""},
-                                    {"snake", weft::Collective::all_reduce, nullptr, 1,
+    const weft::Algorithm none[] = {{"star", weft::Collective::all_reduce, nullptr,
+                                     [](const weft::Layout&, const weft::LinkCosts&, size_t) { return 1.0; }, "",
+                                     [](const weft::Layout&) { return "needs 5 ranks"; }},
+                                    {"snake", weft::Collective::all_reduce, nullptr,
                                      [](const weft::Layout&, const weft::LinkCosts&, size_t) { return 1.0; }, ""}};
     weft::Operation operation;
     operation.collective = weft::Collective::all_reduce;

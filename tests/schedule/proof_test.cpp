@@ -14,7 +14,7 @@ static void prove(const Case& one, int ranks) {
 
 TEST_CASE("every algorithm is right for every number of ranks up to 128", "[schedule]") {
     for (const Algorithm& row : registry::algorithms())
-        for (int ranks = row.ranks_min; ranks <= (sanitized ? 20 : 128); ++ranks)
+        for (int ranks = 1; ranks <= (sanitized ? 20 : 128); ++ranks)
             for (Case one : cases_of(row, 3, ranks)) {
                 // Above 32 ranks the places take turns with the numbers of ranks.
                 if (ranks > 32 && one.collective != Collective::all_to_all && one.place != places[ranks % 3]) continue;

@@ -20,7 +20,7 @@ std::vector<Row> rows_for(int n) {
     std::vector<Row> rows;
     for (const Algorithm& algorithm : registry::algorithms()) {
         if (algorithm.collective != Collective::all_reduce) continue;
-        if (n < algorithm.ranks_min || algorithm.refusal({.ranks = n, .rank = 0})) continue;
+        if (algorithm.refusal({.ranks = n, .rank = 0})) continue;
         if (!cuda::refusal(algorithm.build({.ranks = n, .rank = 0}, {})).empty()) continue;
         rows.push_back({&algorithm, 1});
         rows.push_back({&algorithm, 2});
