@@ -1,5 +1,8 @@
-// algorithm.hpp: what the rest of Weft knows of an algorithm: one row of registry.cpp.
+// algorithm.hpp: what the rest of Weft knows of an algorithm: one row of registry.cpp, or of a user's files.
 #pragma once
+#include <string>
+#include <vector>
+
 #include "src/schedule/layout.hpp"
 #include "src/schedule/schedule.hpp"
 
@@ -8,6 +11,15 @@ namespace weft {
 struct Parameters {
     int channels = 1;
     int root = -1;  // of a rooted collective
+};
+
+// From a file (WEFT_ALGO_FILES): schedules as they stand, proved, for one number of ranks and one root.
+struct UserAlgorithm {
+    std::string name;
+    std::string file;
+    std::vector<Schedule> schedules;  // by rank
+
+    const char* refusal(const Layout& layout) const;
 };
 
 struct Algorithm {
@@ -21,8 +33,20 @@ struct Algorithm {
     // The tile at which it expects to be fastest, where smaller ones than its slots allow pay; null: as large as may
     // be.
     size_t (*tile_bytes)(const Layout& layout, const LinkCosts& costs, size_t bytes) = nullptr;
+    const UserAlgorithm* of_user = nullptr;  // then build and predict_us are null
 
-    const char* refusal(const Layout& layout) const { return refuses ? refuses(layout) : nullptr; }
+    const char* refusal(const Layout& layout) const {
+        if (of_user) return of_user->refusal(layout);
+        return refuses ? refuses(layout) : nullptr;
+    }
+    // Of a layout that it does not refuse.
+    Schedule schedule(const Layout& layout, const Parameters& parameters) const {
+        return of_user ? of_user->schedules[size_t(layout.rank)] : build(layout, parameters);
+    }
+    // A user's is what the user wants: before all others.
+    double predicted_us(const Layout& layout, const LinkCosts& costs, size_t bytes) const {
+        return of_user ? 0 : predict_us(layout, costs, bytes);
+    }
 };
 
 }  // namespace weft

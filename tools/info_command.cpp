@@ -15,6 +15,7 @@
 #include "src/executor/cuda/device_code.hpp"
 #include "src/executor/host/movers.hpp"
 #include "src/registry.hpp"
+#include "src/selector/catalog.hpp"
 #include "src/selector/selector.hpp"
 
 #ifndef __has_feature
@@ -68,10 +69,12 @@ Json describe_machine() {
             {"page_bytes", sysconf(_SC_PAGESIZE)}};
 }
 
-Json describe_algorithms() {
+Json describe(std::span<const Algorithm> algorithms) {
     Json rows = Json::array();
-    for (const Algorithm& row : registry::algorithms()) {
-        rows.push_back({{"name", row.name}, {"collective", name_of(row.collective)}, {"cost", row.cost}});
+    for (const Algorithm& row : algorithms) {
+        rows.push_back({{"name", row.name},
+                        {"collective", name_of(row.collective)},
+                        {"cost", row.of_user ? "of " + row.of_user->file : row.cost}});
     }
     return rows;
 }
@@ -146,15 +149,18 @@ Json describe() {
     if (!options().isa.empty() && find_movers(options().isa) == nullptr) {
         problems.push_back(fmt::format("WEFT_ISA is {}, which this machine or build does not have", options().isa));
     }
-    if (Status known = check_algo(options().algo, registry::algorithms()); !known) problems.push_back(known.sentence());
-    return {{"build", describe_build()},
-            {"machine", describe_machine()},
-            {"gpus", describe_gpus()},
-            {"transports", describe_transports()},
-            {"algorithms", describe_algorithms()},
-            {"options", describe_options()},
-            {"warnings", options().warnings},
-            {"errors", problems}};
+    Json algorithms;
+    if (const auto catalog = Catalog::load(options().algo_files, 0, registry::algorithms()); !catalog) {
+        problems.push_back(catalog.status().sentence());
+        algorithms = describe(registry::algorithms());
+    } else {
+        if (Status known = check_algo(options().algo, catalog->rows()); !known) problems.push_back(known.sentence());
+        algorithms = describe(catalog->rows());
+    }
+    return {{"build", describe_build()},      {"machine", describe_machine()},
+            {"gpus", describe_gpus()},        {"transports", describe_transports()},
+            {"algorithms", algorithms},       {"options", describe_options()},
+            {"warnings", options().warnings}, {"errors", problems}};
 }
 
 std::string word(const Json& value) { return value.is_string() ? value.get<std::string>() : value.dump(); }
@@ -263,7 +269,9 @@ int answer(const Question& question) {
     const LinkCosts costs = question.hosts > 1 ? network_link_costs((here + cores - 1) / cores, question.link_mbps)
                                                : host_link_costs(here, cores);
     const Preferences preferences{options().algo, options().channels};
-    fmt::print("{}\n", explain(operation, layout, costs, preferences, registry::algorithms()));
+    const auto catalog = Catalog::load(options().algo_files, question.ranks, registry::algorithms());
+    if (!catalog) return fmt::print(stderr, "weft info explain: {}\n", catalog.status().sentence()), 1;
+    fmt::print("{}\n", explain(operation, layout, costs, preferences, catalog->rows()));
     return 0;
 }
 

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "src/base/file.hpp"
 #include "src/registry.hpp"
 #include "src/schedule/checker.hpp"
 #include "src/schedule/text.hpp"
@@ -23,7 +24,7 @@ namespace {
 constexpr int ranks_shown_most = 65'536;
 constexpr int channels_shown_most = 64;
 constexpr int tiles_shown_most = 64;
-constexpr std::streamsize file_bytes_most = std::streamsize(256) << 20;
+constexpr size_t file_bytes_most = size_t(256) << 20;
 
 struct Request {
     std::string algorithm;
@@ -144,20 +145,8 @@ Status build(const Request& request) {
     return ok();
 }
 
-Result<std::string> read_file(const std::string& name) {
-    std::ifstream file(name, std::ios::binary);
-    std::string text;
-    for (char buffer[65536]; file.read(buffer, sizeof buffer) || file.gcount() > 0;) {
-        text.append(buffer, size_t(file.gcount()));
-        if (std::streamsize(text.size()) > file_bytes_most)
-            return fail(weftInvalidUsage, "{} is larger than {} MiB", name, file_bytes_most >> 20);
-    }
-    if (!file.eof()) return fail(weftSystemError, "{} could not be read: {}", name, errno_text(errno));
-    return text;
-}
-
 Status check_file(const Request& request) {
-    const auto text = read_file(request.file);
+    const auto text = read_file(request.file, file_bytes_most);
     if (!text) return {text.status().code(), text.status().sentence()};
     auto schedules = read_texts(*text);
     if (!schedules) return fail(weftInvalidUsage, "{}: {}", request.file, schedules.status().sentence());

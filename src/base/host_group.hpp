@@ -27,6 +27,7 @@ struct AgreedOptions {
     int64_t channels;
     int32_t direct;
     int32_t cross_memory;
+    uint64_t user_algorithms;  // a digest: those of all ranks are the same
 };
 
 // What all ranks know alike of all hosts.

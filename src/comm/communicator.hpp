@@ -23,6 +23,7 @@ struct CommunicatorOptions {
     int64_t sleep_us = 0;
     int64_t streaming_bytes = -1;
     const Movers* movers = nullptr;
+    std::shared_ptr<const Catalog> catalog;
 };
 
 class Communicator {

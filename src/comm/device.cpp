@@ -50,6 +50,7 @@ struct DeviceSide::State {
     int64_t deadline_us = 0;  // 0: none
     int64_t next_look_us = 0;
     std::unique_ptr<Domain> domain;
+    std::shared_ptr<const Catalog> catalog;
     DeviceLayout layout;
     bool sharing = false;  // another rank of this process is on this device
     bool offers = false;   // the ranks reach each other's memory: large messages may stay where they are
@@ -154,7 +155,8 @@ Result<std::unique_ptr<DeviceSide>> DeviceSide::find(int which) {
 DeviceFacts DeviceSide::facts() const { return state_->facts; }
 
 // All ranks decide alike: from what the rows say, or each that it has no device.
-void DeviceSide::meet(std::shared_ptr<HostGroup> group, const net::Identity* identity, int rank, int64_t timeout_ms) {
+void DeviceSide::meet(std::shared_ptr<HostGroup> group, const net::Identity* identity, int rank, int64_t timeout_ms,
+                      std::shared_ptr<const Catalog> catalog) {
     State& s = *state_;
     s.group = std::move(group);
     s.rank = rank;
@@ -190,9 +192,12 @@ void DeviceSide::meet(std::shared_ptr<HostGroup> group, const net::Identity* ide
     if (s.layout.blocks_max < 1)
         return s.decline("the ranks that share a device are too many for it: their kernels must run at once");
     Connections connections;
-    if (needs_steps(ranks, s.layout.hosts, s.layout.algo)) {
-        StepAlgorithms steps = step_algorithms(layout, s.layout.blocks_max, s.layout.algo, int(agreed.channels),
-                                               s.group->header().facts.link_mbps);
+    s.catalog = std::move(catalog);
+    const bool all = needs_steps(ranks, s.layout.hosts, s.layout.algo);
+    if (all || !s.catalog->of_users().empty()) {
+        StepAlgorithms steps =
+            step_algorithms(all ? s.catalog->rows() : s.catalog->of_users(), layout, s.layout.blocks_max, s.layout.algo,
+                            int(agreed.channels), s.group->header().facts.link_mbps);
         s.layout.steps = std::move(steps.rows);
         s.layout.excluded = std::move(steps.excluded);
         s.layout.tile_bytes = size_t(agreed.tile_bytes);

@@ -46,27 +46,37 @@ bool needs_steps(int ranks, int hosts, const std::string& algo) {
 
 namespace {
 
+DevicePlan plan_by(const StepAlgorithm& steps, DevicePlan plan, const DeviceLayout& layout) {
+    plan.body = cuda::Body::steps;
+    plan.steps = int(&steps - layout.steps.data());
+    plan.algorithm = steps.algorithm->name;
+    plan.blocks = steps.blocks;
+    plan.tile_bytes = steps.tile_bytes(plan.operation.bytes(), layout.tile_bytes);
+    const Choice choice{steps.algorithm, steps.parameters};
+    plan.operation.choice = (choice.hash() ^ plan.tile_bytes) * 0x100000001b3u ^ uint64_t(plan.blocks);
+    return plan;
+}
+
 // By what the algorithm's predictions make of a device's blocks: good for the order of things.
 Result<DevicePlan> plan_by_steps(DevicePlan plan, const DeviceLayout& layout) {
-    if (layout.steps.empty())
+    const StepAlgorithm* best = nullptr;
+    const size_t bytes = plan.operation.bytes();
+    for (const StepAlgorithm& one : layout.steps)
+        if (!one.algorithm->of_user && (!best || one.predicted_us(bytes) < best->predicted_us(bytes))) best = &one;
+    if (!best)
         return fail(weftInvalidUsage, "{}device memory of {} ranks{} is served by none of what {}{}{}",
                     layout.algo.empty() ? "" : fmt::format("WEFT_ALGO is {}: ", layout.algo), layout.ranks,
                     layout.hosts > 1 ? fmt::format(" on {} hosts", layout.hosts) : "",
                     layout.algo.empty() ? "there is" : "it admits", layout.excluded.empty() ? "" : "; ",
                     layout.excluded);
-    const size_t bytes = plan.operation.bytes();
-    const auto best = std::min_element(layout.steps.begin(), layout.steps.end(),
-                                       [&](const StepAlgorithm& one, const StepAlgorithm& other) {
-                                           return one.predicted_us(bytes) < other.predicted_us(bytes);
-                                       });
-    plan.body = cuda::Body::steps;
-    plan.steps = int(best - layout.steps.begin());
-    plan.algorithm = best->algorithm->name;
-    plan.blocks = best->blocks;
-    plan.tile_bytes = best->tile_bytes(bytes, layout.tile_bytes);
-    const Choice choice{best->algorithm, best->parameters};
-    plan.operation.choice = (choice.hash() ^ plan.tile_bytes) * 0x100000001b3u ^ uint64_t(plan.blocks);
-    return plan;
+    return plan_by(*best, std::move(plan), layout);
+}
+
+// The first of the user's that is for this message; null: none is.
+const StepAlgorithm* of_user(const Operation& operation, const DeviceLayout& layout) {
+    for (const StepAlgorithm& one : layout.steps)
+        if (one.algorithm->of_user && not_meant_for(*one.algorithm, operation, layout.ranks).empty()) return &one;
+    return nullptr;
 }
 
 }  // namespace
@@ -80,6 +90,7 @@ Result<DevicePlan> plan_on_device(const Operation& operation, const DeviceLayout
     plan.operation = operation;
     plan.operation.space = Space::device;
     plan.threads = cuda::threads_max;
+    if (const StepAlgorithm* const steps = of_user(operation, layout)) return plan_by(*steps, std::move(plan), layout);
     // Where each rank reaches each, nothing that goes from rank to rank is known to beat two_shot, at any size.
     if (!two_shot && (!one_shot || (bytes > most_one_shot && !layout.steps.empty())))
         return plan_by_steps(plan, layout);

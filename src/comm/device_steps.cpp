@@ -4,7 +4,6 @@
 
 #include "src/base/name_list.hpp"
 #include "src/executor/cuda/program.hpp"
-#include "src/registry.hpp"
 #include "src/selector/selector.hpp"
 
 namespace weft {
@@ -43,13 +42,13 @@ size_t StepAlgorithm::tile_bytes(size_t bytes, size_t wanted) const {
     return std::max<size_t>(64, std::min({round_to_line(std::min(tile, bytes)), most_tile_bytes}));
 }
 
-StepAlgorithms step_algorithms(const Layout& layout, int blocks_max, const std::string& algo, int channels,
-                               int64_t link_mbps) {
+StepAlgorithms step_algorithms(std::span<const Algorithm> rows, const Layout& layout, int blocks_max,
+                               const std::string& algo, int channels, int64_t link_mbps) {
     const NameList allowed(algo);
     StepAlgorithms all{{}, {}, cuda::Connections(layout.hosts)};
     const int usual = layout.host_count() > 1 ? channels_abroad : channels_by_default;
     const Parameters parameters{std::min(channels > 0 ? channels : usual, blocks_max)};
-    for (const Algorithm& row : registry::algorithms()) {
+    for (const Algorithm& row : rows) {
         if (row.collective != Collective::all_reduce || !allowed.admits(row.name)) continue;
         std::string why;
         if (const char* refusal = row.refusal(layout)) why = refusal;
@@ -57,7 +56,7 @@ StepAlgorithms step_algorithms(const Layout& layout, int blocks_max, const std::
         std::vector<Schedule> schedules;
         Layout seen = layout;
         for (seen.rank = 0; seen.rank < layout.ranks && why.empty(); ++seen.rank) {
-            schedules.push_back(row.build(seen, parameters));
+            schedules.push_back(row.schedule(seen, parameters));
             const Schedule& schedule = schedules.back();
             why = cuda::refusal(schedule);
             fresh.blocks = std::max(fresh.blocks, int(schedule.blocks.size()));
@@ -69,7 +68,7 @@ StepAlgorithms step_algorithms(const Layout& layout, int blocks_max, const std::
             continue;
         }
         // Rings, as many as are wanted, share the message; channels of others stand for steps one behind the other.
-        if (row.build(layout, {parameters.channels + 1}).channels == parameters.channels + 1)
+        if (!row.of_user && row.schedule(layout, {parameters.channels + 1}).channels == parameters.channels + 1)
             fresh.at_once = parameters.channels;
         fresh.most_tile_bytes = largest_tile_bytes(schedules[0], cuda::Connections::slot_bytes);
         all.rows.push_back(fresh);

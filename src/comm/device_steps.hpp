@@ -1,6 +1,7 @@
 // device_steps.hpp: the algorithms of the registry that step machines run on the devices of a communicator: from agreed
 // facts alone, so that all ranks have the same. Knows no driver. Reentrant.
 #pragma once
+#include <span>
 #include <string>
 #include <vector>
 
@@ -19,19 +20,20 @@ struct StepAlgorithm {
     size_t most_tile_bytes = 0;  // that slots hold
 
     LinkCosts costs() const;
-    double predicted_us(size_t bytes) const { return algorithm->predict_us(layout, costs(), bytes); }
+    double predicted_us(size_t bytes) const { return algorithm->predicted_us(layout, costs(), bytes); }
     // Of a message; `wanted`: WEFT_TILE_BYTES or 0. A multiple of 64.
     size_t tile_bytes(size_t bytes, size_t wanted) const;
 };
 
 struct StepAlgorithms {
-    std::vector<StepAlgorithm> rows;  // in the registry's order
+    std::vector<StepAlgorithm> rows;  // in the order of the rows given
     std::string excluded;             // of those that WEFT_ALGO allows, which are out and why
     cuda::Connections connections;    // of the rows
 };
 
-// layout: as rank 0 sees it. algo, channels: rank 0's WEFT_ALGO and WEFT_CHANNELS. blocks_max: of a rank's kernel.
-StepAlgorithms step_algorithms(const Layout& layout, int blocks_max, const std::string& algo, int channels,
-                               int64_t link_mbps = 0);
+// rows, which must outlive what is made of them; layout: as rank 0 sees it. algo, channels: rank 0's WEFT_ALGO and
+// WEFT_CHANNELS. blocks_max: of a rank's kernel.
+StepAlgorithms step_algorithms(std::span<const Algorithm> rows, const Layout& layout, int blocks_max,
+                               const std::string& algo, int channels, int64_t link_mbps = 0);
 
 }  // namespace weft

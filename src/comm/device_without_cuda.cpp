@@ -18,7 +18,9 @@ Result<std::unique_ptr<DeviceSide>> DeviceSide::find(int which) {
 }
 
 DeviceFacts DeviceSide::facts() const { std::abort(); }
-void DeviceSide::meet(std::shared_ptr<HostGroup>, const net::Identity*, int, int64_t) { std::abort(); }
+void DeviceSide::meet(std::shared_ptr<HostGroup>, const net::Identity*, int, int64_t, std::shared_ptr<const Catalog>) {
+    std::abort();
+}
 Result<bool> DeviceSide::advance() { std::abort(); }
 Status DeviceSide::begin(int64_t) { std::abort(); }
 Result<DevicePlace> DeviceSide::place(const Operation&, const void*, const void*, const void*) { std::abort(); }

@@ -69,7 +69,10 @@ Result<Joining> prepare_joining(weftComm** comm, int nranks, const UniqueId& id,
     MeetingOptions meeting;
     meeting.timeout_ms = countable_ms(config.initTimeoutMs >= 0 ? config.initTimeoutMs : environment.init_timeout_ms);
     const std::string algo = config.algo ? config.algo : environment.algo;
-    WEFT_TRY(check_algo(algo, registry::algorithms()));
+    auto catalog = Catalog::shared(environment.algo_files, nranks, registry::algorithms());
+    if (!catalog) return catalog.take_status();
+    settings.catalog = std::move(*catalog);
+    WEFT_TRY(check_algo(algo, settings.catalog->rows()));
     if (algo.size() >= sizeof meeting.proposal.algo)
         return fail(weftInvalidArgument, "the list of algorithms has {} characters; at most {} are read", algo.size(),
                     sizeof meeting.proposal.algo - 1);
@@ -78,6 +81,7 @@ Result<Joining> prepare_joining(weftComm** comm, int nranks, const UniqueId& id,
     meeting.proposal.channels = environment.channels;
     meeting.proposal.direct = environment.direct;
     meeting.proposal.cross_memory = environment.cross_memory;
+    meeting.proposal.user_algorithms = settings.catalog->digest();
     std::vector<std::string_view> transports;
     for (const Transport& transport : registry::transports()) transports.push_back(transport.name);
     WEFT_TRY(check_names("WEFT_TRANSPORTS", environment.transports, transports));
@@ -97,16 +101,29 @@ Result<Joining> prepare_joining(weftComm** comm, int nranks, const UniqueId& id,
 
 namespace {
 
+Status same_algorithms(const Joining& joining) {
+    if (joining.options.catalog->digest() == joining.meeting->group()->header().agreed.user_algorithms) return ok();
+    return fail(
+        weftInvalidUsage,
+        "WEFT_ALGO_FILES of rank {} holds other algorithms than rank 0's: give all ranks the same files, in the "
+        "same order",
+        joining.rank);
+}
+
 // One step: true when the ranks and their devices have met.
 Result<bool> advance(Joining& joining) {
     if (!joining.met) {
         auto met = joining.meeting->advance();
         if (!met || !*met) return met;
         joining.met = true;
+        if (Status alike = same_algorithms(joining); !alike) {
+            joining.meeting->group()->raise(alike.code(), joining.rank, alike.sentence());
+            return alike;
+        }
         const auto membership = joining.meeting->membership();
         if (joining.device)
             joining.device->meet(joining.meeting->group(), membership ? &membership->identity() : nullptr, joining.rank,
-                                 joining.timeout_ms);
+                                 joining.timeout_ms, joining.options.catalog);
     }
     if (!joining.device) return true;
     auto known = joining.device->advance();

@@ -51,13 +51,14 @@ Layout layout_of(const HostGroup& group, int rank) {
 }  // namespace
 
 Planner::Planner(HostGroup& group, const net::Identity* identity, int rank, Board* board, const Movers& movers,
-                 int64_t streaming_bytes)
+                 int64_t streaming_bytes, std::shared_ptr<const Catalog> catalog)
     : group_(&group),
       identity_(identity),
       rank_(rank),
       board_(board),
       movers_(&movers),
       streaming_bytes_(streaming_bytes),
+      catalog_(std::move(catalog)),
       agreed_(group.header().agreed),
       layout_(layout_of(group, rank)),
       costs_(group.one_host()
@@ -71,7 +72,7 @@ Planner::Planner(HostGroup& group, const net::Identity* identity, int rank, Boar
                            last_level_cache_bytes() > 0 ? last_level_cache_bytes() : SIZE_MAX)) {}
 
 Result<Choice> Planner::choose(const Operation& operation) const {
-    auto choice = select(operation, layout_, costs_, preferences_, registry::algorithms());
+    auto choice = select(operation, layout_, costs_, preferences_, catalog_->rows());
     // All ranks choose alike: one of them says it.
     if (choice && rank_ == 0) WEFT_LOG_RANK(rank_, info, algo, "{}", explain(operation));
     return choice;
@@ -80,7 +81,7 @@ Result<Choice> Planner::choose(const Operation& operation) const {
 Binding& Planner::binding(const Choice& choice) {
     Binding& binding = bindings_[{choice.algorithm, choice.parameters.channels, choice.parameters.root}];
     if (binding.schedule.blocks.empty()) {
-        binding.schedule = choice.algorithm->build(layout_, choice.parameters);
+        binding.schedule = choice.algorithm->schedule(layout_, choice.parameters);
         binding.ends.resize(binding.schedule.blocks.size());
     }
     return binding;
@@ -246,7 +247,7 @@ Result<std::unique_ptr<PreparedPlan>> Planner::plan(const Operation& operation, 
 }
 
 std::string Planner::explain(const Operation& operation) const {
-    return weft::explain(operation, layout_, costs_, preferences_, registry::algorithms());
+    return weft::explain(operation, layout_, costs_, preferences_, catalog_->rows());
 }
 
 }  // namespace weft

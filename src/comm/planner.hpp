@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "src/executor/run.hpp"
+#include "src/selector/catalog.hpp"
 #include "src/selector/selector.hpp"
 
 namespace weft {
@@ -50,7 +51,7 @@ class Planner {
   public:
     // `identity`: of the communicator, null if its ranks are on one host.
     Planner(HostGroup& group, const net::Identity* identity, int rank, Board* board, const Movers& movers,
-            int64_t streaming_bytes);
+            int64_t streaming_bytes, std::shared_ptr<const Catalog> catalog);
 
     Result<Choice> choose(const Operation& operation) const;
     // The schedule of a choice; made once.
@@ -82,6 +83,7 @@ class Planner {
     Board* board_;
     const Movers* movers_;
     int64_t streaming_bytes_;
+    std::shared_ptr<const Catalog> catalog_;
     AgreedOptions agreed_;
     Layout layout_;
     LinkCosts costs_;

@@ -116,14 +116,16 @@ Status Proof::load_boards(Operation& operation) {
 }
 
 static Status differ(const Schedule& first, const Schedule& other) {
-    const std::pair<const char*, bool> facts[] = {{"algorithm", first.algorithm == other.algorithm},
-                                                  {"collective", first.collective == other.collective},
-                                                  {"root", first.root == other.root},
-                                                  {"channels", first.channels == other.channels},
-                                                  {"chunks", first.chunks == other.chunks},
-                                                  {"tiles", first.tiles == other.tiles},
-                                                  {"largest span", first.span == other.span},
-                                                  {"FIFO depth", first.fifo_depth == other.fifo_depth}};
+    const std::pair<const char*, bool> facts[] = {
+        {"algorithm", first.algorithm == other.algorithm},
+        {"collective", first.collective == other.collective},
+        {"root", first.root == other.root},
+        {"channels", first.channels == other.channels},
+        {"chunks", first.chunks == other.chunks},
+        {"tiles", first.tiles == other.tiles},
+        {"largest span", first.span == other.span},
+        {"FIFO depth", first.fifo_depth == other.fifo_depth},
+        {"range of bytes", first.least_bytes == other.least_bytes && first.most_bytes == other.most_bytes}};
     for (auto [what, same] : facts)
         if (!same)
             return fail(weftInvalidArgument, "rank {} and rank {} disagree on the schedule's {}", first.rank,

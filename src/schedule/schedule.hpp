@@ -34,6 +34,8 @@ struct Schedule {
     int32_t tiles = 1;       // that one run walks; more than 1 only in pipelined expansions
     int32_t span = 1;        // chunks that the largest message of any rank holds
     int32_t fifo_depth = 0;  // slots a connection needs so that no run blocks forever; 0: no connections
+    // Of a user's file: the messages that it is for, by the bytes of the whole.
+    int64_t least_bytes = 0, most_bytes = INT64_MAX;
     // The ranks it needs a board of, ascending, this rank among them (perhaps alone, where others share one); empty: no
     // rank has a board.
     std::vector<int32_t> board;

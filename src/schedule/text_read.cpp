@@ -59,7 +59,8 @@ class Line {
         advance();
         return ok();
     }
-    Status number(const char* what, int32_t& value) {
+    template <class Integer>
+    Status number(const char* what, Integer& value) {
         const auto [end, error] = std::from_chars(word_.text.data(), word_.text.data() + word_.text.size(), value);
         if (ended() || error == std::errc::invalid_argument || end != word_.text.data() + word_.text.size())
             return wrong("expected {}, {}", what, found());
@@ -177,6 +178,14 @@ Status read_header(Line& line, Schedule& schedule) {
         line.advance();
         WEFT_TRY(line.number("the FIFO depth", schedule.fifo_depth));
     }
+    if (line.at("bytes")) {
+        line.advance();
+        WEFT_TRY(line.number("bytes", schedule.least_bytes));
+        if (line.at("to")) {
+            line.advance();
+            WEFT_TRY(line.number("bytes", schedule.most_bytes));
+        }
+    }
     if (line.at("board")) {
         line.advance();
         const bool all = line.ended();
@@ -184,8 +193,9 @@ Status read_header(Line& line, Schedule& schedule) {
         // A number of ranks that is out of range is refused with the whole header.
         for (int rank = 0; all && rank < std::min(schedule.ranks, ranks_most); ++rank) schedule.board.push_back(rank);
     }
-    return line.ended() ? ok()
-                        : line.wrong("expected `tiles`, `span`, `fifo`, `board` or the line's end, {}", line.found());
+    return line.ended()
+               ? ok()
+               : line.wrong("expected `tiles`, `span`, `fifo`, `bytes`, `board` or the line's end, {}", line.found());
 }
 
 Status read_block(Line& line, Block& block) {

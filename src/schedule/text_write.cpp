@@ -62,6 +62,9 @@ std::string write_text(const Schedule& schedule) {
     if (schedule.tiles != 1) text += fmt::format(" tiles {}", schedule.tiles);
     if (schedule.span != 1) text += fmt::format(" span {}", schedule.span);
     if (schedule.fifo_depth != 0) text += fmt::format(" fifo {}", schedule.fifo_depth);
+    const bool bounded = schedule.most_bytes != INT64_MAX;
+    if (schedule.least_bytes != 0 || bounded) text += fmt::format(" bytes {}", schedule.least_bytes);
+    if (bounded) text += fmt::format(" to {}", schedule.most_bytes);
     if (!schedule.board.empty()) text += " board";
     if (!board_of_all(schedule))
         for (const int32_t rank : schedule.board) text += fmt::format(" {}", rank);

@@ -31,6 +31,16 @@ static bool concerns(const NameList& list, Collective collective, const Layout& 
     });
 }
 
+std::string not_meant_for(const Algorithm& row, const Operation& operation, int ranks) {
+    if (!row.of_user) return {};
+    const Schedule& schedule = row.of_user->schedules[0];
+    const int64_t bytes = int64_t(operation.whole_bytes(ranks));
+    if (bytes < schedule.least_bytes || bytes > schedule.most_bytes)
+        return fmt::format("is for {} to {} bytes", schedule.least_bytes, schedule.most_bytes);
+    if (schedule.root >= 0 && schedule.root != operation.root) return fmt::format("is for root {}", schedule.root);
+    return {};
+}
+
 std::vector<Candidate> candidates(const Operation& operation, const Layout& own, const LinkCosts& costs,
                                   const Preferences& preferences, std::span<const Algorithm> rows) {
     const NameList list(preferences.algo);
@@ -41,11 +51,13 @@ std::vector<Candidate> candidates(const Operation& operation, const Layout& own,
     std::vector<Candidate> all;
     for (const Algorithm& row : rows) {
         if (row.collective != operation.collective) continue;
-        Candidate candidate{&row, row.predict_us(layout, costs, operation.whole_bytes(layout.ranks)), {}};
+        Candidate candidate{&row, row.predicted_us(layout, costs, operation.whole_bytes(layout.ranks)), {}};
         if (const char* refusal = row.refusal(layout))
             candidate.excluded = refusal;
         else if (bound && !list.admits(row.name))
             candidate.excluded = "excluded by WEFT_ALGO";
+        else
+            candidate.excluded = not_meant_for(row, operation, layout.ranks);
         all.push_back(std::move(candidate));
     }
     return all;
@@ -91,15 +103,17 @@ std::string explain(const Operation& operation, const Layout& layout, const Link
         fmt::format("{} ({} bytes) on {} ranks{}, {} a core\n", operation.text(), operation.whole_bytes(layout.ranks),
                     layout.ranks, hosts > 1 ? fmt::format(" of {} hosts", hosts) : "", costs.ranks_per_core);
     for (const Candidate& candidate : candidates(operation, layout, costs, preferences, rows))
-        text += fmt::format("candidate {}: {:.2f} us predicted{}{}; {}\n", candidate.algorithm->name,
-                            candidate.predicted_us, candidate.excluded.empty() ? "" : ", out: ", candidate.excluded,
-                            candidate.algorithm->cost);
+        text += fmt::format("candidate {}: {}{}{}; {}\n", candidate.algorithm->name,
+                            candidate.algorithm->of_user ? "the user's, before Weft's own"
+                                                         : fmt::format("{:.2f} us predicted", candidate.predicted_us),
+                            candidate.excluded.empty() ? "" : ", out: ", candidate.excluded, candidate.algorithm->cost);
     const auto choice = select(operation, layout, costs, preferences, rows);
     if (!choice) return text + choice.status().sentence();
-    return text + fmt::format("chosen: {} over {}, least predicted time", choice->algorithm->name,
+    return text + fmt::format("chosen: {} over {}, {}", choice->algorithm->name,
                               hosts == 1              ? "shm"
                               : hosts == layout.ranks ? "tcp"
-                                                      : "shm+tcp");
+                                                      : "shm+tcp",
+                              choice->algorithm->of_user ? "as WEFT_ALGO_FILES says" : "least predicted time");
 }
 
 }  // namespace weft

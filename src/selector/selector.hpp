@@ -44,6 +44,10 @@ LinkCosts host_link_costs(int ranks, int cores);
 // The same where ranks are on several hosts; link_mbps: of the slowest host's network, 0: unknown.
 LinkCosts network_link_costs(int ranks_per_core, int64_t link_mbps);
 
+// Why a row of a user's file is not for this call: its range of bytes, its root; empty: it is, or the row is Weft's
+// own.
+std::string not_meant_for(const Algorithm& row, const Operation& operation, int ranks);
+
 // Candidates with predicted times, and the choice: lines for people.
 std::string explain(const Operation& operation, const Layout& layout, const LinkCosts& costs,
                     const Preferences& preferences, std::span<const Algorithm> rows);

@@ -1,14 +1,19 @@
 // random_calls_test.cpp: random sequences of collectives through the C interface, ranks being threads, processes, or
 // all driven by one thread in a group; every result against the exact reference.
+#include <fmt/format.h>
+
 #include <cstdlib>
+#include <fstream>
 #include <iostream>
 #include <random>
+#include <regex>
 #include <thread>
 #include <vector>
 
 #include "src/base/datatype.hpp"
 #include "tests/catch.hpp"
 #include "tests/comm/random_calls.hpp"
+#include "tests/folder.hpp"
 #include "tests/reference/exact.hpp"
 #include "tests/subprocess.hpp"
 
@@ -148,6 +153,46 @@ TEST_CASE("random calls of processes are right, with every algorithm and every w
             for (int rank = 0; rank < ranks; ++rank)
                 CHECK_THAT(outcome.output, Catch::Contains("rank " + std::to_string(rank) + " is content"));
         }
+}
+
+TEST_CASE("random calls of processes are right under a user's algorithms", "[comm]") {
+    std::cout << "seed " << seed() << std::endl;
+    const int ranks = 4;
+    const Folder folder;
+    std::string files;
+    const auto add = [&](const std::string& algorithm, const std::string& collective, int root,
+                         const std::string& bytes) {
+        std::vector<std::string> show = {WEFT_COMMAND,          "schedule",     "show",    algorithm, "-n",
+                                         std::to_string(ranks), "--collective", collective};
+        if (root >= 0) show.insert(show.end(), {"--root", std::to_string(root)});
+        const Outcome shown = run(show);
+        REQUIRE(shown.status == 0);
+        std::string text = std::regex_replace(shown.output, std::regex("schedule " + algorithm), "schedule mine");
+        if (!bytes.empty())
+            text = std::regex_replace(text, std::regex("(schedule .*?)( board.*)?\n"), "$1 bytes " + bytes + "$2\n");
+        const std::string path = folder.path / fmt::format("{}_{}_{}.txt", algorithm, collective, root);
+        std::ofstream(path) << text;
+        files += (files.empty() ? "" : ":") + path;
+    };
+    add("two_shot", "all_reduce", -1, "0 to 20000");
+    add("halving_doubling", "all_reduce", -1, "20001");
+    add("ring", "all_gather", -1, "100");
+    add("halving_doubling", "reduce_scatter", -1, "");
+    add("one_shot", "all_to_all", -1, "");
+    add("dissemination", "barrier", -1, "");
+    for (int root = 0; root < ranks; root += 2) {
+        add("binomial_tree", "broadcast", root, "");
+        add("linear", "gather", root, "");
+    }
+    const std::vector<std::string> variables = {"WEFT_ALGO_FILES=" + files, "WEFT_DEBUG=INFO", "WEFT_DEBUG_SUBSYS=ALGO",
+                                                no_warnings};
+    const Outcome outcome = run({WEFT_COMMAND, "run", "-n", std::to_string(ranks), WEFT_WORKER, std::to_string(seed()),
+                                 small() ? "15" : "100", "30000", "0"},
+                                variables);
+    INFO("seed " << seed());
+    CHECK(outcome.status == 0);
+    // It is what ran: all-reduces of any size.
+    CHECK_THAT(outcome.error, Catch::Contains("chosen: mine over shm, as WEFT_ALGO_FILES says"));
 }
 
 TEST_CASE("random calls of ranks on several hosts are right under every algorithm", "[comm][hosts]") {

@@ -1,5 +1,6 @@
 // plan_test.cpp: which kernel serves an operation on device memory: alike on all ranks, within what kernels can do.
 #include "src/comm/device_plan.hpp"
+#include "src/registry.hpp"
 
 #include <set>
 
@@ -26,7 +27,7 @@ DevicePlan plan_of(size_t bytes, const DeviceLayout& layout) {
 DeviceLayout layout_of(int ranks, int blocks_max, const std::string& algo) {
     DeviceLayout layout{ranks, blocks_max, algo};
     if (!needs_steps(ranks, 1, algo)) return layout;
-    StepAlgorithms steps = step_algorithms({ranks}, blocks_max, algo, 0);
+    StepAlgorithms steps = step_algorithms(registry::algorithms(), {ranks}, blocks_max, algo, 0);
     layout.steps = std::move(steps.rows);
     layout.excluded = std::move(steps.excluded);
     return layout;
@@ -113,8 +114,8 @@ TEST_CASE("other algorithms run by steps, where no fused kernel is allowed or se
 TEST_CASE("rings are as many as there is room for, and what needs more blocks is out, with the reason") {
     CHECK(plan_of(1 << 20, layout_of(4, 64, "ring")).blocks > 8);
     CHECK(plan_of(1 << 20, layout_of(4, 5, "ring")).blocks == 5);
-    CHECK(step_algorithms({4}, 64, "ring", 20).rows[0].blocks == 20);
-    CHECK(step_algorithms({4}, 7, "ring", 20).rows[0].blocks == 7);
+    CHECK(step_algorithms(registry::algorithms(), {4}, 64, "ring", 20).rows[0].blocks == 20);
+    CHECK(step_algorithms(registry::algorithms(), {4}, 7, "ring", 20).rows[0].blocks == 7);
     const auto none = plan_on_device(operation_of(8), layout_of(16, 2, "double_binary_tree"));
     REQUIRE_FALSE(none.ok());
     CHECK_THAT(none.status().sentence(), Catch::Contains("double_binary_tree: ") && Catch::Contains("room for 2"));
@@ -140,7 +141,7 @@ TEST_CASE("between hosts steps alone serve, short messages in few rounds and lon
         DeviceLayout layout{ranks, 64, ""};
         layout.hosts = seen.host_count();
         CHECK(needs_steps(ranks, layout.hosts, ""));
-        StepAlgorithms steps = step_algorithms(seen, 64, "", 0, 100'000);
+        StepAlgorithms steps = step_algorithms(registry::algorithms(), seen, 64, "", 0, 100'000);
         layout.steps = std::move(steps.rows);
         CHECK_THAT(steps.excluded, Catch::Contains("two_shot"));
         // Each rank sends the least possible, or everything in the fewest rounds.

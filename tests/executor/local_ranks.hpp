@@ -51,7 +51,7 @@ struct Call {
     int parts() const { return parts_of(collective(), ranks()); }
     Held input_held(int rank) const { return input_of(collective(), rank, root); }
     Held output_held(int rank) const { return output_of(collective(), rank, root); }
-    Schedule build(int rank) const { return algorithm->build(layout(rank), {.channels = channels, .root = root}); }
+    Schedule build(int rank) const { return algorithm->schedule(layout(rank), {.channels = channels, .root = root}); }
     size_t bytes() const;  // of a part
     uint64_t tiles() const { return bytes() == 0 ? 1 : (bytes() + tile_bytes - 1) / tile_bytes; }
     Layout layout(int rank) const { return {int(inputs.size()), rank, hosts}; }

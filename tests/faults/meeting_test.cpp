@@ -2,9 +2,13 @@
 #include <sodium.h>
 
 #include <cstring>
+#include <fstream>
 
+#include "src/registry.hpp"
+#include "src/schedule/text.hpp"
 #include "src/selector/selector.hpp"
 #include "tests/faults/job.hpp"
+#include "tests/folder.hpp"
 
 using namespace weft::test;
 
@@ -126,6 +130,37 @@ TEST_CASE("a misspelt option is answered with what exists", "[meeting]") {
     CHECK(job.answer(2, "init").rfind("4 WEFT_TIMEOUT_MS: \"soon\" is not a whole number", 0) == 0);
     CHECK(job.answer(3, "init").rfind("4 WEFT_ISA is `mmx`; this machine has ", 0) == 0);
     CHECK(contains(job.answer(4, "init"), "excludes everything"));
+}
+
+TEST_CASE("ranks with other algorithm files, or with wrong ones, are told so", "[meeting]") {
+    const Folder folder;
+    const std::string good = folder.path / "good.txt", other = folder.path / "other.txt",
+                      wrong = folder.path / "wrong.txt";
+    std::vector<weft::Schedule> ring;
+    for (int rank = 0; rank < 2; ++rank)
+        ring.push_back(weft::registry::find_algorithm("ring")->build({.ranks = 2, .rank = rank}, {}));
+    for (weft::Schedule& schedule : ring) schedule.algorithm = "mine";
+    std::ofstream(good) << weft::write_text(ring);
+    std::ofstream(other) << weft::write_text(ring) << "# another file\n";
+    ring[0].blocks[0].instructions.pop_back();
+    std::ofstream(wrong) << weft::write_text(ring);
+    {
+        Job job(2);
+        job.start(0, {"init", "reduce"}, {"WEFT_ALGO_FILES=" + good, quiet});
+        job.start(1, {"init", "reduce"}, {"WEFT_ALGO_FILES=" + other, quiet});
+        job.finish();
+        for (int process = 0; process < 2; ++process)
+            CHECK(contains(job.answer(process, "init") + job.answer(process, "reduce"),
+                           "WEFT_ALGO_FILES of rank 1 holds other algorithms than rank 0's"));
+    }
+    Job job(1);
+    job.start(0, {"init"}, {"WEFT_ALGO_FILES=" + wrong, quiet});  // of one rank: a file for two is none of its business
+    job.start(0, {"init"}, {"WEFT_ALGO_FILES=/nowhere:" + good, quiet});
+    job.start_as(0, 2, {"init"}, {"WEFT_ALGO_FILES=" + wrong, quiet});
+    job.finish();
+    CHECK(job.answer(0, "init") == "0");
+    CHECK(contains(job.answer(1, "init"), "WEFT_ALGO_FILES: /nowhere could not be read: No such file or directory"));
+    CHECK(contains(job.answer(2, "init"), "wrong.txt: mine for all_reduce is not right: "));
 }
 
 TEST_CASE("an algorithm that cannot serve a call says why", "[meeting]") {

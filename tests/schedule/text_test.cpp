@@ -44,8 +44,13 @@ TEST_CASE("every schedule is read back equal from its text", "[schedule]") {
             }
         }
     }
-    const Schedule two_blocks = two_block_ring(5, 3);
+    Schedule two_blocks = two_block_ring(5, 3);
     CHECK(*read_text(write_text(two_blocks)) == two_blocks);
+    for (const auto& [least, most] : {std::pair<int64_t, int64_t>{5, INT64_MAX}, {0, 7}, {5, 7}, {7, 7}}) {
+        two_blocks.least_bytes = least;
+        two_blocks.most_bytes = most;
+        CHECK(*read_text(write_text(two_blocks)) == two_blocks);
+    }
 }
 
 // Any valid instruction, far from what an algorithm would say.

@@ -1,0 +1,13 @@
+// file.hpp: a whole file as text.
+#pragma once
+#include <cstddef>
+#include <string>
+
+#include "src/base/result.hpp"
+
+namespace weft {
+
+// weftInvalidUsage: it is larger; weftSystemError: it cannot be read. Both name it. Reentrant.
+Result<std::string> read_file(const std::string& name, size_t bytes_most);
+
+}  // namespace weft

@@ -1,0 +1,73 @@
+#include "src/selector/catalog.hpp"
+
+#include <algorithm>
+#include <map>
+
+#include "src/base/file.hpp"
+#include "src/base/per_process.hpp"
+#include "src/schedule/checker.hpp"
+#include "src/schedule/text.hpp"
+
+namespace weft {
+
+static constexpr size_t file_bytes_most = size_t(256) << 20;
+
+Result<Catalog> Catalog::load(std::string_view files, int ranks, std::span<const Algorithm> own) {
+    Catalog catalog;
+    catalog.rows_.assign(own.begin(), own.end());
+    while (!files.empty()) {
+        const std::string name(files.substr(0, files.find(':')));
+        files.remove_prefix(std::min(files.size(), name.size() + 1));
+        if (!name.empty())
+            if (Status added = catalog.add_file(name, ranks); !added)
+                return fail(weftInvalidUsage, "WEFT_ALGO_FILES: {}", added.sentence());
+    }
+    return catalog;
+}
+
+Result<std::shared_ptr<const Catalog>> Catalog::shared(std::string_view files, int ranks,
+                                                       std::span<const Algorithm> own) {
+    const std::pair<std::string, int> key{files, files.empty() ? 0 : ranks};
+    return shared_by_process<const Catalog>(key, [&]() -> Result<std::shared_ptr<const Catalog>> {
+        auto catalog = load(files, ranks, own);
+        if (!catalog) return catalog.take_status();
+        return std::make_shared<const Catalog>(std::move(*catalog));
+    });
+}
+
+Status Catalog::add_file(const std::string& name, int ranks) {
+    auto text = read_file(name, file_bytes_most);
+    if (!text) return text.take_status();
+    for (const char letter : *text) digest_ = (digest_ ^ uint8_t(letter)) * 0x100000001b3u + 1;
+    auto read = read_texts(*text);
+    if (!read) return fail(weftInvalidUsage, "{}: {}", name, read.status().sentence());
+    // One algorithm after the other: one schedule a rank of each, in any order.
+    std::map<std::tuple<std::string, Collective, int, int, int64_t, int64_t>, std::vector<Schedule>> sets;
+    for (Schedule& schedule : *read)
+        sets[{schedule.algorithm, schedule.collective, schedule.ranks, schedule.root, schedule.least_bytes,
+              schedule.most_bytes}]
+            .push_back(std::move(schedule));
+    for (auto& [key, schedules] : sets) {
+        const Schedule& first = schedules[0];
+        const auto taken = std::find_if(rows_.begin(), rows_.end(), [&](const Algorithm& row) {
+            return !row.of_user && row.name == first.algorithm && row.collective == first.collective;
+        });
+        if (taken != rows_.end())
+            return fail(weftInvalidUsage,
+                        "{}: {} is the name of an algorithm of Weft's own for {}: give yours another one", name,
+                        first.algorithm, name_of(first.collective));
+        if (ranks > 0 && first.ranks != ranks) continue;
+        if (Status proved = ranks > 0 ? check_set(schedules) : ok(); !proved)
+            return fail(weftInvalidUsage, "{}: {} for {} is not right: {}", name, first.algorithm,
+                        name_of(first.collective), proved.sentence());
+        std::sort(schedules.begin(), schedules.end(),
+                  [](const Schedule& one, const Schedule& other) { return one.rank < other.rank; });
+        auto user = std::make_unique<UserAlgorithm>(UserAlgorithm{first.algorithm, name, std::move(schedules)});
+        rows_.push_back({user->name.c_str(), user->schedules[0].collective, nullptr, nullptr, user->file.c_str(),
+                         nullptr, nullptr, user.get()});
+        users_.push_back(std::move(user));
+    }
+    return ok();
+}
+
+}  // namespace weft

@@ -1,0 +1,158 @@
+// catalog_test.cpp: algorithms of the user's own: which files are read, what is refused and with which words, and which
+// calls they serve.
+#include "src/selector/catalog.hpp"
+
+#include <fstream>
+
+#include "src/registry.hpp"
+#include "src/schedule/text.hpp"
+#include "src/selector/selector.hpp"
+#include "tests/catch.hpp"
+#include "tests/folder.hpp"
+
+namespace weft::test {
+
+namespace {
+
+struct Files : Folder {
+    std::string list;
+    std::string write(const std::string& name, const std::string& text) {
+        const std::string file = path / name;
+        std::ofstream(file, std::ios::binary) << text;
+        list += (list.empty() ? "" : ":") + file;
+        return file;
+    }
+    Result<Catalog> load(int ranks) const { return Catalog::load(list, ranks, registry::algorithms()); }
+    std::string refusal(int ranks) const { return load(ranks).status().sentence(); }
+};
+
+std::vector<Schedule> mine(const char* algorithm, int ranks, Collective collective = Collective::all_reduce,
+                           int root = -1) {
+    std::vector<Schedule> all;
+    for (int rank = 0; rank < ranks; ++rank) {
+        all.push_back(
+            registry::find_algorithm(algorithm, collective)->build({.ranks = ranks, .rank = rank}, {.root = root}));
+        all.back().algorithm = "mine";
+    }
+    return all;
+}
+
+std::string chosen(const Catalog& catalog, int ranks, size_t bytes, const char* algo = "",
+                   std::vector<int32_t> hosts = {}, Collective collective = Collective::all_reduce, int root = -1) {
+    Operation operation;
+    operation.collective = collective;
+    operation.type = weftUint8;
+    operation.op = weftSum;
+    operation.count = bytes;
+    operation.root = root;
+    const auto choice =
+        select(operation, {ranks, 0, std::move(hosts)}, host_link_costs(ranks, 2), {algo, 0}, catalog.rows());
+    return choice ? choice->algorithm->name : choice.status().sentence();
+}
+
+bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+}  // namespace
+
+TEST_CASE("a user's algorithm serves the messages, ranks and root that its file says", "[catalog]") {
+    Files files;
+    std::vector<Schedule> ring = mine("ring", 4), tree = mine("binomial_tree", 4, Collective::broadcast, 2);
+    for (Schedule& schedule : ring) schedule.least_bytes = 1000, schedule.most_bytes = 2000;
+    std::swap(ring[0], ring[3]);  // in any order
+    files.write("both.txt", write_text(ring) + "\n" + write_text(tree));
+    const auto catalog = files.load(4);
+    REQUIRE(catalog);
+    CHECK(catalog->of_users().size() == 2);
+    CHECK(chosen(*catalog, 4, 1000) == "mine");
+    CHECK(chosen(*catalog, 4, 2000) == "mine");
+    CHECK(chosen(*catalog, 4, 999) != "mine");
+    CHECK(chosen(*catalog, 4, 2001) != "mine");
+    CHECK(chosen(*catalog, 5, 1000) != "mine");
+    CHECK(chosen(*catalog, 4, 1000, "^mine") != "mine");
+    CHECK(chosen(*catalog, 4, 1000, "two_shot") == "two_shot");
+    CHECK(contains(chosen(*catalog, 4, 10, "mine"), "mine: is for 1000 to 2000 bytes"));
+    CHECK(chosen(*catalog, 4, 10, "", {}, Collective::broadcast, 2) == "mine");
+    CHECK(chosen(*catalog, 4, 10, "", {}, Collective::broadcast, 1) != "mine");
+    for (int rank = 0; rank < 4; ++rank)
+        CHECK(catalog->of_users()[0].schedule({.ranks = 4, .rank = rank}, {}).rank == rank);
+    CHECK(files.load(8)->of_users().empty());
+    CHECK(files.load(0)->of_users().size() == 2);  // to be listed
+}
+
+TEST_CASE("a user's board of all ranks is for one host", "[catalog]") {
+    Files files;
+    files.write("board.txt", write_text(mine("one_shot", 4)));
+    const auto catalog = files.load(4);
+    REQUIRE(catalog);
+    CHECK(chosen(*catalog, 4, 100) == "mine");
+    CHECK(chosen(*catalog, 4, 100, "", {0, 0, 1, 1}) != "mine");
+}
+
+TEST_CASE("files that are none, or wrong, are refused with place and reason", "[catalog]") {
+    Files files;
+    SECTION("missing") {
+        files.list = "/nowhere/at/all";
+        CHECK(contains(files.refusal(2), "WEFT_ALGO_FILES: /nowhere/at/all could not be read: No such file"));
+    }
+    SECTION("a folder") {
+        files.list = files.path;
+        CHECK(contains(files.refusal(2), " could not be read: "));
+    }
+    SECTION("empty") {
+        const std::string file = files.write("empty.txt", "");
+        CHECK(files.refusal(2) ==
+              "WEFT_ALGO_FILES: " + file + ": line 1, column 1: expected `schedule`, the text ends");
+    }
+    SECTION("truncated") {
+        const std::string text = write_text(mine("ring", 3));
+        const std::string file = files.write("cut.txt", text.substr(0, text.rfind("schedule")));
+        CHECK(contains(files.refusal(3), file + ": mine for all_reduce is not right: rank 0 is one of 3 ranks, but "
+                                                "there are 2 schedules"));
+    }
+    SECTION("a wrong sum, found whatever else is right") {
+        files.write("right.txt", write_text(mine("ring", 3)));
+        std::vector<Schedule> wrong = mine("ring", 3);
+        for (Schedule& schedule : wrong) schedule.algorithm = "wrong";
+        auto& chunk = wrong[1].blocks[0].instructions[1].chunk;
+        chunk.base = (chunk.base + 1) % 3;
+        files.write("wrong.txt", write_text(wrong));
+        CHECK(contains(files.refusal(3), "wrong.txt: wrong for all_reduce is not right: operation 0, rank "));
+    }
+    SECTION("one that waits in a circle") {
+        std::vector<Schedule> circle = mine("ring", 3);
+        for (Schedule& schedule : circle) {
+            auto& steps = schedule.blocks[0].instructions;
+            std::rotate(steps.begin(), steps.begin() + 1, steps.end());
+        }
+        files.write("circle.txt", write_text(circle));
+        CHECK(contains(files.refusal(3), "circle.txt: mine for all_reduce is not right: "));
+    }
+    SECTION("a name of Weft's own") {
+        std::vector<Schedule> ring = mine("ring", 3);
+        for (Schedule& schedule : ring) schedule.algorithm = "two_shot";
+        files.write("name.txt", write_text(ring));
+        CHECK(contains(files.refusal(5),
+                       "two_shot is the name of an algorithm of Weft's own for all_reduce: give "
+                       "yours another one"));
+    }
+    SECTION("ranks without end") {
+        files.write("many.txt", "schedule mine all_reduce rank 0 of 2000000000 channels 1 chunks 1\n");
+        CHECK(contains(files.refusal(2), "the number of ranks is 2000000000; it must lie in 1..1048576"));
+    }
+    SECTION("a range that is none") {
+        files.write("range.txt",
+                    "schedule mine all_reduce rank 0 of 1 channels 1 chunks 1 bytes 10 to 9\nblock channel 0\n");
+        CHECK(contains(files.refusal(1), "the largest number of bytes is 9; it must lie in 10.."));
+    }
+}
+
+TEST_CASE("other files have another digest, none have none", "[catalog]") {
+    Files one, other, none;
+    one.write("a.txt", write_text(mine("ring", 3)));
+    other.write("a.txt", write_text(mine("ring", 3)) + "\n");
+    CHECK(none.load(3)->digest() == 0);
+    CHECK(one.load(3)->digest() == one.load(5)->digest());
+    CHECK(one.load(3)->digest() != other.load(3)->digest());
+}
+
+}  // namespace weft::test
