@@ -31,7 +31,7 @@ typedef WEFT_ENUM {
     weftSystemError = 2,        /* the operating system refused: memory, descriptors, sockets */
     weftInternalError = 3,      /* a bug in Weft: please report the last-error text */
     weftInvalidArgument = 4,    /* an argument is wrong; the last-error text says what to change */
-    weftInvalidUsage = 5,       /* the call is wrong at this place: two threads, an open group, a dead communicator */
+    weftInvalidUsage = 5,       /* the call is wrong at this place: two threads, an open group, a child after fork */
     weftRemoteError = 6,        /* another rank died, aborted or failed */
     weftInProgress = 7,         /* not finished yet (non-blocking communicators) */
     weftTimeout = 8,            /* the deadline passed; the last-error text names the late ranks */

@@ -128,8 +128,8 @@ WEFT_API weftResult_t weftRedOpDestroy(weftRedOp_t op, weftComm_t comm);
  *                     (order its launches against other calls yourself). count 0 without buffers: with a stream it is
  *                     a call on device memory
  * Errors: weftInvalidArgument (what to change), weftRemoteError (a rank died or aborted), weftMismatch, weftTimeout (which
- * rank is late), weftSystemError; after all but the first, recvbuff is undefined and the communicator is dead.
- * weftInvalidUsage: another thread is inside, a child after fork, or the communicator has died before.
+ * rank is late), weftSystemError; after all but the first, recvbuff is undefined and the communicator is dead: a later call
+ * returns what it died of. weftInvalidUsage: another thread is inside, or a child after fork.
  * Threads: thread-bound. */
 WEFT_API weftResult_t weftAllReduce(const void* sendbuff, void* recvbuff, size_t count, weftDataType_t type, weftRedOp_t op,
                                     weftComm_t comm, weftStream_t stream);
