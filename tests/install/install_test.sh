@@ -34,7 +34,8 @@ pages=$(find "$place" -path '*/man/man3/weftAllReduce.3')
 makefile=$(find "$place" -path '*/doc/weft/examples/Makefile')
 [ -n "$makefile" ] || { echo "no examples were installed"; exit 1; }
 mkdir "$place/examples"
-make -C "$place/examples" -f "$makefile" CFLAGS='-O1 -Wall -Wextra -Werror' CXXFLAGS='-O0 -Wall -Wextra -Werror' >"$place/make.log" 2>&1 ||
+flags='-O1 -Wall -Wextra -Werror'
+make -C "$place/examples" -f "$makefile" "CFLAGS=$flags" "CXXFLAGS=$flags" >"$place/make.log" 2>&1 ||
     { cat "$place/make.log"; echo "the examples do not build"; exit 1; }
 launcher=$(find "$place" -path '*/bin/weft')
 if [ -n "$launcher" ]; then set -- "$launcher" run -n 2; else set --; fi
@@ -42,7 +43,8 @@ built=0
 for source in "$(dirname "$makefile")"/*.c "$(dirname "$makefile")"/*.cpp; do
     name=$(basename "${source%.*}")
     if [ $# -eq 0 ] && [ "$name" = errors_and_deadlines ]; then continue; fi  # wants a second rank
-    LD_LIBRARY_PATH=$(dirname "$library") "$@" "$place/examples/$name" >"$place/$name.log" 2>&1 || { cat "$place/$name.log"; echo "$name failed"; exit 1; }
+    LD_LIBRARY_PATH=$(dirname "$library") "$@" "$place/examples/$name" >"$place/$name.log" 2>&1 ||
+        { cat "$place/$name.log"; echo "$name failed"; exit 1; }
     built=$((built + 1))
 done
 [ "$built" -ge 6 ] || { echo "only $built examples were built and run"; exit 1; }

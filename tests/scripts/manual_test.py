@@ -16,8 +16,8 @@ FORMATTERS = [
 
 
 def exported(library):
-    lines = subprocess.run(["nm", "-D", "--defined-only", library], check=True, capture_output=True, text=True).stdout.splitlines()
-    return {line.split()[-1].split("@")[0] for line in lines if line.split()[-2] != "A"}
+    symbols = subprocess.run(["nm", "-D", "--defined-only", library], check=True, capture_output=True, text=True).stdout
+    return {line.split()[-1].split("@")[0] for line in symbols.splitlines() if line.split()[-2] != "A"}
 
 
 def names_of(pages, name):
@@ -35,7 +35,8 @@ def main():
     pages = {path.stem: path.read_text() for path in folder.glob("*.3")}
     functions = exported(library)
     objections = [f"{name} has no page" for name in sorted(functions) if name not in names_of(pages, name)]
-    objections += [f"{name} is not in the overview" for name in sorted(functions) if f"\\fB{name}\\fR(3)" not in pages.get("weft", "")]
+    overview = pages.get("weft", "")
+    objections += [f"{name} is not in the overview" for name in sorted(functions) if f"\\fB{name}\\fR(3)" not in overview]
     here = [formatter for formatter in FORMATTERS if shutil.which(formatter[0])]
     for name, text in sorted(pages.items()):
         if text.startswith(".so "):

@@ -10,7 +10,8 @@ MEMORY = {"memory", "host", "device"}
 def objections(headers):
     pages = [page for header in headers for page in header.pages]
     functions = {one.name for page in pages for one in page.declarations() if one.is_function}
-    anywhere = set().union(*(re.findall(r"\w+", item[2]) for header in headers for item in header.head.blocks if item[1] == "Arguments"))
+    labelled = [block for header in headers for block in header.head.blocks if block[0] == "item"]
+    anywhere = {word for _, label, text in labelled if label == "Arguments" for word in re.findall(r"\w+", text)}
     for page in pages:
         for number, served in enumerate(page.served):
             first = str(served.doc.blocks[0][-1]) if served.doc.blocks else ""
@@ -32,7 +33,7 @@ def of_one(declaration, own, docs, anywhere, functions):
     for kind, name in declaration.parameters:
         if name not in words | anywhere:
             yield f"nothing is said of its parameter {name}: name it"
-        if re.fullmatch(r"size_t\*?", kind) and not words & UNITS:
+        if re.fullmatch(r"(const )?size_t\*?", kind) and not words & UNITS:
             yield f"in which unit {name} counts is not said: elements or bytes"
         if re.fullmatch(r"(const )?void\*", kind) and not words & MEMORY:
             yield f"where {name} lies is not said: host or device memory"
@@ -41,6 +42,6 @@ def of_one(declaration, own, docs, anywhere, functions):
         yield "nothing is said of errors: `Errors: ...` ends a comment, or `Errors and threads: as ...`"
     if not threads:
         yield "no thread word: Thread-safe or Thread-bound as a sentence, or `Threads: ...`"
-    for other in re.findall(r"\b(?:as|of) (weft[A-Z]\w*)", errors + " " + threads):
+    for other in dict.fromkeys(re.findall(r"\b(?:as|of) (weft[A-Z]\w*)", errors + " " + threads)):
         if other not in functions:
             yield f"refers to {other}, which is no function of these headers"

@@ -36,7 +36,8 @@ def names(served):
 def with_referred(blocks, which, docs, own):
     """The blocks, and the same of the functions of other pages that they refer to: `as weftAllReduce`."""
     said = " ".join(block[-1] for block in blocks)
-    others = [name for name in dict.fromkeys(re.findall(r"\b(?:as|of) (weft[A-Z]\w*)", said)) if name not in own and name in docs]
+    others = dict.fromkeys(re.findall(r"\b(?:as|of) (weft[A-Z]\w*)", said))
+    others = [name for name in others if name in docs and name not in own]
     found = [("item", f"As {name}", getattr(docs[name], which)) for name in others if getattr(docs[name], which)]
     # A text that says no more than the item's name does.
     kept = [block for block in blocks if block[0] == "item" or not re.fullmatch(r"as weft\w+\.", block[1], re.I)]
@@ -64,21 +65,34 @@ def entry_of(page, docs, neighbours):
     return Entry([one.name for one in declarations], summary_of(page.served[0].doc.blocks), sections)
 
 
+def neighbours_of(page, pages):
+    """Functions under the same heading, and the types that the page's functions take."""
+    own = {one.name for one in page.declarations()}
+    kinds = " ".join(kind for one in page.declarations() for kind, _ in one.parameters)
+    types = set(re.findall(r"\bweft\w+", kinds))
+    all_others = [(other, one) for other in pages for one in other.declarations() if one.name not in own]
+    return [one.name for other, one in all_others if one.name in types or one.is_function and other.section == page.section]
+
+
+def overview(headers, index):
+    """What the heads of the headers say, and every page with its summary."""
+    def without_file(text):
+        return re.sub(r"^\S+\.h: (.)", lambda match: match.group(1).upper(), text)
+
+    about = [(*block[:-1], without_file(block[-1])) for header in headers for block in header.head.blocks]
+    use = "#include <weft/weft.h>\n\ncc program.c $(pkg-config --cflags --libs weft)"
+    sections = [("SYNOPSIS", [("code", use)]), ("DESCRIPTION", about)]
+    sections += [(title.upper(), blocks) for title, blocks in index.items()]
+    return Entry([OVERVIEW], summary_of(about), sections)
+
+
 def entries(headers):
     """The pages of the headers; the first is the overview, which names all others."""
     pages = [page for header in headers for page in header.pages]
     docs = {one.name: served.doc for page in pages for served in page.served for one in served.declarations}
     made, index = [], {}
     for page in pages:
-        own = {one.name for one in page.declarations()}
-        types = set(re.findall(r"\bweft\w+", " ".join(kind for one in page.declarations() for kind, _ in one.parameters)))
-        neighbours = [one.name for other in pages for one in other.declarations()
-                      if one.name not in own and (other.section == page.section and one.is_function or one.name in types)]
-        made.append(entry_of(page, docs, neighbours))
-        index.setdefault(page.section, []).append(("item", ", ".join(made[-1].names), made[-1].summary + "."))
-    about = [block for header in headers for block in header.head.blocks]
-    first = headers[0].head.blocks[0][1]
-    about = [("text", re.sub(r"^\S+\.h: (.)", lambda match: match.group(1).upper(), block[1])) if block[0] == "text" else block for block in about]
-    sections = [("SYNOPSIS", [("code", "#include <weft/weft.h>\n\ncc program.c $(pkg-config --cflags --libs weft)")]), ("DESCRIPTION", about)]
-    sections += [(title.upper(), blocks) for title, blocks in index.items()]
-    return [Entry([OVERVIEW], summary_of([("text", re.sub(r"^\S+\.h: ", "", first))]), sections)] + made
+        entry = entry_of(page, docs, neighbours_of(page, pages))
+        made.append(entry)
+        index.setdefault(page.section, []).append(("item", ", ".join(entry.names), entry.summary + "."))
+    return [overview(headers, index)] + made

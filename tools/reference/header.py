@@ -54,7 +54,8 @@ class Header:
 def plain_lines(comment):
     """The lines of a comment without its stars."""
     body = comment.strip()[2:-2]
-    return [re.sub(r"^\s*\* ?", "", line).rstrip() if number else line.strip() for number, line in enumerate(body.split("\n"))]
+    first, *others = body.split("\n")
+    return [first.strip()] + [re.sub(r"^\s*\* ?", "", line).rstrip() for line in others]
 
 
 def take_fields(text):
@@ -123,9 +124,10 @@ def heading(lines):
 
 
 def prototype(returns, name, parameters):
+    """Broken between parameters, which stand below each other."""
     start = f"{returns} {name}("
-    words = ", ".join(f"{kind} {word}".replace(" ", "\0") for kind, word in parameters) or "void"
-    lines = textwrap.wrap(start.replace(" ", "\0") + words + ");", 78, subsequent_indent=" " * len(start), break_long_words=False)
+    words = start.replace(" ", "\0") + ", ".join(one.replace(" ", "\0") for one in parameters) + ");"
+    lines = textwrap.wrap(words, 78, subsequent_indent=" " * len(start), break_long_words=False)
     return "\n".join(lines).replace("\0", " ")
 
 
@@ -136,9 +138,12 @@ def declared(code):
     function = re.fullmatch(r"([\w\s*]+?)\s*\b(weft\w+)\((.*)\);", bare)
     if function:
         returns, name, inside = function.groups()
-        pairs = [re.fullmatch(r"(.*?[\s*])(\w+)", one.strip()).groups() for one in inside.split(",") if one.strip() != "void"]
-        pairs = [(kind.strip(), word) for kind, word in pairs]
-        return Declaration(name, prototype(returns, name, pairs), True, returns, pairs)
+        parameters = [one.strip() for one in inside.split(",")]
+        parts = [re.fullmatch(r"(.*?[\s*])(\w+)(\[\w*\])?", one) for one in parameters if one != "void"]
+        if not all(parts):
+            return None
+        named = [(part.group(1).strip() + ("*" if part.group(3) else ""), part.group(2)) for part in parts]
+        return Declaration(name, prototype(returns, name, parameters), True, returns, named)
     named = re.search(r"\(\*(weft\w+)\)|\b(weft\w+)(?:\[\w+\])?;$", bare)
     if not bare.startswith("typedef") or not named:
         return None

@@ -2,6 +2,7 @@
 # backticks and names of Weft's are set apart; names that have a page become references to it.
 import re
 
+ROFF = str.maketrans({"\\": "\\e", "-": "\\-", "'": "\\(aq", "`": "\\(ga", "^": "\\(ha", "~": "\\(ti"})
 WORD = re.compile(r"`([^`]*)`|\b((?:weft[A-Z]|WEFT_)\w*)")
 
 
@@ -14,8 +15,7 @@ class Man:
 
     @staticmethod
     def escaped(text):
-        for character, escape in (("\\", "\\e"), ("-", "\\-"), ("'", "\\(aq"), ("`", "\\(ga"), ("^", "\\(ha"), ("~", "\\(ti")):
-            text = text.replace(character, escape)
+        text = text.translate(ROFF)
         return re.sub(r"(?m)^\.", r"\\&.", text)
 
     def sentence(self, text, page):
