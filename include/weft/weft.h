@@ -1,7 +1,7 @@
 /* weft.h: the C interface of Weft, in NCCL's shape: every weftX takes what ncclX takes, in the same order.
  *
- * Results: every function returns a weftResult_t; weftSuccess is 0. After a failure weftGetLastError says in a sentence
- * what went wrong and what to do. No call crashes on bad arguments.
+ * Results: functions return a weftResult_t, but for two that return texts; weftSuccess is 0. After a failure
+ * weftGetLastError says in a sentence what went wrong and what to do. No call crashes on bad arguments.
  * Arguments: `comm` is a communicator that was made and not destroyed; where it is a weftComm_t*, it receives one, or NULL
  * after a failure. NULL is refused where it is not said to be accepted.
  * Threads: thread-safe: any number of threads at once. Thread-bound: one thread per communicator at a time (which one may
