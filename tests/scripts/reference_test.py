@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 # The reference is made from the comments of a header: which comment speaks for which functions, and what a comment must say.
 import sys
+import tempfile
 import unittest
+from pathlib import Path
 
 HEADER = """/* lib.h: an interface: all of it.
  * Arguments: `comm` is alive.
@@ -159,12 +161,24 @@ class ReferenceTest(unittest.TestCase):
         line = "- [`weftTurn`](weftTurn.md), [`weftSpin`](weftTurn.md): Turns `what`, `count` elements."
         self.assertIn(line, files["weft.md"])
 
+    def test_a_folder_keeps_what_are_no_pages_and_loses_pages_of_names_that_are_gone(self):
+        with tempfile.TemporaryDirectory() as place:
+            folder = Path(place) / "man3"
+            reference.write(folder, {"weftA.3": "a", "weftB.3": "b"}, ".3")
+            (folder / "notes").mkdir()
+            (folder / "other.3").write_text("other")
+            reference.write(folder, {"weftA.3": "new"}, ".3")
+            self.assertEqual(sorted(path.name for path in folder.iterdir()), ["notes", "other.3", "weftA.3"])
+            self.assertEqual((folder / "weftA.3").read_text(), "new")
+            self.assertGreaterEqual(folder.stat().st_mtime_ns, (folder / "weftA.3").stat().st_mtime_ns)
+
 
 if __name__ == "__main__":
     sys.path.insert(0, sys.argv.pop(1))
     import completeness
     import document
     import header
+    import reference
     import render
 
     unittest.main()

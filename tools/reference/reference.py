@@ -24,12 +24,12 @@ def read(paths):
     return [header.parse(text, "Types") for text in texts], version
 
 
-def write(folder, files):
-    """The folder has these files and no others, and is newer than they are: it stands for them in a build."""
+def write(folder, files, suffix):
+    """The folder has these pages and no older ones, and is newer than they are: it stands for them in a build."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in files.items():
         (folder / name).write_text(text)
-    for old in folder.iterdir():
+    for old in folder.glob(f"{document.OVERVIEW}*{suffix}"):
         if old.name not in files:
             old.unlink()
     os.utime(folder)
@@ -55,7 +55,7 @@ def main():
             if place == "-":
                 sys.stdout.write("\n".join(files.values()))
             else:
-                write(Path(place), files)
+                write(Path(place), files, made.suffix)
     if arguments.check:
         print(f"{len(page_of) - 1} names explained, {len(found)} objections")
     return 1 if found else 0
