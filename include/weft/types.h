@@ -24,13 +24,14 @@ extern "C" {
 #define WEFT_ENUM enum
 #endif
 
+/* What a call ends with. After anything but weftSuccess weftGetLastError has a sentence. */
 typedef WEFT_ENUM {
     weftSuccess = 0,
     weftUnhandledCudaError = 1, /* a CUDA call failed */
     weftSystemError = 2,        /* the operating system refused: memory, descriptors, sockets */
     weftInternalError = 3,      /* a bug in Weft: please report the last-error text */
     weftInvalidArgument = 4,    /* an argument is wrong; the last-error text says what to change */
-    weftInvalidUsage = 5,       /* the call is wrong at this place: two threads, an open group, a dead communicator */
+    weftInvalidUsage = 5,       /* the call is wrong at this place: two threads, an open group, a child after fork */
     weftRemoteError = 6,        /* another rank died, aborted or failed */
     weftInProgress = 7,         /* not finished yet (non-blocking communicators) */
     weftTimeout = 8,            /* the deadline passed; the last-error text names the late ranks */
@@ -38,6 +39,7 @@ typedef WEFT_ENUM {
     weftNumResults = 10
 } weftResult_t;
 
+/* The types of elements; one that has several names has them as in NCCL. */
 typedef WEFT_ENUM {
     weftInt8 = 0,
     weftChar = 0,
@@ -59,9 +61,9 @@ typedef WEFT_ENUM {
     weftNumTypes = 12
 } weftDataType_t;
 
-/* Arithmetic, the same on CPU and GPU: integers wrap; min and max propagate NaN; 16- and 8-bit floats accumulate in
- * fp32 wherever one place sees all contributions; avg of integers truncates toward zero; operands stay in rank order
- * where the algorithm allows it, the lower rank's partial on the left. */
+/* The reductions. Arithmetic is the same on CPU and GPU: integers wrap; min and max propagate NaN; 16- and 8-bit
+ * floats accumulate in fp32 wherever one place sees all contributions; avg of integers truncates toward zero; operands
+ * stay in rank order where the algorithm allows it, the lower rank's partial on the left. */
 typedef WEFT_ENUM {
     weftSum = 0,
     weftProd = 1,
@@ -72,11 +74,13 @@ typedef WEFT_ENUM {
     weftMaxRedOp = 0x7fffffff
 } weftRedOp_t;
 
+/* Where weftRedOpCreatePreMulSum reads its scalar: host memory only yet. */
 typedef WEFT_ENUM { weftScalarDevice = 0, weftScalarHostImmediate = 1 } weftScalarResidence_t;
 
 typedef struct weftComm* weftComm_t;     /* a communicator: this process's membership in a group of ranks */
 typedef struct weftStream* weftStream_t; /* a CUDA stream or a host stream; NULL blocks on host memory */
 
+/* Names one communicator yet to be made. The bytes hold a secret, and are copied from rank to rank as they are. */
 #define WEFT_UNIQUE_ID_BYTES 128
 typedef struct { char internal[WEFT_UNIQUE_ID_BYTES]; } weftUniqueId;
 
@@ -98,6 +102,7 @@ typedef struct {
 #define WEFT_CONFIG_INITIALIZER \
     { sizeof(weftConfig_t), WEFT_CONFIG_MAGIC, WEFT_VERSION_CODE, WEFT_CONFIG_UNDEF_INT, 0, -1, -1, NULL, NULL }
 
+/* The kinds of memory that weftCommMemStats counts; weftMemTotal is the sum of the others. */
 typedef WEFT_ENUM {
     weftMemBoard = 0,      /* this rank's slots of boards, shared memory */
     weftMemConnection = 1, /* this rank's receiving ends of connections, shared memory */

@@ -1,7 +1,9 @@
 /* weft.h: the C interface of Weft, in NCCL's shape: every weftX takes what ncclX takes, in the same order.
  *
- * Results: every function returns a weftResult_t; weftSuccess is 0. After a failure weftGetLastError says in a sentence
- * what went wrong and what to do. No call crashes on bad arguments.
+ * Results: functions return a weftResult_t, but for two that return texts; weftSuccess is 0. After a failure
+ * weftGetLastError says in a sentence what went wrong and what to do. No call crashes on bad arguments.
+ * Arguments: `comm` is a communicator that was made and not destroyed; where it is a weftComm_t*, it receives one, or NULL
+ * after a failure. NULL is refused where it is not said to be accepted.
  * Threads: thread-safe: any number of threads at once. Thread-bound: one thread per communicator at a time (which one may
  * change between calls); two at once is detected and refused with weftInvalidUsage. Different communicators are
  * independent of each other.
@@ -63,43 +65,54 @@ WEFT_API weftResult_t weftCommInitRank(weftComm_t* comm, int nranks, weftUniqueI
 /* The same with settings; config may be NULL. */
 WEFT_API weftResult_t weftCommInitRankConfig(weftComm_t* comm, int nranks, weftUniqueId id, int rank, const weftConfig_t* config);
 
-/* Makes `ndev` communicators, ranks 0..ndev-1 of one group, all driven by this process. `devlist` is NULL for host ranks, or
- * has the device of each. Drive collectives on them inside weftGroupStart/End, or each from a thread of its own. */
+/* Makes `ndev` communicators, ranks 0..ndev-1 of one group, all driven by this process, into the array `comms`. `devlist` is
+ * NULL for host ranks, or has the device of each. Drive collectives on them inside weftGroupStart/End, or each from a
+ * thread of its own. Thread-safe.
+ * Errors: weftInvalidArgument (null, ndev or a device out of range), and those of weftCommInitRank. */
 WEFT_API weftResult_t weftCommInitAll(weftComm_t* comms, int ndev, const int* devlist);
 
 /* Joins the communicator that the launcher's environment describes, as this process's rank in the job: `weft run`
  * (WEFT_RANK, WEFT_SIZE, WEFT_UNIQUE_ID) or torchrun's variables (RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT); without any, a
  * communicator of one rank. Every call makes the next communicator of the job, so all ranks call it equally often.
- * config may be NULL. Errors: weftInvalidUsage (a half-set family of variables, named), and those of weftCommInitRank. */
+ * config may be NULL. Thread-safe, but the order of the calls says which communicator each makes: call it from one thread.
+ * Errors: weftInvalidUsage (a half-set family of variables, named), and those of weftCommInitRank. */
 WEFT_API weftResult_t weftCommInitFromEnvironment(weftComm_t* comm, const weftConfig_t* config);
 
 /* Frees the communicator: an orderly goodbye; operations that peers can still complete succeed. Returns when its calls on
- * device memory have ended; launches of graphs that hold such calls must have ended before, and none may follow. Thread-bound. Using the
- * handle afterwards is weftInvalidArgument, not a crash. NULL is accepted. */
+ * device memory have ended; launches of graphs that hold such calls must have ended before, and none may follow.
+ * Using the handle afterwards is weftInvalidArgument, not a crash. NULL is accepted. Thread-bound.
+ * Errors: weftInvalidArgument (destroyed before), weftInvalidUsage (another thread is inside, a group holds calls on it). */
 WEFT_API weftResult_t weftCommDestroy(weftComm_t comm);
 /* Tells all ranks to stop: calls in progress on any rank return weftRemoteError there, weftInvalidUsage here. Then the
  * handle is freed as by weftCommDestroy, once no call is inside. Thread-safe: may be called while another thread is
- * inside a collective. */
+ * inside a collective. Errors: weftInvalidArgument (null, destroyed or aborted before). */
 WEFT_API weftResult_t weftCommAbort(weftComm_t comm);
 
-/* The error that has hit the communicator, if any, found without waiting. weftSuccess: none. Thread-safe. */
+/* The error that has hit the communicator, if any, found without waiting, into `asyncError`; weftSuccess: none.
+ * Thread-safe. Errors: weftInvalidArgument (null, destroyed or aborted before), weftInvalidUsage (a child after fork). */
 WEFT_API weftResult_t weftCommGetAsyncError(weftComm_t comm, weftResult_t* asyncError);
-/* The number of ranks, and this communicator's rank. Thread-safe. */
+/* The number of ranks, into `count`, and this communicator's rank, into `rank`. Thread-safe.
+ * Errors: as weftCommGetAsyncError. */
 WEFT_API weftResult_t weftCommCount(const weftComm_t comm, int* count);
 WEFT_API weftResult_t weftCommUserRank(const weftComm_t comm, int* rank);
 
 /* ---- Groups: calls between start and end on this thread are begun together; end drives them all to completion, which
- * is how one thread drives several ranks. Groups nest. An error of one call is returned by weftGroupEnd. Thread-safe. ---- */
+ * is how one thread drives several ranks. Groups nest: the outermost end drives. Wrong arguments are refused by the call
+ * itself; weftGroupEnd returns the first error of all calls, each communicator's weftGetLastError its own. Thread-safe.
+ * Errors: weftInvalidUsage (an end without a start), and those of the calls inside. ---- */
 WEFT_API weftResult_t weftGroupStart(void);
 WEFT_API weftResult_t weftGroupEnd(void);
 
 /* ---- Reductions ---- */
 
-/* Makes a reduction that sums scalar_r * x_r, each rank r with its own scalar of type `datatype`, read at once from host
- * memory (residence weftScalarHostImmediate). Local: no communication; the product is rounded to the data type.
- * Thread-bound. Errors: weftInvalidArgument (null, type out of range, device scalar). */
+/* Makes a reduction, `op`, that sums scalar_r * x_r, each rank r with its own scalar of type `datatype`, read at once from
+ * host memory (residence weftScalarHostImmediate). Local: no communication; the product is rounded to the data type.
+ * Thread-bound. Errors: weftInvalidArgument (null, type out of range, device scalar), weftInvalidUsage (another thread is
+ * inside). */
 WEFT_API weftResult_t weftRedOpCreatePreMulSum(weftRedOp_t* op, void* scalar, weftDataType_t datatype,
                                                weftScalarResidence_t residence, weftComm_t comm);
+/* Ends `op`, made by weftRedOpCreatePreMulSum on this communicator; weftCommDestroy does it too. Thread-bound.
+ * Errors: weftInvalidArgument (not made so), weftInvalidUsage (another thread is inside, a group holds calls on it). */
 WEFT_API weftResult_t weftRedOpDestroy(weftRedOp_t op, weftComm_t comm);
 
 /* ---- Collectives ---- */
@@ -115,8 +128,8 @@ WEFT_API weftResult_t weftRedOpDestroy(weftRedOp_t op, weftComm_t comm);
  *                     (order its launches against other calls yourself). count 0 without buffers: with a stream it is
  *                     a call on device memory
  * Errors: weftInvalidArgument (what to change), weftRemoteError (a rank died or aborted), weftMismatch, weftTimeout (which
- * rank is late), weftSystemError; after all but the first, recvbuff is undefined and the communicator is dead.
- * weftInvalidUsage: another thread is inside, a child after fork, or the communicator has died before.
+ * rank is late), weftSystemError; after all but the first, recvbuff is undefined and the communicator is dead: a later call
+ * returns what it died of. weftInvalidUsage: another thread is inside, or a child after fork.
  * Threads: thread-bound. */
 WEFT_API weftResult_t weftAllReduce(const void* sendbuff, void* recvbuff, size_t count, weftDataType_t type, weftRedOp_t op,
                                     weftComm_t comm, weftStream_t stream);
@@ -129,7 +142,7 @@ WEFT_API weftResult_t weftAllReduce(const void* sendbuff, void* recvbuff, size_t
  * Errors and threads: as weftAllReduce. */
 
 /* The buffer of rank `root`, `count` elements, into every rank's recvbuff. sendbuff matters on the root only, and may be its
- * recvbuff. Bcast: the same, one buffer on every rank. */
+ * recvbuff. weftBcast: the same with one buffer, `buff`, on every rank. */
 WEFT_API weftResult_t weftBroadcast(const void* sendbuff, void* recvbuff, size_t count, weftDataType_t type, int root,
                                     weftComm_t comm, weftStream_t stream);
 WEFT_API weftResult_t weftBcast(void* buff, size_t count, weftDataType_t type, int root, weftComm_t comm,
@@ -167,36 +180,44 @@ WEFT_API weftResult_t weftBarrier(weftComm_t comm, weftStream_t stream);
 
 /* ---- Memory ---- */
 
-/* Allocates `bytes` of host memory, zeroed, page aligned, that other processes of this host can map: collectives
- * whose buffers all come from here copy less. Thread-safe. Errors: weftInvalidArgument, weftSystemError (how much could
- * not be had). */
+/* Allocates `bytes` of host memory, zeroed, page aligned, that other processes of this host can map, and writes where to
+ * `ptr`: collectives whose buffers all come from here copy less. Thread-safe. Errors: weftInvalidArgument (null),
+ * weftSystemError (how much could not be had). */
 WEFT_API weftResult_t weftMemAlloc(void** ptr, size_t bytes);
-/* Returns memory of weftMemAlloc; NULL is accepted. No collective may be using it. Thread-safe. */
+/* Returns `ptr`, memory of weftMemAlloc; NULL is accepted. No collective may be using it. Thread-safe.
+ * Errors: weftInvalidArgument (not from weftMemAlloc, or freed before). */
 WEFT_API weftResult_t weftMemFree(void* ptr);
 
-/* Declares a buffer that will be used often. Host memory of weftMemAlloc needs no registration; other host memory cannot
+/* Declares a buffer that will be used often, `bytes` bytes from `buff` on; `handle` receives what weftCommDeregister takes.
+ * Host memory of weftMemAlloc needs no registration; other host memory cannot
  * be mapped by peers, is accepted, and works as before. Device memory of cudaMalloc is mapped by the ranks of other
  * processes, some 0.1 s later, and large messages whose buffers are registered on every rank are then reduced where they
  * lie (a graph does for ever as it was captured: capture later than that); other device memory, and more than 32
  * allocations of a rank, are accepted and staged. Registering is each rank's own affair: nobody waits for others.
- * Thread-bound. */
+ * Thread-bound. Errors: weftInvalidArgument (null), weftInvalidUsage (another thread is inside). */
 WEFT_API weftResult_t weftCommRegister(const weftComm_t comm, void* buff, size_t bytes, void** handle);
-/* Before the buffer is freed. Device memory: waits for this rank's calls and until no other process maps it, some 0.1 s;
- * but if other ranks have gone on to calls that wait for this one, weftTimeout after two seconds: then the buffer must not
- * be freed yet, and the handle is still good for another try. So deregister on all ranks, and let a barrier of the host
- * follow, before the next call on device memory. Graphs that use the buffer must not be launched any more.
- * weftCommDestroy does it too, as far as two seconds suffice. Thread-bound. */
+/* Ends what weftCommRegister's `handle` stands for, before the buffer is freed. Device memory: waits for this rank's
+ * calls and until no other process maps it, some 0.1 s; but if other ranks have gone on to calls that wait for this
+ * one, weftTimeout after two seconds: then the buffer must not be freed yet, and the handle is still good for another
+ * try. So deregister on all ranks, and let a barrier of the host follow, before the next call on device memory. Graphs
+ * that use the buffer must not be launched any more. weftCommDestroy does it too, as far as two seconds suffice.
+ * Thread-bound.
+ * Errors: weftInvalidArgument (no handle of this communicator), weftTimeout, weftInvalidUsage (another thread is
+ * inside). */
 WEFT_API weftResult_t weftCommDeregister(const weftComm_t comm, void* handle);
 
 /* ---- Explanation ---- */
 
 /* Writes, as text with one line per candidate, which algorithms could serve an all-reduce of `count` elements of `type`
  * with `op`, the time predicted for each, and which is chosen and why. Local. At most `capacity` bytes with the final 0
- * are written to text; `needed` (may be NULL) receives the full length with the final 0. Thread-bound. */
+ * are written to text; `needed` (may be NULL) receives the full length with the final 0. Thread-bound.
+ * Errors: weftInvalidArgument (no text for the capacity, type or op out of range), weftInvalidUsage (another thread is
+ * inside). */
 WEFT_API weftResult_t weftCommExplain(weftComm_t comm, size_t count, weftDataType_t type, weftRedOp_t op, char* text,
                                       size_t capacity, size_t* needed);
 
-/* Bytes of memory that this communicator holds on this rank, by kind. Thread-bound. */
+/* How many bytes of memory of the kind `stat` this communicator holds on this rank, into `bytes`. Thread-bound.
+ * Errors: weftInvalidArgument (null, no such kind), weftInvalidUsage (another thread is inside). */
 WEFT_API weftResult_t weftCommMemStats(weftComm_t comm, weftMemStat_t stat, uint64_t* bytes);
 
 #ifdef __cplusplus

@@ -1,5 +1,6 @@
 #!/bin/sh
-# install_test.sh BUILD: installs into an empty folder, then builds and runs a C program the way a user would: pkg-config.
+# install_test.sh BUILD: installs into an empty folder, then builds and runs a C program the way a user would, by pkg-config,
+# and the installed examples by their Makefile.
 set -eu
 build=$1
 here=$(cd "$(dirname "$0")" && pwd)
@@ -25,5 +26,28 @@ readelf -d "$place/client" | grep -q "NEEDED.*\[$soname\]" || { echo "the progra
 found=$(LD_LIBRARY_PATH=$(dirname "$library") "$place/client")
 [ "$found" = "$version" ] || { echo "the program says version $found, pkg-config says $version"; exit 1; }
 if LD_LIBRARY_PATH='' "$place/client" >/dev/null 2>&1; then echo "the program runs without the installed library"; exit 1; fi
+
+pages=$(find "$place" -path '*/man/man3/weftAllReduce.3')
+[ -n "$pages" ] || { echo "no manual pages were installed"; exit 1; }
+
+# The examples, as their own Makefile builds them; as a job where the launcher was built too.
+makefile=$(find "$place" -path '*/doc/weft/examples/Makefile')
+[ -n "$makefile" ] || { echo "no examples were installed"; exit 1; }
+mkdir "$place/examples"
+flags='-O1 -Wall -Wextra -Werror'
+make -C "$place/examples" -f "$makefile" "CFLAGS=$flags" "CXXFLAGS=$flags" >"$place/make.log" 2>&1 ||
+    { cat "$place/make.log"; echo "the examples do not build"; exit 1; }
+launcher=$(find "$place" -path '*/bin/weft')
+if [ -n "$launcher" ]; then set -- "$launcher" run -n 2; else set --; fi
+built=0
+for source in "$(dirname "$makefile")"/*.c "$(dirname "$makefile")"/*.cpp; do
+    name=$(basename "${source%.*}")
+    if [ $# -eq 0 ] && [ "$name" = errors_and_deadlines ]; then continue; fi  # wants a second rank
+    LD_LIBRARY_PATH=$(dirname "$library") "$@" "$place/examples/$name" >"$place/$name.log" 2>&1 ||
+        { cat "$place/$name.log"; echo "$name failed"; exit 1; }
+    built=$((built + 1))
+done
+[ "$built" -ge 6 ] || { echo "only $built examples were built and run"; exit 1; }
+
 if find "$place" \( -name 'libweft_inside*' -o -name '*.hpp' -path '*src*' \) | grep .; then echo "private parts were installed"; exit 1; fi
 echo "installed $soname, version $version: $(find "$place" \( -type f -o -type l \) | wc -l) files"

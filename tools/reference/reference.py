@@ -1,0 +1,65 @@
+#!/usr/bin/env python3
+# reference.py HEADER...: the reference of the C interface, from the comments of its headers.
+#   --man FOLDER         manual pages of section 3, one a name, and weft.3, which lists them
+#   --markdown FOLDER    the same as Markdown; `-` writes all to stdout
+#   --check              says which functions are not fully explained, and ends with status 1 if there are any
+import argparse
+import os
+import re
+import sys
+from pathlib import Path
+
+import completeness
+import document
+import header
+import render
+
+
+def read(paths):
+    """The headers understood, and their version."""
+    texts = [Path(path).read_text() for path in paths]
+    macros = dict(re.findall(r"^#define WEFT_(MAJOR|MINOR|PATCH) (\d+)$", "\n".join(texts), re.M))
+    version = ".".join(macros.get(part, "0") for part in ("MAJOR", "MINOR", "PATCH"))
+    # What stands under no heading are types.
+    return [header.parse(text, "Types") for text in texts], version
+
+
+def write(folder, files, suffix):
+    """The folder has these pages and no older ones, and is newer than they are: it stands for them in a build."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in files.items():
+        (folder / name).write_text(text)
+    for old in folder.glob(f"{document.OVERVIEW}*{suffix}"):
+        if old.name not in files:
+            old.unlink()
+    os.utime(folder)
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("headers", nargs="+")
+    parser.add_argument("--man")
+    parser.add_argument("--markdown")
+    parser.add_argument("--check", action="store_true")
+    arguments = parser.parse_args()
+    headers, version = read(arguments.headers)
+    found = list(completeness.objections(headers)) if arguments.check else []
+    for objection in found:
+        print(objection)
+    entries = document.entries(headers)
+    page_of = {name: entry.names[0] for entry in entries for name in entry.names}
+    for form, place in ((render.Man, arguments.man), (render.Markdown, arguments.markdown)):
+        if place:
+            made = form(page_of, version)
+            files = {name: text for entry in entries for name, text in made.files(entry)}
+            if place == "-":
+                sys.stdout.write("\n".join(files.values()))
+            else:
+                write(Path(place), files, made.suffix)
+    if arguments.check:
+        print(f"{len(page_of) - 1} names explained, {len(found)} objections")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
