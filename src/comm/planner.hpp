@@ -48,6 +48,10 @@ class Planner {
     Result<std::unique_ptr<PreparedPlan>> plan(const Operation& operation, const Choice& choice, Binding& binding);
 
     std::string explain(const Operation& operation) const;
+    // What others need who connect: see Connector and Messages.
+    size_t* heap_used() { return &heap_used_; }
+    size_t net_slot_bytes() const { return costs_.net_slot_bytes; }
+    const Movers& movers() const { return *movers_; }
     uint64_t connection_bytes() const { return heap_used_ - Board::heap_bytes; }
     uint64_t scratch_bytes() const { return scratch_.size(); }
     const AgreedOptions& agreed() const { return agreed_; }

@@ -12,8 +12,6 @@ namespace weft {
 
 namespace {
 
-// Ranks that share no word of memory in an operation (a ring beside a board) compare calls only after this long.
-constexpr int64_t compare_after_us = 50'000;
 constexpr int64_t in_flight_us = 30'000'000;
 constexpr int64_t settled_us = 500'000;    // what a host sent before its end may come after the news of that
 constexpr int64_t ask_apart_us = 500'000;  // of ranks on other hosts: the answer takes a message to every host
