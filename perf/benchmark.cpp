@@ -154,9 +154,17 @@ int64_t Benchmark::check(const Case& measured, const Setting& setting, bool in_p
     call_once(rank_, measured);
     size_t wrong = 0;
     for (Side side : sides) {
-        const Data::Contents after = data.after(placement, side);
-        for (size_t part = 0; part < parts(); ++part)
-            wrong += buffers.wrong(side, part * part_bytes, part_bytes, period(after, part), setting.element.bytes);
+        const Data::Contents before = data.before(placement, side), after = data.after(placement, side);
+        for (size_t part = 0; part < parts(); ++part) {
+            // Of an uneven part the rest is as it was.
+            const size_t written = side == receiving && collective_.share
+                                       ? setting.element.bytes *
+                                             collective_.share(measured.call.count, int(part), rank_.index())
+                                       : part_bytes,
+                         first = part * part_bytes, element = setting.element.bytes;
+            wrong += buffers.wrong(side, first, written, period(after, part), element);
+            wrong += buffers.wrong(side, first + written, part_bytes - written, period(before, part), 1);
+        }
         wrong += buffers.wrong(side, parts() * part_bytes, guard_bytes, untouched, 1);
     }
     own_wrong_ += int64_t(wrong);
@@ -191,6 +199,10 @@ Result Benchmark::measure(const Setting& setting, size_t bytes, bool in_place, c
     Result result;
     result.measurement =
         mean ? measure_mean(rank_, measured, arguments_) : measure_median_max(rank_, measured, arguments_.seconds);
+    Measurement& taken = result.measurement;
+    taken.time_us /= collective_.messages;
+    taken.least_us /= collective_.messages;
+    for (double& each : taken.iterations_us) each /= collective_.messages;
     // Gigabytes a second are bytes a nanosecond.
     result.algorithm_bandwidth = double(measured.bytes) / (std::max(result.measurement.time_us, 1e-9) * 1e3);
     result.bus_bandwidth = result.algorithm_bandwidth * collective_.bus_factor(rank_.count());

@@ -17,6 +17,13 @@ struct Call {
     weftStream_t stream = nullptr;  // of the buffers' GPU
 };
 
+// Whose view it is.
+struct Seat {
+    int rank = 0;
+    int ranks = 1;
+    int root = 0;
+};
+
 // What a rank's buffer holds of the whole, which has a part for each rank or is one part.
 enum class Holds : uint8_t {
     own_part,
@@ -25,7 +32,8 @@ enum class Holds : uint8_t {
 };
 
 // What must arrive follows from it (placement.hpp): the reduction over ranks of each part; without one, part p from
-// rank p if each sends its own, part r of everybody at rank r if each sends all, else from the root.
+// rank p if each sends its own, part r of everybody at rank r if each sends all, else from the root; where a rank has
+// a partner, what that one sends.
 struct Collective {
     const char* served_by;   // what weft.h is served by: Weft
     const char* program;     // all_reduce_perf
@@ -37,6 +45,11 @@ struct Collective {
     bool in_place = true;         // as NCCL defines it: a buffer lies where the other holds the same
     bool peers_in_place = false;  // what peers offer has one buffer on the root, so --json-lines measures that
     bool explained = false;       // weftCommExplain speaks of it
+    int messages = 1;             // one after the other in a call, whose time is told for one of them
+    // From whom a rank receives, if each sends to one and receives from one; -1: from nobody.
+    int (*partner)(const Seat& seat) = nullptr;
+    // Where parts are uneven: of `count` elements so many go from one rank to another.
+    size_t (*share)(size_t count, int from, int to) = nullptr;
     // Bus bandwidth over algorithm bandwidth: the share of the size that must cross the busiest link.
     double (*bus_factor)(int ranks);
     weftResult_t (*run)(const Call& call);

@@ -40,6 +40,10 @@ Period Data::input(int rank, int part) const {
 
 Period Data::received(int part) const {
     if (collective_.reduces) return pattern(part).reduced();
+    if (collective_.partner) {
+        const int from = collective_.partner(seat_);
+        return from < 0 ? Period() : input(from, part);
+    }
     switch (collective_.sends) {
         case Holds::own_part: return input(part, part);
         case Holds::all_parts: return input(part, seat_.rank);

@@ -11,13 +11,6 @@ namespace perf {
 
 enum Side : uint8_t { sending, receiving };
 
-// Whose view it is.
-struct Seat {
-    int rank = 0;
-    int ranks = 1;
-    int root = 0;
-};
-
 // Parts in a row, in the memory of a side. None: the rank has no use for the buffer.
 struct Extent {
     Side side = sending;

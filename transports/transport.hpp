@@ -51,6 +51,8 @@ class Sender {
         return true;
     }
     virtual Result<bool> progress() { return true; }  // push what is in flight; true: nothing is left
+    // How many of the published slots the receiver has released. All, where it reads nothing but what was sent.
+    virtual uint64_t released() { return UINT64_MAX; }
     // What a sleeper waits for, besides the host group's words: nothing if those are all.
     virtual void add_descriptors(std::vector<pollfd>&) const {}
 };

@@ -178,6 +178,58 @@ WEFT_API weftResult_t weftScatter(const void* sendbuff, void* recvbuff, size_t c
 /* Returns when every rank has called it. stream: NULL (weftAllReduce with count 0 orders work of streams). */
 WEFT_API weftResult_t weftBarrier(weftComm_t comm, weftStream_t stream);
 
+/* ---- Messages between two ranks ----
+ * Host memory (stream NULL; on a communicator with a device pointers to its memory are refused, yet). The first send of one
+ * rank to another meets the other's first receive from it, the second the second, and so on: these two must agree in count
+ * and type, else weftMismatch names both ranks and both calls on every rank. A count may be 0: then the buffer may be
+ * NULL, and the message is one all the same.
+ * Outside a group weftSend returns when the buffer may be used again, which for a large one is when it was received, and
+ * weftRecv when the data is there. In a group all messages go on side by side, whatever their order, to and from
+ * any ranks and on any communicators of the group, and beside its collectives; weftGroupEnd returns when all are done.
+ * There a rank may send to itself, if it receives in the same group. Messages do not disturb the order of collectives:
+ * only the two ranks take part.
+ * Errors: weftInvalidArgument (what to change), weftInvalidUsage (a message to oneself alone), weftMismatch,
+ * weftRemoteError (the peer died, or left without its part), weftTimeout (who has not called what), weftSystemError; after
+ * all but the first the communicator is dead. Threads: thread-bound. */
+
+/* Sends `count` elements of sendbuff to rank `peer`. */
+WEFT_API weftResult_t weftSend(const void* sendbuff, size_t count, weftDataType_t type, int peer, weftComm_t comm,
+                               weftStream_t stream);
+/* Receives `count` elements from rank `peer` into recvbuff. */
+WEFT_API weftResult_t weftRecv(void* recvbuff, size_t count, weftDataType_t type, int peer, weftComm_t comm,
+                               weftStream_t stream);
+/* Both at once, as if in a group: sends to rank `dest` and receives from rank `source`, which may be the same, or this very
+ * rank. The buffers are disjoint. */
+WEFT_API weftResult_t weftSendRecv(const void* sendbuff, size_t sendcount, int dest, void* recvbuff, size_t recvcount,
+                                   int source, weftDataType_t type, weftComm_t comm, weftStream_t stream);
+
+/* ---- Collectives of uneven parts ----
+ * Counts and displacements (where a part begins, from the start of the buffer) are elements, one for each rank, in host
+ * memory, read before the call returns. Buffers are host memory, stream is NULL. A part may be empty. Parts that are
+ * received must not overlap. What one rank says it sends another and that one says it receives must be the same
+ * count, else weftMismatch names both on every rank. Every pair of ranks that has something to tell each other does it
+ * directly: no rank passes on what is another's. They return when this rank's part is done. Errors and threads: as
+ * weftAllReduce. */
+
+/* Part q of rank p's sendbuff, sendcounts[q] elements from sdispls[q] on, becomes part p of rank q's recvbuff. The buffers
+ * are disjoint. */
+WEFT_API weftResult_t weftAlltoAllv(const void* sendbuff, const size_t sendcounts[], const size_t sdispls[], void* recvbuff,
+                                    const size_t recvcounts[], const size_t rdispls[], weftDataType_t type, weftComm_t comm,
+                                    weftStream_t stream);
+/* Every rank's `sendcount` elements into the root's recvbuff: those of rank r at displs[r], recvcounts[r] of them. recvbuff,
+ * recvcounts and displs matter on the root only; in place there: sendbuff lies at its part of recvbuff. */
+WEFT_API weftResult_t weftGatherv(const void* sendbuff, size_t sendcount, void* recvbuff, const size_t recvcounts[],
+                                  const size_t displs[], weftDataType_t type, int root, weftComm_t comm,
+                                  weftStream_t stream);
+/* Of the root's sendbuff sendcounts[r] elements from displs[r] on into rank r's recvbuff of `recvcount`. sendbuff, sendcounts
+ * and displs matter on the root only; in place there: recvbuff lies at its part of sendbuff. */
+WEFT_API weftResult_t weftScatterv(const void* sendbuff, const size_t sendcounts[], const size_t displs[], void* recvbuff,
+                                   size_t recvcount, weftDataType_t type, int root, weftComm_t comm, weftStream_t stream);
+/* Every rank's `sendcount` elements into every rank's recvbuff: those of rank r at displs[r], recvcounts[r] of them. In
+ * place: sendbuff lies at its part of recvbuff. */
+WEFT_API weftResult_t weftAllGatherv(const void* sendbuff, size_t sendcount, void* recvbuff, const size_t recvcounts[],
+                                     const size_t displs[], weftDataType_t type, weftComm_t comm, weftStream_t stream);
+
 /* ---- Memory ---- */
 
 /* Allocates `bytes` of host memory, zeroed, page aligned, that other processes of this host can map, and writes where to

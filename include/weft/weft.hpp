@@ -266,6 +266,44 @@ class Communicator {
     // Returns when every rank has called it.
     void barrier() { check(weftBarrier(get(), nullptr)); }
 
+    // Messages between two ranks: see weft.h.
+    template <class T>
+    void send(const T* buffer, std::size_t count, int peer) {
+        check(weftSend(buffer, count, datatype_of<T>(), peer, get(), nullptr));
+    }
+    template <class T>
+    void receive(T* buffer, std::size_t count, int peer) {
+        check(weftRecv(buffer, count, datatype_of<T>(), peer, get(), nullptr));
+    }
+    template <class T>
+    void send_receive(const T* send, std::size_t send_count, int target, T* receive, std::size_t receive_count,
+                      int source) {
+        check(weftSendRecv(send, send_count, target, receive, receive_count, source, datatype_of<T>(), get(), nullptr));
+    }
+
+    // Uneven parts: counts and displacements of each rank, in elements.
+    template <class T>
+    void all_to_all(const T* send, const std::size_t* send_counts, const std::size_t* send_displacements, T* receive,
+                    const std::size_t* receive_counts, const std::size_t* receive_displacements) {
+        check(weftAlltoAllv(send, send_counts, send_displacements, receive, receive_counts, receive_displacements,
+                            datatype_of<T>(), get(), nullptr));
+    }
+    template <class T>
+    void gather(const T* send, std::size_t count, T* receive, const std::size_t* counts,
+                const std::size_t* displacements, int root) {
+        check(weftGatherv(send, count, receive, counts, displacements, datatype_of<T>(), root, get(), nullptr));
+    }
+    template <class T>
+    void scatter(const T* send, const std::size_t* counts, const std::size_t* displacements, T* receive,
+                 std::size_t count, int root) {
+        check(weftScatterv(send, counts, displacements, receive, count, datatype_of<T>(), root, get(), nullptr));
+    }
+    template <class T>
+    void all_gather(const T* send, std::size_t count, T* receive, const std::size_t* counts,
+                    const std::size_t* displacements) {
+        check(weftAllGatherv(send, count, receive, counts, displacements, datatype_of<T>(), get(), nullptr));
+    }
+
     // The reduction that sums scalar_r * x_r, each rank with its own scalar. Lives until destroyed or the communicator
     // is.
     template <class T>

@@ -1,4 +1,5 @@
 // collectives.cpp: checks the arguments of collectives and hands them on.
+#include "src/api/arguments.hpp"
 #include "src/api/guard.hpp"
 #include "src/comm/group.hpp"
 #include "weft/weft.h"
@@ -8,8 +9,7 @@ using namespace weft;
 namespace {
 
 Status check_reduction(weftComm* comm, weftDataType_t type, weftRedOp_t op, Communicator::Call& call) {
-    if (!is_datatype(type))
-        return fail(weftInvalidArgument, "datatype is {}; types are 0 to {}", int(type), weftNumTypes - 1);
+    WEFT_TRY(check_type(type));
     call.operation.type = uint8_t(type);
     if (op >= 0 && op < weftNumOps) [[likely]] {
         call.operation.op = uint8_t(op);
@@ -25,13 +25,6 @@ Status check_reduction(weftComm* comm, weftDataType_t type, weftRedOp_t op, Comm
                     name_of(type));
     call.operation.op = weftNumOps;
     call.scalar = scalar->bytes;
-    return ok();
-}
-
-Status check_count(size_t count, int parts) {
-    if (count > (size_t(1) << 48) / size_t(parts))
-        return fail(weftInvalidArgument, "count is {}: counts are elements{}, and no memory holds that many", count,
-                    parts > 1 ? ", of each rank's part" : "");
     return ok();
 }
 
@@ -91,9 +84,7 @@ weftResult_t run(const Arguments& arguments, weftComm_t comm, weftStream_t strea
             return inside.refused();
         Communicator& communicator = *comm->communicator;
         WEFT_TRY(check_reduction(comm, arguments.type, facts.reduces ? arguments.op : weftSum, call));
-        if (facts.rooted && (arguments.root < 0 || arguments.root >= communicator.ranks()))
-            return fail(weftInvalidArgument, "root is {}; it is a rank, 0 to {}", arguments.root,
-                        communicator.ranks() - 1);
+        if constexpr (facts.rooted) WEFT_TRY(check_rank("root", arguments.root, communicator.ranks()));
         if constexpr (collective != Collective::barrier)
             WEFT_TRY(check_buffers<collective>(call, communicator.rank(), communicator.ranks()));
         WEFT_TRY(communicator.place(call));
@@ -162,8 +153,7 @@ weftResult_t weftRedOpCreatePreMulSum(weftRedOp_t* op, void* scalar, weftDataTyp
     return guarded_comm(comm, [&]() -> Status {
         if (!op || !scalar)
             return fail(weftInvalidArgument, "weftRedOpCreatePreMulSum: {} is NULL", op ? "scalar" : "op");
-        if (!is_datatype(datatype))
-            return fail(weftInvalidArgument, "datatype is {}; types are 0 to {}", int(datatype), weftNumTypes - 1);
+        WEFT_TRY(check_type(datatype));
         if (residence != weftScalarHostImmediate)
             return fail(weftInvalidArgument,
                         "residence must be weftScalarHostImmediate: Weft {}.{} reads scalars from host memory only",

@@ -21,7 +21,15 @@ enum class Collective : uint8_t {
     gather,
     scatter,
     barrier,
+    // Messages between two ranks each (executor/exchange.hpp), without a schedule: the whole is what a rank names.
+    send,
+    receive,
+    all_to_all_v,
+    gather_v,
+    scatter_v,
+    all_gather_v,
 };
+// Those that schedules serve.
 inline constexpr Collective all_collectives[] = {
     Collective::all_reduce, Collective::broadcast,      Collective::reduce,
     Collective::all_gather, Collective::reduce_scatter, Collective::all_to_all,
@@ -55,12 +63,24 @@ constexpr CollectiveFacts facts_of(Collective collective) {
         case Collective::scatter: return {"scatter", true, false, true, false, all, nothing, own, own};
         // Everybody hears of everybody: an all-gather of tokens.
         case Collective::barrier: return {"barrier", true, false, false, false, own, own, all, all};
+        case Collective::send: return {"send", false, false, false, false, all, all, nothing, nothing};
+        case Collective::receive: return {"receive", false, false, false, false, nothing, nothing, all, all};
+        case Collective::all_to_all_v: return {"all_to_all_v", true, false, false, true, all, all, all, all};
+        case Collective::gather_v: return {"gather_v", true, false, true, false, own, own, all, nothing};
+        case Collective::scatter_v: return {"scatter_v", true, false, true, false, all, nothing, own, own};
+        case Collective::all_gather_v: return {"all_gather_v", true, false, false, false, own, own, all, all};
     }
     return {"nothing", false, false, false, false, nothing, nothing, nothing, nothing};
 }
 
 constexpr const char* name_of(Collective collective) { return facts_of(collective).name; }
 std::optional<Collective> collective_named(std::string_view name);
+
+// Every rank names counts of its own, so that an Operation has none.
+constexpr bool uneven(Collective collective) {
+    return collective == Collective::all_to_all_v || collective == Collective::gather_v ||
+           collective == Collective::scatter_v || collective == Collective::all_gather_v;
+}
 
 constexpr int parts_of(Collective collective, int ranks) { return facts_of(collective).parted ? ranks : 1; }
 constexpr Held input_of(Collective collective, int rank, int root) {

@@ -45,7 +45,11 @@ Communicator::Communicator(std::shared_ptr<HostGroup> group, std::shared_ptr<Mem
       waiting_(*group_, rank, options.sleep_us),
       watchdog_(*group_, rank, options.name, {options.warn_ms * 1000, options.timeout_ms * 1000}),
       name_(options.name) {
-    add_descriptors_ = [this](std::vector<pollfd>& list) { prepared_->run.add_descriptors(list); };
+    add_descriptors_ = [this](std::vector<pollfd>& list) {
+        if (in_call_ && uneven_) parts_->exchange().add_descriptors(list);
+        if (in_call_ && prepared_) prepared_->run.add_descriptors(list);
+        if (has_messages()) messages_->exchange().add_descriptors(list);
+    };
     waiting_.seen_here();
     WEFT_LOG_RANK(rank_, info, init, "rank {} of {} joined{}{}, process {}", rank, group_->ranks(),
                   name_.empty() ? "" : " communicator ", name_, getpid());
@@ -66,11 +70,11 @@ Status Communicator::die(Status failure) {
     dead_ = true;
     // Who saw the cause may be about to tell.
     if (failure.code() == weftRemoteError && !group_->one_host())
-        if (Status cause = watchdog_.await_cause(sequence_, position().operation); !cause) failure = std::move(cause);
+        if (Status known = watchdog_.await_cause([this] { return cause(); }); !known) failure = std::move(known);
     // The first error is what all ranks report, word for word.
     if (!group_->raise(failure.code(), rank_, failure.sentence())) failure = group_->abort_status();
     std::atomic_thread_fence(std::memory_order_seq_cst);  // pairs with the one in Run::decide()
-    group_->row(rank_).gave_up.store(sequence_, std::memory_order_release);
+    group_->row(rank_).gave_up.store(std::max<uint64_t>(1, sequence_), std::memory_order_release);
     if (aborted_here_.load(std::memory_order_acquire))
         return fail(weftInvalidUsage, "the communicator was aborted here, by weftCommAbort");
     WEFT_LOG_RANK(rank_, warn, coll, "{}", failure.sentence());
@@ -81,11 +85,10 @@ Status Communicator::die(Status failure) {
 // return. The abort word is set, so every peer that runs leaves soon; one that is stopped is not waited for without
 // end.
 void Communicator::await_borrowers() {
-    if (!dead_ || !prepared_ || !prepared_->run.lends_buffers()) return;
+    if (!dead_) return;
     const int64_t until = now_us() + leave_patience_us;
     for (int peer = 0; peer < group_->ranks(); ++peer)
-        while (peer != rank_ && prepared_->run.may_be_using(peer) &&
-               group_->row(peer).gave_up.load(std::memory_order_acquire) < sequence_ &&
+        while (peer != rank_ && may_be_using(peer) &&
                group_->row(peer).state.load(std::memory_order_acquire) != RankState::left && group_->alive(peer)) {
             if (now_us() > until) {
                 WEFT_LOG_RANK(
@@ -98,7 +101,16 @@ void Communicator::await_borrowers() {
         }
 }
 
-Status Communicator::begin(const Call& call) {
+bool Communicator::may_be_using(int peer) const {
+    const uint64_t gave_up = group_->row(peer).gave_up.load(std::memory_order_acquire);
+    if (gave_up == 0 && ((messages_ && messages_->exchange().may_be_read_by(peer)) ||
+                         (parts_ && parts_->exchange().may_be_read_by(peer))))
+        return true;
+    return in_call_ && prepared_ && prepared_->run.lends_buffers() && prepared_->run.may_be_using(peer) &&
+           gave_up < sequence_;
+}
+
+Status Communicator::usable() {
     if (device_) device_->look(true);
     if (dead_ || group_->aborted()) [[unlikely]] {
         dead_ = true;
@@ -106,9 +118,16 @@ Status Communicator::begin(const Call& call) {
         return fail(cause.code() == weftSuccess ? weftInvalidUsage : cause.code(),
                     "the communicator is dead, destroy it and make a new one; it died of: {}", cause.sentence());
     }
+    return ok();
+}
+
+Status Communicator::begin(const Call& call) {
+    WEFT_TRY(usable());
     call_ = call;
     if (call.operation.space == Space::device) [[unlikely]]
         return begin_on_device();
+    if (uneven(call.operation.collective)) return begin_uneven();
+    in_call_ = true;
     ++sequence_;
     waiting_.seen_here();
     prepared_ = plans_.find(PlanKey(call.operation));
@@ -173,11 +192,14 @@ Status Communicator::place(Call& call) {
         return ok();
     }
     if (device_) {
-        // What this rank has no use for is not looked at.
-        const bool sends = input_of(collective, rank_, call.operation.root) != Held::nothing,
-                   receives = output_of(collective, rank_, call.operation.root) != Held::nothing;
-        auto place = device_->place(call.operation, sends ? call.send : call.receive,
-                                    receives ? call.receive : call.send, call.stream);
+        // What this rank has no use for is not looked at; where parts are uneven the start stands for all.
+        Operation operation = call.operation;
+        const bool parts = uneven(collective);
+        if (parts) operation.count = call.send || call.receive;
+        const bool sends = input_of(collective, rank_, operation.root) != Held::nothing && (call.send || !parts),
+                   receives = output_of(collective, rank_, operation.root) != Held::nothing && (call.receive || !parts);
+        auto place = device_->place(operation, sends ? call.send : call.receive, receives ? call.receive : call.send,
+                                    call.stream);
         if (!place) return refuse_or_die(place.take_status());
         if (place->space == Space::device && collective != Collective::all_reduce)
             return fail(weftInvalidArgument, "{} works on host memory only, yet: on device memory there is all_reduce",
@@ -199,6 +221,7 @@ Status Communicator::prepare() {
     if (!binding_) {
         auto choice = planner_.choose(call_.operation);
         if (!choice) {
+            in_call_ = false;
             --sequence_;  // nothing was posted: the call did not happen, and since the reasons are agreed, on no rank
             return choice.take_status();
         }
@@ -223,6 +246,7 @@ Status Communicator::prepare() {
 Progress Communicator::advance() {
     if (on_device_) [[unlikely]]
         return Progress::done;
+    if (uneven_) return advance(parts_->exchange());
     if (!prepared_) [[unlikely]] {
         failure_ = prepare();
         if (!failure_) return Progress::failed;
@@ -241,6 +265,7 @@ Progress Communicator::advance() {
 }
 
 Status Communicator::pause(bool may_sleep) {
+    if (uneven_ || has_messages()) return pause_for_messages(may_sleep);
     const RankSet& missing = prepared_ ? prepared_->run.missing() : missing_binding_;
     // Connections are made over letters, which come through shared memory; then some are sockets.
     const bool sockets = prepared_ && prepared_->plan.networked;
@@ -264,7 +289,7 @@ void Communicator::break_off() noexcept {
                          "rank {} broke off in operation {}: out of memory, or an internal error", rank_, sequence_);
     group_->raise(weftSystemError, rank_, {sentence, std::min(end.size, sizeof sentence)});
     std::atomic_thread_fence(std::memory_order_seq_cst);  // as in die()
-    group_->row(rank_).gave_up.store(sequence_, std::memory_order_release);
+    group_->row(rank_).gave_up.store(std::max<uint64_t>(1, sequence_), std::memory_order_release);
 }
 
 Status Communicator::run(const Call& call) try {

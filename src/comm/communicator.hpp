@@ -6,10 +6,12 @@
 #include <list>
 #include <map>
 #include <memory>
+#include <span>
 
 #include "src/base/waiting.hpp"
 #include "src/bootstrap/gathering.hpp"
 #include "src/comm/device.hpp"
+#include "src/comm/messages.hpp"
 #include "src/comm/plan_cache.hpp"
 #include "src/diagnosis/watchdog.hpp"
 
@@ -40,13 +42,28 @@ class Communicator {
     int ranks() const { return group_->ranks(); }
 
     // ---- A call. Arguments have been checked by the API.
+    // What one of uneven parts sends to and receives from each rank.
+    struct Piece {
+        int peer;
+        void* data;
+        uint64_t count;
+    };
+    struct Pieces {
+        std::vector<Piece> sends, receives;
+    };
     struct Call {
         Operation operation;  // without choice
         const void* send;
         void* receive;
         const void* scalar;  // of a pre-multiplied sum
         void* stream;
-        bool mapped;  // see DevicePlace
+        bool mapped;           // see DevicePlace
+        const Pieces* pieces;  // of one that has them; the caller's until the call is done
+        Exchange::Caller by;   // of a message by itself, to or from rank operation.root
+
+        bool is_message() const {
+            return operation.collective == Collective::send || operation.collective == Collective::receive;
+        }
     };
     // Where the buffers of a call are that has been checked otherwise, or why it cannot be served; Operation::space and
     // `mapped`.
@@ -57,12 +74,19 @@ class Communicator {
     // While blocked: spins, yields or sleeps, and now and then looks for trouble. A failure as above.
     Status pause(bool may_sleep);
     Status end() {
-        on_device_ = false;
+        on_device_ = uneven_ = in_call_ = false;
         group_->row(rank_).position.finish(sequence_);
         return ok();
     }
     // begin, advance and pause until done, end.
     Status run(const Call& call);
+
+    // ---- Messages by themselves (point_to_point.cpp), any number at a time, beside a call. They are not numbered:
+    // only two ranks take part in each. pause() waits for them too.
+    Status begin_message(const Call& call);
+    Progress advance_messages();
+    bool has_messages() const { return messages_ && !messages_->exchange().idle(); }
+    Status run_messages(std::span<const Call> messages);
     // An exception leaves the call: nobody shall wait for a rank that does not go on.
     void break_off() noexcept;
     // After a failure, before the caller gets its buffers back: until no peer uses them any more.
@@ -92,6 +116,7 @@ class Communicator {
         return planner_.explain(operation) + (device_ ? device_->explain(operation) : "");
     }
     Status state() const;
+    bool dead() const { return dead_; }  // thread-bound
     void abort();
     uint64_t board_bytes() const;
     uint64_t connection_bytes() const { return planner_.connection_bytes(); }
@@ -106,6 +131,14 @@ class Communicator {
     Status refuse_or_die(Status failure);
     Status die(Status failure);
     Status prepare();
+    Status usable();
+    Status begin_uneven();
+    Progress advance(Exchange& exchange);
+    Status pause_for_messages(bool may_sleep);
+    Messages& messages(std::unique_ptr<Messages>& which, uint64_t name);
+    const RankSet& missing() const;
+    Status cause();
+    bool may_be_using(int peer) const;
     Position::Report position() const { return *group_->row(rank_).position.read(); }  // our own line is never torn
 
     std::shared_ptr<HostGroup> group_;
@@ -122,11 +155,16 @@ class Communicator {
 
     uint64_t sequence_ = 0;
     Call call_{};
+    bool in_call_ = false;
     bool on_device_ = false;            // the call has been given to the device: it is done here
+    bool uneven_ = false;               // the call is made of messages
     PreparedPlan* prepared_ = nullptr;  // of the call; null while connections are being made
     Choice choice_;
     Binding* binding_ = nullptr;  // of choice_, being connected
     RankSet missing_binding_;
+    std::unique_ptr<Messages> messages_;  // those by themselves; null until there are some
+    std::unique_ptr<Messages> parts_;     // those of collectives, whose order is that of the calls; likewise
+    RankSet missing_both_;
     Status failure_;
     bool dead_ = false;
     std::atomic<bool> aborted_here_{false};

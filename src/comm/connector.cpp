@@ -9,43 +9,56 @@
 
 namespace weft {
 
-namespace {
-
-// Both ends name a connection alike: by the wiring, channel and block of the receiver's rank and of the sender's.
-uint64_t letter_key(uint64_t name, int channel, int sender) {
-    return name ^ (uint64_t(channel) << 32 | uint64_t(unsigned(sender))) * 0x9e3779b97f4a7c15u;
+// Both ends name a connection alike: by channel, slots and the sender's rank; the letter says the receiver's.
+uint64_t Connector::letter_key(const Key& key, int sender) const {
+    return settings_.name ^
+           (uint64_t(key.channel) << 48 | uint64_t(unsigned(key.depth)) << 32 | uint64_t(unsigned(sender))) *
+               0x9e3779b97f4a7c15u;
 }
 
-}  // namespace
-
-Status Connector::listen(uint64_t name, Wiring& wiring) const {
-    const Schedule& schedule = wiring.schedule;
+Status Connector::listen(Binding& binding) {
+    const Schedule& schedule = binding.schedule;
+    const auto key_of = [&](int channel, int peer) { return Key{channel, peer, schedule.fifo_depth}; };
+    binding.ends.resize(schedule.blocks.size());
     for (size_t index = 0; index < schedule.blocks.size(); ++index) {
         const Block& block = schedule.blocks[index];
-        if (!concerns(block.source)) continue;
+        BlockEnds& ends = binding.ends[index];
+        if (const auto there = receivers_.find(key_of(block.channel, block.source)); there != receivers_.end())
+            ends.source = there->second.get();
+        if (const auto there = senders_.find(key_of(block.channel, block.target)); there != senders_.end())
+            ends.target = there->second.get();
+        ends.source_abroad = block.source >= 0 && !group_->local(block.source);
+        ends.target_abroad = block.target >= 0 && !group_->local(block.target);
+        binding.is_new.push_back({concerns(block.source) && !ends.source, concerns(block.target) && !ends.target});
+    }
+    for (size_t index = 0; index < schedule.blocks.size(); ++index) {
+        const Block& block = schedule.blocks[index];
+        if (!binding.is_new[index].source) continue;
         Blob address;
-        const ConnectionOptions options = this->options(wiring, block.channel, block.source, true);
+        const Key key = key_of(block.channel, block.source);
+        const ConnectionOptions options = this->options(binding, block.channel, block.source, true);
         auto transport = transport_to(options);
         if (!transport) return transport.take_status();
         auto receiver = (*transport)->listen(options, address);
         if (!receiver) return receiver.take_status();
-        WEFT_TRY(group_->post_letter(rank_, block.source, letter_key(name, block.channel, block.source), &address,
-                                     sizeof address));
-        wiring.ends[index].source = receiver->get();
-        wiring.ends[index].source_abroad = true;
-        wiring.receivers.push_back(std::move(*receiver));
+        WEFT_TRY(group_->post_letter(rank_, block.source, letter_key(key, block.source), &address, sizeof address));
+        binding.ends[index].source = receiver->get();
+        receivers_[key] = std::move(*receiver);
     }
     return ok();
 }
 
-Result<bool> Connector::connect(uint64_t name, Wiring& wiring, RankSet& missing) const {
-    const Schedule& schedule = wiring.schedule;
+Result<bool> Connector::connect(Binding& binding, RankSet& missing) {
+    if (binding.connected) return true;
+    const Schedule& schedule = binding.schedule;
+    if (binding.is_new.empty()) WEFT_TRY(listen(binding));
     missing.clear();
     bool all = true;
     for (size_t index = 0; index < schedule.blocks.size(); ++index) {
         const Block& block = schedule.blocks[index];
-        if (!concerns(block.target) || wiring.ends[index].target) continue;
-        const std::byte* letter = group_->find_letter(block.target, letter_key(name, block.channel, rank_));
+        if (!binding.is_new[index].target || binding.ends[index].target) continue;
+        const Key key{block.channel, block.target, schedule.fifo_depth};
+        const std::byte* letter = group_->find_letter(block.target, letter_key(key, rank_));
         if (!letter) {
             missing.insert(block.target);
             all = false;
@@ -53,37 +66,40 @@ Result<bool> Connector::connect(uint64_t name, Wiring& wiring, RankSet& missing)
         }
         Blob address;
         memcpy(&address, letter, sizeof address);
-        const ConnectionOptions options = this->options(wiring, block.channel, block.target, false);
+        const ConnectionOptions options = this->options(binding, block.channel, block.target, false);
         auto transport = transport_to(options);
         if (!transport) return transport.take_status();
         auto sender = (*transport)->connect(options, address);
         if (!sender) return sender.take_status();
         WEFT_LOG_RANK(rank_, info, net, "connects to {} over {}, channel {}, {} slots of {} KiB",
                       group_->name_of(block.target), (*transport)->name, block.channel, schedule.fifo_depth,
-                      slot_bytes_ >> 10);
-        wiring.ends[index].target = sender->get();
-        wiring.ends[index].target_abroad = true;
-        wiring.senders.push_back(std::move(*sender));
+                      settings_.slot_bytes >> 10);
+        binding.ends[index].target = sender->get();
+        senders_[key] = std::move(*sender);
     }
+    binding.connected = all;
     return all;
 }
 
-ConnectionOptions Connector::options(Wiring& wiring, int channel, int peer, bool incoming) const {
-    // The first connection to a peer goes with the first from it, and so on, by channel: both ends reckon alike.
+ConnectionOptions Connector::options(Binding& binding, int channel, int peer, bool incoming) const {
+    // The first new connection to a peer goes with the first from it, and so on, by channel: both ends reckon alike.
     int place = 0, opposite = 0;
-    for (const Block& block : wiring.schedule.blocks) {
-        place += (incoming ? block.source : block.target) == peer && block.channel < channel;
-        opposite += (incoming ? block.target : block.source) == peer;
+    for (size_t index = 0; index < binding.schedule.blocks.size(); ++index) {
+        const Block& block = binding.schedule.blocks[index];
+        const bool comes = binding.is_new[index].source && block.source == peer,
+                   goes = binding.is_new[index].target && block.target == peer;
+        place += (incoming ? comes : goes) && block.channel < channel;
+        opposite += incoming ? goes : comes;
     }
     return {rank_,
             peer,
             channel,
-            wiring.schedule.fifo_depth,
-            slot_bytes_,
-            nullptr,
-            nullptr,
-            identity_,
-            place < opposite ? &wiring.shared[{peer, place}] : nullptr};
+            binding.schedule.fifo_depth,
+            settings_.slot_bytes,
+            group_->local(peer) ? group_ : nullptr,
+            settings_.heap_used,
+            settings_.identity,
+            place < opposite ? &binding.shared[{peer, place}] : nullptr};
 }
 
 // The first that can; both ends see the same facts.

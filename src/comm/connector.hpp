@@ -1,6 +1,6 @@
-// connector.hpp: makes those connections of a rank's schedule that lead to other hosts, for what does not run by plans
-// of the planner: chooses a transport for each, listens, leaves letters with the addresses, connects when those of the
-// peers have come. Takes several steps; nothing blocks. Thread-bound to the rank.
+// connector.hpp: makes the connections of a rank's schedules: chooses a transport for each, listens, leaves letters
+// with the addresses, connects when those of the peers have come. Takes several steps, because the other end must
+// listen first; nothing blocks. Thread-bound to the rank.
 #pragma once
 #include <map>
 #include <memory>
@@ -11,37 +11,53 @@
 
 namespace weft {
 
-// A schedule and its connections abroad.
-struct Wiring {
+// A schedule and the ends of its connections: shared by the plans of all sizes.
+struct Binding {
     Schedule schedule;
     std::vector<BlockEnds> ends;
-    std::vector<std::unique_ptr<Receiver>> receivers;
-    std::vector<std::unique_ptr<Sender>> senders;
-    // What connections there and back have in common: by peer and their place among those that go one way.
+    struct New {
+        bool source, target;
+    };
+    std::vector<New> is_new;  // by block: which connections no other schedule had before
+    // What new connections there and back have in common: by peer and their place among those that go one way.
     std::map<std::pair<int, int>, std::shared_ptr<Shared>> shared;
+    bool connected = false;
 };
 
 class Connector {
   public:
-    // identity: of the communicator.
-    Connector(HostGroup& group, const net::Identity& identity, int rank, size_t slot_bytes)
-        : group_(&group), identity_(&identity), rank_(rank), slot_bytes_(slot_bytes) {}
+    struct Settings {
+        const net::Identity* identity;  // of the communicator; null if its ranks are on one host
+        size_t slot_bytes;
+        uint64_t name = 0;         // tells the letters of this connector from those of others; alike on all ranks
+        size_t* heap_used;         // of the rank; null where there is nothing on this host to be connected:
+        bool only_abroad = false;  // connections on this host are nobody's, or another's
+    };
+    Connector(HostGroup& group, int rank, const Settings& settings)
+        : group_(&group), rank_(rank), settings_(settings) {}
 
-    // `name` tells the letters of this wiring from those of others, alike on all ranks.
-    Status listen(uint64_t name, Wiring& wiring) const;
-    // One step, after listen(). True when all connections are there; else `missing` has the ranks that have not
-    // listened yet.
-    Result<bool> connect(uint64_t name, Wiring& wiring, RankSet& missing) const;
+    Status listen(Binding& binding);
+    // One step; listens first. True when all connections are there; else `missing` has the ranks that have not listened
+    // yet.
+    Result<bool> connect(Binding& binding, RankSet& missing);
 
   private:
-    bool concerns(int peer) const { return peer >= 0 && !group_->local(peer); }
-    ConnectionOptions options(Wiring& wiring, int channel, int peer, bool incoming) const;
+    // A connection serves all schedules that want one from there to there with so many slots: each leaves it empty, and
+    // ranks go from one operation to the next alike, so both ends know which ones there are.
+    struct Key {
+        int channel, peer, depth;
+        auto operator<=>(const Key&) const = default;
+    };
+    bool concerns(int peer) const { return peer >= 0 && (!settings_.only_abroad || !group_->local(peer)); }
+    uint64_t letter_key(const Key& key, int sender) const;
+    ConnectionOptions options(Binding& binding, int channel, int peer, bool incoming) const;
     Result<const Transport*> transport_to(const ConnectionOptions& options) const;
 
     HostGroup* group_;
-    const net::Identity* identity_;
     int rank_;
-    size_t slot_bytes_;
+    Settings settings_;
+    std::map<Key, std::unique_ptr<Receiver>> receivers_;
+    std::map<Key, std::unique_ptr<Sender>> senders_;
 };
 
 }  // namespace weft

@@ -185,9 +185,7 @@ void DeviceSide::meet(std::shared_ptr<HostGroup> group, const net::Identity* ide
     }
     const AgreedOptions& agreed = s.group->header().agreed;
     s.layout = {ranks, blocks_together(facts), agreed.algo};
-    Layout layout{ranks, 0};
-    if (!s.group->one_host())
-        for (int other = 0; other < ranks; ++other) layout.hosts.push_back(s.group->home(other).host);
+    const Layout layout = layout_of(*s.group, 0);
     s.layout.hosts = layout.host_count();
     if (s.layout.blocks_max < 1)
         return s.decline("the ranks that share a device are too many for it: their kernels must run at once");

@@ -14,14 +14,16 @@ uint64_t name_of(size_t group) { return (uint64_t(group) + 1) * 0x8f1bbcdcbfa53e
 
 DeviceAbroad::DeviceAbroad(std::shared_ptr<HostGroup> group, const net::Identity& identity, int rank,
                            const cuda::Connections& connections)
-    : group_(std::move(group)),
-      rank_(rank),
-      connector_(*group_, identity, rank, cuda::Connections::slot_bytes),
-      news_(*group_) {
+    : group_(std::move(group)), rank_(rank), news_(*group_) {
     for (size_t index = 0; index < connections.groups(); ++index) {
-        Wiring& wiring = wirings_.emplace_back();
-        wiring.schedule = connections.schedule(index, rank);
-        wiring.ends.resize(wiring.schedule.blocks.size());
+        connectors_.push_back({*group_,
+                               rank,
+                               {.identity = &identity,
+                                .slot_bytes = cuda::Connections::slot_bytes,
+                                .name = name_of(index),
+                                .heap_used = nullptr,
+                                .only_abroad = true}});
+        bindings_.emplace_back().schedule = connections.schedule(index, rank);
     }
 }
 
@@ -30,17 +32,16 @@ DeviceAbroad::~DeviceAbroad() {
 }
 
 Status DeviceAbroad::listen() {
-    for (size_t index = 0; index < wirings_.size(); ++index)
-        WEFT_TRY(connector_.listen(name_of(index), wirings_[index]));
+    for (size_t index = 0; index < bindings_.size(); ++index) WEFT_TRY(connectors_[index].listen(bindings_[index]));
     return ok();
 }
 
 Result<bool> DeviceAbroad::connect() {
     missing_.clear();
     RankSet all;
-    for (size_t index = 0; index < wirings_.size(); ++index) {
+    for (size_t index = 0; index < bindings_.size(); ++index) {
         RankSet missing;
-        auto connected = connector_.connect(name_of(index), wirings_[index], missing);
+        auto connected = connectors_[index].connect(bindings_[index], missing);
         if (!connected) return connected;
         all.insert(missing);
     }
@@ -54,7 +55,7 @@ Status DeviceAbroad::begin(const std::vector<cuda::AbroadEnd>& ends, const uint3
     proxy_ = std::move(*proxy);
     traffic_ = std::make_shared<cuda::Traffic>(group_, rank_, ended);
     for (const cuda::AbroadEnd& each : ends) {
-        const BlockEnds& found = wirings_[each.group].ends[each.block];
+        const BlockEnds& found = bindings_[each.group].ends[each.block];
         traffic_->add(each.end, each.incoming ? nullptr : found.target, each.incoming ? found.source : nullptr);
     }
     proxy_->attach(traffic_);

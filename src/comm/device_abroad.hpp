@@ -48,8 +48,8 @@ class DeviceAbroad {
   private:
     std::shared_ptr<HostGroup> group_;
     int rank_;
-    Connector connector_;
-    std::vector<Wiring> wirings_;  // by the connections' group
+    std::vector<Connector> connectors_;  // by the connections' group
+    std::vector<Binding> bindings_;      // likewise
     std::vector<int> missing_;
     std::shared_ptr<cuda::Traffic> traffic_;
     std::shared_ptr<cuda::Proxy> proxy_;

@@ -17,6 +17,11 @@ Group::~Group() {
                  calls_.size() + joinings_.size());
 }
 
+void Group::add(weftComm* handle, const Communicator::Call& call) {
+    calls_.push_back({handle, call, call.pieces ? std::make_unique<Communicator::Pieces>(*call.pieces) : nullptr});
+    calls_.back().call.pieces = calls_.back().pieces.get();
+}
+
 bool Group::holds(const weftComm* handle) const {
     for (const Queued& queued : calls_)
         if (queued.handle == handle) return true;
@@ -38,9 +43,19 @@ Status Group::drive(std::vector<Queued> calls) {
     struct Lane {
         weftComm* handle;
         std::unique_ptr<Inside> inside;
-        std::deque<Communicator::Call> calls;  // none on a communicator that refuses them
+        std::deque<Communicator::Call> calls;      // none on a communicator that refuses them
+        std::vector<Communicator::Call> messages;  // likewise; until they are begun
         bool begun = false;
         bool refused = false;
+        bool exchanging = false;
+        bool done() const { return calls.empty() && messages.empty() && !exchanging; }
+        // After a failure. A call that all ranks refused alike leaves messages alone.
+        void drop() {
+            calls.clear();
+            if (!handle->communicator->dead()) return;
+            messages.clear();
+            exchanging = false;
+        }
     };
     std::vector<Lane> lanes;
     // If an exception ends this: whoever waits for what is still to be done is told.
@@ -48,7 +63,7 @@ Status Group::drive(std::vector<Queued> calls) {
         std::vector<Lane>& lanes;
         ~Unfinished() {
             for (Lane& lane : lanes)
-                if (!lane.calls.empty()) lane.handle->communicator->break_off();
+                if (!lane.done()) lane.handle->communicator->break_off();
         }
     } unfinished{lanes};
     Status first;
@@ -63,7 +78,7 @@ Status Group::drive(std::vector<Queued> calls) {
         auto lane =
             std::find_if(lanes.begin(), lanes.end(), [&](const Lane& other) { return other.handle == queued.handle; });
         if (lane == lanes.end()) {
-            lanes.push_back({queued.handle, nullptr, {}});
+            lanes.push_back({queued.handle, nullptr, {}, {}});
             lane = lanes.end() - 1;
             Status usable = check_handle(queued.handle);
             if (usable) {
@@ -73,13 +88,35 @@ Status Group::drive(std::vector<Queued> calls) {
             lane->refused = !usable;
             if (!usable) keep(queued.handle, std::move(usable));
         }
-        if (!lane->refused) lane->calls.push_back(queued.call);
+        if (lane->refused) continue;
+        if (queued.call.is_message())
+            lane->messages.push_back(queued.call);
+        else
+            lane->calls.push_back(queued.call);
     }
     std::erase_if(lanes, [](const Lane& lane) { return lane.refused; });
+    // Messages do not wait for the calls that came before them, nor those for them.
+    const auto exchange = [&](Lane& lane) {
+        Communicator& communicator = *lane.handle->communicator;
+        Status failure;
+        lane.exchanging = true;
+        for (const Communicator::Call& message : std::exchange(lane.messages, {}))
+            if (failure) failure = communicator.begin_message(message);
+        const Progress progress = failure ? communicator.advance_messages() : Progress::failed;
+        if (failure && progress == Progress::failed) failure = communicator.take_failure();
+        if (!failure) {
+            keep(lane.handle, std::move(failure));
+            lane.drop();
+        }
+        if (progress == Progress::done) lane.exchanging = false;
+        return progress != Progress::blocked;
+    };
     for (size_t left = lanes.size(); left > 0;) {
         bool moved = false;
+        left = 0;
         for (Lane& lane : lanes) {
             Communicator& communicator = *lane.handle->communicator;
+            if (!lane.messages.empty() || lane.exchanging) moved |= exchange(lane);
             while (!lane.calls.empty()) {
                 Status failure;
                 Progress progress = Progress::blocked;
@@ -91,7 +128,7 @@ Status Group::drive(std::vector<Queued> calls) {
                 if (!failure) {
                     // The communicator's first error is the call's; what else waits on it has failed too.
                     keep(lane.handle, std::move(failure));
-                    lane.calls.clear();
+                    lane.drop();
                 } else if (progress == Progress::done) {
                     (void)communicator.end();
                     lane.calls.pop_front();
@@ -101,20 +138,19 @@ Status Group::drive(std::vector<Queued> calls) {
                     break;
                 }
                 moved = true;
-                if (lane.calls.empty()) --left;
                 // Launches of all ranks in turn: a full queue makes a launch wait for kernels that wait for the
                 // others'.
                 if (on_device) break;
             }
+            left += !lane.done();
         }
         if (moved) continue;
         // Everybody is blocked: wait a little in each one's way. With several lanes none may sleep for long.
         for (Lane& lane : lanes)
-            if (!lane.calls.empty())
+            if (!lane.done())
                 if (Status failure = lane.handle->communicator->pause(lanes.size() == 1); !failure) {
                     keep(lane.handle, std::move(failure));
-                    lane.calls.clear();
-                    --left;
+                    lane.drop();
                 }
     }
     // Only now, when none of this thread's ranks moves any more, do their buffers go back to the user.

@@ -1,5 +1,6 @@
 // group.hpp: calls collected between weftGroupStart and weftGroupEnd on one thread, and how they are driven together:
-// in order on each communicator, in turn across communicators, so that one thread can be several ranks. Thread-local.
+// in order on each communicator, in turn across communicators, so that one thread can be several ranks; all messages
+// between two ranks each beside them, in no order. Thread-local.
 #pragma once
 #include <vector>
 
@@ -15,7 +16,7 @@ class Group {
     bool open() const { return depth_ > 0; }
     void start() { ++depth_; }
     Status end();
-    void add(weftComm* handle, const Communicator::Call& call) { calls_.push_back({handle, call}); }
+    void add(weftComm* handle, const Communicator::Call& call);
     void add(Joining joining) { joinings_.push_back(std::move(joining)); }
     bool holds(const weftComm* handle) const;
 
@@ -23,6 +24,7 @@ class Group {
     struct Queued {
         weftComm* handle;
         Communicator::Call call;
+        std::unique_ptr<Communicator::Pieces> pieces;  // the call's
     };
     static Status drive(std::vector<Queued> calls);
 

@@ -1,11 +1,7 @@
 #include "src/comm/planner.hpp"
 
-#include <cstring>
-
 #include "src/base/cpu.hpp"
 #include "src/base/log.hpp"
-#include "src/base/name_list.hpp"
-#include "src/base/options.hpp"
 #include "src/registry.hpp"
 
 namespace weft {
@@ -41,20 +37,11 @@ bool has(const Schedule& schedule, Opcode opcode) {
     return false;
 }
 
-Layout layout_of(const HostGroup& group, int rank) {
-    Layout layout{group.ranks(), rank};
-    if (!group.one_host())
-        for (int other = 0; other < group.ranks(); ++other) layout.hosts.push_back(group.home(other).host);
-    return layout;
-}
-
 }  // namespace
 
 Planner::Planner(HostGroup& group, const net::Identity* identity, int rank, Board* board, const Movers& movers,
                  int64_t streaming_bytes, std::shared_ptr<const Catalog> catalog)
-    : group_(&group),
-      identity_(identity),
-      rank_(rank),
+    : rank_(rank),
       board_(board),
       movers_(&movers),
       streaming_bytes_(streaming_bytes),
@@ -69,7 +56,8 @@ Planner::Planner(HostGroup& group, const net::Identity* identity, int rank, Boar
       reach_(group, rank, agreed_.direct != 0),
       cross_memory_(group, rank),
       last_level_(std::min(last_level_share * size_t(group.cores()),
-                           last_level_cache_bytes() > 0 ? last_level_cache_bytes() : SIZE_MAX)) {}
+                           last_level_cache_bytes() > 0 ? last_level_cache_bytes() : SIZE_MAX)),
+      connector_(group, rank, {.identity = identity, .slot_bytes = slot_bytes_, .heap_used = &heap_used_}) {}
 
 Result<Choice> Planner::choose(const Operation& operation) const {
     auto choice = select(operation, layout_, costs_, preferences_, catalog_->rows());
@@ -80,116 +68,8 @@ Result<Choice> Planner::choose(const Operation& operation) const {
 
 Binding& Planner::binding(const Choice& choice) {
     Binding& binding = bindings_[{choice.algorithm, choice.parameters.channels, choice.parameters.root}];
-    if (binding.schedule.blocks.empty()) {
-        binding.schedule = choice.algorithm->schedule(layout_, choice.parameters);
-        binding.ends.resize(binding.schedule.blocks.size());
-    }
+    if (binding.schedule.blocks.empty()) binding.schedule = choice.algorithm->schedule(layout_, choice.parameters);
     return binding;
-}
-
-// Both ends name a connection alike: by channel, slots and the sender's rank; the letter says the receiver's.
-static uint64_t letter_key(int channel, int depth, int sender) {
-    return (uint64_t(channel) << 48 | uint64_t(unsigned(depth)) << 32 | uint64_t(unsigned(sender))) *
-           0x9e3779b97f4a7c15u;
-}
-
-Status Planner::listen(Binding& binding) {
-    const Schedule& schedule = binding.schedule;
-    const auto key_of = [&](int channel, int peer) { return ConnectionKey{channel, peer, schedule.fifo_depth}; };
-    for (size_t index = 0; index < schedule.blocks.size(); ++index) {
-        const Block& block = schedule.blocks[index];
-        BlockEnds& ends = binding.ends[index];
-        if (const auto there = receivers_.find(key_of(block.channel, block.source)); there != receivers_.end())
-            ends.source = there->second.get();
-        if (const auto there = senders_.find(key_of(block.channel, block.target)); there != senders_.end())
-            ends.target = there->second.get();
-        ends.source_abroad = block.source >= 0 && !group_->local(block.source);
-        ends.target_abroad = block.target >= 0 && !group_->local(block.target);
-        binding.is_new.push_back({block.source >= 0 && !ends.source, block.target >= 0 && !ends.target});
-    }
-    for (size_t index = 0; index < schedule.blocks.size(); ++index) {
-        const Block& block = schedule.blocks[index];
-        if (!binding.is_new[index].source) continue;
-        Blob address;
-        const ConnectionOptions options = connection_options(binding, block.channel, block.source, true);
-        auto transport = transport_to(options);
-        if (!transport) return transport.take_status();
-        auto receiver = (*transport)->listen(options, address);
-        if (!receiver) return receiver.take_status();
-        WEFT_TRY(group_->post_letter(rank_, block.source, letter_key(block.channel, schedule.fifo_depth, block.source),
-                                     &address, sizeof address));
-        binding.ends[index].source = receiver->get();
-        receivers_[key_of(block.channel, block.source)] = std::move(*receiver);
-    }
-    binding.listening = true;
-    return ok();
-}
-
-Result<bool> Planner::connect(Binding& binding, RankSet& missing) {
-    if (binding.connected) return true;
-    const Schedule& schedule = binding.schedule;
-    if (!binding.listening) WEFT_TRY(listen(binding));
-    missing.clear();
-    bool all = true;
-    for (size_t index = 0; index < schedule.blocks.size(); ++index) {
-        const Block& block = schedule.blocks[index];
-        if (block.target < 0 || binding.ends[index].target) continue;
-        const std::byte* letter =
-            group_->find_letter(block.target, letter_key(block.channel, schedule.fifo_depth, rank_));
-        if (!letter) {
-            missing.insert(block.target);
-            all = false;
-            continue;
-        }
-        Blob address;
-        memcpy(&address, letter, sizeof address);
-        const ConnectionOptions options = connection_options(binding, block.channel, block.target, false);
-        auto transport = transport_to(options);
-        if (!transport) return transport.take_status();
-        auto sender = (*transport)->connect(options, address);
-        if (!sender) return sender.take_status();
-        WEFT_LOG_RANK(rank_, info, net, "connects to {} over {}, channel {}, {} slots of {} KiB",
-                      group_->name_of(block.target), (*transport)->name, block.channel, schedule.fifo_depth,
-                      slot_bytes_ >> 10);
-        binding.ends[index].target = sender->get();
-        senders_[{block.channel, block.target, schedule.fifo_depth}] = std::move(*sender);
-    }
-    binding.connected = all;
-    return all;
-}
-
-ConnectionOptions Planner::connection_options(Binding& binding, int channel, int peer, bool incoming) {
-    // The first new connection to a peer goes with the first from it, and so on, by channel: both ends reckon alike.
-    int place = 0, opposite = 0;
-    for (size_t index = 0; index < binding.schedule.blocks.size(); ++index) {
-        const Block& block = binding.schedule.blocks[index];
-        const bool comes = binding.is_new[index].source && block.source == peer,
-                   goes = binding.is_new[index].target && block.target == peer;
-        place += (incoming ? comes : goes) && block.channel < channel;
-        opposite += incoming ? goes : comes;
-    }
-    return {rank_,
-            peer,
-            channel,
-            binding.schedule.fifo_depth,
-            slot_bytes_,
-            group_->local(peer) ? group_ : nullptr,
-            &heap_used_,
-            identity_,
-            place < opposite ? &binding.shared[{peer, place}] : nullptr};
-}
-
-// The first that can; both ends see the same facts.
-Result<const Transport*> Planner::transport_to(const ConnectionOptions& options) const {
-    std::string reasons;
-    const NameList allowed(weft::options().transports);
-    for (const Transport& transport : registry::transports()) {
-        std::string why =
-            allowed.admits(transport.name) ? transport.can_connect(options) : "excluded by WEFT_TRANSPORTS";
-        if (why.empty()) return &transport;
-        reasons += fmt::format("{}{}: {}", reasons.empty() ? "" : "; ", transport.name, why);
-    }
-    return fail(weftSystemError, "rank {} has no way to {} ({})", rank_, group_->name_of(options.peer), reasons);
 }
 
 Result<std::unique_ptr<PreparedPlan>> Planner::plan(const Operation& operation, const Choice& choice,

@@ -7,25 +7,12 @@
 #include <string>
 #include <vector>
 
+#include "src/comm/connector.hpp"
 #include "src/executor/run.hpp"
 #include "src/selector/catalog.hpp"
 #include "src/selector/selector.hpp"
 
 namespace weft {
-
-// A schedule and the ends of its connections: shared by the plans of all sizes.
-struct Binding {
-    Schedule schedule;
-    std::vector<BlockEnds> ends;
-    struct New {
-        bool source, target;
-    };
-    std::vector<New> is_new;  // by block: which connections no other schedule had before
-    // What new connections there and back have in common: by peer and their place among those that go one way.
-    std::map<std::pair<int, int>, std::shared_ptr<Shared>> shared;
-    bool listening = false;
-    bool connected = false;
-};
 
 // What a plan is for: the agreed facts of a call, nothing that one rank alone knows.
 struct PlanKey {
@@ -58,27 +45,19 @@ class Planner {
     Binding& binding(const Choice& choice);
     // One step of connecting. True when all connections are there; else `missing` has the ranks that have not listened
     // yet.
-    Result<bool> connect(Binding& binding, RankSet& missing);
+    Result<bool> connect(Binding& binding, RankSet& missing) { return connector_.connect(binding, missing); }
     Result<std::unique_ptr<PreparedPlan>> plan(const Operation& operation, const Choice& choice, Binding& binding);
 
     std::string explain(const Operation& operation) const;
+    // What others need who connect: see Connector and Messages.
+    size_t* heap_used() { return &heap_used_; }
+    size_t net_slot_bytes() const { return costs_.net_slot_bytes; }
+    const Movers& movers() const { return *movers_; }
     uint64_t connection_bytes() const { return heap_used_ - Board::heap_bytes; }
     uint64_t scratch_bytes() const { return scratch_.size(); }
     const AgreedOptions& agreed() const { return agreed_; }
 
   private:
-    // A connection serves all schedules that want one from there to there with so many slots: each leaves it empty, and
-    // ranks go from one operation to the next alike, so both ends know which ones there are.
-    struct ConnectionKey {
-        int channel, peer, depth;
-        auto operator<=>(const ConnectionKey&) const = default;
-    };
-    Status listen(Binding& binding);
-    ConnectionOptions connection_options(Binding& binding, int channel, int peer, bool incoming);
-    Result<const Transport*> transport_to(const ConnectionOptions& options) const;
-
-    HostGroup* group_;
-    const net::Identity* identity_;
     int rank_;
     Board* board_;
     const Movers* movers_;
@@ -94,14 +73,13 @@ class Planner {
     size_t last_level_;               // bytes of cache that the ranks' buffers may find room in
     std::vector<std::byte> scratch_;  // of schedules that want it, one at a time
     size_t heap_used_ = Board::heap_bytes;
+    Connector connector_;
     struct BindingKey {
         const Algorithm* algorithm;
         int channels, root;
         auto operator<=>(const BindingKey&) const = default;
     };
     std::map<BindingKey, Binding> bindings_;
-    std::map<ConnectionKey, std::unique_ptr<Receiver>> receivers_;
-    std::map<ConnectionKey, std::unique_ptr<Sender>> senders_;
 };
 
 }  // namespace weft

@@ -12,8 +12,6 @@ namespace weft {
 
 namespace {
 
-// Ranks that share no word of memory in an operation (a ring beside a board) compare calls only after this long.
-constexpr int64_t compare_after_us = 50'000;
 constexpr int64_t in_flight_us = 30'000'000;
 constexpr int64_t settled_us = 500'000;  // what a host sent before its end may come after the news of that
 
@@ -124,9 +122,8 @@ Status Watchdog::cause(uint64_t sequence, const Operation& operation) {
     return look_beyond({}, sequence, operation, INT64_MAX);
 }
 
-Status Watchdog::await_cause(uint64_t sequence, const Operation& operation) {
-    for (const int64_t broken_us = now_us(); news_.cause_may_come(broken_us); usleep(5000))
-        WEFT_TRY(cause(sequence, operation));
+Status Watchdog::await_cause(const std::function<Status()>& cause) const {
+    for (const int64_t broken_us = now_us(); news_.cause_may_come(broken_us); usleep(5000)) WEFT_TRY(cause());
     return ok();
 }
 

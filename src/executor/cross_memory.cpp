@@ -19,18 +19,20 @@ static Status refused(const char* what, int rank, int other, int pid, int error)
 }
 
 bool CrossMemory::probe() const {
-    for (int other = 0; other < host_->ranks(); ++other) {
-        const RankRow& row = host_->row(other);
-        uint64_t seen = 0;
-        if (Status status = read(other, &seen, row.token_address, sizeof seen); !status || seen != row.process) {
-            WEFT_LOG_RANK(rank_, info, shm, "messages are staged: {}",
-                          status
-                              ? fmt::format("process {} is not rank {}'s here (another pid namespace)", row.pid, other)
-                              : status.sentence());
-            return false;
-        }
-    }
+    for (int other = 0; other < host_->ranks(); ++other)
+        if (!probe(other)) return false;
     return true;
+}
+
+bool CrossMemory::probe(int other) const {
+    const RankRow& row = host_->row(other);
+    uint64_t seen = 0;
+    const Status status = read(other, &seen, row.token_address, sizeof seen);
+    if (status && seen == row.process) return true;
+    WEFT_LOG_RANK(rank_, info, shm, "messages are staged: {}",
+                  status ? fmt::format("process {} is not rank {}'s here (another pid namespace)", row.pid, other)
+                         : status.sentence());
+    return false;
 }
 
 void CrossMemory::agree(bool all_can) {

@@ -17,6 +17,8 @@ class CrossMemory {
     State state() const { return state_; }
     // This rank's part of agreeing: reads a word that it knows from every other process.
     bool probe() const;
+    // The same of one other rank.
+    bool probe(int other) const;
     void agree(bool all_can);
 
     // `address` is the rank's own, in its process.

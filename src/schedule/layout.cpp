@@ -2,6 +2,8 @@
 
 #include <numeric>
 
+#include "src/base/host_group.hpp"
+
 namespace weft {
 
 std::vector<int32_t> Layout::ranks_of(int host) const {
@@ -37,6 +39,13 @@ Ring Layout::ring(int channel) const {
     const std::vector<int32_t> order = host_major();
     const int here = position();
     return {here, order[size_t(here + ranks - 1) % size_t(ranks)], order[size_t(here + 1) % size_t(ranks)]};
+}
+
+Layout layout_of(const HostGroup& group, int rank) {
+    Layout layout{group.ranks(), rank};
+    if (!group.one_host())
+        for (int other = 0; other < group.ranks(); ++other) layout.hosts.push_back(group.home(other).host);
+    return layout;
 }
 
 std::vector<int32_t> hosts_in_blocks(int ranks, int hosts) {

@@ -124,6 +124,30 @@ weftResult_t collective(Worker& self, const std::string& name, size_t count, int
 void step_call(Worker& self, const Values& values) {
     tell("call", collective(self, values[0], size_t(number(values, 1, 1)), int(number(values, 2, 0))));
 }
+// send=COUNT,PEER[,TYPE], receive=COUNT,PEER[,TYPE]
+void step_send(Worker& self, const Values& values) {
+    const auto count = size_t(number(values, 0, 1));
+    tell("send", weftSend(buffers(self, count * 8).first, count, weftDataType_t(number(values, 2, weftInt32)),
+                          int(number(values, 1, 0)), self.comm, nullptr));
+}
+void step_receive(Worker& self, const Values& values) {
+    const auto count = size_t(number(values, 0, 1));
+    tell("receive", weftRecv(buffers(self, count * 8).second, count, weftDataType_t(number(values, 2, weftInt32)),
+                             int(number(values, 1, 0)), self.comm, nullptr));
+}
+// all_to_all_v=COUNT,COUNT...: with each rank as many elements as it sends us
+void step_all_to_all_v(Worker& self, const Values& values) {
+    std::vector<size_t> counts, places;
+    size_t elements = 0;
+    for (size_t peer = 0; peer < size_t(self.ranks); ++peer) {
+        counts.push_back(size_t(number(values, peer, 0)));
+        places.push_back(elements);
+        elements += counts.back();
+    }
+    const auto [send, receive] = buffers(self, elements * sizeof(int));
+    tell("all_to_all_v", weftAlltoAllv(send, counts.data(), places.data(), receive, counts.data(), places.data(),
+                                       weftInt32, self.comm, nullptr));
+}
 // reduce=COUNT[,TYPE[,OP]]
 void step_reduce(Worker& self, const Values& values) {
     tell("reduce", reduce(self, size_t(number(values, 0, 1)), weftDataType_t(number(values, 1, weftInt32)),
@@ -398,6 +422,9 @@ const std::map<std::string, void (*)(Worker&, const Values&)> steps = {{"init", 
                                                                        {"id", step_id},
                                                                        {"as", step_as},
                                                                        {"async", step_async},
+                                                                       {"send", step_send},
+                                                                       {"receive", step_receive},
+                                                                       {"all_to_all_v", step_all_to_all_v},
                                                                        {"say", step_say},
                                                                        {"await", step_await},
                                                                        {"destroy", step_destroy},

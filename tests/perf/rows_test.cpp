@@ -28,6 +28,9 @@ const std::vector<Expected> expected = {
     {"alltoall", "alltoall", true, false, false, false, 0.75},
     {"gather", "gather", true, true, false, true, 0.75},
     {"scatter", "scatter", true, true, false, true, 0.75},
+    {"alltoallv", "alltoallv", true, false, false, false, 0.5},
+    {"sendrecv", "ring_shift", false, false, false, false, 1},
+    {"pingpong", "sendrecv", false, false, false, false, 1},
 };
 
 Run over_fake(const Expected& program, const std::string& arguments, const std::string& fault = "") {
@@ -71,7 +74,8 @@ TEST_CASE("every fault is found with every collective") {
     const Expected& program = GENERATE(from_range(expected));
     const std::string fault = GENERATE("corrupt", "misplace", "overrun", "swap", "scribble", "intrude");
     // Nothing to exchange, or nobody who has no use for a buffer to receive into.
-    const bool several = program.name == "all_gather" || program.name == "alltoall" || program.name == "gather";
+    const bool several = program.name == "all_gather" || program.name == "alltoall" || program.name == "alltoallv" ||
+                         program.name == "gather";
     if (fault == "swap" && !several) return;
     if (fault == "intrude" && program.name != "gather" && program.name != "reduce") return;
     const Run wrong = over_fake(program, size_flags(program, 3), fault);

@@ -58,6 +58,10 @@ class ShmSender final : public Sender {
         return ok();
     }
 
+    uint64_t released() override {
+        return place_.credits().released.load(std::memory_order_acquire);  // pairs with release()
+    }
+
   private:
     ConnectionOptions options_;
     Place place_;

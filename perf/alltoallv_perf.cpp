@@ -1,0 +1,48 @@
+// alltoallv_perf.cpp: how fast every rank sends a part to each, where parts differ: between ranks of which one is even
+// and the other odd only half of one goes.
+#include <vector>
+
+#include "collective.hpp"
+
+namespace {
+
+size_t share(size_t count, int from, int to) { return (from + to) % 2 == 0 ? count : count / 2; }
+
+const perf::Collective all_to_all_v = {
+    .served_by = "Weft",
+    .program = "alltoallv_perf",
+    .bench_name = "alltoallv",
+    .parted = true,
+    .rooted = false,
+    .reduces = false,
+    .sends = perf::Holds::all_parts,
+    .receives = perf::Holds::all_parts,
+    .in_place = false,
+    .share = share,
+    // What a rank must send: of n parts its own stays, and every other one of the rest is half.
+    .bus_factor =
+        [](int ranks) {
+            double halves = 0;
+            for (int to = 1; to < ranks; ++to) halves += double(share(2, 0, to));
+            return halves / 2 / ranks;
+        },
+    .run =
+        [](const perf::Call& call) {
+            static thread_local std::vector<size_t> counts, places;
+            int rank = 0, ranks = 0;
+            weftCommUserRank(call.comm, &rank);
+            weftCommCount(call.comm, &ranks);
+            counts.clear();
+            places.clear();
+            for (int peer = 0; peer < ranks; ++peer) {
+                counts.push_back(share(call.count, rank, peer));
+                places.push_back(size_t(peer) * call.count);
+            }
+            return weftAlltoAllv(call.send, counts.data(), places.data(), call.receive, counts.data(), places.data(),
+                                 call.type, call.comm, call.stream);
+        },
+};
+
+}  // namespace
+
+int main(int argc, char** argv) { return perf::run_benchmark(all_to_all_v, argc, argv); }

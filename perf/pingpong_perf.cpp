@@ -1,0 +1,41 @@
+// pingpong_perf.cpp: how fast a message goes from a rank to another that waits for it: two and two send one there and
+// one back. The last of an odd number of ranks has nobody.
+#include "collective.hpp"
+
+namespace {
+
+int partner(const perf::Seat& seat) { return (seat.rank ^ 1) < seat.ranks ? seat.rank ^ 1 : -1; }
+
+const perf::Collective ping_pong = {
+    .served_by = "Weft",
+    .program = "pingpong_perf",
+    .bench_name = "sendrecv",
+    .parted = false,
+    .rooted = false,
+    .reduces = false,
+    .sends = perf::Holds::all_parts,
+    .receives = perf::Holds::all_parts,
+    .in_place = false,
+    .messages = 2,
+    .partner = partner,
+    .bus_factor = [](int) { return 1.0; },
+    .run =
+        [](const perf::Call& call) {
+            int rank = 0, ranks = 0;
+            weftCommUserRank(call.comm, &rank);
+            weftCommCount(call.comm, &ranks);
+            const int other = partner({rank, ranks, 0});
+            if (other < 0) return weftSuccess;
+            const auto send = [&] { return weftSend(call.send, call.count, call.type, other, call.comm, call.stream); };
+            const auto receive = [&] {
+                return weftRecv(call.receive, call.count, call.type, other, call.comm, call.stream);
+            };
+            const weftResult_t first = rank < other ? send() : receive();
+            if (first != weftSuccess) return first;
+            return rank < other ? receive() : send();
+        },
+};
+
+}  // namespace
+
+int main(int argc, char** argv) { return perf::run_benchmark(ping_pong, argc, argv); }

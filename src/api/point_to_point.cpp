@@ -1,0 +1,107 @@
+// point_to_point.cpp: checks the arguments of sends and receives and hands them on.
+#include "src/api/arguments.hpp"
+#include "src/api/guard.hpp"
+#include "src/comm/group.hpp"
+#include "weft/weft.h"
+
+using namespace weft;
+
+namespace {
+
+using Caller = Exchange::Caller;
+using Call = Communicator::Call;
+
+Status check_buffer(const char* name, const void* buffer, size_t count) {
+    WEFT_TRY(check_count(count, 1));
+    if (buffer || count == 0) [[likely]]
+        return ok();
+    return fail(weftInvalidArgument, "{} is NULL although its count is {}", name, count);
+}
+
+Call message(Collective which, Caller by, const void* send, void* receive, size_t count, weftDataType_t type, int peer,
+             weftStream_t stream) {
+    Call call{};
+    call.operation.collective = which;
+    call.operation.type = uint8_t(type);
+    call.operation.count = count;
+    call.operation.root = peer;
+    call.send = send;
+    call.receive = receive;
+    call.stream = stream;
+    call.by = by;
+    return call;
+}
+
+// Of one call of the user's.
+Status run(weftComm_t comm, std::span<Call> messages) {
+    Communicator& communicator = *comm->communicator;
+    Group& group = Group::current();
+    for (Call& call : messages) WEFT_TRY(communicator.place(call));
+    if (group.open()) {
+        for (const Call& call : messages) group.add(comm, call);
+        return ok();
+    }
+    if (messages.size() == 1 && messages[0].operation.root == communicator.rank())
+        return fail(weftInvalidUsage,
+                    "peer is this very rank: a message to oneself needs a weftSend and a weftRecv in one group, or "
+                    "weftSendRecv");
+    return communicator.run_messages(messages);
+}
+
+}  // namespace
+
+extern "C" {
+
+weftResult_t weftSend(const void* sendbuff, size_t count, weftDataType_t type, int peer, weftComm_t comm,
+                      weftStream_t stream) {
+    return guarded_comm(comm, [&]() -> Status {
+        Inside inside(comm);
+        if (!inside.entered()) [[unlikely]]
+            return inside.refused();
+        WEFT_TRY(check_type(type));
+        WEFT_TRY(check_rank("peer", peer, comm->communicator->ranks()));
+        WEFT_TRY(check_buffer("sendbuff", sendbuff, count));
+        Call call = message(Collective::send, Caller::send, sendbuff, nullptr, count, type, peer, stream);
+        return run(comm, {&call, 1});
+    });
+}
+
+weftResult_t weftRecv(void* recvbuff, size_t count, weftDataType_t type, int peer, weftComm_t comm,
+                      weftStream_t stream) {
+    return guarded_comm(comm, [&]() -> Status {
+        Inside inside(comm);
+        if (!inside.entered()) [[unlikely]]
+            return inside.refused();
+        WEFT_TRY(check_type(type));
+        WEFT_TRY(check_rank("peer", peer, comm->communicator->ranks()));
+        WEFT_TRY(check_buffer("recvbuff", recvbuff, count));
+        Call call = message(Collective::receive, Caller::receive, nullptr, recvbuff, count, type, peer, stream);
+        return run(comm, {&call, 1});
+    });
+}
+
+weftResult_t weftSendRecv(const void* sendbuff, size_t sendcount, int dest, void* recvbuff, size_t recvcount,
+                          int source, weftDataType_t type, weftComm_t comm, weftStream_t stream) {
+    return guarded_comm(comm, [&]() -> Status {
+        Inside inside(comm);
+        if (!inside.entered()) [[unlikely]]
+            return inside.refused();
+        const int ranks = comm->communicator->ranks();
+        WEFT_TRY(check_type(type));
+        WEFT_TRY(check_rank("dest", dest, ranks));
+        WEFT_TRY(check_rank("source", source, ranks));
+        WEFT_TRY(check_buffer("sendbuff", sendbuff, sendcount));
+        WEFT_TRY(check_buffer("recvbuff", recvbuff, recvcount));
+        const size_t sent = sendcount * size_of(type), received = recvcount * size_of(type);
+        const auto first = reinterpret_cast<uintptr_t>(sendbuff), second = reinterpret_cast<uintptr_t>(recvbuff);
+        if (sent > 0 && received > 0 && (first < second ? second - first < sent : first - second < received))
+            return fail(weftInvalidArgument,
+                        "sendbuff and recvbuff overlap: {} and {} bytes, {} apart; they must be disjoint", sent,
+                        received, first < second ? second - first : first - second);
+        Call calls[2] = {
+            message(Collective::receive, Caller::send_receive, nullptr, recvbuff, recvcount, type, source, stream),
+            message(Collective::send, Caller::send_receive, sendbuff, nullptr, sendcount, type, dest, stream)};
+        return run(comm, calls);
+    });
+}
+}

@@ -1,0 +1,208 @@
+// uneven.cpp: checks the arguments of collectives whose parts differ in size and makes them messages.
+#include <algorithm>
+
+#include "src/api/arguments.hpp"
+#include "src/api/guard.hpp"
+#include "src/comm/group.hpp"
+#include "weft/weft.h"
+
+using namespace weft;
+
+namespace {
+
+using Piece = Communicator::Piece;
+
+// A buffer as one of its arguments names it: a part of so many elements for each rank, so many from its start.
+struct Parts {
+    const char *buffer_name, *counts_name, *displacements_name;
+    const void* buffer;
+    const size_t *counts, *displacements;
+};
+// A buffer of one part.
+struct Part {
+    const char *buffer_name, *count_name;
+    const void* buffer;
+    size_t count;
+};
+
+// Adds the pieces of all ranks, our own last, beginning behind it, so that not all ranks send to the same one at first.
+Status add_parts(std::vector<Piece>& pieces, const Parts& parts, size_t element, int rank, int ranks) {
+    if (!parts.counts || !parts.displacements)
+        return fail(weftInvalidArgument, "{} is NULL: it has a number for each rank",
+                    parts.counts ? parts.displacements_name : parts.counts_name);
+    for (int i = 1; i <= ranks; ++i) {
+        const int peer = (rank + i) % ranks;
+        const size_t count = parts.counts[peer], displacement = parts.displacements[peer];
+        if (count > (size_t(1) << 48) || displacement > (size_t(1) << 48))
+            return fail(weftInvalidArgument,
+                        "{}[{}] is {} and {}[{}] {}: they are elements, and no memory holds that many",
+                        parts.counts_name, peer, count, parts.displacements_name, peer, displacement);
+        if (count > 0 && !parts.buffer)
+            return fail(weftInvalidArgument, "{} is NULL although {}[{}] is {}", parts.buffer_name, parts.counts_name,
+                        peer, count);
+        const auto address = reinterpret_cast<uintptr_t>(parts.buffer) + (count > 0 ? displacement * element : 0);
+        pieces.push_back({peer, reinterpret_cast<void*>(address), count});
+    }
+    return ok();
+}
+
+Status add_part(std::vector<Piece>& pieces, const Part& part, int peer) {
+    WEFT_TRY(check_count(part.count, 1));
+    if (part.count > 0 && !part.buffer)
+        return fail(weftInvalidArgument, "{} is NULL although {} is {}", part.buffer_name, part.count_name, part.count);
+    pieces.push_back({peer, const_cast<void*>(part.buffer), part.count});
+    return ok();
+}
+
+uintptr_t begin_of(const Piece& piece) { return reinterpret_cast<uintptr_t>(piece.data); }
+
+// What is received must not be written twice.
+Status check_disjoint(const std::vector<Piece>& pieces, const char* counts_name, size_t element) {
+    static thread_local std::vector<Piece> sorted;  // kept, so that a call allocates nothing
+    sorted.clear();
+    for (const Piece& piece : pieces)
+        if (piece.count > 0) sorted.push_back(piece);
+    std::sort(sorted.begin(), sorted.end(),
+              [](const Piece& one, const Piece& other) { return begin_of(one) < begin_of(other); });
+    for (size_t i = 1; i < sorted.size(); ++i) {
+        const Piece &one = sorted[i - 1], &other = sorted[i];
+        if (begin_of(other) - begin_of(one) < one.count * element)
+            return fail(weftInvalidArgument,
+                        "recvbuff: the parts of ranks {} and {} overlap: {} elements there, and the other begins {} "
+                        "behind; displacements must leave each rank its {}",
+                        one.peer, other.peer, one.count, (begin_of(other) - begin_of(one)) / element, counts_name);
+    }
+    return ok();
+}
+
+// Nor may it be what is to be sent, unless it is there already.
+Status check_apart(const Communicator::Pieces& pieces, size_t element, int rank, bool may_be_in_place) {
+    const auto bounds = [&](const std::vector<Piece>& list) {
+        std::pair<uintptr_t, uintptr_t> range{UINTPTR_MAX, 0};
+        for (const Piece& piece : list)
+            if (piece.count > 0)
+                range = {std::min(range.first, begin_of(piece)),
+                         std::max(range.second, begin_of(piece) + piece.count * element)};
+        return range;
+    };
+    const auto sent = bounds(pieces.sends), received = bounds(pieces.receives);
+    if (sent.second <= received.first || received.second <= sent.first) return ok();
+    for (const Piece& from : pieces.sends)
+        for (const Piece& to : pieces.receives) {
+            if (from.count == 0 || to.count == 0 || begin_of(from) + from.count * element <= begin_of(to) ||
+                begin_of(to) + to.count * element <= begin_of(from))
+                continue;
+            if (may_be_in_place && to.peer == rank && from.data == to.data) continue;
+            return fail(weftInvalidArgument,
+                        "sendbuff and recvbuff overlap: what goes to rank {} and what comes from rank {}; they must be "
+                        "disjoint{}",
+                        from.peer, to.peer,
+                        may_be_in_place ? ", but for this rank's own part, which may lie in place" : "");
+        }
+    return ok();
+}
+
+// A table of each thread's, so that a call allocates nothing.
+Communicator::Pieces& empty_pieces() {
+    static thread_local Communicator::Pieces pieces;
+    pieces.sends.clear();
+    pieces.receives.clear();
+    return pieces;
+}
+
+// `fill(pieces, rank, ranks)` says who gives what to whom.
+template <Collective collective, class Fill>
+weftResult_t run(const void* send, void* receive, const char* receive_counts_name, weftDataType_t type, int root,
+                 weftComm_t comm, weftStream_t stream, Fill&& fill) {
+    return guarded_comm(comm, [&]() -> Status {
+        constexpr CollectiveFacts facts = facts_of(collective);
+        Inside inside(comm);
+        if (!inside.entered()) [[unlikely]]
+            return inside.refused();
+        Communicator& communicator = *comm->communicator;
+        const int rank = communicator.rank(), ranks = communicator.ranks();
+        WEFT_TRY(check_type(type));
+        if constexpr (facts.rooted) WEFT_TRY(check_rank("root", root, ranks));
+        Communicator::Pieces& pieces = empty_pieces();
+        WEFT_TRY(fill(pieces, rank, ranks));
+        const size_t element = size_of(type);
+        WEFT_TRY(check_disjoint(pieces.receives, receive_counts_name, element));
+        WEFT_TRY(check_apart(pieces, element, rank, !facts.transposes));
+        Communicator::Call call{};
+        call.operation.collective = collective;
+        call.operation.type = uint8_t(type);
+        call.operation.root = root;
+        call.send = send;
+        call.receive = receive;
+        call.stream = stream;
+        call.pieces = &pieces;
+        WEFT_TRY(communicator.place(call));
+        if (Group& group = Group::current(); group.open()) {
+            group.add(comm, call);
+            return ok();
+        }
+        return communicator.run(call);
+    });
+}
+
+// What a rank gives and takes itself must agree, before others wait in vain.
+Status check_own(const char* counts_name, int rank, size_t in_table, const char* count_name, size_t count) {
+    if (in_table == count) return ok();
+    return fail(weftInvalidArgument, "{}[{}] is {}, and {} of this very rank {}", counts_name, rank, in_table,
+                count_name, count);
+}
+
+}  // namespace
+
+extern "C" {
+
+weftResult_t weftAlltoAllv(const void* sendbuff, const size_t sendcounts[], const size_t sdispls[], void* recvbuff,
+                           const size_t recvcounts[], const size_t rdispls[], weftDataType_t type, weftComm_t comm,
+                           weftStream_t stream) {
+    const auto fill = [&](Communicator::Pieces& pieces, int rank, int ranks) -> Status {
+        const size_t element = size_of(type);
+        WEFT_TRY(add_parts(pieces.sends, {"sendbuff", "sendcounts", "sdispls", sendbuff, sendcounts, sdispls}, element,
+                           rank, ranks));
+        WEFT_TRY(add_parts(pieces.receives, {"recvbuff", "recvcounts", "rdispls", recvbuff, recvcounts, rdispls},
+                           element, rank, ranks));
+        return check_own("sendcounts", rank, sendcounts[rank], "recvcounts", recvcounts[rank]);
+    };
+    return run<Collective::all_to_all_v>(sendbuff, recvbuff, "recvcounts", type, 0, comm, stream, fill);
+}
+
+weftResult_t weftGatherv(const void* sendbuff, size_t sendcount, void* recvbuff, const size_t recvcounts[],
+                         const size_t displs[], weftDataType_t type, int root, weftComm_t comm, weftStream_t stream) {
+    const auto fill = [&](Communicator::Pieces& pieces, int rank, int ranks) -> Status {
+        WEFT_TRY(add_part(pieces.sends, {"sendbuff", "sendcount", sendbuff, sendcount}, root));
+        if (rank != root) return ok();
+        WEFT_TRY(add_parts(pieces.receives, {"recvbuff", "recvcounts", "displs", recvbuff, recvcounts, displs},
+                           size_of(type), rank, ranks));
+        return check_own("recvcounts", rank, recvcounts[rank], "sendcount", sendcount);
+    };
+    return run<Collective::gather_v>(sendbuff, recvbuff, "recvcounts", type, root, comm, stream, fill);
+}
+
+weftResult_t weftScatterv(const void* sendbuff, const size_t sendcounts[], const size_t displs[], void* recvbuff,
+                          size_t recvcount, weftDataType_t type, int root, weftComm_t comm, weftStream_t stream) {
+    const auto fill = [&](Communicator::Pieces& pieces, int rank, int ranks) -> Status {
+        WEFT_TRY(add_part(pieces.receives, {"recvbuff", "recvcount", recvbuff, recvcount}, root));
+        if (rank != root) return ok();
+        WEFT_TRY(add_parts(pieces.sends, {"sendbuff", "sendcounts", "displs", sendbuff, sendcounts, displs},
+                           size_of(type), rank, ranks));
+        return check_own("sendcounts", rank, sendcounts[rank], "recvcount", recvcount);
+    };
+    return run<Collective::scatter_v>(sendbuff, recvbuff, "recvcount", type, root, comm, stream, fill);
+}
+
+weftResult_t weftAllGatherv(const void* sendbuff, size_t sendcount, void* recvbuff, const size_t recvcounts[],
+                            const size_t displs[], weftDataType_t type, weftComm_t comm, weftStream_t stream) {
+    const auto fill = [&](Communicator::Pieces& pieces, int rank, int ranks) -> Status {
+        for (int i = 1; i <= ranks; ++i)
+            WEFT_TRY(add_part(pieces.sends, {"sendbuff", "sendcount", sendbuff, sendcount}, (rank + i) % ranks));
+        WEFT_TRY(add_parts(pieces.receives, {"recvbuff", "recvcounts", "displs", recvbuff, recvcounts, displs},
+                           size_of(type), rank, ranks));
+        return check_own("recvcounts", rank, recvcounts[rank], "sendcount", sendcount);
+    };
+    return run<Collective::all_gather_v>(sendbuff, recvbuff, "recvcounts", type, 0, comm, stream, fill);
+}
+}

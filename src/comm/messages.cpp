@@ -1,0 +1,76 @@
+#include "src/comm/messages.hpp"
+
+#include <algorithm>
+
+#include "src/base/log.hpp"
+
+namespace weft {
+
+namespace {
+
+constexpr int depth = 4;  // slots: the sender fills one, the receiver empties one, and neither waits for a late look
+// Of a rank's heap what links may take together, and one of them at most: larger slots leave the second-level cache.
+constexpr size_t heap_share = size_t(24) << 20, slot_bytes_most = 64 << 10, slot_bytes_least = 1 << 10;
+
+// The same on all ranks of a host.
+size_t slot_bytes_here(size_t ranks) {
+    const size_t share = heap_share / std::max<size_t>(1, ranks) / depth / line_bytes * line_bytes;
+    return std::clamp(share, slot_bytes_least, slot_bytes_most);
+}
+
+}  // namespace
+
+Messages::Messages(HostGroup& group, int rank, const Settings& settings)
+    : group_(&group),
+      rank_(rank),
+      settings_(settings),
+      slot_bytes_(slot_bytes_here(group.locals().size())),
+      here_(group, rank,
+            {.identity = settings.identity,
+             .slot_bytes = slot_bytes_,
+             .name = settings.name,
+             .heap_used = settings.heap_used}),
+      abroad_(group, rank,
+              {.identity = settings.identity,
+               .slot_bytes = settings.abroad_slot_bytes,
+               .name = settings.name,
+               .heap_used = settings.heap_used,
+               .only_abroad = true}),
+      exchange_(group, rank, *settings.movers, [this](int peer, PeerLink& link) { return connect(peer, link); }) {}
+
+// Both ends do this when they first have a message for the other or want one: whoever is first listens, both ways are
+// there when the second has come.
+Status Messages::connect(int peer, PeerLink& link) {
+    const auto [place, fresh] = bindings_.try_emplace(peer);
+    Binding& binding = place->second;
+    if (fresh) WEFT_TRY(begin(peer, link, binding));
+    RankSet missing;
+    auto connected = (link.abroad ? abroad_ : here_).connect(binding, missing);
+    if (!connected) return connected.take_status();
+    link.source = binding.ends[0].source;
+    if (!*connected) return ok();
+    link.target = binding.ends[0].target;
+    // Posted before the address that we have just read.
+    const std::byte* ability = link.abroad ? nullptr : group_->find_letter(peer, ability_key(rank_));
+    link.reads_us = link.same_process || (ability && *ability == std::byte{1});
+    link.connected = true;
+    return ok();
+}
+
+Status Messages::begin(int peer, PeerLink& link, Binding& binding) {
+    binding.schedule.fifo_depth = depth;
+    binding.schedule.blocks = {{.channel = 0, .source = peer, .target = peer, .instructions = {}}};
+    link.abroad = !group_->local(peer);
+    link.slot_bytes = link.abroad ? settings_.abroad_slot_bytes : slot_bytes_;
+    if (link.abroad) return ok();
+    link.same_process = group_->same_process(rank_, peer);
+    if (link.same_process) return ok();
+    const std::byte reads{settings_.cross_memory && CrossMemory(*group_, rank_).probe(peer)};
+    return group_->post_letter(rank_, peer, ability_key(peer), &reads, sizeof reads);
+}
+
+uint64_t Messages::ability_key(int whose) const {
+    return settings_.name ^ (uint64_t(unsigned(whose)) | uint64_t(1) << 63) * 0xd1342543de82ef95u;
+}
+
+}  // namespace weft

@@ -1,0 +1,139 @@
+// point_to_point.cpp: a communicator's messages: those that users send and receive, and those that make up collectives
+// of uneven parts. src/README.md, "Point to point".
+#include "src/base/clock.hpp"
+#include "src/comm/communicator.hpp"
+
+namespace weft {
+
+namespace {
+
+// Of letters, apart from those of schedules' connections and from each other.
+constexpr uint64_t messages_name = 0x5bd1e9955bd1e995u, parts_name = 0xc2b2ae3d27d4eb4fu;
+
+Exchange::Caller caller_of(Collective collective) {
+    switch (collective) {
+        case Collective::gather_v: return Exchange::Caller::gather_v;
+        case Collective::scatter_v: return Exchange::Caller::scatter_v;
+        case Collective::all_gather_v: return Exchange::Caller::all_gather_v;
+        default: return Exchange::Caller::all_to_all_v;
+    }
+}
+
+}  // namespace
+
+Messages& Communicator::messages(std::unique_ptr<Messages>& which, uint64_t name) {
+    if (!which) [[unlikely]]
+        which =
+            std::make_unique<Messages>(*group_, rank_,
+                                       Messages::Settings{.identity = membership_ ? &membership_->identity() : nullptr,
+                                                          .name = name,
+                                                          .abroad_slot_bytes = planner_.net_slot_bytes(),
+                                                          .heap_used = planner_.heap_used(),
+                                                          .cross_memory = planner_.agreed().cross_memory != 0,
+                                                          .movers = &planner_.movers()});
+    return *which;
+}
+
+Status Communicator::begin_message(const Call& call) {
+    Exchange& exchange = messages(messages_, messages_name).exchange();
+    if (exchange.idle() || dead_) {
+        WEFT_TRY(usable());
+        waiting_.seen_here();
+        watchdog_.begin();
+    }
+    const Operation& operation = call.operation;
+    if (operation.collective == Collective::send)
+        exchange.send(operation.root, call.send, operation.count, weftDataType_t(operation.type), {call.by});
+    else
+        exchange.receive(operation.root, call.receive, operation.count, weftDataType_t(operation.type), {call.by});
+    return ok();
+}
+
+Progress Communicator::advance_messages() { return advance(messages_->exchange()); }
+
+Progress Communicator::advance(Exchange& exchange) {
+    const Progress progress = exchange.advance();
+    if (progress == Progress::failed) [[unlikely]] {
+        failure_ = die(exchange.take_failure());
+        exchange.abandon();
+    } else if (progress != Progress::blocked) {
+        waiting_.stir();
+    }
+    return progress;
+}
+
+Status Communicator::run_messages(std::span<const Call> messages) try {
+    for (const Call& message : messages) WEFT_TRY(begin_message(message));
+    for (;;) {
+        const Progress progress = advance_messages();
+        if (progress == Progress::done) [[likely]]
+            return ok();
+        Status failure;
+        if (progress == Progress::failed) failure = take_failure();
+        if (progress == Progress::blocked) failure = pause(true);
+        if (!failure) [[unlikely]] {
+            await_borrowers();
+            return failure;
+        }
+    }
+} catch (...) {
+    break_off();
+    throw;
+}
+
+Status Communicator::begin_uneven() {
+    in_call_ = uneven_ = true;
+    prepared_ = nullptr;
+    ++sequence_;
+    waiting_.seen_here();
+    group_->row(rank_).position.enter(sequence_, call_.operation);
+    watchdog_.begin();
+    Exchange& exchange = messages(parts_, parts_name).exchange();
+    const auto type = weftDataType_t(call_.operation.type);
+    const Exchange::Purpose purpose{caller_of(call_.operation.collective), uint16_t(sequence_)};
+    for (const Piece& piece : call_.pieces->receives)
+        exchange.receive(piece.peer, piece.data, piece.count, type, purpose);
+    for (const Piece& piece : call_.pieces->sends) exchange.send(piece.peer, piece.data, piece.count, type, purpose);
+    return ok();
+}
+
+// Of the call.
+const RankSet& Communicator::missing() const {
+    return uneven_ ? parts_->exchange().missing() : prepared_ ? prepared_->run.missing() : missing_binding_;
+}
+
+Status Communicator::pause_for_messages(bool may_sleep) {
+    const bool beside = has_messages();
+    const Exchange *alone = beside ? &messages_->exchange() : nullptr, *parts = uneven_ ? &parts_->exchange() : nullptr;
+    const RankSet* waits_for = beside ? &alone->missing() : &missing();
+    if (beside && in_call_) {
+        missing_both_ = missing();
+        missing_both_.insert(alone->missing());
+        waits_for = &missing_both_;
+    }
+    const bool sockets = (alone && alone->networked()) || (parts && parts->networked()) ||
+                         (in_call_ && prepared_ && prepared_->plan.networked);
+    // Letters wake nobody who sleeps in the kernel's poll.
+    if ((alone && alone->connecting()) || (parts && parts->connecting())) may_sleep = may_sleep && !sockets;
+    if (!(sockets ? waiting_.pause_on_sockets(*waits_for, may_sleep, add_descriptors_)
+                  : waiting_.pause(*waits_for, may_sleep))) [[likely]]
+        return ok();
+    Status trouble;
+    if (in_call_) trouble = watchdog_.look(missing(), sequence_, position().operation, waiting_.silence_us());
+    if (trouble && beside)
+        trouble = watchdog_.look_at_partners(alone->missing(), waiting_.silence_us(),
+                                             [&](int other) { return alone->owed_by(other); });
+    if (trouble) return ok();
+    waiting_.stir();
+    return die(std::move(trouble));
+}
+
+// What may be behind a connection that broke.
+Status Communicator::cause() {
+    if (in_call_) WEFT_TRY(watchdog_.cause(sequence_, position().operation));
+    if (!has_messages()) return ok();
+    const Exchange& alone = messages_->exchange();
+    return watchdog_.look_at_partners(alone.missing(), INT64_MAX, [&](int other) { return alone.owed_by(other); });
+}
+
+}  // namespace weft

@@ -1,0 +1,320 @@
+#include "src/executor/exchange.hpp"
+
+#include <cstring>
+
+#include "src/executor/host/small_copy.hpp"
+#include "src/executor/run.hpp"
+
+namespace weft {
+
+namespace {
+
+// A message that its receiver copies in one go from where it lies: below, two copies through a slot cost less than the
+// way there and back. Measured, perf/README.md.
+constexpr size_t offered_bytes = 64 << 10;
+constexpr size_t pull_bytes = 1 << 20;  // at a time: then we look whether somebody has failed
+constexpr int slots_at_once = 8;        // of one peer: then it is the next one's turn
+
+// What both ends of a message say of it in each of its slots: type, sender's caller, number; and whether the slot holds
+// the address of all of it in place of a piece. Never zero.
+constexpr uint32_t present_bit = 1 << 8, offer_bit = 1 << 9, caller_bits = 15 << 10;
+constexpr uint32_t mark_of(weftDataType_t type, Exchange::Caller by, uint16_t number) {
+    return uint32_t(type) | present_bit | uint32_t(by) << 10 | uint32_t(number) << 16;
+}
+constexpr Exchange::Caller caller_of(uint32_t mark) { return Exchange::Caller((mark & caller_bits) >> 10); }
+constexpr bool collective(Exchange::Caller by) { return by > Exchange::Caller::send_receive; }
+// Callers may differ: what comes from weftSend may be taken by weftSendRecv.
+constexpr uint32_t compared(uint32_t mark) {
+    return collective(caller_of(mark)) ? mark & ~offer_bit : mark & ~(offer_bit | caller_bits);
+}
+
+const char* name_of(Exchange::Caller by) {
+    constexpr const char* names[] = {"weftSend",    "weftRecv",     "weftSendRecv",  "weftAlltoAllv",
+                                     "weftGatherv", "weftScatterv", "weftAllGatherv"};
+    return size_t(by) < std::size(names) ? names[size_t(by)] : "an unknown call";
+}
+// What the other end is expected to call.
+const char* counterpart_of(Exchange::Caller by) {
+    using Caller = Exchange::Caller;
+    return name_of(by == Caller::send ? Caller::receive : by == Caller::receive ? Caller::send : by);
+}
+
+std::string amount(uint64_t count, weftDataType_t type) {
+    return fmt::format("{} {}", count, is_datatype(type) ? weft::name_of(type) : "elements of an unknown type");
+}
+
+}  // namespace
+
+Exchange::Exchange(HostGroup& group, int rank, const Movers& movers, Connect connect)
+    : group_(&group), rank_(rank), movers_(&movers), connect_(std::move(connect)), memory_(group, rank) {}
+
+void Exchange::add(int peer, bool outgoing, void* data, uint64_t count, weftDataType_t type, const Purpose& purpose) {
+    if (peers_.empty()) [[unlikely]]
+        peers_.resize(size_t(group_->ranks()));
+    Peer& other = peers_[size_t(peer)];
+    Queue& queue = outgoing ? other.sends : other.receives;
+    const uint16_t number = collective(purpose.by) ? purpose.number : ++queue.begun;
+    const int index = int(transfers_.size());
+    transfers_.push_back({static_cast<std::byte*>(data), count, count * size_of(type), 0,
+                          mark_of(type, purpose.by, number), purpose.by, type, none});
+    if (queue.first == none)
+        queue.first = index;
+    else
+        transfers_[size_t(queue.last)].next = index;
+    queue.last = index;
+    if (other.busy) return;
+    other.busy = true;
+    busy_.push_back(peer);
+}
+
+void Exchange::send(int peer, const void* data, uint64_t count, weftDataType_t type, const Purpose& purpose) {
+    add(peer, true, const_cast<void*>(data), count, type, purpose);
+}
+
+void Exchange::receive(int peer, void* data, uint64_t count, weftDataType_t type, const Purpose& purpose) {
+    add(peer, false, data, count, type, purpose);
+}
+
+void Exchange::pop(Queue& queue) {
+    queue.first = front(queue).next;
+    if (queue.first == none) queue.last = none;
+}
+
+void Exchange::copy(void* to, const void* from, size_t bytes) const {
+    if (bytes <= 64)
+        copy_small(to, from, bytes);
+    else
+        movers_->copy({to, from, bytes, Stores::ordinary});
+}
+
+Progress Exchange::fails(Status failure) {
+    failure_ = std::move(failure);
+    return Progress::failed;
+}
+
+Progress Exchange::advance() {
+    missing_.clear();
+    networked_ = connecting_ = false;
+    bool moved = false;
+    for (size_t i = 0; i < busy_.size();) {
+        const int rank = busy_[i];
+        const Progress progress = advance(rank);
+        if (progress == Progress::failed) [[unlikely]]
+            return progress;
+        moved |= progress == Progress::moved;
+        Peer& peer = peers_[size_t(rank)];
+        if (ended(peer)) {
+            peer.busy = false;
+            busy_[i] = busy_.back();
+            busy_.pop_back();
+            continue;
+        }
+        missing_.insert(rank);
+        networked_ |= peer.link.abroad;
+        ++i;
+    }
+    if (busy_.empty()) {
+        transfers_.clear();
+        return Progress::done;
+    }
+    return moved ? Progress::moved : Progress::blocked;
+}
+
+Progress Exchange::advance(int rank) {
+    Peer& peer = peers_[size_t(rank)];
+    if (rank == rank_) return move_own(peer);
+    if (!peer.link.connected) [[unlikely]] {
+        if (Status step = connect_(rank, peer.link); !step) return fails(std::move(step));
+        connecting_ |= !peer.link.connected;
+    }
+    Progress sent = Progress::blocked, received = Progress::blocked;
+    if (peer.sends.first != none && peer.link.target) sent = send_some(peer);
+    if (sent == Progress::failed) [[unlikely]]
+        return sent;
+    if (peer.receives.first != none && peer.link.source)
+        received = peer.link.abroad ? receive_abroad(rank, peer) : receive_some(rank, peer);
+    if (peer.pushing && received != Progress::failed) {
+        auto through = peer.link.target->progress();
+        if (!through) return fails(through.take_status());
+        peer.pushing = !*through;
+    }
+    return received == Progress::blocked ? sent : received;
+}
+
+bool Exchange::ended(Peer& peer) {
+    if (peer.lent > 0 && peer.link.target->released() >= peer.lent) peer.lent = 0;
+    return peer.sends.first == none && peer.receives.first == none && !peer.pushing && peer.lent == 0;
+}
+
+Progress Exchange::send_some(Peer& peer) {
+    Sender& target = *peer.link.target;
+    for (int slots = 0; peer.sends.first != none && slots < slots_at_once; ++slots) {
+        Transfer& transfer = front(peer.sends);
+        const std::byte* data = transfer.data + transfer.done;
+        const size_t left = transfer.bytes - transfer.done;
+        const Progress so_far = slots > 0 ? Progress::moved : Progress::blocked;
+        if (peer.link.abroad) {
+            const size_t bytes = std::min(left, peer.link.slot_bytes);
+            auto sent = target.send(data, {bytes, transfer.count, transfer.mark});
+            if (!sent) return fails(sent.take_status());
+            peer.pushing = true;
+            if (!*sent) return so_far;
+            transfer.done += bytes;
+        } else {
+            auto slot = target.acquire();
+            if (!slot) return fails(slot.take_status());
+            if (!*slot) return so_far;
+            const bool offers = peer.link.reads_us && left >= offered_bytes && transfer.done == 0;
+            const size_t bytes = offers ? sizeof(uint64_t) : std::min(left, slot->capacity);
+            const auto address = reinterpret_cast<uint64_t>(data);
+            copy(slot->data, offers ? static_cast<const void*>(&address) : data, bytes);
+            Status published =
+                target.publish({bytes, transfer.count, offers ? transfer.mark | offer_bit : transfer.mark});
+            if (!published) return fails(std::move(published));
+            ++peer.published;
+            if (offers) peer.lent = peer.published;
+            transfer.done += offers ? left : bytes;
+        }
+        if (transfer.done == transfer.bytes) pop(peer.sends);
+    }
+    return Progress::moved;
+}
+
+Progress Exchange::receive_some(int rank, Peer& peer) {
+    Receiver& source = *peer.link.source;
+    for (int slots = 0; peer.receives.first != none && slots < slots_at_once; ++slots) {
+        Transfer& transfer = front(peer.receives);
+        if (peer.pulled_from != 0) return pull(rank, peer);
+        SlotInfo came;
+        auto slot = source.receive(came);
+        if (!slot) return fails(slot.take_status());
+        if (!*slot) return slots > 0 ? Progress::moved : Progress::blocked;
+        if (compared(came.fingerprint) != compared(transfer.mark) || came.operation != transfer.count) [[unlikely]]
+            return differs(rank, transfer, came);
+        if (came.fingerprint & offer_bit) {
+            memcpy(&peer.pulled_from, slot->data, sizeof peer.pulled_from);
+            return pull(rank, peer);
+        }
+        if (came.bytes > transfer.bytes - transfer.done)
+            return fails(fail(weftInternalError, "rank {} got {} bytes from rank {} where {} were left", rank_,
+                              came.bytes, rank, transfer.bytes - transfer.done));
+        copy(transfer.data + transfer.done, slot->data, came.bytes);
+        transfer.done += came.bytes;
+        if (Status released = source.release(); !released) return fails(std::move(released));
+        if (transfer.done == transfer.bytes) pop(peer.receives);
+    }
+    return Progress::moved;
+}
+
+// Its sender goes on when we release the slot that told us where. One that has given up may have its memory back: then
+// the abort word is set, and nothing that was read counts.
+Progress Exchange::pull(int rank, Peer& peer) {
+    Transfer& transfer = front(peer.receives);
+    const size_t bytes = std::min(pull_bytes, transfer.bytes - transfer.done);
+    if (group_->aborted()) return fails(group_->abort_status());
+    const uint64_t address = peer.pulled_from + transfer.done;
+    if (peer.link.same_process)
+        copy(transfer.data + transfer.done, reinterpret_cast<const std::byte*>(address), bytes);
+    else if (Status read = memory_.read(rank, transfer.data + transfer.done, address, bytes); !read)
+        return fails(std::move(read));
+    if (group_->aborted()) return fails(group_->abort_status());
+    transfer.done += bytes;
+    if (transfer.done < transfer.bytes) return Progress::moved;
+    peer.pulled_from = 0;
+    pop(peer.receives);
+    if (Status released = peer.link.source->release(); !released) return fails(std::move(released));
+    return Progress::moved;
+}
+
+// Straight to where it belongs.
+Progress Exchange::receive_abroad(int rank, Peer& peer) {
+    for (int slots = 0; peer.receives.first != none && slots < slots_at_once; ++slots) {
+        Transfer& transfer = front(peer.receives);
+        const size_t left = transfer.bytes - transfer.done;
+        SlotInfo came;
+        auto received =
+            peer.link.source->receive_into(transfer.data + transfer.done, std::min(left, peer.link.slot_bytes), came);
+        // What is too large for its place may be another message than the expected one.
+        if (came.fingerprint != 0 &&
+            (compared(came.fingerprint) != compared(transfer.mark) || came.operation != transfer.count)) [[unlikely]]
+            return differs(rank, transfer, came);
+        if (!received) return fails(received.take_status());
+        if (!*received) return slots > 0 ? Progress::moved : Progress::blocked;
+        transfer.done += came.bytes;
+        if (transfer.done == transfer.bytes) pop(peer.receives);
+    }
+    return Progress::moved;
+}
+
+// To oneself: both ends are here, so nothing is waited for.
+Progress Exchange::move_own(Peer& self) {
+    while (self.sends.first != none && self.receives.first != none) {
+        const Transfer &from = front(self.sends), &to = front(self.receives);
+        if (compared(from.mark) != compared(to.mark) || from.count != to.count)
+            return differs(rank_, to, {0, from.count, from.mark});
+        if (from.bytes > 0 && from.data != to.data) memmove(to.data, from.data, from.bytes);
+        pop(self.sends);
+        pop(self.receives);
+    }
+    const bool sends = self.sends.first != none;
+    if (!sends && self.receives.first == none) return Progress::moved;
+    const Transfer& alone = front(sends ? self.sends : self.receives);
+    return fails(fail(weftInvalidUsage, "rank {} called {} with {} {} itself, and not {} in the same group", rank_,
+                      name_of(alone.by), amount(alone.count, alone.type), sends ? "to" : "from",
+                      counterpart_of(alone.by)));
+}
+
+Progress Exchange::differs(int rank, const Transfer& transfer, const SlotInfo& came) {
+    const auto type = weftDataType_t(came.fingerprint & 0xff);
+    return fails(
+        fail(weftMismatch,
+             "rank {} called {} with {} for rank {}, which called {} with {} from rank {}: count, type and the "
+             "order of messages between two ranks must be the same on both",
+             rank, name_of(caller_of(came.fingerprint)), amount(came.operation, type), rank_, name_of(transfer.by),
+             amount(transfer.count, transfer.type), rank));
+}
+
+void Exchange::add_descriptors(std::vector<pollfd>& list) const {
+    for (const int rank : busy_) {
+        const Peer& peer = peers_[size_t(rank)];
+        if (!peer.link.abroad) continue;
+        if (peer.receives.first != none && peer.link.source) peer.link.source->add_descriptors(list);
+        if (peer.link.target && (peer.sends.first != none || peer.pushing)) peer.link.target->add_descriptors(list);
+    }
+}
+
+std::string Exchange::owed_by(int rank) const {
+    const Peer& peer = peers_[size_t(rank)];
+    if (peer.receives.first != none) {
+        const Transfer& transfer = front(peer.receives);
+        return fmt::format("{} {} to rank {} of the {} that rank {} called {} for",
+                           transfer.done > 0 ? "has not gone on with" : "has not called", counterpart_of(transfer.by),
+                           rank_, amount(transfer.count, transfer.type), rank_, name_of(transfer.by));
+    }
+    if (peer.sends.first != none) {
+        const Transfer& transfer = front(peer.sends);
+        return fmt::format("{} {} from rank {} for the {} that rank {} sends by {}",
+                           transfer.done > 0 ? "has not gone on with" : "has not called", counterpart_of(transfer.by),
+                           rank_, amount(transfer.count, transfer.type), rank_, name_of(transfer.by));
+    }
+    return fmt::format("has not taken what rank {} sent it", rank_);
+}
+
+bool Exchange::may_be_read_by(int rank) const {
+    if (peers_.empty()) return false;
+    const Peer& peer = peers_[size_t(rank)];
+    return peer.lent > 0 && peer.link.target->released() < peer.lent;
+}
+
+// Nothing goes on, but peers that were told addresses may still read there.
+void Exchange::abandon() {
+    for (const int rank : busy_) {
+        Peer& peer = peers_[size_t(rank)];
+        peer.sends = peer.receives = {};
+        peer.busy = false;
+    }
+    busy_.clear();
+    transfers_.clear();
+}
+
+}  // namespace weft

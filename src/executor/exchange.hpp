@@ -1,0 +1,115 @@
+// exchange.hpp: messages between two ranks each: any number of sends and receives at a time, all of which go on side by
+// side, so that their order does not matter but between the same two ranks, where the first send meets the first
+// receive. advance() moves what can be moved and never blocks.
+#pragma once
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "src/base/rank_set.hpp"
+#include "src/executor/cross_memory.hpp"
+#include "src/executor/host/movers.hpp"
+#include "src/executor/plan.hpp"
+
+namespace weft {
+
+enum class Progress : uint8_t;
+
+// The connections with a peer, one each way; null until they are there.
+struct PeerLink {
+    Receiver* source = nullptr;
+    Sender* target = nullptr;
+    size_t slot_bytes = 0;
+    bool abroad = false;
+    bool connected = false;     // both are there
+    bool same_process = false;  // its memory is ours
+    bool reads_us = false;      // the peer can copy from our memory, whose addresses it is told. Valid once connected
+};
+
+// Thread-bound to the rank. Kept, so that a message allocates nothing.
+class Exchange {
+  public:
+    // One step towards the link with a peer.
+    using Connect = std::function<Status(int peer, PeerLink& link)>;
+    Exchange(HostGroup& group, int rank, const Movers& movers, Connect connect);
+
+    // The call that a message is of, and, of a collective, its number: the two ends must agree.
+    enum class Caller : uint8_t { send, receive, send_receive, all_to_all_v, gather_v, scatter_v, all_gather_v };
+    struct Purpose {
+        Caller by;
+        uint16_t number = 0;
+    };
+    // Buffers are the exchange's until advance() says done.
+    void send(int peer, const void* data, uint64_t count, weftDataType_t type, const Purpose& purpose);
+    void receive(int peer, void* data, uint64_t count, weftDataType_t type, const Purpose& purpose);
+
+    bool idle() const { return busy_.empty(); }
+    // moved, blocked, done or failed.
+    Progress advance();
+    const RankSet& missing() const { return missing_; }
+    Status take_failure() { return std::move(failure_); }
+    // Of a blocked exchange: whether what is missing comes by sockets, and those; and whether by letters.
+    bool networked() const { return networked_; }
+    bool connecting() const { return connecting_; }
+    void add_descriptors(std::vector<pollfd>& list) const;
+    // What is missing from `peer`, for people: "has not called weftRecv for the 10 float that rank 1 sends by
+    // weftSend".
+    std::string owed_by(int peer) const;
+    // After a failure: whether `peer` may still be copying from our buffers.
+    bool may_be_read_by(int peer) const;
+    void abandon();
+
+  private:
+    static constexpr int none = -1;
+    struct Transfer {
+        std::byte* data;  // of a send only read
+        uint64_t count;
+        size_t bytes, done;
+        uint32_t mark;
+        Caller by;
+        weftDataType_t type;
+        int next;  // to or from the same peer, or none
+    };
+    struct Queue {
+        int first = none, last = none;
+        uint16_t begun = 0;  // messages by themselves, ever
+    };
+    struct Peer {
+        PeerLink link;
+        Queue sends, receives;
+        bool busy = false;
+        bool pushing = false;    // the network's sender may have something left
+        uint64_t published = 0;  // slots
+        uint64_t lent = 0;       // until so many are released it may be reading at an address of ours; 0: it is not
+        // Where the sender of the message that is being received has it, if it told.
+        uint64_t pulled_from = 0;
+    };
+    void add(int peer, bool outgoing, void* data, uint64_t count, weftDataType_t type, const Purpose& purpose);
+    Transfer& front(const Queue& queue) { return transfers_[size_t(queue.first)]; }
+    const Transfer& front(const Queue& queue) const { return transfers_[size_t(queue.first)]; }
+    void pop(Queue& queue);
+    Progress advance(int rank);
+    Progress send_some(Peer& peer);
+    Progress receive_some(int rank, Peer& peer);
+    Progress receive_abroad(int rank, Peer& peer);
+    Progress pull(int rank, Peer& peer);
+    Progress move_own(Peer& self);
+    static bool ended(Peer& peer);
+    Progress differs(int rank, const Transfer& transfer, const SlotInfo& came);
+    Progress fails(Status failure);
+    void copy(void* to, const void* from, size_t bytes) const;
+
+    HostGroup* group_;
+    int rank_;
+    const Movers* movers_;
+    Connect connect_;
+    CrossMemory memory_;
+    std::vector<Peer> peers_;          // by rank; empty before the first message
+    std::vector<Transfer> transfers_;  // of the messages at a time
+    std::vector<int> busy_;            // peers that have some
+    RankSet missing_;
+    bool networked_ = false, connecting_ = false;
+    Status failure_;
+};
+
+}  // namespace weft

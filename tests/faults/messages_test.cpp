@@ -1,0 +1,156 @@
+// messages_test.cpp: messages between two ranks whose other end differs, does not come, dies or leaves: every rank is
+// told, with both ranks and both calls, and lives. On one host, and between hosts.
+#include "tests/faults/job.hpp"
+
+using namespace weft::test;
+
+namespace {
+
+// Where the ranks believe to be.
+struct Where {
+    const char* name;
+    bool apart;
+};
+constexpr Where everywhere[] = {{"on one host", false}, {"on two hosts", true}};
+
+std::vector<std::string> variables_of(const Where& where, int rank, std::vector<std::string> more = {}) {
+    if (where.apart) more.push_back("WEFT_HOSTID=node" + std::to_string(rank));
+    more.push_back(quiet);
+    return more;
+}
+
+struct Difference {
+    const char* what;
+    const char *sends, *receives;  // steps of ranks 0 and 1
+    const char* told;
+    const char* or_told = "";  // by whoever is first
+};
+
+}  // namespace
+
+TEST_CASE("both ends of a message are told when they differ", "[messages]") {
+    const Difference differences[] = {
+        {"a larger send", "send=100,1", "receive=50,0",
+         "rank 0 called weftSend with 100 int32 for rank 1, which called weftRecv with 50 int32 from rank 0"},
+        {"a smaller send", "send=3,1", "receive=50,0",
+         "rank 0 called weftSend with 3 int32 for rank 1, which called weftRecv with 50 int32 from rank 0"},
+        {"a send of nothing", "send=0,1", "receive=1,0",
+         "rank 0 called weftSend with 0 int32 for rank 1, which called weftRecv with 1 int32 from rank 0"},
+        {"a receive of nothing", "send=7,1", "receive=0,0",
+         "rank 0 called weftSend with 7 int32 for rank 1, which called weftRecv with 0 int32 from rank 0"},
+        {"another type", "send=100,1,2", "receive=100,0,7",
+         "rank 0 called weftSend with 100 int32 for rank 1, which called weftRecv with 100 float from rank 0"},
+        {"a large send", "send=3000000,1", "receive=50,0",
+         "rank 0 called weftSend with 3000000 int32 for rank 1, which called weftRecv with 50 int32 from rank 0"},
+        {"a large receive", "send=50,1", "receive=3000000,0",
+         "rank 0 called weftSend with 50 int32 for rank 1, which called weftRecv with 3000000 int32 from rank 0"},
+        {"both large", "send=2000000,1", "receive=3000000,0",
+         "rank 0 called weftSend with 2000000 int32 for rank 1, which called weftRecv with 3000000 int32 from rank 0"},
+        {"a table", "all_to_all_v=10,11", "all_to_all_v=12,10",
+         "rank 0 called weftAlltoAllv with 11 int32 for rank 1, which called weftAlltoAllv with 12 int32 from rank 0",
+         "rank 1 called weftAlltoAllv with 12 int32 for rank 0, which called weftAlltoAllv with 11 int32 from rank 1"},
+    };
+    for (const Where& where : everywhere)
+        for (const Difference& difference : differences) {
+            if (small() && where.apart && difference.sends[5] != '3') continue;
+            INFO(difference.what << ' ' << where.name);
+            Job job(2);
+            const std::string later = job.another_id();
+            for (int rank = 0; rank < 2; ++rank)
+                job.start(rank,
+                          {"init", rank == 0 ? difference.sends : difference.receives, "reduce=1", "async", "destroy",
+                           "id=" + later, "init", "reduce=1000", "destroy"},
+                          variables_of(where, rank));
+            job.finish();
+            for (int rank = 0; rank < 2; ++rank) {
+                INFO("rank " << rank << " said\n" << job[rank].output());
+                CHECK((contains(job[rank].output(), difference.told) ||
+                       (*difference.or_told && contains(job[rank].output(), difference.or_told))));
+                CHECK(job.answer(rank, "async") == "9");
+                CHECK(job.answer(rank, "init") == "0");
+                CHECK(job.answer(rank, "reduce") == "0");
+            }
+        }
+}
+
+TEST_CASE("a message whose other end does not come is named at the deadline", "[messages]") {
+    struct Late {
+        const char *step, *told;
+    };
+    const Late late[] = {
+        {"receive=10,1", "has not called weftSend to rank 0 of the 10 int32 that rank 0 called weftRecv for"},
+        {"send=3000000,1", "has not called weftRecv from rank 0 for the 3000000 int32 that rank 0 sends by weftSend"}};
+    for (const Where& where : everywhere)
+        for (const auto& [step, told] : late)
+            CHECK(with_growing_limit(500, [&](int64_t limit_ms) {
+                      INFO(step << ' ' << where.name);
+                      Job job(2);
+                      const std::vector<std::string> limit{"WEFT_TIMEOUT_MS=" + std::to_string(limit_ms)};
+                      job.start(0, {"init", "reduce=1", step, "async", "destroy"}, variables_of(where, 0, limit));
+                      job.start(1, {"init", "reduce=1", "await", "async", "destroy"}, variables_of(where, 1, limit));
+                      const std::string call = std::string(step).substr(0, std::string(step).find('='));
+                      CHECK(job[0].says(call + " "));
+                      job[1].kill(SIGUSR1);
+                      job.finish();
+                      const std::string answer = job.answer(0, call);
+                      const bool right = answer.rfind("8 ", 0) == 0 && contains(answer, told) &&
+                                         contains(answer, "rank 1 (pid " + std::to_string(job[1].pid())) &&
+                                         contains(answer, "outside Weft, last operation 1") &&
+                                         job.answer(1, "async") == "8";
+                      return right ? "" : job.everything();
+                  }) == "");
+}
+
+TEST_CASE("a partner that dies or leaves is an error, at once", "[messages]") {
+    for (const Where& where : everywhere)
+        for (const char* step : {"receive=10,1", "send=3000000,1"})
+            for (const bool dies : {true, false}) {
+                INFO(step << ' ' << where.name << (dies ? ", dies" : ", leaves"));
+                Job job(2);
+                const std::string call = std::string(step).substr(0, std::string(step).find('='));
+                // It has talked to rank 0 before.
+                job.start(0, {"init", "send=5,1", "say=ready", "await", step, "async", "destroy"},
+                          variables_of(where, 0));
+                job.start(1, {"init", "receive=5,0", "say=ready", "await", "destroy"}, variables_of(where, 1));
+                for (int rank = 0; rank < 2; ++rank) CHECK(job[rank].says("ready"));
+                job[0].kill(SIGUSR1);
+                if (dies)
+                    job.kill(1);
+                else
+                    job[1].kill(SIGUSR1);
+                job.finish();
+                const std::string answer = job.answer(0, call);
+                INFO(job.everything());
+                CHECK(answer.rfind("6 ", 0) == 0);
+                CHECK(contains(answer, "rank 1"));
+            }
+}
+
+TEST_CASE("an abort ends messages on every rank", "[messages]") {
+    for (const Where& where : everywhere) {
+        INFO(where.name);
+        Job job(3);
+        job.start(0, {"init", "receive=10,1", "destroy"}, variables_of(where, 0));
+        job.start(1, {"init", "send=3000000,2", "destroy"}, variables_of(where, 1));
+        job.start(2, {"init", "say=ready", "await", "abort"}, variables_of(where, 2));
+        CHECK(job[2].says("ready"));
+        job[2].kill(SIGUSR1);
+        job.finish();
+        CHECK(contains(job.answer(0, "receive"), "6 rank 2 aborted the communicator"));
+        CHECK(contains(job.answer(1, "send"), "6 rank 2 aborted the communicator"));
+    }
+}
+
+TEST_CASE("a rank that called something else is told in collectives of uneven parts", "[messages]") {
+    for (const Where& where : everywhere) {
+        INFO(where.name);
+        Job job(2);
+        job.start(0, {"init", "all_to_all_v=10,11", "reduce=1", "destroy"}, variables_of(where, 0));
+        job.start(1, {"init", "reduce=100", "reduce=1", "destroy"}, variables_of(where, 1));
+        job.finish();
+        for (int rank = 0; rank < 2; ++rank) {
+            INFO("rank " << rank << " said\n" << job[rank].output());
+            CHECK(contains(job[rank].output(), "rank 0 called all_to_all_v of int32, rank 1 called all_reduce of 100"));
+        }
+    }
+}
