@@ -17,6 +17,7 @@
 #include "src/base/position.hpp"
 #include "src/base/rank_set.hpp"
 #include "src/base/shared_memory.hpp"
+#include "weft/types.h"
 
 namespace weft {
 
@@ -54,6 +55,19 @@ struct RankHome {
     int32_t host;              // index of its host; valid once the group is settled
 };
 
+// How ranks of this host make a communicator of their own from this one (bootstrap/branching.hpp). Each word names a
+// child by its number; the words of a child's first rank are for all of its ranks to look at.
+struct alignas(64) Birth {
+    std::atomic<uint64_t> wanted;   // this rank has come to make it
+    std::atomic<uint64_t> offered;  // its segment is `inode`, `fd` in this rank's process (release)
+    std::atomic<uint64_t> refused;  // somebody may not open that
+    std::atomic<uint64_t> detour;   // so its ranks meet by `id` (release)
+    std::atomic<uint64_t> failed;   // the first rank has no segment for it
+    int32_t fd;
+    uint64_t inode;
+    unsigned char id[WEFT_UNIQUE_ID_BYTES];
+};
+
 // Of a rank of another host: zero until its leader was asked for news of it.
 struct alignas(64) RankRow {
     // The first lines, written once by its rank when it joins.
@@ -78,6 +92,7 @@ struct alignas(64) RankRow {
     std::atomic<uint32_t> stopped;  // likewise: 1 if its process was stopped then
     // 1: none of its kernels runs any more and it has unmapped the device memory of others (release).
     std::atomic<uint32_t> device_left;
+    Birth birth;
 };
 
 // The first error of the communicator. Written once; everybody who waits looks at `state`.

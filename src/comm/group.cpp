@@ -17,6 +17,13 @@ Group::~Group() {
                  calls_.size() + joinings_.size());
 }
 
+Status Group::add_or_run(weftComm* handle, std::shared_ptr<Splitting> splitting) {
+    Queued queued{handle, {}, std::move(splitting)};
+    if (!open()) return drive({std::move(queued)});
+    calls_.push_back(std::move(queued));
+    return ok();
+}
+
 bool Group::holds(const weftComm* handle) const {
     for (const Queued& queued : calls_)
         if (queued.handle == handle) return true;
@@ -38,7 +45,7 @@ Status Group::drive(std::vector<Queued> calls) {
     struct Lane {
         weftComm* handle;
         std::unique_ptr<Inside> inside;
-        std::deque<Communicator::Call> calls;  // none on a communicator that refuses them
+        std::deque<Queued> calls;  // none on a communicator that refuses them
         bool begun = false;
         bool refused = false;
     };
@@ -73,27 +80,32 @@ Status Group::drive(std::vector<Queued> calls) {
             lane->refused = !usable;
             if (!usable) keep(queued.handle, std::move(usable));
         }
-        if (!lane->refused) lane->calls.push_back(queued.call);
+        if (!lane->refused) lane->calls.push_back(queued);
     }
     std::erase_if(lanes, [](const Lane& lane) { return lane.refused; });
+    // The communicator's first error is the call's; what else waits on it has failed too. A child that was not to be
+    // made leaves its parent as it was.
+    const auto give_up = [&](Lane& lane, Status failure) {
+        keep(lane.handle, std::move(failure));
+        const bool goes_on = lane.calls.front().splitting && lane.handle->communicator->usable();
+        goes_on ? lane.calls.pop_front() : lane.calls.clear();
+        lane.begun = false;
+    };
     for (size_t left = lanes.size(); left > 0;) {
         bool moved = false;
         for (Lane& lane : lanes) {
-            Communicator& communicator = *lane.handle->communicator;
             while (!lane.calls.empty()) {
                 Status failure;
                 Progress progress = Progress::blocked;
-                const bool on_device = lane.calls.front().operation.space == Space::device;
-                if (!lane.begun) failure = communicator.begin(lane.calls.front());
+                const bool on_device = lane.calls.front().call.operation.space == Space::device;
+                if (!lane.begun) failure = lane.calls.front().begin();
                 lane.begun = true;
-                if (failure) progress = communicator.advance();
-                if (failure && progress == Progress::failed) failure = communicator.take_failure();
+                if (failure) progress = lane.calls.front().advance();
+                if (failure && progress == Progress::failed) failure = lane.calls.front().take_failure();
                 if (!failure) {
-                    // The communicator's first error is the call's; what else waits on it has failed too.
-                    keep(lane.handle, std::move(failure));
-                    lane.calls.clear();
+                    give_up(lane, std::move(failure));
                 } else if (progress == Progress::done) {
-                    (void)communicator.end();
+                    lane.calls.front().end();
                     lane.calls.pop_front();
                     lane.begun = false;
                 } else {
@@ -111,10 +123,9 @@ Status Group::drive(std::vector<Queued> calls) {
         // Everybody is blocked: wait a little in each one's way. With several lanes none may sleep for long.
         for (Lane& lane : lanes)
             if (!lane.calls.empty())
-                if (Status failure = lane.handle->communicator->pause(lanes.size() == 1); !failure) {
-                    keep(lane.handle, std::move(failure));
-                    lane.calls.clear();
-                    --left;
+                if (Status failure = lane.calls.front().pause(lanes.size() == 1); !failure) {
+                    give_up(lane, std::move(failure));
+                    left -= lane.calls.empty();
                 }
     }
     // Only now, when none of this thread's ranks moves any more, do their buffers go back to the user.
