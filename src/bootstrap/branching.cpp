@@ -115,10 +115,8 @@ bool Branching::all_here() const {
 
 // A failure of one is the end for all: nobody waits for a rank that has given up.
 Status Branching::give_up(Status failure) {
-    if (group_)
-        group_->raise(failure.code(), rank_, failure.sentence());
-    else if (rank_ == 0)
-        birth(0).failed.store(child_.number, std::memory_order_release);
+    if (group_) group_->raise(failure.code(), rank_, failure.sentence());
+    if (rank_ == 0) birth(0).failed.store(child_.number, std::memory_order_release);
     return failure;
 }
 
@@ -133,7 +131,7 @@ Status Branching::check_others() {
     if (now < next_check_us_) return ok();
     next_check_us_ = now + check_apart_us;
     if (!group_ && birth(0).failed.load(std::memory_order_acquire) == child_.number)
-        return fail(weftRemoteError, "{} could not make the segment of the new communicator: its error says why",
+        return fail(weftRemoteError, "{} has given up making a communicator from this one: its error says why",
                     parent_->name_of(child_.ranks[0]));
     for (size_t rank = 0; rank < child_.ranks.size(); ++rank) {
         const int old = child_.ranks[rank];
