@@ -119,7 +119,17 @@ Status Splitting::begin_shrinking() {
     for (int rank = 0; rank < group.ranks(); ++rank)
         if (!std::binary_search(excluded_.begin(), excluded_.end(), rank)) child.ranks.push_back(rank);
     child.number = parent().next_shrink(excluded_);
-    return begin_joining(std::move(child), {}, 0);
+    // Of the leaders that are left the first one's process is where they meet, if they are on several hosts.
+    const HostHome* meeting_place = nullptr;
+    int root_rank = -1;
+    for (size_t rank = 0; rank < child.ranks.size() && !group.one_host() && root_rank < 0; ++rank) {
+        const RankHome& home = group.home(child.ranks[rank]);
+        meeting_place = &group.host_home(home.host);
+        if (meeting_place->leader == home.pid.load(std::memory_order_acquire)) root_rank = int(rank);
+    }
+    UniqueId::RootPlace root{};
+    if (root_rank >= 0) memcpy(root.data(), meeting_place->door, root.size());
+    return begin_joining(std::move(child), root, root_rank);
 }
 
 // ---- Both
@@ -147,6 +157,10 @@ Status Splitting::begin_joining(Child child, const UniqueId::RootPlace& root, in
         joining_.meeting = std::make_unique<Branching>(group, std::move(child), joining_.rank, meeting);
         return ok();
     }
+    if (root_rank < 0)
+        return fail(weftRemoteError,
+                    "of the processes that led their hosts (came first there) none is left, so the ranks that are have no "
+                    "place to meet: make a communicator by weftGetUniqueId");
     meeting.spread = true;
     meeting.roots = joining_.rank == root_rank;
     const UniqueId id = UniqueId::of_child(parent().membership()->identity().secret, child.number, root);
