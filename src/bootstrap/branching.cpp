@@ -69,13 +69,7 @@ Status Branching::find_segment() {
         first.inode = group_->memory().inode();
         first.offered.store(child_.number, std::memory_order_release);
     } else if (first.offered.load(std::memory_order_acquire) == child_.number) {
-        const RankRow& leader = parent_->row(child_.ranks[0]);
-        auto mapped = segment_of(*parent_, child_.number, [&]() -> Result<std::shared_ptr<HostGroup>> {
-            if (by_id_) return fail(weftSystemError, "it is not to be opened");
-            auto fd = open_peer_memory({leader.pid, first.fd, leader.process, first.inode});
-            if (!fd) return fd.take_status();
-            return HostGroup::map(std::move(*fd));
-        });
+        auto mapped = map_segment();
         if (mapped) {
             group_ = std::move(*mapped);
         } else {
@@ -85,6 +79,16 @@ Status Branching::find_segment() {
         }
     }
     return ok();
+}
+
+Result<std::shared_ptr<HostGroup>> Branching::map_segment() const {
+    if (by_id_) return fail(weftSystemError, "it is not to be opened");
+    return segment_of(*parent_, child_.number, [&]() -> Result<std::shared_ptr<HostGroup>> {
+        const RankRow& first = parent_->row(child_.ranks[0]);
+        auto fd = open_peer_memory({first.pid, first.birth.fd, first.process, first.birth.inode});
+        if (!fd) return fd.take_status();
+        return HostGroup::map(std::move(*fd));
+    });
 }
 
 Result<bool> Branching::take_detour() {

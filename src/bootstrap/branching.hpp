@@ -28,6 +28,7 @@ class Branching final : public Entrance {
 
   private:
     Status find_segment();
+    Result<std::shared_ptr<HostGroup>> map_segment() const;
     Result<bool> take_detour();
     Status give_up(Status failure);
     Status check_others();

@@ -164,6 +164,9 @@ Status Splitting::begin_joining(Child child, const UniqueId::RootPlace& root, in
     meeting.spread = true;
     meeting.roots = joining_.rank == root_rank;
     const UniqueId id = UniqueId::of_child(parent().membership()->identity().secret, child.number, root);
+    std::vector<int> ascending = child.ranks;
+    std::sort(ascending.begin(), ascending.end());
+    met_as_ = ranks_text(ascending);
     joining_.meeting = std::make_unique<Meeting>(id, int(child.ranks.size()), joining_.rank, meeting);
     return ok();
 }
@@ -179,7 +182,13 @@ Progress Splitting::advance() {
         return !failure_ ? Progress::failed : joining_.meeting ? Progress::moved : Progress::done;
     }
     auto made = weft::advance(joining_);
-    if (!made) failure_ = made.take_status();
+    if (!made) {
+        failure_ = made.take_status();
+        // What comes from a meeting by an id counts ranks as the child does.
+        if (!met_as_.empty())
+            failure_ = Status(failure_.code(), fmt::format("no communicator came of {} of this one, counted anew from 0: {}",
+                                                           met_as_, failure_.sentence()));
+    }
     return !made ? Progress::failed : *made ? Progress::done : Progress::blocked;
 }
 

@@ -51,6 +51,7 @@ class Splitting {
     std::vector<std::byte> words_;
     bool telling_ = false;
     Joining joining_;
+    std::string met_as_;  // the parent's ranks, if they meet by an id
     Status failure_;
 };
 

@@ -249,9 +249,10 @@ static void shrink_wrong(void) {
     CHECK_FAILS(weftCommShrink(parents[0], one, 0, &child, NULL, 0), weftInvalidArgument, "excludeRanksCount is 0");
     CHECK_FAILS(weftCommShrink(parents[0], one, 1, &child, NULL, 2), weftInvalidArgument, "shrinkFlags is 2");
     CHECK_FAILS(weftCommShrink(parents[0], one, 1, NULL, NULL, 0), weftInvalidArgument, "newcomm is NULL");
-    CHECK_FAILS(weftCommShrink(parents[0], one, 1, &child, &config, 0), weftTimeout, "200 ms for rank 1 to make");
-    CHECK_FAILS(weftCommShrink(parents[1], one, 1, &child, &config, 0), weftRemoteError,
-                "has given up making a communicator");
+    CHECK_FAILS(weftCommShrink(parents[0], one, 1, &child, &config, 0), weftTimeout, "200 ms for rank 1");
+    /* On one host the other is known to have given up, elsewhere it does not come again. */
+    CHECK(weftCommShrink(parents[1], one, 1, &child, &config, 0) != weftSuccess);
+    CHECK_TEXT(weftGetLastError(parents[1]), "rank 0");
     CHECK(child == NULL);
     sums(parents, 3, values); /* unharmed */
     CHECK(values[0] == 7);
