@@ -154,7 +154,7 @@ Json describe() {
         problems.push_back(catalog.status().sentence());
         algorithms = describe(registry::algorithms());
     } else {
-        if (Status known = check_algo(options().algo, catalog->rows()); !known) problems.push_back(known.sentence());
+        if (Status known = check_names("WEFT_ALGO", options().algo, catalog->names()); !known) problems.push_back(known.sentence());
         algorithms = describe(catalog->rows());
     }
     return {{"build", describe_build()},      {"machine", describe_machine()},

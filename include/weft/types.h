@@ -80,6 +80,10 @@ typedef WEFT_ENUM { weftScalarDevice = 0, weftScalarHostImmediate = 1 } weftScal
 typedef struct weftComm* weftComm_t;     /* a communicator: this process's membership in a group of ranks */
 typedef struct weftStream* weftStream_t; /* a CUDA stream or a host stream; NULL blocks on host memory */
 
+#define WEFT_SPLIT_NOCOLOR (-1) /* weftCommSplit: no new communicator for this rank */
+#define WEFT_SHRINK_DEFAULT 0   /* weftCommShrink: of a healthy communicator */
+#define WEFT_SHRINK_ABORT 1     /* weftCommShrink: what is in progress ends first; also of one that has failed */
+
 /* Names one communicator yet to be made. The bytes hold a secret, and are copied from rank to rank as they are. */
 #define WEFT_UNIQUE_ID_BYTES 128
 typedef struct { char internal[WEFT_UNIQUE_ID_BYTES]; } weftUniqueId;
@@ -95,7 +99,7 @@ typedef struct {
     int blocking;     /* 1: calls return when done (the only form yet); 0 is refused */
     int reserved;
     int64_t timeoutMs;     /* a collective without progress for this long fails; 0 = never, negative = undefined */
-    int64_t initTimeoutMs; /* the same for the meeting of the ranks at init */
+    int64_t initTimeoutMs; /* the same for the meeting of the ranks at init, split and shrink */
     const char* commName;  /* shown in logs and errors; copied */
     const char* algo;      /* as WEFT_ALGO: names allowed, `^name` excluded; copied; rank 0's counts for all ranks */
 } weftConfig_t;

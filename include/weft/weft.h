@@ -78,6 +78,32 @@ WEFT_API weftResult_t weftCommInitAll(weftComm_t* comms, int ndev, const int* de
  * Errors: weftInvalidUsage (a half-set family of variables, named), and those of weftCommInitRank. */
 WEFT_API weftResult_t weftCommInitFromEnvironment(weftComm_t* comm, const weftConfig_t* config);
 
+/* Makes communicators out of `comm`: all ranks that give the same `color` >= 0 are one, ordered by `key`, ranks with equal keys
+ * as in comm. All ranks of comm call it, in one order with their other calls on comm; with a negative color
+ * (WEFT_SPLIT_NOCOLOR) *newcomm is NULL. One color for all makes a duplicate. The new communicators and comm are independent
+ * from then on: each is destroyed by itself, in any order, and lives when another fails. They use comm's device. config may
+ * be NULL; what it leaves undefined is as comm has it; `algo` counts on the new rank 0. Returns when the new communicator
+ * is made; inside weftGroupStart/End weftGroupEnd makes it, in its turn among the calls on comm.
+ * Errors: weftTimeout (the deadline is initTimeoutMs: who has not called it or has not come), weftMismatch (a rank called
+ * something else), after both of which comm is dead; weftRemoteError (a rank died meanwhile); weftInvalidUsage and others
+ * (comm is finalized or has failed); weftInvalidArgument (null, config), weftSystemError. Thread-bound. */
+WEFT_API weftResult_t weftCommSplit(weftComm_t comm, int color, int key, weftComm_t* newcomm, const weftConfig_t* config);
+/* Makes a communicator of comm's ranks without those in `excludeRanksList` (`excludeRanksCount` different ones, at least 1, the
+ * same on all callers), in their order. Only the others call it; no message needs those that are excluded, which may be dead.
+ * shrinkFlags  WEFT_SHRINK_DEFAULT: comm is healthy, calls on device memory are waited for, and comm lives on.
+ *              WEFT_SHRINK_ABORT: comm may have failed; what is in progress on it ends with weftRemoteError on every
+ *              rank, and all that is left to do with comm is weftCommDestroy
+ * config, groups and the new communicator: as weftCommSplit. Where the new communicator has several hosts, one of them must
+ * have its leader among the ranks that are left (the process that came first on its host).
+ * Errors: as weftCommSplit; if a rank does not come comm stays as it was. Thread-bound. */
+WEFT_API weftResult_t weftCommShrink(weftComm_t comm, int* excludeRanksList, int excludeRanksCount, weftComm_t* newcomm,
+                                     const weftConfig_t* config, int shrinkFlags);
+/* Waits until this rank's calls on device memory have ended; from then on comm takes no call but weftCommDestroy,
+ * weftCommAbort and questions. Waits for no other rank: peers can still complete what this rank has called. Not needed
+ * before weftCommDestroy. Errors: weftInvalidUsage (finalized before, or inside a group that holds calls on comm), the
+ * error of a communicator that has failed. Thread-bound. */
+WEFT_API weftResult_t weftCommFinalize(weftComm_t comm);
+
 /* Frees the communicator: an orderly goodbye; operations that peers can still complete succeed. Returns when its calls on
  * device memory have ended; launches of graphs that hold such calls must have ended before, and none may follow.
  * Using the handle afterwards is weftInvalidArgument, not a crash. NULL is accepted. Thread-bound.

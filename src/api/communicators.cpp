@@ -110,6 +110,45 @@ weftResult_t weftCommDestroy(weftComm_t comm) {
     });
 }
 
+weftResult_t weftCommSplit(weftComm_t comm, int color, int key, weftComm_t* newcomm, const weftConfig_t* config) {
+    return guarded_comm(comm, [&]() -> Status {
+        auto splitting = Splitting::split(comm, color, key, newcomm, config);
+        return splitting ? Group::current().add_or_run(comm, std::move(*splitting)) : splitting.take_status();
+    });
+}
+
+weftResult_t weftCommShrink(weftComm_t comm, int* excludeRanksList, int excludeRanksCount, weftComm_t* newcomm,
+                            const weftConfig_t* config, int shrinkFlags) {
+    return guarded_comm(comm, [&]() -> Status {
+        if (newcomm) *newcomm = nullptr;
+        if (excludeRanksCount < 1)
+            return fail(weftInvalidArgument,
+                        "weftCommShrink: excludeRanksCount is {}: at least one rank leaves (weftCommSplit makes a "
+                        "duplicate)",
+                        excludeRanksCount);
+        if (!excludeRanksList)
+            return fail(weftInvalidArgument, "weftCommShrink: excludeRanksList is NULL although excludeRanksCount is {}",
+                        excludeRanksCount);
+        if (shrinkFlags != WEFT_SHRINK_DEFAULT && shrinkFlags != WEFT_SHRINK_ABORT)
+            return fail(weftInvalidArgument,
+                        "weftCommShrink: shrinkFlags is {}; it is WEFT_SHRINK_DEFAULT or WEFT_SHRINK_ABORT", shrinkFlags);
+        auto splitting = Splitting::shrink(comm, {excludeRanksList, excludeRanksList + excludeRanksCount}, newcomm,
+                                           config, shrinkFlags == WEFT_SHRINK_ABORT);
+        return splitting ? Group::current().add_or_run(comm, std::move(*splitting)) : splitting.take_status();
+    });
+}
+
+weftResult_t weftCommFinalize(weftComm_t comm) {
+    return guarded_comm(comm, [&]() -> Status {
+        if (Group::current().holds(comm))
+            return fail(weftInvalidUsage,
+                        "weftCommFinalize inside a group that holds calls on this communicator: call weftGroupEnd first");
+        Inside inside(comm);
+        if (!inside.entered()) return inside.refused();
+        return comm->communicator->finalize();
+    });
+}
+
 weftResult_t weftCommAbort(weftComm_t comm) {
     return guarded([&]() -> Status {
         WEFT_TRY(check_handle(comm));

@@ -65,7 +65,7 @@ Result<std::shared_ptr<HostGroup>> HostGroup::create(int ranks, bool settled) {
     auto memory = SharedMemory::create("weft", whole.bytes(), whole.lines());
     if (!memory) return memory.take_status();
     auto group = std::make_shared<HostGroup>(std::move(*memory), ranks);
-    WEFT_TRY(group->memory_.back(0, whole.host_names()));
+    WEFT_TRY(group->memory_.back(0, whole.host_homes()));
     HostHeader& header = group->header();
     header.magic = segment_magic;
     header.version = segment_version;
@@ -118,15 +118,13 @@ Status HostGroup::settle() {
 std::string HostGroup::name_of(int rank) const {
     const int pid = home(rank).pid.load(std::memory_order_acquire);
     if (one_host()) return fmt::format("rank {} (pid {})", rank, pid);
-    return fmt::format("rank {} (pid {} on {})", rank, pid, host_name(home(rank).host));
+    return fmt::format("rank {} (pid {} on {})", rank, pid, host_home(home(rank).host).name);
 }
 
-Status HostGroup::set_host_names(const std::vector<std::string_view>& names) {
-    WEFT_TRY(memory_.back(HostGeometry{ranks(), 0}.host_names(), names.size() * HostGeometry::host_name_bytes));
-    for (size_t host = 0; host < names.size(); ++host) {
-        char* place = host_name_place(int(host));
-        place[names[host].copy(place, HostGeometry::host_name_bytes - 1)] = 0;
-    }
+Status HostGroup::set_host_homes(const std::vector<HostHome>& hosts) {
+    const size_t offset = HostGeometry{ranks(), 0}.host_homes(), bytes = hosts.size() * sizeof(HostHome);
+    WEFT_TRY(memory_.back(offset, bytes));
+    memcpy(memory_.data() + offset, hosts.data(), bytes);
     return ok();
 }
 

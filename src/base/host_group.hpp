@@ -17,6 +17,7 @@
 #include "src/base/position.hpp"
 #include "src/base/rank_set.hpp"
 #include "src/base/shared_memory.hpp"
+#include "weft/types.h"
 
 namespace weft {
 
@@ -55,6 +56,26 @@ struct RankHome {
     int32_t host;              // index of its host; valid once the group is settled
 };
 
+// What is known of every host, where there are several.
+struct HostHome {
+    char name[48];    // for sentences
+    int32_t leader;   // its process
+    char door[61];    // where that lets others in: UniqueId::RootPlace
+};
+
+// How ranks of this host make a communicator of their own from this one (bootstrap/branching.hpp). Each word names a
+// child by its number; the words of a child's first rank are for all of its ranks to look at.
+struct alignas(64) Birth {
+    std::atomic<uint64_t> wanted;   // this rank has come to make it
+    std::atomic<uint64_t> offered;  // its segment is `inode`, `fd` in this rank's process (release)
+    std::atomic<uint64_t> refused;  // somebody may not open that
+    std::atomic<uint64_t> detour;   // so its ranks meet by `id` (release)
+    std::atomic<uint64_t> failed;   // the first rank has given it up
+    int32_t fd;
+    uint64_t inode;
+    unsigned char id[WEFT_UNIQUE_ID_BYTES];
+};
+
 // Of a rank of another host: zero until its leader was asked for news of it.
 struct alignas(64) RankRow {
     // The first lines, written once by its rank when it joins.
@@ -79,6 +100,7 @@ struct alignas(64) RankRow {
     std::atomic<uint32_t> stopped;  // likewise: 1 if its process was stopped then
     // 1: none of its kernels runs any more and it has unmapped the device memory of others (release).
     std::atomic<uint32_t> device_left;
+    Birth birth;
 };
 
 // The first error of the communicator. Written once; everybody who waits looks at `state`.
@@ -120,13 +142,11 @@ struct HostGeometry {
     static constexpr size_t board_line_stride = 128;  // two lines: the prefetcher fetches pairs
     static constexpr int board_lines = 4;             // a rank's lines on the board (transports/wire.hpp)
 
-    static constexpr size_t host_name_bytes = 48;
-
     int ranks;   // of the communicator
     int locals;  // of this host
     static size_t homes() { return sizeof(HostHeader); }
-    size_t host_names() const { return round(homes() + sizeof(RankHome) * size_t(ranks)); }
-    size_t rows() const { return round(host_names() + host_name_bytes * size_t(ranks)); }
+    size_t host_homes() const { return round(homes() + sizeof(RankHome) * size_t(ranks)); }
+    size_t rows() const { return round(host_homes() + sizeof(HostHome) * size_t(ranks)); }
     size_t lines() const { return round(rows() + sizeof(RankRow) * size_t(ranks)); }
     size_t heap(int local) const { return round(lines() + lines_bytes()) + heap_stride * size_t(local); }
     size_t lines_bytes() const { return board_line_stride * board_lines * size_t(locals); }
@@ -164,9 +184,11 @@ class HostGroup {
 
     HostHeader& header() const { return *reinterpret_cast<HostHeader*>(memory_.data()); }
     RankHome& home(int rank) const { return reinterpret_cast<RankHome*>(memory_.data() + HostGeometry::homes())[rank]; }
-    // Of a host of several, for sentences; for the leader to set, all of them.
-    const char* host_name(int host) const { return host_name_place(host); }
-    Status set_host_names(const std::vector<std::string_view>& names);
+    // Of a host of several; for the leader to set, all of them.
+    const HostHome& host_home(int host) const {
+        return reinterpret_cast<const HostHome*>(memory_.data() + HostGeometry{ranks(), 0}.host_homes())[host];
+    }
+    Status set_host_homes(const std::vector<HostHome>& hosts);
     // Memory of rows: before they are written for the first time.
     Status back_rows(int first, int count) {
         return memory_.back(rows_offset_ + size_t(first) * sizeof(RankRow), size_t(count) * sizeof(RankRow));
@@ -242,10 +264,6 @@ class HostGroup {
   private:
     size_t heap_offset(int place) const {
         return HostGeometry{ranks(), int(locals_.size())}.heap(place) - data_offset_;
-    }
-    char* host_name_place(int host) const {
-        return reinterpret_cast<char*>(memory_.data()) + HostGeometry{ranks(), 0}.host_names() +
-               size_t(host) * HostGeometry::host_name_bytes;
     }
     Letter* letters(int place) const;
     // What came from other hosts lies in the leader's heap: heads of chains by a hash of sender and key, then letters.

@@ -6,6 +6,7 @@ namespace weft {
 
 std::string Operation::text() const {
     if (collective == Collective::none) return "no operation";
+    if (splits()) return "a split of the communicator";
     const CollectiveFacts facts = facts_of(collective);
     if (collective == Collective::barrier) return facts.name;
     return fmt::format(

@@ -22,6 +22,11 @@ struct Operation {
     uint64_t count = 0;   // elements, of one part
     uint64_t choice = 0;  // hash of the selector's choice: ranks that agree on the call must agree on the algorithm
 
+    // An all-gather of Weft's own, in which the ranks tell each other what communicators to make of this one; no
+    // caller's has an op.
+    static constexpr uint8_t op_of_split = weftProd;
+    bool splits() const { return collective == Collective::all_gather && op == op_of_split; }
+
     bool operator==(const Operation&) const = default;
     size_t bytes() const { return count * datatype_bytes[type]; }  // of one part
     size_t whole_bytes(int ranks) const { return size_t(parts_of(collective, ranks)) * bytes(); }

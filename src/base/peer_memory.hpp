@@ -13,6 +13,9 @@ struct PeerMemory {
     uint64_t inode;
 };
 
+// Its descriptor. Thread-safe.
+Result<Fd> open_peer_memory(const PeerMemory& where);
+
 // Mapped once here whoever wants it: a map may take as much address space as the machine has memory. Thread-safe.
 Result<std::shared_ptr<SharedMemory>> map_peer_memory(const PeerMemory& where);
 

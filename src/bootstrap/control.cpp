@@ -9,12 +9,14 @@
 #include <climits>
 #include <condition_variable>
 #include <cstdlib>
+#include <cstring>
 #include <mutex>
 #include <set>
 
 #include "src/base/clock.hpp"
 #include "src/base/log.hpp"
 #include "src/base/per_process.hpp"
+#include "src/bootstrap/unique_id.hpp"
 
 namespace weft {
 
@@ -107,9 +109,16 @@ Status Control::write_rows() {
             home.pid.store(member.pid, std::memory_order_release);
         }
     }
-    std::vector<std::string_view> names;
-    for (const HostEntry& host : roster_.hosts) names.push_back(host.name);
-    WEFT_TRY(group_->set_host_names(names));
+    std::vector<HostHome> homes;
+    for (const HostEntry& host : roster_.hosts) {
+        HostHome& home = homes.emplace_back();
+        host.name.copy(home.name, sizeof home.name - 1);
+        home.leader = host.pid;
+        const auto door = UniqueId::root_place(host.addresses);
+        static_assert(sizeof door == sizeof home.door);
+        memcpy(home.door, door.data(), sizeof home.door);
+    }
+    WEFT_TRY(group_->set_host_homes(homes));
     return host_ >= 0 ? ok() : fail(weftInternalError, "the roster of the ranks lacks this host");
 }
 

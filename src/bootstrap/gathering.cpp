@@ -106,9 +106,9 @@ void Gathering::close() {
     guests_.clear();
 }
 
-Status Gathering::go_abroad(int rank) {
+Status Gathering::go_abroad(bool roots) {
     std::lock_guard lock(mutex_);
-    Status status = try_abroad(rank);
+    Status status = try_abroad(roots);
     if (status || foreign()) return status;
     // All ranks may well be on this host, which needs no network.
     obstacle_ = status.sentence();
@@ -133,10 +133,13 @@ std::optional<std::vector<net::Address>> Gathering::find_root() {
     return {};
 }
 
-Status Gathering::try_abroad(int rank) {
-    const bool rooting = rank == 0 && id_.derived() && !root_;
-    if (!id_.has_root() || (!rooting && (!leads_ || control_)) || now_us() < next_try_us_) return ok();
-    next_try_us_ = now_us() + try_apart_us;
+Status Gathering::try_abroad(bool roots) {
+    const bool rooting = roots && id_.derived() && !root_;
+    if (!id_.has_root() || (!rooting && (!leads_ || control_))) return ok();
+    // A rank of this process may have tried just before the one that makes it the root.
+    int64_t& next_us = rooting ? next_root_us_ : next_try_us_;
+    if (now_us() < next_us) return ok();
+    next_us = now_us() + try_apart_us;
     auto reception = Reception::of_process();
     if (!reception) return reception.take_status();
     if (rooting) {

@@ -26,6 +26,8 @@ class Membership {
                std::unique_ptr<Root> root);
     ~Membership();
     const net::Identity& identity() const { return identity_; }
+    // Where this process lets others in.
+    UniqueId::RootPlace door() const { return UniqueId::root_place(reception_->door().addresses()); }
 
   private:
     std::shared_ptr<Reception> reception_;
@@ -46,8 +48,8 @@ class Gathering {
     // The segment once this process has it.
     Result<std::shared_ptr<HostGroup>> advance();
     // Takes the meeting to other hosts, if the id has a root; at the latest when this host's ranks alone have not been
-    // all for a moment. `rank` tells whether the process shall be the root of a derived id.
-    Status go_abroad(int rank);
+    // all for a moment. `roots`: the process shall be the root of a derived id.
+    Status go_abroad(bool roots);
     // A different host than where the id was made, so this host's ranks cannot be all.
     bool foreign() const { return id_.has_root() && !id_.derived() && id_.host() != host_; }
     // What to wait for: descriptors, and how long at most.
@@ -79,7 +81,7 @@ class Gathering {
     void see_guests_off();
     Status be_guest();
     Status leader_failed(Status cause) const;
-    Status try_abroad(int rank);
+    Status try_abroad(bool roots);
     std::optional<std::vector<net::Address>> find_root();
 
     std::mutex mutex_;
@@ -97,7 +99,7 @@ class Gathering {
 
     std::unique_ptr<Root> root_;        // rank 0's process's, of a derived id; it hears the leader's last word
     std::shared_ptr<Control> control_;  // the leader's
-    int64_t next_try_us_ = 0;
+    int64_t next_try_us_ = 0, next_root_us_ = 0;
     std::optional<net::Resolution> resolution_;  // of the root's name
     std::string obstacle_;
     std::weak_ptr<Membership> membership_;

@@ -23,6 +23,41 @@ constexpr int64_t guest_patience_us = 200'000;  // the leader knows better what 
 
 }  // namespace
 
+Status claim_row(HostGroup& group, int rank, int ranks, const MeetingOptions& options) {
+    if (group.ranks() != ranks)
+        return fail(weftMismatch,
+                    "rank {} (pid {}) was told that there are {} ranks, the rank that came first {}: all ranks must be "
+                    "given the same nranks",
+                    rank, getpid(), ranks, group.ranks());
+    // What takes long or may fail comes before the claim: a rank that ends between claiming and joining is missed late.
+    auto arena = Arena::get();
+    const CpuSet cpus = allowed_cpus();
+    WEFT_TRY(group.back_rows(rank, 1));
+    RankRow& row = group.row(rank);
+    RankState absent = RankState::absent;
+    if (!row.state.compare_exchange_strong(absent, RankState::claimed)) {
+        for (int i = 0; i < 1000 && row.state.load() == RankState::claimed; ++i)
+            usleep(1000);  // until it has written its pid
+        return fail(weftMismatch, "two processes are rank {} of {}: pid {} and pid {}", rank, ranks, row.pid, getpid());
+    }
+    row.pid = getpid();
+    row.process = process_token();
+    row.token_address = process_token_address();
+    row.arena_fd = arena ? (*arena)->memory().fd() : -1;
+    row.arena_inode = arena ? (*arena)->memory().inode() : 0;
+    row.cpus = cpus;
+    row.device = options.device;
+    WEFT_TRY(group.mark_alive(rank));
+    if (rank == 0) group.header().agreed = options.proposal;
+    row.state.store(RankState::joined, std::memory_order_release);
+    group.home(rank).pid.store(row.pid, std::memory_order_release);
+    auto& joined = group.header().joined;
+    if (int(joined.fetch_add(1, std::memory_order_acq_rel)) + 1 == ranks)
+        syscall(SYS_futex, &joined, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+    group.ring();
+    return ok();
+}
+
 Meeting::Meeting(const UniqueId& id, int ranks, int rank, const MeetingOptions& options)
     : id_(id),
       ranks_(ranks),
@@ -55,8 +90,9 @@ Result<bool> Meeting::advance() {
         membership_ = std::move(*membership);
         return true;
     }
-    if (group_ && (gathering_->foreign() || now_us() - begun_us_ > alone_us))
-        if (Status status = gathering_->go_abroad(rank_); !status) return give_up(std::move(status));
+    if (group_ && (options_.spread || gathering_->foreign() || now_us() - begun_us_ > alone_us))
+        if (Status status = gathering_->go_abroad(options_.roots || (rank_ == 0 && !options_.spread)); !status)
+            return give_up(std::move(status));
     // Complete, even if others have gone on and failed since, or since we looked: the first call says so.
     if (Status status = check_others(); !status && !complete()) return give_up(std::move(status));
     return false;
@@ -69,39 +105,8 @@ bool Meeting::all_here() const {
 bool Meeting::complete() const { return all_here() || (group_ && !group_->one_host()); }
 
 Status Meeting::claim() {
-    if (group_->ranks() != ranks_)
-        return fail(weftMismatch,
-                    "rank {} (pid {}) was told that there are {} ranks, the rank that came first {}: all ranks must be "
-                    "given the same nranks",
-                    rank_, getpid(), ranks_, group_->ranks());
-    // What takes long or may fail comes before the claim: a rank that ends between claiming and joining is missed late.
-    auto arena = Arena::get();
-    const CpuSet cpus = allowed_cpus();
-    WEFT_TRY(group_->back_rows(rank_, 1));
-    RankRow& row = group_->row(rank_);
-    RankState absent = RankState::absent;
-    if (!row.state.compare_exchange_strong(absent, RankState::claimed)) {
-        for (int i = 0; i < 1000 && row.state.load() == RankState::claimed; ++i)
-            usleep(1000);  // until it has written its pid
-        return fail(weftMismatch, "two processes are rank {} of {}: pid {} and pid {}", rank_, ranks_, row.pid,
-                    getpid());
-    }
-    row.pid = getpid();
-    row.process = process_token();
-    row.token_address = process_token_address();
-    row.arena_fd = arena ? (*arena)->memory().fd() : -1;
-    row.arena_inode = arena ? (*arena)->memory().inode() : 0;
-    row.cpus = cpus;
-    row.device = options_.device;
-    WEFT_TRY(group_->mark_alive(rank_));
-    if (rank_ == 0) group_->header().agreed = options_.proposal;
-    row.state.store(RankState::joined, std::memory_order_release);
-    group_->home(rank_).pid.store(row.pid, std::memory_order_release);
+    WEFT_TRY(claim_row(*group_, rank_, ranks_, options_));
     claimed_ = true;
-    auto& joined = group_->header().joined;
-    if (int(joined.fetch_add(1, std::memory_order_acq_rel)) + 1 == ranks_)
-        syscall(SYS_futex, &joined, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
-    group_->ring();
     return ok();
 }
 

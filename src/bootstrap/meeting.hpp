@@ -1,5 +1,6 @@
-// meeting.hpp: a rank's way into a communicator. It claims its row in the segment of its host (gathering.hpp); when
-// every row is claimed, or the roster says that the missing ranks are on other hosts, the communicator is complete.
+// meeting.hpp: a rank's way into a communicator by its unique id. It claims its row in the segment of its host
+// (gathering.hpp); when every row is claimed, or the roster says that the missing ranks are on other hosts, the
+// communicator is complete.
 #pragma once
 #include <memory>
 
@@ -16,21 +17,32 @@ struct MeetingOptions {
     AgreedOptions proposal{};  // this process's wishes; rank 0's become everybody's
     uint64_t host = 0;         // host_identity(), or what stands for it
     DeviceFacts device{};      // for the others of the host
+    bool spread = false;       // known to have ranks on several hosts
+    bool roots = false;        // this process shall be the root of an id of UniqueId::of_child()
 };
 
 // One rank's way into a communicator. Thread-bound; never blocks but in wait().
-class Meeting {
+class Entrance {
+  public:
+    virtual ~Entrance() = default;
+    // True when all ranks have joined. A failure is final, and told to the others.
+    virtual Result<bool> advance() = 0;
+    // Sleeps until something may have happened, some milliseconds at most.
+    virtual void wait() = 0;
+    virtual std::shared_ptr<HostGroup> group() const = 0;
+    // Null if all ranks are on one host.
+    virtual std::shared_ptr<Membership> membership() const = 0;
+};
+
+class Meeting final : public Entrance {
   public:
     Meeting(const UniqueId& id, int ranks, int rank, const MeetingOptions& options);
-    ~Meeting();
+    ~Meeting() override;
 
-    // True when all ranks have joined. A failure is final, and told to the others.
-    Result<bool> advance();
-    // Sleeps until something may have happened, some milliseconds at most.
-    void wait();
-    std::shared_ptr<HostGroup> group() const { return group_; }
-    // Null if all ranks are on one host.
-    std::shared_ptr<Membership> membership() const { return membership_; }
+    Result<bool> advance() override;
+    void wait() override;
+    std::shared_ptr<HostGroup> group() const override { return group_; }
+    std::shared_ptr<Membership> membership() const override { return membership_; }
 
   private:
     Status claim();
@@ -51,5 +63,8 @@ class Meeting {
     int64_t begun_us_ = 0;  // 0: not yet
     int64_t next_check_us_ = 0;
 };
+
+// Writes the row of `rank` in the segment of its host and counts it as joined.
+Status claim_row(HostGroup& group, int rank, int ranks, const MeetingOptions& options);
 
 }  // namespace weft

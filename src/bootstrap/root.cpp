@@ -218,14 +218,10 @@ void Root::finish() {
     }
     ByteWriter common;
     roster.write(common);
-    std::map<const Guest*, int> places;
-    for (size_t host = 0; host < order.size(); ++host) places[order[host]] = int(host);
     for (Guest& guest : guests_) {
-        const auto place = places.find(&guest);
-        if (place == places.end()) continue;  // it has not said who it is, and comes too late
-        ByteWriter content = common;
-        roster.write_neighbours(content, place->second);
-        guest.link->send(uint32_t(CheckIn::roster), content);
+        // Another has not said who it is, and comes too late.
+        if (std::find(order.begin(), order.end(), &guest) == order.end()) continue;
+        guest.link->send(uint32_t(CheckIn::roster), common);
         guest.link->close_when_idle();
     }
     WEFT_LOG(info, init, "all {} ranks have checked in, on {} hosts", ranks_, order.size());

@@ -102,21 +102,9 @@ void Roster::write(ByteWriter& to) const {
     for (const HostEntry& host : hosts) {
         to.put_text(host.name);
         to.put(host.pid);
+        to.put_addresses(host.addresses);
         to.put(uint32_t(host.members.size()));
         for (const RosterRank& member : host.members) member.write(to);
-    }
-}
-
-void Roster::write_neighbours(ByteWriter& to, int host) const {
-    std::vector<int> list;
-    if (host > 0) list.push_back(HostTree::parent(host));
-    const int first = host * HostTree::arity + 1;
-    for (int child = first; child < std::min(first + HostTree::arity, int(hosts.size())); ++child)
-        list.push_back(child);
-    to.put(uint32_t(list.size()));
-    for (const int neighbour : list) {
-        to.put(int32_t(neighbour));
-        to.put_addresses(hosts[size_t(neighbour)].addresses);
     }
 }
 
@@ -130,15 +118,10 @@ Roster Roster::read(ByteReader& from) {
         HostEntry& host = roster.hosts.emplace_back();
         host.name = from.get_text();
         host.pid = from.get<int32_t>();
+        host.addresses = from.get_addresses();
         const uint32_t members = from.get<uint32_t>();
         host.members.reserve(std::min<size_t>(members, from.left()));
         for (uint32_t rest = members; rest > 0 && from.ok(); --rest) host.members.push_back(RosterRank::read(from));
-    }
-    for (uint32_t left = from.get<uint32_t>(); left > 0 && from.ok(); --left) {
-        const auto neighbour = from.get<int32_t>();
-        auto addresses = from.get_addresses();
-        if (neighbour < 0 || size_t(neighbour) >= roster.hosts.size()) return roster;
-        roster.hosts[size_t(neighbour)].addresses = std::move(addresses);
     }
     return roster;
 }

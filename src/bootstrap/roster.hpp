@@ -73,7 +73,7 @@ struct HostEntry {
     int32_t ranks = 0;  // of the communicator, as the host's ranks were told
     int32_t cores = 1;
     int64_t link_mbps = 0;                // 0: unknown
-    std::vector<net::Address> addresses;  // of the leader's process; in a roster only of neighbours in the tree
+    std::vector<net::Address> addresses;  // of the leader's process
     std::vector<RosterRank> members;      // so far
 
     // `node7 (10.0.0.3:4711)`
@@ -87,9 +87,8 @@ struct Roster {
     AgreedOptions agreed{};
     AgreedFacts facts{};
 
-    // What all hosts get alike, and what one of them needs beside it: handles are not for everybody.
+    // Addresses are for everybody: when ranks have died the others meet where any that is left may be.
     void write(ByteWriter& to) const;
-    void write_neighbours(ByteWriter& to, int host) const;
     static Roster read(ByteReader& from);
     // `host node7 (10.0.0.3:4711) with ranks 4 to 7`
     std::string text(int host) const;

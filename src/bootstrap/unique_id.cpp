@@ -99,17 +99,30 @@ Result<UniqueId> UniqueId::make() {
         WEFT_LOG(info, init, "this unique id is for ranks of this host: {}", reception.status().sentence());
         return id;
     }
-    std::vector<std::byte> packed;
-    uint8_t count = 0;
-    for (const net::Address& address : (*reception)->door().addresses()) {
-        if (packed.size() + address.packed_bytes() > sizeof content_.root_host - 2) break;
-        address.pack(packed);
-        ++count;
-    }
-    id->content_.root_host[1] = char(count);
-    memcpy(id->content_.root_host + 2, packed.data(), packed.size());
+    const RootPlace place = root_place((*reception)->door().addresses());
+    memcpy(id->content_.root_host, place.data(), place.size());
     id->content_.checksum = checksum(id->content_);
     Root::keep(std::make_unique<Root>(std::move(*reception), id->identity()), id->identity().name);
+    return id;
+}
+
+UniqueId::RootPlace UniqueId::root_place(const std::vector<net::Address>& addresses) {
+    RootPlace place{};
+    std::vector<std::byte> packed;
+    for (const net::Address& address : addresses) {
+        if (packed.size() + address.packed_bytes() > place.size() - 2) break;
+        address.pack(packed);
+        ++place[1];
+    }
+    memcpy(place.data() + 2, packed.data(), packed.size());
+    return place;
+}
+
+UniqueId UniqueId::of_child(const net::Secret& secret, uint64_t number, const RootPlace& root) {
+    const std::string label = fmt::format("child {}", number);
+    UniqueId id = with_secret(secret.prove(label.data(), label.size()));
+    memcpy(id.content_.root_host, root.data(), root.size());
+    id.content_.checksum = checksum(id.content_);
     return id;
 }
 

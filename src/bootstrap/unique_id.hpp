@@ -1,5 +1,6 @@
 // unique_id.hpp: what is inside the 128 bytes that name a communicator: a secret, and where and by whom it was made.
 #pragma once
+#include <array>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -39,6 +40,11 @@ class UniqueId {
     // Whether this process made it, or one that it follows from.
     bool made_here() const;
     std::vector<net::Address> root_addresses() const;
+    // The id of a communicator made from the one with `secret`; `number` tells it from others made from that. Its rank
+    // 0's process, or one that its ranks agree on, is the root, at these addresses.
+    using RootPlace = std::array<char, 61>;  // a zero, a count, packed addresses: what fits
+    static RootPlace root_place(const std::vector<net::Address>& addresses);
+    static UniqueId of_child(const net::Secret& secret, uint64_t number, const RootPlace& root);
     // The same id with a secret that whoever read the id cannot know without `secret` (WEFT_SECRET).
     UniqueId keyed(const std::string& secret) const;
     // The id of the index-th communicator of a job; 0 is this one.
@@ -64,9 +70,9 @@ class UniqueId {
         uint32_t pid;
         uint64_t host;
         unsigned char secret[32];
-        uint16_t root_port;  // of a derived id
-        char root_host[61];  // and zeros to its end; of a made id a zero, a count and packed addresses
-        uint8_t descendant;  // 1: not the id that was made, but one that follows from it
+        uint16_t root_port;                 // of a derived id
+        char root_host[sizeof(RootPlace)];  // and zeros to its end; of a made id a zero, a count and packed addresses
+        uint8_t descendant;                 // 1: not the id that was made, but one that follows from it
         uint64_t checksum;
     };
     static_assert(sizeof(Content) == WEFT_UNIQUE_ID_BYTES);

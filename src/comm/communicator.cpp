@@ -44,7 +44,7 @@ Communicator::Communicator(std::shared_ptr<HostGroup> group, std::shared_ptr<Mem
                options.streaming_bytes, options.catalog),
       waiting_(*group_, rank, options.sleep_us),
       watchdog_(*group_, rank, options.name, {options.warn_ms * 1000, options.timeout_ms * 1000}),
-      name_(options.name) {
+      options_(options) {
     add_descriptors_ = [this](std::vector<pollfd>& list) {
         if (in_call_ && uneven_) parts_->exchange().add_descriptors(list);
         if (in_call_ && prepared_) prepared_->run.add_descriptors(list);
@@ -52,7 +52,7 @@ Communicator::Communicator(std::shared_ptr<HostGroup> group, std::shared_ptr<Mem
     };
     waiting_.seen_here();
     WEFT_LOG_RANK(rank_, info, init, "rank {} of {} joined{}{}, process {}", rank, group_->ranks(),
-                  name_.empty() ? "" : " communicator ", name_, getpid());
+                  options_.name.empty() ? "" : " communicator ", options_.name, getpid());
 }
 
 Communicator::~Communicator() {
@@ -118,6 +118,58 @@ Status Communicator::usable() {
         return fail(cause.code() == weftSuccess ? weftInvalidUsage : cause.code(),
                     "the communicator is dead, destroy it and make a new one; it died of: {}", cause.sentence());
     }
+    if (finalized_)
+        return fail(weftInvalidUsage,
+                    "the communicator was finalized (weftCommFinalize): all it takes is "
+                    "weftCommDestroy");
+    return ok();
+}
+
+Status Communicator::begin_split(void* all, size_t bytes, int64_t timeout_ms) {
+    Call call{};
+    call.operation.collective = Collective::all_gather;
+    call.operation.op = Operation::op_of_split;
+    call.operation.type = weftUint64;
+    call.operation.count = bytes / sizeof(uint64_t);
+    call.send = static_cast<std::byte*>(all) + size_t(rank_) * bytes;
+    call.receive = all;
+    watchdog_.limit({options_.warn_ms * 1000, timeout_ms * 1000}, "WEFT_INIT_TIMEOUT_MS");
+    Status begun = begin(call);
+    if (!begun) restore_limits();
+    return begun;
+}
+
+Status Communicator::end_split() {
+    restore_limits();
+    return end();
+}
+
+void Communicator::restore_limits() {
+    watchdog_.limit({options_.warn_ms * 1000, options_.timeout_ms * 1000}, "WEFT_TIMEOUT_MS");
+}
+
+uint64_t Communicator::next_shrink(const std::vector<int>& excluded) {
+    uint64_t hash = 0xcbf29ce484222325u;
+    for (const int rank : excluded) hash = (hash ^ uint64_t(unsigned(rank))) * 0x100000001b3u;
+    return uint64_t(1) << 63 | (hash >> 33) << 32 | uint32_t(++shrinks_[excluded]);
+}
+
+void Communicator::stop(const std::string& why) {
+    dead_ = true;
+    group_->raise(weftRemoteError, rank_, why);
+}
+
+void Communicator::flush() const {
+    if (!device_) return;
+    device_->finish();
+    device_->look(true);
+}
+
+Status Communicator::finalize() {
+    WEFT_TRY(usable());
+    flush();
+    WEFT_TRY(usable());
+    finalized_ = true;
     return ok();
 }
 

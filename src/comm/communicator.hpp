@@ -21,6 +21,7 @@ struct CommunicatorOptions {
     std::string name;
     std::string algo;
     int64_t timeout_ms = 0;  // 0: never
+    int64_t init_timeout_ms = 0;
     int64_t warn_ms = 0;
     int64_t sleep_us = 0;
     int64_t streaming_bytes = -1;
@@ -40,6 +41,10 @@ class Communicator {
 
     int rank() const { return rank_; }
     int ranks() const { return group_->ranks(); }
+    const CommunicatorOptions& options() const { return options_; }
+    const std::shared_ptr<HostGroup>& group() const { return group_; }
+    const Membership* membership() const { return membership_.get(); }  // null: one host
+    const DeviceSide* device() const { return device_.get(); }          // null: the process used no CUDA
 
     // ---- A call. Arguments have been checked by the API.
     // What one of uneven parts sends to and receives from each rank.
@@ -78,6 +83,24 @@ class Communicator {
         group_->row(rank_).position.finish(sequence_);
         return ok();
     }
+    // ---- Communicators made of this one (splitting.hpp).
+    // Why no call can begin any more; ok if one can.
+    Status usable();
+    // A call that gathers `bytes`, a multiple of 8, of each rank in the order of ranks; `all`: all of them, with ours
+    // in place. Then advance() and so on; it fails after `timeout_ms` without progress (0: never). end_split() instead
+    // of end().
+    Status begin_split(void* all, size_t bytes, int64_t timeout_ms);
+    Status end_split();
+    // Tells a child from others, alike on all ranks that take part: of a split, and of a communicator without
+    // `excluded`, which only those know of that are in it.
+    uint64_t next_split(int color) { return ++splits_ << 32 | uint32_t(color); }
+    uint64_t next_shrink(const std::vector<int>& excluded);
+    // Ends what is in progress on all ranks; the communicator is dead.
+    void stop(const std::string& why);
+    // Waits for calls on device memory.
+    void flush() const;
+    // The same, and none may follow.
+    Status finalize();
     // begin, advance and pause until done, end.
     Status run(const Call& call);
 
@@ -129,9 +152,9 @@ class Communicator {
                  std::unique_ptr<Board> board);
     Status begin_on_device();
     Status refuse_or_die(Status failure);
+    void restore_limits();
     Status die(Status failure);
     Status prepare();
-    Status usable();
     Status begin_uneven();
     Progress advance(Exchange& exchange);
     Status pause_for_messages(bool may_sleep);
@@ -151,7 +174,10 @@ class Communicator {
     Waiting waiting_;
     Waiting::AddDescriptors add_descriptors_;
     Watchdog watchdog_;
-    std::string name_;
+    CommunicatorOptions options_;
+    bool finalized_ = false;
+    uint64_t splits_ = 0;                           // so far; below 2^31
+    std::map<std::vector<int>, uint64_t> shrinks_;  // likewise, by whom they excluded
 
     uint64_t sequence_ = 0;
     Call call_{};

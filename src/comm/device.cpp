@@ -154,6 +154,10 @@ Result<std::unique_ptr<DeviceSide>> DeviceSide::find(int which) {
 
 DeviceFacts DeviceSide::facts() const { return state_->facts; }
 
+void DeviceSide::finish() const {
+    if (state_->domain) state_->domain->finish();
+}
+
 // All ranks decide alike: from what the rows say, or each that it has no device.
 void DeviceSide::meet(std::shared_ptr<HostGroup> group, const net::Identity* identity, int rank, int64_t timeout_ms,
                       std::shared_ptr<const Catalog> catalog) {

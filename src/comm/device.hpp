@@ -51,6 +51,9 @@ class DeviceSide {
     // Calls may come. timeout_ms: of an operation.
     Status begin(int64_t timeout_ms);
 
+    // Waits for the kernels of this rank's calls; after an abort, two seconds at most.
+    void finish() const;
+
     // Where a call's buffers lie, and whether that can be served; with count 0 and no buffers
     // a stream says that it is device memory. Asks the driver each time: device memory may have been freed and be
     // another's by now.

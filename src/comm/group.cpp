@@ -18,8 +18,16 @@ Group::~Group() {
 }
 
 void Group::add(weftComm* handle, const Communicator::Call& call) {
-    calls_.push_back({handle, call, call.pieces ? std::make_unique<Communicator::Pieces>(*call.pieces) : nullptr});
-    calls_.back().call.pieces = calls_.back().pieces.get();
+    Queued queued{handle, call};
+    if (call.pieces) queued.pieces = std::make_unique<Communicator::Pieces>(*call.pieces);
+    queued.call.pieces = queued.pieces.get();
+    calls_.push_back(std::move(queued));
+}
+
+Status Group::add_or_run(weftComm* handle, std::shared_ptr<Splitting> splitting) {
+    std::vector<Queued> alone;
+    (open() ? calls_ : alone).push_back({handle, {}, std::move(splitting)});
+    return open() ? ok() : drive(std::move(alone));
 }
 
 bool Group::holds(const weftComm* handle) const {
@@ -43,7 +51,7 @@ Status Group::drive(std::vector<Queued> calls) {
     struct Lane {
         weftComm* handle;
         std::unique_ptr<Inside> inside;
-        std::deque<Communicator::Call> calls;      // none on a communicator that refuses them
+        std::deque<Queued> calls;                  // none on a communicator that refuses them
         std::vector<Communicator::Call> messages;  // likewise; until they are begun
         bool begun = false;
         bool refused = false;
@@ -74,7 +82,7 @@ Status Group::drive(std::vector<Queued> calls) {
         }
         if (first) first = std::move(failure);
     };
-    for (const Queued& queued : calls) {
+    for (Queued& queued : calls) {
         auto lane =
             std::find_if(lanes.begin(), lanes.end(), [&](const Lane& other) { return other.handle == queued.handle; });
         if (lane == lanes.end()) {
@@ -89,12 +97,23 @@ Status Group::drive(std::vector<Queued> calls) {
             if (!usable) keep(queued.handle, std::move(usable));
         }
         if (lane->refused) continue;
-        if (queued.call.is_message())
+        if (!queued.splitting && queued.call.is_message())
             lane->messages.push_back(queued.call);
         else
-            lane->calls.push_back(queued.call);
+            lane->calls.push_back(std::move(queued));
     }
     std::erase_if(lanes, [](const Lane& lane) { return lane.refused; });
+    // The communicator's first error is the call's; what else waits on it has failed too. A child that was not to be
+    // made leaves its parent as it was.
+    const auto give_up = [&](Lane& lane, Status failure) {
+        keep(lane.handle, std::move(failure));
+        const bool goes_on = !lane.calls.empty() && lane.calls.front().splitting && lane.handle->communicator->usable();
+        if (goes_on)
+            lane.calls.pop_front();
+        else
+            lane.drop();
+        lane.begun = false;
+    };
     // Messages do not wait for the calls that came before them, nor those for them.
     const auto exchange = [&](Lane& lane) {
         Communicator& communicator = *lane.handle->communicator;
@@ -104,33 +123,33 @@ Status Group::drive(std::vector<Queued> calls) {
             if (failure) failure = communicator.begin_message(message);
         const Progress progress = failure ? communicator.advance_messages() : Progress::failed;
         if (failure && progress == Progress::failed) failure = communicator.take_failure();
-        if (!failure) {
-            keep(lane.handle, std::move(failure));
-            lane.drop();
-        }
+        if (!failure) give_up(lane, std::move(failure));
         if (progress == Progress::done) lane.exchanging = false;
         return progress != Progress::blocked;
+    };
+    // With several lanes none may sleep for long.
+    const auto pause = [&](Lane& lane) {
+        const bool alone = lanes.size() == 1;
+        return lane.calls.empty() ? lane.handle->communicator->pause(alone)
+                                  : lane.calls.front().pause(alone && !lane.exchanging);
     };
     for (size_t left = lanes.size(); left > 0;) {
         bool moved = false;
         left = 0;
         for (Lane& lane : lanes) {
-            Communicator& communicator = *lane.handle->communicator;
             if (!lane.messages.empty() || lane.exchanging) moved |= exchange(lane);
             while (!lane.calls.empty()) {
                 Status failure;
                 Progress progress = Progress::blocked;
-                const bool on_device = lane.calls.front().operation.space == Space::device;
-                if (!lane.begun) failure = communicator.begin(lane.calls.front());
+                const bool on_device = lane.calls.front().call.operation.space == Space::device;
+                if (!lane.begun) failure = lane.calls.front().begin();
                 lane.begun = true;
-                if (failure) progress = communicator.advance();
-                if (failure && progress == Progress::failed) failure = communicator.take_failure();
+                if (failure) progress = lane.calls.front().advance();
+                if (failure && progress == Progress::failed) failure = lane.calls.front().take_failure();
                 if (!failure) {
-                    // The communicator's first error is the call's; what else waits on it has failed too.
-                    keep(lane.handle, std::move(failure));
-                    lane.drop();
+                    give_up(lane, std::move(failure));
                 } else if (progress == Progress::done) {
-                    (void)communicator.end();
+                    lane.calls.front().end();
                     lane.calls.pop_front();
                     lane.begun = false;
                 } else {
@@ -145,12 +164,11 @@ Status Group::drive(std::vector<Queued> calls) {
             left += !lane.done();
         }
         if (moved) continue;
-        // Everybody is blocked: wait a little in each one's way. With several lanes none may sleep for long.
+        // Everybody is blocked: wait a little in each one's way.
         for (Lane& lane : lanes)
             if (!lane.done())
-                if (Status failure = lane.handle->communicator->pause(lanes.size() == 1); !failure) {
-                    keep(lane.handle, std::move(failure));
-                    lane.drop();
+                if (Status failure = pause(lane); !failure) {
+                    give_up(lane, std::move(failure));
                 }
     }
     // Only now, when none of this thread's ranks moves any more, do their buffers go back to the user.

@@ -4,7 +4,7 @@
 #pragma once
 #include <vector>
 
-#include "src/comm/joining.hpp"
+#include "src/comm/splitting.hpp"
 
 namespace weft {
 
@@ -13,6 +13,8 @@ class Group {
     static Group& current();
     ~Group();
 
+    // A split or shrink that `handle` has been asked for: now, or in its turn when an open group ends.
+    Status add_or_run(weftComm* handle, std::shared_ptr<Splitting> splitting);
     bool open() const { return depth_ > 0; }
     void start() { ++depth_; }
     Status end();
@@ -24,7 +26,19 @@ class Group {
     struct Queued {
         weftComm* handle;
         Communicator::Call call;
-        std::unique_ptr<Communicator::Pieces> pieces;  // the call's
+        std::shared_ptr<Splitting> splitting = nullptr;          // null: a call
+        std::unique_ptr<Communicator::Pieces> pieces = nullptr;  // the call's
+
+        Status begin() const { return splitting ? splitting->begin() : communicator().begin(call); }
+        Progress advance() const { return splitting ? splitting->advance() : communicator().advance(); }
+        Status pause(bool may_sleep) const {
+            return splitting ? splitting->pause(may_sleep) : communicator().pause(may_sleep);
+        }
+        Status take_failure() const { return splitting ? splitting->take_failure() : communicator().take_failure(); }
+        void end() const {
+            if (!splitting) (void)communicator().end();
+        }
+        Communicator& communicator() const { return *handle->communicator; }
     };
     static Status drive(std::vector<Queued> calls);
 

@@ -24,20 +24,50 @@ Status check_config(const weftConfig_t& config) {
 // Milliseconds that can be counted in microseconds: what is longer than that is 292,000 years anyway.
 int64_t countable_ms(int64_t ms) { return std::min(ms, INT64_MAX / 1000); }
 
-}  // namespace
+Status set_algo(const std::string& algo, const Catalog& catalog, MeetingOptions& meeting) {
+    WEFT_TRY(check_names("WEFT_ALGO", algo, catalog.names()));
+    if (algo.size() >= sizeof meeting.proposal.algo)
+        return fail(weftInvalidArgument, "the list of algorithms has {} characters; at most {} are read", algo.size(),
+                    sizeof meeting.proposal.algo - 1);
+    memcpy(meeting.proposal.algo, algo.c_str(), algo.size() + 1);
+    return ok();
+}
 
-bool ranks_share_memory() { return NameList(options().transports).admits("shm"); }
-
-// The config is read into a struct of this library's size whatever the caller's was.
-Result<Joining> prepare_joining(weftComm** comm, int nranks, const UniqueId& id, int rank, const weftConfig_t* given,
-                                int device) {
-    if (!comm) return fail(weftInvalidArgument, "comm is NULL: pass the address of a weftComm_t");
-    *comm = nullptr;  // whatever comes: the caller may pass it to weftCommDestroy
-    if (nranks < 1 || nranks > max_ranks)
-        return fail(weftInvalidArgument, "nranks is {}; a communicator has 1 to {} ranks", nranks, max_ranks);
-    if (rank < 0 || rank >= nranks)
-        return fail(weftInvalidArgument, "rank is {}; with nranks {} it is 0 to {}", rank, nranks, nranks - 1);
+Result<Settings> settings_of_environment(int ranks) {
     if (!options_status()) return Status(weftInvalidArgument, options_status().sentence());
+    const Options& environment = options();
+    Settings settings;
+    CommunicatorOptions& own = settings.options;
+    own.timeout_ms = countable_ms(environment.timeout_ms);
+    own.init_timeout_ms = countable_ms(environment.init_timeout_ms);
+    own.warn_ms = countable_ms(environment.warn_ms);
+    own.sleep_us = environment.sleep_us;
+    own.streaming_bytes = environment.streaming_bytes;
+    own.movers = environment.isa.empty() ? &movers() : find_movers(environment.isa);
+    if (!own.movers) {
+        std::string names;
+        for (const Movers* set : all_movers()) names += fmt::format("{}{}", names.empty() ? "" : ", ", set->isa);
+        return fail(weftInvalidArgument, "WEFT_ISA is `{}`; this machine has {}", environment.isa, names);
+    }
+    MeetingOptions& meeting = settings.meeting;
+    auto catalog = catalog_for(ranks);
+    if (!catalog) return catalog.take_status();
+    own.catalog = std::move(*catalog);
+    meeting.proposal.user_algorithms = own.catalog->digest();
+    WEFT_TRY(set_algo(environment.algo, *own.catalog, meeting));
+    meeting.proposal.tile_bytes = environment.tile_bytes;
+    meeting.proposal.channels = environment.channels;
+    meeting.proposal.direct = environment.direct;
+    meeting.proposal.cross_memory = environment.cross_memory;
+    std::vector<std::string_view> transports;
+    for (const Transport& transport : registry::transports()) transports.push_back(transport.name);
+    WEFT_TRY(check_names("WEFT_TRANSPORTS", environment.transports, transports));
+    return settings;
+}
+
+// Puts the caller's config, if any, over what is there. It is read into a struct of this library's size whatever the
+// caller's was.
+Status apply(const weftConfig_t* given, Settings& settings) {
     weftConfig_t config = WEFT_CONFIG_INITIALIZER;
     if (given) {
         WEFT_TRY(check_config(*given));
@@ -48,53 +78,62 @@ Result<Joining> prepare_joining(weftComm** comm, int nranks, const UniqueId& id,
                     WEFT_MINOR);
     if (config.blocking != 1 && config.blocking != WEFT_CONFIG_UNDEF_INT)
         return fail(weftInvalidArgument, "config.blocking is {}; it is 1 or undefined", config.blocking);
+    if (config.commName) settings.options.name = config.commName;
+    if (config.timeoutMs >= 0) settings.options.timeout_ms = countable_ms(config.timeoutMs);
+    if (config.initTimeoutMs >= 0) settings.options.init_timeout_ms = countable_ms(config.initTimeoutMs);
+    if (config.algo) WEFT_TRY(set_algo(config.algo, *settings.options.catalog, settings.meeting));
+    settings.meeting.timeout_ms = settings.options.init_timeout_ms;
+    return ok();
+}
 
-    const Options& environment = options();
-    Joining joining;
-    joining.rank = rank;
-    joining.result = comm;
-    CommunicatorOptions& settings = joining.options;
-    settings.name = config.commName ? config.commName : "";
-    settings.timeout_ms = countable_ms(config.timeoutMs >= 0 ? config.timeoutMs : environment.timeout_ms);
-    settings.warn_ms = countable_ms(environment.warn_ms);
-    settings.sleep_us = environment.sleep_us;
-    settings.streaming_bytes = environment.streaming_bytes;
-    settings.movers = environment.isa.empty() ? &movers() : find_movers(environment.isa);
-    if (!settings.movers) {
-        std::string names;
-        for (const Movers* set : all_movers()) names += fmt::format("{}{}", names.empty() ? "" : ", ", set->isa);
-        return fail(weftInvalidArgument, "WEFT_ISA is `{}`; this machine has {}", environment.isa, names);
-    }
+}  // namespace
 
-    MeetingOptions meeting;
-    meeting.timeout_ms = countable_ms(config.initTimeoutMs >= 0 ? config.initTimeoutMs : environment.init_timeout_ms);
-    const std::string algo = config.algo ? config.algo : environment.algo;
-    auto catalog = Catalog::shared(environment.algo_files, nranks, registry::algorithms());
-    if (!catalog) return catalog.take_status();
-    settings.catalog = std::move(*catalog);
-    WEFT_TRY(check_algo(algo, settings.catalog->rows()));
-    if (algo.size() >= sizeof meeting.proposal.algo)
-        return fail(weftInvalidArgument, "the list of algorithms has {} characters; at most {} are read", algo.size(),
-                    sizeof meeting.proposal.algo - 1);
-    memcpy(meeting.proposal.algo, algo.c_str(), algo.size() + 1);
-    meeting.proposal.tile_bytes = environment.tile_bytes;
-    meeting.proposal.channels = environment.channels;
-    meeting.proposal.direct = environment.direct;
-    meeting.proposal.cross_memory = environment.cross_memory;
-    meeting.proposal.user_algorithms = settings.catalog->digest();
-    std::vector<std::string_view> transports;
-    for (const Transport& transport : registry::transports()) transports.push_back(transport.name);
-    WEFT_TRY(check_names("WEFT_TRANSPORTS", environment.transports, transports));
+Result<std::shared_ptr<const Catalog>> catalog_for(int ranks) {
+    return Catalog::shared(options().algo_files, ranks, registry::algorithms());
+}
+
+bool ranks_share_memory() { return NameList(options().transports).admits("shm"); }
+
+Result<uint64_t> host_of(int rank) {
     auto host = host_identity();
-    if (!host) return host.take_status();
+    if (!host) return host;
     // Where no memory may be shared every rank is a host of its own.
-    meeting.host = ranks_share_memory() ? *host : *host ^ (uint64_t(rank) + 1) * 0x9e3779b97f4a7c15u;
+    return ranks_share_memory() ? *host : *host ^ (uint64_t(rank) + 1) * 0x9e3779b97f4a7c15u;
+}
+
+Result<Settings> settings_of_child(const Communicator& parent, const weftConfig_t* given) {
+    Settings settings;
+    settings.options = parent.options();
+    settings.meeting.proposal = parent.group()->header().agreed;
+    WEFT_TRY(apply(given, settings));
+    return settings;
+}
+
+Result<Joining> prepare_joining(weftComm** comm, int nranks, const UniqueId& id, int rank, const weftConfig_t* given,
+                                int device) {
+    if (!comm) return fail(weftInvalidArgument, "comm is NULL: pass the address of a weftComm_t");
+    *comm = nullptr;  // whatever comes: the caller may pass it to weftCommDestroy
+    if (nranks < 1 || nranks > max_ranks)
+        return fail(weftInvalidArgument, "nranks is {}; a communicator has 1 to {} ranks", nranks, max_ranks);
+    if (rank < 0 || rank >= nranks)
+        return fail(weftInvalidArgument, "rank is {}; with nranks {} it is 0 to {}", rank, nranks, nranks - 1);
+    auto settings = settings_of_environment(nranks);
+    if (!settings) return settings.take_status();
+    WEFT_TRY(apply(given, *settings));
+    MeetingOptions& meeting = settings->meeting;
+    auto host = host_of(rank);
+    if (!host) return host.take_status();
+    meeting.host = *host;
     // Kernels are loaded before the ranks meet: later it could wait for those of ranks that run already.
     auto found = DeviceSide::find(device);
     if (!found) return found.take_status();
+    Joining joining;
+    joining.rank = rank;
+    joining.result = comm;
     joining.device = std::move(*found);
     if (joining.device) meeting.device = joining.device->facts();
     joining.timeout_ms = meeting.timeout_ms;
+    joining.options = std::move(settings->options);
     joining.meeting = std::make_unique<Meeting>(id, nranks, rank, meeting);
     return joining;
 }
@@ -111,7 +150,7 @@ Status same_algorithms(const Joining& joining) {
 }
 
 // One step: true when the ranks and their devices have met.
-Result<bool> advance(Joining& joining) {
+Result<bool> meet(Joining& joining) {
     if (!joining.met) {
         auto met = joining.meeting->advance();
         if (!met || !*met) return met;
@@ -132,39 +171,42 @@ Result<bool> advance(Joining& joining) {
     return known;
 }
 
+Result<bool> make_when_met(Joining& joining) {
+    auto met = meet(joining);
+    if (!met || !*met) return met;
+    auto communicator = Communicator::make(joining.meeting->group(), joining.meeting->membership(),
+                                           std::move(joining.device), joining.rank, std::move(joining.options));
+    if (!communicator) return communicator.take_status();
+    *joining.result = make_handle(std::move(*communicator));
+    return true;
+}
+
 }  // namespace
+
+Result<bool> advance(Joining& joining) {
+    Result<bool> made = false;
+    try {
+        made = make_when_met(joining);
+        if (made && !*made) return made;
+    } catch (const std::bad_alloc&) {
+        // The others would wait for this rank until their deadline.
+        if (const auto group = joining.meeting->group())
+            group->raise(weftSystemError, joining.rank, "a rank ran out of memory while it joined");
+        made = Status(weftSystemError, "out of memory");
+    }
+    joining.device.reset();
+    joining.meeting.reset();
+    return made;
+}
 
 Status join(std::vector<Joining> joinings) {
     Status first;
-    const auto keep = [&](Status failure) {
-        if (first) first = std::move(failure);
-    };
     for (size_t left = joinings.size(); left > 0;) {
-        for (size_t i = 0; i < joinings.size(); ++i) {
-            Joining& joining = joinings[i];
+        for (Joining& joining : joinings) {
             if (!joining.meeting) continue;
-            try {
-                auto met = advance(joining);
-                if (met && !*met) continue;
-                if (!met) {
-                    keep(met.take_status());
-                } else {
-                    auto communicator =
-                        Communicator::make(joining.meeting->group(), joining.meeting->membership(),
-                                           std::move(joining.device), joining.rank, std::move(joining.options));
-                    if (communicator)
-                        *joining.result = make_handle(std::move(*communicator));
-                    else
-                        keep(communicator.take_status());
-                }
-            } catch (const std::bad_alloc&) {
-                // The others would wait for this rank until their deadline.
-                if (const auto group = joining.meeting->group())
-                    group->raise(weftSystemError, joining.rank, "a rank ran out of memory while it joined");
-                if (first) first = Status(weftSystemError, "out of memory");
-            }
-            joining.device.reset();
-            joining.meeting.reset();
+            auto made = advance(joining);
+            if (made && !*made) continue;
+            if (!made && first) first = made.take_status();
             --left;
         }
         if (left == joinings.size() && left == 1 && !joinings[0].met)

@@ -9,7 +9,7 @@
 namespace weft {
 
 struct Joining {
-    std::unique_ptr<Meeting> meeting;
+    std::unique_ptr<Entrance> meeting;   // null: it has come to its end
     bool met = false;                    // then the devices join
     std::unique_ptr<DeviceSide> device;  // null: the process uses no CUDA
     int rank = 0;
@@ -21,11 +21,25 @@ struct Joining {
 // Whether ranks of this machine are one host: not where WEFT_TRANSPORTS forbids that memory is shared.
 bool ranks_share_memory();
 
+// What a communicator is made with.
+struct Settings {
+    CommunicatorOptions options;
+    MeetingOptions meeting;
+};
+// A child's: its parent's where `given` (may be null) says nothing.
+Result<Settings> settings_of_child(const Communicator& parent, const weftConfig_t* given);
+// The algorithms, the user's too, that so many ranks choose among.
+Result<std::shared_ptr<const Catalog>> catalog_for(int ranks);
+// Where this rank is, for its meeting.
+Result<uint64_t> host_of(int rank);
+
 // Checks the arguments and puts the caller's settings over the environment's; `given` may be null. *comm becomes null.
 // `device` as in DeviceSide::find().
 Result<Joining> prepare_joining(weftComm** comm, int ranks, const UniqueId& id, int rank, const weftConfig_t* given,
                                 int device = DeviceSide::current);
 
+// One step of a rank whose devices are found and whose meeting is made; true when it has its handle.
+Result<bool> advance(Joining& joining);
 // Advances all until every one has its handle; fails with the first failure, but finishes the others.
 Status join(std::vector<Joining> joinings);
 

@@ -19,6 +19,11 @@ class Watchdog {
     Watchdog(HostGroup& group, int rank, std::string communicator, WatchdogLimits limits)
         : group_(&group), news_(group), rank_(rank), communicator_(std::move(communicator)), limits_(limits) {}
 
+    // From here on other limits; `option` is the name of what sets the deadline.
+    void limit(WatchdogLimits limits, const char* option) {
+        limits_ = limits;
+        option_ = option;
+    }
     // After `silence_us` without progress in `operation`, waiting for `missing`. A failure is what all ranks shall be
     // told.
     Status look(const RankSet& missing, uint64_t sequence, const Operation& operation, int64_t silence_us);
@@ -59,6 +64,7 @@ class Watchdog {
     int rank_;
     std::string communicator_;
     WatchdogLimits limits_;
+    const char* option_ = "WEFT_TIMEOUT_MS";
     bool warned_ = false;
     RankSet finished_;             // missing ranks that had finished the operation when looked at before
     RankSet gone_;                 // missing ranks of other hosts that were dead at the last look

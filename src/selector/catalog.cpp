@@ -35,6 +35,16 @@ Result<std::shared_ptr<const Catalog>> Catalog::shared(std::string_view files, i
     });
 }
 
+std::vector<std::string_view> Catalog::names() const {
+    std::vector<std::string_view> names;
+    const auto add = [&](std::string_view name) {
+        if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+    };
+    for (const Algorithm& row : rows_) add(row.name);
+    for (const std::string& name : left_out_) add(name);
+    return names;
+}
+
 Status Catalog::add_file(const std::string& name, int ranks) {
     auto text = read_file(name, file_bytes_most);
     if (!text) return text.take_status();
@@ -56,7 +66,10 @@ Status Catalog::add_file(const std::string& name, int ranks) {
             return fail(weftInvalidUsage,
                         "{}: {} is the name of an algorithm of Weft's own for {}: give yours another one", name,
                         first.algorithm, name_of(first.collective));
-        if (ranks > 0 && first.ranks != ranks) continue;
+        if (ranks > 0 && first.ranks != ranks) {
+            left_out_.push_back(first.algorithm);
+            continue;
+        }
         if (Status proved = ranks > 0 ? check_set(schedules) : ok(); !proved)
             return fail(weftInvalidUsage, "{}: {} for {} is not right: {}", name, first.algorithm,
                         name_of(first.collective), proved.sentence());

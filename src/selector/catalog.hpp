@@ -24,6 +24,8 @@ class Catalog {
 
     std::span<const Algorithm> rows() const { return rows_; }
     std::span<const Algorithm> of_users() const { return rows().last(users_.size()); }
+    // As WEFT_ALGO may have them: of algorithms for other numbers of ranks too. Views of what the catalog holds.
+    std::vector<std::string_view> names() const;
     // Of the user's files, whatever the ranks: the same on all ranks that choose alike; 0: there are none.
     uint64_t digest() const { return digest_; }
 
@@ -32,6 +34,7 @@ class Catalog {
 
     std::vector<Algorithm> rows_;
     std::vector<std::unique_ptr<UserAlgorithm>> users_;
+    std::vector<std::string> left_out_;  // names
     uint64_t digest_ = 0;
 };
 

@@ -12,13 +12,6 @@ uint64_t Choice::hash() const {
     return (hash ^ uint64_t(parameters.channels)) * 0x100000001b3u;
 }
 
-Status check_algo(std::string_view algo, std::span<const Algorithm> rows) {
-    std::vector<std::string_view> names;
-    for (const Algorithm& row : rows)
-        if (std::find(names.begin(), names.end(), row.name) == names.end()) names.push_back(row.name);
-    return check_names("WEFT_ALGO", algo, names);
-}
-
 // A list was written for a collective if it allows some algorithm that serves it here; if not, it does not bind it. To
 // an all-reduce lists are meant first: one that allows what cannot serve is an error there.
 static bool concerns(const NameList& list, Collective collective, const Layout& layout,

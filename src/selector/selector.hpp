@@ -30,9 +30,6 @@ struct Choice {
     uint64_t hash() const;  // of what ranks must choose alike
 };
 
-// Refuses names that no row has and lists that leave nothing.
-Status check_algo(std::string_view algo, std::span<const Algorithm> rows);
-
 // Every row of the operation's collective, in the order of `rows`.
 std::vector<Candidate> candidates(const Operation& operation, const Layout& layout, const LinkCosts& costs,
                                   const Preferences& preferences, std::span<const Algorithm> rows);

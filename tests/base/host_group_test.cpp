@@ -30,8 +30,8 @@ TEST_CASE("rows, lines and heaps of all ranks lie apart and inside the segment",
     for (const int ranks : {1, 2, 7, 300}) {
         const auto group = group_of(ranks);
         const HostGeometry geometry{ranks, ranks};
-        CHECK(geometry.host_names() >= sizeof(HostHeader) + sizeof(RankHome) * size_t(ranks));
-        CHECK(geometry.rows() >= geometry.host_names() + HostGeometry::host_name_bytes * size_t(ranks));
+        CHECK(geometry.host_homes() >= sizeof(HostHeader) + sizeof(RankHome) * size_t(ranks));
+        CHECK(geometry.rows() >= geometry.host_homes() + sizeof(HostHome) * size_t(ranks));
         CHECK(geometry.lines() >= geometry.rows() + sizeof(RankRow) * size_t(ranks));
         CHECK(geometry.heap(0) >= geometry.lines() + geometry.lines_bytes());
         CHECK(group->memory().segment_bytes() >= geometry.heap(ranks - 1) + HostGeometry::heap_bytes);
@@ -199,13 +199,13 @@ TEST_CASE("ranks of other hosts are known, and cost little memory as long as the
     auto made = HostGroup::create(ranks, false);
     REQUIRE(made.ok());
     HostGroup& group = **made;
-    std::vector<std::string> names;
+    std::vector<HostHome> hosts(ranks);
     for (int host = 0; host < ranks; ++host) {
-        names.push_back("node" + std::to_string(host));
+        ("node" + std::to_string(host)).copy(hosts[size_t(host)].name, sizeof hosts[0].name - 1);
         group.home(host).host = host;
         group.home(host).pid = 1000 + host;
     }
-    REQUIRE(group.set_host_names({names.begin(), names.end()}).ok());
+    REQUIRE(group.set_host_homes(hosts).ok());
     group.header().own_host = 7;
     group.header().spread = 1;
     REQUIRE(group.settle().ok());

@@ -8,6 +8,7 @@
 #include <functional>
 #include <memory>
 #include <set>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -110,6 +111,15 @@ class Job {
         for (const std::string& line : lines_of((*this)[process].output()))
             if (line.rfind(call + " ", 0) == 0) return line.substr(call.size() + 1);
         return "(no line)";
+    }
+
+    // Whether it held no more at the end than when it said `holds` first (worker.cpp).
+    bool holds_no_more(int process) {
+        std::istringstream first(first_answer(process, "holds")), last(answer(process, "holds"));
+        int before = 0, after = 0, count = 0;
+        for (; first >> before && last >> after; ++count)
+            if (after > before) return false;
+        return count == 3;
     }
 
     // Waits for the process's end, and that it was an orderly one.

@@ -1,0 +1,210 @@
+#include "src/comm/splitting.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "src/base/log.hpp"
+#include "src/bootstrap/roster.hpp"
+
+namespace weft {
+
+namespace {
+
+constexpr useconds_t nap_us = 50;  // this thread drives other ranks too
+
+Status check_result(const char* function, weftComm** child) {
+    if (!child) return fail(weftInvalidArgument, "{}: newcomm is NULL: pass the address of a weftComm_t", function);
+    *child = nullptr;  // whatever comes: the caller may pass it to weftCommDestroy
+    return ok();
+}
+
+}  // namespace
+
+Splitting::Splitting(weftComm* parent, weftComm** child, Settings settings)
+    : parent_(parent), child_(child), settings_(std::move(settings)) {}
+
+Result<std::shared_ptr<Splitting>> Splitting::split(weftComm* parent, int color, int key, weftComm** child,
+                                                    const weftConfig_t* config) {
+    WEFT_TRY(check_result("weftCommSplit", child));
+    const auto communicator = parent->share();
+    if (!communicator) return check_handle(parent);
+    auto settings = settings_of_child(*communicator, config);
+    if (!settings) return settings.take_status();
+    auto splitting = std::make_shared<Splitting>(parent, child, std::move(*settings));
+    splitting->color_ = color;
+    splitting->key_ = key;
+    return splitting;
+}
+
+Result<std::shared_ptr<Splitting>> Splitting::shrink(weftComm* parent, std::vector<int> excluded, weftComm** child,
+                                                     const weftConfig_t* config, bool abort) {
+    WEFT_TRY(check_result("weftCommShrink", child));
+    const auto communicator = parent->share();
+    if (!communicator) return check_handle(parent);
+    const int ranks = communicator->ranks();
+    std::sort(excluded.begin(), excluded.end());
+    for (size_t i = 0; i < excluded.size(); ++i) {
+        if (excluded[i] < 0 || excluded[i] >= ranks)
+            return fail(weftInvalidArgument,
+                        "weftCommShrink: excludeRanksList has rank {}; the communicator has ranks 0 to {}", excluded[i],
+                        ranks - 1);
+        if (i > 0 && excluded[i] == excluded[i - 1])
+            return fail(weftInvalidArgument, "weftCommShrink: excludeRanksList has rank {} twice", excluded[i]);
+        if (excluded[i] == communicator->rank())
+            return fail(
+                weftInvalidArgument,
+                "weftCommShrink: excludeRanksList has rank {}, which calls: ranks that are excluded do not call it",
+                excluded[i]);
+    }
+    auto settings = settings_of_child(*communicator, config);
+    if (!settings) return settings.take_status();
+    auto splitting = std::make_shared<Splitting>(parent, child, std::move(*settings));
+    splitting->kind_ = abort ? Kind::shrink_and_abort : Kind::shrink;
+    splitting->excluded_ = std::move(excluded);
+    return splitting;
+}
+
+Status Splitting::begin() { return kind_ == Kind::split ? tell() : begin_shrinking(); }
+
+// ---- Split
+
+size_t Splitting::word_bytes() const {
+    return parent().membership() ? (sizeof(Word) + 7) / 8 * 8 : sizeof(Word::color) + sizeof(Word::key);
+}
+
+Splitting::Word Splitting::word(int rank) const {
+    Word word{};
+    memcpy(&word, words_.data() + size_t(rank) * word_bytes(), std::min(sizeof word, word_bytes()));
+    return word;
+}
+
+Status Splitting::tell() {
+    Word own{color_, key_, {}};
+    if (parent().membership()) own.root = parent().membership()->door();
+    words_.assign(word_bytes() * size_t(parent().ranks()), std::byte{0});
+    memcpy(words_.data() + word_bytes() * size_t(parent().rank()), &own, std::min(sizeof own, word_bytes()));
+    WEFT_TRY(parent().begin_split(words_.data(), word_bytes(), settings_.options.init_timeout_ms));
+    telling_ = true;
+    return ok();
+}
+
+// All have told their words: who belongs to us?
+Status Splitting::choose_child() {
+    Child child;
+    child.number = parent().next_split(color_);
+    if (color_ < 0) return ok();
+    std::vector<std::pair<int, int>> order;  // key, rank
+    for (int rank = 0; rank < parent().ranks(); ++rank)
+        if (const Word its = word(rank); its.color == color_) order.emplace_back(its.key, rank);
+    std::sort(order.begin(), order.end());
+    for (const auto& [key, rank] : order) child.ranks.push_back(rank);
+    const UniqueId::RootPlace root = word(child.ranks[0]).root;
+    return begin_joining(std::move(child), root, 0);
+}
+
+// ---- Shrink
+
+Status Splitting::begin_shrinking() {
+    const HostGroup& group = *parent().group();
+    const bool abort = kind_ == Kind::shrink_and_abort;
+    if (abort)
+        parent().stop(
+            fmt::format("rank {} shrinks the communicator (weftCommShrink with WEFT_SHRINK_ABORT)", parent().rank()));
+    else
+        WEFT_TRY(parent().usable());
+    parent().flush();
+    if (!abort) WEFT_TRY(parent().usable());
+    Child child;
+    for (int rank = 0; rank < group.ranks(); ++rank)
+        if (!std::binary_search(excluded_.begin(), excluded_.end(), rank)) child.ranks.push_back(rank);
+    child.number = parent().next_shrink(excluded_);
+    // Of the leaders that are left the first one's process is where they meet, if they are on several hosts.
+    const HostHome* meeting_place = nullptr;
+    int root_rank = -1;
+    for (size_t rank = 0; rank < child.ranks.size() && !group.one_host() && root_rank < 0; ++rank) {
+        const RankHome& home = group.home(child.ranks[rank]);
+        meeting_place = &group.host_home(home.host);
+        if (meeting_place->leader == home.pid.load(std::memory_order_acquire)) root_rank = int(rank);
+    }
+    UniqueId::RootPlace root{};
+    if (root_rank >= 0) memcpy(root.data(), meeting_place->door, root.size());
+    return begin_joining(std::move(child), root, root_rank);
+}
+
+// ---- Both
+
+Status Splitting::begin_joining(Child child, const UniqueId::RootPlace& root, int root_rank) {
+    const std::shared_ptr<HostGroup>& group = parent().group();
+    const auto place = std::find(child.ranks.begin(), child.ranks.end(), parent().rank());
+    joining_.rank = int(place - child.ranks.begin());
+    joining_.result = child_;
+    joining_.options = settings_.options;
+    auto catalog = catalog_for(int(child.ranks.size()));
+    if (!catalog) return catalog.take_status();
+    joining_.options.catalog = std::move(*catalog);
+    joining_.timeout_ms = settings_.meeting.timeout_ms;
+    MeetingOptions& meeting = settings_.meeting;
+    auto host = host_of(joining_.rank);
+    if (!host) return host.take_status();
+    meeting.host = *host;
+    if (const DeviceSide* device = parent().device()) {
+        const DeviceFacts facts = device->facts();
+        auto found = DeviceSide::find(facts.use == DeviceFacts::none ? DeviceSide::no_device : facts.ordinal);
+        if (!found) return found.take_status();
+        joining_.device = std::move(*found);
+        if (joining_.device) meeting.device = joining_.device->facts();
+    }
+    const bool here = std::all_of(child.ranks.begin(), child.ranks.end(), [&](int rank) { return group->local(rank); });
+    if (here) {
+        joining_.meeting = std::make_unique<Branching>(group, std::move(child), joining_.rank, meeting);
+        return ok();
+    }
+    if (root_rank < 0)
+        return fail(
+            weftRemoteError,
+            "of the processes that led their hosts (came first there) none is left, so the ranks that are have no "
+            "place to meet: make a communicator by weftGetUniqueId");
+    meeting.spread = true;
+    meeting.roots = joining_.rank == root_rank;
+    const UniqueId id = UniqueId::of_child(parent().membership()->identity().secret, child.number, root);
+    std::vector<int> ascending = child.ranks;
+    std::sort(ascending.begin(), ascending.end());
+    met_as_ = ranks_text(ascending);
+    joining_.meeting = std::make_unique<Meeting>(id, int(child.ranks.size()), joining_.rank, meeting);
+    return ok();
+}
+
+Progress Splitting::advance() {
+    if (telling_) {
+        const Progress progress = parent().advance();
+        if (progress == Progress::failed) failure_ = parent().take_failure();
+        if (progress != Progress::done) return progress;
+        telling_ = false;
+        (void)parent().end_split();
+        failure_ = choose_child();
+        return !failure_ ? Progress::failed : joining_.meeting ? Progress::moved : Progress::done;
+    }
+    auto made = weft::advance(joining_);
+    if (!made) {
+        failure_ = made.take_status();
+        // What comes from a meeting by an id counts ranks as the child does.
+        if (!met_as_.empty())
+            failure_ =
+                Status(failure_.code(), fmt::format("no communicator came of {} of this one, counted anew from 0: {}",
+                                                    met_as_, failure_.sentence()));
+    }
+    return !made ? Progress::failed : *made ? Progress::done : Progress::blocked;
+}
+
+Status Splitting::pause(bool may_sleep) {
+    if (telling_) return parent().pause(may_sleep);
+    if (may_sleep && !joining_.met)
+        joining_.meeting->wait();
+    else
+        usleep(nap_us);
+    return ok();
+}
+
+}  // namespace weft

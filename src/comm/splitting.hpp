@@ -1,0 +1,58 @@
+// splitting.hpp: a communicator made from another one, as a call on that: the ranks tell each other their colours over
+// the parent's own connections (or, where it shrinks, know already who takes part), then those of one colour join.
+// Driven as calls are: begun, advanced until done, never blocking, so one thread can be several ranks. Thread-bound.
+#pragma once
+#include "src/bootstrap/branching.hpp"
+#include "src/comm/joining.hpp"
+
+namespace weft {
+
+class Splitting {
+  public:
+    // Check the arguments; *child becomes null. A negative colour: this rank gets none.
+    static Result<std::shared_ptr<Splitting>> split(weftComm* parent, int color, int key, weftComm** child,
+                                                    const weftConfig_t* config);
+    // `excluded`: ranks of the parent that do not take part, alike on all that do. `abort`: the parent may have failed,
+    // and what is in progress on it ends.
+    static Result<std::shared_ptr<Splitting>> shrink(weftComm* parent, std::vector<int> excluded, weftComm** child,
+                                                     const weftConfig_t* config, bool abort);
+
+    Status begin();
+    Progress advance();
+    Status pause(bool may_sleep);
+    // After advance() said failed.
+    Status take_failure() { return std::move(failure_); }
+
+    Splitting(weftComm* parent, weftComm** child, Settings settings);
+
+  private:
+    enum class Kind { split, shrink, shrink_and_abort };
+    // What a rank tells all others of the parent.
+    struct Word {
+        int32_t color, key;
+        UniqueId::RootPlace root;  // where it could be the root; of a parent on several hosts
+    };
+    Communicator& parent() const { return *parent_->communicator; }
+    size_t word_bytes() const;
+    Word word(int rank) const;
+    Status tell();
+    Status choose_child();
+    Status begin_joining(Child child, const UniqueId::RootPlace& root, int root_rank);
+    Status begin_shrinking();
+
+    weftComm* parent_;
+    weftComm** child_;
+    Settings settings_;
+    Kind kind_ = Kind::split;
+    int color_ = 0, key_ = 0;
+    std::vector<int> excluded_;  // ascending
+
+    uint64_t number_ = 0;
+    std::vector<std::byte> words_;
+    bool telling_ = false;
+    Joining joining_;
+    std::string met_as_;  // the parent's ranks, if they meet by an id
+    Status failure_;
+};
+
+}  // namespace weft

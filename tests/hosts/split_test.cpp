@@ -1,0 +1,78 @@
+// split_test.cpp: communicators made from one of several hosts: on one of them, across them, and of what is left when
+// ranks have died.
+#include <random>
+
+#include "tests/hosts/spread_job.hpp"
+
+using namespace weft::test;
+
+TEST_CASE("ranks of one host, of several hosts and all of them make communicators, again and again", "[split]") {
+    SpreadJob job(3, 2);
+    for (int rank = 0; rank < 6; ++rank)
+        job.start(rank,
+                  {"init", "births=3,1000",                                        // one of each host
+                   "split=" + std::to_string(rank / 2), "loop=1000,5", "destroy",  // a host's
+                   "back", "split=0," + std::to_string(-rank), "destroy_parent",   // all, the other way round
+                   "loop=100000,5", "split=" + std::to_string(rank % 4 ? -1 : 7),  // two of two hosts
+                   rank % 4 ? "say=none" : "reduce=10"},
+                  {quiet});
+    job.finish();
+    INFO(job.everything());
+    for (int rank = 0; rank < 6; ++rank) {
+        for (const char* call : {"births", "split", "loop", "destroy_parent"}) CHECK(job.answer(rank, call) == "0");
+        if (rank % 4 == 0) CHECK(job.answer(rank, "reduce") == "0");
+    }
+}
+
+TEST_CASE("leader or guest killed in an all-reduce, on any host: the others shrink and go on", "[split]") {
+    std::mt19937 random(std::random_device{}());
+    for (const auto& [hosts, per_host] : {std::pair(2, 1), std::pair(2, 2), std::pair(3, 1)})
+        for (int victim = 0; victim < hosts * per_host; ++victim) {
+            SpreadJob job(hosts, per_host);
+            const std::string shrink = "shrink=1," + std::to_string(victim);
+            for (int rank = 0; rank < job.ranks(); ++rank)
+                job.start(rank, {"init", "loop=10000", shrink, "destroy_parent", "reduce=100000", "destroy"}, {quiet});
+            for (int rank = 0; rank < job.ranks(); ++rank) CHECK(job[rank].says("init 0"));
+            std::this_thread::sleep_for(std::chrono::microseconds(random() % 30'000));
+            job.kill(victim);
+            job.finish();
+            INFO("rank " << victim << '\n' << job.everything());
+            for (int rank = 0; rank < job.ranks(); ++rank) {
+                if (rank == victim) continue;
+                CHECK(job.answer(rank, "loop").rfind("6 ", 0) == 0);
+                for (const char* call : {"shrink", "reduce", "destroy"}) CHECK(job.answer(rank, call) == "0");
+            }
+        }
+}
+
+TEST_CASE("when no leader is left the others are told that they cannot shrink", "[split]") {
+    SpreadJob job(2, 2);
+    const auto leads = [&](int process) {
+        return eventually([&] { return contains(job[process].error(), "this process leads the meeting"); });
+    };
+    // Who comes first leads. Processes 0 and 1 are ranks 0 and 2.
+    for (const int rank : {0, 2}) job.start(rank, {"init", "hold"}, telling);
+    for (const int process : {0, 1}) REQUIRE(leads(process));
+    for (const int rank : {1, 3}) job.start(rank, {"init", "loop=10", "shrink=1,0,2", "destroy"}, telling);
+    for (int process = 0; process < 4; ++process) CHECK(job[process].says("init 0"));
+    for (const int process : {0, 1}) job.kill(process);
+    job.finish();
+    for (const int process : {2, 3}) {
+        INFO(job.everything());
+        CHECK(contains(job.answer(process, "shrink"), "6 of the processes that led their hosts"));
+        CHECK(job.answer(process, "destroy") == "0");
+    }
+}
+
+TEST_CASE("splits of several hosts leave no descriptors, threads or segments behind", "[split]") {
+    SpreadJob job(2, 2);
+    for (int rank = 0; rank < 4; ++rank)
+        job.start(rank, {"init", "births=3,10", "holds", small() ? "births=5,10" : "births=40,10", "holds=0,0,0"},
+                  {quiet});
+    job.finish();
+    INFO(job.everything());
+    for (int rank = 0; rank < 4; ++rank) {
+        CHECK(job.answer(rank, "births") == "0");
+        CHECK(job.holds_no_more(rank));
+    }
+}
