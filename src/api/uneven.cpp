@@ -146,10 +146,11 @@ weftResult_t run(const void* send, void* receive, const char* receive_counts_nam
 }
 
 // What a rank gives and takes itself must agree, before others wait in vain.
-Status check_own(const char* counts_name, int rank, size_t in_table, const char* count_name, size_t count) {
-    if (in_table == count) return ok();
-    return fail(weftInvalidArgument, "{}[{}] is {}, and {} of this very rank {}", counts_name, rank, in_table,
-                count_name, count);
+Status check_own(const char* counts_name, int rank, size_t in_table, std::string_view other_name, size_t count) {
+    if (in_table == count) [[likely]]
+        return ok();
+    return fail(weftInvalidArgument, "{}[{}] is {} and {} {}: what a rank gives itself it also takes", counts_name,
+                rank, in_table, other_name, count);
 }
 
 }  // namespace
@@ -165,7 +166,8 @@ weftResult_t weftAlltoAllv(const void* sendbuff, const size_t sendcounts[], cons
                            rank, ranks));
         WEFT_TRY(add_parts(pieces.receives, {"recvbuff", "recvcounts", "rdispls", recvbuff, recvcounts, rdispls},
                            element, rank, ranks));
-        return check_own("sendcounts", rank, sendcounts[rank], "recvcounts", recvcounts[rank]);
+        if (sendcounts[rank] == recvcounts[rank]) return ok();
+        return check_own("sendcounts", rank, sendcounts[rank], fmt::format("recvcounts[{}]", rank), recvcounts[rank]);
     };
     return run<Collective::all_to_all_v>(sendbuff, recvbuff, "recvcounts", type, 0, comm, stream, fill);
 }
