@@ -18,8 +18,8 @@ Group::~Group() {
 }
 
 void Group::add(weftComm* handle, const Communicator::Call& call) {
-    calls_.push_back({handle, call, call.pieces ? std::make_unique<Communicator::Pieces>(*call.pieces) : nullptr});
-    calls_.back().call.pieces = calls_.back().pieces.get();
+    calls_.push_back({handle, call, call.portions ? std::make_unique<Portions>(*call.portions) : nullptr});
+    calls_.back().call.portions = calls_.back().portions.get();
 }
 
 bool Group::holds(const weftComm* handle) const {

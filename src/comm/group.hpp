@@ -24,7 +24,7 @@ class Group {
     struct Queued {
         weftComm* handle;
         Communicator::Call call;
-        std::unique_ptr<Communicator::Pieces> pieces;  // the call's
+        std::unique_ptr<Portions> portions;  // the call's
     };
     static Status drive(std::vector<Queued> calls);
 

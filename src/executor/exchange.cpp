@@ -32,8 +32,8 @@ constexpr uint32_t compared(uint32_t mark) {
 }
 
 const char* name_of(Exchange::Caller by) {
-    constexpr const char* names[] = {"weftSend",    "weftRecv",     "weftSendRecv",  "weftAlltoAllv",
-                                     "weftGatherv", "weftScatterv", "weftAllGatherv"};
+    constexpr const char* names[] = {"weftSend",    "weftRecv",     "weftSendRecv",   "weftAlltoAllv",
+                                     "weftGatherv", "weftScatterv", "weftAllGatherv", "weftReduceScatterv"};
     return size_t(by) < std::size(names) ? names[size_t(by)] : "an unknown call";
 }
 // What the other end is expected to call.

@@ -34,7 +34,16 @@ class Exchange {
     Exchange(HostGroup& group, int rank, const Movers& movers, Connect connect);
 
     // The call that a message is of, and, of a collective, its number: the two ends must agree.
-    enum class Caller : uint8_t { send, receive, send_receive, all_to_all_v, gather_v, scatter_v, all_gather_v };
+    enum class Caller : uint8_t {
+        send,
+        receive,
+        send_receive,
+        all_to_all_v,
+        gather_v,
+        scatter_v,
+        all_gather_v,
+        reduce_scatter_v
+    };
     struct Purpose {
         Caller by;
         uint16_t number = 0;

@@ -138,6 +138,33 @@ static void uneven_parts(void) {
     end_all();
 }
 
+/* Part q has q + 1 elements. */
+static void uneven_sums(void) {
+    const size_t counts[ranks] = {1, 2, 3};
+    float in[ranks][6], out[ranks][3], factors[ranks] = {1, 10, 100};
+    weftRedOp_t scaled[ranks];
+    int rank, i;
+    start_all();
+    for (rank = 0; rank < ranks; ++rank) {
+        for (i = 0; i < 6; ++i) in[rank][i] = (float)(rank + 1 + i);
+        CHECK_OK(
+            weftRedOpCreatePreMulSum(&scaled[rank], &factors[rank], weftFloat32, weftScalarHostImmediate, comms[rank]));
+    }
+    CHECK_OK(weftGroupStart());
+    for (rank = 0; rank < ranks; ++rank)
+        CHECK_OK(weftReduceScatterv(in[rank], out[rank], counts, weftFloat32, scaled[rank], comms[rank], NULL));
+    CHECK_OK(weftGroupEnd());
+    /* 1 * x + 10 * (x + 1) + 100 * (x + 2) where x is rank 0's. */
+    CHECK(out[0][0] == 321 && out[1][0] == 432 && out[1][1] == 543 && out[2][2] == 876);
+    CHECK_OK(weftGroupStart());
+    for (rank = 0; rank < ranks; ++rank)
+        CHECK_OK(weftReduceScatterv(in[rank], in[rank] + rank * (rank + 1) / 2, counts, weftFloat32, weftAvg,
+                                    comms[rank], NULL));
+    CHECK_OK(weftGroupEnd());
+    CHECK(in[0][0] == 2 && in[1][1] == 3 && in[1][2] == 4 && in[2][3] == 5 && in[2][5] == 7);
+    end_all();
+}
+
 /* None begins, so nobody waits, and a right call still works. */
 static void wrong_arguments(void) {
     int a[16], b[16];
@@ -181,6 +208,11 @@ static void wrong_arguments(void) {
     REFUSES(weftAllGatherv(a, 1, b, counts, places, weftInt32, comm, NULL), "recvcounts[1] is 2 and sendcount");
     REFUSES(weftAllGatherv(a, 2, b, counts, same, weftInt32, comm, NULL), "overlap");
     REFUSES(weftAllGatherv(a, 2, b, counts, places, (weftDataType_t)-1, comm, NULL), "datatype is -1");
+    REFUSES(weftReduceScatterv(a, b, NULL, weftInt32, weftSum, comm, NULL), "recvcounts is NULL");
+    REFUSES(weftReduceScatterv(a, NULL, counts, weftInt32, weftSum, comm, NULL), "recvbuff is NULL");
+    REFUSES(weftReduceScatterv(NULL, b, counts, weftInt32, weftSum, comm, NULL), "sendbuff is NULL");
+    REFUSES(weftReduceScatterv(a, a + 1, counts, weftInt32, weftSum, comm, NULL), "overlap");
+    REFUSES(weftReduceScatterv(a, b, counts, weftInt32, (weftRedOp_t)77, comm, NULL), "op is 77");
 #undef REFUSES
     /* Nobody was begun with. */
     CHECK_OK(weftGroupStart());
@@ -195,6 +227,7 @@ int main(void) {
     run_case("a rank sends to itself if it receives in the same group", messages_to_oneself);
     run_case("both ends of a message that differ are named, and the communicator is dead", counts_that_differ);
     run_case("parts of any size go where tables say, in place on roots", uneven_parts);
+    run_case("uneven parts of a sum, scaled, averaged and in place, come to their ranks", uneven_sums);
     run_case("every wrong argument is refused with a sentence", wrong_arguments);
     return summary();
 }
