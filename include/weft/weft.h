@@ -256,6 +256,13 @@ WEFT_API weftResult_t weftScatterv(const void* sendbuff, const size_t sendcounts
 WEFT_API weftResult_t weftAllGatherv(const void* sendbuff, size_t sendcount, void* recvbuff, const size_t recvcounts[],
                                      const size_t displs[], weftDataType_t type, weftComm_t comm, weftStream_t stream);
 
+/* Combines the ranks' sendbuffs, which have a part for each rank, recvcounts[r] elements for rank r, one behind the other; rank
+ * r receives part r. All ranks pass the same counts, type and op. In place: recvbuff lies at its part of sendbuff. The
+ * contributions of all ranks to a part are held side by side on its rank until they are added, in rank order: so much
+ * memory is kept for the next call. */
+WEFT_API weftResult_t weftReduceScatterv(const void* sendbuff, void* recvbuff, const size_t recvcounts[],
+                                         weftDataType_t type, weftRedOp_t op, weftComm_t comm, weftStream_t stream);
+
 /* ---- Memory ---- */
 
 /* Allocates `bytes` of host memory, zeroed, page aligned, that other processes of this host can map, and writes where to

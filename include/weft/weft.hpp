@@ -304,6 +304,11 @@ class Communicator {
         check(weftAllGatherv(send, count, receive, counts, displacements, datatype_of<T>(), get(), nullptr));
     }
 
+    template <class T>
+    void reduce_scatter(const T* send_parts, T* receive, const std::size_t* counts, weftRedOp_t op = weftSum) {
+        check(weftReduceScatterv(send_parts, receive, counts, datatype_of<T>(), op, get(), nullptr));
+    }
+
     // The reduction that sums scalar_r * x_r, each rank with its own scalar. Lives until destroyed or the communicator
     // is.
     template <class T>

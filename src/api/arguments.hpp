@@ -2,6 +2,7 @@
 #pragma once
 #include "src/base/datatype.hpp"
 #include "src/base/result.hpp"
+#include "src/comm/handle.hpp"
 
 namespace weft {
 
@@ -22,6 +23,27 @@ inline Status check_rank(const char* name, int rank, int ranks) {
     if (rank >= 0 && rank < ranks) [[likely]]
         return ok();
     return fail(weftInvalidArgument, "{} is {}; it is a rank, 0 to {}", name, rank, ranks - 1);
+}
+
+// Of a reduction: what the operation and the call have of it.
+inline Status check_reduction(weftComm* comm, weftDataType_t type, weftRedOp_t op, Communicator::Call& call) {
+    WEFT_TRY(check_type(type));
+    call.operation.type = uint8_t(type);
+    if (op >= 0 && op < weftNumOps) [[likely]] {
+        call.operation.op = uint8_t(op);
+        return ok();
+    }
+    const Communicator::Scalar* scalar = comm->communicator->scalar(op);
+    if (!scalar)
+        return fail(weftInvalidArgument,
+                    "op is {}; it is 0 to {}, or one that weftRedOpCreatePreMulSum made on this communicator", int(op),
+                    weftNumOps - 1);
+    if (scalar->type != type)
+        return fail(weftInvalidArgument, "op {} was made for {}, the buffers hold {}", int(op), name_of(scalar->type),
+                    name_of(type));
+    call.operation.op = weftNumOps;
+    call.scalar = scalar->bytes;
+    return ok();
 }
 
 }  // namespace weft

@@ -8,26 +8,6 @@ using namespace weft;
 
 namespace {
 
-Status check_reduction(weftComm* comm, weftDataType_t type, weftRedOp_t op, Communicator::Call& call) {
-    WEFT_TRY(check_type(type));
-    call.operation.type = uint8_t(type);
-    if (op >= 0 && op < weftNumOps) [[likely]] {
-        call.operation.op = uint8_t(op);
-        return ok();
-    }
-    const Communicator::Scalar* scalar = comm->communicator->scalar(op);
-    if (!scalar)
-        return fail(weftInvalidArgument,
-                    "op is {}; it is 0 to {}, or one that weftRedOpCreatePreMulSum made on this communicator", int(op),
-                    weftNumOps - 1);
-    if (scalar->type != type)
-        return fail(weftInvalidArgument, "op {} was made for {}, the buffers hold {}", int(op), name_of(scalar->type),
-                    name_of(type));
-    call.operation.op = weftNumOps;
-    call.scalar = scalar->bytes;
-    return ok();
-}
-
 // What a collective reads and writes of a rank: null where it has nothing, overlapping only where in place is.
 template <Collective collective>
 Status check_buffers(const Communicator::Call& call, int rank, int ranks) {

@@ -10,8 +10,6 @@ using namespace weft;
 
 namespace {
 
-using Piece = Communicator::Piece;
-
 // A buffer as one of its arguments names it: a part of so many elements for each rank, so many from its start.
 struct Parts {
     const char *buffer_name, *counts_name, *displacements_name;
@@ -25,8 +23,9 @@ struct Part {
     size_t count;
 };
 
-// Adds the pieces of all ranks, our own last, beginning behind it, so that not all ranks send to the same one at first.
-Status add_parts(std::vector<Piece>& pieces, const Parts& parts, size_t element, int rank, int ranks) {
+// Adds the portions of all ranks, our own last, beginning behind it, so that not all ranks send to the same one at
+// first.
+Status add_parts(std::vector<Portion>& portions, const Parts& parts, size_t element, int rank, int ranks) {
     if (!parts.counts || !parts.displacements)
         return fail(weftInvalidArgument, "{} is NULL: it has a number for each rank",
                     parts.counts ? parts.displacements_name : parts.counts_name);
@@ -41,31 +40,31 @@ Status add_parts(std::vector<Piece>& pieces, const Parts& parts, size_t element,
             return fail(weftInvalidArgument, "{} is NULL although {}[{}] is {}", parts.buffer_name, parts.counts_name,
                         peer, count);
         const auto address = reinterpret_cast<uintptr_t>(parts.buffer) + (count > 0 ? displacement * element : 0);
-        pieces.push_back({peer, reinterpret_cast<void*>(address), count});
+        portions.push_back({peer, reinterpret_cast<void*>(address), count});
     }
     return ok();
 }
 
-Status add_part(std::vector<Piece>& pieces, const Part& part, int peer) {
+Status add_part(std::vector<Portion>& portions, const Part& part, int peer) {
     WEFT_TRY(check_count(part.count, 1));
     if (part.count > 0 && !part.buffer)
         return fail(weftInvalidArgument, "{} is NULL although {} is {}", part.buffer_name, part.count_name, part.count);
-    pieces.push_back({peer, const_cast<void*>(part.buffer), part.count});
+    portions.push_back({peer, const_cast<void*>(part.buffer), part.count});
     return ok();
 }
 
-uintptr_t begin_of(const Piece& piece) { return reinterpret_cast<uintptr_t>(piece.data); }
+uintptr_t begin_of(const Portion& portion) { return reinterpret_cast<uintptr_t>(portion.data); }
 
 // What is received must not be written twice.
-Status check_disjoint(const std::vector<Piece>& pieces, const char* counts_name, size_t element) {
-    static thread_local std::vector<Piece> sorted;  // kept, so that a call allocates nothing
+Status check_disjoint(const std::vector<Portion>& portions, const char* counts_name, size_t element) {
+    static thread_local std::vector<Portion> sorted;  // kept, so that a call allocates nothing
     sorted.clear();
-    for (const Piece& piece : pieces)
-        if (piece.count > 0) sorted.push_back(piece);
+    for (const Portion& portion : portions)
+        if (portion.count > 0) sorted.push_back(portion);
     std::sort(sorted.begin(), sorted.end(),
-              [](const Piece& one, const Piece& other) { return begin_of(one) < begin_of(other); });
+              [](const Portion& one, const Portion& other) { return begin_of(one) < begin_of(other); });
     for (size_t i = 1; i < sorted.size(); ++i) {
-        const Piece &one = sorted[i - 1], &other = sorted[i];
+        const Portion &one = sorted[i - 1], &other = sorted[i];
         if (begin_of(other) - begin_of(one) < one.count * element)
             return fail(weftInvalidArgument,
                         "recvbuff: the parts of ranks {} and {} overlap: {} elements there, and the other begins {} "
@@ -76,19 +75,19 @@ Status check_disjoint(const std::vector<Piece>& pieces, const char* counts_name,
 }
 
 // Nor may it be what is to be sent, unless it is there already.
-Status check_apart(const Communicator::Pieces& pieces, size_t element, int rank, bool may_be_in_place) {
-    const auto bounds = [&](const std::vector<Piece>& list) {
+Status check_apart(const Portions& portions, size_t element, int rank, bool may_be_in_place) {
+    const auto bounds = [&](const std::vector<Portion>& list) {
         std::pair<uintptr_t, uintptr_t> range{UINTPTR_MAX, 0};
-        for (const Piece& piece : list)
-            if (piece.count > 0)
-                range = {std::min(range.first, begin_of(piece)),
-                         std::max(range.second, begin_of(piece) + piece.count * element)};
+        for (const Portion& portion : list)
+            if (portion.count > 0)
+                range = {std::min(range.first, begin_of(portion)),
+                         std::max(range.second, begin_of(portion) + portion.count * element)};
         return range;
     };
-    const auto sent = bounds(pieces.sends), received = bounds(pieces.receives);
+    const auto sent = bounds(portions.sends), received = bounds(portions.receives);
     if (sent.second <= received.first || received.second <= sent.first) return ok();
-    for (const Piece& from : pieces.sends)
-        for (const Piece& to : pieces.receives) {
+    for (const Portion& from : portions.sends)
+        for (const Portion& to : portions.receives) {
             if (from.count == 0 || to.count == 0 || begin_of(from) + from.count * element <= begin_of(to) ||
                 begin_of(to) + to.count * element <= begin_of(from))
                 continue;
@@ -103,17 +102,17 @@ Status check_apart(const Communicator::Pieces& pieces, size_t element, int rank,
 }
 
 // A table of each thread's, so that a call allocates nothing.
-Communicator::Pieces& empty_pieces() {
-    static thread_local Communicator::Pieces pieces;
-    pieces.sends.clear();
-    pieces.receives.clear();
-    return pieces;
+Portions& empty_portions() {
+    static thread_local Portions portions;
+    portions.sends.clear();
+    portions.receives.clear();
+    return portions;
 }
 
-// `fill(pieces, rank, ranks)` says who gives what to whom.
+// `fill(portions, rank, ranks)` says who gives what to whom.
 template <Collective collective, class Fill>
 weftResult_t run(const void* send, void* receive, const char* receive_counts_name, weftDataType_t type, int root,
-                 weftComm_t comm, weftStream_t stream, Fill&& fill) {
+                 weftComm_t comm, weftStream_t stream, Fill&& fill, weftRedOp_t op = weftSum) {
     return guarded_comm(comm, [&]() -> Status {
         constexpr CollectiveFacts facts = facts_of(collective);
         Inside inside(comm);
@@ -121,21 +120,20 @@ weftResult_t run(const void* send, void* receive, const char* receive_counts_nam
             return inside.refused();
         Communicator& communicator = *comm->communicator;
         const int rank = communicator.rank(), ranks = communicator.ranks();
-        WEFT_TRY(check_type(type));
-        if constexpr (facts.rooted) WEFT_TRY(check_rank("root", root, ranks));
-        Communicator::Pieces& pieces = empty_pieces();
-        WEFT_TRY(fill(pieces, rank, ranks));
-        const size_t element = size_of(type);
-        WEFT_TRY(check_disjoint(pieces.receives, receive_counts_name, element));
-        WEFT_TRY(check_apart(pieces, element, rank, !facts.transposes));
         Communicator::Call call{};
+        WEFT_TRY(check_reduction(comm, type, op, call));
+        if constexpr (facts.rooted) WEFT_TRY(check_rank("root", root, ranks));
+        Portions& portions = empty_portions();
+        WEFT_TRY(fill(portions, rank, ranks));
+        const size_t element = size_of(type);
+        WEFT_TRY(check_disjoint(portions.receives, receive_counts_name, element));
+        WEFT_TRY(check_apart(portions, element, rank, !facts.transposes));
         call.operation.collective = collective;
-        call.operation.type = uint8_t(type);
         call.operation.root = root;
         call.send = send;
         call.receive = receive;
         call.stream = stream;
-        call.pieces = &pieces;
+        call.portions = &portions;
         WEFT_TRY(communicator.place(call));
         if (Group& group = Group::current(); group.open()) {
             group.add(comm, call);
@@ -146,10 +144,11 @@ weftResult_t run(const void* send, void* receive, const char* receive_counts_nam
 }
 
 // What a rank gives and takes itself must agree, before others wait in vain.
-Status check_own(const char* counts_name, int rank, size_t in_table, const char* count_name, size_t count) {
-    if (in_table == count) return ok();
-    return fail(weftInvalidArgument, "{}[{}] is {}, and {} of this very rank {}", counts_name, rank, in_table,
-                count_name, count);
+Status check_own(const char* counts_name, int rank, size_t in_table, std::string_view other_name, size_t count) {
+    if (in_table == count) [[likely]]
+        return ok();
+    return fail(weftInvalidArgument, "{}[{}] is {} and {} {}: what a rank gives itself it also takes", counts_name,
+                rank, in_table, other_name, count);
 }
 
 }  // namespace
@@ -159,23 +158,24 @@ extern "C" {
 weftResult_t weftAlltoAllv(const void* sendbuff, const size_t sendcounts[], const size_t sdispls[], void* recvbuff,
                            const size_t recvcounts[], const size_t rdispls[], weftDataType_t type, weftComm_t comm,
                            weftStream_t stream) {
-    const auto fill = [&](Communicator::Pieces& pieces, int rank, int ranks) -> Status {
+    const auto fill = [&](Portions& portions, int rank, int ranks) -> Status {
         const size_t element = size_of(type);
-        WEFT_TRY(add_parts(pieces.sends, {"sendbuff", "sendcounts", "sdispls", sendbuff, sendcounts, sdispls}, element,
-                           rank, ranks));
-        WEFT_TRY(add_parts(pieces.receives, {"recvbuff", "recvcounts", "rdispls", recvbuff, recvcounts, rdispls},
+        WEFT_TRY(add_parts(portions.sends, {"sendbuff", "sendcounts", "sdispls", sendbuff, sendcounts, sdispls},
                            element, rank, ranks));
-        return check_own("sendcounts", rank, sendcounts[rank], "recvcounts", recvcounts[rank]);
+        WEFT_TRY(add_parts(portions.receives, {"recvbuff", "recvcounts", "rdispls", recvbuff, recvcounts, rdispls},
+                           element, rank, ranks));
+        if (sendcounts[rank] == recvcounts[rank]) return ok();
+        return check_own("sendcounts", rank, sendcounts[rank], fmt::format("recvcounts[{}]", rank), recvcounts[rank]);
     };
     return run<Collective::all_to_all_v>(sendbuff, recvbuff, "recvcounts", type, 0, comm, stream, fill);
 }
 
 weftResult_t weftGatherv(const void* sendbuff, size_t sendcount, void* recvbuff, const size_t recvcounts[],
                          const size_t displs[], weftDataType_t type, int root, weftComm_t comm, weftStream_t stream) {
-    const auto fill = [&](Communicator::Pieces& pieces, int rank, int ranks) -> Status {
-        WEFT_TRY(add_part(pieces.sends, {"sendbuff", "sendcount", sendbuff, sendcount}, root));
+    const auto fill = [&](Portions& portions, int rank, int ranks) -> Status {
+        WEFT_TRY(add_part(portions.sends, {"sendbuff", "sendcount", sendbuff, sendcount}, root));
         if (rank != root) return ok();
-        WEFT_TRY(add_parts(pieces.receives, {"recvbuff", "recvcounts", "displs", recvbuff, recvcounts, displs},
+        WEFT_TRY(add_parts(portions.receives, {"recvbuff", "recvcounts", "displs", recvbuff, recvcounts, displs},
                            size_of(type), rank, ranks));
         return check_own("recvcounts", rank, recvcounts[rank], "sendcount", sendcount);
     };
@@ -184,10 +184,10 @@ weftResult_t weftGatherv(const void* sendbuff, size_t sendcount, void* recvbuff,
 
 weftResult_t weftScatterv(const void* sendbuff, const size_t sendcounts[], const size_t displs[], void* recvbuff,
                           size_t recvcount, weftDataType_t type, int root, weftComm_t comm, weftStream_t stream) {
-    const auto fill = [&](Communicator::Pieces& pieces, int rank, int ranks) -> Status {
-        WEFT_TRY(add_part(pieces.receives, {"recvbuff", "recvcount", recvbuff, recvcount}, root));
+    const auto fill = [&](Portions& portions, int rank, int ranks) -> Status {
+        WEFT_TRY(add_part(portions.receives, {"recvbuff", "recvcount", recvbuff, recvcount}, root));
         if (rank != root) return ok();
-        WEFT_TRY(add_parts(pieces.sends, {"sendbuff", "sendcounts", "displs", sendbuff, sendcounts, displs},
+        WEFT_TRY(add_parts(portions.sends, {"sendbuff", "sendcounts", "displs", sendbuff, sendcounts, displs},
                            size_of(type), rank, ranks));
         return check_own("sendcounts", rank, sendcounts[rank], "recvcount", recvcount);
     };
@@ -196,13 +196,30 @@ weftResult_t weftScatterv(const void* sendbuff, const size_t sendcounts[], const
 
 weftResult_t weftAllGatherv(const void* sendbuff, size_t sendcount, void* recvbuff, const size_t recvcounts[],
                             const size_t displs[], weftDataType_t type, weftComm_t comm, weftStream_t stream) {
-    const auto fill = [&](Communicator::Pieces& pieces, int rank, int ranks) -> Status {
+    const auto fill = [&](Portions& portions, int rank, int ranks) -> Status {
         for (int i = 1; i <= ranks; ++i)
-            WEFT_TRY(add_part(pieces.sends, {"sendbuff", "sendcount", sendbuff, sendcount}, (rank + i) % ranks));
-        WEFT_TRY(add_parts(pieces.receives, {"recvbuff", "recvcounts", "displs", recvbuff, recvcounts, displs},
+            WEFT_TRY(add_part(portions.sends, {"sendbuff", "sendcount", sendbuff, sendcount}, (rank + i) % ranks));
+        WEFT_TRY(add_parts(portions.receives, {"recvbuff", "recvcounts", "displs", recvbuff, recvcounts, displs},
                            size_of(type), rank, ranks));
         return check_own("recvcounts", rank, recvcounts[rank], "sendcount", sendcount);
     };
     return run<Collective::all_gather_v>(sendbuff, recvbuff, "recvcounts", type, 0, comm, stream, fill);
+}
+
+weftResult_t weftReduceScatterv(const void* sendbuff, void* recvbuff, const size_t recvcounts[], weftDataType_t type,
+                                weftRedOp_t op, weftComm_t comm, weftStream_t stream) {
+    const auto fill = [&](Portions& portions, int rank, int ranks) -> Status {
+        if (!recvcounts) return fail(weftInvalidArgument, "recvcounts is NULL: it has a number for each rank");
+        static thread_local std::vector<size_t> displacements;
+        displacements.assign(size_t(ranks), 0);
+        for (size_t peer = 1; peer < size_t(ranks); ++peer)
+            displacements[peer] = displacements[peer - 1] + std::min(recvcounts[peer - 1], size_t(1) << 48);
+        WEFT_TRY(add_parts(
+            portions.sends,
+            {"sendbuff", "recvcounts", "the sum before recvcounts", sendbuff, recvcounts, displacements.data()},
+            size_of(type), rank, ranks));
+        return add_part(portions.receives, {"recvbuff", "its recvcount", recvbuff, recvcounts[rank]}, rank);
+    };
+    return run<Collective::reduce_scatter_v>(sendbuff, recvbuff, "recvcounts", type, 0, comm, stream, fill, op);
 }
 }

@@ -28,6 +28,7 @@ enum class Collective : uint8_t {
     gather_v,
     scatter_v,
     all_gather_v,
+    reduce_scatter_v,
 };
 // Those that schedules serve.
 inline constexpr Collective all_collectives[] = {
@@ -68,6 +69,7 @@ constexpr CollectiveFacts facts_of(Collective collective) {
         case Collective::all_to_all_v: return {"all_to_all_v", true, false, false, true, all, all, all, all};
         case Collective::gather_v: return {"gather_v", true, false, true, false, own, own, all, nothing};
         case Collective::scatter_v: return {"scatter_v", true, false, true, false, all, nothing, own, own};
+        case Collective::reduce_scatter_v: return {"reduce_scatter_v", true, true, false, false, all, all, own, own};
         case Collective::all_gather_v: return {"all_gather_v", true, false, false, false, own, own, all, all};
     }
     return {"nothing", false, false, false, false, nothing, nothing, nothing, nothing};
@@ -79,7 +81,8 @@ std::optional<Collective> collective_named(std::string_view name);
 // Every rank names counts of its own, so that an Operation has none.
 constexpr bool uneven(Collective collective) {
     return collective == Collective::all_to_all_v || collective == Collective::gather_v ||
-           collective == Collective::scatter_v || collective == Collective::all_gather_v;
+           collective == Collective::scatter_v || collective == Collective::all_gather_v ||
+           collective == Collective::reduce_scatter_v;
 }
 
 constexpr int parts_of(Collective collective, int ranks) { return facts_of(collective).parted ? ranks : 1; }

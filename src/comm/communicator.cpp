@@ -298,7 +298,7 @@ Status Communicator::prepare() {
 Progress Communicator::advance() {
     if (on_device_) [[unlikely]]
         return Progress::done;
-    if (uneven_) return advance(parts_->exchange());
+    if (uneven_) return advance_uneven();
     if (!prepared_) [[unlikely]] {
         failure_ = prepare();
         if (!failure_) return Progress::failed;

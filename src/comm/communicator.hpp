@@ -12,6 +12,7 @@
 #include "src/bootstrap/gathering.hpp"
 #include "src/comm/device.hpp"
 #include "src/comm/messages.hpp"
+#include "src/comm/partials.hpp"
 #include "src/comm/plan_cache.hpp"
 #include "src/diagnosis/watchdog.hpp"
 
@@ -47,24 +48,15 @@ class Communicator {
     const DeviceSide* device() const { return device_.get(); }          // null: the process used no CUDA
 
     // ---- A call. Arguments have been checked by the API.
-    // What one of uneven parts sends to and receives from each rank.
-    struct Piece {
-        int peer;
-        void* data;
-        uint64_t count;
-    };
-    struct Pieces {
-        std::vector<Piece> sends, receives;
-    };
     struct Call {
         Operation operation;  // without choice
         const void* send;
         void* receive;
         const void* scalar;  // of a pre-multiplied sum
         void* stream;
-        bool mapped;           // see DevicePlace
-        const Pieces* pieces;  // of one that has them; the caller's until the call is done
-        Exchange::Caller by;   // of a message by itself, to or from rank operation.root
+        bool mapped;               // see DevicePlace
+        const Portions* portions;  // of one that has them; the caller's until the call is done
+        Exchange::Caller by;       // of a message by itself, to or from rank operation.root
 
         bool is_message() const {
             return operation.collective == Collective::send || operation.collective == Collective::receive;
@@ -143,7 +135,9 @@ class Communicator {
     void abort();
     uint64_t board_bytes() const;
     uint64_t connection_bytes() const { return planner_.connection_bytes(); }
-    uint64_t heap_bytes() const { return plans_.heap_bytes() + planner_.scratch_bytes() + tokens_.size(); }
+    uint64_t heap_bytes() const {
+        return plans_.heap_bytes() + planner_.scratch_bytes() + tokens_.size() + partials_.heap_bytes();
+    }
     uint64_t device_bytes() const { return device_ ? device_->device_bytes() : 0; }
 
   private:
@@ -156,6 +150,7 @@ class Communicator {
     Status die(Status failure);
     Status prepare();
     Status begin_uneven();
+    Progress advance_uneven();
     Progress advance(Exchange& exchange);
     Status pause_for_messages(bool may_sleep);
     Messages& messages(std::unique_ptr<Messages>& which, uint64_t name);
@@ -190,6 +185,7 @@ class Communicator {
     RankSet missing_binding_;
     std::unique_ptr<Messages> messages_;  // those by themselves; null until there are some
     std::unique_ptr<Messages> parts_;     // those of collectives, whose order is that of the calls; likewise
+    Partials partials_;
     RankSet missing_both_;
     Status failure_;
     bool dead_ = false;

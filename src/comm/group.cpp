@@ -19,8 +19,8 @@ Group::~Group() {
 
 void Group::add(weftComm* handle, const Communicator::Call& call) {
     Queued queued{handle, call};
-    if (call.pieces) queued.pieces = std::make_unique<Communicator::Pieces>(*call.pieces);
-    queued.call.pieces = queued.pieces.get();
+    if (call.portions) queued.portions = std::make_unique<Portions>(*call.portions);
+    queued.call.portions = queued.portions.get();
     calls_.push_back(std::move(queued));
 }
 

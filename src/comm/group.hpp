@@ -26,8 +26,8 @@ class Group {
     struct Queued {
         weftComm* handle;
         Communicator::Call call;
-        std::shared_ptr<Splitting> splitting = nullptr;          // null: a call
-        std::unique_ptr<Communicator::Pieces> pieces = nullptr;  // the call's
+        std::shared_ptr<Splitting> splitting = nullptr;  // null: a call
+        std::unique_ptr<Portions> portions = nullptr;    // the call's
 
         Status begin() const { return splitting ? splitting->begin() : communicator().begin(call); }
         Progress advance() const { return splitting ? splitting->advance() : communicator().advance(); }

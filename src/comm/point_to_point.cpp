@@ -15,6 +15,7 @@ Exchange::Caller caller_of(Collective collective) {
         case Collective::gather_v: return Exchange::Caller::gather_v;
         case Collective::scatter_v: return Exchange::Caller::scatter_v;
         case Collective::all_gather_v: return Exchange::Caller::all_gather_v;
+        case Collective::reduce_scatter_v: return Exchange::Caller::reduce_scatter_v;
         default: return Exchange::Caller::all_to_all_v;
     }
 }
@@ -91,10 +92,27 @@ Status Communicator::begin_uneven() {
     Exchange& exchange = messages(parts_, parts_name).exchange();
     const auto type = weftDataType_t(call_.operation.type);
     const Exchange::Purpose purpose{caller_of(call_.operation.collective), uint16_t(sequence_)};
-    for (const Piece& piece : call_.pieces->receives)
-        exchange.receive(piece.peer, piece.data, piece.count, type, purpose);
-    for (const Piece& piece : call_.pieces->sends) exchange.send(piece.peer, piece.data, piece.count, type, purpose);
+    if (call_.operation.collective == Collective::reduce_scatter_v) {
+        partials_.begin(call_.operation, call_.scalar, *call_.portions, rank_, planner_.movers());
+        for (const Portion& portion : call_.portions->sends)
+            if (portion.peer != rank_) {
+                exchange.receive(portion.peer, partials_.from(portion.peer), call_.portions->receives[0].count, type,
+                                 purpose);
+                exchange.send(portion.peer, partials_.to(portion), portion.count, type, purpose);
+            }
+        return ok();
+    }
+    for (const Portion& portion : call_.portions->receives)
+        exchange.receive(portion.peer, portion.data, portion.count, type, purpose);
+    for (const Portion& portion : call_.portions->sends)
+        exchange.send(portion.peer, portion.data, portion.count, type, purpose);
     return ok();
+}
+
+Progress Communicator::advance_uneven() {
+    const Progress progress = advance(parts_->exchange());
+    if (progress == Progress::done && call_.operation.collective == Collective::reduce_scatter_v) partials_.reduce();
+    return progress;
 }
 
 // Of the call.

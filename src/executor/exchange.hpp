@@ -34,7 +34,16 @@ class Exchange {
     Exchange(HostGroup& group, int rank, const Movers& movers, Connect connect);
 
     // The call that a message is of, and, of a collective, its number: the two ends must agree.
-    enum class Caller : uint8_t { send, receive, send_receive, all_to_all_v, gather_v, scatter_v, all_gather_v };
+    enum class Caller : uint8_t {
+        send,
+        receive,
+        send_receive,
+        all_to_all_v,
+        gather_v,
+        scatter_v,
+        all_gather_v,
+        reduce_scatter_v
+    };
     struct Purpose {
         Caller by;
         uint16_t number = 0;
@@ -97,7 +106,8 @@ class Exchange {
     static bool ended(Peer& peer);
     Progress differs(int rank, const Transfer& transfer, const SlotInfo& came);
     Progress fails(Status failure);
-    void copy(void* to, const void* from, size_t bytes) const;
+    void copy(void* to, const void* from, size_t bytes, Stores stores) const;
+    static Stores stores_of(const Transfer& transfer);
 
     HostGroup* group_;
     int rank_;

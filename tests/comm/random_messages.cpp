@@ -1,6 +1,7 @@
 #include "tests/comm/random_messages.hpp"
 
 #include <algorithm>
+#include <cstring>
 #include <map>
 #include <random>
 #include <sstream>
@@ -160,7 +161,7 @@ class Part {
 };
 
 // Collectives of uneven parts: what rank p has for rank q is the model's message p * ranks + q.
-enum class Kind { all_to_all, gather, scatter, all_gather };
+enum class Kind { all_to_all, gather, scatter, all_gather, reduce_scatter };
 
 struct UnevenRound {
     uint32_t seed;
@@ -174,13 +175,16 @@ struct UnevenRound {
         std::seed_seq seeds{sequence.seed, uint32_t(index), 1u};
         std::mt19937 random(seeds);
         seed = uint32_t(random());
-        kind = Kind(random() % 4);
+        kind = Kind(random() % 5);
         root = index % ranks;
         type = weftDataType_t(random() % weftNumTypes);
+        if (kind == Kind::reduce_scatter) type = random() % 2 ? weftUint8 : weftUint64;
         in_place = kind != Kind::all_to_all && random() % 2;
         for (int i = 0; i < ranks * ranks; ++i)
             counts.push_back(random() % 3 == 0 ? 0 : draw_bytes(random, sequence.most_bytes) / size_of(type));
-        // A giver has the same for all.
+        // A taker wants the same of all, or a giver has the same for all.
+        for (int from = 0; kind == Kind::reduce_scatter && from < ranks; ++from)
+            for (int to = 0; to < ranks; ++to) count(from, to) = count(0, to);
         for (int from = 0; kind == Kind::all_gather && from < ranks; ++from)
             for (int to = 0; to < ranks; ++to) count(from, to) = count(from, 0);
     }
@@ -205,7 +209,38 @@ struct Table {
     }
 };
 
+// Sums of any bits, which wrap.
+template <class T>
+std::string reduce_fault(UnevenRound& round, int rank, weftComm_t comm) {
+    std::vector<size_t> counts;
+    std::vector<T> in;
+    size_t place = 0;
+    for (int to = 0; to < round.ranks; ++to) {
+        if (to == rank) place = in.size();
+        counts.push_back(round.count(rank, to));
+        const Bytes bytes = round.data(rank, to);
+        in.resize(in.size() + counts.back());
+        memcpy(in.data() + in.size() - counts.back(), bytes.data(), bytes.size());
+    }
+    std::vector<T> own(counts[size_t(rank)]), right(own.size());
+    for (int from = 0; from < round.ranks; ++from) {
+        const Bytes bytes = round.data(from, rank);
+        for (size_t i = 0; i < right.size(); ++i) {
+            T value;
+            memcpy(&value, bytes.data() + i * sizeof value, sizeof value);
+            right[i] = T(right[i] + value);
+        }
+    }
+    T* const out = round.in_place ? in.data() + place : own.data();
+    if (weftReduceScatterv(in.data(), out, counts.data(), round.type, weftSum, comm, nullptr) != weftSuccess)
+        return weftGetLastError(comm);
+    return std::equal(right.begin(), right.end(), out) ? "" : "the sum is wrong";
+}
+
 std::string uneven_fault(UnevenRound& round, int rank, weftComm_t comm) {
+    if (round.kind == Kind::reduce_scatter)
+        return round.type == weftUint8 ? reduce_fault<uint8_t>(round, rank, comm)
+                                       : reduce_fault<uint64_t>(round, rank, comm);
     std::seed_seq seeds{round.seed, uint32_t(rank)};
     std::mt19937 random(seeds);
     const size_t element = size_of(round.type);
@@ -260,6 +295,7 @@ std::string uneven_fault(UnevenRound& round, int rank, weftComm_t comm) {
             result = weftAllGatherv(send, sent, take, takes.counts.data(), takes.displacements.data(), round.type, comm,
                                     nullptr);
             break;
+        case Kind::reduce_scatter: break;
     }
     if (result != weftSuccess) return weftGetLastError(comm);
     if (!out.intact() || !in.intact()) return "something was written beside a buffer";
