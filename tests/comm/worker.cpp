@@ -1,10 +1,12 @@
 // worker.cpp: one rank of a job, a process of its own, that runs a random sequence of calls. Arguments: seed, calls,
-// most elements, and on how many hosts the ranks shall think they are (0: on this one).
+// most elements (or `splits`: steps in a family of communicators instead), and on how many hosts the ranks shall think
+// they are (0: on this one).
 #include <cstdio>
 #include <cstdlib>
 #include <string>
 
 #include "tests/comm/random_calls.hpp"
+#include "tests/comm/random_splits.hpp"
 
 int main(int count, char** arguments) {
     if (count != 5) return fprintf(stderr, "usage: worker SEED CALLS MOST_ELEMENTS HOSTS\n"), 2;
@@ -22,13 +24,17 @@ int main(int count, char** arguments) {
         fprintf(stderr, "%s\n", weftGetLastError(nullptr));
         return 1;
     }
-    const std::string wrong = run_random_calls(comm, sequence);
+    int own = -1, ranks = 0;
+    weftCommUserRank(comm, &own);
+    weftCommCount(comm, &ranks);
+    const bool splits = std::string(arguments[3]) == "splits";
+    const std::string wrong = splits
+                                  ? weft::test::run_random_splits({{own, comm}}, ranks, sequence.seed, sequence.calls)
+                                  : run_random_calls(comm, sequence);
     if (!wrong.empty()) {
         fprintf(stderr, "%s\n", wrong.c_str());
         return 1;
     }
-    int rank = -1;
-    weftCommUserRank(comm, &rank);
-    printf("rank %d is content\n", rank);
-    return weftCommDestroy(comm) == weftSuccess ? 0 : 1;
+    printf("rank %d is content\n", own);
+    return splits || weftCommDestroy(comm) == weftSuccess ? 0 : 1;
 }
