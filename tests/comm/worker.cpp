@@ -1,17 +1,18 @@
 // worker.cpp: one rank of a job, a process of its own, that runs a random sequence of calls. Arguments: seed, calls,
 // most elements, on how many hosts the ranks shall think they are (0: on this one), and perhaps `messages`, of which
-// there are so many rounds and bytes then.
+// there are so many rounds and bytes then, or `splits`, steps in a family of communicators.
 #include <cstdio>
 #include <cstdlib>
-#include <cstring>
 #include <string>
 
 #include "tests/comm/random_calls.hpp"
 #include "tests/comm/random_messages.hpp"
+#include "tests/comm/random_splits.hpp"
 
 int main(int count, char** arguments) {
-    const bool messages = count == 6 && strcmp(arguments[5], "messages") == 0;
-    if (count != 5 && !messages) return fprintf(stderr, "usage: worker SEED CALLS MOST_ELEMENTS HOSTS [messages]\n"), 2;
+    const std::string kind = count == 6 ? arguments[5] : "calls";
+    if (count < 5 || (kind != "calls" && kind != "messages" && kind != "splits"))
+        return fprintf(stderr, "usage: worker SEED CALLS MOST_ELEMENTS HOSTS [messages|splits]\n"), 2;
     if (const int hosts = atoi(arguments[4]); hosts > 0) {
         // Before the library reads it.
         const int own = atoi(getenv("WEFT_RANK")) * hosts / atoi(getenv("WEFT_SIZE"));
@@ -26,15 +27,18 @@ int main(int count, char** arguments) {
         fprintf(stderr, "%s\n", weftGetLastError(nullptr));
         return 1;
     }
+    int own = -1, ranks = 0;
+    weftCommUserRank(comm, &own);
+    weftCommCount(comm, &ranks);
     const std::string wrong =
-        messages ? weft::test::run_random_messages({comm}, {sequence.seed, sequence.calls, sequence.most_elements})
-                 : run_random_calls(comm, sequence);
+        kind == "messages"
+            ? weft::test::run_random_messages({comm}, {sequence.seed, sequence.calls, sequence.most_elements})
+        : kind == "splits" ? weft::test::run_random_splits({{own, comm}}, ranks, sequence.seed, sequence.calls)
+                           : run_random_calls(comm, sequence);
     if (!wrong.empty()) {
         fprintf(stderr, "%s\n", wrong.c_str());
         return 1;
     }
-    int rank = -1;
-    weftCommUserRank(comm, &rank);
-    printf("rank %d is content\n", rank);
-    return weftCommDestroy(comm) == weftSuccess ? 0 : 1;
+    printf("rank %d is content\n", own);
+    return kind == "splits" || weftCommDestroy(comm) == weftSuccess ? 0 : 1;
 }

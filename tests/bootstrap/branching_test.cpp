@@ -1,0 +1,84 @@
+// branching_test.cpp: ranks of one host that make a communicator from another one, some of which may not open the
+// segment of the first.
+#include "src/bootstrap/branching.hpp"
+
+#include <thread>
+
+#include "tests/catch.hpp"
+
+using namespace weft;
+
+namespace {
+
+MeetingOptions options() {
+    MeetingOptions options;
+    options.timeout_ms = 60'000;
+    options.host = *host_identity();
+    return options;
+}
+
+// What became of a rank that went until it was there; the group that it is in then.
+Result<std::shared_ptr<HostGroup>> enter(Entrance& entrance) {
+    for (;;) {
+        auto met = entrance.advance();
+        if (!met) return met.take_status();
+        if (*met) return entrance.group();
+        entrance.wait();
+    }
+}
+
+// A communicator whose ranks have all joined.
+std::shared_ptr<HostGroup> parent_of(int ranks) {
+    auto group = HostGroup::create(ranks);
+    REQUIRE(group);
+    for (int rank = 0; rank < ranks; ++rank) REQUIRE(claim_row(**group, rank, ranks, options()));
+    return *group;
+}
+
+}  // namespace
+
+TEST_CASE("a rank that may not open the first one's segment makes all of them meet by an id", "[branching]") {
+    const auto parent = parent_of(4);
+    for (const auto& refusers : {std::vector<int>{}, {1}, {2}, {1, 2}}) {
+        INFO("refused by " << refusers.size());
+        static uint64_t number = 0;
+        const Child child{++number, {3, 0, 2}};
+        std::vector<std::shared_ptr<HostGroup>> groups(3);
+        std::vector<std::string> wrong(3);
+        std::vector<std::thread> threads;
+        for (int rank = 0; rank < 3; ++rank)
+            threads.emplace_back([&, rank] {
+                const bool refuses = std::find(refusers.begin(), refusers.end(), rank) != refusers.end();
+                Branching branching(parent, child, rank, options(), refuses);
+                auto entered = enter(branching);
+                if (entered) groups[size_t(rank)] = *entered;
+                wrong[size_t(rank)] = entered ? "" : entered.status().sentence();
+            });
+        for (std::thread& thread : threads) thread.join();
+        for (int rank = 0; rank < 3; ++rank) {
+            REQUIRE(wrong[size_t(rank)] == "");
+            CHECK(groups[size_t(rank)] == groups[0]);  // one mapping a process
+            CHECK(groups[0]->row(rank).state == RankState::joined);
+        }
+        CHECK(groups[0]->ranks() == 3);
+        CHECK(groups[0]->one_host());
+        CHECK(groups[0]->memory().inode() != parent->memory().inode());
+    }
+}
+
+TEST_CASE("who comes when the first rank has given up is told at once", "[branching]") {
+    const auto parent = parent_of(3);
+    MeetingOptions impatient = options();
+    impatient.timeout_ms = 1;
+    auto first = std::make_unique<Branching>(parent, Child{7, {0, 1, 2}}, 0, impatient);
+    const auto late = enter(*first);
+    first.reset();  // its segment too
+    REQUIRE(!late);
+    CHECK(late.status().code() == weftTimeout);
+    CHECK(late.status().sentence().find("for ranks 1 to 2 to make") != std::string::npos);
+    Branching second(parent, {7, {0, 1, 2}}, 1, options());
+    const auto told = enter(second);
+    REQUIRE(!told);
+    CHECK(told.status().sentence().find("rank 0 (pid") != std::string::npos);
+    CHECK(told.status().sentence().find("has given up") != std::string::npos);
+}

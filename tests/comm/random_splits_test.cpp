@@ -1,0 +1,63 @@
+// random_splits_test.cpp: families of communicators, of ranks that are threads, processes of one or several hosts, or
+// share a thread.
+#include <cstdlib>
+#include <random>
+#include <thread>
+#include <vector>
+
+#include "tests/catch.hpp"
+#include "tests/comm/random_splits.hpp"
+#include "tests/subprocess.hpp"
+
+namespace weft::test {
+namespace {
+
+bool small() { return std::getenv("WEFT_TEST_SMALL") != nullptr; }
+uint32_t seed() {
+    static const uint32_t number = std::random_device{}();
+    return number;
+}
+
+// `ranks` of which each thread has as many.
+void check_threads(int ranks, int of_a_thread, int steps) {
+    CAPTURE(seed(), ranks, of_a_thread);
+    std::vector<weftComm_t> comms{size_t(ranks)};
+    REQUIRE(weftCommInitAll(comms.data(), ranks, nullptr) == weftSuccess);
+    std::vector<std::string> wrong{size_t(ranks)};
+    std::vector<std::thread> threads;
+    for (int first = 0; first < ranks; first += of_a_thread)
+        threads.emplace_back([&, first] {
+            std::map<int, weftComm_t> own;
+            for (int rank = first; rank < std::min(first + of_a_thread, ranks); ++rank) own[rank] = comms[size_t(rank)];
+            wrong[size_t(first)] = run_random_splits(own, ranks, seed() + uint32_t(ranks), steps);
+        });
+    for (std::thread& thread : threads) thread.join();
+    for (const std::string& sentence : wrong) CHECK(sentence == "");
+}
+
+}  // namespace
+
+TEST_CASE("families of communicators of threads, and of ranks that share a thread, are as the model says", "[splits]") {
+    for (const int ranks : {1, 2, 3, 5, 8})
+        for (const int of_a_thread : {1, 2, 8}) check_threads(ranks, of_a_thread, small() ? 30 : 200);
+}
+
+TEST_CASE("families of communicators of processes, on one host and on several, are as the model says", "[splits]") {
+    struct Shape {
+        int hosts, ranks;
+    };
+    for (const auto& [hosts, ranks] : {Shape{0, 3}, {0, 6}, {2, 4}, {3, 5}, {4, 4}}) {
+        CAPTURE(seed(), hosts, ranks);
+        const Outcome outcome =
+            run({WEFT_COMMAND, "run", "-n", std::to_string(ranks), WEFT_WORKER, std::to_string(seed()),
+                 small()     ? "20"
+                 : hosts > 0 ? "60"
+                             : "200",
+                 "0", std::to_string(hosts), "splits"},
+                {"WEFT_TIMEOUT_MS=120000", "WEFT_HEARTBEAT_MS=120000", "WEFT_WARN_MS=0"});
+        CHECK(outcome.error == "");
+        CHECK(outcome.status == 0);
+    }
+}
+
+}  // namespace weft::test
