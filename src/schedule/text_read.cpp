@@ -177,6 +177,10 @@ Status read_header(Line& line, Schedule& schedule) {
         line.advance();
         WEFT_TRY(line.number("the FIFO depth", schedule.fifo_depth));
     }
+    if (line.at("scratch")) {
+        line.advance();
+        WEFT_TRY(line.number("the number of cells", schedule.scratch));
+    }
     if (line.at("board")) {
         line.advance();
         const bool all = line.ended();
@@ -184,8 +188,9 @@ Status read_header(Line& line, Schedule& schedule) {
         // A number of ranks that is out of range is refused with the whole header.
         for (int rank = 0; all && rank < std::min(schedule.ranks, ranks_most); ++rank) schedule.board.push_back(rank);
     }
-    return line.ended() ? ok()
-                        : line.wrong("expected `tiles`, `span`, `fifo`, `board` or the line's end, {}", line.found());
+    return line.ended()
+               ? ok()
+               : line.wrong("expected `tiles`, `span`, `fifo`, `scratch`, `board` or the line's end, {}", line.found());
 }
 
 Status read_block(Line& line, Block& block) {
@@ -199,6 +204,12 @@ Status read_block(Line& line, Block& block) {
         WEFT_TRY(line.number("a rank", *end));
     }
     return line.ended() ? ok() : line.wrong("expected `source`, `target` or the line's end, {}", line.found());
+}
+
+Status read_cell(Line& line, int32_t& cell) {
+    line.advance();
+    if (line.at("-1")) return line.wrong("expected a cell; scratch that is no cells leaves it out");
+    return line.number("a cell", cell);
 }
 
 Status read_operands(Line& line, Instruction& instruction) {
@@ -221,6 +232,7 @@ Status read_operands(Line& line, Instruction& instruction) {
         line.advance();
         WEFT_TRY(line.number("the number of chunks", instruction.count));
     }
+    if (line.at("at")) WEFT_TRY(read_cell(line, instruction.source_cell));
     WEFT_TRY(line.expect("]"));
     if (!line.at("of")) return ok();
     line.advance();
@@ -243,8 +255,11 @@ Status read_instruction(Line& line, int step, Instruction& instruction) {
     WEFT_TRY(read_operands(line, instruction));
     if (line.at("->")) {
         line.advance();
-        for (Buffer target; (target = buffer_named(line.word().text)) != Buffer::none; line.advance())
+        for (Buffer target; (target = buffer_named(line.word().text)) != Buffer::none;) {
             instruction.targets |= target;
+            line.advance();
+        }
+        if (line.at("at")) WEFT_TRY(read_cell(line, instruction.target_cell));
         if (instruction.targets == 0) return line.wrong("expected output, slot, scratch or outputs, {}", line.found());
     }
     if (line.at("into")) {
