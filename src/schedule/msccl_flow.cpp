@@ -3,9 +3,11 @@
 #include <cstring>
 #include <deque>
 #include <map>
+#include <optional>
 #include <tuple>
 #include <unordered_map>
 
+#include "src/schedule/happens_before.hpp"
 #include "src/schedule/symbolic.hpp"
 
 namespace weft::msccl {
@@ -14,6 +16,8 @@ namespace {
 
 // Chunks of all ranks' buffers: as many as the checker takes.
 constexpr int64_t chunks_of_ranks_most = int64_t(1) << 24;
+// Of vector clocks: about a gigabyte.
+constexpr uint64_t clock_words_most = uint64_t(1) << 28;
 
 // A chunk on its way: whose place in the whole it has (of an all-to-all: in the sender's), and what is in it.
 struct Datum {
@@ -61,6 +65,8 @@ class Walk {
         int source = -1, target = -1;  // connections
         size_t step = 0;
         std::vector<int> waiting = {};  // threads, for a step of this one
+        std::unordered_map<int32_t, std::vector<uint32_t>> releases =
+            {};  // of steps that others depend on: the clock then
     };
     struct Message {
         std::vector<Datum> data;
@@ -80,6 +86,7 @@ class Walk {
     struct Content {
         Datum datum;
         Where where;
+        Cell cell = {};  // who touched it
     };
 
     const Step& step_at(const StepPlace& at) const {
@@ -132,6 +139,7 @@ class Walk {
                 threads_.push_back(std::move(thread));
             }
         }
+        WEFT_TRY(load_clocks());
         for (const Connection& end : connections_) {
             if (end.sender >= 0 && end.receiver >= 0) continue;
             const Thread& thread = threads_[size_t(std::max(end.sender, end.receiver))];
@@ -143,18 +151,79 @@ class Walk {
         return ok();
     }
 
+    // Order within a gpu is what its blocks and dependencies say: messages order more, but no file relies on that.
+    Status load_clocks() {
+        size_t blocks = 1;
+        uint64_t words = 0;
+        for (const Gpu& gpu : file_.gpus) blocks = std::max(blocks, gpu.blocks.size());
+        for (Thread& thread : threads_) {
+            if (thread.block->steps.size() >= steps_most)
+                return fail_at(thread.block->mark, "tb {} of gpu {} has too many steps", thread.block->id, thread.rank);
+            for (const Step& step : thread.block->steps)
+                if (step.after_block >= 0)
+                    words +=
+                        threads_[thread_of(thread.rank, step.after_block)].releases.try_emplace(step.after_step).second
+                            ? blocks
+                            : 0;
+        }
+        words += uint64_t(shape_.ranks) * blocks * blocks;
+        if (words > clock_words_most)
+            return fail_at(file_.mark, "the gpus have too many tbs, or too many dependencies");
+        blocks_ = int(blocks);
+        clocks_.emplace(std::vector<int>(size_t(shape_.ranks)), 1, blocks_);
+        return ok();
+    }
+    size_t thread_of(int rank, int block) const { return size_t(first_thread_[size_t(rank)] + block); }
+    int clock_of(const StepPlace& at) const { return at.rank * blocks_ + at.block; }
+
+    Status unordered(const StepPlace& here, const char* does, const Operand& operand, int i, const Access& earlier,
+                     const char* did) const {
+        const StepPlace other{earlier.thread / blocks_, earlier.thread % blocks_, earlier.step};
+        return wrong(here, "it {} {}, {} by {}, in no order: let one depend on the other", does, text(operand, i), did,
+                     name(other));
+    }
+    Status note_read(const StepPlace& here, const Operand& operand, int i, Content& content) {
+        const int clock = clock_of(here);
+        if (!clocks_->ordered(content.cell.write, clock))
+            return unordered(here, "reads", operand, i, content.cell.write, "written");
+        if (reads_.full()) return wrong(here, "there are more reads than can be kept in mind");
+        reads_.add(content.cell, {clock, clocks_->now(clock), 0, here.step});
+        return ok();
+    }
+    Status note_write(const StepPlace& here, const Operand& operand, int i, Content& content) {
+        const int clock = clock_of(here);
+        if (!clocks_->ordered(content.cell.write, clock))
+            return unordered(here, "writes", operand, i, content.cell.write, "written");
+        Access reader;
+        if (!reads_.each(content.cell, [&](const Access& read) {
+                if (clocks_->ordered(read, clock)) return true;
+                reader = read;
+                return false;
+            }))
+            return unordered(here, "writes", operand, i, reader, "read");
+        reads_.clear(content.cell);
+        content.cell.write = {clock, clocks_->now(clock), 0, here.step};
+        return ok();
+    }
+
     // As far as it goes.
     Status advance(int number) {
         Thread& thread = threads_[size_t(number)];
         for (; thread.step < thread.block->steps.size(); ++thread.step) {
             const Step& step = thread.block->steps[thread.step];
             if (step.after_block >= 0) {
-                Thread& other = threads_[size_t(first_thread_[size_t(thread.rank)] + step.after_block)];
+                Thread& other = threads_[thread_of(thread.rank, step.after_block)];
                 if (other.step <= size_t(step.after_step)) return other.waiting.push_back(number), ok();
+                clocks_->merge(clocks_->row(clock_of(place_of(thread))), other.releases.at(step.after_step).data());
             }
             // Who has pushed a message into an empty queue queues its receiver.
             if (receives_message(step) && connections_[size_t(thread.source)].messages.empty()) return ok();
             WEFT_TRY(execute(thread, step));
+            if (const auto release = thread.releases.find(int32_t(thread.step)); release != thread.releases.end()) {
+                const uint32_t* row = clocks_->row(clock_of(place_of(thread)));
+                release->second.assign(row, row + clocks_->width());
+                clocks_->tick(clock_of(place_of(thread)));
+            }
             for (const int waiting : std::exchange(thread.waiting, {})) queue_.push_back(waiting);
         }
         return ok();
@@ -187,12 +256,13 @@ class Walk {
             if (reads) WEFT_TRY(locate(here, step.source, i, source));
             if (writes) WEFT_TRY(locate(here, step.target, i, target));
             if (reads) {
-                const Content* held = find(here.rank, source);
+                Content* held = find(here.rank, source);
                 if (!held) return wrong(here, "it reads {}, where nothing was written yet", text(step.source, i));
+                WEFT_TRY(note_read(here, step.source, i, *held));
                 move.source = held->where;
                 Datum other = receives ? datum : held->datum;
                 if (adds) {
-                    const Content* sum = find(here.rank, target);
+                    Content* sum = find(here.rank, target);
                     if (!sum) return wrong(here, "it adds to {}, where nothing was written yet", text(step.target, i));
                     move.lifted = sum->where;
                     other = sum->datum;
@@ -212,7 +282,7 @@ class Walk {
                 if (move.finish) Contributions::finish(datum.value);
             }
             move.chunk = datum.chunk;
-            if (writes) move.target = write(here.rank, target, datum);
+            if (writes) WEFT_TRY(write(here, step.target, i, target, datum, move.target));
             if (move.lifted == move.target) move.lifted = {};
             if (facts_.transposes) rename(move, source.chunk, target.chunk);
             if (sends) going.data.push_back(datum);
@@ -270,7 +340,7 @@ class Walk {
     }
 
     // What is there now; null: nothing.
-    const Content* find(int rank, const Location& location) {
+    Content* find(int rank, const Location& location) {
         auto& memory = memory_[size_t(rank)];
         if (const auto found = memory.find(location.key); found != memory.end()) return &found->second;
         if (!location.initial) return nullptr;
@@ -283,12 +353,16 @@ class Walk {
         return &memory.emplace(location.key, held).first->second;
     }
 
-    Where write(int rank, const Location& location, const Datum& datum) {
+    Status write(const StepPlace& here, const Operand& operand, int i, const Location& location, const Datum& datum,
+                 Where& where) {
         const int alike = facts_.transposes ? shape_.shares() : shape_.chunks;
         const bool at_home = location.output && location.chunk % alike == datum.chunk % alike;
-        const Where where = at_home ? Where{Buffer::output, -1} : Where{Buffer::scratch, location.key};
-        memory_[size_t(rank)][location.key] = {datum, where};
-        return where;
+        where = at_home ? Where{Buffer::output, -1} : Where{Buffer::scratch, location.key};
+        Content& content = memory_[size_t(here.rank)][location.key];
+        WEFT_TRY(note_write(here, operand, i, content));
+        content.datum = datum;
+        content.where = where;
+        return ok();
     }
 
     // In place, what is to be in the output may be there from the beginning.
@@ -322,7 +396,7 @@ class Walk {
             const Step& step = step_at(here);
             sentence += fmt::format("{}{} waits for ", links > 0 ? "; " : "", name(here));
             const Thread* next = nullptr;
-            if (step.after_block >= 0) next = &threads_[size_t(first_thread_[size_t(here.rank)] + step.after_block)];
+            if (step.after_block >= 0) next = &threads_[thread_of(here.rank, step.after_block)];
             if (next && next->step <= size_t(step.after_step)) {
                 sentence += fmt::format("step {} of tb {}", step.after_step, next->block->id);
             } else {
@@ -346,6 +420,9 @@ class Walk {
     std::vector<int> first_thread_;  // by rank
     std::vector<Connection> connections_;
     std::vector<int> queue_;
+    int blocks_ = 1;  // most of any gpu
+    std::optional<Clocks> clocks_;
+    ReadLists reads_;
 };
 
 }  // namespace
