@@ -14,6 +14,7 @@
 
 #include "src/registry.hpp"
 #include "src/schedule/checker.hpp"
+#include "src/schedule/msccl.hpp"
 #include "src/schedule/text.hpp"
 
 namespace weft::tools {
@@ -158,11 +159,34 @@ Result<std::string> read_file(const std::string& name) {
     return text;
 }
 
+// Of a text, or of MSCCL's XML, which begins with the only sign that no text holds.
+Result<std::vector<Schedule>> read_schedules(const std::string& name) {
+    const auto text = read_file(name);
+    if (!text) return Status(text.status().code(), text.status().sentence());
+    const size_t first = text->find_first_not_of(" \t\r\n\xef\xbb\xbf");
+    Status status;
+    if (first != text->npos && (*text)[first] == '<') {
+        auto program = read_msccl(*text);
+        if (program) return std::move(program->schedules);
+        status = program.take_status();
+    } else {
+        auto schedules = read_texts(*text);
+        if (schedules) return schedules;
+        status = schedules.take_status();
+    }
+    return fail(weftInvalidUsage, "{}: {}", name, status.sentence());
+}
+
+Status convert(const Request& request) {
+    auto schedules = read_schedules(request.file);
+    if (!schedules) return schedules.take_status();
+    fmt::print("{}", write_text(*schedules));
+    return ok();
+}
+
 Status check_file(const Request& request) {
-    const auto text = read_file(request.file);
-    if (!text) return {text.status().code(), text.status().sentence()};
-    auto schedules = read_texts(*text);
-    if (!schedules) return fail(weftInvalidUsage, "{}: {}", request.file, schedules.status().sentence());
+    auto schedules = read_schedules(request.file);
+    if (!schedules) return schedules.take_status();
     auto mode = parse_readable(request.readable, int(schedules->size()));
     if (!mode) return mode.take_status();
     uint64_t steps = 0;
@@ -219,7 +243,7 @@ void add_schedule_command(CLI::App& app, int& exit_status) {
 
     CLI::App* check_command = command->add_subcommand(
         "check", "Proves the schedules of all ranks in a file, or says what is wrong: weft schedule check ring.txt");
-    check_command->add_option("file", request->file, "File to read")->required();
+    check_command->add_option("file", request->file, "File to read: schedules as text, or MSCCL's XML")->required();
     check_command->add_option("--readable", request->readable, "Ranks that `either` reads in place, as in 0,2");
     check_command
         ->add_option("--fifo-depth", request->options.fifo_depth,
@@ -229,6 +253,11 @@ void add_schedule_command(CLI::App& app, int& exit_status) {
         ->check(CLI::Range(1, 65'536))
         ->capture_default_str();
     check_command->callback([=] { report(check_file(*request)); });
+
+    CLI::App* convert_command = command->add_subcommand(
+        "convert", "Prints an MSCCL file as the schedules that Weft makes of it: weft schedule convert ring.xml");
+    convert_command->add_option("file", request->file, "File to read")->required();
+    convert_command->callback([=] { report(convert(*request)); });
 }
 
 }  // namespace weft::tools

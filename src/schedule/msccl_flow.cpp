@@ -3,11 +3,9 @@
 #include <cstring>
 #include <deque>
 #include <map>
-#include <optional>
 #include <tuple>
 #include <unordered_map>
 
-#include "src/schedule/happens_before.hpp"
 #include "src/schedule/symbolic.hpp"
 
 namespace weft::msccl {
@@ -16,8 +14,6 @@ namespace {
 
 // Chunks of all ranks' buffers: as many as the checker takes.
 constexpr int64_t chunks_of_ranks_most = int64_t(1) << 24;
-// Of vector clocks: about a gigabyte.
-constexpr uint64_t clock_words_most = uint64_t(1) << 28;
 
 // A chunk on its way: whose place in the whole it has (of an all-to-all: in the sender's), and what is in it.
 struct Datum {
@@ -139,7 +135,7 @@ class Walk {
                 threads_.push_back(std::move(thread));
             }
         }
-        WEFT_TRY(load_clocks());
+        WEFT_TRY(order_.load(file_));
         for (const Connection& end : connections_) {
             if (end.sender >= 0 && end.receiver >= 0) continue;
             const Thread& thread = threads_[size_t(std::max(end.sender, end.receiver))];
@@ -151,59 +147,12 @@ class Walk {
         return ok();
     }
 
-    // Order within a gpu is what its blocks and dependencies say: messages order more, but no file relies on that.
-    Status load_clocks() {
-        size_t blocks = 1;
-        uint64_t words = 0;
-        for (const Gpu& gpu : file_.gpus) blocks = std::max(blocks, gpu.blocks.size());
-        for (Thread& thread : threads_) {
-            if (thread.block->steps.size() >= steps_most)
-                return fail_at(thread.block->mark, "tb {} of gpu {} has too many steps", thread.block->id, thread.rank);
-            for (const Step& step : thread.block->steps)
-                if (step.after_block >= 0)
-                    words +=
-                        threads_[thread_of(thread.rank, step.after_block)].releases.try_emplace(step.after_step).second
-                            ? blocks
-                            : 0;
-        }
-        words += uint64_t(shape_.ranks) * blocks * blocks;
-        if (words > clock_words_most)
-            return fail_at(file_.mark, "the gpus have too many tbs, or too many dependencies");
-        blocks_ = int(blocks);
-        clocks_.emplace(std::vector<int>(size_t(shape_.ranks)), 1, blocks_);
-        return ok();
-    }
     size_t thread_of(int rank, int block) const { return size_t(first_thread_[size_t(rank)] + block); }
-    int clock_of(const StepPlace& at) const { return at.rank * blocks_ + at.block; }
 
-    Status unordered(const StepPlace& here, const char* does, const Operand& operand, int i, const Access& earlier,
-                     const char* did) const {
-        const StepPlace other{earlier.thread / blocks_, earlier.thread % blocks_, earlier.step};
-        return wrong(here, "it {} {}, {} by {}, in no order: let one depend on the other", does, text(operand, i), did,
-                     name(other));
-    }
-    Status note_read(const StepPlace& here, const Operand& operand, int i, Content& content) {
-        const int clock = clock_of(here);
-        if (!clocks_->ordered(content.cell.write, clock))
-            return unordered(here, "reads", operand, i, content.cell.write, "written");
-        if (reads_.full()) return wrong(here, "there are more reads than can be kept in mind");
-        reads_.add(content.cell, {clock, clocks_->now(clock), 0, here.step});
-        return ok();
-    }
-    Status note_write(const StepPlace& here, const Operand& operand, int i, Content& content) {
-        const int clock = clock_of(here);
-        if (!clocks_->ordered(content.cell.write, clock))
-            return unordered(here, "writes", operand, i, content.cell.write, "written");
-        Access reader;
-        if (!reads_.each(content.cell, [&](const Access& read) {
-                if (clocks_->ordered(read, clock)) return true;
-                reader = read;
-                return false;
-            }))
-            return unordered(here, "writes", operand, i, reader, "read");
-        reads_.clear(content.cell);
-        content.cell.write = {clock, clocks_->now(clock), 0, here.step};
-        return ok();
+    Status unordered(const StepPlace& here, const char* does, const Operand& operand, int i,
+                     const Order::Conflict& conflict) const {
+        return wrong(here, "it {} {}, {} by {}, in no order: let one depend on the other", does, text(operand, i),
+                     conflict.did, name(conflict.earlier));
     }
 
     // As far as it goes.
@@ -214,16 +163,12 @@ class Walk {
             if (step.after_block >= 0) {
                 Thread& other = threads_[thread_of(thread.rank, step.after_block)];
                 if (other.step <= size_t(step.after_step)) return other.waiting.push_back(number), ok();
-                clocks_->merge(clocks_->row(clock_of(place_of(thread))), other.releases.at(step.after_step).data());
+                order_.acquire(place_of(thread), step);
             }
             // Who has pushed a message into an empty queue queues its receiver.
             if (receives_message(step) && connections_[size_t(thread.source)].messages.empty()) return ok();
             WEFT_TRY(execute(thread, step));
-            if (const auto release = thread.releases.find(int32_t(thread.step)); release != thread.releases.end()) {
-                const uint32_t* row = clocks_->row(clock_of(place_of(thread)));
-                release->second.assign(row, row + clocks_->width());
-                clocks_->tick(clock_of(place_of(thread)));
-            }
+            order_.release(place_of(thread));
             for (const int waiting : std::exchange(thread.waiting, {})) queue_.push_back(waiting);
         }
         return ok();
@@ -258,7 +203,8 @@ class Walk {
             if (reads) {
                 Content* held = find(here.rank, source);
                 if (!held) return wrong(here, "it reads {}, where nothing was written yet", text(step.source, i));
-                WEFT_TRY(note_read(here, step.source, i, *held));
+                if (const auto conflict = order_.read(here, held->cell))
+                    return unordered(here, "reads", step.source, i, *conflict);
                 move.source = held->where;
                 Datum other = receives ? datum : held->datum;
                 if (adds) {
@@ -359,7 +305,8 @@ class Walk {
         const bool at_home = location.output && location.chunk % alike == datum.chunk % alike;
         where = at_home ? Where{Buffer::output, -1} : Where{Buffer::scratch, location.key};
         Content& content = memory_[size_t(here.rank)][location.key];
-        WEFT_TRY(note_write(here, operand, i, content));
+        if (const auto conflict = order_.write(here, content.cell))
+            return unordered(here, "writes", operand, i, *conflict);
         content.datum = datum;
         content.where = where;
         return ok();
@@ -420,9 +367,7 @@ class Walk {
     std::vector<int> first_thread_;  // by rank
     std::vector<Connection> connections_;
     std::vector<int> queue_;
-    int blocks_ = 1;  // most of any gpu
-    std::optional<Clocks> clocks_;
-    ReadLists reads_;
+    Order order_;
 };
 
 }  // namespace

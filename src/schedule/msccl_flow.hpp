@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "src/schedule/msccl_order.hpp"
 #include "src/schedule/msccl_xml.hpp"
 #include "src/schedule/schedule.hpp"
 
@@ -34,10 +35,6 @@ struct Move {
     Where lifted;         // add: what is added to lies there yet; nowhere: in the target
     bool left = false;    // of the two operands that of `source` is the left one: alike on all ranks that make this sum
     bool finish = false;  // the sum is complete
-};
-
-struct StepPlace {
-    int32_t rank = -1, block = -1, step = -1;
 };
 
 struct BlockFlow {

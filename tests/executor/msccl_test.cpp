@@ -4,8 +4,11 @@
 #include <fstream>
 #include <iterator>
 
+#include "src/schedule/checker.hpp"
 #include "src/schedule/msccl.hpp"
+#include "src/schedule/validate.hpp"
 #include "tests/executor/wild_inputs.hpp"
+#include "tests/schedule/mutation.hpp"
 
 namespace weft::test {
 namespace {
@@ -108,6 +111,73 @@ TEST_CASE("MSCCL all-reduces give the sum, the product, the extremes and the mea
                 }
             }
     }
+}
+
+// What the interpreter makes of it; nothing if it blocks for ever or reads what nobody has written.
+static std::optional<std::vector<Bytes>> interpreted(const Call& call) {
+    try {
+        return expected(call);
+    } catch (const std::logic_error&) {
+        return {};
+    }
+}
+
+// The checker is checked: what it lets pass leaves the same bits.
+TEST_CASE("an MSCCL program with one fault is refused, or gives the same result", "[executor]") {
+    WEFT_PRINT_SEED();
+    std::mt19937 random(seed());
+    int refused = 0, passed = 0, wrong = 0;
+    for (const MscclProgram& program : programs()) {
+        if (program.schedules.size() > 4 || (small() && program.schedules[0].scratch == 0)) continue;
+        Call call;
+        call.written = &program.schedules;
+        call.root = program.root;
+        call.type = weftInt32;
+        call.tile_bytes = 192;
+        const int ranks = int(program.schedules.size());
+        for (int rank = 0; rank < ranks; ++rank) {
+            const int held = parts_held(input_of(program.collective, rank, program.root), call.parts());
+            call.inputs.push_back(reference::mild(call.type, size_t(100 * held), random));
+        }
+        const std::vector<Bytes> right = expected(call);
+        const auto visit = [&](const std::vector<Schedule>& mutant, const CheckOptions& options,
+                               const std::string& text) {
+            CheckedOperation operation;
+            operation.schedule = [&](int rank) { return mutant[size_t(rank)]; };
+            operation.runs = 3;
+            const CheckedOperation twice[] = {operation, operation};
+            const Status status = weft::check(ranks, twice, options);
+            Call faulty = call;
+            faulty.written = &mutant;
+            const bool valid =
+                std::all_of(mutant.begin(), mutant.end(), [](const Schedule& it) { return validate(it).ok(); });
+            const auto got = valid ? interpreted(faulty) : std::nullopt;
+            const bool same = got && *got == right;
+            ++(status ? passed : refused);
+            wrong += !same;
+            INFO(program.name << ": " << text << "\n" << status.sentence());
+            if (status) CHECK(same);
+        };
+        each_mutant(program.schedules, 4,
+                    [&](const Mutant& mutant) { visit(mutant.schedules, mutant.options, mutant.text); });
+        for (int rank = 0; rank < ranks; ++rank)
+            for (size_t block = 0; block < program.schedules[size_t(rank)].blocks.size(); ++block)
+                for (size_t step = 0; step < program.schedules[size_t(rank)].blocks[block].instructions.size();
+                     ++step) {
+                    std::vector<Schedule> mutant = program.schedules;
+                    Schedule& schedule = mutant[size_t(rank)];
+                    Instruction& it = schedule.blocks[block].instructions[step];
+                    for (int32_t* cell : {&it.source_cell, &it.target_cell}) {
+                        if (*cell < 0 || schedule.scratch < 2) continue;
+                        const int32_t before = std::exchange(*cell, (*cell + 1) % schedule.scratch);
+                        visit(mutant, {}, fmt::format("shifted cell at rank {}, block {}, step {}", rank, block, step));
+                        *cell = before;
+                    }
+                }
+    }
+    CHECK(refused > 500);
+    CHECK(passed > 0);
+    CHECK(wrong > 300);
 }
 
 }  // namespace weft::test
