@@ -15,6 +15,7 @@
 #include "src/base/file.hpp"
 #include "src/registry.hpp"
 #include "src/schedule/checker.hpp"
+#include "src/schedule/msccl.hpp"
 #include "src/schedule/text.hpp"
 
 namespace weft::tools {
@@ -145,11 +146,25 @@ Status build(const Request& request) {
     return ok();
 }
 
+// Of a text or of MSCCL's XML.
+Result<std::vector<Schedule>> read_schedule_file(const std::string& name) {
+    const auto text = read_file(name, file_bytes_most);
+    if (!text) return Status(text.status().code(), text.status().sentence());
+    auto schedules = read_schedules(*text);
+    if (!schedules) return fail(weftInvalidUsage, "{}: {}", name, schedules.status().sentence());
+    return schedules;
+}
+
+Status convert(const Request& request) {
+    auto schedules = read_schedule_file(request.file);
+    if (!schedules) return schedules.take_status();
+    fmt::print("{}", write_text(*schedules));
+    return ok();
+}
+
 Status check_file(const Request& request) {
-    const auto text = read_file(request.file, file_bytes_most);
-    if (!text) return {text.status().code(), text.status().sentence()};
-    auto schedules = read_texts(*text);
-    if (!schedules) return fail(weftInvalidUsage, "{}: {}", request.file, schedules.status().sentence());
+    auto schedules = read_schedule_file(request.file);
+    if (!schedules) return schedules.take_status();
     auto mode = parse_readable(request.readable, int(schedules->size()));
     if (!mode) return mode.take_status();
     uint64_t steps = 0;
@@ -206,7 +221,7 @@ void add_schedule_command(CLI::App& app, int& exit_status) {
 
     CLI::App* check_command = command->add_subcommand(
         "check", "Proves the schedules of all ranks in a file, or says what is wrong: weft schedule check ring.txt");
-    check_command->add_option("file", request->file, "File to read")->required();
+    check_command->add_option("file", request->file, "File to read: schedules as text, or MSCCL's XML")->required();
     check_command->add_option("--readable", request->readable, "Ranks that `either` reads in place, as in 0,2");
     check_command
         ->add_option("--fifo-depth", request->options.fifo_depth,
@@ -216,6 +231,11 @@ void add_schedule_command(CLI::App& app, int& exit_status) {
         ->check(CLI::Range(1, 65'536))
         ->capture_default_str();
     check_command->callback([=] { report(check_file(*request)); });
+
+    CLI::App* convert_command = command->add_subcommand(
+        "convert", "Prints an MSCCL file as the schedules that Weft makes of it: weft schedule convert ring.xml");
+    convert_command->add_option("file", request->file, "File to read")->required();
+    convert_command->callback([=] { report(convert(*request)); });
 }
 
 }  // namespace weft::tools

@@ -108,7 +108,8 @@ Result<std::unique_ptr<PreparedPlan>> Planner::plan(const Operation& operation, 
     plan.tile_bytes = std::min(tile, bytes);
     plan.tiles = bytes == 0 ? 1 : (bytes + plan.tile_bytes - 1) / plan.tile_bytes;
     if (has_scratch(binding.schedule)) {
-        if (scratch_.size() < parts * plan.tile_bytes) scratch_.resize(parts * plan.tile_bytes);
+        const size_t scratch = weft::scratch_bytes(binding.schedule, plan.tile_bytes);
+        if (scratch_.size() < scratch) scratch_.resize(scratch);
         plan.scratch = &scratch_;
     }
     if (has(binding.schedule, Opcode::two_shot)) {

@@ -34,8 +34,7 @@ struct Plan {
     bool networked = false;  // some end is abroad
     CrossMemory* cross_memory =
         nullptr;  // two-shot: the kernel copies, once all have agreed that it can; null: not wanted
-    // Where the schedule wants Buffer::scratch: the rank's, as large as a tile of all parts; one operation uses it at a
-    // time.
+    // Where the schedule wants Buffer::scratch: the rank's, of scratch_bytes(); one operation uses it at a time.
     std::vector<std::byte>* scratch = nullptr;
     Stores stores = Stores::ordinary;
 

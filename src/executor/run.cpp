@@ -42,6 +42,7 @@ void Run::start(const void* send, void* receive, const void* scalar, uint64_t se
     if (input_held_ == Held::own) send_ -= first_held(Held::own, rank_, plan_->bytes());
     if (output_held_ == Held::own) receive_ -= first_held(Held::own, rank_, plan_->bytes());
     if (plan_->scratch) tile_scratch_ = plan_->scratch->data();
+    cell_bytes_ = cell_bytes(plan_->tile_bytes, plan_->schedule->chunks / parts_);
     scalar_ = scalar;
     sequence_ = sequence;
     for (BlockState& state : blocks_) state = {};
@@ -134,6 +135,7 @@ Progress Run::execute(size_t index, const Instruction& instruction) {
         case Opcode::recv_reduce_copy:
         case Opcode::recv_reduce_copy_send: return move_connection(index, instruction, tile);
         case Opcode::copy:
+        case Opcode::add:
         case Opcode::reduce: return move_local(instruction, state.iteration, tile);
         case Opcode::post:
             if (instruction.phase == 0) {
@@ -210,10 +212,10 @@ Progress Run::move_connection(size_t index, const Instruction& instruction, uint
         std::byte* out = sends ? outgoing.data + done : nullptr;
         done += piece.bytes;
         void* destinations[targets_most + 1];
-        int count = stores ? own_targets(instruction.targets, tile, piece, destinations) : 0;
+        int count = stores ? own_targets(instruction, tile, piece, destinations) : 0;
         const bool streamed = count > 0 && (instruction.targets & Buffer::output);
         if (reduces) {
-            const void* sources[2] = {in, own_source(instruction.source, piece)};
+            const void* sources[2] = {in, own_source(instruction, piece)};
             if (instruction.left) std::swap(sources[0], sources[1]);
             if (sends) destinations[count++] = out;
             reduce(destinations, count, sources, 2, piece.bytes, instruction.finish, streamed);
@@ -225,7 +227,7 @@ Progress Run::move_connection(size_t index, const Instruction& instruction, uint
         } else if (instruction.source == Buffer::input) {
             copy_input(out, piece.offset, piece.bytes);
         } else {
-            plan_->movers->copy({out, own_source(instruction.source, piece), piece.bytes, Stores::ordinary});
+            plan_->movers->copy({out, own_source(instruction, piece), piece.bytes, Stores::ordinary});
         }
     });
     if (sends) {
@@ -251,14 +253,14 @@ std::optional<Progress> Run::move_abroad(size_t index, const Instruction& instru
     const SlotInfo info{span.bytes, sequence_, plan_->operation_fingerprint};
     if (instruction.opcode == Opcode::send) {
         if (!ends.target_abroad || (instruction.source == Buffer::input && plan_->scaled())) return {};
-        auto sent = ends.target->send(own_source(instruction.source, piece), info);
+        auto sent = ends.target->send(own_source(instruction, piece), info);
         if (!sent) return failure_ = sent.take_status(), Progress::failed;
         return *sent ? Progress::moved : blocked_on(index, false);
     }
     if (!ends.source_abroad || (instruction.opcode != Opcode::recv && instruction.opcode != Opcode::recv_copy_send))
         return {};
     void* destinations[targets_most];
-    if (own_targets(instruction.targets, tile, piece, destinations) != 1) return {};
+    if (own_targets(instruction, tile, piece, destinations) != 1) return {};
     auto* const target = static_cast<std::byte*>(destinations[0]);
     Slot outgoing;
     if (instruction.opcode == Opcode::recv_copy_send) {
@@ -332,13 +334,19 @@ Progress Run::move_local(const Instruction& instruction, int iteration, uint64_t
 
 void Run::move_piece(const Instruction& instruction, int iteration, uint64_t tile, const Piece& piece) {
     void* destinations[targets_most];
-    const int count = own_targets(instruction.targets, tile, piece, destinations);
+    const int count = own_targets(instruction, tile, piece, destinations);
     if (instruction.opcode == Opcode::reduce) {
         const int members = int(plan_->schedule->board.size());
         for (int place = 0; place < members; ++place)
             sources_[size_t(place)] =
                 place == place_ ? own_input(piece.offset, piece.bytes) : slot(place, tile) + piece.tile_offset;
         reduce(destinations, count, sources_.data(), members, piece.bytes, instruction.finish, 0);
+        return;
+    }
+    if (instruction.opcode == Opcode::add) {
+        const void* sources[2] = {destinations[0], own_source(instruction, piece)};
+        if (instruction.left) std::swap(sources[0], sources[1]);
+        reduce(destinations, 1, sources, 2, piece.bytes, instruction.finish, 0);
         return;
     }
     for (int i = 0; i < count; ++i) {
@@ -348,7 +356,7 @@ void Run::move_piece(const Instruction& instruction, int iteration, uint64_t til
         }
         const std::byte* source = instruction.source == Buffer::slot
                                       ? slot(place_of(instruction.rank.at(iteration)), tile) + piece.tile_offset
-                                      : own_source(instruction.source, piece);
+                                      : own_source(instruction, piece);
         if (destinations[i] != source) plan_->movers->copy({destinations[i], source, piece.bytes, Stores::ordinary});
     }
 }
@@ -363,23 +371,24 @@ void Run::copy_chunk_into(const Instruction& instruction, int iteration, uint64_
     const Piece from = piece_of(instruction.chunk.at(iteration)), to = piece_of(instruction.into.at(iteration));
     if (from.bytes == 0) return;
     void* destinations[targets_most];
-    const int count = own_targets(instruction.targets, tile, to, destinations);
+    const int count = own_targets(instruction, tile, to, destinations);
     const std::byte* source = instruction.source == Buffer::slot
                                   ? slot(place_of(instruction.rank.at(iteration)), tile) + from.tile_offset
-                                  : own_source(instruction.source, from);
+                                  : own_source(instruction, from);
     for (int i = 0; i < count; ++i) plan_->movers->copy({destinations[i], source, from.bytes, Stores::ordinary});
 }
 
-const std::byte* Run::own_source(Buffer source, const Piece& piece) {
-    if (source == Buffer::input) return own_input(piece.offset, piece.bytes);
-    return source == Buffer::scratch ? tile_scratch_ + piece.tile_offset : receive_ + piece.offset;
+const std::byte* Run::own_source(const Instruction& instruction, const Piece& piece) {
+    if (instruction.source == Buffer::input) return own_input(piece.offset, piece.bytes);
+    return instruction.source == Buffer::scratch ? scratch_at(instruction.source_cell, piece) : receive_ + piece.offset;
 }
 
-int Run::own_targets(unsigned targets, uint64_t tile, const Piece& piece, void** destinations) {
+int Run::own_targets(const Instruction& instruction, uint64_t tile, const Piece& piece, void** destinations) {
+    const unsigned targets = instruction.targets;
     int count = 0;
     if (targets & Buffer::output) destinations[count++] = receive_ + piece.offset;
     if (targets & Buffer::slot) destinations[count++] = slot(place_, tile) + piece.tile_offset;
-    if (targets & Buffer::scratch) destinations[count++] = tile_scratch_ + piece.tile_offset;
+    if (targets & Buffer::scratch) destinations[count++] = scratch_at(instruction.target_cell, piece);
     return count;
 }
 

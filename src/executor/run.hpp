@@ -85,8 +85,11 @@ class Run {
     // Where a piece lies in this rank's memory: what an instruction reads of it (scaled input: in scratch), and all
     // that it writes, at most `targets_most`, the output first.
     static constexpr int targets_most = 3;
-    const std::byte* own_source(Buffer source, const Piece& piece);
-    int own_targets(unsigned targets, uint64_t tile, const Piece& piece, void** destinations);
+    const std::byte* own_source(const Instruction& instruction, const Piece& piece);
+    int own_targets(const Instruction& instruction, uint64_t tile, const Piece& piece, void** destinations);
+    std::byte* scratch_at(int cell, const Piece& piece) const {
+        return tile_scratch_ + (cell < 0 ? piece.tile_offset : size_t(cell) * cell_bytes_);
+    }
     Progress await(const Instruction& instruction, BlockState& state, uint64_t tile);
     bool reached(const Dependency& dependency, uint64_t tile) const;
 
@@ -177,6 +180,7 @@ class Run {
     std::vector<CopyJob> staging_, results_;
     std::vector<std::byte> scratch_;     // of scaled inputs, and of what the kernel copies
     std::byte* tile_scratch_ = nullptr;  // Buffer::scratch
+    size_t cell_bytes_ = 0;              // of its cells
 };
 
 }  // namespace weft

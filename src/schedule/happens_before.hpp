@@ -56,6 +56,7 @@ struct Cell {
     Access write;
     Access read;  // the newest; others hang on it
     int32_t other_reads = -1;
+    int32_t chunk = -1;  // in a cell of scratch: which one it holds
 };
 
 // The reads of all cells beyond the first of each, in lists.

@@ -16,7 +16,8 @@ enum class Opcode : uint8_t {
 enum class OpcodeKind : uint8_t { connection, local, board, fused };
 
 // Where a chunk lives. `input` and `output` are the call's buffers (the same memory if in place); `slot` is a rank's
-// slot of the board for this tile; `scratch` is memory of the rank's own, as large as a tile, for one tile at a time.
+// slot of the board for this tile; `scratch` is memory of the rank's own for one tile at a time: as large as a tile, or
+// cells that hold any one chunk each (Schedule::scratch).
 // In a set of targets these are bits.
 enum Buffer : uint8_t {
     none = 0,
@@ -65,13 +66,17 @@ struct Instruction {
     uint8_t targets = 0;  // bits of Buffer
     uint8_t phase = 0;    // post, wait: 0 or 1
     bool finish = false;  // the result is complete: the operation's last step (avg divides) is applied
-    bool left = false;    // of the sum of a slot and source[chunk], the latter is the left operand
+    bool left = false;    // of the sum of a slot, or a target, and source[chunk], the latter is the left operand
     int32_t repeat = 1;   // iterations; operands move by Index
     int32_t count = 1;    // a span: so many chunks one behind the other, which travel as one message
     Index chunk;          // the first of them
     Index rank;           // source slot: whose
     bool moves = false;   // the targets' chunk is `into`, else it is `chunk`
     Index into;
+    // Of scratch that is cells: which of them the chunk is read from, and which it goes to; -1: scratch is as a tile
+    // is.
+    int32_t source_cell = -1;
+    int32_t target_cell = -1;
     Dependency after;
     int32_t tile = 0;  // of the run's `tiles`: which one this instruction works on
     bool operator==(const Instruction&) const = default;
@@ -106,6 +111,13 @@ constexpr size_t chunk_bound(size_t tile_bytes, int chunks, int parts, int index
     if (parts == 1) return chunk_bound(tile_bytes, chunks, index);
     const int shares = chunks / parts;
     return size_t(index / shares) * tile_bytes + chunk_bound(tile_bytes, shares, index % shares);
+}
+
+// What a cell of scratch is long, so that each chunk of tiles of `tile_bytes` a part fits: bounds are rounded up, so a
+// chunk is at most its exact share rounded up.
+constexpr size_t cell_bytes(size_t tile_bytes, int shares) {
+    const size_t share = tile_bytes / unsigned(shares) + (tile_bytes % unsigned(shares) != 0);
+    return (share + 63) / 64 * 64;
 }
 
 // Bytes of a tile that lie side by side.

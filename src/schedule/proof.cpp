@@ -362,11 +362,15 @@ bool Proof::execute(const Here& here) {
     if (skipped(here)) return true;
     switch (here.it->opcode) {
         case Opcode::copy:
+        case Opcode::add:
         case Opcode::reduce:
             for (int offset = 0; offset < here.it->count; ++offset) {
                 const Here there = here.at(offset);
                 if (empty(there)) continue;
-                if (!(here.it->opcode == Opcode::copy ? execute_copy(there) : execute_reduce(there))) return false;
+                if (!(here.it->opcode == Opcode::copy  ? execute_copy(there)
+                      : here.it->opcode == Opcode::add ? execute_add(there)
+                                                       : execute_reduce(there)))
+                    return false;
             }
             return true;
         case Opcode::nop: return true;

@@ -134,11 +134,13 @@ class Proof {
     // proof_memory.cpp: values and who may touch them.
     bool execute_connection(const Here& here);
     bool execute_copy(const Here& here);
+    bool execute_add(const Here& here);
     bool execute_reduce(const Here& here);
     // Everybody whose memory this rank reaches: the board's ranks.
     const std::vector<int32_t>& members(const Here& here) const { return boards_[size_t(board_of_[here.rank])].ranks; }
     bool read(const Here& here, Buffer buffer, int rank, Value& value);
     bool write(const Here& here, unsigned targets, const Value& value);
+    bool read_scratch(const Here& here, Slot& slot, int number, Value& value);
     bool read_cell(const Here& here, Cell& cell, Buffer buffer, int rank, Value& value);
     bool write_cell(const Here& here, Cell& cell, Buffer buffer, int rank, const Value& value);
     bool finish(const Here& here, Value& value);

@@ -82,6 +82,22 @@ bool Proof::execute_copy(const Here& here) {
     return write(there, here.it->targets, value);
 }
 
+bool Proof::execute_add(const Here& here) {
+    Value added, value;
+    const bool in_scratch = here.it->targets == Buffer::scratch;
+    if (!read(here, here.it->source, here.rank, added)) return false;
+    if (in_scratch) {
+        Slot* slot = enter(here, Buffer::scratch, here.rank);
+        if (!slot || !read_scratch(here, *slot, here.it->target_cell, value)) return false;
+    } else if (!read(here, Buffer::output, here.rank, value)) {
+        return false;
+    }
+    if (value.finished || added.finished)
+        return object(here, "it adds to chunk {}, which is finished already", here.chunk);
+    value = here.it->left ? Contributions::sum(added, value) : Contributions::sum(value, added);
+    return (!here.it->finish || finish(here, value)) && write(here, here.it->targets, value);
+}
+
 bool Proof::execute_reduce(const Here& here) {
     Value sum;
     sum.tile = here.operation->first_tile + here.tile;
@@ -156,7 +172,8 @@ Proof::Slot* Proof::enter(const Here& here, Buffer buffer, int rank) {
     }
     slot.tile = tile;
     slot.checked_thread = -1;
-    slot.cells.assign(here.schedule->chunks, {});
+    slot.cells.assign(size_t(!on_board && here.schedule->scratch > 0 ? here.schedule->scratch : here.schedule->chunks),
+                      {});
     return &slot;
 }
 
@@ -173,6 +190,7 @@ bool Proof::holds_output(const Here& here, int rank) const {
 bool Proof::read(const Here& here, Buffer buffer, int rank, Value& value) {
     if (buffer == Buffer::slot || buffer == Buffer::scratch) {
         Slot* slot = enter(here, buffer, rank);
+        if (slot && buffer == Buffer::scratch) return read_scratch(here, *slot, here.it->source_cell, value);
         return slot && read_cell(here, slot->cells[here.chunk], buffer, rank, value);
     }
     if (!(buffer == Buffer::output ? holds_output(here, rank) : holds_input(here, rank)))
@@ -191,6 +209,18 @@ bool Proof::read(const Here& here, Buffer buffer, int rank, Value& value) {
         owner.input_readers[clocks_->column(here.thread)] = access(here);
     }
     return true;
+}
+
+// What is in a cell of scratch is as long as the chunk that was written there.
+bool Proof::read_scratch(const Here& here, Slot& slot, int number, Value& value) {
+    if (number < 0) return read_cell(here, slot.cells[here.chunk], Buffer::scratch, here.rank, value);
+    Cell& cell = slot.cells[number];
+    if (!read_cell(here, cell, Buffer::scratch, here.rank, value)) return false;
+    const Schedule& schedule = *here.schedule;
+    const int alike = alike_chunks(schedule) ? schedule.chunks : schedule.chunks / schedule.parts();
+    if (cell.chunk % alike == here.chunk % alike) return true;
+    return object(here, "it reads chunk {} from cell {} of scratch, which holds chunk {}", here.chunk, number,
+                  cell.chunk);
 }
 
 bool Proof::read_cell(const Here& here, Cell& cell, Buffer buffer, int rank, Value& value) {
@@ -227,7 +257,10 @@ bool Proof::write(const Here& here, unsigned targets, const Value& value) {
                     return object_to_race(here, "overwrites", earlier, "used for an earlier tile", buffer, here.rank);
             slot->checked_thread = here.thread;
         }
-        if (!write_cell(here, slot->cells[here.chunk], buffer, here.rank, value)) return false;
+        const bool placed = buffer == Buffer::scratch && here.it->target_cell >= 0;
+        Cell& cell = slot->cells[placed ? here.it->target_cell : here.chunk];
+        if (!write_cell(here, cell, buffer, here.rank, value)) return false;
+        cell.chunk = here.chunk;
     }
     return true;
 }

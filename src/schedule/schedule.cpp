@@ -18,6 +18,12 @@ bool has_scratch(const Schedule& schedule) {
     return false;
 }
 
+size_t scratch_bytes(const Schedule& schedule, size_t tile_bytes) {
+    const int parts = schedule.parts();
+    if (schedule.scratch > 0) return size_t(schedule.scratch) * cell_bytes(tile_bytes, schedule.chunks / parts);
+    return has_scratch(schedule) ? size_t(parts) * tile_bytes : 0;
+}
+
 const char* name_of(Opcode opcode) {
     switch (opcode) {
 #define WEFT_INSTRUCTION(name, kind, uses, help) \

@@ -34,6 +34,7 @@ struct Schedule {
     int32_t tiles = 1;       // that one run walks; more than 1 only in pipelined expansions
     int32_t span = 1;        // chunks that the largest message of any rank holds
     int32_t fifo_depth = 0;  // slots a connection needs so that no run blocks forever; 0: no connections
+    int32_t scratch = 0;     // cells of this rank's scratch; 0: it lies as a tile does, if it is used at all
     // Of a user's file: the messages that it is for, by the bytes of the whole.
     int64_t least_bytes = 0, most_bytes = INT64_MAX;
     // The ranks it needs a board of, ascending, this rank among them (perhaps alone, where others share one); empty: no
@@ -53,6 +54,8 @@ size_t largest_tile_bytes(const Schedule& schedule, size_t slot_bytes);
 bool board_of_all(const Schedule& schedule);
 // Whether some instruction uses the rank's scratch.
 bool has_scratch(const Schedule& schedule);
+// What that takes with tiles of `tile_bytes` a part.
+size_t scratch_bytes(const Schedule& schedule, size_t tile_bytes);
 
 const char* name_of(Opcode opcode);
 const char* name_of(Buffer buffer);  // one of them

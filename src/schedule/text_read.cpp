@@ -178,6 +178,10 @@ Status read_header(Line& line, Schedule& schedule) {
         line.advance();
         WEFT_TRY(line.number("the FIFO depth", schedule.fifo_depth));
     }
+    if (line.at("scratch")) {
+        line.advance();
+        WEFT_TRY(line.number("the number of cells", schedule.scratch));
+    }
     if (line.at("bytes")) {
         line.advance();
         WEFT_TRY(line.number("bytes", schedule.least_bytes));
@@ -195,7 +199,8 @@ Status read_header(Line& line, Schedule& schedule) {
     }
     return line.ended()
                ? ok()
-               : line.wrong("expected `tiles`, `span`, `fifo`, `bytes`, `board` or the line's end, {}", line.found());
+               : line.wrong("expected `tiles`, `span`, `fifo`, `scratch`, `bytes`, `board` or the line's end, {}",
+                            line.found());
 }
 
 Status read_block(Line& line, Block& block) {
@@ -209,6 +214,12 @@ Status read_block(Line& line, Block& block) {
         WEFT_TRY(line.number("a rank", *end));
     }
     return line.ended() ? ok() : line.wrong("expected `source`, `target` or the line's end, {}", line.found());
+}
+
+Status read_cell(Line& line, int32_t& cell) {
+    line.advance();
+    if (line.at("-1")) return line.wrong("expected a cell; scratch that is no cells leaves it out");
+    return line.number("a cell", cell);
 }
 
 Status read_operands(Line& line, Instruction& instruction) {
@@ -231,6 +242,7 @@ Status read_operands(Line& line, Instruction& instruction) {
         line.advance();
         WEFT_TRY(line.number("the number of chunks", instruction.count));
     }
+    if (line.at("at")) WEFT_TRY(read_cell(line, instruction.source_cell));
     WEFT_TRY(line.expect("]"));
     if (!line.at("of")) return ok();
     line.advance();
@@ -253,8 +265,11 @@ Status read_instruction(Line& line, int step, Instruction& instruction) {
     WEFT_TRY(read_operands(line, instruction));
     if (line.at("->")) {
         line.advance();
-        for (Buffer target; (target = buffer_named(line.word().text)) != Buffer::none; line.advance())
+        for (Buffer target; (target = buffer_named(line.word().text)) != Buffer::none;) {
             instruction.targets |= target;
+            line.advance();
+        }
+        if (line.at("at")) WEFT_TRY(read_cell(line, instruction.target_cell));
         if (instruction.targets == 0) return line.wrong("expected output, slot, scratch or outputs, {}", line.found());
     }
     if (line.at("into")) {

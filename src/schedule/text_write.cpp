@@ -21,15 +21,17 @@ std::string text_of(const Instruction& instruction) {
     if (kind_of(instruction.opcode) == OpcodeKind::board) {
         text += instruction.phase == 0 ? " entry" : " done";
     } else if (instruction.opcode != Opcode::nop) {
-        text += fmt::format(" {}[{}{}]", instruction.source == Buffer::none ? "" : name_of(instruction.source),
+        text += fmt::format(" {}[{}{}{}]", instruction.source == Buffer::none ? "" : name_of(instruction.source),
                             text_of(instruction.chunk),
-                            instruction.count == 1 ? "" : fmt::format(" count {}", instruction.count));
+                            instruction.count == 1 ? "" : fmt::format(" count {}", instruction.count),
+                            instruction.source_cell < 0 ? "" : fmt::format(" at {}", instruction.source_cell));
         if (instruction.opcode == Opcode::copy && instruction.source == Buffer::slot)
             text += " of rank " + text_of(instruction.rank);
     }
     if (instruction.targets) text += " ->";
     for (Buffer target : {Buffer::output, Buffer::slot, Buffer::outputs, Buffer::scratch})
         if (instruction.targets & target) text += fmt::format(" {}", name_of(target));
+    if (instruction.target_cell >= 0) text += fmt::format(" at {}", instruction.target_cell);
     if (instruction.moves) text += " into " + text_of(instruction.into);
     if (instruction.left) text += " left";
     if (instruction.finish) text += " finish";
@@ -62,6 +64,7 @@ std::string write_text(const Schedule& schedule) {
     if (schedule.tiles != 1) text += fmt::format(" tiles {}", schedule.tiles);
     if (schedule.span != 1) text += fmt::format(" span {}", schedule.span);
     if (schedule.fifo_depth != 0) text += fmt::format(" fifo {}", schedule.fifo_depth);
+    if (schedule.scratch != 0) text += fmt::format(" scratch {}", schedule.scratch);
     const bool bounded = schedule.most_bytes != INT64_MAX;
     if (schedule.least_bytes != 0 || bounded) text += fmt::format(" bytes {}", schedule.least_bytes);
     if (bounded) text += fmt::format(" to {}", schedule.most_bytes);

@@ -3,6 +3,7 @@
 #include <cctype>
 #include <cstring>
 #include <set>
+#include <tuple>
 #include <utility>
 
 #include "src/schedule/text.hpp"
@@ -81,6 +82,7 @@ Sentence object_to_header(const Schedule& schedule) {
            (found = object_to_number("the number of tiles", schedule.tiles, 1, tiles_most)) ||
            (found = object_to_number("the largest span", schedule.span, 1, schedule.chunks)) ||
            (found = object_to_number("the FIFO depth", schedule.fifo_depth, 0, fifo_depth_most)) ||
+           (found = object_to_number("the cells of scratch", schedule.scratch, 0, cells_of_scratch_most)) ||
            (found = object_to_number("the least number of bytes", schedule.least_bytes, 0, INT64_MAX)) ||
            (found = object_to_number("the largest number of bytes", schedule.most_bytes, schedule.least_bytes,
                                      INT64_MAX)) ||
@@ -106,12 +108,29 @@ int allowed_sources(Opcode opcode) {
 }
 int allowed_targets(Opcode opcode) {
     if (opcode == Opcode::reduce) return output | slot | outputs;
+    if (opcode == Opcode::add) return output | scratch;
     return kind_of(opcode) == OpcodeKind::fused ? output : output | slot | scratch;
 }
 // Whether the instruction makes something new that `finish` could complete.
 bool may_finish(Opcode opcode) {
     const bool passes_on = opcode == Opcode::send || opcode == Opcode::recv || opcode == Opcode::recv_copy_send;
     return !passes_on && kind_of(opcode) != OpcodeKind::board && opcode != Opcode::nop;
+}
+
+// Scratch of cells: each operand there names its own. Else none does.
+Sentence object_to_cells(const Schedule& schedule, const Instruction& it) {
+    bool cells = false;
+    for (auto [what, used, cell] : {std::tuple{"the source's cell", (it.source & scratch) != 0, it.source_cell},
+                                    std::tuple{"the target's cell", (it.targets & scratch) != 0, it.target_cell}}) {
+        const bool named = used && schedule.scratch > 0;
+        cells |= named;
+        if (!named && cell != -1)
+            return object("it names a cell of scratch, {}",
+                          used ? "of which the schedule's header says none" : "but does not use it");
+        if (Sentence found = named ? object_to_number(what, cell, 0, schedule.scratch - 1) : Sentence()) return found;
+    }
+    if (cells && (it.count != 1 || it.repeat != 1)) return object("it has several chunks; a cell of scratch holds one");
+    return {};
 }
 
 Sentence object_to_operands(const Schedule& schedule, const Block& block, const Instruction& it) {
@@ -151,7 +170,11 @@ Sentence object_to_operands(const Schedule& schedule, const Block& block, const 
         return object("it moves a chunk to another's place, where contributions to each are added up");
     if (Sentence found = it.moves ? object_to_index("the targets' chunk", it.into, schedule.chunks) : Sentence())
         return found;
-    if (it.left && !(std::strchr(uses, 's') && std::strchr(uses, 'i')))
+    if (Sentence found = object_to_cells(schedule, it)) return found;
+    if (it.opcode == Opcode::add && (targets & (targets - 1)) != 0) return object("it adds to more than one target");
+    if (it.opcode == Opcode::add && !facts_of(schedule.collective).reduces)
+        return object("it adds, where nothing is to be combined");
+    if (it.left && it.opcode != Opcode::add && !(std::strchr(uses, 's') && std::strchr(uses, 'i')))
         return object("it has a left operand, but adds nothing");
     if (Sentence found = object_to_number("the phase", it.phase, 0, on_board ? 1 : 0)) return found;
     if (it.finish && !may_finish(it.opcode)) return object("it finishes, but makes nothing new");

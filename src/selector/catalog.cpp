@@ -6,7 +6,7 @@
 #include "src/base/file.hpp"
 #include "src/base/per_process.hpp"
 #include "src/schedule/checker.hpp"
-#include "src/schedule/text.hpp"
+#include "src/schedule/msccl.hpp"
 
 namespace weft {
 
@@ -49,7 +49,7 @@ Status Catalog::add_file(const std::string& name, int ranks) {
     auto text = read_file(name, file_bytes_most);
     if (!text) return text.take_status();
     for (const char letter : *text) digest_ = (digest_ ^ uint8_t(letter)) * 0x100000001b3u + 1;
-    auto read = read_texts(*text);
+    auto read = read_schedules(*text);
     if (!read) return fail(weftInvalidUsage, "{}: {}", name, read.status().sentence());
     // One algorithm after the other: one schedule a rank of each, in any order.
     std::map<std::tuple<std::string, Collective, int, int, int64_t, int64_t>, std::vector<Schedule>> sets;

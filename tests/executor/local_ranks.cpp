@@ -104,8 +104,9 @@ std::string Call::text() const {
         "{}, from "
         "the arena "
         "{}, offsets {} and {}",
-        operation().text(), algorithm->name, ranks(), layout(0).host_count(), channels, int(form), tile_bytes,
-        pipelined, offers, cross, flags(in_place), flags(from_arena), send_offset, receive_offset);
+        operation().text(), written ? written->front().algorithm : algorithm->name, ranks(), layout(0).host_count(),
+        channels, int(form), tile_bytes, pipelined, offers, cross, flags(in_place), flags(from_arena), send_offset,
+        receive_offset);
 }
 
 std::vector<Bytes> expected(const Call& call, const BoardMode& mode) {
@@ -249,7 +250,7 @@ struct LocalRanks::Rank {
         plan.tile_bytes = std::min(call.tile_bytes, call.bytes());
         plan.tiles = call.tiles();
         plan.stores = call.stores;
-        scratch.resize(has_scratch(schedule) ? size_t(schedule.parts()) * plan.tile_bytes : 0);
+        scratch.resize(scratch_bytes(schedule, plan.tile_bytes));
         plan.scratch = &scratch;
         for (const Block& block : schedule.blocks) {
             BlockEnds ends;

@@ -26,6 +26,7 @@ inline constexpr int premul = weftNumOps;  // among the reductions of a call
 
 struct Call {
     const Algorithm* algorithm = nullptr;
+    const std::vector<Schedule>* written = nullptr;  // by rank: these instead of an algorithm's
     int channels = 1;
     int root = -1;                    // of a rooted collective
     std::vector<int32_t> hosts = {};  // by rank; empty: one host. Hosts share the group's memory, but no board
@@ -46,12 +47,18 @@ struct Call {
     size_t send_offset = 0, receive_offset = 0;  // from a line: up to 64
 
     // Who compares device memory may name no algorithm.
-    Collective collective() const { return algorithm ? algorithm->collective : Collective::all_reduce; }
+    Collective collective() const {
+        if (written) return written->front().collective;
+        return algorithm ? algorithm->collective : Collective::all_reduce;
+    }
     int ranks() const { return int(inputs.size()); }
     int parts() const { return parts_of(collective(), ranks()); }
     Held input_held(int rank) const { return input_of(collective(), rank, root); }
     Held output_held(int rank) const { return output_of(collective(), rank, root); }
-    Schedule build(int rank) const { return algorithm->schedule(layout(rank), {.channels = channels, .root = root}); }
+    Schedule build(int rank) const {
+        return written ? (*written)[size_t(rank)]
+                       : algorithm->schedule(layout(rank), {.channels = channels, .root = root});
+    }
     size_t bytes() const;  // of a part
     uint64_t tiles() const { return bytes() == 0 ? 1 : (bytes() + tile_bytes - 1) / tile_bytes; }
     Layout layout(int rank) const { return {int(inputs.size()), rank, hosts}; }

@@ -157,10 +157,13 @@ class Interpreter {
         std::fill_n(all.written.begin() + ptrdiff_t(at.in_tile), at.bytes, true);
     }
     // What the rank itself has there.
-    Bytes own(int rank, Buffer source, int tile, const Range& at) {
+    Bytes own(int rank, Buffer source, int cell, int tile, const Range& at) {
         if (source == Buffer::input) return contribution(rank, at);
-        return source == Buffer::scratch ? read_memory(source, rank, tile, at)
-                                         : cut(outputs_[size_t(rank)], at.in_buffer, at.bytes);
+        if (source != Buffer::scratch) return cut(outputs_[size_t(rank)], at.in_buffer, at.bytes);
+        if (cell < 0) return read_memory(source, rank, tile, at);
+        const Bytes& held = cells_[{rank, tile, cell}];
+        if (held.size() != at.bytes) throw std::logic_error("a cell of scratch is read that holds another chunk");
+        return held;
     }
 
     // What the reduction of a chunk combines, in rank order.
@@ -175,8 +178,13 @@ class Interpreter {
     }
     void store(int rank, const Instruction& it, int tile, const Range& at, const Bytes& data) {
         if (it.targets & Buffer::output) paste(outputs_[size_t(rank)], at.in_buffer, data);
-        for (const Buffer buffer : {Buffer::slot, Buffer::scratch})
-            if (it.targets & buffer) write_memory(buffer, rank, tile, at, data);
+        for (const Buffer buffer : {Buffer::slot, Buffer::scratch}) {
+            if (!(it.targets & buffer)) continue;
+            if (buffer == Buffer::scratch && it.target_cell >= 0)
+                cells_[{rank, tile, it.target_cell}] = data;
+            else
+                write_memory(buffer, rank, tile, at, data);
+        }
         if (it.targets & Buffer::outputs)
             for (Bytes& output : outputs_) paste(output, at.in_buffer, data);
     }
@@ -219,10 +227,16 @@ class Interpreter {
         for (const Range& at : all) {
             if (it.opcode == Opcode::reduce) {
                 store(rank, it, tile, at, reduce(job_.type, job_.op, contributions(rank, it, tile, at), average_of));
+            } else if (it.opcode == Opcode::add) {
+                const Bytes held = own(rank, weft::Buffer(it.targets), it.target_cell, tile, at),
+                            added = own(rank, it.source, it.source_cell, tile, at);
+                store(rank, it, tile, at,
+                      reduce(job_.type, job_.op, it.left ? std::vector{added, held} : std::vector{held, added},
+                             average_of));
             } else if (it.opcode == Opcode::copy) {
                 store(rank, it, tile, it.moves ? range(rank, tile, it.into.at(place.iteration)) : at,
                       it.source == Buffer::slot ? read_memory(Buffer::slot, it.rank.at(place.iteration), tile, at)
-                                                : own(rank, it.source, tile, at));
+                                                : own(rank, it.source, it.source_cell, tile, at));
             } else {
                 throw std::logic_error(std::string("no meaning for ") + name_of(it.opcode));
             }
@@ -252,7 +266,7 @@ class Interpreter {
             if (has('s')) data = cut(message, offset, at.bytes);
             offset += at.bytes;
             if (has('i')) {
-                const Bytes held = own(rank, it.source, tile, at);
+                const Bytes held = own(rank, it.source, it.source_cell, tile, at);
                 data = !has('s') ? held
                                  : reduce(job_.type, job_.op,
                                           it.left ? std::vector{held, data} : std::vector{data, held}, average_of);
@@ -272,6 +286,7 @@ class Interpreter {
     std::vector<std::vector<Place>> places_;                              // by rank and block
     std::map<std::tuple<int, int, int>, std::deque<Bytes>> connections_;  // by channel, sender, receiver
     std::map<std::tuple<Buffer, int, int>, Memory> memories_;             // by rank and tile
+    std::map<std::tuple<int, int, int>, Bytes> cells_;                    // of scratch, by rank, tile and number
     std::set<std::tuple<int, int, int>> posted_;                          // rank, tile, phase
 };
 

@@ -158,3 +158,20 @@ TEST_CASE("weft schedule check of a file that cannot be used says which and why"
     CHECK(faulty.exit_status == 1);
     CHECK(faulty.err == "weft schedule: " + file.name + ": line 2, column 7: expected `channel`, found `chanel`\n");
 }
+
+TEST_CASE("weft schedule check and convert read MSCCL's XML too", "[schedule]") {
+    const std::string ring = std::string(WEFT_SCHEDULES) + "/msccl/ring_all_reduce_3_out_of_place.xml";
+    const Outcome proved = run({"schedule", "check", ring});
+    CHECK(proved.exit_status == 0);
+    CHECK(proved.out.find(ring + ": proved: ring_3 all_reduce on 3 ranks, ") == 0);
+    const Outcome converted = run({"schedule", "convert", ring});
+    CHECK(converted.exit_status == 0);
+    CHECK(converted.out.find("schedule ring_3 all_reduce rank 0 of 3 channels 1 chunks 3 fifo 2\n"
+                             "block channel 0 source 2 target 1\n"
+                             "  0 send input[2]\n") == 0);
+    TemporaryFile file;
+    std::ofstream(file.name) << "  <algo/>\n";
+    const Outcome faulty = run({"schedule", "check", file.name});
+    CHECK(faulty.exit_status == 1);
+    CHECK(faulty.err == "weft schedule: " + file.name + ": line 1, column 3: <algo> has no attribute name\n");
+}

@@ -74,6 +74,7 @@ static Schedule random_schedule(std::mt19937& random) {
     schedule.tiles = number(1, 4);
     schedule.fifo_depth = number(1, 9);
     schedule.span = number(1, 3);
+    if (number(0, 1)) schedule.scratch = number(1, 9);
     schedule.board = {schedule.rank};
     if (number(0, 1))
         for (schedule.board = {}; int(schedule.board.size()) < schedule.ranks;)
@@ -87,8 +88,8 @@ static Schedule random_schedule(std::mt19937& random) {
         block.instructions.resize(number(0, 6));
         for (Instruction& it : block.instructions) {
             it.opcode = Opcode(number(0, int(Opcode::two_shot)));
-            it.source = Buffer(1 << number(0, 5));
-            it.targets = uint8_t(number(0, 31));
+            it.source = Buffer(1 << number(0, 6));
+            it.targets = number(0, 3) ? uint8_t(number(0, 31)) : uint8_t(Buffer::scratch | number(0, 2));
             it.finish = number(0, 1);
             it.tile = number(0, schedule.tiles - 1);
             if (kind_of(it.opcode) == OpcodeKind::board) {
@@ -101,6 +102,11 @@ static Schedule random_schedule(std::mt19937& random) {
             }
             if (number(0, 1)) it.rank = index(schedule.ranks);
             if (number(0, 1)) it.source = Buffer::none;
+            if (schedule.scratch > 0 && number(0, 7)) {
+                if (it.source & Buffer::scratch) it.source_cell = number(0, schedule.scratch - 1);
+                if (it.targets & Buffer::scratch) it.target_cell = number(0, schedule.scratch - 1);
+                if (it.source_cell >= 0 || it.target_cell >= 0) it.count = it.repeat = 1;
+            }
             if (number(0, 2) == 0) it.after = {number(0, 2), number(0, 5), number(0, 3) ? 0 : number(0, 9)};
         }
     }

@@ -2,6 +2,7 @@
 // operation over the same connections.
 #include <set>
 
+#include "src/schedule/text.hpp"
 #include "tests/executor/cuda/virtual_ranks.hpp"
 #include "tests/executor/wild_inputs.hpp"
 
@@ -145,6 +146,20 @@ TEST_CASE("the device's step machine refuses what works on a board", "[cuda]") {
     };
     CHECK(refused("one_shot") == "one_shot works on a board");
     CHECK(refused("ring").empty());
+}
+
+TEST_CASE("the device's step machine refuses scratch, and adds of a rank's own buffers", "[cuda]") {
+    const auto refused = [](const char* line) {
+        const auto schedule = read_text(std::string("schedule x all_reduce rank 0 of 1 channels 1 chunks 1 scratch 2\n"
+                                                    "block channel 0\n") +
+                                        line);
+        REQUIRE(schedule.ok());
+        return cuda::refusal(*schedule);
+    };
+    CHECK(refused("copy input[0] -> output finish").empty());
+    CHECK(refused("copy input[0] -> scratch at 1") == "copy works on scratch, of which kernels have none");
+    CHECK(refused("copy scratch[0 at 1] -> output") == "copy works on scratch, of which kernels have none");
+    CHECK(refused("add input[0] -> output") == "add combines buffers of the rank's own, which kernels do not");
 }
 
 }  // namespace weft::test

@@ -1,0 +1,70 @@
+// msccl_xml.hpp: an MSCCL file as plain values: what it says, each in range, nothing of what it means. Attributes that
+// Weft has no use for (proto, nthreads, hasdep, redop ...) are skipped.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "src/base/result.hpp"
+#include "src/schedule/instruction.hpp"
+
+namespace weft::msccl {
+
+// Where something stands in the file, from 1.
+struct Mark {
+    int line = 1, column = 1;
+};
+
+template <class... Arguments>
+Status fail_at(const Mark& mark, fmt::format_string<Arguments...> format, Arguments&&... arguments) {
+    return fail(weftInvalidArgument, "line {}, column {}: {}", mark.line, mark.column,
+                fmt::format(format, std::forward<Arguments>(arguments)...));
+}
+
+// Places `offset` and on of the input, output or scratch; none if the step does not use it.
+struct Operand {
+    Buffer buffer = Buffer::none;
+    int32_t offset = 0;
+};
+
+struct Step {
+    Mark mark;
+    Opcode opcode = Opcode::nop;
+    Operand source, target;
+    int32_t count = 1;
+    int32_t after_block = -1;  // index of the block, -1: none
+    int32_t after_step = -1;
+};
+
+struct ThreadBlock {
+    Mark mark;
+    int32_t id = 0;
+    int32_t send = -1, receive = -1;  // gpus, -1: none
+    int32_t channel = 0;
+    std::vector<Step> steps;
+};
+
+struct Gpu {
+    Mark mark;
+    int32_t id = -1;
+    int32_t scratch_chunks = 0;
+    std::vector<ThreadBlock> blocks;
+};
+
+struct File {
+    Mark mark;
+    std::string name;
+    std::string collective;  // as it stands there; empty: not said
+    int32_t ranks = 0;
+    int32_t chunks = 0;  // of the whole
+    int32_t root = -1;   // -1: not said
+    bool in_place = false;
+    uint64_t min_bytes = 0, max_bytes = UINT64_MAX;
+    std::vector<Gpu> gpus;  // by rank
+};
+
+Result<File> parse(std::string_view xml);
+
+}  // namespace weft::msccl
