@@ -11,6 +11,7 @@
 
 #include "src/schedule/checker.hpp"
 #include "src/schedule/msccl_flow.hpp"
+#include "src/schedule/text.hpp"
 #include "src/schedule/validate.hpp"
 
 namespace weft {
