@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "src/base/cpu.hpp"
+#include "src/base/name_list.hpp"
 #include "src/base/options.hpp"
 #include "src/drivers/inventory.hpp"
 #include "src/executor/cuda/device_code.hpp"
@@ -154,7 +155,8 @@ Json describe() {
         problems.push_back(catalog.status().sentence());
         algorithms = describe(registry::algorithms());
     } else {
-        if (Status known = check_names("WEFT_ALGO", options().algo, catalog->names()); !known) problems.push_back(known.sentence());
+        if (Status known = check_names("WEFT_ALGO", options().algo, catalog->names()); !known)
+            problems.push_back(known.sentence());
         algorithms = describe(catalog->rows());
     }
     return {{"build", describe_build()},      {"machine", describe_machine()},
