@@ -81,8 +81,9 @@ TEST_CASE("a message whose other end does not come is named at the deadline", "[
         {"receive=10,1", "has not called weftSend to rank 0 of the 10 int32 that rank 0 called weftRecv for"},
         {"send=3000000,1", "has not called weftRecv from rank 0 for the 3000000 int32 that rank 0 sends by weftSend"}};
     for (const Where& where : everywhere)
-        for (const auto& [step, told] : late)
+        for (const Late& each : late)
             CHECK(with_growing_limit(500, [&](int64_t limit_ms) {
+                      const char *const step = each.step, *const told = each.told;
                       INFO(step << ' ' << where.name);
                       Job job(2);
                       const std::vector<std::string> limit{"WEFT_TIMEOUT_MS=" + std::to_string(limit_ms)};
