@@ -38,8 +38,7 @@ Status claim_row(HostGroup& group, int rank, int ranks, const MeetingOptions& op
     if (!row.state.compare_exchange_strong(absent, RankState::claimed)) {
         for (int i = 0; i < 1000 && row.state.load() == RankState::claimed; ++i)
             usleep(1000);  // until it has written its pid
-        return fail(weftMismatch, "two processes are rank {} of {}: pid {} and pid {}", rank, ranks, row.pid,
-                    getpid());
+        return fail(weftMismatch, "two processes are rank {} of {}: pid {} and pid {}", rank, ranks, row.pid, getpid());
     }
     row.pid = getpid();
     row.process = process_token();
@@ -92,7 +91,8 @@ Result<bool> Meeting::advance() {
         return true;
     }
     if (group_ && (options_.spread || gathering_->foreign() || now_us() - begun_us_ > alone_us))
-        if (Status status = gathering_->go_abroad(options_.roots || (rank_ == 0 && !options_.spread)); !status) return give_up(std::move(status));
+        if (Status status = gathering_->go_abroad(options_.roots || (rank_ == 0 && !options_.spread)); !status)
+            return give_up(std::move(status));
     // Complete, even if others have gone on and failed since, or since we looked: the first call says so.
     if (Status status = check_others(); !status && !complete()) return give_up(std::move(status));
     return false;

@@ -1,5 +1,6 @@
-// meeting.hpp: a rank's way into a communicator by its unique id. It claims its row in the segment of its host (gathering.hpp); when
-// every row is claimed, or the roster says that the missing ranks are on other hosts, the communicator is complete.
+// meeting.hpp: a rank's way into a communicator by its unique id. It claims its row in the segment of its host
+// (gathering.hpp); when every row is claimed, or the roster says that the missing ranks are on other hosts, the
+// communicator is complete.
 #pragma once
 #include <memory>
 

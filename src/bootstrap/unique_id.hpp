@@ -70,9 +70,9 @@ class UniqueId {
         uint32_t pid;
         uint64_t host;
         unsigned char secret[32];
-        uint16_t root_port;  // of a derived id
+        uint16_t root_port;                 // of a derived id
         char root_host[sizeof(RootPlace)];  // and zeros to its end; of a made id a zero, a count and packed addresses
-        uint8_t descendant;  // 1: not the id that was made, but one that follows from it
+        uint8_t descendant;                 // 1: not the id that was made, but one that follows from it
         uint64_t checksum;
     };
     static_assert(sizeof(Content) == WEFT_UNIQUE_ID_BYTES);

@@ -120,8 +120,9 @@ Status Communicator::usable() const {
                     "the communicator is dead, destroy it and make a new one; it died of: {}", cause.sentence());
     }
     if (finalized_)
-        return fail(weftInvalidUsage, "the communicator was finalized (weftCommFinalize): all it takes is "
-                                      "weftCommDestroy");
+        return fail(weftInvalidUsage,
+                    "the communicator was finalized (weftCommFinalize): all it takes is "
+                    "weftCommDestroy");
     return ok();
 }
 

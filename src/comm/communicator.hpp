@@ -41,7 +41,7 @@ class Communicator {
     const CommunicatorOptions& options() const { return options_; }
     const std::shared_ptr<HostGroup>& group() const { return group_; }
     const Membership* membership() const { return membership_.get(); }  // null: one host
-    const DeviceSide* device() const { return device_.get(); }           // null: the process used no CUDA
+    const DeviceSide* device() const { return device_.get(); }          // null: the process used no CUDA
 
     // ---- A call. Arguments have been checked by the API.
     struct Call {
@@ -68,9 +68,9 @@ class Communicator {
     // ---- Communicators made of this one (splitting.hpp).
     // Why no call can begin any more; ok if one can.
     Status usable() const;
-    // A call that gathers `bytes`, a multiple of 8, of each rank in the order of ranks; `all`: all of them, with ours in
-    // place. Then advance() and so on; it fails after `timeout_ms` without progress (0: never). end_split() instead of
-    // end().
+    // A call that gathers `bytes`, a multiple of 8, of each rank in the order of ranks; `all`: all of them, with ours
+    // in place. Then advance() and so on; it fails after `timeout_ms` without progress (0: never). end_split() instead
+    // of end().
     Status begin_split(void* all, size_t bytes, int64_t timeout_ms);
     Status end_split();
     // Tells a child from others, alike on all ranks that take part: of a split, and of a communicator without
@@ -115,6 +115,7 @@ class Communicator {
     }
     Status state() const;
     void abort();
+    bool aborted_here() const { return aborted_here_.load(std::memory_order_acquire); }
     uint64_t board_bytes() const;
     uint64_t connection_bytes() const { return planner_.connection_bytes(); }
     uint64_t heap_bytes() const { return plans_.heap_bytes() + planner_.scratch_bytes() + tokens_.size(); }
@@ -143,7 +144,7 @@ class Communicator {
     Watchdog watchdog_;
     CommunicatorOptions options_;
     bool finalized_ = false;
-    uint64_t splits_ = 0;                            // so far; below 2^31
+    uint64_t splits_ = 0;                           // so far; below 2^31
     std::map<std::vector<int>, uint64_t> shrinks_;  // likewise, by whom they excluded
 
     uint64_t sequence_ = 0;

@@ -9,7 +9,7 @@
 namespace weft {
 
 struct Joining {
-    std::unique_ptr<Entrance> meeting;  // null: it has come to its end
+    std::unique_ptr<Entrance> meeting;   // null: it has come to its end
     bool met = false;                    // then the devices join
     std::unique_ptr<DeviceSide> device;  // null: the process uses no CUDA
     int rank = 0;
