@@ -190,6 +190,26 @@ class Communicator {
     weftComm_t release() noexcept { return handle_ ? std::exchange(*handle_, nullptr) : nullptr; }
     // Leaves now, and says whether that went well.
     void destroy() { check(weftCommDestroy(release())); }
+    // Ranks of one color >= 0 become a communicator, ordered by key; for a negative color an empty object. All ranks
+    // call it. Inside a Group the new one is there after end(), as with the constructor.
+    Communicator split(int color, int key = 0, const weftConfig_t* config = nullptr) {
+        Communicator child;
+        child.handle_.reset(new weftComm_t(nullptr));
+        check(weftCommSplit(get(), color, key, child.handle_.get(), config));
+        return child;
+    }
+    // A communicator of the ranks that are not `excluded`, which alone call it: of a healthy one, or, with
+    // WEFT_SHRINK_ABORT, of one whose excluded ranks have died.
+    Communicator shrink(std::vector<int> excluded, int flags = WEFT_SHRINK_DEFAULT,
+                        const weftConfig_t* config = nullptr) {
+        Communicator child;
+        child.handle_.reset(new weftComm_t(nullptr));
+        check(weftCommShrink(get(), excluded.data(), static_cast<int>(excluded.size()), child.handle_.get(), config,
+                             flags));
+        return child;
+    }
+    // No call may follow; waits for those on device memory.
+    void finalize() { check(weftCommFinalize(get())); }
     // Ends the communicator on all ranks. Thread-safe; the object is still to be destroyed, which then does nothing.
     void abort() { check(weftCommAbort(get())); }
 

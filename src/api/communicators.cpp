@@ -127,11 +127,12 @@ weftResult_t weftCommShrink(weftComm_t comm, int* excludeRanksList, int excludeR
                         "duplicate)",
                         excludeRanksCount);
         if (!excludeRanksList)
-            return fail(weftInvalidArgument, "weftCommShrink: excludeRanksList is NULL although excludeRanksCount is {}",
-                        excludeRanksCount);
+            return fail(weftInvalidArgument,
+                        "weftCommShrink: excludeRanksList is NULL although excludeRanksCount is {}", excludeRanksCount);
         if (shrinkFlags != WEFT_SHRINK_DEFAULT && shrinkFlags != WEFT_SHRINK_ABORT)
             return fail(weftInvalidArgument,
-                        "weftCommShrink: shrinkFlags is {}; it is WEFT_SHRINK_DEFAULT or WEFT_SHRINK_ABORT", shrinkFlags);
+                        "weftCommShrink: shrinkFlags is {}; it is WEFT_SHRINK_DEFAULT or WEFT_SHRINK_ABORT",
+                        shrinkFlags);
         auto splitting = Splitting::shrink(comm, {excludeRanksList, excludeRanksList + excludeRanksCount}, newcomm,
                                            config, shrinkFlags == WEFT_SHRINK_ABORT);
         return splitting ? Group::current().add_or_run(comm, std::move(*splitting)) : splitting.take_status();
@@ -141,8 +142,9 @@ weftResult_t weftCommShrink(weftComm_t comm, int* excludeRanksList, int excludeR
 weftResult_t weftCommFinalize(weftComm_t comm) {
     return guarded_comm(comm, [&]() -> Status {
         if (Group::current().holds(comm))
-            return fail(weftInvalidUsage,
-                        "weftCommFinalize inside a group that holds calls on this communicator: call weftGroupEnd first");
+            return fail(
+                weftInvalidUsage,
+                "weftCommFinalize inside a group that holds calls on this communicator: call weftGroupEnd first");
         Inside inside(comm);
         if (!inside.entered()) return inside.refused();
         return comm->communicator->finalize();

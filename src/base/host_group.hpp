@@ -58,9 +58,9 @@ struct RankHome {
 
 // What is known of every host, where there are several.
 struct HostHome {
-    char name[48];    // for sentences
-    int32_t leader;   // its process
-    char door[61];    // where that lets others in: UniqueId::RootPlace
+    char name[48];   // for sentences
+    int32_t leader;  // its process
+    char door[61];   // where that lets others in: UniqueId::RootPlace
 };
 
 // How ranks of this host make a communicator of their own from this one (bootstrap/branching.hpp). Each word names a

@@ -133,6 +133,7 @@ class Communicator {
     Status state() const;
     bool dead() const { return dead_; }  // thread-bound
     void abort();
+    bool aborted_here() const { return aborted_here_.load(std::memory_order_acquire); }
     uint64_t board_bytes() const;
     uint64_t connection_bytes() const { return planner_.connection_bytes(); }
     uint64_t heap_bytes() const {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "src/base/clock.hpp"
 #include "src/base/log.hpp"
 #include "src/bootstrap/roster.hpp"
 
@@ -12,6 +13,7 @@ namespace weft {
 
 namespace {
 
+constexpr int64_t look_apart_us = 20'000;
 constexpr useconds_t nap_us = 50;  // this thread drives other ranks too
 
 Status check_result(const char* function, weftComm** child) {
@@ -29,7 +31,7 @@ Result<std::shared_ptr<Splitting>> Splitting::split(weftComm* parent, int color,
                                                     const weftConfig_t* config) {
     WEFT_TRY(check_result("weftCommSplit", child));
     const auto communicator = parent->share();
-    if (!communicator) return check_handle(parent);
+    if (!communicator) return fail(weftInvalidArgument, "the communicator was destroyed or aborted before");
     auto settings = settings_of_child(*communicator, config);
     if (!settings) return settings.take_status();
     auto splitting = std::make_shared<Splitting>(parent, child, std::move(*settings));
@@ -42,7 +44,7 @@ Result<std::shared_ptr<Splitting>> Splitting::shrink(weftComm* parent, std::vect
                                                      const weftConfig_t* config, bool abort) {
     WEFT_TRY(check_result("weftCommShrink", child));
     const auto communicator = parent->share();
-    if (!communicator) return check_handle(parent);
+    if (!communicator) return fail(weftInvalidArgument, "the communicator was destroyed or aborted before");
     const int ranks = communicator->ranks();
     std::sort(excluded.begin(), excluded.end());
     for (size_t i = 0; i < excluded.size(); ++i) {
@@ -169,9 +171,8 @@ Status Splitting::begin_joining(Child child, const UniqueId::RootPlace& root, in
     meeting.spread = true;
     meeting.roots = joining_.rank == root_rank;
     const UniqueId id = UniqueId::of_child(parent().membership()->identity().secret, child.number, root);
-    std::vector<int> ascending = child.ranks;
-    std::sort(ascending.begin(), ascending.end());
-    met_as_ = ranks_text(ascending);
+    met_with_ = child.ranks;
+    std::sort(met_with_.begin(), met_with_.end());
     joining_.meeting = std::make_unique<Meeting>(id, int(child.ranks.size()), joining_.rank, meeting);
     return ok();
 }
@@ -187,15 +188,40 @@ Progress Splitting::advance() {
         return !failure_ ? Progress::failed : joining_.meeting ? Progress::moved : Progress::done;
     }
     auto made = weft::advance(joining_);
+    if (made && !*made)
+        if (Status obstacle = look_at_parent(); !obstacle) {
+            if (const auto group = joining_.meeting->group())
+                group->raise(obstacle.code(), joining_.rank, obstacle.sentence());
+            joining_.meeting.reset();
+            made = std::move(obstacle);
+        }
     if (!made) {
         failure_ = made.take_status();
         // What comes from a meeting by an id counts ranks as the child does.
-        if (!met_as_.empty())
+        if (!met_with_.empty())
             failure_ =
                 Status(failure_.code(), fmt::format("no communicator came of {} of this one, counted anew from 0: {}",
-                                                    met_as_, failure_.sentence()));
+                                                    ranks_text(met_with_), failure_.sentence()));
     }
     return !made ? Progress::failed : *made ? Progress::done : Progress::blocked;
+}
+
+// Whether those who are joining can still come.
+Status Splitting::look_at_parent() {
+    const HostGroup& group = *parent().group();
+    if (kind_ == Kind::shrink_and_abort ? parent().aborted_here() : group.aborted())
+        return fail(weftRemoteError, "the communicator failed while another one was made from it: {}",
+                    group.abort_status().sentence());
+    const int64_t now = now_us();
+    if (now < next_look_us_) return ok();
+    next_look_us_ = now + look_apart_us;
+    for (const int rank : met_with_)
+        // With a leader that is excluded all ranks of its host count as lost.
+        if ((kind_ == Kind::split || group.local(rank)) &&
+            group.row(rank).state.load(std::memory_order_acquire) != RankState::left && !group.alive(rank))
+            return fail(weftRemoteError, "{} died while the ranks were making a communicator from this one",
+                        group.name_of(rank));
+    return ok();
 }
 
 Status Splitting::pause(bool may_sleep) {

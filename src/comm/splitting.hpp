@@ -39,6 +39,7 @@ class Splitting {
     Status choose_child();
     Status begin_joining(Child child, const UniqueId::RootPlace& root, int root_rank);
     Status begin_shrinking();
+    Status look_at_parent();
 
     weftComm* parent_;
     weftComm** child_;
@@ -51,7 +52,8 @@ class Splitting {
     std::vector<std::byte> words_;
     bool telling_ = false;
     Joining joining_;
-    std::string met_as_;  // the parent's ranks, if they meet by an id
+    std::vector<int> met_with_;  // the parent's ranks, ascending, if they meet by an id
+    int64_t next_look_us_ = 0;
     Status failure_;
 };
 

@@ -179,8 +179,8 @@ Status Watchdog::look(const RankSet& missing, uint64_t sequence, const Operation
     });
     if (named > 8) who += fmt::format("; and {} more", named - 8);
     if (late)
-        return fail(weftTimeout, "rank {} waited {} in operation {}{}, {}, the deadline ({}) is {} ms: {}",
-                    rank_, seconds(silence_us), sequence, name(), operation.text(), option_, limits_.timeout_us / 1000, who);
+        return fail(weftTimeout, "rank {} waited {} in operation {}{}, {}, the deadline ({}) is {} ms: {}", rank_,
+                    seconds(silence_us), sequence, name(), operation.text(), option_, limits_.timeout_us / 1000, who);
     warned_ = true;
     WEFT_LOG_RANK(rank_, warn, coll, "waits since {} in operation {}{}, {}: {}", seconds(silence_us), sequence, name(),
                   operation.text(), who);

@@ -137,6 +137,22 @@ void moves() {
     CHECK_OK(weftCommDestroy(released));
 }
 
+void splits_and_shrinks() {
+    std::vector<Communicator> all = Communicator::all(3), halves, pairs;
+    Group group;
+    for (int rank = 0; rank < 3; ++rank) halves.push_back(all[rank].split(rank == 1 ? WEFT_SPLIT_NOCOLOR : 4, -rank));
+    group.end();
+    CHECK(halves[0].rank() == 1 && halves[2].rank() == 0 && halves[0].ranks() == 2 && !halves[1]);
+    Group other;
+    for (int rank = 0; rank < 2; ++rank) pairs.push_back(all[rank].shrink({2}));
+    other.end();
+    CHECK(pairs[1].rank() == 1 && pairs[1].ranks() == 2);
+    pairs[0].finalize();
+    float value = 1;
+    check_throws([&] { pairs[0].all_reduce(&value, 1); }, weftInvalidUsage, "was finalized");
+    check_throws([&] { halves[1].split(0); }, weftInvalidArgument, "the communicator is NULL");
+}
+
 void errors() {
     Communicator comm = Communicator::from_environment();
     float value = 1;
@@ -193,6 +209,7 @@ int main() {
     run_case("threads are ranks, each with its scalar", threads_as_ranks);
     run_case("communicators made in a group may be moved before it ends", inits_in_a_group);
     run_case("moved and released communicators are left empty", moves);
+    run_case("communicators are split, shrunk and finalized", splits_and_shrinks);
     run_case("an exception has the code and the sentence", errors);
     run_case("a group that an exception leaves is ended", groups_close_themselves);
     run_case("buffers own their memory, and explanations come whole", memory_and_explanation);
