@@ -206,19 +206,19 @@ Progress Splitting::advance() {
     return !made ? Progress::failed : *made ? Progress::done : Progress::blocked;
 }
 
-// Whether those who are joining can still come.
+// Whether those who are joining can still come. What becomes of the parent otherwise is nothing to its child; and of
+// ranks elsewhere nobody knows whose leader has ended.
 Status Splitting::look_at_parent() {
     const HostGroup& group = *parent().group();
-    if (kind_ == Kind::shrink_and_abort ? parent().aborted_here() : group.aborted())
-        return fail(weftRemoteError, "the communicator failed while another one was made from it: {}",
-                    group.abort_status().sentence());
+    if (parent().aborted_here())
+        return fail(weftInvalidUsage,
+                    "the communicator was aborted here, by weftCommAbort, while another was made of it");
     const int64_t now = now_us();
     if (now < next_look_us_) return ok();
     next_look_us_ = now + look_apart_us;
     for (const int rank : met_with_)
-        // With a leader that is excluded all ranks of its host count as lost.
-        if ((kind_ == Kind::split || group.local(rank)) &&
-            group.row(rank).state.load(std::memory_order_acquire) != RankState::left && !group.alive(rank))
+        if (group.local(rank) && group.row(rank).state.load(std::memory_order_acquire) != RankState::left &&
+            !group.alive(rank))
             return fail(weftRemoteError, "{} died while the ranks were making a communicator from this one",
                         group.name_of(rank));
     return ok();

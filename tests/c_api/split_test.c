@@ -2,6 +2,7 @@
 #include "check.h"
 
 #include <pthread.h>
+#include <time.h>
 
 enum { most = 8 };
 
@@ -166,6 +167,27 @@ static void not_by_all(void) {
     end_all(parents, 2);
 }
 
+/* The other rank never comes to the shrink: an abort ends the waiting. */
+static void* abort_soon(void* comm) {
+    struct timespec moment = {0, 50 * 1000 * 1000};
+    nanosleep(&moment, NULL);
+    CHECK_OK(weftCommAbort((weftComm_t)comm));
+    return NULL;
+}
+static void aborted_meanwhile(void) {
+    pthread_t other;
+    weftComm_t parents[3], child = NULL;
+    int exclude[1] = {2};
+    make_all(parents, 3);
+    pthread_create(&other, NULL, abort_soon, parents[0]);
+    CHECK_FAILS(weftCommShrink(parents[0], exclude, 1, &child, NULL, WEFT_SHRINK_DEFAULT), weftInvalidUsage,
+                "aborted here");
+    pthread_join(other, NULL);
+    CHECK(child == NULL);
+    CHECK_OK(weftCommDestroy(parents[1]));
+    CHECK_OK(weftCommDestroy(parents[2]));
+}
+
 static void finalized(void) {
     weftComm_t comms[2], child;
     weftResult_t error = weftInternalError;
@@ -266,6 +288,7 @@ int main(void) {
     run_case("a split in a group has its turn among the calls on its communicator", order_in_a_group);
     run_case("a child has its parent's settings where its own say nothing", settings);
     run_case("a split by some ranks only names the others, and one against another call both", not_by_all);
+    run_case("an abort ends a shrink that waits", aborted_meanwhile);
     run_case("a finalized communicator takes no calls, and nobody waits to make it so", finalized);
     run_case("a healthy communicator shrinks by ranks that do not call, and lives on", shrink_healthy);
     run_case("an aborted communicator shrinks to those that are left", shrink_failed);
