@@ -10,7 +10,7 @@ namespace {
 
 constexpr int depth = 4;  // slots: the sender fills one, the receiver empties one, and neither waits for a late look
 // Of a rank's heap what links may take together, and one of them at most: larger slots leave the second-level cache.
-constexpr size_t heap_share = size_t(24) << 20, slot_bytes_most = 64 << 10, slot_bytes_least = 1 << 10;
+constexpr size_t heap_share = size_t(16) << 20, slot_bytes_most = 64 << 10, slot_bytes_least = 1 << 10;
 
 // The same on all ranks of a host.
 size_t slot_bytes_here(size_t ranks) {

@@ -13,8 +13,6 @@ namespace {
 // way there and back; above, between processes, two cores that each copy half of the way, through slots in their
 // caches, are faster than one that has the kernel look up every page. Measured, perf/README.md.
 constexpr size_t offered_least = 16 << 10, offered_most = 2 << 20;
-// Received past the caches: it would not be found there anyway.
-constexpr size_t streamed_least = 16 << 20;
 constexpr size_t pull_bytes = 1 << 20;  // at a time: then we look whether somebody has failed
 constexpr int slots_at_once = 8;        // of one peer: then it is the next one's turn
 
@@ -83,15 +81,11 @@ void Exchange::pop(Queue& queue) {
     if (queue.first == none) queue.last = none;
 }
 
-void Exchange::copy(void* to, const void* from, size_t bytes, Stores stores) const {
+void Exchange::copy(void* to, const void* from, size_t bytes) const {
     if (bytes <= 64)
         copy_small(to, from, bytes);
     else
-        movers_->copy({to, from, bytes, stores});
-}
-
-Stores Exchange::stores_of(const Transfer& transfer) {
-    return transfer.bytes >= streamed_least ? Stores::streaming : Stores::ordinary;
+        movers_->copy({to, from, bytes, Stores::ordinary});
 }
 
 Progress Exchange::fails(Status failure) {
@@ -175,7 +169,7 @@ Progress Exchange::send_some(Peer& peer) {
                                 (peer.link.same_process || left <= offered_most);
             const size_t bytes = offers ? sizeof(uint64_t) : std::min(left, slot->capacity);
             const auto address = reinterpret_cast<uint64_t>(data);
-            copy(slot->data, offers ? static_cast<const void*>(&address) : data, bytes, Stores::ordinary);
+            copy(slot->data, offers ? static_cast<const void*>(&address) : data, bytes);
             Status published =
                 target.publish({bytes, transfer.count, offers ? transfer.mark | offer_bit : transfer.mark});
             if (!published) return fails(std::move(published));
@@ -206,7 +200,7 @@ Progress Exchange::receive_some(int rank, Peer& peer) {
         if (came.bytes > transfer.bytes - transfer.done)
             return fails(fail(weftInternalError, "rank {} got {} bytes from rank {} where {} were left", rank_,
                               came.bytes, rank, transfer.bytes - transfer.done));
-        copy(transfer.data + transfer.done, slot->data, came.bytes, stores_of(transfer));
+        copy(transfer.data + transfer.done, slot->data, came.bytes);
         transfer.done += came.bytes;
         if (Status released = source.release(); !released) return fails(std::move(released));
         if (transfer.done == transfer.bytes) pop(peer.receives);
@@ -222,7 +216,7 @@ Progress Exchange::pull(int rank, Peer& peer) {
     if (group_->aborted()) return fails(group_->abort_status());
     const uint64_t address = peer.pulled_from + transfer.done;
     if (peer.link.same_process)
-        copy(transfer.data + transfer.done, reinterpret_cast<const std::byte*>(address), bytes, stores_of(transfer));
+        copy(transfer.data + transfer.done, reinterpret_cast<const std::byte*>(address), bytes);
     else if (Status read = memory_.read(rank, transfer.data + transfer.done, address, bytes); !read)
         return fails(std::move(read));
     if (group_->aborted()) return fails(group_->abort_status());

@@ -106,8 +106,7 @@ class Exchange {
     static bool ended(Peer& peer);
     Progress differs(int rank, const Transfer& transfer, const SlotInfo& came);
     Progress fails(Status failure);
-    void copy(void* to, const void* from, size_t bytes, Stores stores) const;
-    static Stores stores_of(const Transfer& transfer);
+    void copy(void* to, const void* from, size_t bytes) const;
 
     HostGroup* group_;
     int rank_;
