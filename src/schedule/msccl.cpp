@@ -186,7 +186,9 @@ class Emitter {
     }
 
   private:
-    static bool in_scratch(const Move& move) { return move.source.cell >= 0 || move.target.cell >= 0; }
+    static bool in_scratch(const Move& move) {
+        return move.source.cell >= 0 || move.target.cell >= 0 || move.lifted.cell >= 0;
+    }
 
     // Those in use, in their order.
     void number_cells() {

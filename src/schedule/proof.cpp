@@ -37,7 +37,8 @@ Status Proof::load() {
         operation.first_tile = tiles;
         tiles += operation.tiles;
         WEFT_TRY(load_boards(operation));
-        const uint64_t cells = uint64_t(ranks_) * first.chunks * operation.tiles;
+        uint64_t cells = uint64_t(ranks_) * first.chunks * operation.tiles;
+        for (const Schedule& schedule : operation.schedules) cells += uint64_t(schedule.scratch);
         if (cells > cells_most)
             return fail(weftInvalidArgument, "{} chunks on {} ranks in {} tiles are too much to check", first.chunks,
                         ranks_, operation.tiles);

@@ -16,7 +16,7 @@ inline constexpr int32_t channels_most = 1 << 10;
 inline constexpr int32_t chunks_most = 1 << 24;
 inline constexpr int32_t tiles_most = 1 << 16;
 inline constexpr int32_t fifo_depth_most = 1 << 16;
-inline constexpr int32_t cells_of_scratch_most = 1 << 20;
+inline constexpr int32_t cells_of_scratch_most = 1 << 16;
 inline constexpr int32_t repeat_most = 1 << 24;
 inline constexpr int32_t ago_most = 1 << 16;
 

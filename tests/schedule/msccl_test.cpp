@@ -141,6 +141,27 @@ TEST_CASE("several chunks side by side are one message on both ends, others trav
     CHECK(everybody->schedules[0].span == 1);
 }
 
+TEST_CASE("a program that reads its input after it has written there in place saves it first", "[schedule]") {
+    const std::string text = file_text("everybody_sends_all_3.xml");
+    const auto saving = read_msccl(text);
+    REQUIRE(saving.ok());
+    CHECK(saving->schedules[0].scratch == 6);  // four of its own
+    CHECK(text_of(saving->schedules[0].blocks[3].instructions[1]) == "copy input[0] -> scratch at 4");
+    CHECK(text_of(saving->schedules[0].blocks[1].instructions[2]) == "send scratch[0 at 4] after 0.3");
+    const auto ring = read_msccl(file_text("ring_all_reduce_3_out_of_place.xml"));
+    CHECK(ring->schedules[0].scratch == 0);
+}
+
+TEST_CASE("what an in-place program leaves where it is, is copied out of place", "[schedule]") {
+    const auto ring = read_msccl(file_text("ring_all_gather_4.xml"));
+    REQUIRE(ring.ok());
+    const Schedule& schedule = ring->schedules[1];
+    REQUIRE(schedule.blocks.size() == 2);
+    REQUIRE(schedule.blocks[1].instructions.size() == 1);
+    CHECK(text_of(schedule.blocks[1].instructions[0]) == "copy input[2 count 2] -> output");
+    CHECK(text_of(schedule.blocks[0].instructions[0]) == "send input[2 count 2]");
+}
+
 TEST_CASE("the FIFO depth is doubled until no sender waits for ever", "[schedule]") {
     const auto deep = read_msccl(file_text("deep_all_reduce_2.xml"));
     REQUIRE(deep.ok());

@@ -1,0 +1,18 @@
+// msccl_fuzz.cpp: whatever bytes come, reading them as MSCCL's XML ends in valid schedules or a sentence with its
+// place.
+//     build/tests/fuzz/msccl_fuzz -dict=tests/fuzz/msccl.dict corpus tests/schedules/msccl tests/schedules/msccl/wrong
+#include <cstdlib>
+
+#include "src/schedule/msccl.hpp"
+#include "src/schedule/validate.hpp"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t bytes) {
+    const auto program = weft::read_msccl({reinterpret_cast<const char*>(data), bytes});
+    if (!program) {
+        if (program.status().sentence().find("line ") != 0) std::abort();
+        return 0;
+    }
+    for (const weft::Schedule& schedule : program->schedules)
+        if (!weft::validate(schedule)) std::abort();
+    return 0;
+}
