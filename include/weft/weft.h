@@ -88,7 +88,7 @@ WEFT_API weftResult_t weftCommInitFromEnvironment(weftComm_t* comm, const weftCo
  * something else), after both of which comm is dead; weftRemoteError (a rank died meanwhile); weftInvalidUsage and others
  * (comm is finalized or has failed); weftInvalidArgument (null, config), weftSystemError. Thread-bound. */
 WEFT_API weftResult_t weftCommSplit(weftComm_t comm, int color, int key, weftComm_t* newcomm, const weftConfig_t* config);
-/* Makes a communicator of comm's ranks without those in `excludeRanksList` (`excludeRanksCount` different ones, at least 1, the
+/* Makes a communicator, *newcomm, of comm's ranks without those in `excludeRanksList` (`excludeRanksCount` different ones, at least 1, the
  * same on all callers), in their order. Only the others call it; no message needs those that are excluded, which may be dead.
  * shrinkFlags  WEFT_SHRINK_DEFAULT: comm is healthy, calls on device memory are waited for, and comm lives on.
  *              WEFT_SHRINK_ABORT: comm may have failed; what is in progress on it ends with weftRemoteError on every
@@ -224,8 +224,8 @@ WEFT_API weftResult_t weftSend(const void* sendbuff, size_t count, weftDataType_
 /* Receives `count` elements from rank `peer` into recvbuff. */
 WEFT_API weftResult_t weftRecv(void* recvbuff, size_t count, weftDataType_t type, int peer, weftComm_t comm,
                                weftStream_t stream);
-/* Both at once, as if in a group: sends to rank `dest` and receives from rank `source`, which may be the same, or this very
- * rank. The buffers are disjoint. */
+/* Both at once, as if in a group: sends `sendcount` elements of sendbuff to rank `dest` and receives `recvcount` elements
+ * from rank `source` into recvbuff; dest and source may be the same, or this very rank. The buffers are disjoint. */
 WEFT_API weftResult_t weftSendRecv(const void* sendbuff, size_t sendcount, int dest, void* recvbuff, size_t recvcount,
                                    int source, weftDataType_t type, weftComm_t comm, weftStream_t stream);
 
@@ -237,8 +237,8 @@ WEFT_API weftResult_t weftSendRecv(const void* sendbuff, size_t sendcount, int d
  * directly: no rank passes on what is another's. They return when this rank's part is done. Errors and threads: as
  * weftAllReduce. */
 
-/* Part q of rank p's sendbuff, sendcounts[q] elements from sdispls[q] on, becomes part p of rank q's recvbuff. The buffers
- * are disjoint. */
+/* Part q of rank p's sendbuff, sendcounts[q] elements from sdispls[q] on, becomes part p of rank q's recvbuff, there
+ * recvcounts[p] elements from rdispls[p] on. The buffers are disjoint. */
 WEFT_API weftResult_t weftAlltoAllv(const void* sendbuff, const size_t sendcounts[], const size_t sdispls[], void* recvbuff,
                                     const size_t recvcounts[], const size_t rdispls[], weftDataType_t type, weftComm_t comm,
                                     weftStream_t stream);

@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "src/base/thread.hpp"
 #include "src/base/result.hpp"
+#include "src/base/thread.hpp"
 #include "src/net/address.hpp"
 
 namespace weft::net {

@@ -147,8 +147,7 @@ static void algorithms(void) {
     config.algo = "ring,^two_shto";
     CHECK_FAILS(weftCommInitRankConfig(&comm, 1, new_id(), 0, &config), weftInvalidArgument, "two_shto");
     config.algo = "ring,^ring";
-    CHECK_FAILS(weftCommInitRankConfig(&comm, 1, new_id(), 0, &config), weftInvalidArgument,
-                "excludes everything");
+    CHECK_FAILS(weftCommInitRankConfig(&comm, 1, new_id(), 0, &config), weftInvalidArgument, "excludes everything");
     many[0] = 0;
     for (i = 0; i < 60; ++i) strcat(many, "ring,");
     config.algo = many;

@@ -33,7 +33,7 @@ class Driver : public Functions {
 
     // Drivers before that lack functions which Weft needs throughout.
     static constexpr int oldest_version = 11040;
-    int version() const { return version_; }                 // 12040: of the newest CUDA that it serves
+    int version() const { return version_; }              // 12040: of the newest CUDA that it serves
     const std::string& file() const { return library_; }  // what was opened
     // Whether this is the process that opened it. Owners give nothing back in a child after fork: it is its parent's.
     bool here() const;

@@ -10,10 +10,10 @@
 #include <mutex>
 
 #include "src/base/clock.hpp"
-#include "src/base/thread.hpp"
 #include "src/base/log.hpp"
 #include "src/base/peer_memory.hpp"
 #include "src/base/per_process.hpp"
+#include "src/base/thread.hpp"
 #include "src/drivers/cuda/ipc.hpp"
 #include "src/drivers/cuda/stream.hpp"
 
