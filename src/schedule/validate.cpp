@@ -82,7 +82,7 @@ Sentence object_to_header(const Schedule& schedule) {
            (found = object_to_number("the number of tiles", schedule.tiles, 1, tiles_most)) ||
            (found = object_to_number("the largest span", schedule.span, 1, schedule.chunks)) ||
            (found = object_to_number("the FIFO depth", schedule.fifo_depth, 0, fifo_depth_most)) ||
-           (found = object_to_number("the cells of scratch", schedule.scratch, 0, cells_of_scratch_most)) ||
+           (found = object_to_number("the number of cells", schedule.scratch, 0, cells_of_scratch_most)) ||
            (found = object_to_number("the least number of bytes", schedule.least_bytes, 0, INT64_MAX)) ||
            (found = object_to_number("the largest number of bytes", schedule.most_bytes, schedule.least_bytes,
                                      INT64_MAX)) ||

@@ -172,7 +172,12 @@ TEST_CASE("a fault in a text is told with its line and column", "[schedule]") {
         {"schedule x all_reduce rank 4 of 4 channels 1 chunks 1",
          "line 1, column 1: the rank is 4; it must lie in 0..3"},
         {"schedule x all_reduce rank 0 of 4 channels 1 chunks 1 fast",
-         "line 1, column 55: expected `tiles`, `span`, `fifo`, `board` or the line's end, found `fast`"},
+         "line 1, column 55: expected `tiles`, `span`, `fifo`, `scratch`, `board` or the line's end, found "
+         "`fast`"},
+        {"schedule x all_reduce rank 0 of 4 channels 1 chunks 1 scratch -2",
+         "line 1, column 1: the number of cells is -2; it must lie in 0..65536"},
+        {block + "  copy scratch[0 at -1] -> output",
+         "line 3, column 21: expected a cell; scratch that is no cells leaves it out"},
         {header + "send input[0]", "line 2, column 1: expected `block`, found `send`"},
         {header + "block channel 1", "line 2, column 1: the channel is 1; it must lie in 0..0"},
         {header + "block channel 0 source -1",
@@ -181,7 +186,7 @@ TEST_CASE("a fault in a text is told with its line and column", "[schedule]") {
         {block + "  sned input[0]",
          "line 3, column 3: expected `schedule`, `block` or an instruction (there are send recv recv_copy_send "
          "recv_reduce_send "
-         "recv_reduce_copy recv_reduce_copy_send copy reduce nop post wait one_shot two_shot), found `sned`"},
+         "recv_reduce_copy recv_reduce_copy_send copy add reduce nop post wait one_shot two_shot), found `sned`"},
         {block + "  1 send input[0]", "line 3, column 3: this is step 0 of its block, found `1`"},
         {block + "  send inptu[0]",
          "line 3, column 8: expected input, output, slot, scratch, inputs or either, found `inptu`"},
