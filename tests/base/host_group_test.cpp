@@ -214,7 +214,7 @@ TEST_CASE("ranks of other hosts are known, and cost little memory as long as the
     CHECK(group.raise(weftTimeout, 7, "late"));
     struct stat status;
     REQUIRE(fstat(group.memory().fd(), &status) == 0);
-    CHECK(size_t(status.st_blocks) * 512 < 128 * ranks);
+    CHECK(size_t(status.st_blocks) * 512 < 160 * ranks);
     // Until one dies.
     CHECK(group.alive(500));
     group.mark_dead(500);
