@@ -86,12 +86,15 @@ Status check_apart(const Portions& portions, size_t element, int rank, bool may_
     };
     const auto sent = bounds(portions.sends), received = bounds(portions.receives);
     if (sent.second <= received.first || received.second <= sent.first) return ok();
+    const void* own = nullptr;  // what it gives itself
+    for (const Portion& from : portions.sends)
+        if (from.peer == rank) own = from.data;
     for (const Portion& from : portions.sends)
         for (const Portion& to : portions.receives) {
             if (from.count == 0 || to.count == 0 || begin_of(from) + from.count * element <= begin_of(to) ||
                 begin_of(to) + to.count * element <= begin_of(from))
                 continue;
-            if (may_be_in_place && to.peer == rank && from.data == to.data) continue;
+            if (may_be_in_place && to.peer == rank && to.data == own && from.data == own) continue;
             return fail(weftInvalidArgument,
                         "sendbuff and recvbuff overlap: what goes to rank {} and what comes from rank {}; they must be "
                         "disjoint{}",

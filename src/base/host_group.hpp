@@ -70,7 +70,7 @@ struct alignas(64) Birth {
     std::atomic<uint64_t> offered;  // its segment is `inode`, `fd` in this rank's process (release)
     std::atomic<uint64_t> refused;  // somebody may not open that
     std::atomic<uint64_t> detour;   // so its ranks meet by `id` (release)
-    std::atomic<uint64_t> failed;   // the first rank has given it up
+    std::atomic<uint64_t> failed;   // this rank has given it up
     int32_t fd;
     uint64_t inode;
     unsigned char id[WEFT_UNIQUE_ID_BYTES];

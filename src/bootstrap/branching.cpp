@@ -30,6 +30,41 @@ Result<std::shared_ptr<HostGroup>> segment_of(const HostGroup& parent, uint64_t 
 
 }  // namespace
 
+static Birth& birth_of(const HostGroup& parent, const Child& child, int rank) {
+    return parent.row(child.ranks[size_t(rank)]).birth;
+}
+
+GivenUp::GivenUp(const HostGroup& parent, const Child& child) {
+    for (int rank = 0; rank < int(child.ranks.size()); ++rank)
+        before_.push_back(child.again && parent.local(child.ranks[size_t(rank)]) &&
+                          birth_of(parent, child, rank).failed.load(std::memory_order_acquire) == child.number);
+}
+
+int GivenUp::find(const HostGroup& parent, const Child& child) {
+    for (int rank = 0; rank < int(child.ranks.size()); ++rank) {
+        if (!parent.local(child.ranks[size_t(rank)])) continue;
+        const bool failed = birth_of(parent, child, rank).failed.load(std::memory_order_acquire) == child.number;
+        if (failed && !before_[size_t(rank)]) return child.ranks[size_t(rank)];
+        if (!failed) before_[size_t(rank)] = false;
+    }
+    return -1;
+}
+
+void say_given_up(const HostGroup& parent, const Child& child, int rank) {
+    Birth& own = birth_of(parent, child, rank);
+    own.wanted.store(0, std::memory_order_release);
+    own.offered.store(0, std::memory_order_release);
+    own.failed.store(child.number, std::memory_order_release);
+}
+
+void say_wanted(const HostGroup& parent, const Child& child, int rank) {
+    Birth& own = birth_of(parent, child, rank);
+    own.refused.store(0, std::memory_order_release);
+    own.detour.store(0, std::memory_order_release);
+    own.failed.store(0, std::memory_order_release);
+    own.wanted.store(child.number, std::memory_order_release);
+}
+
 Branching::Branching(std::shared_ptr<HostGroup> parent, Child child, int rank, const MeetingOptions& options,
                      bool by_id)
     : parent_(std::move(parent)), child_(std::move(child)), rank_(rank), options_(options), by_id_(by_id) {}
@@ -38,7 +73,8 @@ Result<bool> Branching::advance() {
     if (detour_) return detour_->advance();
     if (begun_us_ == 0) {
         begun_us_ = now_us();
-        birth(rank_).wanted.store(child_.number, std::memory_order_release);
+        given_up_.emplace(*parent_, child_);
+        say_wanted(*parent_, child_, rank_);
     }
     if (!group_)
         if (Status status = find_segment(); !status) return give_up(std::move(status));
@@ -120,7 +156,7 @@ bool Branching::all_here() const {
 // A failure of one is the end for all: nobody waits for a rank that has given up.
 Status Branching::give_up(Status failure) {
     if (group_) group_->raise(failure.code(), rank_, failure.sentence());
-    if (rank_ == 0) birth(0).failed.store(child_.number, std::memory_order_release);
+    say_given_up(*parent_, child_, rank_);
     return failure;
 }
 
@@ -134,9 +170,9 @@ Status Branching::check_others() {
                     child_.ranks[size_t(rank_)], options_.timeout_ms, missing_ranks());
     if (now < next_check_us_) return ok();
     next_check_us_ = now + check_apart_us;
-    if (!group_ && birth(0).failed.load(std::memory_order_acquire) == child_.number)
+    if (const int other = given_up_->find(*parent_, child_); other >= 0)
         return fail(weftRemoteError, "{} has given up making a communicator from this one: its error says why",
-                    parent_->name_of(child_.ranks[0]));
+                    parent_->name_of(other));
     for (size_t rank = 0; rank < child_.ranks.size(); ++rank) {
         const int old = child_.ranks[rank];
         // One that has joined may have destroyed the parent since.

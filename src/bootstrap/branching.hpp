@@ -3,6 +3,7 @@
 // by its name in that process. Where that may not be (processes numbered differently, or protected from each other)
 // they meet by a unique id that the first rank leaves in the parent's segment instead.
 #pragma once
+#include <optional>
 #include <vector>
 
 #include "src/bootstrap/meeting.hpp"
@@ -13,7 +14,23 @@ namespace weft {
 struct Child {
     uint64_t number = 0;     // tells it from others made from the same parent; not 0
     std::vector<int> ranks;  // of the parent, in their order in the child
+    bool again = false;      // the number may be that of an attempt before, which failed
 };
+
+// Who has given up making a child: from then on nobody waits for that rank. Where it may be tried again only what was
+// said since this was made counts.
+class GivenUp {
+  public:
+    GivenUp(const HostGroup& parent, const Child& child);
+    // A rank of the parent on this host; -1: nobody has.
+    int find(const HostGroup& parent, const Child& child);
+
+  private:
+    std::vector<bool> before_;  // by rank of the child
+};
+// Says so of this rank; begins anew.
+void say_given_up(const HostGroup& parent, const Child& child, int rank);
+void say_wanted(const HostGroup& parent, const Child& child, int rank);
 
 class Branching final : public Entrance {
   public:
@@ -43,6 +60,7 @@ class Branching final : public Entrance {
     bool by_id_;
     std::shared_ptr<HostGroup> group_;  // the child's
     std::unique_ptr<Meeting> detour_;
+    std::optional<GivenUp> given_up_;
     bool claimed_ = false;
     int64_t begun_us_ = 0;  // 0: not yet
     int64_t next_check_us_ = 0;

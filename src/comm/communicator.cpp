@@ -73,12 +73,17 @@ Status Communicator::die(Status failure) {
         if (Status known = watchdog_.await_cause([this] { return cause(); }); !known) failure = std::move(known);
     // The first error is what all ranks report, word for word.
     if (!group_->raise(failure.code(), rank_, failure.sentence())) failure = group_->abort_status();
-    std::atomic_thread_fence(std::memory_order_seq_cst);  // pairs with the one in Run::decide()
-    group_->row(rank_).gave_up.store(std::max<uint64_t>(1, sequence_), std::memory_order_release);
+    leave_buffers();
     if (aborted_here_.load(std::memory_order_acquire))
         return fail(weftInvalidUsage, "the communicator was aborted here, by weftCommAbort");
     WEFT_LOG_RANK(rank_, warn, coll, "{}", failure.sentence());
     return failure;
+}
+
+// From here on this rank touches nobody's buffers.
+void Communicator::leave_buffers() {
+    std::atomic_thread_fence(std::memory_order_seq_cst);  // pairs with the one in Run::decide()
+    group_->row(rank_).gave_up.store(std::max<uint64_t>(1, sequence_), std::memory_order_release);
 }
 
 // Peers may still be reading or writing this call's buffers in place: they get them back from their user when we
@@ -113,7 +118,7 @@ bool Communicator::may_be_using(int peer) const {
 Status Communicator::usable() {
     if (device_) device_->look(true);
     if (dead_ || group_->aborted()) [[unlikely]] {
-        dead_ = true;
+        if (!std::exchange(dead_, true) && !in_call_) leave_buffers();
         const Status cause = group_->abort_status();
         return fail(cause.code() == weftSuccess ? weftInvalidUsage : cause.code(),
                     "the communicator is dead, destroy it and make a new one; it died of: {}", cause.sentence());
@@ -148,15 +153,17 @@ void Communicator::restore_limits() {
     watchdog_.limit({options_.warn_ms * 1000, options_.timeout_ms * 1000}, "WEFT_TIMEOUT_MS");
 }
 
-uint64_t Communicator::next_shrink(const std::vector<int>& excluded) {
+uint64_t Communicator::next_shrink(const std::vector<int>& excluded) const {
     uint64_t hash = 0xcbf29ce484222325u;
     for (const int rank : excluded) hash = (hash ^ uint64_t(unsigned(rank))) * 0x100000001b3u;
-    return uint64_t(1) << 63 | (hash >> 33) << 32 | uint32_t(++shrinks_[excluded]);
+    return uint64_t(1) << 63 | (hash >> 33) << 32 |
+           uint32_t(shrinks_.count(excluded) ? shrinks_.at(excluded) : 0) << 1 | 1;
 }
 
 void Communicator::stop(const std::string& why) {
     dead_ = true;
     group_->raise(weftRemoteError, rank_, why);
+    if (!in_call_) leave_buffers();
 }
 
 void Communicator::flush() const {
@@ -340,8 +347,7 @@ void Communicator::break_off() noexcept {
         fmt::format_to_n(sentence, sizeof sentence,
                          "rank {} broke off in operation {}: out of memory, or an internal error", rank_, sequence_);
     group_->raise(weftSystemError, rank_, {sentence, std::min(end.size, sizeof sentence)});
-    std::atomic_thread_fence(std::memory_order_seq_cst);  // as in die()
-    group_->row(rank_).gave_up.store(std::max<uint64_t>(1, sequence_), std::memory_order_release);
+    leave_buffers();
 }
 
 Status Communicator::run(const Call& call) try {
@@ -360,6 +366,7 @@ Status Communicator::run(const Call& call) try {
     }
 } catch (...) {
     break_off();
+    await_borrowers();
     throw;
 }
 

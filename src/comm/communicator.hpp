@@ -84,9 +84,11 @@ class Communicator {
     Status begin_split(void* all, size_t bytes, int64_t timeout_ms);
     Status end_split();
     // Tells a child from others, alike on all ranks that take part: of a split, and of a communicator without
-    // `excluded`, which only those know of that are in it.
+    // `excluded`, which only those know of that are in it. Of shrinks those that came to something count: a rank may
+    // have tried once more than another.
     uint64_t next_split(int color) { return ++splits_ << 32 | uint32_t(color); }
-    uint64_t next_shrink(const std::vector<int>& excluded);
+    uint64_t next_shrink(const std::vector<int>& excluded) const;
+    void count_shrink(const std::vector<int>& excluded) { ++shrinks_[excluded]; }
     // Ends what is in progress on all ranks; the communicator is dead.
     void stop(const std::string& why);
     // Waits for calls on device memory.
@@ -148,6 +150,7 @@ class Communicator {
     Status begin_on_device();
     Status refuse_or_die(Status failure);
     void restore_limits();
+    void leave_buffers();
     Status die(Status failure);
     Status prepare();
     Status begin_uneven();

@@ -92,8 +92,9 @@ Result<DevicePlan> plan_on_device(const Operation& operation, const DeviceLayout
     plan.threads = cuda::threads_max;
     if (const StepAlgorithm* const steps = of_user(operation, layout)) return plan_by(*steps, std::move(plan), layout);
     // Where each rank reaches each, nothing that goes from rank to rank is known to beat two_shot, at any size.
-    if (!two_shot && (!one_shot || (bytes > most_one_shot && !layout.steps.empty())))
-        return plan_by_steps(plan, layout);
+    const bool steps = std::any_of(layout.steps.begin(), layout.steps.end(),
+                                   [](const StepAlgorithm& one) { return !one.algorithm->of_user; });
+    if (!two_shot && (!one_shot || (bytes > most_one_shot && steps))) return plan_by_steps(plan, layout);
     size_t bytes_a_block = packet_bytes_a_block;
     if (!two_shot || (one_shot && bytes <= most_one_shot)) {
         plan.body = cuda::Body::packet_one_shot;

@@ -72,6 +72,10 @@ Status Group::drive(std::vector<Queued> calls) {
         ~Unfinished() {
             for (Lane& lane : lanes)
                 if (!lane.done()) lane.handle->communicator->break_off();
+            try {
+                for (Lane& lane : lanes) lane.handle->communicator->await_borrowers();
+            } catch (...) {  // out of memory for a warning
+            }
         }
     } unfinished{lanes};
     Status first;

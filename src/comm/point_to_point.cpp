@@ -79,6 +79,7 @@ Status Communicator::run_messages(std::span<const Call> messages) try {
     }
 } catch (...) {
     break_off();
+    await_borrowers();
     throw;
 }
 

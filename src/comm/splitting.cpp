@@ -122,6 +122,7 @@ Status Splitting::begin_shrinking() {
     for (int rank = 0; rank < group.ranks(); ++rank)
         if (!std::binary_search(excluded_.begin(), excluded_.end(), rank)) child.ranks.push_back(rank);
     child.number = parent().next_shrink(excluded_);
+    child.again = true;
     // Of the leaders that are left the first one's process is where they meet, if they are on several hosts.
     const HostHome* meeting_place = nullptr;
     int root_rank = -1;
@@ -138,12 +139,21 @@ Status Splitting::begin_shrinking() {
 // ---- Both
 
 Status Splitting::begin_joining(Child child, const UniqueId::RootPlace& root, int root_rank) {
+    family_ = std::move(child);
+    const auto place = std::find(family_.ranks.begin(), family_.ranks.end(), parent().rank());
+    joining_.rank = int(place - family_.ranks.begin());
+    given_up_.emplace(*parent().group(), family_);
+    say_wanted(*parent().group(), family_, joining_.rank);
+    Status made = make_meeting(root, root_rank);
+    if (!made) tell_failure(made);
+    return made;
+}
+
+Status Splitting::make_meeting(const UniqueId::RootPlace& root, int root_rank) {
     const std::shared_ptr<HostGroup>& group = parent().group();
-    const auto place = std::find(child.ranks.begin(), child.ranks.end(), parent().rank());
-    joining_.rank = int(place - child.ranks.begin());
     joining_.result = child_;
     joining_.options = settings_.options;
-    auto catalog = catalog_for(int(child.ranks.size()));
+    auto catalog = catalog_for(int(family_.ranks.size()));
     if (!catalog) return catalog.take_status();
     joining_.options.catalog = std::move(*catalog);
     joining_.timeout_ms = settings_.meeting.timeout_ms;
@@ -158,9 +168,8 @@ Status Splitting::begin_joining(Child child, const UniqueId::RootPlace& root, in
         joining_.device = std::move(*found);
         if (joining_.device) meeting.device = joining_.device->facts();
     }
-    const bool here = std::all_of(child.ranks.begin(), child.ranks.end(), [&](int rank) { return group->local(rank); });
-    if (here) {
-        joining_.meeting = std::make_unique<Branching>(group, std::move(child), joining_.rank, meeting);
+    if (std::all_of(family_.ranks.begin(), family_.ranks.end(), [&](int rank) { return group->local(rank); })) {
+        joining_.meeting = std::make_unique<Branching>(group, family_, joining_.rank, meeting);
         return ok();
     }
     if (root_rank < 0)
@@ -170,11 +179,28 @@ Status Splitting::begin_joining(Child child, const UniqueId::RootPlace& root, in
             "place to meet: make a communicator by weftGetUniqueId");
     meeting.spread = true;
     meeting.roots = joining_.rank == root_rank;
-    const UniqueId id = UniqueId::of_child(parent().membership()->identity().secret, child.number, root);
-    met_with_ = child.ranks;
-    std::sort(met_with_.begin(), met_with_.end());
-    joining_.meeting = std::make_unique<Meeting>(id, int(child.ranks.size()), joining_.rank, meeting);
+    const UniqueId id = UniqueId::of_child(parent().membership()->identity().secret, family_.number, root);
+    by_id_ = true;
+    joining_.meeting = std::make_unique<Meeting>(id, int(family_.ranks.size()), joining_.rank, meeting);
     return ok();
+}
+
+// The others, as far as they are on this host or have joined: they do not wait for this rank any more.
+void Splitting::tell_failure(const Status& failure) {
+    if (family_.number == 0) return;
+    if (joining_.meeting)
+        if (const auto group = joining_.meeting->group())
+            group->raise(failure.code(), joining_.rank, failure.sentence());
+    say_given_up(*parent().group(), family_, joining_.rank);
+}
+
+Splitting::~Splitting() {
+    if (!joining_.meeting) return;
+    try {
+        tell_failure(
+            Status(weftRemoteError, "a rank left while the ranks were making a communicator: its error says why"));
+    } catch (...) {  // out of memory: they wait until their deadline
+    }
 }
 
 Progress Splitting::advance() {
@@ -188,20 +214,29 @@ Progress Splitting::advance() {
         return !failure_ ? Progress::failed : joining_.meeting ? Progress::moved : Progress::done;
     }
     auto made = weft::advance(joining_);
-    if (made && !*made)
+    if (made && !*made && !joining_.met)
         if (Status obstacle = look_at_parent(); !obstacle) {
-            if (const auto group = joining_.meeting->group())
-                group->raise(obstacle.code(), joining_.rank, obstacle.sentence());
-            joining_.meeting.reset();
-            made = std::move(obstacle);
+            // The last may have come meanwhile, gone on, and met the parent's end.
+            made = weft::advance(joining_);
+            if (made && !*made && !joining_.met) {
+                tell_failure(obstacle);
+                joining_.meeting.reset();
+                made = std::move(obstacle);
+            }
         }
     if (!made) {
         failure_ = made.take_status();
+        tell_failure(failure_);
         // What comes from a meeting by an id counts ranks as the child does.
-        if (!met_with_.empty())
+        if (by_id_) {
+            std::vector<int> ascending = family_.ranks;
+            std::sort(ascending.begin(), ascending.end());
             failure_ =
                 Status(failure_.code(), fmt::format("no communicator came of {} of this one, counted anew from 0: {}",
-                                                    ranks_text(met_with_), failure_.sentence()));
+                                                    ranks_text(ascending), failure_.sentence()));
+        }
+    } else if (*made && kind_ != Kind::split) {
+        parent().count_shrink(excluded_);
     }
     return !made ? Progress::failed : *made ? Progress::done : Progress::blocked;
 }
@@ -216,11 +251,23 @@ Status Splitting::look_at_parent() {
     const int64_t now = now_us();
     if (now < next_look_us_) return ok();
     next_look_us_ = now + look_apart_us;
-    for (const int rank : met_with_)
-        if (group.local(rank) && group.row(rank).state.load(std::memory_order_acquire) != RankState::left &&
-            !group.alive(rank))
+    if (const int other = given_up_->find(group, family_); other >= 0)
+        return fail(weftRemoteError, "{} has given up making a communicator from this one: its error says why",
+                    group.name_of(other));
+    for (const int rank : family_.ranks) {
+        if (!group.local(rank)) continue;
+        const RankRow& row = group.row(rank);
+        const bool left = row.state.load(std::memory_order_acquire) == RankState::left;
+        if (by_id_ && !left && !group.alive(rank))
             return fail(weftRemoteError, "{} died while the ranks were making a communicator from this one",
                         group.name_of(rank));
+        // It failed where this rank was through, in the telling.
+        if (kind_ == Kind::split && row.gave_up.load(std::memory_order_acquire) != 0 &&
+            row.birth.wanted.load(std::memory_order_acquire) != family_.number)
+            return fail(weftRemoteError,
+                        "{} failed before it could make a communicator from this one: its error says why",
+                        group.name_of(rank));
+    }
     return ok();
 }
 

@@ -24,6 +24,9 @@ class Splitting {
     Status take_failure() { return std::move(failure_); }
 
     Splitting(weftComm* parent, weftComm** child, Settings settings);
+    Splitting(const Splitting&) = delete;
+    // Thrown away on the way, as when the parent has died: nobody waits for this rank in vain.
+    ~Splitting();
 
   private:
     enum class Kind { split, shrink, shrink_and_abort };
@@ -38,6 +41,8 @@ class Splitting {
     Status tell();
     Status choose_child();
     Status begin_joining(Child child, const UniqueId::RootPlace& root, int root_rank);
+    Status make_meeting(const UniqueId::RootPlace& root, int root_rank);
+    void tell_failure(const Status& failure);
     Status begin_shrinking();
     Status look_at_parent();
 
@@ -48,11 +53,12 @@ class Splitting {
     int color_ = 0, key_ = 0;
     std::vector<int> excluded_;  // ascending
 
-    uint64_t number_ = 0;
+    Child family_;  // those who are to be in the child; number 0: not known yet
+    std::optional<GivenUp> given_up_;
     std::vector<std::byte> words_;
     bool telling_ = false;
     Joining joining_;
-    std::vector<int> met_with_;  // the parent's ranks, ascending, if they meet by an id
+    bool by_id_ = false;  // they meet by an id
     int64_t next_look_us_ = 0;
     Status failure_;
 };

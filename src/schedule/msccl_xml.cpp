@@ -102,6 +102,7 @@ class Reader {
         XML_SetElementHandler(parser_.get(), started, ended);
         XML_SetStartDoctypeDeclHandler(parser_.get(), doctype);
         const XML_Status status = XML_Parse(parser_.get(), xml.data(), int(xml.size()), XML_TRUE);
+        if (thrown_) std::rethrow_exception(thrown_);
         if (!fault_) return std::move(fault_);
         if (status != XML_STATUS_OK) {
             const XML_Error error = XML_GetErrorCode(parser_.get());
@@ -118,7 +119,14 @@ class Reader {
     static constexpr const char* levels[] = {"algo", "gpu", "tb", "step"};
 
     static void XMLCALL started(void* self, const char* element, const char** attributes) {
-        static_cast<Reader*>(self)->start(element, attributes);
+        // No exception goes through the parser, which is C.
+        auto& reader = *static_cast<Reader*>(self);
+        try {
+            reader.start(element, attributes);
+        } catch (...) {
+            reader.thrown_ = std::current_exception();
+            XML_StopParser(reader.parser_.get(), XML_FALSE);
+        }
     }
     static void XMLCALL ended(void* self, const char*) { --static_cast<Reader*>(self)->depth_; }
     static void XMLCALL doctype(void* self, const char*, const char*, const char*, int) {
@@ -279,6 +287,7 @@ class Reader {
     struct Free {
         void operator()(XML_Parser parser) const { XML_ParserFree(parser); }
     };
+    std::exception_ptr thrown_;  // out of memory
     std::unique_ptr<std::remove_pointer_t<XML_Parser>, Free> parser_{XML_ParserCreate(nullptr)};
     Status fault_;
     File file_;

@@ -40,7 +40,8 @@ std::vector<Candidate> candidates(const Operation& operation, const Layout& own,
     // As rank 0 sees it: a host may have more ranks than another, and all must predict alike.
     Layout layout = own;
     layout.rank = 0;
-    const bool bound = concerns(list, operation.collective, layout, rows);
+    // What ranks tell each other to split a communicator is no call that a list could be meant for.
+    const bool bound = !operation.splits() && concerns(list, operation.collective, layout, rows);
     std::vector<Candidate> all;
     for (const Algorithm& row : rows) {
         if (row.collective != operation.collective) continue;

@@ -272,7 +272,7 @@ static void shrink_wrong(void) {
     CHECK_FAILS(weftCommShrink(parents[0], one, 1, &child, NULL, 2), weftInvalidArgument, "shrinkFlags is 2");
     CHECK_FAILS(weftCommShrink(parents[0], one, 1, NULL, NULL, 0), weftInvalidArgument, "newcomm is NULL");
     CHECK_FAILS(weftCommShrink(parents[0], one, 1, &child, &config, 0), weftTimeout, "200 ms for rank 1");
-    /* On one host the other is known to have given up, elsewhere it does not come again. */
+    /* The other does not come again. */
     CHECK(weftCommShrink(parents[1], one, 1, &child, &config, 0) != weftSuccess);
     CHECK_TEXT(weftGetLastError(parents[1]), "rank 0");
     CHECK(child == NULL);

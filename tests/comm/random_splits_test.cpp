@@ -60,4 +60,36 @@ TEST_CASE("families of communicators of processes, on one host and on several, a
     }
 }
 
+TEST_CASE("a call that fails beside a split in a group leaves nobody waiting for that split", "[comm]") {
+    for (int round = 0; round < (small() ? 5 : 30); ++round) {
+        weftUniqueId id;
+        REQUIRE(weftGetUniqueId(&id) == weftSuccess);
+        std::string wrong[3];
+        std::vector<std::thread> threads;
+        for (int rank = 0; rank < 3; ++rank)
+            threads.emplace_back([&, rank] {
+                weftComm_t comm = nullptr, child = nullptr;
+                if (weftCommInitRank(&comm, 3, id, rank) != weftSuccess) {
+                    wrong[rank] = weftGetLastError(nullptr);
+                    return;
+                }
+                // Ranks 0 and 1 disagree on a message; rank 2 splits and knows nothing of it.
+                int value = 0;
+                weftGroupStart();
+                weftCommSplit(comm, 0, rank, &child, nullptr);
+                if (rank == 0) weftSend(&value, 1, weftInt32, 1, comm, nullptr);
+                if (rank == 1) weftRecv(&value, 1, weftFloat32, 0, comm, nullptr);
+                const weftResult_t ended = weftGroupEnd();
+                if (ended == weftTimeout) wrong[rank] = weftGetLastError(comm);
+                if (child) {
+                    if (weftBarrier(child, nullptr) == weftTimeout) wrong[rank] = weftGetLastError(child);
+                    weftCommDestroy(child);
+                }
+                weftCommDestroy(comm);
+            });
+        for (std::thread& thread : threads) thread.join();
+        for (const std::string& sentence : wrong) CHECK(sentence == "");
+    }
+}
+
 }  // namespace weft::test

@@ -117,6 +117,25 @@ TEST_CASE("ranks that do not come to a split or a shrink are named at the deadli
     other.finish();
 }
 
+TEST_CASE("a shrink that one rank has tried in vain comes to something when all try it", "[split]") {
+    Job job(3);
+    const std::vector<std::string> soon{"WEFT_INIT_TIMEOUT_MS=" + std::string(small() ? "10000" : "2000"), quiet};
+    job.start(0, {"init", "await", "shrink=0,2", "shrink=1,2", "reduce=100"}, soon);
+    job.start(1, {"init", "await", "shrink=1,2", "reduce=100"}, soon);
+    job.start(2, {"init", "hold"}, soon);
+    for (int rank = 0; rank < 3; ++rank) CHECK(job[rank].says("init 0"));
+    job.kill(2);
+    job[0].kill(SIGUSR1);
+    CHECK(job[0].says("shrink 8 "));
+    job[1].kill(SIGUSR1);
+    job.finish();
+    INFO(job.everything());
+    for (const int rank : {0, 1}) {
+        CHECK(job.answer(rank, "shrink") == "0");
+        CHECK(job.answer(rank, "reduce") == "0");
+    }
+}
+
 TEST_CASE("a rank killed at any moment among splits: the others are told, and shrink", "[split]") {
     const unsigned seed = std::random_device{}();
     std::mt19937 random(seed);

@@ -24,6 +24,7 @@ struct Place {
     static size_t bytes_of(int depth, size_t slot_bytes) {
         return sizeof(Credits) + stride_of(slot_bytes) * size_t(depth);
     }
+    static bool is_few(size_t bytes) { return bytes <= sizeof SlotHeader::few; }
     Credits& credits() const { return *reinterpret_cast<Credits*>(base); }
     SlotHeader& header(uint64_t index) const {
         return *reinterpret_cast<SlotHeader*>(base + sizeof(Credits) +
@@ -53,6 +54,7 @@ class ShmSender final : public Sender {
         header.bytes = info.bytes;
         header.fingerprint = info.fingerprint;
         header.operation = info.operation;
+        if (Place::is_few(info.bytes)) memcpy(header.few, place_.data(published_), sizeof header.few);
         header.sequence.store(++published_, std::memory_order_release);  // pairs with receive()
         options_.host->wake();
         return ok();
@@ -86,7 +88,7 @@ class ShmReceiver final : public Receiver {
         if (info.bytes > place_.slot_bytes)
             return fail(weftInternalError, "rank {} got a slot from rank {} that claims {} bytes; slots hold {}",
                         options_.self, options_.peer, info.bytes, place_.slot_bytes);
-        return Slot{place_.data(released_), place_.slot_bytes};
+        return Slot{Place::is_few(info.bytes) ? header.few : place_.data(released_), place_.slot_bytes};
     }
 
     Status release() override {
