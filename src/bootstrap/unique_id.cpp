@@ -114,7 +114,7 @@ UniqueId::RootPlace UniqueId::root_place(const std::vector<net::Address>& addres
         address.pack(packed);
         ++place[1];
     }
-    memcpy(place.data() + 2, packed.data(), packed.size());
+    for (size_t i = 0; i < packed.size(); ++i) place[i + 2] = uint8_t(packed[i]);
     return place;
 }
 
