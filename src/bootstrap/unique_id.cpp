@@ -114,7 +114,7 @@ UniqueId::RootPlace UniqueId::root_place(const std::vector<net::Address>& addres
         address.pack(packed);
         ++place[1];
     }
-    for (size_t i = 0; i < packed.size(); ++i) place[i + 2] = uint8_t(packed[i]);
+    for (size_t i = 0; i < packed.size(); ++i) place[i + 2] = char(packed[i]);
     return place;
 }
 
