@@ -66,18 +66,20 @@ Status Group::drive(std::vector<Queued> calls) {
         }
     };
     std::vector<Lane> lanes;
-    // If an exception ends this: whoever waits for what is still to be done is told.
-    struct Unfinished {
+    // If an exception ends this: whoever waits for what is still to be done is told. In any case buffers go back to the
+    // user only when none of this thread's ranks moves any more.
+    struct Ending {
         std::vector<Lane>& lanes;
-        ~Unfinished() {
+        ~Ending() {
             for (Lane& lane : lanes)
                 if (!lane.done()) lane.handle->communicator->break_off();
             try {
-                for (Lane& lane : lanes) lane.handle->communicator->await_borrowers();
+                for (Lane& lane : lanes)
+                    if (!lane.refused) lane.handle->communicator->await_borrowers();
             } catch (...) {  // out of memory for a warning
             }
         }
-    } unfinished{lanes};
+    } ending{lanes};
     Status first;
     const auto keep = [&](weftComm* handle, Status failure) {
         {
@@ -171,13 +173,8 @@ Status Group::drive(std::vector<Queued> calls) {
         // Everybody is blocked: wait a little in each one's way.
         for (Lane& lane : lanes)
             if (!lane.done())
-                if (Status failure = pause(lane); !failure) {
-                    give_up(lane, std::move(failure));
-                }
+                if (Status failure = pause(lane); !failure) give_up(lane, std::move(failure));
     }
-    // Only now, when none of this thread's ranks moves any more, do their buffers go back to the user.
-    if (!first)
-        for (Lane& lane : lanes) lane.handle->communicator->await_borrowers();
     return first;
 }
 
