@@ -48,36 +48,34 @@ Status run(weftComm_t comm, std::span<Call> messages) {
     return communicator.run_messages(messages);
 }
 
+// A send or a receive: `name` of the buffer, of which one is null.
+weftResult_t run_one(Collective which, Caller by, const char* name, const void* send, void* receive, size_t count,
+                     weftDataType_t type, int peer, weftComm_t comm, weftStream_t stream) {
+    return guarded_comm(comm, [&]() -> Status {
+        Inside inside(comm);
+        if (!inside.entered()) [[unlikely]]
+            return inside.refused();
+        WEFT_TRY(check_type(type));
+        WEFT_TRY(check_rank("peer", peer, comm->communicator->ranks()));
+        WEFT_TRY(check_buffer(name, send ? send : receive, count));
+        Call call = message(which, by, send, receive, count, type, peer, stream);
+        return run(comm, {&call, 1});
+    });
+}
+
 }  // namespace
 
 extern "C" {
 
 weftResult_t weftSend(const void* sendbuff, size_t count, weftDataType_t type, int peer, weftComm_t comm,
                       weftStream_t stream) {
-    return guarded_comm(comm, [&]() -> Status {
-        Inside inside(comm);
-        if (!inside.entered()) [[unlikely]]
-            return inside.refused();
-        WEFT_TRY(check_type(type));
-        WEFT_TRY(check_rank("peer", peer, comm->communicator->ranks()));
-        WEFT_TRY(check_buffer("sendbuff", sendbuff, count));
-        Call call = message(Collective::send, Caller::send, sendbuff, nullptr, count, type, peer, stream);
-        return run(comm, {&call, 1});
-    });
+    return run_one(Collective::send, Caller::send, "sendbuff", sendbuff, nullptr, count, type, peer, comm, stream);
 }
 
 weftResult_t weftRecv(void* recvbuff, size_t count, weftDataType_t type, int peer, weftComm_t comm,
                       weftStream_t stream) {
-    return guarded_comm(comm, [&]() -> Status {
-        Inside inside(comm);
-        if (!inside.entered()) [[unlikely]]
-            return inside.refused();
-        WEFT_TRY(check_type(type));
-        WEFT_TRY(check_rank("peer", peer, comm->communicator->ranks()));
-        WEFT_TRY(check_buffer("recvbuff", recvbuff, count));
-        Call call = message(Collective::receive, Caller::receive, nullptr, recvbuff, count, type, peer, stream);
-        return run(comm, {&call, 1});
-    });
+    return run_one(Collective::receive, Caller::receive, "recvbuff", nullptr, recvbuff, count, type, peer, comm,
+                   stream);
 }
 
 weftResult_t weftSendRecv(const void* sendbuff, size_t sendcount, int dest, void* recvbuff, size_t recvcount,

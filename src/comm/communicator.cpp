@@ -350,24 +350,8 @@ void Communicator::break_off() noexcept {
     leave_buffers();
 }
 
-Status Communicator::run(const Call& call) try {
-    WEFT_TRY(begin(call));
-    for (;;) {
-        const Progress progress = advance();
-        if (progress == Progress::done) [[likely]]
-            return end();
-        Status failure;
-        if (progress == Progress::failed) failure = take_failure();
-        if (progress == Progress::blocked) failure = pause(true);
-        if (!failure) [[unlikely]] {
-            await_borrowers();
-            return failure;
-        }
-    }
-} catch (...) {
-    break_off();
-    await_borrowers();
-    throw;
+Status Communicator::run(const Call& call) {
+    return see_through([&] { return begin(call); }, [&] { return advance(); }, [&] { return end(); });
 }
 
 int Communicator::make_scalar(const Scalar& scalar) {

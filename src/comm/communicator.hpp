@@ -20,7 +20,6 @@ namespace weft {
 
 struct CommunicatorOptions {
     std::string name;
-    std::string algo;
     int64_t timeout_ms = 0;  // 0: never
     int64_t init_timeout_ms = 0;
     int64_t warn_ms = 0;
@@ -149,6 +148,9 @@ class Communicator {
                  std::unique_ptr<Board> board);
     Status begin_on_device();
     Status refuse_or_die(Status failure);
+    // `begin`, `advance` and waits until it is done, `end`. Whatever ends it, buffers are the user's again.
+    template <class Begin, class Advance, class End>
+    Status see_through(Begin&& begin, Advance&& advance, End&& end);
     void restore_limits();
     void leave_buffers();
     Status die(Status failure);
@@ -200,5 +202,26 @@ class Communicator {
     int next_scalar_ = weftNumOps;
     std::list<int> registered_;  // of device memory the entry, else DeviceSide::no_entry
 };
+
+template <class Begin, class Advance, class End>
+Status Communicator::see_through(Begin&& begin, Advance&& advance, End&& end) try {
+    WEFT_TRY(begin());
+    for (;;) {
+        const Progress progress = advance();
+        if (progress == Progress::done) [[likely]]
+            return end();
+        Status failure;
+        if (progress == Progress::failed) failure = take_failure();
+        if (progress == Progress::blocked) failure = pause(true);
+        if (!failure) [[unlikely]] {
+            await_borrowers();
+            return failure;
+        }
+    }
+} catch (...) {
+    break_off();
+    await_borrowers();
+    throw;
+}
 
 }  // namespace weft

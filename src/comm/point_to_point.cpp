@@ -63,24 +63,13 @@ Progress Communicator::advance(Exchange& exchange) {
     return progress;
 }
 
-Status Communicator::run_messages(std::span<const Call> messages) try {
-    for (const Call& message : messages) WEFT_TRY(begin_message(message));
-    for (;;) {
-        const Progress progress = advance_messages();
-        if (progress == Progress::done) [[likely]]
-            return ok();
-        Status failure;
-        if (progress == Progress::failed) failure = take_failure();
-        if (progress == Progress::blocked) failure = pause(true);
-        if (!failure) [[unlikely]] {
-            await_borrowers();
-            return failure;
-        }
-    }
-} catch (...) {
-    break_off();
-    await_borrowers();
-    throw;
+Status Communicator::run_messages(std::span<const Call> messages) {
+    const auto begin_all = [&]() -> Status {
+        for (const Call& message : messages) WEFT_TRY(begin_message(message));
+        return ok();
+    };
+    return see_through(
+        begin_all, [&] { return advance_messages(); }, [] { return ok(); });
 }
 
 Status Communicator::begin_uneven() {

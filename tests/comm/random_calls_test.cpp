@@ -13,6 +13,7 @@
 #include "src/base/datatype.hpp"
 #include "tests/catch.hpp"
 #include "tests/comm/random_calls.hpp"
+#include "tests/comm/seed.hpp"
 #include "tests/folder.hpp"
 #include "tests/reference/exact.hpp"
 #include "tests/subprocess.hpp"
@@ -22,13 +23,6 @@ namespace {
 
 // Of ranks that are late, which is no error.
 const char* const no_warnings = "WEFT_WARN_MS=0";
-
-bool small() { return std::getenv("WEFT_TEST_SMALL") != nullptr; }
-
-uint32_t seed() {
-    static const uint32_t number = std::random_device{}();
-    return number;
-}
 
 // A communicator of `ranks` threads under an algorithm, or any.
 void check_threads(int ranks, const char* algo, const Sequence& sequence) {

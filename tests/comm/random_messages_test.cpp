@@ -7,17 +7,11 @@
 
 #include "tests/catch.hpp"
 #include "tests/comm/random_messages.hpp"
+#include "tests/comm/seed.hpp"
 #include "tests/subprocess.hpp"
 
 namespace weft::test {
 namespace {
-
-bool small() { return std::getenv("WEFT_TEST_SMALL") != nullptr; }
-
-uint32_t seed() {
-    static const uint32_t number = std::random_device{}();
-    return number;
-}
 
 void check_threads(int ranks, int comms, const MessageSequence& sequence) {
     CAPTURE(ranks, comms, sequence.seed);

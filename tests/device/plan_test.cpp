@@ -161,4 +161,26 @@ TEST_CASE("kernels of ranks that share a device find room on it together") {
     CHECK(blocks_together(std::vector{facts_of(1, 2), facts_of(1, 2), facts_of(1, 2)}) == 0);
 }
 
+TEST_CASE("a user's algorithm serves the messages that it is for, and takes nothing away from others") {
+    UserAlgorithm mine{"mine", "mine.txt", {}};
+    for (int rank = 0; rank < 4; ++rank) {
+        mine.schedules.push_back(registry::find_algorithm("ring")->build({.ranks = 4, .rank = rank}, {}));
+        mine.schedules.back().least_bytes = 1000;
+        mine.schedules.back().most_bytes = 2000;
+    }
+    std::vector<Algorithm> rows = {{"mine", Collective::all_reduce, nullptr, nullptr, "", nullptr, nullptr, &mine}};
+    for (const char* algo : {"", "one_shot,mine"}) {
+        StepAlgorithms steps = step_algorithms(rows, {4}, 64, algo, 0);
+        REQUIRE(steps.rows.size() == 1);
+        DeviceLayout without{4, 64, algo}, with = without;
+        with.steps = std::move(steps.rows);
+        for (const size_t bytes : {1000, 1500, 2000}) {
+            CHECK(plan_of(bytes, with).body == cuda::Body::steps);
+            CHECK(plan_of(bytes, with).algorithm == "mine");
+        }
+        for (const size_t bytes : {0, 999, 2001, 4 << 20})
+            CHECK(plan_of(bytes, with).body == plan_of(bytes, without).body);
+    }
+}
+
 }  // namespace weft::test
