@@ -1,5 +1,6 @@
 // hosts_test.cpp: what runs over connections, and over the boards of several hosts, against the sequential interpreter,
 // bit for bit. The hosts are made up: all ranks share one group's memory, but only those of a host meet on its board.
+#include "tests/executor/checked_runs.hpp"
 #include "tests/executor/wild_inputs.hpp"
 
 namespace weft::test {
@@ -38,14 +39,6 @@ Call random_call(const WildInputs& wild, const std::vector<int32_t>& hosts, size
     call.receive_offset = random() % 2 ? 0 : random() % 64;
     call.stores = random() % 4 ? Stores::ordinary : Stores::streaming;
     return call;
-}
-
-void check(LocalRanks& ranks, const std::vector<Call>& calls, Driver driver, std::mt19937& random) {
-    const auto results = ranks.run(calls, driver, random);
-    for (size_t i = 0; i < calls.size(); ++i) {
-        CAPTURE(i);
-        if (const auto wrong = difference(calls[i], results[i], expected(calls[i]))) FAIL_CHECK(*wrong);
-    }
 }
 
 }  // namespace

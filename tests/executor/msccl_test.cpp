@@ -7,6 +7,7 @@
 #include "src/schedule/checker.hpp"
 #include "src/schedule/msccl.hpp"
 #include "src/schedule/validate.hpp"
+#include "tests/executor/checked_runs.hpp"
 #include "tests/executor/wild_inputs.hpp"
 #include "tests/schedule/mutation.hpp"
 
@@ -38,14 +39,6 @@ Call call_of(const MscclProgram& program, std::mt19937& random) {
     const int ranks = int(program.schedules.size());
     if (program.collective != Collective::all_to_all && random() % 2) call.in_place = random_flags(ranks, random);
     return call;
-}
-
-void check(LocalRanks& ranks, const std::vector<Call>& calls, Driver driver, std::mt19937& random) {
-    const auto results = ranks.run(calls, driver, random);
-    for (size_t i = 0; i < calls.size(); ++i) {
-        CAPTURE(i);
-        if (const auto wrong = difference(calls[i], results[i], expected(calls[i]))) FAIL_CHECK(*wrong);
-    }
 }
 
 }  // namespace
