@@ -19,45 +19,11 @@
 #include <thread>
 #include <vector>
 
-#include "weft/weft.hpp"
+#include "tests/faults/worker.hpp"
 
-namespace {
+using namespace worker;
 
-using Values = std::vector<std::string>;
-
-struct Worker {
-    weftUniqueId id;
-    weftUniqueId later{};  // for another communicator
-    int ranks, rank;
-    weftComm_t comm = nullptr;
-    bool shared = false;  // buffers from weftMemAlloc
-    std::vector<std::thread> threads;
-    std::map<size_t, std::pair<void*, void*>> buffers;  // by bytes
-    std::vector<int> held;                              // when first asked
-    std::vector<weftComm_t> parents;                    // of comm, the nearest last
-
-    Worker() = default;
-    Worker(const Worker&) = delete;
-    Worker& operator=(const Worker&) = delete;
-    ~Worker() {
-        for (auto& [bytes, pair] : buffers)
-            for (void* buffer : {pair.first, pair.second}) shared ? (void)weftMemFree(buffer) : free(buffer);
-    }
-};
-
-void tell(const std::string& line) {
-    const std::string text = line + "\n";
-    if (write(1, text.data(), text.size()) != ssize_t(text.size())) abort();
-}
-void tell(const std::string& call, weftResult_t code) {
-    tell(call + " " + std::to_string(code) + (code == weftSuccess ? "" : std::string(" ") + weftGetLastError(nullptr)));
-}
-
-long number(const Values& values, size_t index, long standard) {
-    return index < values.size() ? atol(values[index].c_str()) : standard;
-}
-
-std::pair<void*, void*> buffers(Worker& self, size_t bytes) {
+static std::pair<void*, void*> buffers(Worker& self, size_t bytes) {
     auto& pair = self.buffers[bytes];
     if (pair.first) return pair;
     for (void** buffer : {&pair.first, &pair.second}) {
@@ -74,7 +40,7 @@ std::pair<void*, void*> buffers(Worker& self, size_t bytes) {
 }
 
 // One all-reduce of count elements; those of int32 and sum are looked at.
-weftResult_t reduce(Worker& self, size_t count, weftDataType_t type, weftRedOp_t op) {
+weftResult_t worker::reduce(Worker& self, size_t count, weftDataType_t type, weftRedOp_t op) {
     const auto [send, receive] = buffers(self, count * 8);
     const bool known = type == weftInt32 && op == weftSum;
     auto *in = static_cast<int*>(send), *out = static_cast<int*>(receive);
@@ -90,6 +56,8 @@ weftResult_t reduce(Worker& self, size_t count, weftDataType_t type, weftRedOp_t
         }
     return code;
 }
+
+namespace {
 
 // One collective of count int32, which are the number of their rank from 1; what comes out is looked at.
 weftResult_t collective(Worker& self, const std::string& name, size_t count, int root) {
@@ -255,69 +223,6 @@ void step_make_ids(Worker&, const Values& values) {
 }
 // sleep=MS
 void step_sleep(Worker&, const Values& values) { usleep(useconds_t(number(values, 0, 1)) * 1000); }
-void become_child(Worker& self, weftComm_t child) {
-    self.parents.push_back(self.comm);
-    self.comm = child;
-    if (!child) return;
-    weftCommUserRank(child, &self.rank);
-    weftCommCount(child, &self.ranks);
-}
-// split=COLOR[,KEY[,DEADLINE in ms]]: from here on the child is the communicator
-void step_split(Worker& self, const Values& values) {
-    weftConfig_t config = WEFT_CONFIG_INITIALIZER;
-    config.initTimeoutMs = number(values, 2, -1);
-    weftComm_t child = nullptr;
-    const weftResult_t code =
-        weftCommSplit(self.comm, int(number(values, 0, 0)), int(number(values, 1, 0)), &child, &config);
-    tell("split", code);
-    if (code == weftSuccess) become_child(self, child);
-}
-// shrink=FLAGS,RANK[,RANK...]: likewise, without these ranks
-void step_shrink(Worker& self, const Values& values) {
-    std::vector<int> excluded;
-    for (size_t i = 1; i < values.size(); ++i) excluded.push_back(int(number(values, i, 0)));
-    weftComm_t child = nullptr;
-    const weftResult_t code = weftCommShrink(self.comm, excluded.data(), int(excluded.size()), &child, nullptr,
-                                             int(number(values, 0, WEFT_SHRINK_DEFAULT)));
-    tell("shrink", code);
-    if (code == weftSuccess) become_child(self, child);
-}
-void step_back(Worker& self, const Values&) {
-    const weftComm_t parent = self.parents.back();
-    self.parents.pop_back();
-    become_child(self, parent);
-    self.parents.pop_back();
-}
-// destroy_parent: of the communicator, which lives on
-void step_destroy_parent(Worker& self, const Values&) {
-    tell("destroy_parent", weftCommDestroy(self.parents.back()));
-    self.parents.pop_back();
-}
-long resident_kib() {
-    std::ifstream file("/proc/self/statm");
-    long size = 0, resident = 0;
-    file >> size >> resident;
-    return resident * (sysconf(_SC_PAGESIZE) / 1024);
-}
-// births=TIMES,COUNT: as often a split into halves, a sum in there, its end; then how much memory most of them cost
-void step_births(Worker& self, const Values& values) {
-    const long times = number(values, 0, 1), count = number(values, 1, 1);
-    weftResult_t code = weftSuccess;
-    long before = 0;
-    for (long i = 0; code == weftSuccess && i < times; ++i) {
-        if (i == times / 4) before = resident_kib();
-        Worker child;
-        code = weftCommSplit(self.comm, self.rank % 2, -self.rank, &child.comm, nullptr);
-        if (code != weftSuccess) break;
-        weftCommUserRank(child.comm, &child.rank);
-        weftCommCount(child.comm, &child.ranks);
-        code = reduce(child, size_t(count), weftInt32, weftSum);
-        const weftResult_t ended = weftCommDestroy(child.comm);
-        if (code == weftSuccess) code = ended;
-    }
-    tell("births", code);
-    tell("grown " + std::to_string(resident_kib() - before));
-}
 // What the process holds: descriptors, threads, mapped segments of Weft's.
 std::vector<int> holdings() {
     const auto entries = [](const char* folder) {

@@ -1,0 +1,59 @@
+// worker.hpp: what the steps of a worker (worker.cpp) share: the process's rank and communicator, and how it answers.
+#pragma once
+#include <unistd.h>
+
+#include <cstdlib>
+#include <map>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "weft/weft.hpp"
+
+namespace worker {
+
+using Values = std::vector<std::string>;
+
+struct Worker {
+    weftUniqueId id;
+    weftUniqueId later{};  // for another communicator
+    int ranks, rank;
+    weftComm_t comm = nullptr;
+    bool shared = false;  // buffers from weftMemAlloc
+    std::vector<std::thread> threads;
+    std::map<size_t, std::pair<void*, void*>> buffers;  // by bytes
+    std::vector<int> held;                              // when first asked
+    std::vector<weftComm_t> parents;                    // of comm, the nearest last
+
+    Worker() = default;
+    Worker(const Worker&) = delete;
+    Worker& operator=(const Worker&) = delete;
+    ~Worker() {
+        for (auto& [bytes, pair] : buffers)
+            for (void* buffer : {pair.first, pair.second}) shared ? (void)weftMemFree(buffer) : free(buffer);
+    }
+};
+
+inline void tell(const std::string& line) {
+    const std::string text = line + "\n";
+    if (write(1, text.data(), text.size()) != ssize_t(text.size())) abort();
+}
+inline void tell(const std::string& call, weftResult_t code) {
+    tell(call + " " + std::to_string(code) + (code == weftSuccess ? "" : std::string(" ") + weftGetLastError(nullptr)));
+}
+
+inline long number(const Values& values, size_t index, long standard) {
+    return index < values.size() ? atol(values[index].c_str()) : standard;
+}
+
+// One all-reduce of count elements; those of int32 and sum are looked at.
+weftResult_t reduce(Worker& self, size_t count, weftDataType_t type, weftRedOp_t op);
+
+// worker_families.cpp: communicators made from the worker's.
+void step_split(Worker& self, const Values& values);
+void step_shrink(Worker& self, const Values& values);
+void step_back(Worker& self, const Values& values);
+void step_destroy_parent(Worker& self, const Values& values);
+void step_births(Worker& self, const Values& values);
+
+}  // namespace worker
