@@ -22,6 +22,10 @@ struct UserAlgorithm {
     const char* refusal(const Layout& layout) const;
 };
 
+// How contributions are combined, where the collective reduces. In rank order: each result at once, of what the ranks
+// gave themselves, and rounded once; proved by the checker for each row (tests/schedule), of a user's when it is read.
+enum class Sums : uint8_t { as_they_come, in_rank_order };
+
 struct Algorithm {
     const char* name;  // as in WEFT_ALGO and in logs
     Collective collective;
@@ -34,6 +38,8 @@ struct Algorithm {
     // be.
     size_t (*tile_bytes)(const Layout& layout, const LinkCosts& costs, size_t bytes) = nullptr;
     const UserAlgorithm* of_user = nullptr;  // then build and predict_us are null
+    Sums sums = Sums::as_they_come;
+    bool on_demand = false;  // for calls that want their sums in rank order, or where WEFT_ALGO names it
 
     const char* refusal(const Layout& layout) const {
         if (of_user) return of_user->refusal(layout);

@@ -22,6 +22,13 @@ double halving_doubling_all_reduce_us(const Layout& layout, const LinkCosts& cos
 Schedule all_pairs_all_reduce(const Layout& layout, const Parameters& parameters);
 double all_pairs_all_reduce_us(const Layout& layout, const LinkCosts& costs, size_t bytes);
 
+Schedule rank_order_all_reduce(const Layout& layout, const Parameters& parameters);
+Schedule rank_order_reduce(const Layout& layout, const Parameters& parameters);
+Schedule rank_order_reduce_scatter(const Layout& layout, const Parameters& parameters);
+double rank_order_all_reduce_us(const Layout& layout, const LinkCosts& costs, size_t bytes);
+double rank_order_reduce_us(const Layout& layout, const LinkCosts& costs, size_t bytes);
+double rank_order_reduce_scatter_us(const Layout& layout, const LinkCosts& costs, size_t bytes);
+
 Schedule double_binary_tree_all_reduce(const Layout& layout, const Parameters& parameters);
 double double_binary_tree_all_reduce_us(const Layout& layout, const LinkCosts& costs, size_t bytes);
 size_t double_binary_tree_tile_bytes(const Layout& layout, const LinkCosts& costs, size_t bytes);
@@ -86,11 +93,16 @@ Schedule binomial_tree_broadcast(const Layout& layout, const Parameters& paramet
 Schedule binomial_tree_reduce(const Layout& layout, const Parameters& parameters);
 Schedule binomial_tree_gather(const Layout& layout, const Parameters& parameters);
 Schedule binomial_tree_scatter(const Layout& layout, const Parameters& parameters);
-double binomial_tree_whole_us(const Layout& layout, const LinkCosts& costs, size_t bytes);
+double binomial_tree_broadcast_us(const Layout& layout, const LinkCosts& costs, size_t bytes);
+double binomial_tree_reduce_us(const Layout& layout, const LinkCosts& costs, size_t bytes);
 double binomial_tree_parts_us(const Layout& layout, const LinkCosts& costs, size_t bytes);
 
 Schedule linear_gather(const Layout& layout, const Parameters& parameters);
 Schedule linear_scatter(const Layout& layout, const Parameters& parameters);
+Schedule linear_broadcast(const Layout& layout, const Parameters& parameters);
+Schedule linear_reduce(const Layout& layout, const Parameters& parameters);
+double linear_broadcast_us(const Layout& layout, const LinkCosts& costs, size_t bytes);
+double linear_reduce_us(const Layout& layout, const LinkCosts& costs, size_t bytes);
 double linear_us(const Layout& layout, const LinkCosts& costs, size_t bytes);
 
 // Why a layout is not for what runs over one board of all ranks, or for what needs boards and a network; null: it is.
@@ -101,6 +113,7 @@ const char* too_many_pairs(const Layout& layout);
 const char* too_many_pairs_here(const Layout& layout);  // on one host, where the board serves more
 const char* too_many_of_a_host(const Layout& layout);   // on several hosts
 const char* too_many_parts(const Layout& layout);       // in one message
+const char* too_many_ahead(const Layout& layout);       // of a root that sends or receives many messages ahead
 const char* too_many_for_one(const Layout& layout);     // of its root
 
 }  // namespace weft

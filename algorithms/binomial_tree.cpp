@@ -198,7 +198,13 @@ static double tree_us(const Layout& layout, const LinkCosts& costs, size_t bytes
     if (network.hosts() == 1) rounds.latency_us *= network.one_way_us(false) / network.message_us(false);
     return Network::overlapped_us(rounds, double(bytes), double(costs.net_slot_bytes));
 }
-double binomial_tree_whole_us(const Layout& layout, const LinkCosts& costs, size_t bytes) {
+double binomial_tree_broadcast_us(const Layout& layout, const LinkCosts& costs, size_t bytes) {
+    // One of the two copies while the other one does, or one copies all.
+    if (layout.ranks == 2 && layout.host_count() == 1)
+        return Network(layout, costs, bytes).one_way_us(false) + 1.5 * costs.stream_us(bytes, 2 * bytes);
+    return tree_us(layout, costs, bytes, false);
+}
+double binomial_tree_reduce_us(const Layout& layout, const LinkCosts& costs, size_t bytes) {
     return tree_us(layout, costs, bytes, false);
 }
 double binomial_tree_parts_us(const Layout& layout, const LinkCosts& costs, size_t bytes) {

@@ -43,12 +43,18 @@ class OneShot {
     void stage(Chunk chunk) {
         if (ranks_ > 1) block_.copy(chunk).to(Buffer::slot);
     }
-    void keep_own() { block_.copy({rank_}); }
     void meet() {
         if (ranks_ == 1) return;
         block_.post(0);
         block_.wait(0);
     }
+    // In between what nobody waits for: the own part goes to its place.
+    void meet_and_keep(Chunk own) {
+        if (ranks_ > 1) block_.post(0);
+        block_.copy(own);
+        if (ranks_ > 1) block_.wait(0);
+    }
+    void meet_and_keep() { meet_and_keep({rank_}); }
     void take_others() { block_.loop(ranks_ - 1).copy(others().then(1)).from(Buffer::slot).of(others().then(1)); }
     Schedule finish() { return schedule_.finish(); }
 
@@ -61,8 +67,7 @@ class OneShot {
 Schedule everybody_hears_everybody(Collective collective, const Layout& layout) {
     OneShot shot(collective, layout, layout.ranks);
     shot.stage({layout.rank});
-    shot.keep_own();
-    shot.meet();
+    shot.meet_and_keep();
     shot.take_others();
     return shot.finish();
 }
@@ -91,8 +96,7 @@ Schedule one_shot_broadcast(const Layout& layout, const Parameters& parameters) 
     OneShot shot(Collective::broadcast, layout, 1, parameters.root);
     if (layout.rank == parameters.root) {
         shot.stage({0});
-        shot.meet();
-        shot.block().copy({0});
+        shot.meet_and_keep({0});
     } else {
         shot.meet();
         shot.block().copy({0}).from(Buffer::slot).of({parameters.root});
@@ -114,8 +118,7 @@ Schedule one_shot_reduce(const Layout& layout, const Parameters& parameters) {
 Schedule one_shot_all_to_all(const Layout& layout, const Parameters&) {
     OneShot shot(Collective::all_to_all, layout, layout.ranks);
     shot.stage_others();
-    shot.keep_own();
-    shot.meet();
+    shot.meet_and_keep();
     const Index others = shot.others().then(1);
     shot.block().loop(layout.ranks - 1).copy({layout.rank}).from(Buffer::slot).of(others).into(others);
     return shot.finish();
@@ -123,11 +126,12 @@ Schedule one_shot_all_to_all(const Layout& layout, const Parameters&) {
 
 Schedule one_shot_gather(const Layout& layout, const Parameters& parameters) {
     OneShot shot(Collective::gather, layout, layout.ranks, parameters.root);
-    if (layout.rank != parameters.root) shot.stage({layout.rank});
-    shot.meet();
     if (layout.rank == parameters.root) {
-        shot.keep_own();
+        shot.meet_and_keep();
         shot.take_others();
+    } else {
+        shot.stage({layout.rank});
+        shot.meet();
     }
     return shot.finish();
 }
@@ -136,8 +140,7 @@ Schedule one_shot_scatter(const Layout& layout, const Parameters& parameters) {
     OneShot shot(Collective::scatter, layout, layout.ranks, parameters.root);
     if (layout.rank == parameters.root) {
         shot.stage_others();
-        shot.meet();
-        shot.keep_own();
+        shot.meet_and_keep();
     } else {
         shot.meet();
         shot.block().copy({layout.rank}).from(Buffer::slot).of({parameters.root});

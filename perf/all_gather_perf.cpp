@@ -12,6 +12,7 @@ const perf::Collective all_gather = {
     .reduces = false,
     .sends = perf::Holds::own_part,
     .receives = perf::Holds::all_parts,
+    .weft_name = "all_gather",
     // Each rank must receive all parts but its own.
     .bus_factor = [](int ranks) { return (ranks - 1.0) / ranks; },
     .run =

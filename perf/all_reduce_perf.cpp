@@ -16,7 +16,7 @@ const perf::Collective all_reduce = {
     .reduces = true,
     .sends = perf::Holds::all_parts,
     .receives = perf::Holds::all_parts,
-    .explained = true,
+    .weft_name = "all_reduce",
     // Each rank must send what it has of the others' sums and receive its own: 2(n-1)/n of the buffer.
     .bus_factor = [](int ranks) { return 2.0 * (ranks - 1) / ranks; },
     .run =

@@ -13,6 +13,7 @@ const perf::Collective all_to_all = {
     .sends = perf::Holds::all_parts,
     .receives = perf::Holds::all_parts,
     .in_place = false,
+    .weft_name = "all_to_all",
     // Each rank must send all parts but the one for itself.
     .bus_factor = [](int ranks) { return (ranks - 1.0) / ranks; },
     .run =

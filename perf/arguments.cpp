@@ -238,6 +238,12 @@ std::variant<Arguments, Refusal> parse_arguments(const std::string& program, int
         if (!step_bytes.empty()) a.step_bytes = parse_size("-i", step_bytes);
         a.elements = choose("-d", element, elements(), find_element);
         a.reductions = choose("-o", reduction, reductions(), find_reduction);
+        const auto meets = [&](const Reduction* o) {
+            return std::any_of(a.elements.begin(), a.elements.end(), [&](const Element* d) { return serves(*o, *d); });
+        };
+        if (std::none_of(a.reductions.begin(), a.reductions.end(), meets))
+            throw Objection{fmt::format("-o {} combines the bits of integers, and -d {} is none: give -d int32, say",
+                                        reduction, element)};
         if (!a.json_lines_peer.empty() && (a.elements.size() > 1 || a.reductions.size() > 1))
             throw Objection{"--json-lines has no column for type or reduction: give one of each"};
         if (sizes.empty()) a.sizes = walk(a);

@@ -221,8 +221,9 @@ Result Benchmark::measure(const Setting& setting, size_t bytes, bool in_place, c
 void Benchmark::name_algorithm(Row& row, weftRedOp_t op) {
     std::string text(4096, 0);
     for (size_t needed = text.size();; text.resize(needed)) {
-        rank_.expect(weftCommExplain(rank_.comm(), row.count, row.element->type, op, text.data(), text.size(), &needed),
-                     "weftCommExplain");
+        rank_.expect(weftCommExplainCollective(rank_.comm(), collective_.weft_name, row.count, row.element->type, op,
+                                               std::max(row.root, 0), text.data(), text.size(), &needed),
+                     "weftCommExplainCollective");
         if (needed <= text.size()) break;
     }
     char algorithm[64] = "?", transport[64] = "?";
@@ -312,6 +313,7 @@ int Benchmark::run() {
         for (const Element* element : arguments_.elements)
             for (const Reduction* reduction :
                  collective_.reduces ? arguments_.reductions : std::vector{&no_reduction}) {
+                if (!serves(*reduction, *element)) continue;
                 const ReductionHandle handle(rank_, *element, *reduction);
                 std::unique_ptr<Buffers> buffers;
                 if (arguments_.statistic == Statistic::mean)
@@ -345,12 +347,9 @@ int run_benchmark(const Collective& collective, int argc, const char* const* arg
         return refusal->status;
     }
     const Arguments& arguments = std::get<Arguments>(parsed);
-    if (arguments.show_algorithm && !collective.explained) {
-        fmt::print(
-            stderr,
-            "{}: --show algo: Weft explains its choice for all-reduce only; WEFT_DEBUG=INFO WEFT_DEBUG_SUBSYS=algo "
-            "logs it for every collective\n",
-            collective.program);
+    if (arguments.show_algorithm && !collective.weft_name) {
+        fmt::print(stderr, "{}: --show algo: no algorithm is chosen here: messages go from rank to rank\n",
+                   collective.program);
         return 2;
     }
     if (collective.rooted && arguments.root < 0 && !arguments.json_lines_peer.empty()) {

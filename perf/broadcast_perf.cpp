@@ -13,6 +13,7 @@ const perf::Collective broadcast = {
     .sends = perf::Holds::all_parts_on_root,
     .receives = perf::Holds::all_parts,
     .peers_in_place = true,
+    .weft_name = "broadcast",
     // Each rank must receive the whole once.
     .bus_factor = [](int) { return 1.0; },
     .run =

@@ -42,10 +42,10 @@ struct Collective {
     bool rooted;             // -r means something
     bool reduces;            // -o means something
     Holds sends, receives;
-    bool in_place = true;         // as NCCL defines it: a buffer lies where the other holds the same
-    bool peers_in_place = false;  // what peers offer has one buffer on the root, so --json-lines measures that
-    bool explained = false;       // weftCommExplain speaks of it
-    int messages = 1;             // one after the other in a call, whose time is told for one of them
+    bool in_place = true;             // as NCCL defines it: a buffer lies where the other holds the same
+    bool peers_in_place = false;      // what peers offer has one buffer on the root, so --json-lines measures that
+    const char* weft_name = nullptr;  // as weftCommExplainCollective has it; null: no algorithm is chosen for it
+    int messages = 1;                 // one after the other in a call, whose time is told for one of them
     // From whom a rank receives, if each sends to one and receives from one; -1: from nobody.
     int (*partner)(const Seat& seat) = nullptr;
     // Where parts are uneven: of `count` elements so many go from one rank to another.

@@ -29,10 +29,14 @@ const std::vector<Element>& elements() {
 
 const std::vector<Reduction>& reductions() {
     static const std::vector<Reduction> table = {
-        {"sum", weftSum}, {"prod", weftProd}, {"max", weftMax},
-        {"min", weftMin}, {"avg", weftAvg},   {"mulsum", weftNumOps},
+        {"sum", weftSum},       {"prod", weftProd}, {"max", weftMax}, {"min", weftMin},   {"avg", weftAvg},
+        {"mulsum", weftNumOps}, {"band", weftBand}, {"bor", weftBor}, {"bxor", weftBxor},
     };
     return table;
+}
+
+bool serves(const Reduction& reduction, const Element& element) {
+    return reduction.op < weftBand || reduction.op > weftBxor || element.kind != Kind::floating;
 }
 
 const Element* find_element(const std::string& name) {

@@ -27,16 +27,18 @@ struct Element {
 };
 
 struct Reduction {
-    const char* name;  // nccl-tests'
+    const char* name;  // nccl-tests', which knows none of bits
     weftRedOp_t op;    // weftNumOps stands for a pre-multiplied sum, made when it is needed
 };
 
 // Of collectives that only move data.
 inline constexpr Reduction no_reduction = {"none", weftSum};
 
-// In the order of weftDataType_t and, for reductions, of nccl-tests' -o all.
+// In the order of weftDataType_t and, for reductions, of nccl-tests' -o all, those of bits behind them.
 const std::vector<Element>& elements();
 const std::vector<Reduction>& reductions();
+// Whether the reduction has a meaning for the type: bits are combined of integers only.
+bool serves(const Reduction& reduction, const Element& element);
 // nullptr if nothing has that name.
 const Element* find_element(const std::string& name);
 const Reduction* find_reduction(const std::string& name);

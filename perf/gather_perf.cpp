@@ -12,6 +12,7 @@ const perf::Collective gather = {
     .reduces = false,
     .sends = perf::Holds::own_part,
     .receives = perf::Holds::all_parts_on_root,
+    .weft_name = "gather",
     // The root must receive all parts but its own.
     .bus_factor = [](int ranks) { return (ranks - 1.0) / ranks; },
     .run =

@@ -55,6 +55,12 @@ int64_t Pattern::integer_input(int rank, size_t index) const {
     switch (int(reduction_.op)) {
         case weftAvg: return share_of(element_.exact_limit(), rank, index);
         case weftProd: return int64_t(random(uint64_t(rank), index) | 1);
+        // Of many random words every bit of `and` is 0 and of `or` 1: two ranks give, which ones differs.
+        case weftBand:
+        case weftBor: {
+            const bool gives = (uint64_t(rank) + random(uint64_t(ranks_), index)) % uint64_t(ranks_) < 2;
+            return gives ? int64_t(random(uint64_t(rank), index)) : reduction_.op == weftBand ? -1 : 0;
+        }
         default: return int64_t(random(uint64_t(rank), index));
     }
 }
@@ -101,6 +107,9 @@ uint64_t Pattern::reduced_integer(size_t index) const {
             case weftProd: result *= next; break;
             case weftMin: result = less ? next : result; break;
             case weftMax: result = less ? result : next; break;
+            case weftBand: result &= next; break;
+            case weftBor: result |= next; break;
+            case weftBxor: result ^= next; break;
             case weftNumOps: result += next * uint64_t(scalar_of(rank)); break;
             default: total += value(next); break;  // avg
         }

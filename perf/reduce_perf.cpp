@@ -12,6 +12,7 @@ const perf::Collective reduce = {
     .reduces = true,
     .sends = perf::Holds::all_parts,
     .receives = perf::Holds::all_parts_on_root,
+    .weft_name = "reduce",
     // Each rank must send the whole once.
     .bus_factor = [](int) { return 1.0; },
     .run =

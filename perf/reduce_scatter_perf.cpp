@@ -12,6 +12,7 @@ const perf::Collective reduce_scatter = {
     .reduces = true,
     .sends = perf::Holds::all_parts,
     .receives = perf::Holds::own_part,
+    .weft_name = "reduce_scatter",
     // Each rank must send what it has of the others' sums.
     .bus_factor = [](int ranks) { return (ranks - 1.0) / ranks; },
     .run =

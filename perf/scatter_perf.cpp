@@ -12,6 +12,7 @@ const perf::Collective scatter = {
     .reduces = false,
     .sends = perf::Holds::all_parts_on_root,
     .receives = perf::Holds::own_part,
+    .weft_name = "scatter",
     // The root must send all parts but its own.
     .bus_factor = [](int ranks) { return (ranks - 1.0) / ranks; },
     .run =

@@ -7,11 +7,20 @@
 
 namespace weft::registry {
 
+static constexpr Algorithm in_rank_order(Algorithm row) {
+    row.sums = Sums::in_rank_order;
+    return row;
+}
+static constexpr Algorithm on_demand(Algorithm row) {
+    row.on_demand = true;
+    return row;
+}
+
 static constexpr Algorithm algorithm_table[] = {
-    {"one_shot", Collective::all_reduce, one_shot_all_reduce, one_shot_all_reduce_us,
-     "everybody reads everything: one wait", several_hosts},
-    {"two_shot", Collective::all_reduce, two_shot_all_reduce, two_shot_all_reduce_us,
-     "2(N-1)/N of the buffer in two waits", several_hosts},
+    in_rank_order({"one_shot", Collective::all_reduce, one_shot_all_reduce, one_shot_all_reduce_us,
+                   "everybody reads everything: one wait", several_hosts}),
+    in_rank_order({"two_shot", Collective::all_reduce, two_shot_all_reduce, two_shot_all_reduce_us,
+                   "2(N-1)/N of the buffer in two waits", several_hosts}),
     {"ring", Collective::all_reduce, ring_all_reduce, ring_all_reduce_us, "2(N-1)/N of the buffer in 2(N-1) steps"},
     {"recursive_doubling", Collective::all_reduce, recursive_doubling_all_reduce, recursive_doubling_all_reduce_us,
      "the whole buffer in each of log2 N rounds"},
@@ -19,6 +28,8 @@ static constexpr Algorithm algorithm_table[] = {
      "2(N-1)/N of the buffer in 2 log2 N rounds"},
     {"all_pairs", Collective::all_reduce, all_pairs_all_reduce, all_pairs_all_reduce_us,
      "2(N-1)/N of the buffer in two rounds of N-1 messages", too_many_pairs},
+    on_demand(in_rank_order({"rank_order", Collective::all_reduce, rank_order_all_reduce, rank_order_all_reduce_us,
+                             "all_pairs with sums in rank order", too_many_pairs_here})),
     {"double_binary_tree", Collective::all_reduce, double_binary_tree_all_reduce, double_binary_tree_all_reduce_us,
      "twice the buffer in 2 log2 N hops, tile behind tile", nullptr, double_binary_tree_tile_bytes},
     {"two_level_ring", Collective::all_reduce, two_level_ring_all_reduce, two_level_ring_all_reduce_us,
@@ -35,19 +46,25 @@ static constexpr Algorithm algorithm_table[] = {
 
     {"one_shot", Collective::broadcast, one_shot_broadcast, one_shot_broadcast_us,
      "the root writes once, all read: one wait", several_hosts},
-    {"binomial_tree", Collective::broadcast, binomial_tree_broadcast, binomial_tree_whole_us,
+    {"binomial_tree", Collective::broadcast, binomial_tree_broadcast, binomial_tree_broadcast_us,
      "the whole buffer in each of log2 N rounds"},
+    {"linear", Collective::broadcast, linear_broadcast, linear_broadcast_us, "the root to each, which goes on at once",
+     too_many_ahead},
     {"ring", Collective::broadcast, ring_broadcast, ring_chain_us, "a chain, tile behind tile", nullptr,
      ring_chain_tile_bytes},
 
-    {"one_shot", Collective::reduce, one_shot_reduce, one_shot_reduce_us, "the root reads everything: one wait",
-     several_hosts},
-    {"two_shot", Collective::reduce, two_shot_reduce, two_shot_reduce_us,
-     "each sums a share, the root copies them: two waits", several_hosts},
-    {"binomial_tree", Collective::reduce, binomial_tree_reduce, binomial_tree_whole_us,
+    in_rank_order({"one_shot", Collective::reduce, one_shot_reduce, one_shot_reduce_us,
+                   "the root reads everything: one wait", several_hosts}),
+    in_rank_order({"two_shot", Collective::reduce, two_shot_reduce, two_shot_reduce_us,
+                   "each sums a share, the root copies them: two waits", several_hosts}),
+    {"binomial_tree", Collective::reduce, binomial_tree_reduce, binomial_tree_reduce_us,
      "the whole buffer in each of log2 N rounds"},
+    {"linear", Collective::reduce, linear_reduce, linear_reduce_us, "each to the root, and goes on at once",
+     too_many_ahead},
     {"ring", Collective::reduce, ring_reduce, ring_chain_us, "a chain, tile behind tile", nullptr,
      ring_chain_tile_bytes},
+    on_demand(in_rank_order({"rank_order", Collective::reduce, rank_order_reduce, rank_order_reduce_us,
+                             "each to the root, at once, which sums in rank order", too_many_pairs_here})),
 
     {"one_shot", Collective::all_gather, one_shot_all_gather, one_shot_all_gather_us,
      "each writes once, all read: one wait", several_hosts},
@@ -57,14 +74,16 @@ static constexpr Algorithm algorithm_table[] = {
      "(N-1)/N of the buffer in a round of N-1 messages", too_many_pairs},
     {"ring", Collective::all_gather, ring_all_gather, ring_all_gather_us, "(N-1)/N of the buffer in N-1 steps"},
 
-    {"one_shot", Collective::reduce_scatter, one_shot_reduce_scatter, one_shot_reduce_scatter_us,
-     "each writes once, each sums its part: one wait", several_hosts},
+    in_rank_order({"one_shot", Collective::reduce_scatter, one_shot_reduce_scatter, one_shot_reduce_scatter_us,
+                   "each writes once, each sums its part: one wait", several_hosts}),
     {"halving_doubling", Collective::reduce_scatter, halving_doubling_reduce_scatter,
      halving_doubling_reduce_scatter_us, "(N-1)/N of the buffer in log2 N rounds", too_many_parts},
     {"all_pairs", Collective::reduce_scatter, all_pairs_reduce_scatter, all_pairs_reduce_scatter_us,
      "(N-1)/N of the buffer in a round of N-1 messages", too_many_pairs},
     {"ring", Collective::reduce_scatter, ring_reduce_scatter, ring_reduce_scatter_us,
      "(N-1)/N of the buffer in N-1 steps"},
+    on_demand(in_rank_order({"rank_order", Collective::reduce_scatter, rank_order_reduce_scatter,
+                             rank_order_reduce_scatter_us, "all_pairs with sums in rank order", too_many_pairs_here})),
 
     {"one_shot", Collective::all_to_all, one_shot_all_to_all, one_shot_all_to_all_us,
      "each writes once, each reads its part: one wait", several_hosts},

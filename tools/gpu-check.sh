@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # gpu-check.sh: everything about GPUs that needs one, in one command: the build for this GPU, every GPU test, the kernels
-# under compute-sanitizer, all_reduce_perf on one GPU and on the host's cores, benchmarks with the table last. Needs a
+# under compute-sanitizer, the benchmarks on one GPU and on the host's cores, benchmarks with the table last. Needs a
 # CUDA toolkit, a compiler, meson, ninja; and Weft's packages, or build-bundle/ (tools/gpu-bundle). Without a GPU it
 # builds and says so. Some minutes.
 #   --quick   no sanitizers, no cores
@@ -34,12 +34,14 @@ fi
 make() {
     configure "$build" --buildtype=release -Dcuda=enabled "-Dtoolkit=$toolkit" "-Dgpu_targets=$target" \
         -Dtests=enabled -Dtools=enabled -Dperf=enabled &&
-        ninja -C "$build" gpu tools/weft perf/all_reduce_perf perf/all_reduce_perf_nccl
+        ninja -C "$build" gpu tools/weft perf/all_reduce_perf_nccl perf/{all_reduce,all_gather,reduce_scatter,broadcast,reduce,alltoall,gather,scatter}_perf
 }
 run() { "$build/tests/gpu/gpu_test" "$@"; }
-perf() { timeout 120 "$build/perf/all_reduce_perf" "$@"; }
+perf_of() { timeout 120 "$build/perf/$1_perf" "${@:2}"; }
+perf() { perf_of all_reduce "$@"; }
 perf_nccl() { NCCL_MULTI_RANK_GPU_ENABLE=1 timeout 120 "$build/perf/all_reduce_perf_nccl" "$@"; }
-perf_processes() { timeout 120 "$build/tools/weft" run -n "$1" "$build/perf/all_reduce_perf" "${@:2}"; }
+perf_processes_of() { timeout 120 "$build/tools/weft" run -n "$2" "$build/perf/$1_perf" "${@:3}"; }
+perf_processes() { perf_processes_of all_reduce "$@"; }
 # One rank a core, as many as there are.
 perf_cores() { timeout 120 "$build/tools/weft" run -n "$1" --bind core "$build/perf/all_reduce_perf" --stat median-max --sizes 8,4K,64K,1M,16M,64M,256M; }
 
@@ -72,6 +74,10 @@ stage "the same as graphs" perf "${ranks[@]}" -G 20 || failed+=("all_reduce_perf
 stage "the same as processes, which share the GPU by time" perf_processes 4 "${ranks[@]}" -n 5 || failed+=("all_reduce_perf, processes")
 stage "their buffers registered" perf_processes 4 "${ranks[@]}" -n 5 -R 1 || failed+=("all_reduce_perf, registered")
 # Without shared memory every process is a host of its own: through pinned memory, the proxy threads and loopback.
+for name in all_gather reduce_scatter broadcast reduce alltoall gather scatter; do
+    stage "$name, 4 threads on one GPU" perf_of "$name" "${ranks[@]:0:10}" -n 5 || failed+=("${name}_perf, threads")
+done
+stage "all-gather as processes, their buffers registered" perf_processes_of all_gather 4 "${ranks[@]:0:10}" -n 5 -R 1 || failed+=("all_gather_perf, registered")
 export WEFT_TRANSPORTS=tcp
 stage "2 made-up hosts on one GPU, as processes" perf_processes 2 -g 1 --ranks-per-gpu 2 -b 8 -e 64M -f 8 -n 5 --show algo || failed+=("2 made-up hosts")
 WEFT_ALGO=double_binary_tree stage "3 made-up hosts, by trees" perf_processes 3 -g 1 --ranks-per-gpu 3 -b 8 -e 4M -f 8 -n 5 || failed+=("3 made-up hosts")

@@ -270,7 +270,7 @@ int answer(const Question& question) {
     const int cores = question.cores > 0 ? question.cores : allowed_cores();
     const LinkCosts costs = question.hosts > 1 ? network_link_costs((here + cores - 1) / cores, question.link_mbps)
                                                : host_link_costs(here, cores);
-    const Preferences preferences{options().algo, options().channels};
+    const Preferences preferences{options().algo, options().channels, options().deterministic != 0};
     const auto catalog = Catalog::load(options().algo_files, question.ranks, registry::algorithms());
     if (!catalog) return fmt::print(stderr, "weft info explain: {}\n", catalog.status().sentence()), 1;
     fmt::print("{}\n", explain(operation, layout, costs, preferences, catalog->rows()));

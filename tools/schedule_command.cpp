@@ -167,13 +167,14 @@ Status check_file(const Request& request) {
     if (!schedules) return schedules.take_status();
     auto mode = parse_readable(request.readable, int(schedules->size()));
     if (!mode) return mode.take_status();
-    uint64_t steps = 0;
+    Proved proved;
     const Status status =
-        check_set(*schedules, request.readable.empty() ? BoardMode() : *mode, request.options, &steps);
+        check_set(*schedules, request.readable.empty() ? BoardMode() : *mode, request.options, &proved);
     if (!status) return fail(weftInvalidUsage, "{}: {}", request.file, status.sentence());
-    fmt::print("{}: proved: {} {} on {} rank{}, {} steps in all ways it can run\n", request.file,
-               (*schedules)[0].algorithm, name_of((*schedules)[0].collective), schedules->size(),
-               schedules->size() == 1 ? "" : "s", steps);
+    fmt::print(
+        "{}: proved: {} {} on {} rank{}, {} steps in all ways it can run{}\n", request.file, (*schedules)[0].algorithm,
+        name_of((*schedules)[0].collective), schedules->size(), schedules->size() == 1 ? "" : "s", proved.steps,
+        facts_of((*schedules)[0].collective).reduces && proved.in_rank_order ? "; it combines in rank order" : "");
     return ok();
 }
 

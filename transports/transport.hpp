@@ -32,6 +32,9 @@ struct SlotInfo {
     uint64_t bytes = 0;
     uint64_t operation = 0;    // sequence number of the call
     uint32_t fingerprint = 0;  // of the operation
+    // Not 0: the bytes are not in the slot but *lent*, here in the sender's process, until the slot is released. Only
+    // to receivers that can read there.
+    uint64_t address = 0;
 };
 
 class Sender {
@@ -51,8 +54,8 @@ class Sender {
         return true;
     }
     virtual Result<bool> progress() { return true; }  // push what is in flight; true: nothing is left
-    // How many of the published slots the receiver has released. All, where it reads nothing but what was sent.
-    virtual uint64_t released() { return UINT64_MAX; }
+    // Whether the receiver has released every slot that lent it something.
+    virtual bool settled() { return true; }
     // What a sleeper waits for, besides the host group's words: nothing if those are all.
     virtual void add_descriptors(std::vector<pollfd>&) const {}
 };

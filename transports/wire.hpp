@@ -45,7 +45,7 @@ struct alignas(line_bytes) SlotHeader {
     std::atomic<uint64_t>
         sequence;  // of the slot on this connection, from 1; release by the sender, acquire by the receiver
     uint64_t bytes;
-    uint32_t unused;
+    uint32_t lent;         // 1: `few` begins with the address at which the bytes lie in the sender's process
     uint32_t fingerprint;  // of the operation
     uint64_t operation;    // sequence number of the call
     std::byte few[32];     // a message that finds room here is read here: one line goes from core to core, not two

@@ -33,7 +33,7 @@ typedef WEFT_ENUM {
     weftInvalidArgument = 4,    /* an argument is wrong; the last-error text says what to change */
     weftInvalidUsage = 5,       /* the call is wrong at this place: two threads, an open group, a child after fork */
     weftRemoteError = 6,        /* another rank died, aborted or failed */
-    weftInProgress = 7,         /* not finished yet (non-blocking communicators) */
+    weftInProgress = 7,         /* not done yet: no failure (communicators that do not block, weftStreamTest) */
     weftTimeout = 8,            /* the deadline passed; the last-error text names the late ranks */
     weftMismatch = 9,           /* the ranks called different things; the last-error text names both */
     weftNumResults = 10
@@ -70,15 +70,28 @@ typedef WEFT_ENUM {
     weftMax = 2,
     weftMin = 3,
     weftAvg = 4,
-    weftNumOps = 5,             /* values from here to weftMaxRedOp are made by weftRedOpCreatePreMulSum */
+    weftBand = 5,               /* the bits' and, or, exclusive or: integers only; NCCL has no such */
+    weftBor = 6,
+    weftBxor = 7,
+    weftNumOps = 8,             /* values from here to weftMaxRedOp are made by weftRedOpCreate and weftRedOpCreatePreMulSum */
     weftMaxRedOp = 0x7fffffff
 } weftRedOp_t;
 
 /* Where weftRedOpCreatePreMulSum reads its scalar: host memory only yet. */
 typedef WEFT_ENUM { weftScalarDevice = 0, weftScalarHostImmediate = 1 } weftScalarResidence_t;
 
+/* A reduction of the user's (weftRedOpCreate): writes left[i] op right[i] to result[i] for each i < `count`. `left` and
+ * `right` hold elements of type `datatype` in host memory, aligned as the caller's buffers are, and must not be changed;
+ * `result` is either of them or overlaps neither. `context` is what weftRedOpCreate was given. */
+typedef void (*weftRedOpFunction_t)(const void* left, const void* right, void* result, size_t count,
+                                    weftDataType_t datatype, void* context);
+
 typedef struct weftComm* weftComm_t;     /* a communicator: this process's membership in a group of ranks */
-typedef struct weftStream* weftStream_t; /* a CUDA stream or a host stream; NULL blocks on host memory */
+typedef struct weftStream* weftStream_t; /* a CUDA stream, or one of weftStreamCreate; NULL blocks on host memory */
+typedef struct weftPrepared* weftPrepared_t; /* calls prepared by weftGroupPrepare */
+
+#define WEFT_STREAM_ALL UINT64_MAX      /* weftStreamTest, weftStreamWait: all that the stream has been given */
+#define WEFT_STREAM_LOWEST_PRIORITY 19 /* weftStreamCreateWithPriority: 0, the highest, to this */
 
 #define WEFT_SPLIT_NOCOLOR (-1) /* weftCommSplit: no new communicator for this rank */
 #define WEFT_SHRINK_DEFAULT 0   /* weftCommShrink: of a healthy communicator */
@@ -96,15 +109,31 @@ typedef struct {
     size_t size;      /* sizeof(weftConfig_t) of the caller */
     unsigned magic;   /* WEFT_CONFIG_MAGIC */
     unsigned version; /* WEFT_VERSION_CODE of the caller */
-    int blocking;     /* 1: calls return when done (the only form yet); 0 is refused */
+    int blocking;     /* 1, the default: calls without a stream return when done; 0: they return weftInProgress at once,
+                         and weftCommGetAsyncError tells when they are done */
     int reserved;
     int64_t timeoutMs;     /* a collective without progress for this long fails; 0 = never, negative = undefined */
     int64_t initTimeoutMs; /* the same for the meeting of the ranks at init, split and shrink */
     const char* commName;  /* shown in logs and errors; copied */
     const char* algo;      /* as WEFT_ALGO: names allowed, `^name` excluded; copied; rank 0's counts for all ranks */
+    int deterministic;     /* as WEFT_DETERMINISTIC: 1: reductions in rank order; 0: the fastest; rank 0's counts for all */
 } weftConfig_t;
 #define WEFT_CONFIG_INITIALIZER \
-    { sizeof(weftConfig_t), WEFT_CONFIG_MAGIC, WEFT_VERSION_CODE, WEFT_CONFIG_UNDEF_INT, 0, -1, -1, NULL, NULL }
+    { sizeof(weftConfig_t), WEFT_CONFIG_MAGIC, WEFT_VERSION_CODE, WEFT_CONFIG_UNDEF_INT, 0, -1, -1, NULL, NULL, \
+      WEFT_CONFIG_UNDEF_INT }
+
+/* What calls ask for beside their arguments (weftCommSetCallConfig). Start from WEFT_CALL_CONFIG_INITIALIZER; what is left so
+ * is as the communicator has it. The struct grows at its end only. */
+#define WEFT_CALL_CONFIG_MAGIC 0x77656663u
+typedef struct {
+    size_t size;       /* sizeof(weftCallConfig_t) of the caller */
+    unsigned magic;    /* WEFT_CALL_CONFIG_MAGIC */
+    int channels;      /* rings that share the message, 1 to 64; 0: Weft chooses; the same on all ranks */
+    int64_t timeoutMs; /* a call without progress for this long fails; 0 = never, negative = undefined; each rank's own */
+    const char* algo;  /* as WEFT_ALGO, for these calls; copied; the same on all ranks */
+} weftCallConfig_t;
+#define WEFT_CALL_CONFIG_INITIALIZER \
+    { sizeof(weftCallConfig_t), WEFT_CALL_CONFIG_MAGIC, WEFT_CONFIG_UNDEF_INT, -1, NULL }
 
 /* The kinds of memory that weftCommMemStats counts; weftMemTotal is the sum of the others. */
 typedef WEFT_ENUM {

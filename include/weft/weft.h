@@ -41,7 +41,7 @@ WEFT_API weftResult_t weftGetVersion(int* version);
 WEFT_API const char* weftGetErrorString(weftResult_t result);
 
 /* The sentence of the newest error: of `comm`, or, if comm is NULL, of the calling thread. Empty if there was none. The
- * text stays valid until the next failing call on the same communicator or thread. */
+ * text is the calling thread's: valid until its next failing call, or until it has asked of communicators four times more. */
 WEFT_API const char* weftGetLastError(weftComm_t comm);
 
 /* ---- Communicators ---- */
@@ -54,7 +54,9 @@ WEFT_API const char* weftGetLastError(weftComm_t comm);
 WEFT_API weftResult_t weftGetUniqueId(weftUniqueId* id);
 
 /* Joins the communicator `id` of `nranks` ranks as `rank`, 0 <= rank < nranks. Returns when all ranks have joined; inside
- * weftGroupStart/End it returns at once and weftGroupEnd waits. Thread-safe (each call makes its own communicator).
+ * weftGroupStart/End it returns at once and weftGroupEnd waits. With config.blocking = 0 it is weftInProgress, and a
+ * thread of the library's joins: until weftCommGetAsyncError says something else than weftInProgress only that,
+ * weftCommDestroy (which waits) and weftCommAbort (which gives up) take the communicator. Thread-safe (each call makes its own communicator).
  * The device whose primary context is current in the calling thread (cudaSetDevice) is the communicator's: calls take its
  * memory as well as the host's if every rank has one (64 ranks at most). CUDA is not loaded or initialised for this: a
  * process that has not done so has no device. docs/gpu.md.
@@ -83,7 +85,8 @@ WEFT_API weftResult_t weftCommInitFromEnvironment(weftComm_t* comm, const weftCo
  * (WEFT_SPLIT_NOCOLOR) *newcomm is NULL. One color for all makes a duplicate. The new communicators and comm are independent
  * from then on: each is destroyed by itself, in any order, and lives when another fails. They use comm's device. config may
  * be NULL; what it leaves undefined is as comm has it; `algo` counts on the new rank 0. Returns when the new communicator
- * is made; inside weftGroupStart/End weftGroupEnd makes it, in its turn among the calls on comm.
+ * is made; inside weftGroupStart/End weftGroupEnd makes it, in its turn among the calls on comm. If comm or the new one does not
+ * block *newcomm is there at once, and taken as one of weftCommInitRank with config.blocking = 0.
  * Errors: weftTimeout (the deadline is initTimeoutMs: who has not called it or has not come), weftMismatch (a rank called
  * something else), after both of which comm is dead; weftRemoteError (a rank died meanwhile); weftInvalidUsage and others
  * (comm is finalized or has failed); weftInvalidArgument (null, config), weftSystemError. Thread-bound. */
@@ -114,8 +117,9 @@ WEFT_API weftResult_t weftCommDestroy(weftComm_t comm);
  * inside a collective. Errors: weftInvalidArgument (null, destroyed or aborted before). */
 WEFT_API weftResult_t weftCommAbort(weftComm_t comm);
 
-/* The error that has hit the communicator, if any, found without waiting, into `asyncError`; weftSuccess: none.
- * Thread-safe. Errors: weftInvalidArgument (null, destroyed or aborted before), weftInvalidUsage (a child after fork). */
+/* The error that has hit the communicator, if any, found without waiting, into `asyncError`; weftSuccess: none. Of a
+ * communicator with config.blocking = 0 weftInProgress while it is made or calls without a stream are not done, and the
+ * first error of such calls, once. Thread-safe. Errors: weftInvalidArgument (null, destroyed or aborted before), weftInvalidUsage (a child after fork). */
 WEFT_API weftResult_t weftCommGetAsyncError(weftComm_t comm, weftResult_t* asyncError);
 /* The number of ranks, into `count`, and this communicator's rank, into `rank`. Thread-safe.
  * Errors: as weftCommGetAsyncError. */
@@ -123,11 +127,66 @@ WEFT_API weftResult_t weftCommCount(const weftComm_t comm, int* count);
 WEFT_API weftResult_t weftCommUserRank(const weftComm_t comm, int* rank);
 
 /* ---- Groups: calls between start and end on this thread are begun together; end drives them all to completion, which
- * is how one thread drives several ranks. Groups nest: the outermost end drives. Wrong arguments are refused by the call
+ * is how one thread drives several ranks. Groups nest: the outermost end drives. Calls of one communicator go to one
+ * stream or to none. Small all-reduces of a communicator that follow each other are carried out as one (WEFT_JOIN_BYTES), so
+ * every rank groups its calls alike: who does not is told so (weftMismatch). Wrong arguments are refused by the call
  * itself; weftGroupEnd returns the first error of all calls, each communicator's weftGetLastError its own. Thread-safe.
  * Errors: weftInvalidUsage (an end without a start), and those of the calls inside. ---- */
 WEFT_API weftResult_t weftGroupStart(void);
 WEFT_API weftResult_t weftGroupEnd(void);
+
+/* Ends the outermost group, too, but keeps its calls, as `prepared`, instead of carrying them out: weftPreparedStart does, as often as it is
+ * called. They are checked here, once, and a group of one call starts without a copy. Their buffers, streams, call configs and
+ * communicators are those of now; what is in the buffers is read when they are started. Local: no communication. The
+ * group must not make communicators. Thread-bound as the calls are.
+ * Errors: weftInvalidUsage (no group is open, or it is an inner one; it makes a communicator), weftInvalidArgument (null);
+ * the group is over all the same, an inner one's calls are the outer one's. */
+WEFT_API weftResult_t weftGroupPrepare(weftPrepared_t* prepared);
+/* Carries the calls of `prepared` out as the group would have been: returns when they are done, or, where they have streams, when these have
+ * them; inside an open group they become part of it. All ranks start theirs in one order with their other calls.
+ * Thread-bound to the calls' communicators. Errors: those of the calls; weftInvalidArgument (null, destroyed before, the
+ * communicator was), weftInvalidUsage (a child after fork). */
+WEFT_API weftResult_t weftPreparedStart(weftPrepared_t prepared);
+/* Frees prepared calls; those that were started and are in streams are carried out all the same. NULL is accepted.
+ * Thread-bound. Errors: weftInvalidArgument (destroyed before), weftInvalidUsage (a child after fork). */
+WEFT_API weftResult_t weftPreparedDestroy(weftPrepared_t prepared);
+
+/* ---- Streams for host memory ----
+ * A stream is a queue and a thread that carries out, one after the other, the calls that name it: any call on host memory
+ * that takes a stream. Such a call checks its arguments and returns; its buffers, and the scalar of its reduction, must
+ * stay as they are until it is done (arrays of counts are copied). Calls of one communicator are carried out in the order in
+ * which they were made, on whatever streams; a call without a stream, and any function that must be alone on the communicator,
+ * waits until streams are done with it. A group gives each stream its calls when it ends. An error of a call is its communicator's
+ * (weftCommGetAsyncError, weftGetLastError) and the stream's, which goes on: weftStreamTest, weftStreamWait or
+ * weftStreamDestroy tells it once. In a child after fork streams are refused (weftInvalidUsage). When the process ends,
+ * calls that have not begun are dropped. */
+
+/* Makes a stream. Priority: 0, the highest, as any thread's, to WEFT_STREAM_LOWEST_PRIORITY: how much its thread gives way to
+ * others (its nice value), so that what is not urgent does not hold up what is. Thread-safe.
+ * Errors: weftInvalidArgument (null, priority out of range), weftSystemError (no thread can be started). */
+WEFT_API weftResult_t weftStreamCreate(weftStream_t* stream);
+WEFT_API weftResult_t weftStreamCreateWithPriority(weftStream_t* stream, int priority);
+/* Waits until the stream is done with its calls and frees it. NULL is accepted. Thread-safe.
+ * Errors: of the stream's calls, if nobody has been told yet: the stream is freed all the same; weftInvalidArgument (destroyed
+ * before, not made by weftStreamCreate), weftInvalidUsage (called by what the stream runs). */
+WEFT_API weftResult_t weftStreamDestroy(weftStream_t stream);
+/* Into `mark` how many calls, groups counted as one, the stream has been given so far: it is done with them when it has done
+ * as many. Thread-safe. Errors: weftInvalidArgument (null, destroyed before, not made by weftStreamCreate). */
+WEFT_API weftResult_t weftStreamMark(weftStream_t stream, uint64_t* mark);
+/* Whether the stream is done with all calls up to `mark` (WEFT_STREAM_ALL: all so far): weftSuccess, weftInProgress, or the first error
+ * among them that nobody has been told yet. Does not wait. Thread-safe. Errors: also those of weftStreamMark. */
+WEFT_API weftResult_t weftStreamTest(weftStream_t stream, uint64_t mark);
+/* Waits for what is before `mark`, as weftStreamTest has it; weftTimeout after `timeoutMs` milliseconds of it, after which nothing is broken and it may be called again;
+ * negative: as long as it takes, which the calls' own deadlines bound. Thread-safe. Errors: as weftStreamTest. */
+WEFT_API weftResult_t weftStreamWait(weftStream_t stream, uint64_t mark, int64_t timeoutMs);
+
+/* Sets what calls on `comm` ask for from now on, until it is set anew: `config`, or, if that is NULL, nothing but what the communicator has. Calls
+ * that were made before, queued or prepared ones too, keep theirs. algo and channels count for collectives on host
+ * memory, and must be alike on all ranks, else the call that differs is a weftMismatch; a rank whose algo leaves no algorithm
+ * is refused alone, and the others wait for it. Calls on device memory are refused while they are set. timeoutMs is not for calls
+ * on device memory. Thread-bound. Errors: weftInvalidArgument (names no algorithm, channels out of range, not initialised),
+ * weftInvalidUsage (another thread is inside; more than 255 different settings). */
+WEFT_API weftResult_t weftCommSetCallConfig(weftComm_t comm, const weftCallConfig_t* config);
 
 /* ---- Reductions ---- */
 
@@ -137,7 +196,23 @@ WEFT_API weftResult_t weftGroupEnd(void);
  * inside). */
 WEFT_API weftResult_t weftRedOpCreatePreMulSum(weftRedOp_t* op, void* scalar, weftDataType_t datatype,
                                                weftScalarResidence_t residence, weftComm_t comm);
-/* Ends `op`, made by weftRedOpCreatePreMulSum on this communicator; weftCommDestroy does it too. Thread-bound.
+/* Makes a reduction, `op`, of `function`, for elements of type `datatype` in host memory, for all collectives that reduce.
+ * function     combines any number of elements at once (types.h). Called in the thread that makes the call (or ends the
+ *              group), for each rank that the thread drives, on as many elements at a time as suits the algorithm; it must
+ *              be associative, give the same bits for the same operands on all ranks, not call Weft on this communicator,
+ *              and return: while it runs, other ranks wait, and name this one at their deadline. A C++ exception that it
+ *              throws ends the call on all ranks, and the communicator; it must not be left by longjmp or the thread's end
+ *              Elements are never cut in two: what fits into 1, 4 or 8 bytes can travel as the integer of that size
+ * context      handed to the function as it is
+ * commutative  1: operands may come in any order; 0: the ranks' contributions stay in rank order, rank 0's on the left,
+ *              which fewer algorithms keep: as with WEFT_DETERMINISTIC
+ * Local: no communication. All ranks must use such a reduction for a call if one does, with the same `commutative`, else
+ * weftMismatch; that the functions are alike is theirs to see to. Thread-bound.
+ * Errors: weftInvalidArgument (null, type out of range, commutative neither 0 nor 1), weftInvalidUsage (another thread is
+ * inside). */
+WEFT_API weftResult_t weftRedOpCreate(weftRedOp_t* op, weftRedOpFunction_t function, void* context,
+                                      weftDataType_t datatype, int commutative, weftComm_t comm);
+/* Ends `op`, made by weftRedOpCreate or weftRedOpCreatePreMulSum on this communicator; weftCommDestroy does it too. Thread-bound.
  * Errors: weftInvalidArgument (not made so), weftInvalidUsage (another thread is inside, a group holds calls on it). */
 WEFT_API weftResult_t weftRedOpDestroy(weftRedOp_t op, weftComm_t comm);
 
@@ -148,7 +223,7 @@ WEFT_API weftResult_t weftRedOpDestroy(weftRedOp_t op, weftComm_t comm);
  *                     counts as device memory where there is a device); equal (in place) or disjoint; null only if count
  *                     is 0, where all ranks meet all the same
  * count, type, op     elements, not bytes; the same on every rank, else weftMismatch names both ranks on both
- * stream              host memory: NULL; returns when the result is there. Device memory: a CUDA stream of that device, or
+ * stream              host memory: NULL, returns when the result is there; or one of weftStreamCreate. Device memory: a CUDA stream of that device, or
  *                     NULL for the legacy stream; the call is enqueued and returns at once. Calls of one communicator
  *                     run in their order even on different streams; in a captured stream they become part of the graph
  *                     (order its launches against other calls yourself). count 0 without buffers: with a stream it is
@@ -160,10 +235,10 @@ WEFT_API weftResult_t weftRedOpDestroy(weftRedOp_t op, weftComm_t comm);
 WEFT_API weftResult_t weftAllReduce(const void* sendbuff, void* recvbuff, size_t count, weftDataType_t type, weftRedOp_t op,
                                     weftComm_t comm, weftStream_t stream);
 
-/* The others have these in common with weftAllReduce: buffers are host memory (stream NULL; on a communicator with a device
- * pointers to its memory are refused: there only all-reduce works yet); counts, type, op and root are the same on every
- * rank; they return when this rank's part is done, which may be before others' is, so a call that differs may be told by
- * the next one. A buffer that a rank has no use for may be NULL. n ranks; a buffer of n parts has `count` elements for
+/* The others have these in common with weftAllReduce: buffers are host memory or memory of the communicator's
+ * device (stream as there); counts, type, op and root are the same on every rank; on host memory they return when this
+ * rank's part is done, which may be before others' is, so a call that differs may be told by the next one. A buffer that a
+ * rank has no use for may be NULL. n ranks; a buffer of n parts has `count` elements for
  * each rank, in the order of ranks. In place is a buffer that lies where the other holds the same: there both are one.
  * Errors and threads: as weftAllReduce. */
 
@@ -201,11 +276,12 @@ WEFT_API weftResult_t weftGather(const void* sendbuff, void* recvbuff, size_t co
 WEFT_API weftResult_t weftScatter(const void* sendbuff, void* recvbuff, size_t count, weftDataType_t type, int root,
                                   weftComm_t comm, weftStream_t stream);
 
-/* Returns when every rank has called it. stream: NULL (weftAllReduce with count 0 orders work of streams). */
+/* Of the host alone: returns when every rank has called it. stream: NULL, or one of weftStreamCreate (weftAllReduce with count 0
+ * orders work of CUDA streams). */
 WEFT_API weftResult_t weftBarrier(weftComm_t comm, weftStream_t stream);
 
 /* ---- Messages between two ranks ----
- * Host memory (stream NULL; on a communicator with a device pointers to its memory are refused, yet). The first send of one
+ * Host memory (stream NULL or of weftStreamCreate; on a communicator with a device pointers to its memory are refused, yet). The first send of one
  * rank to another meets the other's first receive from it, the second the second, and so on: these two must agree in count
  * and type, else weftMismatch names both ranks and both calls on every rank. A count may be 0: then the buffer may be
  * NULL, and the message is one all the same.
@@ -300,6 +376,11 @@ WEFT_API weftResult_t weftCommDeregister(const weftComm_t comm, void* handle);
  * inside). */
 WEFT_API weftResult_t weftCommExplain(weftComm_t comm, size_t count, weftDataType_t type, weftRedOp_t op, char* text,
                                       size_t capacity, size_t* needed);
+/* The same for any `collective` whose algorithm is chosen, by its name in logs: all_reduce, broadcast, reduce, all_gather,
+ * reduce_scatter, all_to_all, gather, scatter, barrier. `count` as its call takes it; op and root are read where the
+ * call has them. Errors: as weftCommExplain, and weftInvalidArgument for another name (the sentence lists them) or root. Thread-bound. */
+WEFT_API weftResult_t weftCommExplainCollective(weftComm_t comm, const char* collective, size_t count, weftDataType_t type,
+                                                weftRedOp_t op, int root, char* text, size_t capacity, size_t* needed);
 
 /* How many bytes of memory of the kind `stat` this communicator holds on this rank, into `bytes`. Thread-bound.
  * Errors: weftInvalidArgument (null, no such kind), weftInvalidUsage (another thread is inside). */

@@ -33,9 +33,10 @@ class Error : public std::runtime_error {
     weftResult_t code_;
 };
 
-// Throws Error unless `result` is weftSuccess. Call it on the thread that made the failing call.
+// Throws Error unless `result` is weftSuccess, or weftInProgress, which is none: a communicator that does not block is
+// not done yet. Call it on the thread that made the failing call.
 inline void check(weftResult_t result) {
-    if (result != weftSuccess) throw Error(result, weftGetLastError(nullptr));
+    if (result != weftSuccess && result != weftInProgress) throw Error(result, weftGetLastError(nullptr));
 }
 
 // 10000 * major + 100 * minor + patch of the library that runs; WEFT_VERSION_CODE is the one compiled against.
@@ -97,6 +98,56 @@ constexpr weftDataType_t datatype_of() {
     }
 }
 
+// A stream for host memory, of weftStreamCreate: what names it is carried out by its thread. Move-only. Thread-safe.
+class Stream {
+  public:
+    explicit Stream(int priority = 0) { check(weftStreamCreateWithPriority(&handle_, priority)); }
+    Stream(Stream&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
+    Stream& operator=(Stream&& other) noexcept {
+        std::swap(handle_, other.handle_);
+        return *this;
+    }
+    ~Stream() { (void)weftStreamDestroy(handle_); }
+
+    operator weftStream_t() const noexcept { return handle_; }
+    // How many calls it has been given so far.
+    std::uint64_t mark() const {
+        std::uint64_t mark = 0;
+        check(weftStreamMark(handle_, &mark));
+        return mark;
+    }
+    // Whether it is done with those before the mark; throws the first error among them that nobody was told yet.
+    bool done(std::uint64_t mark = WEFT_STREAM_ALL) const {
+        const weftResult_t state = weftStreamTest(handle_, mark);
+        check(state);
+        return state == weftSuccess;
+    }
+    // Until it is; throws likewise, and weftTimeout after that many milliseconds of waiting if they are not negative.
+    void wait(std::uint64_t mark = WEFT_STREAM_ALL, std::int64_t timeout_ms = -1) const {
+        check(weftStreamWait(handle_, mark, timeout_ms));
+    }
+
+  private:
+    weftStream_t handle_ = nullptr;
+};
+
+// A group's calls, kept to be started many times: what Group::prepare() makes. Move-only.
+class Prepared {
+  public:
+    Prepared(Prepared&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
+    Prepared& operator=(Prepared&& other) noexcept {
+        std::swap(handle_, other.handle_);
+        return *this;
+    }
+    ~Prepared() { (void)weftPreparedDestroy(handle_); }
+    void start() { check(weftPreparedStart(handle_)); }
+
+  private:
+    friend class Group;
+    explicit Prepared(weftPrepared_t handle) : handle_(handle) {}
+    weftPrepared_t handle_ = nullptr;
+};
+
 // weftGroupStart for its lifetime. The calls are carried out by end(), which throws what went wrong; the destructor
 // ends the group too, for a thread must not be left inside one, but is silent. Thread-bound; nests.
 class Group {
@@ -110,6 +161,13 @@ class Group {
     void end() {
         open_ = false;
         check(weftGroupEnd());
+    }
+    // Ends it too, but carries nothing out: the calls are kept.
+    Prepared prepare() {
+        open_ = false;
+        weftPrepared_t prepared = nullptr;
+        check(weftGroupPrepare(&prepared));
+        return Prepared(prepared);
     }
 
   private:
@@ -223,7 +281,9 @@ class Communicator {
         check(weftCommUserRank(get(), &rank));
         return rank;
     }
-    // The error that has hit the communicator, without waiting; weftSuccess if none has.
+    // What calls ask for from now on; null: nothing of their own.
+    void set_call_config(const weftCallConfig_t* config) { check(weftCommSetCallConfig(get(), config)); }
+    // The error that has hit the communicator, without waiting; weftSuccess if none has; weftInProgress: see weft.h.
     weftResult_t async_error() const {
         weftResult_t error = weftSuccess;
         check(weftCommGetAsyncError(get(), &error));
@@ -249,84 +309,88 @@ class Communicator {
         all_reduce(buffer, buffer, count, datatype_of<T>(), op, stream);
     }
 
-    // As in weft.h: on host memory; a buffer of n parts has `count` elements for each rank. What a rank has no use for
-    // may be null.
+    // As in weft.h: a buffer of n parts has `count` elements for each rank. What a rank has no use for may be null.
+    // With a stream they return at once.
     template <class T>
-    void broadcast(const T* send, T* receive, std::size_t count, int root) {
-        check(weftBroadcast(send, receive, count, datatype_of<T>(), root, get(), nullptr));
+    void broadcast(const T* send, T* receive, std::size_t count, int root, weftStream_t stream = nullptr) {
+        check(weftBroadcast(send, receive, count, datatype_of<T>(), root, get(), stream));
     }
     template <class T>
-    void broadcast(T* buffer, std::size_t count, int root) {
-        check(weftBcast(buffer, count, datatype_of<T>(), root, get(), nullptr));
+    void broadcast(T* buffer, std::size_t count, int root, weftStream_t stream = nullptr) {
+        check(weftBcast(buffer, count, datatype_of<T>(), root, get(), stream));
     }
     template <class T>
-    void reduce(const T* send, T* receive, std::size_t count, int root, weftRedOp_t op = weftSum) {
-        check(weftReduce(send, receive, count, datatype_of<T>(), op, root, get(), nullptr));
+    void reduce(const T* send, T* receive, std::size_t count, int root, weftRedOp_t op = weftSum,
+                weftStream_t stream = nullptr) {
+        check(weftReduce(send, receive, count, datatype_of<T>(), op, root, get(), stream));
     }
     template <class T>
-    void all_gather(const T* send, T* receive_parts, std::size_t count) {
-        check(weftAllGather(send, receive_parts, count, datatype_of<T>(), get(), nullptr));
+    void all_gather(const T* send, T* receive_parts, std::size_t count, weftStream_t stream = nullptr) {
+        check(weftAllGather(send, receive_parts, count, datatype_of<T>(), get(), stream));
     }
     template <class T>
-    void reduce_scatter(const T* send_parts, T* receive, std::size_t count, weftRedOp_t op = weftSum) {
-        check(weftReduceScatter(send_parts, receive, count, datatype_of<T>(), op, get(), nullptr));
+    void reduce_scatter(const T* send_parts, T* receive, std::size_t count, weftRedOp_t op = weftSum,
+                        weftStream_t stream = nullptr) {
+        check(weftReduceScatter(send_parts, receive, count, datatype_of<T>(), op, get(), stream));
     }
     template <class T>
-    void all_to_all(const T* send_parts, T* receive_parts, std::size_t count) {
-        check(weftAlltoAll(send_parts, receive_parts, count, datatype_of<T>(), get(), nullptr));
+    void all_to_all(const T* send_parts, T* receive_parts, std::size_t count, weftStream_t stream = nullptr) {
+        check(weftAlltoAll(send_parts, receive_parts, count, datatype_of<T>(), get(), stream));
     }
     template <class T>
-    void gather(const T* send, T* receive_parts, std::size_t count, int root) {
-        check(weftGather(send, receive_parts, count, datatype_of<T>(), root, get(), nullptr));
+    void gather(const T* send, T* receive_parts, std::size_t count, int root, weftStream_t stream = nullptr) {
+        check(weftGather(send, receive_parts, count, datatype_of<T>(), root, get(), stream));
     }
     template <class T>
-    void scatter(const T* send_parts, T* receive, std::size_t count, int root) {
-        check(weftScatter(send_parts, receive, count, datatype_of<T>(), root, get(), nullptr));
+    void scatter(const T* send_parts, T* receive, std::size_t count, int root, weftStream_t stream = nullptr) {
+        check(weftScatter(send_parts, receive, count, datatype_of<T>(), root, get(), stream));
     }
     // Returns when every rank has called it.
-    void barrier() { check(weftBarrier(get(), nullptr)); }
+    void barrier(weftStream_t stream = nullptr) { check(weftBarrier(get(), stream)); }
 
     // Messages between two ranks: see weft.h.
     template <class T>
-    void send(const T* buffer, std::size_t count, int peer) {
-        check(weftSend(buffer, count, datatype_of<T>(), peer, get(), nullptr));
+    void send(const T* buffer, std::size_t count, int peer, weftStream_t stream = nullptr) {
+        check(weftSend(buffer, count, datatype_of<T>(), peer, get(), stream));
     }
     template <class T>
-    void receive(T* buffer, std::size_t count, int peer) {
-        check(weftRecv(buffer, count, datatype_of<T>(), peer, get(), nullptr));
+    void receive(T* buffer, std::size_t count, int peer, weftStream_t stream = nullptr) {
+        check(weftRecv(buffer, count, datatype_of<T>(), peer, get(), stream));
     }
     template <class T>
     void send_receive(const T* send, std::size_t send_count, int target, T* receive, std::size_t receive_count,
-                      int source) {
-        check(weftSendRecv(send, send_count, target, receive, receive_count, source, datatype_of<T>(), get(), nullptr));
+                      int source, weftStream_t stream = nullptr) {
+        check(weftSendRecv(send, send_count, target, receive, receive_count, source, datatype_of<T>(), get(), stream));
     }
 
     // Uneven parts: counts and displacements of each rank, in elements.
     template <class T>
     void all_to_all(const T* send, const std::size_t* send_counts, const std::size_t* send_displacements, T* receive,
-                    const std::size_t* receive_counts, const std::size_t* receive_displacements) {
+                    const std::size_t* receive_counts, const std::size_t* receive_displacements,
+                    weftStream_t stream = nullptr) {
         check(weftAlltoAllv(send, send_counts, send_displacements, receive, receive_counts, receive_displacements,
-                            datatype_of<T>(), get(), nullptr));
+                            datatype_of<T>(), get(), stream));
     }
     template <class T>
     void gather(const T* send, std::size_t count, T* receive, const std::size_t* counts,
-                const std::size_t* displacements, int root) {
-        check(weftGatherv(send, count, receive, counts, displacements, datatype_of<T>(), root, get(), nullptr));
+                const std::size_t* displacements, int root, weftStream_t stream = nullptr) {
+        check(weftGatherv(send, count, receive, counts, displacements, datatype_of<T>(), root, get(), stream));
     }
     template <class T>
     void scatter(const T* send, const std::size_t* counts, const std::size_t* displacements, T* receive,
-                 std::size_t count, int root) {
-        check(weftScatterv(send, counts, displacements, receive, count, datatype_of<T>(), root, get(), nullptr));
+                 std::size_t count, int root, weftStream_t stream = nullptr) {
+        check(weftScatterv(send, counts, displacements, receive, count, datatype_of<T>(), root, get(), stream));
     }
     template <class T>
     void all_gather(const T* send, std::size_t count, T* receive, const std::size_t* counts,
-                    const std::size_t* displacements) {
-        check(weftAllGatherv(send, count, receive, counts, displacements, datatype_of<T>(), get(), nullptr));
+                    const std::size_t* displacements, weftStream_t stream = nullptr) {
+        check(weftAllGatherv(send, count, receive, counts, displacements, datatype_of<T>(), get(), stream));
     }
 
     template <class T>
-    void reduce_scatter(const T* send_parts, T* receive, const std::size_t* counts, weftRedOp_t op = weftSum) {
-        check(weftReduceScatterv(send_parts, receive, counts, datatype_of<T>(), op, get(), nullptr));
+    void reduce_scatter(const T* send_parts, T* receive, const std::size_t* counts, weftRedOp_t op = weftSum,
+                        weftStream_t stream = nullptr) {
+        check(weftReduceScatterv(send_parts, receive, counts, datatype_of<T>(), op, get(), stream));
     }
 
     // The reduction that sums scalar_r * x_r, each rank with its own scalar. Lives until destroyed or the communicator
@@ -335,6 +399,13 @@ class Communicator {
     weftRedOp_t make_pre_mul_sum(T scalar) {
         weftRedOp_t op = weftSum;
         check(weftRedOpCreatePreMulSum(&op, &scalar, datatype_of<T>(), weftScalarHostImmediate, get()));
+        return op;
+    }
+    // Of elements of T: weftRedOpCreate.
+    template <class T>
+    weftRedOp_t make_reduction(weftRedOpFunction_t function, void* context = nullptr, bool commutative = true) {
+        weftRedOp_t op = weftSum;
+        check(weftRedOpCreate(&op, function, context, datatype_of<T>(), commutative ? 1 : 0, get()));
         return op;
     }
     void destroy_op(weftRedOp_t op) { check(weftRedOpDestroy(op, get())); }

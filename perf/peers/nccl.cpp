@@ -209,8 +209,8 @@ weftResult_t weftCommRegister(const weftComm_t comm, void* buffer, size_t bytes,
 weftResult_t weftCommDeregister(const weftComm_t comm, void* handle) {
     return nccl()->CommDeregister(comm->handle, handle);
 }
-weftResult_t weftCommExplain(weftComm_t, size_t, weftDataType_t, weftRedOp_t, char* text, size_t bytes,
-                             size_t* needed) {
+weftResult_t weftCommExplainCollective(weftComm_t, const char*, size_t, weftDataType_t, weftRedOp_t, int, char* text,
+                                       size_t bytes, size_t* needed) {
     const int length = std::snprintf(text, bytes, "in device memory: nccl");
     if (needed) *needed = size_t(length) + 1;
     return weftSuccess;

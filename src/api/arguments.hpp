@@ -30,20 +30,37 @@ inline Status check_reduction(weftComm* comm, weftDataType_t type, weftRedOp_t o
     WEFT_TRY(check_type(type));
     call.operation.type = uint8_t(type);
     if (op >= 0 && op < weftNumOps) [[likely]] {
+        if (!serves(op, type)) [[unlikely]]
+            return fail(weftInvalidArgument,
+                        "op is {}, which combines bits, and the buffers hold {}: the bits of integers can be combined, "
+                        "int8 to uint64",
+                        name_of(op), name_of(type));
         call.operation.op = uint8_t(op);
         return ok();
     }
-    const Communicator::Scalar* scalar = comm->communicator->scalar(op);
-    if (!scalar)
+    const Communicator::MadeReduction* made = comm->communicator->reduction(op);
+    if (!made)
         return fail(weftInvalidArgument,
-                    "op is {}; it is 0 to {}, or one that weftRedOpCreatePreMulSum made on this communicator", int(op),
-                    weftNumOps - 1);
-    if (scalar->type != type)
-        return fail(weftInvalidArgument, "op {} was made for {}, the buffers hold {}", int(op), name_of(scalar->type),
+                    "op is {}; it is 0 to {}, or one that weftRedOpCreate or weftRedOpCreatePreMulSum made on this "
+                    "communicator",
+                    int(op), weftNumOps - 1);
+    if (made->type != type)
+        return fail(weftInvalidArgument, "op {} was made for {}, the buffers hold {}", int(op), name_of(made->type),
                     name_of(type));
-    call.operation.op = weftNumOps;
-    call.scalar = scalar->bytes;
+    call.operation.op = made->op;
+    call.operand = made->operand();
+    call.made = op;
     return ok();
+}
+
+// Communicator::place() by who has entered.
+inline Status place(Entered& entered, Communicator& communicator, Communicator::Call& call) {
+    Status placed = communicator.place(call);
+    if (placed || placed.code() != weftUnhandledCudaError) [[likely]]
+        return placed;
+    // The context is lost, and the others shall not wait for this rank.
+    entered.settle();
+    return communicator.die_of_context(std::move(placed));
 }
 
 }  // namespace weft

@@ -1,4 +1,6 @@
 // collectives.cpp: checks the arguments of collectives and hands them on.
+#include <algorithm>
+
 #include "src/api/arguments.hpp"
 #include "src/api/guard.hpp"
 #include "src/comm/group.hpp"
@@ -59,20 +61,17 @@ weftResult_t run(const Arguments& arguments, weftComm_t comm, weftStream_t strea
         call.send = arguments.send;
         call.receive = arguments.receive;
         call.stream = stream;
-        Inside inside(comm);
-        if (!inside.entered()) [[unlikely]]
-            return inside.refused();
+        Entered entered(comm);
+        if (!entered.entered()) [[unlikely]]
+            return entered.refused();
         Communicator& communicator = *comm->communicator;
         WEFT_TRY(check_reduction(comm, arguments.type, facts.reduces ? arguments.op : weftSum, call));
         if constexpr (facts.rooted) WEFT_TRY(check_rank("root", arguments.root, communicator.ranks()));
         if constexpr (collective != Collective::barrier)
             WEFT_TRY(check_buffers<collective>(call, communicator.rank(), communicator.ranks()));
-        WEFT_TRY(communicator.place(call));
-        if (Group& group = Group::current(); group.open()) {
-            group.add(comm, call);
-            return ok();
-        }
-        return communicator.run(call);
+        WEFT_TRY(place(entered, communicator, call));
+        if (Group& group = Group::current(); group.open()) return group.add(comm, call);
+        return submit(entered, comm, {&call, 1});
     });
 }
 
@@ -138,42 +137,83 @@ weftResult_t weftRedOpCreatePreMulSum(weftRedOp_t* op, void* scalar, weftDataTyp
             return fail(weftInvalidArgument,
                         "residence must be weftScalarHostImmediate: Weft {}.{} reads scalars from host memory only",
                         WEFT_MAJOR, WEFT_MINOR);
-        Inside inside(comm);
-        if (!inside.entered()) return inside.refused();
-        Communicator::Scalar copy{datatype, {}};
-        __builtin_memcpy(copy.bytes, scalar, size_of(datatype));
-        *op = weftRedOp_t(comm->communicator->make_scalar(copy));
+        Entered entered(comm);
+        if (!entered.entered()) return entered.refused();
+        Communicator::MadeReduction made{datatype, Operation::op_of_scaled_sum};
+        __builtin_memcpy(made.scalar, scalar, size_of(datatype));
+        *op = weftRedOp_t(comm->communicator->make_reduction(made));
+        return ok();
+    });
+}
+
+weftResult_t weftRedOpCreate(weftRedOp_t* op, weftRedOpFunction_t function, void* context, weftDataType_t datatype,
+                             int commutative, weftComm_t comm) {
+    return guarded_comm(comm, [&]() -> Status {
+        if (!op || !function) return fail(weftInvalidArgument, "weftRedOpCreate: {} is NULL", op ? "function" : "op");
+        WEFT_TRY(check_type(datatype));
+        if (commutative != 0 && commutative != 1)
+            return fail(weftInvalidArgument,
+                        "weftRedOpCreate: commutative is {}; it is 1, or 0 where operands must stay in rank order",
+                        commutative);
+        Entered entered(comm);
+        if (!entered.entered()) return entered.refused();
+        Communicator::MadeReduction made{datatype,
+                                         commutative ? Operation::op_of_function : Operation::op_of_ordered_function};
+        made.by = {function, context, datatype};
+        *op = weftRedOp_t(comm->communicator->make_reduction(made));
         return ok();
     });
 }
 
 weftResult_t weftRedOpDestroy(weftRedOp_t op, weftComm_t comm) {
     return guarded_comm(comm, [&]() -> Status {
-        Inside inside(comm);
-        if (!inside.entered()) return inside.refused();
+        Entered entered(comm);
+        if (!entered.entered()) return entered.refused();
         if (Group::current().holds(comm))
             return fail(
                 weftInvalidUsage,
                 "weftRedOpDestroy inside a group that holds calls on this communicator: call weftGroupEnd first");
-        if (!comm->communicator->drop_scalar(op))
-            return fail(weftInvalidArgument, "op {} was not made by weftRedOpCreatePreMulSum on this communicator",
-                        int(op));
+        if (!comm->communicator->drop_reduction(op))
+            return fail(
+                weftInvalidArgument,
+                "op {} was not made by weftRedOpCreate or weftRedOpCreatePreMulSum on this communicator, or was "
+                "ended before",
+                int(op));
         return ok();
     });
 }
 
 weftResult_t weftCommExplain(weftComm_t comm, size_t count, weftDataType_t type, weftRedOp_t op, char* text,
                              size_t capacity, size_t* needed) {
+    return weftCommExplainCollective(comm, name_of(Collective::all_reduce), count, type, op, 0, text, capacity, needed);
+}
+
+weftResult_t weftCommExplainCollective(weftComm_t comm, const char* collective, size_t count, weftDataType_t type,
+                                       weftRedOp_t op, int root, char* text, size_t capacity, size_t* needed) {
     return guarded_comm(comm, [&]() -> Status {
-        if (!text && capacity > 0)
-            return fail(weftInvalidArgument, "weftCommExplain: text is NULL although capacity is {}", capacity);
+        if (!collective || (!text && capacity > 0))
+            return fail(weftInvalidArgument, "{} is NULL{}", collective ? "text" : "collective",
+                        collective ? fmt::format(" although capacity is {}", capacity) : "");
+        const auto named = collective_named(collective);
+        if (!named ||
+            std::find(std::begin(all_collectives), std::end(all_collectives), *named) == std::end(all_collectives)) {
+            std::string names;
+            for (const Collective each : all_collectives)
+                names += fmt::format("{}{}", names.empty() ? "" : ", ", name_of(each));
+            return fail(weftInvalidArgument, "collective is `{}`; those whose algorithm is chosen are {}", collective,
+                        names);
+        }
         Inside inside(comm);
         if (!inside.entered()) return inside.refused();
+        const int ranks = comm->communicator->ranks();
         Communicator::Call call{};
-        WEFT_TRY(check_reduction(comm, type, op, call));
-        WEFT_TRY(check_count(count, 1));
-        call.operation.collective = Collective::all_reduce;
+        const CollectiveFacts facts = facts_of(*named);
+        WEFT_TRY(check_reduction(comm, type, facts.reduces ? op : weftSum, call));
+        WEFT_TRY(check_count(count, parts_of(*named, ranks)));
+        if (facts.rooted) WEFT_TRY(check_rank("root", root, ranks));
+        call.operation.collective = *named;
         call.operation.count = count;
+        call.operation.root = facts.rooted ? root : 0;
         const std::string whole = comm->communicator->explain(call.operation);
         if (needed) *needed = whole.size() + 1;
         if (capacity > 0) {

@@ -16,7 +16,7 @@ namespace {
 Status ended() { return fail(weftInvalidArgument, "the communicator was destroyed or aborted before"); }
 
 Status join_or_queue(std::vector<Joining> joinings) {
-    if (!Group::current().open()) return join(std::move(joinings));
+    if (!Group::current().open()) return submit(std::move(joinings));
     for (Joining& joining : joinings) Group::current().add(std::move(joining));
     return ok();
 }
@@ -98,13 +98,15 @@ weftResult_t weftCommInitFromEnvironment(weftComm_t* comm, const weftConfig_t* c
 weftResult_t weftCommDestroy(weftComm_t comm) {
     if (!comm) return weftSuccess;
     return guarded([&]() -> Status {
-        WEFT_TRY(check_handle(comm));
+        if (!is_being_made(comm)) WEFT_TRY(check_handle(comm));
         if (Group::current().holds(comm))
             return fail(
                 weftInvalidUsage,
                 "weftCommDestroy inside a group that holds calls on this communicator: call weftGroupEnd first");
-        Inside inside(comm);
-        if (!inside.entered()) return inside.refused();
+        Entered entered(comm);
+        if (!entered.alone()) return entered.refused();
+        entered.settle();
+        if (!is_being_made(comm)) WEFT_TRY(check_handle(comm));  // aborted by another thread meanwhile
         comm->retire();
         return ok();
     });
@@ -145,21 +147,31 @@ weftResult_t weftCommFinalize(weftComm_t comm) {
             return fail(
                 weftInvalidUsage,
                 "weftCommFinalize inside a group that holds calls on this communicator: call weftGroupEnd first");
-        Inside inside(comm);
-        if (!inside.entered()) return inside.refused();
+        Entered entered(comm);
+        if (!entered.entered()) return entered.refused();
+        if (comm->own_stream)
+            return submit(comm, [communicator = comm->communicator.get()] { return communicator->finalize(); });
+        entered.settle();
         return comm->communicator->finalize();
     });
 }
 
 weftResult_t weftCommAbort(weftComm_t comm) {
     return guarded([&]() -> Status {
-        WEFT_TRY(check_handle(comm));
+        if (is_being_made(comm)) {
+            comm->cancelled.store(true, std::memory_order_release);
+            comm->turns.settle();
+        } else {
+            WEFT_TRY(check_handle(comm));
+        }
         // Of several aborts at once only the first goes on: for the others the handle is gone.
-        uint64_t living = weftComm::living;
-        if (!comm->magic.compare_exchange_strong(living, weftComm::destroyed)) return check_handle(comm);
-        const auto communicator = comm->share();
-        if (!communicator) return ended();
-        communicator->abort();
+        uint64_t state = weftComm::living;
+        if (!comm->magic.compare_exchange_strong(state, weftComm::destroyed) &&
+            !(state == weftComm::unmade && comm->magic.compare_exchange_strong(state, weftComm::destroyed)))
+            return check_handle(comm);
+        if (const auto communicator = comm->share()) communicator->abort();
+        // What streams still have of it never begins.
+        comm->turns.close();
         // Whoever is inside sees the abort at its next wait.
         uint32_t alone = 0;
         while (!comm->inside.compare_exchange_weak(alone, 1, std::memory_order_acquire)) {
@@ -173,11 +185,21 @@ weftResult_t weftCommAbort(weftComm_t comm) {
 }
 
 weftResult_t weftCommGetAsyncError(weftComm_t comm, weftResult_t* asyncError) {
-    return guarded_comm(comm, [&]() -> Status {
+    return guarded([&]() -> Status {
         if (!asyncError) return fail(weftInvalidArgument, "weftCommGetAsyncError: asyncError is NULL");
+        if (is_being_made(comm)) {
+            std::lock_guard lock(comm->mutex);
+            *asyncError = comm->magic == weftComm::unmade ? comm->unmade_by : weftInProgress;
+            return ok();
+        }
+        WEFT_TRY(check_handle(comm));
         const auto communicator = comm->share();
         if (!communicator) return ended();
-        *asyncError = communicator->state().code();
+        const auto stream = comm->share_own_stream();
+        Status state = stream ? stream->test(HostStream::everything) : ok();
+        // While a call is under way its buffers are in use, whatever has hit the communicator.
+        if (state) state = communicator->state();
+        *asyncError = state.code();
         return ok();
     });
 }

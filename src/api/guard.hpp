@@ -19,7 +19,7 @@ weftResult_t guarded(Body&& body) noexcept {
         const Status status = body();
         if (status) [[likely]]
             return weftSuccess;
-        return report(status);
+        return status.code() == weftInProgress ? weftInProgress : report(status);
     } catch (const std::bad_alloc&) {
         return report_out_of_memory();
     } catch (const std::exception& exception) {
@@ -39,10 +39,8 @@ weftResult_t guarded_comm(weftComm* handle, Body&& body) noexcept {
         WEFT_TRY(check_handle(handle));
         usable = handle;
         Status status = body();
-        if (!status) [[unlikely]] {
-            std::lock_guard lock(usable->mutex);
-            usable->error = status.sentence();
-        }
+        if (!status && status.code() != weftInProgress) [[unlikely]]
+            usable->keep_error(status);
         return status;
     });
 }

@@ -29,9 +29,15 @@ weftResult_t report_out_of_memory() noexcept {
 }
 
 const char* last_error(weftComm* handle) {
-    if (!handle || !check_handle(handle)) return thread_error.c_str();
+    if (!handle || (!is_being_made(handle) && !check_handle(handle))) return thread_error.c_str();
+    // A stream's thread may write another one: what is handed out is the caller's, and lives for some further
+    // questions.
+    thread_local std::string asked[4];
+    thread_local unsigned next = 0;
+    std::string& text = asked[next++ % std::size(asked)];
     std::lock_guard lock(handle->mutex);
-    return handle->error.c_str();
+    text = handle->error;
+    return text.c_str();
 }
 
 }  // namespace weft

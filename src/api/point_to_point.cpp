@@ -33,33 +33,33 @@ Call message(Collective which, Caller by, const void* send, void* receive, size_
 }
 
 // Of one call of the user's.
-Status run(weftComm_t comm, std::span<Call> messages) {
+Status run(Entered& entered, weftComm_t comm, std::span<Call> messages) {
     Communicator& communicator = *comm->communicator;
     Group& group = Group::current();
-    for (Call& call : messages) WEFT_TRY(communicator.place(call));
+    for (Call& call : messages) WEFT_TRY(place(entered, communicator, call));
     if (group.open()) {
-        for (const Call& call : messages) group.add(comm, call);
+        for (const Call& call : messages) WEFT_TRY(group.add(comm, call));
         return ok();
     }
     if (messages.size() == 1 && messages[0].operation.root == communicator.rank())
         return fail(weftInvalidUsage,
                     "peer is this very rank: a message to oneself needs a weftSend and a weftRecv in one group, or "
                     "weftSendRecv");
-    return communicator.run_messages(messages);
+    return submit(entered, comm, messages);
 }
 
 // A send or a receive: `name` of the buffer, of which one is null.
 weftResult_t run_one(Collective which, Caller by, const char* name, const void* send, void* receive, size_t count,
                      weftDataType_t type, int peer, weftComm_t comm, weftStream_t stream) {
     return guarded_comm(comm, [&]() -> Status {
-        Inside inside(comm);
-        if (!inside.entered()) [[unlikely]]
-            return inside.refused();
+        Entered entered(comm);
+        if (!entered.entered()) [[unlikely]]
+            return entered.refused();
         WEFT_TRY(check_type(type));
         WEFT_TRY(check_rank("peer", peer, comm->communicator->ranks()));
         WEFT_TRY(check_buffer(name, send ? send : receive, count));
         Call call = message(which, by, send, receive, count, type, peer, stream);
-        return run(comm, {&call, 1});
+        return run(entered, comm, {&call, 1});
     });
 }
 
@@ -81,9 +81,9 @@ weftResult_t weftRecv(void* recvbuff, size_t count, weftDataType_t type, int pee
 weftResult_t weftSendRecv(const void* sendbuff, size_t sendcount, int dest, void* recvbuff, size_t recvcount,
                           int source, weftDataType_t type, weftComm_t comm, weftStream_t stream) {
     return guarded_comm(comm, [&]() -> Status {
-        Inside inside(comm);
-        if (!inside.entered()) [[unlikely]]
-            return inside.refused();
+        Entered entered(comm);
+        if (!entered.entered()) [[unlikely]]
+            return entered.refused();
         const int ranks = comm->communicator->ranks();
         WEFT_TRY(check_type(type));
         WEFT_TRY(check_rank("dest", dest, ranks));
@@ -99,7 +99,7 @@ weftResult_t weftSendRecv(const void* sendbuff, size_t sendcount, int dest, void
         Call calls[2] = {
             message(Collective::receive, Caller::send_receive, nullptr, recvbuff, recvcount, type, source, stream),
             message(Collective::send, Caller::send_receive, sendbuff, nullptr, sendcount, type, dest, stream)};
-        return run(comm, calls);
+        return run(entered, comm, calls);
     });
 }
 }

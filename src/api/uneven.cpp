@@ -118,9 +118,9 @@ weftResult_t run(const void* send, void* receive, const char* receive_counts_nam
                  weftComm_t comm, weftStream_t stream, Fill&& fill, weftRedOp_t op = weftSum) {
     return guarded_comm(comm, [&]() -> Status {
         constexpr CollectiveFacts facts = facts_of(collective);
-        Inside inside(comm);
-        if (!inside.entered()) [[unlikely]]
-            return inside.refused();
+        Entered entered(comm);
+        if (!entered.entered()) [[unlikely]]
+            return entered.refused();
         Communicator& communicator = *comm->communicator;
         const int rank = communicator.rank(), ranks = communicator.ranks();
         Communicator::Call call{};
@@ -137,12 +137,9 @@ weftResult_t run(const void* send, void* receive, const char* receive_counts_nam
         call.receive = receive;
         call.stream = stream;
         call.portions = &portions;
-        WEFT_TRY(communicator.place(call));
-        if (Group& group = Group::current(); group.open()) {
-            group.add(comm, call);
-            return ok();
-        }
-        return communicator.run(call);
+        WEFT_TRY(place(entered, communicator, call));
+        if (Group& group = Group::current(); group.open()) return group.add(comm, call);
+        return submit(entered, comm, {&call, 1});
     });
 }
 

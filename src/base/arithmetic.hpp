@@ -11,7 +11,7 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "weft/types.h"
+#include "src/base/datatype.hpp"
 
 // Never emitted out of line: movers_avx512.cpp includes this too, and its copy must not be the one the linker keeps.
 #define WEFT_INLINE __attribute__((always_inline)) inline
@@ -129,7 +129,13 @@ struct Arithmetic<weftBfloat16> {
     }
 };
 
-// left op right, on accumulators; avg adds, and `average` divides at the end.
+#define WEFT_DATATYPE(enumerator, name, bytes) \
+    static_assert(is_integer(enumerator) == std::is_integral_v<Arithmetic<enumerator>::Accumulator>);
+#include "src/base/datatype.def"
+#undef WEFT_DATATYPE
+
+// left op right, on accumulators; avg adds, and `average` divides at the end. Bits of floats are nobody's to combine:
+// the API refuses that.
 template <weftRedOp_t op, class T>
 WEFT_INLINE constexpr T combine(T left, T right) {
     if constexpr (std::is_integral_v<T>) {
@@ -137,6 +143,11 @@ WEFT_INLINE constexpr T combine(T left, T right) {
         if constexpr (op == weftProd) return T(uint64_t(left) * uint64_t(right));
         if constexpr (op == weftMax) return left > right ? left : right;
         if constexpr (op == weftMin) return left < right ? left : right;
+        if constexpr (op == weftBand) return T(left & right);
+        if constexpr (op == weftBor) return T(left | right);
+        if constexpr (op == weftBxor) return T(left ^ right);
+    } else if constexpr (is_bitwise(op)) {
+        __builtin_unreachable();
     } else {
         if constexpr (op == weftSum || op == weftAvg) return left + right;
         if constexpr (op == weftProd) return left * right;

@@ -27,7 +27,12 @@ static_assert(sizeof reduction_names / sizeof *reduction_names == weftNumOps);
 inline bool is_datatype(int type) { return type >= 0 && type < weftNumTypes; }
 inline size_t size_of(weftDataType_t type) { return datatype_bytes[type]; }
 inline const char* name_of(weftDataType_t type) { return is_datatype(type) ? datatype_names[type] : "unknown type"; }
-// Ops above the built-in ones are pre-multiplied sums.
-inline const char* name_of(weftRedOp_t op) { return op >= 0 && op < weftNumOps ? reduction_names[op] : "premulsum"; }
+constexpr bool is_integer(weftDataType_t type) { return type >= weftInt8 && type <= weftUint64; }
+constexpr bool is_bitwise(weftRedOp_t op) { return op >= weftBand && op <= weftBxor; }
+// Whether a reduction has a meaning for elements of the type.
+constexpr bool serves(weftRedOp_t op, weftDataType_t type) { return !is_bitwise(op) || is_integer(type); }
+inline const char* name_of(weftRedOp_t op) {
+    return op >= 0 && op < weftNumOps ? reduction_names[op] : "made reduction";
+}
 
 }  // namespace weft

@@ -26,8 +26,10 @@ struct AgreedOptions {
     char algo[256];
     int64_t tile_bytes;
     int64_t channels;
+    int64_t join_bytes;
     int32_t direct;
     int32_t cross_memory;
+    int32_t deterministic;
     uint64_t user_algorithms;  // a digest: those of all ranks are the same
 };
 
@@ -93,6 +95,7 @@ struct alignas(64) RankRow {
     alignas(64) std::atomic<int32_t> cpu;  // one more than the processor's number; 0: unknown
     std::atomic<uint32_t> sleeping;        // futex word: 1 while it sleeps or is about to
     std::atomic<uint64_t> gave_up;  // the call that it left early: from then on it touches nobody's buffers (release)
+    std::atomic<int64_t> in_function_us;  // since when it is in the function of a user's reduction; 0: it is in none
     // Blobs left for others (see mailbox below).
     alignas(64) std::atomic<uint32_t> letters;
     // Of a rank of another host: when its leader last told where it is, by this host's monotonic clock; 0: never.

@@ -4,15 +4,24 @@
 
 namespace weft {
 
+const char* Operation::name_of_reduction() const {
+    if (scales()) return "premulsum";
+    if (!calls_function()) return name_of(weftRedOp_t(op));
+    return keeps_order() ? "user's reduction in rank order" : "user's reduction";
+}
+
 std::string Operation::text() const {
     if (collective == Collective::none) return "no operation";
     if (splits()) return "a split of the communicator";
     const CollectiveFacts facts = facts_of(collective);
     if (collective == Collective::barrier) return facts.name;
     return fmt::format(
-        "{} of {}{}{}{}{}", facts.name, uneven(collective) ? "" : fmt::format("{} ", count),
-        name_of(weftDataType_t(type)), facts.reduces ? fmt::format(", {}", name_of(weftRedOp_t(op))) : "",
-        facts.rooted ? fmt::format(", root {}", root) : "", space == Space::device ? ", in device memory" : "");
+        "{} of {}{}{}{}{}{}", facts.name, uneven(collective) ? "" : fmt::format("{} ", joined != 0 ? count - 1 : count),
+        name_of(weftDataType_t(type)), facts.reduces ? fmt::format(", {}", name_of_reduction()) : "",
+        facts.rooted ? fmt::format(", root {}", root) : "", space == Space::device ? ", in device memory" : "",
+        joined != 0 ? fmt::format(" (made of {} calls of a group, whose counts hash to {:x}; WEFT_JOIN_BYTES)",
+                                  joined_calls(), uint16_t(joined))
+                    : "");
 }
 
 }  // namespace weft

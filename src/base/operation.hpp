@@ -16,22 +16,35 @@ enum class Space : uint8_t { host, device };
 struct Operation {
     Collective collective = Collective::none;
     uint8_t type = 0;  // weftDataType_t
-    uint8_t op = 0;    // weftRedOp_t; weftNumOps stands for every pre-multiplied sum, whose scalars are each rank's own
+    uint8_t op = 0;    // weftRedOp_t, or what stands for all that are made of a kind: see below
     Space space = Space::host;
     int32_t root = 0;     // a rank, or 0 where there is none
     uint64_t count = 0;   // elements, of one part
     uint64_t choice = 0;  // hash of the selector's choice: ranks that agree on the call must agree on the algorithm
+    // Of one that stands for several calls of a group: how many, and below that a hash of their counts; else 0.
+    uint64_t joined = 0;
+    static constexpr int joined_shift = 40;
+    uint64_t joined_calls() const { return joined >> joined_shift; }
 
     // An all-gather of Weft's own, in which the ranks tell each other what communicators to make of this one; no
     // caller's has an op.
     static constexpr uint8_t op_of_split = weftProd;
     bool splits() const { return collective == Collective::all_gather && op == op_of_split; }
 
+    // Reductions that were made: what of is each rank's own.
+    static constexpr uint8_t op_of_scaled_sum = weftNumOps, op_of_function = weftNumOps + 1,
+                             op_of_ordered_function = weftNumOps + 2;
+    bool scales() const { return op == op_of_scaled_sum; }
+    bool calls_function() const { return op == op_of_function || op == op_of_ordered_function; }
+    // The contributions stay in rank order whatever is chosen.
+    bool keeps_order() const { return op == op_of_ordered_function; }
+
     bool operator==(const Operation&) const = default;
     size_t bytes() const { return count * datatype_bytes[type]; }  // of one part
     size_t whole_bytes(int ranks) const { return size_t(parts_of(collective, ranks)) * bytes(); }
     // "all_reduce of 1024 float, sum": as errors and logs name it.
     std::string text() const;
+    const char* name_of_reduction() const;
 };
 
 // What travels in flag words and headers: equal operations have equal fingerprints, different ones almost surely not.
@@ -41,7 +54,7 @@ inline uint32_t fingerprint(const Operation& operation) {
                     uint64_t(uint32_t(operation.root)) << 32;
     uint64_t mix = (head ^ 0x9e3779b97f4a7c15u) * 0xbf58476d1ce4e5b9u;
     mix = (mix ^ (mix >> 29) ^ operation.count) * 0x94d049bb133111ebu;
-    mix = (mix ^ (mix >> 32) ^ operation.choice) * 0xd6e8feb86659fd93u;
+    mix = (mix ^ (mix >> 32) ^ operation.choice ^ operation.joined) * 0xd6e8feb86659fd93u;
     return uint32_t(mix >> 32);
 }
 

@@ -14,6 +14,7 @@ struct Whereabouts {
     uint32_t state;  // RankState
     uint32_t stopped;
     uint64_t entered, finished;
+    int64_t in_function_us;  // for how long it has been in the function of a user's reduction; 0: it is in none
     Operation operation;
 };
 
@@ -79,6 +80,8 @@ void Census::put(int rank, ByteWriter& to) const {
     entry.rank = rank;
     entry.state = uint32_t(row.state.load(std::memory_order_acquire));
     entry.stopped = group_->stopped(rank);
+    if (const int64_t since_us = row.in_function_us.load(std::memory_order_relaxed); since_us != 0)
+        entry.in_function_us = std::max<int64_t>(1, now_us() - since_us);
     if (position) {
         entry.entered = position->entered;
         entry.finished = position->finished;
@@ -146,6 +149,7 @@ void Census::read_table(ByteReader& content) {
         if (entry.state == uint32_t(RankState::left)) row.state.store(RankState::left, std::memory_order_release);
         if (entry.state == uint32_t(RankState::dead)) group_->mark_dead(entry.rank);
         row.stopped.store(entry.stopped, std::memory_order_relaxed);
+        row.in_function_us.store(entry.in_function_us == 0 ? 0 : now - entry.in_function_us, std::memory_order_relaxed);
         row.heard_us.store(now, std::memory_order_release);
     }
     group_->wake_sleepers();

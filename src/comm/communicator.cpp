@@ -8,6 +8,7 @@
 #include "src/base/arena.hpp"
 #include "src/base/clock.hpp"
 #include "src/base/log.hpp"
+#include "src/comm/host_stream.hpp"
 
 namespace weft {
 
@@ -82,7 +83,8 @@ Status Communicator::die(Status failure) {
 
 // From here on this rank touches nobody's buffers.
 void Communicator::leave_buffers() {
-    std::atomic_thread_fence(std::memory_order_seq_cst);  // pairs with the one in Run::decide()
+    // Pairs with the ones in Run::decide() and CrossMemory::lent_memory_stays().
+    std::atomic_thread_fence(std::memory_order_seq_cst);
     group_->row(rank_).gave_up.store(std::max<uint64_t>(1, sequence_), std::memory_order_release);
 }
 
@@ -111,6 +113,11 @@ bool Communicator::may_be_using(int peer) const {
     if (gave_up == 0 && ((messages_ && messages_->exchange().may_be_read_by(peer)) ||
                          (parts_ && parts_->exchange().may_be_read_by(peer))))
         return true;
+    if (gave_up == 0 && in_call_ && prepared_ && prepared_->run.may_be_reading(peer)) {
+        // Who enters the call later sees the abort word before it reads.
+        const auto position = group_->row(peer).position.read();
+        return !position || position->entered >= sequence_;
+    }
     return in_call_ && prepared_ && prepared_->run.lends_buffers() && prepared_->run.may_be_using(peer) &&
            gave_up < sequence_;
 }
@@ -138,19 +145,25 @@ Status Communicator::begin_split(void* all, size_t bytes, int64_t timeout_ms) {
     call.operation.count = bytes / sizeof(uint64_t);
     call.send = static_cast<std::byte*>(all) + size_t(rank_) * bytes;
     call.receive = all;
-    watchdog_.limit({options_.warn_ms * 1000, timeout_ms * 1000}, "WEFT_INIT_TIMEOUT_MS");
     Status begun = begin(call);
-    if (!begun) restore_limits();
+    call_limit_ = {timeout_ms, "WEFT_INIT_TIMEOUT_MS"};
     return begun;
 }
 
-Status Communicator::end_split() {
-    restore_limits();
-    return end();
+Status Communicator::end_split() { return end(); }
+
+void Communicator::watch(const Limit& limit) {
+    const int64_t timeout_ms = limit.timeout_ms < 0 ? options_.timeout_ms : limit.timeout_ms;
+    watchdog_.limit({options_.warn_ms * 1000, timeout_ms * 1000},
+                    limit.timeout_ms < 0 ? "WEFT_TIMEOUT_MS" : limit.set_by);
 }
 
-void Communicator::restore_limits() {
-    watchdog_.limit({options_.warn_ms * 1000, options_.timeout_ms * 1000}, "WEFT_TIMEOUT_MS");
+int64_t Communicator::earlier(int64_t one, int64_t other) const {
+    const auto length = [&](int64_t timeout_ms) {
+        const int64_t own = timeout_ms < 0 ? options_.timeout_ms : timeout_ms;
+        return own == 0 ? INT64_MAX : own;
+    };
+    return length(other) < length(one) ? other : one;
 }
 
 uint64_t Communicator::next_shrink(const std::vector<int>& excluded) const {
@@ -180,26 +193,39 @@ Status Communicator::finalize() {
     return ok();
 }
 
+Status Communicator::set_call_settings(int64_t timeout_ms, const char* algo, int channels) {
+    CallSettings settings{timeout_ms < 0 ? -1 : std::min(timeout_ms, INT64_MAX / 1000), 0};
+    if (algo || channels >= 0) {
+        auto preference = planner_.preference(algo_or_agreed(algo), channels_or_agreed(channels));
+        if (!preference) return preference.take_status();
+        settings.preference = *preference;
+    }
+    call_settings_ = settings;
+    return ok();
+}
+
 Status Communicator::begin(const Call& call) {
     WEFT_TRY(usable());
     call_ = call;
+    call_limit_.timeout_ms = call.settings.timeout_ms;
+    call_limit_.set_by = Limit::of_call;
     if (call.operation.space == Space::device) [[unlikely]]
         return begin_on_device();
     if (uneven(call.operation.collective)) return begin_uneven();
     in_call_ = true;
     ++sequence_;
     waiting_.seen_here();
-    prepared_ = plans_.find(PlanKey(call.operation));
+    prepared_ = plans_.find(PlanKey(call.operation, call.settings.preference));
     if (!prepared_) [[unlikely]]
         return prepare();
     group_->row(rank_).position.enter(sequence_, prepared_->plan.operation);
-    prepared_->run.start(call.send, call.receive, call.scalar, sequence_);
+    prepared_->run.start(call.send, call.receive, call.operand, sequence_);
     watchdog_.begin();
     return ok();
 }
 
 Status Communicator::begin_on_device() {
-    const DeviceCall call{call_.operation, call_.send, call_.receive, call_.scalar, call_.stream, call_.mapped};
+    const DeviceCall call{call_.operation, call_.send, call_.receive, call_.operand, call_.stream, call_.mapped};
     if (Status prepared = device_->prepare(call); !prepared) return refuse_or_die(std::move(prepared));
     // Before the launch: a kernel may fail at once, and whoever tells of it looks here for what was called.
     group_->row(rank_).position.enter(++sequence_, device_->prepared());
@@ -239,11 +265,17 @@ Status Communicator::deregister_buffer(const void* handle) {
 
 Status Communicator::place(Call& call) {
     const Collective collective = call.operation.collective;
+    call.settings = call_settings_;
+    call.queued = call.stream && is_host_stream(call.stream);
+    if (call.queued) {
+        auto stream = host_stream(call.stream);
+        if (!stream) return stream.take_status();
+    }
     if (collective == Collective::barrier) {
-        if (call.stream)
+        if (call.stream && !call.queued)
             return fail(
                 weftInvalidArgument,
-                "a barrier has no stream, it returns when all ranks have come; weftAllReduce with count 0 and a "
+                "a barrier has no CUDA stream, it returns when all ranks have come; weftAllReduce with count 0 and a "
                 "stream orders work on devices");
         if (tokens_.empty()) tokens_.resize(size_t(ranks()));
         call.receive = tokens_.data();
@@ -252,33 +284,47 @@ Status Communicator::place(Call& call) {
     }
     if (device_) {
         // What this rank has no use for is not looked at; where parts are uneven the start stands for all.
-        Operation operation = call.operation;
-        const bool parts = uneven(collective);
-        if (parts) operation.count = call.send || call.receive;
-        const bool sends = input_of(collective, rank_, operation.root) != Held::nothing && (call.send || !parts),
-                   receives = output_of(collective, rank_, operation.root) != Held::nothing && (call.receive || !parts);
-        auto place = device_->place(operation, sends ? call.send : call.receive, receives ? call.receive : call.send,
-                                    call.stream);
-        if (!place) return refuse_or_die(place.take_status());
-        if (place->space == Space::device && collective != Collective::all_reduce)
-            return fail(weftInvalidArgument, "{} works on host memory only, yet: on device memory there is all_reduce",
-                        name_of(collective));
+        const int parts = parts_of(collective, ranks());
+        const auto held = [&](const void* buffer, Held held) {
+            if (uneven(collective)) return DeviceSpan{buffer, buffer && held != Held::nothing ? size_t(1) : 0};
+            return DeviceSpan{buffer, call.operation.bytes() * size_t(parts_held(held, parts))};
+        };
+        const Held in = input_of(collective, rank_, call.operation.root),
+                   out = output_of(collective, rank_, call.operation.root);
+        const DeviceSpan send = held(call.send, in), receive = held(call.receive, out);
+        const bool sends = in != Held::nothing && (call.send || !uneven(collective)),
+                   receives = out != Held::nothing && (call.receive || !uneven(collective));
+        auto place =
+            device_->place(sends ? send : receive, receives ? receive : send, call.queued ? nullptr : call.stream);
+        if (!place) return place.take_status();
+        if (place->space == Space::device && call.queued)
+            return fail(weftInvalidArgument,
+                        "the buffers are device memory and the stream is weftStreamCreate's, which is for host "
+                        "memory: pass a CUDA stream");
+        if (place->space == Space::device && call.settings.preference != 0)
+            return fail(weftInvalidArgument,
+                        "algo and channels of weftCommSetCallConfig are for host memory: the communicator's config "
+                        "chooses on device memory");
+        if (place->space == Space::device && call.operation.calls_function())
+            return fail(weftInvalidArgument,
+                        "a user's reduction works on host memory only: its function cannot run on a device");
+        if (place->space == Space::device && !has_device_form(collective))
+            return fail(weftInvalidArgument, "{} works on host memory only, yet", name_of(collective));
         call.operation.space = place->space;
         call.mapped = place->mapped;
         return ok();
     }
-    if (call.stream)
-        return fail(
-            weftInvalidArgument,
-            "stream must be NULL: this communicator has no device, for none was current in the thread that called "
-            "weftCommInitRank, and there are no host streams yet");
+    if (call.stream && !call.queued)
+        return fail(weftInvalidArgument,
+                    "stream must be NULL or one of weftStreamCreate's: this communicator has no device, for none was "
+                    "current in the thread that called weftCommInitRank");
     return ok();
 }
 
 // A new key: choose, build, bind. Comes back from advance() until the peers of new connections have listened.
 Status Communicator::prepare() {
     if (!binding_) {
-        auto choice = planner_.choose(call_.operation);
+        auto choice = planner_.choose(call_.operation, call_.settings.preference);
         if (!choice) {
             in_call_ = false;
             --sequence_;  // nothing was posted: the call did not happen, and since the reasons are agreed, on no rank
@@ -297,8 +343,8 @@ Status Communicator::prepare() {
     auto plan = planner_.plan(call_.operation, choice_, *binding_);
     binding_ = nullptr;
     if (!plan) return die(plan.take_status());
-    prepared_ = plans_.insert(PlanKey(call_.operation), std::move(*plan));
-    prepared_->run.start(call_.send, call_.receive, call_.scalar, sequence_);
+    prepared_ = plans_.insert(PlanKey(call_.operation, call_.settings.preference), std::move(*plan));
+    prepared_->run.start(call_.send, call_.receive, call_.operand, sequence_);
     return ok();
 }
 
@@ -331,6 +377,7 @@ Status Communicator::pause(bool may_sleep) {
     if (!(sockets ? waiting_.pause_on_sockets(missing, may_sleep, add_descriptors_)
                   : waiting_.pause(missing, may_sleep))) [[likely]]
         return ok();
+    watch(call_limit_);
     Status trouble = watchdog_.look(missing, sequence_, prepared_ ? prepared_->plan.operation : position().operation,
                                     waiting_.silence_us());
     if (!trouble) {
@@ -354,9 +401,11 @@ Status Communicator::run(const Call& call) {
     return see_through([&] { return begin(call); }, [&] { return advance(); }, [&] { return end(); });
 }
 
-int Communicator::make_scalar(const Scalar& scalar) {
-    scalars_[next_scalar_] = scalar;
-    return next_scalar_++;
+int Communicator::make_reduction(const MadeReduction& reduction) {
+    const auto made = std::make_shared<MadeReduction>(reduction);
+    made->by.in_function_us = &group_->row(rank_).in_function_us;
+    reductions_[next_reduction_] = made;
+    return next_reduction_++;
 }
 
 Status Communicator::state() const {

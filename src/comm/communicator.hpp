@@ -15,11 +15,13 @@
 #include "src/comm/partials.hpp"
 #include "src/comm/plan_cache.hpp"
 #include "src/diagnosis/watchdog.hpp"
+#include "src/executor/host/user_reduction.hpp"
 
 namespace weft {
 
 struct CommunicatorOptions {
     std::string name;
+    bool blocking = true;
     int64_t timeout_ms = 0;  // 0: never
     int64_t init_timeout_ms = 0;
     int64_t warn_ms = 0;
@@ -46,24 +48,43 @@ class Communicator {
     const Membership* membership() const { return membership_.get(); }  // null: one host
     const DeviceSide* device() const { return device_.get(); }          // null: the process used no CUDA
 
+    // ---- What a call may ask for beside its arguments.
+    struct CallSettings {
+        int64_t timeout_ms = -1;  // negative: the communicator's
+        uint8_t preference = 0;   // see Planner
+    };
+    // Of those that are made from now on. As weftCommSetCallConfig.
+    Status set_call_settings(int64_t timeout_ms, const char* algo, int channels);
+    // Whether that is known already, so that it may be set while streams drive the communicator.
+    bool knows_settings(const char* algo, int channels) const {
+        return (!algo && channels < 0) || planner_.knows(algo_or_agreed(algo), channels_or_agreed(channels));
+    }
+    const CallSettings& call_settings() const { return call_settings_; }
+    // Which of two deadlines, as CallSettings has them, comes first.
+    int64_t earlier(int64_t one, int64_t other) const;
+
     // ---- A call. Arguments have been checked by the API.
     struct Call {
         Operation operation;  // without choice
         const void* send;
         void* receive;
-        const void* scalar;  // of a pre-multiplied sum
+        const void* operand;  // of a reduction that was made: see Run::start()
+        int made;             // its number
         void* stream;
+        bool queued;               // the stream is one of ours, a weftStream
         bool mapped;               // see DevicePlace
         const Portions* portions;  // of one that has them; the caller's until the call is done
         Exchange::Caller by;       // of a message by itself, to or from rank operation.root
+        CallSettings settings;
 
         bool is_message() const {
             return operation.collective == Collective::send || operation.collective == Collective::receive;
         }
     };
-    // Where the buffers of a call are that has been checked otherwise, or why it cannot be served; Operation::space and
-    // `mapped`.
+    // Where the buffers of a call are that has been checked otherwise, or why it cannot be served; Operation::space,
+    // `mapped` and `queued`. While streams drive the communicator too; after weftUnhandledCudaError die_of_context().
     Status place(Call& call);
+    Status die_of_context(Status failure) { return die(std::move(failure)); }
     Status begin(const Call& call);
     // done, moved or blocked; a failure has been told to all ranks, and the communicator is dead.
     Progress advance();
@@ -110,17 +131,22 @@ class Communicator {
     // After advance() said failed.
     Status take_failure() { return std::move(failure_); }
 
-    // ---- Pre-multiplied sums.
-    struct Scalar {
+    // ---- Reductions that the user has made.
+    struct MadeReduction {
         weftDataType_t type;
-        alignas(8) std::byte bytes[8];
+        uint8_t op;  // as Operation has it
+        alignas(8) std::byte scalar[8] = {};
+        UserReduction by = {};
+        const void* operand() const { return by.function ? static_cast<const void*>(&by) : scalar; }
     };
-    int make_scalar(const Scalar& scalar);
-    bool drop_scalar(int op) { return scalars_.erase(op) > 0; }
-    const Scalar* scalar(int op) const {
-        const auto place = scalars_.find(op);
-        return place == scalars_.end() ? nullptr : &place->second;
+    int make_reduction(const MadeReduction& reduction);
+    bool drop_reduction(int op) { return reductions_.erase(op) > 0; }
+    const MadeReduction* reduction(int op) const {
+        const auto place = reductions_.find(op);
+        return place == reductions_.end() ? nullptr : place->second.get();
     }
+    // For calls that may run when it was dropped.
+    std::shared_ptr<const MadeReduction> share_reduction(int op) const { return reductions_.at(op); }
 
     // ---- Buffers that the user has declared. Those in host memory are only remembered: what peers can reach is known
     // by address.
@@ -129,16 +155,23 @@ class Communicator {
 
     // ---- Observers and abort, thread-safe.
     std::string explain(const Operation& operation) const {
-        return planner_.explain(operation) + (device_ ? device_->explain(operation) : "");
+        return planner_.explain(operation, call_settings_.preference) + (device_ ? device_->explain(operation) : "");
     }
     Status state() const;
     bool dead() const { return dead_; }  // thread-bound
     void abort();
     bool aborted_here() const { return aborted_here_.load(std::memory_order_acquire); }
+    // Up to which small calls of a group are joined: two ranks of a host meet in less time than the copies take.
+    size_t join_bytes() const { return group_->one_host() && ranks() <= 2 ? 0 : size_t(planner_.agreed().join_bytes); }
+    std::span<std::byte> buffer_of_joined(size_t bytes) {
+        if (joined_.size() < bytes) joined_.resize(bytes);
+        return {joined_.data(), bytes};
+    }
     uint64_t board_bytes() const;
     uint64_t connection_bytes() const { return planner_.connection_bytes(); }
     uint64_t heap_bytes() const {
-        return plans_.heap_bytes() + planner_.scratch_bytes() + tokens_.size() + partials_.heap_bytes();
+        return plans_.heap_bytes() + planner_.scratch_bytes() + tokens_.size() + joined_.size() +
+               partials_.heap_bytes();
     }
     uint64_t device_bytes() const { return device_ ? device_->device_bytes() : 0; }
 
@@ -146,12 +179,19 @@ class Communicator {
     Communicator(std::shared_ptr<HostGroup> group, std::shared_ptr<Membership> membership,
                  std::unique_ptr<DeviceSide> device, int rank, const CommunicatorOptions& options,
                  std::unique_ptr<Board> board);
+    std::string algo_or_agreed(const char* algo) const { return algo ? algo : planner_.agreed().algo; }
+    int channels_or_agreed(int channels) const { return channels >= 0 ? channels : int(planner_.agreed().channels); }
     Status begin_on_device();
     Status refuse_or_die(Status failure);
     // `begin`, `advance` and waits until it is done, `end`. Whatever ends it, buffers are the user's again.
     template <class Begin, class Advance, class End>
     Status see_through(Begin&& begin, Advance&& advance, End&& end);
-    void restore_limits();
+    struct Limit {
+        static constexpr const char* of_call = "timeoutMs of the call's config";
+        int64_t timeout_ms = -1;  // negative: the communicator's
+        const char* set_by = of_call;
+    };
+    void watch(const Limit& limit);
     void leave_buffers();
     Status die(Status failure);
     Status prepare();
@@ -176,6 +216,8 @@ class Communicator {
     Waiting::AddDescriptors add_descriptors_;
     Watchdog watchdog_;
     CommunicatorOptions options_;
+    CallSettings call_settings_;
+    Limit call_limit_, message_limit_;  // of the call, and of the messages beside it, the earliest
     bool finalized_ = false;
     uint64_t splits_ = 0;                           // so far; below 2^31
     std::map<std::vector<int>, uint64_t> shrinks_;  // likewise, by whom they excluded
@@ -198,8 +240,9 @@ class Communicator {
     std::atomic<bool> aborted_here_{false};
 
     std::vector<std::byte> tokens_;  // what a barrier gathers
-    std::map<int, Scalar> scalars_;
-    int next_scalar_ = weftNumOps;
+    std::vector<std::byte> joined_;  // what is joined of a group's calls
+    std::map<int, std::shared_ptr<const MadeReduction>> reductions_;
+    int next_reduction_ = weftNumOps;
     std::list<int> registered_;  // of device memory the entry, else DeviceSide::no_entry
 };
 

@@ -1,5 +1,6 @@
 #include "src/comm/connector.hpp"
 
+#include <algorithm>
 #include <cstring>
 
 #include "src/base/log.hpp"
@@ -8,6 +9,9 @@
 #include "src/registry.hpp"
 
 namespace weft {
+
+// Of the blob with the receiver's address, which no transport fills: whether it can read what the sender lends it.
+static constexpr size_t reads_word = std::size(Blob{}.words) - 1;
 
 // Both ends name a connection alike: by channel, slots and the sender's rank; the letter says the receiver's.
 uint64_t Connector::letter_key(const Key& key, int sender) const {
@@ -25,10 +29,17 @@ Status Connector::listen(Binding& binding) {
         BlockEnds& ends = binding.ends[index];
         if (const auto there = receivers_.find(key_of(block.channel, block.source)); there != receivers_.end())
             ends.source = there->second.get();
-        if (const auto there = senders_.find(key_of(block.channel, block.target)); there != senders_.end())
-            ends.target = there->second.get();
+        if (const auto there = senders_.find(key_of(block.channel, block.target)); there != senders_.end()) {
+            ends.target = there->second.sender.get();
+            ends.target_reads = there->second.reads;
+        }
         ends.source_abroad = block.source >= 0 && !group_->local(block.source);
         ends.target_abroad = block.target >= 0 && !group_->local(block.target);
+        const auto in_process = [&](int peer) {
+            return peer >= 0 && group_->local(peer) && group_->same_process(rank_, peer);
+        };
+        ends.source_in_process = in_process(block.source);
+        ends.target_in_process = in_process(block.target);
         binding.is_new.push_back({concerns(block.source) && !ends.source, concerns(block.target) && !ends.target});
     }
     for (size_t index = 0; index < schedule.blocks.size(); ++index) {
@@ -41,6 +52,7 @@ Status Connector::listen(Binding& binding) {
         if (!transport) return transport.take_status();
         auto receiver = (*transport)->listen(options, address);
         if (!receiver) return receiver.take_status();
+        address.words[reads_word] = can_read(block.source);
         WEFT_TRY(group_->post_letter(rank_, block.source, letter_key(key, block.source), &address, sizeof address));
         binding.ends[index].source = receiver->get();
         receivers_[key] = std::move(*receiver);
@@ -73,9 +85,10 @@ Result<bool> Connector::connect(Binding& binding, RankSet& missing) {
         if (!sender) return sender.take_status();
         WEFT_LOG_RANK(rank_, info, net, "connects to {} over {}, channel {}, {} slots of {} KiB",
                       group_->name_of(block.target), (*transport)->name, block.channel, schedule.fifo_depth,
-                      settings_.slot_bytes >> 10);
+                      slot_bytes(schedule.fifo_depth) >> 10);
         binding.ends[index].target = sender->get();
-        senders_[key] = std::move(*sender);
+        binding.ends[index].target_reads = address.words[reads_word] != 0;
+        senders_[key] = {std::move(*sender), address.words[reads_word] != 0};
     }
     binding.connected = all;
     return all;
@@ -95,11 +108,24 @@ ConnectionOptions Connector::options(Binding& binding, int channel, int peer, bo
             peer,
             channel,
             binding.schedule.fifo_depth,
-            settings_.slot_bytes,
+            slot_bytes(binding.schedule.fifo_depth),
             group_->local(peer) ? group_ : nullptr,
             settings_.heap_used,
             settings_.identity,
             place < opposite ? &binding.shared[{peer, place}] : nullptr};
+}
+
+size_t Connector::slot_bytes(int depth) const {
+    constexpr size_t few = 4, least = 1 << 10;
+    const size_t slots = std::max(few, size_t(depth));
+    return slots == few ? settings_.slot_bytes
+                        : std::max(least, settings_.slot_bytes * few / slots / line_bytes * line_bytes);
+}
+
+// Whether we can read what a rank of this host lends us.
+bool Connector::can_read(int peer) const {
+    if (!group_->local(peer)) return false;
+    return group_->same_process(rank_, peer) || (settings_.cross_memory && CrossMemory(*group_, rank_).probe(peer));
 }
 
 // The first that can; both ends see the same facts.

@@ -14,6 +14,7 @@ namespace weft {
 // A schedule and the ends of its connections: shared by the plans of all sizes.
 struct Binding {
     Schedule schedule;
+    std::vector<std::vector<bool>> lasting;  // lasting_sends(schedule)
     std::vector<BlockEnds> ends;
     struct New {
         bool source, target;
@@ -29,14 +30,17 @@ class Connector {
     struct Settings {
         const net::Identity* identity;  // of the communicator; null if its ranks are on one host
         size_t slot_bytes;
-        uint64_t name = 0;         // tells the letters of this connector from those of others; alike on all ranks
-        size_t* heap_used;         // of the rank; null where there is nothing on this host to be connected:
-        bool only_abroad = false;  // connections on this host are nobody's, or another's
+        uint64_t name = 0;          // tells the letters of this connector from those of others; alike on all ranks
+        size_t* heap_used;          // of the rank; null where there is nothing on this host to be connected:
+        bool only_abroad = false;   // connections on this host are nobody's, or another's
+        bool cross_memory = false;  // the kernel may copy between the processes, where it can
     };
     Connector(HostGroup& group, int rank, const Settings& settings)
         : group_(&group), rank_(rank), settings_(settings) {}
 
     Status listen(Binding& binding);
+    // Of connections of so many slots: more of them are smaller, so that all take as much memory.
+    size_t slot_bytes(int depth) const;
     // One step; listens first. True when all connections are there; else `missing` has the ranks that have not listened
     // yet.
     Result<bool> connect(Binding& binding, RankSet& missing);
@@ -52,12 +56,17 @@ class Connector {
     uint64_t letter_key(const Key& key, int sender) const;
     ConnectionOptions options(Binding& binding, int channel, int peer, bool incoming) const;
     Result<const Transport*> transport_to(const ConnectionOptions& options) const;
+    bool can_read(int peer) const;
 
     HostGroup* group_;
     int rank_;
     Settings settings_;
     std::map<Key, std::unique_ptr<Receiver>> receivers_;
-    std::map<Key, std::unique_ptr<Sender>> senders_;
+    struct Target {
+        std::unique_ptr<Sender> sender;
+        bool reads;  // what it is lent
+    };
+    std::map<Key, Target> senders_;
 };
 
 }  // namespace weft

@@ -7,6 +7,7 @@
 
 #include "src/base/clock.hpp"
 #include "src/base/log.hpp"
+#include "src/base/name_list.hpp"
 #include "src/bootstrap/roster.hpp"
 #include "src/bootstrap/service.hpp"
 #include "src/comm/device_abroad.hpp"
@@ -17,6 +18,7 @@
 #include "src/drivers/cuda/device.hpp"
 #include "src/executor/cuda/domain.hpp"
 #include "src/executor/cuda/registrations.hpp"
+#include "src/selector/selector.hpp"
 
 namespace weft {
 
@@ -35,6 +37,9 @@ struct PreparedLaunch {
     const Kernel* kernel;
     LaunchShape shape;
     KernelArguments arguments;
+    size_t send_bytes, receive_bytes;    // that this rank holds
+    size_t send_begins, receive_begins;  // of steps: where in the whole
+    bool lends_send, lends_receive;      // peers use it where it lies, if they may
 };
 
 }  // namespace
@@ -86,7 +91,7 @@ struct DeviceSide::State {
     Status check_others(const std::vector<int>& missing);
     bool await_news(const DeviceObserver& observer, bool may_wait);
     Result<PreparedLaunch*> plan(const Operation& operation);
-    void offer(KernelArguments& a, const DeviceCall& call) const;
+    void offer(PreparedLaunch& it, const DeviceCall& call) const;
 };
 
 DeviceSide::DeviceSide(std::unique_ptr<State> state) : state_(std::move(state)) {}
@@ -193,18 +198,23 @@ void DeviceSide::meet(std::shared_ptr<HostGroup> group, const net::Identity* ide
     s.layout.hosts = layout.host_count();
     if (s.layout.blocks_max < 1)
         return s.decline("the ranks that share a device are too many for it: their kernels must run at once");
-    Connections connections;
     s.catalog = std::move(catalog);
-    const bool all = needs_steps(ranks, s.layout.hosts, s.layout.algo);
-    if (all || !s.catalog->of_users().empty()) {
-        StepAlgorithms steps =
-            step_algorithms(all ? s.catalog->rows() : s.catalog->of_users(), layout, s.layout.blocks_max, s.layout.algo,
-                            int(agreed.channels), s.group->header().facts.link_mbps);
-        s.layout.steps = std::move(steps.rows);
-        s.layout.excluded = std::move(steps.excluded);
-        s.layout.tile_bytes = size_t(agreed.tile_bytes);
-        connections = std::move(steps.connections);
-    }
+    for (const Collective collective : all_collectives)
+        if (!list_concerns(NameList(s.layout.algo), collective, layout, s.catalog->rows()))
+            s.layout.unbound.insert(collective);
+    StepAlgorithms steps =
+        step_algorithms({.rows = s.catalog->rows(),
+                         .own = [&](Collective collective) { return needs_steps(s.layout, collective); },
+                         .algo = s.layout.algo,
+                         .channels = int(agreed.channels),
+                         .blocks_max = s.layout.blocks_max,
+                         .link_mbps = s.group->header().facts.link_mbps,
+                         .deterministic = agreed.deterministic != 0},
+                        layout, rank);
+    s.layout.steps = std::move(steps.rows);
+    s.layout.excluded = std::move(steps.excluded);
+    s.layout.tile_bytes = size_t(agreed.tile_bytes);
+    Connections connections = std::move(steps.connections);
     if (ranks <= ranks_max && s.layout.hosts == 1)
         s.registrations = std::make_unique<Registrations>(s.group, rank, s.kernels);
     if (s.layout.hosts > 1) s.abroad = std::make_unique<DeviceAbroad>(s.group, *identity, rank, connections);
@@ -269,10 +279,9 @@ Status DeviceSide::begin(int64_t timeout_ms) {
     return ok();
 }
 
-Result<DevicePlace> DeviceSide::place(const Operation& operation, const void* send, const void* receive,
-                                      const void* stream) {
+Result<DevicePlace> DeviceSide::place(const DeviceSpan& send, const DeviceSpan& receive, const void* stream) {
     const State& s = *state_;
-    return s.buffers->place(operation, send, receive, stream != nullptr, s.why_not);
+    return s.buffers->place(send, receive, stream != nullptr, s.why_not);
 }
 
 // A new key: nothing here calls the driver, so it may happen during a capture.
@@ -281,21 +290,30 @@ Result<PreparedLaunch*> DeviceSide::State::plan(const Operation& operation) {
     if (!plan) return plan.take_status();
     auto fresh = std::make_unique<PreparedLaunch>();
     fresh->plan = *plan;
-    const auto type = weftDataType_t(operation.type);
-    const auto op = weftRedOp_t(operation.op);
-    fresh->kernel = &kernels->kernel(plan->body, type, adds(op));
+    fresh->kernel = &kernels->kernel(plan->body, element_of(operation), adds(weftRedOp_t(operation.op)));
     fresh->shape = {.blocks = unsigned(plan->blocks),
                     .threads = unsigned(plan->threads),
                     .remote_sync_domain = kernels->sync_domains()};
     KernelArguments& a = fresh->arguments;
     domain->bind(a);
     a.fingerprint = plan->fingerprint();
-    a.op = adds(op) ? weftSum : op;
-    a.average_of = op == weftAvg ? uint32_t(layout.ranks) : 0;
-    a.scaled = op >= weftNumOps;
-    a.bytes = operation.bytes();
-    a.tile_bytes = plan->staged() ? Domain::staging_bytes : plan->tile_bytes;
-    if (plan->steps >= 0) domain->bind_program(a, size_t(plan->steps));
+    bind_operation(a, operation, layout.ranks);
+    const int parts = parts_of(operation.collective, layout.ranks);
+    const Held in = input_of(operation.collective, rank, operation.root),
+               out = output_of(operation.collective, rank, operation.root);
+    const bool steps = plan->steps >= 0;
+    fresh->send_bytes = a.bytes * size_t(parts_held(in, parts));
+    fresh->receive_bytes = a.bytes * size_t(parts_held(out, parts));
+    fresh->send_begins = steps ? first_held(in, rank, a.bytes) : 0;
+    fresh->receive_begins = steps ? first_held(out, rank, a.bytes) : 0;
+    // In what is read where it lies, each taker's part is one of a tile.
+    a.tile_bytes = steps ? plan->tile_bytes : 0;
+    if (plan->body == Body::peer_two_shot) a.tile_bytes = Domain::staging_bytes;
+    if (plan->body == Body::peer_one_shot)
+        a.tile_bytes = Domain::staging_bytes / size_t(a.give_stride ? layout.ranks : 1) / 64 * 64;
+    fresh->lends_send = in != Held::nothing;
+    fresh->lends_receive = out != Held::nothing && plan->body == Body::peer_two_shot;
+    if (steps) domain->bind_program(a, layout.steps[size_t(plan->steps)].program(operation.root));
     a.offers = plan->staged() && offers && !a.scaled;
     a.timeout_ns = timeout_ns;
     known.add(plan->operation);
@@ -332,17 +350,19 @@ Status DeviceSide::prepare(const DeviceCall& call) {
     return ok();
 }
 
-// All or nothing: a peer that finds one address uses both.
-void DeviceSide::State::offer(KernelArguments& a, const DeviceCall& call) const {
-    std::byte* send[ranks_max];
-    if (registrations->find(call.send, a.bytes, call.mapped, send) &&
-        registrations->find(call.receive, a.bytes, call.mapped, a.offered_receive)) {
-        std::copy(send, send + layout.ranks, a.offered_send);
-        WEFT_LOG_RANK(rank, trace, coll, "offers its buffers of launch {} in place", launches);
-        return;
+// All or nothing: a peer that finds one address uses both. Where it needs none, what it finds is never looked at.
+void DeviceSide::State::offer(PreparedLaunch& it, const DeviceCall& call) const {
+    KernelArguments& a = it.arguments;
+    std::byte *send[ranks_max], *receive[ranks_max];
+    std::fill(std::begin(send), std::end(send), a.outputs[rank]);
+    std::fill(std::begin(receive), std::end(receive), a.outputs[rank]);
+    const bool all = (!it.lends_send || registrations->find(call.send, it.send_bytes, call.mapped, send)) &&
+                     (!it.lends_receive || registrations->find(call.receive, it.receive_bytes, call.mapped, receive));
+    if (all) WEFT_LOG_RANK(rank, trace, coll, "offers its buffers of launch {} in place", launches);
+    for (int peer = 0; peer < layout.ranks; ++peer) {
+        a.offered_send[peer] = all ? send[peer] : nullptr;
+        a.offered_receive[peer] = all ? receive[peer] : nullptr;
     }
-    std::fill(std::begin(a.offered_send), std::end(a.offered_send), nullptr);
-    std::fill(std::begin(a.offered_receive), std::end(a.offered_receive), nullptr);
 }
 
 const Operation& DeviceSide::prepared() const { return state_->prepared->plan.operation; }
@@ -351,10 +371,10 @@ Status DeviceSide::launch(const DeviceCall& call) {
     State& s = *state_;
     PreparedLaunch& it = *s.prepared;
     KernelArguments& a = it.arguments;
-    a.send = static_cast<const std::byte*>(call.send);
-    a.receive = static_cast<std::byte*>(call.receive);
+    a.send = static_cast<const std::byte*>(call.send) - it.send_begins;
+    a.receive = static_cast<std::byte*>(call.receive) - it.receive_begins;
     a.launch = ++s.launches;
-    if (a.offers) s.offer(a, call);
+    if (a.offers) s.offer(it, call);
     if (a.scaled) __builtin_memcpy(&a.scalar, call.scalar, datatype_bytes[call.operation.type]);
     const auto stream = static_cast<CUstream>(call.stream);
     ContextScope scope(s.kernels->context());
@@ -422,7 +442,7 @@ std::string DeviceSide::explain(const Operation& operation) const {
     return fmt::format("\nin device memory: {}{}{}, by {} that Weft has not measured on a GPU", plan->text(),
                        s.domain->detour().empty() ? "" : ", through host memory",
                        !plan->staged() ? ""
-                       : s.offers && operation.op < weftNumOps
+                       : s.offers && !operation.scales()
                            ? ", in place where all buffers are of cudaMalloc and, if other processes have ranks, "
                              "registered, else staged"
                            : ", staged",

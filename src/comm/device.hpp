@@ -16,6 +16,11 @@ namespace net {
 struct Identity;
 }
 
+// Whether device memory is served.
+constexpr bool has_device_form(Collective collective) {
+    return collective >= Collective::all_reduce && collective <= Collective::scatter;
+}
+
 struct DeviceCall {
     Operation operation;  // without choice
     const void* send;
@@ -23,6 +28,12 @@ struct DeviceCall {
     const void* scalar;  // of a pre-multiplied sum, in host memory; read at once
     void* stream;
     bool mapped;  // see DevicePlace
+};
+
+// A buffer of a call: what the rank has of it.
+struct DeviceSpan {
+    const void* address;
+    size_t bytes;
 };
 
 struct DevicePlace {
@@ -54,10 +65,10 @@ class DeviceSide {
     // Waits for the kernels of this rank's calls; after an abort, two seconds at most.
     void finish() const;
 
-    // Where a call's buffers lie, and whether that can be served; with count 0 and no buffers
-    // a stream says that it is device memory. Asks the driver each time: device memory may have been freed and be
-    // another's by now.
-    Result<DevicePlace> place(const Operation& operation, const void* send, const void* receive, const void* stream);
+    // Where a call's buffers lie, and whether that can be served; who has one alone names it twice. With no bytes and
+    // no buffers a stream says that it is device memory. Asks the driver each time: device memory may have been freed
+    // and be another's by now.
+    Result<DevicePlace> place(const DeviceSpan& send, const DeviceSpan& receive, const void* stream);
     // Two steps of a call: what may be refused, which does not count as a call; then the launch.
     Status prepare(const DeviceCall& call);
     const Operation& prepared() const;  // with its choice

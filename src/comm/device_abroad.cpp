@@ -7,24 +7,33 @@ namespace weft {
 
 namespace {
 
-// Of letters, apart from those of host memory's connections: the group's number, alike on all ranks.
-uint64_t name_of(size_t group) { return (uint64_t(group) + 1) * 0x8f1bbcdcbfa53e0bu; }
+// Of letters, apart from those of host memory's connections.
+constexpr uint64_t letters_name = 0x8f1bbcdcbfa53e0bu;
 
 }  // namespace
 
 DeviceAbroad::DeviceAbroad(std::shared_ptr<HostGroup> group, const net::Identity& identity, int rank,
                            const cuda::Connections& connections)
-    : group_(std::move(group)), rank_(rank), news_(*group_) {
-    for (size_t index = 0; index < connections.groups(); ++index) {
-        connectors_.push_back({*group_,
-                               rank,
-                               {.identity = &identity,
-                                .slot_bytes = cuda::Connections::slot_bytes,
-                                .name = name_of(index),
-                                .heap_used = nullptr,
-                                .only_abroad = true}});
-        bindings_.emplace_back().schedule = connections.schedule(index, rank);
+    : group_(std::move(group)),
+      rank_(rank),
+      connector_(*group_, rank,
+                 {.identity = &identity,
+                  .slot_bytes = cuda::Connections::slot_bytes,
+                  .name = letters_name,
+                  .heap_used = nullptr,
+                  .only_abroad = true}),
+      news_(*group_) {
+    std::vector<std::pair<Binding*, size_t>> blocks;
+    for (const cuda::AbroadEnd& each : connections.abroad_ends(rank, nullptr)) {
+        Binding& binding = bindings_[each.end.depth];
+        binding.schedule.fifo_depth = int32_t(each.end.depth);
+        blocks.push_back({&binding, binding.schedule.blocks.size()});
+        Block& block = binding.schedule.blocks.emplace_back();
+        block.channel = each.channel;
+        (each.incoming ? block.source : block.target) = each.end.peer;
     }
+    for (auto& [depth, binding] : bindings_) binding.ends.resize(binding.schedule.blocks.size());
+    for (const auto& [binding, block] : blocks) ends_.push_back(&binding->ends[block]);
 }
 
 DeviceAbroad::~DeviceAbroad() {
@@ -32,16 +41,16 @@ DeviceAbroad::~DeviceAbroad() {
 }
 
 Status DeviceAbroad::listen() {
-    for (size_t index = 0; index < bindings_.size(); ++index) WEFT_TRY(connectors_[index].listen(bindings_[index]));
+    for (auto& [depth, binding] : bindings_) WEFT_TRY(connector_.listen(binding));
     return ok();
 }
 
 Result<bool> DeviceAbroad::connect() {
     missing_.clear();
     RankSet all;
-    for (size_t index = 0; index < bindings_.size(); ++index) {
+    for (auto& [depth, binding] : bindings_) {
         RankSet missing;
-        auto connected = connectors_[index].connect(bindings_[index], missing);
+        auto connected = connector_.connect(binding, missing);
         if (!connected) return connected;
         all.insert(missing);
     }
@@ -54,10 +63,7 @@ Status DeviceAbroad::begin(const std::vector<cuda::AbroadEnd>& ends, const uint3
     if (!proxy) return proxy.take_status();
     proxy_ = std::move(*proxy);
     traffic_ = std::make_shared<cuda::Traffic>(group_, rank_, ended);
-    for (const cuda::AbroadEnd& each : ends) {
-        const BlockEnds& found = bindings_[each.group].ends[each.block];
-        traffic_->add(each.end, each.incoming ? nullptr : found.target, each.incoming ? found.source : nullptr);
-    }
+    for (size_t i = 0; i < ends.size(); ++i) traffic_->add(ends[i].end, ends_[i]->target, ends_[i]->source);
     proxy_->attach(traffic_);
     return ok();
 }

@@ -12,7 +12,7 @@ namespace weft {
 // Thread-bound to the rank, but for what says otherwise.
 class DeviceAbroad {
   public:
-    // connections: the same on all ranks.
+    // connections: made alike on all ranks.
     DeviceAbroad(std::shared_ptr<HostGroup> group, const net::Identity& identity, int rank,
                  const cuda::Connections& connections);
     ~DeviceAbroad();
@@ -22,7 +22,7 @@ class DeviceAbroad {
     // One step of calling them; true when all have been called. missing(): who has not listened yet.
     Result<bool> connect();
     const std::vector<int>& missing() const { return missing_; }
-    // Calls may come. ends, ended: of the rank's domain, which must outlive this.
+    // Calls may come. ends (those of the connections), ended: of the rank's domain, which must outlive this.
     Status begin(const std::vector<cuda::AbroadEnd>& ends, const uint32_t* ended);
 
     void launching(bool captured, uint32_t launch, uint32_t blocks) {
@@ -48,8 +48,9 @@ class DeviceAbroad {
   private:
     std::shared_ptr<HostGroup> group_;
     int rank_;
-    std::vector<Connector> connectors_;  // by the connections' group
-    std::vector<Binding> bindings_;      // likewise
+    Connector connector_;
+    std::map<uint32_t, Binding> bindings_;  // by slots: what there is to be connected, an end a block
+    std::vector<const BlockEnds*> ends_;    // in the order of the connections
     std::vector<int> missing_;
     std::shared_ptr<cuda::Traffic> traffic_;
     std::shared_ptr<cuda::Proxy> proxy_;

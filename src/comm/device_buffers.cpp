@@ -91,17 +91,16 @@ Status DeviceBuffers::check(const char* name, const void* address, size_t bytes,
     return ok();
 }
 
-Result<DevicePlace> DeviceBuffers::place(const Operation& operation, const void* send, const void* receive, bool stream,
+Result<DevicePlace> DeviceBuffers::place(const DeviceSpan& send, const DeviceSpan& receive, bool stream,
                                          const std::string& why_not) {
-    const size_t bytes = operation.bytes();
-    if (bytes == 0 && (!send || !receive)) {
+    if (send.bytes == 0 && receive.bytes == 0 && (!send.address || !receive.address)) {
         if (stream && !why_not.empty()) return fail(weftInvalidUsage, "there is a stream, but {}", why_not);
         return DevicePlace{stream ? Space::device : Space::host, false};
     }
-    auto from = describe(send, bytes);
+    auto from = describe(send.address, send.bytes);
     if (!from) return from.take_status();
     Result<PointerFacts> to = PointerFacts(*from);
-    if (receive != send) to = describe(receive, bytes);
+    if (receive.address != send.address) to = describe(receive.address, receive.bytes);
     if (!to) return to.take_status();
     // Without a device managed memory is the host's.
     const auto on_device = [&](const PointerFacts& at) {
@@ -118,8 +117,8 @@ Result<DevicePlace> DeviceBuffers::place(const Operation& operation, const void*
                         name_of(from->kind));
         return DevicePlace{Space::host, false};
     }
-    WEFT_TRY(check("sendbuff", send, bytes, *from, why_not));
-    WEFT_TRY(check("recvbuff", receive, bytes, *to, why_not));
+    WEFT_TRY(check("sendbuff", send.address, send.bytes, *from, why_not));
+    WEFT_TRY(check("recvbuff", receive.address, receive.bytes, *to, why_not));
     // What other processes could map is ordinary memory of the primary context, not a graph's or another process's.
     const auto ordinary = [](const PointerFacts& at) { return at.kind == MemoryKind::device && at.ipc; };
     return DevicePlace{Space::device, ordinary(*from) && ordinary(*to)};

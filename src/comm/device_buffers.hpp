@@ -28,7 +28,7 @@ class DeviceBuffers {
         : driver_(&driver), own_(own), rank_(rank) {}
 
     // `why_not`: why device memory is not served; empty: it is.
-    Result<DevicePlace> place(const Operation& operation, const void* send, const void* receive, bool stream,
+    Result<DevicePlace> place(const DeviceSpan& send, const DeviceSpan& receive, bool stream,
                               const std::string& why_not);
 
   private:

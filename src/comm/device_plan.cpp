@@ -14,8 +14,10 @@ namespace {
 // Everybody sends everything to everybody: ranks times the bytes, one way through the links, until that is longer than
 // a second way. Two ranks send no more so than in two steps.
 constexpr size_t one_shot_bytes = 16 << 10, one_shot_bytes_of_two = 64 << 10;
-// Packets take twice the bytes, and no barrier.
+// Packets take twice the bytes, and no barrier. Of a whole: what goes through a rank's links.
 constexpr size_t packets_bytes = 512 << 10;
+// The same of one message that all get from the root, or the root from all: so much goes through its links.
+constexpr size_t packets_of_root_bytes = 128 << 10;
 // Of a message for each block, in one round: half of its lines.
 constexpr size_t packet_bytes_a_block = 2 << 10;
 // A block of 512 threads has 32 KiB under way with four 16-byte loads of each.
@@ -40,11 +42,22 @@ std::string DevicePlan::text() const {
                        steps >= 0 ? fmt::format(" over connections, in tiles of {} bytes", tile_bytes) : "");
 }
 
-bool needs_steps(int ranks, int hosts, const std::string& algo) {
-    return hosts > 1 || ranks > cuda::ranks_max || !NameList(algo).admits("two_shot");
-}
-
 namespace {
+
+// Which fused bodies serve a collective. Those of all but all-reduce are chosen by size alone; what has parts is served
+// in one step.
+struct Fused {
+    bool one_shot, two_shot;
+
+    Fused(const DeviceLayout& layout, Collective collective) {
+        const NameList allowed(layout.unbound.count(collective) > 0 ? std::string_view() : layout.algo);
+        const bool there = layout.ranks <= cuda::ranks_max && layout.hosts == 1;
+        one_shot = there && allowed.admits("one_shot");
+        two_shot = there && allowed.admits("two_shot");
+        if (collective != Collective::all_reduce)
+            one_shot = two_shot = one_shot || (two_shot && !facts_of(collective).parted);
+    }
+};
 
 DevicePlan plan_by(const StepAlgorithm& steps, DevicePlan plan, const DeviceLayout& layout) {
     plan.body = cuda::Body::steps;
@@ -60,43 +73,50 @@ DevicePlan plan_by(const StepAlgorithm& steps, DevicePlan plan, const DeviceLayo
 // By what the algorithm's predictions make of a device's blocks: good for the order of things.
 Result<DevicePlan> plan_by_steps(DevicePlan plan, const DeviceLayout& layout) {
     const StepAlgorithm* best = nullptr;
-    const size_t bytes = plan.operation.bytes();
+    const size_t bytes = plan.operation.whole_bytes(layout.ranks);
     for (const StepAlgorithm& one : layout.steps)
-        if (!one.algorithm->of_user && (!best || one.predicted_us(bytes) < best->predicted_us(bytes))) best = &one;
-    if (!best)
-        return fail(weftInvalidUsage, "{}device memory of {} ranks{} is served by none of what {}{}{}",
-                    layout.algo.empty() ? "" : fmt::format("WEFT_ALGO is {}: ", layout.algo), layout.ranks,
+        if (one.algorithm->collective == plan.operation.collective && !one.algorithm->of_user &&
+            (!best || one.predicted_us(bytes) < best->predicted_us(bytes)))
+            best = &one;
+    if (!best) {
+        const auto excluded = layout.excluded.find(plan.operation.collective);
+        return fail(weftInvalidUsage, "{}{} on device memory of {} ranks{} is served by none of what {}{}{}",
+                    layout.algo.empty() ? "" : fmt::format("WEFT_ALGO is {}: ", layout.algo),
+                    name_of(plan.operation.collective), layout.ranks,
                     layout.hosts > 1 ? fmt::format(" on {} hosts", layout.hosts) : "",
-                    layout.algo.empty() ? "there is" : "it admits", layout.excluded.empty() ? "" : "; ",
-                    layout.excluded);
+                    layout.algo.empty() ? "there is" : "it admits", excluded == layout.excluded.end() ? "" : "; ",
+                    excluded == layout.excluded.end() ? "" : excluded->second);
+    }
     return plan_by(*best, std::move(plan), layout);
 }
 
 // The first of the user's that is for this message; null: none is.
 const StepAlgorithm* of_user(const Operation& operation, const DeviceLayout& layout) {
     for (const StepAlgorithm& one : layout.steps)
-        if (one.algorithm->of_user && not_meant_for(*one.algorithm, operation, layout.ranks).empty()) return &one;
+        if (one.algorithm->of_user && one.algorithm->collective == operation.collective &&
+            not_meant_for(*one.algorithm, operation, layout.ranks).empty())
+            return &one;
     return nullptr;
 }
 
-}  // namespace
+void set_grid(DevicePlan& plan, size_t bytes, size_t bytes_a_block, const DeviceLayout& layout) {
+    const size_t blocks = std::max<size_t>(1, (bytes + bytes_a_block - 1) / bytes_a_block),
+                 most = size_t(std::min(layout.blocks_max, cuda::blocks_of(plan.body)));
+    plan.blocks = int(std::min(blocks, most));
+    plan.operation.choice = (uint64_t(plan.body) + 1) | uint64_t(plan.blocks) << 8 | uint64_t(plan.threads) << 24;
+}
 
-Result<DevicePlan> plan_on_device(const Operation& operation, const DeviceLayout& layout) {
-    const NameList allowed(layout.algo);
-    const bool fused = layout.ranks <= cuda::ranks_max && layout.hosts == 1,
-               one_shot = fused && allowed.admits("one_shot"), two_shot = fused && allowed.admits("two_shot");
-    const size_t bytes = operation.bytes(), most_one_shot = layout.ranks <= 2 ? one_shot_bytes_of_two : one_shot_bytes;
-    DevicePlan plan;
-    plan.operation = operation;
-    plan.operation.space = Space::device;
-    plan.threads = cuda::threads_max;
-    if (const StepAlgorithm* const steps = of_user(operation, layout)) return plan_by(*steps, std::move(plan), layout);
+Result<DevicePlan> plan_all_reduce(DevicePlan plan, const DeviceLayout& layout) {
+    const Fused fused(layout, Collective::all_reduce);
+    const size_t bytes = plan.operation.bytes(),
+                 most_one_shot = layout.ranks <= 2 ? one_shot_bytes_of_two : one_shot_bytes;
     // Where each rank reaches each, nothing that goes from rank to rank is known to beat two_shot, at any size.
-    const bool steps = std::any_of(layout.steps.begin(), layout.steps.end(),
-                                   [](const StepAlgorithm& one) { return !one.algorithm->of_user; });
-    if (!two_shot && (!one_shot || (bytes > most_one_shot && steps))) return plan_by_steps(plan, layout);
+    const bool steps = std::any_of(layout.steps.begin(), layout.steps.end(), [](const StepAlgorithm& one) {
+        return one.algorithm->collective == Collective::all_reduce && !one.algorithm->of_user;
+    });
+    if (!fused.two_shot && (!fused.one_shot || (bytes > most_one_shot && steps))) return plan_by_steps(plan, layout);
     size_t bytes_a_block = packet_bytes_a_block;
-    if (!two_shot || (one_shot && bytes <= most_one_shot)) {
+    if (!fused.two_shot || (fused.one_shot && bytes <= most_one_shot)) {
         plan.body = cuda::Body::packet_one_shot;
     } else if (bytes <= packets_bytes) {
         plan.body = cuda::Body::packet_two_shot;
@@ -105,11 +125,41 @@ Result<DevicePlan> plan_on_device(const Operation& operation, const DeviceLayout
         plan.body = cuda::Body::peer_two_shot;
         bytes_a_block = peer_bytes_a_block;
     }
-    const size_t blocks = std::max<size_t>(1, (bytes + bytes_a_block - 1) / bytes_a_block),
-                 most = size_t(std::min(layout.blocks_max, cuda::blocks_of(plan.body)));
-    plan.blocks = int(std::min(blocks, most));
-    plan.operation.choice = (uint64_t(plan.body) + 1) | uint64_t(plan.blocks) << 8 | uint64_t(plan.threads) << 24;
+    set_grid(plan, bytes, bytes_a_block, layout);
     return plan;
+}
+
+// Of the others. What has one part for all goes in two steps, lest all of it go through the root's links as often as
+// there are ranks.
+DevicePlan plan_fused(DevicePlan plan, const DeviceLayout& layout) {
+    const Operation& operation = plan.operation;
+    const bool parted = facts_of(operation.collective).parted;
+    const size_t through = operation.bytes() * size_t(layout.ranks);
+    if (through <= (parted ? packets_bytes : packets_of_root_bytes)) {
+        plan.body = cuda::Body::packet_one_shot;
+        set_grid(plan, operation.bytes(), packet_bytes_a_block, layout);
+    } else {
+        plan.body = parted ? cuda::Body::peer_one_shot : cuda::Body::peer_two_shot;
+        set_grid(plan, operation.whole_bytes(layout.ranks), peer_bytes_a_block, layout);
+    }
+    return plan;
+}
+
+}  // namespace
+
+bool needs_steps(const DeviceLayout& layout, Collective collective) {
+    return !Fused(layout, collective).two_shot;  // of an all-reduce one_shot serves the short ones alone
+}
+
+Result<DevicePlan> plan_on_device(const Operation& operation, const DeviceLayout& layout) {
+    DevicePlan plan;
+    plan.operation = operation;
+    plan.operation.space = Space::device;
+    plan.threads = cuda::threads_max;
+    if (const StepAlgorithm* const steps = of_user(operation, layout)) return plan_by(*steps, std::move(plan), layout);
+    if (operation.collective == Collective::all_reduce) return plan_all_reduce(std::move(plan), layout);
+    if (needs_steps(layout, operation.collective)) return plan_by_steps(std::move(plan), layout);
+    return plan_fused(std::move(plan), layout);
 }
 
 }  // namespace weft

@@ -1,6 +1,8 @@
 // device_plan.hpp: which kernel serves an operation on device memory, and with which grid: a function of agreed facts
 // alone, so that all ranks launch alike. Knows no driver. Reentrant.
 #pragma once
+#include <map>
+#include <set>
 #include <span>
 #include <string>
 
@@ -18,12 +20,13 @@ struct DeviceLayout {
     std::string algo;    // rank 0's WEFT_ALGO
     // Where no fused body serves every message: what else there is.
     std::vector<StepAlgorithm> steps = {};
-    std::string excluded = {};  // and what there is not, and why
-    size_t tile_bytes = 0;      // of steps: rank 0's WEFT_TILE_BYTES
-    int hosts = 1;              // of several, steps alone serve
+    std::map<Collective, std::string> excluded = {};  // and what there is not, and why
+    size_t tile_bytes = 0;                            // of steps: rank 0's WEFT_TILE_BYTES
+    int hosts = 1;                                    // of several, steps alone serve
+    std::set<Collective> unbound = {};                // that `algo` was not written for (list_concerns())
 };
-// Whether step machines are needed, with connections between the ranks.
-bool needs_steps(int ranks, int hosts, const std::string& algo);
+// Whether a collective needs step machines, with connections between the ranks.
+bool needs_steps(const DeviceLayout& layout, Collective collective);
 
 // `blocks_max` from what each rank says of its device; 0: the ranks of some device do not find room on it together.
 int blocks_together(std::span<const DeviceFacts> facts);
@@ -37,7 +40,8 @@ struct DevicePlan {
     size_t tile_bytes = 0;       // of steps
     std::string algorithm = {};  // of steps, for people
 
-    bool staged() const { return body == cuda::Body::peer_two_shot; }  // what is not used in place
+    // What is not used in place goes through staging memory.
+    bool staged() const { return body == cuda::Body::peer_two_shot || body == cuda::Body::peer_one_shot; }
     uint32_t fingerprint() const { return weft::fingerprint(operation); }
     // packet_one_shot, 8 blocks of 512 threads; of steps the algorithm comes first
     std::string text() const;

@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include "src/base/name_list.hpp"
+#include "src/comm/device.hpp"
 #include "src/executor/cuda/program.hpp"
 #include "src/selector/selector.hpp"
 
@@ -21,6 +22,9 @@ constexpr double signal_us = 1.7;
 // From a kernel to the proxy and from the proxy to a kernel, through the host's memory.
 constexpr double proxies_us = 4;
 
+// Of a connection of Weft's own algorithms, none of which needs more.
+constexpr int32_t slots_most = 4;
+
 size_t round_to_line(size_t bytes) { return (bytes + 63) / 64 * 64; }
 
 }  // namespace
@@ -38,41 +42,56 @@ LinkCosts StepAlgorithm::costs() const {
 
 size_t StepAlgorithm::tile_bytes(size_t bytes, size_t wanted) const {
     size_t tile = wanted;
-    if (tile == 0) tile = algorithm->tile_bytes ? algorithm->tile_bytes(layout, costs(), bytes) : most_tile_bytes;
+    const size_t whole = size_t(parts_of(algorithm->collective, layout.ranks)) * bytes;
+    if (tile == 0) tile = algorithm->tile_bytes ? algorithm->tile_bytes(layout, costs(), whole) : most_tile_bytes;
     return std::max<size_t>(64, std::min({round_to_line(std::min(tile, bytes)), most_tile_bytes}));
 }
 
-StepAlgorithms step_algorithms(std::span<const Algorithm> rows, const Layout& layout, int blocks_max,
-                               const std::string& algo, int channels, int64_t link_mbps) {
-    const NameList allowed(algo);
-    StepAlgorithms all{{}, {}, cuda::Connections(layout.hosts)};
+StepAlgorithms step_algorithms(const StepsWanted& wanted, const Layout& layout, int rank) {
+    const NameList allowed(wanted.algo);
+    StepAlgorithms all{{}, {}, cuda::Connections(rank, layout.hosts)};
     const int usual = layout.host_count() > 1 ? channels_abroad : channels_by_default;
-    const Parameters parameters{std::min(channels > 0 ? channels : usual, blocks_max)};
-    for (const Algorithm& row : rows) {
-        if (row.collective != Collective::all_reduce || !allowed.admits(row.name)) continue;
+    const int channels = std::min(wanted.channels > 0 ? wanted.channels : usual, wanted.blocks_max);
+    for (const Algorithm& row : wanted.rows) {
+        // What sums in rank order over connections takes more scratch than kernels have.
+        if (row.on_demand || !has_device_form(row.collective) || !(row.of_user || wanted.own(row.collective))) continue;
+        if (list_concerns(allowed, row.collective, layout, wanted.rows) && !allowed.admits(row.name)) continue;
+        const bool rooted = facts_of(row.collective).rooted && !row.of_user;
+        StepAlgorithm fresh{&row, {channels}, layout, wanted.link_mbps};
+        fresh.first_program = all.connections.programs();
+        fresh.programs = rooted ? layout.ranks : 1;
+        fresh.most_tile_bytes = SIZE_MAX;
         std::string why;
-        if (const char* refusal = row.refusal(layout)) why = refusal;
-        StepAlgorithm fresh{&row, parameters, layout, link_mbps};
-        std::vector<Schedule> schedules;
-        Layout seen = layout;
-        for (seen.rank = 0; seen.rank < layout.ranks && why.empty(); ++seen.rank) {
-            schedules.push_back(row.schedule(seen, parameters));
-            const Schedule& schedule = schedules.back();
-            why = cuda::refusal(schedule);
-            fresh.blocks = std::max(fresh.blocks, int(schedule.blocks.size()));
+        if (const char* refusal = row.refusal(layout))
+            why = refusal;
+        else if (wanted.deterministic && facts_of(row.collective).reduces && row.sums != Sums::in_rank_order)
+            why = "does not combine in rank order, as WEFT_DETERMINISTIC wants";
+        std::vector<std::vector<Schedule>> by_root;
+        for (int root = 0; root < fresh.programs && why.empty(); ++root) {
+            std::vector<Schedule>& schedules = by_root.emplace_back();
+            Layout seen = layout;
+            for (seen.rank = 0; seen.rank < layout.ranks && why.empty(); ++seen.rank) {
+                schedules.push_back(row.schedule(seen, {channels, rooted ? root : -1}));
+                Schedule& schedule = schedules.back();
+                // More slots only let senders run ahead (linear), and a kernel's are large.
+                if (!row.of_user) schedule.fifo_depth = std::min(schedule.fifo_depth, slots_most);
+                why = cuda::refusal(schedule);
+                fresh.blocks = std::max(fresh.blocks, int(schedule.blocks.size()));
+                fresh.most_tile_bytes = std::min(fresh.most_tile_bytes, cuda::Connections::most_tile_bytes(schedule));
+            }
         }
-        if (why.empty() && fresh.blocks > blocks_max)
-            why = fmt::format("{} blocks, and there is room for {}", fresh.blocks, blocks_max);
+        if (why.empty() && fresh.blocks > wanted.blocks_max)
+            why = fmt::format("{} blocks, and there is room for {}", fresh.blocks, wanted.blocks_max);
         if (!why.empty()) {
-            all.excluded += fmt::format("{}{}: {}", all.excluded.empty() ? "" : "; ", row.name, why);
+            std::string& excluded = all.excluded[row.collective];
+            excluded += fmt::format("{}{}: {}", excluded.empty() ? "" : "; ", row.name, why);
             continue;
         }
         // Rings, as many as are wanted, share the message; channels of others stand for steps one behind the other.
-        if (!row.of_user && row.schedule(layout, {parameters.channels + 1}).channels == parameters.channels + 1)
-            fresh.at_once = parameters.channels;
-        fresh.most_tile_bytes = largest_tile_bytes(schedules[0], cuda::Connections::slot_bytes);
+        if (!row.of_user && row.schedule(layout, {channels + 1, rooted ? 0 : -1}).channels == channels + 1)
+            fresh.at_once = channels;
         all.rows.push_back(fresh);
-        all.connections.add(std::move(schedules));
+        for (auto& schedules : by_root) all.connections.add(std::move(schedules));
     }
     return all;
 }

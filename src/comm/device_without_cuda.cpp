@@ -24,7 +24,7 @@ void DeviceSide::meet(std::shared_ptr<HostGroup>, const net::Identity*, int, int
 Result<bool> DeviceSide::advance() { std::abort(); }
 Status DeviceSide::begin(int64_t) { std::abort(); }
 void DeviceSide::finish() const { std::abort(); }
-Result<DevicePlace> DeviceSide::place(const Operation&, const void*, const void*, const void*) { std::abort(); }
+Result<DevicePlace> DeviceSide::place(const DeviceSpan&, const DeviceSpan&, const void*) { std::abort(); }
 Status DeviceSide::prepare(const DeviceCall&) { std::abort(); }
 const Operation& DeviceSide::prepared() const { std::abort(); }
 Status DeviceSide::launch(const DeviceCall&) { std::abort(); }

@@ -1,31 +1,64 @@
 #include "src/comm/handle.hpp"
 
+#include "src/comm/quarantine.hpp"
+
 namespace weft {
+
+bool is_being_made(const weftComm* handle) {
+    const uint64_t magic = magic_of(handle);
+    return (magic == weftComm::making || magic == weftComm::unmade) && handle->process == process_token();
+}
 
 Status check_handle(const weftComm* handle) {
     if (!handle) return fail(weftInvalidArgument, "the communicator is NULL");
-    // What does not even lie as ours do is not looked into.
-    const bool misplaced = reinterpret_cast<uintptr_t>(handle) % alignof(weftComm) != 0;
-    const uint64_t magic = misplaced ? 0 : handle->magic.load(std::memory_order_acquire);
+    const uint64_t magic = magic_of(handle);
     if (magic == weftComm::living) [[likely]] {
         if (handle->process == process_token()) [[likely]]
             return ok();
         return fail(weftInvalidUsage, "the communicator was made before fork(); a child process makes its own");
     }
+    if (magic == weftComm::making)
+        return fail(weftInvalidUsage,
+                    "the communicator is still being made: ask weftCommGetAsyncError until it says something else than "
+                    "weftInProgress");
+    if (magic == weftComm::unmade)
+        return fail(weftInvalidUsage,
+                    "the communicator could not be made (weftCommGetAsyncError and weftGetLastError say why): destroy "
+                    "it");
     if (magic == weftComm::destroyed)
         return fail(weftInvalidArgument, "the communicator was destroyed or aborted before");
     return fail(weftInvalidArgument, "{} is not a communicator", static_cast<const void*>(handle));
 }
 
-weftComm* make_handle(std::unique_ptr<Communicator> communicator) {
-    static std::atomic<weftComm*> newest{nullptr};  // owns them all, so that none counts as leaked
-    auto* handle = new weftComm;                    // see handle.hpp: never deleted
-    handle->older = newest.load(std::memory_order_relaxed);
-    while (!newest.compare_exchange_weak(handle->older, handle, std::memory_order_release, std::memory_order_relaxed)) {
-    }
+weftComm* make_handle() {
+    auto handle = std::make_unique<weftComm>();
     handle->process = process_token();
-    handle->communicator = std::move(communicator);
-    return handle;
+    return keep_for_ever(std::move(handle));
 }
 
 }  // namespace weft
+
+void weftComm::deliver(std::unique_ptr<weft::Communicator> made, std::shared_ptr<weft::HostStream> stream) {
+    std::lock_guard lock(mutex);
+    if (stream) own_stream = std::move(stream);
+    communicator = std::move(made);
+    magic.store(living, std::memory_order_release);
+}
+
+void weftComm::give_up() noexcept {
+    std::lock_guard lock(mutex);
+    if (magic.load(std::memory_order_relaxed) != making) return;
+    try {
+        error = "the communicator was never made: the group or call that was to make it was given up";
+    } catch (...) {  // out of memory: the code must do
+    }
+    unmade_by = weftSystemError;
+    magic.store(unmade, std::memory_order_release);
+}
+
+void weftComm::deliver(const weft::Status& failure) {
+    std::lock_guard lock(mutex);
+    error = failure.sentence();
+    unmade_by = failure.code();
+    magic.store(unmade, std::memory_order_release);
+}

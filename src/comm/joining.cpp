@@ -59,6 +59,8 @@ Result<Settings> settings_of_environment(int ranks) {
     meeting.proposal.channels = environment.channels;
     meeting.proposal.direct = environment.direct;
     meeting.proposal.cross_memory = environment.cross_memory;
+    meeting.proposal.join_bytes = environment.join_bytes;
+    meeting.proposal.deterministic = environment.deterministic;
     std::vector<std::string_view> transports;
     for (const Transport& transport : registry::transports()) transports.push_back(transport.name);
     WEFT_TRY(check_names("WEFT_TRANSPORTS", environment.transports, transports));
@@ -73,15 +75,19 @@ Status apply(const weftConfig_t* given, Settings& settings) {
         WEFT_TRY(check_config(*given));
         memcpy(&config, given, std::min(given->size, sizeof config));
     }
-    if (config.blocking == 0)
-        return fail(weftInvalidArgument, "config.blocking is 0; Weft {}.{} has blocking communicators only", WEFT_MAJOR,
-                    WEFT_MINOR);
-    if (config.blocking != 1 && config.blocking != WEFT_CONFIG_UNDEF_INT)
-        return fail(weftInvalidArgument, "config.blocking is {}; it is 1 or undefined", config.blocking);
+    if (config.blocking != 0 && config.blocking != 1 && config.blocking != WEFT_CONFIG_UNDEF_INT)
+        return fail(weftInvalidArgument, "config.blocking is {}; it is 0, 1 or undefined", config.blocking);
+    if (config.blocking != WEFT_CONFIG_UNDEF_INT) settings.options.blocking = config.blocking != 0;
     if (config.commName) settings.options.name = config.commName;
     if (config.timeoutMs >= 0) settings.options.timeout_ms = countable_ms(config.timeoutMs);
     if (config.initTimeoutMs >= 0) settings.options.init_timeout_ms = countable_ms(config.initTimeoutMs);
     if (config.algo) WEFT_TRY(set_algo(config.algo, *settings.options.catalog, settings.meeting));
+    if (config.deterministic != WEFT_CONFIG_UNDEF_INT) {
+        if (config.deterministic != 0 && config.deterministic != 1)
+            return fail(weftInvalidArgument, "config.deterministic is {}; it is 0, 1 or undefined",
+                        config.deterministic);
+        settings.meeting.proposal.deterministic = config.deterministic;
+    }
     settings.meeting.timeout_ms = settings.options.init_timeout_ms;
     return ok();
 }
@@ -129,12 +135,23 @@ Result<Joining> prepare_joining(weftComm** comm, int nranks, const UniqueId& id,
     if (!found) return found.take_status();
     Joining joining;
     joining.rank = rank;
-    joining.result = comm;
+    std::shared_ptr<HostStream> own_stream;
+    if (settings->options.blocking) {
+        joining.result = comm;
+    } else {
+        auto stream = HostStream::make(0);
+        if (!stream) return stream.take_status();
+        own_stream = std::move(*stream);
+    }
     joining.device = std::move(*found);
     if (joining.device) meeting.device = joining.device->facts();
     joining.timeout_ms = meeting.timeout_ms;
     joining.options = std::move(settings->options);
     joining.meeting = std::make_unique<Meeting>(id, nranks, rank, meeting);
+    if (own_stream) {
+        joining.hand_out(comm);
+        joining.handle->own_stream = std::move(own_stream);
+    }
     return joining;
 }
 
@@ -174,10 +191,19 @@ Result<bool> meet(Joining& joining) {
 Result<bool> make_when_met(Joining& joining) {
     auto met = meet(joining);
     if (!met || !*met) return met;
+    // A child's; others have theirs.
+    std::shared_ptr<HostStream> stream;
+    if (!joining.options.blocking && (!joining.handle || !joining.handle->own_stream)) {
+        auto made = HostStream::make(0);
+        if (!made) return made.take_status();
+        stream = std::move(*made);
+    }
     auto communicator = Communicator::make(joining.meeting->group(), joining.meeting->membership(),
                                            std::move(joining.device), joining.rank, std::move(joining.options));
     if (!communicator) return communicator.take_status();
-    *joining.result = make_handle(std::move(*communicator));
+    weftComm* handle = joining.handle ? joining.handle.get() : make_handle();
+    handle->deliver(std::move(*communicator), std::move(stream));
+    if (joining.result) *joining.result = handle;
     return true;
 }
 
@@ -186,7 +212,16 @@ Result<bool> make_when_met(Joining& joining) {
 Result<bool> advance(Joining& joining) {
     Result<bool> made = false;
     try {
-        made = make_when_met(joining);
+        if (joining.handle && joining.handle->cancelled.load(std::memory_order_acquire)) {
+            made = fail(weftInvalidUsage, "the communicator was aborted here, by weftCommAbort, while it was made");
+            if (const auto group = joining.meeting->group())
+                group->raise(weftRemoteError, joining.rank,
+                             fmt::format("rank {} aborted the communicator (weftCommAbort) "
+                                         "while it was made",
+                                         joining.rank));
+        } else {
+            made = make_when_met(joining);
+        }
         if (made && !*made) return made;
     } catch (const std::bad_alloc&) {
         // The others would wait for this rank until their deadline.
@@ -194,6 +229,7 @@ Result<bool> advance(Joining& joining) {
             group->raise(weftSystemError, joining.rank, "a rank ran out of memory while it joined");
         made = Status(weftSystemError, "out of memory");
     }
+    if (!made && joining.handle) joining.handle->deliver(made.status());
     joining.device.reset();
     joining.meeting.reset();
     return made;

@@ -16,6 +16,18 @@ struct Joining {
     int64_t timeout_ms = 0;
     CommunicatorOptions options;
     weftComm** result = nullptr;
+    // To be filled, where the communicator is not waited for: if nothing comes of it, whatever the reason, it says so,
+    // and until then it has a turn, so that destroying it waits.
+    struct GiveUp {
+        void operator()(weftComm* handle) const noexcept { handle->give_up(); }
+    };
+    std::unique_ptr<Turn> turn;
+    std::unique_ptr<weftComm, GiveUp> handle;
+    void hand_out(weftComm** comm) {
+        handle.reset(make_handle());
+        turn = std::make_unique<Turn>(handle->turns);
+        *comm = handle.get();
+    }
 };
 
 // Whether ranks of this machine are one host: not where WEFT_TRANSPORTS forbids that memory is shared.

@@ -22,14 +22,14 @@ size_t slot_bytes_here(size_t ranks) {
 
 Messages::Messages(HostGroup& group, int rank, const Settings& settings)
     : group_(&group),
-      rank_(rank),
       settings_(settings),
       slot_bytes_(slot_bytes_here(group.locals().size())),
       here_(group, rank,
             {.identity = settings.identity,
              .slot_bytes = slot_bytes_,
              .name = settings.name,
-             .heap_used = settings.heap_used}),
+             .heap_used = settings.heap_used,
+             .cross_memory = settings.cross_memory}),
       abroad_(group, rank,
               {.identity = settings.identity,
                .slot_bytes = settings.abroad_slot_bytes,
@@ -43,34 +43,24 @@ Messages::Messages(HostGroup& group, int rank, const Settings& settings)
 Status Messages::connect(int peer, PeerLink& link) {
     const auto [place, fresh] = bindings_.try_emplace(peer);
     Binding& binding = place->second;
-    if (fresh) WEFT_TRY(begin(peer, link, binding));
+    if (fresh) begin(peer, link, binding);
     RankSet missing;
     auto connected = (link.abroad ? abroad_ : here_).connect(binding, missing);
     if (!connected) return connected.take_status();
     link.source = binding.ends[0].source;
+    link.same_process = binding.ends[0].source_in_process;
     if (!*connected) return ok();
     link.target = binding.ends[0].target;
-    // Posted before the address that we have just read.
-    const std::byte* ability = link.abroad ? nullptr : group_->find_letter(peer, ability_key(rank_));
-    link.reads_us = link.same_process || (ability && *ability == std::byte{1});
+    link.reads_us = binding.ends[0].target_reads;
     link.connected = true;
     return ok();
 }
 
-Status Messages::begin(int peer, PeerLink& link, Binding& binding) {
+void Messages::begin(int peer, PeerLink& link, Binding& binding) const {
     binding.schedule.fifo_depth = depth;
     binding.schedule.blocks = {{.channel = 0, .source = peer, .target = peer, .instructions = {}}};
     link.abroad = !group_->local(peer);
     link.slot_bytes = link.abroad ? settings_.abroad_slot_bytes : slot_bytes_;
-    if (link.abroad) return ok();
-    link.same_process = group_->same_process(rank_, peer);
-    if (link.same_process) return ok();
-    const std::byte reads{settings_.cross_memory && CrossMemory(*group_, rank_).probe(peer)};
-    return group_->post_letter(rank_, peer, ability_key(peer), &reads, sizeof reads);
-}
-
-uint64_t Messages::ability_key(int whose) const {
-    return settings_.name ^ (uint64_t(unsigned(whose)) | uint64_t(1) << 63) * 0xd1342543de82ef95u;
 }
 
 }  // namespace weft

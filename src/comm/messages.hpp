@@ -27,12 +27,9 @@ class Messages {
 
   private:
     Status connect(int peer, PeerLink& link);
-    Status begin(int peer, PeerLink& link, Binding& binding);
-    // Of the letter that says whether its writer can read the memory of `whose` process.
-    uint64_t ability_key(int whose) const;
+    void begin(int peer, PeerLink& link, Binding& binding) const;
 
     HostGroup* group_;
-    int rank_;
     Settings settings_;
     size_t slot_bytes_;  // on this host
     Connector here_, abroad_;

@@ -1,10 +1,13 @@
 #include "src/comm/partials.hpp"
 
+#include "src/executor/host/user_reduction.hpp"
+
 namespace weft {
 
-void Partials::begin(const Operation& operation, const void* scalar, const Portions& portions, int rank,
+void Partials::begin(const Operation& operation, const void* operand, const Portions& portions, int rank,
                      const Movers& movers) {
     operation_ = operation;
+    operand_ = operand;
     movers_ = &movers;
     result_ = portions.receives[0];
     rank_ = rank;
@@ -18,26 +21,28 @@ void Partials::begin(const Operation& operation, const void* scalar, const Porti
         scaled_places_[size_t(portion.peer)] = scaled;
         scaled += (portion.count * element + 63) / 64 * 64;
     }
-    if (operation.op >= weftNumOps) {
+    if (operation.scales()) {
         if (scaled_.size() < scaled) scaled_.resize(scaled);
         for (const Portion& portion : portions.sends)
             movers.scale[operation.type](scaled_.data() + scaled_places_[size_t(portion.peer)], portion.data,
-                                         portion.count, scalar);
+                                         portion.count, operand);
     }
     for (const Portion& portion : portions.sends)
         sources_[size_t(portion.peer)] = portion.peer == rank ? to(portion) : from(portion.peer);
 }
 
 const void* Partials::to(const Portion& portion) const {
-    return operation_.op >= weftNumOps ? scaled_.data() + scaled_places_[size_t(portion.peer)] : portion.data;
+    return operation_.scales() ? scaled_.data() + scaled_places_[size_t(portion.peer)] : portion.data;
 }
 
 void Partials::reduce() {
     if (result_.count == 0) return;
     const weftRedOp_t op = operation_.op < weftNumOps ? weftRedOp_t(operation_.op) : weftSum;
     const int ranks = int(sources_.size());
-    movers_->reduce[operation_.type][op]({&result_.data, 1, sources_.data(), ranks, result_.count,
-                                          op == weftAvg ? uint32_t(ranks) : 0, Stores::ordinary});
+    const ReduceJob job{&result_.data,   1, sources_.data(), ranks, result_.count, op == weftAvg ? uint32_t(ranks) : 0,
+                        Stores::ordinary};
+    if (operation_.calls_function()) return reduce_by(*static_cast<const UserReduction*>(operand_), job);
+    movers_->reduce[operation_.type][op](job);
 }
 
 }  // namespace weft

@@ -23,18 +23,20 @@ struct Portions {
 class Partials {
   public:
     // The sends are of all ranks, the rank's own among them; of the one receive the peer does not count.
-    void begin(const Operation& operation, const void* scalar, const Portions& portions, int rank,
+    // `operand`: as Run::start() has it.
+    void begin(const Operation& operation, const void* operand, const Portions& portions, int rank,
                const Movers& movers);
     // Where a rank's contribution to our part goes.
     void* from(int peer) { return received_.data() + size_t(peer) * stride_; }
     // What a rank gets of ours.
     const void* to(const Portion& portion) const;
-    // All are there.
+    // All are there. Throws UserReductionFailed.
     void reduce();
     size_t heap_bytes() const { return received_.capacity() + scaled_.capacity(); }
 
   private:
     Operation operation_;
+    const void* operand_ = nullptr;
     const Movers* movers_ = nullptr;
     Portion result_{};
     int rank_ = 0;

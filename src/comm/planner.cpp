@@ -1,8 +1,12 @@
 #include "src/comm/planner.hpp"
 
+#include <algorithm>
+
 #include "src/base/cpu.hpp"
 #include "src/base/log.hpp"
+#include "src/base/name_list.hpp"
 #include "src/registry.hpp"
+#include "src/schedule/lending.hpp"
 
 namespace weft {
 
@@ -51,24 +55,46 @@ Planner::Planner(HostGroup& group, const net::Identity* identity, int rank, Boar
       costs_(group.one_host()
                  ? host_link_costs(group.ranks(), group.cores())
                  : network_link_costs(group.header().facts.ranks_per_core, group.header().facts.link_mbps)),
-      slot_bytes_(group.one_host() ? slot_bytes_here : costs_.net_slot_bytes),
-      preferences_{agreed_.algo, int(agreed_.channels)},
+      preferences_{{agreed_.algo, int(agreed_.channels), agreed_.deterministic != 0}},
       reach_(group, rank, agreed_.direct != 0),
       cross_memory_(group, rank),
       last_level_(std::min(last_level_share * size_t(group.cores()),
                            last_level_cache_bytes() > 0 ? last_level_cache_bytes() : SIZE_MAX)),
-      connector_(group, rank, {.identity = identity, .slot_bytes = slot_bytes_, .heap_used = &heap_used_}) {}
+      connector_(group, rank,
+                 {.identity = identity,
+                  .slot_bytes = group.one_host() ? slot_bytes_here : costs_.net_slot_bytes,
+                  .heap_used = &heap_used_,
+                  .cross_memory = agreed_.cross_memory != 0}) {}
 
-Result<Choice> Planner::choose(const Operation& operation) const {
-    auto choice = select(operation, layout_, costs_, preferences_, catalog_->rows());
+Result<uint8_t> Planner::preference(const std::string& algo, int channels) {
+    WEFT_TRY(check_names("algo", algo, catalog_->names()));
+    const size_t number = find(algo, channels);
+    if (number > UINT8_MAX)
+        return fail(weftInvalidUsage, "calls on a communicator may ask for {} different algorithms at most", UINT8_MAX);
+    if (number == preferences_.size()) preferences_.push_back({algo, channels, agreed_.deterministic != 0});
+    return uint8_t(number);
+}
+
+size_t Planner::find(const std::string& algo, int channels) const {
+    const auto place = std::find_if(preferences_.begin(), preferences_.end(), [&](const Preferences& known) {
+        return known.algo == algo && known.channels == channels;
+    });
+    return size_t(place - preferences_.begin());
+}
+
+Result<Choice> Planner::choose(const Operation& operation, uint8_t preference) const {
+    auto choice = select(operation, layout_, costs_, preferences_[preference], catalog_->rows());
     // All ranks choose alike: one of them says it.
-    if (choice && rank_ == 0) WEFT_LOG_RANK(rank_, info, algo, "{}", explain(operation));
+    if (choice && rank_ == 0) WEFT_LOG_RANK(rank_, info, algo, "{}", explain(operation, preference));
     return choice;
 }
 
 Binding& Planner::binding(const Choice& choice) {
     Binding& binding = bindings_[{choice.algorithm, choice.parameters.channels, choice.parameters.root}];
-    if (binding.schedule.blocks.empty()) binding.schedule = choice.algorithm->schedule(layout_, choice.parameters);
+    if (binding.schedule.blocks.empty()) {
+        binding.schedule = choice.algorithm->schedule(layout_, choice.parameters);
+        binding.lasting = lasting_sends(binding.schedule);
+    }
     return binding;
 }
 
@@ -89,7 +115,7 @@ Result<std::unique_ptr<PreparedPlan>> Planner::plan(const Operation& operation, 
     if (tile == 0 && choice.algorithm->tile_bytes)
         tile = of_a_part(round_to_line(choice.algorithm->tile_bytes(layout_, costs_, whole)));
     // Ranks differ in what they do, but not in what the headers of their schedules say: their tiles are equal.
-    const size_t most = largest_tile_bytes(binding.schedule, slot_bytes_);
+    const size_t most = largest_tile_bytes(binding.schedule, connector_.slot_bytes(binding.schedule.fifo_depth));
     if (most < line_bytes && bytes > most)
         return fail(weftInvalidArgument, "{} sends {} of {} ranks' parts in a message: too many for its slots",
                     choice.algorithm->name, binding.schedule.span, layout_.ranks);
@@ -112,10 +138,17 @@ Result<std::unique_ptr<PreparedPlan>> Planner::plan(const Operation& operation, 
         if (scratch_.size() < scratch) scratch_.resize(scratch);
         plan.scratch = &scratch_;
     }
+    plan.peer_memory = &cross_memory_;
+    if (agreed_.direct && bytes >= costs_.lent_least_bytes) {
+        plan.lasting = binding.lasting;
+        plan.lent_least = costs_.lent_least_bytes;
+        // Who adds up what another process lends copies it first: through a slot the other end does that meanwhile.
+        plan.lends_processes = bytes <= costs_.lent_most_bytes && !facts_of(operation.collective).reduces;
+    }
     if (has(binding.schedule, Opcode::two_shot)) {
         plan.reach = &reach_;
         plan.offers = reach_.state() != Reach::State::refused && !plan.scaled();
-        plan.pipelined = plan.tiles >= 4 && !plan.scaled();
+        plan.pipelined = plan.tiles >= 4 && !plan.scaled() && !operation.calls_function();
         if (agreed_.cross_memory && plan.offers && bytes >= cross_least_bytes && bytes <= cross_most_bytes &&
             layout_.ranks <= cross_most_ranks)
             plan.cross_memory = &cross_memory_;
@@ -127,8 +160,8 @@ Result<std::unique_ptr<PreparedPlan>> Planner::plan(const Operation& operation, 
     return std::make_unique<PreparedPlan>(std::move(plan));
 }
 
-std::string Planner::explain(const Operation& operation) const {
-    return weft::explain(operation, layout_, costs_, preferences_, catalog_->rows());
+std::string Planner::explain(const Operation& operation, uint8_t preference) const {
+    return weft::explain(operation, layout_, costs_, preferences_[preference], catalog_->rows());
 }
 
 }  // namespace weft

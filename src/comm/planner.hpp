@@ -18,9 +18,11 @@ namespace weft {
 struct PlanKey {
     uint64_t head;
     uint64_t count;
-    explicit PlanKey(const Operation& operation)
+    // preference: see Planner. What was joined of a group's calls has no root.
+    explicit PlanKey(const Operation& operation, uint8_t preference = 0)
         : head(uint64_t(operation.collective) | uint64_t(operation.type) << 8 | uint64_t(operation.op) << 16 |
-               uint64_t(uint32_t(operation.root)) << 32),
+               uint64_t(preference) << 24 |
+               uint64_t(uint32_t(operation.root) ^ uint32_t(operation.joined ^ operation.joined >> 32)) << 32),
           count(operation.count) {}
     PlanKey() : head(~uint64_t(0)), count(0) {}
     bool operator==(const PlanKey&) const = default;
@@ -40,7 +42,10 @@ class Planner {
     Planner(HostGroup& group, const net::Identity* identity, int rank, Board* board, const Movers& movers,
             int64_t streaming_bytes, std::shared_ptr<const Catalog> catalog);
 
-    Result<Choice> choose(const Operation& operation) const;
+    // What else than rank 0's options a call may ask for, as a number: 0 is those. Fails if there are too many.
+    bool knows(const std::string& algo, int channels) const { return find(algo, channels) < preferences_.size(); }
+    Result<uint8_t> preference(const std::string& algo, int channels);
+    Result<Choice> choose(const Operation& operation, uint8_t preference) const;
     // The schedule of a choice; made once.
     Binding& binding(const Choice& choice);
     // One step of connecting. True when all connections are there; else `missing` has the ranks that have not listened
@@ -48,7 +53,7 @@ class Planner {
     Result<bool> connect(Binding& binding, RankSet& missing) { return connector_.connect(binding, missing); }
     Result<std::unique_ptr<PreparedPlan>> plan(const Operation& operation, const Choice& choice, Binding& binding);
 
-    std::string explain(const Operation& operation) const;
+    std::string explain(const Operation& operation, uint8_t preference) const;
     // What others need who connect: see Connector and Messages.
     size_t* heap_used() { return &heap_used_; }
     size_t net_slot_bytes() const { return costs_.net_slot_bytes; }
@@ -58,6 +63,7 @@ class Planner {
     const AgreedOptions& agreed() const { return agreed_; }
 
   private:
+    size_t find(const std::string& algo, int channels) const;
     int rank_;
     Board* board_;
     const Movers* movers_;
@@ -66,8 +72,7 @@ class Planner {
     AgreedOptions agreed_;
     Layout layout_;
     LinkCosts costs_;
-    size_t slot_bytes_;  // of connections
-    Preferences preferences_;
+    std::vector<Preferences> preferences_;  // by number
     Reach reach_;
     CrossMemory cross_memory_;
     size_t last_level_;               // bytes of cache that the ranks' buffers may find room in

@@ -39,9 +39,11 @@ Status Communicator::begin_message(const Call& call) {
     Exchange& exchange = messages(messages_, messages_name).exchange();
     if (exchange.idle() || dead_) {
         WEFT_TRY(usable());
+        message_limit_.timeout_ms = call.settings.timeout_ms;
         waiting_.seen_here();
         watchdog_.begin();
     }
+    message_limit_.timeout_ms = earlier(message_limit_.timeout_ms, call.settings.timeout_ms);
     const Operation& operation = call.operation;
     if (operation.collective == Collective::send)
         exchange.send(operation.root, call.send, operation.count, weftDataType_t(operation.type), {call.by});
@@ -83,7 +85,7 @@ Status Communicator::begin_uneven() {
     const auto type = weftDataType_t(call_.operation.type);
     const Exchange::Purpose purpose{caller_of(call_.operation.collective), uint16_t(sequence_)};
     if (call_.operation.collective == Collective::reduce_scatter_v) {
-        partials_.begin(call_.operation, call_.scalar, *call_.portions, rank_, planner_.movers());
+        partials_.begin(call_.operation, call_.operand, *call_.portions, rank_, planner_.movers());
         for (const Portion& portion : call_.portions->sends)
             if (portion.peer != rank_) {
                 exchange.receive(portion.peer, partials_.from(portion.peer), call_.portions->receives[0].count, type,
@@ -101,7 +103,13 @@ Status Communicator::begin_uneven() {
 
 Progress Communicator::advance_uneven() {
     const Progress progress = advance(parts_->exchange());
-    if (progress == Progress::done && call_.operation.collective == Collective::reduce_scatter_v) partials_.reduce();
+    if (progress != Progress::done || call_.operation.collective != Collective::reduce_scatter_v) return progress;
+    try {
+        partials_.reduce();
+    } catch (const UserReductionFailed& failed) {
+        failure_ = die(failed.status(rank_, sequence_, call_.operation));
+        return Progress::failed;
+    }
     return progress;
 }
 
@@ -127,10 +135,15 @@ Status Communicator::pause_for_messages(bool may_sleep) {
                   : waiting_.pause(*waits_for, may_sleep))) [[likely]]
         return ok();
     Status trouble;
-    if (in_call_) trouble = watchdog_.look(missing(), sequence_, position().operation, waiting_.silence_us());
-    if (trouble && beside)
+    if (in_call_) {
+        watch(call_limit_);
+        trouble = watchdog_.look(missing(), sequence_, position().operation, waiting_.silence_us());
+    }
+    if (trouble && beside) {
+        watch(message_limit_);
         trouble = watchdog_.look_at_partners(alone->missing(), waiting_.silence_us(),
                                              [&](int other) { return alone->owed_by(other); });
+    }
     if (trouble) return ok();
     waiting_.stir();
     return die(std::move(trouble));

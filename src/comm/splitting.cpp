@@ -37,6 +37,7 @@ Result<std::shared_ptr<Splitting>> Splitting::split(weftComm* parent, int color,
     auto splitting = std::make_shared<Splitting>(parent, child, std::move(*settings));
     splitting->color_ = color;
     splitting->key_ = key;
+    if (color >= 0) splitting->hand_out();
     return splitting;
 }
 
@@ -65,10 +66,20 @@ Result<std::shared_ptr<Splitting>> Splitting::shrink(weftComm* parent, std::vect
     auto splitting = std::make_shared<Splitting>(parent, child, std::move(*settings));
     splitting->kind_ = abort ? Kind::shrink_and_abort : Kind::shrink;
     splitting->excluded_ = std::move(excluded);
+    splitting->hand_out();
     return splitting;
 }
 
-Status Splitting::begin() { return kind_ == Kind::split ? tell() : begin_shrinking(); }
+void Splitting::hand_out() {
+    if (settings_.options.blocking && !parent_->own_stream) return;
+    joining_.hand_out(child_);
+}
+
+Status Splitting::begin() {
+    Status begun = kind_ == Kind::split ? tell() : begin_shrinking();
+    if (!begun && joining_.handle) joining_.handle->deliver(begun);
+    return begun;
+}
 
 // ---- Split
 
@@ -151,7 +162,7 @@ Status Splitting::begin_joining(Child child, const UniqueId::RootPlace& root, in
 
 Status Splitting::make_meeting(const UniqueId::RootPlace& root, int root_rank) {
     const std::shared_ptr<HostGroup>& group = parent().group();
-    joining_.result = child_;
+    if (!joining_.handle) joining_.result = child_;
     joining_.options = settings_.options;
     auto catalog = catalog_for(int(family_.ranks.size()));
     if (!catalog) return catalog.take_status();

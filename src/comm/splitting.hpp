@@ -17,13 +17,20 @@ class Splitting {
     static Result<std::shared_ptr<Splitting>> shrink(weftComm* parent, std::vector<int> excluded, weftComm** child,
                                                      const weftConfig_t* config, bool abort);
 
+    const weftComm* child() const { return joining_.handle.get(); }  // if it has been handed out
+
     Status begin();
     Progress advance();
     Status pause(bool may_sleep);
     // After advance() said failed.
-    Status take_failure() { return std::move(failure_); }
+    Status take_failure() {
+        if (joining_.handle) joining_.handle->deliver(failure_);
+        return std::move(failure_);
+    }
 
     Splitting(weftComm* parent, weftComm** child, Settings settings);
+    // The child's handle is there at once: a stream will make it, or it shall not block.
+    void hand_out();
     Splitting(const Splitting&) = delete;
     // Thrown away on the way, as when the parent has died: nobody waits for this rank in vain.
     ~Splitting();

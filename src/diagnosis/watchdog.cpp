@@ -137,7 +137,14 @@ RankSet Watchdog::causes(const RankSet& missing, uint64_t sequence, int64_t sile
             continue;
         if (const auto report = row.position.read(); report && report->entered < sequence) absent.insert(other);
     }
-    return absent.empty() ? missing : absent;
+    if (!absent.empty()) return absent;
+    // All have come: of one that does not come out of its function the others may be missing in turn.
+    RankSet inside;
+    for (int other = 0; other < group_->ranks(); ++other) {
+        const int64_t since_us = group_->row(other).in_function_us.load(std::memory_order_relaxed);
+        if (other != rank_ && since_us != 0 && now_us() - since_us >= silence_us / 2) inside.insert(other);
+    }
+    return inside.empty() ? missing : inside;
 }
 
 std::string Watchdog::whereabouts(int other, uint64_t sequence) const {
@@ -153,6 +160,8 @@ std::string Watchdog::whereabouts(int other, uint64_t sequence) const {
         text += group_->stopped(other) ? " is stopped (SIGSTOP or a debugger)" : " is alive";
     if (!report || report->entered == 0) return text + ", has not called anything yet";
     if (!report->inside()) return text + fmt::format(", outside Weft, last operation {}", report->finished);
+    if (const int64_t since_us = row.in_function_us.load(std::memory_order_relaxed); since_us != 0)
+        text += fmt::format(", in the function of a user's reduction since {}", seconds(now_us() - since_us));
     if (report->entered == sequence) return text + ", inside this operation";
     return text + fmt::format(", inside operation {} ({})", report->entered, report->operation.text());
 }

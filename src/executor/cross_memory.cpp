@@ -42,6 +42,12 @@ void CrossMemory::agree(bool all_can) {
                       all_can ? "copies" : "does not copy");
 }
 
+bool CrossMemory::lent_memory_stays() const {
+    // Our position, or what we have read, before the look; pairs with the fence in Communicator::leave_buffers().
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+    return !host_->aborted();
+}
+
 Status CrossMemory::read(int rank, void* to, uint64_t address, size_t bytes) const {
     for (size_t done = 0; done < bytes;) {
         const iovec local{static_cast<std::byte*>(to) + done, bytes - done};

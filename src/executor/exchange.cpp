@@ -12,22 +12,19 @@ namespace {
 // A message that its receiver copies in one go from where it lies: below, two copies through a slot cost less than the
 // way there and back; above, between processes, two cores that each copy half of the way, through slots in their
 // caches, are faster than one that has the kernel look up every page. Measured, perf/README.md.
-constexpr size_t offered_least = 16 << 10, offered_most = 2 << 20;
+constexpr size_t lent_least = 16 << 10, lent_most = 2 << 20;
 constexpr size_t pull_bytes = 1 << 20;  // at a time: then we look whether somebody has failed
 constexpr int slots_at_once = 8;        // of one peer: then it is the next one's turn
 
-// What both ends of a message say of it in each of its slots: type, sender's caller, number; and whether the slot holds
-// the address of all of it in place of a piece. Never zero.
-constexpr uint32_t present_bit = 1 << 8, offer_bit = 1 << 9, caller_bits = 15 << 10;
+// What both ends of a message say of it in each of its slots: type, sender's caller, number. Never zero.
+constexpr uint32_t present_bit = 1 << 8, caller_bits = 15 << 10;
 constexpr uint32_t mark_of(weftDataType_t type, Exchange::Caller by, uint16_t number) {
     return uint32_t(type) | present_bit | uint32_t(by) << 10 | uint32_t(number) << 16;
 }
 constexpr Exchange::Caller caller_of(uint32_t mark) { return Exchange::Caller((mark & caller_bits) >> 10); }
 constexpr bool collective(Exchange::Caller by) { return by > Exchange::Caller::send_receive; }
 // Callers may differ: what comes from weftSend may be taken by weftSendRecv.
-constexpr uint32_t compared(uint32_t mark) {
-    return collective(caller_of(mark)) ? mark & ~offer_bit : mark & ~(offer_bit | caller_bits);
-}
+constexpr uint32_t compared(uint32_t mark) { return collective(caller_of(mark)) ? mark : mark & ~caller_bits; }
 
 const char* name_of(Exchange::Caller by) {
     constexpr const char* names[] = {"weftSend",    "weftRecv",     "weftSendRecv",   "weftAlltoAllv",
@@ -143,8 +140,8 @@ Progress Exchange::advance(int rank) {
 }
 
 bool Exchange::ended(Peer& peer) {
-    if (peer.lent > 0 && peer.link.target->released() >= peer.lent) peer.lent = 0;
-    return peer.sends.first == none && peer.receives.first == none && !peer.pushing && peer.lent == 0;
+    if (peer.lent) peer.lent = !peer.link.target->settled();
+    return peer.sends.first == none && peer.receives.first == none && !peer.pushing && !peer.lent;
 }
 
 Progress Exchange::send_some(Peer& peer) {
@@ -165,17 +162,15 @@ Progress Exchange::send_some(Peer& peer) {
             auto slot = target.acquire();
             if (!slot) return fails(slot.take_status());
             if (!*slot) return so_far;
-            const bool offers = transfer.done == 0 && peer.link.reads_us && left >= offered_least &&
-                                (peer.link.same_process || left <= offered_most);
-            const size_t bytes = offers ? sizeof(uint64_t) : std::min(left, slot->capacity);
-            const auto address = reinterpret_cast<uint64_t>(data);
-            copy(slot->data, offers ? static_cast<const void*>(&address) : data, bytes);
+            const bool lends = transfer.done == 0 && peer.link.reads_us && left >= lent_least &&
+                               (peer.link.same_process || left <= lent_most);
+            const size_t bytes = lends ? left : std::min(left, slot->capacity);
+            if (!lends) copy(slot->data, data, bytes);
             Status published =
-                target.publish({bytes, transfer.count, offers ? transfer.mark | offer_bit : transfer.mark});
+                target.publish({bytes, transfer.count, transfer.mark, lends ? reinterpret_cast<uint64_t>(data) : 0});
             if (!published) return fails(std::move(published));
-            ++peer.published;
-            if (offers) peer.lent = peer.published;
-            transfer.done += offers ? left : bytes;
+            peer.lent |= lends;
+            transfer.done += bytes;
         }
         if (transfer.done == transfer.bytes) pop(peer.sends);
     }
@@ -193,8 +188,8 @@ Progress Exchange::receive_some(int rank, Peer& peer) {
         if (!*slot) return slots > 0 ? Progress::moved : Progress::blocked;
         if (compared(came.fingerprint) != compared(transfer.mark) || came.operation != transfer.count) [[unlikely]]
             return differs(rank, transfer, came);
-        if (came.fingerprint & offer_bit) {
-            memcpy(&peer.pulled_from, slot->data, sizeof peer.pulled_from);
+        if (came.address != 0) {
+            peer.pulled_from = came.address;
             return pull(rank, peer);
         }
         if (came.bytes > transfer.bytes - transfer.done)
@@ -305,7 +300,7 @@ std::string Exchange::owed_by(int rank) const {
 bool Exchange::may_be_read_by(int rank) const {
     if (peers_.empty()) return false;
     const Peer& peer = peers_[size_t(rank)];
-    return peer.lent > 0 && peer.link.target->released() < peer.lent;
+    return peer.lent && !peer.link.target->settled();
 }
 
 // Nothing goes on, but peers that were told addresses may still read there.

@@ -87,9 +87,8 @@ class Exchange {
         PeerLink link;
         Queue sends, receives;
         bool busy = false;
-        bool pushing = false;    // the network's sender may have something left
-        uint64_t published = 0;  // slots
-        uint64_t lent = 0;       // until so many are released it may be reading at an address of ours; 0: it is not
+        bool pushing = false;  // the network's sender may have something left
+        bool lent = false;     // it may be reading memory of ours
         // Where the sender of the message that is being received has it, if it told.
         uint64_t pulled_from = 0;
     };

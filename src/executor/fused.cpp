@@ -232,7 +232,7 @@ void Run::reduce_own_chunk(uint64_t tile, const CopyJob* staging, int staging_co
     if (staging_count + results_count > 0)
         plan_->movers->fused[plan_->type()][plan_->op()](staging, staging_count, job, results, results_count);
     else if (own.bytes > 0)
-        plan_->movers->reduce[plan_->type()][plan_->op()](job);
+        reduce(job);
 }
 
 Progress Run::two_shot(BlockState& state) {

@@ -17,6 +17,9 @@ struct BlockEnds {
     Receiver* source = nullptr;
     Sender* target = nullptr;
     bool source_abroad = false, target_abroad = false;  // over a network: data goes past the slots where it can
+    // What one lends the other is read as the process's own memory, else by the kernel.
+    bool source_in_process = false, target_in_process = false;
+    bool target_reads = false;  // the target can read what it is lent. Valid once connected
 };
 
 struct Plan {
@@ -24,6 +27,11 @@ struct Plan {
     uint32_t operation_fingerprint = 0;
     const Schedule* schedule = nullptr;
     std::vector<BlockEnds> ends;  // by block
+    // By block and instruction: whether it may lend what it sends (schedule/lending.hpp); empty: nothing is lent.
+    std::vector<std::vector<bool>> lasting;
+    size_t lent_least = 0;                     // bytes of a message that is lent
+    bool lends_processes = true;               // also to other processes
+    const CrossMemory* peer_memory = nullptr;  // reads what others lend; wherever there are connections on a host
     Board* board = nullptr;
     Reach* reach = nullptr;
     const Movers* movers = nullptr;
@@ -49,7 +57,7 @@ struct Plan {
     weftDataType_t type() const { return weftDataType_t(operation.type); }
     // Pre-multiplied sums reduce as sums; their scaling happens where a rank reads its own input.
     weftRedOp_t op() const { return operation.op < weftNumOps ? weftRedOp_t(operation.op) : weftSum; }
-    bool scaled() const { return operation.op >= weftNumOps; }
+    bool scaled() const { return operation.scales(); }
 };
 
 }  // namespace weft

@@ -5,6 +5,8 @@
 #include <cassert>
 #include <cstring>
 
+#include "src/executor/host/user_reduction.hpp"
+
 namespace weft {
 
 Run::Run(const Plan& plan)
@@ -21,6 +23,8 @@ Run::Run(const Plan& plan)
     if (!schedule.board.empty()) place_ = place_of(rank_);
     fused_ = schedule.blocks.size() == 1 && !schedule.blocks[0].instructions.empty() &&
              kind_of(schedule.blocks[0].instructions[0].opcode) == OpcodeKind::fused;
+    // An all-reduce's payloads say what is offered, and its fused form has a way of its own.
+    inside_line_ = schedule.collective != Collective::all_reduce && size_t(parts_) * plan.bytes() <= inline_bytes;
     sources_.resize(size_t(std::max(ranks_, 2)));
     inputs_.resize(size_t(ranks_));
     outputs_.resize(size_t(ranks_));
@@ -36,24 +40,30 @@ Run::Run(const Plan& plan)
     if (plan.scaled() && ranks_ > 1) scratch_.resize(tile_bytes + 64);
 }
 
-void Run::start(const void* send, void* receive, const void* scalar, uint64_t sequence) {
+void Run::start(const void* send, void* receive, const void* operand, uint64_t sequence) {
     send_ = static_cast<const std::byte*>(send);
     receive_ = static_cast<std::byte*>(receive);
     if (input_held_ == Held::own) send_ -= first_held(Held::own, rank_, plan_->bytes());
     if (output_held_ == Held::own) receive_ -= first_held(Held::own, rank_, plan_->bytes());
     if (plan_->scratch) tile_scratch_ = plan_->scratch->data();
     cell_bytes_ = cell_bytes(plan_->tile_bytes, plan_->schedule->chunks / parts_);
-    scalar_ = scalar;
+    operand_ = operand;
     sequence_ = sequence;
     for (BlockState& state : blocks_) state = {};
     missing_ = &waiting_;
     suspect_ = -1;
     suspect_operation_ = 0;
-    lends_ = false;
+    lends_ = lent_ = false;
     if (plan_->board) base_tile_ = plan_->board->tile;
 }
 
-Progress Run::advance() {
+Progress Run::advance() try { return advance_blocks(); } catch (const UserReductionFailed& failed) {
+    // It left in the middle: what peers wait for was not posted, and will not be.
+    failure_ = failed.status(rank_, sequence_, plan_->operation);
+    return Progress::failed;
+}
+
+Progress Run::advance_blocks() {
     // The usual case on one host: a single block whose waiting set is the run's.
     if (fused_) return advance_block(0);
     connections_wait_.clear();
@@ -72,6 +82,7 @@ Progress Run::advance() {
         // What peers wait for is on its way before the call returns: nobody pushes afterwards.
         if (all_ended && !*flushed) return moved ? Progress::moved : Progress::blocked;
     }
+    if (all_ended && lent_ && !settled()) return moved ? Progress::moved : Progress::blocked;
     if (all_ended) {
         const uint64_t run = uint64_t(plan_->schedule->tiles);
         if (plan_->board) plan_->board->tile = base_tile_ + uint32_t((plan_->tiles + run - 1) / run * run);
@@ -139,7 +150,7 @@ Progress Run::execute(size_t index, const Instruction& instruction) {
         case Opcode::reduce: return move_local(instruction, state.iteration, tile);
         case Opcode::post:
             if (instruction.phase == 0) {
-                memset(line(place_, tile).payload, 0, sizeof(Offer));
+                if (!inside_line_) memset(line(place_, tile).payload, 0, sizeof(Offer));
                 post_entry(tile);
             } else {
                 post_done(tile);
@@ -187,8 +198,8 @@ Progress Run::move_connection(size_t index, const Instruction& instruction, uint
     if (ends.source_abroad || ends.target_abroad)
         if (const auto progress = move_abroad(index, instruction, tile, span)) return *progress;
     Slot incoming, outgoing;
+    SlotInfo info;
     if (receives) {
-        SlotInfo info;
         auto slot = ends.source->receive(info);
         if (!slot) return failure_ = slot.take_status(), Progress::failed;
         if (!*slot) return blocked_on(index, true);
@@ -206,32 +217,55 @@ Progress Run::move_connection(size_t index, const Instruction& instruction, uint
                    Progress::failed;
         outgoing = *slot;
     }
+    const bool fetched = info.address != 0;
+    // Straight into place, if it is copied.
+    const bool by_kernel = fetched && !ends.source_in_process, at_once = by_kernel && !reduces && stores;
+    if (fetched) {
+        if (!plan_->peer_memory->lent_memory_stays()) return abandon();
+        if (by_kernel && !at_once) {
+            if (Status got = fetch(block.source, info); !got) return failure_ = std::move(got), Progress::failed;
+            incoming.data = fetched_.data();
+        } else if (!by_kernel) {
+            incoming.data = reinterpret_cast<std::byte*>(info.address);
+        }
+    }
+    const std::byte* lent = sends ? lasting_place(index, instruction, tile, span) : nullptr;
     size_t done = 0;  // bytes of the message
+    Status read;
     each_piece(span, tile, [&](const Piece& piece) {
         const std::byte* in = receives ? incoming.data + done : nullptr;
-        std::byte* out = sends ? outgoing.data + done : nullptr;
-        done += piece.bytes;
+        std::byte* out = sends && !lent ? outgoing.data + done : nullptr;
         void* destinations[targets_most + 1];
         int count = stores ? own_targets(instruction, tile, piece, destinations) : 0;
         const bool streamed = count > 0 && (instruction.targets & Buffer::output);
+        if (at_once && read) {
+            read = plan_->peer_memory->read(block.source, destinations[0], info.address + done, piece.bytes);
+            in = static_cast<const std::byte*>(destinations[0]);
+        }
+        done += piece.bytes;
         if (reduces) {
             const void* sources[2] = {in, own_source(instruction, piece)};
             if (instruction.left) std::swap(sources[0], sources[1]);
-            if (sends) destinations[count++] = out;
+            if (out) destinations[count++] = out;
             reduce(destinations, count, sources, 2, piece.bytes, instruction.finish, streamed);
         } else if (receives) {
-            if (sends) plan_->movers->copy({out, in, piece.bytes, Stores::ordinary});
-            for (int i = 0; i < count; ++i)
+            if (out) plan_->movers->copy({out, in, piece.bytes, Stores::ordinary});
+            for (int i = at_once ? 1 : 0; i < count; ++i)
                 plan_->movers->copy(
                     {destinations[i], in, piece.bytes, i == 0 && streamed ? plan_->stores : Stores::ordinary});
+        } else if (lent) {
         } else if (instruction.source == Buffer::input) {
             copy_input(out, piece.offset, piece.bytes);
         } else {
             plan_->movers->copy({out, own_source(instruction, piece), piece.bytes, Stores::ordinary});
         }
     });
+    if (!read) return failure_ = std::move(read), Progress::failed;
+    if (fetched && !plan_->peer_memory->lent_memory_stays()) return abandon();
     if (sends) {
-        Status status = ends.target->publish({span.bytes, sequence_, plan_->operation_fingerprint});
+        lent_ |= lent != nullptr;
+        Status status = ends.target->publish(
+            {span.bytes, sequence_, plan_->operation_fingerprint, reinterpret_cast<uint64_t>(lent)});
         if (!status) return failure_ = std::move(status), Progress::failed;
     }
     if (receives) {
@@ -336,10 +370,13 @@ void Run::move_piece(const Instruction& instruction, int iteration, uint64_t til
     void* destinations[targets_most];
     const int count = own_targets(instruction, tile, piece, destinations);
     if (instruction.opcode == Opcode::reduce) {
-        const int members = int(plan_->schedule->board.size());
+        const bool from_scratch = instruction.source == Buffer::scratch;
+        const int members = from_scratch ? ranks_ : int(plan_->schedule->board.size()),
+                  own = from_scratch ? rank_ : place_;
         for (int place = 0; place < members; ++place)
-            sources_[size_t(place)] =
-                place == place_ ? own_input(piece.offset, piece.bytes) : slot(place, tile) + piece.tile_offset;
+            sources_[size_t(place)] = place == own   ? own_input(piece.offset, piece.bytes)
+                                      : from_scratch ? scratch_at(place, piece)
+                                                     : slot(place, tile) + piece.tile_offset;
         reduce(destinations, count, sources_.data(), members, piece.bytes, instruction.finish, 0);
         return;
     }
@@ -394,13 +431,13 @@ int Run::own_targets(const Instruction& instruction, uint64_t tile, const Piece&
 
 const std::byte* Run::own_input(size_t offset, size_t bytes) {
     if (!plan_->scaled()) return send_ + offset;
-    plan_->movers->scale[plan_->type()](scratch_.data(), send_ + offset, bytes / size_of(plan_->type()), scalar_);
+    plan_->movers->scale[plan_->type()](scratch_.data(), send_ + offset, bytes / size_of(plan_->type()), operand_);
     return scratch_.data();
 }
 
 void Run::copy_input(std::byte* destination, size_t offset, size_t bytes) {
     if (plan_->scaled())
-        plan_->movers->scale[plan_->type()](destination, send_ + offset, bytes / size_of(plan_->type()), scalar_);
+        plan_->movers->scale[plan_->type()](destination, send_ + offset, bytes / size_of(plan_->type()), operand_);
     else if (destination != send_ + offset)
         plan_->movers->copy({destination, send_ + offset, bytes, Stores::ordinary});
 }
@@ -419,8 +456,13 @@ ReduceJob Run::reduction(void* const* destinations, int destination_count, const
 
 void Run::reduce(void* const* destinations, int destination_count, const void* const* sources, int source_count,
                  size_t bytes, bool finish, int streamed) {
-    plan_->movers->reduce[plan_->type()][plan_->op()](
-        reduction(destinations, destination_count, sources, source_count, bytes, finish, streamed));
+    reduce(reduction(destinations, destination_count, sources, source_count, bytes, finish, streamed));
+}
+
+void Run::reduce(const ReduceJob& job) {
+    if (plan_->operation.calls_function()) [[unlikely]]
+        return reduce_by(*static_cast<const UserReduction*>(operand_), job);
+    plan_->movers->reduce[plan_->type()][plan_->op()](job);
 }
 
 }  // namespace weft

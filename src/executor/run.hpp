@@ -23,9 +23,10 @@ class Run {
     Run& operator=(const Run&) = delete;
 
     // Binds the buffers of one call: those parts that the rank holds (base/collective.hpp); null where it holds none.
-    // `scalar` is the rank's own factor if the plan is scaled. Buffers are disjoint, or where one holds what is
-    // also in the other they are the same memory there.
-    void start(const void* send, void* receive, const void* scalar, uint64_t sequence);
+    // `operand`, of a reduction that was made: the rank's own factor if the plan is scaled, its UserReduction if it
+    // calls a function; else null. Buffers are disjoint, or where one holds what is also in the other they are the same
+    // memory there.
+    void start(const void* send, void* receive, const void* operand, uint64_t sequence);
     // Does what can be done without waiting; never blocks.
     Progress advance();
 
@@ -41,6 +42,8 @@ class Run {
     // (src/README.md, "The board", rule 9).
     bool lends_buffers() const { return lends_; }
     bool may_be_using(int peer) const;
+    // The same of what messages lent a peer.
+    bool may_be_reading(int peer) const;
     // Tiles finished: how far it is, for those who ask.
     uint64_t tile() const { return blocks_.empty() ? 0 : blocks_[0].tile; }
 
@@ -60,6 +63,7 @@ class Run {
     using Span = ChunkSpan;
 
     // run.cpp: any block, any instruction.
+    Progress advance_blocks();
     Progress advance_block(size_t index);
     Progress execute(size_t index, const Instruction& instruction);
     Result<bool> flush();
@@ -93,6 +97,11 @@ class Run {
     Progress await(const Instruction& instruction, BlockState& state, uint64_t tile);
     bool reached(const Dependency& dependency, uint64_t tile) const;
 
+    // lent.cpp: what messages lend.
+    bool settled();
+    const std::byte* lasting_place(size_t index, const Instruction& instruction, uint64_t tile, const Span& span) const;
+    Status fetch(int source, const SlotInfo& info);
+
     // fused.cpp: the fused instructions; each runs all tiles of the operation.
     Progress one_shot(BlockState& state);
     Progress two_shot(BlockState& state);
@@ -123,7 +132,10 @@ class Run {
     // By place among the board's ranks; a fused instruction's board is one of all ranks, whose places are their
     // numbers.
     BoardLine& line(int place, uint64_t tile) const { return plan_->board->line(members_[place], board_tile(tile)); }
-    std::byte* slot(int place, uint64_t tile) const { return plan_->board->slot(members_[place], board_tile(tile)); }
+    // Where all slots together hold no more than the payload of a line, that: it comes along with the entry.
+    std::byte* slot(int place, uint64_t tile) const {
+        return inside_line_ ? line(place, tile).payload : plan_->board->slot(members_[place], board_tile(tile));
+    }
     int place_of(int rank) const;
 
     Range chunk_of(uint64_t tile, int chunk) const {
@@ -140,13 +152,14 @@ class Run {
     // Only the first `streamed` destinations go past the caches, if the plan's stores do.
     void reduce(void* const* destinations, int destination_count, const void* const* sources, int source_count,
                 size_t bytes, bool finish, int streamed);
+    void reduce(const ReduceJob& job);
     ReduceJob reduction(void* const* destinations, int destination_count, const void* const* sources, int source_count,
                         size_t bytes, bool finish, int streamed) const;
 
     const Plan* plan_;
     const std::byte* send_ = nullptr;  // both where the whole would begin
     std::byte* receive_ = nullptr;
-    const void* scalar_ = nullptr;
+    const void* operand_ = nullptr;  // see start()
     uint64_t sequence_ = 0;
     int rank_;
     int ranks_;
@@ -155,6 +168,7 @@ class Run {
     Held input_held_, output_held_;
     int place_ = 0;  // of this rank among the board's members
     const int32_t* members_;
+    bool inside_line_ = false;
     bool fused_ = false;  // one fused instruction, which walks the tiles itself
 
     std::vector<BlockState> blocks_;
@@ -179,6 +193,8 @@ class Run {
     std::vector<void*> destinations_;
     std::vector<CopyJob> staging_, results_;
     std::vector<std::byte> scratch_;     // of scaled inputs, and of what the kernel copies
+    bool lent_ = false;                  // messages lent something
+    std::vector<std::byte> fetched_;     // what a message lent us, where it is not copied into place at once
     std::byte* tile_scratch_ = nullptr;  // Buffer::scratch
     size_t cell_bytes_ = 0;              // of its cells
 };

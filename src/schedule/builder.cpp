@@ -18,6 +18,7 @@ Builder::Builder(const char* algorithm, Collective collective, const Layout& lay
     schedule_.fifo_depth = shape.fifo_depth;
     schedule_.span = shape.span;
     schedule_.board = std::move(shape.board);
+    schedule_.scratch = shape.scratch;
 }
 
 Builder Builder::like(const Schedule& schedule) {
@@ -137,6 +138,13 @@ Step& Step::into(Chunk chunk) {
 }
 Step& Step::to(unsigned targets) {
     if (auto* it = instruction()) it->targets = uint8_t(targets);
+    return *this;
+}
+Step& Step::to_cell(int cell) {
+    if (auto* it = instruction()) {
+        it->targets = Buffer::scratch;
+        it->target_cell = cell;
+    }
     return *this;
 }
 Step& Step::tile(int tile) {

@@ -29,6 +29,7 @@ class Step {
     Step& of(Index rank);        // whose slot
     Step& into(Chunk chunk);     // of the targets, where it is another than the source's
     Step& to(unsigned targets);  // bits of Buffer
+    Step& to_cell(int cell);     // of scratch, the only target
     Step& tile(int tile);
     Step& after(const Step& step);
     Step& after(const Step& step, int runs_ago);
@@ -91,6 +92,7 @@ class Builder {
         std::vector<int32_t> board = {};  // its ranks
         int tiles = 1;
         int root = -1;
+        int scratch = 0;  // cells
     };
     struct Ends {
         int channel = 0;

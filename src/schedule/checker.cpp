@@ -7,11 +7,14 @@
 
 namespace weft {
 
-Status check(int ranks, std::span<const CheckedOperation> operations, const CheckOptions& options, uint64_t* steps) {
+Status check(int ranks, std::span<const CheckedOperation> operations, const CheckOptions& options, Proved* proved) {
     Proof proof(ranks, operations, options);
     WEFT_TRY(proof.load());
     Status status = proof.run();
-    if (steps) *steps += proof.steps();
+    if (proved) {
+        proved->steps += proof.steps();
+        proved->in_rank_order &= proof.in_rank_order();
+    }
     return status;
 }
 
@@ -37,7 +40,7 @@ static std::vector<bool> every_second(int ranks) {
 }
 
 Status check_set(std::span<const Schedule> schedules, const BoardMode& mode, const CheckOptions& options,
-                 uint64_t* steps) {
+                 Proved* proved) {
     std::vector<const Schedule*> by_rank;
     WEFT_TRY(sort_set(schedules, by_rank));
     const int ranks = int(schedules.size());
@@ -83,7 +86,7 @@ Status check_set(std::span<const Schedule> schedules, const BoardMode& mode, con
                 form.in_place = *in_place;
                 form.tile_bytes = tile_bytes;
                 const CheckedOperation twice[] = {form, form};
-                WEFT_TRY(check(ranks, twice, options, steps));
+                WEFT_TRY(check(ranks, twice, options, proved));
             }
         }
     }

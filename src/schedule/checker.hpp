@@ -38,16 +38,23 @@ struct CheckOptions {
     int fifo_depth = 0;  // slots of every connection; 0: as many as the schedule asks for
 };
 
-// Reentrant. weftInvalidArgument: a sentence naming operation, rank, block, step, instruction and chunk. `steps`, if
-// given, rises by the number of instructions simulated.
+// What a proof found besides; of several proofs, of all.
+struct Proved {
+    uint64_t steps = 0;  // instructions simulated
+    // Every result is made at once of the ranks' own contributions, in rank order: rounded once, and the same whoever
+    // makes it of what schedule and size.
+    bool in_rank_order = true;
+};
+
+// Reentrant. weftInvalidArgument: a sentence naming operation, rank, block, step, instruction and chunk.
 Status check(int ranks, std::span<const CheckedOperation> operations, const CheckOptions& options = {},
-             uint64_t* steps = nullptr);
+             Proved* proved = nullptr);
 
 // A set of schedules as from a file, one for each rank, in any order: proves two operations of two runs each (more, if
 // blocks may be runs apart), out of place, in place and mixed, each with no, most and some chunks empty. Fused
 // instructions are proved in every mode and, a two-shot alone, pipelined, too; for elementary ones `mode` says whom
 // `either` reads in place.
 Status check_set(std::span<const Schedule> schedules, const BoardMode& mode = {}, const CheckOptions& options = {},
-                 uint64_t* steps = nullptr);
+                 Proved* proved = nullptr);
 
 }  // namespace weft

@@ -54,7 +54,11 @@ struct LinkCosts {
     double net_us_per_byte = 1 / 1.2e3;  // of one host's link, each direction; all ranks of the host share it
     double net_message_us = 4;           // of that, what a processor has to do: ranks of one core wait for each other
     double net_far = 1.05;               // a byte to other hosts than the next one: paths inside the network are shared
-    size_t net_slot_bytes = 256 << 10;   // of a connection: what a message can hold
+    // Messages of a host that the receiver reads where they lie, rather than in a slot: below two copies cost less than
+    // the way there and back; above, between processes, two cores that each copy half of the way are faster than the
+    // kernel, which looks up every page. Measured, perf/README.md.
+    size_t lent_least_bytes = 16 << 10, lent_most_bytes = 2 << 20;
+    size_t net_slot_bytes = 256 << 10;  // of a connection: what a message can hold
 
     // All ranks meet: a flag is seen, after each rank of a core had its turn.
     double meeting_us() const { return signal_us + (ranks_per_core - 1) * switch_us; }
@@ -63,6 +67,12 @@ struct LinkCosts {
     double stream_us(size_t bytes, size_t working_bytes) const {
         return double(bytes) * ranks_per_core *
                (working_bytes <= cache_bytes ? cached_us_per_byte : memory_us_per_byte);
+    }
+    // Passes over a message of a host's: a copy by the kernel, which ranks of one core make one after the other from
+    // what is no longer in its cache; or two.
+    double message_streams(size_t bytes) const {
+        if (bytes < lent_least_bytes || bytes > lent_most_bytes) return 2;
+        return ranks_per_core > 1 ? 1.5 : 1.3;
     }
     size_t tiles(size_t bytes) const { return std::max<size_t>(1, (bytes + tile_bytes - 1) / tile_bytes); }
 };

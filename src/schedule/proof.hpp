@@ -18,6 +18,7 @@ class Proof {
     Status load();
     Status run();
     uint64_t steps() const { return steps_; }
+    bool in_rank_order() const { return in_rank_order_; }  // see Proved
 
   private:
     struct Operation {
@@ -156,6 +157,7 @@ class Proof {
         return contributions_.leaf(rank, here.operation->first_tile + here.tile, here.chunk);
     }
     bool check_result(int rank);
+    uint64_t in_rank_order(uint32_t tile, int chunk) const;
     std::string fault(Operation& operation, const Cell& cell, int rank, int tile, int chunk);
 
     // proof_board.cpp: posts and waits.
@@ -173,6 +175,7 @@ class Proof {
     Contributions contributions_;
     std::unique_ptr<Clocks> clocks_;
     ReadLists reads_;
+    bool in_rank_order_ = true;
     std::vector<Thread> threads_;
     std::vector<Rank> rank_states_;
     std::unordered_map<uint64_t, int> connection_of_;

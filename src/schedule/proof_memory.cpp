@@ -101,11 +101,20 @@ bool Proof::execute_add(const Here& here) {
 bool Proof::execute_reduce(const Here& here) {
     Value sum;
     sum.tile = here.operation->first_tile + here.tile;
-    for (const int32_t rank : members(here)) {
+    // Of scratch everybody's, else those of the board.
+    const bool from_scratch = here.it->source == Buffer::scratch;
+    const int count = from_scratch ? ranks_ : int(members(here).size());
+    for (int i = 0; i < count; ++i) {
+        const int rank = from_scratch ? i : members(here)[size_t(i)];
         const bool in_place = rank == here.rank || here.it->source == Buffer::inputs ||
                               (here.it->source == Buffer::either && here.operation->call->mode.reads(rank));
         Value value;
-        if (!read(here, in_place ? Buffer::input : Buffer::slot, rank, value)) return false;
+        if (from_scratch && !in_place) {
+            Slot* slot = enter(here, Buffer::scratch, here.rank);
+            if (!slot || !read_scratch(here, *slot, rank, value)) return false;
+        } else if (!read(here, in_place ? Buffer::input : Buffer::slot, rank, value)) {
+            return false;
+        }
         if (value.finished)
             return object(here, "it adds chunk {} of rank {}, which is finished already", here.chunk, rank);
         Contributions::accumulate(sum, value);
@@ -278,6 +287,16 @@ bool Proof::write_cell(const Here& here, Cell& cell, Buffer buffer, int rank, co
     return true;
 }
 
+// The expression of the sum that rounds once, as execute_reduce() makes it.
+uint64_t Proof::in_rank_order(uint32_t tile, int chunk) const {
+    Value sum;
+    if (ranks_ == 1) sum = contributions_.leaf(0, tile, uint32_t(chunk));
+    for (int rank = 0; ranks_ > 1 && rank < ranks_; ++rank)
+        Contributions::accumulate(sum, contributions_.leaf(rank, tile, uint32_t(chunk)));
+    Contributions::finish(sum);
+    return sum.expression;
+}
+
 // What is wrong with a cell of the output; empty: nothing.
 std::string Proof::fault(Operation& operation, const Cell& cell, int rank, int tile, int chunk) {
     const Schedule& schedule = operation.schedules[size_t(rank)];
@@ -298,7 +317,10 @@ std::string Proof::fault(Operation& operation, const Cell& cell, int rank, int t
     if (!contributions_.complete(cell.value)) return contributions_.fault(cell.value) + writer;
     if (!cell.value.finished) return "is complete but not finished" + writer;
     uint64_t& result = operation.results[size_t(tile) * schedule.chunks + chunk];
-    if (result == 0) result = cell.value.expression;
+    if (result == 0) {
+        result = cell.value.expression;
+        in_rank_order_ &= result == in_rank_order(operation.first_tile + uint32_t(tile), chunk);
+    }
     return result == cell.value.expression ? std::string() : "is summed in another order than on other ranks" + writer;
 }
 

@@ -103,7 +103,7 @@ Sentence object_to_ends(const Schedule& schedule, const Block& block) {
 
 int allowed_sources(Opcode opcode) {
     if (opcode == Opcode::copy) return input | output | slot | scratch;
-    if (opcode == Opcode::reduce) return slot | inputs | either;
+    if (opcode == Opcode::reduce) return slot | inputs | either | scratch;
     return kind_of(opcode) == OpcodeKind::fused ? input : input | output | scratch;
 }
 int allowed_targets(Opcode opcode) {
@@ -120,7 +120,12 @@ bool may_finish(Opcode opcode) {
 // Scratch of cells: each operand there names its own. Else none does.
 Sentence object_to_cells(const Schedule& schedule, const Instruction& it) {
     bool cells = false;
-    for (auto [what, used, cell] : {std::tuple{"the source's cell", (it.source & scratch) != 0, it.source_cell},
+    // A reduction reads those of all other ranks.
+    const bool all = it.opcode == Opcode::reduce && it.source == scratch;
+    if (all && schedule.scratch != schedule.ranks)
+        return object("it sums up scratch, which has {} cells; it takes one for each of the {} ranks", schedule.scratch,
+                      schedule.ranks);
+    for (auto [what, used, cell] : {std::tuple{"the source's cell", (it.source & scratch) != 0 && !all, it.source_cell},
                                     std::tuple{"the target's cell", (it.targets & scratch) != 0, it.target_cell}}) {
         const bool named = used && schedule.scratch > 0;
         cells |= named;

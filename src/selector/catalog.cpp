@@ -70,14 +70,16 @@ Status Catalog::add_file(const std::string& name, int ranks) {
             left_out_.push_back(first.algorithm);
             continue;
         }
-        if (Status proved = ranks > 0 ? check_set(schedules) : ok(); !proved)
+        Proved proved;
+        if (Status right = ranks > 0 ? check_set(schedules, {}, {}, &proved) : ok(); !right)
             return fail(weftInvalidUsage, "{}: {} for {} is not right: {}", name, first.algorithm,
-                        name_of(first.collective), proved.sentence());
+                        name_of(first.collective), right.sentence());
         std::sort(schedules.begin(), schedules.end(),
                   [](const Schedule& one, const Schedule& other) { return one.rank < other.rank; });
         auto user = std::make_unique<UserAlgorithm>(UserAlgorithm{first.algorithm, name, std::move(schedules)});
         rows_.push_back({user->name.c_str(), user->schedules[0].collective, nullptr, nullptr, user->file.c_str(),
-                         nullptr, nullptr, user.get()});
+                         nullptr, nullptr, user.get(),
+                         ranks > 0 && proved.in_rank_order ? Sums::in_rank_order : Sums::as_they_come});
         users_.push_back(std::move(user));
     }
     return ok();

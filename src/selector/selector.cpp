@@ -12,10 +12,7 @@ uint64_t Choice::hash() const {
     return (hash ^ uint64_t(parameters.channels)) * 0x100000001b3u;
 }
 
-// A list was written for a collective if it allows some algorithm that serves it here; if not, it does not bind it. To
-// an all-reduce lists are meant first: one that allows what cannot serve is an error there.
-static bool concerns(const NameList& list, Collective collective, const Layout& layout,
-                     std::span<const Algorithm> rows) {
+bool list_concerns(const NameList& list, Collective collective, const Layout& layout, std::span<const Algorithm> rows) {
     const auto serves = [&](const Algorithm& row) {
         return collective == Collective::all_reduce || !row.refusal(layout);
     };
@@ -34,6 +31,19 @@ std::string not_meant_for(const Algorithm& row, const Operation& operation, int 
     return {};
 }
 
+// Why a row does not suit the order of operands that is wanted; null: it does.
+static const char* wrong_order(const Algorithm& row, const Operation& operation, const Preferences& preferences,
+                               const NameList& list) {
+    if (!facts_of(operation.collective).reduces) return nullptr;
+    const bool wanted = preferences.deterministic || operation.keeps_order();
+    if (wanted && row.sums != Sums::in_rank_order)
+        return preferences.deterministic
+                   ? "does not combine in rank order, as WEFT_DETERMINISTIC wants"
+                   : "does not combine in rank order, as a reduction that is not commutative wants";
+    const bool named = std::find(list.allowed.begin(), list.allowed.end(), row.name) != list.allowed.end();
+    return row.on_demand && !wanted && !named ? "is for combining in rank order, which nothing asks for" : nullptr;
+}
+
 std::vector<Candidate> candidates(const Operation& operation, const Layout& own, const LinkCosts& costs,
                                   const Preferences& preferences, std::span<const Algorithm> rows) {
     const NameList list(preferences.algo);
@@ -41,7 +51,7 @@ std::vector<Candidate> candidates(const Operation& operation, const Layout& own,
     Layout layout = own;
     layout.rank = 0;
     // What ranks tell each other to split a communicator is no call that a list could be meant for.
-    const bool bound = !operation.splits() && concerns(list, operation.collective, layout, rows);
+    const bool bound = !operation.splits() && list_concerns(list, operation.collective, layout, rows);
     std::vector<Candidate> all;
     for (const Algorithm& row : rows) {
         if (row.collective != operation.collective) continue;
@@ -50,6 +60,8 @@ std::vector<Candidate> candidates(const Operation& operation, const Layout& own,
             candidate.excluded = refusal;
         else if (bound && !list.admits(row.name))
             candidate.excluded = "excluded by WEFT_ALGO";
+        else if (const char* order = wrong_order(row, operation, preferences, list))
+            candidate.excluded = order;
         else
             candidate.excluded = not_meant_for(row, operation, layout.ranks);
         all.push_back(std::move(candidate));

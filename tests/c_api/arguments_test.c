@@ -95,8 +95,6 @@ static void configs(void) {
     CHECK_FAILS(weftCommInitRankConfig(&comm, 1, new_id(), 0, &config), weftInvalidArgument, "WEFT_CONFIG_INITIALIZER");
     config.size = sizeof config;
     config.commName = NULL;
-    config.blocking = 0;
-    CHECK_FAILS(weftCommInitRankConfig(&comm, 1, new_id(), 0, &config), weftInvalidArgument, "blocking is 0");
     config.blocking = 7;
     CHECK_FAILS(weftCommInitRankConfig(&comm, 1, new_id(), 0, &config), weftInvalidArgument, "blocking is 7");
 }
@@ -199,7 +197,7 @@ static void all_reduce(void) {
                 "datatype is 12");
     CHECK_FAILS(weftAllReduce(buffer, out, 1, (weftDataType_t)-1, weftSum, comm, NULL), weftInvalidArgument,
                 "datatype is -1");
-    CHECK_FAILS(weftAllReduce(buffer, out, 1, weftFloat32, weftNumOps, comm, NULL), weftInvalidArgument, "op is 5");
+    CHECK_FAILS(weftAllReduce(buffer, out, 1, weftFloat32, weftNumOps, comm, NULL), weftInvalidArgument, "op is 8");
     CHECK_FAILS(weftAllReduce(buffer, out, 1, weftFloat32, (weftRedOp_t)-1, comm, NULL), weftInvalidArgument,
                 "op is -1");
     CHECK_FAILS(weftAllReduce(buffer, out, 1, weftFloat32, weftMaxRedOp, comm, NULL), weftInvalidArgument,
@@ -215,6 +213,71 @@ static void all_reduce(void) {
     CHECK_OK(weftCommDestroy(comm));
 }
 
+static void larger(const void* left, const void* right, void* result, size_t count, weftDataType_t type,
+                   void* context) {
+    const int32_t *a = left, *b = right;
+    size_t i;
+    if (type != weftInt32) return;
+    ++*(int*)context;
+    for (i = 0; i < count; ++i) ((int32_t*)result)[i] = a[i] > b[i] ? a[i] : b[i];
+}
+
+static void users_reductions(void) {
+    weftComm_t comm = alone(), both[2];
+    weftRedOp_t op = weftSum, ops[2];
+    int32_t value = 4, out = 0, values[2] = {-5, 9}, results[2] = {0, 0};
+    float other = 1;
+    int calls = 0, rank;
+    CHECK_FAILS(weftRedOpCreate(NULL, larger, NULL, weftInt32, 1, comm), weftInvalidArgument, "op is NULL");
+    CHECK_FAILS(weftRedOpCreate(&op, NULL, NULL, weftInt32, 1, comm), weftInvalidArgument, "function is NULL");
+    CHECK_FAILS(weftRedOpCreate(&op, larger, NULL, weftNumTypes, 1, comm), weftInvalidArgument, "datatype is 12");
+    CHECK_FAILS(weftRedOpCreate(&op, larger, NULL, weftInt32, 2, comm), weftInvalidArgument, "commutative is 2");
+    CHECK_FAILS(weftRedOpCreate(&op, larger, NULL, weftInt32, 1, NULL), weftInvalidArgument, "communicator is NULL");
+    CHECK(op == weftSum);
+    CHECK_OK(weftRedOpCreate(&op, larger, &calls, weftInt32, 1, comm));
+    CHECK(op >= weftNumOps);
+    CHECK_OK(weftAllReduce(&value, &out, 1, weftInt32, op, comm, NULL));
+    CHECK(out == 4 && calls == 0); /* one rank: nothing to combine */
+    CHECK_FAILS(weftAllReduce(&other, &other, 1, weftFloat32, op, comm, NULL), weftInvalidArgument,
+                "was made for int32");
+    CHECK_OK(weftRedOpDestroy(op, comm));
+    CHECK_FAILS(weftAllReduce(&value, &out, 1, weftInt32, op, comm, NULL), weftInvalidArgument, "op is 8");
+    CHECK_OK(weftCommDestroy(comm));
+
+    CHECK_OK(weftCommInitAll(both, 2, NULL));
+    CHECK_OK(weftGroupStart());
+    for (rank = 0; rank < 2; ++rank) {
+        CHECK_OK(weftRedOpCreate(&ops[rank], larger, &calls, weftInt32, 1, both[rank]));
+        CHECK_OK(weftAllReduce(&values[rank], &results[rank], 1, weftInt32, ops[rank], both[rank], NULL));
+        CHECK_FAILS(weftRedOpDestroy(ops[rank], both[rank]), weftInvalidUsage, "weftGroupEnd first");
+    }
+    CHECK_OK(weftGroupEnd());
+    CHECK(results[0] == 9 && results[1] == 9 && calls > 0);
+    for (rank = 0; rank < 2; ++rank) CHECK_OK(weftCommDestroy(both[rank]));
+}
+
+static void bits(void) {
+    weftComm_t both[2];
+    uint8_t values[2] = {0xcc, 0xaa}, results[2];
+    uint64_t wide = 1;
+    float other = 1;
+    int rank, op;
+    const uint8_t expected[] = {0x88, 0xee, 0x66};
+    CHECK_OK(weftCommInitAll(both, 2, NULL));
+    for (op = weftBand; op <= weftBxor; ++op) {
+        CHECK_OK(weftGroupStart());
+        for (rank = 0; rank < 2; ++rank)
+            CHECK_OK(weftAllReduce(&values[rank], &results[rank], 1, weftUint8, (weftRedOp_t)op, both[rank], NULL));
+        CHECK_OK(weftGroupEnd());
+        CHECK(results[0] == expected[op - weftBand] && results[1] == expected[op - weftBand]);
+        CHECK_FAILS(weftAllReduce(&other, &other, 1, weftFloat32, (weftRedOp_t)op, both[0], NULL), weftInvalidArgument,
+                    "combines bits, and the buffers hold float");
+        CHECK_FAILS(weftReduceScatter(&wide, &wide, 1, weftFloat8e5m2, (weftRedOp_t)op, both[0], NULL),
+                    weftInvalidArgument, "the buffers hold fp8_e5m2");
+    }
+    for (rank = 0; rank < 2; ++rank) CHECK_OK(weftCommDestroy(both[rank]));
+}
+
 static void pre_multiplied_sums(void) {
     weftComm_t comm = alone(), other = alone();
     weftRedOp_t op = weftSum, second = weftSum;
@@ -227,12 +290,12 @@ static void pre_multiplied_sums(void) {
     CHECK_OK(weftAllReduce(&value, &out, 1, weftFloat32, op, comm, NULL));
     CHECK(out == 10);
     CHECK_FAILS(weftAllReduce(&wide, &wide, 1, weftFloat64, op, comm, NULL), weftInvalidArgument, "was made for float");
-    CHECK_FAILS(weftAllReduce(&value, &out, 1, weftFloat32, op, other, NULL), weftInvalidArgument, "op is 5");
+    CHECK_FAILS(weftAllReduce(&value, &out, 1, weftFloat32, op, other, NULL), weftInvalidArgument, "op is 8");
     CHECK_OK(weftRedOpDestroy(op, comm));
-    CHECK_FAILS(weftAllReduce(&value, &out, 1, weftFloat32, op, comm, NULL), weftInvalidArgument, "op is 5");
+    CHECK_FAILS(weftAllReduce(&value, &out, 1, weftFloat32, op, comm, NULL), weftInvalidArgument, "op is 8");
     CHECK_OK(weftAllReduce(&value, &out, 1, weftFloat32, second, comm, NULL));
-    CHECK_FAILS(weftRedOpDestroy(op, comm), weftInvalidArgument, "was not made by weftRedOpCreatePreMulSum");
-    CHECK_FAILS(weftRedOpDestroy(weftSum, comm), weftInvalidArgument, "was not made by weftRedOpCreatePreMulSum");
+    CHECK_FAILS(weftRedOpDestroy(op, comm), weftInvalidArgument, "was not made by weftRedOpCreate");
+    CHECK_FAILS(weftRedOpDestroy(weftSum, comm), weftInvalidArgument, "was not made by weftRedOpCreate");
     CHECK_FAILS(weftRedOpDestroy(second, NULL), weftInvalidArgument, "communicator is NULL");
     CHECK_FAILS(weftRedOpCreatePreMulSum(NULL, &factor, weftFloat32, weftScalarHostImmediate, comm),
                 weftInvalidArgument, "op is NULL");
@@ -335,6 +398,8 @@ int main(void) {
     run_case("without a launcher the environment gives a communicator of one", init_from_environment);
     run_case("weftAllReduce refuses each wrong argument and lives on", all_reduce);
     run_case("pre-multiplied sums belong to their communicator and type", pre_multiplied_sums);
+    run_case("users' reductions belong to their communicator and type, and are called", users_reductions);
+    run_case("bits are combined, of integers alone", bits);
     run_case("observers check their arguments", observers);
     run_case("a communicator that has ended is refused by every call", after_the_end);
     run_case("the last error is kept for each communicator and each thread", last_errors);

@@ -190,11 +190,11 @@ static void wrong_arguments(void) {
     REFUSES(weftBroadcast(a + 1, a, count, weftInt32, 1, comm, NULL), "be equal (in place) or be disjoint");
     /* Types, reductions, counts, streams. */
     REFUSES(weftAllGather(a, b, count, weftNumTypes, comm, NULL), "datatype is 12");
-    REFUSES(weftReduce(a, b, count, weftInt32, weftNumOps, 0, comm, NULL), "op is 5");
+    REFUSES(weftReduce(a, b, count, weftInt32, weftNumOps, 0, comm, NULL), "op is 8");
     REFUSES(weftReduceScatter(a, b, count, weftInt32, (weftRedOp_t)-1, comm, NULL), "op is -1");
     REFUSES(weftAlltoAll(a, b, SIZE_MAX / 4, weftInt32, comm, NULL), "of each rank's part");
     REFUSES(weftAllGather(a, b, count, weftInt32, comm, stream), "stream must be NULL");
-    REFUSES(weftBarrier(comm, stream), "a barrier has no stream");
+    REFUSES(weftBarrier(comm, stream), "a barrier has no CUDA stream");
     REFUSES(weftBarrier(NULL, NULL), "communicator is NULL");
     REFUSES(weftScatter(a, b, count, weftInt32, 0, (weftComm_t)a, NULL), "is not a communicator");
 #undef REFUSES

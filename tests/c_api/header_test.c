@@ -9,6 +9,7 @@ _Static_assert(weftInt8 == 0 && weftUint64 == 5 && weftFloat16 == 6 && weftFloat
                    weftBfloat16 == 9,
                "types are NCCL's");
 _Static_assert(weftSum == 0 && weftProd == 1 && weftMax == 2 && weftMin == 3 && weftAvg == 4, "operations are NCCL's");
+_Static_assert(weftBand == 5 && weftBor == 6 && weftBxor == 7 && weftNumOps == 8, "behind them those of bits");
 _Static_assert(sizeof(weftUniqueId) == WEFT_UNIQUE_ID_BYTES && WEFT_UNIQUE_ID_BYTES == 128, "an id is 128 bytes");
 _Static_assert(sizeof(weftRedOp_t) == 4 && sizeof(weftDataType_t) == 4 && sizeof(weftResult_t) == 4, "enums are ints");
 
@@ -16,7 +17,7 @@ int main(void) {
     const weftConfig_t config = WEFT_CONFIG_INITIALIZER;
     int version = 0;
     if (config.size != sizeof config || config.magic != WEFT_CONFIG_MAGIC || config.timeoutMs >= 0 || config.commName ||
-        config.algo)
+        config.algo || config.deterministic != WEFT_CONFIG_UNDEF_INT)
         return 1;
     return weftGetVersion(&version) != weftSuccess || version != WEFT_VERSION_CODE;
 }

@@ -97,7 +97,7 @@ static void statistics(void) {
 
 static void explanations(void) {
     weftComm_t comms[2];
-    char whole[4096], part[40], untouched = 'x';
+    char whole[1 << 14], part[40], untouched = 'x';
     size_t needed = 0, again = 0, capacity;
     CHECK_OK(weftCommInitAll(comms, 2, NULL));
     CHECK_OK(weftCommExplain(comms[0], 1000, weftFloat32, weftSum, whole, sizeof whole, &needed));
@@ -125,7 +125,20 @@ static void explanations(void) {
     CHECK_FAILS(weftCommExplain(comms[0], 1, weftNumTypes, weftSum, whole, sizeof whole, NULL), weftInvalidArgument,
                 "datatype is 12");
     CHECK_FAILS(weftCommExplain(comms[0], 1, weftFloat32, weftNumOps, whole, sizeof whole, NULL), weftInvalidArgument,
-                "op is 5");
+                "op is 8");
+    CHECK_OK(weftCommExplainCollective(comms[0], "reduce", 1000, weftFloat32, weftSum, 1, whole, sizeof whole, NULL));
+    CHECK_TEXT(whole, "reduce of 1000 float, sum, root 1");
+    CHECK_TEXT(whole, "candidate binomial_tree");
+    CHECK_TEXT(whole, "chosen: ");
+    CHECK_OK(weftCommExplainCollective(comms[0], "barrier", 1, weftUint8, weftSum, 0, whole, sizeof whole, NULL));
+    CHECK_TEXT(whole, "candidate dissemination");
+    CHECK_FAILS(weftCommExplainCollective(comms[0], "reduce", 1, weftFloat32, weftSum, 99, whole, sizeof whole, NULL),
+                weftInvalidArgument, "root is 99");
+    CHECK_FAILS(
+        weftCommExplainCollective(comms[0], "all_to_all_v", 1, weftFloat32, weftSum, 0, whole, sizeof whole, NULL),
+        weftInvalidArgument, "all_to_all, gather");
+    CHECK_FAILS(weftCommExplainCollective(comms[0], NULL, 1, weftFloat32, weftSum, 0, whole, sizeof whole, NULL),
+                weftInvalidArgument, "collective is NULL");
     CHECK_FAILS(weftCommExplain(NULL, 1, weftFloat32, weftSum, whole, sizeof whole, NULL), weftInvalidArgument,
                 "communicator is NULL");
     CHECK_OK(weftCommDestroy(comms[0]));

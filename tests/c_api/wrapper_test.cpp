@@ -180,6 +180,30 @@ void groups_close_themselves() {
     CHECK(weftGroupEnd() == weftInvalidUsage);  // none is open
 }
 
+void streams_and_prepared_calls() {
+    std::vector<Communicator> comms = Communicator::all(2);
+    std::vector<Stream> streams;
+    streams.emplace_back();
+    streams.emplace_back(5);
+    int values[2] = {1, 2};
+    for (std::size_t rank = 0; rank < 2; ++rank) comms[rank].all_reduce(&values[rank], 1, weftSum, streams[rank]);
+    for (const Stream& stream : streams) stream.wait(stream.mark());
+    CHECK(values[0] == 3 && values[1] == 3);
+    Group group;
+    for (std::size_t rank = 0; rank < 2; ++rank) comms[rank].all_reduce(&values[rank], 1, weftSum, streams[0]);
+    Prepared twice = group.prepare();
+    twice.start();
+    twice.start();
+    streams[0].wait();
+    CHECK(values[0] == 12 && values[1] == 12 && streams[0].done());
+    comms[0].barrier(streams[0]);
+    CHECK(!streams[0].done());
+    check_throws([&] { streams[0].wait(WEFT_STREAM_ALL, 5); }, weftTimeout, "wait again");
+    comms[1].barrier();
+    streams[0].wait();
+    check_throws([] { Stream(-1); }, weftInvalidArgument, "priority");
+}
+
 void memory_and_explanation() {
     MemBuffer buffer(100 * sizeof(float)), other;
     CHECK(buffer.bytes() == 400 && buffer.as<float>()[99] == 0 && !other.data());
@@ -212,6 +236,7 @@ int main() {
     run_case("communicators are split, shrunk and finalized", splits_and_shrinks);
     run_case("an exception has the code and the sentence", errors);
     run_case("a group that an exception leaves is ended", groups_close_themselves);
+    run_case("streams are waited for, prepared calls start again", streams_and_prepared_calls);
     run_case("buffers own their memory, and explanations come whole", memory_and_explanation);
     return summary();
 }

@@ -12,6 +12,7 @@
 
 #include "src/base/datatype.hpp"
 #include "tests/catch.hpp"
+#include "tests/comm/on_threads.hpp"
 #include "tests/comm/random_calls.hpp"
 #include "tests/comm/seed.hpp"
 #include "tests/folder.hpp"
@@ -27,26 +28,11 @@ const char* const no_warnings = "WEFT_WARN_MS=0";
 // A communicator of `ranks` threads under an algorithm, or any.
 void check_threads(int ranks, const char* algo, const Sequence& sequence) {
     CAPTURE(ranks, algo, sequence.seed);
-    weftUniqueId id;
-    REQUIRE(weftGetUniqueId(&id) == weftSuccess);
-    std::vector<std::string> wrong{size_t(ranks)};
-    std::vector<std::thread> threads;
-    for (int rank = 0; rank < ranks; ++rank)
-        threads.emplace_back([&, rank] {
-            weftConfig_t config = WEFT_CONFIG_INITIALIZER;
-            config.algo = algo;
-            weftComm_t comm = nullptr;
-            if (weftCommInitRankConfig(&comm, ranks, id, rank, &config) != weftSuccess) {
-                wrong[size_t(rank)] = weftGetLastError(nullptr);
-                return;
-            }
-            wrong[size_t(rank)] = run_random_calls(comm, sequence);
-            if (wrong[size_t(rank)].empty())
-                weftCommDestroy(comm);
-            else
-                weftCommAbort(comm);
-        });
-    for (std::thread& thread : threads) thread.join();
+    const auto wrong = on_threads(ranks, algo, [&](weftComm_t comm, int) {
+        std::string sentence = run_random_calls(comm, sequence);
+        if (!sentence.empty()) weftCommAbort(comm);  // nobody shall wait for this rank
+        return sentence;
+    });
     for (const std::string& sentence : wrong) CHECK(sentence == "");
 }
 
@@ -202,6 +188,7 @@ TEST_CASE("random calls of ranks on several hosts are right under every algorith
                                                  "two_level_doubling",
                                                  "leader_doubling",
                                                  "all_pairs",
+                                                 "rank_order",
                                                  "linear",
                                                  "binomial_tree"};
     struct Shape {

@@ -1,18 +1,22 @@
 // worker.cpp: one rank of a job, a process of its own, that runs a random sequence of calls. Arguments: seed, calls,
 // most elements, on how many hosts the ranks shall think they are (0: on this one), and perhaps `messages`, of which
-// there are so many rounds and bytes then, or `splits`, steps in a family of communicators.
+// there are so many rounds and bytes then, `splits`, steps in a family of communicators, `programs`, rounds of all ways
+// to call, or `order`, calls whose results are compared with those of rank order, of up to so many elements.
 #include <cstdio>
 #include <cstdlib>
 #include <string>
 
 #include "tests/comm/random_calls.hpp"
 #include "tests/comm/random_messages.hpp"
+#include "tests/comm/random_programs.hpp"
 #include "tests/comm/random_splits.hpp"
+#include "tests/comm/rank_order_calls.hpp"
 
 int main(int count, char** arguments) {
     const std::string kind = count == 6 ? arguments[5] : "calls";
-    if (count < 5 || (kind != "calls" && kind != "messages" && kind != "splits"))
-        return fprintf(stderr, "usage: worker SEED CALLS MOST_ELEMENTS HOSTS [messages|splits]\n"), 2;
+    if (count < 5 ||
+        (kind != "calls" && kind != "messages" && kind != "splits" && kind != "programs" && kind != "order"))
+        return fprintf(stderr, "usage: worker SEED CALLS MOST_ELEMENTS HOSTS [messages|splits|programs|order]\n"), 2;
     if (const int hosts = atoi(arguments[4]); hosts > 0) {
         // Before the library reads it.
         const int own = atoi(getenv("WEFT_RANK")) * hosts / atoi(getenv("WEFT_SIZE"));
@@ -30,11 +34,19 @@ int main(int count, char** arguments) {
     int own = -1, ranks = 0;
     weftCommUserRank(comm, &own);
     weftCommCount(comm, &ranks);
+    if (kind == "order") {
+        const weft::test::RankOrderResult result =
+            weft::test::run_rank_order_calls(comm, sequence.seed, sequence.most_elements);
+        if (!result.wrong.empty()) return fprintf(stderr, "%s\n", result.wrong.c_str()), 1;
+        printf("order %d of %d\n", result.differing, result.calls);
+        return weftCommDestroy(comm) == weftSuccess ? 0 : 1;
+    }
     const std::string wrong =
         kind == "messages"
             ? weft::test::run_random_messages({comm}, {sequence.seed, sequence.calls, sequence.most_elements})
-        : kind == "splits" ? weft::test::run_random_splits({{own, comm}}, ranks, sequence.seed, sequence.calls)
-                           : run_random_calls(comm, sequence);
+        : kind == "programs" ? weft::test::run_random_program(comm, sequence)
+        : kind == "splits"   ? weft::test::run_random_splits({{own, comm}}, ranks, sequence.seed, sequence.calls)
+                             : run_random_calls(comm, sequence);
     if (!wrong.empty()) {
         fprintf(stderr, "%s\n", wrong.c_str());
         return 1;

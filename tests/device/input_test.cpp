@@ -199,9 +199,10 @@ TEST_CASE("WEFT_ALGO can leave nothing for device memory", "[input]") {
     config.algo = "two_level_ring";
     const Ranks ranks(spread(2), &config);
     const DeviceBuffer buffer(0, 4000);
-    CHECK_REFUSED(reduce(ranks.comms[0], buffer.data(), buffer.data(), 10, ranks.streams[0]->handle), ranks.comms[0],
-                  weftInvalidUsage,
-                  "WEFT_ALGO is two_level_ring: device memory of 2 ranks is served by none of what it admits");
+    CHECK_REFUSED(
+        reduce(ranks.comms[0], buffer.data(), buffer.data(), 10, ranks.streams[0]->handle), ranks.comms[0],
+        weftInvalidUsage,
+        "WEFT_ALGO is two_level_ring: all_reduce on device memory of 2 ranks is served by none of what it admits");
 }
 
 TEST_CASE("a capture that has been ended by an error says so, and the next capture works", "[input]") {

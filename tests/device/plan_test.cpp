@@ -1,6 +1,9 @@
 // plan_test.cpp: which kernel serves an operation on device memory: alike on all ranks, within what kernels can do.
+#include "src/base/name_list.hpp"
+#include "src/comm/device.hpp"
 #include "src/comm/device_plan.hpp"
 #include "src/registry.hpp"
+#include "src/selector/selector.hpp"
 
 #include <set>
 
@@ -24,13 +27,26 @@ DevicePlan plan_of(size_t bytes, const DeviceLayout& layout) {
     return *plan;
 }
 
-DeviceLayout layout_of(int ranks, int blocks_max, const std::string& algo) {
-    DeviceLayout layout{ranks, blocks_max, algo};
-    if (!needs_steps(ranks, 1, algo)) return layout;
-    StepAlgorithms steps = step_algorithms(registry::algorithms(), {ranks}, blocks_max, algo, 0);
+// As DeviceSide::meet() makes it.
+DeviceLayout layout_of(const Layout& ranks, int blocks_max, const std::string& algo, int channels = 0) {
+    DeviceLayout layout{ranks.ranks, blocks_max, algo};
+    layout.hosts = ranks.host_count();
+    for (const Collective collective : all_collectives)
+        if (!list_concerns(NameList(algo), collective, ranks, registry::algorithms()))
+            layout.unbound.insert(collective);
+    StepAlgorithms steps = step_algorithms({.rows = registry::algorithms(),
+                                            .own = [&](Collective one) { return needs_steps(layout, one); },
+                                            .algo = algo,
+                                            .channels = channels,
+                                            .blocks_max = blocks_max,
+                                            .link_mbps = layout.hosts > 1 ? 100'000 : 0},
+                                           ranks, 0);
     layout.steps = std::move(steps.rows);
     layout.excluded = std::move(steps.excluded);
     return layout;
+}
+DeviceLayout layout_of(int ranks, int blocks_max, const std::string& algo, int channels = 0) {
+    return layout_of(Layout{ranks}, blocks_max, algo, channels);
 }
 
 DeviceFacts facts_of(uint8_t device, int resident_blocks) {
@@ -103,7 +119,8 @@ TEST_CASE("other algorithms run by steps, where no fused kernel is allowed or se
     CHECK(plan_of(8, mixed).body == cuda::Body::packet_one_shot);
     CHECK(plan_of(1 << 20, mixed).body == cuda::Body::steps);
     CHECK(layout_of(8, 64, "").steps.empty());
-    CHECK(layout_of(8, 64, "ring,two_shot").steps.empty());
+    for (const StepAlgorithm& one : layout_of(8, 64, "ring,two_shot").steps)
+        CHECK(one.algorithm->collective != Collective::all_reduce);
     CHECK(plan_of(1 << 30, layout_of(8, 64, "ring,two_shot")).body == cuda::Body::peer_two_shot);
     // More ranks than fused kernels know: rings for long messages.
     const DeviceLayout many = layout_of(40, 64, "");
@@ -111,14 +128,74 @@ TEST_CASE("other algorithms run by steps, where no fused kernel is allowed or se
     CHECK(plan_of(size_t(1) << 30, many).algorithm == "ring");
 }
 
+TEST_CASE("in deterministic mode fused kernels serve, and steps, which sum as they come, say why they do not") {
+    const StepAlgorithms steps = step_algorithms({.rows = registry::algorithms(),
+                                                  .own = [](Collective) { return true; },
+                                                  .blocks_max = 64,
+                                                  .deterministic = true},
+                                                 {17}, 0);
+    for (const StepAlgorithm& row : steps.rows) CHECK(!facts_of(row.algorithm->collective).reduces);
+    CHECK_THAT(steps.excluded.at(Collective::all_reduce),
+               Catch::Contains("ring: does not combine in rank order, as WEFT_DETERMINISTIC wants"));
+    DeviceLayout layout = layout_of(17, 64, "");
+    layout.steps = {};
+    layout.excluded = steps.excluded;
+    const auto none = plan_on_device(operation_of(8), layout);
+    REQUIRE_FALSE(none.ok());
+    CHECK_THAT(none.status().sentence(), Catch::Contains("does not combine in rank order"));
+}
+
 TEST_CASE("rings are as many as there is room for, and what needs more blocks is out, with the reason") {
     CHECK(plan_of(1 << 20, layout_of(4, 64, "ring")).blocks > 8);
     CHECK(plan_of(1 << 20, layout_of(4, 5, "ring")).blocks == 5);
-    CHECK(step_algorithms(registry::algorithms(), {4}, 64, "ring", 20).rows[0].blocks == 20);
-    CHECK(step_algorithms(registry::algorithms(), {4}, 7, "ring", 20).rows[0].blocks == 7);
+    CHECK(plan_of(1 << 20, layout_of(4, 64, "ring", 20)).blocks == 20);
+    CHECK(plan_of(1 << 20, layout_of(4, 7, "ring", 20)).blocks == 7);
     const auto none = plan_on_device(operation_of(8), layout_of(16, 2, "double_binary_tree"));
     REQUIRE_FALSE(none.ok());
     CHECK_THAT(none.status().sentence(), Catch::Contains("double_binary_tree: ") && Catch::Contains("room for 2"));
+}
+
+TEST_CASE("every collective has a kernel of its own kind, short and long, on one host and on several") {
+    for (const Collective collective : all_collectives) {
+        if (!has_device_form(collective)) continue;
+        INFO(name_of(collective));
+        const CollectiveFacts facts = facts_of(collective);
+        Operation call = operation_of(8);
+        call.collective = collective;
+        call.root = facts.rooted ? 3 : 0;
+        const auto plan = [&](size_t bytes, const DeviceLayout& layout) {
+            call.count = bytes;
+            auto made = plan_on_device(call, layout);
+            REQUIRE(made.ok());
+            CHECK((made->blocks >= 1 && made->blocks <= layout.blocks_max));
+            return *made;
+        };
+        const DeviceLayout usual = layout_of(4, 64, "");
+        CHECK(usual.steps.empty());
+        CHECK(plan(8, usual).body == cuda::Body::packet_one_shot);
+        CHECK(plan(16 << 20, usual).body == (facts.parted ? cuda::Body::peer_one_shot : cuda::Body::peer_two_shot));
+        // A list for other collectives does not bind this one.
+        const char* other = collective == Collective::all_reduce ? "linear" : "double_binary_tree";
+        CHECK(plan(8, layout_of(4, 64, other)).body == cuda::Body::packet_one_shot);
+        // Without fused bodies, and with more ranks than they know; each root has a program.
+        for (const DeviceLayout& layout :
+             {layout_of(4, 64, "^one_shot,^two_shot"), layout_of(20, 64, ""), layout_of({4, 0, {0, 0, 1, 1}}, 64, "")})
+            for (const size_t bytes : {size_t(0), size_t(1000), size_t(4) << 20}) {
+                const DevicePlan made = plan(bytes, layout);
+                CHECK(made.body == cuda::Body::steps);
+                const StepAlgorithm& steps = layout.steps[size_t(made.steps)];
+                CHECK(steps.algorithm->collective == collective);
+                CHECK(made.tile_bytes <= steps.most_tile_bytes);
+                CHECK((steps.program(3) - steps.program(0)) == (facts.rooted ? 3 : 0));
+            }
+    }
+    // What one kernel cannot hold is refused with the reason.
+    Operation call = operation_of(8);
+    call.collective = Collective::all_to_all;
+    const auto none = plan_on_device(call, layout_of(20, 8, ""));
+    REQUIRE_FALSE(none.ok());
+    CHECK_THAT(none.status().sentence(), Catch::Contains("all_to_all on device memory of 20 ranks is served by none") &&
+                                             Catch::Contains("room for 8"));
 }
 
 TEST_CASE("plans of steps differ by algorithm, grid and tile, and ranks that disagree notice") {
@@ -138,12 +215,10 @@ TEST_CASE("between hosts steps alone serve, short messages in few rounds and lon
     for (const auto& hosts : {std::vector{0, 1}, {0, 1, 2, 3}, {0, 0, 1, 1}, {0, 1, 0, 1, 2, 2}}) {
         const int ranks = int(hosts.size());
         Layout seen{ranks, 0, {hosts.begin(), hosts.end()}};
-        DeviceLayout layout{ranks, 64, ""};
-        layout.hosts = seen.host_count();
-        CHECK(needs_steps(ranks, layout.hosts, ""));
-        StepAlgorithms steps = step_algorithms(registry::algorithms(), seen, 64, "", 0, 100'000);
-        layout.steps = std::move(steps.rows);
-        CHECK_THAT(steps.excluded, Catch::Contains("two_shot"));
+        const DeviceLayout layout = layout_of(seen, 64, "");
+        for (const Collective collective : all_collectives)
+            if (has_device_form(collective)) CHECK(needs_steps(layout, collective));
+        CHECK_THAT(layout.excluded.at(Collective::all_reduce), Catch::Contains("two_shot"));
         // Each rank sends the least possible, or everything in the fewest rounds.
         const std::set<std::string> least{"ring", "halving_doubling", "all_pairs"};
         CHECK(least.count(plan_of(64 << 20, layout).algorithm) == 1);
@@ -170,7 +245,8 @@ TEST_CASE("a user's algorithm serves the messages that it is for, and takes noth
     }
     std::vector<Algorithm> rows = {{"mine", Collective::all_reduce, nullptr, nullptr, "", nullptr, nullptr, &mine}};
     for (const char* algo : {"", "one_shot,mine"}) {
-        StepAlgorithms steps = step_algorithms(rows, {4}, 64, algo, 0);
+        StepAlgorithms steps = step_algorithms(
+            {.rows = rows, .own = [](Collective) { return false; }, .algo = algo, .blocks_max = 64}, {4}, 0);
         REQUIRE(steps.rows.size() == 1);
         DeviceLayout without{4, 64, algo}, with = without;
         with.steps = std::move(steps.rows);

@@ -13,6 +13,9 @@ TEST_CASE("processes reduce over mapped device memory", "[processes]") {
         Steps steps{"init"};
         for (const char* count : {"0", "1", "1000", "30000", "300000", "2500000"})
             for (const char* kind : {"reduce ", "host ", "reduce "}) steps.push_back(kind + std::string(count));
+        // What is not registered is staged, in several tiles.
+        for (const char* count : {"0", "1", "1000", "50000", small() ? "300001" : "1100001"})
+            steps.push_back("all " + std::string(count));
         steps.push_back("destroy");
         job.start_all(steps);
         job.finish();
@@ -24,7 +27,8 @@ TEST_CASE("threads and processes together", "[processes]") {
         for (const int devices : {4, 2}) {
             Job job(4, "gpus 4; leaks fatal", devices, 2);
             job.algo = algo;
-            job.start_all({"init", "reduce 100", "reduce 100000", "reduce 1000000", "destroy"});
+            job.start_all(
+                {"init", "reduce 100", "reduce 100000", "all 100", "all 200001", "reduce 1000000", "destroy"});
             job.finish();
         }
 }
@@ -37,6 +41,7 @@ TEST_CASE("processes pass messages from rank to rank over mapped device memory",
         Steps steps{"init"};
         for (const char* count : {"0", "1", "1000", "30000", "700000", "3"})
             for (const char* kind : {"reduce ", "host ", "reduce "}) steps.push_back(kind + std::string(count));
+        for (const char* count : {"1", "1000", "70000"}) steps.push_back("all " + std::string(count));
         steps.push_back("destroy");
         job.start_all(steps);
         job.finish();
@@ -151,8 +156,8 @@ TEST_CASE("devices that do not reach each other go through the host's memory, an
             Job job(3, each.machine, 3, together);
             job.variables = {"WEFT_DEBUG=WARN"};
             job.algo = algo;
-            job.start_all(
-                {"init", "reduce 1000", "reduce 100000", "reduce 3000000", "host 1000", "reduce 0", "destroy"});
+            job.start_all({"init", "reduce 1000", "reduce 100000", "reduce 3000000", "all 300", "all 300001",
+                           "host 1000", "reduce 0", "destroy"});
             job.finish();
             INFO(each.machine << '\n' << job[0].output() << job[0].error());
             CHECK(contains(job[0].output(), "init 0\ndestroy 0\n"));

@@ -4,8 +4,7 @@
 #include <cstdio>
 #include <set>
 
-#include "tests/device/ranks.hpp"
-#include "tests/executor/local_ranks.hpp"
+#include "tests/device/calls.hpp"
 
 namespace weft::test {
 
@@ -41,36 +40,6 @@ Planned planned(weftComm_t comm, const Call& call) {
     return found;
 }
 
-// The ranks' buffers of one call.
-struct Buffers {
-    Buffers(const Ranks& ranks, const Call& call) {
-        for (size_t rank = 0; rank < ranks.comms.size(); ++rank) {
-            const int device = ranks.placing[rank];
-            sends.push_back(std::make_unique<DeviceBuffer>(device, call.bytes(), call.send_offset));
-            if (!call.in_place[rank])
-                receives.push_back(std::make_unique<DeviceBuffer>(device, call.bytes(), call.receive_offset));
-            sends.back()->write(call.inputs[rank].data(), call.bytes());
-            targets.push_back(call.in_place[rank] ? sends.back().get() : receives.back().get());
-        }
-    }
-    std::vector<std::unique_ptr<DeviceBuffer>> sends, receives;
-    std::vector<const DeviceBuffer*> targets;
-};
-
-void enqueue(const Ranks& ranks, const Call& call, const Buffers& buffers) {
-    std::vector<weftRedOp_t> ops(ranks.comms.size(), weftRedOp_t(call.op));
-    for (size_t rank = 0; rank < ops.size() && call.op == premul; ++rank)
-        demand(weftRedOpCreatePreMulSum(&ops[rank], const_cast<std::byte*>(call.scalars[rank].data()), call.type,
-                                        weftScalarHostImmediate, ranks.comms[rank]));
-    ranks.group([&](int rank) {
-        const auto r = size_t(rank);
-        return weftAllReduce(buffers.sends[r]->data(), buffers.targets[r]->data(), call.operation().count, call.type,
-                             ops[r], ranks.comms[r], ranks.streams[r]->weft());
-    });
-    for (size_t rank = 0; rank < ops.size() && call.op == premul; ++rank)
-        demand(weftRedOpDestroy(ops[rank], ranks.comms[rank]));
-}
-
 Call draw(int ranks, size_t count, weftDataType_t type, int op, std::mt19937& random) {
     Call call;
     call.type = type;
@@ -100,13 +69,11 @@ void check(const Ranks& ranks, const Call& call) {
     enqueue(ranks, call, buffers);
     ranks.finish();
     ranks.check_healthy();
-    std::vector<Bytes> got;
-    for (const DeviceBuffer* target : buffers.targets) got.push_back(target->read(call.bytes()));
     Call told = call;
     told.algorithm = registry::find_algorithm("ring");
-    if (const auto where = difference(told, got, right(call, plan))) FAIL_CHECK(*where << ": " << plan.name);
-    for (size_t rank = 0; rank < got.size(); ++rank)
-        if (!call.in_place[rank]) CHECK(buffers.sends[rank]->read(call.bytes()) == call.inputs[rank]);
+    if (const auto where = difference(told, buffers.results(), right(call, plan)))
+        FAIL_CHECK(*where << ": " << plan.name);
+    CHECK(buffers.spoilt(call) == -1);
 }
 
 }  // namespace
@@ -123,7 +90,7 @@ TEST_CASE("every algorithm leaves the interpreter's bits, in place and out of pl
             CHECK(planned(ranks.comms[0], usual).name == algo);
             for (int type = 0; type < weftNumTypes; ++type)
                 for (const size_t count : {size_t(0), size_t(1), size_t(random() % 300), 3000 + random() % 4000})
-                    check(ranks, draw(n, count, weftDataType_t(type), int(random() % (premul + 1)), random));
+                    check(ranks, draw(n, count, weftDataType_t(type), any_reduction_of(type, random), random));
             // Several slots full.
             check(ranks, draw(n, small() ? 70'001 : 400'003, weftFloat32, weftSum, random));
         }
@@ -137,7 +104,7 @@ TEST_CASE("algorithms and fused kernels alternate, by the size of the message", 
         const Ranks ranks(spread(n), &config);
         std::set<std::string> taken;
         const auto call = [&](size_t count) {
-            const Call drawn = draw(n, count, weftBfloat16, int(random() % (premul + 1)), random);
+            const Call drawn = draw(n, count, weftBfloat16, any_reduction_of(weftBfloat16, random), random);
             taken.insert(planned(ranks.comms[0], drawn).name);
             check(ranks, drawn);
         };
@@ -170,11 +137,9 @@ TEST_CASE("calls of all sizes are enqueued one behind the other without waiting"
         ranks.finish();
         ranks.check_healthy();
         for (size_t call = 0; call < calls.size(); ++call) {
-            std::vector<Bytes> got;
-            for (const DeviceBuffer* target : buffers[call]->targets) got.push_back(target->read(calls[call].bytes()));
             const Planned plan = planned(ranks.comms[0], calls[call]);
             calls[call].algorithm = registry::find_algorithm("ring");
-            if (const auto where = difference(calls[call], got, right(calls[call], plan)))
+            if (const auto where = difference(calls[call], buffers[call]->results(), right(calls[call], plan)))
                 FAIL_CHECK("call " << call << ": " << *where << ": " << plan.name);
         }
     }

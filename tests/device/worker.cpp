@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "src/base/collective.hpp"
 #include "tests/device/program.hpp"
 #include "tests/fake_cuda/control.hpp"
 #include "weft/weft.hpp"
@@ -80,6 +81,72 @@ struct Worker {
             if (on_device && elements > 0)
                 memcpy(host[size_t(index)].data(), buffers[size_t(index)]->read(elements * 4).data(), elements * 4);
             if (host[size_t(index)] != expected) test::tell("wrong");
+        }
+    }
+    // Every collective with parts of so many elements, rooted ones from the first and the last rank. What rank g gives
+    // rank t tells them apart, where it differs by rank.
+    void all(size_t elements) {
+        for (int number = 1; number < int(Collective::barrier); ++number) {
+            const auto collective = Collective(number);
+            one(collective, 0, elements);
+            if (facts_of(collective).rooted) one(collective, ranks - 1, elements);
+        }
+    }
+    void one(Collective collective, int root, size_t elements) {
+        const CollectiveFacts facts = facts_of(collective);
+        const bool by_taker = facts.parted && facts.input_of_root == Held::all,
+                   by_giver = facts.parted && facts.output_of_root == Held::all;
+        const auto value = [&](int giver, int taker, size_t i) {
+            return uint32_t(giver * 1000 + (by_taker ? taker * 7 : 0) + int(i % 5));
+        };
+        std::vector<std::unique_ptr<DeviceBuffer>> sends, receives;
+        std::vector<std::vector<uint32_t>> expected;
+        for (int rank = first; rank < first + count; ++rank) {
+            std::vector<uint32_t> given, &taken = expected.emplace_back();
+            if (input_of(collective, rank, root) != Held::nothing)
+                for (int taker = 0; taker < (by_taker ? ranks : 1); ++taker)
+                    for (size_t i = 0; i < elements; ++i) given.push_back(value(rank, taker, i));
+            if (output_of(collective, rank, root) != Held::nothing)
+                for (int giver = 0; giver < (by_giver ? ranks : 1); ++giver)
+                    for (size_t i = 0; i < elements; ++i) {
+                        uint32_t sum = 0;
+                        for (int each = 0; each < ranks && facts.reduces; ++each) sum += value(each, rank, i);
+                        taken.push_back(facts.reduces ? sum : value(by_giver ? giver : root, rank, i));
+                    }
+            sends.push_back(std::make_unique<DeviceBuffer>(device(rank - first), given.size() * 4));
+            receives.push_back(std::make_unique<DeviceBuffer>(device(rank - first), taken.size() * 4));
+            sends.back()->write(given.data(), given.size() * 4);
+        }
+        demand(weftGroupStart());
+        for (size_t index = 0; index < size_t(count); ++index) {
+            const void* const send = sends[index]->data();
+            void* const receive = receives[index]->data();
+            const auto type = weftUint32;
+            weftComm_t comm = comms[index];
+            const weftStream_t stream = streams[index]->weft();
+            switch (collective) {
+                case Collective::broadcast:
+                    demand(weftBroadcast(send, receive, elements, type, root, comm, stream));
+                    break;
+                case Collective::reduce:
+                    demand(weftReduce(send, receive, elements, type, weftSum, root, comm, stream));
+                    break;
+                case Collective::all_gather: demand(weftAllGather(send, receive, elements, type, comm, stream)); break;
+                case Collective::reduce_scatter:
+                    demand(weftReduceScatter(send, receive, elements, type, weftSum, comm, stream));
+                    break;
+                case Collective::all_to_all: demand(weftAlltoAll(send, receive, elements, type, comm, stream)); break;
+                case Collective::gather: demand(weftGather(send, receive, elements, type, root, comm, stream)); break;
+                case Collective::scatter: demand(weftScatter(send, receive, elements, type, root, comm, stream)); break;
+                default: demand(weftAllReduce(send, receive, elements, type, weftSum, comm, stream));
+            }
+        }
+        demand(weftGroupEnd());
+        for (const auto& stream : streams) stream->finish();
+        for (size_t index = 0; index < size_t(count); ++index) {
+            const Bytes got = receives[index]->read(expected[index].size() * 4);
+            if (!got.empty() && memcmp(got.data(), expected[index].data(), got.size()) != 0)
+                test::tell(std::string("wrong ") + name_of(collective) + " from " + std::to_string(root));
         }
     }
     // Enqueues calls and leaves at once; what was enqueued is done all the same.
@@ -231,6 +298,7 @@ int main(int count, char** arguments) try {
         if (verb == "init") worker.init();
         if (verb == "reduce") worker.reduce(number, true, true);
         if (verb == "launch") worker.reduce(number, true, false);
+        if (verb == "all") worker.all(number);
         if (verb == "host") worker.reduce(number, false, true);
         if (verb == "leave") worker.leave(number);
         if (verb == "vanish") worker.vanish(number);

@@ -29,7 +29,7 @@ TEST_CASE("whole numbers are exact and other numbers within the bound of their r
         LocalRanks one_host(n), several_hosts(n);
         for (const Algorithm& row : registry::algorithms())
             for (int type = 0; type < weftNumTypes; ++type)
-                for (int op = 0; op <= premul; ++op) {
+                for (const int op : reductions_of(type)) {
                     if (row.collective != Collective::all_reduce) continue;
                     if (small() && random() % 8 != 0) continue;
                     if (data == Data::whole && op == weftProd) continue;  // they would overflow

@@ -12,7 +12,7 @@ TEST_CASE("a fused instruction leaves the bits of its expansion, run by the step
         LocalRanks ranks(n);
         for (const char* name : {"one_shot", "two_shot"})
             for (int type = 0; type < weftNumTypes; ++type)
-                for (int op = 0; op <= premul; ++op)
+                for (const int op : reductions_of(type))
                     for (const size_t tiles : {1, 2, 4, 7}) {
                         if (small() && random() % 16 != 0) continue;
                         Call call;
@@ -66,7 +66,7 @@ TEST_CASE("every set of movers leaves the interpreter's bits under every algorit
     for (const Movers* set : all_movers())
         for (const char* name : {"one_shot", "two_shot", "ring"})
             for (int type = 0; type < weftNumTypes; ++type)
-                for (int op = 0; op <= premul; ++op) {
+                for (const int op : reductions_of(type)) {
                     if (small() && random() % 8 != 0) continue;
                     Call call;
                     call.algorithm = registry::find_algorithm(name);

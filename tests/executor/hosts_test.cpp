@@ -28,7 +28,7 @@ Call random_call(const WildInputs& wild, const std::vector<int32_t>& hosts, size
     while (call.algorithm->refusal({ranks, 0, hosts}));
     give_root(call, ranks, random);
     call.type = weftDataType_t(random() % weftNumTypes);
-    call.op = facts_of(call.collective()).reduces ? int(random() % (premul + 1)) : int(weftSum);
+    call.op = facts_of(call.collective()).reduces ? any_reduction_of(call.type, random) : int(weftSum);
     call.tile_bytes = 64 * (1 + random() % (random() % 4 ? 8 : 64));
     const size_t counts[] = {0, 1, 17, random() % 64, random() % count_most};
     wild.fill(call, ranks, counts[random() % std::size(counts)], random);
@@ -52,7 +52,7 @@ TEST_CASE("every algorithm leaves the interpreter's bits on hosts of every shape
             LocalRanks ranks(n);
             for (const Algorithm& row : registry::algorithms())
                 for (int type = 0; type < weftNumTypes; ++type)
-                    for (int op = 0; op <= premul; ++op) {
+                    for (const int op : reductions_of(type)) {
                         if (facts_of(row.collective).reduces && random() % (small() ? 32 : 4) != 0) continue;
                         Call call;
                         call.algorithm = &row;

@@ -10,6 +10,7 @@
 #include "src/base/arena.hpp"
 #include "src/base/datatype.hpp"
 #include "src/base/waiting.hpp"
+#include "src/schedule/lending.hpp"
 
 namespace weft::test {
 
@@ -100,13 +101,14 @@ std::string Call::text() const {
         return letters.empty() ? std::string("none") : letters;
     };
     return fmt::format(
-        "{} by {}, {} ranks, {} hosts, {} channels, form {}, tiles of {}, pipelined {}, offers {}, cross {}, in place "
+        "{} by {}, {} ranks, {} hosts, {} channels, form {}, tiles of {}, pipelined {}, offers {}, cross {}, lends {}, "
+        "in place "
         "{}, from "
         "the arena "
         "{}, offsets {} and {}",
         operation().text(), written ? written->front().algorithm : algorithm->name, ranks(), layout(0).host_count(),
-        channels, int(form), tile_bytes, pipelined, offers, cross, flags(in_place), flags(from_arena), send_offset,
-        receive_offset);
+        channels, int(form), tile_bytes, pipelined, offers, cross, lends, flags(in_place), flags(from_arena),
+        send_offset, receive_offset);
 }
 
 std::vector<Bytes> expected(const Call& call, const BoardMode& mode) {
@@ -195,7 +197,7 @@ void LocalRanks::connect(const Call& call) {
                                       block.source,
                                       block.channel,
                                       schedule.fifo_depth,
-                                      connection_slot_bytes,
+                                      connection_slot_bytes * 4 / size_t(std::max(4, schedule.fifo_depth)),
                                       group_.get(),
                                       &heap_used_[size_t(rank)]};
             connection.receiver = require(registry::transports()[0].listen(options, blob));
@@ -259,8 +261,14 @@ struct LocalRanks::Rank {
             };
             if (block.source >= 0) ends.source = connection(block.source, rank).receiver.get();
             if (block.target >= 0) ends.target = connection(rank, block.target).sender.get();
+            const auto in_process = [&](int peer) { return peer >= 0 && all->group_->same_process(rank, peer); };
+            ends.source_in_process = in_process(block.source);
+            ends.target_in_process = in_process(block.target);
+            ends.target_reads = block.target >= 0;
             plan.ends.push_back(ends);
         }
+        plan.peer_memory = &all->crossings_[size_t(rank)];
+        if (call.lends) plan.lasting = lasting_sends(schedule);
         if (!schedule.board.empty()) {
             plan.board = all->boards_[size_t(rank)].get();
             require(plan.board->reserve(size_t(schedule.parts()) * plan.tile_bytes));
@@ -382,6 +390,17 @@ int LocalRanks::tiles_entered(const Call& call, const std::vector<int>& running)
     for (uint32_t tile = 0; tile < board_slots; ++tile)
         entered += boards_[0]->line(running[0], tile).entry.load() >> 32 == tile + 1;
     return entered;
+}
+
+bool LocalRanks::ends_alone(const Call& call, int rank) {
+    const std::vector<Call> calls = {call};
+    std::vector<Rank> ranks = prepare(calls);
+    bool more = true;
+    for (bool moved = true; more && moved;) {
+        moved = false;
+        more = ranks[size_t(rank)].advance(moved);
+    }
+    return !more;
 }
 
 std::vector<std::vector<Bytes>> LocalRanks::run(const std::vector<Call>& calls, Driver driver, std::mt19937& random) {

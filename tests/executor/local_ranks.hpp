@@ -23,6 +23,17 @@ using reference::Bytes;
 enum class Form { as_written, expanded, expanded_pipelined };
 
 inline constexpr int premul = weftNumOps;  // among the reductions of a call
+// Of a call on elements of the type.
+inline std::vector<int> reductions_of(int type) {
+    std::vector<int> ops;
+    for (int op = 0; op <= premul; ++op)
+        if (serves(weftRedOp_t(op), weftDataType_t(type))) ops.push_back(op);
+    return ops;
+}
+inline int any_reduction_of(int type, std::mt19937& random) {
+    const std::vector<int> ops = reductions_of(type);
+    return ops[random() % ops.size()];
+}
 
 struct Call {
     const Algorithm* algorithm = nullptr;
@@ -37,6 +48,7 @@ struct Call {
     bool pipelined = false;
     bool offers = false;  // if the ranks can reach each other and nothing is scaled
     bool cross = false;   // with offers: the kernel may copy
+    bool lends = false;   // messages lend what lasts, however short
     Stores stores = Stores::ordinary;
     const Movers* movers = nullptr;  // null: the best
     std::vector<Bytes> inputs;       // by rank: what it holds of the whole
@@ -106,6 +118,9 @@ class LocalRanks {
     // How many tiles the first of `running` has entered on its board when these ranks can do no more without the
     // others. The ranks are of no use afterwards.
     int tiles_entered(const Call& call, const std::vector<int>& running);
+
+    // Whether `rank` comes to the end of the call though the others do nothing. They are of no use afterwards.
+    bool ends_alone(const Call& call, int rank);
 
     struct Rank;  // its buffers, plan and run, and how far it has come
 

@@ -13,7 +13,7 @@ Call random_call(const WildInputs& wild, int n, std::mt19937& random) {
     call.algorithm = registry::find_algorithm(names[random() % 4]);
     if (call.algorithm == registry::find_algorithm("ring")) call.channels = 1 + int(random() % 3);
     call.type = weftDataType_t(random() % weftNumTypes);
-    call.op = int(random() % (premul + 1));
+    call.op = any_reduction_of(call.type, random);
     // Small at first and mostly; then slots must grow in the middle of the sequence.
     call.tile_bytes = random() % 16 == 0 ? 16384 : 64 * (1 + random() % 20);
     const size_t count = random() % 8 == 0 ? random() % 4 : random() % (random() % 4 == 0 ? 5000 : 300);
@@ -21,6 +21,7 @@ Call random_call(const WildInputs& wild, int n, std::mt19937& random) {
     call.pipelined = call.tiles() >= 4 && random() % 2 == 0;
     call.offers = random() % 2 == 0;
     call.cross = random() % 4 == 0;
+    call.lends = random() % 2 == 0;
     call.from_arena = random() % 3 == 0 ? std::vector<bool>(size_t(n), true) : random_flags(n, random);
     call.in_place = random_flags(n, random);
     call.send_offset = random() % 2 ? 0 : random() % 64;

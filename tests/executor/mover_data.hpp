@@ -33,6 +33,12 @@ struct Type {
         weft::test::Type<weftFloat16>, weft::test::Type<weftFloat32>, weft::test::Type<weftFloat64>, \
         weft::test::Type<weftBfloat16>, weft::test::Type<weftFloat8e4m3>, weft::test::Type<weftFloat8e5m2>
 
+// One of the built-in reductions that serve the type.
+inline weftRedOp_t random_reduction(weftDataType_t type, std::mt19937& random) {
+    for (;;)
+        if (const auto op = weftRedOp_t(random() % weftNumOps); serves(op, type)) return op;
+}
+
 template <weftDataType_t type>
 using Element = typename Arithmetic<type>::Element;
 template <weftDataType_t type>

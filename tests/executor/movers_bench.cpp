@@ -120,7 +120,8 @@ int main(int argument_count, char** arguments) {
             const bool usual = name == "float" || name == "half" || name == "bfloat16";
             if (type_wanted.empty() ? !usual : type_wanted != name) continue;
             for (int op = 0; op < weftNumOps; ++op) {
-                if (op_wanted == reduction_names[op]) bench_reduce(*set, weftDataType_t(type), weftRedOp_t(op));
+                if (op_wanted == reduction_names[op] && serves(weftRedOp_t(op), weftDataType_t(type)))
+                    bench_reduce(*set, weftDataType_t(type), weftRedOp_t(op));
             }
         }
     }

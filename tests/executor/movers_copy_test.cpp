@@ -160,7 +160,7 @@ TEMPLATE_TEST_CASE("the fused loop does what its parts do one after the other", 
             for (T& element : source) element = test::random_element<type>(random);
             sources.push_back(source.data());
         }
-        const int op = int(random() % weftNumOps);
+        const int op = test::random_reduction(type, random);
         const uint32_t average_of = op == weftAvg ? uint32_t(source_count) : 0;
         const Stores stores = random() % 2 ? Stores::streaming : Stores::ordinary;
         const size_t offsets[] = {random() % 2 ? 0 : random() % 64, random() % 64};

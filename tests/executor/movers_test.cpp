@@ -79,6 +79,7 @@ TEMPLATE_TEST_CASE(
     // Bytes by which sources and destinations are off a line: not at all, by an element or so, by a byte.
     for (const size_t skew : {size_t(0), bytes, size_t(1)}) {
         for (int op = 0; op < weftNumOps; ++op) {
+            if (!serves(weftRedOp_t(op), type)) continue;
             for (const int sources : {1, 2, 3, 4, 5, 6, 7, 8, 9, 17, 64}) {
                 const std::vector<const void*> from = data.at(skew, sources);
                 const uint32_t divisor = divisor_of(weftRedOp_t(op), from.size());
@@ -112,6 +113,17 @@ TEMPLATE_TEST_CASE(
     SUCCEED();
 }
 
+TEST_CASE("every set of movers has a loop for every reduction that serves a type, and none for others", "[movers]") {
+    for (const Movers* set : all_movers())
+        for (int type = 0; type < weftNumTypes; ++type)
+            for (int op = 0; op < weftNumOps; ++op) {
+                const bool there = serves(weftRedOp_t(op), weftDataType_t(type));
+                CAPTURE(set->isa, type, op);
+                CHECK((set->reduce[type][op] != nullptr) == there);
+                CHECK((set->fused[type][op] != nullptr) == there);
+            }
+}
+
 TEMPLATE_TEST_CASE("a reduction in place gives what it gives elsewhere", "[movers]", WEFT_ALL_TYPES) {
     constexpr weftDataType_t type = TestType::type;
     constexpr size_t bytes = sizeof(Element<type>);
@@ -120,6 +132,7 @@ TEMPLATE_TEST_CASE("a reduction in place gives what it gives elsewhere", "[mover
     const std::vector<const void*> from = data.at(0, 9);
     std::vector<test::Fenced> copies(9, test::Fenced(most_elements * bytes));
     for (int op = 0; op < weftNumOps; ++op) {
+        if (!serves(weftRedOp_t(op), type)) continue;
         for (const int sources : {1, 2, 3, 4, 8, 9}) {
             const uint32_t divisor = divisor_of(weftRedOp_t(op), size_t(sources));
             const auto expected =
@@ -204,6 +217,7 @@ TEMPLATE_TEST_CASE("small floats are combined and rounded right for all of their
         const std::vector<const void*> from = {left.data(), right.data()};
         void* const to[] = {result.data()};
         for (int op = 0; op < weftNumOps; ++op) {
+            if (!serves(weftRedOp_t(op), type)) continue;
             const auto expected = truth<type>(weftRedOp_t(op), from, left.size(), divisor_of(weftRedOp_t(op), 2));
             for (const Movers* set : all_movers()) {
                 set->reduce[type][op](

@@ -52,7 +52,7 @@ TEST_CASE("MSCCL programs leave the interpreter's bits for every type, reduction
         LocalRanks ranks(n);
         const bool reduces = facts_of(program.collective).reduces;
         for (int type = 0; type < weftNumTypes; ++type)
-            for (int op = 0; op <= (reduces ? premul : 0); ++op)
+            for (const int op : reduces ? reductions_of(type) : std::vector{0})
                 for (const size_t count : {size_t(0), size_t(1), size_t(17), random() % 64, random() % 3000}) {
                     if (small() && random() % 8 != 0) continue;
                     Call call = call_of(program, random);
@@ -93,6 +93,7 @@ TEST_CASE("MSCCL all-reduces give the sum, the product, the extremes and the mea
         LocalRanks ranks(n);
         for (int type = 0; type < weftNumTypes; ++type)
             for (int op = 0; op < weftNumOps; ++op) {
+                if (!serves(weftRedOp_t(op), weftDataType_t(type))) continue;
                 Call call = call_of(program, random);
                 call.type = weftDataType_t(type);
                 call.op = op;

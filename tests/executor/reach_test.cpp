@@ -33,7 +33,7 @@ TEST_CASE("ranks of one process work on each other's buffers directly, with the 
     for (const int n : {2, 3, 4, 5, 8}) {
         LocalRanks ranks(n);
         for (int type = 0; type < weftNumTypes; ++type)
-            for (int op = 0; op <= premul; ++op)
+            for (const int op : reductions_of(type))
                 for (const size_t count : counts) {
                     if (random() % (small() ? 32 : 2) != 0) continue;
                     const Call call = two_shot(wild, n, weftDataType_t(type), op, count, random);
@@ -52,8 +52,9 @@ TEST_CASE("processes read those buffers in place that lie in arenas, with the in
     for (const int n : {2, 3, 4, 5, 8}) {
         LocalRanks ranks(n, Reached::processes);
         for (int round = 0; round < (small() ? 20 : 300); ++round) {
-            Call call = two_shot(wild, n, weftDataType_t(random() % weftNumTypes), int(random() % weftNumOps),
-                                 counts[random() % std::size(counts)], random);
+            const auto type = weftDataType_t(random() % weftNumTypes);
+            Call call =
+                two_shot(wild, n, type, random_reduction(type, random), counts[random() % std::size(counts)], random);
             call.from_arena = round % 3 == 0 ? std::vector<bool>(size_t(n), true) : random_flags(n, random);
             const BoardMode mode = ranks.mode(call);
             (mode.direct(n) ? direct : mode.readable.empty() ? staged : mixed) += 1;
@@ -124,8 +125,9 @@ TEST_CASE("where the kernel copies between processes, private buffers end in the
     for (const int n : {2, 3, 5}) {
         LocalRanks ranks(n, Reached::processes);
         for (int round = 0; round < (small() ? 20 : 200); ++round) {
-            Call call = two_shot(wild, n, weftDataType_t(random() % weftNumTypes), int(random() % weftNumOps),
-                                 counts[random() % std::size(counts)], random);
+            const auto type = weftDataType_t(random() % weftNumTypes);
+            Call call =
+                two_shot(wild, n, type, random_reduction(type, random), counts[random() % std::size(counts)], random);
             call.cross = round % 4 != 3;
             if (random() % 4 == 0) call.from_arena = random_flags(n, random);
             const BoardMode mode = ranks.mode(call);

@@ -33,7 +33,7 @@ TEST_CASE("every algorithm leaves the interpreter's bits for every type, reducti
         LocalRanks ranks(n);
         for (const Variant& variant : variants)
             for (int type = 0; type < weftNumTypes; ++type)
-                for (int op = 0; op <= premul; ++op) {
+                for (const int op : reductions_of(type)) {
                     Call call;
                     call.algorithm = registry::find_algorithm(variant.algorithm);
                     call.channels = variant.channels;

@@ -118,3 +118,24 @@ TEST_CASE("a rank killed while stopped is dead, not late", "[late]") {
     job.kill(1);
     job.finish();
 }
+
+TEST_CASE("a user's reduction that does not return is named at the deadline, with its rank", "[late]") {
+    // By the board the others wait for rank 2, in the ring some for each other.
+    for (const char* algo : {"WEFT_ALGO=two_shot", "WEFT_ALGO=ring"}) {
+        CHECK(with_growing_limit(600, [&](int64_t limit_ms) {
+                  Job job(4);
+                  for (int rank = 0; rank < 4; ++rank)
+                      job.start(rank, {"init", "reduce=1", "function=100000,2", "async"},
+                                {"WEFT_TIMEOUT_MS=" + std::to_string(limit_ms), quiet, algo});
+                  // Calls that all make may meet this deadline too.
+                  bool as_expected = job[2].says("in the function");
+                  for (const int rank : {0, 1, 3}) as_expected &= job[rank].says("function 8 ");
+                  job[2].kill(SIGUSR1);
+                  job.finish();
+                  const std::string culprit = "rank 2 (pid " + std::to_string(job[2].pid()) +
+                                              ") is alive, in the function of a user's reduction since ";
+                  for (int rank = 0; rank < 4; ++rank) as_expected &= contains(job[rank].output(), culprit);
+                  return as_expected ? "" : job.everything();
+              }) == "");
+    }
+}

@@ -179,6 +179,22 @@ void step_await(Worker& self, const Values&) {
     tell("leave", weftCommDestroy(self.comm));
     exit(0);
 }
+// function=COUNT[,RANK]: an all-reduce by a function, which on that rank does not return before SIGUSR1 comes
+void step_function(Worker& self, const Values& values) {
+    const auto sum = [](const void* left, const void* right, void* result, size_t count, weftDataType_t, void* waits) {
+        if (*static_cast<bool*>(waits)) {
+            tell("in the function");
+            await_signal();
+            *static_cast<bool*>(waits) = false;
+        }
+        for (size_t i = 0; i < count; ++i)
+            static_cast<int*>(result)[i] = static_cast<const int*>(left)[i] + static_cast<const int*>(right)[i];
+    };
+    bool waits = number(values, 1, -1) == self.rank;
+    weftRedOp_t op = weftSum;
+    if (weftRedOpCreate(&op, sum, &waits, weftInt32, 1, self.comm) != weftSuccess) return tell("no reduction");
+    tell("function", reduce(self, size_t(number(values, 0, 1)), weftInt32, op));
+}
 // A thread that aborts when SIGUSR1 comes.
 void step_abort_on_signal(Worker& self, const Values&) {
     self.threads.emplace_back([&self] {
@@ -396,6 +412,7 @@ const std::map<std::string, void (*)(Worker&, const Values&)> steps = {{"init", 
                                                                        {"all_to_all_v", step_all_to_all_v},
                                                                        {"say", step_say},
                                                                        {"await", step_await},
+                                                                       {"function", step_function},
                                                                        {"destroy", step_destroy},
                                                                        {"abort", step_abort},
                                                                        {"hold", step_hold},

@@ -56,7 +56,7 @@ TEST_CASE("every shipping kernel gives the bits of rank order", "[streams]") {
         DeviceRanks ranks(n, 64 << 10);
         for (const DeviceLaunch& launch : launches)
             for (int type = 0; type < weftNumTypes; ++type)
-                for (int op = 0; op <= premul; ++op) {
+                for (const int op : reductions_of(type)) {
                     Call call = call_of(type, op);
                     if (!can_run(call, launch) || (small() && random() % 8 != 0)) continue;
                     inputs.fill(call, n, random() % 4000, random);

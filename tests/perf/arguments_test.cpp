@@ -67,10 +67,12 @@ TEST_CASE("sizes that make no walk are refused") {
 
 TEST_CASE("types and reductions go by name, all of them by all, and a misspelt one is answered with the list") {
     CHECK(accepted({"-d", "all", "-o", "all"}).elements.size() == weftNumTypes);
-    CHECK(accepted({"-o", "all"}).reductions.size() == 6);
+    CHECK(accepted({"-o", "all"}).reductions.size() == 9);
     CHECK(accepted({"-d", "bf16"}).elements[0]->type == weftBfloat16);
+    CHECK(accepted({"-d", "uint8", "-o", "bxor"}).reductions[0]->op == weftBxor);
+    CHECK_THAT(refused({"-d", "float", "-o", "band"}), Contains("-d float is none"));
     CHECK_THAT(refused({"-d", "flot"}), Contains("float, double, bfloat16"));
-    CHECK_THAT(refused({"-o", "mean"}), Contains("sum, prod, max, min, avg, mulsum, all"));
+    CHECK_THAT(refused({"-o", "mean"}), Contains("sum, prod, max, min, avg, mulsum, band, bor, bxor, all"));
 }
 
 TEST_CASE("flags that need a GPU are refused by name") {

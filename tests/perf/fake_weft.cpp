@@ -96,6 +96,9 @@ uint64_t combine_integers(const Format& format, uint64_t a, uint64_t b, int op) 
         case weftProd: return a * b;
         case weftMin: return less ? b : a;
         case weftMax: return less ? a : b;
+        case weftBand: return a & b;
+        case weftBor: return a | b;
+        case weftBxor: return a ^ b;
         default: return a + b;
     }
 }
@@ -328,8 +331,8 @@ weftResult_t weftCommRegister(const weftComm_t, void* memory, size_t, void** han
 }
 weftResult_t weftCommDeregister(const weftComm_t, void*) { return weftSuccess; }
 
-weftResult_t weftCommExplain(weftComm_t, size_t, weftDataType_t, weftRedOp_t, char* text, size_t capacity,
-                             size_t* needed) {
+weftResult_t weftCommExplainCollective(weftComm_t, const char*, size_t, weftDataType_t, weftRedOp_t, int, char* text,
+                                       size_t capacity, size_t* needed) {
     // Longer than a first guess at the capacity.
     const std::string explanation =
         std::string(5000, '.') + "\nring: 8 us\nchosen: one-shot over shm, the least time\n";

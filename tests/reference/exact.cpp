@@ -54,12 +54,15 @@ bool integer_right(const Question& question, size_t i, const void* got) {
                                 : value;
     };
     const size_t ranks = question.inputs->size();
-    uint64_t sum = 0, product = 1;
+    uint64_t sum = 0, product = 1, all = ~uint64_t(0), any = 0, odd = 0;
     T least = input(0), most = input(0);
     for (size_t rank = 0; rank < ranks; ++rank) {
         const T value = input(rank);
         sum += uint64_t(value);
         product *= uint64_t(value);
+        all &= uint64_t(value);
+        any |= uint64_t(value);
+        odd ^= uint64_t(value);
         least = std::min(least, value);
         most = std::max(most, value);
     }
@@ -69,6 +72,9 @@ bool integer_right(const Question& question, size_t i, const void* got) {
         case weftProd: expected = T(product); break;
         case weftMin: expected = least; break;
         case weftMax: expected = most; break;
+        case weftBand: expected = T(all); break;
+        case weftBor: expected = T(any); break;
+        case weftBxor: expected = T(odd); break;
         case weftAvg:
             if constexpr (std::is_signed_v<T>)
                 expected = T(int64_t(total) / int64_t(ranks));

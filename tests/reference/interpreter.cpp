@@ -169,6 +169,11 @@ class Interpreter {
     // What the reduction of a chunk combines, in rank order.
     std::vector<Bytes> contributions(int rank, const Instruction& it, int tile, const Range& at) {
         std::vector<Bytes> all;
+        if (it.source == Buffer::scratch) {
+            for (int other = 0; other < ranks_; ++other)
+                all.push_back(other == rank ? contribution(other, at) : own(rank, it.source, other, tile, at));
+            return all;
+        }
         for (const int other : schedule(rank).board) {
             const bool whole = it.source == Buffer::inputs || (it.source == Buffer::either && job_.mode.reads(other));
             all.push_back(other == rank || whole ? contribution(other, at)

@@ -47,6 +47,9 @@ static const Golden goldens[] = {
     {"halving_doubling_all_reduce_4.txt", "halving_doubling", 4, 1, ""},
     {"halving_doubling_all_reduce_7.txt", "halving_doubling", 7, 1, ""},
     {"all_pairs_all_reduce_4.txt", "all_pairs", 4, 1, ""},
+    {"rank_order_all_reduce_3.txt", "rank_order", 3, 1, ""},
+    {"rank_order_reduce_3_root_1.txt", "rank_order", 3, 1, "", 1, Collective::reduce, 1},
+    {"rank_order_reduce_scatter_3.txt", "rank_order", 3, 1, "", 1, Collective::reduce_scatter},
     {"double_binary_tree_all_reduce_4.txt", "double_binary_tree", 4, 1, ""},
     {"double_binary_tree_all_reduce_7.txt", "double_binary_tree", 7, 1, ""},
     {"two_level_ring_all_reduce_8_hosts_2.txt", "two_level_ring", 8, 1, "", 2},
@@ -74,6 +77,8 @@ static const Golden goldens[] = {
     {"all_pairs_all_to_all_3.txt", "all_pairs", 3, 1, "", 1, Collective::all_to_all},
     {"one_shot_gather_3_root_1.txt", "one_shot", 3, 1, "", 1, Collective::gather, 1},
     {"binomial_tree_gather_6_root_1.txt", "binomial_tree", 6, 1, "", 1, Collective::gather, 1},
+    {"linear_broadcast_3_root_1.txt", "linear", 3, 1, "", 1, Collective::broadcast, 1},
+    {"linear_reduce_3_root_1.txt", "linear", 3, 1, "", 1, Collective::reduce, 1},
     {"linear_gather_3_root_1.txt", "linear", 3, 1, "", 1, Collective::gather, 1},
     {"one_shot_scatter_3_root_1.txt", "one_shot", 3, 1, "", 1, Collective::scatter, 1},
     {"binomial_tree_scatter_6_root_1.txt", "binomial_tree", 6, 1, "", 1, Collective::scatter, 1},
@@ -113,11 +118,11 @@ TEST_CASE("a set of schedules from a file is proved in every way it can run", "[
         const auto schedules = read_texts(file_text(golden.file));
         REQUIRE(schedules.ok());
         const bool readable = std::string(golden.expansion) == "readable=0,2";
-        uint64_t steps = 0;
+        Proved proved;
         const Status status =
-            check_set(*schedules, readable ? mode_of(Way::mixed, golden.ranks) : BoardMode(), {}, &steps);
+            check_set(*schedules, readable ? mode_of(Way::mixed, golden.ranks) : BoardMode(), {}, &proved);
         INFO(golden.file << ": " << status.sentence());
         CHECK(status.ok());
-        CHECK(steps > 0);
+        CHECK(proved.steps > 0);
     }
 }

@@ -49,11 +49,11 @@ TEST_CASE("a right MSCCL file is proved in every way it can run", "[schedule]") 
         const auto program = read_msccl(file_text(name));
         INFO(name << ": " << program.status().sentence());
         REQUIRE(program.ok());
-        uint64_t steps = 0;
-        const Status status = check_set(program->schedules, {}, {}, &steps);
+        Proved proved;
+        const Status status = check_set(program->schedules, {}, {}, &proved);
         INFO(status.sentence());
         CHECK(status.ok());
-        CHECK(steps > 0);
+        CHECK(proved.steps > 0);
         // In the text form it is the same.
         const auto read = read_texts(write_text(program->schedules));
         REQUIRE(read.ok());

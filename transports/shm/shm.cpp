@@ -12,6 +12,8 @@ struct alignas(line_bytes) Credits {
     std::atomic<uint64_t> released;  // slots given back by the receiver so far
 };
 
+constexpr int many_slots = 16;
+
 // What lies in the receiver's heap: Credits, then `depth` times SlotHeader + data.
 struct Place {
     std::byte* base;
@@ -54,14 +56,20 @@ class ShmSender final : public Sender {
         header.bytes = info.bytes;
         header.fingerprint = info.fingerprint;
         header.operation = info.operation;
-        if (Place::is_few(info.bytes)) memcpy(header.few, place_.data(published_), sizeof header.few);
+        header.lent = info.address != 0;
+        if (info.address != 0)
+            memcpy(header.few, &info.address, sizeof info.address);
+        else if (Place::is_few(info.bytes))
+            memcpy(header.few, place_.data(published_), sizeof header.few);
         header.sequence.store(++published_, std::memory_order_release);  // pairs with receive()
+        if (info.address != 0) lent_ = published_;
         options_.host->wake();
         return ok();
     }
 
-    uint64_t released() override {
-        return place_.credits().released.load(std::memory_order_acquire);  // pairs with release()
+    bool settled() override {
+        return released_ >= lent_ ||
+               place_.credits().released.load(std::memory_order_acquire) >= lent_;  // pairs with release()
     }
 
   private:
@@ -69,6 +77,7 @@ class ShmSender final : public Sender {
     Place place_;
     uint64_t published_ = 0;
     uint64_t released_ = 0;  // as last read
+    uint64_t lent_ = 0;      // the last slot that holds an address
 };
 
 class ShmReceiver final : public Receiver {
@@ -85,7 +94,8 @@ class ShmReceiver final : public Receiver {
                         options_.self, released_ + 1, options_.peer, sequence);
         }
         info = {header.bytes, header.operation, header.fingerprint};
-        if (info.bytes > place_.slot_bytes)
+        if (header.lent != 0) memcpy(&info.address, header.few, sizeof info.address);
+        if (header.lent == 0 && info.bytes > place_.slot_bytes)
             return fail(weftInternalError, "rank {} got a slot from rank {} that claims {} bytes; slots hold {}",
                         options_.self, options_.peer, info.bytes, place_.slot_bytes);
         return Slot{Place::is_few(info.bytes) ? header.few : place_.data(released_), place_.slot_bytes};
@@ -93,6 +103,8 @@ class ShmReceiver final : public Receiver {
 
     Status release() override {
         place_.credits().released.store(++released_, std::memory_order_release);  // pairs with acquire()
+        // Many slots are for senders that are ahead: the next headers are already there, and come while we go on.
+        if (place_.depth >= many_slots) __builtin_prefetch(&place_.header(released_ + 1));
         options_.host->wake();
         return ok();
     }

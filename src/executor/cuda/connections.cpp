@@ -12,11 +12,12 @@ namespace {
 
 constexpr uint32_t depth_max = 16;
 
-// Of one block of a rank's schedule. Each line has one writer.
-struct BlockWords {
-    alignas(128) uint64_t filled[depth_max];  // the rank that the block receives from
-    alignas(128) uint32_t consumed;           // the rank that it sends to
-    alignas(128) uint32_t received, sent;     // its own kernels
+// Of one end of a connection, in its rank's area. Each line has one writer; of an end that receives the first and the
+// last are used, of one that sends the other two.
+struct EndWords {
+    alignas(128) uint64_t filled[depth_max];  // the rank that sends
+    alignas(128) uint32_t consumed;           // the rank that receives
+    alignas(128) uint32_t count;              // the rank's own kernels
 };
 
 // Of an end abroad, in host memory. The first line's writer is who sends, the kernel or the proxy, the second's who
@@ -30,40 +31,16 @@ struct AbroadWords {
 
 size_t round_up(size_t bytes) { return (bytes + 255) / 256 * 256; }
 
-bool receives_from(const Block& block, int channel, int rank) {
-    return block.channel == channel && block.source == rank;
-}
-bool sends_to(const Block& block, int channel, int rank) { return block.channel == channel && block.target == rank; }
-
-// The block of a schedule that is one end of a connection.
-template <class IsEnd>
-size_t index_of(const Schedule& schedule, IsEnd&& is_end) {
-    const auto found = std::find_if(schedule.blocks.begin(), schedule.blocks.end(), is_end);
-    assert(found != schedule.blocks.end());
-    return size_t(found - schedule.blocks.begin());
-}
-
 }  // namespace
 
-bool Connections::is_abroad(const Schedule& schedule, size_t block, bool incoming) const {
-    const int peer = incoming ? schedule.blocks[block].source : schedule.blocks[block].target;
-    return peer >= 0 && !together(schedule.rank, peer);
+uint32_t Connections::depth_of(const Schedule& schedule) {
+    const uint32_t depth = slots_of(schedule);
+    assert(depth <= depth_max);
+    return depth;
 }
 
-size_t Connections::abroad_before(const Schedule& schedule, size_t block, bool incoming) const {
-    size_t count = !incoming && is_abroad(schedule, block, true);
-    for (size_t before = 0; before < block; ++before)
-        count += size_t(is_abroad(schedule, before, true)) + size_t(is_abroad(schedule, before, false));
-    return count;
-}
-
-// How many of the first `blocks` blocks receive from ranks of the host: slots lie in that order.
-size_t Connections::receiving(const Schedule& schedule, size_t blocks) const {
-    size_t count = 0;
-    for (size_t block = 0; block < blocks; ++block)
-        count += schedule.blocks[block].source >= 0 && !is_abroad(schedule, block, true);
-    return count;
-}
+size_t Connections::area_bytes() const { return round_up(most_.ends * sizeof(EndWords)) + most_.slots * slot_bytes; }
+size_t Connections::abroad_words_bytes() const { return most_.abroad * sizeof(AbroadWords); }
 
 size_t Connections::step_blocks_offset(const Schedule& schedule) {
     size_t instructions = 0;
@@ -71,117 +48,119 @@ size_t Connections::step_blocks_offset(const Schedule& schedule) {
     return (instructions * sizeof(Instruction) + 15) / 16 * 16;
 }
 
-void Connections::add(std::vector<Schedule> schedules) {
-    Group group{};
-    group.depth = slots_of(schedules[0]);
-    assert(group.depth <= depth_max);
-    // Ranks differ in what they do: all have room for the most.
-    size_t blocks = 0, incoming = 0, program = 0, abroad = 0;
-    for (const Schedule& schedule : schedules) {
-        assert(refusal(schedule).empty());
-        blocks = std::max(blocks, schedule.blocks.size());
-        incoming = std::max(incoming, receiving(schedule, schedule.blocks.size()));
-        abroad = std::max(abroad, abroad_before(schedule, schedule.blocks.size(), true));
-        program = std::max(program, step_blocks_offset(schedule) + schedule.blocks.size() * sizeof(StepBlock));
-    }
-    group.words = area_bytes_;
-    group.slots = round_up(group.words + blocks * sizeof(BlockWords));
-    group.program = program_bytes_;
-    area_bytes_ = round_up(group.slots + incoming * group.depth * slot_bytes);
-    program_bytes_ = round_up(group.program + program);
-    group.abroad_words = abroad_words_bytes_;
-    group.abroad_slots = abroad_slots_bytes_;
-    abroad_words_bytes_ += abroad * sizeof(AbroadWords);
-    abroad_slots_bytes_ += abroad * group.depth * slot_bytes;
-    group.schedules = std::move(schedules);
-    groups_.push_back(std::move(group));
+size_t Connections::most_tile_bytes(const Schedule& schedule) {
+    return has_scratch(schedule) ? std::min(slot_bytes, largest_tile_bytes(schedule, slot_bytes))
+                                 : largest_tile_bytes(schedule, slot_bytes);
 }
 
-ConnectionEnd Connections::abroad_end(const Group& group, const Schedule& schedule, size_t block, bool incoming,
+Connections::End Connections::next_end(int rank, bool abroad, uint32_t depth) {
+    Extent& has = extents_[size_t(rank)];
+    const End end{has.ends, has.abroad, has.abroad_slots};
+    ++has.ends;
+    has.abroad += abroad;
+    has.abroad_slots += abroad ? depth : 0;
+    return end;
+}
+
+void Connections::connect(const Key& key) {
+    const auto [place, fresh] = connections_.try_emplace(key);
+    if (!fresh) return;
+    const bool abroad = !together(key.sender, key.receiver);
+    Extent& receiver = extents_[size_t(key.receiver)];
+    place->second = {next_end(key.sender, abroad, key.depth), next_end(key.receiver, abroad, key.depth),
+                     receiver.slots};
+    if (!abroad) receiver.slots += key.depth;
+    for (const int rank : {key.sender, key.receiver}) {
+        const Extent& has = extents_[size_t(rank)];
+        most_ = {std::max(most_.ends, has.ends), std::max(most_.slots, has.slots), std::max(most_.abroad, has.abroad),
+                 std::max(most_.abroad_slots, has.abroad_slots)};
+    }
+}
+
+void Connections::add(std::vector<Schedule> schedules) {
+    extents_.resize(schedules.size());
+    size_t program = 0;
+    for (Schedule& schedule : schedules) {
+        assert(refusal(schedule).empty());
+        // Each connection has an end that sends.
+        for (const Block& block : schedule.blocks)
+            if (block.target >= 0) connect({block.channel, schedule.rank, block.target, depth_of(schedule)});
+        // Ranks differ in what they do: all have room for the most.
+        program = std::max(program, step_blocks_offset(schedule) + schedule.blocks.size() * sizeof(StepBlock));
+        scratch_bytes_ = std::max(scratch_bytes_, round_up(weft::scratch_bytes(schedule, most_tile_bytes(schedule))));
+        if (!wanted(schedule.rank)) schedule = {};
+    }
+    groups_.push_back({std::move(schedules), program_bytes_});
+    program_bytes_ = round_up(program_bytes_ + program);
+}
+
+ConnectionEnd Connections::abroad_end(const Key& key, const Connection& connection, bool incoming,
                                       std::byte* abroad) const {
-    const size_t place = abroad_before(schedule, block, incoming);
-    auto* const words = reinterpret_cast<AbroadWords*>(abroad + group.abroad_words) + place;
+    const End& own = incoming ? connection.receiver : connection.sender;
     ConnectionEnd end{};
-    end.slots = abroad + abroad_words_bytes_ + group.abroad_slots + place * group.depth * slot_bytes;
+    end.slot_bytes = slot_bytes;
+    end.depth = key.depth;
+    end.peer = incoming ? key.sender : key.receiver;
+    if (!abroad) return end;
+    auto* const words = reinterpret_cast<AbroadWords*>(abroad) + own.abroad;
+    end.slots = abroad + abroad_words_bytes() + own.abroad_slots * slot_bytes;
     end.filled = words->filled;
     end.consumed = &words->consumed;
     if (incoming)
         end.wanted = &words->wanted;
     else
         end.lengths = words->lengths;
-    end.slot_bytes = slot_bytes;
-    end.depth = group.depth;
-    end.peer = incoming ? schedule.blocks[block].source : schedule.blocks[block].target;
     return end;
 }
 
 std::vector<AbroadEnd> Connections::abroad_ends(int rank, std::byte* abroad) const {
     std::vector<AbroadEnd> ends;
-    for (size_t index = 0; index < groups_.size(); ++index) {
-        const Group& group = groups_[index];
-        const Schedule& schedule = group.schedules[size_t(rank)];
-        for (size_t block = 0; block < schedule.blocks.size(); ++block)
-            for (const bool incoming : {true, false})
-                if (is_abroad(schedule, block, incoming))
-                    ends.push_back({index, block, incoming, abroad_end(group, schedule, block, incoming, abroad)});
+    for (const auto& [key, connection] : connections_) {
+        if (together(key.sender, key.receiver) || (key.sender != rank && key.receiver != rank)) continue;
+        const bool incoming = key.receiver == rank;
+        ends.push_back({key.channel, incoming, abroad_end(key, connection, incoming, abroad)});
     }
     return ends;
 }
 
-StepBlock Connections::with_connections(const Group& group, const Schedule& schedule, size_t index,
-                                        std::span<std::byte* const> areas, std::byte* abroad) const {
-    const auto words = [&](int rank, size_t block) {
-        return reinterpret_cast<BlockWords*>(areas[size_t(rank)] + group.words) + block;
+ConnectionEnd Connections::end_of(const Key& key, const Connection& connection, bool incoming,
+                                  std::span<std::byte* const> areas, std::byte* abroad) const {
+    const auto words = [&](int rank, const End& end) {
+        return reinterpret_cast<EndWords*>(areas[size_t(rank)]) + end.place;
     };
-    // From the block `sending` of rank `from` to the block `receiving_block` of rank `to`.
-    const auto connection = [&](int from, size_t sending, int to, size_t receiving_block) {
-        ConnectionEnd end{};
-        const size_t slots = receiving(group.schedules[size_t(to)], receiving_block) * group.depth;
-        end.slots = areas[size_t(to)] + group.slots + slots * slot_bytes;
-        end.filled = words(to, receiving_block)->filled;
-        end.consumed = &words(from, sending)->consumed;
-        end.slot_bytes = slot_bytes;
-        end.depth = group.depth;
-        return end;
-    };
-    const Block& block = schedule.blocks[index];
-    const int rank = schedule.rank;
-    StepBlock bound{};
-    bound.source.peer = block.source;
-    bound.target.peer = block.target;
+    uint32_t* const count =
+        incoming ? &words(key.receiver, connection.receiver)->count : &words(key.sender, connection.sender)->count;
+    ConnectionEnd end{};
     // An end abroad is a place of its own; only the count stays with the kernel.
-    if (is_abroad(schedule, index, true)) {
-        bound.source = abroad_end(group, schedule, index, true, abroad);
-        bound.source.count = &words(rank, index)->received;
-    } else if (block.source >= 0) {
-        const size_t sending = index_of(group.schedules[size_t(block.source)],
-                                        [&](const Block& other) { return sends_to(other, block.channel, rank); });
-        bound.source = connection(block.source, sending, rank, index);
-        bound.source.count = &words(rank, index)->received;
-        bound.source.peer = block.source;
+    if (!together(key.sender, key.receiver)) {
+        end = abroad_end(key, connection, incoming, abroad);
+        end.count = count;
+        return end;
     }
-    if (is_abroad(schedule, index, false)) {
-        bound.target = abroad_end(group, schedule, index, false, abroad);
-        bound.target.count = &words(rank, index)->sent;
-    } else if (block.target >= 0) {
-        const size_t theirs = index_of(group.schedules[size_t(block.target)],
-                                       [&](const Block& other) { return receives_from(other, block.channel, rank); });
-        bound.target = connection(rank, index, block.target, theirs);
-        bound.target.count = &words(rank, index)->sent;
-        bound.target.peer = block.target;
-    }
-    return bound;
+    end.slots = areas[size_t(key.receiver)] + round_up(most_.ends * sizeof(EndWords)) + connection.slots * slot_bytes;
+    end.filled = words(key.receiver, connection.receiver)->filled;
+    end.consumed = &words(key.sender, connection.sender)->consumed;
+    end.count = count;
+    end.slot_bytes = slot_bytes;
+    end.depth = key.depth;
+    end.peer = incoming ? key.sender : key.receiver;
+    return end;
 }
 
 std::vector<std::byte> Connections::programs(int rank, std::span<std::byte* const> areas, std::byte* abroad) const {
+    assert(wanted(rank));
     std::vector<std::byte> memory(program_bytes_);
     for (const Group& group : groups_) {
         const Schedule& schedule = group.schedules[size_t(rank)];
         Program program = program_of(schedule);
+        const auto bind = [&](ConnectionEnd& end, const Key& key, bool incoming) {
+            if (end.peer >= 0) end = end_of(key, connections_.at(key), incoming, areas, abroad);
+        };
         for (size_t i = 0; i < program.blocks.size(); ++i) {
-            const StepBlock bound = with_connections(group, schedule, i, areas, abroad);
-            program.blocks[i].source = bound.source;
-            program.blocks[i].target = bound.target;
+            const Block& block = schedule.blocks[i];
+            const uint32_t depth = depth_of(schedule);
+            bind(program.blocks[i].source, {block.channel, block.source, rank, depth}, true);
+            bind(program.blocks[i].target, {block.channel, rank, block.target, depth}, false);
         }
         std::byte* const at = memory.data() + group.program;
         memcpy(at, program.instructions.data(), program.instructions.size() * sizeof(Instruction));
@@ -198,6 +177,7 @@ void Connections::bind(KernelArguments& arguments, size_t index, const std::byte
     arguments.step_blocks = reinterpret_cast<const StepBlock*>(at + step_blocks_offset(schedule));
     arguments.step_block_count = int32_t(schedule.blocks.size());
     arguments.chunks = schedule.chunks;
+    arguments.parts = schedule.parts();
     arguments.tiles = schedule.tiles;
     arguments.dependent = program_of(schedule).dependent;
 }

@@ -3,9 +3,11 @@
 // so that each rank reckons the addresses of both ends of a connection by itself. Ends whose peer is on another host,
 // *abroad*, lie in host memory of the rank's own, where the proxy meets its kernels. Knows no driver.
 //
-// Every algorithm has connections of its own: their messages are counted from operation to operation, and who has ended
-// one operation may fill slots for the next, by another algorithm, while a peer still empties those of the first.
+// A connection serves all programs that want one from there to there with so many slots: each leaves it empty, its
+// messages are counted from operation to operation, and kernels of a rank run one after the other. So algorithms and
+// roots cost programs, some kilobytes each, and not slots.
 #pragma once
+#include <map>
 #include <span>
 #include <vector>
 
@@ -14,66 +16,89 @@
 
 namespace weft::cuda {
 
-// An end whose peer is abroad: what the proxy must know of it.
+// A rank's end of a connection whose peer is abroad: what the proxy must know of it.
 struct AbroadEnd {
-    size_t group;       // the how many-th algorithm
-    size_t block;       // of the rank's schedule
+    int channel;
     bool incoming;      // the peer sends
     ConnectionEnd end;  // as the host addresses it; without count
 };
 
-// A value; made the same on all ranks.
+// A value; made alike on all ranks.
 class Connections {
   public:
-    // hosts: by rank; empty: all are on one.
-    explicit Connections(std::vector<int32_t> hosts = {}) : hosts_(std::move(hosts)) {}
+    static constexpr int all_ranks = -1;
+    // rank: whose programs are wanted; all_ranks: of each. hosts: by rank; empty: all are on one.
+    explicit Connections(int rank = all_ranks, std::vector<int32_t> hosts = {})
+        : rank_(rank), hosts_(std::move(hosts)) {}
 
     // A block copies 20 bytes a nanosecond at most, and a flag takes a microsecond or two from one device to the other:
     // with smaller slots flags would count, with larger ones the memory.
     static constexpr size_t slot_bytes = 256 << 10;
 
-    // One algorithm more, of which these are the schedules by rank, which the device can run (program.hpp).
+    // One program more, an algorithm's, for one root if it has one: its schedules by rank, which the device can run
+    // (program.hpp). The first has number 0.
     void add(std::vector<Schedule> schedules);
+    size_t programs() const { return groups_.size(); }
 
-    size_t area_bytes() const { return area_bytes_; }        // of each rank; zero before the first operation
-    size_t program_bytes() const { return program_bytes_; }  // of each rank, for its own kernels
+    size_t area_bytes() const;  // of each rank; zero before the first operation
+    // Of each rank, for its own kernels.
+    size_t program_bytes() const { return program_bytes_; }
     // Of each rank, in pinned host memory; zero before the first operation. Slots, which need not be, come behind.
-    size_t abroad_bytes() const { return abroad_words_bytes_ + abroad_slots_bytes_; }
-    size_t abroad_words_bytes() const { return abroad_words_bytes_; }
+    size_t abroad_bytes() const { return abroad_words_bytes() + most_.abroad_slots * slot_bytes; }
+    size_t abroad_words_bytes() const;
+    // Of each rank, where its kernels keep Buffer::scratch: on its own device, for its own programs.
+    size_t scratch_bytes() const { return scratch_bytes_; }
+    // The largest tile, of a part, that a schedule's messages and its scratch allow.
+    static size_t most_tile_bytes(const Schedule& schedule);
     // What a rank's kernels find at their program memory. areas: by rank, as these kernels address them; null of ranks
     // abroad. abroad: the rank's own host memory, likewise.
     std::vector<std::byte> programs(int rank, std::span<std::byte* const> areas, std::byte* abroad = nullptr) const;
-    // abroad: as the host addresses it.
+    // In an order of their own, always the same. abroad: as the host addresses it; null: ends have no addresses yet.
     std::vector<AbroadEnd> abroad_ends(int rank, std::byte* abroad) const;
-    const Schedule& schedule(size_t group, int rank) const { return groups_[group].schedules[size_t(rank)]; }
-    size_t groups() const { return groups_.size(); }
-    uint32_t depth(size_t group) const { return groups_[group].depth; }
-    // The program of the algorithm that was the `index`-th to be added. `programs`: that memory.
+    // Of a program of this rank's.
+    const Schedule& schedule(size_t index, int rank) const { return groups_[index].schedules[size_t(rank)]; }
+    // The `index`-th program. `programs`: that memory.
     void bind(KernelArguments& arguments, size_t index, const std::byte* programs) const;
 
   private:
-    struct Group {
-        std::vector<Schedule> schedules;    // by rank
-        size_t words, slots, program;       // offsets
-        size_t abroad_words, abroad_slots;  // the latter from behind all words
+    struct Key {
+        int channel, sender, receiver;
         uint32_t depth;
+        auto operator<=>(const Key&) const = default;
+    };
+    // Of what lies before it where its rank has such: ends, ends abroad, and slots there.
+    struct End {
+        size_t place, abroad, abroad_slots;
+    };
+    struct Connection {
+        End sender, receiver;
+        size_t slots;  // in the receiver's area before its own; both on one host
+    };
+    // What a rank has, or any of them at most.
+    struct Extent {
+        size_t ends = 0, slots = 0, abroad = 0, abroad_slots = 0;
+    };
+    struct Group {
+        std::vector<Schedule> schedules;  // by rank; empty where it is nobody's who is wanted
+        size_t program;                   // offset
     };
     static size_t step_blocks_offset(const Schedule& schedule);
+    static uint32_t depth_of(const Schedule& schedule);
+    bool wanted(int rank) const { return rank_ == all_ranks || rank == rank_; }
     bool together(int one, int other) const { return hosts_.empty() || hosts_[size_t(one)] == hosts_[size_t(other)]; }
-    bool is_abroad(const Schedule& schedule, size_t block, bool incoming) const;
-    // Ends abroad of the blocks before this one, and of the block itself the incoming one if this is the outgoing.
-    size_t abroad_before(const Schedule& schedule, size_t block, bool incoming) const;
-    // Incoming slots in the rank's area of the blocks before this one.
-    size_t receiving(const Schedule& schedule, size_t blocks) const;
-    ConnectionEnd abroad_end(const Group& group, const Schedule& schedule, size_t block, bool incoming,
-                             std::byte* abroad) const;
-    StepBlock with_connections(const Group& group, const Schedule& schedule, size_t index,
-                               std::span<std::byte* const> areas, std::byte* abroad) const;
+    End next_end(int rank, bool abroad, uint32_t depth);
+    void connect(const Key& key);
+    ConnectionEnd end_of(const Key& key, const Connection& connection, bool incoming, std::span<std::byte* const> areas,
+                         std::byte* abroad) const;
+    ConnectionEnd abroad_end(const Key& key, const Connection& connection, bool incoming, std::byte* abroad) const;
 
+    int rank_;
     std::vector<int32_t> hosts_;
+    std::map<Key, Connection> connections_;
+    std::vector<Extent> extents_;  // by rank
+    Extent most_;
     std::vector<Group> groups_;
-    size_t area_bytes_ = 0, program_bytes_ = 0;
-    size_t abroad_words_bytes_ = 0, abroad_slots_bytes_ = 0;
+    size_t program_bytes_ = 0, scratch_bytes_ = 0;
 };
 
 }  // namespace weft::cuda

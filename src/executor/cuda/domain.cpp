@@ -98,7 +98,9 @@ void Domain::bind(KernelArguments& arguments) const {
 }
 
 void Domain::bind_program(KernelArguments& arguments, size_t index) const {
-    connections_.bind(arguments, index, static_cast<const std::byte*>(memory_.data()) + places().programs);
+    auto* const memory = static_cast<std::byte*>(memory_.data());
+    connections_.bind(arguments, index, memory + places().programs);
+    arguments.scratch = memory + places().scratch;
 }
 
 std::vector<AbroadEnd> Domain::abroad_ends() const {

@@ -9,7 +9,7 @@
 namespace weft::cuda {
 
 // A rank's memory: words, packets, staging, connections, and words by which reaching is tested; and behind them, on the
-// device whatever else stands in for the rest, the programs of its own kernels.
+// device whatever else stands in for the rest, the programs of its own kernels and their scratch.
 struct Probe {
     uint32_t own;                       // that peers read
     uint32_t from[Domain::ranks_max];   // that peers write
@@ -17,7 +17,7 @@ struct Probe {
     uint32_t given[Domain::ranks_max];  // what we write to peers
 };
 struct Places {
-    size_t packets, staging, connections, probe, programs, bytes;
+    size_t packets, staging, connections, probe, programs, scratch, bytes;
     // several_hosts: fused bodies do not serve, whatever the ranks.
     Places(int ranks, bool several_hosts, const Connections& over) {
         const auto line = [](size_t at) { return (at + 255) / 256 * 256; };
@@ -27,7 +27,8 @@ struct Places {
         connections = staging + (fused ? Domain::staging_bytes : 0);
         probe = connections + over.area_bytes();
         programs = line(probe + sizeof(Probe));
-        bytes = programs + over.program_bytes();
+        scratch = line(programs + over.program_bytes());
+        bytes = scratch + over.scratch_bytes();
     }
 };
 

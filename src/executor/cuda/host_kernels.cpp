@@ -2,6 +2,7 @@
 
 #include "src/executor/cuda/kernels.hpp"
 #include "src/executor/cuda/packets.hpp"
+#include "src/executor/cuda/peer_one_shot.hpp"
 #include "src/executor/cuda/peer_two_shot.hpp"
 #include "src/executor/cuda/steps.hpp"
 
@@ -29,6 +30,11 @@ constexpr Bodies peer_two_shots{{
 #include "src/base/datatype.def"
 }};
 #undef WEFT_BODY
+#define WEFT_BODY peer_one_shot
+constexpr Bodies peer_one_shots{{
+#include "src/base/datatype.def"
+}};
+#undef WEFT_BODY
 #define WEFT_BODY local_reduce
 constexpr Bodies local_reduces{{
 #include "src/base/datatype.def"
@@ -46,6 +52,7 @@ const Bodies& bodies_of(Body body) {
         case Body::packet_one_shot: return packet_one_shots;
         case Body::packet_two_shot: return packet_two_shots;
         case Body::peer_two_shot: return peer_two_shots;
+        case Body::peer_one_shot: return peer_one_shots;
         case Body::local_reduce: return local_reduces;
         case Body::steps: return step_machines;
     }

@@ -107,10 +107,17 @@ struct KernelArguments {
     bool scaled;          // inputs count multiplied by the scalar
     uint64_t scalar;      // its bits; not used if there is a pointer
     const void* scalar_pointer;
+    // The rank's buffers; what it does not hold is not touched. Of steps: where the whole would begin.
     const std::byte* send;
-    std::byte* receive;  // equal to `send` or disjoint
-    uint64_t bytes;
-    uint64_t tile_bytes;    // steps: of the plan; peer_two_shot: of the staging memory, or 0
+    std::byte* receive;
+    uint64_t bytes;  // of a part
+    // Fused bodies: who gives to whom. The rank that alone gives or takes; -1: all do.
+    int32_t giver = -1, taker = -1;
+    // From what a rank gives to one taker to what it gives to the next, and from one giver's to the next one's where it
+    // takes: `bytes`, or 0 where all get the same, or what all give becomes one.
+    uint64_t give_stride, take_stride;
+    bool reduces = true;    // what is given is combined, else each giver's has a place of its own
+    uint64_t tile_bytes;    // of a part; steps: of the plan; peer bodies: of the staging memory, or 0
     uint64_t timeout_ns;    // of one wait; 0: never
     const uint32_t* abort;  // not 0: leave; host memory
     // By block: the last launch that it has come to the end of, well or not; pinned host memory. Null: nobody asks.
@@ -120,9 +127,9 @@ struct KernelArguments {
     bool domain;                         // peers' words are mapped; else ranks meet over connections alone
     RankWords* words[ranks_max];         // by rank, with those of this one
     PacketLine* packets[ranks_max];      // by rank
-    const std::byte* inputs[ranks_max];  // peer_two_shot: the message or staging memory of each; local_reduce: sources
-    std::byte* outputs[ranks_max];       // peer_two_shot: where each wants the result, or its staging memory
-    // peer_two_shot with staging memory: the ranks tell each other where their `send` and `receive` can be used where
+    const std::byte* inputs[ranks_max];  // peer bodies: the message or staging memory of each; local_reduce: sources
+    std::byte* outputs[ranks_max];       // peer bodies: where each wants the result, or its staging memory
+    // Peer bodies with staging memory: the ranks tell each other where their `send` and `receive` can be used where
     // they lie, and need no staging if all can. The same on all ranks; not for scaled sums.
     bool offers;
     // A rank's own: where kernels of each rank have its `send` and `receive`; all null: they are not to be used.
@@ -132,9 +139,11 @@ struct KernelArguments {
     const Instruction* instructions;
     const StepBlock* step_blocks;
     int32_t step_block_count;
-    int32_t chunks;  // of the schedule
-    int32_t tiles;   // of one run of the schedule
-    bool dependent;  // some instruction waits for another block
+    int32_t chunks;      // of the schedule
+    int32_t parts = 1;   // of the whole
+    int32_t tiles;       // of one run of the schedule
+    std::byte* scratch;  // Buffer::scratch: device memory of the rank's own
+    bool dependent;      // some instruction waits for another block
 };
 static_assert(sizeof(KernelArguments) <= 4096, "passed by value");
 

@@ -75,10 +75,10 @@ Status KernelSet::load(const Driver& driver, int device) {
     std::vector<Library>& libraries = loaded().libraries;
     WEFT_TRY(load_libraries(driver, libraries));
     int resident = INT_MAX;
-    for (const Body body :
-         {Body::packet_one_shot, Body::packet_two_shot, Body::peer_two_shot, Body::steps, Body::local_reduce})
+    for (int number = 0; number < body_count; ++number)
         for (int type = 0; type < weftNumTypes; ++type)
             for (const bool sums : {false, true}) {
+                const auto body = Body(number);
                 if (body == Body::local_reduce && !(type == weftUint32 && sums)) continue;
                 auto kernel = find(libraries, context_, entry_point(body, weftDataType_t(type), sums));
                 if (!kernel) return kernel.take_status();

@@ -41,6 +41,25 @@ constexpr EntryPoints entry_points = make_entry_points();
 
 const char* name_of(Body body) { return names[int(body)]; }
 
+void bind_operation(KernelArguments& a, const Operation& operation, int ranks) {
+    const CollectiveFacts facts = facts_of(operation.collective);
+    const auto op = weftRedOp_t(operation.op);
+    a.op = adds(op) ? weftSum : op;
+    a.average_of = op == weftAvg ? uint32_t(ranks) : 0;
+    a.scaled = operation.scales();
+    a.bytes = operation.bytes();
+    a.giver = facts.input_of_others == Held::nothing ? operation.root : -1;
+    a.taker = facts.output_of_others == Held::nothing ? operation.root : -1;
+    a.give_stride = facts.parted && facts.input_of_root == Held::all ? a.bytes : 0;
+    a.take_stride = facts.parted && facts.output_of_root == Held::all ? a.bytes : 0;
+    a.reduces = facts.reduces;
+}
+
+weftDataType_t element_of(const Operation& operation) {
+    if (facts_of(operation.collective).reduces) return weftDataType_t(operation.type);
+    return operation.bytes() % 8 == 0 ? weftUint64 : operation.bytes() % 4 == 0 ? weftUint32 : weftUint8;
+}
+
 const char* entry_point(Body body, weftDataType_t type, bool sums) {
     assert(is_datatype(type));
     return entry_points[size_t(body)][size_t(type)][size_t(sums)].name;

@@ -1,6 +1,7 @@
 // kernels.hpp: the kernels by number and name, and what a launch of each may look like.
 #pragma once
 #include "src/base/datatype.hpp"
+#include "src/base/operation.hpp"
 #include "src/executor/cuda/kernel_arguments.hpp"
 
 namespace weft::cuda {
@@ -33,6 +34,13 @@ const char* name_of(Body body);
 
 // As KernelArguments want it: sums and averages have code of their own.
 constexpr bool adds(weftRedOp_t op) { return op == weftSum || op == weftAvg || op >= weftNumOps; }
+// What a kernel of an operation is told of it: who gives what to whom, and what becomes of it; all but buffers, tiles
+// and scalars.
+void bind_operation(KernelArguments& arguments, const Operation& operation, int ranks);
+// What the kernel takes for the elements. Bytes that only move go in the largest words that the message is made of, so
+// that nothing is widened.
+weftDataType_t element_of(const Operation& operation);
+
 // "weft_steps_float_sum": the entry point in the device code. `sums`: see adds().
 const char* entry_point(Body body, weftDataType_t type, bool sums);
 

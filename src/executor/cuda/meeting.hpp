@@ -11,6 +11,9 @@
 
 namespace weft::cuda {
 
+// Of the giver or the taker of a fused body.
+constexpr bool is_one_of(int only, int rank) { return only < 0 || only == rank; }
+
 class Meeting {
   public:
     WEFT_DEVICE Meeting(const Team& team, const KernelArguments& arguments)

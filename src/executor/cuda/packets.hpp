@@ -1,4 +1,4 @@
-// packets.hpp: all-reduce by packets: a line of 16 bytes carries 8 bytes of data and the epoch twice, stored straight
+// packets.hpp: collectives by packets: a line of 16 bytes carries 8 bytes of data and the epoch twice, stored straight
 // into the peer's memory, and whoever sees the epoch has the data: no barrier, one way through the link. Twice the
 // bytes, so for small messages. Two memories in turn: who sends in epoch e + 2 has met all peers in e + 1, and they had
 // read e by then. Source: NCCL's LL protocol; Shah et al., "MSCCL++: Rethinking GPU Communication Abstractions for AI
@@ -101,24 +101,22 @@ class PacketExchange {
     WEFT_DEVICE PacketExchange(const Team& team, const KernelArguments& arguments)
         : team_(team), a_(arguments), reducer_(arguments), meeting_(team, arguments) {}
 
-    // Everybody sends everything to everybody and reduces everything.
+    // Who gives sends each taker what is for it; who takes combines what has come, or puts each giver's in its place.
+    // A thread has sent its lines of a round before it writes any of them, so the buffers may be one.
     WEFT_DEVICE void one_shot() {
         if (!meeting_.begin()) return;
+        const bool gives = is_one_of(a_.giver, a_.rank), takes = is_one_of(a_.taker, a_.rank);
         const Round round = rounds_of(lines_per_sender);
         for (uint64_t number = 0; number < round.rounds; ++number) {
             if (!meeting_.announce()) return;
             meeting_.at_tile(number);
             const uint64_t first = first_unit(round, number);
             const int lines = lines_here(round, first);
-            for (int line = team_.thread; line < lines; line += team_.threads)
-                send_to_all(line, own_unit(first + uint64_t(line)));
+            for (int line = team_.thread; line < lines && gives; line += team_.threads)
+                give(line, first + uint64_t(line));
             bool failed = false;
-            for (int line = team_.thread; line < lines && !failed; line += team_.threads) {
-                const uint64_t unit = first + uint64_t(line);
-                uint64_t result;
-                failed = !reduce_line(line, own_unit(unit), result);
-                if (!failed) put_unit(unit, result);
-            }
+            for (int line = team_.thread; line < lines && takes && !failed; line += team_.threads)
+                failed = !take(line, first + uint64_t(line));
             if (team_.any(failed) || !meeting_.await(Waiting::packet)) return;
         }
         meeting_.leave();
@@ -168,6 +166,36 @@ class PacketExchange {
   private:
     static constexpr int batch = 8;  // lines that are looked at together
 
+    WEFT_DEVICE void give(int line, uint64_t unit) const {
+        if (a_.give_stride == 0) {
+            const uint64_t own = own_unit(unit);
+            for (int distance = 1; distance < a_.ranks; ++distance)
+                if (const int peer = turned(distance); is_one_of(a_.taker, peer)) send(peer, line, own);
+            return;
+        }
+        for (int distance = 1; distance < a_.ranks; ++distance)
+            if (const int peer = turned(distance); is_one_of(a_.taker, peer)) send(peer, line, own_unit(unit, peer));
+    }
+    WEFT_DEVICE bool take(int line, uint64_t unit) {
+        uint64_t result;
+        if (a_.reduces) {
+            if (!reduce_line(line, own_unit(unit, a_.rank), result)) return false;
+            put_unit(unit, result);
+            return true;
+        }
+        WEFT_NO_UNROLL
+        for (int distance = 0; distance < a_.ranks; ++distance) {
+            const int giver = turned(distance);
+            if (!is_one_of(a_.giver, giver)) continue;
+            if (giver == a_.rank)
+                result = own_unit(unit, giver);
+            else if (!receive(giver, line, result))
+                return false;
+            put_unit(unit, result, giver);
+        }
+        return true;
+    }
+
     // The message in rounds of `lines` units a block; equal on all ranks.
     struct Round {
         uint64_t units, rounds;
@@ -200,8 +228,9 @@ class PacketExchange {
         const uint64_t left = a_.bytes - unit * unit_bytes;
         return left < unit_bytes ? size_t(left) : unit_bytes;
     }
-    WEFT_DEVICE uint64_t own_unit(uint64_t unit) const {
-        const uint64_t raw = load_unit(a_.send + unit * unit_bytes, bytes_of(unit));
+    // Of what is for `taker`.
+    WEFT_DEVICE uint64_t own_unit(uint64_t unit, int taker = 0) const {
+        const uint64_t raw = load_unit(a_.send + uint64_t(taker) * a_.give_stride + unit * unit_bytes, bytes_of(unit));
         return reducer_.scaled() ? scaled(reducer_, raw) : raw;
     }
     static WEFT_DEVICE_COLD uint64_t scaled(const Reducer<type, adds>& reducer, uint64_t unit) {
@@ -209,8 +238,8 @@ class PacketExchange {
         for (auto& word : wide.at) word = reducer.scale(word);
         return wide.rounded();
     }
-    WEFT_DEVICE void put_unit(uint64_t unit, uint64_t value) const {
-        store_unit(a_.receive + unit * unit_bytes, bytes_of(unit), value);
+    WEFT_DEVICE void put_unit(uint64_t unit, uint64_t value, int giver = 0) const {
+        store_unit(a_.receive + uint64_t(giver) * a_.take_stride + unit * unit_bytes, bytes_of(unit), value);
     }
 
     WEFT_DEVICE PacketLine* line_at(int owner, int sender, int line) const {

@@ -12,11 +12,8 @@ std::string refusal(const Schedule& schedule) {
     for (const Block& block : schedule.blocks)
         for (const Instruction& it : block.instructions) {
             const OpcodeKind kind = kind_of(it.opcode);
-            if ((it.source | it.targets) & Buffer::scratch)
-                return fmt::format("{} works on scratch, of which kernels have none", name_of(it.opcode));
-            if (it.opcode == Opcode::add) return "add combines buffers of the rank's own, which kernels do not";
             if (kind == OpcodeKind::board || kind == OpcodeKind::fused || it.opcode == Opcode::reduce ||
-                it.source == Buffer::slot || (it.targets & ~Buffer::output) != 0)
+                it.source == Buffer::slot || (it.targets & ~(Buffer::output | Buffer::scratch)) != 0)
                 return fmt::format("{} works on a board", name_of(it.opcode));
         }
     return {};

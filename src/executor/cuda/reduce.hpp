@@ -184,6 +184,23 @@ WEFT_DEVICE_COLD void scale_range(const Team& team, const Reducer<type, adds>& r
         __builtin_memcpy(target + i, &word, size);
     }
 }
+// As reduce_range() of two sources from 0 on, of which number `own` is this rank's input, not scaled yet.
+template <weftDataType_t type, bool adds, class Streams_>
+WEFT_DEVICE_COLD void reduce_scaled_range(const Team& team, const Reducer<type, adds>& reducer, Streams_ streams,
+                                          int own, size_t bytes) {
+    constexpr size_t size = sizeof(ElementOf<type>);
+    WEFT_NO_UNROLL
+    for (size_t i = size_t(team.thread) * size; i < bytes; i += size_t(team.threads) * size) {
+        const auto value_of = [&](int source) {
+            const Wide<type> wide = widen<type>(load_element<type>(streams.sources[source] + i));
+            return source == own ? reducer.scale(wide) : wide;
+        };
+        const Wide<type> sum = reducer.combine(value_of(0), value_of(1));
+        const WordOf<type> word = round<type>(streams.finish ? reducer.finish(sum) : sum);
+        WEFT_NO_UNROLL
+        for (int t = 0; t < streams.target_count; ++t) __builtin_memcpy(streams.target(t) + i, &word, size);
+    }
+}
 // This rank's contribution, scaled if the operation wants it.
 template <weftDataType_t type, bool adds>
 WEFT_DEVICE void copy_input(const Team& team, const Reducer<type, adds>& reducer, std::byte* target,

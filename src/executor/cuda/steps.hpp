@@ -24,6 +24,7 @@ class StepMachine {
 
     WEFT_DEVICE void run() {
         if (!meeting_.begin() || !meeting_.announce()) return;
+        cell_bytes_ = cell_bytes(a_.tile_bytes, a_.chunks / a_.parts);
         const uint64_t tiles = a_.bytes == 0 ? 1 : (a_.bytes + a_.tile_bytes - 1) / a_.tile_bytes;
         uint64_t steps = 0;
         for (uint64_t tile = 0; tile < tiles; tile += uint64_t(a_.tiles)) {
@@ -40,7 +41,8 @@ class StepMachine {
                 if (team_.thread == 0) store_release(&own_.steps[team_.block], steps);  // pairs with reached()
             }
         }
-        team_.barrier();
+        // Fused bodies count on it that nobody is an operation ahead: who only sends would be.
+        if (!meeting_.await(Waiting::entry)) return;
         if (team_.thread == 0) finish();
         meeting_.leave();
     }
@@ -61,26 +63,30 @@ class StepMachine {
     }
 
     WEFT_DEVICE bool execute(const Instruction& it, int iteration, uint64_t tile, size_t length) {
-        const ChunkSpan span = chunk_span(it, iteration, length, a_.chunks);
+        const ChunkSpan span = chunk_span(it, iteration, length, a_.chunks, a_.parts);
         if (span.bytes == 0 || it.opcode == Opcode::nop) return true;  // empty chunks are skipped on both ends
-        if (it.opcode == Opcode::copy) {
-            for (int piece = 0; piece < span.count; ++piece) copy(it, tile, span.pieces[piece]);
-            return true;
-        }
-        const bool receives = weft::receives(it.opcode), sends = weft::sends(it.opcode);
+        const bool local = it.opcode == Opcode::copy || it.opcode == Opcode::add;
+        const bool receives = !local && weft::receives(it.opcode), sends = !local && weft::sends(it.opcode);
         bool failed = false;
         if (team_.thread == 0) {
             if (receives) failed = !await_message();
             if (sends && !failed) failed = !await_credit();
         }
-        if (team_.any(failed)) return false;
+        if (!local && team_.any(failed)) return false;
         const std::byte* in = receives ? slot(block_.source, received_) : nullptr;
         std::byte* out = sends ? slot(block_.target, sent_) : nullptr;
-        for (int piece = 0; piece < span.count; ++piece) {
-            const size_t bytes = span.pieces[piece].bytes;
-            move(it, in, out, tile * a_.tile_bytes + span.pieces[piece].tile_offset, bytes);
-            if (receives) in += bytes;
-            if (sends) out += bytes;
+        const Tiling tiling{a_.bytes, a_.tile_bytes};
+        // Another chunk's place that a copy goes to: one chunk lies in one part, so both are one piece.
+        const size_t into = it.moves ? chunk_bound(length, a_.chunks, a_.parts, it.into.at(iteration)) : 0;
+        for (int range = 0; range < span.count; ++range) {
+            const size_t end = span.pieces[range].tile_offset + span.pieces[range].bytes;
+            for (size_t at = span.pieces[range].tile_offset; at < end;) {
+                const Piece piece = tiling.piece(tile, length, at, end - at);
+                move(it, in, out, piece, it.moves ? tiling.piece(tile, length, into, piece.bytes) : piece);
+                at += piece.bytes;
+                if (receives) in += piece.bytes;
+                if (sends) out += piece.bytes;
+            }
         }
         // All have written and read: one thread says so for them.
         team_.barrier();
@@ -101,40 +107,41 @@ class StepMachine {
         return true;
     }
 
-    // A piece of the message at `offset` of the buffers: in is where it comes from, out where it goes, or null.
-    WEFT_DEVICE void move(const Instruction& it, const std::byte* in, std::byte* out, size_t offset, size_t bytes) {
-        std::byte* const result = a_.receive + offset;
-        const bool from_input = it.source == Buffer::input;
-        const std::byte* own = (from_input ? a_.send : a_.receive) + offset;
-        if (!in) {
-            if (from_input)
-                copy_input(team_, reducer_, out, own, bytes);
-            else
-                copy_range(team_, out, own, bytes);
+    // A piece of the message: in is where it comes from, out where it goes, or null. from, to: where it lies in this
+    // rank's memory.
+    WEFT_DEVICE void move(const Instruction& it, const std::byte* in, std::byte* out, const Piece& from,
+                          const Piece& to) {
+        const bool from_input = it.source == Buffer::input, adds_own = it.opcode == Opcode::add;
+        const std::byte* own = from_input                     ? a_.send + from.offset
+                               : it.source == Buffer::scratch ? scratch_at(it.source_cell, from)
+                                                              : a_.receive + from.offset;
+        std::byte* targets[3];
+        int count = 0;
+        if (out) targets[count++] = out;
+        if (it.opcode != Opcode::send && it.opcode != Opcode::recv_reduce_send) {
+            if (it.targets & Buffer::output) targets[count++] = a_.receive + to.offset;
+            if (it.targets & Buffer::scratch) targets[count++] = scratch_at(it.target_cell, to);
+        }
+        const bool scales = from_input && reducer_.scaled();
+        if (!adds_own && !weft::reduces(it.opcode)) {
+            for (int i = 0; i < count; ++i)
+                if (scales && !in)
+                    scale_range<type, adds>(team_, reducer_, targets[i], own, from.bytes);
+                else
+                    copy_range(team_, targets[i], in ? in : own, from.bytes);
             return;
         }
-        std::byte* targets[2] = {out, result};
-        const bool stores = weft::stores(it.opcode);
-        if (!weft::reduces(it.opcode)) {
-            if (out) copy_range(team_, out, in, bytes);
-            copy_range(team_, result, in, bytes);
-            return;
-        }
-        if (from_input && reducer_.scaled()) {  // seldom, and so in two passes
-            std::byte* const scaled = out ? out : result;
-            scale_range<type, adds>(team_, reducer_, scaled, own, bytes);
-            team_.barrier();
-            own = scaled;
-        }
-        const std::byte* sources[2] = {it.left ? own : in, it.left ? in : own};
-        const Streams<2, 2> streams{sources, 2, out ? targets : targets + 1, out && stores ? 2 : 1, 0, it.finish};
-        reduce_range<type, adds>(team_, reducer_, streams, 0, bytes);
+        const std::byte* const other = adds_own ? targets[0] : in;
+        if (adds_own) count = 1;
+        const std::byte* sources[2] = {it.left ? own : other, it.left ? other : own};
+        const Streams<2, 3> streams{sources, 2, targets, count, 0, it.finish};
+        if (scales)
+            reduce_scaled_range<type, adds>(team_, reducer_, streams, it.left ? 0 : 1, from.bytes);
+        else
+            reduce_range<type, adds>(team_, reducer_, streams, 0, from.bytes);
     }
-    WEFT_DEVICE void copy(const Instruction& it, uint64_t tile, const ChunkRange& range) {
-        const size_t offset = tile * a_.tile_bytes + range.tile_offset;
-        if (it.source == Buffer::input && (reducer_.scaled() || a_.send != a_.receive))
-            copy_input(team_, reducer_, a_.receive + offset, a_.send + offset, range.bytes);
-        team_.barrier();
+    WEFT_DEVICE std::byte* scratch_at(int cell, const Piece& piece) const {
+        return a_.scratch + (cell < 0 ? piece.tile_offset : size_t(cell) * cell_bytes_);
     }
 
     // For one thread.
@@ -178,6 +185,7 @@ class StepMachine {
     const StepBlock& block_;
     RankWords& own_;
     uint32_t received_, sent_;  // messages
+    size_t cell_bytes_ = 0;     // of scratch
 };
 
 // A block of the grid for each of the schedule. Grids are of the same size on all ranks, schedules are not: a block
@@ -188,7 +196,7 @@ WEFT_DEVICE void steps(const Team& team, const KernelArguments& arguments) {
         StepMachine<type, adds>(team, arguments).run();
     } else {
         Meeting meeting(team, arguments);
-        if (meeting.begin() && meeting.announce()) meeting.leave();
+        if (meeting.begin() && meeting.announce() && meeting.await(Waiting::entry)) meeting.leave();
     }
     // Behind the messages: who sees it has seen them. Pairs with Traffic::working().
     if (arguments.ended && team.thread == 0) store_release(&arguments.ended[team.block], arguments.launch);

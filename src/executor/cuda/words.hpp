@@ -171,6 +171,9 @@ class Reducer {
     WEFT_DEVICE Wide<type> combine(const Wide<type>& left, const Wide<type>& right) const {
         if constexpr (adds) return each<weftSum>(left, right);
         if (op_ == weftProd) return each<weftProd>(left, right);
+        if constexpr (std::is_integral_v<A>) {
+            if (is_bitwise(op_)) return combine_bits(left, right);
+        }
         return op_ == weftMax ? each<weftMax>(left, right) : each<weftMin>(left, right);
     }
     // The rank's own factor, rounded to the type as if the scaled input lay in memory.
@@ -198,6 +201,15 @@ class Reducer {
     static WEFT_DEVICE Wide<type> each(const Wide<type>& left, const Wide<type>& right) {
         Wide<type> result;
         for (int i = 0; i < elements_of_word<type>; ++i) result.at[i] = weft::combine<op>(left.at[i], right.at[i]);
+        return result;
+    }
+    // All three in one way: little code. The bits that both have, then those that one alone has: `or` is both,
+    // `and` the first, `exclusive or` the second.
+    WEFT_DEVICE Wide<type> combine_bits(const Wide<type>& left, const Wide<type>& right) const {
+        const A shared = A(op_ == weftBxor ? 0 : -1), differing = A(op_ == weftBand ? 0 : -1);
+        Wide<type> result;
+        for (int i = 0; i < elements_of_word<type>; ++i)
+            result.at[i] = A((left.at[i] & right.at[i] & shared) | ((left.at[i] ^ right.at[i]) & differing));
         return result;
     }
     // Divisions are long, and this is not often needed.

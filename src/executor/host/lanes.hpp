@@ -253,6 +253,9 @@ WEFT_INLINE Vector<T, lanes> combine_lanes(Vector<T, lanes> left, Vector<T, lane
         if constexpr (op == weftProd) return (V)((U)left * (U)right);
         if constexpr (op == weftMax) return left > right ? left : right;
         if constexpr (op == weftMin) return left < right ? left : right;
+        if constexpr (op == weftBand) return left & right;
+        if constexpr (op == weftBor) return left | right;
+        if constexpr (op == weftBxor) return left ^ right;
     } else {
         if constexpr (op == weftSum) return left + right;
         if constexpr (op == weftProd) return left * right;

@@ -71,24 +71,33 @@ void fused(const CopyJob* staging, int staging_count, const ReduceJob& reduction
 
 // weftAvg sums; the job says what to divide by.
 constexpr weftRedOp_t combining(weftRedOp_t op) { return op == weftAvg ? weftSum : op; }
+// Bits need not know whether they have a sign: one loop for each width.
+constexpr weftDataType_t without_sign(weftDataType_t type) {
+    return type == weftInt8 ? weftUint8 : type == weftInt32 ? weftUint32 : type == weftInt64 ? weftUint64 : type;
+}
+template <weftDataType_t type, weftRedOp_t op>
+constexpr void add_pair(Movers& set) {
+    if constexpr (serves(op, type)) {
+        constexpr weftDataType_t as = is_bitwise(op) ? without_sign(type) : type;
+        set.reduce[type][op] = reduce<as, combining(op)>;
+        set.fused[type][op] = fused<as, combining(op)>;
+    }
+}
+template <weftDataType_t type>
+constexpr void add_type(Movers& set) {
+    set.scale[type] = scale<type>;
+#define WEFT_REDUCTION(op, name) add_pair<type, op>(set);
+#include "src/base/reduction.def"
+#undef WEFT_REDUCTION
+}
 
 constexpr Movers make_movers() {
     Movers set{};
     set.isa = WEFT_MOVERS_ISA;
     set.copy = copy;
-#define WEFT_PAIR(type, op)                             \
-    set.reduce[type][op] = reduce<type, combining(op)>; \
-    set.fused[type][op] = fused<type, combining(op)>;
-#define WEFT_DATATYPE(type, name, bytes) \
-    set.scale[type] = scale<type>;       \
-    WEFT_PAIR(type, weftSum)             \
-    WEFT_PAIR(type, weftProd)            \
-    WEFT_PAIR(type, weftMax)             \
-    WEFT_PAIR(type, weftMin)             \
-    WEFT_PAIR(type, weftAvg)
+#define WEFT_DATATYPE(type, name, bytes) add_type<type>(set);
 #include "src/base/datatype.def"
 #undef WEFT_DATATYPE
-#undef WEFT_PAIR
     return set;
 }
 constexpr Movers set = make_movers();

@@ -41,6 +41,7 @@ struct CopyJob {
 
 struct Movers {
     const char* isa;  // "avx512", "avx2", "neon" or "plain"
+    // Null where the reduction does not serve the type (base/datatype.hpp); likewise below.
     void (*reduce[weftNumTypes][weftNumOps])(const ReduceJob& job);
     void (*copy)(const CopyJob& job);
     // destination[i] = scalar * source[i], rounded to the type; `scalar` points to one element of the type.

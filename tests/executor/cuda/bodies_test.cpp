@@ -58,7 +58,7 @@ TEST_CASE("every body, type, reduction and number of ranks gives the bits of ran
         VirtualRanks ranks(n);
         for (const Launch& launch : launches)
             for (int type = 0; type < weftNumTypes; ++type)
-                for (int op = 0; op <= premul; ++op) {
+                for (const int op : reductions_of(type)) {
                     if (small() && random() % 6 != 0) continue;
                     Call call = call_of(type, op);
                     call.tile_bytes = 64 * (1 + random() % 20);
@@ -114,7 +114,8 @@ TEST_CASE("many calls of every kind and size in a row, some ranks late, end well
         VirtualRanks ranks(n);
         for (int i = 0; i < (small() ? 60 : 1500); ++i) {
             const Launch& launch = launches[random() % std::size(launches)];
-            Call call = call_of(int(random() % weftNumTypes), int(random() % (premul + 1)));
+            const int type = int(random() % weftNumTypes);
+            Call call = call_of(type, any_reduction_of(type, random));
             call.tile_bytes = 64 * (1 + random() % 8);
             inputs.fill(call, n, random() % 8 == 0 ? random() % 3000 : random() % 100, random);
             call.in_place = random_flags(n, random);
@@ -161,6 +162,7 @@ TEST_CASE("a local reduction gives the bits of rank order", "[cuda]") {
         VirtualRanks ranks(n);
         for (int type = 0; type < weftNumTypes; ++type)
             for (int op = 0; op < weftNumOps; ++op) {
+                if (!serves(weftRedOp_t(op), weftDataType_t(type))) continue;
                 Call call = call_of(type, op);
                 inputs.fill(call, n, random() % 500, random);
                 const Launch launch{Body::local_reduce, 1 + int(random() % 3)};

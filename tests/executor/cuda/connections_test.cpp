@@ -14,10 +14,26 @@ using namespace cuda;
 
 namespace {
 
-std::vector<Schedule> schedules_of(const char* name, int ranks, int channels) {
-    std::vector<Schedule> all;
-    for (int rank = 0; rank < ranks; ++rank)
-        all.push_back(registry::find_algorithm(name)->build({ranks, rank}, {channels}));
+// Those of an algorithm of each kind, with all roots.
+std::vector<std::vector<Schedule>> all_schedules(const Layout& layout, int channels) {
+    std::vector<std::vector<Schedule>> all;
+    for (const auto& [name, collective] : {std::pair{"ring", Collective::all_reduce},
+                                           {"double_binary_tree", Collective::all_reduce},
+                                           {"halving_doubling", Collective::all_reduce},
+                                           {"recursive_doubling", Collective::all_reduce},
+                                           {"all_pairs", Collective::all_reduce},
+                                           {"ring", Collective::broadcast},
+                                           {"binomial_tree", Collective::gather},
+                                           {"all_pairs", Collective::all_to_all}}) {
+        const bool rooted = facts_of(collective).rooted;
+        for (int root = 0; root < (rooted ? layout.ranks : 1); ++root) {
+            std::vector<Schedule>& schedules = all.emplace_back();
+            Layout seen = layout;
+            for (seen.rank = 0; seen.rank < layout.ranks; ++seen.rank)
+                schedules.push_back(
+                    registry::find_algorithm(name, collective)->build(seen, {channels, rooted ? root : -1}));
+        }
+    }
     return all;
 }
 
@@ -38,9 +54,7 @@ TEST_CASE("both ends of a connection have the same places, within the areas, and
           "[connections]") {
     for (const int ranks : {1, 2, 3, 5, 8, 16}) {
         Connections connections;
-        std::vector<std::vector<Schedule>> all;
-        for (const char* name : {"ring", "double_binary_tree", "halving_doubling", "recursive_doubling", "all_pairs"})
-            all.push_back(schedules_of(name, ranks, 3));
+        const std::vector<std::vector<Schedule>> all = all_schedules({ranks, 0}, 3);
         for (const auto& schedules : all) connections.add(schedules);
         INFO(ranks << " ranks");
         // Addresses that are never looked at.
@@ -51,6 +65,7 @@ TEST_CASE("both ends of a connection have the same places, within the areas, and
             return (reinterpret_cast<uintptr_t>(at) & ((size_t(1) << 40) - 1)) + bytes <= connections.area_bytes();
         };
         Claims claims;
+        std::map<const uint64_t*, std::tuple<int, int, int>> known;  // connections serve several programs
         for (size_t index = 0; index < all.size(); ++index) {
             std::map<std::tuple<int, int, int>, ConnectionEnd> sending, receiving;
             for (int rank = 0; rank < ranks; ++rank) {
@@ -88,6 +103,11 @@ TEST_CASE("both ends of a connection have the same places, within the areas, and
                 CHECK((area_of(from.consumed) == source && area_of(from.count) == source));
                 const size_t slots = from.depth * from.slot_bytes, filled = from.depth * sizeof(uint64_t);
                 CHECK((inside(to.slots, slots) && inside(to.filled, filled) && inside(from.consumed, 4)));
+                if (const auto found = known.find(to.filled); found != known.end()) {
+                    CHECK(found->second == name);
+                    continue;
+                }
+                known[to.filled] = name;
                 claims.take(to.slots, slots);
                 claims.take(reinterpret_cast<const std::byte*>(to.filled), filled);
                 for (const uint32_t* word : {from.consumed, from.count, to.count})
@@ -101,13 +121,8 @@ TEST_CASE("ends abroad have places of their own in the rank's host memory, other
     for (const auto& hosts : {std::vector<int32_t>{0, 1}, {0, 0, 1, 1}, {0, 1, 2}, {0, 1, 0, 1, 2}}) {
         const int ranks = int(hosts.size());
         INFO(ranks << " ranks");
-        Connections connections(hosts);
-        for (const char* name : {"ring", "double_binary_tree", "halving_doubling", "recursive_doubling", "all_pairs"}) {
-            std::vector<Schedule> schedules;
-            for (int rank = 0; rank < ranks; ++rank)
-                schedules.push_back(registry::find_algorithm(name)->build({ranks, rank, hosts}, {2}));
-            connections.add(std::move(schedules));
-        }
+        Connections connections(Connections::all_ranks, hosts);
+        for (auto& schedules : all_schedules({ranks, 0, hosts}, 2)) connections.add(std::move(schedules));
         for (int rank = 0; rank < ranks; ++rank) {
             std::vector<std::byte*> areas;
             for (int other = 0; other < ranks; ++other)
@@ -119,10 +134,15 @@ TEST_CASE("ends abroad have places of their own in the rank's host memory, other
             auto* const for_host = reinterpret_cast<std::byte*>(size_t(ranks + 2) << 40);
             const std::vector<std::byte> programs = connections.programs(rank, areas, for_kernels);
             Claims claims;
-            size_t ends = 0;
-            for (const AbroadEnd& each : connections.abroad_ends(rank, for_host)) {
-                const Block& block = connections.schedule(each.group, rank).blocks[each.block];
-                CHECK(each.end.peer == (each.incoming ? block.source : block.target));
+            // As the host has them, by what kernels find.
+            std::map<ptrdiff_t, AbroadEnd> ends;
+            const std::vector<AbroadEnd> listed = connections.abroad_ends(rank, for_host),
+                                         unbound = connections.abroad_ends(rank, nullptr);
+            REQUIRE(listed.size() == unbound.size());
+            for (size_t i = 0; i < listed.size(); ++i) {
+                const AbroadEnd& each = listed[i];
+                CHECK((unbound[i].channel == each.channel && unbound[i].incoming == each.incoming));
+                CHECK((unbound[i].end.peer == each.end.peer && unbound[i].end.depth == each.end.depth));
                 CHECK(hosts[size_t(each.end.peer)] != hosts[size_t(rank)]);
                 CHECK((each.end.lengths != nullptr) == !each.incoming);
                 CHECK((each.end.wanted != nullptr) == each.incoming);
@@ -136,29 +156,58 @@ TEST_CASE("ends abroad have places of their own in the rank's host memory, other
                 else
                     claims.take(reinterpret_cast<const std::byte*>(each.end.lengths),
                                 each.end.depth * sizeof(uint64_t));
-                // The kernel has the same places.
+                ends[each.end.slots - for_host] = each;
+            }
+            std::set<ptrdiff_t> used;
+            for (size_t index = 0; index < connections.programs(); ++index) {
+                const Schedule& schedule = connections.schedule(index, rank);
                 KernelArguments arguments{};
                 arguments.rank = rank;
-                connections.bind(arguments, each.group, programs.data());
-                StepBlock bound;
-                memcpy(&bound, arguments.step_blocks + each.block, sizeof bound);
-                const ConnectionEnd& kernels = each.incoming ? bound.source : bound.target;
-                CHECK(kernels.slots - for_kernels == each.end.slots - for_host);
-                CHECK(reinterpret_cast<std::byte*>(kernels.filled) - for_kernels ==
-                      reinterpret_cast<std::byte*>(each.end.filled) - for_host);
-                CHECK(reinterpret_cast<std::byte*>(kernels.consumed) - for_kernels ==
-                      reinterpret_cast<std::byte*>(each.end.consumed) - for_host);
-                CHECK(kernels.count != nullptr);
-                ++ends;
+                connections.bind(arguments, index, programs.data());
+                for (size_t b = 0; b < schedule.blocks.size(); ++b) {
+                    StepBlock bound;
+                    memcpy(&bound, arguments.step_blocks + b, sizeof bound);
+                    for (const bool incoming : {true, false}) {
+                        const ConnectionEnd& kernels = incoming ? bound.source : bound.target;
+                        if (kernels.peer < 0 || hosts[size_t(kernels.peer)] == hosts[size_t(rank)]) continue;
+                        const ptrdiff_t place = kernels.slots - for_kernels;
+                        REQUIRE(ends.count(place) == 1);
+                        const AbroadEnd& each = ends[place];
+                        CHECK((each.incoming == incoming && each.channel == schedule.blocks[b].channel));
+                        CHECK((each.end.peer == kernels.peer && each.end.depth == kernels.depth));
+                        CHECK(reinterpret_cast<std::byte*>(kernels.filled) - for_kernels ==
+                              reinterpret_cast<std::byte*>(each.end.filled) - for_host);
+                        CHECK(reinterpret_cast<std::byte*>(kernels.consumed) - for_kernels ==
+                              reinterpret_cast<std::byte*>(each.end.consumed) - for_host);
+                        CHECK(kernels.count != nullptr);
+                        used.insert(place);
+                    }
+                }
             }
-            size_t crossing = 0;
-            for (size_t group = 0; group < connections.groups(); ++group)
-                for (const Block& block : connections.schedule(group, rank).blocks)
-                    for (const int peer : {block.source, block.target})
-                        crossing += peer >= 0 && hosts[size_t(peer)] != hosts[size_t(rank)];
-            CHECK(ends == crossing);
+            CHECK(used.size() == ends.size());
         }
     }
+}
+
+TEST_CASE("roots and algorithms cost programs, and connections no more than there are pairs", "[connections]") {
+    const int ranks = 17;
+    const auto all = all_schedules({ranks, 0}, 16);
+    Connections connections(3), one_root(3);
+    std::set<Collective> rooted;
+    for (const auto& schedules : all) {
+        connections.add(schedules);
+        const bool first = rooted.insert(schedules[0].collective).second;
+        if (schedules[0].root < 0 || first) one_root.add(schedules);
+    }
+    CHECK(connections.programs() == all.size());
+    // Trees of other roots join other ranks: all pairs do.
+    CHECK(connections.area_bytes() <= (16 + 2 * ranks) * 4 * Connections::slot_bytes);
+    CHECK(connections.program_bytes() < size_t(1) << 20);
+    CHECK(connections.scratch_bytes() >= Connections::slot_bytes);
+    CHECK(connections.scratch_bytes() <= 4 * Connections::slot_bytes);
+    CHECK(connections.scratch_bytes() == one_root.scratch_bytes());
+    CHECK(connections.schedule(0, 2).blocks.empty());  // another's
+    CHECK_FALSE(connections.schedule(0, 3).blocks.empty());
 }
 
 }  // namespace weft::test

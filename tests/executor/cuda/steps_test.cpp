@@ -15,25 +15,32 @@ const Launch launch{cuda::Body::steps};
 struct Row {
     const Algorithm* algorithm;
     int channels;
+    int root = -1;
 };
-// Algorithms whose schedules for so many ranks the device can run.
+// Algorithms whose schedules for so many ranks the device can run; those with a root for the first and the last.
 std::vector<Row> rows_for(int n) {
     std::vector<Row> rows;
     for (const Algorithm& algorithm : registry::algorithms()) {
-        if (algorithm.collective != Collective::all_reduce) continue;
-        if (algorithm.refusal({.ranks = n, .rank = 0})) continue;
-        if (!cuda::refusal(algorithm.build({.ranks = n, .rank = 0}, {})).empty()) continue;
-        rows.push_back({&algorithm, 1});
-        rows.push_back({&algorithm, 2});
+        const bool rooted = facts_of(algorithm.collective).rooted;
+        if (algorithm.collective == Collective::barrier || algorithm.refusal({.ranks = n, .rank = 0})) continue;
+        if (!cuda::refusal(algorithm.build({.ranks = n, .rank = 0}, {1, rooted ? 0 : -1})).empty()) continue;
+        rows.push_back({&algorithm, 1, rooted ? 0 : -1});
+        rows.push_back({&algorithm, 2, rooted ? n - 1 : -1});
     }
     return rows;
+}
+Call call_by(const Row& row) {
+    Call call;
+    call.algorithm = row.algorithm;
+    call.channels = row.channels;
+    call.root = row.root;
+    return call;
 }
 
 size_t largest_tile(const Call& call) {
     size_t tile = SIZE_MAX;
     for (int rank = 0; rank < int(call.inputs.size()); ++rank)
-        tile = std::min(tile, largest_tile_bytes(call.algorithm->build(call.layout(rank), {.channels = call.channels}),
-                                                 slot_bytes));
+        tile = std::min(tile, largest_tile_bytes(call.build(rank), slot_bytes));
     return tile;
 }
 
@@ -61,9 +68,7 @@ TEST_CASE("a rank that waits takes no earlier operation, with other blocks, for 
     const WildInputs inputs(random);
     const int n = 3;
     const auto call_of = [&](const Row& row, size_t count) {
-        Call call;
-        call.algorithm = row.algorithm;
-        call.channels = row.channels;
+        Call call = call_by(row);
         inputs.fill(call, n, count, random);
         call.tile_bytes = 256;
         return call;
@@ -71,6 +76,7 @@ TEST_CASE("a rank that waits takes no earlier operation, with other blocks, for 
     for (const Row& first : rows_for(n))
         for (const Row& second : rows_for(n))
             for (int early = 0; early < n; ++early) {
+                if (random() % (small() ? 32 : 8) != 0) continue;
                 INFO(first.algorithm->name << ' ' << first.channels << ", then " << second.algorithm->name << ' '
                                            << second.channels << ", rank " << early << " before the others");
                 VirtualRanks ranks(n);
@@ -98,15 +104,14 @@ TEST_CASE("the device's step machine leaves the interpreter's bits for every typ
         VirtualRanks ranks(n);
         for (const Row& row : rows_for(n))
             for (int type = 0; type < weftNumTypes; ++type)
-                for (int op = 0; op <= premul; ++op) {
+                for (const int op : reductions_of(type)) {
                     if (random() % (small() ? 24 : 4) != 0) continue;
-                    Call call;
-                    call.algorithm = row.algorithm;
-                    call.channels = row.channels;
+                    if (op != weftSum && !facts_of(row.algorithm->collective).reduces) continue;
+                    Call call = call_by(row);
                     call.type = weftDataType_t(type);
                     call.op = op;
                     inputs.fill(call, n, random() % 900, random);
-                    call.in_place = random_flags(n, random);
+                    if (!facts_of(call.collective()).transposes) call.in_place = random_flags(n, random);
                     call.tile_bytes = std::min(largest_tile(call), 64 * (1 + random() % 40));
                     call.send_offset = random() % 3 == 0 ? random() % 16 : 0;
                     call.receive_offset = random() % 3 == 0 ? random() % 16 : 0;
@@ -124,9 +129,7 @@ TEST_CASE("operations of all kernels and sizes follow each other over the same w
     const auto rows = rows_for(n);
     for (int i = 0; i < (small() ? 30 : 400); ++i) {
         const Row& row = rows[random() % rows.size()];
-        Call call;
-        call.algorithm = row.algorithm;
-        call.channels = row.channels;
+        Call call = call_by(row);
         call.type = weftInt64;
         inputs.fill(call, n, random() % 600, random);
         call.tile_bytes = std::min<size_t>(largest_tile(call), 1024);
@@ -134,6 +137,8 @@ TEST_CASE("operations of all kernels and sizes follow each other over the same w
         if (i % 3 != 0) continue;
         call.algorithm = registry::find_algorithm("one_shot");
         call.channels = 1;
+        call.root = -1;
+        inputs.fill(call, n, random() % 600, random);
         call.tile_bytes = std::max<size_t>(64, call.bytes());
         const auto got = ranks.run(call, {cuda::Body::packet_two_shot, 2});
         if (const auto where = difference(call, got, expected(call))) FAIL_CHECK(*where << ": " << call.text());
@@ -148,18 +153,37 @@ TEST_CASE("the device's step machine refuses what works on a board", "[cuda]") {
     CHECK(refused("ring").empty());
 }
 
-TEST_CASE("the device's step machine refuses scratch, and adds of a rank's own buffers", "[cuda]") {
-    const auto refused = [](const char* line) {
-        const auto schedule = read_text(std::string("schedule x all_reduce rank 0 of 1 channels 1 chunks 1 scratch 2\n"
-                                                    "block channel 0\n") +
-                                        line);
-        REQUIRE(schedule.ok());
-        return cuda::refusal(*schedule);
-    };
-    CHECK(refused("copy input[0] -> output finish").empty());
-    CHECK(refused("copy input[0] -> scratch at 1") == "copy works on scratch, of which kernels have none");
-    CHECK(refused("copy scratch[0 at 1] -> output") == "copy works on scratch, of which kernels have none");
-    CHECK(refused("add input[0] -> output") == "add combines buffers of the rank's own, which kernels do not");
+TEST_CASE("the device's step machine runs a user's adds and cells of scratch", "[cuda]") {
+    WEFT_PRINT_SEED();
+    std::mt19937 random(seed());
+    const WildInputs inputs(random);
+    // Each rank sums up what comes in a cell, in another order than its peer does.
+    std::vector<Schedule> written;
+    for (const int rank : {0, 1}) {
+        const auto schedule =
+            read_text(fmt::format("schedule x all_reduce rank {} of 2 channels 1 chunks 1 fifo 2 scratch 2\n"
+                                  "block channel 0 source {} target {}\n"
+                                  "send input[0]\n"
+                                  "recv [0] -> scratch at 1\n"
+                                  "copy input[0] -> output\n"
+                                  "add scratch[0 at 1] -> output{} finish\n",
+                                  rank, 1 - rank, 1 - rank, rank == 0 ? "" : " left"));
+        if (!schedule.ok()) FAIL(schedule.status().sentence());
+        REQUIRE(cuda::refusal(*schedule) == "");
+        written.push_back(*schedule);
+    }
+    VirtualRanks ranks(2);
+    for (int type = 0; type < weftNumTypes; ++type)
+        for (const int op : reductions_of(type)) {
+            Call call;
+            call.written = &written;
+            call.type = weftDataType_t(type);
+            call.op = op;
+            inputs.fill(call, 2, random() % 900, random);
+            call.in_place = random_flags(2, random);
+            call.tile_bytes = 1024;
+            check(ranks, call);
+        }
 }
 
 }  // namespace weft::test

@@ -35,28 +35,36 @@ void VirtualRanks::go_to(uint32_t epoch) {
 }
 
 VirtualRanks::Part::Part(VirtualRanks& ranks, const Call& call, const Launch& launch, int rank)
-    : call_(call), launch_(launch), rank_(rank), send_(call.bytes()), receive_(call.bytes()), blocks_(launch.blocks) {
+    : call_(call),
+      launch_(launch),
+      rank_(rank),
+      send_(in_bytes() + out_bytes()),
+      receive_(out_bytes()),
+      blocks_(launch.blocks) {
     const Bytes& input = call.inputs[size_t(rank)];
-    send_begin_ = send_.prepare(call.send_offset, call.bytes());
+    const Held in = call.input_held(rank), out = call.output_held(rank);
+    const bool in_place = !call.in_place.empty() && call.in_place[size_t(rank)] && in != Held::nothing &&
+                          out != Held::nothing && !facts_of(call.collective()).transposes;
+    // In place: where the shorter of the two lies in the longer.
+    send_begin_ = send_.prepare(call.send_offset, in_place ? std::max(in_bytes(), out_bytes()) : in_bytes());
+    receive_begin_ = receive_.prepare(call.receive_offset, out_bytes());
+    if (in_place) receive_begin_ = send_begin_ + (in == Held::all ? first_held(out, rank, call.bytes()) : 0);
+    if (in_place && out == Held::all) send_begin_ += first_held(in, rank, call.bytes());
     std::copy(input.begin(), input.end(), reinterpret_cast<std::byte*>(send_begin_));
-    const bool in_place = !call.in_place.empty() && call.in_place[size_t(rank)];
-    receive_begin_ = receive_.prepare(call.receive_offset, call.bytes());
-    if (in_place) receive_begin_ = send_begin_;
+    in_place_ = in_place;
 
     KernelArguments& a = arguments;
     a.rank = rank;
     a.ranks = ranks.ranks_;
     a.launch = ranks.launches_;
-    a.fingerprint = fingerprint(operation_of(call, launch));
-    a.op = call.op == premul || call.op == weftAvg ? weftSum : weftRedOp_t(call.op);
-    a.average_of = call.op == weftAvg ? uint32_t(ranks.ranks_) : 0;
-    a.scaled = call.op == premul;
+    Operation operation = operation_of(call, launch);
+    a.fingerprint = fingerprint(operation);
+    bind_operation(a, operation, ranks.ranks_);
     if (a.scaled)
         std::copy(call.scalars[size_t(rank)].begin(), call.scalars[size_t(rank)].end(),
                   reinterpret_cast<std::byte*>(&a.scalar));
     a.send = reinterpret_cast<const std::byte*>(send_begin_);
     a.receive = reinterpret_cast<std::byte*>(receive_begin_);
-    a.bytes = call.bytes();
     a.timeout_ns = ranks.timeout_ns_;
     a.abort = &ranks.abort_[size_t(rank)];
     a.report = &ranks.reports_[size_t(rank)];
@@ -77,14 +85,19 @@ VirtualRanks::Part::Part(VirtualRanks& ranks, const Call& call, const Launch& la
         a.offered_receive[peer] = a.receive;
     }
     if (launch.body != Body::steps) return;
-    const Schedule schedule = call.algorithm->build(call.layout(rank), {.channels = call.channels});
+    const Schedule schedule = call.build(rank);
+    a.send -= first_held(in, rank, call.bytes());
+    a.receive -= first_held(out, rank, call.bytes());
     if (const std::string why = refusal(schedule); !why.empty()) throw std::runtime_error(why);
     program_ = program_of(schedule);
     ranks.connect(schedule, rank, program_);
     a.instructions = program_.instructions.data();
     a.step_blocks = program_.blocks.data();
     a.step_block_count = int(program_.blocks.size());
+    scratch_.resize(scratch_bytes(schedule, call.tile_bytes) / 16 + 1);
+    a.scratch = reinterpret_cast<std::byte*>(scratch_.data());
     a.chunks = schedule.chunks;
+    a.parts = schedule.parts();
     a.tiles = schedule.tiles;
     a.dependent = program_.dependent;
 }
@@ -132,7 +145,7 @@ std::vector<std::unique_ptr<VirtualRanks::Part>> VirtualRanks::prepare(const Cal
         for (auto& part : parts) part->blocks_ = most + 1;
     }
     for (auto& part : parts) {
-        if (launch.staged || launch.body != Body::peer_two_shot) continue;
+        if (launch.staged || (launch.body != Body::peer_two_shot && launch.body != Body::peer_one_shot)) continue;
         for (int peer = 0; peer < ranks_; ++peer) {
             part->arguments.inputs[peer] = parts[size_t(peer)]->arguments.send;
             part->arguments.outputs[peer] = parts[size_t(peer)]->arguments.receive;
@@ -142,8 +155,8 @@ std::vector<std::unique_ptr<VirtualRanks::Part>> VirtualRanks::prepare(const Cal
 }
 
 void VirtualRanks::Part::start() {
-    const HostKernel kernel =
-        host_kernel(launch_.body, call_.type, adds(call_.op == premul ? weftSum : weftRedOp_t(call_.op)));
+    const Operation operation = call_.operation();
+    const HostKernel kernel = host_kernel(launch_.body, element_of(operation), adds(weftRedOp_t(operation.op)));
     for (int block = 0; block < blocks_; ++block)
         threads_.emplace_back([=, this] {
             const Team team{0, 1, block, blocks_};
@@ -151,15 +164,19 @@ void VirtualRanks::Part::start() {
         });
 }
 
+size_t VirtualRanks::Part::in_bytes() const { return call_.inputs[size_t(rank_)].size(); }
+size_t VirtualRanks::Part::out_bytes() const {
+    return call_.bytes() * size_t(parts_held(call_.output_held(rank_), call_.parts()));
+}
+
 Bytes VirtualRanks::Part::result() const {
     const auto* begin = reinterpret_cast<const std::byte*>(receive_begin_);
-    return Bytes(begin, begin + call_.bytes());
+    return Bytes(begin, begin + out_bytes());
 }
 
 bool VirtualRanks::Part::intact() const {
     const Bytes& input = call_.inputs[size_t(rank_)];
-    const bool kept =
-        send_begin_ == receive_begin_ || input.empty() || memcmp(send_begin_, input.data(), input.size()) == 0;
+    const bool kept = in_place_ || input.empty() || memcmp(send_begin_, input.data(), input.size()) == 0;
     return kept && send_.intact() && receive_.intact();
 }
 

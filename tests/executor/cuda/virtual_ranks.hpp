@@ -14,7 +14,7 @@ namespace weft::test {
 struct Launch {
     cuda::Body body = cuda::Body::packet_one_shot;
     int blocks = 1;
-    bool staged = false;  // peer_two_shot: through staging memory, tiles of the call's size
+    bool staged = false;  // peer bodies: through staging memory, tiles of the call's size
     int offering = 0;     // staged: so many ranks, the first, offer their buffers; 0: it is not asked; -1: nobody does
 };
 
@@ -45,12 +45,16 @@ class VirtualRanks {
 
       private:
         friend class VirtualRanks;
+        size_t in_bytes() const;
+        size_t out_bytes() const;
         const Call& call_;
         const Launch launch_;
         int rank_;
         Fenced send_, receive_;
         char *send_begin_ = nullptr, *receive_begin_ = nullptr;
+        bool in_place_ = false;
         cuda::Program program_;
+        std::vector<cuda::Pack<16>> scratch_;
         int blocks_;  // the same on all ranks
         std::vector<std::jthread> threads_;
     };

@@ -1,0 +1,143 @@
+// asynchronous.cpp: streams for calls on host memory, calls prepared once and started many times, what calls ask for
+// beside their arguments.
+#include <algorithm>
+#include <cstring>
+
+#include "src/api/guard.hpp"
+#include "src/comm/group.hpp"
+#include "src/comm/prepared.hpp"
+#include "weft/weft.h"
+
+using namespace weft;
+
+namespace {
+
+Status create(const char* function, weftStream_t* stream, int priority) {
+    if (!stream) return fail(weftInvalidArgument, "{}: stream is NULL: pass the address of a weftStream_t", function);
+    *stream = nullptr;
+    if (priority < 0 || priority > WEFT_STREAM_LOWEST_PRIORITY)
+        return fail(weftInvalidArgument, "{}: priority is {}; it is 0, the highest, to {}", function, priority,
+                    WEFT_STREAM_LOWEST_PRIORITY);
+    auto made = HostStream::make(priority);
+    if (!made) return made.take_status();
+    *stream = make_stream_handle(std::move(*made));
+    return ok();
+}
+
+// What waits for a stream must not be what it runs.
+Result<std::shared_ptr<HostStream>> stream_to_ask(weftStream_t stream) {
+    if (!stream) return fail(weftInvalidArgument, "the stream is NULL: what has no stream is done when it returns");
+    auto found = host_stream(stream);
+    if (found && (*found)->is_current())
+        return fail(weftInvalidUsage, "this thread is the stream's own: what it runs cannot wait for it");
+    return found;
+}
+
+// A config of the first version that had any; later ones only add to it.
+constexpr size_t first_size = offsetof(weftCallConfig_t, algo) + sizeof(weftCallConfig_t::algo);
+
+Status check_config(const weftCallConfig_t& config) {
+    if (config.magic != WEFT_CALL_CONFIG_MAGIC || config.size < first_size)
+        return fail(
+            weftInvalidArgument,
+            "the config was not initialised: begin with weftCallConfig_t config = WEFT_CALL_CONFIG_INITIALIZER");
+    if (config.channels != WEFT_CONFIG_UNDEF_INT && (config.channels < 0 || config.channels > 64))
+        return fail(weftInvalidArgument, "config.channels is {}; it is 0 (chosen by Weft) to 64, or undefined",
+                    config.channels);
+    return ok();
+}
+
+}  // namespace
+
+extern "C" {
+
+weftResult_t weftStreamCreate(weftStream_t* stream) {
+    return guarded([&] { return create("weftStreamCreate", stream, 0); });
+}
+
+weftResult_t weftStreamCreateWithPriority(weftStream_t* stream, int priority) {
+    return guarded([&] { return create("weftStreamCreateWithPriority", stream, priority); });
+}
+
+weftResult_t weftStreamDestroy(weftStream_t stream) {
+    if (!stream) return weftSuccess;
+    return guarded([&]() -> Status {
+        auto found = stream_to_ask(stream);
+        if (!found) return found.take_status();
+        Status last = (*found)->wait(HostStream::everything, -1);
+        std::shared_ptr<HostStream> ending;  // its thread ends outside the lock
+        std::lock_guard lock(stream->mutex);
+        ending.swap(stream->stream);
+        return last;
+    });
+}
+
+weftResult_t weftStreamMark(weftStream_t stream, uint64_t* mark) {
+    return guarded([&]() -> Status {
+        if (!mark) return fail(weftInvalidArgument, "weftStreamMark: mark is NULL");
+        auto found = stream_to_ask(stream);
+        if (!found) return found.take_status();
+        *mark = (*found)->enqueued();
+        return ok();
+    });
+}
+
+weftResult_t weftStreamTest(weftStream_t stream, uint64_t mark) {
+    return guarded([&]() -> Status {
+        auto found = stream_to_ask(stream);
+        if (!found) return found.take_status();
+        return (*found)->test(mark);
+    });
+}
+
+weftResult_t weftStreamWait(weftStream_t stream, uint64_t mark, int64_t timeoutMs) {
+    return guarded([&]() -> Status {
+        auto found = stream_to_ask(stream);
+        if (!found) return found.take_status();
+        return (*found)->wait(mark, timeoutMs);
+    });
+}
+
+weftResult_t weftCommSetCallConfig(weftComm_t comm, const weftCallConfig_t* config) {
+    return guarded_comm(comm, [&]() -> Status {
+        weftCallConfig_t settings = WEFT_CALL_CONFIG_INITIALIZER;
+        if (config) {
+            WEFT_TRY(check_config(*config));
+            memcpy(&settings, config, std::min(config->size, sizeof settings));
+        }
+        Entered entered(comm);
+        if (!entered.entered()) return entered.refused();
+        if (!comm->communicator->knows_settings(settings.algo, settings.channels)) entered.settle();
+        return comm->communicator->set_call_settings(settings.timeoutMs, settings.algo, settings.channels);
+    });
+}
+
+weftResult_t weftGroupPrepare(weftPrepared_t* prepared) {
+    return guarded([&]() -> Status {
+        if (prepared) *prepared = nullptr;
+        auto calls = Group::current().end_prepared();
+        if (!calls) return calls.take_status();
+        if (!prepared)
+            return fail(weftInvalidArgument,
+                        "weftGroupPrepare: prepared is NULL: pass the address of a weftPrepared_t");
+        *prepared = make_prepared(std::move(*calls));
+        return ok();
+    });
+}
+
+weftResult_t weftPreparedStart(weftPrepared_t prepared) {
+    return guarded([&]() -> Status {
+        WEFT_TRY(check_prepared(prepared));
+        return start(*prepared);
+    });
+}
+
+weftResult_t weftPreparedDestroy(weftPrepared_t prepared) {
+    if (!prepared) return weftSuccess;
+    return guarded([&]() -> Status {
+        WEFT_TRY(check_prepared(prepared));
+        end_prepared(prepared);
+        return ok();
+    });
+}
+}

@@ -1,0 +1,322 @@
+#include "src/comm/batch.hpp"
+
+#include <algorithm>
+#include <deque>
+
+namespace weft {
+
+QueuedCall::QueuedCall(weftComm* on, const Communicator::Call& queued) : handle(on), call(queued) {
+    if (call.portions) portions = std::make_shared<const Portions>(*call.portions);
+    call.portions = portions.get();
+    if (call.operand) reduction = handle->communicator->share_reduction(call.made);
+}
+
+QueuedCall::QueuedCall(weftComm* on, std::shared_ptr<Splitting> made)
+    : handle(on), call{}, splitting(std::move(made)) {}
+
+Status QueuedCall::begin() {
+    if (splitting) return splitting->begin();
+    if (fusion) fusion->gather(call);
+    return communicator().begin(call);
+}
+
+namespace {
+
+// The calls on one communicator.
+struct Lane {
+    weftComm* handle;
+    std::unique_ptr<Entered> entered = {};          // of who carries out its calls here
+    std::unique_ptr<Turn> turn = {};                // or of a stream
+    std::deque<QueuedCall> calls = {};              // none on a communicator that refuses them
+    std::vector<Communicator::Call> messages = {};  // likewise; until they are begun
+    bool begun = false;
+    bool refused = false;
+    bool exchanging = false;
+
+    // The first call is done.
+    void finish() {
+        calls.front().end();
+        if (calls.front().fusion && !calls.front().fusion->scatter()) return take_apart();
+        calls.pop_front();
+        begun = false;
+    }
+    // Puts what the first call was joined from in its place.
+    void take_apart() {
+        const std::shared_ptr<Fusion> fusion = std::move(calls.front().fusion);
+        calls.pop_front();
+        begun = false;
+        calls.insert(calls.begin(), fusion->calls().begin(), fusion->calls().end());
+    }
+    bool done() const { return calls.empty() && messages.empty() && !exchanging; }
+    Communicator& communicator() const { return *handle->communicator; }
+    void add(QueuedCall queued) {
+        if (!queued.splitting && queued.call.is_message())
+            messages.push_back(queued.call);
+        else
+            calls.push_back(std::move(queued));
+    }
+    // After a failure. A call that all ranks refused alike leaves messages alone.
+    void drop() {
+        calls.clear();
+        if (!communicator().dead()) return;
+        messages.clear();
+        exchanging = false;
+    }
+};
+
+class Batch {
+  public:
+    explicit Batch(std::vector<Lane> lanes) : lanes_(std::move(lanes)) {}
+    Status run();
+
+  private:
+    void keep(Lane& lane, Status failure);
+    void come_in();
+    void give_up(Lane& lane, Status failure);
+    bool exchange(Lane& lane);
+    bool advance(Lane& lane);
+    Status pause(Lane& lane);
+
+    std::vector<Lane> lanes_;
+    Status first_;
+};
+
+void Batch::keep(Lane& lane, Status failure) {
+    lane.handle->keep_error(failure);
+    if (first_) first_ = std::move(failure);
+}
+
+// Nobody else drives a lane's communicator from here on.
+void Batch::come_in() {
+    for (Lane& lane : lanes_) {
+        if (lane.entered) lane.entered->settle();
+        if (lane.turn) lane.turn->await();
+    }
+    for (Lane& lane : lanes_) {
+        const bool begun = !lane.turn || lane.turn->begin();
+        Status usable = check_handle(lane.handle);
+        lane.refused = !begun || !usable;
+        if (!usable) keep(lane, std::move(usable));
+    }
+    std::erase_if(lanes_, [](const Lane& lane) { return lane.refused; });
+}
+
+// The communicator's first error is the call's; what else waits on it has failed too. A child that was not to be made
+// leaves its parent as it was.
+void Batch::give_up(Lane& lane, Status failure) {
+    keep(lane, std::move(failure));
+    const bool goes_on = !lane.calls.empty() && lane.calls.front().splitting && lane.communicator().usable();
+    if (goes_on)
+        lane.calls.pop_front();
+    else
+        lane.drop();
+    lane.begun = false;
+}
+
+// Messages do not wait for the calls that came before them, nor those for them. True: something moved.
+bool Batch::exchange(Lane& lane) {
+    Communicator& communicator = lane.communicator();
+    Status failure;
+    lane.exchanging = true;
+    for (const Communicator::Call& message : std::exchange(lane.messages, {}))
+        if (failure) failure = communicator.begin_message(message);
+    const Progress progress = failure ? communicator.advance_messages() : Progress::failed;
+    if (failure && progress == Progress::failed) failure = communicator.take_failure();
+    if (!failure) give_up(lane, std::move(failure));
+    if (progress == Progress::done) lane.exchanging = false;
+    return progress != Progress::blocked;
+}
+
+// True: something moved.
+bool Batch::advance(Lane& lane) {
+    bool moved = false;
+    while (!lane.calls.empty()) {
+        Status failure;
+        Progress progress = Progress::blocked;
+        const bool on_device = lane.calls.front().call.operation.space == Space::device;
+        if (!lane.begun) failure = lane.calls.front().begin();
+        lane.begun = true;
+        if (failure) progress = lane.calls.front().advance();
+        if (failure && progress == Progress::failed) failure = lane.calls.front().take_failure();
+        if (!failure && lane.calls.front().fusion && !lane.communicator().dead()) {
+            lane.take_apart();  // no algorithm for so many bytes, as all ranks find
+        } else if (!failure) {
+            give_up(lane, std::move(failure));
+        } else if (progress == Progress::done) {
+            lane.finish();
+        } else {
+            return moved || progress == Progress::moved;
+        }
+        moved = true;
+        // Launches of all ranks in turn: a full queue makes a launch wait for kernels that wait for the others'.
+        if (on_device) break;
+    }
+    return moved;
+}
+
+// With several lanes none may sleep for long.
+Status Batch::pause(Lane& lane) {
+    const bool alone = lanes_.size() == 1;
+    return lane.calls.empty() ? lane.communicator().pause(alone) : lane.calls.front().pause(alone && !lane.exchanging);
+}
+
+Status Batch::run() {
+    // If an exception ends this: whoever waits for what is still to be done is told. In any case buffers go back to the
+    // user only when none of this thread's ranks moves any more.
+    struct Ending {
+        std::vector<Lane>& lanes;
+        ~Ending() {
+            for (Lane& lane : lanes)
+                if (!lane.done()) lane.communicator().break_off();
+            try {
+                for (Lane& lane : lanes) lane.communicator().await_borrowers();
+            } catch (...) {  // out of memory for a warning
+            }
+        }
+    };
+    come_in();
+    Ending ending{lanes_};
+    for (Lane& lane : lanes_) Fusion::apply(lane.calls, lane.communicator().join_bytes());
+    for (size_t left = lanes_.size(); left > 0;) {
+        bool moved = false;
+        left = 0;
+        for (Lane& lane : lanes_) {
+            if (!lane.messages.empty() || lane.exchanging) moved |= exchange(lane);
+            moved |= advance(lane);
+            left += !lane.done();
+        }
+        // Others may go on with it.
+        std::erase_if(lanes_, [](const Lane& lane) { return lane.done() && !lane.communicator().dead(); });
+        if (moved) continue;
+        // Everybody is blocked: wait a little in each one's way.
+        for (Lane& lane : lanes_)
+            if (!lane.done())
+                if (Status failure = pause(lane); !failure) give_up(lane, std::move(failure));
+    }
+    return std::move(first_);
+}
+
+// Where a call goes: a weftStream, the communicator's own stream, or nowhere: who calls carries it out.
+const void* destination(const weftComm* handle, const Communicator::Call& call) {
+    if (call.queued) return call.stream;
+    return call.operation.space == Space::device ? nullptr : handle->own_stream.get();
+}
+
+Result<std::shared_ptr<HostStream>> stream_of(const weftComm* handle, const Communicator::Call& call) {
+    if (call.queued) return host_stream(call.stream);
+    return destination(handle, call) ? handle->own_stream : nullptr;
+}
+
+void enqueue(HostStream& stream, std::vector<Lane> lanes) {
+    auto batch = std::make_shared<Batch>(std::move(lanes));
+    stream.enqueue([batch] { return batch->run(); });
+}
+
+}  // namespace
+
+bool goes_with(const QueuedCall& one, const QueuedCall& other) {
+    return destination(one.handle, one.call) == destination(other.handle, other.call);
+}
+
+Status submit(std::vector<QueuedCall> calls) {
+    struct Part {
+        std::shared_ptr<HostStream> stream;
+        std::vector<Lane> lanes;
+    };
+    std::vector<Part> parts;
+    std::vector<std::unique_ptr<Entered>> held;  // of what goes to streams, until it is there
+    Status first;
+    bool waits = false;
+    // Where each communicator's calls go; none on one that refuses them.
+    struct Home {
+        weftComm* handle;
+        size_t part = SIZE_MAX, lane = SIZE_MAX;
+    };
+    std::vector<Home> homes;
+    for (QueuedCall& queued : calls) {
+        auto home =
+            std::find_if(homes.begin(), homes.end(), [&](const Home& other) { return other.handle == queued.handle; });
+        if (home == homes.end()) {
+            home = homes.insert(homes.end(), Home{queued.handle});
+            Status usable = check_handle(queued.handle);
+            auto entered = usable ? std::make_unique<Entered>(queued.handle) : nullptr;
+            if (entered && !entered->entered()) usable = entered->refused();
+            auto stream = usable ? stream_of(queued.handle, queued.call) : Result<std::shared_ptr<HostStream>>(nullptr);
+            if (!stream) usable = stream.take_status();
+            if (!usable) {
+                queued.handle->keep_error(usable);
+                if (first) first = std::move(usable);
+                continue;
+            }
+            auto part = std::find_if(parts.begin(), parts.end(), [&](const Part& p) { return p.stream == *stream; });
+            if (part == parts.end()) part = parts.insert(parts.end(), Part{*stream, {}});
+            home->part = size_t(part - parts.begin());
+            home->lane = part->lanes.size();
+            part->lanes.push_back({queued.handle});
+            (*stream ? held.emplace_back() : part->lanes.back().entered) = std::move(entered);
+        }
+        if (home->part == SIZE_MAX) continue;
+        parts[home->part].lanes[home->lane].add(std::move(queued));
+    }
+    for (Part& part : parts) {
+        if (!part.stream) continue;
+        for (Lane& lane : part.lanes) {
+            lane.turn = std::make_unique<Turn>(lane.handle->turns);
+            waits |= part.stream == lane.handle->own_stream;
+        }
+        enqueue(*part.stream, std::move(part.lanes));
+    }
+    held.clear();
+    for (Part& part : parts)
+        if (!part.stream)
+            if (Status done = Batch(std::move(part.lanes)).run(); !done && first) first = std::move(done);
+    if (!first) return first;
+    return waits ? in_progress() : ok();
+}
+
+Status submit(Entered& entered, weftComm* handle, std::span<const Communicator::Call> calls) {
+    const Communicator::Call& first = calls[0];
+    if (destination(handle, first)) [[unlikely]] {
+        auto stream = stream_of(handle, first);
+        if (!stream) return stream.take_status();
+        std::vector<Lane> lanes;
+        lanes.push_back({.handle = handle, .turn = std::make_unique<Turn>(handle->turns)});
+        for (const Communicator::Call& call : calls) lanes.back().add(QueuedCall(handle, call));
+        enqueue(**stream, std::move(lanes));
+        return first.queued ? ok() : in_progress();
+    }
+    entered.settle();
+    return first.is_message() ? handle->communicator->run_messages(calls) : handle->communicator->run(first);
+}
+
+Status submit(weftComm* handle, std::function<Status()> work) {
+    auto turn = std::make_shared<Turn>(handle->turns);
+    handle->own_stream->enqueue([handle, turn = std::move(turn), work = std::move(work)]() -> Status {
+        turn->await();
+        if (!turn->begin()) return check_handle(handle);
+        Status done = work();
+        if (!done) handle->keep_error(done);
+        return done;
+    });
+    return in_progress();
+}
+
+Status submit(std::vector<Joining> joinings) {
+    std::vector<Joining> here;
+    bool waits = false;
+    for (Joining& joining : joinings) {
+        if (!joining.handle) {
+            here.push_back(std::move(joining));
+            continue;
+        }
+        waits = true;
+        auto alone = std::make_shared<std::vector<Joining>>();
+        HostStream& stream = *joining.handle->own_stream;
+        alone->push_back(std::move(joining));
+        stream.enqueue([alone] { return join(std::move(*alone)); });
+    }
+    WEFT_TRY(join(std::move(here)));
+    return waits ? in_progress() : ok();
+}
+
+}  // namespace weft

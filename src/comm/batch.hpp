@@ -1,0 +1,50 @@
+// batch.hpp: calls that one thread carries out together: in order on each communicator, in turn across communicators,
+// so that one thread can be several ranks; all messages between two ranks each beside them, in no order. A stream's
+// thread does it, or the caller's.
+#pragma once
+#include <vector>
+
+#include "src/comm/fusion.hpp"
+#include "src/comm/splitting.hpp"
+
+namespace weft {
+
+// A call with what it needs until it is carried out. A value: prepared ones are carried out many times.
+struct QueuedCall {
+    weftComm* handle;
+    Communicator::Call call;
+    std::shared_ptr<Splitting> splitting = nullptr;                          // null: a call
+    std::shared_ptr<const Portions> portions = nullptr;                      // the call's
+    std::shared_ptr<const Communicator::MadeReduction> reduction = nullptr;  // likewise, though it may be ended
+    std::shared_ptr<Fusion> fusion = nullptr;  // of the calls that it is made of; null: it is one
+
+    QueuedCall(weftComm* handle, const Communicator::Call& call);
+    QueuedCall(weftComm* handle, std::shared_ptr<Splitting> splitting);
+
+    Status begin();
+    Progress advance() const { return splitting ? splitting->advance() : communicator().advance(); }
+    Status pause(bool may_sleep) const {
+        return splitting ? splitting->pause(may_sleep) : communicator().pause(may_sleep);
+    }
+    Status take_failure() const { return splitting ? splitting->take_failure() : communicator().take_failure(); }
+    void end() const {
+        if (!splitting) (void)communicator().end();
+    }
+    Communicator& communicator() const { return *handle->communicator; }
+};
+
+// Whether both, on one communicator, go to one stream.
+bool goes_with(const QueuedCall& one, const QueuedCall& other);
+
+// Carries the calls out, or gives them to the streams that they name, in their order among all calls on their
+// communicators. The first error of those that were carried out here; weftInProgress: a communicator does not block.
+// Each communicator's handle keeps its own.
+Status submit(std::vector<QueuedCall> calls);
+// One call, or some messages, by who is inside their communicator.
+Status submit(Entered& entered, weftComm* handle, std::span<const Communicator::Call> calls);
+// The ranks that `joinings` are join: here, or, where a communicator shall not block, on its own stream.
+Status submit(std::vector<Joining> joinings);
+// `work` in its turn on the communicator's own stream, by who is inside.
+Status submit(weftComm* handle, std::function<Status()> work);
+
+}  // namespace weft

@@ -1,0 +1,160 @@
+#include "src/comm/fusion.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <optional>
+
+#include "src/base/arithmetic.hpp"
+#include "src/comm/batch.hpp"
+
+namespace weft {
+
+namespace {
+
+// Above it a call is bound by its bytes, which joining copies twice more.
+constexpr size_t small_bytes = 16 << 10;
+
+using Call = Communicator::Call;
+
+// What a rank contributes to the one element more: `fine`, and the result is that too unless somebody contributes
+// `objection`.
+struct Votes {
+    int fine, objection;
+};
+// Objections of many ranks, or of all, must not add up to nothing: integers of a byte wrap.
+std::optional<Votes> votes(const Operation& operation, int ranks) {
+    const bool adds = operation.op == weftSum || operation.op == weftAvg;
+    if (adds && datatype_bytes[operation.type] == 1 && is_integer(weftDataType_t(operation.type)) &&
+        ranks * ranks > INT8_MAX)
+        return std::nullopt;
+    switch (operation.op) {
+        case weftSum:
+        case weftMax: return Votes{0, 1};
+        case weftProd:
+        case weftMin: return Votes{1, 0};
+        case weftBand: return Votes{1, 0};
+        case weftBor: return Votes{0, 1};
+        case weftAvg:
+            return Votes{0, ranks};  // what the division leaves of one is 1
+        // Two objections cancel each other in an exclusive or. Made reductions are each rank's own: whether two calls
+        // have the same one is no agreed fact.
+        default: return std::nullopt;
+    }
+}
+
+void write_vote(std::byte* place, weftDataType_t type, int vote) {
+    with_datatype(type, [&](auto constant) {
+        using A = Arithmetic<decltype(constant)::value>;
+        const typename A::Element element = A::round(typename A::Accumulator(vote));
+        memcpy(place, &element, sizeof element);
+    });
+}
+
+bool can_join(const QueuedCall& queued) {
+    const Operation& operation = queued.call.operation;
+    return !queued.splitting && operation.collective == Collective::all_reduce && operation.space == Space::host &&
+           operation.count > 0 && operation.bytes() <= small_bytes &&
+           votes(operation, queued.communicator().ranks()).has_value();
+}
+
+bool alike(const Call& one, const Call& other) {
+    return one.operation.type == other.operation.type && one.operation.op == other.operation.op &&
+           one.settings.preference == other.settings.preference;
+}
+
+struct Range {
+    uintptr_t begin, end, furthest;  // furthest: end of this and all before it
+    size_t call;
+};
+
+}  // namespace
+
+Fusion::~Fusion() = default;
+
+void Fusion::apply(std::deque<QueuedCall>& calls, size_t most_bytes) {
+    if (calls.size() < 2 || most_bytes == 0) return;
+    std::deque<QueuedCall> joined;
+    for (size_t begin = 0, end = 0; begin < calls.size(); begin = end) {
+        size_t bytes = 0;
+        end = begin;
+        while (end < calls.size() && can_join(calls[end]) && alike(calls[begin].call, calls[end].call) &&
+               bytes + calls[end].call.operation.bytes() <= most_bytes)
+            bytes += calls[end++].call.operation.bytes();
+        if (end - begin < 2) {
+            end = begin + 1;
+            joined.push_back(std::move(calls[begin]));
+            continue;
+        }
+        auto fusion = std::make_shared<Fusion>();
+        QueuedCall& whole = joined.emplace_back(calls[begin]);
+        Operation& operation = whole.call.operation;
+        const size_t element = datatype_bytes[operation.type];
+        uint64_t hash = 0xcbf29ce484222325u;
+        for (size_t i = begin; i < end; ++i) {
+            hash = (hash ^ calls[i].call.operation.count) * 0xbf58476d1ce4e5b9u;
+            hash ^= hash >> 29;
+            // The first deadline that passes is that of all.
+            whole.call.settings.timeout_ms =
+                whole.communicator().earlier(whole.call.settings.timeout_ms, calls[i].call.settings.timeout_ms);
+            fusion->calls_.push_back(std::move(calls[i]));
+        }
+        fusion->bytes_ = bytes + element;
+        operation.count = bytes / element + 1;
+        operation.joined =
+            uint64_t(end - begin) << Operation::joined_shift | hash % (uint64_t(1) << Operation::joined_shift);
+        whole.fusion = std::move(fusion);
+    }
+    calls = std::move(joined);
+}
+
+// No call reads what another one writes. (An earlier one could, but it seldom does.)
+bool Fusion::in_order() const {
+    std::vector<Range> written;
+    for (size_t i = 0; i < calls_.size(); ++i) {
+        const auto begin = reinterpret_cast<uintptr_t>(calls_[i].call.receive);
+        written.push_back({begin, begin + calls_[i].call.operation.bytes(), 0, i});
+    }
+    std::sort(written.begin(), written.end(), [](const Range& a, const Range& b) { return a.begin < b.begin; });
+    uintptr_t furthest = 0;
+    for (Range& range : written) range.furthest = furthest = std::max(furthest, range.end);
+    for (size_t i = 0; i < calls_.size(); ++i) {
+        const auto begin = reinterpret_cast<uintptr_t>(calls_[i].call.send),
+                   end = begin + calls_[i].call.operation.bytes();
+        auto after = std::lower_bound(written.begin(), written.end(), end,
+                                      [](const Range& range, uintptr_t limit) { return range.begin < limit; });
+        while (after != written.begin() && (--after)->furthest > begin)
+            if (after->end > begin && after->call != i) return false;
+    }
+    return true;
+}
+
+void Fusion::gather(Call& call) {
+    joined_ = calls_[0].communicator().buffer_of_joined(bytes_);
+    call.send = call.receive = joined_.data();
+    std::byte* to = joined_.data();
+    for (const QueuedCall& queued : calls_) {
+        const size_t bytes = queued.call.operation.bytes();
+        memcpy(to, queued.call.send, bytes);
+        to += bytes;
+    }
+    const Operation& operation = calls_[0].call.operation;
+    const Votes vote = *votes(operation, calls_[0].communicator().ranks());
+    write_vote(to, weftDataType_t(operation.type), in_order() ? vote.fine : vote.objection);
+}
+
+bool Fusion::scatter() const {
+    const Operation& operation = calls_[0].call.operation;
+    const size_t element = datatype_bytes[operation.type];
+    std::byte fine[8];
+    write_vote(fine, weftDataType_t(operation.type), votes(operation, calls_[0].communicator().ranks())->fine);
+    if (memcmp(fine, joined_.data() + joined_.size() - element, element) != 0) return false;
+    const std::byte* from = joined_.data();
+    for (const QueuedCall& queued : calls_) {
+        const size_t bytes = queued.call.operation.bytes();
+        memcpy(queued.call.receive, from, bytes);
+        from += bytes;
+    }
+    return true;
+}
+
+}  // namespace weft

@@ -1,0 +1,44 @@
+// lent.cpp: messages whose slot says where the bytes lie in place of the bytes (src/README.md, "Lending").
+#include "src/executor/run.hpp"
+
+namespace weft {
+
+// Where what the instruction sends will stay until the operation ends, if the receiver shall read it there; else null.
+const std::byte* Run::lasting_place(size_t index, const Instruction& instruction, uint64_t tile,
+                                    const Span& span) const {
+    const BlockEnds& ends = plan_->ends[index];
+    if (plan_->lasting.empty() || !ends.target_reads || span.count != 1 || span.bytes < plan_->lent_least)
+        return nullptr;
+    if (!plan_->lasting[index][size_t(blocks_[index].step)]) return nullptr;
+    if (!ends.target_in_process && !plan_->lends_processes) return nullptr;
+    const bool from_input = instruction.opcode == Opcode::send && instruction.source == Buffer::input;
+    if (from_input && plan_->scaled()) return nullptr;
+    const Piece piece = tiling_.piece(tile, plan_->tile_length(tile), span.pieces[0].tile_offset, span.bytes);
+    return piece.bytes == span.bytes ? (from_input ? send_ : receive_) + piece.offset : nullptr;
+}
+
+Status Run::fetch(int source, const SlotInfo& info) {
+    if (fetched_.size() < info.bytes) fetched_.resize(info.bytes);
+    return plan_->peer_memory->read(source, fetched_.data(), info.address, info.bytes);
+}
+
+// Whether nobody reads any more what messages lent; else those ranks are waited for.
+bool Run::settled() {
+    bool all = true;
+    for (size_t index = 0; index < blocks_.size(); ++index)
+        if (plan_->ends[index].target_reads && !plan_->ends[index].target->settled()) {
+            connections_wait_.insert(plan_->schedule->blocks[index].target);
+            all = false;
+        }
+    return all;
+}
+
+bool Run::may_be_reading(int peer) const {
+    for (size_t index = 0; lent_ && index < plan_->ends.size(); ++index)
+        if (plan_->schedule->blocks[index].target == peer && plan_->ends[index].target_reads &&
+            !plan_->ends[index].target->settled())
+            return true;
+    return false;
+}
+
+}  // namespace weft

@@ -1,0 +1,64 @@
+#include "src/schedule/lending.hpp"
+
+namespace weft {
+
+namespace {
+
+// How often a chunk of the output is written, and how often by something else than a copy of the same chunk of the
+// input, which in place changes nothing.
+struct Writes {
+    int all = 0, changing = 0;
+};
+
+template <class Use>
+void each_chunk(const Instruction& instruction, const Index& first, Use&& use) {
+    for (int iteration = 0; iteration < instruction.repeat; ++iteration)
+        for (int offset = 0; offset < instruction.count; ++offset) use(size_t(first.at(iteration, offset)));
+}
+
+std::vector<Writes> writes_of(const Schedule& schedule) {
+    std::vector<Writes> writes(size_t(schedule.chunks));
+    for (const Block& block : schedule.blocks)
+        for (const Instruction& it : block.instructions) {
+            if (!(it.targets & Buffer::output)) continue;
+            const bool keeps = it.opcode == Opcode::copy && it.source == Buffer::input && !it.moves && !it.finish;
+            each_chunk(it, it.moves ? it.into : it.chunk, [&](size_t chunk) {
+                ++writes[chunk].all;
+                writes[chunk].changing += !keeps;
+            });
+        }
+    return writes;
+}
+
+bool lasts(const Instruction& it, const std::vector<Writes>& writes, bool in_place) {
+    if (kind_of(it.opcode) != OpcodeKind::connection || !sends(it.opcode)) return false;
+    const bool from_input = it.opcode == Opcode::send && it.source == Buffer::input,
+               from_output = it.opcode == Opcode::send ? it.source == Buffer::output : it.targets == Buffer::output;
+    if (!from_input && !from_output) return false;
+    bool all = true;
+    // Whoever reads the output reads what was written there: a chunk that is written once has been.
+    each_chunk(it, it.chunk, [&](size_t chunk) {
+        all &= from_input ? !in_place || writes[chunk].changing == 0 : writes[chunk].all <= 1;
+    });
+    return all;
+}
+
+}  // namespace
+
+std::vector<std::vector<bool>> lasting_sends(const Schedule& schedule) {
+    if (schedule.fifo_depth == 0 || schedule.tiles > 1) return {};
+    const std::vector<Writes> writes = writes_of(schedule);
+    const bool in_place = !facts_of(schedule.collective).transposes;  // may be
+    std::vector<std::vector<bool>> found;
+    bool any = false;
+    for (const Block& block : schedule.blocks) {
+        found.emplace_back();
+        for (const Instruction& it : block.instructions) {
+            found.back().push_back(lasts(it, writes, in_place));
+            any |= found.back().back();
+        }
+    }
+    return any ? found : std::vector<std::vector<bool>>();
+}
+
+}  // namespace weft

@@ -1,0 +1,36 @@
+// on_threads.hpp: a communicator whose ranks are threads of the test. Clients' interface only.
+#pragma once
+#include <weft/weft.h>
+
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tests/catch.hpp"
+
+namespace weft::test {
+
+// What body(comm, rank) says went wrong, by rank. Under an algorithm, or any.
+template <class Body>
+std::vector<std::string> on_threads(int ranks, const char* algo, Body&& body) {
+    weftUniqueId id;
+    REQUIRE(weftGetUniqueId(&id) == weftSuccess);
+    std::vector<std::string> wrong{size_t(ranks)};
+    std::vector<std::thread> threads;
+    for (int rank = 0; rank < ranks; ++rank)
+        threads.emplace_back([&, rank] {
+            weftConfig_t config = WEFT_CONFIG_INITIALIZER;
+            config.algo = algo;
+            weftComm_t comm = nullptr;
+            if (weftCommInitRankConfig(&comm, ranks, id, rank, &config) != weftSuccess) {
+                wrong[size_t(rank)] = weftGetLastError(nullptr);
+                return;
+            }
+            wrong[size_t(rank)] = body(comm, rank);
+            weftCommDestroy(comm);
+        });
+    for (std::thread& thread : threads) thread.join();
+    return wrong;
+}
+
+}  // namespace weft::test

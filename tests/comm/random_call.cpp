@@ -1,0 +1,219 @@
+#include "tests/comm/random_call.hpp"
+
+#include <cstring>
+#include <random>
+#include <sstream>
+#include <vector>
+
+#include "src/base/datatype.hpp"
+#include "tests/reference/exact.hpp"
+
+namespace weft::test {
+
+using reference::Bytes;
+
+namespace {
+
+enum class What { all_reduce, reduce, broadcast, all_gather, reduce_scatter, all_to_all, gather, scatter };
+constexpr int what_count = 8;
+constexpr const char* names[] = {"all_reduce",     "reduce",     "broadcast", "all_gather",
+                                 "reduce_scatter", "all_to_all", "gather",    "scatter"};
+
+uint64_t hash_of(const std::byte* data, size_t bytes) {
+    uint64_t hash = 0xcbf29ce484222325u;
+    for (size_t i = 0; i < bytes; ++i) hash = (hash ^ uint64_t(data[i])) * 0x100000001b3u;
+    return hash;
+}
+
+}  // namespace
+
+// One call as all ranks draw it.
+struct RandomCall::Drawn {
+    What what;
+    int ranks, root;
+    weftDataType_t type;
+    int op;  // weftNumOps: a pre-multiplied sum
+    bool whole;
+    size_t count;                        // of a part
+    std::vector<bool> in_place, shared;  // by rank
+    std::vector<size_t> offsets;
+    std::vector<Bytes> inputs, scalars;  // inputs: those parts that the rank sends
+
+    bool reduces() const { return what == What::all_reduce || what == What::reduce || what == What::reduce_scatter; }
+    // How many parts a rank sends and receives.
+    int sent(int rank) const {
+        switch (what) {
+            case What::broadcast: return rank == root;
+            case What::reduce_scatter:
+            case What::all_to_all: return ranks;
+            case What::scatter: return rank == root ? ranks : 0;
+            default: return 1;
+        }
+    }
+    int received(int rank) const {
+        switch (what) {
+            case What::reduce: return rank == root;
+            case What::all_gather:
+            case What::all_to_all: return ranks;
+            case What::gather: return rank == root ? ranks : 0;
+            default: return 1;
+        }
+    }
+    size_t part_bytes() const { return count * size_of(type); }
+    Bytes part(int rank, int index) const {
+        const auto first = inputs[size_t(rank)].begin() + ptrdiff_t(size_t(index) * part_bytes());
+        return {first, first + ptrdiff_t(part_bytes())};
+    }
+
+    Drawn(const Sequence& sequence, int index, int of) : ranks(of) {
+        std::seed_seq seeds{sequence.seed, uint32_t(index)};
+        std::mt19937 random(seeds);
+        what = sequence.all_reduce_only || random() % 3 == 0 ? What::all_reduce : What(random() % what_count);
+        root = int(random() % uint32_t(ranks));
+        type = weftDataType_t(random() % weftNumTypes);
+        op = reduces() ? int(random() % (weftNumOps + 1)) : int(weftSum);
+        if (!serves(weftRedOp_t(op), type)) op = weftSum;
+        whole = op != weftProd && random() % 2;
+        switch (random() % 8) {
+            case 0: count = random() % 3; break;
+            case 1: count = random() % sequence.most_elements; break;
+            case 2: count = random() % (sequence.most_elements / 8); break;
+            default: count = random() % 300;
+        }
+        if (sent(root) > 1 || received(root) > 1) count = (count + size_t(ranks) - 1) / size_t(ranks);
+        const bool all_shared = random() % 3 == 0;
+        for (int rank = 0; rank < ranks; ++rank) {
+            in_place.push_back(random() % 2 && what != What::all_to_all);
+            shared.push_back(all_shared || random() % 2);
+            offsets.push_back(random() % 2 ? 0 : random() % 64);
+            const size_t elements = count * size_t(sent(rank));
+            inputs.push_back(whole ? reference::whole(type, elements, ranks, rank, random)
+                                   : reference::mild(type, elements, random));
+            if (op == weftNumOps)
+                scalars.push_back(whole ? reference::whole_scalar(type, random) : reference::mild(type, 1, random));
+        }
+    }
+
+    weftResult_t call(const void* send, void* receive, weftRedOp_t by, weftComm_t comm, weftStream_t stream) const {
+        switch (what) {
+            case What::all_reduce: return weftAllReduce(send, receive, count, type, by, comm, stream);
+            case What::reduce: return weftReduce(send, receive, count, type, by, root, comm, stream);
+            case What::broadcast: return weftBroadcast(send, receive, count, type, root, comm, stream);
+            case What::all_gather: return weftAllGather(send, receive, count, type, comm, stream);
+            case What::reduce_scatter: return weftReduceScatter(send, receive, count, type, by, comm, stream);
+            case What::all_to_all: return weftAlltoAll(send, receive, count, type, comm, stream);
+            case What::gather: return weftGather(send, receive, count, type, root, comm, stream);
+            case What::scatter: return weftScatter(send, receive, count, type, root, comm, stream);
+        }
+        return weftInternalError;
+    }
+
+    // What is wrong with part `index` of what `rank` has received; empty: nothing.
+    std::string fault(int rank, int index, const std::byte* got) const {
+        if (reduces()) {
+            std::vector<Bytes> contributions;
+            for (int giver = 0; giver < ranks; ++giver)
+                contributions.push_back(part(giver, what == What::reduce_scatter ? rank : 0));
+            const bool scaled = op == weftNumOps;
+            const reference::Question question{type, scaled ? weftSum : weftRedOp_t(op), &contributions,
+                                               scaled ? &scalars : nullptr};
+            const size_t first = reference::first_wrong(question, got, whole);
+            return first == count ? "" : "element " + std::to_string(first) + " is wrong";
+        }
+        const bool from_root = what == What::broadcast || what == What::scatter;
+        const Bytes right =
+            part(from_root ? root : index, what == What::scatter || what == What::all_to_all ? rank : 0);
+        return right.empty() || memcmp(got, right.data(), right.size()) == 0
+                   ? ""
+                   : "part " + std::to_string(index) + " is not what was sent";
+    }
+};
+
+// Private memory or weftMemAlloc's.
+class RandomCall::Memory {
+  public:
+    Memory(size_t bytes, size_t offset, bool shared) {
+        if (!shared) {
+            private_.resize(bytes + offset);
+            begin_ = private_.data() + offset;
+            return;
+        }
+        if (weftMemAlloc(&shared_, bytes + offset) == weftSuccess) begin_ = static_cast<std::byte*>(shared_) + offset;
+    }
+    Memory(const Memory&) = delete;
+    ~Memory() {
+        if (shared_) (void)weftMemFree(shared_);
+    }
+    std::byte* data() const { return begin_; }
+
+  private:
+    Bytes private_;
+    void* shared_ = nullptr;
+    std::byte* begin_ = nullptr;
+};
+
+RandomCall::RandomCall(const Sequence& sequence, int index, int rank, int ranks)
+    : rank_(rank), index_(index), seed_(sequence.seed), drawn_(new Drawn(sequence, index, ranks)) {
+    const auto self = size_t(rank);
+    const size_t part = drawn_->part_bytes();
+    const int sent = drawn_->sent(rank), received = drawn_->received(rank);
+    const bool in_place = drawn_->in_place[self];
+    // In place the shorter buffer is this rank's part of the longer.
+    const auto inside = [&](int own, int other) { return in_place && own < other ? self * part : 0; };
+    first_ = std::make_unique<Memory>(part * size_t(in_place ? std::max(sent, received) : sent), drawn_->offsets[self],
+                                      drawn_->shared[self]);
+    if (!in_place)
+        second_ = std::make_unique<Memory>(part * size_t(received), drawn_->offsets[self], drawn_->shared[self]);
+    // Rooted collectives: who sends or receives nothing has no second place to begin at.
+    send_ = first_->data() + (sent > 0 && received > 0 ? inside(sent, received) : 0);
+    receive_ = (second_ ? second_->data() : first_->data()) + (sent > 0 && received > 0 ? inside(received, sent) : 0);
+}
+
+RandomCall::~RandomCall() = default;
+
+weftResult_t RandomCall::issue(weftComm_t comm, weftStream_t stream, bool in_group) {
+    const Bytes& input = drawn_->inputs[size_t(rank_)];
+    if (!input.empty()) memcpy(send_, input.data(), input.size());
+    auto op = weftRedOp_t(drawn_->op);
+    const bool scaled = drawn_->op == weftNumOps;
+    if (scaled)
+        if (const weftResult_t made = weftRedOpCreatePreMulSum(&op, drawn_->scalars[size_t(rank_)].data(), drawn_->type,
+                                                               weftScalarHostImmediate, comm);
+            made != weftSuccess)
+            return made;
+    const weftResult_t called = drawn_->call(drawn_->sent(rank_) > 0 ? send_ : nullptr,
+                                             drawn_->received(rank_) > 0 ? receive_ : nullptr, op, comm, stream);
+    // What is on a stream, or prepared, keeps it; an open group does not let it go.
+    return scaled && !in_group && called == weftSuccess ? weftRedOpDestroy(op, comm) : called;
+}
+
+std::string RandomCall::fault() const {
+    const size_t part = drawn_->part_bytes();
+    for (int place = 0; place < drawn_->received(rank_); ++place)
+        if (std::string wrong = drawn_->fault(rank_, place, receive_ + size_t(place) * part); !wrong.empty())
+            return wrong;
+    const Bytes& input = drawn_->inputs[size_t(rank_)];
+    if (second_ && !input.empty() && memcmp(send_, input.data(), input.size()) != 0) return "the input was changed";
+    return "";
+}
+
+std::string RandomCall::differing_bits(weftComm_t comm) const {
+    if (drawn_->what != What::all_reduce) return "";
+    // The least and the greatest hash are one.
+    const uint64_t hash = hash_of(receive_, drawn_->part_bytes());
+    uint64_t least = hash, most = hash;
+    if (weftAllReduce(&least, &least, 1, weftUint64, weftMin, comm, nullptr) != weftSuccess ||
+        weftAllReduce(&most, &most, 1, weftUint64, weftMax, comm, nullptr) != weftSuccess)
+        return weftGetLastError(comm);
+    return least == most ? "" : "ranks have different bits";
+}
+
+std::string RandomCall::name() const {
+    std::ostringstream text;
+    text << "rank " << rank_ << " of " << drawn_->ranks << ", seed " << seed_ << ", call " << index_ << " ("
+         << names[int(drawn_->what)] << " of " << drawn_->count << " " << name_of(drawn_->type) << ", op " << drawn_->op
+         << ", root " << drawn_->root << ")";
+    return text.str();
+}
+
+}  // namespace weft::test

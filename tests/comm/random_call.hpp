@@ -1,0 +1,38 @@
+// random_call.hpp: one collective as a program would make it, drawn from a seed alike by all ranks, with this rank's
+// buffers, and judged against the exact reference. Clients' interface only.
+#pragma once
+#include <weft/weft.h>
+
+#include <memory>
+#include <string>
+
+#include "tests/comm/random_calls.hpp"
+
+namespace weft::test {
+
+class RandomCall {
+  public:
+    // Number `index` of a sequence, on a communicator of `ranks`.
+    RandomCall(const Sequence& sequence, int index, int rank, int ranks);
+    ~RandomCall();
+
+    // Calls; with a stream, or in a group, the next two are for when it is done.
+    weftResult_t issue(weftComm_t comm, weftStream_t stream, bool in_group = false);
+    // What is wrong with what this rank has, or nothing.
+    std::string fault() const;
+    // Of an all-reduce: ranks have the same bits? Calls; nothing is wrong, or it is said.
+    std::string differing_bits(weftComm_t comm) const;
+    // A sentence that says which call it was.
+    std::string name() const;
+
+  private:
+    struct Drawn;
+    class Memory;
+    int rank_, index_;
+    uint32_t seed_;
+    std::unique_ptr<Drawn> drawn_;
+    std::unique_ptr<Memory> first_, second_;
+    std::byte *send_ = nullptr, *receive_ = nullptr;
+};
+
+}  // namespace weft::test

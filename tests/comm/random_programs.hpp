@@ -1,0 +1,13 @@
+// random_programs.hpp: a random program of all ways to call: collectives and messages on several communicators, by
+// themselves, in groups, on streams, prepared, communicators split and ended meanwhile; each result against the exact
+// reference. All ranks draw the same program from the seed, but each for itself which calls go to streams. Clients'
+// interface only, so ranks may be threads or processes.
+#pragma once
+#include "tests/comm/random_calls.hpp"
+
+namespace weft::test {
+
+// Runs this rank's part of `sequence.calls` rounds; `world` lives on. What went wrong, or nothing.
+std::string run_random_program(weftComm_t world, const Sequence& sequence);
+
+}  // namespace weft::test

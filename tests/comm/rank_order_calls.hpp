@@ -1,0 +1,20 @@
+// rank_order_calls.hpp: every collective that reduces, on numbers whose sum depends on the order and on each rounding,
+// held against the sum in rank order, rounded once: the bits that deterministic mode promises.
+#pragma once
+#include <weft/weft.h>
+
+#include <cstdint>
+#include <string>
+
+namespace weft::test {
+
+struct RankOrderResult {
+    std::string wrong;  // a call that failed; empty: none did
+    int calls = 0;
+    int differing = 0;  // calls whose result on this rank has other bits
+};
+
+// Runs this rank's part; every rank draws the same calls from the seed.
+RankOrderResult run_rank_order_calls(weftComm_t comm, uint32_t seed, size_t most_elements);
+
+}  // namespace weft::test

@@ -1,0 +1,101 @@
+#include "tests/device/calls.hpp"
+
+#include <algorithm>
+
+namespace weft::test {
+
+namespace {
+
+constexpr size_t margin = 32;
+constexpr std::byte mark{0xa5};
+
+}  // namespace
+
+Buffers::Buffers(const Ranks& ranks, const Call& call) {
+    for (int rank = 0; rank < ranks.count(); ++rank) {
+        const Bytes& input = call.inputs[size_t(rank)];
+        const Held in = call.input_held(rank), out = call.output_held(rank);
+        const size_t received = call.bytes() * size_t(parts_held(out, call.parts()));
+        Place place{};
+        place.in_place = !call.in_place.empty() && call.in_place[size_t(rank)] && in != Held::nothing &&
+                         out != Held::nothing && !facts_of(call.collective()).transposes;
+        // In place: where the shorter of the two lies in the longer.
+        if (place.in_place && out == Held::all) place.send_offset = first_held(in, rank, call.bytes());
+        if (place.in_place && in == Held::all) place.receive_offset = first_held(out, rank, call.bytes());
+        place.receive_bytes = received;
+        place.first_bytes = place.in_place ? std::max(input.size(), received) : input.size();
+        place.second_bytes = place.in_place ? 0 : received;
+        const auto make = [&](size_t bytes, size_t offset) {
+            auto buffer = std::make_unique<DeviceBuffer>(ranks.placing[size_t(rank)], bytes + margin, offset);
+            const Bytes marks(bytes + margin, mark);
+            buffer->write(marks.data(), marks.size());
+            return buffer;
+        };
+        place.first = make(place.first_bytes, call.send_offset);
+        place.second = make(place.second_bytes, call.receive_offset);
+        Bytes content(place.first_bytes, mark);
+        std::copy(input.begin(), input.end(), content.begin() + ptrdiff_t(place.send_offset));
+        place.first->write(content.data(), content.size());
+        auto* const first = static_cast<std::byte*>(place.first->data());
+        if (in != Held::nothing) place.send = first + place.send_offset;
+        if (out != Held::nothing) place.receive = place.in_place ? first + place.receive_offset : place.second->data();
+        places_.push_back(std::move(place));
+    }
+}
+
+std::vector<Bytes> Buffers::results() const {
+    std::vector<Bytes> all;
+    for (const Place& place : places_) {
+        const DeviceBuffer& buffer = place.in_place ? *place.first : *place.second;
+        const Bytes content = buffer.read(place.receive_offset + place.receive_bytes);
+        all.emplace_back(content.begin() + ptrdiff_t(place.receive_offset), content.end());
+    }
+    return all;
+}
+
+int Buffers::spoilt(const Call& call) const {
+    for (size_t rank = 0; rank < places_.size(); ++rank) {
+        const Place& place = places_[rank];
+        const Bytes first = place.first->read(place.first_bytes + margin),
+                    second = place.second->read(place.second_bytes + margin);
+        const auto marked = [](const Bytes& bytes, size_t from) {
+            return std::all_of(bytes.begin() + ptrdiff_t(from), bytes.end(), [](std::byte one) { return one == mark; });
+        };
+        const bool kept =
+            place.in_place || std::equal(call.inputs[rank].begin(), call.inputs[rank].end(), first.begin());
+        if (!kept || !marked(first, place.first_bytes) || !marked(second, place.second_bytes)) return int(rank);
+    }
+    return -1;
+}
+
+void enqueue(const Ranks& ranks, const Call& call, const Buffers& buffers) {
+    std::vector<weftRedOp_t> ops(ranks.comms.size(), weftRedOp_t(call.op));
+    const bool scaled = call.op == premul && facts_of(call.collective()).reduces;
+    for (size_t rank = 0; rank < ops.size() && scaled; ++rank)
+        demand(weftRedOpCreatePreMulSum(&ops[rank], const_cast<std::byte*>(call.scalars[rank].data()), call.type,
+                                        weftScalarHostImmediate, ranks.comms[rank]));
+    const size_t count = call.operation().count;
+    const int root = call.root;
+    ranks.group([&](int rank) {
+        const void* const send = buffers.send(rank);
+        void* const receive = buffers.receive(rank);
+        weftComm_t comm = ranks.comms[size_t(rank)];
+        const weftStream_t stream = ranks.streams[size_t(rank)]->weft();
+        const weftDataType_t type = call.type;
+        const weftRedOp_t op = ops[size_t(rank)];
+        switch (call.collective()) {
+            case Collective::all_reduce: return weftAllReduce(send, receive, count, type, op, comm, stream);
+            case Collective::broadcast: return weftBroadcast(send, receive, count, type, root, comm, stream);
+            case Collective::reduce: return weftReduce(send, receive, count, type, op, root, comm, stream);
+            case Collective::all_gather: return weftAllGather(send, receive, count, type, comm, stream);
+            case Collective::reduce_scatter: return weftReduceScatter(send, receive, count, type, op, comm, stream);
+            case Collective::all_to_all: return weftAlltoAll(send, receive, count, type, comm, stream);
+            case Collective::gather: return weftGather(send, receive, count, type, root, comm, stream);
+            case Collective::scatter: return weftScatter(send, receive, count, type, root, comm, stream);
+            default: return weftInvalidArgument;
+        }
+    });
+    for (size_t rank = 0; rank < ops.size() && scaled; ++rank) demand(weftRedOpDestroy(ops[rank], ranks.comms[rank]));
+}
+
+}  // namespace weft::test

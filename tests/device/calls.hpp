@@ -1,0 +1,35 @@
+// calls.hpp: a drawn call of any collective (tests/executor/local_ranks.hpp) on the devices of a communicator's ranks:
+// its buffers there, and how it is enqueued.
+#pragma once
+#include "tests/device/ranks.hpp"
+#include "tests/executor/local_ranks.hpp"
+
+namespace weft::test {
+
+// The ranks' buffers of one call, with bytes around them that must stay.
+class Buffers {
+  public:
+    Buffers(const Ranks& ranks, const Call& call);
+    const void* send(int rank) const { return at(rank).send; }
+    void* receive(int rank) const { return at(rank).receive; }
+    // By rank, after the call.
+    std::vector<Bytes> results() const;
+    // The first rank of which something was written that is not its result; -1: none.
+    int spoilt(const Call& call) const;
+
+  private:
+    struct Place {
+        std::unique_ptr<DeviceBuffer> first, second;  // in place the first alone
+        size_t first_bytes, second_bytes;             // in front of their margins
+        void *send, *receive;                         // null: the rank has no use for it
+        size_t send_offset, receive_offset, receive_bytes;
+        bool in_place;
+    };
+    const Place& at(int rank) const { return places_[size_t(rank)]; }
+    std::vector<Place> places_;
+};
+
+// On every rank, in a group.
+void enqueue(const Ranks& ranks, const Call& call, const Buffers& buffers);
+
+}  // namespace weft::test

@@ -1,0 +1,80 @@
+// lending_test.cpp: messages that say where their bytes lie instead of carrying them: every algorithm of every
+// collective, read as memory of the process and by the kernel, in place and not, by ranks that come at any time. What
+// changes while it is lent shows as other bits than the interpreter's, for readers come late.
+#include "src/schedule/lending.hpp"
+#include "tests/executor/checked_runs.hpp"
+#include "tests/executor/wild_inputs.hpp"
+
+namespace weft::test {
+namespace {
+
+Call random_call(const WildInputs& wild, int n, const Algorithm& row, std::mt19937& random) {
+    Call call;
+    call.algorithm = &row;
+    if (facts_of(row.collective).rooted) call.root = int(random() % size_t(n));
+    if (std::string_view(row.name) == "ring" && row.collective == Collective::all_reduce)
+        call.channels = 1 + int(random() % 2);
+    call.type = weftDataType_t(random() % weftNumTypes);
+    call.op = facts_of(row.collective).reduces ? any_reduction_of(call.type, random) : int(weftSum);
+    call.tile_bytes = 64 * (1 + random() % 20);
+    // Also so little that it lies in a line of the board, or in the header of a slot.
+    const size_t count = random() % 3 == 0 ? random() % 12 : random() % 900;
+    wild.fill(call, n, count, random);
+    call.lends = random() % 8 != 0;
+    call.in_place = random_flags(n, random);
+    if (row.collective == Collective::all_to_all) call.in_place = {};
+    call.send_offset = random() % 2 ? 0 : random() % 64;
+    call.receive_offset = random() % 2 ? 0 : random() % 64;
+    call.stores = random() % 4 ? Stores::ordinary : Stores::streaming;
+    return call;
+}
+
+void run_sequences(Driver driver, int length, std::mt19937& random) {
+    const WildInputs wild(random);
+    for (const int n : {2, 3, 4, 5, 8})
+        for (const Reached reached : {Reached::threads, Reached::processes}) {
+            LocalRanks ranks(n, reached);
+            std::vector<Call> calls;
+            for (int i = 0; i < length; ++i)
+                for (const Algorithm& row : registry::algorithms())
+                    if (!row.refusal({.ranks = n, .rank = 0}) && row.collective != Collective::barrier)
+                        calls.push_back(random_call(wild, n, row, random));
+            std::shuffle(calls.begin(), calls.end(), random);
+            CAPTURE(n, int(reached), int(driver));
+            check(ranks, calls, driver, random);
+        }
+}
+
+}  // namespace
+
+TEST_CASE("what messages lend, ranks taking turns in random order, leaves the interpreter's bits", "[executor]") {
+    WEFT_PRINT_SEED();
+    std::mt19937 random(seed());
+    run_sequences(Driver::turns, small() ? 1 : 8, random);
+}
+
+TEST_CASE("what messages lend, a thread a rank, leaves the interpreter's bits", "[executor]") {
+    WEFT_PRINT_SEED();
+    std::mt19937 random(seed() + 1);
+    run_sequences(Driver::threads, small() ? 1 : 3, random);
+}
+
+// By hand: the sender is through with its part, but not with the call, until the receiver has read.
+TEST_CASE("a call that lends ends when what it lent has been read", "[executor]") {
+    WEFT_PRINT_SEED();
+    std::mt19937 random(seed());
+    const WildInputs wild(random);
+    for (const bool lends : {false, true})
+        for (const Reached reached : {Reached::threads, Reached::processes}) {
+            LocalRanks ranks(2, reached);
+            Call call;
+            call.algorithm = registry::find_algorithm("binomial_tree", Collective::broadcast);
+            call.root = 0;
+            call.tile_bytes = 4096;
+            call.lends = lends;
+            wild.fill(call, 2, 100, random);
+            CHECK(ranks.ends_alone(call, 0) == !lends);
+        }
+}
+
+}  // namespace weft::test

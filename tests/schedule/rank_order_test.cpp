@@ -1,0 +1,81 @@
+// Which algorithms combine in rank order: what their rows say is what the checker finds, in every way they can run.
+#include "algorithms/algorithms.hpp"
+#include "tests/catch.hpp"
+#include "tests/schedule/cases.hpp"
+
+using namespace weft;
+using namespace weft::test;
+
+TEST_CASE("a row says that it combines in rank order if and only if it does, for every number of ranks up to 128",
+          "[schedule]") {
+    int in_order = 0, others = 0;
+    for (const Algorithm& row : registry::algorithms()) {
+        if (!facts_of(row.collective).reduces) {
+            CHECK(row.sums == Sums::as_they_come);
+            continue;
+        }
+        for (int ranks = 1; ranks <= (sanitized ? 12 : 128); ++ranks) {
+            if (ranks > 16 && ranks % 16 != 0 && (row.on_demand || row.sums == Sums::as_they_come)) continue;
+            if (row.on_demand && ranks > 32 && ranks != 128) continue;
+            for (Case one : cases_of(row, 2, ranks)) {
+                if (one.place != places[ranks % 3] || (ranks > 16 && one.root > 0)) continue;
+                one.tiles = std::min(one.tiles, 2);
+                const CheckedOperation operation = operation_of(one, ranks);
+                Proved proved;
+                INFO(one.text() << ", " << ranks << " ranks");
+                REQUIRE(check(ranks, {&operation, 1}, {}, &proved).ok());
+                REQUIRE(proved.in_rank_order == (ranks == 1 || row.sums == Sums::in_rank_order));
+                ++(proved.in_rank_order ? in_order : others);
+            }
+        }
+    }
+    CHECK(in_order > 100);
+    CHECK(others > 100);
+}
+
+TEST_CASE("some algorithm combines in rank order for every layout of up to 96 ranks a host", "[schedule]") {
+    for (const Collective collective : {Collective::all_reduce, Collective::reduce, Collective::reduce_scatter})
+        for (int ranks = 1; ranks <= 128; ++ranks)
+            for (const Hosts hosts : all_hosts) {
+                Layout layout{ranks, 0, hosts_of(hosts, ranks)};
+                if (layout.host_count() > 1 && too_many_of_a_host(layout)) continue;
+                const auto rows = registry::algorithms();
+                INFO(name_of(collective) << " on " << ranks << " ranks");
+                CHECK(std::any_of(rows.begin(), rows.end(), [&](const Algorithm& row) {
+                    return row.collective == collective && row.sums == Sums::in_rank_order && !row.refusal(layout);
+                }));
+            }
+}
+
+// A reduction of scratch reads a cell of every other rank.
+TEST_CASE("a sum of scratch wants a cell for each rank, all of them written", "[schedule]") {
+    const auto rank_order = [](int rank, auto&& change) {
+        const Algorithm* row = registry::find_algorithm("rank_order", Collective::reduce_scatter);
+        Schedule schedule = row->schedule({3, rank}, {});
+        change(schedule);
+        return schedule;
+    };
+    const auto fault = [&](auto&& change) {
+        CheckedOperation operation;
+        operation.schedule = [&](int rank) { return rank_order(rank, change); };
+        operation.runs = 2;
+        return std::string(check(3, {&operation, 1}).sentence());
+    };
+    CHECK(fault([](Schedule&) {}).empty());
+    CHECK(fault([](Schedule& schedule) { schedule.scratch = 2; }).find("it takes one for each of the 3 ranks") !=
+          std::string::npos);
+    // Two contributions in one cell: the other is empty.
+    const auto other_cell = [](Schedule& schedule) {
+        for (Block& block : schedule.blocks)
+            for (Instruction& it : block.instructions)
+                if (it.target_cell >= 0) it.target_cell = schedule.rank == 0 ? 1 : 0;
+    };
+    CHECK(!fault(other_cell).empty());
+    // What came for the next tile would overwrite what is summed up.
+    const auto no_gate = [](Schedule& schedule) {
+        for (Block& block : schedule.blocks)
+            for (Instruction& it : block.instructions)
+                if (it.after.ago == 1) it.after = {};
+    };
+    CHECK(!fault(no_gate).empty());
+}
