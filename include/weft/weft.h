@@ -65,7 +65,8 @@ WEFT_API weftResult_t weftGetUniqueId(weftUniqueId* id);
  * not reached), weftRemoteError (a rank, a host, or the process that made the id ended meanwhile), weftSystemError. */
 WEFT_API weftResult_t weftCommInitRank(weftComm_t* comm, int nranks, weftUniqueId id, int rank);
 /* The same with settings; config may be NULL. */
-WEFT_API weftResult_t weftCommInitRankConfig(weftComm_t* comm, int nranks, weftUniqueId id, int rank, const weftConfig_t* config);
+WEFT_API weftResult_t weftCommInitRankConfig(weftComm_t* comm, int nranks, weftUniqueId id, int rank,
+                                             const weftConfig_t* config);
 
 /* Makes `ndev` communicators, ranks 0..ndev-1 of one group, all driven by this process, into the array `comms`. `devlist` is
  * NULL for host ranks, or has the device of each. Drive collectives on them inside weftGroupStart/End, or each from a
@@ -90,7 +91,8 @@ WEFT_API weftResult_t weftCommInitFromEnvironment(weftComm_t* comm, const weftCo
  * Errors: weftTimeout (the deadline is initTimeoutMs: who has not called it or has not come), weftMismatch (a rank called
  * something else), after both of which comm is dead; weftRemoteError (a rank died meanwhile); weftInvalidUsage and others
  * (comm is finalized or has failed); weftInvalidArgument (null, config), weftSystemError. Thread-bound. */
-WEFT_API weftResult_t weftCommSplit(weftComm_t comm, int color, int key, weftComm_t* newcomm, const weftConfig_t* config);
+WEFT_API weftResult_t weftCommSplit(weftComm_t comm, int color, int key, weftComm_t* newcomm,
+                                    const weftConfig_t* config);
 /* Makes a communicator, *newcomm, of comm's ranks without those in `excludeRanksList` (`excludeRanksCount` different ones, at least 1, the
  * same on all callers), in their order. Only the others call it; no message needs those that are excluded, which may be dead.
  * shrinkFlags  WEFT_SHRINK_DEFAULT: comm is healthy, calls on device memory are waited for, and comm lives on.
@@ -232,8 +234,8 @@ WEFT_API weftResult_t weftRedOpDestroy(weftRedOp_t op, weftComm_t comm);
  * rank is late), weftSystemError; after all but the first, recvbuff is undefined and the communicator is dead: a later call
  * returns what it died of. weftInvalidUsage: another thread is inside, or a child after fork.
  * Threads: thread-bound. */
-WEFT_API weftResult_t weftAllReduce(const void* sendbuff, void* recvbuff, size_t count, weftDataType_t type, weftRedOp_t op,
-                                    weftComm_t comm, weftStream_t stream);
+WEFT_API weftResult_t weftAllReduce(const void* sendbuff, void* recvbuff, size_t count, weftDataType_t type,
+                                    weftRedOp_t op, weftComm_t comm, weftStream_t stream);
 
 /* The others have these in common with weftAllReduce: buffers are host memory or memory of the communicator's
  * device (stream as there); counts, type, op and root are the same on every rank; on host memory they return when this
@@ -250,8 +252,8 @@ WEFT_API weftResult_t weftBcast(void* buff, size_t count, weftDataType_t type, i
                                 weftStream_t stream);
 
 /* As weftAllReduce, but the result is the root's alone. recvbuff matters on the root only, and may be its sendbuff. */
-WEFT_API weftResult_t weftReduce(const void* sendbuff, void* recvbuff, size_t count, weftDataType_t type, weftRedOp_t op,
-                                 int root, weftComm_t comm, weftStream_t stream);
+WEFT_API weftResult_t weftReduce(const void* sendbuff, void* recvbuff, size_t count, weftDataType_t type,
+                                 weftRedOp_t op, int root, weftComm_t comm, weftStream_t stream);
 
 /* Every rank's `sendcount` elements into every rank's recvbuff of n parts. In place: sendbuff is part `rank` of recvbuff. */
 WEFT_API weftResult_t weftAllGather(const void* sendbuff, void* recvbuff, size_t sendcount, weftDataType_t type,
@@ -263,8 +265,8 @@ WEFT_API weftResult_t weftReduceScatter(const void* sendbuff, void* recvbuff, si
                                         weftRedOp_t op, weftComm_t comm, weftStream_t stream);
 
 /* Part q of rank p's sendbuff becomes part p of rank q's recvbuff; `count` elements each. Not in place. */
-WEFT_API weftResult_t weftAlltoAll(const void* sendbuff, void* recvbuff, size_t count, weftDataType_t type, weftComm_t comm,
-                                   weftStream_t stream);
+WEFT_API weftResult_t weftAlltoAll(const void* sendbuff, void* recvbuff, size_t count, weftDataType_t type,
+                                   weftComm_t comm, weftStream_t stream);
 
 /* Every rank's `count` elements into the root's recvbuff of n parts. recvbuff matters on the root only; in place there:
  * sendbuff is part `root` of it. */
@@ -315,9 +317,9 @@ WEFT_API weftResult_t weftSendRecv(const void* sendbuff, size_t sendcount, int d
 
 /* Part q of rank p's sendbuff, sendcounts[q] elements from sdispls[q] on, becomes part p of rank q's recvbuff, there
  * recvcounts[p] elements from rdispls[p] on. The buffers are disjoint. */
-WEFT_API weftResult_t weftAlltoAllv(const void* sendbuff, const size_t sendcounts[], const size_t sdispls[], void* recvbuff,
-                                    const size_t recvcounts[], const size_t rdispls[], weftDataType_t type, weftComm_t comm,
-                                    weftStream_t stream);
+WEFT_API weftResult_t weftAlltoAllv(const void* sendbuff, const size_t sendcounts[], const size_t sdispls[],
+                                    void* recvbuff, const size_t recvcounts[], const size_t rdispls[],
+                                    weftDataType_t type, weftComm_t comm, weftStream_t stream);
 /* Every rank's `sendcount` elements into the root's recvbuff: those of rank r at displs[r], recvcounts[r] of them. recvbuff,
  * recvcounts and displs matter on the root only; in place there: sendbuff lies at its part of recvbuff. */
 WEFT_API weftResult_t weftGatherv(const void* sendbuff, size_t sendcount, void* recvbuff, const size_t recvcounts[],
@@ -325,8 +327,9 @@ WEFT_API weftResult_t weftGatherv(const void* sendbuff, size_t sendcount, void* 
                                   weftStream_t stream);
 /* Of the root's sendbuff sendcounts[r] elements from displs[r] on into rank r's recvbuff of `recvcount`. sendbuff, sendcounts
  * and displs matter on the root only; in place there: recvbuff lies at its part of sendbuff. */
-WEFT_API weftResult_t weftScatterv(const void* sendbuff, const size_t sendcounts[], const size_t displs[], void* recvbuff,
-                                   size_t recvcount, weftDataType_t type, int root, weftComm_t comm, weftStream_t stream);
+WEFT_API weftResult_t weftScatterv(const void* sendbuff, const size_t sendcounts[], const size_t displs[],
+                                   void* recvbuff, size_t recvcount, weftDataType_t type, int root, weftComm_t comm,
+                                   weftStream_t stream);
 /* Every rank's `sendcount` elements into every rank's recvbuff: those of rank r at displs[r], recvcounts[r] of them. In
  * place: sendbuff lies at its part of recvbuff. */
 WEFT_API weftResult_t weftAllGatherv(const void* sendbuff, size_t sendcount, void* recvbuff, const size_t recvcounts[],
@@ -379,8 +382,9 @@ WEFT_API weftResult_t weftCommExplain(weftComm_t comm, size_t count, weftDataTyp
 /* The same for any `collective` whose algorithm is chosen, by its name in logs: all_reduce, broadcast, reduce, all_gather,
  * reduce_scatter, all_to_all, gather, scatter, barrier. `count` as its call takes it; op and root are read where the
  * call has them. Errors: as weftCommExplain, and weftInvalidArgument for another name (the sentence lists them) or root. Thread-bound. */
-WEFT_API weftResult_t weftCommExplainCollective(weftComm_t comm, const char* collective, size_t count, weftDataType_t type,
-                                                weftRedOp_t op, int root, char* text, size_t capacity, size_t* needed);
+WEFT_API weftResult_t weftCommExplainCollective(weftComm_t comm, const char* collective, size_t count,
+                                                weftDataType_t type, weftRedOp_t op, int root, char* text,
+                                                size_t capacity, size_t* needed);
 
 /* How many bytes of memory of the kind `stat` this communicator holds on this rank, into `bytes`. Thread-bound.
  * Errors: weftInvalidArgument (null, no such kind), weftInvalidUsage (another thread is inside). */
