@@ -301,8 +301,9 @@ uint64_t Proof::in_rank_order(uint32_t tile, int chunk) const {
 std::string Proof::fault(Operation& operation, const Cell& cell, int rank, int tile, int chunk) {
     const Schedule& schedule = operation.schedules[size_t(rank)];
     if (!cell.value.defined()) return "is not written when it returns";
-    const std::string writer =
-        cell.write.step < 0 ? "; nothing was written there" : ", written by " + place(cell.write);
+    const auto writer = [&] {
+        return cell.write.step < 0 ? "; nothing was written there" : ", written by " + place(cell.write);
+    };
     if (!facts_of(schedule.collective).reduces) {
         // One rank's chunk, of the same place or, where everybody has something for everybody, of the place of `rank`.
         const int shares = schedule.chunks / schedule.parts(), part = chunk / shares;
@@ -312,16 +313,17 @@ std::string Proof::fault(Operation& operation, const Cell& cell, int rank, int t
         const int given = transposed ? rank * shares + chunk % shares : chunk;
         const Value right = contributions_.leaf(giver, operation.first_tile + tile, given);
         if (cell.value.expression == right.expression) return {};
-        return fmt::format("is not chunk {} of rank {}{}", given, giver, writer);
+        return fmt::format("is not chunk {} of rank {}{}", given, giver, writer());
     }
-    if (!contributions_.complete(cell.value)) return contributions_.fault(cell.value) + writer;
-    if (!cell.value.finished) return "is complete but not finished" + writer;
+    if (!contributions_.complete(cell.value)) return contributions_.fault(cell.value) + writer();
+    if (!cell.value.finished) return "is complete but not finished" + writer();
     uint64_t& result = operation.results[size_t(tile) * schedule.chunks + chunk];
     if (result == 0) {
         result = cell.value.expression;
         in_rank_order_ &= result == in_rank_order(operation.first_tile + uint32_t(tile), chunk);
     }
-    return result == cell.value.expression ? std::string() : "is summed in another order than on other ranks" + writer;
+    return result == cell.value.expression ? std::string()
+                                           : "is summed in another order than on other ranks" + writer();
 }
 
 // At the return of `rank`: its output is right, and nobody touches its buffers any more.

@@ -1,4 +1,4 @@
-// Which algorithms combine in rank order: what their rows say is what the checker finds, in every way they can run.
+// Algorithms that combine in rank order; that their rows tell the truth proof_test.cpp sees.
 #include "algorithms/algorithms.hpp"
 #include "tests/catch.hpp"
 #include "tests/schedule/cases.hpp"
@@ -6,31 +6,9 @@
 using namespace weft;
 using namespace weft::test;
 
-TEST_CASE("a row says that it combines in rank order if and only if it does, for every number of ranks up to 128",
-          "[schedule]") {
-    int in_order = 0, others = 0;
-    for (const Algorithm& row : registry::algorithms()) {
-        if (!facts_of(row.collective).reduces) {
-            CHECK(row.sums == Sums::as_they_come);
-            continue;
-        }
-        for (int ranks = 1; ranks <= (sanitized ? 12 : 128); ++ranks) {
-            if (ranks > 16 && ranks % 16 != 0 && (row.on_demand || row.sums == Sums::as_they_come)) continue;
-            if (row.on_demand && ranks > 32 && ranks != 128) continue;
-            for (Case one : cases_of(row, 2, ranks)) {
-                if (one.place != places[ranks % 3] || (ranks > 16 && one.root > 0)) continue;
-                one.tiles = std::min(one.tiles, 2);
-                const CheckedOperation operation = operation_of(one, ranks);
-                Proved proved;
-                INFO(one.text() << ", " << ranks << " ranks");
-                REQUIRE(check(ranks, {&operation, 1}, {}, &proved).ok());
-                REQUIRE(proved.in_rank_order == (ranks == 1 || row.sums == Sums::in_rank_order));
-                ++(proved.in_rank_order ? in_order : others);
-            }
-        }
-    }
-    CHECK(in_order > 100);
-    CHECK(others > 100);
+TEST_CASE("a row that combines nothing says nothing of the order", "[schedule]") {
+    for (const Algorithm& row : registry::algorithms())
+        if (!facts_of(row.collective).reduces) CHECK(row.sums == Sums::as_they_come);
 }
 
 TEST_CASE("some algorithm combines in rank order for every layout of up to 96 ranks a host", "[schedule]") {
