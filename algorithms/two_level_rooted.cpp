@@ -4,7 +4,6 @@
 // host has staged, in rank order, before they reduce it among them. With one owner a host the fewest messages.
 // Source: Karonis et al., "Exploiting hierarchy in parallel computer networks to optimize collective operation
 // performance", 2000.
-#include <climits>
 #include <cmath>
 
 #include "algorithms/algorithms.hpp"
@@ -137,11 +136,16 @@ class Rooted {
     Builder schedule_;
 };
 
+// So many processors keep any host's network busy; more only make each one's messages smaller.
+constexpr int owners_enough = 8;
+
 constexpr TwoLevel broadcast_by_leaders = {"leader_binomial_tree", binomial_tree_broadcast, binomial_tree_broadcast_us,
                                            1};
-constexpr TwoLevel broadcast_by_ring = {"two_level_ring", ring_broadcast, ring_chain_us, INT_MAX};
+constexpr TwoLevel broadcast_by_tree = {"two_level_tree", double_binary_tree_broadcast, double_binary_tree_broadcast_us,
+                                        owners_enough};
 constexpr TwoLevel reduce_by_leaders = {"leader_binomial_tree", binomial_tree_reduce, binomial_tree_reduce_us, 1};
-constexpr TwoLevel reduce_by_ring = {"two_level_ring", ring_reduce, ring_chain_us, INT_MAX};
+constexpr TwoLevel reduce_by_tree = {"two_level_tree", double_binary_tree_reduce, double_binary_tree_reduce_us,
+                                     owners_enough};
 
 // Two meetings behind one another, at the root's host and at the others; what a rank does besides, in streams.
 double rooted_us(const TwoLevel& levels, const Layout& layout, const LinkCosts& costs, size_t bytes, double streams,
@@ -167,30 +171,29 @@ double reduce_us(const TwoLevel& levels, const Layout& layout, const LinkCosts& 
 Schedule leader_binomial_tree_broadcast(const Layout& layout, const Parameters& parameters) {
     return Rooted(broadcast_by_leaders, Collective::broadcast, layout, parameters).broadcast();
 }
-Schedule two_level_ring_broadcast(const Layout& layout, const Parameters& parameters) {
-    return Rooted(broadcast_by_ring, Collective::broadcast, layout, parameters).broadcast();
+Schedule two_level_tree_broadcast(const Layout& layout, const Parameters& parameters) {
+    return Rooted(broadcast_by_tree, Collective::broadcast, layout, parameters).broadcast();
 }
 Schedule leader_binomial_tree_reduce(const Layout& layout, const Parameters& parameters) {
     return Rooted(reduce_by_leaders, Collective::reduce, layout, parameters).reduce();
 }
-Schedule two_level_ring_reduce(const Layout& layout, const Parameters& parameters) {
-    return Rooted(reduce_by_ring, Collective::reduce, layout, parameters).reduce();
+Schedule two_level_tree_reduce(const Layout& layout, const Parameters& parameters) {
+    return Rooted(reduce_by_tree, Collective::reduce, layout, parameters).reduce();
+}
+size_t two_level_tree_rooted_tile_bytes(const Layout& layout, const LinkCosts& costs, size_t bytes) {
+    const size_t owners = owners_of(broadcast_by_tree, layout);
+    return owners * double_binary_tree_tile_bytes(layout_of_hosts(layout), costs, bytes / owners);
 }
 double leader_binomial_tree_broadcast_us(const Layout& layout, const LinkCosts& costs, size_t bytes) {
     return broadcast_us(broadcast_by_leaders, layout, costs, bytes);
 }
-double two_level_ring_broadcast_us(const Layout& layout, const LinkCosts& costs, size_t bytes) {
-    return broadcast_us(broadcast_by_ring, layout, costs, bytes);
+double two_level_tree_broadcast_us(const Layout& layout, const LinkCosts& costs, size_t bytes) {
+    return broadcast_us(broadcast_by_tree, layout, costs, bytes);
 }
 double leader_binomial_tree_reduce_us(const Layout& layout, const LinkCosts& costs, size_t bytes) {
     return reduce_us(reduce_by_leaders, layout, costs, bytes);
 }
-double two_level_ring_reduce_us(const Layout& layout, const LinkCosts& costs, size_t bytes) {
-    return reduce_us(reduce_by_ring, layout, costs, bytes);
+double two_level_tree_reduce_us(const Layout& layout, const LinkCosts& costs, size_t bytes) {
+    return reduce_us(reduce_by_tree, layout, costs, bytes);
 }
-size_t two_level_ring_chain_tile_bytes(const Layout& layout, const LinkCosts& costs, size_t bytes) {
-    const size_t owners = owners_of(broadcast_by_ring, layout);
-    return owners * ring_chain_tile_bytes(layout_of_hosts(layout), costs, bytes / owners);
-}
-
 }  // namespace weft

@@ -142,6 +142,10 @@ static const char* harmless(const Case& one, const Mutant& mutant, const std::ve
     if (mutant.rank < 0 && first->opcode == Opcode::send && !is_board(second) && disjoint(*first, *second) &&
         here.meets_another(mutant.block))
         return "who receives before it sends does so from a rank that does not, and the two work on different memory";
+    const auto only_waits = [](const Instruction* it) {
+        return it->opcode == Opcode::wait || it->opcode == Opcode::nop;
+    };
+    if (only_waits(first) && only_waits(second)) return "both only wait, and what comes behind comes after both";
     if (here.paired(first, second)) return "nothing lies between the two";
     if (is_local(first) && here.paired(second, behind))
         return "the post behind still comes later, and all wait for both";
