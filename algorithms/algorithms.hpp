@@ -97,6 +97,14 @@ double binomial_tree_broadcast_us(const Layout& layout, const LinkCosts& costs, 
 double binomial_tree_reduce_us(const Layout& layout, const LinkCosts& costs, size_t bytes);
 double binomial_tree_parts_us(const Layout& layout, const LinkCosts& costs, size_t bytes);
 
+Schedule double_binary_tree_broadcast(const Layout& layout, const Parameters& parameters);
+Schedule double_binary_tree_reduce(const Layout& layout, const Parameters& parameters);
+double double_binary_tree_broadcast_us(const Layout& layout, const LinkCosts& costs, size_t bytes);
+double double_binary_tree_reduce_us(const Layout& layout, const LinkCosts& costs, size_t bytes);
+
+Schedule scatter_all_gather_broadcast(const Layout& layout, const Parameters& parameters);
+double scatter_all_gather_us(const Layout& layout, const LinkCosts& costs, size_t bytes);
+
 Schedule linear_gather(const Layout& layout, const Parameters& parameters);
 Schedule linear_scatter(const Layout& layout, const Parameters& parameters);
 Schedule linear_broadcast(const Layout& layout, const Parameters& parameters);
@@ -105,9 +113,35 @@ double linear_broadcast_us(const Layout& layout, const LinkCosts& costs, size_t 
 double linear_reduce_us(const Layout& layout, const LinkCosts& costs, size_t bytes);
 double linear_us(const Layout& layout, const LinkCosts& costs, size_t bytes);
 
+// Over hosts, made of two.
+Schedule two_level_ring_all_gather(const Layout& layout, const Parameters& parameters);
+Schedule two_level_ring_reduce_scatter(const Layout& layout, const Parameters& parameters);
+Schedule leader_halving_doubling_all_gather(const Layout& layout, const Parameters& parameters);
+Schedule leader_halving_doubling_reduce_scatter(const Layout& layout, const Parameters& parameters);
+Schedule two_level_all_pairs_all_to_all(const Layout& layout, const Parameters& parameters);
+double two_level_ring_all_gather_us(const Layout& layout, const LinkCosts& costs, size_t bytes);
+double two_level_ring_reduce_scatter_us(const Layout& layout, const LinkCosts& costs, size_t bytes);
+double leader_halving_doubling_all_gather_us(const Layout& layout, const LinkCosts& costs, size_t bytes);
+double leader_halving_doubling_reduce_scatter_us(const Layout& layout, const LinkCosts& costs, size_t bytes);
+double two_level_all_pairs_all_to_all_us(const Layout& layout, const LinkCosts& costs, size_t bytes);
+
+Schedule leader_binomial_tree_broadcast(const Layout& layout, const Parameters& parameters);
+Schedule two_level_tree_broadcast(const Layout& layout, const Parameters& parameters);
+Schedule leader_binomial_tree_reduce(const Layout& layout, const Parameters& parameters);
+Schedule two_level_tree_reduce(const Layout& layout, const Parameters& parameters);
+double leader_binomial_tree_broadcast_us(const Layout& layout, const LinkCosts& costs, size_t bytes);
+double two_level_tree_broadcast_us(const Layout& layout, const LinkCosts& costs, size_t bytes);
+double leader_binomial_tree_reduce_us(const Layout& layout, const LinkCosts& costs, size_t bytes);
+double two_level_tree_reduce_us(const Layout& layout, const LinkCosts& costs, size_t bytes);
+size_t two_level_tree_rooted_tile_bytes(const Layout& layout, const LinkCosts& costs, size_t bytes);
+
 // Why a layout is not for what runs over one board of all ranks, or for what needs boards and a network; null: it is.
 const char* several_hosts(const Layout& layout);
 const char* not_two_levels(const Layout& layout);
+// The same of parts, by columns of hosts of one size, the same with a connection between all hosts, and by leaders.
+const char* no_grid(const Layout& layout);
+const char* no_grid_of_pairs(const Layout& layout);
+const char* no_leaders(const Layout& layout);
 // Why there are too many ranks for connections between all of them; null: there are not.
 const char* too_many_pairs(const Layout& layout);
 const char* too_many_pairs_here(const Layout& layout);  // on one host, where the board serves more
@@ -115,5 +149,6 @@ const char* too_many_of_a_host(const Layout& layout);   // on several hosts
 const char* too_many_parts(const Layout& layout);       // in one message
 const char* too_many_ahead(const Layout& layout);       // of a root that sends or receives many messages ahead
 const char* too_many_for_one(const Layout& layout);     // of its root
+const char* too_many_to_scatter(const Layout& layout);  // for trees not to be faster at any size
 
 }  // namespace weft

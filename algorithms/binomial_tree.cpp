@@ -7,6 +7,7 @@
 
 #include "algorithms/algorithms.hpp"
 #include "algorithms/network.hpp"
+#include "algorithms/patterns.hpp"
 #include "src/schedule/builder.hpp"
 
 namespace weft {
@@ -16,37 +17,11 @@ namespace {
 // One would do; with two the next tile is on its way while this one is passed on.
 constexpr int fifo_depth = 2;
 
-// The tree as one rank sees it. Places count from the root; the parent of v is v without its lowest bit, so the subtree
-// of v is v .. v + 2^k - 1, as far as there are so many.
-struct Place {
-    int ranks, here;
-
-    int reach() const {  // of the subtree, were there ranks enough
-        int bit = 1;
-        while (bit < ranks && (here == 0 || !(here & bit))) bit *= 2;
-        return bit;
-    }
-    int parent() const { return here & (here - 1); }
-    std::vector<int> children() const {  // the largest subtree first
-        std::vector<int> all;
-        for (int bit = reach() / 2; bit > 0; bit /= 2)
-            if (here + bit < ranks) all.push_back(here + bit);
-        return all;
-    }
-    int size_of(int place) const { return std::min(Place{ranks, place}.reach(), ranks - place); }
-};
-
 // Broadcast and reduce walk the ranks host by host.
-struct ByHost {
-    std::vector<int32_t> order;
-    int first;  // of the root in it
-    Place place;
+struct ByHost : FromRoot {
+    BinomialPlace place;
 
-    ByHost(const Layout& layout, int root)
-        : order(layout.host_major()),
-          first(int(std::find(order.begin(), order.end(), root) - order.begin())),
-          place{layout.ranks, (layout.position() - first + layout.ranks) % layout.ranks} {}
-    int rank(int at) const { return order[size_t((first + at) % place.ranks)]; }
+    ByHost(const Layout& layout, int root) : FromRoot(layout, root), place{layout.ranks, here} {}
 };
 
 Builder::Shape shape(const Layout& layout, const Parameters& parameters, int chunks, int span) {
@@ -55,7 +30,7 @@ Builder::Shape shape(const Layout& layout, const Parameters& parameters, int chu
 
 // Of parts: they lie in the order of ranks, and so do places.
 struct ByRank {
-    Place place;
+    BinomialPlace place;
     int root;
 
     ByRank(const Layout& layout, int of)
@@ -64,7 +39,7 @@ struct ByRank {
     Chunk parts_from(int at) const { return {0, root + at, place.ranks}; }
     // What the largest message holds, of any rank: one of the root's two largest subtrees.
     int span() const {
-        const int half = Place{place.ranks, 0}.reach() / 2;
+        const int half = BinomialPlace{place.ranks, 0}.reach() / 2;
         return std::max({1, std::min(half, place.ranks - half), half / 2});
     }
 };

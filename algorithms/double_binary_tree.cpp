@@ -1,12 +1,14 @@
 // Double binary tree all-reduce: each half of the buffer is summed up one tree and handed down the same way. Who is an
 // inner rank of one tree is a leaf of the other, so all carry alike. Tiles follow each other through the trees without
 // waiting: depth log2 N, and about twice the buffer through each link: for small to middle messages on many hosts.
+// Broadcast and reduce go one way, with the root on top of both trees: the whole buffer once through each link.
 // Source: Sanders, Speck and Traeff, "Two-tree algorithms for full bandwidth broadcast, reduction and scan", 2009.
 #include <cmath>
 #include <cstdlib>
 
 #include "algorithms/algorithms.hpp"
 #include "algorithms/network.hpp"
+#include "algorithms/patterns.hpp"
 #include "src/schedule/builder.hpp"
 
 namespace weft {
@@ -15,6 +17,8 @@ namespace {
 
 // One would do; with three a tile can be on its way up, one down and one being summed.
 constexpr int fifo_depth = 3;
+// One way, with two the next tile is on its way while this one is passed on; other algorithms have as many.
+constexpr int fifo_depth_one_way = 2;
 
 // The in-order binary tree over 0..N-1: who is `l` from its parent has `l` as its lowest bit; 0 is on top and has one
 // child.
@@ -100,7 +104,103 @@ class Climb {
     int tree_;
 };
 
+// One way, either down or up. Places count from the root, which is on top of both trees; who is an inner rank of one is
+// a leaf of the other.
+class OneWay {
+  public:
+    OneWay(Collective collective, const Layout& layout, int root)
+        : order_(layout, root),
+          here_(order_.here),
+          schedule_("double_binary_tree", collective, layout,
+                    {.channels = layout.ranks > 1 ? 2 : 1,
+                     .chunks = layout.ranks > 1 ? 2 : 1,
+                     .fifo_depth = layout.ranks > 1 ? fifo_depth_one_way : 0,
+                     .root = root}) {}
+
+    int rank(int place) const { return order_.rank(place); }
+    int parent_of(int place, int tree) const {
+        const int up = Tree{order_.ranks()}.parent(node_of(place, tree));
+        return up < 0 ? -1 : place_of(up, tree);
+    }
+    bool top() const { return here_ == 0; }
+    bool alone() const { return order_.ranks() == 1; }
+    Schedule broadcast() {
+        if (top()) schedule_.block({}).span(alone() ? 1 : 2).copy({0});
+        for (int tree = 0; tree < 2 && !alone(); ++tree) {
+            const auto [up, first, second] = neighbours(tree);
+            if (top()) {
+                block(tree, -1, first).send({tree});
+            } else if (first < 0) {
+                block(tree, up, -1).recv({tree});
+            } else {
+                Step have = block(tree, up, first).recv_copy_send({tree});
+                if (second >= 0) block(tree, -1, second).send({tree}).from(Buffer::output).after(have);
+            }
+        }
+        return schedule_.finish();
+    }
+    Schedule reduce() {
+        if (alone()) schedule_.block({}).copy({0}).finish();
+        for (int tree = 0, before = 0; tree < 2 && !alone(); ++tree, before = schedule_.blocks()) {
+            const auto [up, first, second] = neighbours(tree);
+            if (top()) {
+                block(tree, first, -1).recv_reduce_copy({tree}).finish();
+            } else if (first < 0) {
+                block(tree, -1, up).send({tree});
+            } else if (second < 0) {
+                block(tree, first, up).recv_reduce_send({tree});
+            } else {
+                // The next tile's sum begins when this one's is on its way.
+                Step sum = block(tree, first, -1).recv_reduce_copy({tree}).to(Buffer::scratch);
+                sum.after(Dependency{before + 1, 0, 1});
+                block(tree, second, up).recv_reduce_send({tree}).from(Buffer::scratch).after(sum);
+            }
+        }
+        return schedule_.finish();
+    }
+
+  private:
+    struct Neighbours {
+        int up, first, second;  // places; -1: none
+    };
+    // With an even number of ranks the second tree has everybody one place on, and who would be on top last; with an
+    // odd one it goes the other way round.
+    int node_of(int place, int tree) const {
+        const int ranks = order_.ranks();
+        if (tree == 0 || place == 0) return place;
+        return ranks % 2 == 1 ? ranks - place : place == 1 ? ranks - 1 : place - 1;
+    }
+    int place_of(int node, int tree) const {
+        const int ranks = order_.ranks();
+        if (tree == 0 || node == 0) return node;
+        return ranks % 2 == 1 ? ranks - node : node == ranks - 1 ? 1 : node + 1;
+    }
+    Neighbours neighbours(int tree) const {
+        const Tree nodes{order_.ranks()};
+        const int node = node_of(here_, tree);
+        const auto place = [&](int of) { return of < 0 ? -1 : place_of(of, tree); };
+        Neighbours found{place(nodes.parent(node)), place(nodes.lower_child(node)), place(nodes.upper_child(node))};
+        if (found.first < 0) std::swap(found.first, found.second);
+        return found;
+    }
+    BlockBuilder block(int tree, int source, int target) {
+        const auto rank = [&](int place) { return place < 0 ? -1 : order_.rank(place); };
+        return schedule_.block({.channel = tree, .source = rank(source), .target = rank(target)});
+    }
+
+    FromRoot order_;
+    int here_;
+    Builder schedule_;
+};
+
 }  // namespace
+
+Schedule double_binary_tree_broadcast(const Layout& layout, const Parameters& parameters) {
+    return OneWay(Collective::broadcast, layout, parameters.root).broadcast();
+}
+Schedule double_binary_tree_reduce(const Layout& layout, const Parameters& parameters) {
+    return OneWay(Collective::reduce, layout, parameters.root).reduce();
+}
 
 Schedule double_binary_tree_all_reduce(const Layout& layout, const Parameters&) {
     const bool alone = layout.ranks == 1;
@@ -125,37 +225,81 @@ size_t double_binary_tree_tile_bytes(const Layout& layout, const LinkCosts& cost
     return std::clamp(size_t(tile) / 64 * 64, least, 2 * costs.net_slot_bytes);
 }
 
+// What the edges of both trees that cross hosts' borders take, at the host with the most; each carries half of the
+// buffer. `one_way`: down, from place 0 of `host_of` on, else either way.
+template <class Parent, class HostOf>
+static double crossing_us(const Network& network, int ranks, double bytes, bool one_way, Parent&& parent,
+                          HostOf&& host_of) {
+    std::vector<double> in(size_t(network.hosts()), 0.0), out = in;
+    for (int t = 0; t < 2; ++t)
+        for (int place = 0; place < ranks; ++place) {
+            const int up = parent(place, t);
+            if (up < 0 || host_of(place) == host_of(up)) continue;
+            const double edge_us = network.link_us(bytes / 2, std::abs(host_of(place) - host_of(up)) > 1);
+            for (const auto& [arrives, leaves] : {std::pair{place, up}, std::pair{up, place}}) {
+                in[size_t(host_of(arrives))] += edge_us;
+                out[size_t(host_of(leaves))] += edge_us;
+                if (one_way) break;
+            }
+        }
+    return std::max(*std::max_element(in.begin(), in.end()), *std::max_element(out.begin(), out.end()));
+}
+
+// Of hops that a tile makes one after the other, the lowest within hosts. The fewer work at a level the fewer share its
+// processors.
+static double way_us(const Network& network, const Layout& layout, const LinkCosts& costs, size_t bytes, double tile) {
+    const int depth = Tree{layout.ranks}.depth(), far_hops = network.hosts() == 1 ? 0 : Tree{network.hosts()}.depth();
+    double way = 0;
+    for (int level = 1; level <= depth; ++level) {
+        const bool crosses = level > depth - far_hops;
+        LinkCosts at_work = costs;
+        at_work.ranks_per_core = std::max(1, 2 * costs.ranks_per_core >> level);
+        way += Network(layout, at_work, bytes).message_us(crosses) + network.handling_us(tile / 2) +
+               (crosses ? network.link_us(tile / 2) : 0);
+    }
+    return way;
+}
+
 double double_binary_tree_all_reduce_us(const Layout& layout, const LinkCosts& costs, size_t bytes) {
     if (layout.ranks == 1) return costs.stream_us(bytes, 2 * bytes);
     const Network network(layout, costs, bytes);
     const int ranks = layout.ranks, hosts = network.hosts();
     const Tree tree{ranks};
-    // What the edges that cross each host's border take, in both trees; each carries half of the buffer either way.
-    std::vector<double> links_us(size_t(hosts), 0.0);
     const std::vector<int32_t> order = layout.host_major();
-    for (int t = 0; t < 2; ++t)
-        for (int node = 1; node < ranks; ++node) {
-            const int host = layout.host_of(order[size_t(place_of(node, t, ranks))]);
-            const int above = layout.host_of(order[size_t(place_of(tree.parent(node), t, ranks))]);
-            if (host == above) continue;
-            const bool far = std::abs(host - above) > 1;
-            for (const int end : {host, above}) links_us[size_t(end)] += network.link_us(double(bytes) / 2, far);
-        }
-    const double link = *std::max_element(links_us.begin(), links_us.end());
+    const double link = crossing_us(
+        network, ranks, double(bytes), false,
+        [&](int place, int t) {
+            const int up = tree.parent(node_of(place, t, ranks));
+            return up < 0 ? -1 : place_of(up, t, ranks);
+        },
+        [&](int place) { return layout.host_of(order[size_t(place)]); });
     const double tile = double(std::min(bytes, double_binary_tree_tile_bytes(layout, costs, bytes)));
     const double tiles = bytes == 0 ? 1 : std::ceil(double(bytes) / tile);
-    // Up and down once, the lowest hops within hosts. The fewer work at a level the fewer share its processors.
-    const int far_hops = hosts == 1 ? 0 : Tree{hosts}.depth();
-    double way = 0;
-    for (int level = 1; level <= tree.depth(); ++level) {
-        const bool crosses = level > tree.depth() - far_hops;
-        LinkCosts at_work = costs;
-        at_work.ranks_per_core = std::max(1, 2 * costs.ranks_per_core >> level);
-        way += 2 * (Network(layout, at_work, bytes).message_us(crosses) + network.handling_us(tile / 2) +
-                    (crosses ? network.link_us(tile / 2) : 0));
-    }
     const double messages = tiles * network.message_us(hosts > 1);
-    return way + std::max({link, messages, 4 * network.handling_us(double(bytes) / 2)});
+    return 2 * way_us(network, layout, costs, bytes, tile) +
+           std::max({link, messages, 4 * network.handling_us(double(bytes) / 2)});
+}
+
+// The root is taken for rank 0: which one it is changes little. `halves`: of the buffer, that a rank has to handle.
+static double one_way_us(const Layout& layout, const LinkCosts& costs, size_t bytes, double halves) {
+    if (layout.ranks == 1) return costs.stream_us(bytes, 2 * bytes);
+    const Network network(layout, costs, bytes);
+    const OneWay trees(Collective::broadcast, layout, 0);
+    const double link = crossing_us(
+        network, layout.ranks, double(bytes), true, [&](int place, int t) { return trees.parent_of(place, t); },
+        [&](int place) { return layout.host_of(trees.rank(place)); });
+    const double tile = double(std::min(bytes, double_binary_tree_tile_bytes(layout, costs, bytes)));
+    const double tiles = bytes == 0 ? 1 : std::ceil(double(bytes) / tile);
+    // Half as many messages as for both ways.
+    const double messages = tiles * network.message_us(network.hosts() > 1) / 2;
+    return way_us(network, layout, costs, bytes, tile) +
+           std::max({link, messages, halves * network.handling_us(double(bytes) / 2)});
+}
+double double_binary_tree_broadcast_us(const Layout& layout, const LinkCosts& costs, size_t bytes) {
+    return one_way_us(layout, costs, bytes, 2);
+}
+double double_binary_tree_reduce_us(const Layout& layout, const LinkCosts& costs, size_t bytes) {
+    return one_way_us(layout, costs, bytes, 3);
 }
 
 }  // namespace weft

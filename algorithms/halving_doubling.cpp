@@ -4,13 +4,15 @@
 // It is the circulant form, which needs no case of its own where N is no power of two: the skips are N, N/2, .. 1,
 // rounded up, and every message is one span of chunks, going round. Each half by itself is a reduce-scatter or an
 // all-gather, and an all-gather of tokens a barrier.
+// Bruck's all-gather for any number of ranks, and recursive doubling for powers of two, are this one with other skips:
+// as many rounds and bytes, so they have no rows of their own.
 // Source: Traeff, "Optimal, Non-pipelined Reduce-scatter and Allreduce Algorithms", 2024.
-#include <algorithm>
 #include <numeric>
 #include <optional>
 
 #include "algorithms/algorithms.hpp"
 #include "algorithms/network.hpp"
+#include "algorithms/patterns.hpp"
 #include "src/schedule/builder.hpp"
 
 namespace weft {
@@ -18,21 +20,13 @@ namespace weft {
 // One would do; with two the next tile is on its way while this one is taken in.
 static constexpr int fifo_depth = 2;
 
-// 1, .., N: each half of the next, rounded up.
-static std::vector<int> skips_of(int ranks) {
-    std::vector<int> skips = {ranks};
-    while (skips.back() > 1) skips.push_back((skips.back() + 1) / 2);
-    std::reverse(skips.begin(), skips.end());
-    return skips;
-}
-
 namespace {
 
 // Who is where: chunk c ends, complete, on the rank in place c.
 class Circulant {
   public:
     Circulant(const Layout& layout, std::vector<int32_t> order, int here)
-        : layout_(layout), order_(std::move(order)), here_(here), skips_(skips_of(layout.ranks)) {}
+        : layout_(layout), order_(std::move(order)), here_(here), skips_(circulant_skips(layout.ranks)) {}
     static Circulant by_hosts(const Layout& layout) { return {layout, layout.host_major(), layout.position()}; }
     // As the parts of a whole lie.
     static Circulant by_ranks(const Layout& layout) {
@@ -135,7 +129,7 @@ static double rounds_us(const Layout& layout, const LinkCosts& costs, size_t byt
                         std::initializer_list<Network::Coming> halves) {
     if (layout.ranks == 1) return costs.stream_us(bytes, 2 * bytes);
     const Network network(layout, costs, bytes);
-    const std::vector<int> skips = skips_of(layout.ranks);
+    const std::vector<int> skips = circulant_skips(layout.ranks);
     Network::Rounds rounds;
     for (size_t round = 0; round + 1 < skips.size(); ++round)
         for (const Network::Coming coming : halves)

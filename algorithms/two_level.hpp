@@ -1,6 +1,7 @@
-// two_level.hpp: an all-reduce over hosts made of two: one among the hosts, embedded in one over each host's board.
+// two_level.hpp: collectives over hosts made of two: one among the hosts, embedded in one over each host's board.
 #pragma once
 #include "algorithms/algorithm.hpp"
+#include "algorithms/embedding.hpp"
 
 namespace weft {
 
@@ -11,10 +12,51 @@ struct TwoLevel {
     int owners_most;  // ranks of a host that talk to other hosts, each for its share; at most as many as any host has
 };
 
-Schedule two_level_all_reduce(const TwoLevel& levels, const Layout& layout, const Parameters& parameters);
-double two_level_all_reduce_us(const TwoLevel& levels, const Layout& layout, const LinkCosts& costs, size_t bytes);
+// The phases of a tile of the board.
+inline constexpr int entry = 0, done = 1;
 
-// What the part between hosts sees of a layout: a rank for each host.
-Layout layout_of_hosts(const Layout& layout);
+// A slot is written again so many tiles later. Who has waited for the dones of the tile behind that one knows that
+// everybody has read all of it (src/README.md, "The board", rule 10).
+inline constexpr int board_slots = 4, runs_ahead = board_slots - 1;
+
+// Holds back the first of the steps that go through it until several others are done, which may be emitted later: nops
+// in front of it carry all but the last.
+class Gate {
+  public:
+    explicit Gate(size_t others) : others_(others) {}
+    template <class Emit>
+    Step pass(BlockBuilder& block, Emit&& emit) {
+        if (!steps_.empty()) return emit();
+        for (size_t i = 0; i + 1 < others_; ++i) steps_.push_back(block.nop());
+        steps_.push_back(emit());
+        return steps_.back();
+    }
+    void after(const std::vector<Dependency>& others, int runs_ago = 0) {
+        for (size_t i = 0; i < others.size(); ++i)
+            steps_[i].after(Dependency{others[i].block, others[i].step, runs_ago});
+    }
+
+  private:
+    size_t others_;
+    std::vector<Step> steps_;
+};
+
+// The step begins after all of these.
+template <class Emit>
+Step after_all(BlockBuilder& block, const std::vector<Dependency>& others, Emit&& emit) {
+    Gate gate(others.size());
+    Step step = gate.pass(block, emit);
+    gate.after(others);
+    return step;
+}
+
+// Of the part between hosts, where `at_once` ranks of each host have a whole of `bytes` each, and share its link and
+// its processors.
+double between_hosts_us(const TwoLevel& levels, const Layout& layout, const LinkCosts& costs, size_t bytes,
+                        double at_once);
+// Tiles overlap: the board works on one while another travels.
+double overlapped_us(double board_us, double between_us, const LinkCosts& costs, size_t bytes);
+
+size_t owners_of(const TwoLevel& levels, const Layout& layout);
 
 }  // namespace weft

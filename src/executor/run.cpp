@@ -244,7 +244,7 @@ Progress Run::move_connection(size_t index, const Instruction& instruction, uint
         }
         done += piece.bytes;
         if (reduces) {
-            const void* sources[2] = {in, own_source(instruction, piece)};
+            const void* sources[2] = {in, own_source(instruction, tile, piece)};
             if (instruction.left) std::swap(sources[0], sources[1]);
             if (out) destinations[count++] = out;
             reduce(destinations, count, sources, 2, piece.bytes, instruction.finish, streamed);
@@ -257,7 +257,7 @@ Progress Run::move_connection(size_t index, const Instruction& instruction, uint
         } else if (instruction.source == Buffer::input) {
             copy_input(out, piece.offset, piece.bytes);
         } else {
-            plan_->movers->copy({out, own_source(instruction, piece), piece.bytes, Stores::ordinary});
+            plan_->movers->copy({out, own_source(instruction, tile, piece), piece.bytes, Stores::ordinary});
         }
     });
     if (!read) return failure_ = std::move(read), Progress::failed;
@@ -287,7 +287,7 @@ std::optional<Progress> Run::move_abroad(size_t index, const Instruction& instru
     const SlotInfo info{span.bytes, sequence_, plan_->operation_fingerprint};
     if (instruction.opcode == Opcode::send) {
         if (!ends.target_abroad || (instruction.source == Buffer::input && plan_->scaled())) return {};
-        auto sent = ends.target->send(own_source(instruction, piece), info);
+        auto sent = ends.target->send(own_source(instruction, tile, piece), info);
         if (!sent) return failure_ = sent.take_status(), Progress::failed;
         return *sent ? Progress::moved : blocked_on(index, false);
     }
@@ -381,7 +381,7 @@ void Run::move_piece(const Instruction& instruction, int iteration, uint64_t til
         return;
     }
     if (instruction.opcode == Opcode::add) {
-        const void* sources[2] = {destinations[0], own_source(instruction, piece)};
+        const void* sources[2] = {destinations[0], own_source(instruction, tile, piece)};
         if (instruction.left) std::swap(sources[0], sources[1]);
         reduce(destinations, 1, sources, 2, piece.bytes, instruction.finish, 0);
         return;
@@ -393,7 +393,7 @@ void Run::move_piece(const Instruction& instruction, int iteration, uint64_t til
         }
         const std::byte* source = instruction.source == Buffer::slot
                                       ? slot(place_of(instruction.rank.at(iteration)), tile) + piece.tile_offset
-                                      : own_source(instruction, piece);
+                                      : own_source(instruction, tile, piece);
         if (destinations[i] != source) plan_->movers->copy({destinations[i], source, piece.bytes, Stores::ordinary});
     }
 }
@@ -411,12 +411,13 @@ void Run::copy_chunk_into(const Instruction& instruction, int iteration, uint64_
     const int count = own_targets(instruction, tile, to, destinations);
     const std::byte* source = instruction.source == Buffer::slot
                                   ? slot(place_of(instruction.rank.at(iteration)), tile) + from.tile_offset
-                                  : own_source(instruction, from);
+                                  : own_source(instruction, tile, from);
     for (int i = 0; i < count; ++i) plan_->movers->copy({destinations[i], source, from.bytes, Stores::ordinary});
 }
 
-const std::byte* Run::own_source(const Instruction& instruction, const Piece& piece) {
+const std::byte* Run::own_source(const Instruction& instruction, uint64_t tile, const Piece& piece) {
     if (instruction.source == Buffer::input) return own_input(piece.offset, piece.bytes);
+    if (instruction.source == Buffer::slot) return slot(place_, tile) + piece.tile_offset;
     return instruction.source == Buffer::scratch ? scratch_at(instruction.source_cell, piece) : receive_ + piece.offset;
 }
 

@@ -89,7 +89,7 @@ class Run {
     // Where a piece lies in this rank's memory: what an instruction reads of it (scaled input: in scratch), and all
     // that it writes, at most `targets_most`, the output first.
     static constexpr int targets_most = 3;
-    const std::byte* own_source(const Instruction& instruction, const Piece& piece);
+    const std::byte* own_source(const Instruction& instruction, uint64_t tile, const Piece& piece);
     int own_targets(const Instruction& instruction, uint64_t tile, const Piece& piece, void** destinations);
     std::byte* scratch_at(int cell, const Piece& piece) const {
         return tile_scratch_ + (cell < 0 ? piece.tile_offset : size_t(cell) * cell_bytes_);

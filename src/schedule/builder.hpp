@@ -104,6 +104,7 @@ class Builder {
     static Builder like(const Schedule& schedule);
     static Builder like(const Schedule& schedule, int tiles);
     BlockBuilder block(Ends ends);
+    int blocks() const { return int(schedule_.blocks.size()); }  // so far
     Schedule finish() { return std::move(schedule_); }
 
   private:

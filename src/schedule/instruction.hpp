@@ -21,9 +21,10 @@ enum class OpcodeKind : uint8_t { connection, local, board, fused };
 // In a set of targets these are bits.
 enum Buffer : uint8_t {
     none = 0,
-    input = 1,   // this rank's send buffer
-    output = 2,  // this rank's receive buffer
-    slot = 4,  // source: the slot of rank `rank` (copy), or of every other rank (reduce); target: this rank's own slot
+    input = 1,     // this rank's send buffer
+    output = 2,    // this rank's receive buffer
+    slot = 4,      // source: the slot of rank `rank` (copy), of every other rank (reduce), or this rank's own
+                   // (connections); target: this rank's own
     inputs = 8,    // reduce only: every rank's send buffer, directly (registered memory)
     outputs = 16,  // reduce only: every rank's receive buffer, directly
     either = 32,   // reduce only: of each other rank its slot or, if it is readable (BoardMode), its send buffer

@@ -104,6 +104,7 @@ Sentence object_to_ends(const Schedule& schedule, const Block& block) {
 int allowed_sources(Opcode opcode) {
     if (opcode == Opcode::copy) return input | output | slot | scratch;
     if (opcode == Opcode::reduce) return slot | inputs | either | scratch;
+    if (kind_of(opcode) == OpcodeKind::connection) return input | output | slot | scratch;
     return kind_of(opcode) == OpcodeKind::fused ? input : input | output | scratch;
 }
 int allowed_targets(Opcode opcode) {

@@ -189,6 +189,8 @@ TEST_CASE("random calls of ranks on several hosts are right under every algorith
                                                  "leader_doubling",
                                                  "all_pairs",
                                                  "rank_order",
+                                                 "leader_halving_doubling,leader_binomial_tree,two_level_all_pairs",
+                                                 "scatter_all_gather",
                                                  "linear",
                                                  "binomial_tree"};
     struct Shape {

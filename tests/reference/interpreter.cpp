@@ -159,6 +159,7 @@ class Interpreter {
     // What the rank itself has there.
     Bytes own(int rank, Buffer source, int cell, int tile, const Range& at) {
         if (source == Buffer::input) return contribution(rank, at);
+        if (source == Buffer::slot) return read_memory(source, rank, tile, at);
         if (source != Buffer::scratch) return cut(outputs_[size_t(rank)], at.in_buffer, at.bytes);
         if (cell < 0) return read_memory(source, rank, tile, at);
         const Bytes& held = cells_[{rank, tile, cell}];

@@ -17,6 +17,10 @@ using namespace weft::test;
 // On a board without a slot to spare, which would forgive some.
 static int slots_needed(const Case& one, int ranks) {
     const Way way = one.way;
+    const bool two_levels = one.algorithm.find("two_level") == 0 || one.algorithm.find("leader") == 0;
+    // Who carries on what lies in a slot holds it longer than the board's next tile.
+    if (two_levels && one.collective != Collective::all_reduce)
+        return one.algorithm == "leader_halving_doubling" || facts_of(one.collective).reduces ? 4 : 2;
     if (registry::find_algorithm(one.algorithm) && one.layout(ranks, 0).host_count() > 1) {
         size_t least = size_t(ranks);
         for (const auto& host : one.layout(ranks, 0).ranks_by_host()) least = std::min(least, host.size());
@@ -82,6 +86,8 @@ static bool disjoint(const Instruction& one, const Instruction& other) {
         for (int place = 0; place < it.repeat * it.count; ++place) {
             const int chunk = it.chunk.at(place / it.count, place % it.count);
             // In place, input and output are one. What a copy reads in another's slot, this rank does not write.
+            const bool own_slot = it.source == Buffer::slot && kind_of(it.opcode) == OpcodeKind::connection;
+            if (own_slot) read.insert({true, it.tile, chunk});
             if (it.opcode == Opcode::reduce || (it.source != Buffer::slot && it.source != Buffer::none))
                 read.insert({false, it.tile, chunk});
             if (it.targets & Buffer::slot) written.insert({true, it.tile, chunk});
@@ -123,7 +129,8 @@ static const char* harmless(const Case& one, const Mutant& mutant, const std::ve
     // Of an instruction that copies what its rank keeps: whether the other does something else.
     const auto keeps = [&](const Instruction* it, const Instruction* other) {
         const bool looked_at = (other->source | other->targets) & Buffer::output && other->chunk == it->chunk;
-        return it->opcode == Opcode::copy && it->source == Buffer::input && it->targets == Buffer::output && !looked_at;
+        const bool for_itself = it->targets == Buffer::output || (it->targets == Buffer::scratch && is_board(other));
+        return it->opcode == Opcode::copy && it->source == Buffer::input && for_itself && !looked_at;
     };
     if (keeps(first, second) || keeps(second, first)) return "what a rank copies for itself nobody waits for";
     if (one.collective == Collective::reduce && first->opcode == Opcode::reduce && first->targets == Buffer::output)
@@ -135,6 +142,10 @@ static const char* harmless(const Case& one, const Mutant& mutant, const std::ve
     if (mutant.rank < 0 && first->opcode == Opcode::send && !is_board(second) && disjoint(*first, *second) &&
         here.meets_another(mutant.block))
         return "who receives before it sends does so from a rank that does not, and the two work on different memory";
+    const auto only_waits = [](const Instruction* it) {
+        return it->opcode == Opcode::wait || it->opcode == Opcode::nop;
+    };
+    if (only_waits(first) && only_waits(second)) return "both only wait, and what comes behind comes after both";
     if (here.paired(first, second)) return "nothing lies between the two";
     if (is_local(first) && here.paired(second, behind))
         return "the post behind still comes later, and all wait for both";

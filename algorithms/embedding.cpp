@@ -1,0 +1,144 @@
+#include "algorithms/embedding.hpp"
+
+#include <algorithm>
+#include <cassert>
+
+namespace weft {
+
+Hosts::Hosts(const Layout& layout) : Hosts(layout, -1) {}
+
+Hosts::Hosts(const Layout& layout, int first) : ranks(layout.ranks_by_host()), host(layout.host_of(layout.rank)) {
+    if (first >= 0) {
+        auto& its = ranks[size_t(layout.host_of(first))];
+        std::rotate(its.begin(), std::find(its.begin(), its.end(), first), its.end());
+    }
+    place = int(std::find(local().begin(), local().end(), layout.rank) - local().begin());
+}
+
+std::vector<int32_t> Hosts::column(int at) const {
+    std::vector<int32_t> found;
+    for (const auto& of_host : ranks) found.push_back(of_host[size_t(at)]);
+    return found;
+}
+
+Layout layout_of_hosts(const Layout& layout) {
+    Layout hosts{layout.host_count(), layout.host_of(layout.rank), {}};
+    for (int host = 0; host < hosts.ranks; ++host) hosts.hosts.push_back(host);
+    return hosts;
+}
+
+static Buffer standing_for(Buffer buffer, const Embedding::Where& where) {
+    return buffer == Buffer::input     ? where.input
+           : buffer == Buffer::output  ? where.output
+           : buffer == Buffer::scratch ? where.scratch
+                                       : buffer;
+}
+
+static uint8_t all_standing_for(uint8_t targets, const Embedding::Where& where) {
+    uint8_t all = 0;
+    for (const Buffer each : {Buffer::output, Buffer::scratch})
+        if (targets & each) all |= standing_for(each, where);
+    return all;
+}
+
+Embedding::Embedding(const Schedule& inner, const Where& where) {
+    assert(inner.board.empty() && inner.tiles == 1 && inner.scratch == 0);
+    for (int block = 0; block < int(inner.blocks.size()); ++block) embed(block, inner, where);
+    for (Block& block : blocks_)
+        for (Instruction& it : block.instructions) {
+            if (it.after == Dependency()) continue;
+            const Dependency moved = moved_[size_t(it.after.block)][size_t(it.after.step)];
+            assert(moved.block >= 0 || it.after.ago == 0);
+            it.after = {moved.block, moved.step, moved.block < 0 ? 0 : it.after.ago};
+        }
+    for (int block = 0; block < int(blocks_.size()); ++block) {
+        const Dependency last{block, int(blocks_[size_t(block)].instructions.size()) - 1};
+        if (!awaited(last)) ends_.push_back(last);
+    }
+}
+
+void Embedding::embed(int inner_block, const Schedule& inner, const Where& where) {
+    const Block& from = inner.blocks[size_t(inner_block)];
+    const auto rank_on = [&](int host) { return host < 0 ? -1 : where.ranks[size_t(host)]; };
+    blocks_.push_back({from.channel, rank_on(from.source), rank_on(from.target), {}});
+    const auto& instructions = blocks_.back().instructions;
+    std::vector<Dependency>& moved = moved_.emplace_back();
+    for (Instruction it : from.instructions) {
+        it.source = standing_for(it.source, where);
+        it.targets = all_standing_for(it.targets, where);
+        // What would be copied onto itself is there.
+        if (it.opcode != Opcode::copy || it.source != it.targets) append(it, where);
+        moved.push_back(instructions.empty() ? Dependency()
+                                             : Dependency{int(blocks_.size()) - 1, int(instructions.size()) - 1});
+    }
+    if (instructions.empty()) blocks_.pop_back();
+}
+
+void Embedding::append(const Instruction& instruction, const Where& where) {
+    auto& instructions = blocks_.back().instructions;
+    if (where.chunks.size() == 1) {
+        instructions.push_back(instruction);
+        instructions.back().chunk.base += where.chunks[0].first;
+        return;
+    }
+    for (int iteration = 0; iteration < instruction.repeat; ++iteration) {
+        Instruction& it = instructions.emplace_back(instruction);
+        if (iteration > 0) it.after = {};
+        const int first = where.chunks[size_t(instruction.chunk.at(iteration))].first, all = where.chunks_in_all;
+        it.repeat = 1;
+        it.count = 0;
+        for (int offset = 0; offset < instruction.count; ++offset) {
+            const Chunks& chunks = where.chunks[size_t(instruction.chunk.at(iteration, offset))];
+            assert(chunks.first == (first + it.count) % all);
+            it.count += chunks.count;
+        }
+        it.chunk = first + it.count > all ? Index{0, first, all, 0} : Index{first, 0, 1, 0};
+    }
+}
+
+// Whether some step comes after that one in any case.
+bool Embedding::awaited(const Dependency& step) const {
+    for (const Block& block : blocks_)
+        for (const Instruction& it : block.instructions)
+            if (it.after == step) return true;
+    return false;
+}
+
+std::vector<Dependency> Embedding::emit(Builder& schedule, Dependency begin) const {
+    const int before = schedule.blocks();
+    // A block that waits for something of an earlier tile first has no room for a second dependency there.
+    const auto nops = [&](int block) {
+        const Dependency& after = blocks_[size_t(block)].instructions[0].after;
+        return begin != Dependency() && after.ago > 0 ? 1 : 0;
+    };
+    const auto in_schedule = [&](const Dependency& of) {
+        return Dependency{of.block + before, of.step + nops(of.block), of.ago};
+    };
+    for (int b = 0; b < int(blocks_.size()); ++b) {
+        const Block& from = blocks_[size_t(b)];
+        BlockBuilder block = schedule.block({from.channel, from.source, from.target});
+        if (nops(b)) block.nop().after(begin);
+        for (Instruction it : from.instructions) {
+            if (it.after != Dependency())
+                it.after = in_schedule(it.after);
+            else if (block.size() == 0)
+                it.after = begin;
+            block.append(it);
+        }
+    }
+    std::vector<Dependency> ends;
+    for (const Dependency& end : ends_) ends.push_back(in_schedule(end));
+    return ends;
+}
+
+int largest_span(const std::vector<int>& counts, int span) {
+    int largest = 0;
+    for (size_t first = 0; first < counts.size(); ++first) {
+        int chunks = 0;
+        for (int offset = 0; offset < span; ++offset) chunks += counts[(first + size_t(offset)) % counts.size()];
+        largest = std::max(largest, chunks);
+    }
+    return largest;
+}
+
+}  // namespace weft

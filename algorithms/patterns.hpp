@@ -1,0 +1,52 @@
+// patterns.hpp: who sends to whom in patterns that several algorithms share: the binomial tree, the circulant's skips.
+#pragma once
+#include <algorithm>
+#include <vector>
+
+#include "src/schedule/layout.hpp"
+
+namespace weft {
+
+// The binomial tree as one rank sees it. Places count from the root; the parent of v is v without its lowest bit, so
+// the subtree of v is v .. v + 2^k - 1, as far as there are so many.
+struct BinomialPlace {
+    int ranks, here;
+
+    int reach() const {  // of the subtree, were there ranks enough
+        int bit = 1;
+        while (bit < ranks && (here == 0 || !(here & bit))) bit *= 2;
+        return bit;
+    }
+    int parent() const { return here & (here - 1); }
+    std::vector<int> children() const {  // the largest subtree first
+        std::vector<int> all;
+        for (int bit = reach() / 2; bit > 0; bit /= 2)
+            if (here + bit < ranks) all.push_back(here + bit);
+        return all;
+    }
+    int size_of(int place) const { return std::min(BinomialPlace{ranks, place}.reach(), ranks - place); }
+};
+
+// Ranks host by host, counted from the root.
+struct FromRoot {
+    std::vector<int32_t> order;
+    int first;  // of the root in it
+    int here;   // of this rank
+
+    FromRoot(const Layout& layout, int root)
+        : order(layout.host_major()),
+          first(int(std::find(order.begin(), order.end(), root) - order.begin())),
+          here((layout.position() - first + layout.ranks) % layout.ranks) {}
+    int ranks() const { return int(order.size()); }
+    int rank(int place) const { return order[size_t((first + place) % ranks())]; }
+};
+
+// Of the circulant: 1, .., N: each half of the next, rounded up.
+inline std::vector<int> circulant_skips(int ranks) {
+    std::vector<int> skips = {ranks};
+    while (skips.back() > 1) skips.push_back((skips.back() + 1) / 2);
+    std::reverse(skips.begin(), skips.end());
+    return skips;
+}
+
+}  // namespace weft
