@@ -34,7 +34,7 @@ fi
 make() {
     configure "$build" --buildtype=release -Dcuda=enabled "-Dtoolkit=$toolkit" "-Dgpu_targets=$target" \
         -Dtests=enabled -Dtools=enabled -Dperf=enabled &&
-        ninja -C "$build" gpu tools/weft perf/all_reduce_perf_nccl perf/{all_reduce,all_gather,reduce_scatter,broadcast,reduce,alltoall,gather,scatter}_perf
+        ninja -C "$build" gpu tools/weft perf/all_reduce_perf_nccl perf/{all_reduce,all_gather,reduce_scatter,broadcast,reduce,alltoall,gather,scatter,sendrecv,pingpong,alltoallv}_perf
 }
 run() { "$build/tests/gpu/gpu_test" "$@"; }
 perf_of() { timeout 120 "$build/perf/$1_perf" "${@:2}"; }
@@ -74,9 +74,11 @@ stage "the same as graphs" perf "${ranks[@]}" -G 20 || failed+=("all_reduce_perf
 stage "the same as processes, which share the GPU by time" perf_processes 4 "${ranks[@]}" -n 5 || failed+=("all_reduce_perf, processes")
 stage "their buffers registered" perf_processes 4 "${ranks[@]}" -n 5 -R 1 || failed+=("all_reduce_perf, registered")
 # Without shared memory every process is a host of its own: through pinned memory, the proxy threads and loopback.
-for name in all_gather reduce_scatter broadcast reduce alltoall gather scatter; do
+for name in all_gather reduce_scatter broadcast reduce alltoall gather scatter sendrecv pingpong alltoallv; do
     stage "$name, 4 threads on one GPU" perf_of "$name" "${ranks[@]:0:10}" -n 5 || failed+=("${name}_perf, threads")
 done
+stage "messages as graphs" perf_of sendrecv "${ranks[@]:0:10}" -n 5 -G 5 || failed+=("sendrecv_perf, graphs")
+stage "uneven parts as processes, their buffers registered" perf_processes_of alltoallv 4 "${ranks[@]:0:10}" -n 5 -R 1 || failed+=("alltoallv_perf, registered")
 stage "all-gather as processes, their buffers registered" perf_processes_of all_gather 4 "${ranks[@]:0:10}" -n 5 -R 1 || failed+=("all_gather_perf, registered")
 export WEFT_TRANSPORTS=tcp
 stage "2 made-up hosts on one GPU, as processes" perf_processes 2 -g 1 --ranks-per-gpu 2 -b 8 -e 64M -f 8 -n 5 --show algo || failed+=("2 made-up hosts")

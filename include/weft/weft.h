@@ -192,10 +192,11 @@ WEFT_API weftResult_t weftCommSetCallConfig(weftComm_t comm, const weftCallConfi
 
 /* ---- Reductions ---- */
 
-/* Makes a reduction, `op`, that sums scalar_r * x_r, each rank r with its own scalar of type `datatype`, read at once from
- * host memory (residence weftScalarHostImmediate). Local: no communication; the product is rounded to the data type.
- * Thread-bound. Errors: weftInvalidArgument (null, type out of range, device scalar), weftInvalidUsage (another thread is
- * inside). */
+/* Makes a reduction, `op`, that sums scalar_r * x_r, each rank r with its own scalar of type `datatype`: read at once from
+ * host memory (residence weftScalarHostImmediate), or from memory of the communicator's device by each call when it runs
+ * (weftScalarDevice: for calls on device memory alone; it stays until they have ended). Local: no communication; the product is
+ * rounded to the data type. Thread-bound. Errors: weftInvalidArgument (null, type or residence out of range, a scalar of
+ * another residence), weftInvalidUsage (another thread is inside). */
 WEFT_API weftResult_t weftRedOpCreatePreMulSum(weftRedOp_t* op, void* scalar, weftDataType_t datatype,
                                                weftScalarResidence_t residence, weftComm_t comm);
 /* Makes a reduction, `op`, of `function`, for elements of type `datatype` in host memory, for all collectives that reduce.
@@ -283,14 +284,18 @@ WEFT_API weftResult_t weftScatter(const void* sendbuff, void* recvbuff, size_t c
 WEFT_API weftResult_t weftBarrier(weftComm_t comm, weftStream_t stream);
 
 /* ---- Messages between two ranks ----
- * Host memory (stream NULL or of weftStreamCreate; on a communicator with a device pointers to its memory are refused, yet). The first send of one
+ * Buffers are host memory (stream NULL or of weftStreamCreate) or memory of the communicator's device (a CUDA stream, or NULL for
+ * the legacy stream; all ranks on one host); both ends' are of one kind. The first send of one
  * rank to another meets the other's first receive from it, the second the second, and so on: these two must agree in count
  * and type, else weftMismatch names both ranks and both calls on every rank. A count may be 0: then the buffer may be
- * NULL, and the message is one all the same.
- * Outside a group weftSend returns when the buffer may be used again, which for a large one is when it was received, and
+ * NULL, and the message is one all the same (with a CUDA stream: on device memory).
+ * On host memory, outside a group, weftSend returns when the buffer may be used again, which for a large one is when it was received, and
  * weftRecv when the data is there. In a group all messages go on side by side, whatever their order, to and from
  * any ranks and on any communicators of the group, and beside its collectives; weftGroupEnd returns when all are done.
- * There a rank may send to itself, if it receives in the same group. Messages do not disturb the order of collectives:
+ * There a rank may send to itself, if it receives in the same group. On device memory messages are enqueued and the calls
+ * return at once. Those of a group and a communicator, at most 8192, go to one stream, as one kernel, before the group's
+ * collectives; outside a group each is a kernel, behind the communicator's call before: what two ranks send each other
+ * belongs in a group there, or in weftSendRecv. Messages do not disturb the order of collectives:
  * only the two ranks take part.
  * Errors: weftInvalidArgument (what to change), weftInvalidUsage (a message to oneself alone), weftMismatch,
  * weftRemoteError (the peer died, or left without its part), weftTimeout (who has not called what), weftSystemError; after
@@ -309,10 +314,11 @@ WEFT_API weftResult_t weftSendRecv(const void* sendbuff, size_t sendcount, int d
 
 /* ---- Collectives of uneven parts ----
  * Counts and displacements (where a part begins, from the start of the buffer) are elements, one for each rank, in host
- * memory, read before the call returns. Buffers are host memory, stream is NULL. A part may be empty. Parts that are
+ * memory, read before the call returns. Buffers are host memory, stream NULL or of weftStreamCreate, or memory of the
+ * communicator's device with a CUDA stream (all ranks on one host, but for weftReduceScatterv). A part may be empty. Parts that are
  * received must not overlap. What one rank says it sends another and that one says it receives must be the same
  * count, else weftMismatch names both on every rank. Every pair of ranks that has something to tell each other does it
- * directly: no rank passes on what is another's. They return when this rank's part is done. Errors and threads: as
+ * directly: no rank passes on what is another's. On host memory they return when this rank's part is done. Errors and threads: as
  * weftAllReduce. */
 
 /* Part q of rank p's sendbuff, sendcounts[q] elements from sdispls[q] on, becomes part p of rank q's recvbuff, there
@@ -338,7 +344,7 @@ WEFT_API weftResult_t weftAllGatherv(const void* sendbuff, size_t sendcount, voi
 /* Combines the ranks' sendbuffs, which have a part for each rank, recvcounts[r] elements for rank r, one behind the other; rank
  * r receives part r. All ranks pass the same counts, type and op. In place: recvbuff lies at its part of sendbuff. The
  * contributions of all ranks to a part are held side by side on its rank until they are added, in rank order: so much
- * memory is kept for the next call. */
+ * memory is kept for the next call. On device memory it is a weftReduce of each part. */
 WEFT_API weftResult_t weftReduceScatterv(const void* sendbuff, void* recvbuff, const size_t recvcounts[],
                                          weftDataType_t type, weftRedOp_t op, weftComm_t comm, weftStream_t stream);
 

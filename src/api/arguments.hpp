@@ -49,6 +49,7 @@ inline Status check_reduction(weftComm* comm, weftDataType_t type, weftRedOp_t o
                     name_of(type));
     call.operation.op = made->op;
     call.operand = made->operand();
+    call.operand_on_device = made->on_device != nullptr;
     call.made = op;
     return ok();
 }

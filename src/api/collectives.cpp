@@ -133,14 +133,18 @@ weftResult_t weftRedOpCreatePreMulSum(weftRedOp_t* op, void* scalar, weftDataTyp
         if (!op || !scalar)
             return fail(weftInvalidArgument, "weftRedOpCreatePreMulSum: {} is NULL", op ? "scalar" : "op");
         WEFT_TRY(check_type(datatype));
-        if (residence != weftScalarHostImmediate)
-            return fail(weftInvalidArgument,
-                        "residence must be weftScalarHostImmediate: Weft {}.{} reads scalars from host memory only",
-                        WEFT_MAJOR, WEFT_MINOR);
+        if (residence != weftScalarHostImmediate && residence != weftScalarDevice)
+            return fail(weftInvalidArgument, "residence is {}; it is weftScalarDevice or weftScalarHostImmediate",
+                        int(residence));
         Entered entered(comm);
         if (!entered.entered()) return entered.refused();
         Communicator::MadeReduction made{datatype, Operation::op_of_scaled_sum};
-        __builtin_memcpy(made.scalar, scalar, size_of(datatype));
+        if (residence == weftScalarDevice) {
+            WEFT_TRY(comm->communicator->check_device_scalar(scalar, size_of(datatype)));
+            made.on_device = scalar;
+        } else {
+            __builtin_memcpy(made.scalar, scalar, size_of(datatype));
+        }
         *op = weftRedOp_t(comm->communicator->make_reduction(made));
         return ok();
     });

@@ -116,10 +116,8 @@ void Batch::give_up(Lane& lane, Status failure) {
 // Messages do not wait for the calls that came before them, nor those for them. True: something moved.
 bool Batch::exchange(Lane& lane) {
     Communicator& communicator = lane.communicator();
-    Status failure;
     lane.exchanging = true;
-    for (const Communicator::Call& message : std::exchange(lane.messages, {}))
-        if (failure) failure = communicator.begin_message(message);
+    Status failure = communicator.begin_messages(std::exchange(lane.messages, {}));
     const Progress progress = failure ? communicator.advance_messages() : Progress::failed;
     if (failure && progress == Progress::failed) failure = communicator.take_failure();
     if (!failure) give_up(lane, std::move(failure));

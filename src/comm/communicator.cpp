@@ -225,7 +225,9 @@ Status Communicator::begin(const Call& call) {
 }
 
 Status Communicator::begin_on_device() {
-    const DeviceCall call{call_.operation, call_.send, call_.receive, call_.operand, call_.stream, call_.mapped};
+    if (uneven(call_.operation.collective)) return begin_uneven_on_device();
+    const DeviceCall call{call_.operation, call_.send,   call_.receive,          call_.operand,
+                          call_.stream,    call_.mapped, call_.operand_on_device};
     if (Status prepared = device_->prepare(call); !prepared) return refuse_or_die(std::move(prepared));
     // Before the launch: a kernel may fail at once, and whoever tells of it looks here for what was called.
     group_->row(rank_).position.enter(++sequence_, device_->prepared());
@@ -263,6 +265,18 @@ Status Communicator::deregister_buffer(const void* handle) {
     return ok();
 }
 
+// What lies between the first part of a buffer and the end of its last.
+static DeviceSpan extent(const void* buffer, const std::vector<Portion>& portions, size_t element) {
+    uintptr_t begin = UINTPTR_MAX, end = 0;
+    for (const Portion& portion : portions) {
+        if (portion.count == 0) continue;
+        const auto at = reinterpret_cast<uintptr_t>(portion.data);
+        begin = std::min(begin, at);
+        end = std::max(end, at + portion.count * element);
+    }
+    return end == 0 ? DeviceSpan{buffer, 0} : DeviceSpan{reinterpret_cast<const void*>(begin), end - begin};
+}
+
 Status Communicator::place(Call& call) {
     const Collective collective = call.operation.collective;
     call.settings = call_settings_;
@@ -283,15 +297,17 @@ Status Communicator::place(Call& call) {
         return ok();
     }
     if (device_) {
-        // What this rank has no use for is not looked at; where parts are uneven the start stands for all.
+        // What this rank has no use for is not looked at.
         const int parts = parts_of(collective, ranks());
-        const auto held = [&](const void* buffer, Held held) {
-            if (uneven(collective)) return DeviceSpan{buffer, buffer && held != Held::nothing ? size_t(1) : 0};
+        const size_t element = datatype_bytes[call.operation.type];
+        const auto held = [&](const void* buffer, Held held, std::vector<Portion> Portions::*which) {
+            if (uneven(collective)) return extent(buffer, call.portions->*which, element);
             return DeviceSpan{buffer, call.operation.bytes() * size_t(parts_held(held, parts))};
         };
         const Held in = input_of(collective, rank_, call.operation.root),
                    out = output_of(collective, rank_, call.operation.root);
-        const DeviceSpan send = held(call.send, in), receive = held(call.receive, out);
+        const DeviceSpan send = held(call.send, in, &Portions::sends),
+                         receive = held(call.receive, out, &Portions::receives);
         const bool sends = in != Held::nothing && (call.send || !uneven(collective)),
                    receives = out != Held::nothing && (call.receive || !uneven(collective));
         auto place =
@@ -308,8 +324,17 @@ Status Communicator::place(Call& call) {
         if (place->space == Space::device && call.operation.calls_function())
             return fail(weftInvalidArgument,
                         "a user's reduction works on host memory only: its function cannot run on a device");
-        if (place->space == Space::device && !has_device_form(collective))
-            return fail(weftInvalidArgument, "{} works on host memory only, yet", name_of(collective));
+        if (place->space == Space::device && made_of_messages(collective) &&
+            collective != Collective::reduce_scatter_v && !group_->one_host())
+            return fail(weftInvalidArgument,
+                        "{} on device memory is served, yet, where all ranks of the communicator are on one host, and "
+                        "these are on several: copy to host memory",
+                        name_of(collective));
+        if (place->space == Space::host && call.operand_on_device)
+            return fail(weftInvalidArgument,
+                        "op {} has its scalar in device memory, and the buffers are host memory: residence "
+                        "weftScalarHostImmediate serves both",
+                        call.made);
         call.operation.space = place->space;
         call.mapped = place->mapped;
         return ok();
@@ -406,6 +431,17 @@ int Communicator::make_reduction(const MadeReduction& reduction) {
     made->by.in_function_us = &group_->row(rank_).in_function_us;
     reductions_[next_reduction_] = made;
     return next_reduction_++;
+}
+
+Status Communicator::check_device_scalar(const void* scalar, size_t bytes) {
+    if (!device_)
+        return fail(weftInvalidArgument,
+                    "residence weftScalarDevice: this communicator has no device, for none was current in the thread "
+                    "that called weftCommInitRank");
+    const auto place = device_->place({scalar, bytes}, {scalar, bytes}, nullptr);
+    if (!place) return fail(place.status().code(), "the scalar as a buffer: {}", place.status().sentence());
+    if (place->space == Space::device) return ok();
+    return fail(weftInvalidArgument, "the scalar is host memory: its residence is weftScalarHostImmediate");
 }
 
 Status Communicator::state() const {

@@ -70,6 +70,7 @@ class Communicator {
         void* receive;
         const void* operand;  // of a reduction that was made: see Run::start()
         int made;             // its number
+        bool operand_on_device;
         void* stream;
         bool queued;               // the stream is one of ours, a weftStream
         bool mapped;               // see DevicePlace
@@ -120,7 +121,8 @@ class Communicator {
 
     // ---- Messages by themselves (point_to_point.cpp), any number at a time, beside a call. They are not numbered:
     // only two ranks take part in each. pause() waits for them too.
-    Status begin_message(const Call& call);
+    // Those on device memory are done here when they are enqueued, in one kernel.
+    Status begin_messages(std::span<const Call> messages);
     Progress advance_messages();
     bool has_messages() const { return messages_ && !messages_->exchange().idle(); }
     Status run_messages(std::span<const Call> messages);
@@ -137,9 +139,14 @@ class Communicator {
         uint8_t op;  // as Operation has it
         alignas(8) std::byte scalar[8] = {};
         UserReduction by = {};
-        const void* operand() const { return by.function ? static_cast<const void*>(&by) : scalar; }
+        const void* on_device = nullptr;  // where the scalar lies that calls read when they run
+        const void* operand() const {
+            if (on_device) return on_device;
+            return by.function ? static_cast<const void*>(&by) : scalar;
+        }
     };
     int make_reduction(const MadeReduction& reduction);
+    Status check_device_scalar(const void* scalar, size_t bytes);
     bool drop_reduction(int op) { return reductions_.erase(op) > 0; }
     const MadeReduction* reduction(int op) const {
         const auto place = reductions_.find(op);
@@ -195,6 +202,10 @@ class Communicator {
     void leave_buffers();
     Status die(Status failure);
     Status prepare();
+    Status begin_message(const Call& call);
+    Status begin_device_messages(std::span<const Call> messages);
+    Status begin_uneven_on_device();
+    Status launch_parts();
     Status begin_uneven();
     Progress advance_uneven();
     Progress advance(Exchange& exchange);
@@ -231,8 +242,9 @@ class Communicator {
     Choice choice_;
     Binding* binding_ = nullptr;  // of choice_, being connected
     RankSet missing_binding_;
-    std::unique_ptr<Messages> messages_;  // those by themselves; null until there are some
-    std::unique_ptr<Messages> parts_;     // those of collectives, whose order is that of the calls; likewise
+    std::unique_ptr<Messages> messages_;          // those by themselves; null until there are some
+    std::unique_ptr<Messages> parts_;             // those of collectives, whose order is that of the calls; likewise
+    std::vector<DeviceMessage> device_messages_;  // while they are being enqueued
     Partials partials_;
     RankSet missing_both_;
     Status failure_;

@@ -13,6 +13,7 @@
 #include "src/comm/device_abroad.hpp"
 #include "src/comm/device_buffers.hpp"
 #include "src/comm/device_failure.hpp"
+#include "src/comm/device_messages.hpp"
 #include "src/comm/device_plan.hpp"
 #include "src/comm/plan_cache.hpp"
 #include "src/drivers/cuda/device.hpp"
@@ -67,12 +68,15 @@ struct DeviceSide::State {
     PreparedLaunch* prepared = nullptr;
     uint32_t launches = 0;
     StreamFacts stream;
+    std::unique_ptr<DeviceMessages> messages;
+    MessageArguments message_arguments{};
     std::unique_ptr<DeviceBuffers> buffers;
     KnownOperations known;
 
     std::shared_ptr<Service> service;
     uint64_t timer = 0;                 // of the service thread
     std::atomic<int64_t> failed_us{0};  // when a failure was seen that news may explain better; 0: none
+    GonePartners gone_partners;         // the service thread's
 
     int device() const { return facts.ordinal; }
     void decline(std::string why) {
@@ -92,6 +96,8 @@ struct DeviceSide::State {
     bool await_news(const DeviceObserver& observer, bool may_wait);
     Result<PreparedLaunch*> plan(const Operation& operation);
     void offer(PreparedLaunch& it, const DeviceCall& call) const;
+    Status take_stream(CUstream on);
+    Status enqueue(const Kernel& kernel, const LaunchShape& shape, CUstream on, void* arguments) const;
 };
 
 DeviceSide::DeviceSide(std::unique_ptr<State> state) : state_(std::move(state)) {}
@@ -321,26 +327,31 @@ Result<PreparedLaunch*> DeviceSide::State::plan(const Operation& operation) {
     return plans.insert(PlanKey(operation), std::move(fresh));
 }
 
-Status DeviceSide::prepare(const DeviceCall& call) {
-    State& s = *state_;
-    const auto stream = static_cast<CUstream>(call.stream);
-    ContextScope scope(s.kernels->context());
-    WEFT_TRY(scope.take_status());
-    auto facts = describe_stream(*s.driver, stream);
+// What a call may be refused for. The context is current.
+Status DeviceSide::State::take_stream(CUstream on) {
+    auto facts = describe_stream(*driver, on);
     if (!facts) return facts.take_status();
-    if (facts->context != s.kernels->context().handle())
+    if (facts->context != kernels->context().handle())
         return fail(weftInvalidArgument,
                     "the stream belongs to {}device {}, the communicator's rank {} is on device {}: make it with that "
                     "device current",
-                    facts->device == s.device() ? "another context of " : "", facts->device, s.rank, s.device());
-    if (s.sharing && (stream == nullptr || stream == CU_STREAM_LEGACY))
+                    facts->device == device() ? "another context of " : "", facts->device, rank, device());
+    if (sharing && (on == nullptr || on == CU_STREAM_LEGACY))
         return fail(
             weftInvalidUsage,
             "the legacy stream cannot be used where several ranks of a process share device {}: each would wait "
             "for the other; give each a stream of its own, made with cudaStreamNonBlocking",
-            s.device());
-    if (s.sharing) WEFT_TRY(s.domain->claim(stream));
-    s.stream = *facts;
+            device());
+    if (sharing) WEFT_TRY(domain->claim(on));
+    stream = *facts;
+    return ok();
+}
+
+Status DeviceSide::prepare(const DeviceCall& call) {
+    State& s = *state_;
+    ContextScope scope(s.kernels->context());
+    WEFT_TRY(scope.take_status());
+    WEFT_TRY(s.take_stream(static_cast<CUstream>(call.stream)));
     s.prepared = s.plans.find(PlanKey(call.operation));
     if (!s.prepared) [[unlikely]] {
         auto plan = s.plan(call.operation);
@@ -375,7 +386,8 @@ Status DeviceSide::launch(const DeviceCall& call) {
     a.receive = static_cast<std::byte*>(call.receive) - it.receive_begins;
     a.launch = ++s.launches;
     if (a.offers) s.offer(it, call);
-    if (a.scaled) __builtin_memcpy(&a.scalar, call.scalar, datatype_bytes[call.operation.type]);
+    a.scalar_pointer = a.scaled && call.scalar_on_device ? call.scalar : nullptr;
+    if (a.scaled && !a.scalar_pointer) __builtin_memcpy(&a.scalar, call.scalar, datatype_bytes[call.operation.type]);
     const auto stream = static_cast<CUstream>(call.stream);
     ContextScope scope(s.kernels->context());
     WEFT_TRY(scope.take_status());
@@ -384,13 +396,59 @@ Status DeviceSide::launch(const DeviceCall& call) {
     // A replay would say again that an old launch has ended.
     uint32_t* const ended = a.ended;
     if (s.stream.capturing) a.ended = nullptr;
-    void* parameters[] = {&a};
-    const CUresult result = it.kernel->enqueue(it.shape, stream, parameters);
+    Status enqueued = s.enqueue(*it.kernel, it.shape, stream, &a);
     a.ended = ended;
-    if (result != CUDA_SUCCESS) [[unlikely]]
-        return s.driver->failure(result, fmt::format("launch the kernel {} with {} blocks of {} threads",
-                                                     it.kernel->name(), it.shape.blocks, it.shape.threads));
+    WEFT_TRY(std::move(enqueued));
     if (s.abroad) s.abroad->launched();
+    return s.domain->note(stream, s.stream);
+}
+
+Status DeviceSide::State::enqueue(const Kernel& kernel, const LaunchShape& shape, CUstream on, void* arguments) const {
+    void* parameters[] = {arguments};
+    const CUresult result = kernel.enqueue(shape, on, parameters);
+    if (result == CUDA_SUCCESS) [[likely]]
+        return ok();
+    return driver->failure(result, fmt::format("launch the kernel {} with {} blocks of {} threads", kernel.name(),
+                                               shape.blocks, shape.threads));
+}
+
+Status DeviceSide::prepare_messages(std::span<const DeviceMessage> messages, void* stream) {
+    State& s = *state_;
+    if (!s.messages) [[unlikely]] {
+        s.messages = std::make_unique<DeviceMessages>(s.rank, s.layout.ranks);
+        s.domain->bind(s.message_arguments);
+        s.message_arguments.timeout_ns = s.timeout_ns;
+    }
+    WEFT_TRY(s.messages->arrange(messages, [&](const DeviceMessage& message, int peer) -> const std::byte* {
+        std::byte* at[ranks_max];
+        const size_t bytes = message.count * size_of(message.type);
+        return s.offers && s.registrations->find(message.data, bytes, message.mapped, at) ? at[peer] : nullptr;
+    }));
+    ContextScope scope(s.kernels->context());
+    WEFT_TRY(scope.take_status());
+    return s.take_stream(static_cast<CUstream>(stream));
+}
+
+Status DeviceSide::launch_messages(void* on) {
+    State& s = *state_;
+    MessageArguments& a = s.message_arguments;
+    a.launch = ++s.launches;
+    const auto stream = static_cast<CUstream>(on);
+    ContextScope scope(s.kernels->context());
+    WEFT_TRY(scope.take_status());
+    WEFT_TRY(s.domain->order(stream, s.stream));
+    if (s.messages->lanes() == 0) return ok();
+    const Kernel& kernel = s.kernels->messages();
+    const LaunchShape noting{.blocks = 1, .threads = 128};
+    for (int noted = 0; !s.messages->fit() && noted < s.messages->items();) {
+        noted += s.messages->note(a, noted);
+        WEFT_TRY(s.enqueue(kernel, noting, stream, &a));
+    }
+    s.messages->bind(a);
+    const LaunchShape shape{.blocks = unsigned(std::clamp(s.messages->lanes(), 1, s.layout.blocks_max)),
+                            .threads = unsigned(threads_max),
+                            .remote_sync_domain = s.kernels->sync_domains()};
+    WEFT_TRY(s.enqueue(kernel, shape, stream, &a));
     return s.domain->note(stream, s.stream);
 }
 
@@ -420,13 +478,14 @@ void DeviceSide::State::look(bool at_others, bool may_wait) try {
     Status found;
     if (domain->failure() != cuda::Failure::none) {
         if (!await_news(observer, may_wait)) return;
-        found = observer.explain(domain->report());
+        found = observer.explain(domain->report(), domain->message_report());
     } else if (at_others) {
         // Who is on another host may have done all that it owes us, and its last messages be on their way.
         const bool stuck = abroad && abroad->stuck();
         found = observer.look_at_others(
             [&](int other) { return group->local(other) ? domain->captured() || domain->working() : stuck; });
         if (found && abroad) found = abroad->trouble();
+        if (found && !abroad) found = gone_partners.look(*group, rank, domain->stuck());
     }
     if (found || !group->raise(found.code(), rank, found.sentence())) return;
     WEFT_LOG_RANK(rank, warn, coll, "{}", found.sentence());

@@ -4,10 +4,12 @@
 #pragma once
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 
 #include "src/base/host_group.hpp"
 #include "src/base/result.hpp"
+#include "src/executor/message_mark.hpp"
 #include "src/selector/catalog.hpp"
 
 namespace weft {
@@ -16,18 +18,34 @@ namespace net {
 struct Identity;
 }
 
-// Whether device memory is served.
+// Whether device memory is served by a plan: those for which users choose algorithms.
 constexpr bool has_device_form(Collective collective) {
     return collective >= Collective::all_reduce && collective <= Collective::scatter;
 }
+// Whether it is served as messages, or as reductions of each part, where all ranks are on one host.
+constexpr bool made_of_messages(Collective collective) {
+    return collective == Collective::send || collective == Collective::receive || uneven(collective);
+}
+
+// A message, by itself or of a collective of uneven parts.
+struct DeviceMessage {
+    int peer;
+    bool outgoing;
+    void* data;  // of what is sent only read
+    uint64_t count;
+    weftDataType_t type;
+    MessageCaller by;
+    bool mapped;  // see DevicePlace
+};
 
 struct DeviceCall {
     Operation operation;  // without choice
     const void* send;
     void* receive;
-    const void* scalar;  // of a pre-multiplied sum, in host memory; read at once
+    const void* scalar;  // of a pre-multiplied sum
     void* stream;
-    bool mapped;  // see DevicePlace
+    bool mapped;            // see DevicePlace
+    bool scalar_on_device;  // the kernel reads it; else it is read at once
 };
 
 // A buffer of a call: what the rank has of it.
@@ -73,6 +91,9 @@ class DeviceSide {
     Status prepare(const DeviceCall& call);
     const Operation& prepared() const;  // with its choice
     Status launch(const DeviceCall& call);
+    // Messages of one group, any number to and from any ranks, in one kernel. Two steps likewise.
+    Status prepare_messages(std::span<const DeviceMessage> messages, void* stream);
+    Status launch_messages(void* stream);
 
     // The user will call with this buffer often: other processes map it, so that it need not be staged. Nothing: it is
     // host memory; no_entry: it is staged all the same, as the log says.

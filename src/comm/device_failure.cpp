@@ -1,6 +1,9 @@
 #include "src/comm/device_failure.hpp"
 
 #include <algorithm>
+#include <atomic>
+
+#include "src/executor/message_mark.hpp"
 
 namespace weft {
 
@@ -29,15 +32,36 @@ std::string KnownOperations::text(uint32_t wanted) const {
     return {};
 }
 
+std::string DeviceObserver::name_of(int other) const {
+    return group.name_of(other) + (group.stopped(other) ? " is stopped (SIGSTOP or a debugger)" : "");
+}
+
 std::string DeviceObserver::whereabouts(int other) const {
     const auto report = group.row(other).position.read();
-    std::string text = group.name_of(other) + (group.stopped(other) ? " is stopped (SIGSTOP or a debugger)" : "");
+    const std::string text = name_of(other);
     if (!report) return text;
     if (report->entered == 0) return text + " has not called anything yet";
     return text + fmt::format(" last called operation {}, {}", report->entered, report->operation.text());
 }
 
-Status DeviceObserver::explain(const cuda::FailureReport& report) const {
+Status DeviceObserver::explain_message(const cuda::FailureReport& report, const cuda::MessageReport& message) const {
+    const auto view = [](uint32_t mark, uint64_t bytes) {
+        const auto type = weftDataType_t(mark & 0xff);
+        return MessageView{mark, is_datatype(type) ? bytes / size_of(type) : bytes};
+    };
+    const MessageView ours = view(report.fingerprint, message.bytes);
+    if (report.failure == cuda::Failure::mismatch)
+        return {weftMismatch, differing_messages(report.peer, view(report.other_fingerprint, message.other_bytes),
+                                                 report.rank, ours)};
+    return fail(weftTimeout,
+                "the kernel of rank {} waited {:.1f} s for messages, the deadline (WEFT_TIMEOUT_MS) is {} ms: {} {}",
+                report.rank, double(timeout_ms) / 1e3, timeout_ms, name_of(report.peer),
+                owed_message(report.rank, message.outgoing, message.begun, ours));
+}
+
+Status DeviceObserver::explain(const cuda::FailureReport& report, const cuda::MessageReport& message) const {
+    if (message.valid && (report.failure == cuda::Failure::mismatch || report.failure == cuda::Failure::timeout))
+        return explain_message(report, message);
     const auto ours = [&] {
         std::string text = known.text(report.fingerprint);
         return text.empty() ? "an operation" : text;
@@ -104,6 +128,34 @@ Status DeviceObserver::look_at_others(const std::function<bool(int)>& waiting) c
         return fail(weftRemoteError, "{} left the communicator after operation {}; rank {} called operation {}, {}",
                     group.name_of(other), theirs->entered, rank, own->entered, own->operation.text());
     }
+    return ok();
+}
+
+Status GonePartners::look(const HostGroup& group, int rank, const cuda::MessageStuck* stuck) {
+    const auto read = [](const uint64_t& word) {
+        return std::atomic_ref(const_cast<uint64_t&>(word))
+            .load(std::memory_order_acquire);  // pairs with look_around()
+    };
+    const auto waits = [&](int block, int other) { return (read(stuck[block].ranks) >> unsigned(other) & 1) != 0; };
+    // Of a rank that left in order its kernels have ended; with a process that ends, they do.
+    const auto left = [&](int other) {
+        return group.row(other).state.load(std::memory_order_acquire) == RankState::left &&
+               group.row(other).device_left.load(std::memory_order_acquire) != 0;
+    };
+    if (gone_ >= 0) {
+        const uint64_t looks = read(stuck[block_].looks);
+        const bool still = looks >= looks_ && waits(block_, gone_);
+        // The block has looked at all its messages again since then.
+        if (still && looks >= looks_ + 2)
+            return fail(weftRemoteError, "{} {}, and kernels of rank {} wait for messages with it",
+                        group.name_of(gone_), left(gone_) ? "left the communicator" : "died", rank);
+        if (still) return ok();
+        gone_ = -1;
+    }
+    for (int block = 0; block < cuda::blocks_max && gone_ < 0; ++block)
+        for (int other = 0; other < group.ranks() && gone_ < 0; ++other)
+            if (waits(block, other) && (left(other) || !group.alive(other))) gone_ = other, block_ = block;
+    if (gone_ >= 0) looks_ = read(stuck[block_].looks);
     return ok();
 }
 

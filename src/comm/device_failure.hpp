@@ -7,7 +7,7 @@
 
 #include "src/base/host_group.hpp"
 #include "src/base/result.hpp"
-#include "src/executor/cuda/kernel_arguments.hpp"
+#include "src/executor/cuda/message_arguments.hpp"
 
 namespace weft {
 
@@ -31,8 +31,8 @@ struct DeviceObserver {
     const KnownOperations& known;
     uint64_t timeout_ms;
 
-    // The failure that a kernel of `rank` has reported.
-    Status explain(const cuda::FailureReport& report) const;
+    // The failure that a kernel of `rank` has reported; `message` counts if it is valid.
+    Status explain(const cuda::FailureReport& report, const cuda::MessageReport& message) const;
     // A rank that died or left, or has called something else, while kernels of ours wait for it or may do so; ok: none.
     // `waiting`: whether any kernel runs that may wait for that rank, asked only if it matters.
     Status look_at_others(const std::function<bool(int other)>& waiting) const;
@@ -40,8 +40,23 @@ struct DeviceObserver {
     bool informed(const cuda::FailureReport& report) const;
 
   private:
-    // What a rank enqueued last, and whether its process runs.
+    Status explain_message(const cuda::FailureReport& report, const cuda::MessageReport& message) const;
+    std::string name_of(int other) const;  // and whether its process is stopped
+    // The same, and what the rank enqueued last.
     std::string whereabouts(int other) const;
+};
+
+// Ranks that died or left while kernels of ours wait for messages with them: who takes no part in a message may go.
+// For one thread.
+class GonePartners {
+  public:
+    // stuck: by block. ok: none, or what it sent before may not have been seen yet.
+    Status look(const HostGroup& group, int rank, const cuda::MessageStuck* stuck);
+
+  private:
+    // Who was gone when a block had looked so often; nobody: -1.
+    int gone_ = -1, block_ = 0;
+    uint64_t looks_ = 0;
 };
 
 }  // namespace weft

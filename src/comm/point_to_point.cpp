@@ -1,5 +1,7 @@
 // point_to_point.cpp: a communicator's messages: those that users send and receive, and those that make up collectives
 // of uneven parts. src/README.md, "Point to point".
+#include <algorithm>
+
 #include "src/base/clock.hpp"
 #include "src/comm/communicator.hpp"
 
@@ -10,7 +12,7 @@ namespace {
 // Of letters, apart from those of schedules' connections and from each other.
 constexpr uint64_t messages_name = 0x5bd1e9955bd1e995u, parts_name = 0xc2b2ae3d27d4eb4fu;
 
-Exchange::Caller caller_of(Collective collective) {
+Exchange::Caller caller_for(Collective collective) {
     switch (collective) {
         case Collective::gather_v: return Exchange::Caller::gather_v;
         case Collective::scatter_v: return Exchange::Caller::scatter_v;
@@ -52,7 +54,79 @@ Status Communicator::begin_message(const Call& call) {
     return ok();
 }
 
-Progress Communicator::advance_messages() { return advance(messages_->exchange()); }
+// First those on devices: what they are refused for leaves nothing begun.
+Status Communicator::begin_messages(std::span<const Call> messages) {
+    WEFT_TRY(begin_device_messages(messages));
+    for (const Call& message : messages)
+        if (message.operation.space == Space::host) WEFT_TRY(begin_message(message));
+    return ok();
+}
+
+Status Communicator::begin_device_messages(std::span<const Call> messages) {
+    device_messages_.clear();
+    const Call* first = nullptr;
+    for (const Call& call : messages) {
+        if (call.operation.space == Space::host) continue;
+        if (!first) first = &call;
+        if (call.stream != first->stream)
+            return fail(weftInvalidUsage,
+                        "messages of one group on device memory go to one stream: one kernel moves them all");
+        const bool outgoing = call.operation.collective == Collective::send;
+        device_messages_.push_back({call.operation.root, outgoing,
+                                    outgoing ? const_cast<void*>(call.send) : call.receive, call.operation.count,
+                                    weftDataType_t(call.operation.type), call.by, call.mapped});
+    }
+    if (!first) return ok();
+    WEFT_TRY(usable());
+    if (Status prepared = device_->prepare_messages(device_messages_, first->stream); !prepared)
+        return refuse_or_die(std::move(prepared));
+    if (Status launched = device_->launch_messages(first->stream); !launched) return die(std::move(launched));
+    return ok();
+}
+
+Status Communicator::begin_uneven_on_device() {
+    prepared_ = nullptr;
+    if (call_.operation.collective == Collective::reduce_scatter_v) return launch_parts();
+    device_messages_.clear();
+    const auto add = [&](const std::vector<Portion>& portions, bool outgoing) {
+        for (const Portion& portion : portions)
+            device_messages_.push_back({portion.peer, outgoing, portion.data, portion.count,
+                                        weftDataType_t(call_.operation.type), caller_for(call_.operation.collective),
+                                        call_.mapped});
+    };
+    add(call_.portions->sends, true);
+    add(call_.portions->receives, false);
+    if (Status prepared = device_->prepare_messages(device_messages_, call_.stream); !prepared)
+        return refuse_or_die(std::move(prepared));
+    group_->row(rank_).position.enter(++sequence_, call_.operation);
+    on_device_ = true;
+    if (Status launched = device_->launch_messages(call_.stream); !launched) return die(std::move(launched));
+    return ok();
+}
+
+// A reduction to each rank, of its part: kernels that combine in rank order, as the host does.
+Status Communicator::launch_parts() {
+    const auto& sends = call_.portions->sends;
+    on_device_ = true;
+    for (int root = 0; root < ranks(); ++root) {
+        const Portion& part =
+            *std::find_if(sends.begin(), sends.end(), [&](const Portion& one) { return one.peer == root; });
+        if (part.count == 0) continue;
+        DeviceCall call{call_.operation,        part.data, nullptr, call_.operand, call_.stream, call_.mapped,
+                        call_.operand_on_device};
+        call.operation.collective = Collective::reduce;
+        call.operation.root = root;
+        call.operation.count = part.count;
+        if (root == rank_) call.receive = call_.portions->receives[0].data;
+        if (Status prepared = device_->prepare(call); !prepared)
+            return root == 0 ? refuse_or_die(std::move(prepared)) : die(std::move(prepared));
+        group_->row(rank_).position.enter(++sequence_, device_->prepared());
+        if (Status launched = device_->launch(call); !launched) return die(std::move(launched));
+    }
+    return ok();
+}
+
+Progress Communicator::advance_messages() { return messages_ ? advance(messages_->exchange()) : Progress::done; }
 
 Progress Communicator::advance(Exchange& exchange) {
     const Progress progress = exchange.advance();
@@ -66,12 +140,8 @@ Progress Communicator::advance(Exchange& exchange) {
 }
 
 Status Communicator::run_messages(std::span<const Call> messages) {
-    const auto begin_all = [&]() -> Status {
-        for (const Call& message : messages) WEFT_TRY(begin_message(message));
-        return ok();
-    };
-    return see_through(
-        begin_all, [&] { return advance_messages(); }, [] { return ok(); });
+    return see_through([&] { return begin_messages(messages); }, [&] { return advance_messages(); },
+                       [] { return ok(); });
 }
 
 Status Communicator::begin_uneven() {
@@ -83,7 +153,7 @@ Status Communicator::begin_uneven() {
     watchdog_.begin();
     Exchange& exchange = messages(parts_, parts_name).exchange();
     const auto type = weftDataType_t(call_.operation.type);
-    const Exchange::Purpose purpose{caller_of(call_.operation.collective), uint16_t(sequence_)};
+    const Exchange::Purpose purpose{caller_for(call_.operation.collective), uint16_t(sequence_)};
     if (call_.operation.collective == Collective::reduce_scatter_v) {
         partials_.begin(call_.operation, call_.operand, *call_.portions, rank_, planner_.movers());
         for (const Portion& portion : call_.portions->sends)

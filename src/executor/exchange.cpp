@@ -16,31 +16,6 @@ constexpr size_t lent_least = 16 << 10, lent_most = 2 << 20;
 constexpr size_t pull_bytes = 1 << 20;  // at a time: then we look whether somebody has failed
 constexpr int slots_at_once = 8;        // of one peer: then it is the next one's turn
 
-// What both ends of a message say of it in each of its slots: type, sender's caller, number. Never zero.
-constexpr uint32_t present_bit = 1 << 8, caller_bits = 15 << 10;
-constexpr uint32_t mark_of(weftDataType_t type, Exchange::Caller by, uint16_t number) {
-    return uint32_t(type) | present_bit | uint32_t(by) << 10 | uint32_t(number) << 16;
-}
-constexpr Exchange::Caller caller_of(uint32_t mark) { return Exchange::Caller((mark & caller_bits) >> 10); }
-constexpr bool collective(Exchange::Caller by) { return by > Exchange::Caller::send_receive; }
-// Callers may differ: what comes from weftSend may be taken by weftSendRecv.
-constexpr uint32_t compared(uint32_t mark) { return collective(caller_of(mark)) ? mark : mark & ~caller_bits; }
-
-const char* name_of(Exchange::Caller by) {
-    constexpr const char* names[] = {"weftSend",    "weftRecv",     "weftSendRecv",   "weftAlltoAllv",
-                                     "weftGatherv", "weftScatterv", "weftAllGatherv", "weftReduceScatterv"};
-    return size_t(by) < std::size(names) ? names[size_t(by)] : "an unknown call";
-}
-// What the other end is expected to call.
-const char* counterpart_of(Exchange::Caller by) {
-    using Caller = Exchange::Caller;
-    return name_of(by == Caller::send ? Caller::receive : by == Caller::receive ? Caller::send : by);
-}
-
-std::string amount(uint64_t count, weftDataType_t type) {
-    return fmt::format("{} {}", count, is_datatype(type) ? weft::name_of(type) : "elements of an unknown type");
-}
-
 }  // namespace
 
 Exchange::Exchange(HostGroup& group, int rank, const Movers& movers, Connect connect)
@@ -51,10 +26,10 @@ void Exchange::add(int peer, bool outgoing, void* data, uint64_t count, weftData
         peers_.resize(size_t(group_->ranks()));
     Peer& other = peers_[size_t(peer)];
     Queue& queue = outgoing ? other.sends : other.receives;
-    const uint16_t number = collective(purpose.by) ? purpose.number : ++queue.begun;
+    const uint16_t number = of_collective(purpose.by) ? purpose.number : ++queue.begun;
     const int index = int(transfers_.size());
-    transfers_.push_back({static_cast<std::byte*>(data), count, count * size_of(type), 0,
-                          mark_of(type, purpose.by, number), purpose.by, type, none});
+    transfers_.push_back(
+        {static_cast<std::byte*>(data), count, count * size_of(type), 0, message_mark(type, purpose.by, number), none});
     if (queue.first == none)
         queue.first = index;
     else
@@ -256,19 +231,11 @@ Progress Exchange::move_own(Peer& self) {
     const bool sends = self.sends.first != none;
     if (!sends && self.receives.first == none) return Progress::moved;
     const Transfer& alone = front(sends ? self.sends : self.receives);
-    return fails(fail(weftInvalidUsage, "rank {} called {} with {} {} itself, and not {} in the same group", rank_,
-                      name_of(alone.by), amount(alone.count, alone.type), sends ? "to" : "from",
-                      counterpart_of(alone.by)));
+    return fails({weftInvalidUsage, message_to_oneself(rank_, sends, alone.view())});
 }
 
 Progress Exchange::differs(int rank, const Transfer& transfer, const SlotInfo& came) {
-    const auto type = weftDataType_t(came.fingerprint & 0xff);
-    return fails(
-        fail(weftMismatch,
-             "rank {} called {} with {} for rank {}, which called {} with {} from rank {}: count, type and the "
-             "order of messages between two ranks must be the same on both",
-             rank, name_of(caller_of(came.fingerprint)), amount(came.operation, type), rank_, name_of(transfer.by),
-             amount(transfer.count, transfer.type), rank));
+    return fails({weftMismatch, differing_messages(rank, {came.fingerprint, came.operation}, rank_, transfer.view())});
 }
 
 void Exchange::add_descriptors(std::vector<pollfd>& list) const {
@@ -282,17 +249,11 @@ void Exchange::add_descriptors(std::vector<pollfd>& list) const {
 
 std::string Exchange::owed_by(int rank) const {
     const Peer& peer = peers_[size_t(rank)];
-    if (peer.receives.first != none) {
-        const Transfer& transfer = front(peer.receives);
-        return fmt::format("{} {} to rank {} of the {} that rank {} called {} for",
-                           transfer.done > 0 ? "has not gone on with" : "has not called", counterpart_of(transfer.by),
-                           rank_, amount(transfer.count, transfer.type), rank_, name_of(transfer.by));
-    }
-    if (peer.sends.first != none) {
-        const Transfer& transfer = front(peer.sends);
-        return fmt::format("{} {} from rank {} for the {} that rank {} sends by {}",
-                           transfer.done > 0 ? "has not gone on with" : "has not called", counterpart_of(transfer.by),
-                           rank_, amount(transfer.count, transfer.type), rank_, name_of(transfer.by));
+    for (const bool outgoing : {false, true}) {
+        const Queue& queue = outgoing ? peer.sends : peer.receives;
+        if (queue.first == none) continue;
+        const Transfer& transfer = front(queue);
+        return owed_message(rank_, outgoing, transfer.done > 0, transfer.view());
     }
     return fmt::format("has not taken what rank {} sent it", rank_);
 }

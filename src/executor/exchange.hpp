@@ -9,6 +9,7 @@
 #include "src/base/rank_set.hpp"
 #include "src/executor/cross_memory.hpp"
 #include "src/executor/host/movers.hpp"
+#include "src/executor/message_mark.hpp"
 #include "src/executor/plan.hpp"
 
 namespace weft {
@@ -34,16 +35,7 @@ class Exchange {
     Exchange(HostGroup& group, int rank, const Movers& movers, Connect connect);
 
     // The call that a message is of, and, of a collective, its number: the two ends must agree.
-    enum class Caller : uint8_t {
-        send,
-        receive,
-        send_receive,
-        all_to_all_v,
-        gather_v,
-        scatter_v,
-        all_gather_v,
-        reduce_scatter_v
-    };
+    using Caller = MessageCaller;
     struct Purpose {
         Caller by;
         uint16_t number = 0;
@@ -75,9 +67,8 @@ class Exchange {
         uint64_t count;
         size_t bytes, done;
         uint32_t mark;
-        Caller by;
-        weftDataType_t type;
         int next;  // to or from the same peer, or none
+        MessageView view() const { return {mark, count}; }
     };
     struct Queue {
         int first = none, last = none;

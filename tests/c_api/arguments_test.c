@@ -304,7 +304,8 @@ static void pre_multiplied_sums(void) {
     CHECK_FAILS(weftRedOpCreatePreMulSum(&op, &factor, weftNumTypes, weftScalarHostImmediate, comm),
                 weftInvalidArgument, "datatype is 12");
     CHECK_FAILS(weftRedOpCreatePreMulSum(&op, &factor, weftFloat32, weftScalarDevice, comm), weftInvalidArgument,
-                "weftScalarHostImmediate");
+                "this communicator has no device");
+    CHECK_FAILS(weftRedOpCreatePreMulSum(&op, &factor, weftFloat32, 2, comm), weftInvalidArgument, "residence is 2");
     CHECK_FAILS(weftRedOpCreatePreMulSum(&op, &factor, weftFloat32, weftScalarHostImmediate, NULL), weftInvalidArgument,
                 "communicator is NULL");
     CHECK_OK(weftCommDestroy(comm));

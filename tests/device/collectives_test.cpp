@@ -246,10 +246,14 @@ TEST_CASE("buffers of parts are checked whole, and those that a rank has no use 
     std::vector<int> host(2048);
     CHECK_REFUSED(weftGather(part.data(), host.data(), 1024, weftInt32, 0, ranks.comms[0], ranks.streams[0]->weft()),
                   ranks.comms[0], weftInvalidArgument, "recvbuff is host memory");
-    const size_t counts[2] = {1, 1}, places[2] = {0, 1};
-    CHECK_REFUSED(
-        weftAlltoAllv(whole.data(), counts, places, part.data(), counts, places, weftInt32, ranks.comms[0], nullptr),
-        ranks.comms[0], weftInvalidArgument, "all_to_all_v works on host memory only, yet");
+    if (several_hosts()) {
+        const size_t counts[2] = {1, 1}, places[2] = {0, 1};
+        CHECK_REFUSED(weftAlltoAllv(whole.data(), counts, places, part.data(), counts, places, weftInt32,
+                                    ranks.comms[0], nullptr),
+                      ranks.comms[0], weftInvalidArgument,
+                      "all_to_all_v on device memory is served, yet, where all ranks of the communicator are on one "
+                      "host");
+    }
     // Rank 1 gathers nothing: whatever it names as recvbuff.
     const DeviceBuffer other(ranks.placing[1], 4096);
     ranks.group([&](int rank) {

@@ -48,6 +48,27 @@ TEST_CASE("processes pass messages from rank to rank over mapped device memory",
     }
 }
 
+TEST_CASE("processes send each other messages over mapped device memory, and lend registered buffers", "[processes]") {
+    for (const char* machine : {"gpus 4; leaks fatal", "gpus 2; p2p 0 1 0; p2p 1 0 0; leaks fatal"}) {
+        Job job(small() ? 2 : 4, machine, 2, small() ? 1 : 2);
+        job.start_all({"init", "messages 1000", "messages 400000", "reduce 1000", "messages 77", "destroy"});
+        job.finish();
+    }
+}
+
+TEST_CASE("a process that dies while others wait for its messages is named", "[processes]") {
+    Job job(2, "gpus 2; leaks fatal", 2);
+    job.start({"init", "receive 100", "error", "destroy"});
+    job.start({"init", "say ready", "pause"});
+    REQUIRE(job[1].says("ready"));
+    const std::string victim = "rank 1 (pid " + std::to_string(job[1].pid()) + ") died, and kernels of rank 0";
+    job[1].kill(SIGKILL);
+    job[1].wait();
+    job.finish(0);
+    CHECK(contains(job[0].output(), "error 6"));
+    CHECK(contains(job[0].output(), victim));
+}
+
 TEST_CASE("registered buffers are reduced where they lie, and staged when they are not registered any more",
           "[processes]") {
     for (const int each : {1, 2})

@@ -56,6 +56,68 @@ TEST_CASE("long messages, in packets, in place and through staging memory, give 
     }
 }
 
+TEST_CASE("a scalar in device memory is read when the kernel runs, in a replay too", "[results]") {
+    for (const char* algo : {static_cast<const char*>(nullptr), "ring"}) {
+        const weftConfig_t config = with_algo(algo);
+        const Ranks ranks(spread(2), &config);
+        std::vector<std::unique_ptr<DeviceBuffer>> scalars, inputs, outputs;
+        std::vector<weftRedOp_t> ops(2);
+        const size_t count = 3000;
+        for (size_t rank = 0; rank < 2; ++rank) {
+            const std::vector<uint32_t> values(count, uint32_t(rank + 1));
+            for (auto* list : {&scalars, &inputs, &outputs})
+                list->push_back(std::make_unique<DeviceBuffer>(ranks.placing[rank], count * 4));
+            inputs[rank]->write(values.data(), count * 4);
+            demand(weftRedOpCreatePreMulSum(&ops[rank], scalars[rank]->data(), weftUint32, weftScalarDevice,
+                                            ranks.comms[rank]));
+        }
+        const auto enqueue = [&] {
+            ranks.group([&](int rank) {
+                const auto r = size_t(rank);
+                return weftAllReduce(inputs[r]->data(), outputs[r]->data(), count, weftUint32, ops[r], ranks.comms[r],
+                                     ranks.streams[r]->weft());
+            });
+        };
+        const auto check = [&](uint32_t first, uint32_t second, const std::function<void()>& launch) {
+            const uint32_t factors[] = {first, second};
+            for (size_t rank = 0; rank < 2; ++rank) scalars[rank]->write(&factors[rank], 4);
+            launch();
+            ranks.finish();
+            const std::vector<uint32_t> right(count, first + 2 * second);
+            for (const auto& output : outputs)
+                CHECK(memcmp(output->read(count * 4).data(), right.data(), count * 4) == 0);
+        };
+        check(3, 5, enqueue);
+        std::vector<CUgraphExec> graphs(2);
+        for (const auto& stream : ranks.streams) {
+            const Current current(stream->device);
+            demand(cuStreamBeginCapture(stream->handle, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+        }
+        enqueue();
+        for (size_t rank = 0; rank < 2; ++rank) {
+            const Current current(ranks.placing[rank]);
+            CUgraph graph;
+            demand(cuStreamEndCapture(ranks.streams[rank]->handle, &graph));
+            demand(cuGraphInstantiateWithFlags(&graphs[rank], graph, 0));
+            demand(cuGraphDestroy(graph));
+        }
+        const auto replay = [&] {
+            for (size_t rank = 0; rank < 2; ++rank) {
+                const Current current(ranks.placing[rank]);
+                demand(cuGraphLaunch(graphs[rank], ranks.streams[rank]->handle));
+            }
+        };
+        check(7, 11, replay);
+        check(1, 1, replay);
+        for (CUgraphExec graph : graphs) demand(cuGraphExecDestroy(graph));
+        std::vector<uint32_t> host(count);
+        CHECK_REFUSED(weftAllReduce(host.data(), host.data(), count, weftUint32, ops[0], ranks.comms[0], nullptr),
+                      ranks.comms[0], weftInvalidArgument, "has its scalar in device memory");
+        CHECK_REFUSED(weftRedOpCreatePreMulSum(&ops[0], host.data(), weftUint32, weftScalarDevice, ranks.comms[0]),
+                      ranks.comms[0], weftInvalidArgument, "the scalar is host memory");
+    }
+}
+
 TEST_CASE("sixteen ranks are served by fused kernels, more by steps, and too many are told so", "[results]") {
     std::mt19937 random(4);
     const weftConfig_t config = in_rank_order();

@@ -149,6 +149,65 @@ struct Worker {
                 test::tell(std::string("wrong ") + name_of(collective) + " from " + std::to_string(root));
         }
     }
+    // A shift around the ring, of which so many elements go to the next rank, and all to all, of which each rank gets
+    // some more from each that follows; again and again, so that registered buffers come to be lent.
+    void messages(size_t elements) {
+        const size_t n = size_t(ranks), part = elements / n;
+        std::vector<std::unique_ptr<DeviceBuffer>> from, to;
+        std::vector<void*> registered(size_t(count) * 2);
+        const auto value = [&](int rank, size_t i) { return uint32_t(rank) * 1'000'000 + uint32_t(i); };
+        for (int index = 0; index < count; ++index) {
+            from.push_back(std::make_unique<DeviceBuffer>(device(index), elements * 4));
+            to.push_back(std::make_unique<DeviceBuffer>(device(index), elements * 4));
+            std::vector<uint32_t> values;
+            for (size_t i = 0; i < elements; ++i) values.push_back(value(first + index, i));
+            from.back()->write(values.data(), elements * 4);
+            for (const auto& [place, buffer] : {std::pair(0, from.back().get()), std::pair(1, to.back().get())})
+                demand(weftCommRegister(comms[size_t(index)], buffer->data(), elements * 4,
+                                        &registered[size_t(index * 2 + place)]));
+        }
+        const auto group = [&](auto&& call) {
+            demand(weftGroupStart());
+            for (int index = 0; index < count; ++index) demand(call(size_t(index), first + index));
+            demand(weftGroupEnd());
+            for (const auto& stream : streams) stream->finish();
+        };
+        for (int round = 0; round < 3; ++round) {
+            group([&](size_t index, int rank) {
+                return weftSendRecv(from[index]->data(), elements, (rank + 1) % ranks, to[index]->data(), elements,
+                                    (rank + ranks - 1) % ranks, weftUint32, comms[index], streams[index]->weft());
+            });
+            for (int index = 0; index < count; ++index) {
+                std::vector<uint32_t> right;
+                for (size_t i = 0; i < elements; ++i) right.push_back(value((first + index + ranks - 1) % ranks, i));
+                if (memcmp(to[size_t(index)]->read(elements * 4).data(), right.data(), elements * 4) != 0)
+                    test::tell("wrong shift");
+            }
+            std::vector<size_t> counts(n, part), places;
+            for (size_t rank = 0; rank < n; ++rank) places.push_back(rank * part);
+            group([&](size_t index, int) {
+                return weftAlltoAllv(from[index]->data(), counts.data(), places.data(), to[index]->data(),
+                                     counts.data(), places.data(), weftUint32, comms[index], streams[index]->weft());
+            });
+            for (int index = 0; index < count; ++index) {
+                std::vector<uint32_t> right;
+                for (size_t i = 0; i < n * part; ++i)
+                    right.push_back(value(int(i / part), size_t(first + index) * part + i % part));
+                if (memcmp(to[size_t(index)]->read(right.size() * 4).data(), right.data(), right.size() * 4) != 0)
+                    test::tell("wrong parts");
+            }
+            usleep(200'000);  // until the others have mapped what was registered, as a rule
+        }
+        for (size_t index = 0; index < registered.size(); ++index)
+            while (weftCommDeregister(comms[index / 2], registered[index]) == weftTimeout) continue;
+        agree(true);  // nobody calls while another still deregisters
+    }
+    // Waits for a message of the last rank's, which never sends one.
+    void receive(size_t elements) {
+        const DeviceBuffer buffer(device(0), elements * 4);
+        tell("receive", weftRecv(buffer.data(), elements, weftUint32, ranks - 1, comms[0], streams[0]->weft()));
+        streams[0]->finish();
+    }
     // Enqueues calls and leaves at once; what was enqueued is done all the same.
     void leave(size_t elements) {
         constexpr int calls = 3;
@@ -307,6 +366,8 @@ int main(int count, char** arguments) try {
         if (verb == "await")  // FILE
             while (access(step.c_str() + 6, F_OK) != 0) usleep(1000);
         if (verb == "registered") worker.registered(number);
+        if (verb == "messages") worker.messages(number);
+        if (verb == "receive") worker.receive(number);
         if (verb == "error") worker.await_error();
         if (verb == "destroy") worker.destroy();
         if (verb == "say") tell(step.substr(4));

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "src/executor/cuda/host_kernels.hpp"
+#include "src/executor/cuda/messages.hpp"
 #include "tests/fake_cuda/kernels.hpp"
 
 namespace weft::cuda {
@@ -25,9 +26,16 @@ void grid_kernel(FakeBlock& block, const KernelArguments* ranks, int blocks) {
     host_kernel(body_of(index), type_of(index), index % 2)(team, ranks[rank]);
 }
 
+void message_kernel(FakeBlock& block, MessageArguments arguments) {
+    const Team team{0, 1, int(block.index[0]), int(block.grid[0])};
+    MessageBlock shared;
+    messages(team, arguments, shared);
+}
+
 template <int... index>
 void add_all(FakeKernelTable add, std::integer_sequence<int, index...>) {
     static std::string names[kernels];
+    add(fake_kernel<message_kernel>(message_entry_point));
     ((names[index] = std::string("virtual_") + (entry_point(body_of(index), type_of(index), index % 2) + 5)), ...);
     (add(fake_kernel<rank_kernel<index>>(entry_point(body_of(index), type_of(index), index % 2))), ...);
     (add(fake_kernel<grid_kernel<index>>(names[index].c_str())), ...);

@@ -176,29 +176,13 @@ Run on_gpus(const Expected& program, const std::string& arguments) {
                        " FAKE_CUDA='gpus 4; leaks fatal' " +
                        real(program) + " " + arguments);
 }
-// Messages and uneven parts.
-bool host_only(const Expected& program) {
-    return program.name == "alltoallv" || program.name == "sendrecv" || program.name == "pingpong";
-}
-
 TEST_CASE("every collective passes on buffers of GPUs, from every root, as calls and as graphs") {
     for (const Expected& program : expected)
         for (const char* flags : {"-g 2", "-g 1 --ranks-per-gpu 3", "-g 3 -G 2", "-g 3 -R 1", "-g 2 -p 1"}) {
-            if (host_only(program)) continue;
             const Run run = on_gpus(program, std::string(flags) + " -b 12 -e 1200000 -f 100 -n 2 -r -1");
             INFO(program.name << ' ' << flags << '\n' << run.output);
             CHECK(run.status == 0);
             CHECK_THAT(run.output, Contains("# Out of bounds values : 0 OK"));
         }
-}
-
-TEST_CASE("messages and uneven parts are refused on buffers of GPUs with the library's sentence") {
-    for (const Expected& program : expected) {
-        if (!host_only(program)) continue;
-        const Run run = on_gpus(program, "-g 2 -b 64 -e 64");
-        INFO(program.name << '\n' << run.output);
-        CHECK(run.status == 1);
-        CHECK_THAT(run.output, Contains("works on host memory only") && !Contains("Out of bounds"));
-    }
 }
 #endif

@@ -7,6 +7,7 @@
 WEFT_FATBIN(packet);
 WEFT_FATBIN(peer);
 WEFT_FATBIN(step);
+WEFT_FATBIN(message);
 
 namespace weft::cuda {
 
@@ -15,6 +16,7 @@ std::span<const DeviceCode> device_code() {
         {"packet", {weft_packet_fatbin_begin, weft_packet_fatbin_end}},
         {"peer", {weft_peer_fatbin_begin, weft_peer_fatbin_end}},
         {"step", {weft_step_fatbin_begin, weft_step_fatbin_end}},
+        {"message", {weft_message_fatbin_begin, weft_message_fatbin_end}},
     };
     return all;
 }

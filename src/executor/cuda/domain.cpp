@@ -103,6 +103,26 @@ void Domain::bind_program(KernelArguments& arguments, size_t index) const {
     arguments.scratch = memory + places().scratch;
 }
 
+void Domain::bind(MessageArguments& arguments) const {
+    const Places places = this->places();
+    arguments.rank = rank_;
+    arguments.ranks = ranks_;
+    arguments.abort = abort_;
+    const CUdeviceptr words = host_words_.address();
+    arguments.report = reinterpret_cast<FailureReport*>(words + offsetof(HostWords, report));
+    arguments.message_report = reinterpret_cast<MessageReport*>(words + offsetof(HostWords, message_report));
+    arguments.stuck = reinterpret_cast<MessageStuck*>(words + offsetof(HostWords, stuck));
+    arguments.own = reinterpret_cast<RankWords*>(bases_[size_t(rank_)]);
+    arguments.table = reinterpret_cast<MessageItem*>(memory_.address() + places.message_table);
+    for (int peer = 0; peer < ranks_; ++peer)
+        arguments.areas[peer] = reinterpret_cast<std::byte*>(bases_[size_t(peer)] + places.messages);
+}
+
+const MessageReport& Domain::message_report() const {
+    return static_cast<const HostWords*>(host_words_.data())->message_report;
+}
+const MessageStuck* Domain::stuck() const { return static_cast<const HostWords*>(host_words_.data())->stuck; }
+
 std::vector<AbroadEnd> Domain::abroad_ends() const {
     return connections_.abroad_ends(rank_, static_cast<std::byte*>(abroad_.data()));
 }

@@ -21,6 +21,9 @@
 
 namespace weft::cuda {
 
+struct MessageArguments;
+struct MessageReport;
+struct MessageStuck;
 class SharedWords;
 class HostPlaces;
 struct Places;
@@ -57,6 +60,8 @@ class Domain {
     void bind(KernelArguments& arguments) const;
     // And a step machine's program, by its number among the connections.
     void bind_program(KernelArguments& arguments, size_t index) const;
+    // Of the kernel of messages likewise; where there is one host.
+    void bind(MessageArguments& arguments) const;
     const KernelSet& kernels() const { return *kernels_; }
     // Where several ranks of this process are on one device: two that launch the same operation on one stream wait for
     // each other. Of the thread's own stream it cannot be told which that is.
@@ -68,6 +73,10 @@ class Domain {
     // The first failure that a kernel has reported, if any. Thread-safe.
     Failure failure() const;
     const FailureReport& report() const { return *report_; }
+    // Beside it, if it is of a kernel of messages. Thread-safe.
+    const MessageReport& message_report() const;
+    // By block, what kernels of messages wait for. Thread-safe.
+    const MessageStuck* stuck() const;
     // Whether a kernel that was launched directly has not ended. Thread-safe.
     bool working() const;
     // Whether launches were captured, whose graphs may be replayed at any time. Thread-safe.

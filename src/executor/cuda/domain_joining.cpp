@@ -225,7 +225,8 @@ Status Domain::offer() {
             if (!memory) return memory.take_status();
             memory_ = std::move(*memory);
         }
-        WEFT_TRY(fill_async(driver, memory_.address(), 0, memory_.bytes(), stream_.handle()));
+        // But for the slots of messages and what lies behind, of which nothing is read before it was written.
+        WEFT_TRY(fill_async(driver, memory_.address(), 0, places.message_slots, stream_.handle()));
         bases_[size_t(rank_)] = memory_.address();
         WEFT_TRY(write_probe());
         if (!one_process()) {

@@ -5,11 +5,13 @@
 #include "src/base/peer_memory.hpp"
 #include "src/drivers/cuda/memory.hpp"
 #include "src/executor/cuda/domain.hpp"
+#include "src/executor/cuda/message_arguments.hpp"
 
 namespace weft::cuda {
 
-// A rank's memory: words, packets, staging, connections, and words by which reaching is tested; and behind them, on the
-// device whatever else stands in for the rest, the programs of its own kernels and their scratch.
+// A rank's memory: words, packets, staging, connections, words by which reaching is tested, messages; and behind them,
+// on the device whatever else stands in for the rest, the programs of its own kernels, their scratch, and a table of
+// messages.
 struct Probe {
     uint32_t own;                       // that peers read
     uint32_t from[Domain::ranks_max];   // that peers write
@@ -17,8 +19,8 @@ struct Probe {
     uint32_t given[Domain::ranks_max];  // what we write to peers
 };
 struct Places {
-    size_t packets, staging, connections, probe, programs, scratch, bytes;
-    // several_hosts: fused bodies do not serve, whatever the ranks.
+    size_t packets, staging, connections, probe, messages, message_slots, programs, scratch, message_table, bytes;
+    // several_hosts: fused bodies and messages do not serve, whatever the ranks.
     Places(int ranks, bool several_hosts, const Connections& over) {
         const auto line = [](size_t at) { return (at + 255) / 256 * 256; };
         const bool fused = ranks <= cuda::ranks_max && !several_hosts;
@@ -26,15 +28,21 @@ struct Places {
         staging = line(packets + (fused ? packet_memory_bytes(ranks) : 0));
         connections = staging + (fused ? Domain::staging_bytes : 0);
         probe = connections + over.area_bytes();
-        programs = line(probe + sizeof(Probe));
+        messages = line(probe + sizeof(Probe));
+        const MessageGeometry geometry{ranks};
+        message_slots = messages + (several_hosts ? 0 : geometry.words_bytes());
+        programs = line(messages + (several_hosts ? 0 : geometry.bytes()));
         scratch = line(programs + over.program_bytes());
-        bytes = scratch + over.scratch_bytes();
+        message_table = line(scratch + over.scratch_bytes());
+        bytes = message_table + (several_hosts ? 0 : sizeof(MessageItem) * message_items_max);
     }
 };
 
 // A page of pinned host memory: what kernels report, how far their blocks are, and room for probes.
 struct HostWords {
     FailureReport report;
+    MessageReport message_report;
+    alignas(128) MessageStuck stuck[blocks_max];
     alignas(128) uint32_t ended[blocks_max];
     alignas(256) Probe probe;
 };

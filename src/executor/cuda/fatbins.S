@@ -13,5 +13,6 @@ weft_\name\()_fatbin_end:
     embed packet, "packet.fatbin"
     embed peer, "peer.fatbin"
     embed step, "step.fatbin"
+    embed message, "message.fatbin"
 
     .section .note.GNU-stack, "", %progbits

@@ -10,6 +10,7 @@
 #include "src/drivers/cuda/device.hpp"
 #include "src/drivers/cuda/stream.hpp"
 #include "src/executor/cuda/device_code.hpp"
+#include "src/executor/cuda/message_arguments.hpp"
 
 namespace weft::cuda {
 
@@ -75,17 +76,22 @@ Status KernelSet::load(const Driver& driver, int device) {
     std::vector<Library>& libraries = loaded().libraries;
     WEFT_TRY(load_libraries(driver, libraries));
     int resident = INT_MAX;
+    const auto load_one = [&](Kernel& to, const char* name) -> Status {
+        auto kernel = find(libraries, context_, name);
+        if (!kernel) return kernel.take_status();
+        auto blocks = kernel->blocks_per_multiprocessor(threads_max, 0);
+        if (!blocks) return blocks.take_status();
+        resident = std::min(resident, *blocks);
+        to = *kernel;
+        return ok();
+    };
+    WEFT_TRY(load_one(messages_, message_entry_point));
     for (int number = 0; number < body_count; ++number)
         for (int type = 0; type < weftNumTypes; ++type)
             for (const bool sums : {false, true}) {
                 const auto body = Body(number);
                 if (body == Body::local_reduce && !(type == weftUint32 && sums)) continue;
-                auto kernel = find(libraries, context_, entry_point(body, weftDataType_t(type), sums));
-                if (!kernel) return kernel.take_status();
-                auto blocks = kernel->blocks_per_multiprocessor(threads_max, 0);
-                if (!blocks) return blocks.take_status();
-                resident = std::min(resident, *blocks);
-                kernels_[int(body)][type][sums] = *kernel;
+                WEFT_TRY(load_one(kernels_[int(body)][type][sums], entry_point(body, weftDataType_t(type), sums)));
             }
     facts_.use = DeviceFacts::usable;
     facts_.ordinal = device;

@@ -22,6 +22,7 @@ class KernelSet {
     const Kernel& kernel(Body body, weftDataType_t type, bool sums) const {
         return kernels_[size_t(body)][size_t(type)][size_t(sums)];
     }
+    const Kernel& messages() const { return messages_; }
     // Copies what one rank reaches; for probing.
     const Kernel& copier() const { return kernel(Body::local_reduce, weftUint32, true); }
     // What its rank says of the device when it joins.
@@ -36,6 +37,7 @@ class KernelSet {
 
     Context context_;
     Kernel kernels_[body_count][weftNumTypes][2];
+    Kernel messages_;
     DeviceFacts facts_{};
     bool sync_domains_ = false;
 };

@@ -1,0 +1,41 @@
+// device_messages.hpp: messages of a group as the kernel of messages wants them: a queue for each peer and direction,
+// what a rank gives itself paired. Knows no driver. Thread-bound to the rank; kept, so that a call allocates nothing.
+#pragma once
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "src/comm/device.hpp"
+#include "src/executor/cuda/message_arguments.hpp"
+
+namespace weft {
+
+class DeviceMessages {
+  public:
+    DeviceMessages(int rank, int ranks) : rank_(rank), geometry_{ranks} {}
+
+    // Where kernels of `peer` find a buffer of this rank's; null: they do not.
+    using Lent = std::function<const std::byte*(const DeviceMessage& message, int peer)>;
+    // Fails if a message to this very rank has no counterpart or another one, and if they are too many for a kernel.
+    Status arrange(std::span<const DeviceMessage> messages, const Lent& lent);
+    // Into `arguments`, as far as they have room: all, or, where there is a table, none.
+    void bind(cuda::MessageArguments& arguments) const;
+    // The items that a kernel that only notes them down takes from `first` on; how many.
+    int note(cuda::MessageArguments& arguments, int first) const;
+    int items() const { return int(items_.size()); }
+    bool fit() const { return items_.size() <= cuda::message_items_within; }
+    // How many blocks have something to do, at most.
+    int lanes() const { return lanes_; }
+
+  private:
+    Status pair_own();
+
+    int rank_;
+    cuda::MessageGeometry geometry_;
+    std::vector<const DeviceMessage*> sorted_;
+    std::vector<cuda::MessageItem> items_;
+    std::vector<cuda::MessageQueue> queues_;
+    int lanes_ = 0;
+};
+
+}  // namespace weft

@@ -1,0 +1,47 @@
+// message_mark.hpp: what both ends of a message say of it, by which they find out that they mean different things: the
+// type, the call that it is of, and of a collective its number. A word, which travels with the message; kernels
+// compare it too.
+#pragma once
+#include <cstdint>
+#include <string>
+
+#include "weft/types.h"
+
+namespace weft {
+
+// The call that a message is of.
+enum class MessageCaller : uint8_t {
+    send,
+    receive,
+    send_receive,
+    all_to_all_v,
+    gather_v,
+    scatter_v,
+    all_gather_v,
+    reduce_scatter_v
+};
+constexpr bool of_collective(MessageCaller by) { return by > MessageCaller::send_receive; }
+
+inline constexpr uint32_t message_present_bit = 1 << 8, message_caller_bits = 15 << 10;
+// Never zero.
+constexpr uint32_t message_mark(weftDataType_t type, MessageCaller by, uint16_t number) {
+    return uint32_t(type) | message_present_bit | uint32_t(by) << 10 | uint32_t(number) << 16;
+}
+constexpr MessageCaller caller_of(uint32_t mark) { return MessageCaller((mark & message_caller_bits) >> 10); }
+// The part in which both ends must agree: what comes from weftSend may be taken by weftSendRecv.
+constexpr uint32_t compared(uint32_t mark) { return of_collective(caller_of(mark)) ? mark : mark & ~message_caller_bits; }
+
+// One end's view of a message, for sentences.
+struct MessageView {
+    uint32_t mark;
+    uint64_t count;
+};
+// Rank `from` sends one thing, rank `to` wants another.
+std::string differing_messages(int from, const MessageView& sent, int to, const MessageView& wanted);
+// What rank `rank` waits for from the rank that has not done it: "has not called weftRecv from rank 1 for the 10 float
+// that rank 1 sends by weftSend".
+std::string owed_message(int rank, bool outgoing, bool begun, const MessageView& view);
+// `rank` alone knows of a message to itself.
+std::string message_to_oneself(int rank, bool outgoing, const MessageView& view);
+
+}  // namespace weft

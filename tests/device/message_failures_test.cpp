@@ -1,0 +1,161 @@
+// message_failures_test.cpp: what becomes of messages on device memory that have no counterpart, or another one, or
+// whose ranks are gone.
+#include <cstring>
+
+#include "tests/device/ranks.hpp"
+
+namespace weft::test {
+
+namespace {
+
+struct Pair {
+    explicit Pair(int64_t timeout_ms = 0) : config(WEFT_CONFIG_INITIALIZER) {
+        if (timeout_ms > 0) config.timeoutMs = int(timeout_ms);
+        ranks = std::make_unique<Ranks>(spread(3), &config);
+        for (const int device : ranks->placing) buffers.push_back(std::make_unique<DeviceBuffer>(device, 2'000'000));
+    }
+    void* buffer(int rank) const { return buffers[size_t(rank)]->data(); }
+    weftComm_t comm(int rank) const { return ranks->comms[size_t(rank)]; }
+    weftStream_t stream(int rank) const { return ranks->streams[size_t(rank)]->weft(); }
+    weftResult_t send(int rank, int to, size_t count, weftDataType_t type = weftFloat32) const {
+        return weftSend(buffer(rank), count, type, to, comm(rank), stream(rank));
+    }
+    weftResult_t receive(int rank, int from, size_t count, weftDataType_t type = weftFloat32) const {
+        return weftRecv(buffer(rank), count, type, from, comm(rank), stream(rank));
+    }
+    weftConfig_t config;
+    std::unique_ptr<Ranks> ranks;
+    std::vector<std::unique_ptr<DeviceBuffer>> buffers;
+};
+
+}  // namespace
+
+TEST_CASE("messages whose ends differ in count or type are told by both", "[messages]") {
+    struct {
+        size_t sent, received;
+        weftDataType_t type;
+        const char* text;
+    } const cases[] = {{10, 11, weftFloat32,
+                        "rank 0 called weftSend with 10 float for rank 1, which called weftRecv "
+                        "with 11 float from rank 0"},
+                       {10, 10, weftInt32, "with 10 float for rank 1, which called weftRecv with 10 int32 from rank 0"},
+                       {10, 400'000, weftFloat32, "with 10 float for rank 1, which called weftRecv with 400000 float"},
+                       {400'000, 10, weftFloat32, "with 400000 float for rank 1, which called weftRecv with 10 float"},
+                       {0, 10, weftFloat32, "with 0 float for rank 1, which called weftRecv with 10 float"}};
+    for (const auto& each : cases) {
+        const Pair pair;
+        CHECK(pair.send(0, 1, each.sent) == weftSuccess);
+        CHECK(pair.receive(1, 0, each.received, each.type) == weftSuccess);
+        pair.ranks->finish();
+        for (int rank = 0; rank < 3; ++rank) {
+            CHECK(pair.ranks->await_failure(rank) == weftMismatch);
+            CHECK_REFUSED(pair.send(rank, (rank + 1) % 3, 1), pair.comm(rank), weftMismatch, each.text);
+        }
+    }
+}
+
+TEST_CASE("parts that two ranks name differently, and calls that differ, are told by both", "[messages]") {
+    {
+        const Pair pair;
+        const size_t places[3] = {0, 100, 200}, counts[3] = {1, 2, 3}, others[3] = {2, 2, 3};
+        pair.ranks->group([&](int rank) {
+            const size_t all[3] = {counts[rank], counts[rank], counts[rank]};
+            auto* const receive = static_cast<std::byte*>(pair.buffer(rank)) + 4000;
+            return weftAlltoAllv(pair.buffer(rank), all, places, receive, rank == 2 ? others : counts, places, weftInt8,
+                                 pair.comm(rank), pair.stream(rank));
+        });
+        pair.ranks->finish();
+        for (int rank = 0; rank < 3; ++rank) CHECK(pair.ranks->await_failure(rank) == weftMismatch);
+        CHECK_REFUSED(pair.send(1, 0, 1), pair.comm(1), weftMismatch,
+                      "rank 0 called weftAlltoAllv with 1 int8 for rank 2, which called weftAlltoAllv with 2 int8");
+    }
+    {
+        const Pair pair;
+        const size_t places[3] = {0, 100, 200}, counts[3] = {1, 1, 1};
+        pair.ranks->group([&](int rank) {
+            auto* const receive = static_cast<std::byte*>(pair.buffer(rank)) + 4000;
+            return rank == 1 ? weftAllReduce(pair.buffer(1), pair.buffer(1), 5, weftInt32, weftSum, pair.comm(1),
+                                             pair.stream(1))
+                             : weftAlltoAllv(pair.buffer(rank), counts, places, receive, counts, places, weftInt8,
+                                             pair.comm(rank), pair.stream(rank));
+        });
+        pair.ranks->finish();
+        for (int rank = 0; rank < 3; ++rank) CHECK(pair.ranks->await_failure(rank) == weftMismatch);
+        CHECK_REFUSED(pair.send(1, 0, 1), pair.comm(1), weftMismatch,
+                      "rank 1 called all_reduce of 5 int32, sum, in device memory");
+    }
+}
+
+TEST_CASE("a message without a counterpart ends at the deadline, and says whose is missing", "[messages]") {
+    for (const bool sends : {false, true}) {
+        const Pair pair(100);
+        // More than the slots between the two hold.
+        CHECK((sends ? pair.send(0, 1, 500'000) : pair.receive(0, 1, 7)) == weftSuccess);
+        pair.ranks->finish();
+        for (int rank = 0; rank < 3; ++rank) CHECK(pair.ranks->await_failure(rank) == weftTimeout);
+        CHECK_REFUSED(pair.receive(0, 1, 1), pair.comm(0), weftTimeout,
+                      sends ? "weftRecv from rank 0 for the 500000 float that rank 0 sends by weftSend"
+                            : "has not called weftSend to rank 0 of the 7 float that rank 0 called weftRecv for");
+    }
+}
+
+TEST_CASE("a rank that left is named by those who wait for its messages, and others may leave", "[messages]") {
+    Pair pair;
+    const uint32_t value = 41;
+    pair.buffers[1]->write(&value, 4);
+    // What it sent before it left arrives; rank 1 has nothing more to give then.
+    CHECK(pair.send(1, 0, 1) == weftSuccess);
+    demand(weftCommDestroy(pair.ranks->comms[1]));
+    CHECK(pair.receive(0, 1, 1) == weftSuccess);
+    pair.ranks->streams[0]->finish();
+    CHECK(memcmp(pair.buffers[0]->read(4).data(), &value, 4) == 0);
+    // Nobody else minds.
+    CHECK(pair.send(2, 0, 9) == weftSuccess);
+    CHECK(pair.receive(0, 2, 9) == weftSuccess);
+    pair.ranks->streams[0]->finish();
+    CHECK(pair.receive(0, 1, 1) == weftSuccess);
+    pair.ranks->streams[0]->finish();
+    CHECK(pair.ranks->await_failure(0) == weftRemoteError);
+    CHECK_REFUSED(pair.receive(0, 1, 1), pair.comm(0), weftRemoteError, "left the communicator, and kernels of rank 0");
+    pair.ranks->comms.erase(pair.ranks->comms.begin() + 1);
+}
+
+TEST_CASE("weftCommAbort ends kernels that wait for messages", "[messages]") {
+    const Pair pair;
+    CHECK(pair.receive(0, 1, 1) == weftSuccess);
+    CHECK(pair.send(2, 1, 500'000) == weftSuccess);
+    CHECK(weftCommAbort(pair.ranks->comms[1]) == weftSuccess);
+    pair.ranks->finish();
+    for (const int rank : {0, 2}) CHECK(pair.ranks->await_failure(rank) == weftRemoteError);
+    CHECK_REFUSED(pair.receive(0, 1, 1), pair.comm(0), weftRemoteError, "rank 1 aborted");
+}
+
+TEST_CASE("what messages on device memory are refused for leaves the communicator whole", "[messages]") {
+    const Pair pair;
+    demand(weftGroupStart());
+    demand(pair.send(0, 0, 5));
+    demand(pair.receive(0, 0, 6));
+    CHECK(weftGroupEnd() == weftMismatch);
+    demand(weftGroupStart());
+    demand(pair.receive(0, 0, 6));
+    CHECK(weftGroupEnd() == weftInvalidUsage);
+    CHECK_THAT(weftGetLastError(nullptr), Catch::Contains("rank 0 called weftRecv with 6 float from itself, and not "
+                                                          "weftSend in the same group"));
+    const Stream other(pair.ranks->placing[0]);
+    demand(weftGroupStart());
+    demand(pair.send(0, 1, 5));
+    demand(weftSend(pair.buffer(0), 5, weftFloat32, 2, pair.comm(0), other.weft()));
+    CHECK(weftGroupEnd() == weftInvalidUsage);
+    CHECK_THAT(weftGetLastError(nullptr), Catch::Contains("go to one stream"));
+    const size_t counts[3] = {0, 0, 600'000}, places[3] = {0, 0, 0}, none[3] = {};
+    CHECK_REFUSED(
+        weftAlltoAllv(pair.buffer(0), counts, places, nullptr, none, places, weftFloat32, pair.comm(0), pair.stream(0)),
+        pair.comm(0), weftInvalidArgument, "sendbuff ends 399999 bytes behind its allocation");
+    pair.ranks->check_healthy();
+    CHECK(pair.send(0, 1, 5) == weftSuccess);
+    CHECK(pair.receive(1, 0, 5) == weftSuccess);
+    pair.ranks->finish();
+    pair.ranks->check_healthy();
+}
+
+}  // namespace weft::test
