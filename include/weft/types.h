@@ -90,6 +90,25 @@ typedef struct weftComm* weftComm_t;     /* a communicator: this process's membe
 typedef struct weftStream* weftStream_t; /* a CUDA stream, or one of weftStreamCreate; NULL blocks on host memory */
 typedef struct weftPrepared* weftPrepared_t; /* calls prepared by weftGroupPrepare */
 
+typedef struct weftWindow* weftWindow_t; /* memory of every rank that the others may read and write */
+
+/* weftCommWindowRegister: what is asked of a window. Weft keeps the order of what one rank does to another one's part
+ * in any case. */
+#define WEFT_WIN_DEFAULT 0
+#define WEFT_WIN_COLL_SYMMETRIC 1 /* for collectives on device memory: accepted, and nothing follows from it yet */
+#define WEFT_WIN_STRICT_ORDERING 2
+
+#define WEFT_SIGNALS 16        /* signal indices of a context, of each pair of ranks: 0 to 15; NCCL has 0 alone */
+#define WEFT_SIGNAL_CONTEXTS 4 /* contexts, each with signals of its own: 0 to 3; NCCL has 0 alone */
+
+/* What weftWaitSignal waits for. */
+typedef struct {
+    int opCnt;  /* signals, at least 0 */
+    int peer;   /* the rank that sends them */
+    int sigIdx; /* which signal, 0 to WEFT_SIGNALS - 1 */
+    int ctx;    /* of which context, 0 to WEFT_SIGNAL_CONTEXTS - 1 */
+} weftWaitSignalDesc_t;
+
 #define WEFT_STREAM_ALL UINT64_MAX      /* weftStreamTest, weftStreamWait: all that the stream has been given */
 #define WEFT_STREAM_LOWEST_PRIORITY 19 /* weftStreamCreateWithPriority: 0, the highest, to this */
 

@@ -363,6 +363,38 @@ class Communicator {
         check(weftSendRecv(send, send_count, target, receive, receive_count, source, datatype_of<T>(), get(), stream));
     }
 
+    // Windows: see weft.h. The memory and the handle are the caller's until all ranks have deregistered it.
+    weftWindow_t register_window(void* memory, std::size_t bytes, int flags = WEFT_WIN_DEFAULT) {
+        weftWindow_t window = nullptr;
+        check(weftCommWindowRegister(get(), memory, bytes, &window, flags));
+        return window;
+    }
+    void deregister_window(weftWindow_t window) { check(weftCommWindowDeregister(get(), window)); }
+    // Offsets are bytes.
+    template <class T>
+    void put(const T* local, std::size_t count, int peer, weftWindow_t window, std::size_t offset_bytes,
+             weftStream_t stream = nullptr) {
+        check(weftPut(local, count, datatype_of<T>(), peer, window, offset_bytes, get(), stream));
+    }
+    template <class T>
+    void put_signal(const T* local, std::size_t count, int peer, weftWindow_t window, std::size_t offset_bytes,
+                    int index = 0, int context = 0, weftStream_t stream = nullptr) {
+        check(weftPutSignal(local, count, datatype_of<T>(), peer, window, offset_bytes, index, context, 0, get(),
+                            stream));
+    }
+    template <class T>
+    void get_from(T* local, std::size_t count, int peer, weftWindow_t window, std::size_t offset_bytes,
+                  weftStream_t stream = nullptr) {
+        check(weftGet(local, count, datatype_of<T>(), peer, window, offset_bytes, get(), stream));
+    }
+    void signal(int peer, int index = 0, int context = 0, weftStream_t stream = nullptr) {
+        check(weftSignal(peer, index, context, 0, get(), stream));
+    }
+    void wait_signal(int peer, int count = 1, int index = 0, int context = 0, weftStream_t stream = nullptr) {
+        const weftWaitSignalDesc_t what = {count, peer, index, context};
+        check(weftWaitSignal(1, &what, get(), stream));
+    }
+
     // Uneven parts: counts and displacements of each rank, in elements.
     template <class T>
     void all_to_all(const T* send, const std::size_t* send_counts, const std::size_t* send_displacements, T* receive,

@@ -7,6 +7,7 @@
 #include "src/base/log.hpp"
 #include "src/bootstrap/launcher.hpp"
 #include "src/comm/group.hpp"
+#include "src/comm/splitting.hpp"
 #include "weft/weft.h"
 
 using namespace weft;

@@ -29,6 +29,11 @@ enum class Collective : uint8_t {
     scatter_v,
     all_gather_v,
     reduce_scatter_v,
+    // Of one rank, with another one's memory (executor/one_sided.hpp).
+    put,
+    get,
+    signal,
+    wait_signal,
 };
 // Those that schedules serve.
 inline constexpr Collective all_collectives[] = {
@@ -71,6 +76,11 @@ constexpr CollectiveFacts facts_of(Collective collective) {
         case Collective::scatter_v: return {"scatter_v", true, false, true, false, all, nothing, own, own};
         case Collective::reduce_scatter_v: return {"reduce_scatter_v", true, true, false, false, all, all, own, own};
         case Collective::all_gather_v: return {"all_gather_v", true, false, false, false, own, own, all, all};
+        case Collective::put: return {"put", false, false, false, false, all, all, nothing, nothing};
+        case Collective::get: return {"get", false, false, false, false, nothing, nothing, all, all};
+        case Collective::signal: return {"signal", false, false, false, false, nothing, nothing, nothing, nothing};
+        case Collective::wait_signal:
+            return {"wait_signal", false, false, false, false, nothing, nothing, nothing, nothing};
     }
     return {"nothing", false, false, false, false, nothing, nothing, nothing, nothing};
 }
@@ -84,6 +94,8 @@ constexpr bool uneven(Collective collective) {
            collective == Collective::scatter_v || collective == Collective::all_gather_v ||
            collective == Collective::reduce_scatter_v;
 }
+
+constexpr bool one_sided(Collective collective) { return collective >= Collective::put; }
 
 constexpr int parts_of(Collective collective, int ranks) { return facts_of(collective).parted ? ranks : 1; }
 constexpr Held input_of(Collective collective, int rank, int root) {

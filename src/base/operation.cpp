@@ -12,7 +12,10 @@ const char* Operation::name_of_reduction() const {
 
 std::string Operation::text() const {
     if (collective == Collective::none) return "no operation";
-    if (splits()) return "a split of the communicator";
+    if (is_wefts_own())
+        return op == op_of_split    ? "a split of the communicator"
+               : op == op_of_window ? "a registration of a window"
+                                    : "a deregistration of a window";
     const CollectiveFacts facts = facts_of(collective);
     if (collective == Collective::barrier) return facts.name;
     return fmt::format(

@@ -26,10 +26,10 @@ struct Operation {
     static constexpr int joined_shift = 40;
     uint64_t joined_calls() const { return joined >> joined_shift; }
 
-    // An all-gather of Weft's own, in which the ranks tell each other what communicators to make of this one; no
-    // caller's has an op.
-    static constexpr uint8_t op_of_split = weftProd;
-    bool splits() const { return collective == Collective::all_gather && op == op_of_split; }
+    // All-gathers of Weft's own, in which the ranks tell each other what communicators to make of this one, or where
+    // their parts of a window lie, or that they are done with one; no caller's has an op.
+    static constexpr uint8_t op_of_split = weftProd, op_of_window = weftMax, op_of_windows_end = weftMin;
+    bool is_wefts_own() const { return collective == Collective::all_gather && op != 0; }
 
     // Reductions that were made: what of is each rank's own.
     static constexpr uint8_t op_of_scaled_sum = weftNumOps, op_of_function = weftNumOps + 1,

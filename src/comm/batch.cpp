@@ -8,14 +8,16 @@ namespace weft {
 QueuedCall::QueuedCall(weftComm* on, const Communicator::Call& queued) : handle(on), call(queued) {
     if (call.portions) portions = std::make_shared<const Portions>(*call.portions);
     call.portions = portions.get();
+    if (call.access) access = std::make_shared<const Access>(*call.access);
+    call.access = access.get();
     if (call.operand) reduction = handle->communicator->share_reduction(call.made);
 }
 
-QueuedCall::QueuedCall(weftComm* on, std::shared_ptr<Splitting> made)
-    : handle(on), call{}, splitting(std::move(made)) {}
+QueuedCall::QueuedCall(weftComm* on, std::shared_ptr<Undertaking> made)
+    : handle(on), call{}, undertaking(std::move(made)) {}
 
 Status QueuedCall::begin() {
-    if (splitting) return splitting->begin();
+    if (undertaking) return undertaking->begin();
     if (fusion) fusion->gather(call);
     return communicator().begin(call);
 }
@@ -48,9 +50,12 @@ struct Lane {
         calls.insert(calls.begin(), fusion->calls().begin(), fusion->calls().end());
     }
     bool done() const { return calls.empty() && messages.empty() && !exchanging; }
+    // Done, but the others' one-sided calls may want something of it, and this thread is there anyway. On a stream
+    // others may have their turn.
+    bool serves() const { return done() && entered && communicator().has_windows(); }
     Communicator& communicator() const { return *handle->communicator; }
     void add(QueuedCall queued) {
-        if (!queued.splitting && queued.call.is_message())
+        if (!queued.undertaking && queued.call.is_message())
             messages.push_back(queued.call);
         else
             calls.push_back(std::move(queued));
@@ -105,7 +110,7 @@ void Batch::come_in() {
 // leaves its parent as it was.
 void Batch::give_up(Lane& lane, Status failure) {
     keep(lane, std::move(failure));
-    const bool goes_on = !lane.calls.empty() && lane.calls.front().splitting && lane.communicator().usable();
+    const bool goes_on = !lane.calls.empty() && lane.calls.front().undertaking && lane.communicator().usable();
     if (goes_on)
         lane.calls.pop_front();
     else
@@ -179,12 +184,14 @@ Status Batch::run() {
         bool moved = false;
         left = 0;
         for (Lane& lane : lanes_) {
+            if (lane.serves()) moved |= lane.communicator().serve();
             if (!lane.messages.empty() || lane.exchanging) moved |= exchange(lane);
             moved |= advance(lane);
             left += !lane.done();
         }
         // Others may go on with it.
-        std::erase_if(lanes_, [](const Lane& lane) { return lane.done() && !lane.communicator().dead(); });
+        std::erase_if(lanes_,
+                      [](const Lane& lane) { return lane.done() && !lane.serves() && !lane.communicator().dead(); });
         if (moved) continue;
         // Everybody is blocked: wait a little in each one's way.
         for (Lane& lane : lanes_)

@@ -5,7 +5,8 @@
 #include <vector>
 
 #include "src/comm/fusion.hpp"
-#include "src/comm/splitting.hpp"
+#include "src/comm/joining.hpp"
+#include "src/comm/undertaking.hpp"
 
 namespace weft {
 
@@ -13,22 +14,23 @@ namespace weft {
 struct QueuedCall {
     weftComm* handle;
     Communicator::Call call;
-    std::shared_ptr<Splitting> splitting = nullptr;                          // null: a call
+    std::shared_ptr<Undertaking> undertaking = nullptr;                      // null: a call
     std::shared_ptr<const Portions> portions = nullptr;                      // the call's
+    std::shared_ptr<const Access> access = nullptr;                          // likewise
     std::shared_ptr<const Communicator::MadeReduction> reduction = nullptr;  // likewise, though it may be ended
     std::shared_ptr<Fusion> fusion = nullptr;  // of the calls that it is made of; null: it is one
 
     QueuedCall(weftComm* handle, const Communicator::Call& call);
-    QueuedCall(weftComm* handle, std::shared_ptr<Splitting> splitting);
+    QueuedCall(weftComm* handle, std::shared_ptr<Undertaking> undertaking);
 
     Status begin();
-    Progress advance() const { return splitting ? splitting->advance() : communicator().advance(); }
+    Progress advance() const { return undertaking ? undertaking->advance() : communicator().advance(); }
     Status pause(bool may_sleep) const {
-        return splitting ? splitting->pause(may_sleep) : communicator().pause(may_sleep);
+        return undertaking ? undertaking->pause(may_sleep) : communicator().pause(may_sleep);
     }
-    Status take_failure() const { return splitting ? splitting->take_failure() : communicator().take_failure(); }
+    Status take_failure() const { return undertaking ? undertaking->take_failure() : communicator().take_failure(); }
     void end() const {
-        if (!splitting) (void)communicator().end();
+        if (!undertaking) (void)communicator().end();
     }
     Communicator& communicator() const { return *handle->communicator; }
 };

@@ -50,6 +50,7 @@ Communicator::Communicator(std::shared_ptr<HostGroup> group, std::shared_ptr<Mem
         if (in_call_ && uneven_) parts_->exchange().add_descriptors(list);
         if (in_call_ && prepared_) prepared_->run.add_descriptors(list);
         if (has_messages()) messages_->exchange().add_descriptors(list);
+        if (one_sided_) one_sided_->add_descriptors(list);
     };
     waiting_.seen_here();
     WEFT_LOG_RANK(rank_, info, init, "rank {} of {} joined{}{}, process {}", rank, group_->ranks(),
@@ -61,6 +62,7 @@ Communicator::~Communicator() {
     group_->row(rank_).state.store(RankState::left, std::memory_order_release);
     group_->wake();
     group_->ring();
+    await_untouched();
     Root::close_finished();
     // Returns when its kernels have ended. Peers that call once more learn meanwhile that we have left.
     device_.reset();
@@ -137,15 +139,19 @@ Status Communicator::usable() {
     return ok();
 }
 
-Status Communicator::begin_split(void* all, size_t bytes, int64_t timeout_ms) {
+Status Communicator::begin_telling(uint8_t op, void* all, size_t bytes) {
     Call call{};
     call.operation.collective = Collective::all_gather;
-    call.operation.op = Operation::op_of_split;
+    call.operation.op = op;
     call.operation.type = weftUint64;
     call.operation.count = bytes / sizeof(uint64_t);
     call.send = static_cast<std::byte*>(all) + size_t(rank_) * bytes;
     call.receive = all;
-    Status begun = begin(call);
+    return begin(call);
+}
+
+Status Communicator::begin_split(void* all, size_t bytes, int64_t timeout_ms) {
+    Status begun = begin_telling(Operation::op_of_split, all, bytes);
     call_limit_ = {timeout_ms, "WEFT_INIT_TIMEOUT_MS"};
     return begun;
 }
@@ -211,7 +217,8 @@ Status Communicator::begin(const Call& call) {
     call_limit_.set_by = Limit::of_call;
     if (call.operation.space == Space::device) [[unlikely]]
         return begin_on_device();
-    if (uneven(call.operation.collective)) return begin_uneven();
+    if (call.operation.collective > Collective::barrier) [[unlikely]]
+        return one_sided(call.operation.collective) ? begin_access() : begin_uneven();
     in_call_ = true;
     ++sequence_;
     waiting_.seen_here();
@@ -378,6 +385,7 @@ Progress Communicator::advance() {
         return Progress::done;
     if (uneven_) return advance_uneven();
     if (!prepared_) [[unlikely]] {
+        if (in_access_) return advance_access();
         failure_ = prepare();
         if (!failure_) return Progress::failed;
         if (!prepared_) return Progress::blocked;
@@ -395,6 +403,10 @@ Progress Communicator::advance() {
 }
 
 Status Communicator::pause(bool may_sleep) {
+    if (one_sided_) {
+        (void)one_sided_->serve();
+        if (in_access_) return pause_for_access(may_sleep);
+    }
     if (uneven_ || has_messages()) return pause_for_messages(may_sleep);
     const RankSet& missing = prepared_ ? prepared_->run.missing() : missing_binding_;
     // Connections are made over letters, which come through shared memory; then some are sockets.

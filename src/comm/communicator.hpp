@@ -14,6 +14,7 @@
 #include "src/comm/messages.hpp"
 #include "src/comm/partials.hpp"
 #include "src/comm/plan_cache.hpp"
+#include "src/comm/window.hpp"
 #include "src/diagnosis/watchdog.hpp"
 #include "src/executor/host/user_reduction.hpp"
 
@@ -75,6 +76,7 @@ class Communicator {
         bool queued;               // the stream is one of ours, a weftStream
         bool mapped;               // see DevicePlace
         const Portions* portions;  // of one that has them; the caller's until the call is done
+        const Access* access;      // likewise, of one that is one-sided, with memory of rank operation.root
         Exchange::Caller by;       // of a message by itself, to or from rank operation.root
         CallSettings settings;
 
@@ -92,7 +94,7 @@ class Communicator {
     // While blocked: spins, yields or sleeps, and now and then looks for trouble. A failure as above.
     Status pause(bool may_sleep);
     Status end() {
-        on_device_ = uneven_ = in_call_ = false;
+        on_device_ = uneven_ = in_call_ = in_access_ = false;
         group_->row(rank_).position.finish(sequence_);
         return ok();
     }
@@ -160,6 +162,24 @@ class Communicator {
     void* register_buffer(void* address, size_t bytes);
     Status deregister_buffer(const void* handle);
 
+    // ---- Windows (windows.cpp): registered and ended as calls that all ranks take part in (registering.hpp).
+    // Ours has `number` from now on, which is the next one on all ranks; what the others are to be told.
+    Result<WindowPart> open_window(uint32_t number, void* address, size_t bytes);
+    void complete_window(uint32_t number, std::span<const WindowPart> parts) { one_sided_->complete(number, parts); }
+    void close_window(uint32_t number) { one_sided_->close(number); }
+    bool has_windows() const { return one_sided_ != nullptr; }
+    // What others ask of this rank's windows, between its calls. True: something moved.
+    bool serve() { return one_sided_->serve(); }
+    uint32_t next_window() const { return windows_ + 1; }
+    void count_window() { ++windows_; }
+    // A call that gathers what each rank tells, as begin_split() does; until done, then end().
+    Status begin_telling(uint8_t op, void* all, size_t bytes);
+    // Likewise one that ends when all that others were asked for is done.
+    Status begin_flush();
+    // Until no rank of this host is reading or writing our windows in place; they have seen that they must not, by the
+    // abort word or our state. Two seconds at most.
+    void await_untouched();
+
     // ---- Observers and abort, thread-safe.
     std::string explain(const Operation& operation) const {
         return planner_.explain(operation, call_settings_.preference) + (device_ ? device_->explain(operation) : "");
@@ -210,6 +230,10 @@ class Communicator {
     Progress advance_uneven();
     Progress advance(Exchange& exchange);
     Status pause_for_messages(bool may_sleep);
+    Links::Settings link_settings(uint64_t name);
+    Status begin_access();
+    Progress advance_access();
+    Status pause_for_access(bool may_sleep);
     Messages& messages(std::unique_ptr<Messages>& which, uint64_t name);
     const RankSet& missing() const;
     Status cause();
@@ -246,6 +270,10 @@ class Communicator {
     std::unique_ptr<Messages> parts_;             // those of collectives, whose order is that of the calls; likewise
     std::vector<DeviceMessage> device_messages_;  // while they are being enqueued
     Partials partials_;
+    bool in_access_ = false;               // the call is one-sided
+    std::unique_ptr<Links> window_links_;  // null until there is a window
+    std::unique_ptr<OneSided> one_sided_;  // likewise
+    uint32_t windows_ = 0;                 // so far
     RankSet missing_both_;
     Status failure_;
     bool dead_ = false;

@@ -44,6 +44,10 @@ class Connector {
     // One step; listens first. True when all connections are there; else `missing` has the ranks that have not listened
     // yet.
     Result<bool> connect(Binding& binding, RankSet& missing);
+    // Whether the peer listens to us, of schedules whose first channel has so many slots.
+    bool called_by(int peer, int depth) const {
+        return group_->find_letter(peer, letter_key({0, peer, depth}, rank_)) != nullptr;
+    }
 
   private:
     // A connection serves all schedules that want one from there to there with so many slots: each leaves it empty, and

@@ -32,8 +32,8 @@ Status Group::add(QueuedCall queued) {
     return ok();
 }
 
-Status Group::add_or_run(weftComm* handle, std::shared_ptr<Splitting> splitting) {
-    QueuedCall queued(handle, std::move(splitting));
+Status Group::add_or_run(weftComm* handle, std::shared_ptr<Undertaking> undertaking) {
+    QueuedCall queued(handle, std::move(undertaking));
     if (open()) return add(std::move(queued));
     std::vector<QueuedCall> alone;
     alone.push_back(std::move(queued));
@@ -43,7 +43,8 @@ Status Group::add_or_run(weftComm* handle, std::shared_ptr<Splitting> splitting)
 bool Group::holds(const weftComm* handle) const {
     return std::any_of(calls_.begin(), calls_.end(),
                        [&](const QueuedCall& queued) {
-                           return queued.handle == handle || (queued.splitting && queued.splitting->child() == handle);
+                           return queued.handle == handle ||
+                                  (queued.undertaking && queued.undertaking->child() == handle);
                        }) ||
            std::any_of(joinings_.begin(), joinings_.end(),
                        [&](const Joining& joining) { return joining.handle.get() == handle; });
@@ -69,9 +70,11 @@ Result<std::vector<QueuedCall>> Group::end_prepared() {
     depth_ = 0;
     const bool joins = !std::exchange(joinings_, {}).empty();
     std::vector<QueuedCall> calls = std::exchange(calls_, {});
-    if (joins || std::any_of(calls.begin(), calls.end(), [](const QueuedCall& queued) { return queued.splitting; }))
-        return fail(weftInvalidUsage,
-                    "weftGroupPrepare: the group makes a communicator, which happens once; prepare calls alone");
+    if (joins || std::any_of(calls.begin(), calls.end(), [](const QueuedCall& queued) { return queued.undertaking; }))
+        return fail(
+            weftInvalidUsage,
+            "weftGroupPrepare: the group makes a communicator or a window, or ends one, which happens once; prepare "
+            "calls alone");
     return calls;
 }
 

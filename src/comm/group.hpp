@@ -22,8 +22,8 @@ class Group {
     Status check(const QueuedCall& queued) const;
     Status add(QueuedCall queued);
     Status add(weftComm* handle, const Communicator::Call& call) { return add(QueuedCall(handle, call)); }
-    // A split or shrink that `handle` has been asked for: now, or in its turn when an open group ends.
-    Status add_or_run(weftComm* handle, std::shared_ptr<Splitting> splitting);
+    // What `handle` has been asked for: now, or in its turn when an open group ends.
+    Status add_or_run(weftComm* handle, std::shared_ptr<Undertaking> undertaking);
     void add(Joining joining) { joinings_.push_back(std::move(joining)); }
     bool holds(const weftComm* handle) const;
 

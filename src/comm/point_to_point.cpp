@@ -26,15 +26,16 @@ Exchange::Caller caller_for(Collective collective) {
 
 Messages& Communicator::messages(std::unique_ptr<Messages>& which, uint64_t name) {
     if (!which) [[unlikely]]
-        which =
-            std::make_unique<Messages>(*group_, rank_,
-                                       Messages::Settings{.identity = membership_ ? &membership_->identity() : nullptr,
-                                                          .name = name,
-                                                          .abroad_slot_bytes = planner_.net_slot_bytes(),
-                                                          .heap_used = planner_.heap_used(),
-                                                          .cross_memory = planner_.agreed().cross_memory != 0,
-                                                          .movers = &planner_.movers()});
+        which = std::make_unique<Messages>(*group_, rank_, link_settings(name), planner_.movers());
     return *which;
+}
+
+Links::Settings Communicator::link_settings(uint64_t name) {
+    return {.identity = membership_ ? &membership_->identity() : nullptr,
+            .name = name,
+            .abroad_slot_bytes = planner_.net_slot_bytes(),
+            .heap_used = planner_.heap_used(),
+            .cross_memory = planner_.agreed().cross_memory != 0};
 }
 
 Status Communicator::begin_message(const Call& call) {
@@ -222,6 +223,9 @@ Status Communicator::pause_for_messages(bool may_sleep) {
 // What may be behind a connection that broke.
 Status Communicator::cause() {
     if (in_call_) WEFT_TRY(watchdog_.cause(sequence_, position().operation));
+    if (in_access_)
+        WEFT_TRY(watchdog_.look_at_partners(one_sided_->missing(), INT64_MAX,
+                                            [&](int other) { return one_sided_->owed_by(other); }));
     if (!has_messages()) return ok();
     const Exchange& alone = messages_->exchange();
     return watchdog_.look_at_partners(alone.missing(), INT64_MAX, [&](int other) { return alone.owed_by(other); });

@@ -1,13 +1,13 @@
 // splitting.hpp: a communicator made from another one, as a call on that: the ranks tell each other their colours over
 // the parent's own connections (or, where it shrinks, know already who takes part), then those of one colour join.
-// Driven as calls are: begun, advanced until done, never blocking, so one thread can be several ranks. Thread-bound.
 #pragma once
 #include "src/bootstrap/branching.hpp"
 #include "src/comm/joining.hpp"
+#include "src/comm/undertaking.hpp"
 
 namespace weft {
 
-class Splitting {
+class Splitting final : public Undertaking {
   public:
     // Check the arguments; *child becomes null. A negative colour: this rank gets none.
     static Result<std::shared_ptr<Splitting>> split(weftComm* parent, int color, int key, weftComm** child,
@@ -17,13 +17,12 @@ class Splitting {
     static Result<std::shared_ptr<Splitting>> shrink(weftComm* parent, std::vector<int> excluded, weftComm** child,
                                                      const weftConfig_t* config, bool abort);
 
-    const weftComm* child() const { return joining_.handle.get(); }  // if it has been handed out
+    const weftComm* child() const override { return joining_.handle.get(); }
 
-    Status begin();
-    Progress advance();
-    Status pause(bool may_sleep);
-    // After advance() said failed.
-    Status take_failure() {
+    Status begin() override;
+    Progress advance() override;
+    Status pause(bool may_sleep) override;
+    Status take_failure() override {
         if (joining_.handle) joining_.handle->deliver(failure_);
         return std::move(failure_);
     }
@@ -31,9 +30,8 @@ class Splitting {
     Splitting(weftComm* parent, weftComm** child, Settings settings);
     // The child's handle is there at once: a stream will make it, or it shall not block.
     void hand_out();
-    Splitting(const Splitting&) = delete;
     // Thrown away on the way, as when the parent has died: nobody waits for this rank in vain.
-    ~Splitting();
+    ~Splitting() override;
 
   private:
     enum class Kind { split, shrink, shrink_and_abort };

@@ -9,7 +9,7 @@ namespace weft {
 // in order its connection says more.
 static constexpr int64_t settled_us = 500'000, in_flight_us = 5'000'000;
 
-Status Watchdog::look_at_partners(const RankSet& missing, int64_t silence_us, const Owed& owed) {
+Status Watchdog::look_at_partners(const RankSet& missing, int64_t silence_us, const Owed& owed, const char* awaited) {
     if (group_->aborted()) return group_->abort_status();
     if (silence_us >= compare_after_us) news_.ask();
     const int64_t since_us = silence_us == INT64_MAX ? partners_silent_since_us_ : now_us() - silence_us;
@@ -41,10 +41,10 @@ Status Watchdog::look_at_partners(const RankSet& missing, int64_t silence_us, co
     if (named > 8) who += fmt::format("; and {} more", named - 8);
     const double seconds = double(silence_us) / 1e6;
     if (late)
-        return fail(weftTimeout, "rank {} waited {:.1f} s for messages{}, the deadline (WEFT_TIMEOUT_MS) is {} ms: {}",
-                    rank_, seconds, name(), limits_.timeout_us / 1000, who);
+        return fail(weftTimeout, "rank {} waited {:.1f} s for {}{}, the deadline (WEFT_TIMEOUT_MS) is {} ms: {}", rank_,
+                    seconds, awaited, name(), limits_.timeout_us / 1000, who);
     warned_ = true;
-    WEFT_LOG_RANK(rank_, warn, coll, "waits since {:.1f} s for messages{}: {}", seconds, name(), who);
+    WEFT_LOG_RANK(rank_, warn, coll, "waits since {:.1f} s for {}{}: {}", seconds, awaited, name(), who);
     return ok();
 }
 

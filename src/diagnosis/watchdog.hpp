@@ -30,7 +30,8 @@ class Watchdog {
     // The same for messages between two ranks each, whose `missing` ranks owe something: in words that follow a rank's
     // name. After silence of INT64_MAX only who died or left counts.
     using Owed = std::function<std::string(int rank)>;
-    Status look_at_partners(const RankSet& missing, int64_t silence_us, const Owed& owed);
+    Status look_at_partners(const RankSet& missing, int64_t silence_us, const Owed& owed,
+                            const char* awaited = "messages");
     // Another rank's words do not fit ours: the sentence that names both calls. Waits briefly for the other to say what
     // it called. `of`: the operation of the message that does not fit, 0: it was none.
     Status mismatch(int other, uint64_t sequence, const Operation& operation, uint64_t of = 0);

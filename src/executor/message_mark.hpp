@@ -29,7 +29,9 @@ constexpr uint32_t message_mark(weftDataType_t type, MessageCaller by, uint16_t 
 }
 constexpr MessageCaller caller_of(uint32_t mark) { return MessageCaller((mark & message_caller_bits) >> 10); }
 // The part in which both ends must agree: what comes from weftSend may be taken by weftSendRecv.
-constexpr uint32_t compared(uint32_t mark) { return of_collective(caller_of(mark)) ? mark : mark & ~message_caller_bits; }
+constexpr uint32_t compared(uint32_t mark) {
+    return of_collective(caller_of(mark)) ? mark : mark & ~message_caller_bits;
+}
 
 // One end's view of a message, for sentences.
 struct MessageView {

@@ -51,7 +51,7 @@ std::vector<Candidate> candidates(const Operation& operation, const Layout& own,
     Layout layout = own;
     layout.rank = 0;
     // What ranks tell each other to split a communicator is no call that a list could be meant for.
-    const bool bound = !operation.splits() && list_concerns(list, operation.collective, layout, rows);
+    const bool bound = !operation.is_wefts_own() && list_concerns(list, operation.collective, layout, rows);
     std::vector<Candidate> all;
     for (const Algorithm& row : rows) {
         if (row.collective != operation.collective) continue;

@@ -1,7 +1,8 @@
 // worker.cpp: one rank of a job, a process of its own, that runs a random sequence of calls. Arguments: seed, calls,
-// most elements, on how many hosts the ranks shall think they are (0: on this one), and perhaps `messages`, of which
-// there are so many rounds and bytes then, `splits`, steps in a family of communicators, `programs`, rounds of all ways
-// to call, or `order`, calls whose results are compared with those of rank order, of up to so many elements.
+// most elements, on how many hosts the ranks shall think they are (0: on this one), and perhaps `messages` or
+// `windows`, of which there are so many rounds and bytes then, `splits`, steps in a family of communicators,
+// `programs`, rounds of all ways to call, or `order`, calls whose results are compared with those of rank order, of up
+// to so many elements.
 #include <cstdio>
 #include <cstdlib>
 #include <string>
@@ -10,13 +11,16 @@
 #include "tests/comm/random_messages.hpp"
 #include "tests/comm/random_programs.hpp"
 #include "tests/comm/random_splits.hpp"
+#include "tests/comm/random_windows.hpp"
 #include "tests/comm/rank_order_calls.hpp"
 
 int main(int count, char** arguments) {
     const std::string kind = count == 6 ? arguments[5] : "calls";
-    if (count < 5 ||
-        (kind != "calls" && kind != "messages" && kind != "splits" && kind != "programs" && kind != "order"))
-        return fprintf(stderr, "usage: worker SEED CALLS MOST_ELEMENTS HOSTS [messages|splits|programs|order]\n"), 2;
+    if (count < 5 || (kind != "calls" && kind != "messages" && kind != "splits" && kind != "programs" &&
+                      kind != "order" && kind != "windows"))
+        return fprintf(stderr,
+                       "usage: worker SEED CALLS MOST_ELEMENTS HOSTS [messages|splits|programs|order|windows]\n"),
+               2;
     if (const int hosts = atoi(arguments[4]); hosts > 0) {
         // Before the library reads it.
         const int own = atoi(getenv("WEFT_RANK")) * hosts / atoi(getenv("WEFT_SIZE"));
@@ -44,6 +48,8 @@ int main(int count, char** arguments) {
     const std::string wrong =
         kind == "messages"
             ? weft::test::run_random_messages({comm}, {sequence.seed, sequence.calls, sequence.most_elements})
+        : kind == "windows"
+            ? weft::test::run_random_windows(comm, {sequence.seed, sequence.calls, sequence.most_elements})
         : kind == "programs" ? weft::test::run_random_program(comm, sequence)
         : kind == "splits"   ? weft::test::run_random_splits({{own, comm}}, ranks, sequence.seed, sequence.calls)
                              : run_random_calls(comm, sequence);

@@ -1,8 +1,6 @@
-#include "src/comm/messages.hpp"
+#include "src/comm/links.hpp"
 
 #include <algorithm>
-
-#include "src/base/log.hpp"
 
 namespace weft {
 
@@ -20,7 +18,7 @@ size_t slot_bytes_here(size_t ranks) {
 
 }  // namespace
 
-Messages::Messages(HostGroup& group, int rank, const Settings& settings)
+Links::Links(HostGroup& group, int rank, const Settings& settings)
     : group_(&group),
       settings_(settings),
       slot_bytes_(slot_bytes_here(group.locals().size())),
@@ -35,12 +33,10 @@ Messages::Messages(HostGroup& group, int rank, const Settings& settings)
                .slot_bytes = settings.abroad_slot_bytes,
                .name = settings.name,
                .heap_used = settings.heap_used,
-               .only_abroad = true}),
-      exchange_(group, rank, *settings.movers, [this](int peer, PeerLink& link) { return connect(peer, link); }) {}
+               .only_abroad = true}) {}
 
-// Both ends do this when they first have a message for the other or want one: whoever is first listens, both ways are
-// there when the second has come.
-Status Messages::connect(int peer, PeerLink& link) {
+// Whoever is first listens, both ways are there when the second has come.
+Status Links::connect(int peer, PeerLink& link) {
     const auto [place, fresh] = bindings_.try_emplace(peer);
     Binding& binding = place->second;
     if (fresh) begin(peer, link, binding);
@@ -56,7 +52,9 @@ Status Messages::connect(int peer, PeerLink& link) {
     return ok();
 }
 
-void Messages::begin(int peer, PeerLink& link, Binding& binding) const {
+bool Links::called_by(int peer) const { return (group_->local(peer) ? here_ : abroad_).called_by(peer, depth); }
+
+void Links::begin(int peer, PeerLink& link, Binding& binding) const {
     binding.schedule.fifo_depth = depth;
     binding.schedule.blocks = {{.channel = 0, .source = peer, .target = peer, .instructions = {}}};
     link.abroad = !group_->local(peer);

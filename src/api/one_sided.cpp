@@ -1,0 +1,187 @@
+// one_sided.cpp: checks the arguments of windows and of one-sided calls and hands them on.
+#include "src/api/arguments.hpp"
+#include "src/api/guard.hpp"
+#include "src/comm/group.hpp"
+#include "src/comm/registering.hpp"
+#include "weft/weft.h"
+
+using namespace weft;
+
+namespace {
+
+using Call = Communicator::Call;
+
+// What is at a call's own end.
+struct Local {
+    const char* name;
+    const void* send;
+    void* receive;
+    size_t count;
+    weftDataType_t type;
+};
+
+Status check_signal(int index, int context) {
+    if (index < 0 || index >= WEFT_SIGNALS)
+        return fail(weftInvalidArgument, "sigIdx is {}; it is 0 to {}", index, WEFT_SIGNALS - 1);
+    if (context < 0 || context >= WEFT_SIGNAL_CONTEXTS)
+        return fail(weftInvalidArgument, "ctx is {}; it is 0 to {}", context, WEFT_SIGNAL_CONTEXTS - 1);
+    return ok();
+}
+
+Status check_flags(unsigned flags) {
+    if (flags == 0) return ok();
+    return fail(weftInvalidArgument, "flags is {:#x}; there are none yet: pass 0", flags);
+}
+
+// `check`: of the arguments; it fills in the access.
+template <class Check>
+weftResult_t run(Collective which, const Local& local, int peer, weftComm_t comm, weftStream_t stream, Check&& check) {
+    return guarded_comm(comm, [&]() -> Status {
+        Entered entered(comm);
+        if (!entered.entered()) [[unlikely]]
+            return entered.refused();
+        const int ranks = comm->communicator->ranks();
+        WEFT_TRY(check_type(local.type));
+        WEFT_TRY(check_rank("peer", peer, ranks));
+        WEFT_TRY(check_count(local.count, 1));
+        if (local.count > 0 && !local.send && !local.receive)
+            return fail(weftInvalidArgument, "{} is NULL although its count is {}", local.name, local.count);
+        Access access;
+        WEFT_TRY(check(access));
+        if (access.window) WEFT_TRY(check_window(access.window, comm));
+        Call call{};
+        call.operation.collective = which;
+        call.operation.type = uint8_t(local.type);
+        call.operation.count = local.count;
+        call.operation.root = peer;
+        call.send = local.send;
+        call.receive = local.receive;
+        call.stream = stream;
+        call.access = &access;
+        WEFT_TRY(place(entered, *comm->communicator, call));
+        if (Group::current().open()) return Group::current().add(comm, call);
+        return submit(entered, comm, {&call, 1});
+    });
+}
+
+// A window that is NULL is none of check_window()'s: such a call has none.
+Status check_there(const weftWindow* window) {
+    if (window) return ok();
+    return fail(weftInvalidArgument, "peerWin is NULL: pass what weftCommWindowRegister gave this rank");
+}
+
+constexpr Local nothing = {"", nullptr, nullptr, 0, weftInt8};
+
+}  // namespace
+
+extern "C" {
+
+weftResult_t weftCommWindowRegister(weftComm_t comm, void* buff, size_t size, weftWindow_t* win, int winFlags) {
+    const weftResult_t result = guarded_comm(comm, [&]() -> Status {
+        if (!win)
+            return fail(weftInvalidArgument, "weftCommWindowRegister: win is NULL: pass a weftWindow_t's address");
+        *win = nullptr;
+        if (!buff && size > 0)
+            return fail(weftInvalidArgument, "weftCommWindowRegister: buff is NULL although size is {}", size);
+        if (size > size_t(1) << 48)
+            return fail(weftInvalidArgument, "weftCommWindowRegister: size is {} bytes, and no memory holds that many",
+                        size);
+        constexpr int known = WEFT_WIN_COLL_SYMMETRIC | WEFT_WIN_STRICT_ORDERING;
+        if ((winFlags & ~known) != 0)
+            return fail(weftInvalidArgument, "weftCommWindowRegister: winFlags is {:#x}; its bits are of {:#x}",
+                        unsigned(winFlags), unsigned(known));
+        {
+            // Where calls lie is known; that of windows is asked as a send's would be.
+            Entered entered(comm);
+            if (!entered.entered()) return entered.refused();
+            Call call{};
+            call.operation.collective = Collective::put;
+            call.operation.type = uint8_t(weftInt8);
+            call.operation.count = size;
+            call.send = buff;
+            WEFT_TRY(place(entered, *comm->communicator, call));
+        }
+        *win = make_window(comm, buff, size);
+        return Group::current().add_or_run(comm, Registering::open(comm, *win));
+    });
+    if (result != weftSuccess && result != weftInProgress && win) *win = nullptr;
+    return result;
+}
+
+weftResult_t weftCommWindowDeregister(weftComm_t comm, weftWindow_t win) {
+    return guarded_comm(comm, [&]() -> Status {
+        if (!win) return fail(weftInvalidArgument, "weftCommWindowDeregister: win is NULL");
+        WEFT_TRY(check_window(win, comm));
+        return Group::current().add_or_run(comm, Registering::close(comm, win));
+    });
+}
+
+weftResult_t weftWinGetUserPtr(weftComm_t comm, weftWindow_t win, void** outUserPtr) {
+    return guarded_comm(comm, [&]() -> Status {
+        if (!win || !outUserPtr)
+            return fail(weftInvalidArgument, "weftWinGetUserPtr: {} is NULL", win ? "outUserPtr" : "win");
+        WEFT_TRY(check_window(win, comm));
+        *outUserPtr = win->address;
+        return ok();
+    });
+}
+
+weftResult_t weftPut(const void* localbuff, size_t count, weftDataType_t datatype, int peer, weftWindow_t peerWin,
+                     size_t peerWinOffset, weftComm_t comm, weftStream_t stream) {
+    return run(Collective::put, {"localbuff", localbuff, nullptr, count, datatype}, peer, comm, stream,
+               [&](Access& access) -> Status {
+                   WEFT_TRY(check_there(peerWin));
+                   access = {peerWin, peerWinOffset};
+                   return ok();
+               });
+}
+
+weftResult_t weftPutSignal(const void* localbuff, size_t count, weftDataType_t datatype, int peer, weftWindow_t peerWin,
+                           size_t peerWinOffset, int sigIdx, int ctx, unsigned int flags, weftComm_t comm,
+                           weftStream_t stream) {
+    return run(Collective::put, {"localbuff", localbuff, nullptr, count, datatype}, peer, comm, stream,
+               [&](Access& access) -> Status {
+                   WEFT_TRY(check_there(peerWin));
+                   WEFT_TRY(check_signal(sigIdx, ctx));
+                   WEFT_TRY(check_flags(flags));
+                   access = {peerWin, peerWinOffset, Signals::number_of(sigIdx, ctx)};
+                   return ok();
+               });
+}
+
+weftResult_t weftGet(void* localbuff, size_t count, weftDataType_t datatype, int peer, weftWindow_t peerWin,
+                     size_t peerWinOffset, weftComm_t comm, weftStream_t stream) {
+    return run(Collective::get, {"localbuff", nullptr, localbuff, count, datatype}, peer, comm, stream,
+               [&](Access& access) -> Status {
+                   WEFT_TRY(check_there(peerWin));
+                   access = {peerWin, peerWinOffset};
+                   return ok();
+               });
+}
+
+weftResult_t weftSignal(int peer, int sigIdx, int ctx, unsigned int flags, weftComm_t comm, weftStream_t stream) {
+    return run(Collective::signal, nothing, peer, comm, stream, [&](Access& access) -> Status {
+        WEFT_TRY(check_signal(sigIdx, ctx));
+        WEFT_TRY(check_flags(flags));
+        access.signal = Signals::number_of(sigIdx, ctx);
+        return ok();
+    });
+}
+
+weftResult_t weftWaitSignal(int nDesc, const weftWaitSignalDesc_t* signalDescs, weftComm_t comm, weftStream_t stream) {
+    return run(Collective::wait_signal, nothing, 0, comm, stream, [&](Access& access) -> Status {
+        if (nDesc < 0 || (nDesc > 0 && !signalDescs))
+            return fail(weftInvalidArgument, "weftWaitSignal: nDesc is {}{}", nDesc,
+                        nDesc < 0 ? "; it is at least 0" : " and signalDescs is NULL");
+        for (int i = 0; i < nDesc; ++i) {
+            const weftWaitSignalDesc_t& each = signalDescs[i];
+            WEFT_TRY(check_rank("peer of a signalDesc", each.peer, comm->communicator->ranks()));
+            WEFT_TRY(check_signal(each.sigIdx, each.ctx));
+            if (each.opCnt < 0)
+                return fail(weftInvalidArgument, "opCnt of a signalDesc is {}; it is at least 0", each.opCnt);
+            access.waits.push_back({each.peer, Signals::number_of(each.sigIdx, each.ctx), uint64_t(each.opCnt)});
+        }
+        return ok();
+    });
+}
+}

@@ -1,0 +1,26 @@
+// undertaking.hpp: what is asked of a communicator and takes more than one call on it, driven as calls are: begun,
+// advanced until done, never blocking, so that one thread can be several ranks. Thread-bound.
+#pragma once
+#include "src/executor/run.hpp"
+
+struct weftComm;
+
+namespace weft {
+
+class Undertaking {
+  public:
+    Undertaking() = default;
+    Undertaking(const Undertaking&) = delete;
+    Undertaking& operator=(const Undertaking&) = delete;
+    virtual ~Undertaking() = default;
+
+    virtual Status begin() = 0;
+    virtual Progress advance() = 0;
+    virtual Status pause(bool may_sleep) = 0;
+    // After advance() said failed.
+    virtual Status take_failure() = 0;
+    // The communicator that it is to make, if that has been handed out.
+    virtual const weftComm* child() const { return nullptr; }
+};
+
+}  // namespace weft

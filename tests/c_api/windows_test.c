@@ -1,0 +1,326 @@
+/* windows_test.c: windows and one-sided calls as a C program makes them: ranks of one thread in groups and on streams,
+ * every wrong argument, and what is told of signals that do not come. Random ones: tests/comm. */
+#include "streams.h"
+
+enum { count = 5, large = 300000 };
+
+static int parts[ranks][2 * large];
+static weftWindow_t windows[ranks];
+
+static void open_windows(void) {
+    int rank;
+    CHECK_OK(weftGroupStart());
+    for (rank = 0; rank < ranks; ++rank)
+        CHECK_OK(
+            weftCommWindowRegister(comms[rank], parts[rank], sizeof parts[rank], &windows[rank], WEFT_WIN_DEFAULT));
+    CHECK_OK(weftGroupEnd());
+}
+static void close_windows(void) {
+    int rank;
+    CHECK_OK(weftGroupStart());
+    for (rank = 0; rank < ranks; ++rank) CHECK_OK(weftCommWindowDeregister(comms[rank], windows[rank]));
+    CHECK_OK(weftGroupEnd());
+}
+static void begin_with_windows(void) {
+    memset(parts, 0, sizeof parts);
+    begin_with(ranks);
+    open_windows();
+}
+static void end_with_windows(void) {
+    close_windows();
+    end_with(ranks);
+}
+
+static weftResult_t wait_for(int rank, int peer, int signals, int index, int context, weftStream_t stream) {
+    weftWaitSignalDesc_t what;
+    what.opCnt = signals;
+    what.peer = peer;
+    what.sigIdx = index;
+    what.ctx = context;
+    return weftWaitSignal(1, &what, comms[rank], stream);
+}
+
+/* Each rank puts `elements` into the next one's part, behind `from` elements. */
+static void ring(size_t elements, size_t from) {
+    static int in[ranks][large];
+    size_t i;
+    int rank;
+    memset(parts, 0, sizeof parts);
+    for (rank = 0; rank < ranks; ++rank)
+        for (i = 0; i < elements; ++i) in[rank][i] = rank * 1000003 + (int)i;
+    CHECK_OK(weftGroupStart());
+    for (rank = 0; rank < ranks; ++rank) {
+        CHECK_OK(weftPutSignal(in[rank], elements, weftInt32, (rank + 1) % ranks, windows[rank], from * sizeof(int), 3,
+                               1, 0, comms[rank], NULL));
+        CHECK_OK(wait_for(rank, (rank + ranks - 1) % ranks, 1, 3, 1, NULL));
+    }
+    CHECK_OK(weftGroupEnd());
+    for (rank = 0; rank < ranks; ++rank) {
+        const int previous = (rank + ranks - 1) % ranks;
+        int wrong = 0;
+        for (i = 0; i < elements; ++i) wrong += parts[rank][from + i] != previous * 1000003 + (int)i;
+        CHECK(wrong == 0);
+        if (from + elements < 2 * large) CHECK(parts[rank][from + elements] == 0);
+    }
+}
+
+static void puts_in_a_ring(void) {
+    begin_with_windows();
+    ring(1, 0);
+    ring(0, 0);
+    ring(count, 0);
+    ring(200, 7);
+    ring(large, 11);
+    end_with_windows();
+}
+
+static void gets_see_puts(void) {
+    static int in[large], out[large], half[2];
+    int rank, i;
+    begin_with_windows();
+    for (i = 0; i < large; ++i) in[i] = i * 3;
+    for (i = 0; i < 2 * large; ++i) parts[2][i] = -i;
+    /* Rank 0 with rank 2's part; others are in calls, as between hosts they must be. */
+    CHECK_OK(weftGroupStart());
+    CHECK_OK(weftPut(in, large, weftInt32, 2, windows[0], 4, comms[0], NULL));
+    CHECK_OK(weftGet(out, large, weftInt32, 2, windows[0], 4, comms[0], NULL));
+    CHECK_OK(weftGet(half, 2, weftInt32, 2, windows[0], 4 * large, comms[0], NULL));
+    for (rank = 0; rank < ranks; ++rank) CHECK_OK(weftBarrier(comms[rank], NULL));
+    CHECK_OK(weftGroupEnd());
+    CHECK(memcmp(in, out, sizeof in) == 0);
+    CHECK(half[0] == in[large - 1] && half[1] == -(large + 1));
+    CHECK(parts[2][0] == 0 && parts[2][large + 1] == -(large + 1));
+    /* One's own part needs nobody, and the window knows where it is. */
+    for (rank = 0; rank < ranks; ++rank) {
+        void* part = NULL;
+        CHECK_OK(weftWinGetUserPtr(comms[rank], windows[rank], &part));
+        CHECK(part == parts[rank]);
+        CHECK_OK(weftPutSignal(in, count, weftInt32, rank, windows[rank], 40, 0, 0, 0, comms[rank], NULL));
+        CHECK_OK(wait_for(rank, rank, 1, 0, 0, NULL));
+        CHECK(parts[rank][11] == 3 && parts[rank][14] == 12);
+        CHECK_OK(weftGet(out, 2, weftInt32, rank, windows[rank], 44, comms[rank], NULL));
+        CHECK(out[0] == 3 && out[1] == 6);
+    }
+    end_with_windows();
+}
+
+static void signals_are_counters(void) {
+    weftWaitSignalDesc_t several[4] = {{1, 1, 5, 0}, {2, 1, 5, 2}, {1, 1, 5, 0}, {0, 2, 0, 0}};
+    int i;
+    begin_with_windows();
+    CHECK_OK(weftGroupStart());
+    for (i = 0; i < 5; ++i) CHECK_OK(weftSignal(0, 5, 0, 0, comms[1], NULL));
+    for (i = 0; i < 2; ++i) CHECK_OK(weftSignal(0, 5, 2, 0, comms[1], NULL));
+    /* Two of the five in two descriptions, both of the other context. */
+    CHECK_OK(weftWaitSignal(4, several, comms[0], NULL));
+    CHECK_OK(wait_for(0, 1, 2, 5, 0, NULL));
+    CHECK_OK(weftWaitSignal(0, NULL, comms[2], NULL));
+    CHECK_OK(weftGroupEnd());
+    /* One is left. */
+    CHECK_OK(wait_for(0, 1, 1, 5, 0, NULL));
+    CHECK_OK(wait_for(0, 1, 0, 5, 0, NULL));
+    end_with_windows();
+}
+
+static void one_sided_calls_on_streams(void) {
+    static int in[ranks][count], sums[ranks];
+    int rank, i;
+    begin_with_windows();
+    for (rank = 0; rank < ranks; ++rank) {
+        for (i = 0; i < count; ++i) in[rank][i] = 100 * rank + i;
+        sums[rank] = 1;
+    }
+    /* Whoever waits does so before anybody puts; the calls of a stream stay in their order, beside an all-reduce. */
+    for (rank = 0; rank < ranks; ++rank) {
+        const int previous = (rank + ranks - 1) % ranks;
+        if (rank % 2) CHECK_OK(wait_for(rank, previous, 1, 0, 0, streams[rank]));
+        CHECK_OK(weftPutSignal(in[rank], count, weftInt32, (rank + 1) % ranks, windows[rank], 0, 0, 0, 0, comms[rank],
+                               streams[rank]));
+        CHECK_OK(weftAllReduce(&sums[rank], &sums[rank], 1, weftInt32, weftSum, comms[rank], streams[rank]));
+        if (!(rank % 2)) CHECK_OK(wait_for(rank, previous, 1, 0, 0, streams[rank]));
+    }
+    wait_all(ranks);
+    for (rank = 0; rank < ranks; ++rank) {
+        CHECK(sums[rank] == ranks);
+        CHECK(parts[rank][4] == 100 * ((rank + ranks - 1) % ranks) + 4);
+    }
+    /* What does not fit is the stream's error, and the communicator lives. */
+    CHECK_OK(weftPut(in[0], count, weftInt32, 1, windows[0], sizeof parts[0] - 4, comms[0], streams[0]));
+    CHECK_FAILS(weftStreamWait(streams[0], WEFT_STREAM_ALL, -1), weftInvalidArgument,
+                "are not all inside rank 1's part");
+    end_with_windows();
+}
+
+static void prepared_puts(void) {
+    static int in[ranks];
+    weftPrepared_t prepared;
+    int rank, round;
+    begin_with_windows();
+    CHECK_OK(weftGroupStart());
+    for (rank = 0; rank < ranks; ++rank) {
+        CHECK_OK(
+            weftPutSignal(&in[rank], 1, weftInt32, (rank + 1) % ranks, windows[rank], 0, 0, 0, 0, comms[rank], NULL));
+        CHECK_OK(wait_for(rank, (rank + ranks - 1) % ranks, 1, 0, 0, NULL));
+    }
+    CHECK_OK(weftGroupPrepare(&prepared));
+    for (round = 0; round < 20; ++round) {
+        for (rank = 0; rank < ranks; ++rank) in[rank] = 10 * round + rank;
+        CHECK_OK(weftPreparedStart(prepared));
+        for (rank = 0; rank < ranks; ++rank) CHECK(parts[rank][0] == 10 * round + (rank + ranks - 1) % ranks);
+    }
+    CHECK_OK(weftPreparedDestroy(prepared));
+    CHECK_OK(weftGroupStart());
+    CHECK_OK(weftCommWindowDeregister(comms[0], windows[0]));
+    CHECK_FAILS(weftGroupPrepare(&prepared), weftInvalidUsage, "or a window, or ends one");
+    end_with_windows();
+}
+
+/* Nothing is written, nobody waits, and a right call still works. */
+static void wrong_arguments(void) {
+    weftWaitSignalDesc_t bad = {1, 1, 0, 0};
+    weftWindow_t other = NULL;
+    weftComm_t comm, alone;
+    int a[4] = {1, 2, 3, 4};
+    void* place;
+    begin_with(ranks);
+    comm = comms[0];
+#define REFUSES(call, part) CHECK_FAILS(call, weftInvalidArgument, part)
+    CHECK_FAILS(weftSignal(1, 0, 0, 0, comm, NULL), weftInvalidUsage, "no window was registered");
+    REFUSES(weftCommWindowRegister(comm, a, 4, NULL, 0), "win is NULL");
+    REFUSES(weftCommWindowRegister(comm, NULL, 4, &other, 0), "buff is NULL although size is 4");
+    REFUSES(weftCommWindowRegister(comm, a, ~(size_t)0, &other, 0), "no memory holds that many");
+    REFUSES(weftCommWindowRegister(comm, a, 4, &other, 64), "winFlags is 0x40");
+    REFUSES(weftCommWindowRegister(NULL, a, 4, &other, 0), "the communicator is NULL");
+    CHECK(other == NULL);
+    open_windows();
+#define PUT(type, peer, window, offset) weftPutSignal(a, 2, type, peer, window, offset, 0, 0, 0, comm, NULL)
+    REFUSES(PUT(weftInt32, ranks, windows[0], 0), "peer is 4; it is a rank, 0 to 3");
+    REFUSES(PUT(weftInt32, -1, windows[0], 0), "peer is -1");
+    REFUSES(PUT((weftDataType_t)99, 1, windows[0], 0), "datatype is 99");
+    REFUSES(PUT(weftInt32, 1, NULL, 0), "peerWin is NULL");
+    REFUSES(PUT(weftInt32, 1, (weftWindow_t)a, 0), "is not a window");
+    REFUSES(PUT(weftInt32, 1, windows[1], 0), "the window is another communicator's");
+    REFUSES(PUT(weftInt32, 1, windows[0], sizeof parts[1] - 7), "8 bytes at offset 2399993 (bytes) are not all inside");
+    REFUSES(PUT(weftInt32, 1, windows[0], ~(size_t)0 - 3), "which has 2400000 bytes: nothing was written");
+    REFUSES(weftPut(NULL, 1, weftInt32, 1, windows[0], 0, comm, NULL), "localbuff is NULL although its count is 1");
+    REFUSES(weftPut(a, ~(size_t)0, weftInt32, 1, windows[0], 0, comm, NULL), "no memory holds that many");
+    REFUSES(weftPut(a, 1, weftInt32, 1, windows[0], 0, NULL, NULL), "the communicator is NULL");
+    REFUSES(weftPut(a, 1, weftInt32, 1, windows[0], 0, comm, (weftStream_t)a), "stream must be NULL");
+    REFUSES(weftGet(NULL, 1, weftInt32, 1, windows[0], 0, comm, NULL), "localbuff is NULL");
+    REFUSES(weftGet(a, 1, weftInt32, 1, windows[0], sizeof parts[1], comm, NULL), "nothing was read");
+    REFUSES(weftPutSignal(a, 1, weftInt32, 1, windows[0], 0, WEFT_SIGNALS, 0, 0, comm, NULL), "sigIdx is 16");
+    REFUSES(weftSignal(1, -1, 0, 0, comm, NULL), "sigIdx is -1");
+    REFUSES(weftSignal(1, 0, WEFT_SIGNAL_CONTEXTS, 0, comm, NULL), "ctx is 4; it is 0 to 3");
+    REFUSES(weftSignal(1, 0, 0, 1, comm, NULL), "flags is 0x1");
+    REFUSES(weftWaitSignal(-1, &bad, comm, NULL), "nDesc is -1");
+    REFUSES(weftWaitSignal(1, NULL, comm, NULL), "signalDescs is NULL");
+    bad.peer = ranks;
+    REFUSES(weftWaitSignal(1, &bad, comm, NULL), "peer of a signalDesc is 4");
+    bad.peer = 1;
+    bad.opCnt = -1;
+    REFUSES(weftWaitSignal(1, &bad, comm, NULL), "opCnt of a signalDesc is -1");
+    bad.opCnt = 1;
+    bad.sigIdx = 99;
+    REFUSES(weftWaitSignal(1, &bad, comm, NULL), "sigIdx is 99");
+    REFUSES(weftCommWindowDeregister(comm, NULL), "win is NULL");
+    REFUSES(weftCommWindowDeregister(comm, windows[2]), "another communicator's");
+    REFUSES(weftWinGetUserPtr(comm, windows[0], NULL), "outUserPtr is NULL");
+    REFUSES(weftWinGetUserPtr(comm, NULL, &place), "win is NULL");
+    CHECK_OK(weftCommInitAll(&alone, 1, NULL));
+    CHECK_OK(weftCommWindowRegister(alone, a, sizeof a, &other, WEFT_WIN_COLL_SYMMETRIC | WEFT_WIN_STRICT_ORDERING));
+    REFUSES(weftPut(a, 1, weftInt32, 0, other, 0, comm, NULL), "another communicator's");
+    CHECK_OK(weftCommWindowDeregister(alone, other));
+    REFUSES(weftPut(a, 1, weftInt32, 0, other, 0, alone, NULL), "the window was deregistered before");
+    REFUSES(weftCommWindowDeregister(alone, other), "the window was deregistered before");
+    CHECK_OK(weftCommDestroy(alone));
+    REFUSES(weftPut(a, 1, weftInt32, 0, other, 0, alone, NULL), "was destroyed");
+    CHECK(parts[1][0] == 0 && a[0] == 1);
+    ring(count, 0);
+    end_with_windows();
+}
+
+/* A rank may lend nothing; windows have sizes of their own, several at a time, and nothing of one gets into another. */
+static void windows_of_different_sizes(void) {
+    static int in[count] = {1, 2, 3, 4, 5};
+    weftWindow_t more[ranks];
+    int rank, got = 0;
+    begin_with_windows();
+    CHECK_OK(weftGroupStart());
+    for (rank = 0; rank < ranks; ++rank)
+        CHECK_OK(weftCommWindowRegister(comms[rank], rank ? parts[rank] + large : NULL, (size_t)rank * sizeof(int),
+                                        &more[rank], WEFT_WIN_DEFAULT));
+    CHECK_OK(weftGroupEnd());
+    CHECK_FAILS(weftPut(in, 1, weftInt32, 0, more[1], 0, comms[1], NULL), weftInvalidArgument, "which has 0 bytes");
+    CHECK_FAILS(weftPut(in, 3, weftInt32, 2, more[1], 0, comms[1], NULL), weftInvalidArgument, "which has 8 bytes");
+    CHECK_OK(weftGroupStart());
+    CHECK_OK(weftPut(in, 2, weftInt32, 2, more[1], 0, comms[1], NULL));
+    CHECK_OK(weftPutSignal(in, 0, weftInt32, 0, more[1], 0, 0, 0, 0, comms[1], NULL));
+    CHECK_OK(weftPutSignal(in, 1, weftInt32, 2, windows[1], 0, 0, 0, 0, comms[1], NULL));
+    CHECK_OK(wait_for(0, 1, 1, 0, 0, NULL));
+    CHECK_OK(wait_for(2, 1, 1, 0, 0, NULL));
+    CHECK_OK(weftGroupEnd());
+    CHECK(parts[2][large] == 1 && parts[2][large + 1] == 2 && parts[2][large + 2] == 0 && parts[2][0] == 1);
+    CHECK_OK(weftGroupStart());
+    for (rank = 0; rank < ranks; ++rank) CHECK_OK(weftCommWindowDeregister(comms[rank], more[rank]));
+    CHECK_OK(weftGroupEnd());
+    CHECK_FAILS(weftGet(&got, 1, weftInt32, 2, more[1], 0, comms[1], NULL), weftInvalidArgument, "deregistered before");
+    ring(count, 0);
+    end_with_windows();
+}
+
+static void what_does_not_come(void) {
+    weftCallConfig_t config = WEFT_CALL_CONFIG_INITIALIZER;
+    int a = 1;
+    config.timeoutMs = 200;
+    begin_with_windows();
+    CHECK_OK(weftSignal(1, 2, 3, 0, comms[1], NULL)); /* to itself: another's do not count */
+    CHECK_OK(weftCommSetCallConfig(comms[1], &config));
+    CHECK_OK(weftGroupStart());
+    CHECK_OK(weftSignal(1, 2, 3, 0, comms[0], NULL));
+    CHECK_OK(wait_for(1, 0, 2, 2, 3, NULL));
+    CHECK_FAILS(weftGroupEnd(), weftTimeout,
+                "has sent 1 of the 2 signals with index 2 and context 3 that rank 1 waits for");
+    CHECK_FAILS(weftPut(&a, 1, weftInt32, 0, windows[1], 0, comms[1], NULL), weftTimeout, "the communicator is dead");
+    /* The window ends all the same, without the others. */
+    CHECK_OK(weftCommWindowDeregister(comms[1], windows[1]));
+    CHECK_FAILS(weftPut(&a, 1, weftInt32, 0, windows[1], 0, comms[1], NULL), weftInvalidArgument,
+                "deregistered before");
+    end_with(ranks);
+}
+
+static void a_registration_that_some_ranks_miss(void) {
+    weftConfig_t config = WEFT_CONFIG_INITIALIZER;
+    weftUniqueId id;
+    int rank;
+    config.timeoutMs = 200;
+    CHECK_OK(weftGetUniqueId(&id));
+    CHECK_OK(weftGroupStart());
+    for (rank = 0; rank < 3; ++rank) CHECK_OK(weftCommInitRankConfig(&comms[rank], 3, id, rank, &config));
+    CHECK_OK(weftGroupEnd());
+    CHECK_OK(weftGroupStart());
+    for (rank = 0; rank < 2; ++rank)
+        CHECK_OK(weftCommWindowRegister(comms[rank], parts[rank], 8, &windows[rank], WEFT_WIN_DEFAULT));
+    CHECK_FAILS(weftGroupEnd(), weftTimeout, "a registration of a window");
+    CHECK_TEXT(weftGetLastError(comms[0]), "rank 2 ");
+    for (rank = 0; rank < 3; ++rank) CHECK_OK(weftCommDestroy(comms[rank]));
+    /* Or that meets something else. */
+    CHECK_OK(weftCommInitAll(comms, 2, NULL));
+    CHECK_OK(weftGroupStart());
+    CHECK_OK(weftCommWindowRegister(comms[0], parts[0], 8, &windows[0], WEFT_WIN_DEFAULT));
+    CHECK_OK(weftBarrier(comms[1], NULL));
+    CHECK_FAILS(weftGroupEnd(), weftMismatch, "rank 0 called a registration of a window, rank 1 called barrier");
+    for (rank = 0; rank < 2; ++rank) CHECK_OK(weftCommDestroy(comms[rank]));
+}
+
+int main(void) {
+    run_case("puts with signals in a ring", puts_in_a_ring);
+    run_case("a get sees what its rank has put, and what lies beside that", gets_see_puts);
+    run_case("signals are counters that waiting takes from", signals_are_counters);
+    run_case("one-sided calls on streams keep the order of their communicator", one_sided_calls_on_streams);
+    run_case("prepared puts are started many times", prepared_puts);
+    run_case("windows of different sizes", windows_of_different_sizes);
+    run_case("wrong arguments are refused before anything is written", wrong_arguments);
+    run_case("a signal that does not come is named at the deadline", what_does_not_come);
+    run_case("a registration that some ranks miss names them", a_registration_that_some_ranks_miss);
+    return summary();
+}
