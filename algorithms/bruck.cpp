@@ -21,8 +21,8 @@ Schedule bruck_all_to_all(const Layout& layout, const Parameters&) {
     const int ranks = layout.ranks, rank = layout.rank;
     Builder schedule("bruck", Collective::all_to_all, layout,
                      {.chunks = ranks, .fifo_depth = ranks > 1 ? fifo_depth : 0, .span = std::max(1, ranks / 2)});
-    // What is `distance` ranks on its way, for whom it is on the way still, lies in the output in the place of who is as
-    // far behind: where it belongs if it has arrived. What has not left yet is in the input.
+    // What others gave this rank lies in the output, in the place of the rank that is as far behind as its way is long:
+    // where it belongs if it has arrived. What has not left yet is in the input.
     const auto ahead = [&](int distance) { return Chunk{0, (rank + distance) % ranks, ranks}; };
     const auto behind = [&](int distance) { return Chunk{0, (rank - distance + ranks) % ranks, ranks}; };
     schedule.block({}).copy({rank});
