@@ -83,6 +83,9 @@ Schedule all_pairs_reduce_scatter(const Layout& layout, const Parameters& parame
 double all_pairs_gathered_us(const Layout& layout, const LinkCosts& costs, size_t bytes);
 double all_pairs_reduce_scatter_us(const Layout& layout, const LinkCosts& costs, size_t bytes);
 
+Schedule bruck_all_to_all(const Layout& layout, const Parameters& parameters);
+double bruck_all_to_all_us(const Layout& layout, const LinkCosts& costs, size_t bytes);
+
 Schedule halving_doubling_all_gather(const Layout& layout, const Parameters& parameters);
 Schedule halving_doubling_reduce_scatter(const Layout& layout, const Parameters& parameters);
 Schedule dissemination_barrier(const Layout& layout, const Parameters& parameters);

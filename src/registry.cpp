@@ -113,6 +113,8 @@ static constexpr Algorithm algorithm_table[] = {
      "each writes once, each reads its part: one wait", several_hosts},
     {"all_pairs", Collective::all_to_all, all_pairs_all_to_all, all_pairs_gathered_us,
      "(N-1)/N of the buffer in a round of N-1 messages", too_many_pairs_here},
+    {"bruck", Collective::all_to_all, bruck_all_to_all, bruck_all_to_all_us,
+     "half of the buffer in each of log2 N rounds", too_many_parts},
     {"two_level_all_pairs", Collective::all_to_all, two_level_all_pairs_all_to_all, two_level_all_pairs_all_to_all_us,
      "the board inside a host, one message from each rank to each other host", no_grid_of_pairs},
 

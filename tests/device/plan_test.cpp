@@ -175,7 +175,7 @@ TEST_CASE("every collective has a kernel of its own kind, short and long, on one
         CHECK(plan(8, usual).body == cuda::Body::packet_one_shot);
         CHECK(plan(16 << 20, usual).body == (facts.parted ? cuda::Body::peer_one_shot : cuda::Body::peer_two_shot));
         // A list for other collectives does not bind this one.
-        const char* other = collective == Collective::all_reduce ? "linear" : "double_binary_tree";
+        const char* other = collective == Collective::all_reduce ? "linear" : "recursive_doubling";
         CHECK(plan(8, layout_of(4, 64, other)).body == cuda::Body::packet_one_shot);
         // Without fused bodies, and with more ranks than they know; each root has a program.
         for (const DeviceLayout& layout :
@@ -192,7 +192,7 @@ TEST_CASE("every collective has a kernel of its own kind, short and long, on one
     // What one kernel cannot hold is refused with the reason.
     Operation call = operation_of(8);
     call.collective = Collective::all_to_all;
-    const auto none = plan_on_device(call, layout_of(20, 8, ""));
+    const auto none = plan_on_device(call, layout_of(20, 8, "all_pairs"));
     REQUIRE_FALSE(none.ok());
     CHECK_THAT(none.status().sentence(), Catch::Contains("all_to_all on device memory of 20 ranks is served by none") &&
                                              Catch::Contains("room for 8"));

@@ -90,6 +90,7 @@ static const Golden goldens[] = {
     {"ring_reduce_scatter_3.txt", "ring", 3, 1, "", 1, Collective::reduce_scatter},
     {"one_shot_all_to_all_3.txt", "one_shot", 3, 1, "", 1, Collective::all_to_all},
     {"all_pairs_all_to_all_3.txt", "all_pairs", 3, 1, "", 1, Collective::all_to_all},
+    {"bruck_all_to_all_6.txt", "bruck", 6, 1, "", 1, Collective::all_to_all},
     {"one_shot_gather_3_root_1.txt", "one_shot", 3, 1, "", 1, Collective::gather, 1},
     {"binomial_tree_gather_6_root_1.txt", "binomial_tree", 6, 1, "", 1, Collective::gather, 1},
     {"linear_broadcast_3_root_1.txt", "linear", 3, 1, "", 1, Collective::broadcast, 1},

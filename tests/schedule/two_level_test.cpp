@@ -1,0 +1,118 @@
+// two_level_test.cpp: what is made of two, one form inside a host and one between hosts: whom it serves, when it is
+// chosen, and how much goes through a host's link.
+#include <map>
+
+#include "src/registry.hpp"
+#include "src/selector/selector.hpp"
+#include "tests/catch.hpp"
+#include "tests/schedule/cases.hpp"
+
+using namespace weft;
+using namespace weft::test;
+
+namespace {
+
+constexpr Collective over_hosts[] = {Collective::broadcast, Collective::reduce, Collective::all_gather,
+                                     Collective::reduce_scatter, Collective::all_to_all};
+
+bool made_of_two(const std::string& name) { return name.find("two_level") == 0 || name.find("leader") == 0; }
+
+std::string refusal(const char* algorithm, Collective collective, std::vector<int32_t> hosts) {
+    const char* why = registry::find_algorithm(algorithm, collective)->refusal({int(hosts.size()), 0, hosts});
+    return why ? why : "";
+}
+
+std::string chosen(Collective collective, size_t bytes, int ranks, int hosts) {
+    Operation operation;
+    operation.collective = collective;
+    operation.type = weftUint8;
+    operation.op = weftSum;
+    operation.count = bytes / size_t(parts_of(collective, ranks));
+    const auto choice = select(operation, {ranks, 0, hosts_in_blocks(ranks, hosts)}, network_link_costs(1, 10'000), {},
+                               registry::algorithms());
+    return choice ? choice->algorithm->name : choice.status().sentence();
+}
+
+// Chunks that leave each host.
+std::map<int, int> chunks_leaving(const char* algorithm, Collective collective, int ranks, int hosts, int root = -1) {
+    std::map<int, int> leaving;
+    for (int rank = 0; rank < ranks; ++rank) {
+        const Layout layout{ranks, rank, hosts_in_blocks(ranks, hosts)};
+        const Schedule schedule =
+            registry::find_algorithm(algorithm, collective)->schedule(layout, {.channels = 1, .root = root});
+        for (const Block& block : schedule.blocks)
+            for (const Instruction& it : block.instructions)
+                if (kind_of(it.opcode) == OpcodeKind::connection && sends(it.opcode) &&
+                    layout.host_of(block.target) != layout.host_of(rank))
+                    leaving[layout.host_of(rank)] += it.repeat * it.count;
+    }
+    return leaving;
+}
+
+}  // namespace
+
+TEST_CASE("layouts without two levels, or whose parts do not lie as they must, are refused with the reason",
+          "[schedule]") {
+    for (const Algorithm& row : registry::algorithms()) {
+        if (!made_of_two(row.name)) continue;
+        INFO(row.name << " for " << name_of(row.collective));
+        CHECK(row.refusal({4, 0, {}}) == std::string("needs several hosts"));
+        CHECK(row.refusal({3, 0, {0, 1, 2}}) == std::string("needs a host with several ranks"));
+        CHECK(row.refusal({4, 0, {0, 0, 1, 1}}) == nullptr);
+    }
+    const std::string dealt = "needs ranks that are numbered host by host", uneven = "needs as many ranks on each host";
+    CHECK(refusal("two_level_ring", Collective::all_gather, {0, 1, 0, 1}) == dealt);
+    CHECK(refusal("two_level_ring", Collective::reduce_scatter, {0, 0, 1}) == uneven);
+    CHECK(refusal("two_level_all_pairs", Collective::all_to_all, {0, 0, 1}) == uneven);
+    CHECK(refusal("leader_halving_doubling", Collective::all_gather, {0, 1, 0, 1}) == dealt);
+    CHECK(refusal("leader_halving_doubling", Collective::reduce_scatter, {0, 0, 1}) == "");
+    CHECK(refusal("two_level_tree", Collective::broadcast, {0, 1, 0}) == "");
+    CHECK(refusal("leader_binomial_tree", Collective::reduce, {0, 1, 0}) == "");
+}
+
+TEST_CASE("between hosts with several ranks each, what is made of two is predicted to be fastest", "[schedule]") {
+    for (const Collective collective : over_hosts)
+        for (const auto& [ranks, hosts] : {std::pair{8, 2}, {16, 4}, {32, 4}, {64, 8}})
+            for (const size_t bytes : {size_t(1) << 10, size_t(64) << 10, size_t(1) << 20, size_t(64) << 20}) {
+                const std::string name = chosen(collective, bytes, ranks, hosts);
+                INFO(name_of(collective) << " of " << bytes << " bytes on " << ranks << " ranks of " << hosts);
+                CAPTURE(name);
+                CHECK(made_of_two(name));
+            }
+}
+
+TEST_CASE("between hosts of one rank each, few rounds serve short messages and few bytes long ones", "[schedule]") {
+    for (const int hosts : {8, 32, 128}) {
+        CHECK(chosen(Collective::broadcast, 64, hosts, hosts) == "binomial_tree");
+        CHECK(chosen(Collective::broadcast, 1 << 20, hosts, hosts) == "double_binary_tree");
+        CHECK(chosen(Collective::reduce, 1 << 20, hosts, hosts) == "double_binary_tree");
+        CHECK(chosen(Collective::all_gather, 1 << 10, hosts, hosts) == "halving_doubling");
+        CHECK(chosen(Collective::all_to_all, 1 << 10, hosts, hosts) == "bruck");
+        CHECK(chosen(Collective::all_to_all, 4 << 20, hosts, hosts) == "all_pairs");
+    }
+}
+
+TEST_CASE("each byte leaves a host as often as it must", "[schedule]") {
+    // Eight ranks of four hosts. Of parts: two of each host's to three others, or to each other one what is its.
+    for (const auto& [host, chunks] : chunks_leaving("two_level_ring", Collective::all_gather, 8, 4))
+        CHECK(chunks == 6);
+    for (const auto& [host, chunks] : chunks_leaving("leader_halving_doubling", Collective::all_gather, 8, 4))
+        CHECK(chunks == 6);
+    for (const auto& [host, chunks] : chunks_leaving("two_level_ring", Collective::reduce_scatter, 8, 4))
+        CHECK(chunks == 6);
+    for (const auto& [host, chunks] : chunks_leaving("leader_halving_doubling", Collective::reduce_scatter, 8, 4))
+        CHECK(chunks == 6);
+    // Each of two ranks has two parts for each of three hosts.
+    for (const auto& [host, chunks] : chunks_leaving("two_level_all_pairs", Collective::all_to_all, 8, 4))
+        CHECK(chunks == 12);
+    // A whole of four chunks, from each of the others but the root's, in all.
+    int all = 0;
+    for (const auto& [host, chunks] : chunks_leaving("two_level_tree", Collective::reduce, 8, 4, 3)) all += chunks;
+    CHECK(all == 3 * 4);
+    CHECK(chunks_leaving("two_level_tree", Collective::reduce, 8, 4, 3).count(1) == 0);
+    // To a host each, whole.
+    all = 0;
+    for (const auto& [host, chunks] : chunks_leaving("leader_binomial_tree", Collective::broadcast, 8, 4, 3))
+        all += chunks;
+    CHECK(all == 3);
+}
