@@ -1,6 +1,5 @@
 /* mesh.c: communicators from a communicator. The ranks are a mesh of two columns: each row sums by itself, as tensor
- * parallel layers do, then each column, as data parallel ones do; neighbours in a row tell each other a number
- * directly.
+ * parallel layers do, then each column, as data parallel ones do; neighbours in a row tell each other a number directly.
  *
  *     weft run -n 4 ./mesh */
 #include "check.h"

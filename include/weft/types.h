@@ -3,8 +3,8 @@
 #ifndef WEFT_TYPES_H
 #define WEFT_TYPES_H
 
-#include <limits.h>
 #include <stddef.h>
+#include <limits.h>
 #include <stdint.h>
 
 #ifdef __cplusplus
@@ -25,59 +25,74 @@ extern "C" {
 #endif
 
 /* What a call ends with. After anything but weftSuccess weftGetLastError has a sentence. */
-typedef WEFT_ENUM{
-    weftSuccess = 0,         weftUnhandledCudaError = 1, /* a CUDA call failed */
-    weftSystemError = 2,     /* the operating system refused: memory, descriptors, sockets */
-    weftInternalError = 3,   /* a bug in Weft: please report the last-error text */
-    weftInvalidArgument = 4, /* an argument is wrong; the last-error text says what to change */
-    weftInvalidUsage = 5,    /* the call is wrong at this place: two threads, an open group, a child after fork */
-    weftRemoteError = 6,     /* another rank died, aborted or failed */
-    weftInProgress = 7,      /* not done yet: no failure (communicators that do not block, weftStreamTest) */
-    weftTimeout = 8,         /* the deadline passed; the last-error text names the late ranks */
-    weftMismatch = 9,        /* the ranks called different things; the last-error text names both */
-    weftNumResults = 10} weftResult_t;
+typedef WEFT_ENUM {
+    weftSuccess = 0,
+    weftUnhandledCudaError = 1, /* a CUDA call failed */
+    weftSystemError = 2,        /* the operating system refused: memory, descriptors, sockets */
+    weftInternalError = 3,      /* a bug in Weft: please report the last-error text */
+    weftInvalidArgument = 4,    /* an argument is wrong; the last-error text says what to change */
+    weftInvalidUsage = 5,       /* the call is wrong at this place: two threads, an open group, a child after fork */
+    weftRemoteError = 6,        /* another rank died, aborted or failed */
+    weftInProgress = 7,         /* not done yet: no failure (communicators that do not block, weftStreamTest) */
+    weftTimeout = 8,            /* the deadline passed; the last-error text names the late ranks */
+    weftMismatch = 9,           /* the ranks called different things; the last-error text names both */
+    weftNumResults = 10
+} weftResult_t;
 
 /* The types of elements; one that has several names has them as in NCCL. */
-typedef WEFT_ENUM{weftInt8 = 0,        weftChar = 0,  weftUint8 = 1,   weftInt32 = 2,   weftInt = 2,
-                  weftUint32 = 3,      weftInt64 = 4, weftUint64 = 5,  weftFloat16 = 6, weftHalf = 6,
-                  weftFloat32 = 7,     weftFloat = 7, weftFloat64 = 8, weftDouble = 8,  weftBfloat16 = 9,
-                  weftFloat8e4m3 = 10, /* saturates at 448; no infinities */
-                  weftFloat8e5m2 = 11, /* saturates at 57344 when converting from finite values */
-                  weftNumTypes = 12} weftDataType_t;
+typedef WEFT_ENUM {
+    weftInt8 = 0,
+    weftChar = 0,
+    weftUint8 = 1,
+    weftInt32 = 2,
+    weftInt = 2,
+    weftUint32 = 3,
+    weftInt64 = 4,
+    weftUint64 = 5,
+    weftFloat16 = 6,
+    weftHalf = 6,
+    weftFloat32 = 7,
+    weftFloat = 7,
+    weftFloat64 = 8,
+    weftDouble = 8,
+    weftBfloat16 = 9,
+    weftFloat8e4m3 = 10, /* saturates at 448; no infinities */
+    weftFloat8e5m2 = 11, /* saturates at 57344 when converting from finite values */
+    weftNumTypes = 12
+} weftDataType_t;
 
 /* The reductions. Arithmetic is the same on CPU and GPU: integers wrap; min and max propagate NaN; 16- and 8-bit
  * floats accumulate in fp32 wherever one place sees all contributions; avg of integers truncates toward zero; operands
  * stay in rank order where the algorithm allows it, the lower rank's partial on the left. */
-typedef WEFT_ENUM{
+typedef WEFT_ENUM {
     weftSum = 0,
     weftProd = 1,
     weftMax = 2,
     weftMin = 3,
     weftAvg = 4,
-    weftBand = 5, /* the bits' and, or, exclusive or: integers only; NCCL has no such */
+    weftBand = 5,               /* the bits' and, or, exclusive or: integers only; NCCL has no such */
     weftBor = 6,
     weftBxor = 7,
-    weftNumOps = 8, /* values from here to weftMaxRedOp are made by weftRedOpCreate and weftRedOpCreatePreMulSum */
-    weftMaxRedOp = 0x7fffffff} weftRedOp_t;
+    weftNumOps = 8,             /* values from here to weftMaxRedOp are made by weftRedOpCreate and weftRedOpCreatePreMulSum */
+    weftMaxRedOp = 0x7fffffff
+} weftRedOp_t;
 
 /* Where weftRedOpCreatePreMulSum reads its scalar: host memory only yet. */
-typedef WEFT_ENUM{weftScalarDevice = 0, weftScalarHostImmediate = 1} weftScalarResidence_t;
+typedef WEFT_ENUM { weftScalarDevice = 0, weftScalarHostImmediate = 1 } weftScalarResidence_t;
 
 /* A reduction of the user's (weftRedOpCreate): writes left[i] op right[i] to result[i] for each i < `count`. `left` and
- * `right` hold elements of type `datatype` in host memory, aligned as the caller's buffers are, and must not be
- * changed; `result` is either of them or overlaps neither. `context` is what weftRedOpCreate was given. */
+ * `right` hold elements of type `datatype` in host memory, aligned as the caller's buffers are, and must not be changed;
+ * `result` is either of them or overlaps neither. `context` is what weftRedOpCreate was given. */
 typedef void (*weftRedOpFunction_t)(const void* left, const void* right, void* result, size_t count,
                                     weftDataType_t datatype, void* context);
 
-typedef struct weftComm* weftComm_t;         /* a communicator: this process's membership in a group of ranks */
-typedef struct weftStream* weftStream_t;     /* a CUDA stream, or one of weftStreamCreate; NULL blocks on host memory */
+typedef struct weftComm* weftComm_t;     /* a communicator: this process's membership in a group of ranks */
+typedef struct weftStream* weftStream_t; /* a CUDA stream, or one of weftStreamCreate; NULL blocks on host memory */
 typedef struct weftPrepared* weftPrepared_t; /* calls prepared by weftGroupPrepare */
 
-typedef struct weftWindow*
-    weftWindow_t; /* memory of every rank that the others may read and write: weftCommWindowRegister */
+typedef struct weftWindow* weftWindow_t; /* memory of every rank that the others read and write: weftCommWindowRegister */
 
-/* weftCommWindowRegister: what is asked of a window. Weft keeps the order of what one rank does to another one's part
- * in any case. */
+/* weftCommWindowRegister: what is asked of a window. Weft keeps the order of what one rank does to another one's part in any case. */
 #define WEFT_WIN_DEFAULT 0
 #define WEFT_WIN_COLL_SYMMETRIC 1 /* for collectives on device memory: accepted, and nothing follows from it yet */
 #define WEFT_WIN_STRICT_ORDERING 2
@@ -93,7 +108,7 @@ typedef struct {
     int ctx;    /* of which context, 0 to WEFT_SIGNAL_CONTEXTS - 1 */
 } weftWaitSignalDesc_t;
 
-#define WEFT_STREAM_ALL UINT64_MAX     /* weftStreamTest, weftStreamWait: all that the stream has been given */
+#define WEFT_STREAM_ALL UINT64_MAX      /* weftStreamTest, weftStreamWait: all that the stream has been given */
 #define WEFT_STREAM_LOWEST_PRIORITY 19 /* weftStreamCreateWithPriority: 0, the highest, to this */
 
 #define WEFT_SPLIT_NOCOLOR (-1) /* weftCommSplit: no new communicator for this rank */
@@ -102,13 +117,10 @@ typedef struct {
 
 /* Names one communicator yet to be made. The bytes hold a secret, and are copied from rank to rank as they are. */
 #define WEFT_UNIQUE_ID_BYTES 128
-typedef struct {
-    char internal[WEFT_UNIQUE_ID_BYTES];
-} weftUniqueId;
+typedef struct { char internal[WEFT_UNIQUE_ID_BYTES]; } weftUniqueId;
 
 /* Settings of one communicator. Start from WEFT_CONFIG_INITIALIZER; a field left at WEFT_CONFIG_UNDEF_INT (or NULL)
- * takes the environment's value or the default. The struct grows at its end only: `size` says how much the caller has.
- */
+ * takes the environment's value or the default. The struct grows at its end only: `size` says how much the caller has. */
 #define WEFT_CONFIG_UNDEF_INT INT32_MIN
 #define WEFT_CONFIG_MAGIC 0x77656674u
 typedef struct {
@@ -122,34 +134,32 @@ typedef struct {
     int64_t initTimeoutMs; /* the same for the meeting of the ranks at init, split and shrink */
     const char* commName;  /* shown in logs and errors; copied */
     const char* algo;      /* as WEFT_ALGO: names allowed, `^name` excluded; copied; rank 0's counts for all ranks */
-    int deterministic; /* as WEFT_DETERMINISTIC: 1: reductions in rank order; 0: the fastest; rank 0's counts for all */
+    int deterministic;     /* as WEFT_DETERMINISTIC: 1: reductions in rank order; 0: the fastest; rank 0's counts for all */
 } weftConfig_t;
-#define WEFT_CONFIG_INITIALIZER                                                                                   \
-    {                                                                                                             \
-        sizeof(weftConfig_t), WEFT_CONFIG_MAGIC, WEFT_VERSION_CODE, WEFT_CONFIG_UNDEF_INT, 0, -1, -1, NULL, NULL, \
-            WEFT_CONFIG_UNDEF_INT                                                                                 \
-    }
+#define WEFT_CONFIG_INITIALIZER \
+    { sizeof(weftConfig_t), WEFT_CONFIG_MAGIC, WEFT_VERSION_CODE, WEFT_CONFIG_UNDEF_INT, 0, -1, -1, NULL, NULL, \
+      WEFT_CONFIG_UNDEF_INT }
 
-/* What calls ask for beside their arguments (weftCommSetCallConfig). Start from WEFT_CALL_CONFIG_INITIALIZER; what is
- * left so is as the communicator has it. The struct grows at its end only. */
+/* What calls ask for beside their arguments (weftCommSetCallConfig). Start from WEFT_CALL_CONFIG_INITIALIZER; what is left so
+ * is as the communicator has it. The struct grows at its end only. */
 #define WEFT_CALL_CONFIG_MAGIC 0x77656663u
 typedef struct {
-    size_t size;    /* sizeof(weftCallConfig_t) of the caller */
-    unsigned magic; /* WEFT_CALL_CONFIG_MAGIC */
-    int channels;   /* rings that share the message, 1 to 64; 0: Weft chooses; the same on all ranks */
-    int64_t
-        timeoutMs; /* a call without progress for this long fails; 0 = never, negative = undefined; each rank's own */
-    const char* algo; /* as WEFT_ALGO, for these calls; copied; the same on all ranks */
+    size_t size;       /* sizeof(weftCallConfig_t) of the caller */
+    unsigned magic;    /* WEFT_CALL_CONFIG_MAGIC */
+    int channels;      /* rings that share the message, 1 to 64; 0: Weft chooses; the same on all ranks */
+    int64_t timeoutMs; /* a call without progress for this long fails; 0 = never, negative = undefined; each rank's own */
+    const char* algo;  /* as WEFT_ALGO, for these calls; copied; the same on all ranks */
 } weftCallConfig_t;
 #define WEFT_CALL_CONFIG_INITIALIZER \
     { sizeof(weftCallConfig_t), WEFT_CALL_CONFIG_MAGIC, WEFT_CONFIG_UNDEF_INT, -1, NULL }
 
 /* The kinds of memory that weftCommMemStats counts; weftMemTotal is the sum of the others. */
-typedef WEFT_ENUM{
-    weftMemBoard = 0,                   /* this rank's slots of boards, shared memory */
-    weftMemConnection = 1,              /* this rank's receiving ends of connections, shared memory */
-    weftMemHeap = 2,                    /* plans, schedules, scratch: private memory */
-    weftMemTotal = 3, weftMemDevice = 4 /* what this rank shares with others on its GPU: device memory */
+typedef WEFT_ENUM {
+    weftMemBoard = 0,      /* this rank's slots of boards, shared memory */
+    weftMemConnection = 1, /* this rank's receiving ends of connections, shared memory */
+    weftMemHeap = 2,       /* plans, schedules, scratch: private memory */
+    weftMemTotal = 3,
+    weftMemDevice = 4      /* what this rank shares with others on its GPU: device memory */
 } weftMemStat_t;
 
 #ifdef __cplusplus

@@ -1,5 +1,5 @@
-/* with_mpi.c: a program that uses MPI and Weft: with_mpi LIBMPI mpi-first|weft-first. MPI is loaded, so that this
- * builds without one; MPI_Init, MPI_Finalize and MPI_Initialized are called alike in every ABI. */
+/* with_mpi.c: a program that uses MPI and Weft: with_mpi LIBMPI mpi-first|weft-first. MPI is loaded, so that this builds
+ * without one; MPI_Init, MPI_Finalize and MPI_Initialized are called alike in every ABI. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <string.h>
