@@ -90,10 +90,9 @@ typedef struct weftComm* weftComm_t;     /* a communicator: this process's membe
 typedef struct weftStream* weftStream_t; /* a CUDA stream, or one of weftStreamCreate; NULL blocks on host memory */
 typedef struct weftPrepared* weftPrepared_t; /* calls prepared by weftGroupPrepare */
 
-typedef struct weftWindow* weftWindow_t; /* memory of every rank that the others may read and write */
+typedef struct weftWindow* weftWindow_t; /* memory of every rank that the others read and write: weftCommWindowRegister */
 
-/* weftCommWindowRegister: what is asked of a window. Weft keeps the order of what one rank does to another one's part
- * in any case. */
+/* weftCommWindowRegister: what is asked of a window. Weft keeps the order of what one rank does to another one's part in any case. */
 #define WEFT_WIN_DEFAULT 0
 #define WEFT_WIN_COLL_SYMMETRIC 1 /* for collectives on device memory: accepted, and nothing follows from it yet */
 #define WEFT_WIN_STRICT_ORDERING 2

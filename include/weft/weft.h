@@ -313,63 +313,61 @@ WEFT_API weftResult_t weftSendRecv(const void* sendbuff, size_t sendcount, int d
                                    int source, weftDataType_t type, weftComm_t comm, weftStream_t stream);
 
 /* ---- Windows: one-sided calls ----
- * A window is memory of every rank that the others read and write without its help. All ranks register it together;
- * then each puts into any rank's part, or gets from it, and tells by signals that something is there. Host memory, yet:
- * device memory is refused. Offsets are bytes from the beginning of the peer's part, counts elements.
- * Completion: a put returns when its buffer may be used again (with a stream: when that is done with it), a get when
- * the data is there. What was put is in the peer's part when the peer has waited for a signal that this rank sent to it
- * behind the put, or when the window has been deregistered; a barrier does not say so. A signal comes behind everything
- * that its sender has put and signalled to that peer before, on whatever windows. Of what several ranks write to one
- * place at a time, or one writes while another one reads, the result is undefined.
- * Signals: for each pair of ranks WEFT_SIGNAL_CONTEXTS contexts of WEFT_SIGNALS counters each. weftWaitSignal takes
- * what it waits for off its counter: every signal is waited for once. They belong to the communicator, which must have
- * had a window before.
+ * A window is memory of every rank that the others read and write without its help. All ranks register it together; then each
+ * puts into any rank's part, or gets from it, and tells by signals that something is there. Host memory, yet: device
+ * memory is refused. Offsets are bytes from the beginning of the peer's part, counts elements, of type datatype.
+ * Completion: a put returns when its buffer may be used again (with a stream: when that is done with it), a get when the data
+ * is there. What was put is in the peer's part when the peer has waited for a signal that this rank sent to it behind the
+ * put, or when the window has been deregistered; a barrier does not say so. A signal comes behind everything that its
+ * sender has put and signalled to that peer before, on whatever windows. Of what several ranks write to one place
+ * at a time, or one writes while another one reads, the result is undefined.
+ * Signals: for each pair of ranks WEFT_SIGNAL_CONTEXTS contexts of WEFT_SIGNALS counters each. weftWaitSignal takes what it waits for off
+ * its counter: every signal is waited for once. They belong to the communicator, which must have had a window before.
  * Progress: where the peer's memory can be reached (threads of a process; memory of weftMemAlloc; other memory of this
- * host, where the kernel copies between processes) nothing depends on what the peer does. To other hosts, and where
- * none of these works, a put, signal or get is a message, carried out by the peer inside its Weft calls on this
- * communicator, whatever they are: so such a put returns when the network has taken it, which for the first one to a
- * peer, and for large ones, takes a peer that is in a call, and a get waits for the peer to be in one. A group carries
- * these calls out in their order among the communicator's collectives.
- * Errors: weftInvalidArgument (what to change; nothing was written), weftInvalidUsage (the window is not registered
- * yet, or no window was), weftRemoteError (the peer died or left), weftTimeout (who has not sent how many signals, or
- * has not been in a call), weftSystemError; after the last three the communicator is dead. Threads: thread-bound. */
+ * host, where the kernel copies between processes) nothing depends on what the peer does. To other hosts, and where none of
+ * these works, a put, signal or get is a message, carried out by the peer inside its Weft calls on this communicator, whatever
+ * they are: so such a put returns when the network has taken it, which for the first one to a peer, and for large ones, takes a
+ * peer that is in a call, and a get waits for the peer to be in one. A group carries these calls out in their order among
+ * the communicator's collectives. stream: NULL, or one of weftStreamCreate.
+ * Errors: weftInvalidArgument (what to change; nothing was written), weftInvalidUsage (the window is not registered yet, or
+ * no window was), weftRemoteError (the peer died or left), weftTimeout (who has not sent how many signals, or has not
+ * been in a call), weftSystemError; after the last three the communicator is dead. Threads: thread-bound. */
 
-/* Makes `size` bytes from buff on this rank's part of a window, `win`, and returns when all ranks have registered
- * theirs. All ranks call it, in one order with their other calls on comm; sizes may differ, and a rank that lends
- * nothing has size 0 (buff may be NULL). Until the window is deregistered the memory must stay where it is; memory of
- * weftMemAlloc is reached best. In a group, or where comm does not block, *win is there at once, for calls behind it.
+/* Makes `size` bytes from buff on this rank's part of a window, `win`, and returns when all ranks have registered theirs. All
+ * ranks call it, in one order with their other calls on comm; sizes may differ, and a rank that lends nothing has size 0
+ * (buff may be NULL). Until the window is deregistered the memory must stay where it is; memory of weftMemAlloc is reached best.
+ * In a group, or where comm does not block, *win is there at once, for calls behind it.
  * winFlags  WEFT_WIN_DEFAULT, or WEFT_WIN_COLL_SYMMETRIC and WEFT_WIN_STRICT_ORDERING, from which nothing follows
- * Errors: weftInvalidArgument (null, flags, device memory), weftTimeout (who has not called it), weftMismatch (a rank
- * called something else), weftRemoteError, weftSystemError; after all but the first comm is dead and *win NULL.
- * Thread-bound. */
+ * Errors: weftInvalidArgument (null, flags, device memory), weftTimeout (who has not called it), weftMismatch (a rank called
+ * something else), weftRemoteError, weftSystemError; after all but the first comm is dead and *win NULL. Thread-bound. */
 WEFT_API weftResult_t weftCommWindowRegister(weftComm_t comm, void* buff, size_t size, weftWindow_t* win, int winFlags);
-/* Ends `win`: returns when all ranks have called it and everything that was put is there; from then on the memory is
- * its owner's. On a communicator that is dead it waits for nobody but those who are just writing to this rank's part.
- * Windows that are left end with weftCommDestroy, where puts that are still on their way are lost: so deregister first.
+/* Ends `win`: returns when all ranks have called it and everything that was put is there; from then on the memory is its owner's. On
+ * a communicator that is dead it waits for nobody but those who are just writing to this rank's part. Windows that are left
+ * end with weftCommDestroy, where puts that are still on their way are lost: so deregister first.
  * Errors: as weftCommWindowRegister, and weftInvalidArgument (no window of comm, deregistered before). Thread-bound. */
 WEFT_API weftResult_t weftCommWindowDeregister(weftComm_t comm, weftWindow_t win);
 /* Where this rank's own part of `win` begins, into `outUserPtr`. Thread-safe.
  * Errors: weftInvalidArgument (null, no window of comm, deregistered before). */
 WEFT_API weftResult_t weftWinGetUserPtr(weftComm_t comm, weftWindow_t win, void** outUserPtr);
 
-/* Writes `count` elements of type `datatype` of localbuff into rank `peer`'s part of `peerWin`, from byte peerWinOffset
- * on. peerWin is this rank's own handle of the window; peer may be this very rank; localbuff does not overlap what is
- * written. */
+/* Writes `count` elements, of type `datatype`, of localbuff into rank `peer`'s part of `peerWin`, from byte peerWinOffset on. peerWin
+ * is this rank's own handle of the window; peer may be this very rank; localbuff does not overlap what is written. */
 WEFT_API weftResult_t weftPut(const void* localbuff, size_t count, weftDataType_t datatype, int peer,
                               weftWindow_t peerWin, size_t peerWinOffset, weftComm_t comm, weftStream_t stream);
-/* The same, then signal sigIdx of context ctx to the peer: who has waited for it sees the data. flags is 0. */
+/* The same, `count` elements of type `datatype` from localbuff to peerWinOffset in peerWin at `peer`, then signal sigIdx of context
+ * ctx to it: who has waited for that sees the data. flags is 0. */
 WEFT_API weftResult_t weftPutSignal(const void* localbuff, size_t count, weftDataType_t datatype, int peer,
                                     weftWindow_t peerWin, size_t peerWinOffset, int sigIdx, int ctx, unsigned int flags,
                                     weftComm_t comm, weftStream_t stream);
-/* Reads `count` elements of type `datatype` of rank `peer`'s part of `peerWin`, from byte peerWinOffset on, into
- * localbuff. It sees what this rank has put into that part before. */
+/* Reads `count` elements, of type `datatype`, of rank `peer`'s part of `peerWin`, from byte peerWinOffset on, into localbuff. It sees
+ * what this rank has put into that part before. */
 WEFT_API weftResult_t weftGet(void* localbuff, size_t count, weftDataType_t datatype, int peer, weftWindow_t peerWin,
                               size_t peerWinOffset, weftComm_t comm, weftStream_t stream);
 /* Sends rank `peer` signal sigIdx of context ctx, without data. flags is 0. */
 WEFT_API weftResult_t weftSignal(int peer, int sigIdx, int ctx, unsigned int flags, weftComm_t comm,
                                  weftStream_t stream);
-/* Waits until of each of the `nDesc` signals that signalDescs describes (copied) so many have come as it says, and
- * takes them off. What their senders put before is there then. */
+/* Waits until of each of the `nDesc` signals that signalDescs describes (copied) so many have come as it says, and takes them off.
+ * What their senders put before is there then. */
 WEFT_API weftResult_t weftWaitSignal(int nDesc, const weftWaitSignalDesc_t* signalDescs, weftComm_t comm,
                                      weftStream_t stream);
 

@@ -32,7 +32,8 @@ Status Registering::begin_opening() {
 Status Registering::begin_closing() {
     WEFT_TRY(check_living(*window_));
     number_ = window_->number;
-    if (communicator().dead() || !communicator().usable()) {
+    if (Status usable = communicator().usable(); !usable) {
+        if (!communicator().dead()) return usable;
         communicator().await_untouched();
         stage_ = Stage::done;
         finish();

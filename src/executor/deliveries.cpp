@@ -60,7 +60,7 @@ Status Deliveries::trouble(int rank) const {
 
 bool Deliveries::connecting(int rank) const {
     const Peer* other = peers_[size_t(rank)].get();
-    return other && !other->link.connected;
+    return !other || !other->link.connected;
 }
 
 std::vector<int> Deliveries::unanswered() const {
@@ -76,11 +76,12 @@ void Deliveries::look_for_callers() {
         if (!peers_[size_t(rank)] && hooks_.called_by(rank)) (void)peer(rank);
     };
     for (size_t i = 0; i < neighbours_.size(); ++i) {
-        const uint32_t letters = group_->row(neighbours_[i]).letters.load(std::memory_order_relaxed);
+        const uint32_t letters = group_->row(neighbours_[i]).letters.load(std::memory_order_acquire);
         if (letters != std::exchange(letters_[i], letters)) look(neighbours_[i]);
     }
     if (group_->one_host()) return;
-    const uint32_t inbox = group_->header().inbox.load(std::memory_order_relaxed);
+    // Pairs with deliver(), where the letter comes before the count: else it might be missed for good.
+    const uint32_t inbox = group_->header().inbox.load(std::memory_order_acquire);
     if (inbox == std::exchange(inbox_, inbox)) return;
     for (int rank = 0; rank < group_->ranks(); ++rank)
         if (!group_->local(rank)) look(rank);

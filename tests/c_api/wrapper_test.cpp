@@ -204,6 +204,31 @@ void streams_and_prepared_calls() {
     check_throws([] { Stream(-1); }, weftInvalidArgument, "priority");
 }
 
+void windows() {
+    std::vector<Communicator> comms = Communicator::all(2);
+    int parts[2][3] = {{0, 1, 2}, {0, 0, 0}}, got = 0;
+    weftWindow_t handles[2];
+    {
+        Group group;
+        for (std::size_t rank = 0; rank < 2; ++rank) handles[rank] = comms[rank].register_window(parts[rank], 12);
+        group.end();
+    }
+    const int in[2] = {7, 8};
+    comms[0].put(in, 1, 1, handles[0], 0);
+    comms[0].put_signal(in, 2, 1, handles[0], sizeof(int), 4, 1);
+    comms[1].wait_signal(0, 1, 4, 1);
+    CHECK(parts[1][0] == 7 && parts[1][1] == 7 && parts[1][2] == 8);
+    comms[1].get_from(&got, 1, 0, handles[1], 2 * sizeof(int));
+    comms[1].signal(0);
+    comms[0].wait_signal(1);
+    CHECK(got == 2);
+    check_throws([&] { comms[0].put(in, 2, 1, handles[0], 8); }, weftInvalidArgument,
+                 "are not all inside rank 1's part");
+    Group group;
+    for (std::size_t rank = 0; rank < 2; ++rank) comms[rank].deregister_window(handles[rank]);
+    group.end();
+}
+
 void memory_and_explanation() {
     MemBuffer buffer(100 * sizeof(float)), other;
     CHECK(buffer.bytes() == 400 && buffer.as<float>()[99] == 0 && !other.data());
@@ -237,6 +262,7 @@ int main() {
     run_case("an exception has the code and the sentence", errors);
     run_case("a group that an exception leaves is ended", groups_close_themselves);
     run_case("streams are waited for, prepared calls start again", streams_and_prepared_calls);
+    run_case("windows are put into and got from", windows);
     run_case("buffers own their memory, and explanations come whole", memory_and_explanation);
     return summary();
 }

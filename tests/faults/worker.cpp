@@ -23,7 +23,7 @@
 
 using namespace worker;
 
-static std::pair<void*, void*> buffers(Worker& self, size_t bytes) {
+std::pair<void*, void*> worker::buffers(Worker& self, size_t bytes) {
     auto& pair = self.buffers[bytes];
     if (pair.first) return pair;
     for (void** buffer : {&pair.first, &pair.second}) {
@@ -436,6 +436,14 @@ const std::map<std::string, void (*)(Worker&, const Values&)> steps = {{"init", 
                                                                        {"destroy_parent", step_destroy_parent},
                                                                        {"back", step_back},
                                                                        {"births", step_births},
+                                                                       {"window", step_window},
+                                                                       {"end_window", step_end_window},
+                                                                       {"put", step_put},
+                                                                       {"get", step_get},
+                                                                       {"signal", step_signal},
+                                                                       {"wait", step_wait},
+                                                                       {"put_loop", step_put_loop},
+                                                                       {"fork_window", step_fork_window},
                                                                        {"open_group", step_open_group},
                                                                        {"unique_id", step_unique_id},
                                                                        {"environment", step_environment}};

@@ -24,6 +24,7 @@ struct Worker {
     std::map<size_t, std::pair<void*, void*>> buffers;  // by bytes
     std::vector<int> held;                              // when first asked
     std::vector<weftComm_t> parents;                    // of comm, the nearest last
+    weftWindow_t window = nullptr;                      // with one of the buffers
 
     Worker() = default;
     Worker(const Worker&) = delete;
@@ -48,6 +49,19 @@ inline long number(const Values& values, size_t index, long standard) {
 
 // One all-reduce of count elements; those of int32 and sum are looked at.
 weftResult_t reduce(Worker& self, size_t count, weftDataType_t type, weftRedOp_t op);
+
+// Two of so many bytes each, the same ones every time.
+std::pair<void*, void*> buffers(Worker& self, size_t bytes);
+
+// worker_windows.cpp: one-sided calls.
+void step_window(Worker& self, const Values& values);
+void step_end_window(Worker& self, const Values& values);
+void step_put(Worker& self, const Values& values);
+void step_get(Worker& self, const Values& values);
+void step_signal(Worker& self, const Values& values);
+void step_wait(Worker& self, const Values& values);
+void step_put_loop(Worker& self, const Values& values);
+void step_fork_window(Worker& self, const Values& values);
 
 // worker_families.cpp: communicators made from the worker's.
 void step_split(Worker& self, const Values& values);
