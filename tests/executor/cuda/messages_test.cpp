@@ -1,0 +1,225 @@
+// messages_test.cpp: the body of the kernel of messages on the host, a thread for each block: ranks with grids of any size
+// and any order of posting, over slots and where the messages lie, one kernel behind the other.
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <random>
+#include <thread>
+
+#include "src/base/datatype.hpp"
+#include "src/comm/device_messages.hpp"
+#include "src/executor/cuda/messages.hpp"
+#include "tests/catch.hpp"
+
+namespace weft::test {
+namespace {
+
+using namespace cuda;
+using Bytes = std::vector<std::byte>;
+
+uint32_t seed() {
+    static const uint32_t drawn = [] {
+        const char* given = getenv("WEFT_TEST_SEED");
+        return given ? uint32_t(strtoul(given, nullptr, 10)) : std::random_device()();
+    }();
+    return drawn;
+}
+bool small() { return getenv("WEFT_TEST_SMALL") != nullptr; }
+
+struct MessageRanks {
+    explicit MessageRanks(int ranks) : count(ranks), geometry{ranks} {
+        for (int rank = 0; rank < ranks; ++rank) {
+            // Slots are never read before they were written.
+            areas.emplace_back(new std::byte[geometry.bytes() + 128]);
+            memset(area(rank), 0, geometry.words_bytes());
+            memset(area(rank) + geometry.words_bytes(), 0x5a, geometry.bytes() - geometry.words_bytes());
+            words.push_back(std::make_unique<RankWords>());
+            tables.push_back(std::make_unique<MessageItem[]>(message_items_max));
+            arrangements.emplace_back(rank, ranks);
+        }
+        reports.resize(size_t(ranks)), message_reports.resize(size_t(ranks)), aborts.resize(size_t(ranks));
+        stuck.resize(size_t(ranks) * blocks_max);
+    }
+    std::byte* area(int rank) const {
+        std::byte* const begin = areas[size_t(rank)].get();
+        return begin + (128 - reinterpret_cast<uintptr_t>(begin) % 128) % 128;
+    }
+    MessageArguments arguments(int rank) {
+        MessageArguments a{};
+        const auto r = size_t(rank);
+        a.rank = rank, a.ranks = count, a.launch = ++launches, a.timeout_ns = timeout_ns;
+        a.abort = &aborts[r], a.report = &reports[r], a.message_report = &message_reports[r];
+        a.stuck = &stuck[r * blocks_max], a.own = words[r].get(), a.table = tables[r].get();
+        for (int peer = 0; peer < count; ++peer) a.areas[peer] = area(peer);
+        return a;
+    }
+    // A rank's kernels, one behind the other, in so many blocks.
+    std::jthread start(int rank, std::vector<DeviceMessage> messages, int blocks, bool lends) {
+        return std::jthread([this, rank, messages = std::move(messages), blocks, lends] {
+            DeviceMessages& arrangement = arrangements[size_t(rank)];
+            const Status arranged = arrangement.arrange(messages, [&](const DeviceMessage& message, int) {
+                return lends ? static_cast<const std::byte*>(message.data) : nullptr;
+            });
+            if (!arranged) std::abort();
+            MessageArguments a = arguments(rank);
+            const auto run = [&](int block, int of) {
+                const Team team{0, 1, block, of};
+                MessageBlock shared;
+                cuda::messages(team, a, shared);
+            };
+            for (int noted = 0; !arrangement.fit() && noted < arrangement.items(); run(0, 1))
+                noted += arrangement.note(a, noted);
+            arrangement.bind(a);
+            std::vector<std::jthread> all;
+            for (int block = 0; block < blocks && arrangement.lanes() > 0; ++block)
+                all.emplace_back(run, block, blocks);
+        });
+    }
+
+    int count;
+    MessageGeometry geometry;
+    uint64_t timeout_ns = 0;
+    std::atomic<uint32_t> launches{0};
+    std::vector<std::unique_ptr<std::byte[]>> areas;
+    std::vector<std::unique_ptr<RankWords>> words;
+    std::vector<std::unique_ptr<MessageItem[]>> tables;
+    std::vector<DeviceMessages> arrangements;
+    std::vector<FailureReport> reports;
+    std::vector<MessageReport> message_reports;
+    std::vector<MessageStuck> stuck;
+    std::vector<uint32_t> aborts;
+};
+
+// Messages among all ranks, and what each of them is of.
+struct Mesh {
+    struct End {
+        Bytes data;
+        DeviceMessage message;
+    };
+    std::vector<std::vector<std::unique_ptr<End>>> ends;  // by rank
+    std::vector<std::pair<const End*, const End*>> pairs;
+
+    Mesh(int ranks, int count, std::mt19937& random) : ends(size_t(ranks)) {
+        for (int i = 0; i < count; ++i) {
+            const int from = int(random() % unsigned(ranks)), to = int(random() % unsigned(ranks));
+            const uint64_t bytes = random() % 6 == 0 ? random() % 900'000 : random() % 4 == 0 ? 0 : random() % 500;
+            const auto add = [&](int rank, int peer, bool outgoing) {
+                auto end = std::make_unique<End>();
+                end->data.resize(bytes);
+                for (std::byte& one : end->data) one = outgoing ? std::byte(random()) : std::byte(0);
+                end->message = {peer, outgoing, end->data.data(), bytes, weftInt8, MessageCaller::send, false};
+                ends[size_t(rank)].push_back(std::move(end));
+                return ends[size_t(rank)].back().get();
+            };
+            const End* const sent = add(from, to, true);
+            pairs.emplace_back(sent, add(to, from, false));
+        }
+    }
+    std::vector<DeviceMessage> of(int rank) const {
+        std::vector<DeviceMessage> all;
+        for (const auto& end : ends[size_t(rank)]) all.push_back(end->message);
+        return all;
+    }
+    bool arrived() const {
+        return std::all_of(pairs.begin(), pairs.end(),
+                           [](const auto& pair) { return pair.first->data == pair.second->data; });
+    }
+};
+
+}  // namespace
+
+TEST_CASE("messages arrive whatever the grids of their ranks", "[cuda]") {
+    INFO("seed " << seed());
+    std::mt19937 random(seed());
+    for (const int n : small() ? std::vector{1, 3} : std::vector{1, 2, 3, 5, 9}) {
+        MessageRanks ranks(n);
+        // Kernels of a rank run one behind the other; who is done goes on.
+        std::vector<std::unique_ptr<Mesh>> meshes;
+        for (int round = 0; round < (small() ? 3 : 8); ++round)
+            meshes.push_back(
+                std::make_unique<Mesh>(n, round == 2 ? 60 * n : 1 + int(random() % unsigned(8 * n)), random));
+        std::vector<std::jthread> threads;
+        for (int rank = 0; rank < n; ++rank)
+            threads.emplace_back([&, rank, own = random()] {
+                std::mt19937 mine(own);
+                for (const auto& mesh : meshes)
+                    ranks.start(rank, mesh->of(rank), 1 + int(mine() % 6), mine() % 2 == 0).join();
+            });
+        threads.clear();
+        for (const auto& mesh : meshes) CHECK(mesh->arrived());
+        for (const FailureReport& report : ranks.reports) CHECK(report.failure == cuda::Failure::none);
+        for (const MessageStuck& stuck : ranks.stuck) CHECK(stuck.ranks == 0);
+    }
+}
+
+TEST_CASE("two ranks that each send more than the slots hold, one block each, wait for nobody in particular",
+          "[cuda]") {
+    MessageRanks ranks(3);
+    std::vector<Bytes> data(18, Bytes(2'000'000, std::byte(7)));
+    std::vector<std::jthread> kernels;
+    for (int rank = 0; rank < 3; ++rank) {
+        std::vector<DeviceMessage> all;
+        for (int peer = 0; peer < 3; ++peer)
+            for (const bool outgoing : {true, false})
+                if (peer != rank)
+                    all.push_back({peer, outgoing, data[size_t(rank * 6 + peer * 2 + outgoing)].data(), data[0].size(),
+                                   weftInt8, MessageCaller::send, false});
+        if (rank == 1) std::reverse(all.begin(), all.end());
+        kernels.push_back(ranks.start(rank, std::move(all), 1, false));
+    }
+    kernels.clear();
+    for (const FailureReport& report : ranks.reports) CHECK(report.failure == cuda::Failure::none);
+}
+
+TEST_CASE("a message that differs, or that nobody sends, ends the kernel with a report", "[cuda]") {
+    const auto one = [](int peer, bool outgoing, Bytes& data, weftDataType_t type) {
+        return std::vector<DeviceMessage>{
+            {peer, outgoing, data.data(), data.size() / size_of(type), type, MessageCaller::send, false}};
+    };
+    Bytes sent(8), received(16);
+    {
+        MessageRanks ranks(2);
+        ranks.start(0, one(1, true, sent, weftFloat32), 2, false).join();
+        ranks.start(1, one(0, false, received, weftFloat32), 2, false).join();
+        CHECK(ranks.reports[0].failure == cuda::Failure::none);
+        CHECK(ranks.reports[1].failure == cuda::Failure::mismatch);
+        CHECK(ranks.message_reports[1].valid);
+        CHECK(ranks.message_reports[1].bytes == 16);
+        CHECK(ranks.message_reports[1].other_bytes == 8);
+        // Behind a failure nothing moves.
+        ranks.start(1, one(0, true, received, weftFloat32), 2, false).join();
+        CHECK(reinterpret_cast<const MessageWords*>(ranks.area(0))[ranks.geometry.lane(1, 0)].headers[0].filled == 0);
+    }
+    {
+        MessageRanks ranks(2);
+        ranks.timeout_ns = 20'000'000;
+        ranks.start(1, one(0, false, received, weftFloat32), 1, false).join();
+        CHECK(ranks.reports[1].failure == cuda::Failure::timeout);
+        CHECK(ranks.reports[1].peer == 0);
+    }
+    {
+        MessageRanks ranks(2);
+        std::jthread waits = ranks.start(1, one(0, false, received, weftFloat32), 1, false);
+        // It says whom it misses, and that it goes on looking.
+        const MessageStuck& stuck = ranks.stuck[blocks_max];
+        while (load_acquire(&stuck.looks) < 3) std::this_thread::yield();
+        CHECK(load_acquire(&stuck.ranks) == 1);
+        store_release(&ranks.aborts[1], 1u);
+        waits.join();
+        CHECK(ranks.reports[1].failure == cuda::Failure::aborted);
+    }
+}
+
+TEST_CASE("lanes of all ranks lie apart, and a rank's fit a kernel's", "[cuda]") {
+    for (int ranks = 1; ranks <= message_ranks_max; ++ranks) {
+        const MessageGeometry geometry{ranks};
+        INFO(ranks << " ranks");
+        CHECK((2 * (ranks - 1) + 1) * geometry.channels() <= message_lanes_max);
+        CHECK(geometry.bytes() <= size_t(9) << 20);
+        CHECK(geometry.pieces(0) == 1);
+        CHECK(geometry.pieces(uint64_t(1) << 40) == uint64_t(geometry.channels()));
+        CHECK(geometry.lane(ranks - 1, geometry.channels() - 1) + 1 == geometry.lanes());
+    }
+}
+
+}  // namespace weft::test
