@@ -345,8 +345,8 @@ WEFT_API weftResult_t weftWinGetUserPtr(weftComm_t comm, weftWindow_t win, void*
 
 /* Writes `count` elements, of type `datatype`, of localbuff into rank `peer`'s part of `peerWin`, from byte peerWinOffset on. peerWin
  * is this rank's own handle of the window; peer may be this very rank; localbuff does not overlap what is written. */
-WEFT_API weftResult_t weftPut(const void* localbuff, size_t count, weftDataType_t datatype, int peer, weftWindow_t peerWin,
-                              size_t peerWinOffset, weftComm_t comm, weftStream_t stream);
+WEFT_API weftResult_t weftPut(const void* localbuff, size_t count, weftDataType_t datatype, int peer,
+                              weftWindow_t peerWin, size_t peerWinOffset, weftComm_t comm, weftStream_t stream);
 /* The same, `count` elements of type `datatype` from localbuff to peerWinOffset in peerWin at `peer`, then signal sigIdx of context
  * ctx to it: who has waited for that sees the data. flags is 0. */
 WEFT_API weftResult_t weftPutSignal(const void* localbuff, size_t count, weftDataType_t datatype, int peer,
@@ -357,7 +357,8 @@ WEFT_API weftResult_t weftPutSignal(const void* localbuff, size_t count, weftDat
 WEFT_API weftResult_t weftGet(void* localbuff, size_t count, weftDataType_t datatype, int peer, weftWindow_t peerWin,
                               size_t peerWinOffset, weftComm_t comm, weftStream_t stream);
 /* Sends rank `peer` signal sigIdx of context ctx, without data. flags is 0. */
-WEFT_API weftResult_t weftSignal(int peer, int sigIdx, int ctx, unsigned int flags, weftComm_t comm, weftStream_t stream);
+WEFT_API weftResult_t weftSignal(int peer, int sigIdx, int ctx, unsigned int flags, weftComm_t comm,
+                                 weftStream_t stream);
 /* Waits until of each of the `nDesc` signals that signalDescs describes (copied) so many have come as it says, and takes them off.
  * What their senders put before is there then. */
 WEFT_API weftResult_t weftWaitSignal(int nDesc, const weftWaitSignalDesc_t* signalDescs, weftComm_t comm,
