@@ -354,7 +354,7 @@ TEST_CASE("more messages than a kernel's arguments hold go by a table, in graphs
 TEST_CASE("more ranks than know each other's words send each other messages too", "[messages]") {
     INFO("seed " << seed());
     std::mt19937 random(seed());
-    const int n = small() ? 17 : 33;  // from 33 on a pair has one channel
+    const int n = small() ? 17 : 33;
     const Ranks ranks(spread(n));
     const Graph graph(n, 100, random);
     const Ends ends(ranks, graph);
