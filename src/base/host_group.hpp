@@ -95,6 +95,8 @@ struct alignas(64) RankRow {
     alignas(64) std::atomic<int32_t> cpu;  // one more than the processor's number; 0: unknown
     std::atomic<uint32_t> sleeping;        // futex word: 1 while it sleeps or is about to
     std::atomic<uint64_t> gave_up;  // the call that it left early: from then on it touches nobody's buffers (release)
+    // One more than the rank whose memory it is at, itself, for a one-sided call; 0: nobody's.
+    std::atomic<int32_t> touching;
     std::atomic<int64_t> in_function_us;  // since when it is in the function of a user's reduction; 0: it is in none
     // Blobs left for others (see mailbox below).
     alignas(64) std::atomic<uint32_t> letters;

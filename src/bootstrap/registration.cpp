@@ -28,6 +28,11 @@ void Registration::end() {
     service_->cancel(retry_timer_);
 }
 
+// Then nobody needs the root, and whoever has seen that first may have closed it already.
+bool Registration::all_here() const {
+    return int(group_->header().joined.load(std::memory_order_acquire)) == group_->ranks();
+}
+
 std::string Registration::obstacle() const {
     if (dial_)
         if (const std::string pending = dial_->pending(); !pending.empty()) return "the root at " + pending;
@@ -47,6 +52,7 @@ void Registration::dial() {
             const weftResult_t code = unknown ? weftInvalidUsage : why.code();
             obstacle_ = fmt::format("the root of the meeting was not reached: {}", why.sentence());
             dial_.reset();
+            if (all_here()) return;
             if (code == weftMismatch || code == weftInvalidUsage) {
                 group_->raise(code, -1, why.sentence());
                 return;
@@ -86,9 +92,7 @@ void Registration::check_in(Fd socket) {
         *service_, std::move(socket), [this](uint32_t kind, ByteReader& content) { on_frame(kind, content); },
         [this](const Status& why) {
             root_.reset();
-            // With all ranks on this host whoever has seen that first may have closed the root already.
-            const bool all_here = int(group_->header().joined.load(std::memory_order_acquire)) == group_->ranks();
-            if (group_->aborted() || all_here) return;
+            if (group_->aborted() || all_here()) return;
             group_->raise(weftRemoteError, -1,
                           fmt::format("the process where the ranks check in, the one that made the unique id, ended "
                                       "before all had met: {}",

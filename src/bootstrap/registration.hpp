@@ -35,6 +35,7 @@ class Registration {
     std::string obstacle() const;
 
   private:
+    bool all_here() const;
     void dial();
     void check_in(Fd socket);
     std::vector<RosterRank> newly_joined();

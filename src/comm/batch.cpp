@@ -52,13 +52,20 @@ struct Lane {
     bool done() const { return calls.empty() && messages.empty() && !exchanging; }
     // Done, but the others' one-sided calls may want something of it, and this thread is there anyway. On a stream
     // others may have their turn.
-    bool serves() const { return done() && entered && communicator().has_windows(); }
+    bool serves() const { return done() && entered && communicator().has_windows() && !communicator().dead(); }
     Communicator& communicator() const { return *handle->communicator; }
     void add(QueuedCall queued) {
         if (!queued.undertaking && queued.call.is_message())
             messages.push_back(queued.call);
         else
             calls.push_back(std::move(queued));
+    }
+    // The first call was refused here alone. What this rank does to others' memory behind it is left out, too; calls in
+    // which all take part are not, for the others are waiting in them.
+    void skip() {
+        const bool access = calls.front().access != nullptr;
+        calls.pop_front();
+        if (access) std::erase_if(calls, [](const QueuedCall& queued) { return queued.access != nullptr; });
     }
     // After a failure. A call that all ranks refused alike leaves messages alone.
     void drop() {
@@ -110,9 +117,9 @@ void Batch::come_in() {
 // leaves its parent as it was.
 void Batch::give_up(Lane& lane, Status failure) {
     keep(lane, std::move(failure));
-    const bool goes_on = !lane.calls.empty() && lane.calls.front().undertaking && lane.communicator().usable();
-    if (goes_on)
-        lane.calls.pop_front();
+    const bool own = !lane.calls.empty() && (lane.calls.front().undertaking || lane.calls.front().access);
+    if (own && lane.communicator().usable())
+        lane.skip();
     else
         lane.drop();
     lane.begun = false;

@@ -77,6 +77,7 @@ Status Communicator::die(Status failure) {
     // The first error is what all ranks report, word for word.
     if (!group_->raise(failure.code(), rank_, failure.sentence())) failure = group_->abort_status();
     leave_buffers();
+    if (one_sided_) one_sided_->abandon();
     if (aborted_here_.load(std::memory_order_acquire))
         return fail(weftInvalidUsage, "the communicator was aborted here, by weftCommAbort");
     WEFT_LOG_RANK(rank_, warn, coll, "{}", failure.sentence());
@@ -108,6 +109,7 @@ void Communicator::await_borrowers() {
             }
             sched_yield();
         }
+    await_untouched();
 }
 
 bool Communicator::may_be_using(int peer) const {
@@ -127,7 +129,10 @@ bool Communicator::may_be_using(int peer) const {
 Status Communicator::usable() {
     if (device_) device_->look(true);
     if (dead_ || group_->aborted()) [[unlikely]] {
-        if (!std::exchange(dead_, true) && !in_call_) leave_buffers();
+        if (!std::exchange(dead_, true) && !in_call_) {
+            leave_buffers();
+            if (one_sided_) one_sided_->abandon();
+        }
         const Status cause = group_->abort_status();
         return fail(cause.code() == weftSuccess ? weftInvalidUsage : cause.code(),
                     "the communicator is dead, destroy it and make a new one; it died of: {}", cause.sentence());
@@ -331,6 +336,10 @@ Status Communicator::place(Call& call) {
         if (place->space == Space::device && call.operation.calls_function())
             return fail(weftInvalidArgument,
                         "a user's reduction works on host memory only: its function cannot run on a device");
+        if (place->space == Space::device && one_sided(collective))
+            return fail(weftInvalidArgument,
+                        "{} works on host memory only, yet, with NULL or a stream of weftStreamCreate",
+                        name_of(collective));
         if (place->space == Space::device && made_of_messages(collective) &&
             collective != Collective::reduce_scatter_v && !group_->one_host())
             return fail(weftInvalidArgument,
@@ -404,7 +413,8 @@ Progress Communicator::advance() {
 
 Status Communicator::pause(bool may_sleep) {
     if (one_sided_) {
-        (void)one_sided_->serve();
+        // What comes is progress, and there may be more.
+        if (one_sided_->serve()) return waiting_.stir(), ok();
         if (in_access_) return pause_for_access(may_sleep);
     }
     if (uneven_ || has_messages()) return pause_for_messages(may_sleep);

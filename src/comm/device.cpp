@@ -342,7 +342,6 @@ Status DeviceSide::State::take_stream(CUstream on) {
             "the legacy stream cannot be used where several ranks of a process share device {}: each would wait "
             "for the other; give each a stream of its own, made with cudaStreamNonBlocking",
             device());
-    if (sharing) WEFT_TRY(domain->claim(on));
     stream = *facts;
     return ok();
 }
@@ -352,6 +351,8 @@ Status DeviceSide::prepare(const DeviceCall& call) {
     ContextScope scope(s.kernels->context());
     WEFT_TRY(scope.take_status());
     WEFT_TRY(s.take_stream(static_cast<CUstream>(call.stream)));
+    // Of calls of all ranks alone: others are not counted alike.
+    if (s.sharing) WEFT_TRY(s.domain->claim(static_cast<CUstream>(call.stream)));
     s.prepared = s.plans.find(PlanKey(call.operation));
     if (!s.prepared) [[unlikely]] {
         auto plan = s.plan(call.operation);

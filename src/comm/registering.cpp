@@ -65,6 +65,11 @@ Progress Registering::advance() {
     return Progress::done;
 }
 
+Registering::~Registering() {
+    uint64_t making = weftWindow::making;
+    if (opens_) window_->magic.compare_exchange_strong(making, weftWindow::unmade, std::memory_order_acq_rel);
+}
+
 Status Registering::take_failure() {
     if (opens_) window_->magic.store(weftWindow::unmade, std::memory_order_release);
     return std::move(failure_);

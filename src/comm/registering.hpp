@@ -20,6 +20,8 @@ class Registering final : public Undertaking {
     Status take_failure() override;
 
     Registering(weftComm* comm, weftWindow* window, bool opens) : comm_(comm), window_(window), opens_(opens) {}
+    // Whatever ended it before it was done: the handle that was given out names no window.
+    ~Registering() override;
 
   private:
     enum class Stage { flushing, telling, done };

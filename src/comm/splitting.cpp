@@ -284,6 +284,8 @@ Status Splitting::look_at_parent() {
 
 Status Splitting::pause(bool may_sleep) {
     if (telling_) return parent().pause(may_sleep);
+    // Others may want something of the parent's windows before they come.
+    if (!parent().dead() && parent().has_windows() && parent().serve()) return ok();
     if (may_sleep && !joining_.met)
         joining_.meeting->wait();
     else

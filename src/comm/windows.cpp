@@ -106,7 +106,6 @@ Progress Communicator::advance_access() {
     const Progress progress = one_sided_->advance();
     if (progress == Progress::failed) [[unlikely]] {
         failure_ = die(one_sided_->take_failure());
-        one_sided_->abandon();
     } else if (progress != Progress::blocked) {
         waiting_.stir();
     }

@@ -97,18 +97,24 @@ bool Deliveries::serve() {
     return moved;
 }
 
-// What breaks here matters to who waits for this peer, and to nobody else.
+// A peer that has gone matters to who waits for it, and to nobody else. What fails here it would wait for in vain.
+bool Deliveries::breaks(Peer& other, Status why) {
+    if (why.code() != weftRemoteError) group_->raise(why.code(), rank_, why.sentence());
+    other.trouble = std::move(why);
+    return true;
+}
+
 bool Deliveries::serve(int rank, Peer& other) {
     if (!other.link.connected) {
-        if (Status step = hooks_.connect(rank, other.link); !step) return other.trouble = std::move(step), true;
+        if (Status step = hooks_.connect(rank, other.link); !step) return breaks(other, std::move(step));
         if (!other.link.connected) return false;
     }
     bool moved = false;
     auto pushed = push(other);
-    if (!pushed) return other.trouble = pushed.take_status(), true;
+    if (!pushed) return breaks(other, pushed.take_status());
     moved |= *pushed;
     auto pulled = pull(rank, other);
-    if (!pulled) return other.trouble = pulled.take_status(), true;
+    if (!pulled) return breaks(other, pulled.take_status());
     return moved || *pulled;
 }
 

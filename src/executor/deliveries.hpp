@@ -91,6 +91,7 @@ class Deliveries {
     void ask(int rank, Wish wish);
     void look_for_callers();
     bool serve(int rank, Peer& peer);
+    bool breaks(Peer& peer, Status why);
     Result<bool> push(Peer& peer);
     Result<bool> pull(int rank, Peer& peer);
     Status take(int rank, Peer& peer);

@@ -200,7 +200,7 @@ Progress OneSided::await_peer() {
 }
 
 Progress OneSided::await_signals() {
-    missing_.clear();
+    bool moved = false;
     for (int look = 0; look < 2; ++look) {
         missing_.clear();
         for (const SignalWait& wait : waits_)
@@ -209,13 +209,13 @@ Progress OneSided::await_signals() {
             for (const SignalWait& wait : waits_) signals_.take(wait.peer, wait.signal, wait.count);
             return Progress::done;
         }
-        if (look == 0 && !deliveries_.serve()) break;
+        if (look > 0 || !(moved = deliveries_.serve())) break;
     }
     Status trouble;
     missing_.for_each([&](int peer) {
         if (trouble) trouble = deliveries_.trouble(peer);
     });
-    return trouble ? Progress::blocked : fails(std::move(trouble));
+    return !trouble ? fails(std::move(trouble)) : moved ? Progress::moved : Progress::blocked;
 }
 
 Progress OneSided::flush() {

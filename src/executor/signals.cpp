@@ -6,7 +6,7 @@ namespace weft {
 
 Status Signals::make(size_t& heap_used) {
     if (place_ != 0) return ok();
-    const size_t bytes = line + group_->locals().size() * sizeof(Counters);
+    const size_t bytes = group_->locals().size() * sizeof(Counters);
     if (heap_used + bytes > HostGroup::connections_end)
         return fail(weftSystemError, "rank {} has no room for the signals of its windows: connections take it all",
                     rank_);
@@ -18,14 +18,11 @@ Status Signals::make(size_t& heap_used) {
 
 void Signals::found(int peer, uint64_t place) {
     if (!group_->local(peer)) return;
-    Seen& seen = of(seen_, peer);
-    seen.raised = raised_for(peer, place, rank_);
-    seen.place = place;
-    seen.known = true;
+    of(seen_, peer).raised = raised_for(peer, place, rank_);
 }
 
 bool Signals::enter(int peer) {
-    touching(rank_, place_).store(peer + 1, std::memory_order_relaxed);
+    group_->row(rank_).touching.store(peer + 1, std::memory_order_relaxed);
     // Our word before the look; who takes memory back sets the abort word or its state before it looks at our word.
     // Pairs with the fence in Communicator::await_untouched().
     std::atomic_thread_fence(std::memory_order_seq_cst);

@@ -43,20 +43,15 @@ class Signals {
     // Says that this rank is going to read or write memory of a rank of this host. False: it may not, for somebody has
     // aborted, or that rank has left.
     bool enter(int peer);
-    void leave() { touching(rank_, place_).store(0, std::memory_order_release); }  // pairs with touched_by()
+    void leave() { group_->row(rank_).touching.store(0, std::memory_order_release); }  // pairs with touched_by()
     // Whether `peer` is at our memory; after a fence behind the abort word or our state, which it looks at.
-    bool touched_by(int peer) const {
-        const Seen* seen = seen_[size_t(peer)].get();
-        return seen && seen->known && touching(peer, seen->place).load(std::memory_order_acquire) == rank_ + 1;
-    }
+    bool touched_by(int peer) const { return group_->row(peer).touching.load(std::memory_order_acquire) == rank_ + 1; }
 
   private:
     using Counters = std::array<uint64_t, count>;
     struct Seen {
         Counters came{}, taken{};
         const std::atomic<uint64_t>* raised = nullptr;  // for us, of ranks of this host
-        uint64_t place = 0;
-        bool known = false;
     };
     template <class Of>
     static Of& of(std::vector<std::unique_ptr<Of>>& all, int peer) {
@@ -65,15 +60,9 @@ class Signals {
             one = std::make_unique<Of>();
         return *one;
     }
-    // In a rank's heap: a line that says whose memory it is at (one more than the rank's number; 0: nobody's), then the
-    // counters for each rank of this host.
-    static constexpr size_t line = 64;
-    std::atomic<int32_t>& touching(int rank, uint64_t place) const {
-        return *reinterpret_cast<std::atomic<int32_t>*>(group_->heap(rank) + place);
-    }
+    // In a rank's heap: the counters for each rank of this host.
     std::atomic<uint64_t>* raised_for(int by, uint64_t place, int peer) const {
-        return reinterpret_cast<std::atomic<uint64_t>*>(group_->heap(by) + place + line) +
-               size_t(group_->place(peer)) * count;
+        return reinterpret_cast<std::atomic<uint64_t>*>(group_->heap(by) + place) + size_t(group_->place(peer)) * count;
     }
 
     HostGroup* group_;

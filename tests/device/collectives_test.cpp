@@ -137,13 +137,6 @@ TEST_CASE("more ranks than fused kernels know, by steps", "[collectives]") {
     std::mt19937 random(seed());
     const Ranks ranks(spread(17));
     for (const Collective collective : collectives) {
-        if (collective == Collective::all_to_all && devices() < 8) {
-            // A block for each pair, and the ranks of a device share it.
-            const DeviceBuffer from(ranks.placing[0], 17 * 4), to(ranks.placing[0], 17 * 4);
-            CHECK_REFUSED(weftAlltoAll(from.data(), to.data(), 1, weftInt32, ranks.comms[0], ranks.streams[0]->weft()),
-                          ranks.comms[0], weftInvalidUsage, "17 blocks, and there is room for");
-            continue;
-        }
         // Trees have a block for each child: too many where all ranks share one device.
         if (facts_of(collective).rooted && devices() < 4) continue;
         for (const size_t count : {size_t(0), size_t(5), size_t(9'000)})
@@ -254,6 +247,11 @@ TEST_CASE("buffers of parts are checked whole, and those that a rank has no use 
                       "all_to_all_v on device memory is served, yet, where all ranks of the communicator are on one "
                       "host");
     }
+    weftWindow_t window = nullptr;
+    CHECK_REFUSED(weftCommWindowRegister(ranks.comms[0], whole.data(), 100, &window, WEFT_WIN_DEFAULT), ranks.comms[0],
+                  weftInvalidArgument, "put works on host memory only, yet");
+    CHECK_REFUSED(weftSignal(1, 0, 0, 0, ranks.comms[0], ranks.streams[0]->weft()), ranks.comms[0], weftInvalidArgument,
+                  "signal works on host memory only, yet");
     // Rank 1 gathers nothing: whatever it names as recvbuff.
     const DeviceBuffer other(ranks.placing[1], 4096);
     ranks.group([&](int rank) {

@@ -1,6 +1,8 @@
 // message_failures_test.cpp: what becomes of messages on device memory that have no counterpart, or another one, or
 // whose ranks are gone.
+#include <chrono>
 #include <cstring>
+#include <thread>
 
 #include "tests/device/ranks.hpp"
 
@@ -118,6 +120,23 @@ TEST_CASE("a rank that left is named by those who wait for its messages, and oth
     CHECK(pair.ranks->await_failure(0) == weftRemoteError);
     CHECK_REFUSED(pair.receive(0, 1, 1), pair.comm(0), weftRemoteError, "left the communicator, and kernels of rank 0");
     pair.ranks->comms.erase(pair.ranks->comms.begin() + 1);
+}
+
+TEST_CASE("who has read what was lent to it may leave while the lender waits for another one", "[messages]") {
+    Pair pair;
+    demand(weftGroupStart());
+    demand(pair.send(0, 1, 400'000));
+    demand(pair.receive(0, 2, 1));
+    demand(weftGroupEnd());
+    CHECK(pair.receive(1, 0, 400'000) == weftSuccess);
+    pair.ranks->streams[1]->finish();
+    demand(weftCommDestroy(pair.ranks->comms[1]));
+    std::this_thread::sleep_for(
+        std::chrono::milliseconds(500));  // some looks of the service thread; less is right, too
+    CHECK(pair.send(2, 0, 1) == weftSuccess);
+    for (const int rank : {0, 2}) pair.ranks->streams[size_t(rank)]->finish();
+    pair.ranks->comms.erase(pair.ranks->comms.begin() + 1);
+    pair.ranks->check_healthy();
 }
 
 TEST_CASE("weftCommAbort ends kernels that wait for messages", "[messages]") {

@@ -211,7 +211,9 @@ class MessageMachine {
         for (int i = lanes_ - 1; i >= 0; --i) {
             const Lane& lane = block_.lanes[i];
             const MessageQueue& queue = a_.queues[lane.queue];
-            if (lane.message == queue.count && !lane.lent) continue;
+            // What was lent is waited for until it has been read.
+            if (lane.message == queue.count && (!lane.lent || lane.moved == load_relaxed(&words(lane).consumed)))
+                continue;
             ranks |= uint64_t(1) << unsigned(queue.peer);
             missing = i;
         }
