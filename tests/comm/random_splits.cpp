@@ -123,7 +123,9 @@ class Family {
             no_place = code != weftSuccess && std::strstr(weftGetLastError(nullptr), "that led their hosts");
             if (!no_place) check(code);
         });
-        if (wrong_.empty() && !no_place) adopt(std::move(child));
+        // Those who were left out do not hear of it, so it counts as one of which nobody has a part.
+        if (no_place) child.own.clear();
+        if (wrong_.empty()) adopt(std::move(child));
     }
 
     void gather(size_t chosen) {
