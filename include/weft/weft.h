@@ -299,7 +299,8 @@ WEFT_API weftResult_t weftBarrier(weftComm_t comm, weftStream_t stream);
  * only the two ranks take part.
  * Errors: weftInvalidArgument (what to change), weftInvalidUsage (a message to oneself alone), weftMismatch,
  * weftRemoteError (the peer died, or left without its part), weftTimeout (who has not called what), weftSystemError; after
- * all but the first the communicator is dead. Threads: thread-bound. */
+ * all but the first the communicator is dead. On device memory messages to oneself that do not fit each other are refused
+ * on this rank alone, with all of the group's: others wait for it. Threads: thread-bound. */
 
 /* Sends `count` elements of sendbuff to rank `peer`. */
 WEFT_API weftResult_t weftSend(const void* sendbuff, size_t count, weftDataType_t type, int peer, weftComm_t comm,
@@ -328,7 +329,9 @@ WEFT_API weftResult_t weftSendRecv(const void* sendbuff, size_t sendcount, int d
  * these works, a put, signal or get is a message, carried out by the peer inside its Weft calls on this communicator, whatever
  * they are: so such a put returns when the network has taken it, which for the first one to a peer, and for large ones, takes a
  * peer that is in a call, and a get waits for the peer to be in one. A group carries these calls out in their order among
- * the communicator's collectives. stream: NULL, or one of weftStreamCreate.
+ * the communicator's collectives; one that is refused leaves out those behind it on that communicator, not the
+ * collectives. A put into memory that is mapped does not notice that its rank has died; who waits for that rank does.
+ * stream: NULL, or one of weftStreamCreate.
  * Errors: weftInvalidArgument (what to change; nothing was written), weftInvalidUsage (the window is not registered yet, or
  * no window was), weftRemoteError (the peer died or left), weftTimeout (who has not sent how many signals, or has not
  * been in a call), weftSystemError; after the last three the communicator is dead. Threads: thread-bound. */
