@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # count_tests.py [--broken=WHAT]... LOG...: counts test cases in meson's testlog.json files; the last line is
 # "N passed, N failed". Programs of Catch2 and unittest count by their cases, others as one; a build that broke is one failure.
-# Before it comes the end of what each failed program said: who keeps no more than the end of a long log has it there.
+# Before it come the ends of what failed programs said, and last the reasons: who keeps no more than the end of a long log has
+# them there.
 import json
 import re
 import sys
@@ -24,12 +25,47 @@ def cases(test):
     return passed, failed
 
 
+# Where Catch2, unittest and the sanitizers say what is wrong; a line of Catch2's and unittest's that ends it.
+REASON = re.compile(r": FAILED:?$|^(FAIL|ERROR): |(Address|Thread|Leak)Sanitizer: |: runtime error: |^terminate called")
+RULE = re.compile(r"^([-=])\1{60,}$")
+BEFORE, AFTER = 12, 30  # lines of one reason, at most
+
+
+def reasons(lines):
+    """The passages of a program's output that say why it failed: a case's name, what was expected, what was found."""
+    kept = []
+    for at, line in enumerate(lines):
+        if not REASON.search(line) or (kept and at < kept[-1][1]):
+            continue
+        first = at
+        rules = 0
+        while first > 0 and at - first < BEFORE and rules < 2:  # Catch2 rules off the case's name
+            first -= 1
+            rules += bool(RULE.match(lines[first]))
+        if rules < 2:
+            first = at
+        last = at + 1
+        while last < len(lines) and last - at < AFTER and not RULE.match(lines[last]):
+            last += 1
+        kept.append((max(first, kept[-1][1] if kept else 0), last))
+    return [line for first, last in kept for line in lines[first:last]]
+
+
 def show(tests):
-    lines = max(15, 120 // max(1, len(tests)))
+    """The reasons come last: what a program logs beside them may be long."""
+    budget = 160 // max(1, len(tests))
+    why = []
     for test in tests:
+        outputs = [test.get(stream, "").splitlines() for stream in ("stderr", "stdout")]
+        told = [line for lines in outputs for line in reasons(lines)][:budget]
+        if told:
+            why += [f"---- {test['name']} ({test['result']}): why", *told]
+        rest = max(5, (budget - len(told)) // 4)
         print(f"---- {test['name']} ({test['result']}) said last:")
-        for stream in ("stdout", "stderr"):
-            print("\n".join(test.get(stream, "").splitlines()[-lines:]))
+        for lines in outputs:
+            print("\n".join(line[:400] for line in lines[-rest:]))
+    if why:
+        print("\n".join(line[:400] for line in why))
 
 
 def main():

@@ -55,6 +55,17 @@ class CountTest(unittest.TestCase):
         self.assertNotIn("quiet", lines)
         self.assertLess(len(lines), 150)
 
+    def test_the_reason_comes_behind_what_else_was_said(self):
+        rule = "-" * 79 + "\n"
+        failure = rule + "ranks meet\n" + rule + "meet_test.cpp:7\n\nmeet_test.cpp:9: FAILED:\n  CHECK( a == b )\nwith expansion:\n  1 == 2\n\n"
+        output = "early\n" * 300 + failure + "=" * 79 + "\n" + "late\n" * 300
+        lines = run(("FAIL", output), ("FAIL", "==1==ERROR: AddressSanitizer: use after free\n" + "late\n" * 300)).stdout.splitlines()
+        told = lines[lines.index("---- t (FAIL): why") :]
+        self.assertEqual(told[1:9], failure.splitlines()[:8])
+        self.assertIn("==1==ERROR: AddressSanitizer: use after free", told)
+        self.assertNotIn("early", told)
+        self.assertLess(len(lines), 250)
+
     def test_a_broken_build_is_a_failure(self):
         self.assertEqual(count(("OK", ""), broken=["the build"]), ("1 passed, 1 failed", 1))
 
