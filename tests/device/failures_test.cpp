@@ -43,7 +43,7 @@ TEST_CASE("ranks that call different things on device memory hear what each call
     for (const auto& each : cases) {
         const Ranks ranks(spread(3), &config);
         const Buffers buffers(ranks, 1'200'000);
-        ranks.group(
+        ranks.differing_group(
             [&](int rank) { return reduce(ranks, buffers, rank, rank == 1 ? each.rank_1_calls : each.most_call); });
         ranks.finish();
         for (int rank = 0; rank < 3; ++rank) {
@@ -60,7 +60,7 @@ TEST_CASE("calls whose messages never meet are told apart all the same", "[failu
     // More ranks than know each other's words, and algorithms for short and for long messages.
     const Ranks ranks(spread(17));
     const Buffers buffers(ranks, 2'000'000);
-    ranks.group([&](int rank) { return reduce(ranks, buffers, rank, rank == 1 ? 10 : 500'000); });
+    ranks.differing_group([&](int rank) { return reduce(ranks, buffers, rank, rank == 1 ? 10 : 500'000); });
     ranks.finish();
     for (int rank = 0; rank < 17; ++rank) CHECK(ranks.await_failure(rank) == weftMismatch);
     CHECK_REFUSED(reduce(ranks, buffers, 0, 10), ranks.comms[0], weftMismatch, "rank 1 called all_reduce of 10 float");

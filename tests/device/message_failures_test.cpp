@@ -74,7 +74,7 @@ TEST_CASE("parts that two ranks name differently, and calls that differ, are tol
     {
         const Pair pair;
         const size_t places[3] = {0, 100, 200}, counts[3] = {1, 1, 1};
-        pair.ranks->group([&](int rank) {
+        pair.ranks->differing_group([&](int rank) {
             auto* const receive = static_cast<std::byte*>(pair.buffer(rank)) + 4000;
             return rank == 1 ? weftAllReduce(pair.buffer(1), pair.buffer(1), 5, weftInt32, weftSum, pair.comm(1),
                                              pair.stream(1))

@@ -42,6 +42,13 @@ void Ranks::group(const std::function<weftResult_t(int)>& call) const {
     demand(ended);
 }
 
+void Ranks::differing_group(const std::function<weftResult_t(int)>& call) const {
+    demand(weftGroupStart());
+    for (int rank = 0; rank < count(); ++rank) CHECK(call(rank) == weftSuccess);
+    const weftResult_t ended = weftGroupEnd();
+    if (ended != weftMismatch) demand(ended);
+}
+
 void Ranks::check_healthy() const {
     for (weftComm_t comm : comms) {
         weftResult_t state = weftInternalError;

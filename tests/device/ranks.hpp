@@ -32,6 +32,8 @@ struct Ranks {
     int count() const { return int(comms.size()); }
     // On every rank in turn, as one group.
     void group(const std::function<weftResult_t(int rank)>& call) const;
+    // The same with calls that differ, which may be found out before the last ones are enqueued.
+    void differing_group(const std::function<weftResult_t(int rank)>& call) const;
     void finish() const {
         for (const auto& stream : streams) stream->finish();
     }
