@@ -403,6 +403,14 @@ class Communicator {
         check(weftAlltoAllv(send, send_counts, send_displacements, receive, receive_counts, receive_displacements,
                             datatype_of<T>(), get(), stream));
     }
+    // The four arrays are device memory.
+    template <class T>
+    void all_to_all_device_counts(const T* send, const std::size_t* send_counts, const std::size_t* send_displacements,
+                                  T* receive, const std::size_t* receive_counts,
+                                  const std::size_t* receive_displacements, weftStream_t stream) {
+        check(weftAlltoAllvDeviceCounts(send, send_counts, send_displacements, receive, receive_counts,
+                                        receive_displacements, datatype_of<T>(), get(), stream));
+    }
     template <class T>
     void gather(const T* send, std::size_t count, T* receive, const std::size_t* counts,
                 const std::size_t* displacements, int root, weftStream_t stream = nullptr) {

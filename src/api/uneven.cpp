@@ -109,6 +109,7 @@ Portions& empty_portions() {
     static thread_local Portions portions;
     portions.sends.clear();
     portions.receives.clear();
+    portions.counts = {};
     return portions;
 }
 
@@ -138,6 +139,7 @@ weftResult_t run(const void* send, void* receive, const char* receive_counts_nam
         call.stream = stream;
         call.portions = &portions;
         WEFT_TRY(place(entered, communicator, call));
+        if (portions.counts.sent) WEFT_TRY(communicator.place_counts(call, portions.counts));
         if (Group& group = Group::current(); group.open()) return group.add(comm, call);
         return submit(entered, comm, {&call, 1});
     });
@@ -166,6 +168,23 @@ weftResult_t weftAlltoAllv(const void* sendbuff, const size_t sendcounts[], cons
                            element, rank, ranks));
         if (sendcounts[rank] == recvcounts[rank]) return ok();
         return check_own("sendcounts", rank, sendcounts[rank], fmt::format("recvcounts[{}]", rank), recvcounts[rank]);
+    };
+    return run<Collective::all_to_all_v>(sendbuff, recvbuff, "recvcounts", type, 0, comm, stream, fill);
+}
+
+weftResult_t weftAlltoAllvDeviceCounts(const void* sendbuff, const size_t sendcounts[], const size_t sdispls[],
+                                       void* recvbuff, const size_t recvcounts[], const size_t rdispls[],
+                                       weftDataType_t type, weftComm_t comm, weftStream_t stream) {
+    const auto fill = [&](Portions& portions, int, int) -> Status {
+        const std::pair<const char*, const void*> arguments[] = {{"sendbuff", sendbuff},     {"sendcounts", sendcounts},
+                                                                 {"sdispls", sdispls},       {"recvbuff", recvbuff},
+                                                                 {"recvcounts", recvcounts}, {"rdispls", rdispls}};
+        for (const auto& [name, pointer] : arguments)
+            if (!pointer) return fail(weftInvalidArgument, "{} is NULL: it is device memory", name);
+        if (sendbuff == recvbuff)
+            return fail(weftInvalidArgument, "sendbuff and recvbuff are one: they must be disjoint");
+        portions.counts = {sendcounts, sdispls, recvcounts, rdispls, 0, 0};
+        return ok();
     };
     return run<Collective::all_to_all_v>(sendbuff, recvbuff, "recvcounts", type, 0, comm, stream, fill);
 }

@@ -289,6 +289,34 @@ static DeviceSpan extent(const void* buffer, const std::vector<Portion>& portion
     return end == 0 ? DeviceSpan{buffer, 0} : DeviceSpan{reinterpret_cast<const void*>(begin), end - begin};
 }
 
+Status Communicator::place_counts(const Call& call, CountsOnDevice& counts) {
+    if (call.operation.space != Space::device)
+        return fail(weftInvalidArgument,
+                    "sendbuff and recvbuff are host memory: counts in device memory are for buffers in device memory; "
+                    "weftAlltoAllv takes the others");
+    const size_t table = size_t(ranks()) * sizeof(uint64_t);
+    const struct {
+        const char* name;
+        const uint64_t* address;
+    } tables[] = {{"sendcounts", counts.sent},
+                  {"sdispls", counts.send_places},
+                  {"recvcounts", counts.received},
+                  {"rdispls", counts.receive_places}};
+    for (const auto& [name, address] : tables) {
+        if (reinterpret_cast<uintptr_t>(address) % sizeof(uint64_t) != 0)
+            return fail(weftInvalidArgument, "{} does not begin at a multiple of 8 bytes: it has size_t", name);
+        WEFT_TRY(device_->room(name, {address, table}).take_status());
+    }
+    const size_t element = datatype_bytes[call.operation.type];
+    auto send = device_->room("sendbuff", {call.send, element}),
+         receive = device_->room("recvbuff", {call.receive, element});
+    if (!send) return send.take_status();
+    if (!receive) return receive.take_status();
+    counts.send_room = *send / element;
+    counts.receive_room = *receive / element;
+    return ok();
+}
+
 Status Communicator::place(Call& call) {
     const Collective collective = call.operation.collective;
     call.settings = call_settings_;

@@ -87,6 +87,8 @@ class Communicator {
     // Where the buffers of a call are that has been checked otherwise, or why it cannot be served; Operation::space,
     // `mapped` and `queued`. While streams drive the communicator too; after weftUnhandledCudaError die_of_context().
     Status place(Call& call);
+    // The same of counts that a kernel will read, and how much room the buffers have.
+    Status place_counts(const Call& call, CountsOnDevice& counts);
     Status die_of_context(Status failure) { return die(std::move(failure)); }
     Status begin(const Call& call);
     // done, moved or blocked; a failure has been told to all ranks, and the communicator is dead.
@@ -225,6 +227,7 @@ class Communicator {
     Status begin_message(const Call& call);
     Status begin_device_messages(std::span<const Call> messages);
     Status begin_uneven_on_device();
+    Status launch_uneven(Status prepared);
     Status launch_parts();
     Status begin_uneven();
     Progress advance_uneven();

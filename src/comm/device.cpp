@@ -96,7 +96,10 @@ struct DeviceSide::State {
     bool await_news(const DeviceObserver& observer, bool may_wait);
     Result<PreparedLaunch*> plan(const Operation& operation);
     void offer(PreparedLaunch& it, const DeviceCall& call) const;
-    Status take_stream(CUstream on);
+    Status take_stream(void* stream_of_call);
+    DeviceMessages& own_messages();
+    // Where kernels of `peer` find what is sent; null: they do not.
+    const std::byte* lent(const DeviceMessage& message, int peer) const;
     Status enqueue(const Kernel& kernel, const LaunchShape& shape, CUstream on, void* arguments) const;
 };
 
@@ -290,6 +293,10 @@ Result<DevicePlace> DeviceSide::place(const DeviceSpan& send, const DeviceSpan& 
     return s.buffers->place(send, receive, stream != nullptr, s.why_not);
 }
 
+Result<uint64_t> DeviceSide::room(const char* name, const DeviceSpan& span) {
+    return state_->buffers->room(name, span, state_->why_not);
+}
+
 // A new key: nothing here calls the driver, so it may happen during a capture.
 Result<PreparedLaunch*> DeviceSide::State::plan(const Operation& operation) {
     auto plan = plan_on_device(operation, layout);
@@ -327,8 +334,11 @@ Result<PreparedLaunch*> DeviceSide::State::plan(const Operation& operation) {
     return plans.insert(PlanKey(operation), std::move(fresh));
 }
 
-// What a call may be refused for. The context is current.
-Status DeviceSide::State::take_stream(CUstream on) {
+// What a call may be refused for.
+Status DeviceSide::State::take_stream(void* stream_of_call) {
+    const auto on = static_cast<CUstream>(stream_of_call);
+    ContextScope scope(kernels->context());
+    WEFT_TRY(scope.take_status());
     auto facts = describe_stream(*driver, on);
     if (!facts) return facts.take_status();
     if (facts->context != kernels->context().handle())
@@ -348,9 +358,7 @@ Status DeviceSide::State::take_stream(CUstream on) {
 
 Status DeviceSide::prepare(const DeviceCall& call) {
     State& s = *state_;
-    ContextScope scope(s.kernels->context());
-    WEFT_TRY(scope.take_status());
-    WEFT_TRY(s.take_stream(static_cast<CUstream>(call.stream)));
+    WEFT_TRY(s.take_stream(call.stream));
     // Of calls of all ranks alone: others are not counted alike.
     if (s.sharing) WEFT_TRY(s.domain->claim(static_cast<CUstream>(call.stream)));
     s.prepared = s.plans.find(PlanKey(call.operation));
@@ -413,21 +421,32 @@ Status DeviceSide::State::enqueue(const Kernel& kernel, const LaunchShape& shape
                                                shape.blocks, shape.threads));
 }
 
+DeviceMessages& DeviceSide::State::own_messages() {
+    if (!messages) [[unlikely]] {
+        messages = std::make_unique<DeviceMessages>(rank, layout.ranks);
+        domain->bind(message_arguments);
+        message_arguments.timeout_ns = timeout_ns;
+    }
+    return *messages;
+}
+
+const std::byte* DeviceSide::State::lent(const DeviceMessage& message, int peer) const {
+    std::byte* at[ranks_max];
+    const size_t bytes = message.count * size_of(message.type);
+    return offers && registrations->find(message.data, bytes, message.mapped, at) ? at[peer] : nullptr;
+}
+
 Status DeviceSide::prepare_messages(std::span<const DeviceMessage> messages, void* stream) {
     State& s = *state_;
-    if (!s.messages) [[unlikely]] {
-        s.messages = std::make_unique<DeviceMessages>(s.rank, s.layout.ranks);
-        s.domain->bind(s.message_arguments);
-        s.message_arguments.timeout_ns = s.timeout_ns;
-    }
-    WEFT_TRY(s.messages->arrange(messages, [&](const DeviceMessage& message, int peer) -> const std::byte* {
-        std::byte* at[ranks_max];
-        const size_t bytes = message.count * size_of(message.type);
-        return s.offers && s.registrations->find(message.data, bytes, message.mapped, at) ? at[peer] : nullptr;
-    }));
-    ContextScope scope(s.kernels->context());
-    WEFT_TRY(scope.take_status());
-    return s.take_stream(static_cast<CUstream>(stream));
+    WEFT_TRY(s.own_messages().arrange(messages,
+                                      [&](const DeviceMessage& message, int peer) { return s.lent(message, peer); }));
+    return s.take_stream(stream);
+}
+
+Status DeviceSide::prepare_messages(const CountedMessages& messages, void* stream) {
+    State& s = *state_;
+    s.own_messages().arrange(messages, [&](const DeviceMessage& message, int peer) { return s.lent(message, peer); });
+    return s.take_stream(stream);
 }
 
 Status DeviceSide::launch_messages(void* on) {
@@ -441,6 +460,11 @@ Status DeviceSide::launch_messages(void* on) {
     if (s.messages->lanes() == 0) return ok();
     const Kernel& kernel = s.kernels->messages();
     const LaunchShape noting{.blocks = 1, .threads = 128};
+    if (s.messages->counted()) {
+        s.messages->bind_counts(a);
+        WEFT_TRY(s.enqueue(kernel, noting, stream, &a));
+        a.launch = ++s.launches;
+    }
     for (int noted = 0; !s.messages->fit() && noted < s.messages->items();) {
         noted += s.messages->note(a, noted);
         WEFT_TRY(s.enqueue(kernel, noting, stream, &a));

@@ -9,6 +9,7 @@
 
 #include "src/base/host_group.hpp"
 #include "src/base/result.hpp"
+#include "src/comm/portions.hpp"
 #include "src/executor/message_mark.hpp"
 #include "src/selector/catalog.hpp"
 
@@ -35,6 +36,15 @@ struct DeviceMessage {
     uint64_t count;
     weftDataType_t type;
     MessageCaller by;
+    bool mapped;  // see DevicePlace
+};
+
+// A weftAlltoAllv whose counts are device memory.
+struct CountedMessages {
+    const CountsOnDevice* counts;
+    const void* send;
+    void* receive;
+    weftDataType_t type;
     bool mapped;  // see DevicePlace
 };
 
@@ -87,12 +97,16 @@ class DeviceSide {
     // no buffers a stream says that it is device memory. Asks the driver each time: device memory may have been freed
     // and be another's by now.
     Result<DevicePlace> place(const DeviceSpan& send, const DeviceSpan& receive, const void* stream);
+    // How many bytes there are of the memory of this rank's device that `span` lies in, from its begin on, as far as
+    // the driver tells. Fails if it is other memory, or ends earlier. `name`: what the user calls it.
+    Result<uint64_t> room(const char* name, const DeviceSpan& span);
     // Two steps of a call: what may be refused, which does not count as a call; then the launch.
     Status prepare(const DeviceCall& call);
     const Operation& prepared() const;  // with its choice
     Status launch(const DeviceCall& call);
     // Messages of one group, any number to and from any ranks, in one kernel. Two steps likewise.
     Status prepare_messages(std::span<const DeviceMessage> messages, void* stream);
+    Status prepare_messages(const CountedMessages& messages, void* stream);
     Status launch_messages(void* stream);
 
     // The user will call with this buffer often: other processes map it, so that it need not be staged. Nothing: it is

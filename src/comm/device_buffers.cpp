@@ -91,6 +91,16 @@ Status DeviceBuffers::check(const char* name, const void* address, size_t bytes,
     return ok();
 }
 
+Result<uint64_t> DeviceBuffers::room(const char* name, const DeviceSpan& span, const std::string& why_not) {
+    auto at = describe(span.address, span.bytes);
+    if (!at) return at.take_status();
+    if (!at->on_device())
+        return fail(weftInvalidArgument, "{} is {}: it must be device memory", name, name_of(at->kind));
+    WEFT_TRY(check(name, span.address, span.bytes, *at, why_not));
+    if (at->kind != MemoryKind::device || at->base == 0) return UINT64_MAX;
+    return at->base + at->bytes - reinterpret_cast<CUdeviceptr>(span.address);
+}
+
 Result<DevicePlace> DeviceBuffers::place(const DeviceSpan& send, const DeviceSpan& receive, bool stream,
                                          const std::string& why_not) {
     if (send.bytes == 0 && receive.bytes == 0 && (!send.address || !receive.address)) {

@@ -31,6 +31,9 @@ class DeviceBuffers {
     Result<DevicePlace> place(const DeviceSpan& send, const DeviceSpan& receive, bool stream,
                               const std::string& why_not);
 
+    // See DeviceSide.
+    Result<uint64_t> room(const char* name, const DeviceSpan& span, const std::string& why_not);
+
   private:
     Result<CUcontext> any_context();
     Result<cuda::PointerFacts> describe(const void* address, size_t bytes);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <tuple>
 
 #include "src/executor/message_mark.hpp"
 
@@ -59,7 +60,25 @@ Status DeviceObserver::explain_message(const cuda::FailureReport& report, const 
                 owed_message(report.rank, message.outgoing, message.begun, ours));
 }
 
+Status DeviceObserver::explain_counts(const cuda::FailureReport& report, const cuda::MessageReport& message) const {
+    const auto [counts, places, buffer] = message.outgoing ? std::tuple("sendcounts", "sdispls", "sendbuff")
+                                                           : std::tuple("recvcounts", "rdispls", "recvbuff");
+    if (!message.counts.outside)
+        return fail(
+            weftInvalidArgument,
+            "rank {} called weftAlltoAllvDeviceCounts with sendcounts[{}] {} and recvcounts[{}] {}: what a rank "
+            "gives itself it also takes",
+            report.rank, report.peer, message.counts.count, report.peer, message.counts.other);
+    return fail(
+        weftInvalidArgument,
+        "rank {} called weftAlltoAllvDeviceCounts with {}[{}] {} and {}[{}] {}: {}'s allocation has {} elements "
+        "from there on",
+        report.rank, counts, report.peer, message.counts.count, places, report.peer, message.counts.other, buffer,
+        message.counts.room);
+}
+
 Status DeviceObserver::explain(const cuda::FailureReport& report, const cuda::MessageReport& message) const {
+    if (report.failure == cuda::Failure::counts) return explain_counts(report, message);
     if (message.valid && (report.failure == cuda::Failure::mismatch || report.failure == cuda::Failure::timeout))
         return explain_message(report, message);
     const auto ours = [&] {
@@ -83,6 +102,7 @@ Status DeviceObserver::explain(const cuda::FailureReport& report, const cuda::Me
                         report.peer >= 0 ? whereabouts(report.peer) : "nobody in particular");
         // The abort word is set by whoever has written the error before.
         case cuda::Failure::aborted:
+        case cuda::Failure::counts:
         case cuda::Failure::none: break;
     }
     return fail(weftInternalError, "the kernel of rank {} left {} for no reason that it told", report.rank, ours);

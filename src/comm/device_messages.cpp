@@ -27,6 +27,7 @@ Status DeviceMessages::arrange(std::span<const DeviceMessage> messages, const Le
     sorted_.clear();
     items_.clear();
     queues_.clear();
+    counts_.reset();
     for (const DeviceMessage& message : messages) sorted_.push_back(&message);
     // Every rank begins with those next to it, so that not all send to the same one at first; its own come last.
     const auto place = [&](const DeviceMessage* one) {
@@ -62,6 +63,45 @@ Status DeviceMessages::arrange(std::span<const DeviceMessage> messages, const Le
     return ok();
 }
 
+// A message to each rank and one from each, in the order of the others; how long they may be is known.
+void DeviceMessages::arrange(const CountedMessages& call, const Lent& lent) {
+    const CountsOnDevice& counts = *call.counts;
+    const uint64_t element = size_of(call.type);
+    items_.clear();
+    queues_.clear();
+    counts_ = MessageCounts{
+        .sent = counts.sent,
+        .send_places = counts.send_places,
+        .received = counts.received,
+        .receive_places = counts.receive_places,
+        .send = static_cast<std::byte*>(const_cast<void*>(call.send)),
+        .receive = static_cast<std::byte*>(call.receive),
+        .send_room = counts.send_room,
+        .receive_room = counts.receive_room,
+        .lent_least = lent_least,
+        .element = uint32_t(element),
+        .mark = message_mark(call.type, MessageCaller::all_to_all_v, 0),
+        .lent = {},
+    };
+    lanes_ = 0;
+    const auto add = [&](int peer, MessageQueue::Kind kind) {
+        const uint64_t room = kind == MessageQueue::incoming ? counts.receive_room : counts.send_room;
+        const auto channels = uint8_t(geometry_.pieces(room * element));
+        queues_.push_back({int16_t(peer), kind, channels, uint16_t(queues_.size()), 1});
+        lanes_ += channels;
+    };
+    const DeviceMessage whole{
+        rank_,      true, const_cast<void*>(call.send), counts.send_room, call.type, MessageCaller::all_to_all_v,
+        call.mapped};
+    for (int away = 1; away < geometry_.ranks; ++away) {
+        const int to = (rank_ + away) % geometry_.ranks;
+        counts_->lent[to] = lent(whole, to);
+        add(to, MessageQueue::outgoing);
+        add((rank_ + geometry_.ranks - away) % geometry_.ranks, MessageQueue::incoming);
+    }
+    add(rank_, MessageQueue::own);
+}
+
 // The k-th of what it sends itself is the k-th of what it receives from itself.
 Status DeviceMessages::pair_own() {
     const auto first_received =
@@ -83,7 +123,7 @@ Status DeviceMessages::pair_own() {
 }
 
 void DeviceMessages::bind(MessageArguments& arguments) const {
-    arguments.noted = -1;
+    arguments.does = MessageArguments::move;
     arguments.queue_count = int32_t(queues_.size());
     arguments.item_count = int32_t(items_.size());
     arguments.in_table = !fit();
@@ -91,8 +131,15 @@ void DeviceMessages::bind(MessageArguments& arguments) const {
     if (fit()) std::copy(items_.begin(), items_.end(), arguments.items);
 }
 
+void DeviceMessages::bind_counts(MessageArguments& arguments) const {
+    bind(arguments);
+    arguments.does = MessageArguments::count;
+    arguments.counts = *counts_;
+}
+
 int DeviceMessages::note(MessageArguments& arguments, int first) const {
     const int count = std::min(message_items_within, items() - first);
+    arguments.does = MessageArguments::note;
     arguments.noted = first;
     arguments.item_count = count;
     std::copy_n(items_.begin() + first, count, arguments.items);

@@ -2,6 +2,7 @@
 // what a rank gives itself paired. Knows no driver. Thread-bound to the rank; kept, so that a call allocates nothing.
 #pragma once
 #include <functional>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -18,12 +19,16 @@ class DeviceMessages {
     using Lent = std::function<const std::byte*(const DeviceMessage& message, int peer)>;
     // Fails if a message to this very rank has no counterpart or another one, and if they are too many for a kernel.
     Status arrange(std::span<const DeviceMessage> messages, const Lent& lent);
+    // An all-to-all whose counts a kernel reads first, from bind_counts().
+    void arrange(const CountedMessages& messages, const Lent& lent);
+    bool counted() const { return counts_.has_value(); }
+    void bind_counts(cuda::MessageArguments& arguments) const;
     // Into `arguments`, as far as they have room: all, or, where there is a table, none.
     void bind(cuda::MessageArguments& arguments) const;
     // The items that a kernel that only notes them down takes from `first` on; how many.
     int note(cuda::MessageArguments& arguments, int first) const;
     int items() const { return int(items_.size()); }
-    bool fit() const { return items_.size() <= cuda::message_items_within; }
+    bool fit() const { return items_.size() <= cuda::message_items_within && !counted(); }
     // How many blocks have something to do, at most.
     int lanes() const { return lanes_; }
 
@@ -34,6 +39,7 @@ class DeviceMessages {
     cuda::MessageGeometry geometry_;
     std::vector<const DeviceMessage*> sorted_;
     std::vector<cuda::MessageItem> items_;
+    std::optional<cuda::MessageCounts> counts_;  // then no items
     std::vector<cuda::MessageQueue> queues_;
     int lanes_ = 0;
 };

@@ -25,10 +25,12 @@ Result<bool> DeviceSide::advance() { std::abort(); }
 Status DeviceSide::begin(int64_t) { std::abort(); }
 void DeviceSide::finish() const { std::abort(); }
 Result<DevicePlace> DeviceSide::place(const DeviceSpan&, const DeviceSpan&, const void*) { std::abort(); }
+Result<uint64_t> DeviceSide::room(const char*, const DeviceSpan&) { std::abort(); }
 Status DeviceSide::prepare(const DeviceCall&) { std::abort(); }
 const Operation& DeviceSide::prepared() const { std::abort(); }
 Status DeviceSide::launch(const DeviceCall&) { std::abort(); }
 Status DeviceSide::prepare_messages(std::span<const DeviceMessage>, void*) { std::abort(); }
+Status DeviceSide::prepare_messages(const CountedMessages&, void*) { std::abort(); }
 Status DeviceSide::launch_messages(void*) { std::abort(); }
 std::optional<int> DeviceSide::register_buffer(const void*, size_t) { std::abort(); }
 Status DeviceSide::deregister_buffer(int) { std::abort(); }

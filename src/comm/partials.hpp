@@ -5,19 +5,10 @@
 #include <vector>
 
 #include "src/base/operation.hpp"
+#include "src/comm/portions.hpp"
 #include "src/executor/host/movers.hpp"
 
 namespace weft {
-
-// What a call of uneven parts sends to or receives from a rank.
-struct Portion {
-    int peer;
-    void* data;
-    uint64_t count;
-};
-struct Portions {
-    std::vector<Portion> sends, receives;
-};
 
 // Thread-bound to the rank. Its memory is kept for the next call.
 class Partials {

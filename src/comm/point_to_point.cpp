@@ -88,6 +88,11 @@ Status Communicator::begin_device_messages(std::span<const Call> messages) {
 Status Communicator::begin_uneven_on_device() {
     prepared_ = nullptr;
     if (call_.operation.collective == Collective::reduce_scatter_v) return launch_parts();
+    if (call_.portions->counts.sent)
+        return launch_uneven(
+            device_->prepare_messages(CountedMessages{&call_.portions->counts, call_.send, call_.receive,
+                                                      weftDataType_t(call_.operation.type), call_.mapped},
+                                      call_.stream));
     device_messages_.clear();
     const auto add = [&](const std::vector<Portion>& portions, bool outgoing) {
         for (const Portion& portion : portions)
@@ -97,8 +102,11 @@ Status Communicator::begin_uneven_on_device() {
     };
     add(call_.portions->sends, true);
     add(call_.portions->receives, false);
-    if (Status prepared = device_->prepare_messages(device_messages_, call_.stream); !prepared)
-        return refuse_or_die(std::move(prepared));
+    return launch_uneven(device_->prepare_messages(device_messages_, call_.stream));
+}
+
+Status Communicator::launch_uneven(Status prepared) {
+    if (!prepared) return refuse_or_die(std::move(prepared));
     group_->row(rank_).position.enter(++sequence_, call_.operation);
     on_device_ = true;
     if (Status launched = device_->launch_messages(call_.stream); !launched) return die(std::move(launched));

@@ -199,6 +199,9 @@ static void wrong_arguments(void) {
     REFUSES(weftAlltoAllv(a, NULL, places, b, counts, places, weftInt32, comm, NULL), "sendcounts is NULL");
     REFUSES(weftAlltoAllv(a, counts, NULL, b, counts, places, weftInt32, comm, NULL), "sdispls is NULL");
     REFUSES(weftAlltoAllv(a, counts, places, b, counts, NULL, weftInt32, comm, NULL), "rdispls is NULL");
+    REFUSES(weftAlltoAllvDeviceCounts(a, counts, places, b, NULL, places, weftInt32, comm, NULL), "recvcounts is NULL");
+    REFUSES(weftAlltoAllvDeviceCounts(a, counts, places, b, counts, places, weftInt32, comm, NULL),
+            "counts in device memory are for buffers in device memory");
     REFUSES(weftAlltoAllv(NULL, counts, places, b, counts, places, weftInt32, comm, NULL), "sendbuff is NULL");
     REFUSES(weftAlltoAllv(a, counts, places, b, counts, same, weftInt32, comm, NULL),
             "the parts of ranks 0 and 1 overlap");

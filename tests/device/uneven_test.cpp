@@ -1,4 +1,7 @@
 // uneven_test.cpp: collectives of uneven parts on device memory give what they give on host memory.
+#include <algorithm>
+#include <cstring>
+
 #include "tests/device/ranks.hpp"
 
 namespace weft::test {
@@ -16,12 +19,21 @@ struct Uneven {
     std::vector<size_t> sent, received;  // elements of each rank's buffer
 
     Uneven(int n, std::mt19937& random) {
-        const auto some = [&] { return random() % 4 == 0 ? 0 : random() % 8 == 0 ? random() % 30'000 : random() % 90; };
+        // Now and then as many as are read where they lie.
+        const auto some = [&]() -> size_t {
+            const auto kind = random() % 32;
+            return kind < 8 ? 0 : kind < 12 ? random() % 30'000 : kind < 13 ? 65'536 + random() % 3000 : random() % 90;
+        };
         for (int p = 0; p < n; ++p) {
             counts.emplace_back();
             for (int q = 0; q < n; ++q) counts.back().push_back(some());
         }
         lay();
+    }
+    std::vector<size_t> to(size_t rank) const {
+        std::vector<size_t> column;
+        for (const auto& row : counts) column.push_back(row[rank]);
+        return column;
     }
     void lay() {
         send_places.clear(), receive_places.clear(), sent.clear(), received.clear();
@@ -39,7 +51,28 @@ struct Uneven {
     }
 };
 
-enum class Kind { all_to_all, gather, scatter, all_gather, reduce_scatter };
+enum class Kind { all_to_all, device_counts, gather, scatter, all_gather, reduce_scatter };
+
+// Numbers that kernels read.
+struct Numbers {
+    Numbers(int device, const std::vector<size_t>& values) : on(device, values.size() * sizeof(size_t)) { set(values); }
+    void set(const std::vector<size_t>& values) const { on.write(values.data(), values.size() * sizeof(size_t)); }
+    const size_t* data() const { return static_cast<const size_t*>(on.data()); }
+    DeviceBuffer on;
+};
+// What a rank has of an all-to-all's.
+struct Counts {
+    Counts(int device, const Uneven& parts, size_t rank)
+        : sent(device, parts.counts[rank]),
+          send_places(device, parts.send_places[rank]),
+          received(device, parts.to(rank)),
+          receive_places(device, parts.receive_places[rank]) {}
+    void set(const Uneven& parts, size_t rank) const {
+        sent.set(parts.counts[rank]), send_places.set(parts.send_places[rank]);
+        received.set(parts.to(rank)), receive_places.set(parts.receive_places[rank]);
+    }
+    Numbers sent, send_places, received, receive_places;
+};
 
 // The same call on device memory and on host memory, which has tests of its own.
 void compare_uneven(const Ranks& ranks, Kind kind, std::mt19937& random) {
@@ -61,14 +94,21 @@ void compare_uneven(const Ranks& ranks, Kind kind, std::mt19937& random) {
         sends.back()->write(inputs.back().data(), inputs.back().size());
         receives.back()->write(outputs.back().data(), outputs.back().size());
     }
+    std::vector<std::unique_ptr<Counts>> on_devices(static_cast<size_t>(n));
+    if (kind == Kind::device_counts)
+        for (size_t rank = 0; rank < size_t(n); ++rank)
+            if (random() % 4 != 0) on_devices[rank] = std::make_unique<Counts>(ranks.placing[rank], parts, rank);
     const auto call = [&](int rank, const void* send, void* receive, weftStream_t stream) {
         const auto r = size_t(rank);
         weftComm_t comm = ranks.comms[r];
-        std::vector<size_t> to_us;
-        for (const auto& row : parts.counts) to_us.push_back(row[kind == Kind::gather ? size_t(root) : r]);
+        const std::vector<size_t> to_us = parts.to(kind == Kind::gather ? size_t(root) : r);
         const auto &counts = parts.counts[r], &from = parts.send_places[r], &to = parts.receive_places[r];
         const bool is_root = rank == root;
+        if (const Counts* there = stream ? on_devices[r].get() : nullptr)
+            return weftAlltoAllvDeviceCounts(send, there->sent.data(), there->send_places.data(), receive,
+                                             there->received.data(), there->receive_places.data(), type, comm, stream);
         switch (kind) {
+            case Kind::device_counts:
             case Kind::all_to_all:
                 return weftAlltoAllv(send, counts.data(), from.data(), receive, to_us.data(), to.data(), type, comm,
                                      stream);
@@ -108,8 +148,8 @@ TEST_CASE("collectives of uneven parts give what they give on host memory", "[me
     for (const int n : rank_counts()) {
         const Ranks ranks(spread(n));
         for (int round = 0; round < (small() ? 2 : 5); ++round)
-            for (const Kind kind :
-                 {Kind::all_to_all, Kind::gather, Kind::scatter, Kind::all_gather, Kind::reduce_scatter})
+            for (const Kind kind : {Kind::all_to_all, Kind::device_counts, Kind::gather, Kind::scatter,
+                                    Kind::all_gather, Kind::reduce_scatter})
                 compare_uneven(ranks, kind, random);
     }
 }
@@ -117,7 +157,175 @@ TEST_CASE("collectives of uneven parts give what they give on host memory", "[me
 TEST_CASE("uneven parts of more ranks than know each other's words", "[messages]") {
     INFO("seed " << seed());
     std::mt19937 random(seed());
-    compare_uneven(Ranks(spread(small() ? 17 : 33)), Kind::all_to_all, random);
+    const Ranks ranks(spread(small() ? 17 : 33));
+    for (const Kind kind : {Kind::all_to_all, Kind::device_counts}) compare_uneven(ranks, kind, random);
+}
+
+namespace {
+
+// All-to-all among three ranks whose counts are device memory: whose numbers and buffers a test may spoil.
+struct Routing {
+    static constexpr size_t n = 3, room = 2000;
+    explicit Routing(const Uneven& first) {
+        for (size_t rank = 0; rank < n; ++rank) {
+            const int device = ranks.placing[rank];
+            counts.push_back(std::make_unique<Counts>(device, first, rank));
+            sends.push_back(std::make_unique<DeviceBuffer>(device, room * 4));
+            receives.push_back(std::make_unique<DeviceBuffer>(device, room * 4));
+        }
+    }
+    weftResult_t call(size_t rank, const size_t* sendcounts = nullptr) const {
+        const Counts& c = *counts[rank];
+        return weftAlltoAllvDeviceCounts(
+            sends[rank]->data(), sendcounts ? sendcounts : c.sent.data(), c.send_places.data(), receives[rank]->data(),
+            c.received.data(), c.receive_places.data(), weftInt32, ranks.comms[rank], ranks.streams[rank]->weft());
+    }
+    // Element i of what p sends q is 10000 p + 1000 q + i.
+    void fill(const Uneven& parts) const {
+        for (size_t p = 0; p < n; ++p) {
+            std::vector<int32_t> values(room, -1);
+            for (size_t q = 0; q < n; ++q)
+                for (size_t i = 0; i < parts.counts[p][q]; ++i)
+                    values[parts.send_places[p][q] + i] = int32_t(10'000 * p + 1000 * q + i);
+            sends[p]->write(values.data(), room * 4);
+            values.assign(room, -2);
+            receives[p]->write(values.data(), room * 4);
+        }
+    }
+    void check(const Uneven& parts) const {
+        for (size_t q = 0; q < n; ++q) {
+            std::vector<int32_t> expected(room, -2), got(room);
+            for (size_t p = 0; p < n; ++p)
+                for (size_t i = 0; i < parts.counts[p][q]; ++i)
+                    expected[parts.receive_places[q][p] + i] = int32_t(10'000 * p + 1000 * q + i);
+            const Bytes bytes = receives[q]->read(room * 4);
+            memcpy(got.data(), bytes.data(), bytes.size());
+            CHECK(got == expected);
+        }
+    }
+    Ranks ranks{spread(int(n))};
+    std::vector<std::unique_ptr<Counts>> counts;
+    std::vector<std::unique_ptr<DeviceBuffer>> sends, receives;
+};
+
+Uneven three_by_three(std::vector<std::vector<size_t>> counts) {
+    std::mt19937 unused;
+    Uneven parts(3, unused);
+    parts.counts = std::move(counts);
+    parts.lay();
+    return parts;
+}
+
+}  // namespace
+
+TEST_CASE("counts on devices are read anew by every replay of a graph", "[messages]") {
+    const Uneven first = three_by_three({{1, 2, 3}, {0, 400, 6}, {7, 0, 0}}),
+                 second = three_by_three({{0, 0, 0}, {0, 0, 0}, {0, 0, 900}}),
+                 third = three_by_three({{9, 300, 0}, {1, 0, 5}, {0, 8, 2}});
+    const Routing routing(first);
+    std::vector<CUgraphExec> graphs;
+    for (size_t rank = 0; rank < Routing::n; ++rank) {
+        const Current current(routing.ranks.placing[rank]);
+        CUstream const stream = routing.ranks.streams[rank]->handle;
+        demand(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+        demand(routing.call(rank));
+        CUgraph graph = nullptr;
+        demand(cuStreamEndCapture(stream, &graph));
+        demand(cuGraphInstantiateWithFlags(&graphs.emplace_back(), graph, 0));
+        demand(cuGraphDestroy(graph));
+    }
+    for (const Uneven* parts : {&first, &second, &third, &second}) {
+        routing.fill(*parts);
+        for (size_t rank = 0; rank < Routing::n; ++rank) routing.counts[rank]->set(*parts, rank);
+        for (size_t rank = 0; rank < Routing::n; ++rank) {
+            const Current current(routing.ranks.placing[rank]);
+            demand(cuGraphLaunch(graphs[rank], routing.ranks.streams[rank]->handle));
+        }
+        routing.ranks.finish();
+        routing.check(*parts);
+    }
+    routing.ranks.check_healthy();
+    for (CUgraphExec graph : graphs) demand(cuGraphExecDestroy(graph));
+}
+
+TEST_CASE("counts on devices that do not fit are told on every rank, and write nothing outside", "[messages]") {
+    const Uneven right = three_by_three({{1, 2, 3}, {0, 400, 6}, {7, 0, 0}});
+    constexpr size_t whole = Routing::room, vast = size_t(1) << 63;
+    struct {
+        std::vector<size_t> sent, send_places, received, receive_places;  // rank 1's
+        const char* text;
+    } const cases[] = {
+        {{0, 400, whole + 1}, {0, 0, 0}, {2, 400, 0}, {0, 2, 0}, "sendcounts[2] 2001 and sdispls[2] 0: sendbuff's"},
+        {{0, 400, 6}, {0, 0, whole - 5}, {2, 400, 0}, {0, 2, 0}, "sendcounts[2] 6 and sdispls[2] 1995: sendbuff's"},
+        {{0, 400, 6}, {0, 0, vast}, {2, 400, 0}, {0, 2, 0}, "sendcounts[2] 6 and sdispls[2] 9223372036854775808"},
+        {{0, 400, vast}, {0, 0, 0}, {2, 400, 0}, {0, 2, 0}, "sendcounts[2] 9223372036854775808 and sdispls[2] 0"},
+        {{0, 400, 6}, {0, 0, 0}, {2, 400, 0}, {whole - 1, 2, 0}, "recvcounts[0] 2 and rdispls[0] 1999: recvbuff's"},
+        {{0, 400, 6}, {0, 0, 0}, {2, 399, 0}, {0, 2, 0}, "sendcounts[1] 400 and recvcounts[1] 399: what a rank gives"},
+    };
+    for (const auto& each : cases) {
+        INFO(each.text);
+        const Routing routing(right);
+        routing.fill(right);
+        const Counts& spoilt = *routing.counts[1];
+        spoilt.sent.set(each.sent), spoilt.send_places.set(each.send_places);
+        spoilt.received.set(each.received), spoilt.receive_places.set(each.receive_places);
+        routing.ranks.group([&](int rank) { return routing.call(size_t(rank)); });
+        routing.ranks.finish();
+        for (int rank = 0; rank < 3; ++rank) {
+            CHECK(routing.ranks.await_failure(rank) == weftInvalidArgument);
+            CHECK_REFUSED(routing.call(size_t(rank)), routing.ranks.comms[size_t(rank)], weftInvalidArgument,
+                          each.text);
+        }
+        // Rank 1 has moved nothing.
+        const Bytes got = routing.receives[1]->read(whole * 4);
+        CHECK(std::all_of(got.begin(), got.end(),
+                          [](std::byte one) { return one == std::byte{0xff} || one == std::byte{0xfe}; }));
+    }
+}
+
+TEST_CASE("two ends of a part whose counts on devices differ are told of both", "[messages]") {
+    const Uneven right = three_by_three({{1, 2, 3}, {0, 400, 6}, {7, 0, 0}});
+    const Routing routing(right);
+    routing.counts[2]->received.set({3, 5, 0});
+    routing.ranks.group([&](int rank) { return routing.call(size_t(rank)); });
+    routing.ranks.finish();
+    for (int rank = 0; rank < 3; ++rank) CHECK(routing.ranks.await_failure(rank) == weftMismatch);
+    CHECK_REFUSED(routing.call(0), routing.ranks.comms[0], weftMismatch,
+                  "rank 1 called weftAlltoAllv with 6 int32 for rank 2, which called weftAlltoAllv with 5 int32");
+}
+
+TEST_CASE("what counts on devices are refused for leaves the communicator whole", "[messages]") {
+    const Uneven right = three_by_three({{1, 2, 3}, {0, 400, 6}, {7, 0, 0}});
+    const Routing routing(right);
+    routing.fill(right);
+    const std::vector<size_t> host(3), *const counts = &host;
+    weftComm_t const comm = routing.ranks.comms[0];
+    const Counts& there = *routing.counts[0];
+    void* const send = routing.sends[0]->data();
+    void* const receive = routing.receives[0]->data();
+    weftStream_t const stream = routing.ranks.streams[0]->weft();
+    const auto refused = [&](const void* from, const size_t* sent, void* to, weftStream_t on, const char* why) {
+        CHECK_REFUSED(weftAlltoAllvDeviceCounts(from, sent, there.send_places.data(), to, there.received.data(),
+                                                there.receive_places.data(), weftInt32, comm, on),
+                      nullptr, weftInvalidArgument, why);
+    };
+    refused(send, counts->data(), receive, stream, "sendcounts is host memory: it must be device memory");
+    refused(send, there.sent.data() + 1, receive, stream, "sendcounts ends 7 bytes behind its allocation");
+    refused(send, reinterpret_cast<const size_t*>(static_cast<const char*>(there.sent.on.data()) + 4), receive, stream,
+            "sendcounts does not begin at a multiple of 8 bytes");
+    refused(send, nullptr, receive, stream, "sendcounts is NULL");
+    refused(nullptr, there.sent.data(), receive, stream, "sendbuff is NULL");
+    refused(send, there.sent.data(), send, stream, "sendbuff and recvbuff are one");
+    std::vector<int32_t> one(10), other(10);
+    refused(one.data(), there.sent.data(), other.data(), nullptr, "sendbuff and recvbuff are host memory");
+    if (devices() > 1) {
+        const Numbers elsewhere(1, {1, 2, 3});
+        refused(send, elsewhere.data(), receive, stream, "sendcounts is memory of device 1");
+    }
+    routing.ranks.group([&](int rank) { return routing.call(size_t(rank)); });
+    routing.ranks.finish();
+    routing.ranks.check_healthy();
+    routing.check(right);
 }
 
 }  // namespace weft::test

@@ -39,7 +39,7 @@ struct RankWords {
         steps[blocks_max];  // iterations that a step machine's block has behind it; others of the rank wait for them
 };
 
-enum class Failure : uint32_t { none, aborted, timeout, mismatch };
+enum class Failure : uint32_t { none, aborted, timeout, mismatch, counts };
 enum class Waiting : uint32_t {
     nothing,
     entry,    // for a rank to enter the operation, or a tile of it

@@ -65,12 +65,30 @@ struct MessageQueue {
     uint16_t first, count;  // of the items
 };
 
+// An all-to-all whose counts are device memory: what its messages are made from, before they move.
+struct MessageCounts {
+    const uint64_t *sent, *send_places, *received, *receive_places;  // the user's: elements, by rank
+    std::byte *send, *receive;                                       // the buffers
+    uint64_t send_room, receive_room;                                // elements that they have
+    uint64_t lent_least;                                             // bytes of a message that is read where it lies
+    uint32_t element;                                                // bytes
+    uint32_t mark;
+    const std::byte* lent[message_ranks_max];  // where the peer's kernels find `send`; null: nowhere
+};
+
+// Failure::counts, all elements. Outside: a count, its displacement, and what there is of the buffer. Else what a rank gives
+// itself and what it takes.
+struct CountReport {
+    bool outside;
+    uint64_t count, other, room;
+};
 // Beside the FailureReport of a kernel of messages, before its `failure`.
 struct MessageReport {
     bool valid;
     bool outgoing;
     bool begun;  // a part has moved
     uint64_t bytes, other_bytes;
+    CountReport counts;
 };
 // What a block that has waited for a while waits for, in host memory; one writer.
 struct MessageStuck {
@@ -85,7 +103,12 @@ struct MessageArguments {
     int32_t rank, ranks;
     uint32_t launch;  // as in KernelArguments
     int32_t queue_count, item_count;
-    int32_t noted;  // not negative: nothing moves; the items are written into the table, from this place on
+    enum Does : int32_t {
+        move,
+        note,   // writes `items` into the table, from place `noted` on
+        count,  // writes those that `counts` tells into the table, one a queue
+    } does;
+    int32_t noted;
     uint64_t timeout_ns;
     const uint32_t* abort;
     FailureReport* report;
@@ -96,7 +119,10 @@ struct MessageArguments {
     bool in_table;       // where the items are; else in `items`
     std::byte* areas[message_ranks_max];
     MessageQueue queues[message_lanes_max];
-    MessageItem items[message_items_within];
+    union {
+        MessageItem items[message_items_within];
+        MessageCounts counts;
+    };
 };
 static_assert(sizeof(MessageArguments) <= 4096, "passed by value");
 

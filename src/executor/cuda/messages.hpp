@@ -10,6 +10,7 @@
 #pragma once
 #include "src/executor/cuda/meeting.hpp"
 #include "src/executor/cuda/message_arguments.hpp"
+#include "src/executor/cuda/message_counts.hpp"
 #include "src/executor/cuda/reduce.hpp"
 #include "src/executor/message_mark.hpp"
 
@@ -239,7 +240,7 @@ class MessageMachine {
         const MessageQueue& queue = a_.queues[lane.queue];
         // What the peer may still be reading is the last one's.
         const MessageItem& item = items_[queue.first + (lane.message < queue.count ? lane.message : queue.count - 1)];
-        *a_.message_report = {true, queue.kind == MessageQueue::outgoing, lane.done != 0, item.bytes, other_bytes};
+        *a_.message_report = {true, queue.kind == MessageQueue::outgoing, lane.done != 0, item.bytes, other_bytes, {}};
         FailureReport& report = *a_.report;
         report.waiting = waiting;
         report.rank = a_.rank;
@@ -277,7 +278,8 @@ class MessageMachine {
 
 // More items than fit into the arguments come in kernels that only write them down, before the one that moves.
 WEFT_DEVICE void messages(const Team& team, const MessageArguments& a, MessageBlock& block) {
-    if (a.noted < 0) return MessageMachine(team, a, block).run();
+    if (a.does == MessageArguments::move) return MessageMachine(team, a, block).run();
+    if (a.does == MessageArguments::count) return CountReader(team, a).run();
     for (int i = team.thread; i < a.item_count; i += team.threads) a.table[a.noted + i] = a.items[i];
 }
 

@@ -227,7 +227,9 @@ bool Registrations::find(const void* address, size_t bytes, bool mapped, std::by
     int found = -1;
     for (int entry = 0; mapper_ && entry < entries_max && found < 0; ++entry) {
         const Own& own = own_[size_t(entry)];
-        if (is_open(own.state) && place >= own.base && place + bytes <= own.base + own.bytes) found = entry;
+        if (is_open(own.state) && place >= own.base && place - own.base <= own.bytes &&
+            bytes <= own.bytes - (place - own.base))
+            found = entry;
     }
     for (int peer = 0; peer < ranks_; ++peer) {
         if (group_->same_process(rank_, peer)) {

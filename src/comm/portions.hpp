@@ -1,0 +1,24 @@
+// portions.hpp: who gives whom how much in a collective of uneven parts.
+#pragma once
+#include <cstdint>
+#include <vector>
+
+namespace weft {
+
+// What a call sends to or receives from a rank.
+struct Portion {
+    int peer;
+    void* data;
+    uint64_t count;
+};
+// Counts and displacements in device memory: elements, by rank. Kernels read them, so the host knows no portions.
+struct CountsOnDevice {
+    const uint64_t *sent, *send_places, *received, *receive_places;
+    uint64_t send_room, receive_room;  // elements from a buffer's begin to its allocation's end, at most
+};
+struct Portions {
+    std::vector<Portion> sends, receives;
+    CountsOnDevice counts = {};  // null: the lists say all
+};
+
+}  // namespace weft
