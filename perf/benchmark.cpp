@@ -102,7 +102,7 @@ class Benchmark {
 
 Buffers::Layout Benchmark::buffer_layout(const Element& element, size_t bytes) const {
     return {std::max(bytes, parts() * element.bytes), size_t(arguments_.unalign_elements) * element.bytes,
-            arguments_.registered};
+            arguments_.registered, collective_.lend ? &collective_ : nullptr};
 }
 
 bool Benchmark::memory_suffices(const std::vector<RankPlace>& places) {
@@ -189,7 +189,9 @@ Result Benchmark::measure(const Setting& setting, size_t bytes, bool in_place, c
                      .op = setting.op,
                      .root = setting.root,
                      .comm = rank_.comm(),
-                     .stream = arguments_.null_stream ? nullptr : rank_.stream()};
+                     .stream = arguments_.null_stream ? nullptr : rank_.stream(),
+                     .window = buffers.window()};
+    if (buffers.window()) measured.call.window_offset = buffers.window_offset(measured.call.receive);
     const size_t largest = *std::max_element(arguments_.sizes.begin(), arguments_.sizes.end());
     measured.places = mean && measured.bytes > 0 ? largest / measured.bytes : 1;
 
@@ -350,6 +352,10 @@ int run_benchmark(const Collective& collective, int argc, const char* const* arg
     if (arguments.show_algorithm && !collective.weft_name) {
         fmt::print(stderr, "{}: --show algo: no algorithm is chosen here: messages go from rank to rank\n",
                    collective.program);
+        return 2;
+    }
+    if (collective.lend && arguments.gpus > 0) {
+        fmt::print(stderr, "{}: -g {}: one-sided calls are for host memory, yet\n", collective.program, arguments.gpus);
         return 2;
     }
     if (collective.rooted && arguments.root < 0 && !arguments.json_lines_peer.empty()) {

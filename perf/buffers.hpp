@@ -20,6 +20,7 @@ class Buffers {
         size_t bytes = 0;   // of each buffer
         size_t offset = 0;  // of the first element behind the start of the memory, in bytes
         bool registered = false;
+        const Collective* lent_for = nullptr;  // null: no one-sided calls
     };
     // Every rank or none gets its buffers: throws Shortage on all if one has no memory for them.
     struct Shortage {
@@ -29,6 +30,12 @@ class Buffers {
     ~Buffers();
     Buffers(const Buffers&) = delete;
     Buffers& operator=(const Buffers&) = delete;
+
+    // The receiving buffer's, which begins where its memory does; null: not lent.
+    weftWindow_t window() const { return window_; }
+    size_t window_offset(const void* in_receiving) const {
+        return size_t(static_cast<const std::byte*>(in_receiving) - static_cast<std::byte*>(memory_[receiving]));
+    }
 
     std::byte* address(Side side) const { return static_cast<std::byte*>(memory_[side]) + layout_.offset; }
     // Writes the period over and over (pattern.hpp) from `offset` on, in bytes.
@@ -45,6 +52,7 @@ class Buffers {
     Layout layout_;
     void* memory_[2] = {};
     void* handles_[2] = {};
+    weftWindow_t window_ = nullptr;
     mutable std::vector<std::byte> mirror_;  // on the host, of one of a GPU's
 };
 

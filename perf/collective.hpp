@@ -15,6 +15,8 @@ struct Call {
     int root = 0;
     weftComm_t comm = nullptr;
     weftStream_t stream = nullptr;  // of the buffers' GPU
+    weftWindow_t window = nullptr;  // of the receiving buffers, if they are lent
+    size_t window_offset = 0;       // of `receive` in it, in bytes, alike on all ranks
 };
 
 // Whose view it is.
@@ -50,6 +52,9 @@ struct Collective {
     int (*partner)(const Seat& seat) = nullptr;
     // Where parts are uneven: of `count` elements so many go from one rank to another.
     size_t (*share)(size_t count, int from, int to) = nullptr;
+    // Of one-sided calls: lets the others reach a receiving buffer, and ends it; on host memory. All ranks call them.
+    weftResult_t (*lend)(weftComm_t comm, void* memory, size_t bytes, weftWindow_t* window) = nullptr;
+    weftResult_t (*reclaim)(weftComm_t comm, weftWindow_t window) = nullptr;
     // Bus bandwidth over algorithm bandwidth: the share of the size that must cross the busiest link.
     double (*bus_factor)(int ranks);
     weftResult_t (*run)(const Call& call);

@@ -16,6 +16,7 @@ void call_at(const Rank& rank, const Case& measured, size_t place) {
     Call call = measured.call;
     if (call.send) call.send = static_cast<const std::byte*>(call.send) + place * measured.bytes;
     if (call.receive) call.receive = static_cast<std::byte*>(call.receive) + place * measured.bytes;
+    call.window_offset += place * measured.bytes;
     rank.expect(measured.collective->run(call), "the measured call");
 }
 

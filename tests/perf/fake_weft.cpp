@@ -17,6 +17,11 @@
 
 namespace {
 
+struct Put {
+    size_t offset, count;
+    weftDataType_t type;
+};
+
 // The ranks of one communicator, who take turns by a barrier. Thread-safe.
 struct Group {
     explicit Group(int ranks) : ranks(ranks), send(size_t(ranks)), scalar(size_t(ranks)) {}
@@ -28,6 +33,7 @@ struct Group {
     int arrived = 0;
     int64_t turn = 0;
     std::map<std::pair<int, int>, std::deque<std::vector<char>>> letters;  // by sender and receiver
+    std::map<std::pair<int, int>, std::deque<Put>> puts;                   // likewise
 
     void meet() {
         std::unique_lock lock(mutex);
@@ -135,7 +141,8 @@ uint64_t reduce(const Group& group, const Format& format, size_t index, int op) 
 struct weftComm {
     std::shared_ptr<Group> group;
     int rank;
-    double scalar = 1;  // of the pre-multiplied sum made last
+    double scalar = 1;     // of the pre-multiplied sum made last
+    char* lent = nullptr;  // the window made last
 };
 
 namespace {
@@ -303,6 +310,33 @@ weftResult_t weftRecv(void* receive, size_t count, weftDataType_t type, int peer
     letters.pop_front();
     if (count != 1000) return weftSuccess;
     return damage(comm, nullptr, receive, count * formats[type].bytes, formats[type].bytes, 1, 1);
+}
+// What is put lies in a letter until it is waited for.
+weftResult_t weftCommWindowRegister(weftComm_t comm, void* memory, size_t, weftWindow_t* window, int) {
+    comm->group->meet();
+    comm->lent = static_cast<char*>(memory);
+    return *window = reinterpret_cast<weftWindow_t>(memory), weftSuccess;
+}
+weftResult_t weftCommWindowDeregister(weftComm_t comm, weftWindow_t) { return comm->group->meet(), weftSuccess; }
+weftResult_t weftPutSignal(const void* memory, size_t count, weftDataType_t type, int peer, weftWindow_t, size_t offset,
+                           int, int, unsigned, weftComm_t comm, weftStream_t stream) {
+    {
+        std::lock_guard lock(comm->group->mutex);
+        comm->group->puts[{comm->rank, peer}].push_back({offset, count, type});
+    }
+    return weftSend(memory, count, type, peer, comm, stream);
+}
+weftResult_t weftWaitSignal(int, const weftWaitSignalDesc_t* signal, weftComm_t comm, weftStream_t stream) {
+    Group& group = *comm->group;
+    Put put;
+    {
+        std::unique_lock lock(group.mutex);
+        std::deque<Put>& puts = group.puts[{signal->peer, comm->rank}];
+        group.changed.wait(lock, [&] { return !puts.empty(); });
+        put = puts.front();
+        puts.pop_front();
+    }
+    return weftRecv(comm->lent + put.offset, put.count, put.type, signal->peer, comm, stream);
 }
 // Places are those of equal parts of the largest count, which a rank has for itself.
 weftResult_t weftAlltoAllv(const void* send, const size_t counts[], const size_t[], void* receive,

@@ -31,6 +31,7 @@ const std::vector<Expected> expected = {
     {"alltoallv", "alltoallv", true, false, false, false, 0.5},
     {"sendrecv", "ring_shift", false, false, false, false, 1},
     {"pingpong", "sendrecv", false, false, false, false, 1},
+    {"put", "put_ring_shift", false, false, false, false, 1},
 };
 
 Run over_fake(const Expected& program, const std::string& arguments, const std::string& fault = "") {
@@ -177,12 +178,19 @@ Run on_gpus(const Expected& program, const std::string& arguments) {
                        real(program) + " " + arguments);
 }
 TEST_CASE("every collective passes on buffers of GPUs, from every root, as calls and as graphs") {
-    for (const Expected& program : expected)
+    for (const Expected& program : expected) {
+        if (program.name == "put") {
+            const Run refused = on_gpus(program, "-g 2 -b 8 -e 8");
+            CHECK(refused.status == 2);
+            CHECK_THAT(refused.output, Contains("one-sided calls are for host memory"));
+            continue;
+        }
         for (const char* flags : {"-g 2", "-g 1 --ranks-per-gpu 3", "-g 3 -G 2", "-g 3 -R 1", "-g 2 -p 1"}) {
             const Run run = on_gpus(program, std::string(flags) + " -b 12 -e 1200000 -f 100 -n 2 -r -1");
             INFO(program.name << ' ' << flags << '\n' << run.output);
             CHECK(run.status == 0);
             CHECK_THAT(run.output, Contains("# Out of bounds values : 0 OK"));
         }
+    }
 }
 #endif

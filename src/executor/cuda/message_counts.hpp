@@ -32,8 +32,7 @@ class CountReader {
             item.bytes = sent.count * c_.element;
         }
         if (queue.kind != MessageQueue::outgoing) {
-            if (!received.inside())
-                return fail(queue, false, {true, received.count, received.place, received.room});
+            if (!received.inside()) return fail(queue, false, {true, received.count, received.place, received.room});
             item.bytes = received.count * c_.element;
         }
         if (queue.kind == MessageQueue::own && sent.count != received.count)

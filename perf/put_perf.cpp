@@ -1,0 +1,39 @@
+// put_perf.cpp: how fast every rank puts into the next one's memory and signals it, and waits for the one before.
+#include "collective.hpp"
+
+namespace {
+
+int previous(const perf::Seat& seat) { return (seat.rank + seat.ranks - 1) % seat.ranks; }
+
+const perf::Collective put = {
+    .served_by = "Weft",
+    .program = "put_perf",
+    .bench_name = "put_ring_shift",
+    .parted = false,
+    .rooted = false,
+    .reduces = false,
+    .sends = perf::Holds::all_parts,
+    .receives = perf::Holds::all_parts,
+    .in_place = false,
+    .partner = previous,
+    .lend = [](weftComm_t comm, void* memory, size_t bytes,
+               weftWindow_t* window) { return weftCommWindowRegister(comm, memory, bytes, window, WEFT_WIN_DEFAULT); },
+    .reclaim = weftCommWindowDeregister,
+    // One message crosses each link.
+    .bus_factor = [](int) { return 1.0; },
+    .run =
+        [](const perf::Call& call) {
+            int rank = 0, ranks = 0;
+            weftCommUserRank(call.comm, &rank);
+            weftCommCount(call.comm, &ranks);
+            const weftResult_t put = weftPutSignal(call.send, call.count, call.type, (rank + 1) % ranks, call.window,
+                                                   call.window_offset, 0, 0, 0, call.comm, call.stream);
+            if (put != weftSuccess) return put;
+            const weftWaitSignalDesc_t from_previous = {1, previous({rank, ranks, 0}), 0, 0};
+            return weftWaitSignal(1, &from_previous, call.comm, call.stream);
+        },
+};
+
+}  // namespace
+
+int main(int argc, char** argv) { return perf::run_benchmark(put, argc, argv); }
