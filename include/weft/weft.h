@@ -390,12 +390,13 @@ WEFT_API weftResult_t weftAlltoAllv(const void* sendbuff, const size_t sendcount
                                     weftDataType_t type, weftComm_t comm, weftStream_t stream);
 /* The same on device memory with its counts there too, as routing of tokens to experts computes them: the four arrays, in
  * memory of the communicator's device, are read by a kernel in the stream's order, also at every replay of a graph, so the
- * host neither knows them nor waits; they and the buffers stay until that has run. Counts may be zero. The other ranks
- * may call either form. sendbuff and recvbuff are there even if nothing goes, apart from each other; that parts which are
- * received do not overlap is not checked. Errors as weftAlltoAllv, and weftInvalidArgument (memory that is not the
- * device's); counts that reach beyond a buffer's allocation (cudaMalloc's), or a rank that does not take what it gives
- * itself, are found when the kernel runs: then nothing of this rank moves, and the communicator is dead on all ranks,
- * with a sentence (weftCommGetAsyncError, weftGetLastError). */
+ * host neither knows them nor waits; they and the buffers stay until that has run. Counts may be zero; a buffer of which no
+ * part has any may be NULL. The other ranks may call either form. Errors as weftAlltoAllv, by that name where two ranks
+ * differ, and weftInvalidArgument (memory that is not the device's). Found when the kernel runs: counts that reach beyond
+ * the buffer's allocation of cudaMalloc (where it ends is not known of other device memory), and a rank that does not
+ * take what it gives itself; then nothing of this rank moves, and the communicator is dead on all ranks, with a sentence
+ * (weftCommGetAsyncError, weftGetLastError). Not checked: that parts which are received overlap neither each other nor
+ * what is sent. */
 WEFT_API weftResult_t weftAlltoAllvDeviceCounts(const void* sendbuff, const size_t sendcounts[], const size_t sdispls[],
                                                 void* recvbuff, const size_t recvcounts[], const size_t rdispls[],
                                                 weftDataType_t type, weftComm_t comm, weftStream_t stream);

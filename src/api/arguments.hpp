@@ -54,14 +54,16 @@ inline Status check_reduction(weftComm* comm, weftDataType_t type, weftRedOp_t o
     return ok();
 }
 
-// Communicator::place() by who has entered.
-inline Status place(Entered& entered, Communicator& communicator, Communicator::Call& call) {
-    Status placed = communicator.place(call);
+// What has been found out about a call's memory, by who has entered.
+inline Status placed(Entered& entered, Communicator& communicator, Status placed) {
     if (placed || placed.code() != weftUnhandledCudaError) [[likely]]
         return placed;
     // The context is lost, and the others shall not wait for this rank.
     entered.settle();
     return communicator.die_of_context(std::move(placed));
+}
+inline Status place(Entered& entered, Communicator& communicator, Communicator::Call& call) {
+    return placed(entered, communicator, communicator.place(call));
 }
 
 }  // namespace weft

@@ -139,7 +139,8 @@ weftResult_t run(const void* send, void* receive, const char* receive_counts_nam
         call.stream = stream;
         call.portions = &portions;
         WEFT_TRY(place(entered, communicator, call));
-        if (portions.counts.sent) WEFT_TRY(communicator.place_counts(call, portions.counts));
+        if (portions.counts.sent)
+            WEFT_TRY(placed(entered, communicator, communicator.place_counts(call, portions.counts)));
         if (Group& group = Group::current(); group.open()) return group.add(comm, call);
         return submit(entered, comm, {&call, 1});
     });
@@ -176,12 +177,11 @@ weftResult_t weftAlltoAllvDeviceCounts(const void* sendbuff, const size_t sendco
                                        void* recvbuff, const size_t recvcounts[], const size_t rdispls[],
                                        weftDataType_t type, weftComm_t comm, weftStream_t stream) {
     const auto fill = [&](Portions& portions, int, int) -> Status {
-        const std::pair<const char*, const void*> arguments[] = {{"sendbuff", sendbuff},     {"sendcounts", sendcounts},
-                                                                 {"sdispls", sdispls},       {"recvbuff", recvbuff},
-                                                                 {"recvcounts", recvcounts}, {"rdispls", rdispls}};
+        const std::pair<const char*, const void*> arguments[] = {
+            {"sendcounts", sendcounts}, {"sdispls", sdispls}, {"recvcounts", recvcounts}, {"rdispls", rdispls}};
         for (const auto& [name, pointer] : arguments)
             if (!pointer) return fail(weftInvalidArgument, "{} is NULL: it is device memory", name);
-        if (sendbuff == recvbuff)
+        if (sendbuff && sendbuff == recvbuff)
             return fail(weftInvalidArgument, "sendbuff and recvbuff are one: they must be disjoint");
         portions.counts = {sendcounts, sdispls, recvcounts, rdispls, 0, 0};
         return ok();

@@ -308,13 +308,14 @@ Status Communicator::place_counts(const Call& call, CountsOnDevice& counts) {
         WEFT_TRY(device_->room(name, {address, table}).take_status());
     }
     const size_t element = datatype_bytes[call.operation.type];
-    auto send = device_->room("sendbuff", {call.send, element}),
-         receive = device_->room("recvbuff", {call.receive, element});
-    if (!send) return send.take_status();
-    if (!receive) return receive.take_status();
-    counts.send_room = *send / element;
-    counts.receive_room = *receive / element;
-    return ok();
+    const auto elements = [&](const char* name, const void* buffer, uint64_t& room) -> Status {
+        if (!buffer) return ok();
+        auto bytes = device_->room(name, {buffer, element});
+        if (bytes) room = *bytes / element;
+        return bytes.take_status();
+    };
+    WEFT_TRY(elements("sendbuff", call.send, counts.send_room));
+    return elements("recvbuff", call.receive, counts.receive_room);
 }
 
 Status Communicator::place(Call& call) {
@@ -350,8 +351,10 @@ Status Communicator::place(Call& call) {
                          receive = held(call.receive, out, &Portions::receives);
         const bool sends = in != Held::nothing && (call.send || !uneven(collective)),
                    receives = out != Held::nothing && (call.receive || !uneven(collective));
-        auto place =
-            device_->place(sends ? send : receive, receives ? receive : send, call.queued ? nullptr : call.stream);
+        // Without any buffer, what else is on a device says where the call is.
+        const bool counts_alone = uneven(collective) && call.portions->counts.sent && !call.send && !call.receive;
+        const void* const on_device = counts_alone ? call.portions->counts.sent : call.queued ? nullptr : call.stream;
+        auto place = device_->place(sends ? send : receive, receives ? receive : send, on_device);
         if (!place) return place.take_status();
         if (place->space == Space::device && call.queued)
             return fail(weftInvalidArgument,

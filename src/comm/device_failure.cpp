@@ -71,8 +71,7 @@ Status DeviceObserver::explain_counts(const cuda::FailureReport& report, const c
             report.rank, report.peer, message.counts.count, report.peer, message.counts.other);
     return fail(
         weftInvalidArgument,
-        "rank {} called weftAlltoAllvDeviceCounts with {}[{}] {} and {}[{}] {}: {}'s allocation has {} elements "
-        "from there on",
+        "rank {} called weftAlltoAllvDeviceCounts with {}[{}] {} and {}[{}] {}, and {} has room for {} elements",
         report.rank, counts, report.peer, message.counts.count, places, report.peer, message.counts.other, buffer,
         message.counts.room);
 }

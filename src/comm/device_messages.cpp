@@ -124,6 +124,7 @@ Status DeviceMessages::pair_own() {
 
 void DeviceMessages::bind(MessageArguments& arguments) const {
     arguments.does = MessageArguments::move;
+    arguments.counted = counted();
     arguments.queue_count = int32_t(queues_.size());
     arguments.item_count = int32_t(items_.size());
     arguments.in_table = !fit();

@@ -44,9 +44,17 @@ Current::~Current() {
     cuCtxPopCurrent(&popped);
 }
 
-DeviceBuffer::DeviceBuffer(int device, size_t bytes, size_t offset) : device_(device), offset_(offset) {
+DeviceBuffer::DeviceBuffer(int device, size_t bytes, size_t offset, Kind kind) : device_(device), offset_(offset) {
     const Current current(device);
-    demand(cuMemAlloc(&base_, bytes + offset + 1));
+    const size_t all = bytes + offset + 1;
+    switch (kind) {
+        case Kind::plain: demand(cuMemAlloc(&base_, all)); break;
+        case Kind::managed: demand(cuMemAllocManaged(&base_, all, CU_MEM_ATTACH_GLOBAL)); break;
+        case Kind::pool:
+            demand(cuMemAllocAsync(&base_, all, nullptr));
+            demand(cuStreamSynchronize(nullptr));
+            break;
+    }
 }
 DeviceBuffer::~DeviceBuffer() {
     const Current current(device_);

@@ -26,7 +26,8 @@ struct Current {
 // Memory of a device; also what a test knows how to misuse.
 class DeviceBuffer {
   public:
-    DeviceBuffer(int device, size_t bytes, size_t offset = 0);
+    enum class Kind { plain, managed, pool };
+    DeviceBuffer(int device, size_t bytes, size_t offset = 0, Kind kind = Kind::plain);
     DeviceBuffer(const DeviceBuffer&) = delete;
     ~DeviceBuffer();
     void* data() const { return reinterpret_cast<void*>(base_ + offset_); }

@@ -42,11 +42,11 @@ void Ranks::group(const std::function<weftResult_t(int)>& call) const {
     demand(ended);
 }
 
-void Ranks::differing_group(const std::function<weftResult_t(int)>& call) const {
+void Ranks::failing_group(weftResult_t failure, const std::function<weftResult_t(int)>& call) const {
     demand(weftGroupStart());
     for (int rank = 0; rank < count(); ++rank) CHECK(call(rank) == weftSuccess);
     const weftResult_t ended = weftGroupEnd();
-    if (ended != weftMismatch) demand(ended);
+    if (ended != failure) demand(ended);
 }
 
 void Ranks::check_healthy() const {

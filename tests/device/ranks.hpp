@@ -32,8 +32,9 @@ struct Ranks {
     int count() const { return int(comms.size()); }
     // On every rank in turn, as one group.
     void group(const std::function<weftResult_t(int rank)>& call) const;
-    // The same with calls that differ, which may be found out before the last ones are enqueued.
-    void differing_group(const std::function<weftResult_t(int rank)>& call) const;
+    // The same with calls that fail when they run, which may be before the last ones are enqueued.
+    void failing_group(weftResult_t failure, const std::function<weftResult_t(int rank)>& call) const;
+    void differing_group(const std::function<weftResult_t(int rank)>& call) const { failing_group(weftMismatch, call); }
     void finish() const {
         for (const auto& stream : streams) stream->finish();
     }

@@ -78,7 +78,15 @@ struct Counts {
 void compare_uneven(const Ranks& ranks, Kind kind, std::mt19937& random) {
     const int n = ranks.count(), root = int(random() % unsigned(n));
     Uneven parts(n, random);
-    const auto type = kind == Kind::reduce_scatter ? weftInt32 : weftFloat32;
+    const auto type = kind == Kind::reduce_scatter  ? weftInt32
+                      : kind != Kind::device_counts ? weftFloat32
+                      : random() % 2 != 0           ? weftUint8
+                                                    : weftFloat64;
+    const size_t size = size_of(type);
+    // Of some the driver does not tell where they end.
+    const auto memory = [&] {
+        return kind == Kind::device_counts ? DeviceBuffer::Kind(random() % 3) : DeviceBuffer::Kind::plain;
+    };
     if (kind == Kind::all_gather || kind == Kind::gather)
         for (auto& row : parts.counts) row.assign(row.size(), row[0]);  // each gives all the same
     if (kind == Kind::reduce_scatter)
@@ -88,9 +96,9 @@ void compare_uneven(const Ranks& ranks, Kind kind, std::mt19937& random) {
     std::vector<std::unique_ptr<DeviceBuffer>> sends, receives;
     for (size_t rank = 0; rank < size_t(n); ++rank) {
         inputs.push_back(reference::whole(type, parts.sent[rank], n, int(rank), random));
-        outputs.emplace_back(parts.received[rank] * 4, untouched);
-        sends.push_back(std::make_unique<DeviceBuffer>(ranks.placing[rank], inputs.back().size()));
-        receives.push_back(std::make_unique<DeviceBuffer>(ranks.placing[rank], outputs.back().size()));
+        outputs.emplace_back(parts.received[rank] * size, untouched);
+        sends.push_back(std::make_unique<DeviceBuffer>(ranks.placing[rank], inputs.back().size(), 0, memory()));
+        receives.push_back(std::make_unique<DeviceBuffer>(ranks.placing[rank], outputs.back().size(), 0, memory()));
         sends.back()->write(inputs.back().data(), inputs.back().size());
         receives.back()->write(outputs.back().data(), outputs.back().size());
     }
@@ -165,8 +173,8 @@ namespace {
 
 // All-to-all among three ranks whose counts are device memory: whose numbers and buffers a test may spoil.
 struct Routing {
-    static constexpr size_t n = 3, room = 2000;
-    explicit Routing(const Uneven& first) {
+    static constexpr size_t n = 3;
+    explicit Routing(const Uneven& first, size_t elements = 2000) : room(elements) {
         for (size_t rank = 0; rank < n; ++rank) {
             const int device = ranks.placing[rank];
             counts.push_back(std::make_unique<Counts>(device, first, rank));
@@ -203,6 +211,7 @@ struct Routing {
             CHECK(got == expected);
         }
     }
+    size_t room;
     Ranks ranks{spread(int(n))};
     std::vector<std::unique_ptr<Counts>> counts;
     std::vector<std::unique_ptr<DeviceBuffer>> sends, receives;
@@ -222,7 +231,9 @@ TEST_CASE("counts on devices are read anew by every replay of a graph", "[messag
     const Uneven first = three_by_three({{1, 2, 3}, {0, 400, 6}, {7, 0, 0}}),
                  second = three_by_three({{0, 0, 0}, {0, 0, 0}, {0, 0, 900}}),
                  third = three_by_three({{9, 300, 0}, {1, 0, 5}, {0, 8, 2}});
-    const Routing routing(first);
+    // In several pieces, and read where they lie.
+    const Uneven long_ones = three_by_three({{9, 30'000, 70'000}, {66'000, 0, 5}, {20'000, 8, 80'000}});
+    const Routing routing(first, 200'000);
     std::vector<CUgraphExec> graphs;
     for (size_t rank = 0; rank < Routing::n; ++rank) {
         const Current current(routing.ranks.placing[rank]);
@@ -234,7 +245,7 @@ TEST_CASE("counts on devices are read anew by every replay of a graph", "[messag
         demand(cuGraphInstantiateWithFlags(&graphs.emplace_back(), graph, 0));
         demand(cuGraphDestroy(graph));
     }
-    for (const Uneven* parts : {&first, &second, &third, &second}) {
+    for (const Uneven* parts : {&first, &second, &long_ones, &third, &long_ones, &second}) {
         routing.fill(*parts);
         for (size_t rank = 0; rank < Routing::n; ++rank) routing.counts[rank]->set(*parts, rank);
         for (size_t rank = 0; rank < Routing::n; ++rank) {
@@ -250,16 +261,28 @@ TEST_CASE("counts on devices are read anew by every replay of a graph", "[messag
 
 TEST_CASE("counts on devices that do not fit are told on every rank, and write nothing outside", "[messages]") {
     const Uneven right = three_by_three({{1, 2, 3}, {0, 400, 6}, {7, 0, 0}});
-    constexpr size_t whole = Routing::room, vast = size_t(1) << 63;
+    constexpr size_t whole = 2000, vast = size_t(1) << 63;
     struct {
         std::vector<size_t> sent, send_places, received, receive_places;  // rank 1's
         const char* text;
     } const cases[] = {
-        {{0, 400, whole + 1}, {0, 0, 0}, {2, 400, 0}, {0, 2, 0}, "sendcounts[2] 2001 and sdispls[2] 0: sendbuff's"},
-        {{0, 400, 6}, {0, 0, whole - 5}, {2, 400, 0}, {0, 2, 0}, "sendcounts[2] 6 and sdispls[2] 1995: sendbuff's"},
+        {{0, 400, whole + 1},
+         {0, 0, 0},
+         {2, 400, 0},
+         {0, 2, 0},
+         "sendcounts[2] 2001 and sdispls[2] 0, and sendbuff has room for 2000"},
+        {{0, 400, 6},
+         {0, 0, whole - 5},
+         {2, 400, 0},
+         {0, 2, 0},
+         "sendcounts[2] 6 and sdispls[2] 1995, and sendbuff has room for 2000"},
         {{0, 400, 6}, {0, 0, vast}, {2, 400, 0}, {0, 2, 0}, "sendcounts[2] 6 and sdispls[2] 9223372036854775808"},
         {{0, 400, vast}, {0, 0, 0}, {2, 400, 0}, {0, 2, 0}, "sendcounts[2] 9223372036854775808 and sdispls[2] 0"},
-        {{0, 400, 6}, {0, 0, 0}, {2, 400, 0}, {whole - 1, 2, 0}, "recvcounts[0] 2 and rdispls[0] 1999: recvbuff's"},
+        {{0, 400, 6},
+         {0, 0, 0},
+         {2, 400, 0},
+         {whole - 1, 2, 0},
+         "recvcounts[0] 2 and rdispls[0] 1999, and recvbuff has room for 2000"},
         {{0, 400, 6}, {0, 0, 0}, {2, 399, 0}, {0, 2, 0}, "sendcounts[1] 400 and recvcounts[1] 399: what a rank gives"},
     };
     for (const auto& each : cases) {
@@ -269,14 +292,18 @@ TEST_CASE("counts on devices that do not fit are told on every rank, and write n
         const Counts& spoilt = *routing.counts[1];
         spoilt.sent.set(each.sent), spoilt.send_places.set(each.send_places);
         spoilt.received.set(each.received), spoilt.receive_places.set(each.receive_places);
-        routing.ranks.group([&](int rank) { return routing.call(size_t(rank)); });
+        routing.ranks.failing_group(weftInvalidArgument, [&](int rank) { return routing.call(size_t(rank)); });
         routing.ranks.finish();
         for (int rank = 0; rank < 3; ++rank) {
             CHECK(routing.ranks.await_failure(rank) == weftInvalidArgument);
             CHECK_REFUSED(routing.call(size_t(rank)), routing.ranks.comms[size_t(rank)], weftInvalidArgument,
                           each.text);
         }
-        // Rank 1 has moved nothing.
+        // Rank 1 has moved nothing, neither to itself nor to others.
+        const size_t to_2 = right.receive_places[2][1];
+        const Bytes at_2 = routing.receives[2]->read(whole * 4);
+        CHECK(std::all_of(at_2.begin() + ptrdiff_t(to_2 * 4), at_2.begin() + ptrdiff_t((to_2 + 6) * 4),
+                          [](std::byte one) { return one == std::byte{0xff} || one == std::byte{0xfe}; }));
         const Bytes got = routing.receives[1]->read(whole * 4);
         CHECK(std::all_of(got.begin(), got.end(),
                           [](std::byte one) { return one == std::byte{0xff} || one == std::byte{0xfe}; }));
@@ -314,7 +341,6 @@ TEST_CASE("what counts on devices are refused for leaves the communicator whole"
     refused(send, reinterpret_cast<const size_t*>(static_cast<const char*>(there.sent.on.data()) + 4), receive, stream,
             "sendcounts does not begin at a multiple of 8 bytes");
     refused(send, nullptr, receive, stream, "sendcounts is NULL");
-    refused(nullptr, there.sent.data(), receive, stream, "sendbuff is NULL");
     refused(send, there.sent.data(), send, stream, "sendbuff and recvbuff are one");
     std::vector<int32_t> one(10), other(10);
     refused(one.data(), there.sent.data(), other.data(), nullptr, "sendbuff and recvbuff are host memory");
@@ -326,6 +352,38 @@ TEST_CASE("what counts on devices are refused for leaves the communicator whole"
     routing.ranks.finish();
     routing.ranks.check_healthy();
     routing.check(right);
+}
+
+TEST_CASE("a prepared group reads counts on devices whenever it starts, and ranks without parts need no buffer",
+          "[messages]") {
+    const Uneven first = three_by_three({{1, 2, 3}, {0, 400, 6}, {7, 0, 0}}),
+                 second = three_by_three({{5, 0, 3}, {0, 0, 0}, {7, 1, 70}});
+    const Routing routing(first);
+    demand(weftGroupStart());
+    for (size_t rank = 0; rank < Routing::n; ++rank) demand(routing.call(rank));
+    weftPrepared_t prepared = nullptr;
+    demand(weftGroupPrepare(&prepared));
+    for (const Uneven* parts : {&first, &second, &first}) {
+        routing.fill(*parts);
+        for (size_t rank = 0; rank < Routing::n; ++rank) routing.counts[rank]->set(*parts, rank);
+        demand(weftPreparedStart(prepared));
+        routing.ranks.finish();
+        routing.check(*parts);
+    }
+    demand(weftPreparedDestroy(prepared));
+    const Uneven without = three_by_three({{5, 0, 3}, {0, 0, 0}, {7, 0, 70}});
+    routing.fill(without);
+    for (size_t rank = 0; rank < Routing::n; ++rank) routing.counts[rank]->set(without, rank);
+    routing.ranks.group([&](int rank) {
+        const Counts& c = *routing.counts[size_t(rank)];
+        if (rank != 1) return routing.call(size_t(rank));
+        return weftAlltoAllvDeviceCounts(nullptr, c.sent.data(), c.send_places.data(), nullptr, c.received.data(),
+                                         c.receive_places.data(), weftInt32, routing.ranks.comms[1],
+                                         routing.ranks.streams[1]->weft());
+    });
+    routing.ranks.finish();
+    routing.ranks.check_healthy();
+    routing.check(without);
 }
 
 }  // namespace weft::test

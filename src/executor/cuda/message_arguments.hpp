@@ -38,7 +38,9 @@ struct MessageGeometry {
         return least < 32 ? 32 / least : 1;
     }
     constexpr uint64_t pieces(uint64_t bytes) const {
-        const uint64_t wanted = (bytes + message_slot_bytes - 1) / message_slot_bytes, most = uint64_t(channels());
+        // Of any number that fits, for a buffer whose end is not known may have them all.
+        const uint64_t wanted = bytes / message_slot_bytes + (bytes % message_slot_bytes != 0 ? 1 : 0);
+        const uint64_t most = uint64_t(channels());
         return wanted == 0 ? 1 : wanted < most ? wanted : most;
     }
     constexpr size_t lanes() const { return size_t(ranks) * size_t(channels()); }
@@ -109,6 +111,7 @@ struct MessageArguments {
         count,  // writes those that `counts` tells into the table, one a queue
     } does;
     int32_t noted;
+    bool counted;  // move: the kernel before has written the items
     uint64_t timeout_ns;
     const uint32_t* abort;
     FailureReport* report;

@@ -11,7 +11,7 @@ class CountReader {
     WEFT_DEVICE CountReader(const Team& team, const MessageArguments& arguments)
         : team_(team), a_(arguments), c_(arguments.counts) {}
 
-    // The kernel that moves has a number of its own, so it leaves when this one has failed.
+    // The kernel that moves leaves when this one, or one before it, has failed.
     WEFT_DEVICE void run() const {
         if (load_relaxed(&a_.own->failed) != 0) return;
         for (int i = team_.thread; i < a_.queue_count; i += team_.threads) write(a_.queues[i]);
