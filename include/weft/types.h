@@ -149,9 +149,10 @@ typedef struct {
     int channels;      /* rings that share the message, 1 to 64; 0: Weft chooses; the same on all ranks */
     int64_t timeoutMs; /* a call without progress for this long fails; 0 = never, negative = undefined; each rank's own */
     const char* algo;  /* as WEFT_ALGO, for these calls; copied; the same on all ranks */
+    int priority;      /* of kernels of calls on device memory, lower is sooner, as of CUDA's streams; each rank's own */
 } weftCallConfig_t;
 #define WEFT_CALL_CONFIG_INITIALIZER \
-    { sizeof(weftCallConfig_t), WEFT_CALL_CONFIG_MAGIC, WEFT_CONFIG_UNDEF_INT, -1, NULL }
+    { sizeof(weftCallConfig_t), WEFT_CALL_CONFIG_MAGIC, WEFT_CONFIG_UNDEF_INT, -1, NULL, WEFT_CONFIG_UNDEF_INT }
 
 /* The kinds of memory that weftCommMemStats counts; weftMemTotal is the sum of the others. */
 typedef WEFT_ENUM {

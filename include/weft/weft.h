@@ -186,7 +186,8 @@ WEFT_API weftResult_t weftStreamWait(weftStream_t stream, uint64_t mark, int64_t
  * that were made before, queued or prepared ones too, keep theirs. algo and channels count for collectives on host
  * memory, and must be alike on all ranks, else the call that differs is a weftMismatch; a rank whose algo leaves no algorithm
  * is refused alone, and the others wait for it. Calls on device memory are refused while they are set. timeoutMs is not for calls
- * on device memory. Thread-bound. Errors: weftInvalidArgument (names no algorithm, channels out of range, not initialised),
+ * on device memory. priority is for those alone, undefined: the stream's; beyond what cudaDeviceGetStreamPriorityRange tells the end of that
+ * counts. For host memory streams have priorities (weftStreamCreateWithPriority). Thread-bound. Errors: weftInvalidArgument (names no algorithm, channels out of range, not initialised),
  * weftInvalidUsage (another thread is inside; more than 255 different settings). */
 WEFT_API weftResult_t weftCommSetCallConfig(weftComm_t comm, const weftCallConfig_t* config);
 

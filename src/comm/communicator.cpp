@@ -204,8 +204,8 @@ Status Communicator::finalize() {
     return ok();
 }
 
-Status Communicator::set_call_settings(int64_t timeout_ms, const char* algo, int channels) {
-    CallSettings settings{timeout_ms < 0 ? -1 : std::min(timeout_ms, INT64_MAX / 1000), 0};
+Status Communicator::set_call_settings(int64_t timeout_ms, const char* algo, int channels, int priority) {
+    CallSettings settings{timeout_ms < 0 ? -1 : std::min(timeout_ms, INT64_MAX / 1000), 0, priority};
     if (algo || channels >= 0) {
         auto preference = planner_.preference(algo_or_agreed(algo), channels_or_agreed(channels));
         if (!preference) return preference.take_status();
@@ -238,8 +238,8 @@ Status Communicator::begin(const Call& call) {
 
 Status Communicator::begin_on_device() {
     if (uneven(call_.operation.collective)) return begin_uneven_on_device();
-    const DeviceCall call{call_.operation, call_.send,   call_.receive,          call_.operand,
-                          call_.stream,    call_.mapped, call_.operand_on_device};
+    const DeviceCall call{call_.operation, call_.send,   call_.receive,           call_.operand,
+                          call_.stream,    call_.mapped, call_.operand_on_device, call_.settings.priority};
     if (Status prepared = device_->prepare(call); !prepared) return refuse_or_die(std::move(prepared));
     // Before the launch: a kernel may fail at once, and whoever tells of it looks here for what was called.
     group_->row(rank_).position.enter(++sequence_, device_->prepared());

@@ -53,9 +53,10 @@ class Communicator {
     struct CallSettings {
         int64_t timeout_ms = -1;  // negative: the communicator's
         uint8_t preference = 0;   // see Planner
+        int priority = WEFT_CONFIG_UNDEF_INT;
     };
     // Of those that are made from now on. As weftCommSetCallConfig.
-    Status set_call_settings(int64_t timeout_ms, const char* algo, int channels);
+    Status set_call_settings(int64_t timeout_ms, const char* algo, int channels, int priority);
     // Whether that is known already, so that it may be set while streams drive the communicator.
     bool knows_settings(const char* algo, int channels) const {
         return (!algo && channels < 0) || planner_.knows(algo_or_agreed(algo), channels_or_agreed(channels));

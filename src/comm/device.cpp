@@ -101,6 +101,9 @@ struct DeviceSide::State {
     // Where kernels of `peer` find what is sent; null: they do not.
     const std::byte* lent(const DeviceMessage& message, int peer) const;
     Status enqueue(const Kernel& kernel, const LaunchShape& shape, CUstream on, void* arguments) const;
+    // The context is current.
+    Result<std::optional<int>> priority(int asked);
+    std::optional<std::pair<int, int>> priorities;  // the device's lowest and highest number, once asked for
 };
 
 DeviceSide::DeviceSide(std::unique_ptr<State> state) : state_(std::move(state)) {}
@@ -400,12 +403,16 @@ Status DeviceSide::launch(const DeviceCall& call) {
     const auto stream = static_cast<CUstream>(call.stream);
     ContextScope scope(s.kernels->context());
     WEFT_TRY(scope.take_status());
+    auto priority = s.priority(call.priority);
+    if (!priority) return priority.take_status();
     WEFT_TRY(s.domain->order(stream, s.stream));
     if (s.abroad) s.abroad->launching(s.stream.capturing, a.launch, it.shape.blocks);
     // A replay would say again that an old launch has ended.
     uint32_t* const ended = a.ended;
     if (s.stream.capturing) a.ended = nullptr;
-    Status enqueued = s.enqueue(*it.kernel, it.shape, stream, &a);
+    LaunchShape shape = it.shape;
+    shape.priority = *priority;
+    Status enqueued = s.enqueue(*it.kernel, shape, stream, &a);
     a.ended = ended;
     WEFT_TRY(std::move(enqueued));
     if (s.abroad) s.abroad->launched();
@@ -449,17 +456,30 @@ Status DeviceSide::prepare_messages(const CountedMessages& messages, void* strea
     return s.take_stream(stream);
 }
 
-Status DeviceSide::launch_messages(void* on) {
+Result<std::optional<int>> DeviceSide::State::priority(int asked) {
+    if (asked == WEFT_CONFIG_UNDEF_INT) [[likely]]
+        return std::optional<int>();
+    if (!priorities) {
+        int last = 0, first = 0;
+        WEFT_TRY(driver->check(driver->CtxGetStreamPriorityRange(&last, &first), "tell the range of priorities"));
+        priorities = {first, last};
+    }
+    return std::optional<int>(std::clamp(asked, priorities->first, priorities->second));
+}
+
+Status DeviceSide::launch_messages(void* on, int asked_priority) {
     State& s = *state_;
     MessageArguments& a = s.message_arguments;
     a.launch = ++s.launches;
     const auto stream = static_cast<CUstream>(on);
     ContextScope scope(s.kernels->context());
     WEFT_TRY(scope.take_status());
+    auto priority = s.priority(asked_priority);
+    if (!priority) return priority.take_status();
     WEFT_TRY(s.domain->order(stream, s.stream));
     if (s.messages->lanes() == 0) return ok();
     const Kernel& kernel = s.kernels->messages();
-    const LaunchShape noting{.blocks = 1, .threads = 128};
+    const LaunchShape noting{.blocks = 1, .threads = 128, .priority = *priority};
     if (s.messages->counted()) {
         s.messages->bind_counts(a);
         WEFT_TRY(s.enqueue(kernel, noting, stream, &a));
@@ -472,7 +492,8 @@ Status DeviceSide::launch_messages(void* on) {
     s.messages->bind(a);
     const LaunchShape shape{.blocks = unsigned(std::clamp(s.messages->lanes(), 1, s.layout.blocks_max)),
                             .threads = unsigned(threads_max),
-                            .remote_sync_domain = s.kernels->sync_domains()};
+                            .remote_sync_domain = s.kernels->sync_domains(),
+                            .priority = *priority};
     WEFT_TRY(s.enqueue(kernel, shape, stream, &a));
     return s.domain->note(stream, s.stream);
 }

@@ -56,6 +56,7 @@ struct DeviceCall {
     void* stream;
     bool mapped;            // see DevicePlace
     bool scalar_on_device;  // the kernel reads it; else it is read at once
+    int priority;           // of weftCallConfig_t
 };
 
 // A buffer of a call: what the rank has of it.
@@ -107,7 +108,7 @@ class DeviceSide {
     // Messages of one group, any number to and from any ranks, in one kernel. Two steps likewise.
     Status prepare_messages(std::span<const DeviceMessage> messages, void* stream);
     Status prepare_messages(const CountedMessages& messages, void* stream);
-    Status launch_messages(void* stream);
+    Status launch_messages(void* stream, int priority);
 
     // The user will call with this buffer often: other processes map it, so that it need not be staged. Nothing: it is
     // host memory; no_entry: it is staged all the same, as the log says.

@@ -31,7 +31,7 @@ const Operation& DeviceSide::prepared() const { std::abort(); }
 Status DeviceSide::launch(const DeviceCall&) { std::abort(); }
 Status DeviceSide::prepare_messages(std::span<const DeviceMessage>, void*) { std::abort(); }
 Status DeviceSide::prepare_messages(const CountedMessages&, void*) { std::abort(); }
-Status DeviceSide::launch_messages(void*) { std::abort(); }
+Status DeviceSide::launch_messages(void*, int) { std::abort(); }
 std::optional<int> DeviceSide::register_buffer(const void*, size_t) { std::abort(); }
 Status DeviceSide::deregister_buffer(int) { std::abort(); }
 void DeviceSide::look(bool) const { std::abort(); }

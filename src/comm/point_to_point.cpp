@@ -81,7 +81,8 @@ Status Communicator::begin_device_messages(std::span<const Call> messages) {
     WEFT_TRY(usable());
     if (Status prepared = device_->prepare_messages(device_messages_, first->stream); !prepared)
         return refuse_or_die(std::move(prepared));
-    if (Status launched = device_->launch_messages(first->stream); !launched) return die(std::move(launched));
+    if (Status launched = device_->launch_messages(first->stream, first->settings.priority); !launched)
+        return die(std::move(launched));
     return ok();
 }
 
@@ -109,7 +110,8 @@ Status Communicator::launch_uneven(Status prepared) {
     if (!prepared) return refuse_or_die(std::move(prepared));
     group_->row(rank_).position.enter(++sequence_, call_.operation);
     on_device_ = true;
-    if (Status launched = device_->launch_messages(call_.stream); !launched) return die(std::move(launched));
+    if (Status launched = device_->launch_messages(call_.stream, call_.settings.priority); !launched)
+        return die(std::move(launched));
     return ok();
 }
 
@@ -121,8 +123,14 @@ Status Communicator::launch_parts() {
         const Portion& part =
             *std::find_if(sends.begin(), sends.end(), [&](const Portion& one) { return one.peer == root; });
         if (part.count == 0) continue;
-        DeviceCall call{call_.operation,        part.data, nullptr, call_.operand, call_.stream, call_.mapped,
-                        call_.operand_on_device};
+        DeviceCall call{call_.operation,
+                        part.data,
+                        nullptr,
+                        call_.operand,
+                        call_.stream,
+                        call_.mapped,
+                        call_.operand_on_device,
+                        call_.settings.priority};
         call.operation.collective = Collective::reduce;
         call.operation.root = root;
         call.operation.count = part.count;

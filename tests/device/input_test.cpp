@@ -1,8 +1,10 @@
 // input_test.cpp: wrong arguments of calls on device memory: a sentence that says what to change, and the communicator
 // lives on.
+#include <climits>
 #include <cstring>
 
 #include "tests/device/ranks.hpp"
+#include "tests/fake_cuda/control.hpp"
 
 namespace weft::test {
 
@@ -227,6 +229,37 @@ TEST_CASE("a capture that has been ended by an error says so, and the next captu
     demand(cuStreamEndCapture(blocking.handle, &graph));
     demand(cuGraphDestroy(graph));
     demand(cuCtxSetCurrent(nullptr));
+    check_lives(ranks);
+}
+
+TEST_CASE("kernels have the priority that calls ask for, as far as the device has it", "[input]") {
+    const Ranks ranks(spread(2));
+    const DeviceBuffer first(ranks.placing[0], 4000), second(ranks.placing[1], 4000);
+    void* const buffers[] = {first.data(), second.data()};
+    weftCallConfig_t config = WEFT_CALL_CONFIG_INITIALIZER;
+    const auto priority_of = [&](bool messages, const weftCallConfig_t* settings) {
+        for (weftComm_t comm : ranks.comms) demand(weftCommSetCallConfig(comm, settings));
+        ranks.group([&](int rank) {
+            weftComm_t comm = ranks.comms[size_t(rank)];
+            weftStream_t stream = ranks.streams[size_t(rank)]->weft();
+            void* const buffer = buffers[rank];
+            if (!messages) return weftAllReduce(buffer, buffer, 10, weftInt32, weftSum, comm, stream);
+            return rank == 0 ? weftSend(buffer, 10, weftInt32, 1, comm, stream)
+                             : weftRecv(buffer, 10, weftInt32, 0, comm, stream);
+        });
+        ranks.finish();
+        return fake::last_priority();
+    };
+    for (const bool messages : {false, true}) {
+        INFO(messages);
+        config.priority = -3;
+        CHECK(priority_of(messages, &config) == -3);
+        config.priority = -100;
+        CHECK(priority_of(messages, &config) == -5);
+        config.priority = 7;
+        CHECK(priority_of(messages, &config) == 0);
+        CHECK(priority_of(messages, nullptr) == INT_MIN);
+    }
     check_lives(ranks);
 }
 

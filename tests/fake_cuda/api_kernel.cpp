@@ -260,6 +260,7 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction handle, void*
         unsigned(attribute_of(*kernel, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, device)))
         return CUDA_ERROR_INVALID_VALUE;
     const Setting& setting = world().setting;
+    world().last_priority = INT_MIN;
     for (unsigned i = 0; i < config->numAttrs; ++i) {
         const CUlaunchAttribute& attribute = config->attrs[i];
         switch (attribute.id) {
@@ -272,8 +273,11 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction handle, void*
             case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN:
                 if (setting.sm < 90 || setting.version < 12000) return CUDA_ERROR_INVALID_VALUE;
                 break;
-            case CU_LAUNCH_ATTRIBUTE_IGNORE:
             case CU_LAUNCH_ATTRIBUTE_PRIORITY:
+                if (attribute.value.priority > 0 || attribute.value.priority < -5) return CUDA_ERROR_INVALID_VALUE;
+                world().last_priority = attribute.value.priority;
+                break;
+            case CU_LAUNCH_ATTRIBUTE_IGNORE:
             case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION: break;
             default: return CUDA_ERROR_INVALID_VALUE;  // not known to this driver
         }

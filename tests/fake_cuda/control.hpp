@@ -24,5 +24,7 @@ void add_setting(const std::string& statements);
 std::string leaks();
 // How often the function was called: cuMemAlloc, without version.
 int calls(const std::string& function);
+// Of the kernel launched last; INT_MIN: its stream's.
+int last_priority();
 
 }  // namespace weft::fake

@@ -255,4 +255,9 @@ int calls(const std::string& function) {
     return world().calls[function];
 }
 
+int last_priority() {
+    std::lock_guard lock(world().mutex);
+    return world().last_priority;
+}
+
 }  // namespace weft::fake

@@ -3,6 +3,7 @@
 #include <cuda.h>
 
 #include <atomic>
+#include <climits>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -72,6 +73,7 @@ struct World {
     std::atomic<int> initialised_by{0};  // pid
     std::vector<std::unique_ptr<Device>> devices;
     std::map<std::string, int> calls;
+    int last_priority = INT_MIN;
     std::map<CUstream, std::shared_ptr<Stream>> streams;
     std::map<std::pair<std::thread::id, Context*>, std::shared_ptr<Stream>> per_thread;
     std::vector<std::shared_ptr<Completion>> workers;  // of all streams that there were: reset() waits for them

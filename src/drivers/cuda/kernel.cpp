@@ -51,7 +51,7 @@ Result<int> Kernel::blocks_per_multiprocessor(int threads, size_t shared_bytes) 
 }
 
 CUresult Kernel::enqueue(const LaunchShape& shape, CUstream stream, void** arguments) const {
-    std::array<CUlaunchAttribute, 3> attributes;
+    std::array<CUlaunchAttribute, 4> attributes;
     CUlaunchConfig config{};
     config.gridDimX = shape.blocks;
     config.gridDimY = config.gridDimZ = 1;
@@ -73,6 +73,7 @@ CUresult Kernel::enqueue(const LaunchShape& shape, CUstream stream, void** argum
     if (shape.cooperative) add(CU_LAUNCH_ATTRIBUTE_COOPERATIVE).cooperative = 1;
     if (shape.remote_sync_domain)
         add(CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN).memSyncDomain = CU_LAUNCH_MEM_SYNC_DOMAIN_REMOTE;
+    if (shape.priority) add(CU_LAUNCH_ATTRIBUTE_PRIORITY).priority = *shape.priority;
     return driver_->LaunchKernelEx(&config, function_, arguments, nullptr);
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 #include <array>
 #include <cstddef>
+#include <optional>
 #include <utility>
 
 #include "src/drivers/cuda/context.hpp"
@@ -28,9 +29,10 @@ struct LaunchShape {
     unsigned blocks = 1;
     unsigned threads = 1;  // of a block
     unsigned shared_bytes = 0;
-    unsigned cluster_blocks = 0;      // 0: no clusters
-    bool cooperative = false;         // all blocks run at once, or the launch fails
-    bool remote_sync_domain = false;  // fences do not wait for stores of other kernels; devices from sm_90 on
+    unsigned cluster_blocks = 0;       // 0: no clusters
+    bool cooperative = false;          // all blocks run at once, or the launch fails
+    bool remote_sync_domain = false;   // fences do not wait for stores of other kernels; devices from sm_90 on
+    std::optional<int> priority = {};  // none: the stream's
 };
 
 // A kernel in one context, loaded: a lazy loading at the first launch could wait for kernels that wait for this one.
