@@ -44,7 +44,8 @@ Current::~Current() {
     cuCtxPopCurrent(&popped);
 }
 
-DeviceBuffer::DeviceBuffer(int device, size_t bytes, size_t offset, Kind kind) : device_(device), offset_(offset) {
+DeviceBuffer::DeviceBuffer(int device, size_t bytes, size_t offset, Kind kind)
+    : device_(device), offset_(offset), kind_(kind) {
     const Current current(device);
     const size_t all = bytes + offset + 1;
     switch (kind) {
@@ -58,7 +59,12 @@ DeviceBuffer::DeviceBuffer(int device, size_t bytes, size_t offset, Kind kind) :
 }
 DeviceBuffer::~DeviceBuffer() {
     const Current current(device_);
-    cuMemFree(base_);
+    if (kind_ == Kind::pool) {
+        cuMemFreeAsync(base_, nullptr);
+        cuStreamSynchronize(nullptr);
+    } else {
+        cuMemFree(base_);
+    }
 }
 void DeviceBuffer::write(const void* from, size_t bytes) const {
     const Current current(device_);

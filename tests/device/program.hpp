@@ -37,6 +37,7 @@ class DeviceBuffer {
   private:
     int device_;
     size_t offset_;
+    Kind kind_;
     CUdeviceptr base_ = 0;
 };
 
