@@ -73,7 +73,7 @@ typedef WEFT_ENUM {
     weftBand = 5,               /* the bits' and, or, exclusive or: integers only; NCCL has no such */
     weftBor = 6,
     weftBxor = 7,
-    weftNumOps = 8,             /* values from here to weftMaxRedOp are made by weftRedOpCreate and weftRedOpCreatePreMulSum */
+    weftNumOps = 8,             /* from here to weftMaxRedOp: made by weftRedOpCreate and weftRedOpCreatePreMulSum */
     weftMaxRedOp = 0x7fffffff
 } weftRedOp_t;
 
@@ -81,8 +81,8 @@ typedef WEFT_ENUM {
 typedef WEFT_ENUM { weftScalarDevice = 0, weftScalarHostImmediate = 1 } weftScalarResidence_t;
 
 /* A reduction of the user's (weftRedOpCreate): writes left[i] op right[i] to result[i] for each i < `count`. `left` and
- * `right` hold elements of type `datatype` in host memory, aligned as the caller's buffers are, and must not be changed;
- * `result` is either of them or overlaps neither. `context` is what weftRedOpCreate was given. */
+ * `right` hold elements of type `datatype` in host memory, aligned as the caller's buffers are, and must not be
+ * changed; `result` is either of them or overlaps neither. `context` is what weftRedOpCreate was given. */
 typedef void (*weftRedOpFunction_t)(const void* left, const void* right, void* result, size_t count,
                                     weftDataType_t datatype, void* context);
 
@@ -90,9 +90,10 @@ typedef struct weftComm* weftComm_t;     /* a communicator: this process's membe
 typedef struct weftStream* weftStream_t; /* a CUDA stream, or one of weftStreamCreate; NULL blocks on host memory */
 typedef struct weftPrepared* weftPrepared_t; /* calls prepared by weftGroupPrepare */
 
-typedef struct weftWindow* weftWindow_t; /* memory of every rank that the others read and write: weftCommWindowRegister */
+typedef struct weftWindow* weftWindow_t; /* memory that all ranks read and write: weftCommWindowRegister */
 
-/* weftCommWindowRegister: what is asked of a window. Weft keeps the order of what one rank does to another one's part in any case. */
+/* weftCommWindowRegister: what is asked of a window. Weft keeps the order of what one rank does to another one's part
+ * in any case. */
 #define WEFT_WIN_DEFAULT 0
 #define WEFT_WIN_COLL_SYMMETRIC 1 /* for collectives on device memory: accepted, and nothing follows from it yet */
 #define WEFT_WIN_STRICT_ORDERING 2
@@ -120,7 +121,7 @@ typedef struct {
 typedef struct { char internal[WEFT_UNIQUE_ID_BYTES]; } weftUniqueId;
 
 /* Settings of one communicator. Start from WEFT_CONFIG_INITIALIZER; a field left at WEFT_CONFIG_UNDEF_INT (or NULL)
- * takes the environment's value or the default. The struct grows at its end only: `size` says how much the caller has. */
+ * takes the environment's value or the default. The struct grows at its end: `size` says how much of it there is. */
 #define WEFT_CONFIG_UNDEF_INT INT32_MIN
 #define WEFT_CONFIG_MAGIC 0x77656674u
 typedef struct {
@@ -134,22 +135,22 @@ typedef struct {
     int64_t initTimeoutMs; /* the same for the meeting of the ranks at init, split and shrink */
     const char* commName;  /* shown in logs and errors; copied */
     const char* algo;      /* as WEFT_ALGO: names allowed, `^name` excluded; copied; rank 0's counts for all ranks */
-    int deterministic;     /* as WEFT_DETERMINISTIC: 1: reductions in rank order; 0: the fastest; rank 0's counts for all */
+    int deterministic;     /* as WEFT_DETERMINISTIC: 1: reductions in rank order; 0: the fastest; rank 0's counts */
 } weftConfig_t;
 #define WEFT_CONFIG_INITIALIZER \
     { sizeof(weftConfig_t), WEFT_CONFIG_MAGIC, WEFT_VERSION_CODE, WEFT_CONFIG_UNDEF_INT, 0, -1, -1, NULL, NULL, \
       WEFT_CONFIG_UNDEF_INT }
 
-/* What calls ask for beside their arguments (weftCommSetCallConfig). Start from WEFT_CALL_CONFIG_INITIALIZER; what is left so
- * is as the communicator has it. The struct grows at its end only. */
+/* What calls ask for beside their arguments (weftCommSetCallConfig). Start from WEFT_CALL_CONFIG_INITIALIZER; what is
+ * left so is as the communicator has it. The struct grows at its end only. */
 #define WEFT_CALL_CONFIG_MAGIC 0x77656663u
 typedef struct {
     size_t size;       /* sizeof(weftCallConfig_t) of the caller */
     unsigned magic;    /* WEFT_CALL_CONFIG_MAGIC */
     int channels;      /* rings that share the message, 1 to 64; 0: Weft chooses; the same on all ranks */
-    int64_t timeoutMs; /* a call without progress for this long fails; 0 = never, negative = undefined; each rank's own */
+    int64_t timeoutMs; /* a call without progress fails after it; 0 = never, negative = undefined; each rank's own */
     const char* algo;  /* as WEFT_ALGO, for these calls; copied; the same on all ranks */
-    int priority;      /* of kernels of calls on device memory, lower is sooner, as of CUDA's streams; each rank's own */
+    int priority;      /* of kernels of calls on device memory, lower is sooner, as in CUDA; each rank's own */
 } weftCallConfig_t;
 #define WEFT_CALL_CONFIG_INITIALIZER \
     { sizeof(weftCallConfig_t), WEFT_CALL_CONFIG_MAGIC, WEFT_CONFIG_UNDEF_INT, -1, NULL, WEFT_CONFIG_UNDEF_INT }

@@ -191,6 +191,7 @@ class Part {
         sum_ = rank + 1;
     }
 
+    bool idle() const { return steps_.empty(); }
     weftResult_t post(weftComm_t comm, const Memory& memory, weftStream_t stream) {
         for (Step& step : steps_) {
             const weftResult_t result = post(step, comm, memory, stream);
@@ -335,7 +336,9 @@ std::string run_random_windows_of_all(const std::vector<weftComm_t>& comms, cons
     if (in_group([&](int rank) { return memories[size_t(rank)]->open(comms[size_t(rank)]); }) != weftSuccess)
         return weftGetLastError(nullptr);
     for (int index = 0; index < sequence.rounds; ++index) {
-        const Round round(sequence, index, model);
+        Round round(sequence, index, model);
+        // The group drives the ranks that have calls in it; across hosts a rank serves inside its calls only.
+        for (int rank = 0; rank < ranks; ++rank) round.reduces |= Part(round, rank).idle();
         std::vector<std::unique_ptr<Part>> parts;
         for (int rank = 0; rank < ranks; ++rank) parts.push_back(std::make_unique<Part>(round, rank));
         if (in_group([&](int rank) {
