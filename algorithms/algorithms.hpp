@@ -86,6 +86,11 @@ double all_pairs_reduce_scatter_us(const Layout& layout, const LinkCosts& costs,
 Schedule bruck_all_to_all(const Layout& layout, const Parameters& parameters);
 double bruck_all_to_all_us(const Layout& layout, const LinkCosts& costs, size_t bytes);
 
+Schedule pat_all_gather(const Layout& layout, const Parameters& parameters);
+Schedule pat_reduce_scatter(const Layout& layout, const Parameters& parameters);
+double pat_all_gather_us(const Layout& layout, const LinkCosts& costs, size_t bytes);
+double pat_reduce_scatter_us(const Layout& layout, const LinkCosts& costs, size_t bytes);
+
 Schedule halving_doubling_all_gather(const Layout& layout, const Parameters& parameters);
 Schedule halving_doubling_reduce_scatter(const Layout& layout, const Parameters& parameters);
 Schedule dissemination_barrier(const Layout& layout, const Parameters& parameters);

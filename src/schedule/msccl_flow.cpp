@@ -224,7 +224,7 @@ class Walk {
                     datum = held->datum;
                 }
                 move.finish = facts_.reduces && step.opcode != Opcode::send && !datum.value.finished &&
-                              contributions_.complete(datum.value);
+                              contributions_.complete(datum.value, datum.chunk);
                 if (move.finish) Contributions::finish(datum.value);
             }
             move.chunk = datum.chunk;

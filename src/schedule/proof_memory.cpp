@@ -13,6 +13,9 @@ bool Proof::execute_connection(const Here& here) {
     const bool receives = std::strchr(uses, 's'), sends = std::strchr(uses, 't'), reads = std::strchr(uses, 'i');
     const auto [source, target] = here.operation->ends[here.rank][here.block];
     Message message;
+    // Parts are alike, so in scratch a chunk may lie in the place of another part's; what it is its value tells.
+    const bool in_scratch = here.it->source == Buffer::scratch || (here.it->targets & Buffer::scratch);
+    bool alike = alike_chunks(*here.schedule);
     if (receives) {
         Connection& connection = connections_[source];
         message = std::move(connection.slots.front());
@@ -21,7 +24,8 @@ bool Proof::execute_connection(const Here& here) {
         if (message.values[0].second.tile != here.operation->first_tile + here.tile)
             return object(here, "it receives what rank {} sent for another tile, as its chunk {}, in step {}",
                           connection.source, message.chunk, message.step);
-        if (alike_chunks(*here.schedule) && message.chunk != here.chunk)
+        if (here.schedule->parts() > 1 && (in_scratch || message.from_scratch)) alike = false;
+        if (alike && message.chunk != here.chunk)
             return object(here, "it receives chunk {} of rank {} (sent in step {}) as chunk {}", message.chunk,
                           connection.source, message.step, here.chunk);
         if (message.count != here.it->count)
@@ -36,8 +40,7 @@ bool Proof::execute_connection(const Here& here) {
         Value value;
         if (receives) {
             // Of the same size at least: the same share of a part.
-            const int shares =
-                alike_chunks(*here.schedule) ? here.schedule->chunks : here.schedule->chunks / here.schedule->parts();
+            const int shares = alike ? here.schedule->chunks : here.schedule->chunks / here.schedule->parts();
             if (next == message.values.size() || message.values[next].first % shares != there.chunk % shares)
                 return object(there, "its span and that of rank {} (sent in step {}) go round at different places",
                               connections_[source].source, message.step);
@@ -59,7 +62,8 @@ bool Proof::execute_connection(const Here& here) {
                       message.step);
     if (sends) {
         Connection& connection = connections_[target];
-        connection.slots.push_back({std::move(passed_on), here.chunk, here.it->count, here.step});
+        const bool from_scratch = here.it->source == Buffer::scratch || message.from_scratch;
+        connection.slots.push_back({std::move(passed_on), here.chunk, here.it->count, here.step, from_scratch});
         queue(std::exchange(connection.blocked_receiver, -1));
     }
     return true;
@@ -124,8 +128,8 @@ bool Proof::execute_reduce(const Here& here) {
 
 bool Proof::finish(const Here& here, Value& value) {
     if (value.finished) return object(here, "it finishes chunk {} a second time", here.chunk);
-    if (!contributions_.complete(value))
-        return object(here, "it finishes chunk {}, which {}", here.chunk, contributions_.fault(value));
+    if (!contributions_.complete(value, here.chunk))
+        return object(here, "it finishes chunk {}, which {}", here.chunk, contributions_.fault(value, here.chunk));
     Contributions::finish(value);
     return true;
 }
@@ -315,7 +319,7 @@ std::string Proof::fault(Operation& operation, const Cell& cell, int rank, int t
         if (cell.value.expression == right.expression) return {};
         return fmt::format("is not chunk {} of rank {}{}", given, giver, writer());
     }
-    if (!contributions_.complete(cell.value)) return contributions_.fault(cell.value) + writer();
+    if (!contributions_.complete(cell.value, chunk)) return contributions_.fault(cell.value, chunk) + writer();
     if (!cell.value.finished) return "is complete but not finished" + writer();
     uint64_t& result = operation.results[size_t(tile) * schedule.chunks + chunk];
     if (result == 0) {

@@ -172,7 +172,7 @@ Sentence object_to_operands(const Schedule& schedule, const Block& block, const 
         return object("it is fused, which is for {} only", name_of(Collective::all_reduce));
     if (it.moves ? it.opcode != Opcode::copy || it.count != 1 : it.into != Index())
         return object("it names a chunk for its targets, which a copy of one chunk does only");
-    if (it.moves && facts_of(schedule.collective).reduces)
+    if (it.moves && facts_of(schedule.collective).reduces && schedule.parts() == 1)
         return object("it moves a chunk to another's place, where contributions to each are added up");
     if (Sentence found = it.moves ? object_to_index("the targets' chunk", it.into, schedule.chunks) : Sentence())
         return found;

@@ -42,7 +42,7 @@ TEST_CASE("random calls of threads are right under every algorithm", "[comm]") {
     std::cout << "seed " << seed() << std::endl;
     for (const int ranks : {1, 2, 3, 4, 5, 8})
         for (const char* algo :
-             {"one_shot", "two_shot", "ring", "halving_doubling", "all_pairs", "linear,binomial_tree", ""})
+             {"one_shot", "two_shot", "ring", "halving_doubling", "pat", "all_pairs", "linear,binomial_tree", ""})
             check_threads(ranks, algo, {seed() + uint32_t(ranks), small() ? 15 : 80, 40'000});
 }
 
@@ -156,7 +156,7 @@ TEST_CASE("random calls of processes are right under a user's algorithms", "[com
     };
     add("two_shot", "all_reduce", -1, "0 to 20000");
     add("halving_doubling", "all_reduce", -1, "20001");
-    add("ring", "all_gather", -1, "100");
+    add("pat", "all_gather", -1, "100");
     add("halving_doubling", "reduce_scatter", -1, "");
     add("one_shot", "all_to_all", -1, "");
     add("dissemination", "barrier", -1, "");
@@ -181,6 +181,7 @@ TEST_CASE("random calls of ranks on several hosts are right under every algorith
                                                  "ring",
                                                  "recursive_doubling",
                                                  "halving_doubling",
+                                                 "pat",
                                                  "double_binary_tree",
                                                  "two_level_ring",
                                                  "two_level_tree",

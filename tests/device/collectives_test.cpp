@@ -121,7 +121,7 @@ TEST_CASE("every collective runs by steps where no fused kernel is allowed", "[c
 TEST_CASE("each algorithm of each collective runs by steps", "[collectives]") {
     INFO("seed " << seed());
     std::mt19937 random(seed());
-    for (const char* algo : {"ring", "binomial_tree", "linear", "halving_doubling", "all_pairs"})
+    for (const char* algo : {"ring", "binomial_tree", "linear", "halving_doubling", "pat", "all_pairs"})
         for (const int n : small() ? std::vector{3} : std::vector{2, 3, 5, 8}) {
             INFO(algo << " on " << n << " ranks");
             const weftConfig_t config = with_algo(algo);

@@ -1,0 +1,138 @@
+// PAT, parallel aggregated trees, for any number of ranks: all-gather and reduce-scatter in ceil(log2 N) rounds, of
+// which the farthest one moves a single part and the nearest one half of them: where neighbours share a host, or a
+// switch, little crosses what lies between. Each part has a binomial tree of its own, rooted at its owner; a message
+// takes along all parts whose trees have an edge there. Those lie 2d apart for ranks d apart: they are put side by side
+// first, and back into place at the other end.
+// As many parts as there are in every message: where a slot does not hold them, tiles are smaller, instead of the
+// messages that the paper sends one behind the other at the near end.
+// Source: Jeaugey, "PAT: a new algorithm for all-gather and reduce-scatter operations at scale", 2025.
+#include <optional>
+
+#include "algorithms/algorithms.hpp"
+#include "algorithms/network.hpp"
+#include "src/schedule/builder.hpp"
+
+namespace weft {
+
+namespace {
+
+// One would do; with two the next tile is on its way while this one is taken in.
+constexpr int fifo_depth = 2;
+
+// The distance of the last round of a reduce-scatter, the first of an all-gather.
+int farthest(int ranks) {
+    int distance = 1;
+    while (2 * distance < ranks) distance *= 2;
+    return distance;
+}
+// How many parts go over that distance: of the owners 0, 2d, 4d .. ranks behind, those d further are ranks, too.
+int count_over(int distance, int ranks) { return (ranks - distance + 2 * distance - 1) / (2 * distance); }
+
+Builder parted(Collective collective, const Layout& layout) {
+    if (layout.ranks == 1) return {"pat", collective, layout, {.chunks = 1}};
+    return {"pat", collective, layout, {.chunks = layout.ranks, .fifo_depth = fifo_depth, .span = layout.ranks / 2}};
+}
+
+}  // namespace
+
+Schedule pat_all_gather(const Layout& layout, const Parameters&) {
+    const int ranks = layout.ranks, rank = layout.rank;
+    Builder schedule = parted(Collective::all_gather, layout);
+    const auto behind = [&](int distance) { return Chunk{0, rank - distance, ranks}; };
+    Step done = schedule.block({}).copy({rank});
+    std::optional<Step> last_unstaged;
+    for (int distance = ranks > 1 ? farthest(ranks) : 0; distance > 0; distance /= 2) {
+        const int count = count_over(distance, ranks);
+        BlockBuilder block = schedule.block({.source = behind(distance).at(0), .target = behind(-distance).at(0)});
+        if (count == 1) {
+            block.send({rank}).from(Buffer::output).after(done);
+            done = block.recv(behind(distance));
+            last_unstaged = done;
+            continue;
+        }
+        // What goes lies at the beginning of scratch, behind it what comes.
+        block.loop(count)
+            .copy(behind(0).then(-2 * distance))
+            .from(Buffer::output)
+            .to(Buffer::scratch)
+            .into(Chunk{0, 0, ranks}.then(1))
+            .after(done);
+        block.span(count).send({0}).from(Buffer::scratch);
+        block.span(count).recv({count}).to(Buffer::scratch);
+        done = block.loop(count)
+                   .copy(Chunk{0, count, ranks}.then(1))
+                   .from(Buffer::scratch)
+                   .into(behind(distance).then(-2 * distance));
+    }
+    // Scratch is the next tile's when this one's last round has ended, which is so where one block alone uses it.
+    if (count_over(2, ranks) > 1) last_unstaged->after(done, 1);
+    return schedule.finish();
+}
+
+Schedule pat_reduce_scatter(const Layout& layout, const Parameters&) {
+    const int ranks = layout.ranks, rank = layout.rank;
+    Builder schedule = parted(Collective::reduce_scatter, layout);
+    if (ranks == 1) {
+        schedule.block({}).copy({0}).finish();
+        return schedule.finish();
+    }
+    // This rank's sums for the owners 0, d, 2d .. behind it, in that order: every second one goes, the others stay and
+    // get theirs from d ahead. First they are the input, then they lie side by side in scratch, in turn at its
+    // beginning, what goes before what stays, and at its end; of an odd number the last of what stays takes the place of
+    // the first, which has left it then.
+    const auto starts_at = [&](int round, int held) { return round % 2 == 0 ? ranks - held : 0; };
+    int begin = 0;  // of the last two sums: the first of them, counted from there, lies where it belongs
+    for (int held = ranks, round = 0; held > 2; held -= held / 2, ++round) begin = starts_at(round, held) + held / 2;
+    const auto place = [&, last = begin](int number) { return Chunk{0, rank - last + number, ranks}; };
+    const auto behind = [&](int owner) { return Chunk{0, rank - owner, ranks}; };
+    int held = ranks;
+    std::optional<Step> first, sum;
+    for (int distance = 1, round = 0; distance < ranks; distance *= 2, ++round) {
+        const auto sums = [&](int number, int step) {
+            return round == 0 ? behind(number).then(-step) : place(begin + number).then(step);
+        };
+        const Buffer where = round == 0 ? Buffer::input : Buffer::scratch;
+        BlockBuilder block = schedule.block({.source = behind(-distance).at(0), .target = behind(distance).at(0)});
+        if (held == 2) {
+            Step sent = block.send(sums(1, 0)).from(where);
+            if (sum) sent.after(*sum);
+            sum = block.recv_reduce_copy(sums(0, 0)).from(where).finish();
+            continue;
+        }
+        const int count = held / 2, next = starts_at(round, held);
+        Step going = block.loop(count).copy(sums(1, 2)).from(where).to(Buffer::scratch).into(place(next).then(1));
+        if (sum) going.after(*sum);
+        if (!first) first = going;
+        block.loop(held - count).copy(sums(0, 2)).from(where).to(Buffer::scratch).into(place(next + count).then(1));
+        block.span(count).send(place(next)).from(Buffer::scratch);
+        begin = next + count;
+        sum = block.span(count).recv_reduce_copy(place(begin)).from(Buffer::scratch).to(Buffer::scratch);
+        held -= count;
+    }
+    // The next tile's first round begins where this one's last has ended.
+    if (first) first->after(*sum, 1);
+    return schedule.finish();
+}
+
+static double rounds_us(const Layout& layout, const LinkCosts& costs, size_t bytes, Network::Coming coming) {
+    const int ranks = layout.ranks;
+    if (ranks == 1) return costs.stream_us(bytes, 2 * bytes);
+    const Network network(layout, costs, bytes);
+    Network::Rounds rounds;
+    for (int distance = 1; distance < ranks; distance *= 2) {
+        const int count = count_over(distance, ranks);
+        const double sent = double(bytes) * count / ranks;
+        network.add_round(rounds, distance, sent, coming);
+        // Side by side, and back into place.
+        if (count > 1) rounds.handling_us += 2 * costs.stream_us(size_t(sent), 3 * bytes);
+    }
+    return Network::overlapped_us(rounds, double(bytes), 2 * double(costs.net_slot_bytes));
+}
+double pat_all_gather_us(const Layout& layout, const LinkCosts& costs, size_t bytes) {
+    return rounds_us(layout, costs, bytes, Network::Coming::finished);
+}
+double pat_reduce_scatter_us(const Layout& layout, const LinkCosts& costs, size_t bytes) {
+    return rounds_us(layout, costs, bytes, Network::Coming::parts);
+}
+
+}  // namespace weft
