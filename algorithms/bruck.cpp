@@ -2,7 +2,6 @@
 // and what others gave it to pass on. log2 N messages, each of half of the buffer: for tiny parts of many ranks.
 // Source: Bruck, Ho, Kipnis, Upfal and Weathersby, "Efficient algorithms for all-to-all communications in multiport
 // message-passing systems", 1997; what waits lies where it will end, so that nothing is turned at either end.
-#include <cmath>
 #include <optional>
 
 #include "algorithms/algorithms.hpp"
@@ -73,9 +72,7 @@ double bruck_all_to_all_us(const Layout& layout, const LinkCosts& costs, size_t 
         // Into the message and out of it.
         rounds.handling_us += 2 * costs.stream_us(size_t(sent), 3 * bytes);
     }
-    // Tiles go one behind the other.
-    const double tiles = std::max(1.0, std::ceil(double(bytes) / (2 * double(costs.net_slot_bytes))));
-    return tiles * rounds.latency_us + rounds.link_us + rounds.handling_us;
+    return Network::in_turn_us(rounds, double(bytes), 2 * double(costs.net_slot_bytes));
 }
 
 }  // namespace weft

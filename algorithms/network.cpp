@@ -49,6 +49,11 @@ double Network::overlapped_us(const Rounds& rounds, double bytes, double tile_by
            std::min(rounds.link_us, rounds.handling_us) * std::max(1 / tiles, never_overlapped);
 }
 
+double Network::in_turn_us(const Rounds& rounds, double bytes, double tile_bytes) {
+    const double tiles = std::max(1.0, std::ceil(bytes / tile_bytes));
+    return tiles * rounds.latency_us + rounds.link_us + rounds.handling_us;
+}
+
 const char* several_hosts(const Layout& layout) {
     return layout.host_count() > 1 ? "needs all ranks on one host" : nullptr;
 }

@@ -34,6 +34,8 @@ class Network {
     // Of `bytes` in tiles of `tile_bytes`, each of which goes through the rounds behind the other: while one travels
     // the processor works on the next, though it has its part in the travelling too.
     static double overlapped_us(const Rounds& rounds, double bytes, double tile_bytes);
+    // Where a tile waits for the one before, whose scratch it takes.
+    static double in_turn_us(const Rounds& rounds, double bytes, double tile_bytes);
 
   private:
     const LinkCosts& costs_;

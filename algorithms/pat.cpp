@@ -64,7 +64,7 @@ Schedule pat_all_gather(const Layout& layout, const Parameters&) {
                    .from(Buffer::scratch)
                    .into(behind(distance).then(-2 * distance));
     }
-    // Scratch is the next tile's when this one's last round has ended, which is so where one block alone uses it.
+    // Scratch is the next tile's when this one's last round has ended; where one block alone uses it, its order says so.
     if (count_over(2, ranks) > 1) last_unstaged->after(done, 1);
     return schedule.finish();
 }
@@ -126,7 +126,7 @@ static double rounds_us(const Layout& layout, const LinkCosts& costs, size_t byt
         // Side by side, and back into place.
         if (count > 1) rounds.handling_us += 2 * costs.stream_us(size_t(sent), 3 * bytes);
     }
-    return Network::overlapped_us(rounds, double(bytes), 2 * double(costs.net_slot_bytes));
+    return Network::in_turn_us(rounds, double(bytes), 2 * double(costs.net_slot_bytes));
 }
 double pat_all_gather_us(const Layout& layout, const LinkCosts& costs, size_t bytes) {
     return rounds_us(layout, costs, bytes, Network::Coming::finished);

@@ -25,6 +25,8 @@ struct Seat {
     int ranks = 1;
     int root = 0;
 };
+// On the ring of all ranks.
+inline int previous(const Seat& seat) { return (seat.rank + seat.ranks - 1) % seat.ranks; }
 
 // What a rank's buffer holds of the whole, which has a part for each rank or is one part.
 enum class Holds : uint8_t {

@@ -3,8 +3,6 @@
 
 namespace {
 
-int previous(const perf::Seat& seat) { return (seat.rank + seat.ranks - 1) % seat.ranks; }
-
 const perf::Collective put = {
     .served_by = "Weft",
     .program = "put_perf",
@@ -15,7 +13,7 @@ const perf::Collective put = {
     .sends = perf::Holds::all_parts,
     .receives = perf::Holds::all_parts,
     .in_place = false,
-    .partner = previous,
+    .partner = perf::previous,
     .lend = [](weftComm_t comm, void* memory, size_t bytes,
                weftWindow_t* window) { return weftCommWindowRegister(comm, memory, bytes, window, WEFT_WIN_DEFAULT); },
     .reclaim = weftCommWindowDeregister,
@@ -29,7 +27,7 @@ const perf::Collective put = {
             const weftResult_t put = weftPutSignal(call.send, call.count, call.type, (rank + 1) % ranks, call.window,
                                                    call.window_offset, 0, 0, 0, call.comm, call.stream);
             if (put != weftSuccess) return put;
-            const weftWaitSignalDesc_t from_previous = {1, previous({rank, ranks, 0}), 0, 0};
+            const weftWaitSignalDesc_t from_previous = {1, perf::previous({rank, ranks, 0}), 0, 0};
             return weftWaitSignal(1, &from_previous, call.comm, call.stream);
         },
 };

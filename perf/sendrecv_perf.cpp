@@ -3,8 +3,6 @@
 
 namespace {
 
-int previous(const perf::Seat& seat) { return (seat.rank + seat.ranks - 1) % seat.ranks; }
-
 const perf::Collective send_receive = {
     .served_by = "Weft",
     .program = "sendrecv_perf",
@@ -15,7 +13,7 @@ const perf::Collective send_receive = {
     .sends = perf::Holds::all_parts,
     .receives = perf::Holds::all_parts,
     .in_place = false,
-    .partner = previous,
+    .partner = perf::previous,
     // One message crosses each link.
     .bus_factor = [](int) { return 1.0; },
     .run =
@@ -24,7 +22,7 @@ const perf::Collective send_receive = {
             weftCommUserRank(call.comm, &rank);
             weftCommCount(call.comm, &ranks);
             return weftSendRecv(call.send, call.count, (rank + 1) % ranks, call.receive, call.count,
-                                previous({rank, ranks, 0}), call.type, call.comm, call.stream);
+                                perf::previous({rank, ranks, 0}), call.type, call.comm, call.stream);
         },
 };
 
