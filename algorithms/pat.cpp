@@ -39,15 +39,20 @@ Schedule pat_all_gather(const Layout& layout, const Parameters&) {
     const int ranks = layout.ranks, rank = layout.rank;
     Builder schedule = parted(Collective::all_gather, layout);
     const auto behind = [&](int distance) { return Chunk{0, rank - distance, ranks}; };
-    Step done = schedule.block({}).copy({rank});
-    std::optional<Step> last_unstaged;
+    Step own = schedule.block({}).copy({rank}), done = own;
+    std::optional<Step> gate;  // all that uses scratch comes behind it
     for (int distance = ranks > 1 ? farthest(ranks) : 0; distance > 0; distance /= 2) {
         const int count = count_over(distance, ranks);
         BlockBuilder block = schedule.block({.source = behind(distance).at(0), .target = behind(-distance).at(0)});
         if (count == 1) {
-            block.send({rank}).from(Buffer::output).after(done);
-            done = block.recv(behind(distance));
-            last_unstaged = done;
+            block.send({rank}).from(Buffer::output).after(own);
+            Step came = block.recv(behind(distance));
+            // What came from further is passed on by a later round, if there is a rank for it.
+            if (gate && 2 * distance + 1 < ranks)
+                came.after(done);
+            else
+                gate = came;
+            done = came;
             continue;
         }
         // What goes lies at the beginning of scratch, behind it what comes.
@@ -65,7 +70,7 @@ Schedule pat_all_gather(const Layout& layout, const Parameters&) {
                    .into(behind(distance).then(-2 * distance));
     }
     // Scratch is the next tile's when this one's last round has ended; where one block alone uses it, its order says so.
-    if (count_over(2, ranks) > 1) last_unstaged->after(done, 1);
+    if (count_over(2, ranks) > 1) gate->after(done, 1);
     return schedule.finish();
 }
 
@@ -77,14 +82,16 @@ Schedule pat_reduce_scatter(const Layout& layout, const Parameters&) {
         return schedule.finish();
     }
     // This rank's sums for the owners 0, d, 2d .. behind it, in that order: every second one goes, the others stay and
-    // get theirs from d ahead. First they are the input, then they lie side by side in scratch, in turn at its
-    // beginning, what goes before what stays, and at its end; of an odd number the last of what stays takes the place of
-    // the first, which has left it then.
+    // get theirs from d ahead. First they are the input, then they lie side by side in scratch, the ones that go before
+    // those that stay: in turn from the beginning of it and up to its end. Of 7 ranks: goes 1 3 5, stays 0 2 4 6, in
+    // places 0 to 6; then goes 2 6, stays 0 4, in places 0 to 3: the last in that of the first, which has left it then.
     const auto starts_at = [&](int round, int held) { return round % 2 == 0 ? ranks - held : 0; };
-    int begin = 0;  // of the last two sums: the first of them, counted from there, lies where it belongs
-    for (int held = ranks, round = 0; held > 2; held -= held / 2, ++round) begin = starts_at(round, held) + held / 2;
-    const auto place = [&, last = begin](int number) { return Chunk{0, rank - last + number, ranks}; };
+    // Counted so that the last sum, the rank's own, lies where the rank's part does.
+    int last = 0;
+    for (int held = ranks, round = 0; held > 2; held -= held / 2, ++round) last = starts_at(round, held) + held / 2;
+    const auto place = [&](int number) { return Chunk{0, rank - last + number, ranks}; };
     const auto behind = [&](int owner) { return Chunk{0, rank - owner, ranks}; };
+    int begin = 0;  // of the sums, from the second round on
     int held = ranks;
     std::optional<Step> first, sum;
     for (int distance = 1, round = 0; distance < ranks; distance *= 2, ++round) {

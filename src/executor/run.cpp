@@ -409,6 +409,10 @@ void Run::copy_chunk_into(const Instruction& instruction, int iteration, uint64_
     if (from.bytes == 0) return;
     void* destinations[targets_most];
     const int count = own_targets(instruction, tile, to, destinations);
+    if (instruction.source == Buffer::input) {
+        for (int i = 0; i < count; ++i) copy_input(static_cast<std::byte*>(destinations[i]), from.offset, from.bytes);
+        return;
+    }
     const std::byte* source = instruction.source == Buffer::slot
                                   ? slot(place_of(instruction.rank.at(iteration)), tile) + from.tile_offset
                                   : own_source(instruction, tile, from);

@@ -10,7 +10,7 @@
 //
 // Order between ranks is taken from posts and waits alone: messages of connections order more, which can only make the
 // checker too strict, where a schedule guards memory of the board by messages. Sums of contributions are compared by
-// 64-bit hashes with fixed random weights.
+// 64-bit hashes with weights of rank and chunk.
 #pragma once
 #include <cstdint>
 #include <functional>

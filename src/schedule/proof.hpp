@@ -54,7 +54,7 @@ class Proof {
         int chunk = 0;
         int count = 1;
         int step = 0;
-        bool from_scratch = false;
+        bool in_scratch = false;  // it was, with who sent it or one before
     };
     struct Connection {
         int channel = 0, source = 0, target = 0;  // source: the rank that sends

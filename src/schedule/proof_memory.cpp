@@ -24,7 +24,7 @@ bool Proof::execute_connection(const Here& here) {
         if (message.values[0].second.tile != here.operation->first_tile + here.tile)
             return object(here, "it receives what rank {} sent for another tile, as its chunk {}, in step {}",
                           connection.source, message.chunk, message.step);
-        if (here.schedule->parts() > 1 && (in_scratch || message.from_scratch)) alike = false;
+        if (here.schedule->parts() > 1 && (in_scratch || message.in_scratch)) alike = false;
         if (alike && message.chunk != here.chunk)
             return object(here, "it receives chunk {} of rank {} (sent in step {}) as chunk {}", message.chunk,
                           connection.source, message.step, here.chunk);
@@ -42,8 +42,14 @@ bool Proof::execute_connection(const Here& here) {
             // Of the same size at least: the same share of a part.
             const int shares = alike ? here.schedule->chunks : here.schedule->chunks / here.schedule->parts();
             if (next == message.values.size() || message.values[next].first % shares != there.chunk % shares)
-                return object(there, "its span and that of rank {} (sent in step {}) go round at different places",
-                              connections_[source].source, message.step);
+                return here.it->count == 1
+                           ? object(there,
+                                    "it receives chunk {} of rank {} (sent in step {}) as chunk {}, which can "
+                                    "be of another size",
+                                    message.chunk, connections_[source].source, message.step, there.chunk)
+                           : object(there,
+                                    "its span and that of rank {} (sent in step {}) go round at different places",
+                                    connections_[source].source, message.step);
             value = message.values[next++].second;
         }
         if (reads) {
@@ -62,8 +68,8 @@ bool Proof::execute_connection(const Here& here) {
                       message.step);
     if (sends) {
         Connection& connection = connections_[target];
-        const bool from_scratch = here.it->source == Buffer::scratch || message.from_scratch;
-        connection.slots.push_back({std::move(passed_on), here.chunk, here.it->count, here.step, from_scratch});
+        connection.slots.push_back(
+            {std::move(passed_on), here.chunk, here.it->count, here.step, in_scratch || message.in_scratch});
         queue(std::exchange(connection.blocked_receiver, -1));
     }
     return true;

@@ -2,11 +2,15 @@
 
 namespace weft {
 
+// Chunks of whole lines: in no shorter tile either is a piece of a message longer than here, however bounds are rounded.
 size_t largest_tile_bytes(const Schedule& schedule, size_t slot_bytes) {
     if (schedule.fifo_depth == 0) return SIZE_MAX;
-    const unsigned shares = unsigned(schedule.chunks / schedule.parts());
-    const size_t most = size_t((unsigned __int128)slot_bytes * shares / unsigned(schedule.span));
-    return most < 64 ? most : most / 64 * 64;
+    constexpr size_t line = 64;
+    const size_t shares = size_t(schedule.chunks / schedule.parts()), span = size_t(schedule.span);
+    if (const size_t lines = slot_bytes / (line * span); lines > 0) return lines * line * shares;
+    // Less than a line for each: a message may be rounded up by one.
+    const size_t most = size_t((unsigned __int128)(slot_bytes > line ? slot_bytes - line : slot_bytes) * shares / span);
+    return most < line ? most : most / line * line;
 }
 
 bool board_of_all(const Schedule& schedule) { return schedule.board.size() == size_t(schedule.ranks); }

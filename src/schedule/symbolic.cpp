@@ -25,7 +25,7 @@ std::string Contributions::fault(const Value& value, int chunk) const {
     for (int rank = 0; rank < ranks_; ++rank)
         if (auto it = rank_of.find(weight(rank) - excess); it != rank_of.end())
             return fmt::format("has the contribution of rank {} twice and lacks that of rank {}", rank, it->second);
-    if (value.count == uint32_t(ranks_)) return "has contributions to other chunks in it";
+    if (value.count == uint32_t(ranks_)) return "has other contributions than one of each rank to it";
     return fmt::format("has {} contributions where {} ranks give one each", value.count, ranks_);
 }
 

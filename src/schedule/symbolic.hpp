@@ -52,7 +52,8 @@ class Contributions {
     std::string fault(const Value& value, int chunk) const;
 
   private:
-    // Of so many contributions only one of each rank to one chunk add up to what complete() asks for.
+    // Odd, so a contribution that is there counts: of as many as there are ranks only one of each to that chunk add up to
+    // what complete() asks for.
     static uint64_t scale(uint32_t chunk) { return 2 * uint64_t(chunk) + 1; }
 
     int ranks_;

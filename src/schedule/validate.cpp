@@ -183,7 +183,9 @@ Sentence object_to_operands(const Schedule& schedule, const Block& block, const 
     if (it.left && it.opcode != Opcode::add && !(std::strchr(uses, 's') && std::strchr(uses, 'i')))
         return object("it has a left operand, but adds nothing");
     if (Sentence found = object_to_number("the phase", it.phase, 0, on_board ? 1 : 0)) return found;
-    if (it.finish && !may_finish(it.opcode)) return object("it finishes, but makes nothing new");
+    // A copy does so of one rank's contribution alone, which has no average.
+    if (it.finish && (!may_finish(it.opcode) || (it.opcode == Opcode::copy && schedule.ranks > 1)))
+        return object("it finishes, but makes nothing new");
     if (Sentence found = object_to_number("the number of iterations", it.repeat, 1, repeat_most)) return found;
     if (Sentence found = object_to_number("the tile", it.tile, 0, schedule.tiles - 1)) return found;
     const int board_buffers = slot | inputs | outputs | either;
@@ -244,8 +246,7 @@ std::optional<Objection> find_objection(const Schedule& schedule) {
     return {};
 }
 
-Status validate(const Schedule& schedule) {
-    const auto found = find_objection(schedule);
+static Status refuse(const Schedule& schedule, const std::optional<Objection>& found) {
     if (!found) return ok();
     std::string place = fmt::format("rank {}", schedule.rank);
     if (found->block >= 0) place += fmt::format(", block {}", found->block);
@@ -253,6 +254,21 @@ Status validate(const Schedule& schedule) {
         place += fmt::format(", step {} ({})", found->step,
                              text_of(schedule.blocks[found->block].instructions[found->step]));
     return fail(weftInvalidArgument, "{}: {}", place, found->sentence);
+}
+
+Status validate(const Schedule& schedule) { return refuse(schedule, find_objection(schedule)); }
+
+Status check_runnable(const Schedule& schedule) {
+    for (int b = 0; b < int(schedule.blocks.size()); ++b)
+        for (int s = 0; s < int(schedule.blocks[b].instructions.size()); ++s) {
+            const Instruction& it = schedule.blocks[b].instructions[s];
+            if ((it.source | it.targets) & (inputs | outputs | either))
+                return refuse(schedule, Objection{b, s,
+                                                  "inputs, outputs and either stand in the expansions of fused "
+                                                  "instructions, which are there to be proved: to run, copy to slot "
+                                                  "and reduce from there, or use one_shot or two_shot"});
+        }
+    return ok();
 }
 
 }  // namespace weft

@@ -29,5 +29,7 @@ struct Objection {
 std::optional<Objection> find_objection(const Schedule& schedule);
 // weftInvalidArgument, naming rank, block, step and instruction.
 Status validate(const Schedule& schedule);
+// Whether executors can run it: the expansions of fused instructions are for proofs. weftInvalidArgument likewise.
+Status check_runnable(const Schedule& schedule);
 
 }  // namespace weft

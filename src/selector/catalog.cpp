@@ -7,6 +7,7 @@
 #include "src/base/per_process.hpp"
 #include "src/schedule/checker.hpp"
 #include "src/schedule/msccl.hpp"
+#include "src/schedule/validate.hpp"
 
 namespace weft {
 
@@ -70,6 +71,10 @@ Status Catalog::add_file(const std::string& name, int ranks) {
             left_out_.push_back(first.algorithm);
             continue;
         }
+        for (const Schedule& schedule : schedules)
+            if (Status can = check_runnable(schedule); !can)
+                return fail(weftInvalidUsage, "{}: {} for {} cannot run: {}", name, first.algorithm,
+                            name_of(first.collective), can.sentence());
         Proved proved;
         if (Status right = ranks > 0 ? check_set(schedules, {}, {}, &proved) : ok(); !right)
             return fail(weftInvalidUsage, "{}: {} for {} is not right: {}", name, first.algorithm,

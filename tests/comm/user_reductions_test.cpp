@@ -92,7 +92,7 @@ bool over_tcp() { return std::getenv("WEFT_TRANSPORTS") != nullptr; }
 TEST_CASE("a commutative function serves every collective that reduces, under every algorithm", "[comm]") {
     std::cout << "seed " << seed() << std::endl;
     for (const int ranks : {1, 2, 3, 5})
-        for (const char* algo : {"", "one_shot", "two_shot", "ring", "recursive_doubling", "halving_doubling",
+        for (const char* algo : {"", "one_shot", "two_shot", "ring", "recursive_doubling", "halving_doubling", "pat",
                                  "all_pairs", "rank_order", "double_binary_tree", "binomial_tree"}) {
             if (over_tcp() && (strstr(algo, "shot") || ranks == 5)) continue;
             Counter counter;

@@ -181,3 +181,47 @@ TEST_CASE("every message of the largest tile fits a slot, and tiles are the same
                 if (schedule_of(one, ranks, 0).fifo_depth > 0) CHECK(longest > slot_bytes - 64 * 8);
             }
 }
+
+TEST_CASE("messages of any tile fit a slot, also those that go round", "[schedule]") {
+    constexpr size_t slot_bytes = 256 << 10;
+    size_t longest = 0;
+    for (const Algorithm& row : registry::algorithms())
+        for (const auto& [ranks, hosts] : {std::pair{21, 7}, {10, 5}, {15, 5}, {33, 11}}) {
+            const Layout layout{ranks, 0, hosts_in_blocks(ranks, hosts)};
+            if (row.refusal(layout)) continue;
+            const int root = facts_of(row.collective).rooted ? 1 : -1;
+            for (int rank = 0; rank < ranks; ++rank) {
+                const Schedule schedule = row.build({ranks, rank, layout.hosts}, {.root = root});
+                const size_t largest = largest_tile_bytes(schedule, slot_bytes);
+                if (largest == SIZE_MAX) continue;
+                INFO(row.name << " for " << name_of(row.collective) << ", rank " << rank << " of " << ranks << " on "
+                              << hosts << " hosts");
+                size_t longest_here = 0;
+                for (const Block& block : schedule.blocks)
+                    for (const Instruction& it : block.instructions)
+                        for (size_t less = 0; less < 3 * 64; less += 7)
+                            if (kind_of(it.opcode) == OpcodeKind::connection)
+                                longest_here = std::max(
+                                    longest_here,
+                                    chunk_span(it, 0, largest - less, schedule.chunks, schedule.parts()).bytes);
+                CHECK(longest_here <= slot_bytes);
+                longest = std::max(longest, longest_here);
+            }
+        }
+    CHECK(longest == slot_bytes);
+}
+
+TEST_CASE("a message that goes round in the middle of a whole fits a slot", "[schedule]") {
+    // Of 8 chunks 3, 4 and 0: neither end of the two pieces is the whole's.
+    Builder builder("x", Collective::broadcast, {.ranks = 2, .rank = 0},
+                    {.chunks = 8, .fifo_depth = 2, .span = 3, .root = 0});
+    Step sent = builder.block({.target = 1}).span(3).send(Chunk{0, 3, 5});
+    const Dependency at = sent.dependency();
+    const Schedule schedule = builder.finish();
+    for (const size_t slot_bytes : {size_t(128) << 10, size_t(256) << 10, size_t(512) << 10, size_t(4096)}) {
+        const size_t largest = largest_tile_bytes(schedule, slot_bytes);
+        for (size_t tile = largest - 4096; tile <= largest; ++tile)
+            REQUIRE(chunk_span(schedule.blocks[size_t(at.block)].instructions[size_t(at.step)], 0, tile, 8).bytes <=
+                    slot_bytes);
+    }
+}

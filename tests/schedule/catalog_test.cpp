@@ -5,6 +5,8 @@
 #include <fstream>
 
 #include "src/registry.hpp"
+#include "src/schedule/checker.hpp"
+#include "src/schedule/expand.hpp"
 #include "src/schedule/text.hpp"
 #include "src/selector/selector.hpp"
 #include "tests/catch.hpp"
@@ -153,6 +155,16 @@ TEST_CASE("other files have another digest, none have none", "[catalog]") {
     CHECK(none.load(3)->digest() == 0);
     CHECK(one.load(3)->digest() == one.load(5)->digest());
     CHECK(one.load(3)->digest() != other.load(3)->digest());
+}
+
+TEST_CASE("the expansion of a fused instruction is proved, and not run", "[catalog]") {
+    Files files;
+    std::vector<Schedule> all = mine("two_shot", 3);
+    const BoardMode direct{{true, true, true}, true};
+    for (Schedule& schedule : all) schedule = expand(schedule, direct);
+    CHECK(check_set(all, direct).ok());
+    files.write("direct.txt", write_text(all));
+    CHECK(contains(files.refusal(3), "inputs, outputs and either stand in the expansions of fused instructions"));
 }
 
 }  // namespace weft::test

@@ -80,18 +80,24 @@ struct Neighbours {
 };
 
 // Whether the two work on different memory of their rank, so that their order is all one.
-static bool disjoint(const Instruction& one, const Instruction& other) {
-    using Touched = std::set<std::tuple<bool, int, int>>;  // in the slot, tile, chunk
-    auto touch = [](const Instruction& it, Touched& read, Touched& written) {
+static bool disjoint(const Instruction& one, const Instruction& other, int ranks) {
+    using Touched = std::set<std::tuple<Buffer, int, int>>;  // tile, chunk; input and output as one, as in place
+    auto touch = [ranks](const Instruction& it, Touched& read, Touched& written) {
         for (int place = 0; place < it.repeat * it.count; ++place) {
             const int chunk = it.chunk.at(place / it.count, place % it.count);
-            // In place, input and output are one. What a copy reads in another's slot, this rank does not write.
+            const int into = it.moves ? it.into.at(place) : chunk;
+            // What a copy reads in another's slot, this rank does not write.
             const bool own_slot = it.source == Buffer::slot && kind_of(it.opcode) == OpcodeKind::connection;
-            if (own_slot) read.insert({true, it.tile, chunk});
-            if (it.opcode == Opcode::reduce || (it.source != Buffer::slot && it.source != Buffer::none))
-                read.insert({false, it.tile, chunk});
-            if (it.targets & Buffer::slot) written.insert({true, it.tile, chunk});
-            if (it.targets & Buffer::output) written.insert({false, it.tile, chunk});
+            if (own_slot) read.insert({Buffer::slot, it.tile, chunk});
+            const auto cell = [&](int number, int otherwise) { return number < 0 ? otherwise : -1 - number; };
+            if (it.source == Buffer::scratch) read.insert({Buffer::scratch, it.tile, cell(it.source_cell, chunk)});
+            for (int rank = 0; it.source == Buffer::scratch && it.opcode == Opcode::reduce && rank < ranks; ++rank)
+                read.insert({Buffer::scratch, it.tile, cell(rank, chunk)});
+            if (it.opcode == Opcode::reduce || it.source == Buffer::input || it.source == Buffer::output)
+                read.insert({Buffer::output, it.tile, chunk});
+            for (const Buffer target : {Buffer::slot, Buffer::output, Buffer::scratch})
+                if (it.targets & target)
+                    written.insert({target, it.tile, cell(target == Buffer::scratch ? it.target_cell : -1, into)});
         }
     };
     Touched read[2], written[2];
@@ -107,6 +113,7 @@ static bool halves(const std::string& algorithm) { return algorithm.find("halvin
 
 // Why a survivor is no fault at all; null if there is no such reason.
 static const char* harmless(const Case& one, const Mutant& mutant, const std::vector<Schedule>& original) {
+    const int ranks = int(original.size());
     const bool chain = one.collective == Collective::broadcast || one.collective == Collective::reduce;
     const bool half_of_two = one.collective != Collective::all_reduce && mutant.schedules.size() == 2;
     if (mutant.fault == Fault::depth_one_less && (one.algorithm != "ring" || chain || half_of_two))
@@ -135,11 +142,12 @@ static const char* harmless(const Case& one, const Mutant& mutant, const std::ve
     if (keeps(first, second) || keeps(second, first)) return "what a rank copies for itself nobody waits for";
     if (one.collective == Collective::reduce && first->opcode == Opcode::reduce && first->targets == Buffer::output)
         return "nobody waits for what the root sums up for itself";
-    if ((is_local(first) || is_local(second)) && !is_board(first) && !is_board(second) && disjoint(*first, *second))
+    if ((is_local(first) || is_local(second)) && !is_board(first) && !is_board(second) &&
+        disjoint(*first, *second, ranks))
         return "the two work on different memory";
-    if (mutant.rank >= 0 && first->opcode == Opcode::send && !is_board(second) && disjoint(*first, *second))
+    if (mutant.rank >= 0 && first->opcode == Opcode::send && !is_board(second) && disjoint(*first, *second, ranks))
         return "one rank receives before it sends, the others do not, and the two work on different memory";
-    if (mutant.rank < 0 && first->opcode == Opcode::send && !is_board(second) && disjoint(*first, *second) &&
+    if (mutant.rank < 0 && first->opcode == Opcode::send && !is_board(second) && disjoint(*first, *second, ranks) &&
         here.meets_another(mutant.block))
         return "who receives before it sends does so from a rank that does not, and the two work on different memory";
     const auto only_waits = [](const Instruction* it) {
