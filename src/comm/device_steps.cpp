@@ -76,6 +76,9 @@ StepAlgorithms step_algorithms(const StepsWanted& wanted, const Layout& layout, 
                 // More slots only let senders run ahead (linear), and a kernel's are large.
                 if (!row.of_user) schedule.fifo_depth = std::min(schedule.fifo_depth, slots_most);
                 why = cuda::refusal(schedule);
+                if (why.empty() && cuda::slots_of(schedule) > cuda::Connections::depth_max)
+                    why = fmt::format("a FIFO depth of {}, and a kernel's connections have at most {} slots",
+                                      schedule.fifo_depth, cuda::Connections::depth_max);
                 fresh.blocks = std::max(fresh.blocks, int(schedule.blocks.size()));
                 fresh.most_tile_bytes = std::min(fresh.most_tile_bytes, cuda::Connections::most_tile_bytes(schedule));
             }

@@ -386,16 +386,20 @@ void Run::move_piece(const Instruction& instruction, int iteration, uint64_t til
         reduce(destinations, 1, sources, 2, piece.bytes, instruction.finish, 0);
         return;
     }
-    for (int i = 0; i < count; ++i) {
-        if (instruction.source == Buffer::input) {
-            copy_input(static_cast<std::byte*>(destinations[i]), piece.offset, piece.bytes);
-            continue;
-        }
-        const std::byte* source = instruction.source == Buffer::slot
-                                      ? slot(place_of(instruction.rank.at(iteration)), tile) + piece.tile_offset
-                                      : own_source(instruction, tile, piece);
-        if (destinations[i] != source) plan_->movers->copy({destinations[i], source, piece.bytes, Stores::ordinary});
-    }
+    copy_out(instruction, iteration, tile, piece, destinations, count);
+}
+
+// What is scaled is so once: in place its first destination can be where it comes from.
+void Run::copy_out(const Instruction& instruction, int iteration, uint64_t tile, const Piece& from,
+                   void* const* destinations, int count) {
+    const bool own = instruction.source == Buffer::input;
+    if (own) copy_input(static_cast<std::byte*>(destinations[0]), from.offset, from.bytes);
+    const std::byte* source = own ? static_cast<const std::byte*>(destinations[0])
+                              : instruction.source == Buffer::slot
+                                  ? slot(place_of(instruction.rank.at(iteration)), tile) + from.tile_offset
+                                  : own_source(instruction, tile, from);
+    for (int i = own; i < count; ++i)
+        if (destinations[i] != source) plan_->movers->copy({destinations[i], source, from.bytes, Stores::ordinary});
 }
 
 // A copy to another chunk's place: one chunk lies in one part, so both are one piece.
@@ -409,14 +413,7 @@ void Run::copy_chunk_into(const Instruction& instruction, int iteration, uint64_
     if (from.bytes == 0) return;
     void* destinations[targets_most];
     const int count = own_targets(instruction, tile, to, destinations);
-    if (instruction.source == Buffer::input) {
-        for (int i = 0; i < count; ++i) copy_input(static_cast<std::byte*>(destinations[i]), from.offset, from.bytes);
-        return;
-    }
-    const std::byte* source = instruction.source == Buffer::slot
-                                  ? slot(place_of(instruction.rank.at(iteration)), tile) + from.tile_offset
-                                  : own_source(instruction, tile, from);
-    for (int i = 0; i < count; ++i) plan_->movers->copy({destinations[i], source, from.bytes, Stores::ordinary});
+    copy_out(instruction, iteration, tile, from, destinations, count);
 }
 
 const std::byte* Run::own_source(const Instruction& instruction, uint64_t tile, const Piece& piece) {

@@ -147,6 +147,8 @@ class Run {
     }
     const std::byte* input_at(size_t offset) const { return send_ + offset; }
     // This rank's contribution, scaled if the operation wants it (then it lies in scratch).
+    void copy_out(const Instruction& instruction, int iteration, uint64_t tile, const Piece& from,
+                  void* const* destinations, int count);
     const std::byte* own_input(size_t offset, size_t bytes);
     void copy_input(std::byte* destination, size_t offset, size_t bytes);
     // Only the first `streamed` destinations go past the caches, if the plan's stores do.

@@ -217,8 +217,15 @@ bool Proof::read(const Here& here, Buffer buffer, int rank, Value& value) {
                       rank);
     if (!same_call(here, buffer, rank)) return false;
     Rank& owner = rank_states_[rank];
-    if (buffer == Buffer::output || owner.in_place)
-        return read_cell(here, output_cell(here, rank), buffer, rank, value);
+    if (buffer == Buffer::output || owner.in_place) {
+        Cell& cell = output_cell(here, rank);
+        // Executors scale what they read as input, whatever has been done to it.
+        if (buffer != Buffer::output && cell.write.step >= 0 && facts_of(here.schedule->collective).reduces)
+            return object(here,
+                          "it reads chunk {} of the input of rank {}, which in place is the output, written by {}",
+                          here.chunk, rank, place(cell.write));
+        return read_cell(here, cell, buffer, rank, value);
+    }
     // Out of place nobody writes the input during the call: it needs no cells, only its readers are kept.
     if (!clocks_->ordered(owner.start, here.thread))
         return object_to_race(here, "reads", owner.start, "written", buffer, rank);

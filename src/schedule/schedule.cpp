@@ -8,8 +8,9 @@ size_t largest_tile_bytes(const Schedule& schedule, size_t slot_bytes) {
     constexpr size_t line = 64;
     const size_t shares = size_t(schedule.chunks / schedule.parts()), span = size_t(schedule.span);
     if (const size_t lines = slot_bytes / (line * span); lines > 0) return lines * line * shares;
-    // Less than a line for each: a message may be rounded up by one.
-    const size_t most = size_t((unsigned __int128)(slot_bytes > line ? slot_bytes - line : slot_bytes) * shares / span);
+    // Less than a line for each: the two pieces of a message may be rounded up by one each.
+    const size_t room = slot_bytes > 2 * line ? slot_bytes - 2 * line : slot_bytes;
+    const size_t most = size_t((unsigned __int128)room * shares / span);
     return most < line ? most : most / line * line;
 }
 

@@ -123,6 +123,25 @@ TEST_CASE("a rank alone has its input, scaled if that is the operation", "[execu
                 }
 }
 
+TEST_CASE("what is copied to two places is scaled once, in place too", "[executor]") {
+    WEFT_PRINT_SEED();
+    std::mt19937 random(seed());
+    const WildInputs wild(random);
+    const std::vector<Schedule> written = two_places();
+    LocalRanks ranks(2);
+    for (int type = 0; type < weftNumTypes; ++type)
+        for (const int op : reductions_of(type)) {
+            Call call;
+            call.written = &written;
+            call.type = weftDataType_t(type);
+            call.op = op;
+            call.tile_bytes = 1024;
+            wild.fill(call, 2, random() % 900, random);
+            call.in_place = random_flags(2, random);
+            check(ranks, call, random);
+        }
+}
+
 namespace {
 
 // Two ranks with a plan each, to be advanced by hand.

@@ -1,7 +1,12 @@
 // wild_inputs.hpp: random elements of every kind, drawn once and cut to size, for drawing costs more than reducing. And
 // how much of a suite a slow build leaves out.
 #pragma once
+#include <fmt/core.h>
+
+#include <stdexcept>
+
 #include "src/base/options.hpp"
+#include "src/schedule/text.hpp"
 #include "tests/executor/local_ranks.hpp"
 
 namespace weft::test {
@@ -59,6 +64,23 @@ inline std::vector<bool> random_flags(int ranks, std::mt19937& random) {
     std::vector<bool> flags;
     for (int rank = 0; rank < ranks; ++rank) flags.push_back(random() % 2 == 0);
     return flags;
+}
+
+// A reduce-scatter of two ranks that keep their input in two places at once, one of which, in place, is where it is.
+inline std::vector<Schedule> two_places() {
+    std::vector<Schedule> all;
+    for (const int rank : {0, 1}) {
+        auto read =
+            read_text(fmt::format("schedule x reduce_scatter rank {0} of 2 channels 1 chunks 2 fifo 2\n"
+                                  "block channel 0 source {1} target {1}\n"
+                                  "copy input[{0}] -> output scratch into {0}\n"
+                                  "send input[{1}]\n"
+                                  "recv_reduce_copy scratch[{0}] -> output{2} finish\n",
+                                  rank, 1 - rank, rank == 0 ? " left" : ""));
+        if (!read) throw std::logic_error(std::string(read.status().sentence()));
+        all.push_back(*read);
+    }
+    return all;
 }
 
 }  // namespace weft::test

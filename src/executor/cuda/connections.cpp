@@ -10,7 +10,7 @@ namespace weft::cuda {
 
 namespace {
 
-constexpr uint32_t depth_max = 16;
+constexpr uint32_t depth_max = Connections::depth_max;
 
 // Of one end of a connection, in its rank's area. Each line has one writer; of an end that receives the first and the
 // last are used, of one that sends the other two.

@@ -49,6 +49,7 @@ class Connections {
     // Of each rank, where its kernels keep Buffer::scratch: on its own device, for its own programs.
     size_t scratch_bytes() const { return scratch_bytes_; }
     // The largest tile, of a part, that a schedule's messages and its scratch allow.
+    static constexpr uint32_t depth_max = 16;  // slots of a connection
     static size_t most_tile_bytes(const Schedule& schedule);
     // What a rank's kernels find at their program memory. areas: by rank, as these kernels address them; null of ranks
     // abroad. abroad: the rank's own host memory, likewise.

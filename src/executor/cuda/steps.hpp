@@ -124,11 +124,16 @@ class StepMachine {
         }
         const bool scales = from_input && reducer_.scaled();
         if (!adds_own && !weft::reduces(it.opcode)) {
-            for (int i = 0; i < count; ++i)
-                if (scales && !in)
-                    scale_range<type, adds>(team_, reducer_, targets[i], own, from.bytes);
-                else
-                    copy_range(team_, targets[i], in ? in : own, from.bytes);
+            const std::byte* source = in ? in : own;
+            int done = 0;
+            if (scales && !in) {
+                // Once: in place the first target can be where it comes from.
+                scale_range<type, adds>(team_, reducer_, targets[0], own, from.bytes);
+                if (count > 1) team_.barrier();
+                source = targets[0];
+                done = 1;
+            }
+            for (int i = done; i < count; ++i) copy_range(team_, targets[i], source, from.bytes);
             return;
         }
         const std::byte* const other = adds_own ? targets[0] : in;
