@@ -130,7 +130,8 @@ TEST_CASE("an MSCCL program with one fault is refused, or gives the same result"
         call.tile_bytes = 192;
         const int ranks = int(program.schedules.size());
         for (int rank = 0; rank < ranks; ++rank) {
-            const int held = parts_held(input_of(program.collective, rank, program.root), parts_of(program.collective, ranks));
+            const int held =
+                parts_held(input_of(program.collective, rank, program.root), parts_of(program.collective, ranks));
             call.inputs.push_back(reference::mild(call.type, size_t(100 * held), random));
         }
         const std::vector<Bytes> right = expected(call);
