@@ -259,4 +259,21 @@ TEST_CASE("a user's algorithm serves the messages that it is for, and takes noth
     }
 }
 
+TEST_CASE("a user's algorithm that asks for more slots than connections have is left out, with the reason") {
+    for (const int depth : {16, 17}) {
+        UserAlgorithm mine{"mine", "mine.txt", {}};
+        for (int rank = 0; rank < 4; ++rank) {
+            mine.schedules.push_back(registry::find_algorithm("ring")->build({.ranks = 4, .rank = rank}, {}));
+            mine.schedules.back().fifo_depth = depth;
+        }
+        std::vector<Algorithm> rows = {{"mine", Collective::all_reduce, nullptr, nullptr, "", nullptr, nullptr, &mine}};
+        StepAlgorithms steps =
+            step_algorithms({.rows = rows, .own = [](Collective) { return false; }, .blocks_max = 64}, {4}, 0);
+        CHECK(steps.rows.size() == (depth == 16 ? 1 : 0));
+        if (depth == 17)
+            CHECK(steps.excluded[Collective::all_reduce] ==
+                  "mine: a FIFO depth of 17, and a kernel's connections have at most 16 slots");
+    }
+}
+
 }  // namespace weft::test

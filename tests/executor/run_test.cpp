@@ -127,19 +127,8 @@ TEST_CASE("what is copied to two places is scaled once, in place too", "[executo
     WEFT_PRINT_SEED();
     std::mt19937 random(seed());
     const WildInputs wild(random);
-    const std::vector<Schedule> written = two_places();
     LocalRanks ranks(2);
-    for (int type = 0; type < weftNumTypes; ++type)
-        for (const int op : reductions_of(type)) {
-            Call call;
-            call.written = &written;
-            call.type = weftDataType_t(type);
-            call.op = op;
-            call.tile_bytes = 1024;
-            wild.fill(call, 2, random() % 900, random);
-            call.in_place = random_flags(2, random);
-            check(ranks, call, random);
-        }
+    each_reduction(two_places(), wild, random, [&](const Call& call) { check(ranks, call, random); });
 }
 
 namespace {

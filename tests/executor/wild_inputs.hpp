@@ -66,6 +66,24 @@ inline std::vector<bool> random_flags(int ranks, std::mt19937& random) {
     return flags;
 }
 
+// Each type and reduction by schedules of one's own, some ranks in place, several tiles: tries them one after the other.
+template <class Try>
+void each_reduction(const std::vector<Schedule>& written, const WildInputs& inputs, std::mt19937& random,
+                    Try&& attempt) {
+    const int ranks = int(written.size());
+    for (int type = 0; type < weftNumTypes; ++type)
+        for (const int op : reductions_of(type)) {
+            Call call;
+            call.written = &written;
+            call.type = weftDataType_t(type);
+            call.op = op;
+            inputs.fill(call, ranks, random() % 900, random);
+            call.in_place = random_flags(ranks, random);
+            call.tile_bytes = 1024;
+            attempt(call);
+        }
+}
+
 // A reduce-scatter of two ranks that keep their input in two places at once, one of which, in place, is where it is.
 inline std::vector<Schedule> two_places() {
     std::vector<Schedule> all;

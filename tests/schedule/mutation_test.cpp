@@ -142,7 +142,9 @@ static const char* harmless(const Case& one, const Mutant& mutant, const std::ve
     if (keeps(first, second) || keeps(second, first)) return "what a rank copies for itself nobody waits for";
     if (one.collective == Collective::reduce && first->opcode == Opcode::reduce && first->targets == Buffer::output)
         return "nobody waits for what the root sums up for itself";
-    if ((is_local(first) || is_local(second)) && !is_board(first) && !is_board(second) &&
+    // Dependencies go with their instructions: what came behind one may be before it now.
+    const bool free = first->after == Dependency();
+    if ((is_local(first) || is_local(second)) && free && !is_board(first) && !is_board(second) &&
         disjoint(*first, *second, ranks))
         return "the two work on different memory";
     if (mutant.rank >= 0 && first->opcode == Opcode::send && !is_board(second) && disjoint(*first, *second, ranks))

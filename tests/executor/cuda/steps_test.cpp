@@ -173,36 +173,15 @@ TEST_CASE("the device's step machine runs a user's adds and cells of scratch", "
         written.push_back(*schedule);
     }
     VirtualRanks ranks(2);
-    for (int type = 0; type < weftNumTypes; ++type)
-        for (const int op : reductions_of(type)) {
-            Call call;
-            call.written = &written;
-            call.type = weftDataType_t(type);
-            call.op = op;
-            inputs.fill(call, 2, random() % 900, random);
-            call.in_place = random_flags(2, random);
-            call.tile_bytes = 1024;
-            check(ranks, call);
-        }
+    each_reduction(written, inputs, random, [&](const Call& call) { check(ranks, call); });
 }
 
 TEST_CASE("the device's step machine scales once what it copies to two places", "[cuda]") {
     WEFT_PRINT_SEED();
     std::mt19937 random(seed());
     const WildInputs inputs(random);
-    const std::vector<Schedule> written = two_places();
     VirtualRanks ranks(2);
-    for (int type = 0; type < weftNumTypes; ++type)
-        for (const int op : reductions_of(type)) {
-            Call call;
-            call.written = &written;
-            call.type = weftDataType_t(type);
-            call.op = op;
-            call.tile_bytes = 1024;
-            inputs.fill(call, 2, random() % 900, random);
-            call.in_place = random_flags(2, random);
-            check(ranks, call);
-        }
+    each_reduction(two_places(), inputs, random, [&](const Call& call) { check(ranks, call); });
 }
 
 }  // namespace weft::test
