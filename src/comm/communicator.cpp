@@ -66,6 +66,10 @@ Communicator::~Communicator() {
     Root::close_finished();
     // Returns when its kernels have ended. Peers that call once more learn meanwhile that we have left.
     device_.reset();
+    // Whoever enqueued its calls and left was told by none of them.
+    if (!dead_ && !aborted_here() && group_->aborted())
+        WEFT_LOG_RANK(rank_, warn, coll, "leaves a communicator that has failed, with what it had enqueued: {}",
+                      group_->abort_status().sentence());
     WEFT_LOG_RANK(rank_, info, init, "rank {} of {} left after {} operations", rank_, group_->ranks(), sequence_);
 }
 

@@ -30,7 +30,7 @@ class Job {
     void start_all(const Steps& steps) {
         while (int(processes_.size()) * each_ < ranks_) start(steps);
     }
-    std::vector<std::string> variables{"WEFT_DEBUG=NONE"};
+    std::vector<std::string> variables{"WEFT_DEBUG=WARN"};
     std::string algo;
     int processes_a_host = 0;  // 0: all on one
     Subprocess& operator[](int process) { return *processes_[size_t(process)]; }

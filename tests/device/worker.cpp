@@ -3,6 +3,7 @@
 // its name, the code, the sentence.
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -76,12 +77,17 @@ struct Worker {
             test::tell("reduce " + std::to_string(first_failure) + (first_failure ? " " + why : ""));
         for (const auto& stream : streams) stream->finish();
         if (!wait || first_failure != weftSuccess) return;
-        const std::vector<uint32_t> expected(elements, uint32_t(ranks * (ranks + 1) / 2));
         for (int index = 0; index < count; ++index) {
             if (on_device && elements > 0)
                 memcpy(host[size_t(index)].data(), buffers[size_t(index)]->read(elements * 4).data(), elements * 4);
-            if (host[size_t(index)] != expected) test::tell("wrong");
+            tell_wrong(host[size_t(index)].data(), elements, uint32_t(ranks * (ranks + 1) / 2));
         }
+    }
+    static void tell_wrong(const uint32_t* got, size_t elements, uint32_t expected) {
+        const uint32_t* const wrong = std::find_if(got, got + elements, [=](uint32_t one) { return one != expected; });
+        if (wrong != got + elements)
+            test::tell("wrong: element " + std::to_string(wrong - got) + " is " + std::to_string(*wrong) + ", not " +
+                       std::to_string(expected));
     }
     // Every collective with parts of so many elements, rooted ones from the first and the last rank. What rank g gives
     // rank t tells them apart, where it differs by rank.
@@ -228,9 +234,9 @@ struct Worker {
         comms.clear();
         for (int call = 1; call < calls; ++call) expected *= uint32_t(ranks);
         for (const auto& buffer : buffers) {
-            const Bytes got = buffer->read(elements * 4);
-            const std::vector<uint32_t> right(elements, expected);
-            if (memcmp(got.data(), right.data(), elements * 4) != 0) test::tell("wrong");
+            std::vector<uint32_t> got(elements);
+            memcpy(got.data(), buffer->read(elements * 4).data(), elements * 4);
+            tell_wrong(got.data(), elements, expected);
         }
     }
     // A call, and the end of the process as soon as its own part is done.
