@@ -75,10 +75,11 @@ void Census::sweep(uint32_t number) {
 
 void Census::put(int rank, ByteWriter& to) const {
     const RankRow& row = group_->row(rank);
-    const auto position = row.position.read();
     Whereabouts entry{};
     entry.rank = rank;
+    // Before the position: who has left has called nothing since, so of it nobody is told an older call.
     entry.state = uint32_t(row.state.load(std::memory_order_acquire));
+    const auto position = row.position.read();
     entry.stopped = group_->stopped(rank);
     if (const int64_t since_us = row.in_function_us.load(std::memory_order_relaxed); since_us != 0)
         entry.in_function_us = std::max<int64_t>(1, now_us() - since_us);

@@ -65,6 +65,8 @@ Status Watchdog::mismatch(int other, uint64_t sequence, const Operation& operati
 
 Status Watchdog::look_at(int other, uint64_t sequence, const Operation& operation, int64_t silence_us) {
     const RankRow& row = group_->row(other);
+    // Before its last call: who has left makes none any more.
+    const bool left = row.state.load(std::memory_order_acquire) == RankState::left;
     // What it called before what became of it: a rank that called something else and left has mismatched, not died.
     const auto report = row.position.read();
     if (report && report->entered == sequence && !(report->operation == operation))
@@ -95,7 +97,7 @@ Status Watchdog::look_at(int other, uint64_t sequence, const Operation& operatio
                         : fmt::format("outside Weft after operation {}", report ? report->finished : 0),
                     rank_, sequence, name(), operation.text());
     }
-    if (row.state.load(std::memory_order_acquire) == RankState::left && report && report->entered < sequence)
+    if (left && report && report->entered < sequence)
         return fail(weftRemoteError,
                     "{} left the communicator after operation {}; rank {} waits for it in operation {}{}, {}",
                     group_->name_of(other), report->finished, rank_, sequence, name(), operation.text());
