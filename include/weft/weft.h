@@ -301,7 +301,7 @@ WEFT_API weftResult_t weftBarrier(weftComm_t comm, weftStream_t stream);
 
 /* ---- Messages between two ranks ----
  * Buffers are host memory (stream NULL or of weftStreamCreate) or memory of the communicator's device (a CUDA stream,
- * or NULL for the legacy stream; all ranks on one host); both ends' are of one kind. The first send of one rank to
+ * or NULL for the legacy stream); both ends' are of one kind. The first send of one rank to
  * another meets the other's first receive from it, the second the second, and so on: these two must agree in count and
  * type, else weftMismatch names both ranks and both calls on every rank. A count may be 0: then the buffer may be NULL,
  * and the message is one all the same (with a CUDA stream: on device memory). On host memory, outside a group, weftSend
@@ -397,7 +397,7 @@ WEFT_API weftResult_t weftWaitSignal(int nDesc, const weftWaitSignalDesc_t* sign
 /* ---- Collectives of uneven parts ----
  * Counts and displacements (where a part begins, from the start of the buffer) are elements, one for each rank, in host
  * memory, read before the call returns. Buffers are host memory, stream NULL or of weftStreamCreate, or memory of the
- * communicator's device with a CUDA stream (all ranks on one host, but for weftReduceScatterv). A part may be empty.
+ * communicator's device with a CUDA stream. A part may be empty.
  * Parts that are received must not overlap. What one rank says it sends another and that one says it receives must be
  * the same count, else weftMismatch names both on every rank. Every pair of ranks that has something to tell each other
  * does it directly: no rank passes on what is another's. On host memory they return when this rank's part is done.

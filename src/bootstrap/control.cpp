@@ -322,8 +322,13 @@ bool Control::in_calls() const {
 bool Control::needed() const {
     if (group_->aborted()) return false;
     bool here = false;
-    for (const int rank : group_->locals())
-        here |= group_->row(rank).state.load(std::memory_order_acquire) == RankState::joined;
+    for (const int rank : group_->locals()) {
+        const RankRow& row = group_->row(rank);
+        // Kernels of a rank that has left run until it says so.
+        const bool kernels = row.device.use != DeviceFacts::none && !row.device_left.load(std::memory_order_acquire);
+        const RankState state = row.state.load(std::memory_order_acquire);
+        here |= state == RankState::joined || (state == RankState::left && kernels && group_->alive(rank));
+    }
     if (!here && neighbours_->remaining() <= 1) return false;
     return hurried_us_ == 0 || (now_us() - hurried_us_ < hurry_patience_us && in_calls());
 }

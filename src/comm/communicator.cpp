@@ -375,12 +375,6 @@ Status Communicator::place(Call& call) {
             return fail(weftInvalidArgument,
                         "{} works on host memory only, yet, with NULL or a stream of weftStreamCreate",
                         name_of(collective));
-        if (place->space == Space::device && made_of_messages(collective) &&
-            collective != Collective::reduce_scatter_v && !group_->one_host())
-            return fail(weftInvalidArgument,
-                        "{} on device memory is served, yet, where all ranks of the communicator are on one host, and "
-                        "these are on several: copy to host memory",
-                        name_of(collective));
         if (place->space == Space::host && call.operand_on_device)
             return fail(weftInvalidArgument,
                         "op {} has its scalar in device memory, and the buffers are host memory: residence "

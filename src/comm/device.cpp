@@ -77,6 +77,7 @@ struct DeviceSide::State {
     uint64_t timer = 0;                 // of the service thread
     std::atomic<int64_t> failed_us{0};  // when a failure was seen that news may explain better; 0: none
     GonePartners gone_partners;         // the service thread's
+    bool accused = false;               // likewise: somebody, at the last look
 
     int device() const { return facts.ordinal; }
     void decline(std::string why) {
@@ -101,6 +102,9 @@ struct DeviceSide::State {
     // Where kernels of `peer` find what is sent; null: they do not.
     const std::byte* lent(const DeviceMessage& message, int peer) const;
     Status enqueue(const Kernel& kernel, const LaunchShape& shape, CUstream on, void* arguments) const;
+    // A kernel that the proxy serves, where there is one. Arguments: of collectives or of messages.
+    template <class Arguments>
+    Status enqueue_served(const Kernel& kernel, const LaunchShape& shape, CUstream on, Arguments& arguments) const;
     // The context is current.
     Result<std::optional<int>> priority(int asked);
     std::optional<std::pair<int, int>> priorities;  // the device's lowest and highest number, once asked for
@@ -118,7 +122,7 @@ DeviceSide::~DeviceSide() {
     s.registrations.reset();  // before we say that we have unmapped what is others'
     if (s.domain)
         Domain::retire(std::move(s.domain));
-    else if (s.group && s.group->one_host())
+    else if (s.group)
         s.group->row(s.rank).device_left.store(1, std::memory_order_release);
 }
 
@@ -229,9 +233,9 @@ void DeviceSide::meet(std::shared_ptr<HostGroup> group, const net::Identity* ide
     Connections connections = std::move(steps.connections);
     if (ranks <= ranks_max && s.layout.hosts == 1)
         s.registrations = std::make_unique<Registrations>(s.group, rank, s.kernels);
-    if (s.layout.hosts > 1) s.abroad = std::make_unique<DeviceAbroad>(s.group, *identity, rank, connections);
     s.domain = std::make_unique<Domain>(s.group, rank, s.kernels, std::move(connections));
-    if (!s.abroad) return;
+    if (s.layout.hosts == 1) return;
+    s.abroad = std::make_unique<DeviceAbroad>(s.group, *identity, rank, s.domain->abroad_ends());
     // Others hear of it as of any other obstacle.
     if (const Status listening = s.abroad->listen(); !listening) s.domain->object(listening);
 }
@@ -406,16 +410,9 @@ Status DeviceSide::launch(const DeviceCall& call) {
     auto priority = s.priority(call.priority);
     if (!priority) return priority.take_status();
     WEFT_TRY(s.domain->order(stream, s.stream));
-    if (s.abroad) s.abroad->launching(s.stream.capturing, a.launch, it.shape.blocks);
-    // A replay would say again that an old launch has ended.
-    uint32_t* const ended = a.ended;
-    if (s.stream.capturing) a.ended = nullptr;
     LaunchShape shape = it.shape;
     shape.priority = *priority;
-    Status enqueued = s.enqueue(*it.kernel, shape, stream, &a);
-    a.ended = ended;
-    WEFT_TRY(std::move(enqueued));
-    if (s.abroad) s.abroad->launched();
+    WEFT_TRY(s.enqueue_served(*it.kernel, shape, stream, a));
     return s.domain->note(stream, s.stream);
 }
 
@@ -428,10 +425,24 @@ Status DeviceSide::State::enqueue(const Kernel& kernel, const LaunchShape& shape
                                                shape.blocks, shape.threads));
 }
 
+template <class Arguments>
+Status DeviceSide::State::enqueue_served(const Kernel& kernel, const LaunchShape& shape, CUstream on,
+                                         Arguments& arguments) const {
+    if (abroad) abroad->launching(stream.capturing, arguments.launch, shape.blocks);
+    // A replay would say again that an old launch has ended.
+    uint32_t* const ended = arguments.ended;
+    if (stream.capturing) arguments.ended = nullptr;
+    Status enqueued = enqueue(kernel, shape, on, &arguments);
+    arguments.ended = ended;
+    WEFT_TRY(std::move(enqueued));
+    if (abroad) abroad->launched();
+    return ok();
+}
+
 DeviceMessages& DeviceSide::State::own_messages() {
     if (!messages) [[unlikely]] {
-        messages = std::make_unique<DeviceMessages>(rank, layout.ranks);
         domain->bind(message_arguments);
+        messages = std::make_unique<DeviceMessages>(rank, layout.ranks, message_arguments.abroad);
         message_arguments.timeout_ns = timeout_ns;
     }
     return *messages;
@@ -494,7 +505,7 @@ Status DeviceSide::launch_messages(void* on, int asked_priority) {
                             .threads = unsigned(threads_max),
                             .remote_sync_domain = s.kernels->sync_domains(),
                             .priority = *priority};
-    WEFT_TRY(s.enqueue(kernel, shape, stream, &a));
+    WEFT_TRY(s.enqueue_served(kernel, shape, stream, a));
     return s.domain->note(stream, s.stream);
 }
 
@@ -506,7 +517,7 @@ void DeviceSide::look(bool may_wait) const {
 // What a rank of another host called may not be known here yet. False: it may still come. The service thread, which
 // would bring it, may not wait.
 bool DeviceSide::State::await_news(const DeviceObserver& observer, bool may_wait) {
-    if (!abroad || observer.informed(domain->report())) return true;
+    if (!abroad || domain->message_report().valid || observer.informed(domain->report())) return true;
     int64_t since_us = 0;
     if (const int64_t now = now_us(); failed_us.compare_exchange_strong(since_us, now)) since_us = now;
     for (;; usleep(1000)) {
@@ -530,8 +541,14 @@ void DeviceSide::State::look(bool at_others, bool may_wait) try {
         const bool stuck = abroad && abroad->stuck();
         found = observer.look_at_others(
             [&](int other) { return group->local(other) ? domain->captured() || domain->working() : stuck; });
+        // What it had still sent may have come since; what we wait for may be another's, who is on the way.
+        const bool accusing = !found;
+        if (accusing && !accused) found = ok();
+        accused = accusing;
         if (found && abroad) found = abroad->trouble();
-        if (found && !abroad) found = gone_partners.look(*group, rank, domain->stuck());
+        if (found)
+            found = gone_partners.look(*group, rank, domain->stuck(),
+                                       [&](int other) { return stuck || group->local(other); });
     }
     if (found || !group->raise(found.code(), rank, found.sentence())) return;
     WEFT_LOG_RANK(rank, warn, coll, "{}", found.sentence());

@@ -13,7 +13,7 @@ constexpr uint64_t letters_name = 0x8f1bbcdcbfa53e0bu;
 }  // namespace
 
 DeviceAbroad::DeviceAbroad(std::shared_ptr<HostGroup> group, const net::Identity& identity, int rank,
-                           const cuda::Connections& connections)
+                           const std::vector<cuda::AbroadEnd>& ends)
     : group_(std::move(group)),
       rank_(rank),
       connector_(*group_, rank,
@@ -24,7 +24,7 @@ DeviceAbroad::DeviceAbroad(std::shared_ptr<HostGroup> group, const net::Identity
                   .only_abroad = true}),
       news_(*group_) {
     std::vector<std::pair<Binding*, size_t>> blocks;
-    for (const cuda::AbroadEnd& each : connections.abroad_ends(rank, nullptr)) {
+    for (const cuda::AbroadEnd& each : ends) {
         Binding& binding = bindings_[each.end.depth];
         binding.schedule.fifo_depth = int32_t(each.end.depth);
         blocks.push_back({&binding, binding.schedule.blocks.size()});
@@ -63,7 +63,7 @@ Status DeviceAbroad::begin(const std::vector<cuda::AbroadEnd>& ends, const uint3
     if (!proxy) return proxy.take_status();
     proxy_ = std::move(*proxy);
     traffic_ = std::make_shared<cuda::Traffic>(group_, rank_, ended);
-    for (size_t i = 0; i < ends.size(); ++i) traffic_->add(ends[i].end, ends_[i]->target, ends_[i]->source);
+    for (size_t i = 0; i < ends.size(); ++i) traffic_->add(ends[i], ends_[i]->target, ends_[i]->source);
     proxy_->attach(traffic_);
     return ok();
 }
@@ -75,8 +75,9 @@ bool DeviceAbroad::drain(int64_t deadline_us) {
 }
 
 bool DeviceAbroad::stuck() {
-    const uint64_t moved = traffic_->moved();
-    const bool still = traffic_->waiting() && moved == std::exchange(moved_, moved);
+    const uint64_t moved = traffic_->moved(), moved_before = std::exchange(moved_, moved);
+    const bool waits = traffic_->waiting(), waited = std::exchange(waited_, waits);
+    const bool still = waits && waited && moved == moved_before;
     if (still) news_.ask();
     return still;
 }
@@ -86,7 +87,11 @@ Status DeviceAbroad::trouble() {
     if (!trouble) return ok();
     news_.ask();
     if (news_.cause_may_come(trouble->since_us)) return ok();
-    return {trouble->code, std::move(trouble->sentence)};
+    if (group_->row(trouble->peer).state.load(std::memory_order_acquire) == RankState::left)
+        return fail(weftRemoteError, "{} left the communicator, and kernels of rank {} wait for it",
+                    group_->name_of(trouble->peer), rank_);
+    return fail(trouble->code, "kernels of rank {} wait for {}: {}", rank_, group_->name_of(trouble->peer),
+                trouble->sentence);
 }
 
 }  // namespace weft

@@ -12,9 +12,9 @@ namespace weft {
 // Thread-bound to the rank, but for what says otherwise.
 class DeviceAbroad {
   public:
-    // connections: made alike on all ranks.
+    // ends: that the rank's domain will have, without addresses yet; both ends of a connection name it alike.
     DeviceAbroad(std::shared_ptr<HostGroup> group, const net::Identity& identity, int rank,
-                 const cuda::Connections& connections);
+                 const std::vector<cuda::AbroadEnd>& ends);
     ~DeviceAbroad();
 
     // Before the ranks join their devices: addresses are left for the peers.
@@ -22,7 +22,7 @@ class DeviceAbroad {
     // One step of calling them; true when all have been called. missing(): who has not listened yet.
     Result<bool> connect();
     const std::vector<int>& missing() const { return missing_; }
-    // Calls may come. ends (those of the connections), ended: of the rank's domain, which must outlive this.
+    // Calls may come. ends (the same, with addresses), ended: of the rank's domain, which must outlive this.
     Status begin(const std::vector<cuda::AbroadEnd>& ends, const uint32_t* ended);
 
     void launching(bool captured, uint32_t launch, uint32_t blocks) {
@@ -36,8 +36,8 @@ class DeviceAbroad {
     bool drain(int64_t deadline_us);
 
     // ---- For the service thread, now and again.
-    // Whether a kernel of ours has waited for another host since the last look, without any message; then news of the
-    // ranks there are asked for.
+    // Whether a kernel of ours waits for another host as it did at the last look, without any message since; then news
+    // of the ranks there are asked for.
     bool stuck();
     // A broken connection whose cause nobody has told in time, in words for all ranks; ok: there is none.
     Status trouble();
@@ -50,11 +50,12 @@ class DeviceAbroad {
     int rank_;
     Connector connector_;
     std::map<uint32_t, Binding> bindings_;  // by slots: what there is to be connected, an end a block
-    std::vector<const BlockEnds*> ends_;    // in the order of the connections
+    std::vector<const BlockEnds*> ends_;    // in their order
     std::vector<int> missing_;
     std::shared_ptr<cuda::Traffic> traffic_;
     std::shared_ptr<cuda::Proxy> proxy_;
     uint64_t moved_ = 0;  // at the last look
+    bool waited_ = false;
     RemoteNews news_;
 };
 

@@ -150,20 +150,22 @@ Status DeviceObserver::look_at_others(const std::function<bool(int)>& waiting) c
     return ok();
 }
 
-Status GonePartners::look(const HostGroup& group, int rank, const cuda::MessageStuck* stuck) {
+Status GonePartners::look(const HostGroup& group, int rank, const cuda::MessageStuck* stuck,
+                          const std::function<bool(int)>& all_here) {
     const auto read = [](const uint64_t& word) {
         return std::atomic_ref(const_cast<uint64_t&>(word))
             .load(std::memory_order_acquire);  // pairs with look_around()
     };
     const auto waits = [&](int block, int other) { return (read(stuck[block].ranks) >> unsigned(other) & 1) != 0; };
-    // Of a rank that left in order its kernels have ended; with a process that ends, they do.
+    // Of a rank that left in order its kernels have ended; with a process that ends, they do. Who left on another host
+    // has ended the connection behind all that it sent: Traffic::trouble().
     const auto left = [&](int other) {
         return group.row(other).state.load(std::memory_order_acquire) == RankState::left &&
                group.row(other).device_left.load(std::memory_order_acquire) != 0;
     };
     if (gone_ >= 0) {
         const uint64_t looks = read(stuck[block_].looks);
-        const bool still = looks >= looks_ && waits(block_, gone_);
+        const bool still = looks >= looks_ && waits(block_, gone_) && all_here(gone_);
         // The block has looked at all its messages again since then.
         if (still && looks >= looks_ + 2)
             return fail(weftRemoteError, "{} {}, and kernels of rank {} wait for messages with it",
@@ -173,7 +175,8 @@ Status GonePartners::look(const HostGroup& group, int rank, const cuda::MessageS
     }
     for (int block = 0; block < cuda::blocks_max && gone_ < 0; ++block)
         for (int other = 0; other < group.ranks() && gone_ < 0; ++other)
-            if (waits(block, other) && (left(other) || !group.alive(other))) gone_ = other, block_ = block;
+            if (waits(block, other) && all_here(other) && (left(other) || !group.alive(other)))
+                gone_ = other, block_ = block;
     if (gone_ >= 0) looks_ = read(stuck[block_].looks);
     return ok();
 }

@@ -51,8 +51,10 @@ struct DeviceObserver {
 // For one thread.
 class GonePartners {
   public:
-    // stuck: by block. ok: none, or what it sent before may not have been seen yet.
-    Status look(const HostGroup& group, int rank, const cuda::MessageStuck* stuck);
+    // stuck: by block. all_here: whether what a rank has sent is where our kernels see it. ok: none, or what it sent
+    // before may not have been seen yet.
+    Status look(const HostGroup& group, int rank, const cuda::MessageStuck* stuck,
+                const std::function<bool(int)>& all_here);
 
   private:
     // Who was gone when a block had looked so often; nobody: -1.

@@ -57,7 +57,7 @@ Status DeviceMessages::arrange(std::span<const DeviceMessage> messages, const Le
     for (MessageQueue& queue : queues_) {
         queue.count = uint16_t((&queue == &queues_.back() ? items_.size() : size_t((&queue + 1)->first)) - queue.first);
         for (int i = queue.first; i < queue.first + queue.count; ++i)
-            queue.channels = std::max(queue.channels, uint8_t(geometry_.pieces(items_[size_t(i)].bytes)));
+            queue.channels = std::max(queue.channels, channels_to(queue.peer, items_[size_t(i)].bytes));
         lanes_ += queue.channels;
     }
     return ok();
@@ -86,7 +86,7 @@ void DeviceMessages::arrange(const CountedMessages& call, const Lent& lent) {
     lanes_ = 0;
     const auto add = [&](int peer, MessageQueue::Kind kind) {
         const uint64_t room = kind == MessageQueue::incoming ? counts.receive_room : counts.send_room;
-        const auto channels = uint8_t(geometry_.pieces(room * element));
+        const uint8_t channels = channels_to(peer, room * element);
         queues_.push_back({int16_t(peer), kind, channels, uint16_t(queues_.size()), 1});
         lanes_ += channels;
     };

@@ -13,7 +13,8 @@ namespace weft {
 
 class DeviceMessages {
   public:
-    DeviceMessages(int rank, int ranks) : rank_(rank), geometry_{ranks} {}
+    // abroad: ranks of other hosts, by bit.
+    DeviceMessages(int rank, int ranks, uint64_t abroad) : rank_(rank), geometry_{ranks}, abroad_(abroad) {}
 
     // Where kernels of `peer` find a buffer of this rank's; null: they do not.
     using Lent = std::function<const std::byte*(const DeviceMessage& message, int peer)>;
@@ -34,9 +35,14 @@ class DeviceMessages {
 
   private:
     Status pair_own();
+    // That a message of this length is cut for.
+    uint8_t channels_to(int peer, uint64_t bytes) const {
+        return (abroad_ >> unsigned(peer) & 1) != 0 ? uint8_t(1) : uint8_t(geometry_.pieces(bytes));
+    }
 
     int rank_;
     cuda::MessageGeometry geometry_;
+    uint64_t abroad_;
     std::vector<const DeviceMessage*> sorted_;
     std::vector<cuda::MessageItem> items_;
     std::optional<cuda::MessageCounts> counts_;  // then no items

@@ -65,8 +65,8 @@ Status Watchdog::mismatch(int other, uint64_t sequence, const Operation& operati
 
 Status Watchdog::look_at(int other, uint64_t sequence, const Operation& operation, int64_t silence_us) {
     const RankRow& row = group_->row(other);
-    // Before its last call: who has left makes none any more.
-    const bool left = row.state.load(std::memory_order_acquire) == RankState::left;
+    // Before its last call: who has ended or left makes none any more. A process ends after its ranks have left.
+    const bool alive = group_->alive(other), left = row.state.load(std::memory_order_acquire) == RankState::left;
     // What it called before what became of it: a rank that called something else and left has mismatched, not died.
     const auto report = row.position.read();
     if (report && report->entered == sequence && !(report->operation == operation))
@@ -82,7 +82,7 @@ Status Watchdog::look_at(int other, uint64_t sequence, const Operation& operatio
                     "calls in the same order",
                     group_->name_of(other), sequence, name(), rank_, operation.text());
     }
-    if (!group_->alive(other) && row.state.load(std::memory_order_acquire) != RankState::left) {
+    if (!alive && !left) {
         const bool here = group_->local(other);
         if (!here && silence_us < settled_us) return ok();
         // Who was not given a processor has been silent itself: what came meanwhile is found before the next look.

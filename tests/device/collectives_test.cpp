@@ -249,14 +249,6 @@ TEST_CASE("buffers of parts are checked whole, and those that a rank has no use 
     std::vector<int> host(2048);
     CHECK_REFUSED(weftGather(part.data(), host.data(), 1024, weftInt32, 0, ranks.comms[0], ranks.streams[0]->weft()),
                   ranks.comms[0], weftInvalidArgument, "recvbuff is host memory");
-    if (several_hosts()) {
-        const size_t counts[2] = {1, 1}, places[2] = {0, 1};
-        CHECK_REFUSED(weftAlltoAllv(whole.data(), counts, places, part.data(), counts, places, weftInt32,
-                                    ranks.comms[0], nullptr),
-                      ranks.comms[0], weftInvalidArgument,
-                      "all_to_all_v on device memory is served, yet, where all ranks of the communicator are on one "
-                      "host");
-    }
     weftWindow_t window = nullptr;
     CHECK_REFUSED(weftCommWindowRegister(ranks.comms[0], whole.data(), 100, &window, WEFT_WIN_DEFAULT), ranks.comms[0],
                   weftInvalidArgument, "put works on host memory only, yet");

@@ -62,6 +62,44 @@ TEST_CASE("every collective goes between hosts, by what WEFT_ALGO admits", "[hos
         }
 }
 
+TEST_CASE("messages and uneven parts go between hosts, beside those of a host", "[hosts]") {
+    for (const Shape shape : {Shape{2, 1, 1}, Shape{2, 2, 1}, Shape{3, 1, 1}, Shape{2, 1, 2}})
+        for (const char* machine : {"gpus 4; leaks fatal", "gpus 4; p2p 0 1 0; p2p 1 0 0; leaks fatal"}) {
+            if (small() && shape.ranks() != (contains(machine, "p2p") ? 3 : 4)) continue;
+            INFO(shape.text() << ", " << machine);
+            Job job(shape.ranks(), machine, 4, shape.each);
+            job.processes_a_host = shape.processes;
+            job.start_all({"init", "messages 1000", "messages 0", small() ? "messages 70000" : "messages 400000",
+                           "reduce 1000", "host 10", "messages 77", "destroy"});
+            job.finish();
+        }
+}
+
+TEST_CASE("a process of another host that dies or leaves while others wait for its messages is named", "[hosts]") {
+    for (const bool dies : {true, false})
+        for (const Shape shape : {Shape{2, 1, 1}, Shape{2, 2, 1}}) {
+            INFO(shape.text());
+            const int victim = shape.ranks() - 1;
+            Job job(shape.ranks(), "gpus 4; leaks fatal", 4);
+            job.processes_a_host = shape.processes;
+            job.start({"init", "receive 100", "error", "destroy"});
+            if (shape.processes == 2) job.start({"init", "error", "destroy"});
+            if (shape.processes == 2) job.start({"init", "destroy"});  // of the victim's host
+            job.start({"init", "say ready", dies ? "pause" : "destroy"});
+            REQUIRE(job[victim].says("ready"));
+            const std::string pid = "rank " + std::to_string(victim) + " (pid " + std::to_string(job[victim].pid());
+            if (dies) job[victim].kill(SIGKILL);
+            if (dies) job[victim].wait();
+            for (int process = 0; process < victim + !dies; ++process) job.finish(process);
+            for (int rank = 0; rank < shape.processes; ++rank) {
+                INFO(job[rank].output());
+                CHECK(contains(job[rank].output(), "error 6"));
+                CHECK((contains(job[rank].output(), pid) || (dies && contains(job[rank].output(), "is lost"))));
+                CHECK((dies || contains(job[rank].output(), "left the communicator, and kernels of rank 0 wait")));
+            }
+        }
+}
+
 TEST_CASE("devices of a host that do not reach each other go through its memory, and on to other hosts", "[hosts]") {
     Job job(4, "gpus 4; p2p 0 1 0; p2p 1 0 0; leaks fatal", 4);
     job.processes_a_host = 2;

@@ -21,6 +21,8 @@ struct AbroadEnd {
     int channel;
     bool incoming;      // the peer sends
     ConnectionEnd end;  // as the host addresses it; without count
+    // Of messages, which take several slots: by slot, bytes of the whole message.
+    uint64_t* wholes = nullptr;
 };
 
 // A value; made alike on all ranks.

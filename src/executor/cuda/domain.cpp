@@ -47,6 +47,8 @@ Domain::Domain(std::shared_ptr<HostGroup> group, int rank, std::shared_ptr<const
       bases_(size_t(ranks_), 0),
       connections_(std::move(connections)) {
     members_ = group_->locals();
+    for (int rank = 0; rank < ranks_; ++rank)
+        if (!group_->local(rank)) abroad_ranks_.push_back(rank);
     std::vector<int> first_ranks(size_t(ranks_), -1);  // by host
     for (int rank = 0; rank < ranks_ && !group_->one_host(); ++rank)
         if (int& first = first_ranks[size_t(group_->home(rank).host)]; first < 0) first = rank;
@@ -62,7 +64,7 @@ bool Domain::take_spare(size_t bytes) {
     std::lock_guard lock(parked.mutex);
     const auto spare = std::find_if(parked.spares.begin(), parked.spares.end(), [&](const Spare& each) {
         return each.context.device() == kernels_->context().device() && each.memory.bytes() == bytes &&
-               each.abroad.bytes() == connections_.abroad_bytes();
+               each.abroad.bytes() == abroad_bytes();
     });
     if (spare == parked.spares.end()) return false;
     memory_ = std::move(spare->memory);
@@ -114,8 +116,15 @@ void Domain::bind(MessageArguments& arguments) const {
     arguments.stuck = reinterpret_cast<MessageStuck*>(words + offsetof(HostWords, stuck));
     arguments.own = reinterpret_cast<RankWords*>(bases_[size_t(rank_)]);
     arguments.table = reinterpret_cast<MessageItem*>(memory_.address() + places.message_table);
-    for (int peer = 0; peer < ranks_; ++peer)
+    for (const int peer : members_)
         arguments.areas[peer] = reinterpret_cast<std::byte*>(bases_[size_t(peer)] + places.messages);
+    if (abroad_ranks_.empty()) return;
+    arguments.ended = reinterpret_cast<uint32_t*>(words + offsetof(HostWords, ended));
+    std::byte* const abroad = reinterpret_cast<std::byte*>(abroad_.address());
+    for (size_t i = 0; i < abroad_ranks_.size(); ++i) {
+        arguments.abroad |= uint64_t(1) << unsigned(abroad_ranks_[i]);
+        arguments.areas[abroad_ranks_[i]] = abroad + connections_.abroad_bytes() + i * sizeof(MessageAbroad);
+    }
 }
 
 const MessageReport& Domain::message_report() const {
@@ -123,8 +132,36 @@ const MessageReport& Domain::message_report() const {
 }
 const MessageStuck* Domain::stuck() const { return static_cast<const HostWords*>(host_words_.data())->stuck; }
 
+size_t Domain::abroad_bytes() const {
+    return connections_.abroad_bytes() + abroad_ranks_.size() * sizeof(MessageAbroad);
+}
+
 std::vector<AbroadEnd> Domain::abroad_ends() const {
-    return connections_.abroad_ends(rank_, static_cast<std::byte*>(abroad_.data()));
+    std::byte* const abroad = static_cast<std::byte*>(abroad_.data());
+    std::vector<AbroadEnd> ends = connections_.abroad_ends(rank_, abroad);
+    for (size_t i = 0; i < abroad_ranks_.size(); ++i) {
+        ConnectionEnd end{};
+        end.slot_bytes = message_slot_bytes;
+        end.depth = message_slots;
+        end.peer = abroad_ranks_[i];
+        AbroadEnd outgoing{message_channel_abroad, false, end}, incoming{message_channel_abroad, true, end};
+        if (abroad) {
+            auto* const it = reinterpret_cast<MessageAbroad*>(abroad + connections_.abroad_bytes()) + i;
+            const auto place = [](AbroadEnd& there, MessageAbroad::Way& way, std::byte* slots) {
+                there.end.slots = slots;
+                there.end.filled = way.filled;
+                there.end.consumed = &way.consumed;
+                there.wholes = way.wholes;
+            };
+            place(outgoing, it->outgoing, it->sent_slots[0]);
+            place(incoming, it->incoming, it->received_slots[0]);
+            outgoing.end.lengths = it->outgoing.lengths;
+            incoming.end.wanted = &it->incoming.wanted;
+        }
+        ends.push_back(outgoing);
+        ends.push_back(incoming);
+    }
+    return ends;
 }
 
 const uint32_t* Domain::ended() const { return static_cast<const HostWords*>(host_words_.data())->ended; }

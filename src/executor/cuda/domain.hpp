@@ -52,7 +52,7 @@ class Domain {
     std::vector<int> missing() const;
     // Why it does not serve, the same on all ranks; empty: it does.
     const std::string& obstacle() const { return obstacle_; }
-    // Once it serves: what the proxy needs, in the host's memory.
+    // What the proxy needs, in the host's memory; without addresses until it serves.
     std::vector<AbroadEnd> abroad_ends() const;
     const uint32_t* ended() const;  // by block (kernel_arguments.hpp)
 
@@ -60,7 +60,7 @@ class Domain {
     void bind(KernelArguments& arguments) const;
     // And a step machine's program, by its number among the connections.
     void bind_program(KernelArguments& arguments, size_t index) const;
-    // Of the kernel of messages likewise; where there is one host.
+    // Of the kernel of messages likewise.
     void bind(MessageArguments& arguments) const;
     const KernelSet& kernels() const { return *kernels_; }
     // Where several ranks of this process are on one device: two that launch the same operation on one stream wait for
@@ -97,6 +97,8 @@ class Domain {
     enum class Stage { offering, reaching, verifying, agreeing, known };
 
     Places places() const;
+    // Of pinned host memory: ends of connections abroad, then a MessageAbroad for each rank there.
+    size_t abroad_bytes() const;
     Status offer();
     Status offer_host_memory();
     Status write_probe();
@@ -134,12 +136,13 @@ class Domain {
     int rank_, ranks_;
     std::vector<int> members_;      // ranks of this host, ascending
     std::vector<int> other_hosts_;  // the first rank of each, in the hosts' order
+    std::vector<int> abroad_ranks_;
     std::shared_ptr<const KernelSet> kernels_;
     std::shared_ptr<SharedWords> shared_words_;
     std::vector<Context> peer_contexts_;  // of devices in this process whose memory we reach
     const uint32_t* abort_ = nullptr;     // as this rank's kernels address it
     PinnedMemory host_words_;
-    PinnedMemory abroad_;  // ends of connections to other hosts; none where there is one host
+    PinnedMemory abroad_;  // what goes to other hosts; none where there is one host
     FailureReport* report_ = nullptr;
     DeviceMemory memory_;
     SharedMemory host_memory_;                 // the first rank's: of all ranks of the host

@@ -203,13 +203,16 @@ Status Domain::offer() {
             auto host_words = PinnedMemory::allocate(context, sizeof(HostWords));
             if (!host_words) return host_words.take_status();
             host_words_ = std::move(*host_words);
-            if (connections_.abroad_bytes() > 0) {
-                auto abroad = PinnedMemory::allocate(context, connections_.abroad_bytes());
+            if (abroad_bytes() > 0) {
+                auto abroad = PinnedMemory::allocate(context, abroad_bytes());
                 if (!abroad) return abroad.take_status();
                 abroad_ = std::move(*abroad);
             }
         }
         if (abroad_.data()) memset(abroad_.data(), 0, connections_.abroad_words_bytes());
+        for (size_t i = 0; i < abroad_ranks_.size(); ++i)
+            memset(static_cast<std::byte*>(abroad_.data()) + connections_.abroad_bytes() + i * sizeof(MessageAbroad), 0,
+                   offsetof(MessageAbroad, sent_slots));
         memset(host_words_.data(), 0, sizeof(HostWords));
         report_ = &static_cast<HostWords*>(host_words_.data())->report;
         for (Event* event : {&done_, &captured_done_}) {

@@ -20,7 +20,7 @@ struct Probe {
 };
 struct Places {
     size_t packets, staging, connections, probe, messages, message_slots, programs, scratch, message_table, bytes;
-    // several_hosts: fused bodies and messages do not serve, whatever the ranks.
+    // several_hosts: fused bodies do not serve, whatever the ranks.
     Places(int ranks, bool several_hosts, const Connections& over) {
         const auto line = [](size_t at) { return (at + 255) / 256 * 256; };
         const bool fused = ranks <= cuda::ranks_max && !several_hosts;
@@ -30,11 +30,11 @@ struct Places {
         probe = connections + over.area_bytes();
         messages = line(probe + sizeof(Probe));
         const MessageGeometry geometry{ranks};
-        message_slots = messages + (several_hosts ? 0 : geometry.words_bytes());
-        programs = line(messages + (several_hosts ? 0 : geometry.bytes()));
+        message_slots = messages + geometry.words_bytes();
+        programs = line(messages + geometry.bytes());
         scratch = line(programs + over.program_bytes());
         message_table = line(scratch + over.scratch_bytes());
-        bytes = message_table + (several_hosts ? 0 : sizeof(MessageItem) * message_items_max);
+        bytes = message_table + sizeof(MessageItem) * message_items_max;
     }
 };
 

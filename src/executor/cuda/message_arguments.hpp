@@ -28,6 +28,24 @@ struct MessageWords {
     alignas(128) uint32_t sent, received;        // slots, ever; by this rank's kernels alone
 };
 
+// The same of the one channel with a peer on another host, whom the proxy stands for: in the rank's own pinned memory.
+struct MessageAbroad {
+    // The first line's writer is who sends, the kernel or the proxy, the second's who receives.
+    struct Way {
+        alignas(128) uint64_t filled[message_slots];  // as in MessageWords
+        uint64_t lengths[message_slots];              // bytes in the slot
+        uint64_t wholes[message_slots];               // bytes of the whole message
+        alignas(128) uint32_t consumed;
+        uint32_t wanted;  // as in ConnectionEnd
+    };
+    Way outgoing, incoming;
+    alignas(128) uint32_t sent, received;
+    // Need not be zero when the communicator begins.
+    alignas(256) std::byte sent_slots[message_slots][message_slot_bytes];
+    std::byte received_slots[message_slots][message_slot_bytes];
+};
+inline constexpr int message_channel_abroad = 1 << 12;  // of these connections: none of a schedule's
+
 // Long messages are cut in pieces, one for each channel of the two ranks: as many as keep a rank's memory at 4 MiB,
 // and its lanes below 128.
 struct MessageGeometry {
@@ -118,9 +136,11 @@ struct MessageArguments {
     MessageReport* message_report;
     MessageStuck* stuck;  // by block
     RankWords* own;
-    MessageItem* table;  // this rank's device memory
-    bool in_table;       // where the items are; else in `items`
-    std::byte* areas[message_ranks_max];
+    MessageItem* table;                   // this rank's device memory
+    bool in_table;                        // where the items are; else in `items`
+    uint32_t* ended;                      // as in KernelArguments
+    uint64_t abroad;                      // peers on other hosts, by bit
+    std::byte* areas[message_ranks_max];  // of a peer abroad its MessageAbroad
     MessageQueue queues[message_lanes_max];
     union {
         MessageItem items[message_items_within];

@@ -6,7 +6,8 @@
 // Sending: a slot is free while `sent` is less than message_slots ahead of `consumed`; the piece goes in, then its
 // header, released. Or the header says where the peer finds the piece, which then is the peer's to read until it has
 // consumed the slot. Receiving: the header of the next number is there; its mark and length are compared with what is
-// wanted before a byte is copied.
+// wanted before a byte is copied. With a peer on another host both go by memory of this rank's, on one channel, and the
+// proxy does the peer's part (traffic.hpp).
 #pragma once
 #include "src/executor/cuda/meeting.hpp"
 #include "src/executor/cuda/message_arguments.hpp"
@@ -24,7 +25,8 @@ struct MessageBlock {
         uint32_t moved;           // slots, ever
         uint16_t message;         // of the queue
         uint8_t queue, channel;
-        bool lent;  // the peer may be reading our memory
+        bool lent;        // the peer may be reading our memory
+        uint32_t wanted;  // the slot that the proxy knows we wait for; 0: none
     };
     Lane lanes[message_lanes_max];
     // What is to be copied next, and for which lane.
@@ -86,16 +88,13 @@ class MessageMachine {
             lane = {};
             lane.queue = uint8_t(queue);
             lane.channel = uint8_t(channel);
-            if (q.kind != MessageQueue::own)
-                lane.moved = q.kind == MessageQueue::outgoing ? words(lane).sent : words(lane).received;
+            if (q.kind != MessageQueue::own) lane.moved = moved_before(lane);
         }
     }
     WEFT_DEVICE void close() const {
         for (int i = 0; i < lanes_; ++i) {
             const Lane& lane = block_.lanes[i];
-            const MessageQueue::Kind kind = a_.queues[lane.queue].kind;
-            if (kind == MessageQueue::outgoing) words(lane).sent = lane.moved;
-            if (kind == MessageQueue::incoming) words(lane).received = lane.moved;
+            if (a_.queues[lane.queue].kind != MessageQueue::own) moved_before(lane) = lane.moved;
         }
     }
 
@@ -127,7 +126,7 @@ class MessageMachine {
         bool there;  // of this channel
     };
     WEFT_DEVICE Piece piece_of(const MessageItem& item, const Lane& lane) const {
-        const uint64_t pieces = geometry_.pieces(item.bytes);
+        const uint64_t pieces = abroad(lane) ? 1 : geometry_.pieces(item.bytes);
         if (lane.channel >= pieces) return {0, 0, false};
         // Whole lines, so that all begin as the message does.
         const uint64_t each = ((item.bytes + pieces - 1) / pieces + 127) / 128 * 128, offset = each * lane.channel;
@@ -148,29 +147,40 @@ class MessageMachine {
         return copies(item.other + piece.offset, item.data + piece.offset, piece.bytes);
     }
     WEFT_DEVICE Look look_at_outgoing(const Lane& lane, const Piece& piece) {
-        const uint32_t ahead = lane.moved - load_acquire(&words(lane).consumed);
+        const uint32_t ahead = lane.moved - load_acquire(&consumed(lane));
         if (lane.message == a_.queues[lane.queue].count) return lane.lent && ahead != 0 ? Look::waits : Look::ended;
         if (ahead >= message_slots) return Look::waits;
         const MessageItem& item = item_of(lane);
         if (item.other) return copies(nullptr, nullptr, 0);
-        return copies(item.data + piece.offset + lane.done, slot(peer_area(lane), a_.rank, lane),
+        MessageAbroad* const far = abroad(lane);
+        return copies(item.data + piece.offset + lane.done,
+                      far ? far->sent_slots[slot_of(lane)] : slot(peer_area(lane), a_.rank, lane),
                       least(piece.bytes - lane.done, message_slot_bytes));
     }
     WEFT_DEVICE Look look_at_incoming(Lane& lane, const Piece& piece) {
         if (lane.message == a_.queues[lane.queue].count) return Look::ended;
         const MessageItem& item = item_of(lane);
+        MessageAbroad* const far = abroad(lane);
         if (!lane.pulled) {
-            const MessageWords::Header& header = words(lane).headers[lane.moved % message_slots];
-            const uint64_t word = load_acquire(&header.filled);  // pairs with conclude()
-            if (epoch_of(word) != lane.moved + 1) return Look::waits;
-            if (compared(uint32_t(word)) != compared(item.mark) || header.bytes != item.bytes)
-                return fail(Failure::mismatch, Waiting::nothing, lane, uint32_t(word), header.bytes), Look::wrong;
-            lane.pulled = reinterpret_cast<const std::byte*>(header.address);
+            const MessageWords::Header* const header = far ? nullptr : &words(lane).headers[slot_of(lane)];
+            // Pairs with conclude() or Traffic::give().
+            const uint64_t word = load_acquire(far ? &far->incoming.filled[slot_of(lane)] : &header->filled);
+            if (epoch_of(word) != lane.moved + 1) return far ? want(lane, *far) : Look::waits;
+            const uint64_t bytes = far ? far->incoming.wholes[slot_of(lane)] : header->bytes;
+            if (compared(uint32_t(word)) != compared(item.mark) || bytes != item.bytes)
+                return fail(Failure::mismatch, Waiting::nothing, lane, uint32_t(word), bytes), Look::wrong;
+            if (!far) lane.pulled = reinterpret_cast<const std::byte*>(header->address);
         }
         std::byte* const to = item.data + piece.offset + lane.done;
         const uint64_t left = piece.bytes - lane.done;
         if (lane.pulled) return copies(lane.pulled + lane.done, to, least(left, pull_bytes));
-        return copies(slot(a_.areas[a_.rank], peer(lane), lane), to, least(left, message_slot_bytes));
+        const std::byte* const from =
+            far ? far->received_slots[slot_of(lane)] : slot(a_.areas[a_.rank], peer(lane), lane);
+        return copies(from, to, least(left, message_slot_bytes));
+    }
+    WEFT_DEVICE Look want(Lane& lane, MessageAbroad& far) const {
+        if (lane.wanted != lane.moved + 1) store_relaxed(&far.incoming.wanted, lane.wanted = lane.moved + 1);
+        return Look::waits;  // pairs with Lane::needed()
     }
     WEFT_DEVICE Look copies(const std::byte* from, std::byte* to, uint64_t bytes) {
         block_.from = from;
@@ -185,9 +195,15 @@ class MessageMachine {
         const Piece piece = piece_of(item, lane);
         const MessageQueue::Kind kind = a_.queues[lane.queue].kind;
         lane.done += block_.bytes;
-        if (kind == MessageQueue::outgoing) {
+        MessageAbroad* const far = abroad(lane);
+        if (kind == MessageQueue::outgoing && far) {
+            const uint32_t slot = slot_of(lane);
+            far->outgoing.lengths[slot] = block_.bytes;
+            far->outgoing.wholes[slot] = item.bytes;
+            store_release(&far->outgoing.filled[slot], barrier_word(++lane.moved, item.mark));  // pairs with take()
+        } else if (kind == MessageQueue::outgoing) {
             MessageWords& theirs = words_of(peer_area(lane), a_.rank, lane);
-            MessageWords::Header& header = theirs.headers[lane.moved % message_slots];
+            MessageWords::Header& header = theirs.headers[slot_of(lane)];
             ++lane.moved;
             header.bytes = item.bytes;
             header.address = item.other ? reinterpret_cast<uint64_t>(item.other + piece.offset) : 0;
@@ -195,7 +211,8 @@ class MessageMachine {
             if (item.other) lane.done = piece.bytes;
             lane.lent |= item.other != nullptr;
         } else if (kind == MessageQueue::incoming && (!lane.pulled || lane.done == piece.bytes)) {
-            store_release(&words_of(peer_area(lane), a_.rank, lane).consumed, ++lane.moved);
+            uint32_t& consumed = far ? far->incoming.consumed : words_of(peer_area(lane), a_.rank, lane).consumed;
+            store_release(&consumed, ++lane.moved);
             lane.pulled = nullptr;
         }
         if (lane.done < piece.bytes) return;
@@ -215,8 +232,7 @@ class MessageMachine {
             const Lane& lane = block_.lanes[i];
             const MessageQueue& queue = a_.queues[lane.queue];
             // What was lent is waited for until it has been read.
-            if (lane.message == queue.count && (!lane.lent || lane.moved == load_relaxed(&words(lane).consumed)))
-                continue;
+            if (lane.message == queue.count && (!lane.lent || lane.moved == load_relaxed(&consumed(lane)))) continue;
             ranks |= uint64_t(1) << unsigned(queue.peer);
             missing = i;
         }
@@ -259,6 +275,23 @@ class MessageMachine {
     }
     WEFT_DEVICE int peer(const Lane& lane) const { return a_.queues[lane.queue].peer; }
     WEFT_DEVICE std::byte* peer_area(const Lane& lane) const { return a_.areas[peer(lane)]; }
+    // Null: on this host.
+    WEFT_DEVICE MessageAbroad* abroad(const Lane& lane) const {
+        const int other = peer(lane);
+        return (a_.abroad >> unsigned(other) & 1) != 0 ? reinterpret_cast<MessageAbroad*>(a_.areas[other]) : nullptr;
+    }
+    // By the kernels before.
+    WEFT_DEVICE uint32_t& moved_before(const Lane& lane) const {
+        const bool sends = a_.queues[lane.queue].kind == MessageQueue::outgoing;
+        if (MessageAbroad* const far = abroad(lane)) return sends ? far->sent : far->received;
+        return sends ? words(lane).sent : words(lane).received;
+    }
+    // Of what goes, by the peer.
+    WEFT_DEVICE const uint32_t& consumed(const Lane& lane) const {
+        const MessageAbroad* const far = abroad(lane);
+        return far ? far->outgoing.consumed : words(lane).consumed;
+    }
+    static WEFT_DEVICE uint32_t slot_of(const Lane& lane) { return lane.moved % message_slots; }
     // In the area of a rank, what it shares with `with` on the lane's channel.
     WEFT_DEVICE MessageWords& words_of(std::byte* area, int with, const Lane& lane) const {
         return reinterpret_cast<MessageWords*>(area)[geometry_.lane(with, lane.channel)];
@@ -266,7 +299,7 @@ class MessageMachine {
     WEFT_DEVICE MessageWords& words(const Lane& lane) const { return words_of(a_.areas[a_.rank], peer(lane), lane); }
     WEFT_DEVICE std::byte* slot(std::byte* area, int with, const Lane& lane) const {
         return area + geometry_.words_bytes() +
-               (geometry_.lane(with, lane.channel) * message_slots + lane.moved % message_slots) * message_slot_bytes;
+               (geometry_.lane(with, lane.channel) * message_slots + slot_of(lane)) * message_slot_bytes;
     }
 
     const Team& team_;
@@ -280,7 +313,12 @@ class MessageMachine {
 
 // More items than fit into the arguments come in kernels that only write them down, before the one that moves.
 WEFT_DEVICE void messages(const Team& team, const MessageArguments& a, MessageBlock& block) {
-    if (a.does == MessageArguments::move) return MessageMachine(team, a, block).run();
+    if (a.does == MessageArguments::move) {
+        MessageMachine(team, a, block).run();
+        // As steps().
+        if (a.ended && team.thread == 0) store_release(&a.ended[team.block], a.launch);
+        return;
+    }
     if (a.does == MessageArguments::count) return CountReader(team, a).run();
     for (int i = team.thread; i < a.item_count; i += team.threads) a.table[a.noted + i] = a.items[i];
 }

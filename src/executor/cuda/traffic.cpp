@@ -23,8 +23,9 @@ Result<bool> Traffic::take(Lane& lane) {
         const uint32_t index = lane.next % end.depth;
         const uint64_t word = load_acquire(&end.filled[index]);  // pairs with StepMachine::execute()
         if (epoch_of(word) != lane.next + 1) break;
-        auto sent = lane.sender->send(lane.slot(),
-                                      {.bytes = end.lengths[index], .operation = 0, .fingerprint = uint32_t(word)});
+        auto sent = lane.sender->send(lane.slot(), {.bytes = end.lengths[index],
+                                                    .operation = lane.wholes ? lane.wholes[index] : 0,
+                                                    .fingerprint = uint32_t(word)});
         if (!sent) return sent;
         if (!*sent) break;
         store_release(end.consumed, ++lane.next);  // pairs with StepMachine::await_credit()
@@ -46,6 +47,7 @@ Result<bool> Traffic::give(Lane& lane) {
         auto there = lane.receiver->receive_into(lane.slot(), end.slot_bytes, info);
         if (!there) return there;
         if (!*there) break;
+        if (lane.wholes) lane.wholes[lane.next % end.depth] = info.operation;
         uint64_t* const filled = &end.filled[lane.next % end.depth];
         store_release(filled, barrier_word(++lane.next, info.fingerprint));  // pairs with StepMachine::await_message()
         moved = true;
@@ -70,7 +72,7 @@ bool Traffic::progress() {
         waiting = true;
         if (!lane.broken || lane.failure.ok()) continue;
         std::lock_guard lock(mutex_);
-        if (!trouble_) trouble_ = Trouble{lane.failure.code(), lane.failure.sentence(), now_us()};
+        if (!trouble_) trouble_ = Trouble{lane.end.peer, lane.failure.code(), lane.failure.sentence(), now_us()};
     }
     waiting_.store(waiting, std::memory_order_relaxed);
     return any;

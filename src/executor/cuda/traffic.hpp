@@ -22,8 +22,8 @@ class Traffic {
     Traffic(std::shared_ptr<HostGroup> group, int rank, const uint32_t* ended)
         : group_(std::move(group)), rank_(rank), ended_(ended) {}
     // Either is null. They are the caller's, as is the memory, and must outlive this.
-    void add(const ConnectionEnd& end, Sender* sender, Receiver* receiver) {
-        lanes_.push_back({end, sender, receiver});
+    void add(const AbroadEnd& abroad, Sender* sender, Receiver* receiver) {
+        lanes_.push_back({abroad.end, abroad.wholes, sender, receiver});
     }
 
     // Before a launch: kernels will want to be served until so many blocks have ended it.
@@ -50,6 +50,7 @@ class Traffic {
     bool waiting() const { return waiting_.load(std::memory_order_relaxed); }
     // A connection is broken over which something should go.
     struct Trouble {
+        int peer;
         weftResult_t code;
         std::string sentence;
         int64_t since_us;
@@ -60,6 +61,7 @@ class Traffic {
   private:
     struct Lane {
         ConnectionEnd end;
+        uint64_t* wholes;
         Sender* sender;        // or
         Receiver* receiver;    // one of them
         uint32_t next = 0;     // messages that went through

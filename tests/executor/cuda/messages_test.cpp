@@ -35,7 +35,7 @@ struct MessageRanks {
             memset(area(rank) + geometry.words_bytes(), 0x5a, geometry.bytes() - geometry.words_bytes());
             words.push_back(std::make_unique<RankWords>());
             tables.push_back(std::make_unique<MessageItem[]>(message_items_max));
-            arrangements.emplace_back(rank, ranks);
+            arrangements.emplace_back(rank, ranks, 0);
         }
         reports.resize(size_t(ranks)), message_reports.resize(size_t(ranks)), aborts.resize(size_t(ranks));
         stuck.resize(size_t(ranks) * blocks_max);

@@ -85,15 +85,22 @@ struct Ends {
             group->row(rank).process = process_token();
         }
         traffic = std::make_shared<Traffic>(group, 0, ended);
-        traffic->add({out.slots, out.filled, &out.consumed, nullptr, slot_bytes, depth, 1, lengths, nullptr}, &sender,
-                     nullptr);
-        traffic->add({in.slots, in.filled, &in.consumed, nullptr, slot_bytes, depth, 1, nullptr, &wanted}, nullptr,
-                     &receiver);
+        traffic->add({0,
+                      false,
+                      {out.slots, out.filled, &out.consumed, nullptr, slot_bytes, depth, 1, lengths, nullptr},
+                      wholes_sent},
+                     &sender, nullptr);
+        traffic->add({0,
+                      true,
+                      {in.slots, in.filled, &in.consumed, nullptr, slot_bytes, depth, 1, nullptr, &wanted},
+                      wholes_received},
+                     nullptr, &receiver);
     }
     void hand_over(uint32_t number) {
         const uint32_t slot = (number - 1) % depth;
         memset(out.slots + slot * slot_bytes, int(number), slot_bytes);
         lengths[slot] = number % slot_bytes;
+        wholes_sent[slot] = 5000 + number;
         store_release(&out.filled[slot], barrier_word(number, 1000 + number));
     }
     // Until the message is there; then what it should be.
@@ -101,6 +108,7 @@ struct Ends {
         const uint32_t slot = (number - 1) % depth;
         REQUIRE(eventually([&] { return epoch_of(load_acquire(&in.filled[slot])) == number; }));
         CHECK(uint32_t(load_acquire(&in.filled[slot])) == 1000 + number);
+        CHECK(wholes_received[slot] == 5000 + number);
         for (size_t i = 0; i < number % slot_bytes; ++i)
             CHECK(in.slots[slot * slot_bytes + i] == std::byte(uint8_t(number)));
     }
@@ -113,7 +121,7 @@ struct Ends {
         uint64_t filled[depth] = {};
         uint32_t consumed = 0;
     } out, in;
-    uint64_t lengths[depth] = {};
+    uint64_t lengths[depth] = {}, wholes_sent[depth] = {}, wholes_received[depth] = {};
     uint32_t wanted = 0, ended[1] = {};
     Wire wire;
     WireSender sender{wire};
