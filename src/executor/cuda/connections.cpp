@@ -40,7 +40,7 @@ uint32_t Connections::depth_of(const Schedule& schedule) {
 }
 
 size_t Connections::area_bytes() const { return round_up(most_.ends * sizeof(EndWords)) + most_.slots * slot_bytes; }
-size_t Connections::abroad_words_bytes() const { return most_.abroad * sizeof(AbroadWords); }
+size_t Connections::abroad_words_bytes() const { return round_up(most_.abroad * sizeof(AbroadWords)); }
 
 size_t Connections::step_blocks_offset(const Schedule& schedule) {
     size_t instructions = 0;
