@@ -69,8 +69,9 @@ TEST_CASE("messages and uneven parts go between hosts, beside those of a host", 
             INFO(shape.text() << ", " << machine);
             Job job(shape.ranks(), machine, 4, shape.each);
             job.processes_a_host = shape.processes;
-            job.start_all({"init", "messages 1000", "messages 0", small() ? "messages 70000" : "messages 400000",
-                           "reduce 1000", "host 10", "messages 77", "destroy"});
+            job.start_all({"init", "messages 1000", "messages 0", "messages 1",
+                           small() ? "messages 70000" : "messages 400000", "reduce 1000", "host 10", "messages 77",
+                           "destroy"});
             job.finish();
         }
 }
