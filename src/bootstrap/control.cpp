@@ -302,9 +302,18 @@ void Control::leave(std::shared_ptr<Control> control) {
     });
 }
 
+// A rank of this host, which says so when they have ended, after it has left.
+bool Control::has_kernels(int rank) const {
+    const RankRow& row = group_->row(rank);
+    return row.device.use != DeviceFacts::none && !row.device_left.load(std::memory_order_acquire) &&
+           row.state.load(std::memory_order_acquire) == RankState::left && group_->alive(rank);
+}
+
 // In a call that this host's ranks have finished.
 bool Control::in_calls() const {
     uint64_t last = 0;
+    for (const int rank : group_->locals())
+        if (has_kernels(rank)) return true;
     for (const int rank : group_->locals()) last = std::max(last, group_->row(rank).position.finished.load());
     for (int rank = 0; rank < group_->ranks() && last > 0; ++rank) {
         const RankRow& row = group_->row(rank);
@@ -322,13 +331,8 @@ bool Control::in_calls() const {
 bool Control::needed() const {
     if (group_->aborted()) return false;
     bool here = false;
-    for (const int rank : group_->locals()) {
-        const RankRow& row = group_->row(rank);
-        // Kernels of a rank that has left run until it says so.
-        const bool kernels = row.device.use != DeviceFacts::none && !row.device_left.load(std::memory_order_acquire);
-        const RankState state = row.state.load(std::memory_order_acquire);
-        here |= state == RankState::joined || (state == RankState::left && kernels && group_->alive(rank));
-    }
+    for (const int rank : group_->locals())
+        here |= group_->row(rank).state.load(std::memory_order_acquire) == RankState::joined || has_kernels(rank);
     if (!here && neighbours_->remaining() <= 1) return false;
     return hurried_us_ == 0 || (now_us() - hurried_us_ < hurry_patience_us && in_calls());
 }

@@ -51,6 +51,7 @@ class Control {
     void go_if_done();
     bool needed() const;
     bool in_calls() const;
+    bool has_kernels(int rank) const;
     void hurry();
     void end();
 

@@ -124,6 +124,7 @@ DeviceSide::~DeviceSide() {
         Domain::retire(std::move(s.domain));
     else if (s.group)
         s.group->row(s.rank).device_left.store(1, std::memory_order_release);
+    if (s.group && !s.group->one_host()) s.group->ring();  // the leader may be waiting for it
 }
 
 Result<std::unique_ptr<DeviceSide>> DeviceSide::find(int which) {
@@ -538,17 +539,17 @@ void DeviceSide::State::look(bool at_others, bool may_wait) try {
         found = observer.explain(domain->report(), domain->message_report());
     } else if (at_others) {
         // Who is on another host may have done all that it owes us, and its last messages be on their way.
-        const bool stuck = abroad && abroad->stuck();
-        found = observer.look_at_others(
-            [&](int other) { return group->local(other) ? domain->captured() || domain->working() : stuck; });
+        const int64_t stuck_us = abroad ? abroad->stuck_us() : 0;
+        found = observer.look_at_others([&](int other, bool died) {
+            if (group->local(other)) return domain->captured() || domain->working();
+            return stuck_us > 0 && (!died || stuck_us >= RemoteNews::settled_us);
+        });
         // What it had still sent may have come since; what we wait for may be another's, who is on the way.
         const bool accusing = !found;
         if (accusing && !accused) found = ok();
         accused = accusing;
-        if (found && abroad) found = abroad->trouble();
-        if (found)
-            found = gone_partners.look(*group, rank, domain->stuck(),
-                                       [&](int other) { return stuck || group->local(other); });
+        if (!accusing && abroad) found = abroad->trouble();
+        if (!accusing && found) found = gone_partners.look(*group, rank, domain->stuck(), stuck_us);
     }
     if (found || !group->raise(found.code(), rank, found.sentence())) return;
     WEFT_LOG_RANK(rank, warn, coll, "{}", found.sentence());

@@ -23,10 +23,6 @@ struct Identity;
 constexpr bool has_device_form(Collective collective) {
     return collective >= Collective::all_reduce && collective <= Collective::scatter;
 }
-// Whether it is served as messages, or as reductions of each part, where all ranks are on one host.
-constexpr bool made_of_messages(Collective collective) {
-    return collective == Collective::send || collective == Collective::receive || uneven(collective);
-}
 
 // A message, by itself or of a collective of uneven parts.
 struct DeviceMessage {

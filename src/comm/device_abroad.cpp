@@ -74,12 +74,17 @@ bool DeviceAbroad::drain(int64_t deadline_us) {
     return false;
 }
 
-bool DeviceAbroad::stuck() {
-    const uint64_t moved = traffic_->moved(), moved_before = std::exchange(moved_, moved);
-    const bool waits = traffic_->waiting(), waited = std::exchange(waited_, waits);
-    const bool still = waits && waited && moved == moved_before;
-    if (still) news_.ask();
-    return still;
+int64_t DeviceAbroad::stuck_us() {
+    const uint64_t moved = traffic_->moved();
+    const bool moves = moved != std::exchange(moved_, moved);
+    const int64_t now = now_us();
+    if (!traffic_->waiting())
+        stuck_since_us_ = 0;
+    else if (moves || stuck_since_us_ == 0)
+        stuck_since_us_ = now;
+    if (stuck_since_us_ == 0 || stuck_since_us_ == now) return 0;
+    news_.ask();
+    return now - stuck_since_us_;
 }
 
 Status DeviceAbroad::trouble() {

@@ -1,5 +1,6 @@
 // device_abroad.hpp: what a rank's device has to do with ranks of other hosts: connections for the algorithms that step
-// machines run, made while the ranks join, and the proxy that serves them; and what is known of trouble there.
+// machines run and for messages, made while the ranks join, and the proxy that serves them; and what is known of
+// trouble there.
 #pragma once
 #include <vector>
 
@@ -36,9 +37,9 @@ class DeviceAbroad {
     bool drain(int64_t deadline_us);
 
     // ---- For the service thread, now and again.
-    // Whether a kernel of ours waits for another host as it did at the last look, without any message since; then news
-    // of the ranks there are asked for.
-    bool stuck();
+    // How long kernels of ours have waited for other hosts without any message moving, as far as looks tell; news of
+    // the ranks there are asked for.
+    int64_t stuck_us();
     // A broken connection whose cause nobody has told in time, in words for all ranks; ok: there is none.
     Status trouble();
 
@@ -54,8 +55,8 @@ class DeviceAbroad {
     std::vector<int> missing_;
     std::shared_ptr<cuda::Traffic> traffic_;
     std::shared_ptr<cuda::Proxy> proxy_;
-    uint64_t moved_ = 0;  // at the last look
-    bool waited_ = false;
+    uint64_t moved_ = 0;          // at the last look
+    int64_t stuck_since_us_ = 0;  // 0: nothing was waited for
     RemoteNews news_;
 };
 

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <tuple>
 
+#include "src/diagnosis/news.hpp"
 #include "src/executor/message_mark.hpp"
 
 namespace weft {
@@ -114,7 +115,7 @@ bool DeviceObserver::informed(const cuda::FailureReport& report) const {
            !known.text(report.other_fingerprint).empty();
 }
 
-Status DeviceObserver::look_at_others(const std::function<bool(int)>& waiting) const {
+Status DeviceObserver::look_at_others(const std::function<bool(int other, bool died)>& waiting) const {
     const auto own = group.row(rank).position.read();
     // A call on host memory is watched by who is in it.
     if (!own || own->entered == 0 || (own->inside() && own->operation.space == Space::host)) return ok();
@@ -130,7 +131,7 @@ Status DeviceObserver::look_at_others(const std::function<bool(int)>& waiting) c
         // Kernels compare too, those that meet: over connections not all do.
         const bool differs = theirs && theirs->entered == own->entered && own->operation.space == Space::device &&
                              theirs->operation != own->operation;
-        if ((!dead && !behind && !differs) || !waiting(other)) continue;
+        if ((!dead && !behind && !differs) || !waiting(other, !behind && !differs)) continue;
         if (dead && row.device_left.load(std::memory_order_acquire) != 0) continue;  // it left between the two looks
         // What a rank called comes before what became of it.
         if (differs) return mismatch(rank, own->operation.text(), other, theirs->operation.text());
@@ -150,22 +151,26 @@ Status DeviceObserver::look_at_others(const std::function<bool(int)>& waiting) c
     return ok();
 }
 
-Status GonePartners::look(const HostGroup& group, int rank, const cuda::MessageStuck* stuck,
-                          const std::function<bool(int)>& all_here) {
+Status GonePartners::look(const HostGroup& group, int rank, const cuda::MessageStuck* stuck, int64_t still_us) {
     const auto read = [](const uint64_t& word) {
         return std::atomic_ref(const_cast<uint64_t&>(word))
             .load(std::memory_order_acquire);  // pairs with look_around()
     };
     const auto waits = [&](int block, int other) { return (read(stuck[block].ranks) >> unsigned(other) & 1) != 0; };
     // Of a rank that left in order its kernels have ended; with a process that ends, they do. Who left on another host
-    // has ended the connection behind all that it sent: Traffic::trouble().
+    // has as a rule ended the connection behind all that it sent, which Traffic::trouble() tells sooner.
     const auto left = [&](int other) {
         return group.row(other).state.load(std::memory_order_acquire) == RankState::left &&
-               group.row(other).device_left.load(std::memory_order_acquire) != 0;
+               (!group.local(other) || group.row(other).device_left.load(std::memory_order_acquire) != 0);
+    };
+    const auto gone = [&](int other) {
+        const bool in_order = left(other);
+        if (!in_order && group.alive(other)) return false;
+        return group.local(other) || still_us >= (in_order ? RemoteNews::departed_us : RemoteNews::settled_us);
     };
     if (gone_ >= 0) {
         const uint64_t looks = read(stuck[block_].looks);
-        const bool still = looks >= looks_ && waits(block_, gone_) && all_here(gone_);
+        const bool still = looks >= looks_ && waits(block_, gone_) && gone(gone_);
         // The block has looked at all its messages again since then.
         if (still && looks >= looks_ + 2)
             return fail(weftRemoteError, "{} {}, and kernels of rank {} wait for messages with it",
@@ -175,8 +180,7 @@ Status GonePartners::look(const HostGroup& group, int rank, const cuda::MessageS
     }
     for (int block = 0; block < cuda::blocks_max && gone_ < 0; ++block)
         for (int other = 0; other < group.ranks() && gone_ < 0; ++other)
-            if (waits(block, other) && all_here(other) && (left(other) || !group.alive(other)))
-                gone_ = other, block_ = block;
+            if (waits(block, other) && gone(other)) gone_ = other, block_ = block;
     if (gone_ >= 0) looks_ = read(stuck[block_].looks);
     return ok();
 }

@@ -34,8 +34,9 @@ struct DeviceObserver {
     // The failure that a kernel of `rank` has reported; `message` counts if it is valid.
     Status explain(const cuda::FailureReport& report, const cuda::MessageReport& message) const;
     // A rank that died or left, or has called something else, while kernels of ours wait for it or may do so; ok: none.
-    // `waiting`: whether any kernel runs that may wait for that rank, asked only if it matters.
-    Status look_at_others(const std::function<bool(int other)>& waiting) const;
+    // `waiting`: whether any kernel runs that may wait for that rank, asked only if it matters; of one that died, whether
+    // for something that can no longer be on its way.
+    Status look_at_others(const std::function<bool(int other, bool died)>& waiting) const;
     // Whether explain() can say all that it has to: news of what a rank of another host called may be on their way.
     bool informed(const cuda::FailureReport& report) const;
 
@@ -51,10 +52,9 @@ struct DeviceObserver {
 // For one thread.
 class GonePartners {
   public:
-    // stuck: by block. all_here: whether what a rank has sent is where our kernels see it. ok: none, or what it sent
-    // before may not have been seen yet.
-    Status look(const HostGroup& group, int rank, const cuda::MessageStuck* stuck,
-                const std::function<bool(int)>& all_here);
+    // stuck: by block. still_us: since something came from another host. ok: none, or what it sent before may not have
+    // been seen yet.
+    Status look(const HostGroup& group, int rank, const cuda::MessageStuck* stuck, int64_t still_us);
 
   private:
     // Who was gone when a block had looked so often; nobody: -1.

@@ -21,6 +21,10 @@ class RemoteNews {
     // another's end looks like from here.
     bool cause_may_come(int64_t broken_us) const;
 
+    // What a rank sent before it died may come so long after the news of that; of one that left in order, which nobody
+    // saw begin or end a connection, later still.
+    static constexpr int64_t settled_us = 500'000, departed_us = 5'000'000;
+
     static constexpr int64_t ask_apart_us = 500'000;  // the answer takes a message to every host
 
   private:

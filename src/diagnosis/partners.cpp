@@ -7,7 +7,6 @@ namespace weft {
 
 // What another host's rank sent before its end may come after the news of that: of one that died soon, of one that left
 // in order its connection says more.
-static constexpr int64_t settled_us = 500'000, in_flight_us = 5'000'000;
 
 Status Watchdog::look_at_partners(const RankSet& missing, int64_t silence_us, const Owed& owed, const char* awaited) {
     if (group_->aborted()) return group_->abort_status();
@@ -19,7 +18,7 @@ Status Watchdog::look_at_partners(const RankSet& missing, int64_t silence_us, co
         const RankState state = group_->row(other).state.load(std::memory_order_acquire);
         const bool left = state == RankState::left, here = group_->local(other);
         if (!found || (!left && group_->alive(other))) return;
-        if (!here && silence_us < (left ? in_flight_us : settled_us)) return;
+        if (!here && silence_us < (left ? RemoteNews::departed_us : RemoteNews::settled_us)) return;
         // What it sent before may have come since we last polled.
         if (!departed_.contains(other)) return departed_.insert(other);
         const LossRecord& loss = group_->header().loss;

@@ -13,7 +13,6 @@ namespace weft {
 namespace {
 
 constexpr int64_t in_flight_us = 30'000'000;
-constexpr int64_t settled_us = 500'000;  // what a host sent before its end may come after the news of that
 
 std::string seconds(int64_t us) { return fmt::format("{:.1f} s", double(us) / 1e6); }
 
@@ -84,7 +83,7 @@ Status Watchdog::look_at(int other, uint64_t sequence, const Operation& operatio
     }
     if (!alive && !left) {
         const bool here = group_->local(other);
-        if (!here && silence_us < settled_us) return ok();
+        if (!here && silence_us < RemoteNews::settled_us) return ok();
         // Who was not given a processor has been silent itself: what came meanwhile is found before the next look.
         if (!here && !gone_.contains(other)) return gone_.insert(other), ok();
         const LossRecord& loss = group_->header().loss;

@@ -78,25 +78,34 @@ TEST_CASE("messages and uneven parts go between hosts, beside those of a host", 
 
 TEST_CASE("a process of another host that dies or leaves while others wait for its messages is named", "[hosts]") {
     for (const bool dies : {true, false})
-        for (const Shape shape : {Shape{2, 1, 1}, Shape{2, 2, 1}}) {
-            INFO(shape.text());
-            const int victim = shape.ranks() - 1;
+        for (const auto& [shape, victim] :
+             {std::pair(Shape{2, 1, 1}, 1), std::pair(Shape{2, 1, 1}, 0), std::pair(Shape{2, 2, 1}, 3)}) {
+            INFO(shape.text() << ", rank " << victim << (dies ? " dies" : " leaves"));
+            const int waiting = victim == 0 ? 1 : 0;
             Job job(shape.ranks(), "gpus 4; leaks fatal", 4);
             job.processes_a_host = shape.processes;
-            job.start({"init", "receive 100", "error", "destroy"});
-            if (shape.processes == 2) job.start({"init", "error", "destroy"});
-            if (shape.processes == 2) job.start({"init", "destroy"});  // of the victim's host
-            job.start({"init", "say ready", dies ? "pause" : "destroy"});
+            const auto start = [&, v = victim](int rank) {
+                const bool beside_victim = shape.processes == 2 && rank == 2;
+                if (rank == v)
+                    job.start({"init", "say ready", dies ? "pause" : "destroy"});
+                else if (rank == waiting)
+                    job.start({"init", "receive 100", "error", "destroy"});
+                else
+                    job.start(beside_victim ? Steps{"init", "destroy"} : Steps{"init", "error", "destroy"});
+            };
+            for (int rank = 0; rank < shape.ranks(); ++rank) start(rank);
             REQUIRE(job[victim].says("ready"));
-            const std::string pid = "rank " + std::to_string(victim) + " (pid " + std::to_string(job[victim].pid());
+            const std::string name = "rank " + std::to_string(victim) + " (pid " + std::to_string(job[victim].pid());
             if (dies) job[victim].kill(SIGKILL);
             if (dies) job[victim].wait();
-            for (int process = 0; process < victim + !dies; ++process) job.finish(process);
-            for (int rank = 0; rank < shape.processes; ++rank) {
+            for (int process = 0; process < shape.ranks(); ++process)
+                if (!dies || process != victim) job.finish(process);
+            for (int rank = 0; rank < shape.processes * shape.hosts; ++rank) {
+                if (rank / shape.processes == victim / shape.processes) continue;
                 INFO(job[rank].output());
                 CHECK(contains(job[rank].output(), "error 6"));
-                CHECK((contains(job[rank].output(), pid) || (dies && contains(job[rank].output(), "is lost"))));
-                CHECK((dies || contains(job[rank].output(), "left the communicator, and kernels of rank 0 wait")));
+                CHECK((contains(job[rank].output(), name) || (dies && contains(job[rank].output(), "is lost"))));
+                CHECK((dies || contains(job[rank].output(), "left the communicator, and kernels of rank ")));
             }
         }
 }

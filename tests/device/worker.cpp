@@ -210,10 +210,11 @@ struct Worker {
             while (weftCommDeregister(comms[index / 2], registered[index]) == weftTimeout) continue;
         agree(true);  // nobody calls while another still deregisters
     }
-    // Waits for a message of the last rank's, which never sends one.
+    // Waits for a message of the last rank's, or as the last one of the first's, which never sends one.
     void receive(size_t elements) {
         const DeviceBuffer buffer(device(0), elements * 4);
-        tell("receive", weftRecv(buffer.data(), elements, weftUint32, ranks - 1, comms[0], streams[0]->weft()));
+        const int from = first == ranks - 1 ? 0 : ranks - 1;
+        tell("receive", weftRecv(buffer.data(), elements, weftUint32, from, comms[0], streams[0]->weft()));
         streams[0]->finish();
     }
     // Enqueues calls and leaves at once; what was enqueued is done all the same.

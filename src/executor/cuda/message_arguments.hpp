@@ -28,7 +28,8 @@ struct MessageWords {
     alignas(128) uint32_t sent, received;        // slots, ever; by this rank's kernels alone
 };
 
-// The same of the one channel with a peer on another host, whom the proxy stands for: in the rank's own pinned memory.
+// The same of the one channel with a peer on another host, whom the proxy stands for, but for `sent` and `received`: in
+// the rank's own pinned memory.
 struct MessageAbroad {
     // The first line's writer is who sends, the kernel or the proxy, the second's who receives.
     struct Way {
@@ -39,7 +40,6 @@ struct MessageAbroad {
         uint32_t wanted;  // as in ConnectionEnd
     };
     Way outgoing, incoming;
-    alignas(128) uint32_t sent, received;
     // Need not be zero when the communicator begins.
     alignas(256) std::byte sent_slots[message_slots][message_slot_bytes];
     std::byte received_slots[message_slots][message_slot_bytes];

@@ -26,7 +26,7 @@ struct MessageBlock {
         uint16_t message;         // of the queue
         uint8_t queue, channel;
         bool lent;        // the peer may be reading our memory
-        uint32_t wanted;  // the slot that the proxy knows we wait for; 0: none
+        uint32_t wanted;  // number of the last slot that the proxy knows we wait for
     };
     Lane lanes[message_lanes_max];
     // What is to be copied next, and for which lane.
@@ -88,13 +88,16 @@ class MessageMachine {
             lane = {};
             lane.queue = uint8_t(queue);
             lane.channel = uint8_t(channel);
-            if (q.kind != MessageQueue::own) lane.moved = moved_before(lane);
+            if (q.kind != MessageQueue::own) lane.moved = lane.wanted = moved_before(lane);
         }
     }
     WEFT_DEVICE void close() const {
         for (int i = 0; i < lanes_; ++i) {
             const Lane& lane = block_.lanes[i];
-            if (a_.queues[lane.queue].kind != MessageQueue::own) moved_before(lane) = lane.moved;
+            const MessageQueue::Kind kind = a_.queues[lane.queue].kind;
+            if (kind != MessageQueue::own) moved_before(lane) = lane.moved;
+            if (MessageAbroad* const far = abroad(lane); far && kind == MessageQueue::incoming)
+                store_relaxed(&far->incoming.wanted, lane.moved);  // no more
         }
     }
 
@@ -282,9 +285,7 @@ class MessageMachine {
     }
     // By the kernels before.
     WEFT_DEVICE uint32_t& moved_before(const Lane& lane) const {
-        const bool sends = a_.queues[lane.queue].kind == MessageQueue::outgoing;
-        if (MessageAbroad* const far = abroad(lane)) return sends ? far->sent : far->received;
-        return sends ? words(lane).sent : words(lane).received;
+        return a_.queues[lane.queue].kind == MessageQueue::outgoing ? words(lane).sent : words(lane).received;
     }
     // Of what goes, by the peer.
     WEFT_DEVICE const uint32_t& consumed(const Lane& lane) const {

@@ -21,9 +21,10 @@ namespace {
 constexpr int64_t patience_us = 200;  // a message of one slot over 10 Gb/s
 // Kernels cannot wake us. Those that run may have to wait for others' work first, long; a graph may be launched or not.
 constexpr int64_t nap_first_us = 20, nap_serving_us = 100, nap_glancing_us = 1000;
-constexpr int64_t farewell_us = 10'000'000;   // as bootstrap/control.cpp waits for others at the end
-constexpr int64_t finishing_us = 1'000'000;   // of that for kernels that run: what they wait for may never come
-constexpr int64_t acquaintance_us = 300'000;  // in which connections are made, if nobody calls
+constexpr int64_t farewell_us = 10'000'000;     // as bootstrap/control.cpp waits for others at the end
+constexpr int64_t finishing_us = 1'000'000;     // of that for kernels that run: what they wait for may never come
+constexpr int64_t acquaintance_us = 2'000'000;  // in which connections are made, if nobody calls
+constexpr int64_t departed_us = 5'000'000;      // as RemoteNews::departed_us
 
 }  // namespace
 
@@ -117,13 +118,13 @@ void Proxy::attach(std::shared_ptr<Traffic> traffic) {
 
 bool Proxy::detach(const Traffic& traffic, int64_t deadline_us) {
     if (!thread_.runs_here()) return true;  // the lock may be the parent's thread's for ever
-    for (;; usleep(100)) {
+    for (int64_t moved_us = now_us();; usleep(100)) {
         const Loop::Visit visit(*loop_);
         const auto place = std::find_if(loop_->all.begin(), loop_->all.end(),
                                         [&](const auto& each) { return each.get() == &traffic; });
         if (place == loop_->all.end()) return true;
-        (*place)->progress();
-        const bool drained = traffic.drained();
+        if ((*place)->progress()) moved_us = now_us();
+        const bool drained = traffic.drained(now_us() - moved_us > departed_us);
         if (!drained && (deadline_us == 0 || now_us() < deadline_us)) continue;
         loop_->all.erase(place);
         return drained;

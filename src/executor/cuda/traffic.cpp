@@ -90,10 +90,14 @@ Traffic::Pace Traffic::pace() const {
     return captured_.load(std::memory_order_seq_cst) && !group_->aborted() ? Pace::glancing : Pace::asleep;
 }
 
-bool Traffic::drained() const {
+bool Traffic::drained(bool still) const {
     if (group_->aborted()) return true;
+    const auto there = [&](int peer) {
+        return group_->alive(peer) &&
+               !(still && group_->row(peer).state.load(std::memory_order_acquire) == RankState::left);
+    };
     for (const Lane& lane : lanes_)
-        if (!lane.broken && lane.sender && lane.needed() && group_->alive(lane.end.peer)) return false;
+        if (!lane.broken && lane.sender && lane.needed() && there(lane.end.peer)) return false;
     return true;
 }
 
