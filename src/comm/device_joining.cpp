@@ -1,0 +1,181 @@
+// device_joining.cpp: how the ranks of a communicator come to serve device memory, or why they do not.
+#include <unistd.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "src/base/clock.hpp"
+#include "src/base/log.hpp"
+#include "src/base/name_list.hpp"
+#include "src/bootstrap/roster.hpp"
+#include "src/comm/device_state.hpp"
+#include "src/selector/selector.hpp"
+
+namespace weft {
+
+using namespace cuda;
+
+Result<std::unique_ptr<DeviceSide>> DeviceSide::find(int which) {
+    if (which < 0 && !Driver::in_use()) return std::unique_ptr<DeviceSide>();
+    auto driver = Driver::get();
+    if (!driver) {
+        if (which >= 0) return driver.take_status();
+        WEFT_LOG(info, init, "no device: {}", driver.status().sentence());
+        return std::unique_ptr<DeviceSide>();
+    }
+    auto state = std::make_unique<State>();
+    state->driver = *driver;
+    const auto made = [&] { return std::unique_ptr<DeviceSide>(new DeviceSide(std::move(state))); };
+    CUcontext context = nullptr;
+    if (which == current) {
+        WEFT_TRY((*driver)->check((*driver)->CtxGetCurrent(&context), "tell the current context"));
+        if (context != nullptr) {
+            CUdevice device = 0;
+            WEFT_TRY((*driver)->check((*driver)->CtxGetDevice(&device), "tell the device of the current context"));
+            which = device;
+        }
+    } else if (which >= 0) {
+        auto count = device_count(**driver);
+        if (!count) return count.take_status();
+        if (which >= *count)
+            return fail(weftInvalidArgument, "device {} does not exist: there are {}, from 0 on", which, *count);
+    }
+    if (which < 0) {
+        state->why_not =
+            "no device belongs to this communicator: one must be current in the thread that calls weftCommInitRank "
+            "(cudaSetDevice, cuCtxSetCurrent)";
+        return made();
+    }
+    state->facts.ordinal = which;
+    state->facts.use = DeviceFacts::refused;
+    auto kernels = KernelSet::of_device(**driver, which);
+    if (!kernels) {
+        state->why_not = kernels.status().sentence();
+    } else if (context != nullptr && context != (*kernels)->context().handle()) {
+        state->why_not = fmt::format(
+            "the context that was current is not device {}'s primary one, which cudaSetDevice makes current", which);
+    } else {
+        state->kernels = std::move(*kernels);
+        state->facts = state->kernels->facts();
+    }
+    if (!state->why_not.empty()) WEFT_LOG(warn, init, "device {} is not used: {}", which, state->why_not);
+    return made();
+}
+
+// All ranks decide alike: from what the rows say, or each that it has no device.
+void DeviceSide::meet(std::shared_ptr<HostGroup> group, const net::Identity* identity, int rank, int64_t timeout_ms,
+                      std::shared_ptr<const Catalog> catalog) {
+    State& s = *state_;
+    s.group = std::move(group);
+    s.rank = rank;
+    s.deadline_us = timeout_ms > 0 ? now_us() + timeout_ms * 1000 : 0;
+    if (!s.why_not.empty()) return;
+    const int ranks = s.group->ranks();
+    if (ranks > Domain::ranks_max)
+        return s.decline(fmt::format("the communicator has {} ranks: this version serves device memory of up to {}",
+                                     ranks, Domain::ranks_max));
+    std::vector<DeviceFacts> facts;
+    for (int other = 0; other < ranks; ++other) {
+        const RankRow& row = s.group->row(other);
+        facts.push_back(row.device);
+        if (row.device.use == DeviceFacts::none)
+            return s.decline(
+                fmt::format("rank {} joined without a device: it must be current in the thread that calls "
+                            "weftCommInitRank, on every rank",
+                            other));
+        if (row.device.use == DeviceFacts::refused)
+            return s.decline(fmt::format("rank {} cannot use its device: its log says why", other));
+        // A process may be several hosts, as it likes; whoever has the same device is on the same machine.
+        const bool here =
+            s.group->local(other) ? row.process == s.group->row(rank).process : s.group->home(other).pid == getpid();
+        s.sharing |=
+            other != rank && here && std::equal(std::begin(row.device.uuid), std::end(row.device.uuid), s.facts.uuid);
+    }
+    const AgreedOptions& agreed = s.group->header().agreed;
+    s.layout = {ranks, blocks_together(facts), agreed.algo};
+    const Layout layout = layout_of(*s.group, 0);
+    s.layout.hosts = layout.host_count();
+    if (s.layout.blocks_max < 1)
+        return s.decline("the ranks that share a device are too many for it: their kernels must run at once");
+    s.catalog = std::move(catalog);
+    for (const Collective collective : all_collectives)
+        if (!list_concerns(NameList(s.layout.algo), collective, layout, s.catalog->rows()))
+            s.layout.unbound.insert(collective);
+    StepAlgorithms steps =
+        step_algorithms({.rows = s.catalog->rows(),
+                         .own = [&](Collective collective) { return needs_steps(s.layout, collective); },
+                         .algo = s.layout.algo,
+                         .channels = int(agreed.channels),
+                         .blocks_max = s.layout.blocks_max,
+                         .link_mbps = s.group->header().facts.link_mbps,
+                         .deterministic = agreed.deterministic != 0},
+                        layout, rank);
+    s.layout.steps = std::move(steps.rows);
+    s.layout.excluded = std::move(steps.excluded);
+    s.layout.tile_bytes = size_t(agreed.tile_bytes);
+    Connections connections = std::move(steps.connections);
+    if (ranks <= ranks_max && s.layout.hosts == 1)
+        s.registrations = std::make_unique<Registrations>(s.group, rank, s.kernels);
+    s.domain = std::make_unique<Domain>(s.group, rank, s.kernels, std::move(connections));
+    if (s.layout.hosts == 1) return;
+    s.abroad = std::make_unique<DeviceAbroad>(s.group, *identity, rank, s.domain->abroad_ends());
+    // Others hear of it as of any other obstacle.
+    if (const Status listening = s.abroad->listen(); !listening) s.domain->object(listening);
+}
+
+Result<bool> DeviceSide::advance() {
+    State& s = *state_;
+    if (!s.domain) return true;
+    auto known = s.domain->advance();
+    if (!known) return known.take_status();
+    if (!*known) {
+        WEFT_TRY(s.check_others(s.domain->missing()));
+        return false;
+    }
+    if (const std::string obstacle = s.domain->obstacle(); !obstacle.empty()) s.decline(obstacle);
+    if (!s.abroad) return true;
+    auto connected = s.abroad->connect();
+    if (connected && !*connected) WEFT_TRY(s.check_others(s.abroad->missing()));
+    return connected;
+}
+
+Status DeviceSide::State::check_others(const std::vector<int>& missing) {
+    const int64_t now = now_us();
+    if (group->aborted()) return group->abort_status();
+    if (now < next_look_us) return ok();
+    next_look_us = now + 20'000;
+    for (const int other : missing)
+        if (!group->alive(other))
+            return fail(weftRemoteError, "{} died while the ranks were joining their devices", group->name_of(other));
+    if (deadline_us > 0 && now > deadline_us)
+        return fail(weftTimeout,
+                    "rank {} waited for {} to join their devices until the deadline (WEFT_INIT_TIMEOUT_MS)", rank,
+                    ranks_text(missing));
+    return ok();
+}
+
+Status DeviceSide::begin(int64_t timeout_ms) {
+    State& s = *state_;
+    s.buffers = std::make_unique<DeviceBuffers>(*s.driver, s.kernels ? &s.kernels->context() : nullptr, s.rank);
+    if (!s.domain) {
+        if (s.group && s.kernels && s.rank == 0)
+            WEFT_LOG_RANK(s.rank, info, init, "device memory is not served: {}", s.why_not);
+        return ok();
+    }
+    s.timeout_ns = uint64_t(std::min(timeout_ms, INT64_MAX / 1'000'000)) * 1'000'000;
+    s.offers = s.registrations && s.domain->detour().empty();
+    if (s.offers) s.registrations->open();
+    if (s.abroad) WEFT_TRY(s.abroad->begin(s.domain->abroad_ends(), s.domain->ended()));
+    WEFT_LOG_RANK(s.rank, info, init, "serves memory of device {}, {} blocks of a kernel at most{}{}", s.device(),
+                  s.layout.blocks_max, s.sharing ? ", which it shares with ranks of this process" : "",
+                  s.domain->detour().empty() ? "" : ", through host memory");
+    if (s.group->ranks() == 1) return ok();
+    // Somebody must see deaths and kernels' failures while the rank's thread waits in the driver, or is elsewhere.
+    auto service = Service::of_process();
+    if (!service) return service.take_status();
+    s.service = std::move(*service);
+    s.service->run([&] { s.look_again(); });
+    return ok();
+}
+
+}  // namespace weft

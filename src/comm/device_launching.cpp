@@ -1,0 +1,216 @@
+// device_launching.cpp: calls on device memory: what is reckoned once for a key, and the launches of each call.
+#include <algorithm>
+
+#include "src/base/log.hpp"
+#include "src/comm/device_state.hpp"
+
+namespace weft {
+
+using namespace cuda;
+
+// A new key: nothing here calls the driver, so it may happen during a capture.
+Result<PreparedLaunch*> DeviceSide::State::plan(const Operation& operation) {
+    auto plan = plan_on_device(operation, layout);
+    if (!plan) return plan.take_status();
+    auto fresh = std::make_unique<PreparedLaunch>();
+    fresh->plan = *plan;
+    fresh->kernel = &kernels->kernel(plan->body, element_of(operation), adds(weftRedOp_t(operation.op)));
+    fresh->shape = {.blocks = unsigned(plan->blocks),
+                    .threads = unsigned(plan->threads),
+                    .remote_sync_domain = kernels->sync_domains()};
+    KernelArguments& a = fresh->arguments;
+    domain->bind(a);
+    a.fingerprint = plan->fingerprint();
+    bind_operation(a, operation, layout.ranks);
+    const int parts = parts_of(operation.collective, layout.ranks);
+    const Held in = input_of(operation.collective, rank, operation.root),
+               out = output_of(operation.collective, rank, operation.root);
+    const bool steps = plan->steps >= 0;
+    fresh->send_bytes = a.bytes * size_t(parts_held(in, parts));
+    fresh->receive_bytes = a.bytes * size_t(parts_held(out, parts));
+    fresh->send_begins = steps ? first_held(in, rank, a.bytes) : 0;
+    fresh->receive_begins = steps ? first_held(out, rank, a.bytes) : 0;
+    // In what is read where it lies, each taker's part is one of a tile.
+    a.tile_bytes = steps ? plan->tile_bytes : 0;
+    if (plan->body == Body::peer_two_shot) a.tile_bytes = Domain::staging_bytes;
+    if (plan->body == Body::peer_one_shot)
+        a.tile_bytes = Domain::staging_bytes / size_t(a.give_stride ? layout.ranks : 1) / 64 * 64;
+    fresh->lends_send = in != Held::nothing;
+    fresh->lends_receive = out != Held::nothing && plan->body == Body::peer_two_shot;
+    if (steps) domain->bind_program(a, layout.steps[size_t(plan->steps)].program(operation.root));
+    a.offers = plan->staged() && offers && !a.scaled;
+    a.timeout_ns = timeout_ns;
+    known.add(plan->operation);
+    if (rank == 0) WEFT_LOG_RANK(rank, info, algo, "{}: {}", plan->operation.text(), plan->text());
+    return plans.insert(PlanKey(operation), std::move(fresh));
+}
+
+// What a call may be refused for.
+Status DeviceSide::State::take_stream(void* stream_of_call) {
+    const auto on = static_cast<CUstream>(stream_of_call);
+    ContextScope scope(kernels->context());
+    WEFT_TRY(scope.take_status());
+    auto facts = describe_stream(*driver, on);
+    if (!facts) return facts.take_status();
+    if (facts->context != kernels->context().handle())
+        return fail(weftInvalidArgument,
+                    "the stream belongs to {}device {}, the communicator's rank {} is on device {}: make it with that "
+                    "device current",
+                    facts->device == device() ? "another context of " : "", facts->device, rank, device());
+    if (sharing && (on == nullptr || on == CU_STREAM_LEGACY))
+        return fail(
+            weftInvalidUsage,
+            "the legacy stream cannot be used where several ranks of a process share device {}: each would wait "
+            "for the other; give each a stream of its own, made with cudaStreamNonBlocking",
+            device());
+    stream = *facts;
+    return ok();
+}
+
+Status DeviceSide::prepare(const DeviceCall& call) {
+    State& s = *state_;
+    WEFT_TRY(s.take_stream(call.stream));
+    // Of calls of all ranks alone: others are not counted alike.
+    if (s.sharing) WEFT_TRY(s.domain->claim(static_cast<CUstream>(call.stream)));
+    s.prepared = s.plans.find(PlanKey(call.operation));
+    if (!s.prepared) [[unlikely]] {
+        auto plan = s.plan(call.operation);
+        if (!plan) return plan.take_status();
+        s.prepared = *plan;
+    }
+    return ok();
+}
+
+// All or nothing: a peer that finds one address uses both. Where it needs none, what it finds is never looked at.
+void DeviceSide::State::offer(PreparedLaunch& it, const DeviceCall& call) const {
+    KernelArguments& a = it.arguments;
+    std::byte *send[ranks_max], *receive[ranks_max];
+    std::fill(std::begin(send), std::end(send), a.outputs[rank]);
+    std::fill(std::begin(receive), std::end(receive), a.outputs[rank]);
+    const bool all = (!it.lends_send || registrations->find(call.send, it.send_bytes, call.mapped, send)) &&
+                     (!it.lends_receive || registrations->find(call.receive, it.receive_bytes, call.mapped, receive));
+    if (all) WEFT_LOG_RANK(rank, trace, coll, "offers its buffers of launch {} in place", launches);
+    for (int peer = 0; peer < layout.ranks; ++peer) {
+        a.offered_send[peer] = all ? send[peer] : nullptr;
+        a.offered_receive[peer] = all ? receive[peer] : nullptr;
+    }
+}
+
+const Operation& DeviceSide::prepared() const { return state_->prepared->plan.operation; }
+
+Status DeviceSide::launch(const DeviceCall& call) {
+    State& s = *state_;
+    PreparedLaunch& it = *s.prepared;
+    KernelArguments& a = it.arguments;
+    a.send = static_cast<const std::byte*>(call.send) - it.send_begins;
+    a.receive = static_cast<std::byte*>(call.receive) - it.receive_begins;
+    a.launch = ++s.launches;
+    if (a.offers) s.offer(it, call);
+    a.scalar_pointer = a.scaled && call.scalar_on_device ? call.scalar : nullptr;
+    if (a.scaled && !a.scalar_pointer) __builtin_memcpy(&a.scalar, call.scalar, datatype_bytes[call.operation.type]);
+    const auto stream = static_cast<CUstream>(call.stream);
+    ContextScope scope(s.kernels->context());
+    WEFT_TRY(scope.take_status());
+    auto priority = s.priority(call.priority);
+    if (!priority) return priority.take_status();
+    WEFT_TRY(s.domain->order(stream, s.stream));
+    LaunchShape shape = it.shape;
+    shape.priority = *priority;
+    WEFT_TRY(s.enqueue_served(*it.kernel, shape, stream, a));
+    return s.domain->note(stream, s.stream);
+}
+
+Status DeviceSide::State::enqueue(const Kernel& kernel, const LaunchShape& shape, CUstream on, void* arguments) const {
+    void* parameters[] = {arguments};
+    const CUresult result = kernel.enqueue(shape, on, parameters);
+    if (result == CUDA_SUCCESS) [[likely]]
+        return ok();
+    return driver->failure(result, fmt::format("launch the kernel {} with {} blocks of {} threads", kernel.name(),
+                                               shape.blocks, shape.threads));
+}
+
+template <class Arguments>
+Status DeviceSide::State::enqueue_served(const Kernel& kernel, const LaunchShape& shape, CUstream on,
+                                         Arguments& arguments) const {
+    if (abroad) abroad->launching(stream.capturing, arguments.launch, shape.blocks);
+    // A replay would say again that an old launch has ended.
+    uint32_t* const ended = arguments.ended;
+    if (stream.capturing) arguments.ended = nullptr;
+    Status enqueued = enqueue(kernel, shape, on, &arguments);
+    arguments.ended = ended;
+    WEFT_TRY(std::move(enqueued));
+    if (abroad) abroad->launched();
+    return ok();
+}
+
+DeviceMessages& DeviceSide::State::own_messages() {
+    if (!messages) [[unlikely]] {
+        domain->bind(message_arguments);
+        messages = std::make_unique<DeviceMessages>(rank, layout.ranks, message_arguments.abroad);
+        message_arguments.timeout_ns = timeout_ns;
+    }
+    return *messages;
+}
+
+const std::byte* DeviceSide::State::lent(const DeviceMessage& message, int peer) const {
+    std::byte* at[ranks_max];
+    const size_t bytes = message.count * size_of(message.type);
+    return offers && registrations->find(message.data, bytes, message.mapped, at) ? at[peer] : nullptr;
+}
+
+Status DeviceSide::prepare_messages(std::span<const DeviceMessage> messages, void* stream) {
+    State& s = *state_;
+    WEFT_TRY(s.own_messages().arrange(messages,
+                                      [&](const DeviceMessage& message, int peer) { return s.lent(message, peer); }));
+    return s.take_stream(stream);
+}
+
+Status DeviceSide::prepare_messages(const CountedMessages& messages, void* stream) {
+    State& s = *state_;
+    s.own_messages().arrange(messages, [&](const DeviceMessage& message, int peer) { return s.lent(message, peer); });
+    return s.take_stream(stream);
+}
+
+Result<std::optional<int>> DeviceSide::State::priority(int asked) {
+    if (asked == WEFT_CONFIG_UNDEF_INT) [[likely]]
+        return std::optional<int>();
+    if (!priorities) {
+        int last = 0, first = 0;
+        WEFT_TRY(driver->check(driver->CtxGetStreamPriorityRange(&last, &first), "tell the range of priorities"));
+        priorities = {first, last};
+    }
+    return std::optional<int>(std::clamp(asked, priorities->first, priorities->second));
+}
+
+Status DeviceSide::launch_messages(void* on, int asked_priority) {
+    State& s = *state_;
+    MessageArguments& a = s.message_arguments;
+    a.launch = ++s.launches;
+    const auto stream = static_cast<CUstream>(on);
+    ContextScope scope(s.kernels->context());
+    WEFT_TRY(scope.take_status());
+    auto priority = s.priority(asked_priority);
+    if (!priority) return priority.take_status();
+    WEFT_TRY(s.domain->order(stream, s.stream));
+    if (s.messages->lanes() == 0) return ok();
+    const Kernel& kernel = s.kernels->messages();
+    const LaunchShape noting{.blocks = 1, .threads = 128, .priority = *priority};
+    if (s.messages->counted()) {
+        s.messages->bind_counts(a);
+        WEFT_TRY(s.enqueue(kernel, noting, stream, &a));
+        a.launch = ++s.launches;
+    }
+    for (int noted = 0; !s.messages->fit() && noted < s.messages->items();) {
+        noted += s.messages->note(a, noted);
+        WEFT_TRY(s.enqueue(kernel, noting, stream, &a));
+    }
+    s.messages->bind(a);
+    const LaunchShape shape{.blocks = unsigned(std::clamp(s.messages->lanes(), 1, s.layout.blocks_max)),
+                            .threads = unsigned(threads_max),
+                            .remote_sync_domain = s.kernels->sync_domains(),
+                            .priority = *priority};
+    WEFT_TRY(s.enqueue_served(kernel, shape, stream, a));
+    return s.domain->note(stream, s.stream);
+}
+
+}  // namespace weft

@@ -1,0 +1,90 @@
+// device_state.hpp: what DeviceSide holds, for the files that make it: device_joining.cpp (how ranks come to serve
+// device memory), device_launching.cpp (calls), device.cpp (the rest: places, failures, leaving).
+#pragma once
+#include "src/bootstrap/service.hpp"
+#include "src/comm/device.hpp"
+#include "src/comm/device_abroad.hpp"
+#include "src/comm/device_buffers.hpp"
+#include "src/comm/device_failure.hpp"
+#include "src/comm/device_messages.hpp"
+#include "src/comm/device_plan.hpp"
+#include "src/comm/plan_cache.hpp"
+#include "src/drivers/cuda/device.hpp"
+#include "src/executor/cuda/domain.hpp"
+#include "src/executor/cuda/registrations.hpp"
+
+namespace weft {
+
+// A plan's kernel and arguments, but for the buffers.
+struct PreparedLaunch {
+    DevicePlan plan;
+    const cuda::Kernel* kernel;
+    cuda::LaunchShape shape;
+    cuda::KernelArguments arguments;
+    size_t send_bytes, receive_bytes;    // that this rank holds
+    size_t send_begins, receive_begins;  // of steps: where in the whole
+    bool lends_send, lends_receive;      // peers use it where it lies, if they may
+};
+
+struct DeviceSide::State {
+    const cuda::Driver* driver = nullptr;
+    std::shared_ptr<const cuda::KernelSet> kernels;  // null: this rank has no device
+    DeviceFacts facts{};
+    std::string why_not;  // why device memory is not served; empty: it is, once begun
+
+    std::shared_ptr<HostGroup> group;
+    int rank = 0;
+    int64_t deadline_us = 0;  // 0: none
+    int64_t next_look_us = 0;
+    std::unique_ptr<cuda::Domain> domain;
+    std::shared_ptr<const Catalog> catalog;
+    DeviceLayout layout;
+    bool sharing = false;  // another rank of this process is on this device
+    bool offers = false;   // the ranks reach each other's memory: large messages may stay where they are
+    std::unique_ptr<cuda::Registrations> registrations;
+    std::unique_ptr<DeviceAbroad> abroad;  // null: one host
+
+    uint64_t timeout_ns = 0;
+    PlansByKey<PreparedLaunch> plans;
+    PreparedLaunch* prepared = nullptr;
+    uint32_t launches = 0;
+    cuda::StreamFacts stream;
+    std::unique_ptr<DeviceMessages> messages;
+    cuda::MessageArguments message_arguments{};
+    std::unique_ptr<DeviceBuffers> buffers;
+    KnownOperations known;
+
+    std::shared_ptr<Service> service;
+    uint64_t timer = 0;                 // of the service thread
+    std::atomic<int64_t> failed_us{0};  // when a failure was seen that news may explain better; 0: none
+    GonePartners gone_partners;         // the service thread's
+    bool accused = false;               // likewise: somebody, at the last look
+
+    int device() const { return facts.ordinal; }
+    void decline(std::string why) {
+        why_not = std::move(why);
+        registrations.reset();
+        abroad.reset();
+        if (domain) cuda::Domain::retire(std::move(domain));
+    }
+    void look_again();
+    void look(bool at_others, bool may_wait);
+    Status check_others(const std::vector<int>& missing);
+    bool await_news(const DeviceObserver& observer, bool may_wait);
+    Result<PreparedLaunch*> plan(const Operation& operation);
+    void offer(PreparedLaunch& it, const DeviceCall& call) const;
+    Status take_stream(void* stream_of_call);
+    DeviceMessages& own_messages();
+    // Where kernels of `peer` find what is sent; null: they do not.
+    const std::byte* lent(const DeviceMessage& message, int peer) const;
+    Status enqueue(const cuda::Kernel& kernel, const cuda::LaunchShape& shape, CUstream on, void* arguments) const;
+    // A kernel that the proxy serves, where there is one. Arguments: of collectives or of messages.
+    template <class Arguments>
+    Status enqueue_served(const cuda::Kernel& kernel, const cuda::LaunchShape& shape, CUstream on,
+                          Arguments& arguments) const;
+    // The context is current.
+    Result<std::optional<int>> priority(int asked);
+    std::optional<std::pair<int, int>> priorities;  // the device's lowest and highest number, once asked for
+};
+
+}  // namespace weft
