@@ -37,7 +37,7 @@ DeviceAbroad::DeviceAbroad(std::shared_ptr<HostGroup> group, const net::Identity
 }
 
 DeviceAbroad::~DeviceAbroad() {
-    if (proxy_ && traffic_) (void)proxy_->detach(*traffic_, 1);
+    if (proxy_ && traffic_) (void)proxy_->detach(*traffic_, 1, 0);
 }
 
 Status DeviceAbroad::listen() {
@@ -69,7 +69,7 @@ Status DeviceAbroad::begin(const std::vector<cuda::AbroadEnd>& ends, const uint3
 }
 
 bool DeviceAbroad::drain(int64_t deadline_us) {
-    if (!traffic_ || proxy_->detach(*traffic_, deadline_us)) return true;
+    if (!traffic_ || proxy_->detach(*traffic_, deadline_us, RemoteNews::departed_us)) return true;
     WEFT_LOG_RANK(rank_, warn, coll, "leaves although not all that its kernels have sent has left this host");
     return false;
 }

@@ -33,7 +33,8 @@ class DeviceAbroad {
             traffic_->launching(launch, blocks);
     }
     void launched() { proxy_->wake(); }
-    // Returns when what kernels have handed over is on its way. False: not at the deadline.
+    // Returns when what kernels have handed over is on its way. False: not at the deadline, or those who should take it
+    // have left.
     bool drain(int64_t deadline_us);
 
     // ---- For the service thread, now and again.

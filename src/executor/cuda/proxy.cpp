@@ -24,7 +24,6 @@ constexpr int64_t nap_first_us = 20, nap_serving_us = 100, nap_glancing_us = 100
 constexpr int64_t farewell_us = 10'000'000;     // as bootstrap/control.cpp waits for others at the end
 constexpr int64_t finishing_us = 1'000'000;     // of that for kernels that run: what they wait for may never come
 constexpr int64_t acquaintance_us = 2'000'000;  // in which connections are made, if nobody calls
-constexpr int64_t departed_us = 5'000'000;      // as RemoteNews::departed_us
 
 }  // namespace
 
@@ -116,7 +115,7 @@ void Proxy::attach(std::shared_ptr<Traffic> traffic) {
     loop_->ring();
 }
 
-bool Proxy::detach(const Traffic& traffic, int64_t deadline_us) {
+bool Proxy::detach(const Traffic& traffic, int64_t deadline_us, int64_t patience_us) {
     if (!thread_.runs_here()) return true;  // the lock may be the parent's thread's for ever
     for (int64_t moved_us = now_us();; usleep(100)) {
         const Loop::Visit visit(*loop_);
@@ -124,8 +123,8 @@ bool Proxy::detach(const Traffic& traffic, int64_t deadline_us) {
                                         [&](const auto& each) { return each.get() == &traffic; });
         if (place == loop_->all.end()) return true;
         if ((*place)->progress()) moved_us = now_us();
-        const bool drained = traffic.drained(now_us() - moved_us > departed_us);
-        if (!drained && (deadline_us == 0 || now_us() < deadline_us)) continue;
+        const bool drained = traffic.drained(), hopeless = now_us() - moved_us > patience_us && traffic.drained(true);
+        if (!drained && !hopeless && (deadline_us == 0 || now_us() < deadline_us)) continue;
         loop_->all.erase(place);
         return drained;
     }

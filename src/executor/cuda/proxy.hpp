@@ -20,9 +20,9 @@ class Proxy {
     ~Proxy();
 
     void attach(std::shared_ptr<Traffic> traffic);
-    // Returns when what kernels have handed over is on its way and the traffic is no longer touched. False: at the
-    // deadline (us, 0: none) some of it was not.
-    bool detach(const Traffic& traffic, int64_t deadline_us);
+    // Returns when what kernels have handed over is on its way and the traffic is no longer touched. False: some of it
+    // was not at the deadline (us, 0: none), or had not moved for so long when those who should take it had left.
+    bool detach(const Traffic& traffic, int64_t deadline_us, int64_t patience_us);
     // After Traffic::launching() and captured(): a load if it is awake.
     void wake();
 

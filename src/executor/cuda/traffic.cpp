@@ -28,7 +28,7 @@ Result<bool> Traffic::take(Lane& lane) {
                                                     .fingerprint = uint32_t(word)});
         if (!sent) return sent;
         if (!*sent) break;
-        store_release(end.consumed, ++lane.next);  // pairs with StepMachine::await_credit()
+        store_release(end.consumed, ++lane.next);  // pairs with await_credit() and look_at_outgoing()
         lane.flowing = moved = true;
     }
     if (lane.flowing) {
@@ -49,7 +49,8 @@ Result<bool> Traffic::give(Lane& lane) {
         if (!*there) break;
         if (lane.wholes) lane.wholes[lane.next % end.depth] = info.operation;
         uint64_t* const filled = &end.filled[lane.next % end.depth];
-        store_release(filled, barrier_word(++lane.next, info.fingerprint));  // pairs with StepMachine::await_message()
+        store_release(filled,
+                      barrier_word(++lane.next, info.fingerprint));  // pairs with await_message(), look_at_incoming()
         moved = true;
     }
     return moved;
@@ -90,11 +91,11 @@ Traffic::Pace Traffic::pace() const {
     return captured_.load(std::memory_order_seq_cst) && !group_->aborted() ? Pace::glancing : Pace::asleep;
 }
 
-bool Traffic::drained(bool still) const {
+bool Traffic::drained(bool but_for_departed) const {
     if (group_->aborted()) return true;
     const auto there = [&](int peer) {
         return group_->alive(peer) &&
-               !(still && group_->row(peer).state.load(std::memory_order_acquire) == RankState::left);
+               !(but_for_departed && group_->row(peer).state.load(std::memory_order_acquire) == RankState::left);
     };
     for (const Lane& lane : lanes_)
         if (!lane.broken && lane.sender && lane.needed() && there(lane.end.peer)) return false;

@@ -38,9 +38,9 @@ class Traffic {
     // How often there is to be looked: never; now and again, for graphs may be launched; often, for kernels run.
     enum class Pace { asleep, glancing, serving };
     Pace pace() const;
-    // Whether all that kernels have handed over is on its way, or cannot go. still: nothing has gone for so long that
-    // who has left in order has no kernel any more that would take it.
-    bool drained(bool still = false) const;
+    // Whether all that kernels have handed over is on its way, or cannot go, but for what is for ranks that have left
+    // in order, whose kernels may still want it.
+    bool drained(bool but_for_departed = false) const;
     // And no kernel that was launched directly runs.
     bool settled() const { return group_->aborted() || (!working() && drained()); }
     // What a sleeper waits for, besides kernels.

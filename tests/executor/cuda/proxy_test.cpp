@@ -4,6 +4,7 @@
 
 #include <deque>
 
+#include "src/base/clock.hpp"
 #include "src/executor/cuda/device.hpp"
 #include "tests/catch.hpp"
 #include "tests/patience.hpp"
@@ -16,6 +17,7 @@ namespace {
 
 constexpr uint32_t depth = 2;
 constexpr size_t slot_bytes = 64;
+constexpr int64_t patience_us = 60'000'000;  // nothing here takes that long
 
 // The network. Thread-safe.
 struct Wire {
@@ -154,7 +156,7 @@ TEST_CASE("messages go from slot to slot in order, with length and fingerprint, 
     CHECK(ends.wire.locked([&] { return ends.wire.messages.size(); }) == 1);
     store_release(&ends.in.consumed, 201u);
     ends.take(203);
-    CHECK(ends.proxy->detach(*ends.traffic, 0));
+    CHECK(ends.proxy->detach(*ends.traffic, 0, patience_us));
     CHECK(ends.traffic->moved() > 0);
 }
 
@@ -176,7 +178,7 @@ TEST_CASE("a launch or a captured call wakes the proxy from its sleep", "[proxy]
     ends.proxy->wake();
     ends.hand_over(++number);  // without a launch that anybody saw
     ends.take(number);
-    CHECK(ends.proxy->detach(*ends.traffic, 0));
+    CHECK(ends.proxy->detach(*ends.traffic, 0, patience_us));
 }
 
 TEST_CASE("who leaves waits until what was handed over is on its way, or gives up at the deadline", "[proxy]") {
@@ -184,13 +186,13 @@ TEST_CASE("who leaves waits until what was handed over is on its way, or gives u
     ends.wire.room = 0;
     ends.proxy->attach(ends.traffic);
     ends.hand_over(1);
-    CHECK_FALSE(ends.proxy->detach(*ends.traffic, 1));
+    CHECK_FALSE(ends.proxy->detach(*ends.traffic, 1, patience_us));
     ends.proxy->attach(ends.traffic);
     std::thread making_room([&] {
         std::this_thread::sleep_for(std::chrono::milliseconds(20));
         ends.wire.locked([&] { ends.wire.room = 1; });
     });
-    CHECK(ends.proxy->detach(*ends.traffic, 0));
+    CHECK(ends.proxy->detach(*ends.traffic, 0, patience_us));
     making_room.join();
     CHECK(load_acquire(&ends.out.consumed) == 1);
     // Nobody waits for a communicator that has failed.
@@ -198,7 +200,27 @@ TEST_CASE("who leaves waits until what was handed over is on its way, or gives u
     ends.hand_over(2);
     ends.proxy->attach(ends.traffic);
     ends.group->raise(weftRemoteError, 1, "over");
-    CHECK(ends.proxy->detach(*ends.traffic, 0));
+    CHECK(ends.proxy->detach(*ends.traffic, 0, patience_us));
+    CHECK(load_acquire(&ends.out.consumed) == 1);
+}
+
+TEST_CASE("what a rank that has left does not take holds nobody back for long", "[proxy]") {
+    Ends ends;
+    ends.wire.room = 0;
+    ends.proxy->attach(ends.traffic);
+    ends.hand_over(1);
+    CHECK_FALSE(ends.proxy->detach(*ends.traffic, now_us() + 50'000, 0));  // it may still take it
+    ends.group->row(1).state = RankState::left;
+    ends.proxy->attach(ends.traffic);
+    CHECK_FALSE(ends.proxy->detach(*ends.traffic, 0, 20'000));
+    // Its kernels may still run: what can go goes.
+    ends.proxy->attach(ends.traffic);
+    std::thread making_room([&] {
+        std::this_thread::sleep_for(std::chrono::milliseconds(20));
+        ends.wire.locked([&] { ends.wire.room = 1; });
+    });
+    CHECK(ends.proxy->detach(*ends.traffic, 0, patience_us));
+    making_room.join();
     CHECK(load_acquire(&ends.out.consumed) == 1);
 }
 
@@ -223,7 +245,7 @@ TEST_CASE("a broken connection is trouble when something should go over it, not 
     CHECK(ends.traffic->waiting());
     CHECK(ends.traffic->trouble()->code == weftRemoteError);
     CHECK(ends.traffic->trouble()->sentence == "the wire is cut");
-    CHECK(ends.proxy->detach(*ends.traffic, 0));  // it cannot go, ever
+    CHECK(ends.proxy->detach(*ends.traffic, 0, patience_us));  // it cannot go, ever
 }
 
 }  // namespace weft::test
