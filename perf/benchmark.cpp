@@ -354,10 +354,6 @@ int run_benchmark(const Collective& collective, int argc, const char* const* arg
                    collective.program);
         return 2;
     }
-    if (collective.lend && arguments.gpus > 0) {
-        fmt::print(stderr, "{}: -g {}: one-sided calls are for host memory, yet\n", collective.program, arguments.gpus);
-        return 2;
-    }
     if (collective.rooted && arguments.root < 0 && !arguments.json_lines_peer.empty()) {
         fmt::print(stderr, "{}: --json-lines has no column for the root: give one with -r\n", collective.program);
         return 2;

@@ -74,11 +74,13 @@ stage "the same as graphs" perf "${ranks[@]}" -G 20 || failed+=("all_reduce_perf
 stage "the same as processes, which share the GPU by time" perf_processes 4 "${ranks[@]}" -n 5 || failed+=("all_reduce_perf, processes")
 stage "their buffers registered" perf_processes 4 "${ranks[@]}" -n 5 -R 1 || failed+=("all_reduce_perf, registered")
 # Without shared memory every process is a host of its own: through pinned memory, the proxy threads and loopback.
-for name in all_gather reduce_scatter broadcast reduce alltoall gather scatter sendrecv pingpong alltoallv; do
+for name in all_gather reduce_scatter broadcast reduce alltoall gather scatter sendrecv pingpong alltoallv put; do
     stage "$name, 4 threads on one GPU" perf_of "$name" "${ranks[@]:0:10}" -n 5 || failed+=("${name}_perf, threads")
 done
 stage "messages as graphs" perf_of sendrecv "${ranks[@]:0:10}" -n 5 -G 5 || failed+=("sendrecv_perf, graphs")
 stage "uneven parts as processes, their buffers registered" perf_processes_of alltoallv 4 "${ranks[@]:0:10}" -n 5 -R 1 || failed+=("alltoallv_perf, registered")
+stage "puts as graphs" perf_of put "${ranks[@]:0:10}" -n 5 -G 5 || failed+=("put_perf, graphs")
+stage "puts as processes" perf_processes_of put 4 "${ranks[@]:0:10}" -n 5 || failed+=("put_perf, processes")
 stage "all-gather as processes, their buffers registered" perf_processes_of all_gather 4 "${ranks[@]:0:10}" -n 5 -R 1 || failed+=("all_gather_perf, registered")
 export WEFT_TRANSPORTS=tcp
 stage "2 made-up hosts on one GPU, as processes" perf_processes 2 -g 1 --ranks-per-gpu 2 -b 8 -e 64M -f 8 -n 5 --show algo || failed+=("2 made-up hosts")

@@ -331,8 +331,9 @@ WEFT_API weftResult_t weftSendRecv(const void* sendbuff, size_t sendcount, int d
 
 /* ---- Windows: one-sided calls ----
  * A window is memory of every rank that the others read and write without its help. All ranks register it together;
- * then each puts into any rank's part, or gets from it, and tells by signals that something is there. Host memory, yet:
- * device memory is refused. Offsets are bytes from the beginning of the peer's part, counts elements, of type datatype.
+ * then each puts into any rank's part, or gets from it, and tells by signals that something is there. It is host memory,
+ * or device memory of up to 16 ranks of one host whose devices reach each other's (else it is refused with the reason);
+ * localbuff is of the same kind. Offsets are bytes from the beginning of the peer's part, counts elements of datatype.
  * Completion: a put returns when its buffer may be used again (with a stream: when that is done with it), a get when
  * the data is there. What was put is in the peer's part when the peer has waited for a signal that this rank sent to it
  * behind the put, or when the window has been deregistered; a barrier does not say so. A signal comes behind everything
@@ -340,7 +341,8 @@ WEFT_API weftResult_t weftSendRecv(const void* sendbuff, size_t sendcount, int d
  * place at a time, or one writes while another one reads, the result is undefined.
  * Signals: for each pair of ranks WEFT_SIGNAL_CONTEXTS contexts of WEFT_SIGNALS counters each. weftWaitSignal takes
  * what it waits for off its counter: every signal is waited for once. They belong to the communicator, which must have
- * had a window before.
+ * had a window before, and are counted apart for the two kinds of memory: a signal that was sent on a CUDA stream is
+ * waited for on one. stream NULL is CUDA's legacy stream where all windows so far are device memory.
  * Progress: where the peer's memory can be reached (threads of a process; memory of weftMemAlloc; other memory of this
  * host, where the kernel copies between processes) nothing depends on what the peer does. To other hosts, and where
  * none of these works, a put, signal or get is a message, carried out by the peer inside its Weft calls on this
@@ -349,7 +351,8 @@ WEFT_API weftResult_t weftSendRecv(const void* sendbuff, size_t sendcount, int d
  * drives several ranks in a group serves those that have calls in it. A group carries these calls out in their order
  * among the communicator's collectives; one that is refused leaves out those behind it on that communicator, not the
  * collectives. A put into memory that is mapped does not notice that its rank has died; who waits for that rank does.
- * stream: NULL, or one of weftStreamCreate.
+ * On device memory each call is a kernel on the stream: the call returns at once, completion is in the stream's order,
+ * and graphs that hold it may be replayed. stream: NULL or one of weftStreamCreate; a CUDA stream for device memory.
  * Errors: weftInvalidArgument (what to change; nothing was written), weftInvalidUsage (the window is not registered
  * yet, or no window was), weftRemoteError (the peer died or left), weftTimeout (who has not sent how many signals, or
  * has not been in a call), weftSystemError; after the last three the communicator is dead. Threads: thread-bound. */
@@ -357,15 +360,19 @@ WEFT_API weftResult_t weftSendRecv(const void* sendbuff, size_t sendcount, int d
 /* Makes `size` bytes from buff on this rank's part of a window, `win`, and returns when all ranks have registered
  * theirs. All ranks call it, in one order with their other calls on comm; sizes may differ, and a rank that lends
  * nothing has size 0 (buff may be NULL). Until the window is deregistered the memory must stay where it is; memory of
- * weftMemAlloc is reached best. In a group, or where comm does not block, *win is there at once, for calls behind it.
+ * weftMemAlloc is reached best; device memory is of cudaMalloc, at most 32 allocations of a rank at a time. In a group,
+ * or where comm does not block, *win is there at once, for calls behind it.
  * winFlags  WEFT_WIN_DEFAULT, or WEFT_WIN_COLL_SYMMETRIC and WEFT_WIN_STRICT_ORDERING, from which nothing follows
- * Errors: weftInvalidArgument (null, flags, device memory), weftTimeout (who has not called it), weftMismatch (a rank
- * called something else), weftRemoteError, weftSystemError; after all but the first comm is dead and *win NULL.
- * Thread-bound. */
+ * Errors: weftInvalidArgument (null, flags; on all ranks: memory that cannot be in a window, host memory on one rank and
+ * device memory on another), weftInvalidUsage (device memory that is not served, on all ranks), weftTimeout (who has not
+ * called it), weftMismatch (a rank called something else), weftRemoteError, weftSystemError; after the last four comm is
+ * dead. After any *win is NULL. Thread-bound. */
 WEFT_API weftResult_t weftCommWindowRegister(weftComm_t comm, void* buff, size_t size, weftWindow_t* win, int winFlags);
 /* Ends `win`: returns when all ranks have called it and everything that was put is there; from then on the memory is
- * its owner's. On a communicator that is dead it waits for nobody but those who are just writing to this rank's part.
- * Windows that are left end with weftCommDestroy, where puts that are still on their way are lost: so deregister first.
+ * its owner's. On a communicator that is dead it waits for nobody but those who are just writing to this rank's part
+ * (host memory; whether kernels of others are writing is not known). Of device memory it waits for this rank's kernels;
+ * graphs that use the window must not be launched any more. Windows that are left end with weftCommDestroy, where puts
+ * that are still on their way are lost, and on devices may be errors of theirs: so deregister first.
  * Errors: as weftCommWindowRegister, and weftInvalidArgument (no window of comm, deregistered before). Thread-bound. */
 WEFT_API weftResult_t weftCommWindowDeregister(weftComm_t comm, weftWindow_t win);
 /* Where this rank's own part of `win` begins, into `outUserPtr`. Thread-safe.

@@ -90,18 +90,18 @@ weftResult_t weftCommWindowRegister(weftComm_t comm, void* buff, size_t size, we
         if ((winFlags & ~known) != 0)
             return fail(weftInvalidArgument, "weftCommWindowRegister: winFlags is {:#x}; its bits are of {:#x}",
                         unsigned(winFlags), unsigned(known));
+        Call call{};
         {
             // Where calls lie is known; that of windows is asked as a send's would be.
             Entered entered(comm);
             if (!entered.entered()) return entered.refused();
-            Call call{};
             call.operation.collective = Collective::put;
             call.operation.type = uint8_t(weftInt8);
             call.operation.count = size;
             call.send = buff;
             WEFT_TRY(place(entered, *comm->communicator, call));
         }
-        *win = make_window(comm, buff, size);
+        *win = make_window(comm, buff, size, call.operation.space, call.mapped);
         return Group::current().add_or_run(comm, Registering::open(comm, *win));
     });
     if (result != weftSuccess && result != weftInProgress && win) *win = nullptr;

@@ -242,6 +242,7 @@ Status Communicator::begin(const Call& call) {
 
 Status Communicator::begin_on_device() {
     if (uneven(call_.operation.collective)) return begin_uneven_on_device();
+    if (one_sided(call_.operation.collective)) return begin_access_on_device();
     const DeviceCall call{call_.operation, call_.send,   call_.receive,           call_.operand,
                           call_.stream,    call_.mapped, call_.operand_on_device, call_.settings.priority};
     if (Status prepared = device_->prepare(call); !prepared) return refuse_or_die(std::move(prepared));
@@ -371,10 +372,6 @@ Status Communicator::place(Call& call) {
         if (place->space == Space::device && call.operation.calls_function())
             return fail(weftInvalidArgument,
                         "a user's reduction works on host memory only: its function cannot run on a device");
-        if (place->space == Space::device && one_sided(collective))
-            return fail(weftInvalidArgument,
-                        "{} works on host memory only, yet, with NULL or a stream of weftStreamCreate",
-                        name_of(collective));
         if (place->space == Space::host && call.operand_on_device)
             return fail(weftInvalidArgument,
                         "op {} has its scalar in device memory, and the buffers are host memory: residence "
@@ -382,6 +379,10 @@ Status Communicator::place(Call& call) {
                         call.made);
         call.operation.space = place->space;
         call.mapped = place->mapped;
+        // What has neither memory nor stream belongs to the windows that there are.
+        const bool nowhere = collective == Collective::signal || collective == Collective::wait_signal;
+        if (nowhere && !call.stream && !has_windows() && device_windows_.load(std::memory_order_relaxed) > 0)
+            call.operation.space = Space::device;
         return ok();
     }
     if (call.stream && !call.queued)
@@ -441,7 +442,7 @@ Progress Communicator::advance() {
 }
 
 Status Communicator::pause(bool may_sleep) {
-    if (one_sided_) {
+    if (has_windows()) {
         // What comes is progress, and there may be more.
         if (one_sided_->serve()) return waiting_.stir(), ok();
         if (in_access_) return pause_for_access(may_sleep);

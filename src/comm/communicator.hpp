@@ -166,11 +166,23 @@ class Communicator {
     Status deregister_buffer(const void* handle);
 
     // ---- Windows (windows.cpp): registered and ended as calls that all ranks take part in (registering.hpp).
-    // Ours has `number` from now on, which is the next one on all ranks; what the others are to be told.
-    Result<WindowPart> open_window(uint32_t number, void* address, size_t bytes);
-    void complete_window(uint32_t number, std::span<const WindowPart> parts) { one_sided_->complete(number, parts); }
-    void close_window(uint32_t number) { one_sided_->close(number); }
-    bool has_windows() const { return one_sided_ != nullptr; }
+    // Ours has `number` from now on, which is the next one on all ranks; what the others are to be told. `unfit`: why
+    // the memory cannot be in a window, which they are told, too.
+    Result<WindowPart> open_window(uint32_t number, const weftWindow& window, Status& unfit);
+    // In host memory, when all have told. Of device memory: whether it is known where our kernels find theirs; a failure
+    // is this rank's own.
+    void complete_window(uint32_t number, std::span<const WindowPart> parts);
+    Result<bool> reach_window(uint32_t number, std::span<const WindowPart> parts) {
+        return device_->reach_window(number, parts);
+    }
+    void complete_device_window(uint32_t number);
+    // True when nobody maps our part any more.
+    void begin_to_close_window(uint32_t number);
+    bool window_closed(uint32_t number) { return !device_ || device_->window_closed(number); }
+    bool device_idle() const { return device_->idle(); }
+    // While a stage of a window's waits for the device or for others' devices, since `since_us`.
+    Status pause_for_device(int64_t since_us);
+    bool has_windows() const { return host_windows_.load(std::memory_order_relaxed) > 0; }
     // What others ask of this rank's windows, between its calls. True: something moved.
     bool serve() { return one_sided_->serve(); }
     uint32_t next_window() const { return windows_ + 1; }
@@ -236,6 +248,8 @@ class Communicator {
     Status pause_for_messages(bool may_sleep);
     Links::Settings link_settings(uint64_t name);
     Status begin_access();
+    Status begin_access_on_device();
+    Result<OneSidedCall> one_sided_call() const;
     Progress advance_access();
     Status pause_for_access(bool may_sleep);
     Messages& messages(std::unique_ptr<Messages>& which, uint64_t name);
@@ -274,10 +288,11 @@ class Communicator {
     std::unique_ptr<Messages> parts_;             // those of collectives, whose order is that of the calls; likewise
     std::vector<DeviceMessage> device_messages_;  // while they are being enqueued
     Partials partials_;
-    bool in_access_ = false;               // the call is one-sided
-    std::unique_ptr<Links> window_links_;  // null until there is a window
-    std::unique_ptr<OneSided> one_sided_;  // likewise
-    uint32_t windows_ = 0;                 // so far
+    bool in_access_ = false;                                // the call is one-sided
+    std::unique_ptr<Links> window_links_;                   // null until there is a window
+    std::unique_ptr<OneSided> one_sided_;                   // likewise
+    uint32_t windows_ = 0;                                  // so far
+    std::atomic<int> host_windows_{0}, device_windows_{0};  // of these, by the memory that they are
     RankSet missing_both_;
     Status failure_;
     bool dead_ = false;

@@ -84,7 +84,7 @@ void DeviceSide::State::look(bool at_others, bool may_wait) try {
     Status found;
     if (domain->failure() != cuda::Failure::none) {
         if (!await_news(observer, may_wait)) return;
-        found = observer.explain(domain->report(), domain->message_report());
+        found = observer.explain(domain->report(), domain->message_report(), domain->signal_report());
     } else if (at_others) {
         // Who is on another host may have done all that it owes us, and its last messages be on their way.
         const int64_t stuck_us = abroad ? abroad->stuck_us() : 0;

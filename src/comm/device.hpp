@@ -11,6 +11,7 @@
 #include "src/base/result.hpp"
 #include "src/comm/portions.hpp"
 #include "src/executor/message_mark.hpp"
+#include "src/executor/one_sided.hpp"
 #include "src/selector/catalog.hpp"
 
 namespace weft {
@@ -53,6 +54,13 @@ struct DeviceCall {
     bool mapped;            // see DevicePlace
     bool scalar_on_device;  // the kernel reads it; else it is read at once
     int priority;           // of weftCallConfig_t
+};
+
+// A one-sided call; its data is device memory, and so is its window.
+struct DeviceAccess {
+    OneSidedCall call;
+    void* stream;
+    int priority;
 };
 
 // A buffer of a call: what the rank has of it.
@@ -105,6 +113,20 @@ class DeviceSide {
     Status prepare_messages(std::span<const DeviceMessage> messages, void* stream);
     Status prepare_messages(const CountedMessages& messages, void* stream);
     Status launch_messages(void* stream, int priority);
+
+    // ---- Windows of device memory, by the numbers that they have on all ranks (src/README.md, "Windows").
+    // Our part, for the others to be told. `mapped`: see DevicePlace. Fails if it cannot be one.
+    Status open_window(uint32_t number, void* address, size_t bytes, bool mapped, WindowPart& part);
+    // All have told: whether it is known where our kernels find the others' parts. A failure is this rank's own.
+    Result<bool> reach_window(uint32_t number, std::span<const WindowPart> parts);
+    // Nobody's kernels use it any more; when it is closed nobody maps our part.
+    void begin_to_close_window(uint32_t number);
+    bool window_closed(uint32_t number);
+    // No kernel that was launched directly runs.
+    bool idle() const;
+    // A one-sided call, in two steps as others: its arguments, which may be refused, then the launch.
+    Status prepare_access(const DeviceAccess& access);
+    Status launch_access(const DeviceAccess& access);
 
     // The user will call with this buffer often: other processes map it, so that it need not be staged. Nothing: it is
     // host memory; no_entry: it is staged all the same, as the log says.

@@ -6,6 +6,7 @@
 
 #include "src/diagnosis/news.hpp"
 #include "src/executor/message_mark.hpp"
+#include "src/executor/signals.hpp"
 
 namespace weft {
 
@@ -77,10 +78,16 @@ Status DeviceObserver::explain_counts(const cuda::FailureReport& report, const c
         message.counts.room);
 }
 
-Status DeviceObserver::explain(const cuda::FailureReport& report, const cuda::MessageReport& message) const {
+Status DeviceObserver::explain(const cuda::FailureReport& report, const cuda::MessageReport& message,
+                               const cuda::SignalReport& signal) const {
     if (report.failure == cuda::Failure::counts) return explain_counts(report, message);
     if (message.valid && (report.failure == cuda::Failure::mismatch || report.failure == cuda::Failure::timeout))
         return explain_message(report, message);
+    if (report.waiting == cuda::Waiting::signal && report.failure == cuda::Failure::timeout)
+        return fail(weftTimeout,
+                    "the kernel of rank {} waited {:.1f} s for signals, the deadline (WEFT_TIMEOUT_MS) is {} ms: {} {}",
+                    report.rank, double(timeout_ms) / 1e3, timeout_ms, name_of(report.peer),
+                    owed_signals(report.rank, signal.signal, signal.came, signal.wanted));
     const auto ours = [&] {
         std::string text = known.text(report.fingerprint);
         return text.empty() ? "an operation" : text;
@@ -173,7 +180,7 @@ Status GonePartners::look(const HostGroup& group, int rank, const cuda::MessageS
         const bool still = looks >= looks_ && waits(block_, gone_) && gone(gone_);
         // The block has looked at all its messages again since then.
         if (still && looks >= looks_ + 2)
-            return fail(weftRemoteError, "{} {}, and kernels of rank {} wait for messages with it",
+            return fail(weftRemoteError, "{} {}, and kernels of rank {} wait for messages with it or for its signals",
                         group.name_of(gone_), left(gone_) ? "left the communicator" : "died", rank);
         if (still) return ok();
         gone_ = -1;

@@ -7,6 +7,7 @@
 
 #include "src/base/host_group.hpp"
 #include "src/base/result.hpp"
+#include "src/executor/cuda/access_arguments.hpp"
 #include "src/executor/cuda/message_arguments.hpp"
 
 namespace weft {
@@ -31,8 +32,9 @@ struct DeviceObserver {
     const KnownOperations& known;
     uint64_t timeout_ms;
 
-    // The failure that a kernel of `rank` has reported; `message` counts if it is valid.
-    Status explain(const cuda::FailureReport& report, const cuda::MessageReport& message) const;
+    // The failure that a kernel of `rank` has reported; `message` counts if it is valid, `signal` if one waited for it.
+    Status explain(const cuda::FailureReport& report, const cuda::MessageReport& message,
+                   const cuda::SignalReport& signal) const;
     // A rank that died or left, or has called something else, while kernels of ours wait for it or may do so; ok: none.
     // `waiting`: whether any kernel runs that may wait for that rank, asked only if it matters; of one that died, whether
     // for something that can no longer be on its way.
@@ -48,7 +50,8 @@ struct DeviceObserver {
     std::string whereabouts(int other) const;
 };
 
-// Ranks that died or left while kernels of ours wait for messages with them: who takes no part in a message may go.
+// Ranks that died or left while kernels of ours wait for messages with them or for their signals: who owes nothing may
+// go.
 // For one thread.
 class GonePartners {
   public:

@@ -8,8 +8,10 @@
 #include "src/comm/device_failure.hpp"
 #include "src/comm/device_messages.hpp"
 #include "src/comm/device_plan.hpp"
+#include "src/comm/device_windows.hpp"
 #include "src/comm/plan_cache.hpp"
 #include "src/drivers/cuda/device.hpp"
+#include "src/executor/cuda/access_arguments.hpp"
 #include "src/executor/cuda/domain.hpp"
 #include "src/executor/cuda/registrations.hpp"
 
@@ -51,6 +53,9 @@ struct DeviceSide::State {
     cuda::StreamFacts stream;
     std::unique_ptr<DeviceMessages> messages;
     cuda::MessageArguments message_arguments{};
+    std::unique_ptr<DeviceWindows> windows;  // null until there is one
+    cuda::AccessArguments access_arguments{};
+    std::vector<SignalWait> waits;  // of the call
     std::unique_ptr<DeviceBuffers> buffers;
     KnownOperations known;
 
@@ -75,6 +80,7 @@ struct DeviceSide::State {
     void offer(PreparedLaunch& it, const DeviceCall& call) const;
     Status take_stream(void* stream_of_call);
     DeviceMessages& own_messages();
+    DeviceWindows& own_windows();
     // Where kernels of `peer` find what is sent; null: they do not.
     const std::byte* lent(const DeviceMessage& message, int peer) const;
     Status enqueue(const cuda::Kernel& kernel, const cuda::LaunchShape& shape, CUstream on, void* arguments) const;

@@ -32,6 +32,13 @@ Status DeviceSide::launch(const DeviceCall&) { std::abort(); }
 Status DeviceSide::prepare_messages(std::span<const DeviceMessage>, void*) { std::abort(); }
 Status DeviceSide::prepare_messages(const CountedMessages&, void*) { std::abort(); }
 Status DeviceSide::launch_messages(void*, int) { std::abort(); }
+Status DeviceSide::open_window(uint32_t, void*, size_t, bool, WindowPart&) { std::abort(); }
+Result<bool> DeviceSide::reach_window(uint32_t, std::span<const WindowPart>) { std::abort(); }
+void DeviceSide::begin_to_close_window(uint32_t) { std::abort(); }
+bool DeviceSide::window_closed(uint32_t) { std::abort(); }
+bool DeviceSide::idle() const { std::abort(); }
+Status DeviceSide::prepare_access(const DeviceAccess&) { std::abort(); }
+Status DeviceSide::launch_access(const DeviceAccess&) { std::abort(); }
 std::optional<int> DeviceSide::register_buffer(const void*, size_t) { std::abort(); }
 Status DeviceSide::deregister_buffer(int) { std::abort(); }
 void DeviceSide::look(bool) const { std::abort(); }

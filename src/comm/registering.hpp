@@ -16,7 +16,7 @@ class Registering final : public Undertaking {
 
     Status begin() override;
     Progress advance() override;
-    Status pause(bool may_sleep) override { return communicator().pause(may_sleep); }
+    Status pause(bool may_sleep) override;
     Status take_failure() override;
 
     Registering(weftComm* comm, weftWindow* window, bool opens) : comm_(comm), window_(window), opens_(opens) {}
@@ -24,11 +24,24 @@ class Registering final : public Undertaking {
     ~Registering() override;
 
   private:
-    enum class Stage { flushing, telling, done };
+    // Of device memory: reaching the others' parts, then agreeing that all do; draining our kernels before we tell, and
+    // unmapping behind it. To unmap may wait for the device, so nobody parts, and enqueues what would wait for those who
+    // are still here, before all have unmapped everything.
+    enum class Stage { flushing, draining, telling, reaching, agreeing, unmapping, parting, done };
     Communicator& communicator() const { return *comm_->communicator; }
     Status begin_opening();
     Status begin_closing();
     Status tell();
+    template <class Word>
+    Status tell(std::vector<Word>& all);
+    void wait_for_device(Stage stage);
+    Progress advance_telling();
+    Progress advance_on_device();
+    Progress have_told();
+    Progress agree();
+    Progress end();
+    Progress refuse(Status why);
+    Status check_parts();
     void finish();
 
     weftComm* comm_;
@@ -37,6 +50,10 @@ class Registering final : public Undertaking {
     Stage stage_ = Stage::telling;
     uint32_t number_ = 0;
     std::vector<WindowPart> parts_;
+    std::vector<uint64_t> reached_;  // by rank: whether it reaches all parts
+    Status unfit_;                   // why ours cannot be in a window, or others' cannot be reached
+    bool on_device_ = false;
+    int64_t since_us_ = 0;  // that it waits for the device
     Status failure_;
 };
 

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "src/base/operation.hpp"
 #include "src/comm/links.hpp"
 #include "src/executor/one_sided.hpp"
 
@@ -18,9 +19,14 @@ struct weftWindow {
     std::atomic<uint64_t> magic{making};
     uint64_t process = 0;
     const weftComm* comm = nullptr;
+    // This rank's part, and what is known of it.
     void* address = nullptr;
     size_t bytes = 0;
-    uint32_t number = 0;  // once it lives (release of `magic`)
+    weft::Space space = weft::Space::host;
+    bool mapped = false;  // see DevicePlace
+    // Once it lives (release of `magic`).
+    uint32_t number = 0;
+    bool on_device = false;  // its parts are device memory, all that have any
 };
 
 namespace weft {
@@ -32,7 +38,7 @@ struct Access {
     std::vector<SignalWait> waits = {};
 };
 
-weftWindow* make_window(const weftComm* comm, void* address, size_t bytes);
+weftWindow* make_window(const weftComm* comm, void* address, size_t bytes, Space space, bool mapped);
 // Why it cannot be used on `comm`; ok if it can, though it may not live yet.
 Status check_window(const weftWindow* window, const weftComm* comm);
 // Of one that can: why it does not live.

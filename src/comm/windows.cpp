@@ -1,5 +1,6 @@
 // windows.cpp: a communicator's windows, and its one-sided calls on them. src/README.md, "Windows".
 #include <sched.h>
+#include <unistd.h>
 
 #include "src/base/clock.hpp"
 #include "src/base/log.hpp"
@@ -15,12 +16,14 @@ constexpr int64_t untouched_patience_us = 2'000'000;
 
 }  // namespace
 
-weftWindow* make_window(const weftComm* comm, void* address, size_t bytes) {
+weftWindow* make_window(const weftComm* comm, void* address, size_t bytes, Space space, bool mapped) {
     auto window = std::make_unique<weftWindow>();
     window->process = process_token();
     window->comm = comm;
     window->address = address;
     window->bytes = bytes;
+    window->space = space;
+    window->mapped = mapped;
     return keep_for_ever(std::move(window));
 }
 
@@ -45,7 +48,7 @@ Status check_living(const weftWindow& window) {
                                             : "its registration failed, as that call or its group said");
 }
 
-Result<WindowPart> Communicator::open_window(uint32_t number, void* address, size_t bytes) {
+Result<WindowPart> Communicator::open_window(uint32_t number, const weftWindow& window, Status& unfit) {
     if (!one_sided_) {
         window_links_ = std::make_unique<Links>(*group_, rank_, link_settings(windows_name));
         one_sided_ = std::make_unique<OneSided>(
@@ -54,19 +57,54 @@ Result<WindowPart> Communicator::open_window(uint32_t number, void* address, siz
             [this](int peer, PeerLink& link) { return window_links_->connect(peer, link); },
             [this](int peer) { return window_links_->called_by(peer); });
     }
-    auto part = one_sided_->open(number, address, bytes, *planner_.heap_used());
+    const bool on_device = window.bytes > 0 && window.space == Space::device;
+    // Who lends nothing does not know yet what the others lend.
+    auto part = one_sided_->open(number, on_device ? nullptr : window.address, on_device ? 0 : window.bytes,
+                                 *planner_.heap_used());
     // The others would wait for this rank.
     if (!part) return die(part.take_status());
+    part->memory = window.bytes == 0 ? WindowPart::nothing : on_device ? WindowPart::device : WindowPart::host;
+    if (!on_device) return part;
+    part->address = reinterpret_cast<uint64_t>(window.address);
+    part->bytes = window.bytes;
+    unfit = device_->open_window(number, window.address, window.bytes, window.mapped, *part);
+    if (!unfit) part->memory = WindowPart::unfit;
     return part;
 }
 
-Status Communicator::begin_access() {
-    const Access& access = *call_.access;
-    if (!one_sided_)
-        return fail(weftInvalidUsage,
-                    "no window was registered on this communicator (weftCommWindowRegister), and signals come with "
-                    "windows");
+void Communicator::complete_window(uint32_t number, std::span<const WindowPart> parts) {
+    one_sided_->complete(number, parts);
+    host_windows_.fetch_add(1, std::memory_order_relaxed);
+}
+
+void Communicator::complete_device_window(uint32_t number) {
+    one_sided_->close(number);
+    device_windows_.fetch_add(1, std::memory_order_relaxed);
+}
+
+void Communicator::begin_to_close_window(uint32_t number) {
+    one_sided_->close(number);
+    if (device_) device_->begin_to_close_window(number);
+}
+
+Status Communicator::pause_for_device(int64_t since_us) {
+    WEFT_TRY(usable());
+    if (has_windows() && serve()) return ok();
+    if (options_.timeout_ms > 0 && now_us() - since_us > options_.timeout_ms * 1000)
+        return die(
+            fail(weftTimeout,
+                 "rank {} waited {:.1f} s for its device, or for other ranks' devices, to be done with a window: "
+                 "the deadline (WEFT_TIMEOUT_MS) is {} ms",
+                 rank_, double(now_us() - since_us) / 1e6, options_.timeout_ms));
+    usleep(50);
+    return ok();
+}
+
+// As the call's arguments have it.
+Result<OneSidedCall> Communicator::one_sided_call() const {
     using Kind = OneSidedCall::Kind;
+    const Access& access = *call_.access;
+    const bool on_device = call_.operation.space == Space::device;
     const Collective collective = call_.operation.collective;
     OneSidedCall call{collective == Collective::put      ? Kind::put
                       : collective == Collective::get    ? Kind::get
@@ -75,18 +113,50 @@ Status Communicator::begin_access() {
     call.peer = call_.operation.root;
     if (access.window) {
         WEFT_TRY(check_living(*access.window));
+        if (access.window->on_device != on_device)
+            return fail(weftInvalidArgument, "the window is {}, and localbuff (without one, the stream) {}",
+                        access.window->on_device ? "device memory" : "host memory",
+                        on_device ? "is the device's" : "is the host's: pass device memory and a CUDA stream");
         call.window = access.window->number;
+    } else if ((on_device ? device_windows_ : host_windows_).load(std::memory_order_relaxed) == 0) {
+        const bool others = (on_device ? host_windows_ : device_windows_).load(std::memory_order_relaxed) > 0;
+        return fail(weftInvalidUsage,
+                    "no window{} was registered on this communicator (weftCommWindowRegister), and signals come with "
+                    "windows{}",
+                    !others     ? ""
+                    : on_device ? " of device memory"
+                                : " of host memory",
+                    others && !on_device ? ": for those of device memory pass a CUDA stream" : "");
     }
     call.offset = access.offset;
     call.bytes = call_.operation.bytes();
     call.data = static_cast<std::byte*>(call.kind == Kind::get ? call_.receive : const_cast<void*>(call_.send));
     call.signal = access.signal;
     call.waits = access.waits;
-    WEFT_TRY(one_sided_->begin(call));
+    return call;
+}
+
+Status Communicator::begin_access() {
+    auto call = one_sided_call();
+    if (!call) return call.take_status();
+    WEFT_TRY(one_sided_->begin(*call));
     prepared_ = nullptr;
     in_access_ = true;
     waiting_.seen_here();
     watchdog_.begin();
+    return ok();
+}
+
+// Like messages it has no number among the calls.
+Status Communicator::begin_access_on_device() {
+    auto call = one_sided_call();
+    if (!call) return call.take_status();
+    const DeviceAccess access{*call, call_.stream, call_.settings.priority};
+    if (Status prepared = device_->prepare_access(access); !prepared)
+        return prepared.code() == weftRemoteError ? die(std::move(prepared)) : refuse_or_die(std::move(prepared));
+    prepared_ = nullptr;
+    on_device_ = true;
+    if (Status launched = device_->launch_access(access); !launched) return die(std::move(launched));
     return ok();
 }
 
@@ -143,6 +213,7 @@ Status Communicator::pause_for_access(bool may_sleep) {
 
 void Communicator::await_untouched() {
     if (!one_sided_) return;
+    flush();
     // Pairs with the one in Signals::enter().
     std::atomic_thread_fence(std::memory_order_seq_cst);
     const int64_t until = now_us() + untouched_patience_us;

@@ -95,6 +95,25 @@ bool OneSided::kernel_copies(int peer) {
 
 // ---- A call
 
+Status check_inside(const OneSidedCall& call, uint64_t part_bytes) {
+    if (call.offset <= part_bytes && call.bytes <= part_bytes - call.offset) return ok();
+    return fail(weftInvalidArgument,
+                "{} bytes at offset {} (bytes) are not all inside rank {}'s part of the window, which has {} bytes: "
+                "nothing was {}",
+                call.bytes, call.offset, call.peer, part_bytes,
+                call.kind == OneSidedCall::Kind::put ? "written" : "read");
+}
+
+void merge_waits(std::span<const SignalWait> waits, std::vector<SignalWait>& into) {
+    into.clear();
+    for (const SignalWait& wait : waits) {
+        const auto same = std::find_if(into.begin(), into.end(), [&](const SignalWait& other) {
+            return other.peer == wait.peer && other.signal == wait.signal;
+        });
+        same == into.end() ? into.push_back(wait) : void(same->count += wait.count);
+    }
+}
+
 Status OneSided::begin(const OneSidedCall& call) {
     using Kind = OneSidedCall::Kind;
     reached_ = {};
@@ -104,24 +123,14 @@ Status OneSided::begin(const OneSidedCall& call) {
             return fail(weftInvalidUsage, "the window is not registered");
         Window& window = place->second;
         const WindowPart& part = window.parts[size_t(call.peer)];
-        if (call.offset > part.bytes || call.bytes > part.bytes - call.offset)
-            return fail(weftInvalidArgument,
-                        "{} bytes at offset {} (bytes) are not all inside rank {}'s part of the window, which has {} "
-                        "bytes: nothing was {}",
-                        call.bytes, call.offset, call.peer, part.bytes, call.kind == Kind::put ? "written" : "read");
+        WEFT_TRY(check_inside(call, part.bytes));
         if (call.bytes > 0) reached_ = reach(window, call.peer);
         if (reached_.base) reached_.base += call.offset;
     }
     call_ = call;
     done_ = 0;
     missing_.clear();
-    waits_.clear();
-    for (const SignalWait& wait : call.waits) {
-        const auto same = std::find_if(waits_.begin(), waits_.end(), [&](const SignalWait& other) {
-            return other.peer == wait.peer && other.signal == wait.signal;
-        });
-        same == waits_.end() ? waits_.push_back(wait) : void(same->count += wait.count);
-    }
+    merge_waits(call.waits, waits_);
     if (reached_.way == Way::message) {
         if (call.kind == Kind::put)
             deliveries_.put(call.peer, {call.window, call.offset}, call.data, call.bytes, call.signal);
@@ -247,9 +256,7 @@ std::string OneSided::owed_by(int peer) {
     for (const SignalWait& wait : waits_) {
         const uint64_t come = signals_.pending(wait.peer, wait.signal);
         if (wait.peer == peer && come < wait.count)
-            owed += fmt::format("{}has sent {} of the {} signals with index {} and context {} that rank {} waits for",
-                                owed.empty() ? "" : ", ", come, wait.count, wait.signal % WEFT_SIGNALS,
-                                wait.signal / WEFT_SIGNALS, rank_);
+            owed += (owed.empty() ? "" : ", ") + owed_signals(rank_, wait.signal, come, wait.count);
     }
     if (!owed.empty()) return owed;
     const char* what = call_.kind == Kind::get   ? "has not sent what rank {} gets from its window"

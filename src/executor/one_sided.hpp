@@ -18,6 +18,8 @@ struct WindowPart {
     uint64_t address = 0, bytes = 0;
     uint64_t in_arena = 0;  // one more than its offset there; 0: it is not in weftMemAlloc's memory
     uint64_t signals = 0;   // Signals::place()
+    enum Memory : uint64_t { nothing, host, device, unfit } memory = nothing;  // unfit: it cannot be in a window
+    uint64_t entry = 0, state = 0, offset = 0;  // device memory for other processes: cuda::Registrations::Place
 };
 
 struct SignalWait {
@@ -36,6 +38,10 @@ struct OneSidedCall {
     int signal = Deliveries::no_signal;
     std::span<const SignalWait> waits = {};
 };
+// Whether what a put or get names is inside the peer's part, which has so many bytes.
+Status check_inside(const OneSidedCall& call, uint64_t part_bytes);
+// Each signal once, with all that is waited for of it.
+void merge_waits(std::span<const SignalWait> waits, std::vector<SignalWait>& into);
 
 class OneSided {
   public:

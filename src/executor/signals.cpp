@@ -4,6 +4,11 @@
 
 namespace weft {
 
+std::string owed_signals(int rank, int number, uint64_t came, uint64_t wanted) {
+    return fmt::format("has sent {} of the {} signals with index {} and context {} that rank {} waits for", came,
+                       wanted, number % WEFT_SIGNALS, number / WEFT_SIGNALS, rank);
+}
+
 Status Signals::make(size_t& heap_used) {
     if (place_ != 0) return ok();
     const size_t bytes = group_->locals().size() * sizeof(Counters);

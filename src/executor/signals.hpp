@@ -4,11 +4,15 @@
 #pragma once
 #include <array>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "src/base/host_group.hpp"
 
 namespace weft {
+
+// What a rank has sent too few of: "has sent 1 of the 3 signals with index 0 and context 0 that rank 2 waits for".
+std::string owed_signals(int rank, int number, uint64_t came, uint64_t wanted);
 
 class Signals {
   public:

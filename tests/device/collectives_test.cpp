@@ -249,11 +249,6 @@ TEST_CASE("buffers of parts are checked whole, and those that a rank has no use 
     std::vector<int> host(2048);
     CHECK_REFUSED(weftGather(part.data(), host.data(), 1024, weftInt32, 0, ranks.comms[0], ranks.streams[0]->weft()),
                   ranks.comms[0], weftInvalidArgument, "recvbuff is host memory");
-    weftWindow_t window = nullptr;
-    CHECK_REFUSED(weftCommWindowRegister(ranks.comms[0], whole.data(), 100, &window, WEFT_WIN_DEFAULT), ranks.comms[0],
-                  weftInvalidArgument, "put works on host memory only, yet");
-    CHECK_REFUSED(weftSignal(1, 0, 0, 0, ranks.comms[0], ranks.streams[0]->weft()), ranks.comms[0], weftInvalidArgument,
-                  "signal works on host memory only, yet");
     // Rank 1 gathers nothing: whatever it names as recvbuff.
     const DeviceBuffer other(ranks.placing[1], 4096);
     ranks.group([&](int rank) {

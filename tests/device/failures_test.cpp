@@ -193,10 +193,10 @@ TEST_CASE("a rank that cannot make its part of what devices share leaves all wit
 }
 
 TEST_CASE("kernels that cannot be loaded leave the rank with host memory, and the others say which rank", "[joining]") {
-    // It is looked for in each of the four libraries.
+    // It is looked for in each of the five libraries.
     fake::add_setting(
         "fault cuLibraryGetKernel 1 500; fault cuLibraryGetKernel 2 500; fault cuLibraryGetKernel 3 500; "
-        "fault cuLibraryGetKernel 4 500");
+        "fault cuLibraryGetKernel 4 500; fault cuLibraryGetKernel 5 500");
     {
         const Ranks ranks(spread(2));
         const Buffers buffers(ranks, 4000);

@@ -138,37 +138,6 @@ void post_all(const Ranks& ranks, const Ends& ends, std::mt19937& random) {
 
 std::vector<int> rank_counts() { return small() ? std::vector{1, 2, 3} : std::vector{1, 2, 3, 5, 8}; }
 
-// A graph for each rank, of what `enqueue` enqueues.
-struct Captured {
-    template <class Enqueue>
-    Captured(const Ranks& of, Enqueue&& enqueue) : ranks(of) {
-        for (const auto& stream : ranks.streams) {
-            const Current current(stream->device);
-            demand(cuStreamBeginCapture(stream->handle, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
-        }
-        enqueue();
-        for (const auto& stream : ranks.streams) {
-            const Current current(stream->device);
-            CUgraph graph;
-            demand(cuStreamEndCapture(stream->handle, &graph));
-            demand(cuGraphInstantiateWithFlags(&graphs.emplace_back(), graph, 0));
-            demand(cuGraphDestroy(graph));
-        }
-    }
-    Captured(const Captured&) = delete;
-    ~Captured() {
-        for (CUgraphExec graph : graphs) cuGraphExecDestroy(graph);
-    }
-    void launch() const {
-        for (size_t rank = 0; rank < graphs.size(); ++rank) {
-            const Current current(ranks.streams[rank]->device);
-            demand(cuGraphLaunch(graphs[rank], ranks.streams[rank]->handle));
-        }
-    }
-    const Ranks& ranks;
-    std::vector<CUgraphExec> graphs;
-};
-
 }  // namespace
 
 TEST_CASE("random graphs of messages arrive whatever the order in which they are posted", "[messages]") {

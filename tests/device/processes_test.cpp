@@ -56,6 +56,30 @@ TEST_CASE("processes send each other messages over mapped device memory, and len
     }
 }
 
+TEST_CASE("processes put into windows of each other's device memory", "[processes]") {
+    for (const int each : {1, 2})
+        for (const int devices : {4, 1}) {
+            Job job(small() ? 2 : 4, "gpus 4; leaks fatal", devices, small() ? 1 : each);
+            job.start_all({"init", "window 1", "window 300000", "reduce 1000", "window 0", "window 4097", "destroy"});
+            job.finish();
+        }
+}
+
+TEST_CASE("a process that dies while others wait for its signals is named, and its window ends", "[processes]") {
+    Job job(3, "gpus 3; leaks fatal", 3);
+    for (int process = 0; process < 3; ++process) job.start({"init", "wait_signal", "destroy"});
+    REQUIRE(job[2].says("registered"));
+    const std::string victim = "rank 2 (pid " + std::to_string(job[2].pid()) + ") died";
+    job[2].kill(SIGKILL);
+    job[2].wait();
+    for (const int process : {0, 1}) {
+        job.finish(process);
+        CHECK(contains(job[process].output(), "error 6"));
+        CHECK(contains(job[process].output(), victim));
+        CHECK(contains(job[process].output(), "end of window 0"));
+    }
+}
+
 TEST_CASE("a process that dies while others wait for its messages is named", "[processes]") {
     Job job(2, "gpus 2; leaks fatal", 2);
     job.start({"init", "receive 100", "error", "destroy"});

@@ -47,6 +47,37 @@ struct Ranks {
     std::vector<weftComm_t> comms;
     std::vector<std::unique_ptr<Stream>> streams;
 };
+// A graph for each rank, of what `enqueue` enqueues.
+struct Captured {
+    template <class Enqueue>
+    Captured(const Ranks& of, Enqueue&& enqueue) : ranks(of) {
+        for (const auto& stream : ranks.streams) {
+            const Current current(stream->device);
+            demand(cuStreamBeginCapture(stream->handle, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+        }
+        enqueue();
+        for (const auto& stream : ranks.streams) {
+            const Current current(stream->device);
+            CUgraph graph;
+            demand(cuStreamEndCapture(stream->handle, &graph));
+            demand(cuGraphInstantiateWithFlags(&graphs.emplace_back(), graph, 0));
+            demand(cuGraphDestroy(graph));
+        }
+    }
+    Captured(const Captured&) = delete;
+    ~Captured() {
+        for (CUgraphExec graph : graphs) cuGraphExecDestroy(graph);
+    }
+    void launch() const {
+        for (size_t rank = 0; rank < graphs.size(); ++rank) {
+            const Current current(ranks.streams[rank]->device);
+            demand(cuGraphLaunch(graphs[rank], ranks.streams[rank]->handle));
+        }
+    }
+    const Ranks& ranks;
+    std::vector<CUgraphExec> graphs;
+};
+
 weftConfig_t with_algo(const char* algo);  // null: what is usual
 // Ranks on devices in turn.
 std::vector<int> spread(int ranks);

@@ -210,6 +210,73 @@ struct Worker {
             while (weftCommDeregister(comms[index / 2], registered[index]) == weftTimeout) continue;
         agree(true);  // nobody calls while another still deregisters
     }
+    // Each rank puts so many elements into the next one's part of a window, and gets from there what it has put.
+    void window(size_t elements) {
+        std::vector<std::unique_ptr<DeviceBuffer>> parts, from, to;
+        std::vector<weftWindow_t> windows(static_cast<size_t>(count));
+        const auto value = [&](int rank, int round, size_t i) {
+            return uint32_t(rank * 100 + round) + uint32_t(i) * 7;
+        };
+        for (int index = 0; index < count; ++index) {
+            parts.push_back(std::make_unique<DeviceBuffer>(device(index), elements * 4 + 64, 32));
+            from.push_back(std::make_unique<DeviceBuffer>(device(index), elements * 4));
+            to.push_back(std::make_unique<DeviceBuffer>(device(index), elements * 4));
+        }
+        const auto group = [&](auto&& call) {
+            demand(weftGroupStart());
+            for (int index = 0; index < count; ++index) demand(call(size_t(index), first + index));
+            demand(weftGroupEnd());
+        };
+        group([&](size_t index, int) {
+            return weftCommWindowRegister(comms[index], parts[index]->data(), elements * 4 + 16, &windows[index], 0);
+        });
+        for (int round = 0; round < 3; ++round) {
+            for (int index = 0; index < count; ++index) {
+                std::vector<uint32_t> values;
+                for (size_t i = 0; i < elements; ++i) values.push_back(value(first + index, round, i));
+                from[size_t(index)]->write(values.data(), elements * 4);
+            }
+            group([&](size_t index, int rank) {
+                const weftWaitSignalDesc_t before{1, (rank + ranks - 1) % ranks, round, 0};
+                demand(weftPutSignal(from[index]->data(), elements, weftUint32, (rank + 1) % ranks, windows[index], 16,
+                                     round, 0, 0, comms[index], streams[index]->weft()));
+                demand(weftGet(to[index]->data(), elements, weftUint32, (rank + 1) % ranks, windows[index], 16,
+                               comms[index], streams[index]->weft()));
+                return weftWaitSignal(1, &before, comms[index], streams[index]->weft());
+            });
+            for (const auto& stream : streams) stream->finish();
+            for (int index = 0; index < count; ++index) {
+                std::vector<uint32_t> own, came(4, 0);
+                for (size_t i = 0; i < elements; ++i) {
+                    own.push_back(value(first + index, round, i));
+                    came.push_back(value((first + index + ranks - 1) % ranks, round, i));
+                }
+                const Bytes margin = parts[size_t(index)]->read(16);
+                memcpy(came.data(), margin.data(), 16);
+                tell_unlike(*to[size_t(index)], own, "wrong get");
+                tell_unlike(*parts[size_t(index)], came, "wrong put");
+            }
+            agree(true);  // nobody puts again before all have looked
+        }
+        group([&](size_t index, int) { return weftCommWindowDeregister(comms[index], windows[index]); });
+    }
+    // A window, and a signal of the last rank's that never comes.
+    void wait_signal() {
+        const DeviceBuffer part(device(0), 64);
+        weftWindow_t window = nullptr;
+        demand(weftCommWindowRegister(comms[0], part.data(), 64, &window, 0));
+        const weftWaitSignalDesc_t last{1, ranks - 1, 0, 0};
+        if (first == ranks - 1) {
+            test::tell("registered");
+            pause();
+        }
+        tell("wait", weftWaitSignal(1, &last, comms[0], streams[0]->weft()));
+        streams[0]->finish();
+        weftResult_t state = weftSuccess;
+        while (state == weftSuccess) demand(weftCommGetAsyncError(comms[0], &state));
+        tell("error", weftSignal(0, 0, 0, 0, comms[0], streams[0]->weft()));
+        tell("end of window", weftCommWindowDeregister(comms[0], window));
+    }
     // Waits for a message of the last rank's, or as the last one of the first's, which never sends one.
     void receive(size_t elements) {
         const DeviceBuffer buffer(device(0), elements * 4);
@@ -377,6 +444,8 @@ int main(int count, char** arguments) try {
         if (verb == "registered") worker.registered(number);
         if (verb == "messages") worker.messages(number);
         if (verb == "receive") worker.receive(number);
+        if (verb == "window") worker.window(number);
+        if (verb == "wait_signal") worker.wait_signal();
         if (verb == "error") worker.await_error();
         if (verb == "destroy") worker.destroy();
         if (verb == "say") tell(step.substr(4));

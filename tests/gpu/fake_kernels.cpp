@@ -3,6 +3,7 @@
 #include <string>
 #include <utility>
 
+#include "src/executor/cuda/access.hpp"
 #include "src/executor/cuda/host_kernels.hpp"
 #include "src/executor/cuda/messages.hpp"
 #include "tests/fake_cuda/kernels.hpp"
@@ -32,10 +33,16 @@ void message_kernel(FakeBlock& block, MessageArguments arguments) {
     messages(team, arguments, shared);
 }
 
+void access_kernel(FakeBlock& block, AccessArguments arguments) {
+    const Team team{0, 1, int(block.index[0]), int(block.grid[0])};
+    access(team, arguments);
+}
+
 template <int... index>
 void add_all(FakeKernelTable add, std::integer_sequence<int, index...>) {
     static std::string names[kernels];
     add(fake_kernel<message_kernel>(message_entry_point));
+    add(fake_kernel<access_kernel>(access_entry_point));
     ((names[index] = std::string("virtual_") + (entry_point(body_of(index), type_of(index), index % 2) + 5)), ...);
     (add(fake_kernel<rank_kernel<index>>(entry_point(body_of(index), type_of(index), index % 2))), ...);
     (add(fake_kernel<grid_kernel<index>>(names[index].c_str())), ...);

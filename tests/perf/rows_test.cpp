@@ -179,12 +179,6 @@ Run on_gpus(const Expected& program, const std::string& arguments) {
 }
 TEST_CASE("every collective passes on buffers of GPUs, from every root, as calls and as graphs") {
     for (const Expected& program : expected) {
-        if (program.name == "put") {
-            const Run refused = on_gpus(program, "-g 2 -b 8 -e 8");
-            CHECK(refused.status == 2);
-            CHECK_THAT(refused.output, Contains("one-sided calls are for host memory"));
-            continue;
-        }
         for (const char* flags : {"-g 2", "-g 1 --ranks-per-gpu 3", "-g 3 -G 2", "-g 3 -R 1", "-g 2 -p 1"}) {
             const Run run = on_gpus(program, std::string(flags) + " -b 12 -e 1200000 -f 100 -n 2 -r -1");
             INFO(program.name << ' ' << flags << '\n' << run.output);

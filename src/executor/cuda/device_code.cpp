@@ -8,6 +8,7 @@ WEFT_FATBIN(packet);
 WEFT_FATBIN(peer);
 WEFT_FATBIN(step);
 WEFT_FATBIN(message);
+WEFT_FATBIN(access);
 
 namespace weft::cuda {
 
@@ -17,6 +18,7 @@ std::span<const DeviceCode> device_code() {
         {"peer", {weft_peer_fatbin_begin, weft_peer_fatbin_end}},
         {"step", {weft_step_fatbin_begin, weft_step_fatbin_end}},
         {"message", {weft_message_fatbin_begin, weft_message_fatbin_end}},
+        {"access", {weft_access_fatbin_begin, weft_access_fatbin_end}},
     };
     return all;
 }

@@ -127,6 +127,23 @@ void Domain::bind(MessageArguments& arguments) const {
     }
 }
 
+void Domain::bind(AccessArguments& arguments) const {
+    const size_t signals = places().signals;
+    arguments.rank = rank_;
+    arguments.ranks = ranks_;
+    arguments.abort = abort_;
+    const CUdeviceptr words = host_words_.address();
+    arguments.report = reinterpret_cast<FailureReport*>(words + offsetof(HostWords, report));
+    arguments.signal_report = reinterpret_cast<SignalReport*>(words + offsetof(HostWords, signal_report));
+    arguments.stuck = reinterpret_cast<MessageStuck*>(words + offsetof(HostWords, stuck));
+    arguments.own = reinterpret_cast<RankWords*>(bases_[size_t(rank_)]);
+    for (const int peer : members_)
+        arguments.signals[peer] = reinterpret_cast<SignalWords*>(bases_[size_t(peer)] + signals);
+}
+
+const SignalReport& Domain::signal_report() const {
+    return static_cast<const HostWords*>(host_words_.data())->signal_report;
+}
 const MessageReport& Domain::message_report() const {
     return static_cast<const HostWords*>(host_words_.data())->message_report;
 }

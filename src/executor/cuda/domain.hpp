@@ -21,9 +21,11 @@
 
 namespace weft::cuda {
 
+struct AccessArguments;
 struct MessageArguments;
 struct MessageReport;
 struct MessageStuck;
+struct SignalReport;
 class SharedWords;
 class HostPlaces;
 struct Places;
@@ -60,8 +62,9 @@ class Domain {
     void bind(KernelArguments& arguments) const;
     // And a step machine's program, by its number among the connections.
     void bind_program(KernelArguments& arguments, size_t index) const;
-    // Of the kernel of messages likewise.
+    // Of the kernels of messages and of one-sided calls likewise.
     void bind(MessageArguments& arguments) const;
+    void bind(AccessArguments& arguments) const;
     const KernelSet& kernels() const { return *kernels_; }
     // Where several ranks of this process are on one device: two that launch the same operation on one stream wait for
     // each other. Of the thread's own stream it cannot be told which that is.
@@ -75,7 +78,9 @@ class Domain {
     const FailureReport& report() const { return *report_; }
     // Beside it, if it is of a kernel of messages. Thread-safe.
     const MessageReport& message_report() const;
-    // By block, what kernels of messages wait for. Thread-safe.
+    // Likewise of one that waited for signals.
+    const SignalReport& signal_report() const;
+    // By block, whom kernels of messages and of one-sided calls wait for. Thread-safe.
     const MessageStuck* stuck() const;
     // Whether a kernel that was launched directly has not ended. Thread-safe.
     bool working() const;

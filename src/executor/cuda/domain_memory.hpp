@@ -4,12 +4,13 @@
 #include "src/base/host_group.hpp"
 #include "src/base/peer_memory.hpp"
 #include "src/drivers/cuda/memory.hpp"
+#include "src/executor/cuda/access_arguments.hpp"
 #include "src/executor/cuda/domain.hpp"
 #include "src/executor/cuda/message_arguments.hpp"
 
 namespace weft::cuda {
 
-// A rank's memory: words, packets, staging, connections, words by which reaching is tested, messages; and behind them,
+// A rank's memory: words, packets, staging, connections, words by which reaching is tested, signals, messages; and behind them,
 // on the device whatever else stands in for the rest, the programs of its own kernels, their scratch, and a table of
 // messages.
 struct Probe {
@@ -19,7 +20,8 @@ struct Probe {
     uint32_t given[Domain::ranks_max];  // what we write to peers
 };
 struct Places {
-    size_t packets, staging, connections, probe, messages, message_slots, programs, scratch, message_table, bytes;
+    size_t packets, staging, connections, probe, signals, messages, message_slots, programs, scratch, message_table,
+        bytes;
     // several_hosts: fused bodies do not serve, whatever the ranks.
     Places(int ranks, bool several_hosts, const Connections& over) {
         const auto line = [](size_t at) { return (at + 255) / 256 * 256; };
@@ -28,7 +30,8 @@ struct Places {
         staging = line(packets + (fused ? packet_memory_bytes(ranks) : 0));
         connections = staging + (fused ? Domain::staging_bytes : 0);
         probe = connections + over.area_bytes();
-        messages = line(probe + sizeof(Probe));
+        signals = line(probe + sizeof(Probe));
+        messages = line(signals + signals_bytes(ranks));
         const MessageGeometry geometry{ranks};
         message_slots = messages + geometry.words_bytes();
         programs = line(messages + geometry.bytes());
@@ -42,6 +45,7 @@ struct Places {
 struct HostWords {
     FailureReport report;
     MessageReport message_report;
+    SignalReport signal_report;
     alignas(128) MessageStuck stuck[blocks_max];
     alignas(128) uint32_t ended[blocks_max];
     alignas(256) Probe probe;

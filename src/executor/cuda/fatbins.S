@@ -14,5 +14,6 @@ weft_\name\()_fatbin_end:
     embed peer, "peer.fatbin"
     embed step, "step.fatbin"
     embed message, "message.fatbin"
+    embed access, "access.fatbin"
 
     .section .note.GNU-stack, "", %progbits

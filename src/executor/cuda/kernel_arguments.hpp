@@ -48,6 +48,7 @@ enum class Waiting : uint32_t {
     message,  // for a filled slot of the connection from a rank
     credit,   // for a slot of the connection to a rank
     step,     // for another block of this rank
+    signal,   // for signals of a rank
 };
 
 // Written once by the first block that fails; `failure` last, released. In host memory that the device reaches.

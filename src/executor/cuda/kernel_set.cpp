@@ -9,6 +9,7 @@
 #include "src/base/per_process.hpp"
 #include "src/drivers/cuda/device.hpp"
 #include "src/drivers/cuda/stream.hpp"
+#include "src/executor/cuda/access_arguments.hpp"
 #include "src/executor/cuda/device_code.hpp"
 #include "src/executor/cuda/message_arguments.hpp"
 
@@ -86,6 +87,7 @@ Status KernelSet::load(const Driver& driver, int device) {
         return ok();
     };
     WEFT_TRY(load_one(messages_, message_entry_point));
+    WEFT_TRY(load_one(access_, access_entry_point));
     for (int number = 0; number < body_count; ++number)
         for (int type = 0; type < weftNumTypes; ++type)
             for (const bool sums : {false, true}) {

@@ -23,6 +23,7 @@ class KernelSet {
         return kernels_[size_t(body)][size_t(type)][size_t(sums)];
     }
     const Kernel& messages() const { return messages_; }
+    const Kernel& access() const { return access_; }
     // Copies what one rank reaches; for probing.
     const Kernel& copier() const { return kernel(Body::local_reduce, weftUint32, true); }
     // What its rank says of the device when it joins.
@@ -37,7 +38,7 @@ class KernelSet {
 
     Context context_;
     Kernel kernels_[body_count][weftNumTypes][2];
-    Kernel messages_;
+    Kernel messages_, access_;
     DeviceFacts facts_{};
     bool sync_domains_ = false;
 };

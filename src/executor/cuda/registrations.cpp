@@ -206,11 +206,22 @@ Result<int> Registrations::add(const void* address, size_t bytes) {
                 entries_max);
 }
 
-Status Registrations::remove(int entry) {
+void Registrations::begin_to_remove(int entry) {
     Own& own = own_[size_t(entry)];
-    if (own.users > 1) return --own.users, ok();
-    if (is_open(own.state)) close(entry);
-    if (!await_answers(entry, now_us() + answer_patience_us)) {
+    if (own.users == 1 && is_open(own.state)) close(entry);
+}
+
+bool Registrations::removed(int entry) {
+    Own& own = own_[size_t(entry)];
+    if (own.users == 1 && !unanswered(entry).empty()) return false;
+    --own.users;
+    return true;
+}
+
+Status Registrations::remove(int entry) {
+    begin_to_remove(entry);
+    for (const int64_t until_us = now_us() + answer_patience_us; !removed(entry); usleep(1000)) {
+        if (now_us() < until_us) continue;
         std::string ranks;
         for (const int rank : unanswered(entry)) ranks += fmt::format("{}{}", ranks.empty() ? "" : ", ", rank);
         return fail(weftTimeout,
@@ -218,8 +229,21 @@ Status Registrations::remove(int entry) {
                     "deregister it again, on all ranks before the next call",
                     ranks);
     }
-    own.users = 0;
     return ok();
+}
+
+Registrations::Place Registrations::place_of(int entry, const void* address) const {
+    const Own& own = own_[size_t(entry)];
+    return {entry, own.state, reinterpret_cast<uintptr_t>(address) - own.base};
+}
+
+std::optional<std::byte*> Registrations::reach(int owner, const Place& place) const {
+    if (!mapper_) return nullptr;
+    const Table::Reply& reply = mapper_->table(rank_).replies[owner][place.entry];
+    const uint64_t state = reply.state.load(std::memory_order_acquire);  // pairs with serve()
+    if (state < place.state) return {};
+    const uint64_t base = state == place.state ? reply.address.load(std::memory_order_relaxed) : 0;
+    return base == 0 ? nullptr : reinterpret_cast<std::byte*>(base + place.offset);
 }
 
 bool Registrations::find(const void* address, size_t bytes, bool mapped, std::byte* (&at)[ranks_max]) const {
@@ -250,6 +274,8 @@ bool Registrations::find(const void* address, size_t bytes, bool mapped, std::by
 void Registrations::look() {
     if (!mapper_) return;
     bool due = false;
+    std::unique_lock lock(looking_, std::try_to_lock);
+    if (!lock) return;  // somebody looks
     for (int owner = 0; owner < ranks_; ++owner) {
         const uint64_t changes = mapper_->table(owner).changes.load(std::memory_order_acquire);
         due |= changes != looked_[size_t(owner)];

@@ -8,6 +8,8 @@
 #pragma once
 #include <array>
 #include <memory>
+#include <mutex>
+#include <optional>
 #include <vector>
 
 #include "src/base/host_group.hpp"
@@ -36,12 +38,25 @@ class Registrations {
     // Calls that use it must have ended. Waits until the others have unmapped it, two seconds at most; after
     // weftTimeout it may be called again.
     Status remove(int entry);
+    // The same in two steps that wait for nobody: until removed() the others may still map it.
+    void begin_to_remove(int entry);
+    bool removed(int entry);
     // Where kernels of each rank address this buffer, by rank; false: not all do. `mapped`: ranks of this process
     // reach it.
     bool find(const void* address, size_t bytes, bool mapped, std::byte* (&at)[ranks_max]) const;
 
-    // Lets what others have registered since be mapped, and what they have closed unmapped. Waits for nothing. For one
-    // thread at a time, the service thread as a rule.
+    // Where an allocation of ours lies for ranks that are told, and where one of theirs lies for our kernels.
+    struct Place {
+        int32_t entry;
+        uint64_t state;   // of the entry
+        uint64_t offset;  // of the buffer in the allocation
+    };
+    Place place_of(int entry, const void* address) const;
+    // Nothing: it is not known yet (see look()); null: it cannot be mapped here, or is registered no more.
+    std::optional<std::byte*> reach(int owner, const Place& place) const;
+
+    // Lets what others have registered since be mapped, and what they have closed unmapped. Waits for nothing.
+    // Thread-safe; the service thread does it now and then.
     void look();
 
   private:
@@ -64,7 +79,8 @@ class Registrations {
     SharedMemory made_;               // rank 0's
     std::shared_ptr<Mapper> mapper_;  // null: no other process, or none that could be shared
     std::array<Own, entries_max> own_{};
-    std::vector<uint64_t> looked_;  // by rank: look()'s
+    std::mutex looking_;
+    std::vector<uint64_t> looked_;  // by rank: look()'s, by that lock
 };
 
 }  // namespace weft::cuda

@@ -1,0 +1,434 @@
+// windows_test.cpp: windows of device memory: puts, gets and signals of ranks as threads of one process against a model,
+// in graphs, beside other calls and windows of host memory; what is refused, and what becomes of signals that are missing.
+#include <algorithm>
+#include <cstring>
+#include <thread>
+
+#include "tests/device/ranks.hpp"
+
+namespace weft::test {
+
+namespace {
+
+// A window with as many bytes of each rank.
+struct Window {
+    Window(const Ranks& of, const std::vector<size_t>& bytes) : ranks(of), windows(size_t(of.count())) {
+        for (int rank = 0; rank < ranks.count(); ++rank) {
+            const auto r = size_t(rank);
+            parts.push_back(std::make_unique<DeviceBuffer>(ranks.placing[r], bytes[r], 64 + r * 4));
+            contents.emplace_back(bytes[r], std::byte{0xa5});
+            parts[r]->write(contents[r].data(), bytes[r]);
+        }
+        ranks.group([&](int rank) {
+            const auto r = size_t(rank);
+            return weftCommWindowRegister(ranks.comms[r], bytes[r] > 0 ? parts[r]->data() : nullptr, bytes[r],
+                                          &windows[r], WEFT_WIN_DEFAULT);
+        });
+    }
+    Window(const Ranks& of, size_t bytes) : Window(of, std::vector<size_t>(size_t(of.count()), bytes)) {}
+    Window(const Window&) = delete;
+    void end() {
+        ranks.group(
+            [&](int rank) { return weftCommWindowDeregister(ranks.comms[size_t(rank)], windows[size_t(rank)]); });
+        windows.clear();
+    }
+    ~Window() {
+        if (!windows.empty()) end();
+    }
+    // Nothing but what the model has.
+    void check() const {
+        for (size_t rank = 0; rank < parts.size(); ++rank)
+            if (parts[rank]->read(contents[rank].size()) != contents[rank])
+                FAIL_CHECK("the part of rank " << rank << " holds something else");
+    }
+    const Ranks& ranks;
+    std::vector<weftWindow_t> windows;
+    std::vector<std::unique_ptr<DeviceBuffer>> parts;
+    std::vector<Bytes> contents;  // the model
+};
+
+weftStream_t stream_of(const Ranks& ranks, int rank) { return ranks.streams[size_t(rank)]->weft(); }
+weftComm_t comm_of(const Ranks& ranks, int rank) { return ranks.comms[size_t(rank)]; }
+
+weftResult_t wait_for(const Ranks& ranks, int rank, const std::vector<weftWaitSignalDesc_t>& signals) {
+    return weftWaitSignal(int(signals.size()), signals.data(), comm_of(ranks, rank), stream_of(ranks, rank));
+}
+
+size_t draw_bytes(std::mt19937& random) {
+    switch (random() % 6) {
+        case 0: return 0;
+        case 1: return random() % 40'000;
+        case 2: return random() % size_t(small() ? 100'000 : 600'000);
+        default: return random() % 200;
+    }
+}
+
+}  // namespace
+
+TEST_CASE("what is put into a window of device memory is there when its signal has come", "[windows]") {
+    INFO("seed " << seed());
+    std::mt19937 random(seed());
+    for (const int n : small() ? std::vector{1, 2, 3} : std::vector{1, 2, 3, 5, 8}) {
+        INFO(n << " ranks");
+        const Ranks ranks(spread(n));
+        const size_t place = small() ? 100'300 : 600'300;  // that each rank has in each part
+        Window window(ranks, place * size_t(n));
+        std::vector<std::unique_ptr<DeviceBuffer>> sources, targets;
+        for (int rank = 0; rank < n; ++rank) {
+            sources.push_back(std::make_unique<DeviceBuffer>(ranks.placing[size_t(rank)], place));
+            targets.push_back(std::make_unique<DeviceBuffer>(ranks.placing[size_t(rank)], place));
+        }
+        for (int round = 0; round < (small() ? 6 : 20); ++round) {
+            // Each rank puts into some parts, with signals of a number of its own; who is told waits for all of them,
+            // then gets from another part what was put there by itself.
+            struct Put {
+                int from, to, index, context;
+                size_t offset, bytes, at;
+                bool apart;  // the signal by itself
+            };
+            std::vector<Put> puts;
+            for (int rank = 0; rank < n; ++rank) {
+                Bytes data(place);
+                for (std::byte& byte : data) byte = std::byte(random());
+                sources[size_t(rank)]->write(data.data(), place);
+                for (int to = 0; to < n; ++to) {
+                    if (random() % 4 == 0) continue;
+                    Put put{rank,
+                            to,
+                            int(random() % WEFT_SIGNALS),
+                            int(random() % WEFT_SIGNAL_CONTEXTS),
+                            0,
+                            0,
+                            0,
+                            random() % 3 == 0};
+                    put.bytes = draw_bytes(random);
+                    put.offset = size_t(rank) * place + random() % 100 * (random() % 2 ? 1 : 16);
+                    put.bytes = std::min(put.bytes, size_t(rank + 1) * place - put.offset);
+                    put.at = random() % (place - put.bytes + 1) / (random() % 2 ? 1 : 16);
+                    std::copy_n(data.begin() + ptrdiff_t(put.at), put.bytes,
+                                window.contents[size_t(to)].begin() + ptrdiff_t(put.offset));
+                    puts.push_back(put);
+                }
+            }
+            ranks.group([&](int rank) {
+                for (const Put& put : puts) {
+                    if (put.from != rank) continue;
+                    const auto* const from = static_cast<const std::byte*>(sources[size_t(rank)]->data()) + put.at;
+                    const weftWindow_t handle = window.windows[size_t(rank)];
+                    if (put.apart) {
+                        demand(weftPut(from, put.bytes, weftInt8, put.to, handle, put.offset, comm_of(ranks, rank),
+                                       stream_of(ranks, rank)));
+                        demand(weftSignal(put.to, put.index, put.context, 0, comm_of(ranks, rank),
+                                          stream_of(ranks, rank)));
+                    } else {
+                        demand(weftPutSignal(from, put.bytes, weftInt8, put.to, handle, put.offset, put.index,
+                                             put.context, 0, comm_of(ranks, rank), stream_of(ranks, rank)));
+                    }
+                }
+                return weftSuccess;
+            });
+            // One by one or at once, the same signal several times.
+            ranks.group([&](int rank) {
+                std::vector<weftWaitSignalDesc_t> signals;
+                for (const Put& put : puts)
+                    if (put.to == rank) signals.push_back({1, put.from, put.index, put.context});
+                if (random() % 2) return wait_for(ranks, rank, signals);
+                for (const auto& signal : signals) demand(wait_for(ranks, rank, {signal}));
+                return weftSuccess;
+            });
+            std::vector<std::pair<int, Put>> gets;
+            for (const Put& put : puts)
+                if (std::none_of(gets.begin(), gets.end(), [&](const auto& get) { return get.first == put.from; }))
+                    gets.emplace_back(put.from, put);
+            ranks.group([&](int rank) {
+                for (const auto& [who, put] : gets)
+                    if (who == rank)
+                        demand(weftGet(targets[size_t(rank)]->data(), put.bytes, weftInt8, put.to,
+                                       window.windows[size_t(rank)], put.offset, comm_of(ranks, rank),
+                                       stream_of(ranks, rank)));
+                return weftSuccess;
+            });
+            ranks.finish();
+            window.check();
+            for (const auto& [who, put] : gets) {
+                const Bytes& part = window.contents[size_t(put.to)];
+                const Bytes wanted(part.begin() + ptrdiff_t(put.offset),
+                                   part.begin() + ptrdiff_t(put.offset + put.bytes));
+                CHECK(targets[size_t(who)]->read(put.bytes) == wanted);
+            }
+        }
+        window.end();
+        ranks.check_healthy();
+    }
+}
+
+TEST_CASE("ranks in threads of their own pass a token around by puts, on changing streams", "[windows]") {
+    const int n = small() ? 2 : 4, rounds = small() ? 10 : 60;
+    const Ranks ranks(spread(n));
+    Window window(ranks, 4);
+    std::vector<std::thread> threads;
+    std::vector<std::string> failures(static_cast<size_t>(n));
+    for (int rank = 0; rank < n; ++rank)
+        threads.emplace_back([&, rank] {
+            try {
+                const auto r = size_t(rank);
+                const Stream other(ranks.placing[r]);
+                const auto* const own = static_cast<const uint32_t*>(window.parts[r]->data());
+                for (int round = 0; round < rounds; ++round) {
+                    const weftStream_t stream = round % 3 == 0 ? other.weft() : stream_of(ranks, rank);
+                    const weftWaitSignalDesc_t before{1, (rank + n - 1) % n, 0, 0};
+                    if (rank > 0 || round > 0) demand(weftWaitSignal(1, &before, ranks.comms[r], stream));
+                    // What came goes on, with one added by the host each time around.
+                    if (rank == 0) {
+                        (round % 3 == 0 ? other : *ranks.streams[r]).finish();
+                        const auto token = uint32_t(round);
+                        uint32_t got = 0;
+                        memcpy(&got, window.parts[r]->read(4).data(), 4);
+                        if (round > 0 && got + 1 != token) throw std::runtime_error("another token has come");
+                        window.parts[r]->write(&token, 4);
+                    }
+                    demand(weftPutSignal(own, 1, weftUint32, (rank + 1) % n, window.windows[r], 0, 0, 0, 0,
+                                         ranks.comms[r], stream));
+                }
+                other.finish();
+            } catch (const std::exception& exception) {
+                failures[size_t(rank)] = exception.what();
+            }
+        });
+    for (std::thread& thread : threads) thread.join();
+    for (const std::string& failure : failures) CHECK(failure == "");
+    // The last one's is taken, so that nothing is left.
+    CHECK(wait_for(ranks, 0, {{1, n - 1, 0, 0}}) == weftSuccess);
+    ranks.finish();
+}
+
+TEST_CASE("captured puts and waits replay, and count on between other calls", "[windows]") {
+    const int n = 3;
+    const Ranks ranks(spread(n));
+    const size_t count = 30'000;
+    Window window(ranks, count * 4);
+    std::vector<std::unique_ptr<DeviceBuffer>> sources, sums;
+    for (int rank = 0; rank < n; ++rank) {
+        sources.push_back(std::make_unique<DeviceBuffer>(ranks.placing[size_t(rank)], count * 4));
+        sums.push_back(std::make_unique<DeviceBuffer>(ranks.placing[size_t(rank)], 4));
+    }
+    const auto shift = [&] {
+        ranks.group([&](int rank) {
+            const auto r = size_t(rank);
+            demand(weftPutSignal(sources[r]->data(), count, weftUint32, (rank + 1) % n, window.windows[r], 0, 2, 1, 0,
+                                 ranks.comms[r], stream_of(ranks, rank)));
+            demand(wait_for(ranks, rank, {{1, (rank + n - 1) % n, 2, 1}}));
+            // Nobody puts again before all have read.
+            return weftAllReduce(sums[r]->data(), sums[r]->data(), 1, weftUint32, weftSum, ranks.comms[r],
+                                 stream_of(ranks, rank));
+        });
+    };
+    const Captured graphs(ranks, shift);
+    for (int round = 0; round < 4; ++round) {
+        for (int rank = 0; rank < n; ++rank) {
+            const std::vector<uint32_t> values(count, uint32_t(round * 10 + rank));
+            sources[size_t(rank)]->write(values.data(), count * 4);
+        }
+        round == 2 ? shift() : graphs.launch();
+        ranks.finish();
+        for (int rank = 0; rank < n; ++rank) {
+            const std::vector<uint32_t> values(count, uint32_t(round * 10 + (rank + n - 1) % n));
+            CHECK(memcmp(window.parts[size_t(rank)]->read(count * 4).data(), values.data(), count * 4) == 0);
+        }
+    }
+    ranks.check_healthy();
+}
+
+TEST_CASE("windows of both kinds of memory stand side by side, and their signals apart", "[windows]") {
+    const int n = 2;
+    const Ranks ranks(spread(n));
+    Window on_device(ranks, 64);
+    std::vector<std::vector<uint32_t>> parts(n, std::vector<uint32_t>(4));
+    weftWindow_t on_host[n];
+    ranks.group([&](int rank) {
+        const auto r = size_t(rank);
+        return weftCommWindowRegister(ranks.comms[r], parts[r].data(), 16, &on_host[r], WEFT_WIN_DEFAULT);
+    });
+    const uint32_t value = 77;
+    // Rank 1 has nothing of the host's signal when that of the device has come, and the other way round.
+    CHECK(weftPutSignal(&value, 1, weftUint32, 1, on_host[0], 4, 0, 0, 0, ranks.comms[0], nullptr) == weftSuccess);
+    const weftWaitSignalDesc_t one{1, 0, 0, 0};
+    CHECK(weftWaitSignal(1, &one, ranks.comms[1], nullptr) == weftSuccess);
+    CHECK(parts[1][1] == 77);
+    CHECK(weftSignal(1, 0, 0, 0, ranks.comms[0], stream_of(ranks, 0)) == weftSuccess);
+    CHECK(weftWaitSignal(1, &one, ranks.comms[1], stream_of(ranks, 1)) == weftSuccess);
+    ranks.finish();
+    ranks.check_healthy();
+    // Each with its own memory.
+    const DeviceBuffer source(ranks.placing[0], 4);
+    CHECK_REFUSED(weftPut(&value, 1, weftUint32, 1, on_device.windows[0], 0, ranks.comms[0], nullptr), ranks.comms[0],
+                  weftInvalidArgument, "the window is device memory");
+    CHECK_REFUSED(weftPut(source.data(), 1, weftUint32, 1, on_host[0], 0, ranks.comms[0], stream_of(ranks, 0)),
+                  ranks.comms[0], weftInvalidArgument, "the window is host memory");
+    CHECK_REFUSED(
+        weftPut(source.data(), 10, weftUint32, 1, on_device.windows[0], 28, ranks.comms[0], stream_of(ranks, 0)),
+        ranks.comms[0], weftInvalidArgument, "bytes behind its allocation");
+    CHECK_REFUSED(
+        weftPut(source.data(), 1, weftUint32, 1, on_device.windows[0], 61, ranks.comms[0], stream_of(ranks, 0)),
+        ranks.comms[0], weftInvalidArgument, "4 bytes at offset 61 (bytes) are not all inside rank 1's part");
+    ranks.group([&](int rank) { return weftCommWindowDeregister(ranks.comms[size_t(rank)], on_host[rank]); });
+    on_device.end();
+    ranks.check_healthy();
+}
+
+TEST_CASE("a rank may lend nothing, and what cannot be a window's is told to all", "[windows]") {
+    const int n = 3;
+    const Ranks ranks(spread(n));
+    {
+        Window window(ranks, {16, 0, 32});
+        const DeviceBuffer source(ranks.placing[1], 16);
+        const Bytes data(16, std::byte{9});
+        source.write(data.data(), 16);
+        CHECK(weftPutSignal(source.data(), 16, weftInt8, 2, window.windows[1], 16, 0, 0, 0, ranks.comms[1],
+                            stream_of(ranks, 1)) == weftSuccess);
+        CHECK(wait_for(ranks, 2, {{1, 1, 0, 0}}) == weftSuccess);
+        ranks.finish();
+        std::copy(data.begin(), data.end(), window.contents[2].begin() + 16);
+        window.check();
+        CHECK_REFUSED(weftPut(source.data(), 1, weftInt8, 1, window.windows[1], 0, ranks.comms[1], stream_of(ranks, 1)),
+                      ranks.comms[1], weftInvalidArgument, "which has 0 bytes");
+    }
+    const auto refused = [&](const std::function<void*(size_t)>& memory, const char* text, size_t told) {
+        std::vector<weftWindow_t> windows(n);
+        demand(weftGroupStart());
+        for (size_t rank = 0; rank < n; ++rank)
+            CHECK(weftCommWindowRegister(ranks.comms[rank], memory(rank), 4, &windows[rank], 0) == weftSuccess);
+        CHECK(weftGroupEnd() == weftInvalidArgument);
+        CHECK_THAT(weftGetLastError(ranks.comms[told]), Catch::Contains(text));
+        ranks.check_healthy();
+        for (size_t rank = 0; rank < n; ++rank) {
+            INFO(rank);
+            CHECK_REFUSED(weftCommWindowDeregister(ranks.comms[rank], windows[rank]), ranks.comms[rank],
+                          weftInvalidUsage, "its registration failed");
+        }
+    };
+    std::vector<std::unique_ptr<DeviceBuffer>> plain;
+    for (const int device : ranks.placing) plain.push_back(std::make_unique<DeviceBuffer>(device, 4));
+    uint32_t on_host = 0;
+    refused([&](size_t rank) { return rank == 1 ? static_cast<void*>(&on_host) : plain[rank]->data(); },
+            "rank 1 registers host memory, rank 0 device memory", 2);
+    const DeviceBuffer pool(ranks.placing[2], 4, 0, DeviceBuffer::Kind::pool);
+    const auto with_pool = [&](size_t rank) { return rank == 2 ? pool.data() : plain[rank]->data(); };
+    refused(with_pool, "a window is memory of cudaMalloc", 2);
+    refused(with_pool, "what rank 2 registers cannot be in a window, as it was told", 0);
+    // It goes on.
+    Window window(ranks, 4);
+    CHECK(weftSignal(1, 0, 0, 0, ranks.comms[0], stream_of(ranks, 0)) == weftSuccess);
+    CHECK(wait_for(ranks, 1, {{1, 0, 0, 0}}) == weftSuccess);
+    ranks.finish();
+    ranks.check_healthy();
+}
+
+TEST_CASE("signals want a window of the memory that they are of", "[windows]") {
+    const Ranks ranks(spread(2));
+    CHECK_REFUSED(weftSignal(1, 0, 0, 0, ranks.comms[0], stream_of(ranks, 0)), ranks.comms[0], weftInvalidUsage,
+                  "no window was registered");
+    Window window(ranks, 4);
+    const weftWaitSignalDesc_t one{1, 0, 0, 0};
+    // Without windows of host memory NULL is CUDA's stream of that name, which ranks that share a device cannot use.
+    if (ranks.placing[0] == ranks.placing[1]) {
+        CHECK_REFUSED(weftSignal(1, 0, 0, 0, ranks.comms[0], nullptr), ranks.comms[0], weftInvalidUsage,
+                      "the legacy stream cannot be used");
+    } else {
+        CHECK(weftSignal(1, 0, 0, 0, ranks.comms[0], nullptr) == weftSuccess);
+        CHECK(weftWaitSignal(1, &one, ranks.comms[1], nullptr) == weftSuccess);
+        for (const int rank : {0, 1}) {
+            const Current current(ranks.placing[size_t(rank)]);
+            demand(cuStreamSynchronize(nullptr));
+        }
+    }
+    ranks.check_healthy();
+}
+
+TEST_CASE("a signal that is not sent ends the wait at the deadline, and says whose is missing", "[windows]") {
+    weftConfig_t config = WEFT_CONFIG_INITIALIZER;
+    config.timeoutMs = 300;
+    const Ranks ranks(spread(3), &config);
+    Window window(ranks, 4);
+    CHECK(weftSignal(0, 3, 1, 0, ranks.comms[2], stream_of(ranks, 2)) == weftSuccess);
+    ranks.streams[2]->finish();
+    CHECK(wait_for(ranks, 0, {{1, 2, 3, 1}, {2, 2, 3, 1}}) == weftSuccess);
+    ranks.finish();
+    for (int rank = 0; rank < 3; ++rank) CHECK(ranks.await_failure(rank) == weftTimeout);
+    CHECK_REFUSED(weftSignal(1, 0, 0, 0, ranks.comms[0], stream_of(ranks, 0)), ranks.comms[0], weftTimeout,
+                  "has sent 1 of the 3 signals with index 3 and context 1 that rank 0 waits for");
+    // A window of a dead communicator still ends.
+    for (int rank = 0; rank < 3; ++rank)
+        CHECK(weftCommWindowDeregister(ranks.comms[size_t(rank)], window.windows[size_t(rank)]) == weftSuccess);
+    window.windows.clear();
+}
+
+TEST_CASE("a rank that left without its signal is named", "[windows]") {
+    const Ranks ranks(spread(3));
+    Window window(ranks, 4);
+    // What it signalled before it left has come.
+    CHECK(weftSignal(0, 0, 0, 0, ranks.comms[1], stream_of(ranks, 1)) == weftSuccess);
+    ranks.streams[1]->finish();
+    auto& comms = const_cast<std::vector<weftComm_t>&>(ranks.comms);
+    demand(weftCommDestroy(comms[1]));
+    CHECK(wait_for(ranks, 0, {{1, 1, 0, 0}}) == weftSuccess);
+    ranks.streams[0]->finish();
+    CHECK(wait_for(ranks, 0, {{1, 1, 0, 0}}) == weftSuccess);
+    ranks.streams[0]->finish();
+    CHECK(ranks.await_failure(2) == weftRemoteError);
+    CHECK_REFUSED(weftSignal(2, 0, 0, 0, comms[0], stream_of(ranks, 0)), comms[0], weftRemoteError,
+                  "left the communicator, and kernels of rank 0 wait for messages with it or for its signals");
+    comms.erase(comms.begin() + 1);
+    window.windows.clear();
+}
+
+TEST_CASE("nobody puts into the part of a rank that has left", "[windows]") {
+    const Ranks ranks(spread(2));
+    Window window(ranks, 4);
+    auto& comms = const_cast<std::vector<weftComm_t>&>(ranks.comms);
+    demand(weftCommDestroy(comms[1]));
+    CHECK_REFUSED(
+        weftPut(window.parts[0]->data(), 1, weftUint32, 1, window.windows[0], 0, comms[0], stream_of(ranks, 0)),
+        comms[0], weftRemoteError, "left the communicator: its part of the window is gone");
+    comms.pop_back();
+    window.windows.clear();
+}
+
+TEST_CASE("after an abort kernels that wait for signals leave", "[windows]") {
+    const Ranks ranks(spread(2));
+    Window window(ranks, 4);
+    CHECK(wait_for(ranks, 0, {{1, 1, 0, 0}}) == weftSuccess);
+    auto& comms = const_cast<std::vector<weftComm_t>&>(ranks.comms);
+    demand(weftCommAbort(comms[1]));
+    ranks.streams[0]->finish();
+    CHECK(ranks.await_failure(0) == weftRemoteError);
+    comms.pop_back();
+    window.windows.clear();
+}
+
+TEST_CASE("where kernels do not reach each other's memory windows of device memory are refused with the reason",
+          "[refused]") {
+    const Ranks ranks(spread(2));
+    const bool abroad = getenv("WEFT_TRANSPORTS") != nullptr;
+    std::vector<std::unique_ptr<DeviceBuffer>> parts;
+    weftWindow_t windows[2];
+    demand(weftGroupStart());
+    for (size_t rank = 0; rank < 2; ++rank) {
+        parts.push_back(std::make_unique<DeviceBuffer>(ranks.placing[rank], 4));
+        CHECK(weftCommWindowRegister(ranks.comms[rank], parts[rank]->data(), 4, &windows[rank], 0) == weftSuccess);
+    }
+    CHECK(weftGroupEnd() != weftSuccess);
+    for (const weftComm_t comm : ranks.comms)
+        CHECK_THAT(weftGetLastError(comm), Catch::Contains("windows of device memory serve") &&
+                                               Catch::Contains(abroad ? "on several hosts" : "device 1"));
+    ranks.check_healthy();
+    // Windows of host memory are as before.
+    uint32_t on_host[2] = {};
+    ranks.group([&](int rank) {
+        return weftCommWindowRegister(ranks.comms[size_t(rank)], &on_host[rank], 4, &windows[rank], 0);
+    });
+    ranks.group([&](int rank) { return weftCommWindowDeregister(ranks.comms[size_t(rank)], windows[rank]); });
+    ranks.check_healthy();
+}
+
+}  // namespace weft::test
