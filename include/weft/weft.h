@@ -341,8 +341,8 @@ WEFT_API weftResult_t weftSendRecv(const void* sendbuff, size_t sendcount, int d
  * place at a time, or one writes while another one reads, the result is undefined.
  * Signals: for each pair of ranks WEFT_SIGNAL_CONTEXTS contexts of WEFT_SIGNALS counters each. weftWaitSignal takes
  * what it waits for off its counter: every signal is waited for once. They belong to the communicator, which must have
- * had a window before, and are counted apart for the two kinds of memory: a signal that was sent on a CUDA stream is
- * waited for on one. stream NULL is CUDA's legacy stream where all windows so far are device memory.
+ * had a window before, and are counted apart for the two kinds of memory: what was sent with data of device memory, or
+ * on a CUDA stream, is waited for on one. weftSignal and weftWaitSignal with stream NULL are host memory's.
  * Progress: where the peer's memory can be reached (threads of a process; memory of weftMemAlloc; other memory of this
  * host, where the kernel copies between processes) nothing depends on what the peer does. To other hosts, and where
  * none of these works, a put, signal or get is a message, carried out by the peer inside its Weft calls on this
@@ -360,19 +360,23 @@ WEFT_API weftResult_t weftSendRecv(const void* sendbuff, size_t sendcount, int d
 /* Makes `size` bytes from buff on this rank's part of a window, `win`, and returns when all ranks have registered
  * theirs. All ranks call it, in one order with their other calls on comm; sizes may differ, and a rank that lends
  * nothing has size 0 (buff may be NULL). Until the window is deregistered the memory must stay where it is; memory of
- * weftMemAlloc is reached best; device memory is of cudaMalloc, at most 32 allocations of a rank at a time. In a group,
- * or where comm does not block, *win is there at once, for calls behind it.
+ * weftMemAlloc is reached best; device memory is of cudaMalloc, of ranks in several processes at most 32 allocations at a
+ * time, which weftCommRegister takes, too, and to map it may wait for the device: no kernel may wait, on whatever
+ * communicator, for what a rank launches after this call. In a group, or where comm does not block, *win is there at
+ * once, for calls behind it.
  * winFlags  WEFT_WIN_DEFAULT, or WEFT_WIN_COLL_SYMMETRIC and WEFT_WIN_STRICT_ORDERING, from which nothing follows
- * Errors: weftInvalidArgument (null, flags; on all ranks: memory that cannot be in a window, host memory on one rank and
- * device memory on another), weftInvalidUsage (device memory that is not served, on all ranks), weftTimeout (who has not
- * called it), weftMismatch (a rank called something else), weftRemoteError, weftSystemError; after the last four comm is
- * dead. After any *win is NULL. Thread-bound. */
+ * Errors: weftInvalidArgument (null, flags); weftInvalidArgument or weftInvalidUsage on all ranks, which go on (memory that
+ * cannot be in a window or is not served, host memory on one rank and device memory on another); weftTimeout (who has not
+ * called it), weftMismatch (a rank called something else), weftRemoteError, weftSystemError, weftUnhandledCudaError, after
+ * which comm is dead. *win is NULL then, or names no window if it was there at once. Thread-bound. */
 WEFT_API weftResult_t weftCommWindowRegister(weftComm_t comm, void* buff, size_t size, weftWindow_t* win, int winFlags);
 /* Ends `win`: returns when all ranks have called it and everything that was put is there; from then on the memory is
- * its owner's. On a communicator that is dead it waits for nobody but those who are just writing to this rank's part
- * (host memory; whether kernels of others are writing is not known). Of device memory it waits for this rank's kernels;
- * graphs that use the window must not be launched any more. Windows that are left end with weftCommDestroy, where puts
- * that are still on their way are lost, and on devices may be errors of theirs: so deregister first.
+ * its owner's. On a communicator that is dead it waits for nobody but those who are just writing to this rank's part or
+ * have mapped it (two seconds at most; kernels of ranks of this process that write to device memory are not known). Of
+ * device memory it waits for this rank's kernels, and for what is in their streams before them, and for the device as
+ * registering does; graphs that use the window must not be launched any more. Windows that are left end with
+ * weftCommDestroy, where puts that are still on their way are lost, and on devices may be errors of theirs: so deregister
+ * first.
  * Errors: as weftCommWindowRegister, and weftInvalidArgument (no window of comm, deregistered before). Thread-bound. */
 WEFT_API weftResult_t weftCommWindowDeregister(weftComm_t comm, weftWindow_t win);
 /* Where this rank's own part of `win` begins, into `outUserPtr`. Thread-safe.

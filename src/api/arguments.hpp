@@ -60,7 +60,7 @@ inline Status placed(Entered& entered, Communicator& communicator, Status placed
         return placed;
     // The context is lost, and the others shall not wait for this rank.
     entered.settle();
-    return communicator.die_of_context(std::move(placed));
+    return communicator.die_of(std::move(placed));
 }
 inline Status place(Entered& entered, Communicator& communicator, Communicator::Call& call) {
     return placed(entered, communicator, communicator.place(call));

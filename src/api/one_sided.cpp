@@ -91,6 +91,7 @@ weftResult_t weftCommWindowRegister(weftComm_t comm, void* buff, size_t size, we
             return fail(weftInvalidArgument, "weftCommWindowRegister: winFlags is {:#x}; its bits are of {:#x}",
                         unsigned(winFlags), unsigned(known));
         Call call{};
+        Status placed;
         {
             // Where calls lie is known; that of windows is asked as a send's would be.
             Entered entered(comm);
@@ -99,9 +100,13 @@ weftResult_t weftCommWindowRegister(weftComm_t comm, void* buff, size_t size, we
             call.operation.type = uint8_t(weftInt8);
             call.operation.count = size;
             call.send = buff;
-            WEFT_TRY(place(entered, *comm->communicator, call));
+            placed = place(entered, *comm->communicator, call);
         }
-        *win = make_window(comm, buff, size, call.operation.space, call.mapped);
+        if (placed.code() == weftUnhandledCudaError) return placed;
+        *win = make_window(comm, buff, size);
+        (*win)->space = call.operation.space;
+        (*win)->mapped = call.mapped;
+        (*win)->unfit = std::move(placed);  // the others, who call this, too, are to be told
         return Group::current().add_or_run(comm, Registering::open(comm, *win));
     });
     if (result != weftSuccess && result != weftInProgress && win) *win = nullptr;

@@ -365,7 +365,7 @@ Status Communicator::place(Call& call) {
             return fail(weftInvalidArgument,
                         "the buffers are device memory and the stream is weftStreamCreate's, which is for host "
                         "memory: pass a CUDA stream");
-        if (place->space == Space::device && call.settings.preference != 0)
+        if (place->space == Space::device && call.settings.preference != 0 && !one_sided(collective))
             return fail(weftInvalidArgument,
                         "algo and channels of weftCommSetCallConfig are for host memory: the communicator's config "
                         "chooses on device memory");
@@ -379,10 +379,6 @@ Status Communicator::place(Call& call) {
                         call.made);
         call.operation.space = place->space;
         call.mapped = place->mapped;
-        // What has neither memory nor stream belongs to the windows that there are.
-        const bool nowhere = collective == Collective::signal || collective == Collective::wait_signal;
-        if (nowhere && !call.stream && !has_windows() && device_windows_.load(std::memory_order_relaxed) > 0)
-            call.operation.space = Space::device;
         return ok();
     }
     if (call.stream && !call.queued)

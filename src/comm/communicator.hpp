@@ -86,11 +86,11 @@ class Communicator {
         }
     };
     // Where the buffers of a call are that has been checked otherwise, or why it cannot be served; Operation::space,
-    // `mapped` and `queued`. While streams drive the communicator too; after weftUnhandledCudaError die_of_context().
+    // `mapped` and `queued`. While streams drive the communicator too; after weftUnhandledCudaError die_of().
     Status place(Call& call);
     // The same of counts that a kernel will read, and how much room the buffers have.
     Status place_counts(const Call& call, CountsOnDevice& counts);
-    Status die_of_context(Status failure) { return die(std::move(failure)); }
+    Status die_of(Status failure) { return die(std::move(failure)); }
     Status begin(const Call& call);
     // done, moved or blocked; a failure has been told to all ranks, and the communicator is dead.
     Progress advance();
@@ -166,12 +166,13 @@ class Communicator {
     Status deregister_buffer(const void* handle);
 
     // ---- Windows (windows.cpp): registered and ended as calls that all ranks take part in (registering.hpp).
-    // Ours has `number` from now on, which is the next one on all ranks; what the others are to be told. `unfit`: why
-    // the memory cannot be in a window, which they are told, too.
-    Result<WindowPart> open_window(uint32_t number, const weftWindow& window, Status& unfit);
-    // In host memory, when all have told. Of device memory: whether it is known where our kernels find theirs; a failure
-    // is this rank's own.
+    // Ours has `number` from now on, which is the next one on all ranks; what the others are to be told, also if it is
+    // unfit.
+    Result<WindowPart> open_window(uint32_t number, weftWindow& window);
+    // When all have told, in host memory complete. Of device memory: ours may be mapped by others, who are to be told
+    // where; then, whether it is known where our kernels find theirs; a failure of these is this rank's own.
     void complete_window(uint32_t number, std::span<const WindowPart> parts);
+    Status open_device_window(uint32_t number, const weftWindow& window, WindowPart& part);
     Result<bool> reach_window(uint32_t number, std::span<const WindowPart> parts) {
         return device_->reach_window(number, parts);
     }
@@ -180,8 +181,10 @@ class Communicator {
     void begin_to_close_window(uint32_t number);
     bool window_closed(uint32_t number) { return !device_ || device_->window_closed(number); }
     bool device_idle() const { return device_->idle(); }
-    // While a stage of a window's waits for the device or for others' devices, since `since_us`.
-    Status pause_for_device(int64_t since_us);
+    // While a stage of a window's waits for the device or for others' devices: since `since_us`; 0: as long as it takes.
+    Status pause_for_device(uint32_t number, int64_t since_us);
+    // Of a communicator that is dead, or a window that was not to be made: closes it, and waits two seconds at most.
+    void give_up_window(uint32_t number);
     bool has_windows() const { return host_windows_.load(std::memory_order_relaxed) > 0; }
     // What others ask of this rank's windows, between its calls. True: something moved.
     bool serve() { return one_sided_->serve(); }

@@ -130,7 +130,7 @@ std::optional<int> DeviceSide::register_buffer(const void* address, size_t bytes
     if (!facts) WEFT_LOG_RANK(s.rank, info, mem, "cannot register {}: {}", address, facts.status().sentence());
     if (!facts) return no_entry;
     if (!s.offers || bytes == 0) return no_entry;
-    const auto entry = s.registrations->add(address, bytes);
+    const auto entry = s.registrations->add(address, bytes, Registrations::Use::buffer);
     if (entry) return *entry;
     WEFT_LOG_RANK(s.rank, info, mem, "{} bytes of device memory at {} are not mapped by others: {}", bytes, address,
                   entry.status().sentence());
@@ -140,7 +140,7 @@ std::optional<int> DeviceSide::register_buffer(const void* address, size_t bytes
 Status DeviceSide::deregister_buffer(int entry) {
     // Kernels of ours that have ended have met their peers' behind the last access.
     state_->domain->finish();
-    return state_->registrations->remove(entry);
+    return state_->registrations->remove(entry, Registrations::Use::buffer);
 }
 
 uint64_t DeviceSide::device_bytes() const { return state_->domain ? state_->domain->device_bytes() : 0; }

@@ -115,10 +115,13 @@ class DeviceSide {
     Status launch_messages(void* stream, int priority);
 
     // ---- Windows of device memory, by the numbers that they have on all ranks (src/README.md, "Windows").
-    // Our part, for the others to be told. `mapped`: see DevicePlace. Fails if it cannot be one.
-    Status open_window(uint32_t number, void* address, size_t bytes, bool mapped, WindowPart& part);
-    // All have told: whether it is known where our kernels find the others' parts. A failure is this rank's own.
+    // Why device memory cannot be in one; ok if it can. `mapped`: see DevicePlace.
+    Status fits_window(const void* address, bool mapped) const;
+    // Our part, if it has bytes, for the others to be told where they find it. A failure is this rank's own, as of
+    // reach_window(): whether it is known where our kernels find the others' parts, all of which have been told.
+    Status open_window(uint32_t number, void* address, size_t bytes, WindowPart& part);
     Result<bool> reach_window(uint32_t number, std::span<const WindowPart> parts);
+    std::vector<int> window_missing(uint32_t number) const;  // see DeviceWindows
     // Nobody's kernels use it any more; when it is closed nobody maps our part.
     void begin_to_close_window(uint32_t number);
     bool window_closed(uint32_t number);

@@ -14,17 +14,29 @@ constexpr uint64_t bytes_of_block = 64 << 10;
 
 }  // namespace
 
-Status DeviceSide::open_window(uint32_t number, void* address, size_t bytes, bool mapped, WindowPart& part) {
-    State& s = *state_;
+Status DeviceSide::fits_window(const void* address, bool mapped) const {
+    const State& s = *state_;
     if (!s.offers)
-        return fail(
-            weftInvalidUsage,
-            "windows of device memory serve up to {} ranks of one host whose devices reach each other's memory, and {}",
-            ranks_max,
-            s.layout.hosts > 1           ? "the ranks are on several hosts"
-            : s.layout.ranks > ranks_max ? fmt::format("there are {}", s.layout.ranks)
-                                         : s.domain->detour());
-    return s.own_windows().open(number, address, bytes, mapped, part);
+        return fail(weftInvalidUsage,
+                    "windows of device memory serve up to {} ranks of one host whose devices reach each other's "
+                    "memory, and {}",
+                    ranks_max,
+                    s.layout.hosts > 1           ? "the ranks are on several hosts"
+                    : s.layout.ranks > ranks_max ? fmt::format("there are {}", s.layout.ranks)
+                                                 : s.domain->detour());
+    if (mapped) return ok();
+    return fail(weftInvalidArgument,
+                "{} is device memory that other ranks' kernels cannot be given: a window is memory of cudaMalloc "
+                "(cuMemAlloc), of no pool, managed, or virtual memory",
+                address);
+}
+
+Status DeviceSide::open_window(uint32_t number, void* address, size_t bytes, WindowPart& part) {
+    return bytes > 0 ? state_->own_windows().open(number, address, bytes, part) : ok();
+}
+
+std::vector<int> DeviceSide::window_missing(uint32_t number) const {
+    return state_->windows ? state_->windows->missing(number) : std::vector<int>();
 }
 
 DeviceWindows& DeviceSide::State::own_windows() {

@@ -4,15 +4,10 @@ namespace weft {
 
 using cuda::Registrations;
 
-Status DeviceWindows::open(uint32_t number, void* address, size_t bytes, bool mapped, WindowPart& part) {
-    if (!mapped)
-        return fail(weftInvalidArgument,
-                    "{} is device memory that other ranks' kernels cannot be given: a window is memory of cudaMalloc "
-                    "(cuMemAlloc), of no pool, managed, or virtual memory",
-                    address);
+Status DeviceWindows::open(uint32_t number, void* address, size_t bytes, WindowPart& part) {
     Window window;
     if (!group_->one_process()) {
-        auto entry = registrations_->add(address, bytes);
+        auto entry = registrations_->add(address, bytes, Registrations::Use::window);
         if (!entry) return entry.take_status();
         window.entry = *entry;
         const Registrations::Place place = registrations_->place_of(*entry, address);
@@ -29,7 +24,7 @@ Result<bool> DeviceWindows::reach(uint32_t number, std::span<const WindowPart> p
     window.at.assign(parts.size(), nullptr);
     window.bytes.assign(parts.size(), 0);
     registrations_->look();
-    bool all = true;
+    window.unreached.clear();
     for (size_t peer = 0; peer < parts.size(); ++peer) {
         const WindowPart& part = parts[peer];
         window.bytes[peer] = part.bytes;
@@ -39,21 +34,31 @@ Result<bool> DeviceWindows::reach(uint32_t number, std::span<const WindowPart> p
             continue;
         }
         const auto there = registrations_->reach(int(peer), {int32_t(part.entry), part.state, part.offset});
-        all &= there.has_value();
+        if (!there) window.unreached.push_back(int(peer));
         if (!there) continue;
         if (!*there)
-            return fail(weftInvalidUsage, "rank {} cannot map rank {}'s part of the window: its log says why", rank_,
+            return fail(weftInvalidUsage,
+                        "rank {} cannot map rank {}'s part of the window: with WEFT_DEBUG=INFO its log says why", rank_,
                         peer);
         window.at[peer] = *there;
     }
-    return all;
+    return window.unreached.empty();
+}
+
+std::vector<int> DeviceWindows::missing(uint32_t number) const {
+    const auto window = windows_.find(number);
+    if (window == windows_.end()) return {};
+    return !window->second.unreached.empty() ? window->second.unreached
+           : window->second.entry            ? registrations_->unanswered(*window->second.entry)
+                                             : std::vector<int>();
 }
 
 void DeviceWindows::begin_to_close(uint32_t number) {
     const auto window = windows_.find(number);
     if (window == windows_.end()) return;
+    window->second.unreached.clear();
     if (window->second.entry)
-        registrations_->begin_to_remove(*window->second.entry);
+        registrations_->begin_to_remove(*window->second.entry, Registrations::Use::window);
     else
         windows_.erase(window);
 }
@@ -62,7 +67,7 @@ bool DeviceWindows::closed(uint32_t number) {
     const auto window = windows_.find(number);
     if (window == windows_.end()) return true;
     registrations_->look();
-    if (!registrations_->removed(*window->second.entry)) return false;
+    if (window->second.entry && !registrations_->removed(*window->second.entry)) return false;
     windows_.erase(window);
     return true;
 }

@@ -17,10 +17,12 @@ class DeviceWindows {
     DeviceWindows(const HostGroup& group, int rank, cuda::Registrations& registrations)
         : group_(&group), rank_(rank), registrations_(&registrations) {}
 
-    // Into `part`. `mapped`: see DevicePlace. Fails if the others' kernels cannot reach it.
-    Status open(uint32_t number, void* address, size_t bytes, bool mapped, WindowPart& part);
+    // From here on others may map our part, in which they find it; fails if they cannot.
+    Status open(uint32_t number, void* address, size_t bytes, WindowPart& part);
     // All have told theirs: whether it is known where our kernels find them. A failure is this rank's own.
     Result<bool> reach(uint32_t number, std::span<const WindowPart> parts);
+    // Ranks that reach() or closed() waits for: whose part is not mapped here, or who maps ours.
+    std::vector<int> missing(uint32_t number) const;
     // Of a window that is reached.
     std::byte* at(uint32_t number, int peer) const { return windows_.at(number).at[size_t(peer)]; }
     uint64_t bytes(uint32_t number, int peer) const { return windows_.at(number).bytes[size_t(peer)]; }
@@ -33,6 +35,7 @@ class DeviceWindows {
         std::optional<int> entry;  // of ours
         std::vector<std::byte*> at = {};
         std::vector<uint64_t> bytes = {};
+        std::vector<int> unreached = {};  // ranks
     };
 
     const HostGroup* group_;

@@ -32,7 +32,9 @@ Status DeviceSide::launch(const DeviceCall&) { std::abort(); }
 Status DeviceSide::prepare_messages(std::span<const DeviceMessage>, void*) { std::abort(); }
 Status DeviceSide::prepare_messages(const CountedMessages&, void*) { std::abort(); }
 Status DeviceSide::launch_messages(void*, int) { std::abort(); }
-Status DeviceSide::open_window(uint32_t, void*, size_t, bool, WindowPart&) { std::abort(); }
+Status DeviceSide::fits_window(const void*, bool) const { std::abort(); }
+Status DeviceSide::open_window(uint32_t, void*, size_t, WindowPart&) { std::abort(); }
+std::vector<int> DeviceSide::window_missing(uint32_t) const { std::abort(); }
 Result<bool> DeviceSide::reach_window(uint32_t, std::span<const WindowPart>) { std::abort(); }
 void DeviceSide::begin_to_close_window(uint32_t) { std::abort(); }
 bool DeviceSide::window_closed(uint32_t) { std::abort(); }

@@ -21,15 +21,16 @@ Status Registering::begin_opening() {
     Status begun = [&]() -> Status {
         WEFT_TRY(communicator().usable());
         number_ = communicator().next_window();
-        auto part = communicator().open_window(number_, *window_, unfit_);
+        auto part = communicator().open_window(number_, *window_);
         if (!part) return part.take_status();
+        open_ = true;
         communicator().count_window();
         parts_.resize(size_t(communicator().ranks()));
         reached_.resize(parts_.size());
         parts_[size_t(communicator().rank())] = *part;
         return tell();
     }();
-    if (!begun) window_->magic.store(weftWindow::unmade, std::memory_order_release);
+    if (!begun) unmake();
     return begun;
 }
 
@@ -41,12 +42,14 @@ Status Registering::begin_closing() {
     if (Status usable = communicator().usable(); !usable) {
         if (!communicator().dead()) return usable;
         communicator().await_untouched();
-        communicator().begin_to_close_window(number_);
+        if (on_device_) communicator().flush();
+        communicator().give_up_window(number_);
         stage_ = Stage::done;
         finish();
         return ok();
     }
     parts_.resize(size_t(communicator().ranks()));
+    parts_[size_t(communicator().rank())].number = number_;
     reached_.resize(parts_.size());
     if (on_device_) return wait_for_device(Stage::draining), ok();
     stage_ = Stage::flushing;
@@ -86,6 +89,7 @@ Progress Registering::advance_telling() {
     if (progress != Progress::done) return progress;
     (void)communicator().end();
     if (stage_ == Stage::telling) return have_told();
+    if (stage_ == Stage::placing) return have_placed();
     if (stage_ == Stage::agreeing) return agree();
     if (stage_ == Stage::parting) return end();
     failure_ = tell();
@@ -93,17 +97,39 @@ Progress Registering::advance_telling() {
 }
 
 Progress Registering::have_told() {
-    if (!opens_) {
-        communicator().begin_to_close_window(number_);
-        if (!on_device_) return end();
-        wait_for_device(Stage::unmapping);
-        return Progress::moved;
-    }
+    if (!opens_) return close();
     if (Status unlike = check_parts(); !unlike) return refuse(std::move(unlike));
     for (const WindowPart& part : parts_) on_device_ |= part.memory == WindowPart::device;
-    if (on_device_) return wait_for_device(Stage::reaching), Progress::moved;
-    finish();
-    return Progress::done;
+    if (!on_device_) return finish(), Progress::done;
+    // Until here nothing was given to others, so that what is refused need not be taken back from them.
+    placed_ = true;
+    WindowPart& own = parts_[size_t(communicator().rank())];
+    window_->unfit = communicator().open_device_window(number_, *window_, own);
+    if (!window_->unfit) own.memory = WindowPart::unfit;
+    stage_ = Stage::placing;
+    failure_ = tell(parts_);
+    return failure_ ? Progress::moved : Progress::failed;
+}
+
+Progress Registering::have_placed() {
+    if (Status unlike = check_parts(); !unlike) return refuse(std::move(unlike));
+    wait_for_device(Stage::reaching);
+    return Progress::moved;
+}
+
+Progress Registering::close() {
+    for (const WindowPart& part : parts_)
+        if (part.number != number_) {
+            failure_ = communicator().die_of(
+                fail(weftMismatch,
+                     "rank {} ends the {}. window of the communicator, rank {} the {}.: every rank must end the same",
+                     communicator().rank(), number_, &part - parts_.data(), part.number));
+            return Progress::failed;
+        }
+    communicator().begin_to_close_window(number_);
+    if (!on_device_) return end();
+    wait_for_device(Stage::unmapping);
+    return Progress::moved;
 }
 
 // All ranks come to one end, for all see the same parts; whose memory it is says why.
@@ -112,11 +138,11 @@ Status Registering::check_parts() {
     for (const WindowPart& part : parts_) {
         const auto rank = &part - parts_.data();
         if (part.memory == WindowPart::unfit)
-            return !unfit_
-                       ? std::move(unfit_)
-                       : fail(weftInvalidArgument,
-                              "what rank {} registers cannot be in a window, as it was told: nothing was registered",
-                              rank);
+            return !window_->unfit ? std::move(window_->unfit)
+                                   : fail(weftInvalidArgument,
+                                          "what rank {} registers cannot be in a window, as it was told: nothing was "
+                                          "registered",
+                                          rank);
         if (part.memory == WindowPart::host && !host) host = &part;
         if (part.memory == WindowPart::device && !device) device = &part;
     }
@@ -141,8 +167,8 @@ Progress Registering::advance_on_device() {
     }
     auto all = communicator().reach_window(number_, parts_);
     if (all && !*all) return Progress::blocked;
-    if (!all) unfit_ = all.take_status();
-    reached_[size_t(communicator().rank())] = unfit_ ? 1 : 0;
+    if (!all) window_->unfit = all.take_status();
+    reached_[size_t(communicator().rank())] = window_->unfit ? 1 : 0;
     stage_ = Stage::agreeing;
     failure_ = tell(reached_);
     return failure_ ? Progress::moved : Progress::failed;
@@ -151,47 +177,64 @@ Progress Registering::advance_on_device() {
 Progress Registering::agree() {
     const auto without = std::find(reached_.begin(), reached_.end(), 0u);
     if (without != reached_.end())
-        return refuse(!unfit_ ? std::move(unfit_)
-                              : fail(weftInvalidUsage,
-                                     "rank {} cannot reach all parts of the window, as it was told: nothing was "
-                                     "registered",
-                                     without - reached_.begin()));
+        return refuse(!window_->unfit
+                          ? std::move(window_->unfit)
+                          : fail(weftInvalidUsage,
+                                 "rank {} cannot reach all parts of the window, as it was told: nothing was "
+                                 "registered",
+                                 without - reached_.begin()));
     finish();
     return Progress::done;
 }
 
 // On all ranks, which go on.
 Progress Registering::refuse(Status why) {
-    unfit_ = std::move(why);
+    refused_ = std::move(why);
     communicator().begin_to_close_window(number_);
+    if (!placed_) return end();
     wait_for_device(Stage::unmapping);
     return Progress::moved;
 }
 
 Progress Registering::end() {
     stage_ = Stage::done;
-    if (opens_) return failure_ = std::move(unfit_), Progress::failed;
+    open_ = false;
+    if (opens_) return failure_ = std::move(refused_), Progress::failed;
     finish();
     return Progress::done;
 }
 
 Status Registering::pause(bool may_sleep) {
-    const bool on_device = stage_ == Stage::draining || stage_ == Stage::reaching || stage_ == Stage::unmapping;
-    return on_device ? communicator().pause_for_device(since_us_) : communicator().pause(may_sleep);
+    // Kernels have deadlines of their own, and may be behind others of the user's.
+    if (stage_ == Stage::draining) return communicator().pause_for_device(number_, 0);
+    const bool on_device = stage_ == Stage::reaching || stage_ == Stage::unmapping;
+    return on_device ? communicator().pause_for_device(number_, since_us_) : communicator().pause(may_sleep);
 }
 
-Registering::~Registering() {
+// It was not to be made: the handle that was given out names no window, and the memory is the user's.
+void Registering::unmake() {
     uint64_t making = weftWindow::making;
-    if (opens_) window_->magic.compare_exchange_strong(making, weftWindow::unmade, std::memory_order_acq_rel);
+    if (!opens_ || !window_->magic.compare_exchange_strong(making, weftWindow::unmade, std::memory_order_acq_rel))
+        return;
+    if (std::exchange(open_, false)) communicator().give_up_window(number_);
+}
+
+// Whatever ended it before it was done.
+Registering::~Registering() {
+    try {
+        unmake();
+    } catch (const std::exception&) {  // out of memory for a warning
+    }
 }
 
 Status Registering::take_failure() {
-    if (opens_) window_->magic.store(weftWindow::unmade, std::memory_order_release);
+    unmake();
     return std::move(failure_);
 }
 
 void Registering::finish() {
     if (opens_) {
+        open_ = false;
         window_->number = number_;
         window_->on_device = on_device_;
         if (on_device_)

@@ -20,14 +20,13 @@ class Registering final : public Undertaking {
     Status take_failure() override;
 
     Registering(weftComm* comm, weftWindow* window, bool opens) : comm_(comm), window_(window), opens_(opens) {}
-    // Whatever ended it before it was done: the handle that was given out names no window.
     ~Registering() override;
 
   private:
-    // Of device memory: reaching the others' parts, then agreeing that all do; draining our kernels before we tell, and
-    // unmapping behind it. To unmap may wait for the device, so nobody parts, and enqueues what would wait for those who
+    // Of device memory: placing our part, and reaching the others', then agreeing that all do; draining our kernels
+    // before we tell, and unmapping behind it. To unmap may wait for the device, so nobody parts, and enqueues what would wait for those who
     // are still here, before all have unmapped everything.
-    enum class Stage { flushing, draining, telling, reaching, agreeing, unmapping, parting, done };
+    enum class Stage { flushing, draining, telling, placing, reaching, agreeing, unmapping, parting, done };
     Communicator& communicator() const { return *comm_->communicator; }
     Status begin_opening();
     Status begin_closing();
@@ -38,11 +37,14 @@ class Registering final : public Undertaking {
     Progress advance_telling();
     Progress advance_on_device();
     Progress have_told();
+    Progress have_placed();
+    Progress close();
     Progress agree();
     Progress end();
     Progress refuse(Status why);
     Status check_parts();
     void finish();
+    void unmake();
 
     weftComm* comm_;
     weftWindow* window_;
@@ -51,7 +53,9 @@ class Registering final : public Undertaking {
     uint32_t number_ = 0;
     std::vector<WindowPart> parts_;
     std::vector<uint64_t> reached_;  // by rank: whether it reaches all parts
-    Status unfit_;                   // why ours cannot be in a window, or others' cannot be reached
+    Status refused_;                 // why it is not to be made, on any rank
+    bool open_ = false;              // it is to be closed if it is not made
+    bool placed_ = false;            // others may map our part
     bool on_device_ = false;
     int64_t since_us_ = 0;  // that it waits for the device
     Status failure_;

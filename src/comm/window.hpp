@@ -23,7 +23,8 @@ struct weftWindow {
     void* address = nullptr;
     size_t bytes = 0;
     weft::Space space = weft::Space::host;
-    bool mapped = false;  // see DevicePlace
+    bool mapped = false;   // see DevicePlace
+    weft::Status unfit{};  // why it cannot be in a window
     // Once it lives (release of `magic`).
     uint32_t number = 0;
     bool on_device = false;  // its parts are device memory, all that have any
@@ -38,7 +39,7 @@ struct Access {
     std::vector<SignalWait> waits = {};
 };
 
-weftWindow* make_window(const weftComm* comm, void* address, size_t bytes, Space space, bool mapped);
+weftWindow* make_window(const weftComm* comm, void* address, size_t bytes);
 // Why it cannot be used on `comm`; ok if it can, though it may not live yet.
 Status check_window(const weftWindow* window, const weftComm* comm);
 // Of one that can: why it does not live.

@@ -4,6 +4,7 @@
 
 #include "src/base/clock.hpp"
 #include "src/base/log.hpp"
+#include "src/base/name_list.hpp"
 #include "src/comm/communicator.hpp"
 #include "src/comm/quarantine.hpp"
 
@@ -16,14 +17,12 @@ constexpr int64_t untouched_patience_us = 2'000'000;
 
 }  // namespace
 
-weftWindow* make_window(const weftComm* comm, void* address, size_t bytes, Space space, bool mapped) {
+weftWindow* make_window(const weftComm* comm, void* address, size_t bytes) {
     auto window = std::make_unique<weftWindow>();
     window->process = process_token();
     window->comm = comm;
     window->address = address;
     window->bytes = bytes;
-    window->space = space;
-    window->mapped = mapped;
     return keep_for_ever(std::move(window));
 }
 
@@ -48,7 +47,7 @@ Status check_living(const weftWindow& window) {
                                             : "its registration failed, as that call or its group said");
 }
 
-Result<WindowPart> Communicator::open_window(uint32_t number, const weftWindow& window, Status& unfit) {
+Result<WindowPart> Communicator::open_window(uint32_t number, weftWindow& window) {
     if (!one_sided_) {
         window_links_ = std::make_unique<Links>(*group_, rank_, link_settings(windows_name));
         one_sided_ = std::make_unique<OneSided>(
@@ -63,13 +62,18 @@ Result<WindowPart> Communicator::open_window(uint32_t number, const weftWindow& 
                                  *planner_.heap_used());
     // The others would wait for this rank.
     if (!part) return die(part.take_status());
-    part->memory = window.bytes == 0 ? WindowPart::nothing : on_device ? WindowPart::device : WindowPart::host;
-    if (!on_device) return part;
+    if (on_device && window.unfit) window.unfit = device_->fits_window(window.address, window.mapped);
+    part->memory = window.bytes == 0 ? WindowPart::nothing
+                   : !window.unfit   ? WindowPart::unfit
+                   : on_device       ? WindowPart::device
+                                     : WindowPart::host;
     part->address = reinterpret_cast<uint64_t>(window.address);
     part->bytes = window.bytes;
-    unfit = device_->open_window(number, window.address, window.bytes, window.mapped, *part);
-    if (!unfit) part->memory = WindowPart::unfit;
     return part;
+}
+
+Status Communicator::open_device_window(uint32_t number, const weftWindow& window, WindowPart& part) {
+    return device_->open_window(number, window.address, window.bytes, part);
 }
 
 void Communicator::complete_window(uint32_t number, std::span<const WindowPart> parts) {
@@ -87,15 +91,26 @@ void Communicator::begin_to_close_window(uint32_t number) {
     if (device_) device_->begin_to_close_window(number);
 }
 
-Status Communicator::pause_for_device(int64_t since_us) {
+void Communicator::give_up_window(uint32_t number) {
+    begin_to_close_window(number);
+    for (const int64_t until = now_us() + untouched_patience_us; !window_closed(number); usleep(1000)) {
+        if (now_us() < until) continue;
+        WEFT_LOG_RANK(rank_, warn, mem, "goes on although {} may still map our part of a window: do not free it",
+                      ranks_text(device_->window_missing(number)));
+        return;
+    }
+}
+
+Status Communicator::pause_for_device(uint32_t number, int64_t since_us) {
     WEFT_TRY(usable());
     if (has_windows() && serve()) return ok();
-    if (options_.timeout_ms > 0 && now_us() - since_us > options_.timeout_ms * 1000)
-        return die(
-            fail(weftTimeout,
-                 "rank {} waited {:.1f} s for its device, or for other ranks' devices, to be done with a window: "
-                 "the deadline (WEFT_TIMEOUT_MS) is {} ms",
-                 rank_, double(now_us() - since_us) / 1e6, options_.timeout_ms));
+    if (since_us > 0 && options_.timeout_ms > 0 && now_us() - since_us > options_.timeout_ms * 1000)
+        return die(fail(weftTimeout,
+                        "rank {} waited {:.1f} s until memory of a window was mapped or unmapped, between its device "
+                        "and {}, the deadline (WEFT_TIMEOUT_MS) is {} ms: do kernels wait for ranks that are still to "
+                        "make this call?",
+                        rank_, double(now_us() - since_us) / 1e6, ranks_text(device_->window_missing(number)),
+                        options_.timeout_ms));
     usleep(50);
     return ok();
 }
@@ -137,6 +152,12 @@ Result<OneSidedCall> Communicator::one_sided_call() const {
 }
 
 Status Communicator::begin_access() {
+    // What has no bytes lies nowhere itself.
+    const weftWindow* const window = call_.access->window;
+    if (window && call_.operation.count == 0 && check_living(*window) && window->on_device) {
+        call_.operation.space = Space::device;
+        return begin_access_on_device();
+    }
     auto call = one_sided_call();
     if (!call) return call.take_status();
     WEFT_TRY(one_sided_->begin(*call));
@@ -213,7 +234,6 @@ Status Communicator::pause_for_access(bool may_sleep) {
 
 void Communicator::await_untouched() {
     if (!one_sided_) return;
-    flush();
     // Pairs with the one in Signals::enter().
     std::atomic_thread_fence(std::memory_order_seq_cst);
     const int64_t until = now_us() + untouched_patience_us;

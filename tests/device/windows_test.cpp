@@ -315,6 +315,9 @@ TEST_CASE("a rank may lend nothing, and what cannot be a window's is told to all
     const DeviceBuffer pool(ranks.placing[2], 4, 0, DeviceBuffer::Kind::pool);
     const auto with_pool = [&](size_t rank) { return rank == 2 ? pool.data() : plain[rank]->data(); };
     refused(with_pool, "a window is memory of cudaMalloc", 2);
+    const DeviceBuffer short_one(ranks.placing[1], 2);
+    refused([&](size_t rank) { return rank == 1 ? short_one.data() : plain[rank]->data(); },
+            "what rank 1 registers cannot be in a window, as it was told", 2);
     refused(with_pool, "what rank 2 registers cannot be in a window, as it was told", 0);
     // It goes on.
     Window window(ranks, 4);
@@ -324,23 +327,31 @@ TEST_CASE("a rank may lend nothing, and what cannot be a window's is told to all
     ranks.check_healthy();
 }
 
+TEST_CASE("ranks that end different windows are told", "[windows]") {
+    const Ranks ranks(spread(2));
+    Window first(ranks, 4), second(ranks, 4);
+    demand(weftGroupStart());
+    CHECK(weftCommWindowDeregister(ranks.comms[0], first.windows[0]) == weftSuccess);
+    CHECK(weftCommWindowDeregister(ranks.comms[1], second.windows[1]) == weftSuccess);
+    CHECK(weftGroupEnd() == weftMismatch);
+    CHECK_THAT(weftGetLastError(ranks.comms[0]), Catch::Contains("every rank must end the same"));
+    for (Window* const window : {&first, &second}) window->windows.clear();
+}
+
 TEST_CASE("signals want a window of the memory that they are of", "[windows]") {
     const Ranks ranks(spread(2));
     CHECK_REFUSED(weftSignal(1, 0, 0, 0, ranks.comms[0], stream_of(ranks, 0)), ranks.comms[0], weftInvalidUsage,
                   "no window was registered");
     Window window(ranks, 4);
-    const weftWaitSignalDesc_t one{1, 0, 0, 0};
-    // Without windows of host memory NULL is CUDA's stream of that name, which ranks that share a device cannot use.
-    if (ranks.placing[0] == ranks.placing[1]) {
-        CHECK_REFUSED(weftSignal(1, 0, 0, 0, ranks.comms[0], nullptr), ranks.comms[0], weftInvalidUsage,
-                      "the legacy stream cannot be used");
-    } else {
-        CHECK(weftSignal(1, 0, 0, 0, ranks.comms[0], nullptr) == weftSuccess);
-        CHECK(weftWaitSignal(1, &one, ranks.comms[1], nullptr) == weftSuccess);
-        for (const int rank : {0, 1}) {
-            const Current current(ranks.placing[size_t(rank)]);
-            demand(cuStreamSynchronize(nullptr));
-        }
+    CHECK_REFUSED(weftSignal(1, 0, 0, 0, ranks.comms[0], nullptr), ranks.comms[0], weftInvalidUsage,
+                  "no window of host memory was registered");
+    // A put of no bytes is its window's, wherever it says that it lies.
+    if (ranks.placing[0] != ranks.placing[1]) {
+        const weftWaitSignalDesc_t one{1, 0, 0, 0};
+        CHECK(weftPutSignal(nullptr, 0, weftInt8, 1, window.windows[0], 0, 0, 0, 0, ranks.comms[0], nullptr) ==
+              weftSuccess);
+        CHECK(weftWaitSignal(1, &one, ranks.comms[1], stream_of(ranks, 1)) == weftSuccess);
+        ranks.finish();
     }
     ranks.check_healthy();
 }

@@ -32,8 +32,9 @@ class AccessMachine {
     WEFT_DEVICE bool begin() const {
         bool leaves = false;
         if (first()) {
+            const bool aborted = load_relaxed(a_.abort) != 0;  // on its way while the other is looked at
             leaves = load_relaxed(&own_.failed) != 0;
-            if (!leaves && load_relaxed(a_.abort) != 0) leaves = true, fail(Failure::aborted, a_.peer, {});
+            if (!leaves && aborted) leaves = true, fail(Failure::aborted, a_.peer, {});
         }
         return !team_.any(leaves);
     }

@@ -29,7 +29,7 @@ struct AccessWait {
 };
 
 struct AccessArguments {
-    int32_t rank, ranks;
+    int32_t rank;
     uint32_t launch;  // as in KernelArguments
     uint64_t timeout_ns;
     const uint32_t* abort;
@@ -37,7 +37,7 @@ struct AccessArguments {
     SignalReport* signal_report;
     MessageStuck* stuck;  // by block: of a kernel that waits
     RankWords* own;
-    SignalWords* signals[message_ranks_max];  // by rank, what each has, by rank
+    SignalWords* signals[ranks_max];  // by rank, what each has, by rank
     // Bytes that are copied, if any; then a signal that is raised for `peer`; -1: none.
     const std::byte* from;
     std::byte* to;

@@ -105,16 +105,22 @@ void Domain::bind_program(KernelArguments& arguments, size_t index) const {
     arguments.scratch = memory + places().scratch;
 }
 
-void Domain::bind(MessageArguments& arguments) const {
-    const Places places = this->places();
+template <class Arguments>
+void Domain::bind_waiting(Arguments& arguments) const {
     arguments.rank = rank_;
-    arguments.ranks = ranks_;
     arguments.abort = abort_;
     const CUdeviceptr words = host_words_.address();
     arguments.report = reinterpret_cast<FailureReport*>(words + offsetof(HostWords, report));
-    arguments.message_report = reinterpret_cast<MessageReport*>(words + offsetof(HostWords, message_report));
     arguments.stuck = reinterpret_cast<MessageStuck*>(words + offsetof(HostWords, stuck));
     arguments.own = reinterpret_cast<RankWords*>(bases_[size_t(rank_)]);
+}
+
+void Domain::bind(MessageArguments& arguments) const {
+    bind_waiting(arguments);
+    const Places places = this->places();
+    const CUdeviceptr words = host_words_.address();
+    arguments.ranks = ranks_;
+    arguments.message_report = reinterpret_cast<MessageReport*>(words + offsetof(HostWords, message_report));
     arguments.table = reinterpret_cast<MessageItem*>(memory_.address() + places.message_table);
     for (const int peer : members_)
         arguments.areas[peer] = reinterpret_cast<std::byte*>(bases_[size_t(peer)] + places.messages);
@@ -128,17 +134,11 @@ void Domain::bind(MessageArguments& arguments) const {
 }
 
 void Domain::bind(AccessArguments& arguments) const {
-    const size_t signals = places().signals;
-    arguments.rank = rank_;
-    arguments.ranks = ranks_;
-    arguments.abort = abort_;
-    const CUdeviceptr words = host_words_.address();
-    arguments.report = reinterpret_cast<FailureReport*>(words + offsetof(HostWords, report));
-    arguments.signal_report = reinterpret_cast<SignalReport*>(words + offsetof(HostWords, signal_report));
-    arguments.stuck = reinterpret_cast<MessageStuck*>(words + offsetof(HostWords, stuck));
-    arguments.own = reinterpret_cast<RankWords*>(bases_[size_t(rank_)]);
+    bind_waiting(arguments);
+    arguments.signal_report =
+        reinterpret_cast<SignalReport*>(host_words_.address() + offsetof(HostWords, signal_report));
     for (const int peer : members_)
-        arguments.signals[peer] = reinterpret_cast<SignalWords*>(bases_[size_t(peer)] + signals);
+        arguments.signals[peer] = reinterpret_cast<SignalWords*>(bases_[size_t(peer)] + places().signals);
 }
 
 const SignalReport& Domain::signal_report() const {

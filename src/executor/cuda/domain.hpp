@@ -102,6 +102,9 @@ class Domain {
     enum class Stage { offering, reaching, verifying, agreeing, known };
 
     Places places() const;
+    // What kernels of messages and of one-sided calls have in common.
+    template <class Arguments>
+    void bind_waiting(Arguments& arguments) const;
     // Of pinned host memory: ends of connections abroad, then a MessageAbroad for each rank there.
     size_t abroad_bytes() const;
     Status offer();

@@ -31,7 +31,7 @@ struct Places {
         connections = staging + (fused ? Domain::staging_bytes : 0);
         probe = connections + over.area_bytes();
         signals = line(probe + sizeof(Probe));
-        messages = line(signals + signals_bytes(ranks));
+        messages = line(signals + (fused ? signals_bytes(ranks) : 0));
         const MessageGeometry geometry{ranks};
         message_slots = messages + geometry.words_bytes();
         programs = line(messages + geometry.bytes());

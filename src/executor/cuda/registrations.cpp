@@ -26,8 +26,8 @@ constexpr int64_t answer_patience_us = 2'000'000;  // service threads look every
 constexpr int64_t leave_patience_us = 10'000'000;  // what else runs on the device may keep us from unmapping
 constexpr bool is_open(uint64_t state) { return (state & 1) != 0; }
 
-// One after the other, on the process's thread for that.
-void post(std::function<void()> task) {
+// One after the other, on the process's thread for that. False: there is none, and the task waits for the next one.
+bool post(std::function<void()> task) {
     struct Queue {
         std::mutex mutex;
         std::deque<std::function<void()>> tasks;
@@ -37,7 +37,7 @@ void post(std::function<void()> task) {
     Queue& queue = of_process.get();
     std::lock_guard lock(queue.mutex);
     queue.tasks.push_back(std::move(task));
-    if (queue.running) return;
+    if (queue.running) return true;
     const Status started = run_detached("weft-mapper", [&queue] {
         std::unique_lock own(queue.mutex);
         while (!queue.tasks.empty()) {
@@ -53,7 +53,7 @@ void post(std::function<void()> task) {
         }
         queue.running = false;
     });
-    queue.running = bool(started);  // else the next who posts tries again
+    return queue.running = bool(started);  // else the next who posts tries again
 }
 
 }  // namespace
@@ -90,7 +90,7 @@ struct Registrations::Mapper {
     int rank;
     std::shared_ptr<const KernelSet> kernels;
     std::shared_ptr<SharedMemory> tables;
-    std::atomic<bool> queued{false};
+    std::atomic<bool> queued{false}, again{false};        // again: it ended before it had seen everything
     std::vector<std::array<Mapped, entries_max>> mapped;  // by owner
 };
 
@@ -175,7 +175,7 @@ void Registrations::close(int entry) {
     std::atomic_thread_fence(std::memory_order_seq_cst);  // pairs with open()
 }
 
-Result<int> Registrations::add(const void* address, size_t bytes) {
+Result<int> Registrations::add(const void* address, size_t bytes, Use use) {
     if (!mapper_) return fail(weftInvalidUsage, "all ranks are of this process, or none shares memory with it");
     const ContextScope scope(kernels_->context());
     const RelaxedCapture relaxed(kernels_->driver());
@@ -188,7 +188,9 @@ Result<int> Registrations::add(const void* address, size_t bytes) {
         return fail(weftInvalidArgument, "{} bytes at {} reach beyond their allocation", bytes, address);
     for (int entry = 0; entry < entries_max; ++entry) {
         Own& own = own_[size_t(entry)];
-        if (is_open(own.state) && own.base == base && own.bytes == size) return ++own.users, entry;
+        if (!is_open(own.state) || own.base != base || own.bytes != size) continue;
+        own.buffers += use == Use::buffer;
+        return ++own.users, entry;
     }
     auto exported = export_ipc(driver, base);
     if (!exported) return exported.take_status();
@@ -197,7 +199,7 @@ Result<int> Registrations::add(const void* address, size_t bytes) {
         if (own.users > 0 || !unanswered(entry).empty()) continue;
         Table& mine = mapper_->table(rank_);
         mine.entries[entry].handle = exported->handle;
-        own = {base, size, own.state + 1, 1};
+        own = {base, size, own.state + 1, 1, use == Use::buffer};
         mine.entries[entry].state.store(own.state, std::memory_order_release);  // pairs with serve()
         mine.changes.fetch_add(1, std::memory_order_release);
         return entry;
@@ -206,8 +208,9 @@ Result<int> Registrations::add(const void* address, size_t bytes) {
                 entries_max);
 }
 
-void Registrations::begin_to_remove(int entry) {
+void Registrations::begin_to_remove(int entry, Use use) {
     Own& own = own_[size_t(entry)];
+    own.buffers -= use == Use::buffer && own.buffers > 0;
     if (own.users == 1 && is_open(own.state)) close(entry);
 }
 
@@ -218,8 +221,8 @@ bool Registrations::removed(int entry) {
     return true;
 }
 
-Status Registrations::remove(int entry) {
-    begin_to_remove(entry);
+Status Registrations::remove(int entry, Use use) {
+    begin_to_remove(entry, use);
     for (const int64_t until_us = now_us() + answer_patience_us; !removed(entry); usleep(1000)) {
         if (now_us() < until_us) continue;
         std::string ranks;
@@ -251,7 +254,7 @@ bool Registrations::find(const void* address, size_t bytes, bool mapped, std::by
     int found = -1;
     for (int entry = 0; mapper_ && entry < entries_max && found < 0; ++entry) {
         const Own& own = own_[size_t(entry)];
-        if (is_open(own.state) && place >= own.base && place - own.base <= own.bytes &&
+        if (is_open(own.state) && own.buffers > 0 && place >= own.base && place - own.base <= own.bytes &&
             bytes <= own.bytes - (place - own.base))
             found = entry;
     }
@@ -276,6 +279,7 @@ void Registrations::look() {
     bool due = false;
     std::unique_lock lock(looking_, std::try_to_lock);
     if (!lock) return;  // somebody looks
+    due = mapper_->again.exchange(false);
     for (int owner = 0; owner < ranks_; ++owner) {
         const uint64_t changes = mapper_->table(owner).changes.load(std::memory_order_acquire);
         due |= changes != looked_[size_t(owner)];
@@ -284,10 +288,15 @@ void Registrations::look() {
     if (!due) return;
     // One that has not begun yet sees what is new.
     if (mapper_->queued.exchange(true)) return;
-    post([mapper = mapper_] {
+    const bool posted = post([mapper = mapper_] {
         mapper->queued.exchange(false);  // before it looks
-        mapper->serve();
+        try {
+            mapper->serve();
+        } catch (const std::exception&) {
+            mapper->again.store(true);
+        }
     });
+    if (!posted) mapper_->queued.store(false), mapper_->again.store(true);
 }
 
 void Registrations::Mapper::serve() {

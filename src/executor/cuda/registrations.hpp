@@ -32,16 +32,20 @@ class Registrations {
     // nobody's, as far as the device is free within ten.
     ~Registrations();
 
+    // What an allocation is registered for: to be offered wherever it is a call's buffer, or as part of a window.
+    enum class Use { buffer, window };
     // The allocation around the buffer; several buffers of one share its entry. Fails for memory that other processes
     // cannot map, and when all entries are taken.
-    Result<int> add(const void* address, size_t bytes);
+    Result<int> add(const void* address, size_t bytes, Use use);
     // Calls that use it must have ended. Waits until the others have unmapped it, two seconds at most; after
     // weftTimeout it may be called again.
-    Status remove(int entry);
+    Status remove(int entry, Use use);
     // The same in two steps that wait for nobody: until removed() the others may still map it.
-    void begin_to_remove(int entry);
+    void begin_to_remove(int entry, Use use);
     bool removed(int entry);
-    // Where kernels of each rank address this buffer, by rank; false: not all do. `mapped`: ranks of this process
+    // Who still maps it then.
+    std::vector<int> unanswered(int entry) const;
+    // Where kernels of each rank address this registered buffer, by rank; false: not all do. `mapped`: ranks of this process
     // reach it.
     bool find(const void* address, size_t bytes, bool mapped, std::byte* (&at)[ranks_max]) const;
 
@@ -65,12 +69,11 @@ class Registrations {
     struct Own {
         uintptr_t base = 0;
         size_t bytes = 0;
-        uint64_t state = 0;  // counts; odd: open
-        int users = 0;
+        uint64_t state = 0;          // counts; odd: open
+        int users = 0, buffers = 0;  // the latter among the former
     };
 
     void close(int entry);
-    std::vector<int> unanswered(int entry) const;
     bool await_answers(int entry, int64_t until_us) const;
 
     std::shared_ptr<HostGroup> group_;
