@@ -28,6 +28,7 @@ Status Group::check(const QueuedCall& queued) const {
 
 Status Group::add(QueuedCall queued) {
     WEFT_TRY(check(queued));
+    if (calls_.empty()) calls_.reserve(usual_);
     calls_.push_back(std::move(queued));
     return ok();
 }
@@ -55,6 +56,7 @@ Status Group::end() {
     if (--depth_ > 0) return ok();
     std::vector<Joining> joinings = std::exchange(joinings_, {});
     std::vector<QueuedCall> calls = std::exchange(calls_, {});
+    usual_ = calls.size();
     Status joined = submit(std::move(joinings));
     // Whatever became of the new ones: peers wait for the calls on communicators that were there before.
     Status driven = submit(std::move(calls));

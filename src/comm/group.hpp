@@ -29,6 +29,7 @@ class Group {
 
   private:
     int depth_ = 0;
+    size_t usual_ = 0;  // calls of the last group
     std::vector<QueuedCall> calls_;
     std::vector<Joining> joinings_;
 };

@@ -24,8 +24,8 @@ class Registering final : public Undertaking {
 
   private:
     // Of device memory: placing our part, and reaching the others', then agreeing that all do; draining our kernels
-    // before we tell, and unmapping behind it. To unmap may wait for the device, so nobody parts, and enqueues what would wait for those who
-    // are still here, before all have unmapped everything.
+    // before we tell, and unmapping behind it. To unmap may wait for the device, so nobody parts, and enqueues what
+    // would wait for those who are still here, before all have unmapped everything.
     enum class Stage { flushing, draining, telling, placing, reaching, agreeing, unmapping, parting, done };
     Communicator& communicator() const { return *comm_->communicator; }
     Status begin_opening();

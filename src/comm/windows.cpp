@@ -154,7 +154,7 @@ Result<OneSidedCall> Communicator::one_sided_call() const {
 Status Communicator::begin_access() {
     // What has no bytes lies nowhere itself.
     const weftWindow* const window = call_.access->window;
-    if (window && call_.operation.count == 0 && check_living(*window) && window->on_device) {
+    if (window && call_.operation.count == 0 && !call_.queued && check_living(*window) && window->on_device) {
         call_.operation.space = Space::device;
         return begin_access_on_device();
     }

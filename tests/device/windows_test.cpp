@@ -345,7 +345,12 @@ TEST_CASE("signals want a window of the memory that they are of", "[windows]") {
     Window window(ranks, 4);
     CHECK_REFUSED(weftSignal(1, 0, 0, 0, ranks.comms[0], nullptr), ranks.comms[0], weftInvalidUsage,
                   "no window of host memory was registered");
-    // A put of no bytes is its window's, wherever it says that it lies.
+    // A put of no bytes is its window's, wherever it says that it lies, but not in a queue of the host's.
+    weftStream_t queue = nullptr;
+    demand(weftStreamCreate(&queue));
+    CHECK(weftPutSignal(nullptr, 0, weftInt8, 1, window.windows[0], 0, 0, 0, 0, ranks.comms[0], queue) == weftSuccess);
+    CHECK(weftStreamWait(queue, WEFT_STREAM_ALL, -1) == weftInvalidArgument);
+    demand(weftStreamDestroy(queue));
     if (ranks.placing[0] != ranks.placing[1]) {
         const weftWaitSignalDesc_t one{1, 0, 0, 0};
         CHECK(weftPutSignal(nullptr, 0, weftInt8, 1, window.windows[0], 0, 0, 0, 0, ranks.comms[0], nullptr) ==
@@ -358,7 +363,7 @@ TEST_CASE("signals want a window of the memory that they are of", "[windows]") {
 
 TEST_CASE("a signal that is not sent ends the wait at the deadline, and says whose is missing", "[windows]") {
     weftConfig_t config = WEFT_CONFIG_INITIALIZER;
-    config.timeoutMs = 300;
+    config.timeoutMs = 1000;
     const Ranks ranks(spread(3), &config);
     Window window(ranks, 4);
     CHECK(weftSignal(0, 3, 1, 0, ranks.comms[2], stream_of(ranks, 2)) == weftSuccess);
