@@ -1,6 +1,7 @@
 #include "src/comm/planner.hpp"
 
 #include <algorithm>
+#include <bit>
 
 #include "src/base/cpu.hpp"
 #include "src/base/log.hpp"
@@ -33,6 +34,16 @@ constexpr int cross_most_ranks = 2;
 
 // Of a last-level cache that many cores, on a virtual machine many guests, share, a core can count on this much.
 constexpr size_t last_level_share = 16 << 20;
+
+// What is so short that it costs no more than its line takes what there is from the start.
+constexpr size_t short_bytes = 2048;
+
+Board::Turns turns(size_t used, const LinkCosts& costs) {
+    const size_t room =
+        used < short_bytes ? Board::slot_bytes_first : costs.staging_bytes / size_t(costs.ranks_per_core);
+    if (used == 0 || used > room) return {};
+    return {uint32_t(std::bit_floor(room / used) - 1), uint32_t(used)};
+}
 
 bool has(const Schedule& schedule, Opcode opcode) {
     for (const Block& block : schedule.blocks)
@@ -129,7 +140,9 @@ Result<std::unique_ptr<PreparedPlan>> Planner::plan(const Operation& operation, 
     }
     if (!binding.schedule.board.empty()) {
         plan.board = board_;
-        WEFT_TRY(board_->reserve(parts * std::min(tile, round_to_line(bytes))));
+        const size_t used = parts * std::min(tile, round_to_line(bytes));
+        plan.turns = turns(used, costs_);
+        WEFT_TRY(board_->reserve(std::max(used, plan.turns.bytes())));
     }
     plan.tile_bytes = std::min(tile, bytes);
     plan.tiles = bytes == 0 ? 1 : (bytes + plan.tile_bytes - 1) / plan.tile_bytes;

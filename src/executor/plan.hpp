@@ -33,6 +33,7 @@ struct Plan {
     bool lends_processes = true;               // also to other processes
     const CrossMemory* peer_memory = nullptr;  // reads what others lend; wherever there are connections on a host
     Board* board = nullptr;
+    Board::Turns turns;
     Reach* reach = nullptr;
     const Movers* movers = nullptr;
     size_t tile_bytes = 0;   // of each part; a multiple of 64 unless there is one tile

@@ -95,6 +95,20 @@ TEST_CASE("growing keeps what the slots hold and grows nobody else's", "[board]"
     CHECK(board.slot(0, 2)[Board::slot_bytes_max - 1] == std::byte{0});  // fresh memory is zero
 }
 
+TEST_CASE("data go round in their slot, one behind the other, and stay in it", "[board]") {
+    Boards boards(2);
+    const Board& board = *boards.ranks[0];
+    const Board::Turns turns{7, 4096}, none;
+    CHECK(turns.bytes() == 8 * 4096);
+    for (uint32_t tile = 0; tile < 100; ++tile) {
+        const size_t begin = size_t(board.slot(1, tile, turns) - board.slot(1, tile));
+        CHECK(begin == tile / board_slots % 8 * 4096);
+        CHECK(board.slot(1, tile, none) == board.slot(1, tile));
+    }
+    // The counter of tiles may wrap.
+    CHECK(board.slot(1, ~uint32_t(0), turns) - board.slot(1, 3) == 7 * 4096);
+}
+
 TEST_CASE("what a rank has not grown takes no memory", "[board]") {
     Boards boards(2);
     const auto resident = [&](const std::byte* address) {
