@@ -1,5 +1,6 @@
 // board.cpp: a board on the shared segment of a host group.
 #include <algorithm>
+#include <bit>
 
 #include "transports/transport.hpp"
 
@@ -17,6 +18,15 @@ Result<std::unique_ptr<Board>> Board::open(HostGroup& host, int rank) {
     auto board = std::make_unique<Board>(host, rank);
     WEFT_TRY(board->reserve(slot_bytes_first));
     return board;
+}
+
+Board::Rotation Board::rotation(size_t tile_bytes, int ranks) {
+    constexpr size_t rotated_least = 2048;           // shorter ones cost no more than their line
+    constexpr size_t room_of_all = size_t(1) << 20;  // of one slot of all ranks
+    size_t room = slot_bytes_first;
+    if (tile_bytes >= rotated_least) room = std::max(room, room_of_all / size_t(ranks));
+    if (tile_bytes == 0 || tile_bytes > room) return {0, uint32_t(tile_bytes)};
+    return {uint32_t(std::bit_floor(room / tile_bytes) - 1), uint32_t(tile_bytes)};
 }
 
 Status Board::reserve(size_t bytes) {

@@ -136,16 +136,21 @@ class Board {
     }
     // Where in its slot a tile's data begin: they go round in it. Lines that a reader still has in its second-level cache
     // take several times as long to write as others. The same on all ranks.
-    struct Turns {
-        uint32_t mask = 0;   // one less than how many there are, a power of two
+    struct Rotation {
+        uint32_t mask = 0;   // one less than how many places there are, a power of two
         uint32_t pitch = 0;  // bytes from one to the next
         size_t bytes() const { return size_t(mask + 1) * pitch; }
         size_t begin(uint32_t tile) const { return size_t(tile / board_slots & mask) * pitch; }
     };
+    // Of tiles of so many bytes, a multiple of a line. What all ranks' slots hold together, and a rank reads, is more than
+    // a second-level cache and less than a last-level one. Measured, perf/README.md.
+    static Rotation rotation(size_t tile_bytes, int ranks);
     std::byte* slot(int rank, uint32_t tile) const {
         return heaps_ + HostGeometry::heap_stride * place(rank) + slot_stride * (tile % board_slots);
     }
-    std::byte* slot(int rank, uint32_t tile, const Turns& turns) const { return slot(rank, tile) + turns.begin(tile); }
+    std::byte* slot(int rank, uint32_t tile, const Rotation& rotation) const {
+        return slot(rank, tile) + rotation.begin(tile);
+    }
     void wake() { host_->wake(); }
     bool aborted() const { return host_->aborted(); }
     // Makes this rank's slots hold `bytes` each. Local: nobody is told (rule 4).

@@ -1,7 +1,6 @@
 #include "src/comm/planner.hpp"
 
 #include <algorithm>
-#include <bit>
 
 #include "src/base/cpu.hpp"
 #include "src/base/log.hpp"
@@ -18,9 +17,9 @@ constexpr size_t slot_bytes_here = 128 << 10;
 
 size_t round_to_line(size_t bytes) { return (bytes + line_bytes - 1) / line_bytes * line_bytes; }
 
-// How much of a message a board algorithm handles at once: small enough that staging and result stay in the
-// second-level cache, large enough that two waits a tile do not count: 64 KiB of it for each rank to reduce, and more
-// where memory is the limit anyway and a wait costs more than a second-level miss. Measured, perf/README.md. Where a
+// How much of a message a board algorithm handles at once: small enough that what a rank reads and writes of a tile stays
+// in its second-level cache, large enough that two waits a tile do not count: 64 KiB of it for each rank to reduce, and
+// more where memory is the limit anyway and a wait costs more than a second-level miss. Measured, perf/README.md. Where a
 // host has only some of the ranks all count all the same: what travels between hosts is cut into as many pieces more.
 size_t board_tile_bytes(size_t bytes, int ranks) {
     const size_t share = (bytes < 32 << 20 ? 64 << 10 : 128 << 10) * size_t(ranks);
@@ -34,16 +33,6 @@ constexpr int cross_most_ranks = 2;
 
 // Of a last-level cache that many cores, on a virtual machine many guests, share, a core can count on this much.
 constexpr size_t last_level_share = 16 << 20;
-
-// What is so short that it costs no more than its line takes what there is from the start.
-constexpr size_t short_bytes = 2048;
-
-Board::Turns turns(size_t used, const LinkCosts& costs) {
-    const size_t room =
-        used < short_bytes ? Board::slot_bytes_first : costs.staging_bytes / size_t(costs.ranks_per_core);
-    if (used == 0 || used > room) return {};
-    return {uint32_t(std::bit_floor(room / used) - 1), uint32_t(used)};
-}
 
 bool has(const Schedule& schedule, Opcode opcode) {
     for (const Block& block : schedule.blocks)
@@ -140,9 +129,9 @@ Result<std::unique_ptr<PreparedPlan>> Planner::plan(const Operation& operation, 
     }
     if (!binding.schedule.board.empty()) {
         plan.board = board_;
-        const size_t used = parts * std::min(tile, round_to_line(bytes));
-        plan.turns = turns(used, costs_);
-        WEFT_TRY(board_->reserve(std::max(used, plan.turns.bytes())));
+        const size_t used = round_to_line(parts * std::min(tile, bytes));
+        plan.rotation = Board::rotation(used, layout_.ranks);
+        WEFT_TRY(board_->reserve(plan.rotation.bytes()));
     }
     plan.tile_bytes = std::min(tile, bytes);
     plan.tiles = bytes == 0 ? 1 : (bytes + plan.tile_bytes - 1) / plan.tile_bytes;

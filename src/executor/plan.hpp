@@ -33,7 +33,7 @@ struct Plan {
     bool lends_processes = true;               // also to other processes
     const CrossMemory* peer_memory = nullptr;  // reads what others lend; wherever there are connections on a host
     Board* board = nullptr;
-    Board::Turns turns;
+    Board::Rotation rotation;  // of a tile of all parts; our slots are backed for all of it
     Reach* reach = nullptr;
     const Movers* movers = nullptr;
     size_t tile_bytes = 0;   // of each part; a multiple of 64 unless there is one tile

@@ -135,7 +135,7 @@ class Run {
     // Where all slots together hold no more than the payload of a line, that: it comes along with the entry.
     std::byte* slot(int place, uint64_t tile) const {
         return inside_line_ ? line(place, tile).payload
-                            : plan_->board->slot(members_[place], board_tile(tile), plan_->turns);
+                            : plan_->board->slot(members_[place], board_tile(tile), plan_->rotation);
     }
     int place_of(int rank) const;
 

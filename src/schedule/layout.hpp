@@ -58,9 +58,6 @@ struct LinkCosts {
     // the way there and back; above, between processes, two cores that each copy half of the way are faster than the
     // kernel, which looks up every page. Measured, perf/README.md.
     size_t lent_least_bytes = 16 << 10, lent_most_bytes = 2 << 20;
-    // Of each slot of a board, in which tiles go round: four slots of that are more than a second-level cache, but with
-    // several ranks of a core not all of theirs together. Measured, perf/README.md.
-    size_t staging_bytes = 512 << 10;
     size_t net_slot_bytes = 256 << 10;  // of a connection: what a message can hold
 
     // All ranks meet: a flag is seen, after each rank of a core had its turn.

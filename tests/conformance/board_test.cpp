@@ -98,15 +98,25 @@ TEST_CASE("growing keeps what the slots hold and grows nobody else's", "[board]"
 TEST_CASE("data go round in their slot, one behind the other, and stay in it", "[board]") {
     Boards boards(2);
     const Board& board = *boards.ranks[0];
-    const Board::Turns turns{7, 4096}, none;
-    CHECK(turns.bytes() == 8 * 4096);
+    const Board::Rotation rotation{7, 4096}, none;
+    CHECK(rotation.bytes() == 8 * 4096);
     for (uint32_t tile = 0; tile < 100; ++tile) {
-        const size_t begin = size_t(board.slot(1, tile, turns) - board.slot(1, tile));
+        const size_t begin = size_t(board.slot(1, tile, rotation) - board.slot(1, tile));
         CHECK(begin == tile / board_slots % 8 * 4096);
         CHECK(board.slot(1, tile, none) == board.slot(1, tile));
     }
     // The counter of tiles may wrap.
-    CHECK(board.slot(1, ~uint32_t(0), turns) - board.slot(1, 3) == 7 * 4096);
+    CHECK(board.slot(1, ~uint32_t(0), rotation) - board.slot(1, 3) == 7 * 4096);
+    for (int ranks = 1; ranks <= 256; ++ranks)
+        for (size_t bytes = 64; bytes <= Board::slot_bytes_max; bytes += bytes < 10'000 ? 64 : 4096 + 64) {
+            const Board::Rotation of = Board::rotation(bytes, ranks);
+            const bool fits =
+                of.pitch == bytes && (of.mask & (of.mask + 1)) == 0 && of.bytes() <= Board::slot_bytes_max &&
+                of.bytes() <= std::max({bytes, Board::slot_bytes_first, (size_t(1) << 20) / size_t(ranks)});
+            if (!fits) FAIL_CHECK(bytes << " bytes of " << ranks << " ranks");
+        }
+    CHECK(Board::rotation(4096, 2).bytes() == 512 << 10);
+    CHECK(Board::rotation(0, 2).bytes() == 0);
 }
 
 TEST_CASE("what a rank has not grown takes no memory", "[board]") {

@@ -271,7 +271,10 @@ struct LocalRanks::Rank {
         if (call.lends) plan.lasting = lasting_sends(schedule);
         if (!schedule.board.empty()) {
             plan.board = all->boards_[size_t(rank)].get();
-            require(plan.board->reserve(size_t(schedule.parts()) * plan.tile_bytes));
+            // Other places from call to call.
+            const size_t used = (size_t(schedule.parts()) * plan.tile_bytes + line_bytes - 1) / line_bytes * line_bytes;
+            plan.rotation = Board::rotation(used, 2 + int(index % 7));
+            require(plan.board->reserve(plan.rotation.bytes()));
             plan.reach = &all->reaches_[size_t(rank)];
             plan.offers = call.offers && call.op != premul && plan.reach->state() != Reach::State::refused;
             plan.pipelined = call.pipelined && call.op != premul;
