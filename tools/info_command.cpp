@@ -268,8 +268,10 @@ int answer(const Question& question) {
     if (question.hosts > 1) layout.hosts = hosts_in_blocks(question.ranks, question.hosts);
     const int here = (question.ranks + question.hosts - 1) / question.hosts;
     const int cores = question.cores > 0 ? question.cores : allowed_cores();
-    const LinkCosts costs = question.hosts > 1 ? network_link_costs((here + cores - 1) / cores, question.link_mbps)
-                                               : host_link_costs(here, cores);
+    const bool kernel_copies = kernel_copies_messages(options().cross_memory);
+    const LinkCosts costs = question.hosts > 1
+                                ? network_link_costs((here + cores - 1) / cores, question.link_mbps, kernel_copies)
+                                : host_link_costs(here, cores, kernel_copies);
     const Preferences preferences{options().algo, options().channels, options().deterministic != 0};
     const auto catalog = Catalog::load(options().algo_files, question.ranks, registry::algorithms());
     if (!catalog) return fmt::print(stderr, "weft info explain: {}\n", catalog.status().sentence()), 1;

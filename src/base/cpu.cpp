@@ -25,6 +25,16 @@ static size_t cache_bytes(int name) {
 size_t last_level_cache_bytes() { return cache_bytes(_SC_LEVEL3_CACHE_SIZE); }
 size_t second_level_cache_bytes() { return cache_bytes(_SC_LEVEL2_CACHE_SIZE); }
 
+bool kernel_copies_messages(int asked) {
+    if (asked >= 0) return asked > 0;
+#if defined(__x86_64__)
+    __builtin_cpu_init();
+    return !__builtin_cpu_is("amd");
+#else
+    return true;
+#endif
+}
+
 std::string cpu_model() {
     std::ifstream file("/proc/cpuinfo");
     for (std::string line; std::getline(file, line);)

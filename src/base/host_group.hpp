@@ -28,7 +28,8 @@ struct AgreedOptions {
     int64_t channels;
     int64_t join_bytes;
     int32_t direct;
-    int32_t cross_memory;
+    int32_t cross_memory;    // the kernel copies between processes, where there is no other way
+    int32_t cross_messages;  // and messages, where there is
     int32_t deterministic;
     uint64_t user_algorithms;  // a digest: those of all ranks are the same
 };

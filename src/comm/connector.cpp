@@ -13,6 +13,10 @@ namespace weft {
 // Of the blob with the receiver's address, which no transport fills: whether it can read what the sender lends it.
 static constexpr size_t reads_word = std::size(Blob{}.words) - 1;
 
+// What one connection from each rank of a host to each goes round in: both ways between two ranks are more than a
+// second-level cache, and all together no more than a share of the last-level one. Measured, perf/README.md.
+static constexpr size_t rings_of_all = size_t(6) << 20;
+
 // Both ends name a connection alike: by channel, slots and the sender's rank; the letter says the receiver's.
 uint64_t Connector::letter_key(const Key& key, int sender) const {
     return settings_.name ^
@@ -112,14 +116,14 @@ ConnectionOptions Connector::options(Binding& binding, int channel, int peer, bo
             group_->local(peer) ? group_ : nullptr,
             settings_.heap_used,
             settings_.identity,
-            place < opposite ? &binding.shared[{peer, place}] : nullptr};
+            place < opposite ? &binding.shared[{peer, place}] : nullptr,
+            rings_of_all / (group_->locals().size() * group_->locals().size())};
 }
 
 size_t Connector::slot_bytes(int depth) const {
-    constexpr size_t few = 4, least = 1 << 10;
-    const size_t slots = std::max(few, size_t(depth));
-    return slots == few ? settings_.slot_bytes
-                        : std::max(least, settings_.slot_bytes * few / slots / line_bytes * line_bytes);
+    constexpr size_t least = 1 << 10;
+    if (depth <= few_slots) return settings_.slot_bytes;
+    return std::max(least, settings_.slot_bytes * few_slots / size_t(depth) / line_bytes * line_bytes);
 }
 
 // Whether we can read what a rank of this host lends us.

@@ -29,17 +29,19 @@ class Connector {
   public:
     struct Settings {
         const net::Identity* identity;  // of the communicator; null if its ranks are on one host
-        size_t slot_bytes;
-        uint64_t name = 0;          // tells the letters of this connector from those of others; alike on all ranks
-        size_t* heap_used;          // of the rank; null where there is nothing on this host to be connected:
-        bool only_abroad = false;   // connections on this host are nobody's, or another's
-        bool cross_memory = false;  // the kernel may copy between the processes, where it can
+        size_t slot_bytes;              // of connections of a few slots
+        uint64_t name = 0;              // tells the letters of this connector from those of others; alike on all ranks
+        size_t* heap_used;              // of the rank; null where there is nothing on this host to be connected:
+        bool only_abroad = false;       // connections on this host are nobody's, or another's
+        bool cross_memory = false;      // the kernel may copy between the processes, where it can
     };
     Connector(HostGroup& group, int rank, const Settings& settings)
         : group_(&group), rank_(rank), settings_(settings) {}
 
+    static constexpr int few_slots = 4;
+
     Status listen(Binding& binding);
-    // Of connections of so many slots: more of them are smaller, so that all take as much memory.
+    // Of connections of so many slots: more than a few are smaller, so that all take as much memory.
     size_t slot_bytes(int depth) const;
     // One step; listens first. True when all connections are there; else `missing` has the ranks that have not listened
     // yet.

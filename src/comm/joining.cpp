@@ -6,6 +6,7 @@
 #include <cstring>
 #include <new>
 
+#include "src/base/cpu.hpp"
 #include "src/base/name_list.hpp"
 #include "src/base/options.hpp"
 #include "src/registry.hpp"
@@ -58,7 +59,8 @@ Result<Settings> settings_of_environment(int ranks) {
     meeting.proposal.tile_bytes = environment.tile_bytes;
     meeting.proposal.channels = environment.channels;
     meeting.proposal.direct = environment.direct;
-    meeting.proposal.cross_memory = environment.cross_memory;
+    meeting.proposal.cross_memory = environment.cross_memory != 0;
+    meeting.proposal.cross_messages = kernel_copies_messages(environment.cross_memory);
     meeting.proposal.join_bytes = environment.join_bytes;
     meeting.proposal.deterministic = environment.deterministic;
     std::vector<std::string_view> transports;

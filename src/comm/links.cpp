@@ -6,25 +6,20 @@ namespace weft {
 
 namespace {
 
-constexpr int depth = 4;  // slots: the sender fills one, the receiver empties one, and neither waits for a late look
-// Of a rank's heap what links may take together, and one of them at most: larger slots leave the second-level cache.
-constexpr size_t heap_share = size_t(16) << 20, slot_bytes_most = 64 << 10, slot_bytes_least = 1 << 10;
-
-// The same on all ranks of a host.
-size_t slot_bytes_here(size_t ranks) {
-    const size_t share = heap_share / std::max<size_t>(1, ranks) / depth / line_bytes * line_bytes;
-    return std::clamp(share, slot_bytes_least, slot_bytes_most);
-}
+// Slots: the sender fills one, the receiver empties one, and neither waits for a late look.
+constexpr int depth_here = 8, depth_abroad = 4;
+// Of a rank's heap what links may take together, and a slot at most: larger ones leave the two ends less to do at once.
+constexpr size_t heap_share = size_t(16) << 20, slot_bytes_most = 32 << 10;
 
 }  // namespace
 
 Links::Links(HostGroup& group, int rank, const Settings& settings)
     : group_(&group),
       settings_(settings),
-      slot_bytes_(slot_bytes_here(group.locals().size())),
       here_(group, rank,
             {.identity = settings.identity,
-             .slot_bytes = slot_bytes_,
+             .slot_bytes = std::min(heap_share / group.locals().size(), depth_here * slot_bytes_most) /
+                           Connector::few_slots / line_bytes * line_bytes,
              .name = settings.name,
              .heap_used = settings.heap_used,
              .cross_memory = settings.cross_memory}),
@@ -52,13 +47,17 @@ Status Links::connect(int peer, PeerLink& link) {
     return ok();
 }
 
-bool Links::called_by(int peer) const { return (group_->local(peer) ? here_ : abroad_).called_by(peer, depth); }
+int Links::depth_to(int peer) const { return group_->local(peer) ? depth_here : depth_abroad; }
+
+bool Links::called_by(int peer) const {
+    return (group_->local(peer) ? here_ : abroad_).called_by(peer, depth_to(peer));
+}
 
 void Links::begin(int peer, PeerLink& link, Binding& binding) const {
-    binding.schedule.fifo_depth = depth;
+    binding.schedule.fifo_depth = depth_to(peer);
     binding.schedule.blocks = {{.channel = 0, .source = peer, .target = peer, .instructions = {}}};
     link.abroad = !group_->local(peer);
-    link.slot_bytes = link.abroad ? settings_.abroad_slot_bytes : slot_bytes_;
+    link.slot_bytes = (link.abroad ? abroad_ : here_).slot_bytes(depth_to(peer));
 }
 
 }  // namespace weft

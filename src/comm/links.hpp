@@ -27,11 +27,11 @@ class Links {
     bool called_by(int peer) const;
 
   private:
+    int depth_to(int peer) const;
     void begin(int peer, PeerLink& link, Binding& binding) const;
 
     HostGroup* group_;
     Settings settings_;
-    size_t slot_bytes_;  // on this host
     Connector here_, abroad_;
     std::map<int, Binding> bindings_;  // by peer
 };

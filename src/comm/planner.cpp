@@ -52,19 +52,20 @@ Planner::Planner(HostGroup& group, const net::Identity* identity, int rank, Boar
       catalog_(std::move(catalog)),
       agreed_(group.header().agreed),
       layout_(layout_of(group, rank)),
-      costs_(group.one_host()
-                 ? host_link_costs(group.ranks(), group.cores())
-                 : network_link_costs(group.header().facts.ranks_per_core, group.header().facts.link_mbps)),
+      costs_(group.one_host() ? host_link_costs(group.ranks(), group.cores(), agreed_.cross_messages != 0)
+                              : network_link_costs(group.header().facts.ranks_per_core, group.header().facts.link_mbps,
+                                                   agreed_.cross_messages != 0)),
       preferences_{{agreed_.algo, int(agreed_.channels), agreed_.deterministic != 0}},
       reach_(group, rank, agreed_.direct != 0),
       cross_memory_(group, rank),
+      slot_stores_(size_t(group.ranks())),
       last_level_(std::min(last_level_share * size_t(group.cores()),
                            last_level_cache_bytes() > 0 ? last_level_cache_bytes() : SIZE_MAX)),
       connector_(group, rank,
                  {.identity = identity,
                   .slot_bytes = group.one_host() ? slot_bytes_here : costs_.net_slot_bytes,
                   .heap_used = &heap_used_,
-                  .cross_memory = agreed_.cross_memory != 0}) {}
+                  .cross_memory = agreed_.cross_messages != 0}) {}
 
 Result<uint8_t> Planner::preference(const std::string& algo, int channels) {
     WEFT_TRY(check_names("algo", algo, catalog_->names()));
@@ -108,6 +109,7 @@ Result<std::unique_ptr<PreparedPlan>> Planner::plan(const Operation& operation, 
     plan.ends = binding.ends;
     for (const BlockEnds& ends : plan.ends) plan.networked |= ends.source_abroad || ends.target_abroad;
     plan.movers = movers_;
+    plan.slot_stores = slot_stores_.data();
     const size_t parts = size_t(binding.schedule.parts()), bytes = operation.bytes(), whole = parts * bytes;
     // Tiles are said of the whole; a plan's are of a part.
     const auto of_a_part = [&](size_t tile) { return std::max(line_bytes, tile / parts / line_bytes * line_bytes); };
@@ -151,7 +153,7 @@ Result<std::unique_ptr<PreparedPlan>> Planner::plan(const Operation& operation, 
         plan.reach = &reach_;
         plan.offers = reach_.state() != Reach::State::refused && !plan.scaled();
         plan.pipelined = plan.tiles >= 4 && !plan.scaled() && !operation.calls_function();
-        if (agreed_.cross_memory && plan.offers && bytes >= cross_least_bytes && bytes <= cross_most_bytes &&
+        if (agreed_.cross_messages && plan.offers && bytes >= cross_least_bytes && bytes <= cross_most_bytes &&
             layout_.ranks <= cross_most_ranks)
             plan.cross_memory = &cross_memory_;
     }

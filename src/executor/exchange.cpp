@@ -9,9 +9,9 @@ namespace weft {
 
 namespace {
 
-// A message that its receiver copies in one go from where it lies: below, two copies through a slot cost less than the
-// way there and back; above, between processes, two cores that each copy half of the way, through slots in their
-// caches, are faster than one that has the kernel look up every page. Measured, perf/README.md.
+// A message that its receiver copies in one go from where it lies, if it can read there: below, two copies through a slot
+// cost less than the way there and back; above, between processes, two cores that each copy half of the way, through
+// slots in their caches, are faster than one that has the kernel look up every page. Measured, perf/README.md.
 constexpr size_t lent_least = 16 << 10, lent_most = 2 << 20;
 constexpr size_t pull_bytes = 1 << 20;  // at a time: then we look whether somebody has failed
 constexpr int slots_at_once = 8;        // of one peer: then it is the next one's turn
@@ -140,7 +140,12 @@ Progress Exchange::send_some(Peer& peer) {
             const bool lends = transfer.done == 0 && peer.link.reads_us && left >= lent_least &&
                                (peer.link.same_process || left <= lent_most);
             const size_t bytes = lends ? left : std::min(left, slot->capacity);
-            if (!lends) copy(slot->data, data, bytes);
+            if (lends) {
+            } else if (bytes <= 64) {
+                copy_small(slot->data, data, bytes);
+            } else {
+                peer.stores.copy(*movers_, slot->data, data, bytes);
+            }
             Status published =
                 target.publish({bytes, transfer.count, transfer.mark, lends ? reinterpret_cast<uint64_t>(data) : 0});
             if (!published) return fails(std::move(published));

@@ -9,6 +9,7 @@
 #include "src/base/rank_set.hpp"
 #include "src/executor/cross_memory.hpp"
 #include "src/executor/host/movers.hpp"
+#include "src/executor/host/slot_stores.hpp"
 #include "src/executor/message_mark.hpp"
 #include "src/executor/plan.hpp"
 
@@ -76,6 +77,7 @@ class Exchange {
     };
     struct Peer {
         PeerLink link;
+        SlotStores stores;
         Queue sends, receives;
         bool busy = false;
         bool pushing = false;  // the network's sender may have something left

@@ -14,7 +14,8 @@ Progress Run::one_shot(BlockState& state) {
         const size_t length = plan.tile_length(state.tile), offset = state.tile * plan.tile_bytes;
         const bool inside_line = length <= inline_bytes;
         if (state.stage == Stage::begin) {
-            copy_input(inside_line ? line(rank_, state.tile).payload : slot(rank_, state.tile), offset, length);
+            copy_input(inside_line ? line(rank_, state.tile).payload : slot(rank_, state.tile), offset, length,
+                       &board_stores());
             post_entry(state.tile);
             arm(state.tile, no_tile);
             state.stage = Stage::entries;
@@ -40,7 +41,8 @@ void Run::stage_input(uint64_t tile) {
     const size_t tile_offset = tile * plan_->tile_bytes;
     for (int i = 0; i < count; ++i) {
         auto* destination = static_cast<std::byte*>(staging_[size_t(i)].destination);
-        copy_input(destination, tile_offset + size_t(destination - slot(rank_, tile)), staging_[size_t(i)].bytes);
+        copy_input(destination, tile_offset + size_t(destination - slot(rank_, tile)), staging_[size_t(i)].bytes,
+                   &board_stores());
     }
 }
 
@@ -52,8 +54,9 @@ int Run::staging_jobs(uint64_t tile, CopyJob* jobs) {
     const std::byte* input = send_ + tile * plan_->tile_bytes;
     std::byte* staged = slot(rank_, tile);
     int count = 0;
-    if (own.tile_offset > 0) jobs[count++] = {staged, input, own.tile_offset, Stores::ordinary};
-    if (behind < length) jobs[count++] = {staged + behind, input + behind, length - behind, Stores::ordinary};
+    const Stores stores = board_stores().now();
+    if (own.tile_offset > 0) jobs[count++] = {staged, input, own.tile_offset, stores};
+    if (behind < length) jobs[count++] = {staged + behind, input + behind, length - behind, stores};
     return count;
 }
 
@@ -225,10 +228,14 @@ void Run::reduce_own_chunk(uint64_t tile, const CopyJob* staging, int staging_co
                                  : input       ? input + offset
                                                : slot(rank, tile) + own.tile_offset;
     }
-    void* destinations[2] = {
-        receive_ + offset,
-        slot(rank_, tile) + own.tile_offset};  // peers read the slot soon: only the first is streamed
-    const ReduceJob job = reduction(destinations, 2, sources_.data(), ranks_, own.bytes, true, 1);
+    // Peers read the slot soon: where our stores to it go through the caches only the output's go past them.
+    void* destinations[2] = {receive_ + offset, slot(rank_, tile) + own.tile_offset};
+    ReduceJob job = reduction(destinations, 2, sources_.data(), ranks_, own.bytes, true, 1);
+    if (board_stores().now() == Stores::streaming) {
+        std::swap(destinations[0], destinations[1]);
+        job.streamed = job.stores == Stores::streaming ? 2 : 1;
+        job.stores = Stores::streaming;
+    }
     if (staging_count + results_count > 0)
         plan_->movers->fused[plan_->type()][plan_->op()](staging, staging_count, job, results, results_count);
     else if (own.bytes > 0)

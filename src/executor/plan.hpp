@@ -6,6 +6,7 @@
 
 #include "src/executor/cross_memory.hpp"
 #include "src/executor/host/movers.hpp"
+#include "src/executor/host/slot_stores.hpp"
 #include "src/executor/reach.hpp"
 #include "src/schedule/schedule.hpp"
 #include "transports/transport.hpp"
@@ -36,11 +37,12 @@ struct Plan {
     Board::Rotation rotation;  // of a tile of all parts; our slots are backed for all of it
     Reach* reach = nullptr;
     const Movers* movers = nullptr;
-    size_t tile_bytes = 0;   // of each part; a multiple of 64 unless there is one tile
-    uint64_t tiles = 1;      // at least 1: an empty message still meets everybody
-    bool pipelined = false;  // two-shot: one loop body stages, reduces and hands out different tiles
-    bool offers = false;     // two-shot: the entry post says which buffers peers can reach
-    bool networked = false;  // some end is abroad
+    SlotStores* slot_stores = nullptr;  // by rank: into what it reads of ours; our own: into the board, which all read
+    size_t tile_bytes = 0;              // of each part; a multiple of 64 unless there is one tile
+    uint64_t tiles = 1;                 // at least 1: an empty message still meets everybody
+    bool pipelined = false;             // two-shot: one loop body stages, reduces and hands out different tiles
+    bool offers = false;                // two-shot: the entry post says which buffers peers can reach
+    bool networked = false;             // some end is abroad
     CrossMemory* cross_memory =
         nullptr;  // two-shot: the kernel copies, once all have agreed that it can; null: not wanted
     // Where the schedule wants Buffer::scratch: the rank's, of scratch_bytes(); one operation uses it at a time.

@@ -229,6 +229,7 @@ Progress Run::move_connection(size_t index, const Instruction& instruction, uint
             incoming.data = reinterpret_cast<std::byte*>(info.address);
         }
     }
+    SlotStores* const slot_stores = sends ? &plan_->slot_stores[block.target] : nullptr;
     const std::byte* lent = sends ? lasting_place(index, instruction, tile, span) : nullptr;
     size_t done = 0;  // bytes of the message
     Status read;
@@ -247,17 +248,19 @@ Progress Run::move_connection(size_t index, const Instruction& instruction, uint
             const void* sources[2] = {in, own_source(instruction, tile, piece)};
             if (instruction.left) std::swap(sources[0], sources[1]);
             if (out) destinations[count++] = out;
-            reduce(destinations, count, sources, 2, piece.bytes, instruction.finish, streamed);
+            ReduceJob job = reduction(destinations, count, sources, 2, piece.bytes, instruction.finish, streamed);
+            if (out && count == 1) job.stores = slot_stores->now(), job.streamed = 1;
+            reduce(job);
         } else if (receives) {
-            if (out) plan_->movers->copy({out, in, piece.bytes, Stores::ordinary});
+            if (out) copy_to(out, in, piece.bytes, slot_stores);
             for (int i = at_once ? 1 : 0; i < count; ++i)
                 plan_->movers->copy(
                     {destinations[i], in, piece.bytes, i == 0 && streamed ? plan_->stores : Stores::ordinary});
         } else if (lent) {
         } else if (instruction.source == Buffer::input) {
-            copy_input(out, piece.offset, piece.bytes);
+            copy_input(out, piece.offset, piece.bytes, slot_stores);
         } else {
-            plan_->movers->copy({out, own_source(instruction, tile, piece), piece.bytes, Stores::ordinary});
+            copy_to(out, own_source(instruction, tile, piece), piece.bytes, slot_stores);
         }
     });
     if (!read) return failure_ = std::move(read), Progress::failed;
@@ -316,7 +319,7 @@ std::optional<Progress> Run::move_abroad(size_t index, const Instruction& instru
         if (!sent) return failure_ = sent.take_status(), Progress::failed;
         return Progress::moved;  // there was a credit
     }
-    plan_->movers->copy({outgoing.data, target, span.bytes, Stores::ordinary});
+    copy_to(outgoing.data, target, span.bytes, &plan_->slot_stores[block.target]);
     if (Status status = ends.target->publish(info); !status) return failure_ = std::move(status), Progress::failed;
     return Progress::moved;
 }
@@ -393,13 +396,19 @@ void Run::move_piece(const Instruction& instruction, int iteration, uint64_t til
 void Run::copy_out(const Instruction& instruction, int iteration, uint64_t tile, const Piece& from,
                    void* const* destinations, int count) {
     const bool own = instruction.source == Buffer::input;
-    if (own) copy_input(static_cast<std::byte*>(destinations[0]), from.offset, from.bytes);
+    // The board's slot comes behind the output (own_targets()).
+    const auto stores_of = [&](int i) {
+        const bool is_slot =
+            (instruction.targets & Buffer::slot) && i == ((instruction.targets & Buffer::output) ? 1 : 0);
+        return is_slot ? &board_stores() : nullptr;
+    };
+    if (own) copy_input(static_cast<std::byte*>(destinations[0]), from.offset, from.bytes, stores_of(0));
     const std::byte* source = own ? static_cast<const std::byte*>(destinations[0])
                               : instruction.source == Buffer::slot
                                   ? slot(place_of(instruction.rank.at(iteration)), tile) + from.tile_offset
                                   : own_source(instruction, tile, from);
     for (int i = own; i < count; ++i)
-        if (destinations[i] != source) plan_->movers->copy({destinations[i], source, from.bytes, Stores::ordinary});
+        if (destinations[i] != source) copy_to(destinations[i], source, from.bytes, stores_of(i));
 }
 
 // A copy to another chunk's place: one chunk lies in one part, so both are one piece.
@@ -437,11 +446,18 @@ const std::byte* Run::own_input(size_t offset, size_t bytes) {
     return scratch_.data();
 }
 
-void Run::copy_input(std::byte* destination, size_t offset, size_t bytes) {
+void Run::copy_to(void* destination, const void* source, size_t bytes, SlotStores* stores) const {
+    if (stores)
+        stores->copy(*plan_->movers, destination, source, bytes);
+    else
+        plan_->movers->copy({destination, source, bytes, Stores::ordinary});
+}
+
+void Run::copy_input(std::byte* destination, size_t offset, size_t bytes, SlotStores* stores) {
     if (plan_->scaled())
         plan_->movers->scale[plan_->type()](destination, send_ + offset, bytes / size_of(plan_->type()), operand_);
     else if (destination != send_ + offset)
-        plan_->movers->copy({destination, send_ + offset, bytes, Stores::ordinary});
+        copy_to(destination, send_ + offset, bytes, stores);
 }
 
 ReduceJob Run::reduction(void* const* destinations, int destination_count, const void* const* sources, int source_count,

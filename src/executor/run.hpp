@@ -151,7 +151,10 @@ class Run {
     void copy_out(const Instruction& instruction, int iteration, uint64_t tile, const Piece& from,
                   void* const* destinations, int count);
     const std::byte* own_input(size_t offset, size_t bytes);
-    void copy_input(std::byte* destination, size_t offset, size_t bytes);
+    // `stores`: of a slot, where the destination is one.
+    void copy_input(std::byte* destination, size_t offset, size_t bytes, SlotStores* stores = nullptr);
+    void copy_to(void* destination, const void* source, size_t bytes, SlotStores* stores = nullptr) const;
+    SlotStores& board_stores() const { return plan_->slot_stores[rank_]; }
     // Only the first `streamed` destinations go past the caches, if the plan's stores do.
     void reduce(void* const* destinations, int destination_count, const void* const* sources, int source_count,
                 size_t bytes, bool finish, int streamed);

@@ -89,14 +89,16 @@ Result<Choice> select(const Operation& operation, const Layout& layout, const Li
                   best->predicted_us};
 }
 
-LinkCosts host_link_costs(int ranks, int cores) {
+LinkCosts host_link_costs(int ranks, int cores, bool kernel_copies) {
     LinkCosts costs;
+    if (!kernel_copies) costs.lent_most_bytes = 0;
     costs.ranks_per_core = (ranks + cores - 1) / std::max(1, cores);
     return costs;
 }
 
-LinkCosts network_link_costs(int ranks_per_core, int64_t link_mbps) {
+LinkCosts network_link_costs(int ranks_per_core, int64_t link_mbps, bool kernel_copies) {
     LinkCosts costs;
+    if (!kernel_copies) costs.lent_most_bytes = 0;
     costs.ranks_per_core = ranks_per_core;
     if (link_mbps > 0) costs.net_us_per_byte = 8.0 / double(link_mbps);
     return costs;

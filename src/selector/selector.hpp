@@ -39,10 +39,11 @@ std::vector<Candidate> candidates(const Operation& operation, const Layout& layo
 Result<Choice> select(const Operation& operation, const Layout& layout, const LinkCosts& costs,
                       const Preferences& preferences, std::span<const Algorithm> rows);
 
-// What this library knows of shared memory between `ranks` ranks on `cores` cores.
-LinkCosts host_link_costs(int ranks, int cores);
+// What this library knows of shared memory between `ranks` ranks on `cores` cores, whose messages the
+// kernel may copy.
+LinkCosts host_link_costs(int ranks, int cores, bool kernel_copies = true);
 // The same where ranks are on several hosts; link_mbps: of the slowest host's network, 0: unknown.
-LinkCosts network_link_costs(int ranks_per_core, int64_t link_mbps);
+LinkCosts network_link_costs(int ranks_per_core, int64_t link_mbps, bool kernel_copies = true);
 
 // Whether WEFT_ALGO was written for a collective: if it allows some algorithm that serves it here; if not, it does not
 // bind it. To an all-reduce lists are meant first: one that allows what cannot serve is an error there.

@@ -14,11 +14,12 @@ namespace weft::test {
 struct Connection {
     std::shared_ptr<HostGroup> group;
     net::Identity identity;
+    size_t ring_bytes;
     size_t heap_used[2] = {Board::heap_bytes, Board::heap_bytes};  // of the receiver and of the sender
     std::unique_ptr<Receiver> receiver;
     std::unique_ptr<Sender> sender;
 
-    Connection(const Transport& transport, int depth, size_t slot_bytes) {
+    Connection(const Transport& transport, int depth, size_t slot_bytes, size_t ring = 0) : ring_bytes(ring) {
         auto made = HostGroup::create(2);
         REQUIRE(made.ok());
         group = *made;
@@ -39,7 +40,7 @@ struct Connection {
         sender = std::move(*connected);
     }
     ConnectionOptions options(int self, int depth, size_t slot_bytes) {
-        return {self, 1 - self, 0, depth, slot_bytes, group.get(), &heap_used[self], &identity};
+        return {self, 1 - self, 0, depth, slot_bytes, group.get(), &heap_used[self], &identity, nullptr, ring_bytes};
     }
 
     std::string secret_text() const {

@@ -159,6 +159,7 @@ LocalRanks::LocalRanks(int ranks, Reached reached, bool direct) : group_(require
         boards_.push_back(require(Board::open(*group_, rank)));
         reaches_.emplace_back(*group_, rank, direct);
         crossings_.emplace_back(*group_, rank);
+        slot_stores_.emplace_back(size_t(ranks));
         heap_used_.push_back(Board::heap_bytes);
     }
 }
@@ -249,6 +250,10 @@ struct LocalRanks::Rank {
         plan.operation_fingerprint = fingerprint(plan.operation);
         plan.schedule = &schedule;
         plan.movers = call.movers ? call.movers : &movers();
+        plan.slot_stores = all->slot_stores_[size_t(rank)].data();
+        // Two trials, as far readers are (or are not): slots are written past the caches for many calls.
+        for (int reader = 0; reader < call.ranks(); ++reader)
+            if (index % 3 == 0) plan.slot_stores[reader].judge(30), plan.slot_stores[reader].judge(index % 2 ? 3 : 30);
         plan.tile_bytes = std::min(call.tile_bytes, call.bytes());
         plan.tiles = call.tiles();
         plan.stores = call.stores;

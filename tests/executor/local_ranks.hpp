@@ -132,7 +132,8 @@ class LocalRanks {
     std::vector<std::unique_ptr<Board>> boards_;
     std::vector<Reach> reaches_;
     std::vector<CrossMemory> crossings_;
-    std::vector<uint64_t> tokens_;  // by rank: what its row says of its process
+    std::vector<std::vector<SlotStores>> slot_stores_;  // by writer and reader
+    std::vector<uint64_t> tokens_;                      // by rank: what its row says of its process
     std::vector<size_t> heap_used_;
     struct Connection {
         std::unique_ptr<Receiver> receiver;

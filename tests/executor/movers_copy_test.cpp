@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "src/executor/host/movers.hpp"
+#include "src/executor/host/slot_stores.hpp"
 #include "src/executor/host/small_copy.hpp"
 #include "tests/executor/mover_data.hpp"
 
@@ -203,3 +204,55 @@ TEST_CASE("the fused loop does without a reduction, or with nothing else", "[mov
 }
 
 }  // namespace weft
+
+namespace weft::test {
+
+// A Movers whose copies say which stores they were asked for.
+static std::vector<Stores> asked;
+static Movers recording() {
+    Movers movers = weft::movers();
+    movers.copy = [](const CopyJob& job) {
+        asked.push_back(job.stores);
+        weft::movers().copy(job);
+    };
+    return movers;
+}
+
+TEST_CASE("slots are written past the caches only where that was found to take half the time, and not for ever",
+          "[movers]") {
+    const Movers movers = recording();
+    std::vector<std::byte> from(4096, std::byte(7)), to(4096);
+    const auto copies = [&](SlotStores& stores, size_t count, size_t bytes = 4096) {
+        asked.clear();
+        for (size_t i = 0; i < count; ++i) stores.copy(movers, to.data(), from.data(), bytes);
+        return std::count(asked.begin(), asked.end(), Stores::streaming);
+    };
+    SlotStores near;
+    near.judge(2);
+    CHECK(near.now() == Stores::ordinary);
+    CHECK(copies(near, 15) == 0);
+
+    SlotStores far;
+    far.judge(24);
+    CHECK(far.now() == Stores::ordinary);
+    far.judge(3);
+    CHECK(far.now() == Stores::streaming);
+    CHECK(copies(far, 200, 2047) == 0);  // of a few lines
+    CHECK(copies(far, 255) == 255);
+    CHECK(copies(far, 1) == 0);  // the next trial
+
+    SlotStores burdened;  // slow with either
+    burdened.judge(24);
+    burdened.judge(20);
+    CHECK(burdened.now() == Stores::ordinary);
+    CHECK(copies(burdened, 15) == 0);
+
+    SlotStores moved;  // a far one that has come near
+    moved.judge(24);
+    moved.judge(3);
+    moved.judge(2);
+    CHECK(moved.now() == Stores::ordinary);
+    CHECK(to == from);
+}
+
+}  // namespace weft::test

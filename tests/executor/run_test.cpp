@@ -144,6 +144,7 @@ struct Pair {
     std::unique_ptr<Receiver> receivers[2];
     std::unique_ptr<Sender> senders[2];
     std::vector<float> data[2];
+    SlotStores slot_stores[2][2];
 
     Pair(const char* algorithm, const weftDataType_t (&types)[2], uint64_t count, size_t tile_bytes) {
         const Transport& transport = registry::transports()[0];
@@ -158,6 +159,7 @@ struct Pair {
             plan.operation_fingerprint = fingerprint(plan.operation);
             plan.schedule = &schedules[rank];
             plan.movers = &movers();
+            plan.slot_stores = slot_stores[rank];
             plan.tile_bytes = tile_bytes;
             plan.tiles = (plan.bytes() + tile_bytes - 1) / tile_bytes;
             boards[rank] = std::move(*Board::open(ranks.group(), rank));
