@@ -7,6 +7,7 @@
 #include "src/base/name_list.hpp"
 #include "src/base/options.hpp"
 #include "src/registry.hpp"
+#include "src/schedule/tiles.hpp"
 
 namespace weft {
 
@@ -121,9 +122,7 @@ ConnectionOptions Connector::options(Binding& binding, int channel, int peer, bo
 }
 
 size_t Connector::slot_bytes(int depth) const {
-    constexpr size_t least = 1 << 10;
-    if (depth <= few_slots) return settings_.slot_bytes;
-    return std::max(least, settings_.slot_bytes * few_slots / size_t(depth) / line_bytes * line_bytes);
+    return slot_bytes_of(settings_.slot_bytes, depth);
 }
 
 // Whether we can read what a rank of this host lends us.

@@ -38,8 +38,6 @@ class Connector {
     Connector(HostGroup& group, int rank, const Settings& settings)
         : group_(&group), rank_(rank), settings_(settings) {}
 
-    static constexpr int few_slots = 4;
-
     Status listen(Binding& binding);
     // Of connections of so many slots: more than a few are smaller, so that all take as much memory.
     size_t slot_bytes(int depth) const;

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "src/schedule/tiles.hpp"
+
 namespace weft {
 
 namespace {
@@ -19,7 +21,7 @@ Links::Links(HostGroup& group, int rank, const Settings& settings)
       here_(group, rank,
             {.identity = settings.identity,
              .slot_bytes = std::min(heap_share / group.locals().size(), depth_here * slot_bytes_most) /
-                           Connector::few_slots / line_bytes * line_bytes,
+                           few_slots / line_bytes * line_bytes,
              .name = settings.name,
              .heap_used = settings.heap_used,
              .cross_memory = settings.cross_memory}),

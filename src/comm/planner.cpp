@@ -7,6 +7,7 @@
 #include "src/base/name_list.hpp"
 #include "src/registry.hpp"
 #include "src/schedule/lending.hpp"
+#include "src/schedule/tiles.hpp"
 
 namespace weft {
 
@@ -16,16 +17,6 @@ namespace {
 constexpr size_t slot_bytes_here = 128 << 10;
 
 size_t round_to_line(size_t bytes) { return (bytes + line_bytes - 1) / line_bytes * line_bytes; }
-
-// How much of a message a board algorithm handles at once: small enough that what a rank reads and writes of a tile stays
-// in its second-level cache, large enough that two waits a tile do not count: 64 KiB of it for each rank to reduce, and
-// more where memory is the limit anyway and a wait costs more than a second-level miss. Measured, perf/README.md. Where a
-// host has only some of the ranks all count all the same: what travels between hosts is cut into as many pieces more.
-size_t board_tile_bytes(size_t bytes, int ranks) {
-    const size_t share = (bytes < 32 << 20 ? 64 << 10 : 128 << 10) * size_t(ranks);
-    const size_t least = bytes < 8 << 20 ? 128 << 10 : bytes < 32 << 20 ? 256 << 10 : 512 << 10;
-    return std::clamp(share, least, Board::slot_bytes_max);
-}
 
 // Messages that the kernel copies between processes in less time than staging takes. Measured, perf/README.md.
 constexpr size_t cross_least_bytes = 64 << 10, cross_most_bytes = 8 << 20;
@@ -111,24 +102,16 @@ Result<std::unique_ptr<PreparedPlan>> Planner::plan(const Operation& operation, 
     plan.movers = movers_;
     plan.slot_stores = slot_stores_.data();
     const size_t parts = size_t(binding.schedule.parts()), bytes = operation.bytes(), whole = parts * bytes;
-    // Tiles are said of the whole; a plan's are of a part.
-    const auto of_a_part = [&](size_t tile) { return std::max(line_bytes, tile / parts / line_bytes * line_bytes); };
-    size_t tile = agreed_.tile_bytes > 0 ? of_a_part(round_to_line(size_t(agreed_.tile_bytes))) : 0;
-    if (tile == 0 && choice.algorithm->tile_bytes)
-        tile = of_a_part(round_to_line(choice.algorithm->tile_bytes(layout_, costs_, whole)));
-    // Ranks differ in what they do, but not in what the headers of their schedules say: their tiles are equal.
-    const size_t most = largest_tile_bytes(binding.schedule, connector_.slot_bytes(binding.schedule.fifo_depth));
+    TileBounds bounds{.wanted = size_t(std::max<int64_t>(0, agreed_.tile_bytes)),
+                      .slot_bytes = connector_.slot_bytes(binding.schedule.fifo_depth),
+                      .board_bytes = Board::slot_bytes_max};
+    if (bounds.wanted == 0 && choice.algorithm->tile_bytes)
+        bounds.wanted = choice.algorithm->tile_bytes(layout_, costs_, whole);
+    const size_t most = largest_tile_bytes(binding.schedule, bounds.slot_bytes);
     if (most < line_bytes && bytes > most)
         return fail(weftInvalidArgument, "{} sends {} of {} ranks' parts in a message: too many for its slots",
                     choice.algorithm->name, binding.schedule.span, layout_.ranks);
-    if (!binding.schedule.board.empty()) {
-        if (tile == 0) tile = of_a_part(board_tile_bytes(whole, layout_.ranks));
-        tile = std::min({tile, of_a_part(Board::slot_bytes_max), most});
-    } else if (binding.schedule.fifo_depth > 0) {
-        tile = tile == 0 ? most : std::min(tile, most);
-    } else {
-        tile = bytes;
-    }
+    const size_t tile = tile_bytes_of(binding.schedule, bytes, bounds);
     if (!binding.schedule.board.empty()) {
         plan.board = board_;
         const size_t used = round_to_line(parts * std::min(tile, bytes));
@@ -136,7 +119,7 @@ Result<std::unique_ptr<PreparedPlan>> Planner::plan(const Operation& operation, 
         WEFT_TRY(board_->reserve(plan.rotation.bytes()));
     }
     plan.tile_bytes = std::min(tile, bytes);
-    plan.tiles = bytes == 0 ? 1 : (bytes + plan.tile_bytes - 1) / plan.tile_bytes;
+    plan.tiles = tiles_of(bytes, plan.tile_bytes);
     if (has_scratch(binding.schedule)) {
         const size_t scratch = weft::scratch_bytes(binding.schedule, plan.tile_bytes);
         if (scratch_.size() < scratch) scratch_.resize(scratch);
