@@ -22,11 +22,13 @@ std::vector<std::vector<int32_t>> Layout::ranks_by_host() const {
 std::vector<int32_t> Layout::host_major() const {
     std::vector<int32_t> order(size_t(ranks), 0);
     std::iota(order.begin(), order.end(), 0);
+    if (in_blocks()) return order;
     std::stable_sort(order.begin(), order.end(), [this](int one, int other) { return host_of(one) < host_of(other); });
     return order;
 }
 
 int Layout::position() const {
+    if (in_blocks()) return rank;
     int before = 0;
     for (int each = 0; each < ranks; ++each)
         before += host_of(each) < host_of(rank) || (each < rank && host_of(each) == host_of(rank));
@@ -35,7 +37,7 @@ int Layout::position() const {
 
 Ring Layout::ring(int channel) const {
     (void)channel;
-    if (hosts.empty()) return {rank, (rank + ranks - 1) % ranks, (rank + 1) % ranks};
+    if (in_blocks()) return {rank, (rank + ranks - 1) % ranks, (rank + 1) % ranks};
     const std::vector<int32_t> order = host_major();
     const int here = position();
     return {here, order[size_t(here + ranks - 1) % size_t(ranks)], order[size_t(here + 1) % size_t(ranks)]};

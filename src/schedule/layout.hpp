@@ -29,6 +29,7 @@ struct Layout {
     // All ranks, those of a host side by side: neighbours here share memory wherever they can.
     std::vector<int32_t> host_major() const;
     int position() const;  // of this rank in host_major()
+    bool in_blocks() const { return std::is_sorted(hosts.begin(), hosts.end()); }  // host_major() is rank order
     // Crosses each host's border once in and once out.
     Ring ring(int channel) const;
 };
