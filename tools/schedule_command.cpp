@@ -13,10 +13,11 @@
 #include <vector>
 
 #include "src/base/file.hpp"
-#include "src/registry.hpp"
 #include "src/schedule/checker.hpp"
 #include "src/schedule/msccl.hpp"
 #include "src/schedule/text.hpp"
+#include "tools/algorithm_named.hpp"
+#include "tools/simulate_command.hpp"
 
 namespace weft::tools {
 namespace {
@@ -88,22 +89,10 @@ Result<Schedule> expanded(const Schedule& schedule, const std::string& expansion
 }
 
 Result<std::vector<Schedule>> make(const Request& request) {
-    const auto collective = collective_named(request.collective);
-    if (!collective) {
-        std::string names;
-        for (const Collective each : all_collectives)
-            names += fmt::format("{}{}", names.empty() ? "" : ", ", name_of(each));
-        return fail(weftInvalidArgument, "there is no collective `{}`; there are {}", request.collective, names);
-    }
-    const Algorithm* row = registry::find_algorithm(request.algorithm, *collective);
-    if (!row) {
-        std::string names;
-        for (const Algorithm& each : registry::algorithms())
-            if (each.collective == *collective) names += fmt::format("{}{}", names.empty() ? "" : ", ", each.name);
-        return fail(weftInvalidArgument, "there is no algorithm `{}` for {}; there are {}", request.algorithm,
-                    request.collective, names);
-    }
-    const bool rooted = facts_of(*collective).rooted;
+    auto named = algorithm_named(request.algorithm, request.collective);
+    if (!named) return named.take_status();
+    const Algorithm* row = *named;
+    const bool rooted = facts_of(row->collective).rooted;
     if (rooted && request.root >= request.ranks)
         return fail(weftInvalidArgument, "there is no rank {} of {} to be the root; there are 0..{}", request.root,
                     request.ranks, request.ranks - 1);
@@ -182,7 +171,7 @@ Status check_file(const Request& request) {
 
 void add_schedule_command(CLI::App& app, int& exit_status) {
     auto request = std::make_shared<Request>();
-    CLI::App* command = app.add_subcommand("schedule", "Shows, writes and proves the schedules of algorithms");
+    CLI::App* command = app.add_subcommand("schedule", "Shows, writes, proves and simulates the schedules of algorithms");
     command->require_subcommand(1);
     auto report = [&exit_status](const Status& status) {
         if (!status) fmt::print(stderr, "weft schedule: {}\n", status.sentence());
@@ -237,6 +226,8 @@ void add_schedule_command(CLI::App& app, int& exit_status) {
         "convert", "Prints an MSCCL file as the schedules that Weft makes of it: weft schedule convert ring.xml");
     convert_command->add_option("file", request->file, "File to read")->required();
     convert_command->callback([=] { report(convert(*request)); });
+
+    add_simulate_command(*command, report);
 }
 
 }  // namespace weft::tools

@@ -1,4 +1,4 @@
-// schedule_command.hpp: `weft schedule`: shows, writes and proves schedules.
+// schedule_command.hpp: `weft schedule`: shows, writes, proves and simulates schedules.
 #pragma once
 #include <CLI/CLI.hpp>
 

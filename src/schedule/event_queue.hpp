@@ -1,0 +1,45 @@
+// event_queue.hpp: what happens when, for simulations: the earliest first, and of one time in the order of arrival.
+#pragma once
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+namespace weft {
+
+enum class EventKind : uint8_t { wake, begin_moving, flow_ends };
+
+struct Event {
+    double at_us;
+    uint64_t order;
+    int32_t subject;        // a block or a flow
+    uint32_t version : 30;  // of a flow: the event counts if nothing has changed it since
+    uint32_t kind_bits : 2;
+    EventKind kind() const { return EventKind(kind_bits); }
+};
+inline constexpr uint32_t version_mask = (uint32_t(1) << 30) - 1;
+
+class EventQueue {
+  public:
+    bool empty() const { return heap_.empty(); }
+    double next_us() const { return heap_.front().at_us; }
+    uint64_t count() const { return order_; }  // so far
+    void push(double at_us, EventKind kind, int32_t subject, uint32_t version = 0) {
+        heap_.push_back({at_us, order_++, subject, version & version_mask, uint32_t(kind)});
+        std::push_heap(heap_.begin(), heap_.end(), later);
+    }
+    Event pop() {
+        std::pop_heap(heap_.begin(), heap_.end(), later);
+        const Event first = heap_.back();
+        heap_.pop_back();
+        return first;
+    }
+
+  private:
+    static bool later(const Event& one, const Event& other) {
+        return one.at_us != other.at_us ? one.at_us > other.at_us : one.order > other.order;
+    }
+    std::vector<Event> heap_;
+    uint64_t order_ = 0;
+};
+
+}  // namespace weft

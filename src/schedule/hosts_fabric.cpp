@@ -1,0 +1,145 @@
+#include "src/schedule/hosts_fabric.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+
+namespace weft {
+
+namespace {
+
+// NVLink: links a device x what NCCL counts each for (20, 20.6, 40.1 GB/s by generation), which is what is left of the
+// line rate. Memory: half the data sheet's, for a copy reads and writes. Blocks: what NCCL counts a channel for. Times:
+// NCCL's for rings and its protocol Simple. Adapters: their line rate.
+constexpr const char* nccl = "NCCL 2.30's tuning constants; NVIDIA's data sheets";
+// As src/schedule/layout.hpp has it, measured for perf/README.md; memory of a socket with eight channels of DDR4.
+constexpr const char* link_costs = "Weft's LinkCosts, measured on virtual machines";
+
+constexpr HostKind kinds[] = {
+    {"dgx-a100", nccl, 8, 10, true, 240e3, 1.0e6, 25e3, 24e3, 16, 0, 3.4, 14, 0, 1.0, 8.4, 256 << 10, 87.7e3},
+    {"dgx-h100", nccl, 8, 11, true, 370.8e3, 1.67e6, 50e3, 36.7e3, 16, 0, 3.4, 14, 0, 1.0, 8.4, 256 << 10, 141e3},
+    {"dgx-h200", nccl, 8, 11, true, 370.8e3, 2.4e6, 50e3, 36.7e3, 16, 0, 3.4, 14, 0, 1.0, 8.4, 256 << 10, 141e3},
+    {"dgx-b200", nccl, 8, 19, true, 721.8e3, 4.0e6, 50e3, 40e3, 16, 0, 3.4, 14, 0, 1.0, 8.4, 256 << 10, 282e3},
+    {"gb200-nvl72", nccl, 72, 19, true, 721.8e3, 4.0e6, 50e3, 40e3, 16, 0, 3.4, 14, 0, 1.0, 8.4, 256 << 10, 282e3},
+    {"cpu-10g", link_costs, 8, 1, false, 15e3, 75e3, 1.2e3, 15e3, 1, 0.4, 0.12, 8, 2, 0.12, 0, 256 << 10},
+    {"cpu-100g", link_costs, 8, 1, false, 15e3, 75e3, 12e3, 15e3, 1, 0.4, 0.12, 8, 2, 0.12, 0, 256 << 10},
+};
+
+struct ProtocolCosts {
+    const char* name;
+    double efficiency;  // bytes of data in those on the wire
+    double base_us[2], peer_us[2], net_us[2];  // of rings, trees
+};
+// By Protocol. NCCL 2.30, src/graph/tuning.cc.
+constexpr ProtocolCosts protocols[] = {
+    {"simple", 1, {8.4, 8.4}, {3.4, 4.0}, {14, 14}},
+    {"ll128", 120.0 / 128, {14, 14}, {1.9, 1.25}, {4.0, 8.5}},
+    {"ll", 0.5, {6.6, 6.8}, {0.6, 0.6}, {2.7, 5.0}},
+};
+
+}  // namespace
+
+std::span<const HostKind> host_kinds() { return kinds; }
+
+const HostKind* find_host_kind(std::string_view name) {
+    for (const HostKind& kind : kinds)
+        if (name == kind.name) return &kind;
+    return nullptr;
+}
+
+std::optional<Protocol> protocol_named(std::string_view name) {
+    for (size_t each = 0; each < std::size(protocols); ++each)
+        if (name == protocols[each].name) return Protocol(each);
+    return {};
+}
+
+HostKind with_protocol(HostKind kind, Protocol protocol, bool tree) {
+    if (!kind.devices) return kind;
+    const ProtocolCosts& costs = protocols[size_t(protocol)];
+    kind.start_us = costs.base_us[tree];
+    kind.peer_us = costs.peer_us[tree];
+    kind.net_us = costs.net_us[tree];
+    kind.peer_bytes_per_us *= costs.efficiency;
+    kind.net_bytes_per_us *= costs.efficiency;
+    if (protocol == Protocol::ll) kind.peer_bytes_per_us = std::min(kind.peer_bytes_per_us, kind.packet_bytes_per_us);
+    return kind;
+}
+
+HostsFabric::HostsFabric(const HostKind& kind, int hosts, int ranks_a_host)
+    : kind_(kind), hosts_(hosts), ranks_a_host_(ranks_a_host) {
+    costs_ = {.step_us = kind.step_us,
+              .copy_bytes_per_us = kind.block_bytes_per_us,
+              .reduce_bytes_per_us = kind.block_bytes_per_us,
+              .gang = kind.gang,
+              .one_thread = !kind.devices,
+              .signal_us = kind.signal_us,
+              .start_us = kind.start_us,
+              .slot_bytes = hosts == 1 && !kind.devices ? kind.slot_bytes / 2 : kind.slot_bytes};
+    for (int role = 0, first = 0; role <= roles_; ++role) {
+        firsts_[role] = first;
+        first += by_host(Role(role)) ? hosts : hosts * ranks_a_host;
+    }
+}
+
+HostsFabric::Role HostsFabric::role_of(int link) const {
+    int role = 0;
+    while (link >= firsts_[role + 1]) ++role;
+    return Role(role);
+}
+
+double HostsFabric::bytes_per_us(int link) const {
+    switch (role_of(link)) {
+        case memory: return kind_.memory_bytes_per_us;
+        case net_out:
+        case net_in: return kind_.net_bytes_per_us;
+        default: return kind_.peer_bytes_per_us;
+    }
+}
+
+std::string HostsFabric::link_name(int link) const {
+    const Role role = role_of(link);
+    static constexpr const char* of_devices[] = {"NVLink out of rank", "NVLink into rank", "memory of rank",
+                                                 "network out of rank", "network into rank"};
+    static constexpr const char* of_threads[] = {"core of rank", "", "memory of host", "network out of host",
+                                                 "network into host"};
+    return fmt::format("{} {}", kind_.devices ? of_devices[role] : of_threads[role], link - firsts_[role]);
+}
+
+Route HostsFabric::route(int from, int to) const {
+    if (host_of(from) != host_of(to))
+        return {.links = {link(net_out, from), link(net_in, to)},
+                .latency_us = kind_.net_us,
+                .credit_us = kind_.net_us,
+                .overhead_us = kind_.net_overhead_us,
+                .driven = false};
+    Route route{.latency_us = kind_.peer_us, .credit_us = kind_.peer_us};
+    if (kind_.devices)
+        route.links = {link(out, from), link(in, to)};
+    else
+        route.links = {link(out, from), link(memory, from)};
+    return route;
+}
+
+Route HostsFabric::local(int rank) const {
+    if (kind_.devices) return {.links = {link(memory, rank)}};
+    return {.links = {link(out, rank), link(memory, rank)}};
+}
+
+Route HostsFabric::reading(int rank, int owner) const {
+    return kind_.devices ? Route{.links = {link(out, owner), link(in, rank)}} : local(rank);
+}
+
+Fabric::Turned HostsFabric::turned(int link) const {
+    const Role role = role_of(link);
+    const int owner = link - firsts_[role];
+    if (!by_host(role)) return {firsts_[role] + owner % rotation(), 1};
+    return {firsts_[role], hosts_ == 1 ? ranks() : 1};
+}
+
+std::vector<int32_t> HostsFabric::hosts() const {
+    std::vector<int32_t> of;
+    for (int rank = 0; hosts_ > 1 && rank < ranks(); ++rank) of.push_back(host_of(rank));
+    return of;
+}
+
+}  // namespace weft

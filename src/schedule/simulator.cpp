@@ -1,0 +1,123 @@
+#include "src/schedule/simulator.hpp"
+
+#include <algorithm>
+
+#include "src/schedule/simulated_ranks.hpp"
+#include "src/schedule/symmetry.hpp"
+#include "src/schedule/tiles.hpp"
+
+namespace weft {
+
+namespace {
+
+// Tiles of one run of a two-shot whose phases overlap; the executor overlaps all of them, so one seam in so many is
+// wrong.
+constexpr uint64_t pipelined_most = 64;
+// What a connection's key has room for.
+constexpr int ranks_most = 1 << 26;
+
+bool pipelines(const Schedule& schedule) {
+    return schedule.blocks.size() == 1 && schedule.blocks[0].instructions.size() == 1 &&
+           schedule.blocks[0].instructions[0].opcode == Opcode::two_shot;
+}
+
+class Preparation {
+  public:
+    Preparation(const Fabric& fabric, const SimulatedCall& call) : fabric_(fabric), call_(call) {}
+
+    Result<Simulation> run() {
+        if (fabric_.ranks() < 1 || fabric_.ranks() > ranks_most)
+            return fail(weftInvalidArgument, "{} ranks cannot be simulated; there may be 1..{}", fabric_.ranks(),
+                        ranks_most);
+        const Schedule first = call_.schedule(0);
+        if (first.ranks != fabric_.ranks())
+            return fail(weftInvalidArgument, "the schedules are of {} ranks, the fabric of {}", first.ranks,
+                        fabric_.ranks());
+        size_tiles(first);
+        int period = first.ranks;
+        if (symmetric(first)) period = fabric_.rotation();
+        SimulatedRanks machine(fabric_, call_, {first.ranks, period, call_.bytes, tile_bytes_, even_});
+        for (int rank = 0; rank < period; ++rank) machine.add(elementary(rank == 0 ? first : call_.schedule(rank)));
+        WEFT_TRY(machine.connect());
+        WEFT_TRY(machine.run());
+        return read(machine, period);
+    }
+
+  private:
+    void size_tiles(const Schedule& first) {
+        const RankCosts& costs = fabric_.costs();
+        size_t tile = call_.tile_bytes;
+        if (tile == 0)
+            tile = tile_bytes_of(first, call_.bytes,
+                                 {.wanted = call_.wanted_tile_bytes,
+                                  .slot_bytes = slot_bytes_of(costs.slot_bytes, first.fifo_depth),
+                                  .board_bytes = costs.board_bytes});
+        // Where all reach all buffers a two-shot is one tile.
+        if (pipelines(first) && call_.mode.direct(first.ranks)) tile = call_.bytes;
+        tile_bytes_ = std::min(tile, call_.bytes);
+        tiles_ = tiles_of(call_.bytes, tile_bytes_);
+    }
+
+    Schedule elementary(Schedule schedule) const {
+        // As the planner has it: below, the phases of so few tiles are not worth it.
+        if (pipelines(schedule) && tiles_ >= 4)
+            return expand_pipelined(schedule, call_.mode, int(std::min(tiles_, pipelined_most)));
+        return expand(schedule, call_.mode);
+    }
+
+    // Whether the ranks of one turn may stand for all. Builds every rank's schedule to see it.
+    bool symmetric(const Schedule& first) {
+        const int period = fabric_.rotation();
+        if (call_.symmetry == Symmetry::none || period >= first.ranks || first.ranks % period != 0) return false;
+        const size_t last = call_.bytes - (tiles_ - 1) * tile_bytes_;
+        even_ = !chunks_alike(first, tile_bytes_) || !chunks_alike(first, last);
+        // Of shorter shares some are empty, and skipped.
+        const size_t shares = size_t(first.chunks / first.parts());
+        if (even_ && (call_.symmetry != Symmetry::even || last / shares < 64)) return even_ = false;
+        std::vector<Schedule> turn;
+        for (int rank = 0; rank < first.ranks; ++rank) {
+            Schedule schedule = rank == 0 ? first : call_.schedule(rank);
+            if (rank < period)
+                turn.push_back(std::move(schedule));
+            else if (!turns_into(turn[size_t(rank % period)], schedule, period))
+                return even_ = false;
+        }
+        for (const Schedule& schedule : turn)
+            if (!board_turns(schedule, period)) return even_ = false;
+        return true;
+    }
+
+    Simulation read(const SimulatedRanks& machine, int period) const {
+        const int turns = fabric_.ranks() / period;
+        const double start_us = fabric_.costs().start_us;
+        Simulation found;
+        found.us = start_us + machine.now_us();
+        found.ranks_simulated = period;
+        found.even = even_;
+        found.tile_bytes = tile_bytes_;
+        found.tiles = tiles_;
+        found.messages = machine.messages() * uint64_t(turns);
+        found.message_bytes = machine.message_bytes() * turns;
+        found.events = machine.events();
+        found.links = machine.link_uses();
+        found.blocks = machine.block_uses();
+        for (int rank = 0; rank < fabric_.ranks(); ++rank) {
+            found.ranks.push_back(rank < period ? machine.rank_use(rank) : found.ranks[size_t(rank % period)]);
+            if (found.ranks[size_t(rank)].end_us > found.ranks[size_t(found.critical_rank)].end_us)
+                found.critical_rank = rank;
+        }
+        return found;
+    }
+
+    const Fabric& fabric_;
+    const SimulatedCall& call_;
+    size_t tile_bytes_ = 0;
+    uint64_t tiles_ = 1;
+    bool even_ = false;
+};
+
+}  // namespace
+
+Result<Simulation> simulate(const Fabric& fabric, const SimulatedCall& call) { return Preparation(fabric, call).run(); }
+
+}  // namespace weft
