@@ -171,7 +171,8 @@ Status check_file(const Request& request) {
 
 void add_schedule_command(CLI::App& app, int& exit_status) {
     auto request = std::make_shared<Request>();
-    CLI::App* command = app.add_subcommand("schedule", "Shows, writes, proves and simulates the schedules of algorithms");
+    CLI::App* command =
+        app.add_subcommand("schedule", "Shows, writes, proves and simulates the schedules of algorithms");
     command->require_subcommand(1);
     auto report = [&exit_status](const Status& status) {
         if (!status) fmt::print(stderr, "weft schedule: {}\n", status.sentence());

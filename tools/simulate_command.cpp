@@ -68,8 +68,8 @@ Status place(const Request& request, const HostKind& kind, Scene& scene) {
     if (kind.devices && scene.ranks_a_host > kind.ranks)
         return fail(weftInvalidArgument, "a {} has {} devices, not {}", kind.name, kind.ranks, scene.ranks_a_host);
     if (int64_t(scene.hosts) * scene.ranks_a_host > ranks_most)
-        return fail(weftInvalidArgument, "{} hosts of {} ranks are more than {} ranks", scene.hosts,
-                    scene.ranks_a_host, ranks_most);
+        return fail(weftInvalidArgument, "{} hosts of {} ranks are more than {} ranks", scene.hosts, scene.ranks_a_host,
+                    ranks_most);
     return ok();
 }
 
@@ -181,8 +181,8 @@ void print_table(const Request& request, const Scene& scene, const HostsFabric& 
     fmt::print("{:<32} {:>8} {:>8} {:>8} {:>16}\n", "busiest links", "alike", "load %", "busy %", "bytes");
     for (size_t each = 0; each < found.links.size() && each < links_shown; ++each) {
         const LinkUse& use = found.links[each];
-        fmt::print("{:<32} {:>8} {:>8.1f} {:>8.1f} {:>16.0f}\n", fabric.link_name(use.link), use.alike,
-                   100 * use.load, 100 * use.busy, use.bytes);
+        fmt::print("{:<32} {:>8} {:>8.1f} {:>8.1f} {:>16.0f}\n", fabric.link_name(use.link), use.alike, 100 * use.load,
+                   100 * use.busy, use.bytes);
     }
     if (found.ranks_simulated < scene.layout.ranks)
         fmt::print("\n{} rank{} simulated, which stand for all{}\n", found.ranks_simulated,

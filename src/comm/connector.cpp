@@ -121,9 +121,7 @@ ConnectionOptions Connector::options(Binding& binding, int channel, int peer, bo
             rings_of_all / (group_->locals().size() * group_->locals().size())};
 }
 
-size_t Connector::slot_bytes(int depth) const {
-    return slot_bytes_of(settings_.slot_bytes, depth);
-}
+size_t Connector::slot_bytes(int depth) const { return slot_bytes_of(settings_.slot_bytes, depth); }
 
 // Whether we can read what a rank of this host lends us.
 bool Connector::can_read(int peer) const {

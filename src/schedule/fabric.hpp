@@ -15,10 +15,10 @@ inline constexpr double unlimited = std::numeric_limits<double>::infinity();
 // the slowest link.
 struct Route {
     std::vector<int32_t> links = {};
-    double latency_us = 0;              // from the last byte's leaving until the receiver sees the message
-    double credit_us = 0;               // from the receiver's release of a slot until the sender sees it
-    double overhead_us = 0;             // what each end's block has to do for a message besides
-    double bytes_per_us = unlimited;    // the most that one connection gets
+    double latency_us = 0;            // from the last byte's leaving until the receiver sees the message
+    double credit_us = 0;             // from the receiver's release of a slot until the sender sees it
+    double overhead_us = 0;           // what each end's block has to do for a message besides
+    double bytes_per_us = unlimited;  // the most that one connection gets
     // By the sending block, which is busy until the last byte has left; else somebody else carries the slot's bytes, a
     // NIC or a kernel, and the block goes on.
     bool driven = true;
@@ -31,11 +31,11 @@ struct RankCosts {
     // rank has many: `gang` blocks'.
     double copy_bytes_per_us = unlimited, reduce_bytes_per_us = unlimited;
     int gang = 1;
-    bool one_thread = false;    // does one instruction at a time, of whatever block; else its blocks run side by side
-    double signal_us = 0;       // from the last post on a board until all who wait for it go on
-    double start_us = 0;        // of a call, before its first instruction and behind its last
-    size_t slot_bytes = 512 << 10;   // of a connection with the usual few slots
-    size_t board_bytes = 1 << 20;    // of a rank's slot of the board, the most
+    bool one_thread = false;  // does one instruction at a time, of whatever block; else its blocks run side by side
+    double signal_us = 0;     // from the last post on a board until all who wait for it go on
+    double start_us = 0;      // of a call, before its first instruction and behind its last
+    size_t slot_bytes = 512 << 10;  // of a connection with the usual few slots
+    size_t board_bytes = 1 << 20;   // of a rank's slot of the board, the most
 };
 
 class Fabric {

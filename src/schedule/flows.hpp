@@ -59,8 +59,8 @@ class Flows {
     std::vector<int32_t> hops_;  // of all paths
     std::vector<Flow> flows_;
     std::vector<int32_t> free_;
-    std::vector<int32_t> changed_;    // links
-    std::vector<int32_t> started_;    // flows, since the last settle()
+    std::vector<int32_t> changed_;  // links
+    std::vector<int32_t> started_;  // flows, since the last settle()
     uint64_t settles_ = 0;
 };
 

@@ -27,7 +27,7 @@ constexpr HostKind kinds[] = {
 
 struct ProtocolCosts {
     const char* name;
-    double efficiency;  // bytes of data in those on the wire
+    double efficiency;                         // bytes of data in those on the wire
     double base_us[2], peer_us[2], net_us[2];  // of rings, trees
 };
 // By Protocol. NCCL 2.30, src/graph/tuning.cc.

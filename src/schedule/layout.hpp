@@ -28,7 +28,7 @@ struct Layout {
     std::vector<std::vector<int32_t>> ranks_by_host() const;
     // All ranks, those of a host side by side: neighbours here share memory wherever they can.
     std::vector<int32_t> host_major() const;
-    int position() const;  // of this rank in host_major()
+    int position() const;                                                          // of this rank in host_major()
     bool in_blocks() const { return std::is_sorted(hosts.begin(), hosts.end()); }  // host_major() is rank order
     // Crosses each host's border once in and once out.
     Ring ring(int channel) const;

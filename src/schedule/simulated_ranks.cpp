@@ -329,8 +329,7 @@ double SimulatedRanks::bytes_of(const BlockState& state, const Instruction& inst
     const Schedule& schedule = schedules_[size_t(state.rank)];
     const size_t length = tile_length(shape_.bytes, shape_.tile_bytes, state.tile + uint64_t(instruction.tile));
     if (shape_.even) return double(instruction.count) * double(schedule.parts()) * double(length) / schedule.chunks;
-    return double(
-        chunk_span(instruction, state.iteration, length, schedule.chunks, schedule.parts()).bytes);
+    return double(chunk_span(instruction, state.iteration, length, schedule.chunks, schedule.parts()).bytes);
 }
 
 }  // namespace weft

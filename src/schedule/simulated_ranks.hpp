@@ -48,7 +48,7 @@ class SimulatedRanks {
     };
     struct BlockState {
         const Block* block;
-        int32_t rank;  // simulated
+        int32_t rank;               // simulated
         int32_t in = -1, out = -1;  // connections
         uint64_t tile = 0;
         int32_t step = 0, iteration = 0;

@@ -177,9 +177,9 @@ Status SimulatedRanks::deadlock() const {
         const BlockState& state = blocks_[index];
         if (state.phase == Phase::ended) continue;
         ++named;
-        who += fmt::format("{}rank {}, block {}, step {}, tile {} for {}", who.empty() ? "" : "; ", state.rank,
-                           int(index) - ranks_[size_t(state.rank)].first_block, state.step, state.tile,
-                           waits_for(state));
+        who +=
+            fmt::format("{}rank {}, block {}, step {}, tile {} for {}", who.empty() ? "" : "; ", state.rank,
+                        int(index) - ranks_[size_t(state.rank)].first_block, state.step, state.tile, waits_for(state));
     }
     return fail(weftInvalidArgument, "{} blocks wait for ever with {} slots a connection: {}",
                 int32_t(blocks_.size()) - ended_, schedules_[0].fifo_depth, who);

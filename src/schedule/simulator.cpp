@@ -65,15 +65,19 @@ class Preparation {
         return expand(schedule, call_.mode);
     }
 
+    // Whether too many chunks are empty, and skipped, for all to count as the mean: more than a quarter. Where messages
+    // are of many chunks few of them are empty.
+    static bool too_uneven(const Schedule& schedule, size_t length) {
+        return schedule.span == 1 && length / size_t(schedule.chunks / schedule.parts()) < 48;
+    }
+
     // Whether the ranks of one turn may stand for all. Builds every rank's schedule to see it.
     bool symmetric(const Schedule& first) {
         const int period = fabric_.rotation();
         if (call_.symmetry == Symmetry::none || period >= first.ranks || first.ranks % period != 0) return false;
         const size_t last = call_.bytes - (tiles_ - 1) * tile_bytes_;
         even_ = !chunks_alike(first, tile_bytes_) || !chunks_alike(first, last);
-        // Of shorter shares some are empty, and skipped.
-        const size_t shares = size_t(first.chunks / first.parts());
-        if (even_ && (call_.symmetry != Symmetry::even || last / shares < 64)) return even_ = false;
+        if (even_ && (call_.symmetry != Symmetry::even || too_uneven(first, last))) return even_ = false;
         std::vector<Schedule> turn;
         for (int rank = 0; rank < first.ranks; ++rank) {
             Schedule schedule = rank == 0 ? first : call_.schedule(rank);

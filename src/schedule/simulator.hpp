@@ -20,7 +20,7 @@ namespace weft {
 enum class Symmetry : uint8_t {
     none,   // every rank by itself
     exact,  // where it changes nothing: all chunks are of one size, in all tiles
-    even,   // also where chunks differ by up to 64 bytes: each counts as the mean of them. If that is 64 bytes at least
+    even,   // also where chunks differ, by 64 bytes: each counts as the mean of them, unless many of them are empty
 };
 
 // One step that moved bytes, of a rank that was simulated.
@@ -49,8 +49,8 @@ struct LinkUse {
     double load;   // bytes over what it could have carried
 };
 struct RankUse {
-    double end_us = 0;   // of its last step
-    double idle = 1;     // share of the time in which none of its blocks did anything
+    double end_us = 0;  // of its last step
+    double idle = 1;    // share of the time in which none of its blocks did anything
 };
 struct BlockUse {
     int rank, block;
@@ -61,12 +61,12 @@ struct Simulation {
     double us = 0;
     int critical_rank = 0;  // ends last; of several the lowest
     int ranks_simulated = 0;
-    bool even = false;         // chunks were counted as of one size, though they are not
-    size_t tile_bytes = 0;     // of a part
+    bool even = false;      // chunks were counted as of one size, though they are not
+    size_t tile_bytes = 0;  // of a part
     uint64_t tiles = 0;
-    uint64_t messages = 0;     // of all ranks
-    double message_bytes = 0;  // of all ranks
-    uint64_t events = 0;       // simulated
+    uint64_t messages = 0;         // of all ranks
+    double message_bytes = 0;      // of all ranks
+    uint64_t events = 0;           // simulated
     std::vector<LinkUse> links;    // that carried anything, those with the highest load first
     std::vector<RankUse> ranks;    // by rank
     std::vector<BlockUse> blocks;  // of the ranks simulated
