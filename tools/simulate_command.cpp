@@ -57,11 +57,13 @@ Status place(const Request& request, const HostKind& kind, Scene& scene) {
         scene.hosts = request.hosts;
         scene.ranks_a_host = kind.ranks;
     } else if (request.hosts > 0 || request.ranks > kind.ranks) {
-        scene.hosts = request.hosts > 0 ? request.hosts : request.ranks / kind.ranks;
-        scene.ranks_a_host = request.ranks / scene.hosts;
-        if (scene.hosts * scene.ranks_a_host != request.ranks)
-            return fail(weftInvalidArgument, "{} ranks do not fill hosts of {} alike: hosts are equal here",
-                        request.ranks, request.hosts > 0 ? fmt::format("{} alike", request.hosts) : kind.name);
+        const bool full = request.hosts == 0;
+        scene.hosts = full ? request.ranks / kind.ranks : request.hosts;
+        scene.ranks_a_host = full ? kind.ranks : request.ranks / request.hosts;
+        if (scene.ranks_a_host == 0 || scene.hosts * scene.ranks_a_host != request.ranks)
+            return fail(weftInvalidArgument, "{} ranks do not fill {} alike, and hosts are equal here", request.ranks,
+                        request.hosts > 0 ? fmt::format("{} hosts", request.hosts)
+                                          : fmt::format("hosts of {} ranks", kind.ranks));
     } else {
         scene.ranks_a_host = request.ranks;
     }

@@ -147,6 +147,39 @@ TEST_CASE("weft schedule says what exists when a name is misspelt", "[schedule]"
     }
 }
 
+TEST_CASE("weft schedule simulate predicts a call on hosts that are not there", "[schedule]") {
+    const Outcome table = run({"schedule", "simulate", "ring", "--hosts", "4", "--host", "dgx-h100", "-b", "64M"});
+    CHECK(table.exit_status == 0);
+    CHECK(table.out.find("ring all_reduce of 67108864 bytes, 32 ranks on 4 dgx-h100, ") == 0);
+    CHECK(table.out.find("\nnetwork out of rank 7 ") != std::string::npos);
+    CHECK(table.out.find("\n8 ranks simulated, which stand for all") != std::string::npos);
+    const Outcome json = run({"schedule", "simulate", "two_shot", "-n", "4", "--bytes", "1M", "--json"});
+    CHECK(json.exit_status == 0);
+    CHECK(json.out.find("\"ranks\": 4,") != std::string::npos);
+    CHECK(json.out.find("\"critical_rank\": 0,") != std::string::npos);
+    const std::pair<std::vector<std::string>, const char*> mistakes[] = {
+        {{"ring"}, "say --ranks or --hosts or both"},
+        {{"wring", "--ranks", "4"}, "there is no algorithm `wring` for all_reduce; there are one_shot"},
+        {{"ring", "--ranks", "4", "--host", "dgx"}, "there is no kind of host `dgx`; there are dgx-a100"},
+        {{"ring", "--ranks", "12"}, "12 ranks do not fill hosts of 8 ranks alike"},
+        {{"ring", "--ranks", "9", "--hosts", "2"}, "9 ranks do not fill 2 hosts alike"},
+        {{"ring", "--ranks", "18", "--hosts", "2"}, "a dgx-h100 has 8 devices, not 9"},
+        {{"ring", "--ranks", "2", "--hosts", "3"}, "2 ranks do not fill 3 hosts alike"},
+        {{"ring", "--hosts", "500000"}, "500000 hosts of 8 ranks are more than 1000000 ranks"},
+        {{"one_shot", "--hosts", "2"}, "one_shot needs all ranks on one host: 16 ranks on 2 hosts"},
+        {{"ring", "--ranks", "2", "--protocol", "udp"}, "there is no protocol `udp`; there are simple, ll128, ll"},
+        {{"linear", "--ranks", "2", "--collective", "gather", "--root", "2"}, "there is no rank 2 of 2 to be the root"},
+    };
+    for (const auto& [words, sentence] : mistakes) {
+        std::vector<std::string> arguments = {"schedule", "simulate"};
+        arguments.insert(arguments.end(), words.begin(), words.end());
+        const Outcome outcome = run(arguments);
+        INFO(outcome.err);
+        CHECK(outcome.exit_status == 2);
+        CHECK(outcome.err.find(sentence) != std::string::npos);
+    }
+}
+
 TEST_CASE("weft schedule check of a file that cannot be used says which and why", "[schedule]") {
     const Outcome missing = run({"schedule", "check", "/nonexistent/ring.txt"});
     CHECK(missing.exit_status == 1);
