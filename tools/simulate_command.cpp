@@ -2,6 +2,8 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
+#include <cmath>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -75,6 +77,12 @@ Status place(const Request& request, const HostKind& kind, Scene& scene) {
     return ok();
 }
 
+// Blocks that fill a device's links to the others, or, between hosts, its adapter.
+int channels_that_fill(const HostKind& kind, int hosts) {
+    if (hosts == 1) return kind.channels;
+    return std::clamp(int(std::ceil(kind.net_bytes_per_us / kind.block_bytes_per_us)), 1, kind.channels);
+}
+
 Result<Scene> scene_of(const Request& request) {
     auto row = algorithm_named(request.algorithm, request.collective);
     if (!row) return row.take_status();
@@ -94,7 +102,7 @@ Result<Scene> scene_of(const Request& request) {
     if (rooted && request.root >= scene.layout.ranks)
         return fail(weftInvalidArgument, "there is no rank {} of {} to be the root; there are 0..{}", request.root,
                     scene.layout.ranks, scene.layout.ranks - 1);
-    scene.parameters = {.channels = request.channels > 0 ? request.channels : kind->channels,
+    scene.parameters = {.channels = request.channels > 0 ? request.channels : channels_that_fill(*kind, scene.hosts),
                         .root = rooted ? request.root : -1};
     if (const char* refusal = scene.row->refusal(scene.layout))
         return fail(weftInvalidArgument, "{} {}: {} ranks on {} hosts", scene.row->name, refusal, scene.layout.ranks,

@@ -29,8 +29,7 @@ TEST_CASE("thousands of hosts", "[.scale]") {
                            {"double_binary_tree", 1250, 64 * mib},
                            {"two_level_tree", 1250, 64 * mib},
                            {"ring", 12'500, 10'240 * mib},
-                           {"halving_doubling", 12'500, 1024 * mib},
-                           {"double_binary_tree", 12'500, mib}}) {
+                           {"halving_doubling", 12'500, 1024 * mib}}) {
         const Algorithm& algorithm = *registry::find_algorithm(row.algorithm, Collective::all_reduce);
         const HostsFabric fabric(kind, row.hosts, kind.ranks);
         Layout layout{fabric.ranks(), 0, fabric.hosts()};
@@ -41,7 +40,7 @@ TEST_CASE("thousands of hosts", "[.scale]") {
         if (algorithm.tile_bytes) call.wanted_tile_bytes = algorithm.tile_bytes(layout, costs, row.bytes);
         call.schedule = [&](int rank) {
             layout.rank = rank;
-            return algorithm.build(layout, {.channels = kind.channels});
+            return algorithm.build(layout, {.channels = 2});
         };
         const auto begin = std::chrono::steady_clock::now();
         const auto found = simulate(fabric, call);
