@@ -1,13 +1,8 @@
-// msccl_xml.cpp: expat's events as the values of msccl_xml.hpp. A file costs no more than its length: document types,
-// and with them entities, are refused, and every number is bounded.
+// msccl_xml.cpp: a file's elements as the values of msccl_xml.hpp; every number is bounded.
 #include "src/schedule/msccl_xml.hpp"
 
-#include <expat.h>
-
 #include <algorithm>
-#include <charconv>
 #include <cstring>
-#include <memory>
 #include <unordered_map>
 
 #include "src/schedule/schedule.hpp"
@@ -15,9 +10,10 @@
 
 namespace weft::msccl {
 
+using xml::shown;
+
 namespace {
 
-constexpr size_t xml_bytes_most = size_t(256) << 20;
 // Chunks that all steps together move: each is walked by itself.
 constexpr int64_t moved_chunks_most = int64_t(1) << 24;
 
@@ -35,81 +31,10 @@ constexpr Type types[] = {{"s", Opcode::send},
                           {"re", Opcode::add},
                           {"nop", Opcode::nop}};
 
-// Short and printable, for a sentence.
-std::string shown(std::string_view text) {
-    std::string result;
-    for (const char letter : text.substr(0, 40)) result += letter >= ' ' && letter <= '~' ? letter : '?';
-    return "`" + result + "`";
-}
-
-// An element's attributes; the first fault stays.
-class Attributes {
+class Reader : xml::Handler {
   public:
-    Attributes(const char* element, const char** pairs, Mark mark, Status& fault)
-        : element_(element), pairs_(pairs), mark_(mark), fault_(fault) {}
-    const char* find(const char* name) const {
-        for (const char** pair = pairs_; *pair; pair += 2)
-            if (strcmp(*pair, name) == 0) return pair[1];
-        return nullptr;
-    }
-    std::string_view text(const char* name) {
-        const char* value = find(name);
-        if (!value) wrong("<{}> has no attribute {}", element_, name);
-        return value ? value : "";
-    }
-    template <class Number>
-    Number number(const char* name, Number least, Number most) {
-        const std::string_view value = text(name);
-        return fault_ ? read(name, value, least, most) : least;
-    }
-    template <class Number>
-    Number number_or(const char* name, Number least, Number most, Number otherwise) {
-        const char* value = find(name);
-        return value ? read<Number>(name, value, least, most) : otherwise;
-    }
-    template <class... Arguments>
-    void wrong(fmt::format_string<Arguments...> format, Arguments&&... arguments) {
-        if (fault_) fault_ = fail_at(mark_, format, std::forward<Arguments>(arguments)...);
-    }
-
-  private:
-    template <class Number>
-    Number read(const char* name, std::string_view text, Number least, Number most) {
-        Number value{};
-        const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-        const bool whole = end == text.data() + text.size();
-        if (whole && error == std::errc() && value >= least && value <= most) return value;
-        if (whole && error != std::errc::invalid_argument)
-            wrong("{} of <{}> is {}; it must lie in {}..{}", name, element_, shown(text), least, most);
-        else
-            wrong("{} of <{}> is {}, which is not a number", name, element_, shown(text));
-        return least;
-    }
-
-    const char* element_;
-    const char** pairs_;
-    Mark mark_;
-    Status& fault_;
-};
-
-class Reader {
-  public:
-    Result<File> read(std::string_view xml) {
-        if (xml.size() > xml_bytes_most)
-            return fail_at({}, "the file has {} bytes; at most {} MiB are read", xml.size(), xml_bytes_most >> 20);
-        if (!parser_) return fail(weftSystemError, "out of memory for an XML parser");
-        XML_SetUserData(parser_.get(), this);
-        XML_SetElementHandler(parser_.get(), started, ended);
-        XML_SetStartDoctypeDeclHandler(parser_.get(), doctype);
-        const XML_Status status = XML_Parse(parser_.get(), xml.data(), int(xml.size()), XML_TRUE);
-        if (thrown_) std::rethrow_exception(thrown_);
-        if (!fault_) return std::move(fault_);
-        if (status != XML_STATUS_OK) {
-            const XML_Error error = XML_GetErrorCode(parser_.get());
-            return fail_at(mark(), "this is not XML: {}{}", XML_ErrorString(error),
-                           depth_ > 0 ? fmt::format("; <{}> is not closed: is the file complete?", levels[depth_ - 1])
-                                      : std::string());
-        }
+    Result<File> read(std::string_view text) {
+        WEFT_TRY(xml::read(text, *this));
         WEFT_TRY(order_gpus());
         for (Gpu& gpu : file_.gpus) WEFT_TRY(find_dependencies(gpu));
         return std::move(file_);
@@ -118,47 +43,22 @@ class Reader {
   private:
     static constexpr const char* levels[] = {"algo", "gpu", "tb", "step"};
 
-    static void XMLCALL started(void* self, const char* element, const char** attributes) {
-        // No exception goes through the parser, which is C.
-        auto& reader = *static_cast<Reader*>(self);
-        try {
-            reader.start(element, attributes);
-        } catch (...) {
-            reader.thrown_ = std::current_exception();
-            XML_StopParser(reader.parser_.get(), XML_FALSE);
-        }
-    }
-    static void XMLCALL ended(void* self, const char*) { --static_cast<Reader*>(self)->depth_; }
-    static void XMLCALL doctype(void* self, const char*, const char*, const char*, int) {
-        static_cast<Reader*>(self)->stop("a document type is not read; remove <!DOCTYPE ...>");
-    }
-
-    Mark mark() const {
-        return {int(XML_GetCurrentLineNumber(parser_.get())), int(XML_GetCurrentColumnNumber(parser_.get())) + 1};
-    }
-    template <class... Arguments>
-    void stop(fmt::format_string<Arguments...> format, Arguments&&... arguments) {
-        if (fault_) fault_ = fail_at(mark(), format, std::forward<Arguments>(arguments)...);
-        XML_StopParser(parser_.get(), XML_FALSE);
-    }
-
-    void start(const char* element, const char** pairs) {
-        if (!fault_) return;
-        if (depth_ == std::size(levels)) return stop("a <step> holds nothing, found <{}>", shown(element));
-        if (strcmp(element, levels[depth_]) != 0)
-            return stop("expected <{}>, found <{}>", levels[depth_], std::string_view(element).substr(0, 40));
-        Attributes attributes(element, pairs, mark(), fault_);
+    void end() override { --depth_; }
+    void start(xml::Element& element) override {
+        if (depth_ == std::size(levels))
+            return element.wrong("a <step> holds nothing, found <{}>", shown(element.name()));
+        if (element.name() != levels[depth_])
+            return element.wrong("expected <{}>, found <{}>", levels[depth_], element.name().substr(0, 40));
         switch (depth_++) {
-            case 0: start_file(attributes); break;
-            case 1: start_gpu(attributes); break;
-            case 2: start_block(attributes); break;
-            case 3: start_step(attributes); break;
+            case 0: start_file(element); break;
+            case 1: start_gpu(element); break;
+            case 2: start_block(element); break;
+            case 3: start_step(element); break;
         }
-        if (!fault_) XML_StopParser(parser_.get(), XML_FALSE);
     }
 
-    void start_file(Attributes& attributes) {
-        file_.mark = mark();
+    void start_file(xml::Element& attributes) {
+        file_.mark = attributes.mark();
         file_.name = attributes.text("name").substr(0, 256);
         if (const char* collective = attributes.find("coll")) file_.collective = collective;
         file_.ranks = attributes.number("ngpus", 1, ranks_most);
@@ -171,15 +71,15 @@ class Reader {
             attributes.wrong("minBytes is {} and maxBytes {}: no message is of that size", file_.min_bytes,
                              file_.max_bytes);
     }
-    void start_gpu(Attributes& attributes) {
+    void start_gpu(xml::Element& attributes) {
         Gpu& gpu = file_.gpus.emplace_back();
-        gpu.mark = mark();
+        gpu.mark = attributes.mark();
         gpu.id = attributes.number("id", 0, file_.ranks - 1);
         gpu.scratch_chunks = attributes.number_or("s_chunks", 0, INT32_MAX, 0);
     }
-    void start_block(Attributes& attributes) {
+    void start_block(xml::Element& attributes) {
         ThreadBlock& block = file_.gpus.back().blocks.emplace_back();
-        block.mark = mark();
+        block.mark = attributes.mark();
         block.id = attributes.number("id", 0, INT32_MAX);
         block.send = attributes.number_or("send", -1, file_.ranks - 1, -1);
         block.receive = attributes.number_or("recv", -1, file_.ranks - 1, -1);
@@ -193,12 +93,12 @@ class Reader {
             attributes.wrong("tb {} has a peer, but no channel: chan is -1", block.id);
         block.channel = std::max(0, block.channel);
     }
-    void start_step(Attributes& attributes) {
+    void start_step(xml::Element& attributes) {
         const Gpu& gpu = file_.gpus.back();
         ThreadBlock& block = file_.gpus.back().blocks.back();
         const int place = int(block.steps.size());
         Step& step = block.steps.emplace_back();
-        step.mark = mark();
+        step.mark = attributes.mark();
         const int number = attributes.number("s", 0, INT32_MAX);
         if (number != place)
             attributes.wrong("this is step {} of tb {}, but s is {}: steps are numbered from 0", place, block.id,
@@ -224,7 +124,7 @@ class Reader {
         if (step.after_block >= 0 && step.after_step < 0)
             attributes.wrong("it depends on tb {}, but deps does not say after which step", step.after_block);
     }
-    Operand operand(Attributes& attributes, const char* buffer_name, const char* offset_name) {
+    Operand operand(xml::Element& attributes, const char* buffer_name, const char* offset_name) {
         Operand operand;
         const std::string_view name = attributes.text(buffer_name);
         operand.buffer = name == "i"   ? Buffer::input
@@ -284,12 +184,6 @@ class Reader {
         return ok();
     }
 
-    struct Free {
-        void operator()(XML_Parser parser) const { XML_ParserFree(parser); }
-    };
-    std::exception_ptr thrown_;  // out of memory
-    std::unique_ptr<std::remove_pointer_t<XML_Parser>, Free> parser_{XML_ParserCreate(nullptr)};
-    Status fault_;
     File file_;
     size_t depth_ = 0;
     int64_t moved_ = 0;

@@ -8,20 +8,13 @@
 #include <vector>
 
 #include "src/base/result.hpp"
+#include "src/base/xml.hpp"
 #include "src/schedule/instruction.hpp"
 
 namespace weft::msccl {
 
-// Where something stands in the file, from 1.
-struct Mark {
-    int line = 1, column = 1;
-};
-
-template <class... Arguments>
-Status fail_at(const Mark& mark, fmt::format_string<Arguments...> format, Arguments&&... arguments) {
-    return fail(weftInvalidArgument, "line {}, column {}: {}", mark.line, mark.column,
-                fmt::format(format, std::forward<Arguments>(arguments)...));
-}
+using xml::fail_at;
+using xml::Mark;
 
 // Places `offset` and on of the input, output or scratch; none if the step does not use it.
 struct Operand {

@@ -1,0 +1,111 @@
+#include "src/base/xml.hpp"
+
+#include <expat.h>
+
+#include <cstring>
+#include <exception>
+#include <memory>
+#include <type_traits>
+#include <vector>
+
+namespace weft::xml {
+
+namespace {
+
+constexpr size_t bytes_most = size_t(256) << 20;
+// No format that is read here, and no tree of PCI bridges, nests half as deep.
+constexpr size_t depth_most = 64;
+
+// Expat's events; no exception goes through it, which is C.
+class Parser {
+  public:
+    Parser(Handler& handler) : handler_(handler) {}
+    Status read(std::string_view text) {
+        if (text.size() > bytes_most)
+            return fail_at({}, "the file has {} bytes; at most {} MiB are read", text.size(), bytes_most >> 20);
+        if (!parser_) return fail(weftSystemError, "out of memory for an XML parser");
+        XML_SetUserData(parser_.get(), this);
+        XML_SetElementHandler(parser_.get(), started, ended);
+        XML_SetStartDoctypeDeclHandler(parser_.get(), doctype);
+        const XML_Status status = XML_Parse(parser_.get(), text.data(), int(text.size()), XML_TRUE);
+        if (thrown_) std::rethrow_exception(thrown_);
+        if (!fault_) return std::move(fault_);
+        if (status != XML_STATUS_OK) {
+            const XML_Error error = XML_GetErrorCode(parser_.get());
+            return fail_at(mark(), "this is not XML: {}{}", XML_ErrorString(error),
+                           open_.empty() ? std::string()
+                                         : fmt::format("; <{}> is not closed: is the file complete?", open_.back()));
+        }
+        return ok();
+    }
+
+  private:
+    template <class Event>
+    void guarded(Event event) {
+        try {
+            if (fault_) event();
+        } catch (...) {
+            thrown_ = std::current_exception();
+        }
+        if (thrown_ || !fault_) XML_StopParser(parser_.get(), XML_FALSE);
+    }
+    static void XMLCALL started(void* self, const char* name, const char** attributes) {
+        auto& parser = *static_cast<Parser*>(self);
+        parser.guarded([&] {
+            Element element(name, attributes, parser.mark(), parser.fault_);
+            if (parser.open_.size() == depth_most)
+                return element.wrong("more than {} elements lie in each other", depth_most);
+            parser.handler_.start(element);
+            if (parser.fault_) parser.open_.emplace_back(name, strnlen(name, 40));
+        });
+    }
+    static void XMLCALL ended(void* self, const char*) {
+        auto& parser = *static_cast<Parser*>(self);
+        parser.guarded([&] {
+            parser.open_.pop_back();
+            parser.handler_.end();
+        });
+    }
+    static void XMLCALL doctype(void* self, const char*, const char*, const char*, int) {
+        auto& parser = *static_cast<Parser*>(self);
+        parser.guarded(
+            [&] { parser.fault_ = fail_at(parser.mark(), "a document type is not read; remove <!DOCTYPE ...>"); });
+    }
+
+    Mark mark() const {
+        return {int(XML_GetCurrentLineNumber(parser_.get())), int(XML_GetCurrentColumnNumber(parser_.get())) + 1};
+    }
+
+    struct Free {
+        void operator()(XML_Parser parser) const { XML_ParserFree(parser); }
+    };
+    Handler& handler_;
+    std::exception_ptr thrown_;  // out of memory
+    std::unique_ptr<std::remove_pointer_t<XML_Parser>, Free> parser_{XML_ParserCreate(nullptr)};
+    Status fault_;
+    std::vector<std::string> open_;
+};
+
+}  // namespace
+
+std::string shown(std::string_view text) {
+    std::string result;
+    for (const char letter : text.substr(0, 40)) result += letter >= ' ' && letter <= '~' ? letter : '?';
+    return "`" + result + "`";
+}
+
+const char* Element::find(const char* name) const {
+    for (const char** pair = pairs_; *pair; pair += 2)
+        if (strcmp(*pair, name) == 0) return pair[1];
+    return nullptr;
+}
+
+std::string_view Element::text(const char* name) {
+    const char* value = find(name);
+    if (!value) wrong("<{}> has no attribute {}", name_, name);
+    return value ? value : "";
+}
+
+Status read(std::string_view text, Handler& handler) { return Parser(handler).read(text); }
+
+}  // namespace weft::xml

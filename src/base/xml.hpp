@@ -1,0 +1,86 @@
+// xml.hpp: XML for those who read files of users: elements as they begin and end, attributes as numbers in range, the
+// first fault with its place. A file costs no more than its length: document types, and with them entities, are
+// refused, and so is what nests deeper than any file that is meant.
+#pragma once
+#include <charconv>
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <system_error>
+
+#include "src/base/result.hpp"
+
+namespace weft::xml {
+
+// Where something stands in the file, from 1.
+struct Mark {
+    int line = 1, column = 1;
+};
+
+template <class... Arguments>
+Status fail_at(const Mark& mark, fmt::format_string<Arguments...> format, Arguments&&... arguments) {
+    return fail(weftInvalidArgument, "line {}, column {}: {}", mark.line, mark.column,
+                fmt::format(format, std::forward<Arguments>(arguments)...));
+}
+
+// Short and printable, between backquotes, for a sentence.
+std::string shown(std::string_view text);
+
+// An element as it begins, with its attributes; of its faults the first one stays, and ends the reading.
+class Element {
+  public:
+    Element(const char* name, const char** pairs, Mark mark, Status& fault)
+        : name_(name), pairs_(pairs), mark_(mark), fault_(fault) {}
+    std::string_view name() const { return name_; }
+    const Mark& mark() const { return mark_; }
+    bool ok() const { return fault_.ok(); }
+    // Null: it has no such attribute.
+    const char* find(const char* name) const;
+    std::string_view text(const char* name);
+    template <class Number>
+    Number number(const char* name, Number least, Number most) {
+        const std::string_view value = text(name);
+        return fault_ ? read(name, value, least, most) : least;
+    }
+    template <class Number>
+    Number number_or(const char* name, Number least, Number most, Number otherwise) {
+        const char* value = find(name);
+        return value ? read<Number>(name, value, least, most) : otherwise;
+    }
+    template <class... Arguments>
+    void wrong(fmt::format_string<Arguments...> format, Arguments&&... arguments) {
+        if (fault_) fault_ = fail_at(mark_, format, std::forward<Arguments>(arguments)...);
+    }
+
+  private:
+    template <class Number>
+    Number read(const char* name, std::string_view text, Number least, Number most) {
+        Number value{};
+        const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+        const bool whole = end == text.data() + text.size();
+        if (whole && error == std::errc() && value >= least && value <= most) return value;
+        if (whole && error != std::errc::invalid_argument)
+            wrong("{} of <{}> is {}; it must lie in {}..{}", name, name_, shown(text), least, most);
+        else
+            wrong("{} of <{}> is {}, which is not a number", name, name_, shown(text));
+        return least;
+    }
+
+    const char* name_;
+    const char** pairs_;
+    Mark mark_;
+    Status& fault_;
+};
+
+class Handler {
+  public:
+    virtual ~Handler() = default;
+    virtual void start(Element& element) = 0;
+    virtual void end() {}  // of the element that began last and has not ended
+};
+
+// Gives `handler` the elements of `text` until there is a fault, which is returned. weftInvalidArgument: the file, with
+// the place; weftSystemError: no memory for a parser.
+Status read(std::string_view text, Handler& handler);
+
+}  // namespace weft::xml
