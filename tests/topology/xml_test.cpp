@@ -1,0 +1,228 @@
+// NCCL's topology files: what is read is written as it was; wrong files are refused with a sentence that says where
+// and why; what is strange is said and survived.
+#include <random>
+
+#include "src/base/file.hpp"
+#include "tests/catch.hpp"
+#include "tests/topology/machines.hpp"
+#include "topology/graph_xml.hpp"
+
+using namespace weft;
+using namespace weft::test;
+using namespace weft::topology;
+
+namespace {
+
+// One cpu with this in it.
+ReadTopology read_in_cpu(const std::string& text) {
+    auto read = read_topology("<system version=\"1\">\n<cpu numaid=\"0\">\n" + text + "\n</cpu>\n</system>\n");
+    INFO(read.status().sentence());
+    REQUIRE(read.ok());
+    return std::move(*read);
+}
+
+}  // namespace
+
+TEST_CASE("a topology that is written and read again is the same", "[topology]") {
+    CHECK(files_in("machines").size() >= 9);
+    for (const auto& file : files_in("machines")) {
+        INFO(file);
+        const auto first = read_topology(file_text(file));
+        REQUIRE(first.ok());
+        const std::string written = write_topology(first->graph);
+        const auto second = read_topology(written);
+        INFO(written);
+        INFO(second.status().sentence());
+        REQUIRE(second.ok());
+        CHECK(second->graph == first->graph);
+        CHECK(second->notes.empty());
+        CHECK(write_topology(second->graph) == written);
+    }
+}
+
+TEST_CASE("what users' texts hold is escaped", "[topology]") {
+    Graph graph;
+    REQUIRE(graph.host("a \"b\" <c> & d\n").ok());
+    Node cpu;
+    cpu.kind = NodeKind::cpu;
+    cpu.cpu.numaid = 0;
+    REQUIRE(graph.add(cpu).ok());
+    const auto read = read_topology(write_topology(graph));
+    REQUIRE(read.ok());
+    CHECK(read->graph.hosts() == graph.hosts());
+}
+
+TEST_CASE("a broken topology file is refused with a sentence that says where and why", "[topology]") {
+    CHECK(files_in("broken").size() >= 30);
+    for (const auto& file : files_in("broken")) {
+        const std::string text = file_text(file);
+        const std::string start = "<!-- expect: ";
+        REQUIRE(text.substr(0, start.size()) == start);
+        const std::string expected = text.substr(start.size(), text.find(" -->") - start.size());
+        const auto read = read_topology(text);
+        INFO(file.filename() << ": " << (read ? "it was read" : read.status().sentence()));
+        REQUIRE(!read.ok());
+        CHECK(read.status().sentence().find(expected) != std::string::npos);
+        CHECK(read.status().sentence().substr(0, 5) == "line ");
+    }
+}
+
+TEST_CASE("strange things are said with their line, and left out or taken for something", "[topology]") {
+    const auto machine = read_in_cpu(R"(<pci busid="0000:01:00.0" class="0x030200" link_speed="fast" link_width="0">
+  <gpu dev="0" sm="80"><nvlink target="0000:99:00.0" count="4" tclass="0x030200"/></gpu>
+</pci>
+<pci busid="0000:02:00.0" class="0x030200" link_width="255"><gpu dev="1" sm="80">
+  <nvlink target="0000:03:00.0" count="4" tclass="0x030200"/>
+</gpu></pci>
+<pci busid="0000:03:00.0" class="0x030200"><gpu dev="2" sm="80">
+  <nvlink target="0000:02:00.0" count="2" tclass="0x030200"/>
+  <nvlink target="0000:04:00.0" count="2" tclass="0x030200"/>
+</gpu></pci>
+<pci busid="0000:04:00.0" class="0x030200"/>
+<pci busid="0000:05:00.0"><pcilink target="0000:77:00.0"/></pci>
+<future><pci/></future>)");
+    CHECK(machine.notes ==
+          std::vector<std::string>{
+              "line 3: link_speed of 0000:01:00.0 is `fast`: taken for unknown; write it as in 16.0 GT/s PCIe",
+              "line 3: link_width of 0000:01:00.0 is 0: taken for unknown",
+              "line 6: link_width of 0000:02:00.0 is 255: taken for unknown",
+              "line 15: <`future`> is not known and is skipped",
+              "line 4: the nvlink of gpu 0 (0000:01:00.0) leads to 0000:99:00.0, which is no GPU of the host: it is "
+              "left out; correct its target, or add the GPU",
+              "line 14: the pcilink of pci 0000:05:00.0 leads to 0000:77:00.0, which is no PCI switch of the host: it "
+              "is left out; correct its target, or add the switch",
+              "line 7: gpu 1 (0000:02:00.0) states 4 nvlinks to gpu 2 (0000:03:00.0), which states 2: the lesser "
+              "number is taken",
+              "line 11: gpu 2 (0000:03:00.0) states an nvlink to gpu 0000:04:00.0, which does not state it: taken for "
+              "both ways; each of the two should state it"});
+    const Path path =
+        Paths(machine.graph).between(node_named(machine.graph, "gpu1"), node_named(machine.graph, "gpu2"));
+    CHECK(path.path_class == PathClass::nvl);
+    CHECK(path.bandwidth_gbs == 40);
+}
+
+TEST_CASE("halves of a switch that a pcilink joins are several switches, without a cpu", "[topology]") {
+    const auto machine = read_in_cpu(R"(
+<pci busid="0000:01:00.0" class="0x060400" link_speed="16.0 GT/s PCIe" link_width="16">
+  <pcilink target="0000:02:00.0"/>
+  <pci busid="0000:03:00.0" class="0x030200" link_speed="16.0 GT/s PCIe" link_width="16"><gpu dev="0" sm="80"/></pci>
+</pci>
+<pci busid="0000:02:00.0" class="0x060400" link_speed="16.0 GT/s PCIe" link_width="16">
+  <pcilink target="0000:01:00.0"/>
+  <pci busid="0000:04:00.0" class="0x030200" link_speed="16.0 GT/s PCIe" link_width="8"><gpu dev="1" sm="80"/></pci>
+</pci>)");
+    CHECK(machine.notes.empty());
+    const Path path =
+        Paths(machine.graph).between(node_named(machine.graph, "gpu0"), node_named(machine.graph, "gpu1"));
+    CHECK(path.path_class == PathClass::pxb);
+    CHECK(path.bandwidth_gbs == 12);
+    CHECK(path.hops == 3);
+}
+
+TEST_CASE("bus ids are the same in all the forms that tools write", "[topology]") {
+    CHECK(normal_busid("0000:C1:00.0") == "0000:c1:00.0");
+    CHECK(normal_busid("00000000:C1:00.0") == "0000:c1:00.0");
+    CHECK(normal_busid("00010000:01:00.0") == "10000:01:00.0");
+    CHECK(normal_busid("ffff:ff:01.0") == "ffff:ff:01.0");
+    for (const char* wrong : {"", "c1:00.0", "0000:c1:00", "0000:c1:00.0x", "0000:c1:00.00", "000000000:c1:00.0",
+                              "0000.c1.00.0", "0000:g1:00.0", "0000:c1:00.0 "})
+        CHECK(normal_busid(wrong).empty());
+}
+
+TEST_CASE("channels that are written and read again are the same", "[topology]") {
+    std::vector<ChannelGraph> graphs(2);
+    graphs[0].pattern = Pattern::ring;
+    graphs[0].intra_gbs = 20.6;
+    graphs[0].inter_gbs = 48;
+    graphs[0].type_intra = PathClass::nvl;
+    graphs[0].type_inter = PathClass::pix;
+    graphs[0].cross_nic = 2;
+    graphs[0].channels = {
+        {{{NodeKind::port, 0, unknown}, {NodeKind::gpu, 0, 3}, {NodeKind::gpu, 1, 4}, {NodeKind::port, 1, unknown}}},
+        {{{NodeKind::gpu, 1, 4}, {NodeKind::gpu, 0, 3}}}};
+    graphs[1].id = 1;
+    graphs[1].pattern = Pattern::balanced_tree;
+    graphs[1].type_inter = PathClass::pxn;
+    graphs[1].latency_inter_us = 2.5;
+    graphs[1].same_channels = false;
+    const std::string written = write_graphs(graphs);
+    const auto read = read_graphs(written);
+    INFO(written);
+    INFO(read.status().sentence());
+    REQUIRE(read.ok());
+    CHECK(read->notes.empty());
+    CHECK(read->graphs == graphs);
+}
+
+TEST_CASE("a graph file of NCCL's is read, and a wrong one refused with a sentence", "[topology]") {
+    const auto read = read_graphs(R"(<graphs version="1">
+  <graph id="0" pattern="4" crossnic="0" nchannels="2" speedintra="20" speedinter="20" latencyinter="0" typeintra="NVL" typeinter="PIX" samechannels="1">
+    <channel><net dev="0x100000000000002"/><gpu dev="0"/><gpu dev="1"/><net dev="2"/></channel>
+  </graph>
+  <extra><more/></extra>
+</graphs>)");
+    REQUIRE(read.ok());
+    REQUIRE(read->graphs.size() == 1);
+    CHECK(read->graphs[0].channels[0].stops[0] == Stop{NodeKind::port, 2, unknown});
+    CHECK(read->notes == std::vector<std::string>{"line 2: nchannels of graph 0 is 2, but it has 1: these are taken",
+                                                  "line 5: <`extra`> is not known and is skipped"});
+    const auto refusal = [](const std::string& text) { return read_graphs(text).status().sentence(); };
+    const std::string ring = R"(<graphs version="1"><graph id="0" pattern="4">)";
+    CHECK(refusal("<system/>") == "line 1, column 1: expected <graphs>, found <`system`>: this is not a graph file");
+    CHECK(refusal(R"(<graphs version="7"/>)") == "line 1, column 1: version of <graphs> is 7; Weft reads version 1");
+    CHECK(refusal(R"(<graphs><graph id="0" pattern="9"/></graphs>)") ==
+          "line 1, column 9: pattern of <graph> is `9`; it must lie in 1..6");
+    CHECK(refusal(R"(<graphs><graph id="0" pattern="4" speedintra="-1"/></graphs>)") ==
+          "line 1, column 9: speedintra of <graph> is `-1`; it must lie in 0..1000000");
+    CHECK(refusal(R"(<graphs><graph id="0" pattern="4" speedintra="nan"/></graphs>)").find("must lie in") !=
+          std::string::npos);
+    CHECK(refusal(R"(<graphs><graph id="0" pattern="4" typeintra="FAR"/></graphs>)").find("there are LOC, NVL") !=
+          std::string::npos);
+    CHECK(refusal(ring + R"(</graph><graph id="0" pattern="4"/></graphs>)").find("graph 0 stands here a second time") !=
+          std::string::npos);
+    CHECK(refusal(ring + R"(<channel><gpu dev="3"/><gpu dev="3"/></channel></graph></graphs>)")
+              .find("gpu 3 stands in this channel a second time; a ring passes each once") != std::string::npos);
+    CHECK(refusal(ring + R"(<channel><nic dev="3"/></channel></graph></graphs>)")
+              .find("a channel holds <gpu> and <net>, found <`nic`>") != std::string::npos);
+    CHECK(refusal(ring + R"(<channel><gpu dev="-1"/></channel></graph></graphs>)").find("must lie in 0..65535") !=
+          std::string::npos);
+    CHECK(refusal(ring + "<channel>").find("is the file complete?") != std::string::npos);
+}
+
+TEST_CASE("files with random faults end in a graph that can be written and searched, or in a sentence", "[topology]") {
+    const unsigned seed = std::random_device()();
+    INFO("seed " << seed);
+    std::mt19937 random(seed);
+    const auto draw = [&](size_t below) { return size_t(random() % below); };
+    const std::string letters = "\"<>/=0123456789abcdef:.- x&";
+    for (const auto& file : files_in("machines")) {
+        const std::string right = file_text(file);
+        for (int round = 0; round < 40; ++round) {
+            std::string text = right;
+            for (size_t fault = 0; fault <= draw(4); ++fault) {
+                const size_t place = draw(text.size());
+                switch (draw(4)) {
+                    case 0: text[place] = letters[draw(letters.size())]; break;
+                    case 1: text.erase(place, 1 + draw(40)); break;
+                    case 2: text.insert(place, text.substr(draw(text.size()), 1 + draw(200))); break;
+                    case 3: {  // a number or a word of another place
+                        const size_t from = text.find('"', place), to = text.find('"', draw(text.size()));
+                        if (from != text.npos && to != text.npos) text.replace(from, draw(14), text.substr(to, 14));
+                        break;
+                    }
+                }
+            }
+            const auto read = read_topology(text);
+            if (!read) {
+                CHECK(read.status().sentence().substr(0, 5) == "line ");
+                continue;
+            }
+            const auto again = read_topology(write_topology(read->graph));
+            INFO(text);
+            REQUIRE(again.ok());
+            CHECK(again->graph == read->graph);
+            const Paths paths(read->graph);
+            for (size_t i = 0; i < read->graph.nodes().size(); i += 5) (void)paths.from(int(i));
+        }
+    }
+}

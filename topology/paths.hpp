@@ -1,0 +1,88 @@
+// paths.hpp: the way from each node of a graph to each other one: how near it is, in the classes that nvidia-smi and
+// NCCL tell, its hops, its narrowest link, its latency. Of all ways it is the one of the nearest class; of those the
+// widest; of those the one with the fewest hops; of those the quickest.
+// Devices do not forward: a way goes through cpus, PCI switches and NVSwitches only, except NVB, NVLink through one GPU
+// to another, and, where it is asked for, PXN, through another GPU's NIC.
+#pragma once
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "src/base/result.hpp"
+#include "topology/graph.hpp"
+
+namespace weft::topology {
+
+// Nearest first.
+enum class PathClass : uint8_t {
+    loc,   // the node itself, or within a device
+    nvl,   // NVLink, through NVSwitches too
+    nvb,   // NVLink through one other GPU
+    c2c,   // NVLink-C2C between a GPU and its cpu
+    pix,   // one PCI switch at most
+    pxb,   // several PCI switches, no cpu
+    pxn,   // NVLink to another GPU, and from there to its NIC by PIX or PXB
+    phb,   // a cpu (PCI host bridge)
+    sys,   // from cpu to cpu, across NUMA domains
+    net,   // over the network, from any port of one host to any of the other
+    none,  // no way
+};
+const char* name_of(PathClass path_class);  // "PIX"; of none "-"
+// none: there is no such class.
+PathClass path_class_named(std::string_view name);
+
+struct Path {
+    PathClass path_class = PathClass::none;
+    int hops = 0;              // links; parallel ones are one
+    double bandwidth_gbs = 0;  // of the narrowest, parallel links together
+    double latency_us = 0;     // one way
+    int through = -1;          // the GPU that forwards, of NVB and PXN
+    bool assumed = false;      // the bandwidth of a link on it rests on something unknown
+    bool operator==(const Path&) const = default;
+};
+
+struct PathOptions {
+    bool nvb = true;
+    bool pxn = false;  // from a GPU to a port and back
+    bool net = true;   // between hosts; searches from every port when Paths is made
+};
+
+// The graph, connected, must outlive it. Reentrant.
+class Paths {
+  public:
+    explicit Paths(const Graph& graph, PathOptions options = {});
+    // To every node. Time: a few breadth-first searches.
+    std::vector<Path> from(int source) const;
+    Path between(int source, int target) const { return from(source)[size_t(target)]; }
+    // The nodes of that path, both ends included; empty: there is none.
+    std::vector<int> route(int source, int target) const;
+
+  private:
+    struct Edge {
+        int target;
+        LinkKind kind;
+        PathClass path_class;
+        double bandwidth_gbs, latency_us;
+        bool assumed;
+    };
+    struct Row;
+    void add_edge(int source, int target, const Link& link);
+    bool forwards(int node) const;
+    Row layers(int source, PathClass worst, double bandwidth_gbs) const;
+    std::vector<Path> direct(int source) const;
+    std::vector<int> direct_route(int source, int target) const;
+    void add_nvb(int source, std::vector<Path>& row) const;
+    void add_pxn(int source, std::vector<Path>& row) const;
+    void add_net(int source, std::vector<Path>& row) const;
+    // The port by which the node is best left.
+    int port_for(int source, const std::vector<Path>& row) const;
+
+    const Graph& graph_;
+    PathOptions options_;
+    std::vector<std::vector<Edge>> edges_;  // of each node
+    std::vector<std::vector<int>> ports_;   // of each host
+    std::vector<int> arrival_port_;         // for each node: by which port of its host it is best reached
+    std::vector<Path> arrival_;             // from there
+};
+
+}  // namespace weft::topology

@@ -1,0 +1,29 @@
+// speeds.hpp: what links of each kind carry in practice, by what is known of their ends: one table a kind. The figures
+// are those NCCL reckons with, so that its users' files give the paths they are used to.
+#pragma once
+#include <string_view>
+
+#include "topology/graph.hpp"
+
+namespace weft::topology {
+
+// GB/s each way; `assumed`: something it depends on is unknown.
+struct Speed {
+    double bandwidth_gbs = 0;
+    bool assumed = false;
+};
+
+constexpr double local_gbs = 5000;  // within a device: never the bottleneck
+
+Speed nvlink_speed(int sm, int links);
+// `link_speed` as sysfs and NCCL write it. Unknown: generation 3, 16 lanes.
+Speed pci_speed(const Pci& pci);
+bool is_pci_link_speed(std::string_view text);
+// Between two sockets: QPI, UPI, Infinity Fabric and their like; the slower one's.
+Speed sys_speed(const Cpu& one, const Cpu& other);
+Speed port_speed(const Port& port);
+// One way, of an unloaded link, for small messages: for comparing ways, until somebody measures.
+double latency_us(LinkKind kind);
+double network_latency_us(const Port& port);
+
+}  // namespace weft::topology
