@@ -1,0 +1,22 @@
+// merge.hpp: a file about a machine, and what was detected of it, as one graph. Devices are the same by bus id, cpus by
+// NUMA domain, ports by name or number. The file wins for where devices are and for all that it states: images of
+// clouds know what a virtual machine hides. What was detected adds the devices and attributes that the file does not
+// have.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "src/base/result.hpp"
+#include "topology/graph.hpp"
+
+namespace weft::topology {
+
+struct Merged {
+    Graph graph;                     // connected
+    std::vector<std::string> notes;  // where the two contradict each other, a sentence each
+};
+
+// weftInvalidArgument: together they are too large.
+Result<Merged> merge(const Graph& file, const Graph& detected);
+
+}  // namespace weft::topology
