@@ -1,4 +1,5 @@
-// weft: the one command: `weft run` starts ranks, `weft info` tells what there is, `weft schedule` shows and proves.
+// weft: the one command: `weft run` starts ranks, `weft info` tells what there is, `weft schedule` shows and proves,
+// `weft topology` shows machines.
 #include <fcntl.h>
 #include <fmt/core.h>
 #include <weft/types.h>
@@ -12,6 +13,7 @@
 #include "tools/info_command.hpp"
 #include "tools/run_command.hpp"
 #include "tools/schedule_command.hpp"
+#include "tools/topology_command.hpp"
 
 int main(int argc, char** argv) {
     // A standard descriptor that is closed would be the next pipe's number.
@@ -26,6 +28,7 @@ int main(int argc, char** argv) {
     weft::tools::add_run_command(app, exit_status);
     weft::tools::add_info_command(app, exit_status);
     weft::tools::add_schedule_command(app, exit_status);
+    weft::tools::add_topology_command(app, exit_status);
     std::vector<std::string> arguments(argv + 1, argv + argc);
     if (!arguments.empty() && arguments[0] == "run") weft::tools::shield_separator(arguments);
     auto is_named = [&](CLI::App* command) { return command->check_name(arguments[0]); };

@@ -1,0 +1,11 @@
+// topology_command.hpp: `weft topology`: shows a machine as a graph, and converts its files.
+#pragma once
+#include <CLI/CLI.hpp>
+
+namespace weft::tools {
+
+// Adds the subcommand; when it is called, `exit_status` receives what the process shall return: 1 if a file cannot be
+// read or written, 2 if the command line is wrong.
+void add_topology_command(CLI::App& app, int& exit_status);
+
+}  // namespace weft::tools

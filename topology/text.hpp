@@ -1,0 +1,14 @@
+// text.hpp: a graph for people: the tree of each host, the links across it, and the matrix of paths between GPUs, ports
+// and cpus as `nvidia-smi topo -m` prints it, with bandwidths.
+#pragma once
+#include <string>
+
+#include "topology/graph.hpp"
+#include "topology/paths.hpp"
+
+namespace weft::topology {
+
+// Of a connected graph.
+std::string write_text(const Graph& graph, PathOptions options = {});
+
+}  // namespace weft::topology
