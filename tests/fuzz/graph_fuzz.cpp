@@ -1,0 +1,18 @@
+// graph_fuzz.cpp: whatever bytes come, reading them as a graph file ends in channels that are the same when they are
+// written and read again, or in a sentence with its place.
+//     build/tests/fuzz/graph_fuzz -dict=tests/fuzz/graph.dict corpus
+#include <cstdlib>
+
+#include "topology/graph_xml.hpp"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t bytes) {
+    using namespace weft::topology;
+    const auto read = read_graphs({reinterpret_cast<const char*>(data), bytes});
+    if (!read) {
+        if (read.status().sentence().find("line ") != 0) std::abort();
+        return 0;
+    }
+    const auto again = read_graphs(write_graphs(read->graphs));
+    if (!again || again->graphs != read->graphs) std::abort();
+    return 0;
+}
