@@ -119,19 +119,36 @@ Result<int> Graph::add(Node node) {
         if (!may_have(parent.kind, node.kind) || parent.host != node.host)
             return fail(weftInvalidArgument, "a {} cannot have a {} under it", name_of(parent.kind),
                         name_of(node.kind));
+        if (node.kind == NodeKind::port && children(node.parent) == ports_per_nic_most)
+            return fail(weftInvalidArgument, "a nic has more than {} ports", ports_per_nic_most);
         if (!node.busid.empty() && !by_busid_.try_emplace(busid_key(node.host, node.busid), index).second)
             return fail(weftInvalidArgument, "busid {} stands here a second time; each device has one of its own",
                         node.busid);
     }
-    nodes_.push_back(std::move(node));
+    if (node.parent >= 0) ++children_[size_t(node.parent)];
+    push(std::move(node));
     return index;
 }
 
+void Graph::push(Node node) {
+    nodes_.push_back(std::move(node));
+    children_.push_back(0);
+    stated_.push_back(0);
+}
+
 Status Graph::state(Statement statement) {
+    if (statement.source < 0 || size_t(statement.source) >= nodes_.size())
+        return fail(weftInvalidArgument, "a link of node {}; there are {}", statement.source, nodes_.size());
+    const NodeKind kind = node(statement.source).kind;
+    if (kind != (statement.kind == LinkKind::local ? NodeKind::pci : NodeKind::gpu))
+        return fail(weftInvalidArgument, "{} cannot have a {} link", name(statement.source), name_of(statement.kind));
+    if (stated_[size_t(statement.source)] == statements_per_node_most)
+        return fail(weftInvalidArgument, "{} has more than {} links", name(statement.source), statements_per_node_most);
     if (statements_.size() == size_t(links_most))
         return fail(weftInvalidArgument, "there are more than {} links", links_most);
     if (statement.count < 1 || statement.count > nvlinks_most)
         return fail(weftInvalidArgument, "a link of count {}; it must lie in 1..{}", statement.count, nvlinks_most);
+    ++stated_[size_t(statement.source)];
     statements_.push_back(std::move(statement));
     return ok();
 }
@@ -172,6 +189,13 @@ int Graph::find_cpu(int host, int numaid) const {
 int Graph::cpu_above(int index) const {
     while (index >= 0 && node(index).kind != NodeKind::cpu) index = node(index).parent;
     return index;
+}
+
+std::vector<int> Graph::of_kind(NodeKind kind) const {
+    std::vector<int> found;
+    for (int index = 0; index < int(nodes_.size()); ++index)
+        if (node(index).kind == kind) found.push_back(index);
+    return found;
 }
 
 std::string Graph::name(int index) const {
@@ -217,14 +241,13 @@ Status Graph::check_indices() const {
 int Graph::nvswitch_of(int gpu) {
     const std::string& domain = node(gpu).gpu.domain;
     const int host = domain.empty() ? node(gpu).host : -1;
-    const std::string key = fmt::format("{} nvswitch {}", host, domain);
-    const auto [found, added] = by_busid_.try_emplace(key, int(nodes_.size()));
+    const auto [found, added] = by_busid_.try_emplace(nvswitch_key(host, domain), int(nodes_.size()));
     if (!added) return found->second;
     Node made;
     made.kind = NodeKind::nvswitch;
     made.host = host;
     made.gpu.domain = domain;
-    nodes_.push_back(std::move(made));
+    push(std::move(made));
     return found->second;
 }
 
@@ -319,8 +342,26 @@ Status Graph::link_statements(std::vector<std::string>& notes) {
     return ok();
 }
 
-Status Graph::connect(std::vector<std::string>& notes) {
+std::string Graph::nvswitch_key(int host, const std::string& domain) const {
+    return fmt::format("{} nvswitch {}", host, domain);
+}
+
+void Graph::disconnect() {
     links_.clear();
+    const auto is_linked = [&](const Link& link) {
+        return std::max(link.source, link.target) >= int(nodes_.size()) - 1;
+    };
+    while (!nodes_.empty() && nodes_.back().kind == NodeKind::nvswitch &&
+           std::none_of(added_links_.begin(), added_links_.end(), is_linked)) {
+        by_busid_.erase(nvswitch_key(nodes_.back().host, nodes_.back().gpu.domain));
+        nodes_.pop_back();
+        children_.pop_back();
+        stated_.pop_back();
+    }
+}
+
+Status Graph::connect(std::vector<std::string>& notes) {
+    disconnect();
     WEFT_TRY(check_indices());
     std::vector<std::vector<int>> cpus(hosts_.size());
     for (int index = 0; index < int(nodes_.size()); ++index) {

@@ -19,7 +19,9 @@ constexpr int nodes_most = 65'536;
 constexpr int links_most = 1 << 20;
 constexpr int hosts_most = 4'096;
 constexpr int cpus_per_host_most = 128;  // NUMA domains; all are joined with all
-constexpr int nvlinks_most = 256;        // of one statement; a B200 has 18 in all
+constexpr int ports_per_nic_most = 256;
+constexpr int statements_per_node_most = 1'024;
+constexpr int nvlinks_most = 256;  // of one statement; a B200 has 18 in all
 
 constexpr size_t notes_most = 1'000;  // of sentences about one file
 
@@ -145,10 +147,15 @@ class Graph {
     // each. weftInvalidArgument: a device linked with itself, an index or a rank twice.
     Status connect(std::vector<std::string>& notes);
 
+    // Back to what was stated: forgets the links and, if nothing was added behind them, the NVSwitches that were made.
+    void disconnect();
+
     // -1: none
     int find(int host, std::string_view busid) const;
     int find_cpu(int host, int numaid) const;
     int cpu_above(int node) const;
+    std::vector<int> of_kind(NodeKind kind) const;
+    int children(int node) const { return children_[size_t(node)]; }  // how many
     // "gpu 0 (0000:07:00.0)", "port mlx5_0", "cpu 1 of host 2": as sentences and tables name it.
     std::string name(int node) const;
 
@@ -160,7 +167,9 @@ class Graph {
   private:
     Status check_indices() const;
     Status link_statements(std::vector<std::string>& notes);
+    std::string nvswitch_key(int host, const std::string& domain) const;
     int nvswitch_of(int gpu);
+    void push(Node node);
     Status push(Link link);
 
     std::vector<std::string> hosts_;
@@ -169,7 +178,8 @@ class Graph {
     std::vector<Link> added_links_;
     std::vector<Link> links_;
     std::unordered_map<std::string, int> by_busid_;  // "host busid", and "host cpu numaid"
-    std::vector<int> cpus_;                          // of each host
+    std::vector<int> cpus_;                          // of each host, how many
+    std::vector<int> children_, stated_;             // of each node, how many nodes and statements
 };
 
 }  // namespace weft::topology

@@ -1,5 +1,6 @@
 #include "topology/merge.hpp"
 
+#include <map>
 #include <set>
 #include <string_view>
 #include <tuple>
@@ -19,8 +20,18 @@ class Merger {
   public:
     Merger(const Graph& file, const Graph& detected)
         : file_(file), detected_(detected), graph_(file), index_(detected.nodes().size(), -1) {
+        graph_.disconnect();
         for (const Node& node : file.nodes()) claim(node);
-        for (const Statement& it : file.statements()) stated_.insert({it.source, it.kind});
+        for (const Statement& it : file.statements()) stated_[{it.source, it.kind}].push_back(&it);
+        for (const int port : file.of_kind(NodeKind::port)) {
+            const Node& node = file.node(port);
+            ports_[node.parent].push_back(port);
+            if (file.node(node.parent).busid.empty()) software_nics_.insert({{node.host, node.port.name}, node.parent});
+        }
+        for (const int port : detected.of_kind(NodeKind::port)) {
+            const Node& node = detected.node(port);
+            if (!node.port.name.empty()) names_.insert({node.parent, node.port.name});
+        }
     }
 
     Result<Merged> merge() {
@@ -77,38 +88,29 @@ class Merger {
                  shown(mine), shown(theirs));
     }
 
-    int match(const Node& theirs, int host) const {
+    int match(int theirs_index, int host) const {
+        const Node& theirs = detected_.node(theirs_index);
         if (theirs.kind == NodeKind::cpu) return graph_.find_cpu(host, theirs.cpu.numaid);
         if (theirs.kind == NodeKind::port) return match_port(theirs);
         if (!theirs.busid.empty()) return graph_.find(host, theirs.busid);
-        return match_software_nic(theirs, host);
+        // A NIC of software is the one that has a port of the same name.
+        const auto name = names_.find(theirs_index);
+        if (name == names_.end()) return -1;
+        const auto nic = software_nics_.find({host, name->second});
+        return nic == software_nics_.end() ? -1 : nic->second;
     }
     int match_port(const Node& theirs) const {
-        const int nic = index_[size_t(theirs.parent)];
-        int only = -1, ports = 0;
-        for (int i = 0; i < int(file_.nodes().size()); ++i) {
-            const Node& mine = graph_.node(i);
-            if (mine.kind != NodeKind::port || mine.parent != nic) continue;
-            if (!mine.port.name.empty() && mine.port.name == theirs.port.name) return i;
-            if (mine.port.name.empty() || theirs.port.name.empty()) {
-                if (mine.port.number != unknown && mine.port.number == theirs.port.number) return i;
-                only = ++ports == 1 && mine.port.number == unknown ? i : -1;
-            }
+        const auto ports = ports_.find(index_[size_t(theirs.parent)]);
+        if (ports == ports_.end()) return -1;
+        int nameless = -1, count = 0;
+        for (const int port : ports->second) {
+            const Port& mine = graph_.node(port).port;
+            if (!mine.name.empty() && mine.name == theirs.port.name) return port;
+            if (!mine.name.empty() && !theirs.port.name.empty()) continue;
+            if (mine.number != unknown && mine.number == theirs.port.number) return port;
+            nameless = ++count == 1 && (mine.number == unknown || theirs.port.number == unknown) ? port : -1;
         }
-        return only;
-    }
-    // By the name of a port.
-    int match_software_nic(const Node& theirs, int host) const {
-        const auto& nodes = detected_.nodes();
-        for (const Node& port : nodes) {
-            if (port.kind != NodeKind::port || port.port.name.empty() || &nodes[size_t(port.parent)] != &theirs)
-                continue;
-            for (const Node& mine : file_.nodes())
-                if (mine.kind == NodeKind::port && mine.host == host && mine.port.name == port.port.name &&
-                    file_.node(mine.parent).busid.empty())
-                    return mine.parent;
-        }
-        return -1;
+        return nameless;
     }
 
     Status take(int theirs_index) {
@@ -116,7 +118,7 @@ class Merger {
         if (theirs.kind == NodeKind::nvswitch) return ok();  // connect makes them
         const int host = hosts_[size_t(theirs.host)];
         int& mine = index_[size_t(theirs_index)];
-        mine = match(theirs, host);
+        mine = match(theirs_index, host);
         if (mine < 0) return add(theirs, host, mine);
         Node& node = graph_.change(mine);
         check_place(theirs, mine);
@@ -126,7 +128,8 @@ class Merger {
             default: break;
         }
         fill_pci(mine, node.pci, theirs.pci);
-        if (node.kind == NodeKind::pci && theirs.kind != NodeKind::pci && !has_children(mine)) node.kind = theirs.kind;
+        if (node.kind == NodeKind::pci && theirs.kind != NodeKind::pci && graph_.children(mine) == 0)
+            node.kind = theirs.kind;
         if (theirs.kind != NodeKind::pci && node.kind != theirs.kind)
             note("{} is a {} in the file, but a {} as detected: the file's is kept", node.busid, name_of(node.kind),
                  name_of(theirs.kind));
@@ -162,12 +165,6 @@ class Merger {
         if (!index) return index.take_status();
         mine = *index;
         return ok();
-    }
-
-    bool has_children(int index) const {
-        for (const Node& node : graph_.nodes())
-            if (node.parent == index) return true;
-        return false;
     }
 
     // A file that knows bridges that were not seen contradicts nobody.
@@ -231,23 +228,22 @@ class Merger {
         if (source < 0) return ok();
         const Node& node = graph_.node(source);
         if (node.kind != (theirs.kind == LinkKind::local ? NodeKind::pci : NodeKind::gpu)) return ok();
-        if (stated_.count({source, theirs.kind}) == 0) {
+        const auto stated = stated_.find({source, theirs.kind});
+        if (stated == stated_.end()) {
             Statement statement = theirs;
             statement.source = source;
             statement.place = {};
             return graph_.state(std::move(statement));
         }
-        for (const Statement& mine : file_.statements()) {
-            if (mine.source != source || mine.kind != theirs.kind || mine.target != theirs.target) continue;
-            if (mine.count != theirs.count || mine.bandwidth_mbs != theirs.bandwidth_mbs)
+        for (const Statement* mine : stated->second) {
+            if (mine->target != theirs.target) continue;
+            if (mine->count != theirs.count || mine->bandwidth_mbs != theirs.bandwidth_mbs)
                 note("{} has {} {} links{}{} in the file, but {} as detected: the file's are kept", graph_.name(source),
-                     mine.count, name_of(mine.kind), mine.target.empty() ? "" : " to ", mine.target, theirs.count);
+                     mine->count, name_of(mine->kind), mine->target.empty() ? "" : " to ", mine->target, theirs.count);
             return ok();
         }
-        note(
-            "a {} link of {} to {} was detected, which the file does not state, though it states others: it is left "
-            "out",
-            name_of(theirs.kind), graph_.name(source), theirs.target);
+        note("another {} link of {}, to {}, was detected, which the file does not state: it is left out",
+             name_of(theirs.kind), graph_.name(source), theirs.target);
         return ok();
     }
 
@@ -258,7 +254,11 @@ class Merger {
     std::vector<int> index_;  // of each detected node
     std::set<std::tuple<int, int, int>> claimed_;
     std::set<int> ranks_;
-    std::set<std::pair<int, LinkKind>> stated_;
+    // Of the file: statements of a node and kind, ports of a NIC, NICs without a bus id by host and name of a port.
+    std::map<std::pair<int, LinkKind>, std::vector<const Statement*>> stated_;
+    std::map<int, std::vector<int>> ports_;
+    std::map<std::pair<int, std::string>, int> software_nics_;
+    std::map<int, std::string> names_;  // of a port of each detected NIC
 };
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 #include <limits>
+#include <numeric>
 #include <queue>
 #include <set>
 #include <tuple>
@@ -66,9 +67,49 @@ struct Paths::Row {
 
 Paths::Paths(const Graph& graph, PathOptions options)
     : graph_(graph), options_(options), edges_(graph.nodes().size()), ports_(graph.hosts().size()) {
-    for (const Link& link : graph.links()) {
-        add_edge(link.source, link.target, link);
-        if (link.both_ways) add_edge(link.target, link.source, link);
+    find_islands();
+    add_edges();
+    for (const int port : graph.of_kind(NodeKind::port)) ports_[size_t(graph.node(port).host)].push_back(port);
+    if (options_.net && graph.hosts().size() > 1) find_arrivals();
+}
+
+void Paths::find_islands() {
+    // Each node points to one of the same island, the first one of it to itself.
+    std::vector<int> first(graph_.nodes().size());
+    std::iota(first.begin(), first.end(), 0);
+    const auto find = [&](int node) {
+        while (first[size_t(node)] != node) node = first[size_t(node)] = first[size_t(first[size_t(node)])];
+        return node;
+    };
+    for (const Link& link : graph_.links()) {
+        const int one = find(link.source), other = find(link.target);
+        first[size_t(std::max(one, other))] = std::min(one, other);
+    }
+    island_.resize(first.size());
+    place_.resize(first.size());
+    for (size_t node = 0; node < first.size(); ++node) {
+        const int head = find(int(node));
+        if (head == int(node)) {
+            island_[node] = int(islands_.size());
+            islands_.emplace_back();
+        } else {
+            island_[node] = island_[size_t(head)];
+        }
+        auto& island = islands_[size_t(island_[node])];
+        place_[node] = int(island.size());
+        island.push_back(int(node));
+    }
+}
+
+void Paths::add_edges() {
+    const auto add = [&](int source, int target, const Link& link) {
+        edges_[size_t(source)].push_back({place_[size_t(target)], link.kind,
+                                          class_of(link, graph_.node(source).kind, graph_.node(target).kind),
+                                          link.bandwidth_gbs, link.latency_us, link.assumed});
+    };
+    for (const Link& link : graph_.links()) {
+        add(link.source, link.target, link);
+        if (link.both_ways) add(link.target, link.source, link);
     }
     // Parallel links carry what they carry together.
     for (auto& edges : edges_) {
@@ -88,19 +129,20 @@ Paths::Paths(const Graph& graph, PathOptions options)
         }
         edges.erase(edges.begin() + std::ptrdiff_t(kept), edges.end());
     }
-    for (int node = 0; node < int(graph.nodes().size()); ++node)
-        if (graph.node(node).kind == NodeKind::port) ports_[size_t(graph.node(node).host)].push_back(node);
-    if (!options_.net || graph.hosts().size() < 2) return;
-    arrival_port_.assign(graph.nodes().size(), -1);
-    arrival_.resize(graph.nodes().size());
+}
+
+void Paths::find_arrivals() {
+    arrival_port_.assign(graph_.nodes().size(), -1);
+    arrival_.resize(graph_.nodes().size());
     for (const auto& ports : ports_) {
         for (const int port : ports) {
             const std::vector<Path> row = direct(port);
-            const double port_gbs = port_speed(graph.node(port).port).bandwidth_gbs;
-            for (size_t node = 0; node < row.size(); ++node) {
-                if (row[node].path_class == PathClass::none || graph.node(int(node)).host != graph.node(port).host)
+            const double port_gbs = port_speed(graph_.node(port).port).bandwidth_gbs;
+            for (size_t place = 0; place < row.size(); ++place) {
+                const size_t node = size_t(island_of(port)[place]);
+                if (row[place].path_class == PathClass::none || graph_.node(int(node)).host != graph_.node(port).host)
                     continue;
-                Path path = row[node];
+                Path path = row[place];
                 path.bandwidth_gbs = std::min(path.bandwidth_gbs, port_gbs);
                 if (arrival_port_[node] >= 0 && !wider(path, arrival_[node])) continue;
                 arrival_port_[node] = port;
@@ -110,30 +152,26 @@ Paths::Paths(const Graph& graph, PathOptions options)
     }
 }
 
-void Paths::add_edge(int source, int target, const Link& link) {
-    edges_[size_t(source)].push_back({target, link.kind,
-                                      class_of(link, graph_.node(source).kind, graph_.node(target).kind),
-                                      link.bandwidth_gbs, link.latency_us, link.assumed});
-}
-
 bool Paths::forwards(int node) const {
     const NodeKind kind = graph_.node(node).kind;
     return kind != NodeKind::gpu && kind != NodeKind::port;
 }
 
 Paths::Row Paths::layers(int source, PathClass worst, double bandwidth_gbs) const {
-    const size_t nodes = edges_.size();
-    Row row{std::vector<int>(nodes, -1), std::vector<double>(nodes), std::vector<int>(nodes, -1),
-            std::vector<char>(nodes)};
-    std::vector<int> layer{source}, next;
-    row.hops[size_t(source)] = 0;
+    const std::vector<int>& island = island_of(source);
+    const size_t places = island.size();
+    Row row{std::vector<int>(places, -1), std::vector<double>(places), std::vector<int>(places, -1),
+            std::vector<char>(places)};
+    std::vector<int> layer{place_[size_t(source)]}, next;
+    row.hops[size_t(layer[0])] = 0;
     for (int hops = 1; !layer.empty(); ++hops, layer.swap(next), next.clear()) {
-        for (const int node : layer) {
+        for (const int place : layer) {
+            const int node = island[size_t(place)];
             if (node != source && !forwards(node)) continue;
             for (const Edge& edge : edges_[size_t(node)]) {
                 if (edge.path_class > worst || edge.bandwidth_gbs < bandwidth_gbs) continue;
                 const size_t target = size_t(edge.target);
-                const double latency_us = row.latency_us[size_t(node)] + edge.latency_us;
+                const double latency_us = row.latency_us[size_t(place)] + edge.latency_us;
                 if (row.hops[target] < 0) {
                     row.hops[target] = hops;
                     next.push_back(edge.target);
@@ -141,8 +179,8 @@ Paths::Row Paths::layers(int source, PathClass worst, double bandwidth_gbs) cons
                     continue;
                 }
                 row.latency_us[target] = latency_us;
-                row.previous[target] = node;
-                row.assumed[target] = row.assumed[size_t(node)] || edge.assumed;
+                row.previous[target] = place;
+                row.assumed[target] = row.assumed[size_t(place)] || edge.assumed;
             }
         }
     }
@@ -150,27 +188,31 @@ Paths::Row Paths::layers(int source, PathClass worst, double bandwidth_gbs) cons
 }
 
 std::vector<Path> Paths::direct(int source) const {
-    const size_t nodes = edges_.size();
-    std::vector<Path> paths(nodes);
-    paths[size_t(source)] = {PathClass::loc, 0, local_gbs, 0, -1, false};
+    const std::vector<int>& island = island_of(source);
+    const size_t begin = size_t(place_[size_t(source)]);
+    std::vector<Path> paths(island.size());
+    paths[begin] = {PathClass::loc, 0, local_gbs, 0, -1, false};
     // Class after class: what is reached for the first time is of this class, and its widest way lies among the links
     // of this and nearer ones.
-    for (int level = 0; level < classes_by_link; ++level) {
+    size_t left = island.size() - 1;
+    for (int level = 0; level < classes_by_link && left > 0; ++level) {
         const PathClass worst = PathClass(level);
-        std::vector<double> widest(nodes, 0);
+        std::vector<double> widest(island.size(), 0);
         std::priority_queue<std::pair<double, int>> queue;
         std::set<double> widths;
-        queue.push({widest[size_t(source)] = std::numeric_limits<double>::infinity(), source});
+        queue.push({widest[begin] = std::numeric_limits<double>::infinity(), int(begin)});
         while (!queue.empty()) {
-            const auto [width, node] = queue.top();
+            const auto [width, place] = queue.top();
             queue.pop();
-            if (width < widest[size_t(node)]) continue;
-            Path& path = paths[size_t(node)];
+            if (width < widest[size_t(place)]) continue;
+            Path& path = paths[size_t(place)];
             if (path.path_class == PathClass::none) {
                 path.path_class = worst;
                 path.bandwidth_gbs = width;
                 widths.insert(width);
+                --left;
             }
+            const int node = island[size_t(place)];
             if (node != source && !forwards(node)) continue;
             for (const Edge& edge : edges_[size_t(node)]) {
                 const double through = std::min(width, edge.bandwidth_gbs);
@@ -180,12 +222,12 @@ std::vector<Path> Paths::direct(int source) const {
         }
         for (const double width : widths) {
             const Row row = layers(source, worst, width);
-            for (size_t node = 0; node < nodes; ++node) {
-                Path& path = paths[node];
-                if (int(node) == source || path.path_class != worst || path.bandwidth_gbs != width) continue;
-                path.hops = row.hops[node];
-                path.latency_us = row.latency_us[node];
-                path.assumed = row.assumed[node] != 0;
+            for (size_t place = 0; place < paths.size(); ++place) {
+                Path& path = paths[place];
+                if (place == begin || path.path_class != worst || path.bandwidth_gbs != width) continue;
+                path.hops = row.hops[place];
+                path.latency_us = row.latency_us[place];
+                path.assumed = row.assumed[place] != 0;
             }
         }
     }
@@ -193,21 +235,24 @@ std::vector<Path> Paths::direct(int source) const {
 }
 
 void Paths::add_nvb(int source, std::vector<Path>& row) const {
+    const std::vector<int>& island = island_of(source);
     const auto is_nvlink = [&](const Edge& edge) {
-        return edge.kind == LinkKind::nvlink && graph_.node(edge.target).kind == NodeKind::gpu;
+        return edge.kind == LinkKind::nvlink && graph_.node(island[size_t(edge.target)]).kind == NodeKind::gpu;
     };
     if (graph_.node(source).kind != NodeKind::gpu) return;
     for (const Edge& first : edges_[size_t(source)]) {
         if (!is_nvlink(first)) continue;
-        for (const Edge& second : edges_[size_t(first.target)]) {
-            if (!is_nvlink(second) || second.target == source) continue;
+        const int through = island[size_t(first.target)];
+        for (const Edge& second : edges_[size_t(through)]) {
+            const int target = island[size_t(second.target)];
+            if (!is_nvlink(second) || target == source) continue;
             const Path path{PathClass::nvb,
                             2,
                             std::min(first.bandwidth_gbs, second.bandwidth_gbs),
                             first.latency_us + second.latency_us,
-                            first.target,
+                            through,
                             first.assumed || second.assumed};
-            if (better(path, row[size_t(second.target)])) row[size_t(second.target)] = path;
+            if (better(path, row[size_t(target)])) row[size_t(target)] = path;
         }
     }
 }
@@ -219,19 +264,20 @@ void Paths::add_pxn(int source, std::vector<Path>& row) const {
     const PathClass first_worst = out ? PathClass::nvl : PathClass::pxb;
     const PathClass second_worst = out ? PathClass::pxb : PathClass::nvl;
     const NodeKind target_kind = out ? NodeKind::port : NodeKind::gpu;
+    const std::vector<int>& island = island_of(source);
     const std::vector<Path> first = direct(source);
-    for (size_t gpu = 0; gpu < first.size(); ++gpu) {
-        const Node& relay = graph_.node(int(gpu));
-        if (relay.kind != NodeKind::gpu || relay.host != from.host || int(gpu) == source ||
-            first[gpu].path_class > first_worst)
+    for (size_t relay = 0; relay < first.size(); ++relay) {
+        const int gpu = island[relay];
+        if (graph_.node(gpu).kind != NodeKind::gpu || graph_.node(gpu).host != from.host || gpu == source ||
+            first[relay].path_class > first_worst)
             continue;
-        const std::vector<Path> second = direct(int(gpu));
-        for (size_t target = 0; target < second.size(); ++target) {
-            if (graph_.node(int(target)).kind != target_kind || second[target].path_class > second_worst ||
-                target == gpu)
+        const std::vector<Path> second = direct(gpu);
+        for (size_t place = 0; place < second.size(); ++place) {
+            const int target = island[place];
+            if (graph_.node(target).kind != target_kind || second[place].path_class > second_worst || target == gpu)
                 continue;
-            const Path path = joined(first[gpu], second[target], PathClass::pxn, int(gpu));
-            if (better(path, row[target])) row[target] = path;
+            const Path path = joined(first[relay], second[place], PathClass::pxn, gpu);
+            if (better(path, row[size_t(target)])) row[size_t(target)] = path;
         }
     }
 }
@@ -268,7 +314,9 @@ void Paths::add_net(int source, std::vector<Path>& row) const {
 }
 
 std::vector<Path> Paths::from(int source) const {
-    std::vector<Path> row = direct(source);
+    std::vector<Path> row(graph_.nodes().size());
+    const std::vector<Path> near = direct(source);
+    for (size_t place = 0; place < near.size(); ++place) row[size_t(island_of(source)[place])] = near[place];
     if (options_.nvb) add_nvb(source, row);
     if (options_.pxn) add_pxn(source, row);
     if (options_.net) add_net(source, row);
@@ -276,12 +324,14 @@ std::vector<Path> Paths::from(int source) const {
 }
 
 std::vector<int> Paths::direct_route(int source, int target) const {
-    const Path path = direct(source)[size_t(target)];
-    std::vector<int> nodes;
     if (source == target) return {source};
+    if (island_[size_t(source)] != island_[size_t(target)]) return {};
+    const Path path = direct(source)[size_t(place_[size_t(target)])];
+    std::vector<int> nodes;
     if (path.path_class == PathClass::none) return nodes;
     const Row row = layers(source, path.path_class, path.bandwidth_gbs);
-    for (int node = target; node >= 0; node = row.previous[size_t(node)]) nodes.push_back(node);
+    for (int place = place_[size_t(target)]; place >= 0; place = row.previous[size_t(place)])
+        nodes.push_back(island_of(source)[size_t(place)]);
     std::reverse(nodes.begin(), nodes.end());
     return nodes;
 }

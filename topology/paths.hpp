@@ -51,7 +51,7 @@ struct PathOptions {
 class Paths {
   public:
     explicit Paths(const Graph& graph, PathOptions options = {});
-    // To every node. Time: a few breadth-first searches.
+    // To every node. Time: a few breadth-first searches of what links join with it.
     std::vector<Path> from(int source) const;
     Path between(int source, int target) const { return from(source)[size_t(target)]; }
     // The nodes of that path, both ends included; empty: there is none.
@@ -59,15 +59,19 @@ class Paths {
 
   private:
     struct Edge {
-        int target;
+        int target;  // its place in the island
         LinkKind kind;
         PathClass path_class;
         double bandwidth_gbs, latency_us;
         bool assumed;
     };
     struct Row;
-    void add_edge(int source, int target, const Link& link);
+    void find_islands();
+    void add_edges();
+    void find_arrivals();
+    const std::vector<int>& island_of(int node) const { return islands_[size_t(island_[size_t(node)])]; }
     bool forwards(int node) const;
+    // Of the source's island, by places in it.
     Row layers(int source, PathClass worst, double bandwidth_gbs) const;
     std::vector<Path> direct(int source) const;
     std::vector<int> direct_route(int source, int target) const;
@@ -79,10 +83,13 @@ class Paths {
 
     const Graph& graph_;
     PathOptions options_;
-    std::vector<std::vector<Edge>> edges_;  // of each node
-    std::vector<std::vector<int>> ports_;   // of each host
-    std::vector<int> arrival_port_;         // for each node: by which port of its host it is best reached
-    std::vector<Path> arrival_;             // from there
+    // What links join: one host, or all hosts of an NVLink domain. A search costs as much as its island.
+    std::vector<std::vector<int>> islands_;  // their nodes, ascending
+    std::vector<int> island_, place_;        // of each node, and where in it
+    std::vector<std::vector<Edge>> edges_;   // of each node
+    std::vector<std::vector<int>> ports_;    // of each host
+    std::vector<int> arrival_port_;          // for each node: by which port of its host it is best reached
+    std::vector<Path> arrival_;              // from there
 };
 
 }  // namespace weft::topology

@@ -125,9 +125,8 @@ class Writer {
         std::vector<int> ends;
         for (const NodeKind kind : {NodeKind::gpu, NodeKind::port, NodeKind::nic, NodeKind::cpu}) {
             const size_t begin = ends.size();
-            for (size_t i = 0; i < graph_.nodes().size(); ++i)
-                if (graph_.nodes()[i].kind == kind && (kind != NodeKind::nic || children_[i].empty()))
-                    ends.push_back(int(i));
+            for (const int node : graph_.of_kind(kind))
+                if (kind != NodeKind::nic || graph_.children(node) == 0) ends.push_back(node);
             // By their indices, where they have any.
             std::stable_sort(ends.begin() + std::ptrdiff_t(begin), ends.end(), [&](int one, int other) {
                 const Node &a = graph_.node(one), &b = graph_.node(other);

@@ -193,16 +193,11 @@ class Reader : xml::Handler {
     // The pci element becomes what stands in it.
     void become(Element& element, int pci, NodeKind kind) {
         Node& node = result_.graph.change(pci);
-        if (node.kind != kind && (node.kind != NodeKind::pci || has_children(pci)))
+        if (node.kind != kind && (node.kind != NodeKind::pci || result_.graph.children(pci) > 0))
             return element.wrong("<{}> stands in {}, which {}; a device is one of them", element.name(), node.busid,
                                  node.kind == NodeKind::pci ? std::string("has devices below it")
                                                             : fmt::format("is a {}", name_of(node.kind)));
         node.kind = kind;
-    }
-    // Children come right after their parent.
-    bool has_children(int node) const {
-        const auto& nodes = result_.graph.nodes();
-        return size_t(node) + 1 < nodes.size() && nodes[size_t(node) + 1].parent == node;
     }
     void start_gpu(Element& element, int pci) {
         become(element, pci, NodeKind::gpu);

@@ -102,8 +102,8 @@ TEST_CASE("what the file states is kept, and the contradiction told", "[topology
               "speed of port eth0 is 10000 in the file, but 25000 as detected: the file's is kept",
               "gpu 0 (0000:01:00.0) has 4 nvlink links to 0000:02:00.0 in the file, but 2 as detected: the file's are "
               "kept",
-              "a nvlink link of gpu 0 (0000:01:00.0) to 0000:04:00.0 was detected, which the file does not state, "
-              "though it states others: it is left out"});
+              "another nvlink link of gpu 0 (0000:01:00.0), to 0000:04:00.0, was detected, which the file does not "
+              "state: it is left out"});
     const Graph& graph = both.graph;
     CHECK(graph.node(node_named(graph, "cpu0")).cpu.vendor == "GenuineIntel");
     CHECK(graph.node(node_named(graph, "eth0")).port.number == 1);
@@ -111,6 +111,16 @@ TEST_CASE("what the file states is kept, and the contradiction told", "[topology
     CHECK(graph.node(node_named(graph, "0000:02:00.0")).gpu.dev == unknown);
     CHECK(graph.node(graph.node(node_named(graph, "bond0")).parent).busid.empty());
     CHECK(node_named(graph, "gpu2") > 0);
+}
+
+TEST_CASE("a domain of several hosts that detection knows takes the place of the host's own", "[topology]") {
+    const std::string gpu = R"(<cpu numaid="0"><pci busid="0008:01:00.0" class="0x030200"><gpu dev="0" sm="100"{}>
+        <nvlink target="fffffff:ffff:ff" count="18" tclass="0x068000"/></gpu></pci></cpu>)";
+    const Graph file = graph_of(fmt::format(fmt::runtime(gpu), ""));
+    const Merged both = merged(file, graph_of(fmt::format(fmt::runtime(gpu), R"( domain="rack")")));
+    CHECK(both.notes.empty());
+    REQUIRE(both.graph.of_kind(NodeKind::nvswitch).size() == 1);
+    CHECK(both.graph.name(both.graph.of_kind(NodeKind::nvswitch)[0]) == "nvswitch of domain rack");
 }
 
 TEST_CASE("devices below a switch that only detection saw come with it", "[topology]") {
