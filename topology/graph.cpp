@@ -60,6 +60,14 @@ const char* name_of(LinkKind kind) {
     return "?";
 }
 
+NodeKind kind_of(const Pci& pci) {
+    const std::string group = pci.device_class.substr(0, 4);
+    if (group == "0x02") return NodeKind::nic;
+    const bool by_gpu_maker = pci.vendor.empty() || pci.vendor == "0x10de" || pci.vendor == "0x1002";
+    if (group == "0x03" && (by_gpu_maker || pci.device_class.substr(0, 6) == "0x0302")) return NodeKind::gpu;
+    return NodeKind::pci;
+}
+
 std::string normal_busid(std::string_view text) {
     // Digits of domain, bus and device, and the function.
     constexpr const char* separators = "::.";

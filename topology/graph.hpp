@@ -58,6 +58,9 @@ struct Pci {
     bool operator==(const Pci&) const = default;
 };
 
+// By its class: gpu, nic or pci. A display is a GPU unless it is known to be another maker's: consoles have displays.
+NodeKind kind_of(const Pci& pci);
+
 struct Gpu {
     int dev = unknown;   // CUDA's or NVML's index
     int sm = unknown;    // compute capability, 90: 9.0

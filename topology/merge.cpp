@@ -19,7 +19,7 @@ bool is_known(int value) { return value != unknown; }
 class Merger {
   public:
     Merger(const Graph& file, const Graph& detected)
-        : file_(file), detected_(detected), graph_(file), index_(detected.nodes().size(), -1) {
+        : detected_(detected), graph_(file), index_(detected.nodes().size(), -1) {
         graph_.disconnect();
         for (const Node& node : file.nodes()) claim(node);
         for (const Statement& it : file.statements()) stated_[{it.source, it.kind}].push_back(&it);
@@ -247,7 +247,7 @@ class Merger {
         return ok();
     }
 
-    const Graph &file_, &detected_;
+    const Graph& detected_;
     Graph graph_;
     std::vector<std::string> notes_;
     std::vector<int> hosts_;  // of each detected one

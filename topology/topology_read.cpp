@@ -160,11 +160,9 @@ class Reader : xml::Handler {
         Node node;
         node.busid = bus_id(element, "busid");
         node.pci.device_class = text(element, "class");
-        // Displays are GPUs, network controllers NICs, though their elements are missing.
-        if (node.pci.device_class.substr(0, 4) == "0x03") node.kind = NodeKind::gpu;
-        if (node.pci.device_class.substr(0, 4) == "0x02") node.kind = NodeKind::nic;
         node.pci.vendor = text(element, "vendor");
         node.pci.device = text(element, "device");
+        node.kind = kind_of(node.pci);  // though the elements of GPUs and NICs are missing
         node.pci.subsystem_vendor = text(element, "subsystem_vendor");
         node.pci.subsystem_device = text(element, "subsystem_device");
         node.pci.link_speed = text(element, "link_speed");

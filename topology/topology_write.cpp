@@ -79,7 +79,7 @@ class Writer {
         const Gpu& gpu = graph_.node(index).gpu;
         const auto& statements = statements_[size_t(index)];
         // Nothing to say but what its class says.
-        if (gpu == Gpu() && statements.empty() && graph_.node(index).pci.device_class.substr(0, 4) == "0x03") return;
+        if (gpu == Gpu() && statements.empty() && kind_of(graph_.node(index).pci) == NodeKind::gpu) return;
         xml_.open("gpu");
         known("dev", gpu.dev);
         known("sm", gpu.sm);
@@ -104,7 +104,7 @@ class Writer {
         xml_.close();
     }
     void write_nic(int index) {
-        if (children_[size_t(index)].empty() && graph_.node(index).pci.device_class.substr(0, 4) == "0x02") return;
+        if (children_[size_t(index)].empty() && kind_of(graph_.node(index).pci) == NodeKind::nic) return;
         xml_.open("nic");
         for (const int child : children_[size_t(index)]) {
             const Port& port = graph_.node(child).port;

@@ -119,6 +119,15 @@ TEST_CASE("halves of a switch that a pcilink joins are several switches, without
     CHECK(path.hops == 3);
 }
 
+TEST_CASE("the display of a console is no GPU", "[topology]") {
+    const auto machine = read_in_cpu(R"(
+<pci busid="0000:01:00.0" class="0x030000" vendor="0x1a03"/>
+<pci busid="0000:02:00.0" class="0x030000" vendor="0x10de"/>
+<pci busid="0000:03:00.0" class="0x030200"/>
+<pci busid="0000:04:00.0" class="0x108000"/>)");
+    CHECK(machine.graph.of_kind(NodeKind::gpu) == std::vector<int>{2, 3});
+}
+
 TEST_CASE("bus ids are the same in all the forms that tools write", "[topology]") {
     CHECK(normal_busid("0000:C1:00.0") == "0000:c1:00.0");
     CHECK(normal_busid("00000000:C1:00.0") == "0000:c1:00.0");
