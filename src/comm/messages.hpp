@@ -8,9 +8,11 @@ namespace weft {
 // Thread-bound to the rank.
 class Messages {
   public:
-    Messages(HostGroup& group, int rank, const Links::Settings& settings, const Movers& movers)
+    Messages(HostGroup& group, int rank, const Links::Settings& settings, const Movers& movers,
+             size_t streamed_least)
         : links_(group, rank, settings),
-          exchange_(group, rank, movers, [this](int peer, PeerLink& link) { return links_.connect(peer, link); }) {}
+          exchange_(group, rank, movers, streamed_least,
+                    [this](int peer, PeerLink& link) { return links_.connect(peer, link); }) {}
     Messages(const Messages&) = delete;
     Messages& operator=(const Messages&) = delete;
 

@@ -140,11 +140,13 @@ Result<std::unique_ptr<PreparedPlan>> Planner::plan(const Operation& operation, 
             layout_.ranks <= cross_most_ranks)
             plan.cross_memory = &cross_memory_;
     }
-    // Past the caches once the job's buffers exceed the last one: what is stored will not be found there anyway.
-    const bool streamed =
-        streaming_bytes_ >= 0 ? whole >= size_t(streaming_bytes_) : 2 * whole * size_t(layout_.ranks) > last_level_;
-    plan.stores = streamed ? Stores::streaming : Stores::ordinary;
+    plan.stores = whole >= streamed_bytes(layout_.ranks) ? Stores::streaming : Stores::ordinary;
     return std::make_unique<PreparedPlan>(std::move(plan));
+}
+
+// Once the job's buffers exceed the last cache, what is stored will not be found there anyway.
+size_t Planner::streamed_bytes(int ranks) const {
+    return streaming_bytes_ >= 0 ? size_t(streaming_bytes_) : last_level_ / 2 / size_t(ranks) + 1;
 }
 
 std::string Planner::explain(const Operation& operation, uint8_t preference) const {

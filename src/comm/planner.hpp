@@ -57,6 +57,8 @@ class Planner {
     // What others need who connect: see Connector and Messages.
     size_t* heap_used() { return &heap_used_; }
     size_t net_slot_bytes() const { return costs_.net_slot_bytes; }
+    // Of messages that are stored past the caches: of two ranks' buffers.
+    size_t streamed_message_bytes() const { return streamed_bytes(2); }
     const Movers& movers() const { return *movers_; }
     uint64_t connection_bytes() const { return heap_used_ - Board::heap_bytes; }
     uint64_t scratch_bytes() const { return scratch_.size(); }
@@ -64,6 +66,9 @@ class Planner {
 
   private:
     size_t find(const std::string& algo, int channels) const;
+    // Of a whole between so many ranks: from here on stores go past the caches.
+    size_t streamed_bytes(int ranks) const;
+
     int rank_;
     Board* board_;
     const Movers* movers_;

@@ -26,7 +26,8 @@ Exchange::Caller caller_for(Collective collective) {
 
 Messages& Communicator::messages(std::unique_ptr<Messages>& which, uint64_t name) {
     if (!which) [[unlikely]]
-        which = std::make_unique<Messages>(*group_, rank_, link_settings(name), planner_.movers());
+        which = std::make_unique<Messages>(*group_, rank_, link_settings(name), planner_.movers(),
+                                           planner_.streamed_message_bytes());
     return *which;
 }
 

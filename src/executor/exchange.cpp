@@ -18,8 +18,13 @@ constexpr int slots_at_once = 8;        // of one peer: then it is the next one'
 
 }  // namespace
 
-Exchange::Exchange(HostGroup& group, int rank, const Movers& movers, Connect connect)
-    : group_(&group), rank_(rank), movers_(&movers), connect_(std::move(connect)), memory_(group, rank) {}
+Exchange::Exchange(HostGroup& group, int rank, const Movers& movers, size_t streamed_least, Connect connect)
+    : group_(&group),
+      rank_(rank),
+      movers_(&movers),
+      streamed_least_(streamed_least),
+      connect_(std::move(connect)),
+      memory_(group, rank) {}
 
 void Exchange::add(int peer, bool outgoing, void* data, uint64_t count, weftDataType_t type, const Purpose& purpose) {
     if (peers_.empty()) [[unlikely]]
@@ -53,11 +58,12 @@ void Exchange::pop(Queue& queue) {
     if (queue.first == none) queue.last = none;
 }
 
-void Exchange::copy(void* to, const void* from, size_t bytes) const {
+void Exchange::copy_out(const Transfer& transfer, const void* from, size_t bytes) const {
+    std::byte* to = transfer.data + transfer.done;
     if (bytes <= 64)
         copy_small(to, from, bytes);
     else
-        movers_->copy({to, from, bytes, Stores::ordinary});
+        movers_->copy({to, from, bytes, transfer.bytes < streamed_least_ ? Stores::ordinary : Stores::streaming});
 }
 
 Progress Exchange::fails(Status failure) {
@@ -175,7 +181,7 @@ Progress Exchange::receive_some(int rank, Peer& peer) {
         if (came.bytes > transfer.bytes - transfer.done)
             return fails(fail(weftInternalError, "rank {} got {} bytes from rank {} where {} were left", rank_,
                               came.bytes, rank, transfer.bytes - transfer.done));
-        copy(transfer.data + transfer.done, slot->data, came.bytes);
+        copy_out(transfer, slot->data, came.bytes);
         transfer.done += came.bytes;
         if (Status released = source.release(); !released) return fails(std::move(released));
         if (transfer.done == transfer.bytes) pop(peer.receives);
@@ -191,7 +197,7 @@ Progress Exchange::pull(int rank, Peer& peer) {
     if (group_->aborted()) return fails(group_->abort_status());
     const uint64_t address = peer.pulled_from + transfer.done;
     if (peer.link.same_process)
-        copy(transfer.data + transfer.done, reinterpret_cast<const std::byte*>(address), bytes);
+        copy_out(transfer, reinterpret_cast<const std::byte*>(address), bytes);
     else if (Status read = memory_.read(rank, transfer.data + transfer.done, address, bytes); !read)
         return fails(std::move(read));
     if (group_->aborted()) return fails(group_->abort_status());

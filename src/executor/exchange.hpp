@@ -33,7 +33,8 @@ class Exchange {
   public:
     // One step towards the link with a peer.
     using Connect = std::function<Status(int peer, PeerLink& link)>;
-    Exchange(HostGroup& group, int rank, const Movers& movers, Connect connect);
+    // Messages from `streamed_least` bytes on are stored past the caches where they end.
+    Exchange(HostGroup& group, int rank, const Movers& movers, size_t streamed_least, Connect connect);
 
     // The call that a message is of, and, of a collective, its number: the two ends must agree.
     using Caller = MessageCaller;
@@ -98,11 +99,13 @@ class Exchange {
     static bool ended(Peer& peer);
     Progress differs(int rank, const Transfer& transfer, const SlotInfo& came);
     Progress fails(Status failure);
-    void copy(void* to, const void* from, size_t bytes) const;
+    // A piece of a message to where it ends.
+    void copy_out(const Transfer& transfer, const void* from, size_t bytes) const;
 
     HostGroup* group_;
     int rank_;
     const Movers* movers_;
+    size_t streamed_least_;
     Connect connect_;
     CrossMemory memory_;
     std::vector<Peer> peers_;          // by rank; empty before the first message
