@@ -20,8 +20,8 @@ Links::Links(HostGroup& group, int rank, const Settings& settings)
       settings_(settings),
       here_(group, rank,
             {.identity = settings.identity,
-             .slot_bytes = std::min(heap_share / group.locals().size(), depth_here * slot_bytes_most) /
-                           few_slots / line_bytes * line_bytes,
+             .slot_bytes = std::min(heap_share / group.locals().size(), depth_here * slot_bytes_most) / few_slots /
+                           line_bytes * line_bytes,
              .name = settings.name,
              .heap_used = settings.heap_used,
              .cross_memory = settings.cross_memory}),

@@ -8,8 +8,7 @@ namespace weft {
 // Thread-bound to the rank.
 class Messages {
   public:
-    Messages(HostGroup& group, int rank, const Links::Settings& settings, const Movers& movers,
-             size_t streamed_least)
+    Messages(HostGroup& group, int rank, const Links::Settings& settings, const Movers& movers, size_t streamed_least)
         : links_(group, rank, settings),
           exchange_(group, rank, movers, streamed_least,
                     [this](int peer, PeerLink& link) { return links_.connect(peer, link); }) {}
