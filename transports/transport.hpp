@@ -98,7 +98,8 @@ struct ConnectionOptions {
     const net::Identity* identity = nullptr;  // of the communicator, proved where a connection crosses a socket
     // Null: there is none the other way. Else both ends say so, listen first, and connect when both have listened.
     std::shared_ptr<Shared>* shared = nullptr;
-    // Where both ends share memory: through how much of it data go round, if that is more than the slots hold.
+    // Where both ends share memory: through how much of it data shall go round, if that is more than the slots hold. The
+    // receiver's word counts.
     size_t ring_bytes = 0;
 };
 

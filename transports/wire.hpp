@@ -40,7 +40,7 @@ struct Offer {
 };
 static_assert(sizeof(Offer) <= inline_bytes);
 
-// In front of every slot of a connection: what the slot holds. Written before the slot is published.
+// Of every slot of a connection: what the slot holds. Written before the slot is published.
 struct alignas(line_bytes) SlotHeader {
     std::atomic<uint64_t>
         sequence;  // of the slot on this connection, from 1; release by the sender, acquire by the receiver

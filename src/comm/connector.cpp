@@ -126,7 +126,7 @@ size_t Connector::slot_bytes(int depth) const { return slot_bytes_of(settings_.s
 // Whether we can read what a rank of this host lends us.
 bool Connector::can_read(int peer) const {
     if (!group_->local(peer)) return false;
-    return group_->same_process(rank_, peer) || (settings_.cross_memory && CrossMemory(*group_, rank_).probe(peer));
+    return group_->same_process(rank_, peer) || (settings_.kernel_copies && CrossMemory(*group_, rank_).probe(peer));
 }
 
 // The first that can; both ends see the same facts.

@@ -24,7 +24,7 @@ Links::Links(HostGroup& group, int rank, const Settings& settings)
                            line_bytes * line_bytes,
              .name = settings.name,
              .heap_used = settings.heap_used,
-             .cross_memory = settings.cross_memory}),
+             .kernel_copies = settings.kernel_copies}),
       abroad_(group, rank,
               {.identity = settings.identity,
                .slot_bytes = settings.abroad_slot_bytes,

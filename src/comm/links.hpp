@@ -15,7 +15,7 @@ class Links {
         uint64_t name;                  // likewise
         size_t abroad_slot_bytes;
         size_t* heap_used;
-        bool cross_memory;  // the kernel may copy between the processes, where it can
+        bool kernel_copies;  // the kernel may copy between the processes, where it can
     };
     Links(HostGroup& group, int rank, const Settings& settings);
     Links(const Links&) = delete;

@@ -25,6 +25,13 @@ constexpr int cross_most_ranks = 2;
 // Of a last-level cache that many cores, on a virtual machine many guests, share, a core can count on this much.
 constexpr size_t last_level_share = 16 << 20;
 
+// Then messages are lent whether or not the kernel copies.
+bool of_one_process(const HostGroup& group) {
+    for (int rank = 1; rank < group.ranks(); ++rank)
+        if (!group.same_process(0, rank)) return false;
+    return true;
+}
+
 bool has(const Schedule& schedule, Opcode opcode) {
     for (const Block& block : schedule.blocks)
         for (const Instruction& instruction : block.instructions)
@@ -43,9 +50,10 @@ Planner::Planner(HostGroup& group, const net::Identity* identity, int rank, Boar
       catalog_(std::move(catalog)),
       agreed_(group.header().agreed),
       layout_(layout_of(group, rank)),
-      costs_(group.one_host() ? host_link_costs(group.ranks(), group.cores(), agreed_.cross_messages != 0)
-                              : network_link_costs(group.header().facts.ranks_per_core, group.header().facts.link_mbps,
-                                                   agreed_.cross_messages != 0)),
+      costs_(group.one_host()
+                 ? host_link_costs(group.ranks(), group.cores(), agreed_.cross_messages != 0 || of_one_process(group))
+                 : network_link_costs(group.header().facts.ranks_per_core, group.header().facts.link_mbps,
+                                      agreed_.cross_messages != 0)),
       preferences_{{agreed_.algo, int(agreed_.channels), agreed_.deterministic != 0}},
       reach_(group, rank, agreed_.direct != 0),
       cross_memory_(group, rank),
@@ -56,7 +64,7 @@ Planner::Planner(HostGroup& group, const net::Identity* identity, int rank, Boar
                  {.identity = identity,
                   .slot_bytes = group.one_host() ? slot_bytes_here : costs_.net_slot_bytes,
                   .heap_used = &heap_used_,
-                  .cross_memory = agreed_.cross_messages != 0}) {}
+                  .kernel_copies = agreed_.cross_messages != 0}) {}
 
 Result<uint8_t> Planner::preference(const std::string& algo, int channels) {
     WEFT_TRY(check_names("algo", algo, catalog_->names()));

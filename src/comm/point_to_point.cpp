@@ -36,7 +36,7 @@ Links::Settings Communicator::link_settings(uint64_t name) {
             .name = name,
             .abroad_slot_bytes = planner_.net_slot_bytes(),
             .heap_used = planner_.heap_used(),
-            .cross_memory = planner_.agreed().cross_messages != 0};
+            .kernel_copies = planner_.agreed().cross_messages != 0};
 }
 
 Status Communicator::begin_message(const Call& call) {

@@ -146,12 +146,10 @@ Progress Exchange::send_some(Peer& peer) {
             const bool lends = transfer.done == 0 && peer.link.reads_us && left >= lent_least &&
                                (peer.link.same_process || left <= lent_most);
             const size_t bytes = lends ? left : std::min(left, slot->capacity);
-            if (lends) {
-            } else if (bytes <= 64) {
+            if (!lends && bytes <= 64)
                 copy_small(slot->data, data, bytes);
-            } else {
+            else if (!lends)
                 peer.stores.copy(*movers_, slot->data, data, bytes);
-            }
             Status published =
                 target.publish({bytes, transfer.count, transfer.mark, lends ? reinterpret_cast<uint64_t>(data) : 0});
             if (!published) return fails(std::move(published));

@@ -54,7 +54,7 @@ int Run::staging_jobs(uint64_t tile, CopyJob* jobs) {
     const std::byte* input = send_ + tile * plan_->tile_bytes;
     std::byte* staged = slot(rank_, tile);
     int count = 0;
-    const Stores stores = board_stores().now();
+    const Stores stores = board_stores().next();
     if (own.tile_offset > 0) jobs[count++] = {staged, input, own.tile_offset, stores};
     if (behind < length) jobs[count++] = {staged + behind, input + behind, length - behind, stores};
     return count;
@@ -228,18 +228,18 @@ void Run::reduce_own_chunk(uint64_t tile, const CopyJob* staging, int staging_co
                                  : input       ? input + offset
                                                : slot(rank, tile) + own.tile_offset;
     }
-    // Peers read the slot soon: where our stores to it go through the caches only the output's go past them.
-    void* destinations[2] = {receive_ + offset, slot(rank_, tile) + own.tile_offset};
-    ReduceJob job = reduction(destinations, 2, sources_.data(), ranks_, own.bytes, true, 1);
-    if (board_stores().now() == Stores::streaming) {
-        std::swap(destinations[0], destinations[1]);
-        job.streamed = job.stores == Stores::streaming ? 2 : 1;
-        job.stores = Stores::streaming;
-    }
+    // Peers read the slot soon: unless that is slow only the output's stores go past the caches.
+    const auto job = [&](Stores of_slot, void** destinations) {
+        destinations[0] = receive_ + offset;
+        destinations[1] = slot(rank_, tile) + own.tile_offset;
+        return reduction_with_slot(of_slot, destinations, 2, sources_.data(), ranks_, own.bytes, true, 1);
+    };
+    void* destinations[2];
     if (staging_count + results_count > 0)
-        plan_->movers->fused[plan_->type()][plan_->op()](staging, staging_count, job, results, results_count);
+        plan_->movers->fused[plan_->type()][plan_->op()](
+            staging, staging_count, job(board_stores().next(), destinations), results, results_count);
     else if (own.bytes > 0)
-        reduce(job);
+        board_stores().write(own.bytes, [&](Stores of_slot) { reduce(job(of_slot, destinations)); });
 }
 
 Progress Run::two_shot(BlockState& state) {

@@ -229,7 +229,7 @@ Progress Run::move_connection(size_t index, const Instruction& instruction, uint
             incoming.data = reinterpret_cast<std::byte*>(info.address);
         }
     }
-    SlotStores* const slot_stores = sends ? &plan_->slot_stores[block.target] : nullptr;
+    SlotStores* const slot_stores = sends && !ends.target_abroad ? &plan_->slot_stores[block.target] : nullptr;
     const std::byte* lent = sends ? lasting_place(index, instruction, tile, span) : nullptr;
     size_t done = 0;  // bytes of the message
     Status read;
@@ -247,10 +247,16 @@ Progress Run::move_connection(size_t index, const Instruction& instruction, uint
         if (reduces) {
             const void* sources[2] = {in, own_source(instruction, tile, piece)};
             if (instruction.left) std::swap(sources[0], sources[1]);
-            if (out) destinations[count++] = out;
-            ReduceJob job = reduction(destinations, count, sources, 2, piece.bytes, instruction.finish, streamed);
-            if (out && count == 1) job.stores = slot_stores->now(), job.streamed = 1;
-            reduce(job);
+            if (out && slot_stores) {
+                destinations[count++] = out;
+                slot_stores->write(piece.bytes, [&](Stores of_slot) {
+                    reduce(reduction_with_slot(of_slot, destinations, count, sources, 2, piece.bytes,
+                                               instruction.finish, streamed));
+                });
+            } else {
+                if (out) destinations[count++] = out;
+                reduce(destinations, count, sources, 2, piece.bytes, instruction.finish, streamed);
+            }
         } else if (receives) {
             if (out) copy_to(out, in, piece.bytes, slot_stores);
             for (int i = at_once ? 1 : 0; i < count; ++i)
@@ -470,6 +476,17 @@ ReduceJob Run::reduction(void* const* destinations, int destination_count, const
             finish && plan_->op() == weftAvg ? uint32_t(ranks_) : 0,
             plan_->stores,
             streamed};
+}
+
+// The slot is the last of the destinations; what goes past the caches comes first in a job.
+ReduceJob Run::reduction_with_slot(Stores of_slot, void** destinations, int count, const void* const* sources,
+                                   int source_count, size_t bytes, bool finish, int streamed) const {
+    const bool past_caches = of_slot == Stores::streaming;
+    if (past_caches) std::rotate(destinations, destinations + count - 1, destinations + count);
+    ReduceJob job = reduction(destinations, count, sources, source_count, bytes, finish, streamed);
+    if (past_caches) job.streamed = 1 + (job.stores == Stores::streaming ? streamed : 0);
+    if (past_caches) job.stores = Stores::streaming;
+    return job;
 }
 
 void Run::reduce(void* const* destinations, int destination_count, const void* const* sources, int source_count,

@@ -159,6 +159,8 @@ class Run {
     void reduce(void* const* destinations, int destination_count, const void* const* sources, int source_count,
                 size_t bytes, bool finish, int streamed);
     void reduce(const ReduceJob& job);
+    ReduceJob reduction_with_slot(Stores of_slot, void** destinations, int count, const void* const* sources,
+                                  int source_count, size_t bytes, bool finish, int streamed) const;
     ReduceJob reduction(void* const* destinations, int destination_count, const void* const* sources, int source_count,
                         size_t bytes, bool finish, int streamed) const;
 

@@ -109,11 +109,12 @@ TEST_CASE("random calls of processes are right, with every algorithm and every w
     const std::vector<std::vector<std::string>> settings = {
         {},
         {"WEFT_ALGO=one_shot", "WEFT_TILE_BYTES=4096"},
-        {"WEFT_ALGO=two_shot"},
+        {"WEFT_ALGO=two_shot", "WEFT_CROSS_MEMORY=1"},
         {"WEFT_ALGO=two_shot", "WEFT_TILE_BYTES=4096", "WEFT_STREAMING_BYTES=0"},
         {"WEFT_ALGO=two_shot", "WEFT_DIRECT=0", "WEFT_TILE_BYTES=1000"},
         {"WEFT_ALGO=ring", "WEFT_CHANNELS=3", "WEFT_TILE_BYTES=8192"},
-        {"WEFT_ALGO=ring"},
+        {"WEFT_ALGO=ring", "WEFT_CROSS_MEMORY=1"},
+        {"WEFT_CROSS_MEMORY=1"},
         {"WEFT_SLEEP_US=0", "WEFT_TILE_BYTES=16384"},
     };
     for (const int ranks : {2, 3, 4, 8})

@@ -82,7 +82,7 @@ TEST_CASE("random messages of processes arrive, copied by the kernel or through 
     std::cout << "seed " << seed() << std::endl;
     for (const int ranks : {2, 3, 6})
         for (const std::vector<std::string>& variables :
-             {std::vector<std::string>{}, {"WEFT_CROSS_MEMORY=0"}, {"WEFT_SLEEP_US=0"}}) {
+             {std::vector<std::string>{"WEFT_CROSS_MEMORY=1"}, {"WEFT_CROSS_MEMORY=0"}, {"WEFT_SLEEP_US=0"}}) {
             if (small() && ranks != 3) continue;
             check_processes(ranks, 0, variables);
         }

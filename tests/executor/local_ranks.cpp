@@ -251,9 +251,10 @@ struct LocalRanks::Rank {
         plan.schedule = &schedule;
         plan.movers = call.movers ? call.movers : &movers();
         plan.slot_stores = all->slot_stores_[size_t(rank)].data();
-        // Two trials, as far readers are (or are not): slots are written past the caches for many calls.
+        // Trials as of far readers, or of slow memory: slots are written past the caches for many calls, or not.
         for (int reader = 0; reader < call.ranks(); ++reader)
-            if (index % 3 == 0) plan.slot_stores[reader].judge(30), plan.slot_stores[reader].judge(index % 2 ? 3 : 30);
+            if (index % 3 == 0)
+                for (const double line_ns : {30., index % 2 ? 3. : 30., 30.}) plan.slot_stores[reader].judge(line_ns);
         plan.tile_bytes = std::min(call.tile_bytes, call.bytes());
         plan.tiles = call.tiles();
         plan.stores = call.stores;

@@ -222,36 +222,49 @@ TEST_CASE("slots are written past the caches only where that was found to take h
           "[movers]") {
     const Movers movers = recording();
     std::vector<std::byte> from(4096, std::byte(7)), to(4096);
+    // How many of so many copies go past the caches.
     const auto copies = [&](SlotStores& stores, size_t count, size_t bytes = 4096) {
         asked.clear();
         for (size_t i = 0; i < count; ++i) stores.copy(movers, to.data(), from.data(), bytes);
         return std::count(asked.begin(), asked.end(), Stores::streaming);
     };
+    const auto tried = [](SlotStores& stores, std::initializer_list<double> lines_ns) {
+        for (const double line_ns : lines_ns) stores.judge(line_ns);
+    };
     SlotStores near;
-    near.judge(2);
-    CHECK(near.now() == Stores::ordinary);
-    CHECK(copies(near, 15) == 0);
+    tried(near, {2});
+    CHECK(near.next() == Stores::ordinary);
+    CHECK(copies(near, 14) == 0);
 
     SlotStores far;
-    far.judge(24);
-    CHECK(far.now() == Stores::ordinary);
-    far.judge(3);
-    CHECK(far.now() == Stores::streaming);
+    tried(far, {24, 3});
+    CHECK(far.tried() == Stores::ordinary);  // once more
+    CHECK(far.next() == Stores::ordinary);
+    tried(far, {24});
     CHECK(copies(far, 200, 2047) == 0);  // of a few lines
-    CHECK(copies(far, 255) == 255);
+    CHECK(copies(far, 15) == 15);
     CHECK(copies(far, 1) == 0);  // the next trial
+    // Found far again and again: ever more writes to the next.
+    SlotStores still_far;
+    for (int times = 0; times < 3; ++times) tried(still_far, {24, 3, 24});
+    CHECK(copies(still_far, 63) == 63);
+    CHECK(copies(still_far, 1) == 0);
+    // What can't be timed brings the next trial nearer, but is none.
+    SlotStores beside;
+    tried(beside, {24, 3, 24});
+    for (int i = 0; i < 1000; ++i) CHECK(beside.next() == Stores::streaming);
+    CHECK(copies(beside, 1) == 0);
 
-    SlotStores burdened;  // slow with either
-    burdened.judge(24);
-    burdened.judge(20);
-    CHECK(burdened.now() == Stores::ordinary);
-    CHECK(copies(burdened, 15) == 0);
-
+    for (const auto& lines_ns : {std::initializer_list<double>{24, 20, 24},   // a source in memory
+                                 std::initializer_list<double>{24, 3, 2},     // the first was disturbed
+                                 std::initializer_list<double>{2, 3, 24}}) {  // the last was
+        SlotStores burdened;
+        tried(burdened, lines_ns);
+        CHECK(burdened.next() == Stores::ordinary);
+    }
     SlotStores moved;  // a far one that has come near
-    moved.judge(24);
-    moved.judge(3);
-    moved.judge(2);
-    CHECK(moved.now() == Stores::ordinary);
+    tried(moved, {24, 3, 24, 2});
+    CHECK(moved.next() == Stores::ordinary);
     CHECK(to == from);
 }
 

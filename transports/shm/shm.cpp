@@ -2,9 +2,9 @@
 // segment. The sender owns a slot from the credit to the publication, the receiver from there to the release. The slot's
 // sequence word is the publication (release, pairs with the acquire in receive()); the count of released slots, in a
 // line of its own, is the credit (release, pairs with the acquire in acquire()).
-// A slot's data begin where those of the slot before end: both ends reckon alike, from the bytes that headers tell. So data
-// go round through all of the ring whatever the messages' size is, and nobody writes lines that the other still has in
-// its second-level cache, which takes several times as long.
+// In a ring a slot's data begin where those of the slot before end: both ends reckon alike, from the bytes that headers
+// tell. So data go round through all of it whatever the messages' size is, and nobody writes lines that the other still
+// has in its second-level cache, which takes several times as long.
 #include "transports/shm/shm.hpp"
 
 #include <algorithm>
@@ -20,20 +20,30 @@ struct alignas(line_bytes) Credits {
 };
 
 constexpr int many_slots = 16;
+// Of a rank's heap: connections that begin behind it have places, which are smaller, so that many find room.
+constexpr size_t rings_end = HostGroup::connections_end / 4;
 
-// What lies in the receiver's heap: Credits, `depth` times SlotHeader, then the ring of data.
+// What lies in the receiver's heap: Credits, `depth` times SlotHeader, then the data: a ring, or, if it would be none, a
+// place for each slot.
 class Place {
   public:
-    Place(std::byte* base, const ConnectionOptions& options)
+    // `ring_bytes`: 0, or at least least_ring_bytes().
+    Place(std::byte* base, int depth, size_t slot_bytes, size_t ring_bytes)
         : base_(base),
-          depth_(unsigned(options.depth)),
-          slot_bytes_(options.slot_bytes),
-          last_begin_(ring_bytes(options) - rounded(options.slot_bytes)) {}
+          depth_(unsigned(depth)),
+          slot_bytes_(slot_bytes),
+          end_(ring_bytes > 0 ? rounded(ring_bytes) : rounded(slot_bytes) * depth_),
+          step_(ring_bytes > 0 ? 0 : rounded(slot_bytes)) {}
 
-    static size_t bytes_of(const ConnectionOptions& options) {
-        return sizeof(Credits) + sizeof(SlotHeader) * size_t(options.depth) + ring_bytes(options);
+    static size_t bytes_of(int depth, size_t slot_bytes, size_t ring_bytes) {
+        return sizeof(Credits) + sizeof(SlotHeader) * size_t(depth) +
+               (ring_bytes > 0 ? rounded(ring_bytes) : rounded(slot_bytes) * size_t(depth));
     }
+    // All slots' data and, before the ring begins anew, what is too small for one more.
+    static size_t least_ring_bytes(int depth, size_t slot_bytes) { return rounded(slot_bytes) * size_t(depth + 1); }
     static bool is_few(size_t bytes) { return bytes <= sizeof SlotHeader::few; }
+    // Of a slot's bytes, those that lie among the data.
+    static size_t in_data(const SlotInfo& info) { return info.address != 0 || is_few(info.bytes) ? 0 : info.bytes; }
     unsigned depth() const { return depth_; }
     size_t slot_bytes() const { return slot_bytes_; }
     Credits& credits() const { return *reinterpret_cast<Credits*>(base_); }
@@ -41,21 +51,19 @@ class Place {
         return reinterpret_cast<SlotHeader*>(base_ + sizeof(Credits))[index % depth_];
     }
     std::byte* data(size_t begin) const { return base_ + sizeof(Credits) + sizeof(SlotHeader) * depth_ + begin; }
-    // Where the data of the slot after this one begin.
-    size_t next(size_t begin, size_t bytes) const {
-        const size_t end = begin + rounded(bytes);
-        return end <= last_begin_ ? end : 0;
+    // Where the data of the slot after this one begin; `in_data`: of this one.
+    size_t next(size_t begin, size_t in_data) const {
+        const size_t end = begin + (step_ > 0 ? step_ : rounded(in_data));
+        return end + rounded(slot_bytes_) <= end_ ? end : 0;
     }
 
   private:
     static size_t rounded(size_t bytes) { return (bytes + line_bytes - 1) / line_bytes * line_bytes; }
-    // All slots' data and, before the ring begins anew, the place that is too small for one more.
-    static size_t ring_bytes(const ConnectionOptions& options) {
-        return std::max(rounded(options.slot_bytes) * size_t(options.depth + 1), rounded(options.ring_bytes));
-    }
     std::byte* base_;
     unsigned depth_;
-    size_t slot_bytes_, last_begin_;
+    size_t slot_bytes_;
+    size_t end_;   // of the data
+    size_t step_;  // from one slot's data to the next; 0: as long as they are
 };
 
 class ShmSender final : public Sender {
@@ -84,8 +92,7 @@ class ShmSender final : public Sender {
             memcpy(header.few, &info.address, sizeof info.address);
         else if (Place::is_few(info.bytes))
             memcpy(header.few, place_.data(begin_), sizeof header.few);
-        else
-            begin_ = place_.next(begin_, info.bytes);
+        begin_ = place_.next(begin_, Place::in_data(info));
         header.sequence.store(++published_, std::memory_order_release);  // pairs with receive()
         if (info.address != 0) lent_ = published_;
         options_.host->wake();
@@ -121,15 +128,15 @@ class ShmReceiver final : public Receiver {
         }
         info = {header.bytes, header.operation, header.fingerprint};
         if (header.lent != 0) memcpy(&info.address, header.few, sizeof info.address);
-        if (header.lent == 0 && info.bytes > place_.slot_bytes())
+        if (info.address == 0 && info.bytes > place_.slot_bytes())
             return fail(weftInternalError, "rank {} got a slot from rank {} that claims {} bytes; slots hold {}",
                         options_.self, options_.peer, info.bytes, place_.slot_bytes());
-        in_ring_ = header.lent == 0 && !Place::is_few(info.bytes) ? info.bytes : 0;
-        return Slot{in_ring_ == 0 ? header.few : place_.data(begin_), place_.slot_bytes()};
+        in_data_ = Place::in_data(info);
+        return Slot{in_data_ == 0 ? header.few : place_.data(begin_), place_.slot_bytes()};
     }
 
     Status release() override {
-        begin_ = place_.next(begin_, std::exchange(in_ring_, 0));
+        begin_ = place_.next(begin_, in_data_);
         place_.credits().released.store(++released_, std::memory_order_release);  // pairs with acquire()
         // Many slots are for senders that are ahead: the next headers are already there, and come while we go on.
         if (place_.depth() >= many_slots) __builtin_prefetch(&place_.header(released_ + 1));
@@ -141,7 +148,7 @@ class ShmReceiver final : public Receiver {
     ConnectionOptions options_;
     Place place_;
     size_t begin_ = 0;    // of the data of the slot that is next
-    size_t in_ring_ = 0;  // bytes there of the received slot
+    size_t in_data_ = 0;  // of the received slot
     uint64_t released_ = 0;
 };
 
@@ -151,35 +158,43 @@ std::string can_connect(const ConnectionOptions& options) {
 }
 
 Result<std::unique_ptr<Receiver>> listen(const ConnectionOptions& options, Blob& address) {
-    const size_t bytes = Place::bytes_of(options), offset = *options.heap_used;
-    if (options.depth < 1 || offset + bytes > HostGroup::connections_end)
+    const size_t offset = *options.heap_used;
+    const auto fits = [&](size_t ring_bytes, size_t most) {
+        return offset + Place::bytes_of(options.depth, options.slot_bytes, ring_bytes) <= most;
+    };
+    if (options.depth < 1 || !fits(0, HostGroup::connections_end))
         return fail(weftSystemError,
                     "rank {} has no room for a connection from rank {}: {} slots of {} bytes; fewer channels "
                     "(WEFT_CHANNELS) or smaller tiles (WEFT_TILE_BYTES) fit",
                     options.self, options.peer, options.depth, options.slot_bytes);
+    const bool ring = options.ring_bytes >= Place::least_ring_bytes(options.depth, options.slot_bytes) &&
+                      fits(options.ring_bytes, rings_end);
+    const size_t ring_bytes = ring ? options.ring_bytes : 0;
+    const size_t bytes = Place::bytes_of(options.depth, options.slot_bytes, ring_bytes);
     WEFT_TRY(options.host->back(options.self, offset, bytes));
     *options.heap_used += bytes;
     address.words[0] = offset;
     address.words[1] = uint64_t(options.depth);
     address.words[2] = options.slot_bytes;
-    address.words[3] = options.ring_bytes;
-    return std::unique_ptr<Receiver>(
-        new ShmReceiver(options, Place(options.host->heap(options.self) + offset, options)));
+    address.words[3] = ring_bytes;
+    return std::unique_ptr<Receiver>(new ShmReceiver(
+        options, Place(options.host->heap(options.self) + offset, options.depth, options.slot_bytes, ring_bytes)));
 }
 
 Result<std::unique_ptr<Sender>> connect(const ConnectionOptions& options, const Blob& address) {
     const auto [offset, depth, slot_bytes, ring_bytes] =
         std::tuple{address.words[0], address.words[1], address.words[2], address.words[3]};
-    if (depth != uint64_t(options.depth) || slot_bytes != options.slot_bytes || ring_bytes != options.ring_bytes)
+    if (depth != uint64_t(options.depth) || slot_bytes != options.slot_bytes)
         return fail(weftMismatch,
-                    "rank {} listens to rank {} with {} slots of {} bytes, {} in all, where {} of {}, {} in all, were "
-                    "expected: the ranks chose differently",
-                    options.peer, options.self, depth, slot_bytes, ring_bytes, options.depth, options.slot_bytes,
-                    options.ring_bytes);
-    if (offset % line_bytes != 0 || offset > HostGroup::connections_end ||
-        Place::bytes_of(options) > HostGroup::connections_end - offset)
+                    "rank {} listens to rank {} with {} slots of {} bytes where {} of {} were expected: the ranks "
+                    "chose differently",
+                    options.peer, options.self, depth, slot_bytes, options.depth, options.slot_bytes);
+    if (offset % line_bytes != 0 || offset > HostGroup::connections_end || ring_bytes > HostGroup::connections_end ||
+        (ring_bytes > 0 && ring_bytes < Place::least_ring_bytes(options.depth, slot_bytes)) ||
+        Place::bytes_of(options.depth, slot_bytes, ring_bytes) > HostGroup::connections_end - offset)
         return fail(weftInternalError, "rank {} says that it listens outside its heap", options.peer);
-    return std::unique_ptr<Sender>(new ShmSender(options, Place(options.host->heap(options.peer) + offset, options)));
+    return std::unique_ptr<Sender>(new ShmSender(
+        options, Place(options.host->heap(options.peer) + offset, options.depth, slot_bytes, ring_bytes)));
 }
 
 std::string available() { return {}; }
