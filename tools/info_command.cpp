@@ -10,12 +10,12 @@
 #include <vector>
 
 #include "src/base/cpu.hpp"
-#include "src/base/name_list.hpp"
 #include "src/base/options.hpp"
 #include "src/drivers/inventory.hpp"
 #include "src/executor/cuda/device_code.hpp"
 #include "src/executor/host/movers.hpp"
 #include "src/registry.hpp"
+#include "src/selector/algo_rules.hpp"
 #include "src/selector/catalog.hpp"
 #include "src/selector/selector.hpp"
 
@@ -155,7 +155,7 @@ Json describe() {
         problems.push_back(catalog.status().sentence());
         algorithms = describe(registry::algorithms());
     } else {
-        if (Status known = check_names("WEFT_ALGO", options().algo, catalog->names()); !known)
+        if (Status known = AlgoRules::check("WEFT_ALGO", options().algo, catalog->names()); !known)
             problems.push_back(known.sentence());
         algorithms = describe(catalog->rows());
     }

@@ -23,7 +23,7 @@ namespace weft {
 
 // What all ranks must do alike although each reads its own environment: rank 0's values count.
 struct AgreedOptions {
-    char algo[256];
+    char algo[1024];
     int64_t tile_bytes;
     int64_t channels;
     int64_t join_bytes;

@@ -6,10 +6,8 @@
 
 #include "src/base/clock.hpp"
 #include "src/base/log.hpp"
-#include "src/base/name_list.hpp"
 #include "src/bootstrap/roster.hpp"
 #include "src/comm/device_state.hpp"
-#include "src/selector/selector.hpp"
 
 namespace weft {
 
@@ -98,13 +96,11 @@ void DeviceSide::meet(std::shared_ptr<HostGroup> group, const net::Identity* ide
     if (s.layout.blocks_max < 1)
         return s.decline("the ranks that share a device are too many for it: their kernels must run at once");
     s.catalog = std::move(catalog);
-    for (const Collective collective : all_collectives)
-        if (!list_concerns(NameList(s.layout.algo), collective, layout, s.catalog->rows()))
-            s.layout.unbound.insert(collective);
+    s.layout.rules = AlgoRules(s.layout.algo, layout, s.catalog->rows());
     StepAlgorithms steps =
         step_algorithms({.rows = s.catalog->rows(),
                          .own = [&](Collective collective) { return needs_steps(s.layout, collective); },
-                         .algo = s.layout.algo,
+                         .rules = s.layout.rules,
                          .channels = int(agreed.channels),
                          .blocks_max = s.layout.blocks_max,
                          .link_mbps = s.group->header().facts.link_mbps,

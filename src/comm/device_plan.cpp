@@ -49,8 +49,9 @@ namespace {
 struct Fused {
     bool one_shot, two_shot;
 
-    Fused(const DeviceLayout& layout, Collective collective) {
-        const NameList allowed(layout.unbound.count(collective) > 0 ? std::string_view() : layout.algo);
+    // In messages of so many bytes of a whole.
+    Fused(const DeviceLayout& layout, Collective collective, size_t bytes) {
+        const NameList allowed(layout.rules.names_for(collective, bytes));
         const bool there = layout.ranks <= cuda::ranks_max && layout.hosts == 1;
         one_shot = there && allowed.admits("one_shot");
         two_shot = there && allowed.admits("two_shot");
@@ -70,12 +71,17 @@ DevicePlan plan_by(const StepAlgorithm& steps, DevicePlan plan, const DeviceLayo
     return plan;
 }
 
+bool allowed(const StepAlgorithm& steps, const Operation& operation, const DeviceLayout& layout) {
+    const NameList list(layout.rules.names_for(operation.collective, operation.whole_bytes(layout.ranks)));
+    return steps.algorithm->collective == operation.collective && list.admits(steps.algorithm->name);
+}
+
 // By what the algorithm's predictions make of a device's blocks: good for the order of things.
 Result<DevicePlan> plan_by_steps(DevicePlan plan, const DeviceLayout& layout) {
     const StepAlgorithm* best = nullptr;
     const size_t bytes = plan.operation.whole_bytes(layout.ranks);
     for (const StepAlgorithm& one : layout.steps)
-        if (one.algorithm->collective == plan.operation.collective && !one.algorithm->of_user &&
+        if (allowed(one, plan.operation, layout) && !one.algorithm->of_user &&
             (!best || one.predicted_us(bytes) < best->predicted_us(bytes)))
             best = &one;
     if (!best) {
@@ -93,7 +99,7 @@ Result<DevicePlan> plan_by_steps(DevicePlan plan, const DeviceLayout& layout) {
 // The first of the user's that is for this message; null: none is.
 const StepAlgorithm* of_user(const Operation& operation, const DeviceLayout& layout) {
     for (const StepAlgorithm& one : layout.steps)
-        if (one.algorithm->of_user && one.algorithm->collective == operation.collective &&
+        if (one.algorithm->of_user && allowed(one, operation, layout) &&
             not_meant_for(*one.algorithm, operation, layout.ranks).empty())
             return &one;
     return nullptr;
@@ -107,12 +113,12 @@ void set_grid(DevicePlan& plan, size_t bytes, size_t bytes_a_block, const Device
 }
 
 Result<DevicePlan> plan_all_reduce(DevicePlan plan, const DeviceLayout& layout) {
-    const Fused fused(layout, Collective::all_reduce);
     const size_t bytes = plan.operation.bytes(),
                  most_one_shot = layout.ranks <= 2 ? one_shot_bytes_of_two : one_shot_bytes;
+    const Fused fused(layout, Collective::all_reduce, bytes);
     // Where each rank reaches each, nothing that goes from rank to rank is known to beat two_shot, at any size.
-    const bool steps = std::any_of(layout.steps.begin(), layout.steps.end(), [](const StepAlgorithm& one) {
-        return one.algorithm->collective == Collective::all_reduce && !one.algorithm->of_user;
+    const bool steps = std::any_of(layout.steps.begin(), layout.steps.end(), [&](const StepAlgorithm& one) {
+        return allowed(one, plan.operation, layout) && !one.algorithm->of_user;
     });
     if (!fused.two_shot && (!fused.one_shot || (bytes > most_one_shot && steps))) return plan_by_steps(plan, layout);
     size_t bytes_a_block = packet_bytes_a_block;
@@ -148,7 +154,10 @@ DevicePlan plan_fused(DevicePlan plan, const DeviceLayout& layout) {
 }  // namespace
 
 bool needs_steps(const DeviceLayout& layout, Collective collective) {
-    return !Fused(layout, collective).two_shot;  // of an all-reduce one_shot serves the short ones alone
+    const std::vector<size_t> sizes = layout.rules.borders();
+    // Of an all-reduce one_shot serves the short ones alone.
+    return !std::all_of(sizes.begin(), sizes.end(),
+                        [&](size_t bytes) { return Fused(layout, collective, bytes).two_shot; });
 }
 
 Result<DevicePlan> plan_on_device(const Operation& operation, const DeviceLayout& layout) {
@@ -158,7 +167,8 @@ Result<DevicePlan> plan_on_device(const Operation& operation, const DeviceLayout
     plan.threads = cuda::threads_max;
     if (const StepAlgorithm* const steps = of_user(operation, layout)) return plan_by(*steps, std::move(plan), layout);
     if (operation.collective == Collective::all_reduce) return plan_all_reduce(std::move(plan), layout);
-    if (needs_steps(layout, operation.collective)) return plan_by_steps(std::move(plan), layout);
+    if (!Fused(layout, operation.collective, operation.whole_bytes(layout.ranks)).two_shot)
+        return plan_by_steps(std::move(plan), layout);
     return plan_fused(std::move(plan), layout);
 }
 

@@ -2,7 +2,6 @@
 // alone, so that all ranks launch alike. Knows no driver. Reentrant.
 #pragma once
 #include <map>
-#include <set>
 #include <span>
 #include <string>
 
@@ -23,9 +22,9 @@ struct DeviceLayout {
     std::map<Collective, std::string> excluded = {};  // and what there is not, and why
     size_t tile_bytes = 0;                            // of steps: rank 0's WEFT_TILE_BYTES
     int hosts = 1;                                    // of several, steps alone serve
-    std::set<Collective> unbound = {};                // that `algo` was not written for (list_concerns())
+    AlgoRules rules = {};                             // of `algo`
 };
-// Whether a collective needs step machines, with connections between the ranks.
+// Whether a collective needs step machines, with connections between the ranks, for messages of some size.
 bool needs_steps(const DeviceLayout& layout, Collective collective);
 
 // `blocks_max` from what each rank says of its device; 0: the ranks of some device do not find room on it together.

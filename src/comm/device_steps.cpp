@@ -48,14 +48,17 @@ size_t StepAlgorithm::tile_bytes(size_t bytes, size_t wanted) const {
 }
 
 StepAlgorithms step_algorithms(const StepsWanted& wanted, const Layout& layout, int rank) {
-    const NameList allowed(wanted.algo);
+    const std::vector<size_t> sizes = wanted.rules.borders();
     StepAlgorithms all{{}, {}, cuda::Connections(rank, layout.hosts)};
     const int usual = layout.host_count() > 1 ? channels_abroad : channels_by_default;
     const int channels = std::min(wanted.channels > 0 ? wanted.channels : usual, wanted.blocks_max);
     for (const Algorithm& row : wanted.rows) {
         // What sums in rank order over connections takes more scratch than kernels have.
         if (row.on_demand || !has_device_form(row.collective) || !(row.of_user || wanted.own(row.collective))) continue;
-        if (list_concerns(allowed, row.collective, layout, wanted.rows) && !allowed.admits(row.name)) continue;
+        if (std::none_of(sizes.begin(), sizes.end(), [&](size_t bytes) {
+                return NameList(wanted.rules.names_for(row.collective, bytes)).admits(row.name);
+            }))
+            continue;
         const bool rooted = facts_of(row.collective).rooted && !row.of_user;
         StepAlgorithm fresh{&row, {channels}, layout, wanted.link_mbps};
         fresh.first_program = all.connections.programs();

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "algorithms/algorithm.hpp"
 #include "src/executor/cuda/connections.hpp"
+#include "src/selector/algo_rules.hpp"
 
 namespace weft {
 
@@ -43,7 +43,7 @@ struct StepsWanted {
     std::span<const Algorithm> rows;  // all there are; they must outlive what is made of them
     // Of which collectives Weft's own rows; of users' all.
     std::function<bool(Collective)> own;
-    std::string algo = {};       // rank 0's WEFT_ALGO
+    AlgoRules rules = {};        // of rank 0's WEFT_ALGO
     int channels = 0;            // rank 0's WEFT_CHANNELS
     int blocks_max = 1;          // of a rank's kernel
     int64_t link_mbps = 0;       // of several hosts: the slowest network; 0: unknown

@@ -10,6 +10,7 @@
 #include "src/base/name_list.hpp"
 #include "src/base/options.hpp"
 #include "src/registry.hpp"
+#include "src/selector/algo_rules.hpp"
 
 namespace weft {
 
@@ -26,7 +27,7 @@ Status check_config(const weftConfig_t& config) {
 int64_t countable_ms(int64_t ms) { return std::min(ms, INT64_MAX / 1000); }
 
 Status set_algo(const std::string& algo, const Catalog& catalog, MeetingOptions& meeting) {
-    WEFT_TRY(check_names("WEFT_ALGO", algo, catalog.names()));
+    WEFT_TRY(AlgoRules::check("WEFT_ALGO", algo, catalog.names()));
     if (algo.size() >= sizeof meeting.proposal.algo)
         return fail(weftInvalidArgument, "the list of algorithms has {} characters; at most {} are read", algo.size(),
                     sizeof meeting.proposal.algo - 1);

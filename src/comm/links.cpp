@@ -17,7 +17,6 @@ constexpr size_t heap_share = size_t(16) << 20, slot_bytes_most = 32 << 10;
 
 Links::Links(HostGroup& group, int rank, const Settings& settings)
     : group_(&group),
-      settings_(settings),
       here_(group, rank,
             {.identity = settings.identity,
              .slot_bytes = std::min(heap_share / group.locals().size(), depth_here * slot_bytes_most) / few_slots /

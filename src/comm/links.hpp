@@ -31,7 +31,6 @@ class Links {
     void begin(int peer, PeerLink& link, Binding& binding) const;
 
     HostGroup* group_;
-    Settings settings_;
     Connector here_, abroad_;
     std::map<int, Binding> bindings_;  // by peer
 };

@@ -4,10 +4,10 @@
 
 #include "src/base/cpu.hpp"
 #include "src/base/log.hpp"
-#include "src/base/name_list.hpp"
 #include "src/registry.hpp"
 #include "src/schedule/lending.hpp"
 #include "src/schedule/tiles.hpp"
+#include "src/selector/algo_rules.hpp"
 
 namespace weft {
 
@@ -67,7 +67,7 @@ Planner::Planner(HostGroup& group, const net::Identity* identity, int rank, Boar
                   .kernel_copies = agreed_.cross_messages != 0}) {}
 
 Result<uint8_t> Planner::preference(const std::string& algo, int channels) {
-    WEFT_TRY(check_names("algo", algo, catalog_->names()));
+    WEFT_TRY(AlgoRules::check("algo", algo, catalog_->names()));
     const size_t number = find(algo, channels);
     if (number > UINT8_MAX)
         return fail(weftInvalidUsage, "calls on a communicator may ask for {} different algorithms at most", UINT8_MAX);

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "src/base/name_list.hpp"
+#include "src/selector/algo_rules.hpp"
 
 namespace weft {
 
@@ -10,15 +11,6 @@ uint64_t Choice::hash() const {
     uint64_t hash = 0xcbf29ce484222325u;
     for (const char* letter = algorithm->name; *letter; ++letter) hash = (hash ^ uint64_t(*letter)) * 0x100000001b3u;
     return (hash ^ uint64_t(parameters.channels)) * 0x100000001b3u;
-}
-
-bool list_concerns(const NameList& list, Collective collective, const Layout& layout, std::span<const Algorithm> rows) {
-    const auto serves = [&](const Algorithm& row) {
-        return collective == Collective::all_reduce || !row.refusal(layout);
-    };
-    return std::any_of(rows.begin(), rows.end(), [&](const Algorithm& row) {
-        return row.collective == collective && list.admits(row.name) && serves(row);
-    });
 }
 
 std::string not_meant_for(const Algorithm& row, const Operation& operation, int ranks) {
@@ -46,19 +38,21 @@ static const char* wrong_order(const Algorithm& row, const Operation& operation,
 
 std::vector<Candidate> candidates(const Operation& operation, const Layout& own, const LinkCosts& costs,
                                   const Preferences& preferences, std::span<const Algorithm> rows) {
-    const NameList list(preferences.algo);
     // As rank 0 sees it: a host may have more ranks than another, and all must predict alike.
     Layout layout = own;
     layout.rank = 0;
-    // What ranks tell each other to split a communicator is no call that a list could be meant for.
-    const bool bound = !operation.is_wefts_own() && list_concerns(list, operation.collective, layout, rows);
+    const AlgoRules rules(preferences.algo, layout, rows);
+    // What ranks tell each other to split a communicator is no call that a rule could be meant for.
+    const NameList list(operation.is_wefts_own()
+                            ? std::string_view()
+                            : rules.names_for(operation.collective, operation.whole_bytes(layout.ranks)));
     std::vector<Candidate> all;
     for (const Algorithm& row : rows) {
         if (row.collective != operation.collective) continue;
         Candidate candidate{&row, row.predicted_us(layout, costs, operation.whole_bytes(layout.ranks)), {}};
         if (const char* refusal = row.refusal(layout))
             candidate.excluded = refusal;
-        else if (bound && !list.admits(row.name))
+        else if (!list.admits(row.name))
             candidate.excluded = "excluded by WEFT_ALGO";
         else if (const char* order = wrong_order(row, operation, preferences, list))
             candidate.excluded = order;

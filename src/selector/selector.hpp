@@ -12,10 +12,8 @@
 
 namespace weft {
 
-struct NameList;
-
 struct Preferences {
-    std::string algo;            // as WEFT_ALGO: names allowed, ^name excluded; empty: all
+    std::string algo;            // as WEFT_ALGO: AlgoRules; empty: all
     int channels = 0;            // 0: one
     bool deterministic = false;  // sums in rank order alone
 };
@@ -44,10 +42,6 @@ Result<Choice> select(const Operation& operation, const Layout& layout, const Li
 LinkCosts host_link_costs(int ranks, int cores, bool kernel_copies = true);
 // The same where ranks are on several hosts; link_mbps: of the slowest host's network, 0: unknown.
 LinkCosts network_link_costs(int ranks_per_core, int64_t link_mbps, bool kernel_copies = true);
-
-// Whether WEFT_ALGO was written for a collective: if it allows some algorithm that serves it here; if not, it does not
-// bind it. To an all-reduce lists are meant first: one that allows what cannot serve is an error there.
-bool list_concerns(const NameList& list, Collective collective, const Layout& layout, std::span<const Algorithm> rows);
 
 // Why a row of a user's file is not for this call: its range of bytes, its root; empty: it is, or the row is Weft's
 // own.

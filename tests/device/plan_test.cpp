@@ -27,16 +27,22 @@ DevicePlan plan_of(size_t bytes, const DeviceLayout& layout) {
     return *plan;
 }
 
+// Without steps.
+DeviceLayout fused_layout(int ranks, int blocks_max, const std::string& algo) {
+    DeviceLayout layout{ranks, blocks_max, algo};
+    layout.rules = AlgoRules(algo, Layout{ranks}, registry::algorithms());
+    return layout;
+}
+
 // As DeviceSide::meet() makes it.
 DeviceLayout layout_of(const Layout& ranks, int blocks_max, const std::string& algo, int channels = 0) {
-    DeviceLayout layout{ranks.ranks, blocks_max, algo};
+    DeviceLayout layout = fused_layout(ranks.ranks, blocks_max, "");
+    layout.algo = algo;
+    layout.rules = AlgoRules(algo, ranks, registry::algorithms());
     layout.hosts = ranks.host_count();
-    for (const Collective collective : all_collectives)
-        if (!list_concerns(NameList(algo), collective, ranks, registry::algorithms()))
-            layout.unbound.insert(collective);
     StepAlgorithms steps = step_algorithms({.rows = registry::algorithms(),
                                             .own = [&](Collective one) { return needs_steps(layout, one); },
-                                            .algo = algo,
+                                            .rules = layout.rules,
                                             .channels = channels,
                                             .blocks_max = blocks_max,
                                             .link_mbps = layout.hosts > 1 ? 100'000 : 0},
@@ -80,7 +86,7 @@ TEST_CASE("longer messages take kernels for longer messages, and grids that kern
 }
 
 TEST_CASE("plans of different kernels and grids have different fingerprints, and none is the host's") {
-    const DeviceLayout layout{4, 64, ""}, smaller{4, 8, ""}, one_shot{4, 64, "one_shot"};
+    const DeviceLayout layout{4, 64, ""}, smaller{4, 8, ""}, one_shot = fused_layout(4, 64, "one_shot");
     const size_t bytes = 400'000;
     CHECK(plan_of(bytes, layout).fingerprint() != plan_of(bytes, smaller).fingerprint());
     CHECK(plan_of(bytes, layout).fingerprint() != plan_of(bytes, one_shot).fingerprint());
@@ -91,8 +97,8 @@ TEST_CASE("plans of different kernels and grids have different fingerprints, and
 
 TEST_CASE("WEFT_ALGO decides between one step and two") {
     for (const size_t bytes : {size_t(8), size_t(100'000), size_t(10'000'000)}) {
-        CHECK(plan_of(bytes, {4, 64, "one_shot"}).body == cuda::Body::packet_one_shot);
-        CHECK(plan_of(bytes, {4, 64, "^one_shot"}).body ==
+        CHECK(plan_of(bytes, fused_layout(4, 64, "one_shot")).body == cuda::Body::packet_one_shot);
+        CHECK(plan_of(bytes, fused_layout(4, 64, "^one_shot")).body ==
               (bytes > 1'000'000 ? cuda::Body::peer_two_shot : cuda::Body::packet_two_shot));
     }
     // Two levels need several hosts.
@@ -245,8 +251,11 @@ TEST_CASE("a user's algorithm serves the messages that it is for, and takes noth
     }
     std::vector<Algorithm> rows = {{"mine", Collective::all_reduce, nullptr, nullptr, "", nullptr, nullptr, &mine}};
     for (const char* algo : {"", "one_shot,mine"}) {
-        StepAlgorithms steps = step_algorithms(
-            {.rows = rows, .own = [](Collective) { return false; }, .algo = algo, .blocks_max = 64}, {4}, 0);
+        StepAlgorithms steps = step_algorithms({.rows = rows,
+                                                .own = [](Collective) { return false; },
+                                                .rules = AlgoRules(algo, Layout{4}, rows),
+                                                .blocks_max = 64},
+                                               {4}, 0);
         REQUIRE(steps.rows.size() == 1);
         DeviceLayout without{4, 64, algo}, with = without;
         with.steps = std::move(steps.rows);
