@@ -18,6 +18,8 @@
 #include "src/selector/algo_rules.hpp"
 #include "src/selector/catalog.hpp"
 #include "src/selector/selector.hpp"
+#include "topology/discover.hpp"
+#include "topology/summary.hpp"
 
 #ifndef __has_feature
 #define __has_feature(name) 0
@@ -62,12 +64,20 @@ Json describe_build() {
             {"isa_active", active != nullptr ? Json(active->isa) : Json()}};
 }
 
+// As detected and merged with WEFT_TOPO_FILE: `weft topology show` has all of it.
+Json describe_topology() {
+    const auto found = topology::discover_this_host(options());
+    if (!found) return {{"why_not", found.status().sentence()}, {"summary", Json::array()}, {"notes", Json::array()}};
+    return {{"why_not", ""}, {"summary", topology::summarize(found->graph)}, {"notes", found->notes}};
+}
+
 Json describe_machine() {
     return {{"processor", cpu_model()},
             {"cores_allowed", allowed_cores()},
             {"second_level_cache_bytes", second_level_cache_bytes()},
             {"last_level_cache_bytes", last_level_cache_bytes()},
-            {"page_bytes", sysconf(_SC_PAGESIZE)}};
+            {"page_bytes", sysconf(_SC_PAGESIZE)},
+            {"topology", describe_topology()}};
 }
 
 Json describe(std::span<const Algorithm> algorithms) {
@@ -218,6 +228,11 @@ void print(const Json& all) {
     fmt::print("  caches        second level {}, last level {}\n", cache(machine["second_level_cache_bytes"]),
                cache(machine["last_level_cache_bytes"]));
     fmt::print("  page          {} bytes\n", word(machine["page_bytes"]));
+    const Json& topology = machine["topology"];
+    fmt::print("  topology      {}\n",
+               topology["why_not"] == "" ? word(topology["summary"][0]) : word(topology["why_not"]));
+    for (size_t i = 1; i < topology["summary"].size(); ++i) fmt::print("{:16}{}\n", "", word(topology["summary"][i]));
+    for (const Json& note : topology["notes"]) fmt::print("{:16}{}\n", "", word(note));
     print_gpus(all["gpus"]);
     fmt::print("\nTransports\n");
     for (const Json& row : all["transports"]) {

@@ -40,10 +40,24 @@ struct Place {
     bool operator==(const Place&) const { return true; }
 };
 
+// Caches that are alike: `count` of them are a NUMA domain's, or shared with others.
+struct Cache {
+    int level = 0;
+    int64_t bytes = 0;  // of each
+    int threads = 0;    // hardware threads that share one
+    int count = 0;
+    bool operator==(const Cache&) const = default;
+};
+constexpr size_t caches_most = 16;  // kinds of them in a domain
+
 // A NUMA domain, or a package of one.
 struct Cpu {
     int numaid = unknown;
-    std::string affinity;      // mask of its hardware threads in hexadecimal, 32 bits a group: "ffff0000,0000ffff"
+    std::string affinity;   // mask of its hardware threads in hexadecimal, 32 bits a group: "ffff0000,0000ffff"
+    std::string allowed;    // those that this process may run on, where a container has a part; "0": none
+    int package = unknown;  // the operating system's number
+    int cores = unknown;    // each of one or more hardware threads
+    std::vector<Cache> caches;
     std::string arch, vendor;  // "x86_64", "GenuineIntel"
     int family = unknown, model = unknown;
     bool operator==(const Cpu&) const = default;
@@ -55,6 +69,7 @@ struct Pci {
     std::string vendor, device, subsystem_vendor, subsystem_device;
     std::string link_speed;    // "16.0 GT/s PCIe"
     int link_width = unknown;  // lanes
+    std::string virtual_of;    // bus id of the device whose virtual function it is
     bool operator==(const Pci&) const = default;
 };
 
@@ -80,6 +95,9 @@ struct Port {
     std::string guid;
     double latency_us = unknown;
     int maxconn = unknown, gdr = unknown, coll = unknown, keep = unknown;
+    std::string interface;   // of the operating system, "eth0", where `name` is an RDMA device's
+    std::string link_layer;  // "InfiniBand", "Ethernet"
+    std::string gid;         // by which others reach it
     bool operator==(const Port&) const = default;
 };
 

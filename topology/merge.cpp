@@ -184,6 +184,11 @@ class Merger {
         fill(node, "vendor", mine.vendor, theirs.vendor);
         fill(node, "familyid", mine.family, theirs.family);
         fill(node, "modelid", mine.model, theirs.model);
+        fill(node, "package", mine.package, theirs.package);
+        fill(node, "cores", mine.cores, theirs.cores);
+        if (mine.caches.empty()) mine.caches = theirs.caches;
+        // Of the process, not of the machine.
+        if (!theirs.allowed.empty()) mine.allowed = theirs.allowed;
     }
     void fill_pci(int node, Pci& mine, const Pci& theirs) {
         fill(node, "class", mine.device_class, theirs.device_class);
@@ -192,12 +197,13 @@ class Merger {
         fill(node, "subsystem_vendor", mine.subsystem_vendor, theirs.subsystem_vendor);
         fill(node, "subsystem_device", mine.subsystem_device, theirs.subsystem_device);
         // "16 GT/s" and "16.0 GT/s PCIe" are one speed.
-        const Pci speed_alone[] = {{{}, {}, {}, {}, {}, mine.link_speed, 1},
-                                   {{}, {}, {}, {}, {}, theirs.link_speed, 1}};
+        const Pci speed_alone[] = {{{}, {}, {}, {}, {}, mine.link_speed, 1, {}},
+                                   {{}, {}, {}, {}, {}, theirs.link_speed, 1, {}}};
         if (mine.link_speed.empty() ||
             pci_speed(speed_alone[0]).bandwidth_gbs != pci_speed(speed_alone[1]).bandwidth_gbs)
             fill(node, "link_speed", mine.link_speed, theirs.link_speed);
         fill(node, "link_width", mine.link_width, theirs.link_width);
+        fill(node, "virtual_of", mine.virtual_of, theirs.virtual_of);
     }
     void fill_gpu(int index, Node& node, const Gpu& theirs) {
         Gpu& mine = node.gpu;
@@ -219,6 +225,9 @@ class Merger {
         fill(index, "maxconn", mine.maxconn, theirs.maxconn);
         fill(index, "gdr", mine.gdr, theirs.gdr);
         fill(index, "coll", mine.coll, theirs.coll);
+        fill(index, "interface", mine.interface, theirs.interface);
+        fill(index, "link_layer", mine.link_layer, theirs.link_layer);
+        fill(index, "gid", mine.gid, theirs.gid);
         if (mine.latency_us < 0) mine.latency_us = theirs.latency_us;
     }
 

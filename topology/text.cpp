@@ -24,24 +24,36 @@ std::string known(const char* what, int value) {
 }
 std::string known(const std::string& value) { return value.empty() ? std::string() : ", " + value; }
 
+std::string size_text(int64_t bytes) {
+    const bool mebibytes = bytes >= 1 << 20;
+    const double size = double(bytes) / (mebibytes ? 1 << 20 : 1 << 10);
+    return fmt::format("{:.4g} {}", size, mebibytes ? "MiB" : "KiB");
+}
+
 std::string facts_of(const Node& node) {
     std::string facts;
     switch (node.kind) {
         case NodeKind::cpu:
             facts = known(node.cpu.arch) + known(node.cpu.vendor) + known("family", node.cpu.family) +
                     known("model", node.cpu.model);
+            facts += known("package", node.cpu.package);
+            if (node.cpu.cores != unknown)
+                facts += fmt::format(", {} core{}", node.cpu.cores, node.cpu.cores == 1 ? "" : "s");
+            for (const Cache& it : node.cpu.caches) facts += ", " + cache_text(it);
             if (!node.cpu.affinity.empty()) facts += ", affinity " + node.cpu.affinity;
+            if (!node.cpu.allowed.empty()) facts += ", of them allowed " + node.cpu.allowed;
             break;
         case NodeKind::gpu: facts = known("sm", node.gpu.sm) + known("rank", node.gpu.rank); break;
         case NodeKind::port:
-            facts = known("dev", node.port.dev) + known("port", node.port.number) +
-                    (node.port.gdr == 1 ? ", GPUDirect" : "");
+            facts = known("dev", node.port.dev) + known("port", node.port.number) + known(node.port.link_layer) +
+                    known(node.port.interface) + (node.port.gdr == 1 ? ", GPUDirect" : "");
             break;
         default: break;
     }
     if (!node.busid.empty()) {
         facts += node.pci.link_speed.empty() ? ", speed unknown" : ", " + node.pci.link_speed;
         facts += node.pci.link_width == unknown ? ", width unknown" : fmt::format(" x{}", node.pci.link_width);
+        if (!node.pci.virtual_of.empty()) facts += ", a virtual function of " + node.pci.virtual_of;
     }
     return facts.substr(std::min<size_t>(2, facts.size()));
 }
@@ -176,6 +188,11 @@ class Writer {
 };
 
 }  // namespace
+
+std::string cache_text(const Cache& cache) {
+    return fmt::format("{} x L{} {} of {} thread{}", cache.count, cache.level, size_text(cache.bytes), cache.threads,
+                       cache.threads == 1 ? "" : "s");
+}
 
 std::string write_text(const Graph& graph, PathOptions options) { return Writer(graph, options).write(); }
 

@@ -8,6 +8,9 @@
 
 namespace weft::topology {
 
+// "16 x L2 2 MiB of 2 threads"
+std::string cache_text(const Cache& cache);
+
 // Of a connected graph.
 std::string write_text(const Graph& graph, PathOptions options = {});
 

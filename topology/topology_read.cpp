@@ -1,5 +1,6 @@
 // topology_read.cpp: the elements of a topology file as nodes and statements of a graph.
 #include <algorithm>
+#include <charconv>
 #include <climits>
 #include <optional>
 #include <set>
@@ -37,6 +38,26 @@ const char* name_of(Tag tag) {
     for (const TagRow& row : tag_rows)
         if (row.tag == tag) return row.name;
     return "file";
+}
+
+// As topology_write writes them. False: the text is something else, and nothing is known.
+bool read_caches(std::string_view text, std::vector<Cache>& caches) {
+    const char* place = text.data();
+    const char* const end = place + text.size();
+    std::vector<Cache> read;
+    while (place < end) {
+        int64_t numbers[4] = {};  // level, bytes, threads, count
+        for (int64_t& each : numbers) {
+            if (place == end || *place != (&each == numbers ? 'L' : ':')) return false;
+            const auto [behind, error] = std::from_chars(place + 1, end, each);
+            if (error != std::errc() || each < 1 || (&each != &numbers[1] && each > 65'536)) return false;
+            place = behind;
+        }
+        read.push_back({int(numbers[0]), numbers[1], int(numbers[2]), int(numbers[3])});
+        if (read.size() > caches_most || (place < end && (*place++ != ',' || place == end))) return false;
+    }
+    caches = std::move(read);
+    return true;
 }
 
 class Reader : xml::Handler {
@@ -154,6 +175,12 @@ class Reader : xml::Handler {
         node.cpu.vendor = text(element, "vendor");
         node.cpu.family = number(element, "familyid", 0, INT_MAX);
         node.cpu.model = number(element, "modelid", 0, INT_MAX);
+        node.cpu.package = number(element, "package", 0, 65'535);
+        node.cpu.cores = number(element, "cores", 0, 65'535);
+        node.cpu.allowed = text(element, "allowed");
+        if (const std::string stated = text(element, "caches"); !read_caches(stated, node.cpu.caches))
+            note(element.mark().line, "caches of cpu {} are {}: taken for unknown; write them as in L2:2097152:2:16",
+                 node.cpu.numaid, shown(stated));
         return add(element, std::move(node));
     }
     int start_pci(Element& element, int parent) {
@@ -178,6 +205,7 @@ class Reader : xml::Handler {
         } else if (node.pci.link_width > lanes_most) {
             element.wrong("link_width of <pci> is `{}`; it must lie in 1..{}", node.pci.link_width, lanes_most);
         }
+        if (element.find("virtual_of")) node.pci.virtual_of = bus_id(element, "virtual_of");
         if (element.ok() && parent >= 0) {
             const Node& above = result_.graph.node(parent);
             node.host = above.host;
@@ -241,6 +269,9 @@ class Reader : xml::Handler {
         node.port.gdr = number(element, "gdr", -1, 1);
         node.port.coll = number(element, "coll", -1, 1);
         node.port.keep = number(element, "keep", -1, 1);
+        node.port.interface = text(element, "interface");
+        node.port.link_layer = text(element, "link_layer");
+        node.port.gid = text(element, "gid");
         return add(element, std::move(node));
     }
     void start_nvlink(Element& element, int gpu) {

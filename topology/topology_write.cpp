@@ -6,6 +6,14 @@ namespace weft::topology {
 
 namespace {
 
+// "L2:2097152:2:16,L3:33554432:16:2": level, bytes, threads that share one, how many.
+std::string write_caches(const std::vector<Cache>& caches) {
+    std::string text;
+    for (const Cache& it : caches)
+        text += fmt::format("{}L{}:{}:{}:{}", text.empty() ? "" : ",", it.level, it.bytes, it.threads, it.count);
+    return text;
+}
+
 class Writer {
   public:
     Writer(const Graph& graph) : graph_(graph), children_(graph.nodes().size()), statements_(graph.nodes().size()) {
@@ -40,6 +48,10 @@ class Writer {
         known("vendor", node.cpu.vendor);
         known("familyid", node.cpu.family);
         known("modelid", node.cpu.model);
+        known("package", node.cpu.package);
+        known("cores", node.cpu.cores);
+        known("caches", write_caches(node.cpu.caches));
+        known("allowed", node.cpu.allowed);
         write_children(index);
         xml_.close();
     }
@@ -64,6 +76,7 @@ class Writer {
         known("subsystem_device", node.pci.subsystem_device);
         known("link_speed", node.pci.link_speed);
         known("link_width", node.pci.link_width);
+        known("virtual_of", node.pci.virtual_of);
         for (const Statement* it : statements_[size_t(index)]) {
             if (it->kind != LinkKind::local) continue;
             xml_.open("pcilink");
@@ -119,6 +132,9 @@ class Writer {
             known("gdr", port.gdr);
             known("coll", port.coll);
             known("keep", port.keep);
+            known("interface", port.interface);
+            known("link_layer", port.link_layer);
+            known("gid", port.gid);
             xml_.close();
         }
         xml_.close();

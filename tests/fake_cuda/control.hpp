@@ -6,7 +6,9 @@
 //   sm S                    compute capability (90)    multiprocessors N of each device (16)
 //   memory_mb N             of each device (4096)      attribute G NUMBER VALUE   CU_DEVICE_ATTRIBUTE_* by number
 //   p2p A B 0|1|lies        may A reach B (1); lies: it says so, but what one process writes the other never sees
-//   nvlink G LINK B|switch  an NVLink of G             fabric G CLIQUE   the device is in an NVLink domain
+//   nvlink G LINK B|switch|down|hidden  an NVLink of G: to B, to a switch, to one that a virtual machine does not see
+//   fabric G CLIQUE         the device is in an NVLink domain
+//   c2c G LINKS MBS         NVLink-C2C to the cpu      lost G            NVML lists the device, but it fell off the bus
 //   fault NAME K CODE       the K-th call of the function fails (0: every one)
 //   fault NAME K sleep MS   or sleeps
 //   leaks fatal             what is not given back when the process ends: exit status 86

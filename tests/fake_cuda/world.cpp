@@ -90,7 +90,18 @@ void Setting::read(const std::string& statements) {
         } else if (name == "nvlink") {
             std::string remote;
             words >> one >> other >> remote;
-            links.push_back({one, other, remote == "switch" ? -1 : std::stoi(remote)});
+            links.push_back({one, other,
+                             remote == "switch"   ? -1
+                             : remote == "down"   ? -2
+                             : remote == "hidden" ? -3
+                                                  : std::stoi(remote)});
+        } else if (name == "c2c") {
+            int mbs = 0;
+            words >> one >> other >> mbs;
+            c2c[one] = {other, mbs};
+        } else if (name == "lost") {
+            words >> one;
+            lost.insert(one);
         } else if (name == "fabric") {
             words >> one >> other;
             cliques[one] = unsigned(other);

@@ -33,7 +33,7 @@ struct Fault {
 };
 
 struct NvLink {
-    int device, link, remote;  // remote: -1 a switch
+    int device, link, remote;  // remote: -1 a switch, -2 it is down, -3 a switch that is hidden
 };
 
 struct Setting {
@@ -43,6 +43,8 @@ struct Setting {
     std::map<std::pair<int, int>, int> peers;       // 0 no, 1 yes, 2 lies; missing: yes
     std::map<int, unsigned> cliques;
     std::vector<NvLink> links;
+    std::map<int, std::pair<int, int>> c2c;  // links and MB/s of each
+    std::set<int> lost;                      // NVML lists them, and says no more
     std::vector<Fault> faults;
     bool leaks_fatal = false;
 

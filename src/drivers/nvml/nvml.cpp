@@ -15,6 +15,28 @@ namespace {
 constexpr int success = 0;
 constexpr unsigned links_max = 18;  // of the GPUs there are
 
+// NVML writes eight digits of domain in capitals, CUDA and /sys four in small letters. Empty: hidden.
+std::string bus_id_of(const PciInfo& info) {
+    std::string text(info.bus_id, strnlen(info.bus_id, sizeof info.bus_id));
+    std::transform(text.begin(), text.end(), text.begin(),
+                   [](unsigned char letter) { return char(std::tolower(letter)); });
+    if (text.compare(0, 8, "ffffffff") == 0) return {};
+    if (text.find(':') == 8 && text.compare(0, 4, "0000") == 0) text.erase(0, 4);
+    return text;
+}
+
+const char* text_of(int result) {
+    switch (result) {
+        case 2: return "invalid argument";
+        case 3: return "not supported";
+        case 4: return "no permission";
+        case 9: return "the driver is not loaded";
+        case 15: return "the GPU is lost";
+        case 999: return "unknown error";
+        default: return "error";
+    }
+}
+
 struct Opened {
     std::mutex opening;
     const Nvml* nvml = nullptr;  // never freed
@@ -90,13 +112,7 @@ std::vector<Link> Nvml::links(const std::string& bus_id) const {
         PciInfo info{};
         if (functions_.DeviceGetNvLinkRemotePciInfo_v2 != nullptr &&
             functions_.DeviceGetNvLinkRemotePciInfo_v2(device, number, &info) == success) {
-            // NVML writes eight digits of domain, CUDA and /sys four.
-            std::string remote(info.bus_id, strnlen(info.bus_id, sizeof info.bus_id));
-            std::transform(remote.begin(), remote.end(), remote.begin(),
-                           [](unsigned char letter) { return char(std::tolower(letter)); });
-            const bool hidden = remote.compare(0, 8, "ffffffff") == 0;
-            if (remote.find(':') == 8 && remote.compare(0, 4, "0000") == 0) remote.erase(0, 4);
-            if (!hidden) link.remote_bus_id = remote;
+            link.remote_bus_id = bus_id_of(info);
         }
         int kind = 255;
         if (functions_.DeviceGetNvLinkRemoteDeviceType != nullptr &&
@@ -108,6 +124,95 @@ std::vector<Link> Nvml::links(const std::string& bus_id) const {
         all.push_back(link);
     }
     return all;
+}
+
+int Nvml::links_down(const std::string& bus_id) const {
+    int down = 0;
+    std::lock_guard lock(calling_);
+    const Device device = find(bus_id);
+    if (device == nullptr || functions_.DeviceGetNvLinkState == nullptr) return 0;
+    for (unsigned number = 0; number < links_max; ++number) {
+        unsigned active = 0;
+        down += functions_.DeviceGetNvLinkState(device, number, &active) == success && active == 0;
+    }
+    return down;
+}
+
+std::vector<Listed> Nvml::devices(std::vector<std::string>& notes) const {
+    std::vector<Listed> all;
+    std::lock_guard lock(calling_);
+    unsigned count = 0;
+    if (functions_.DeviceGetCount_v2 == nullptr || functions_.DeviceGetHandleByIndex_v2 == nullptr ||
+        functions_.DeviceGetPciInfo_v3 == nullptr) {
+        notes.push_back("this NVML is too old to list GPUs: their links are unknown");
+        return all;
+    }
+    if (const int result = functions_.DeviceGetCount_v2(&count); result != success) {
+        notes.push_back(fmt::format("NVML does not say how many GPUs there are: {} ({})", text_of(result), result));
+        return all;
+    }
+    for (unsigned index = 0; index < count; ++index) {
+        Device device = nullptr;
+        PciInfo info{};
+        int result = functions_.DeviceGetHandleByIndex_v2(index, &device);
+        if (result == success) result = functions_.DeviceGetPciInfo_v3(device, &info);
+        Listed listed;
+        listed.index = int(index);
+        listed.bus_id = bus_id_of(info);
+        if (result != success || listed.bus_id.empty()) {
+            notes.push_back(fmt::format("NVML does not tell of GPU {}: {} ({})", index,
+                                        result == success ? "its bus id is hidden" : text_of(result), result));
+            continue;
+        }
+        int major = 0, minor = 0;
+        if (functions_.DeviceGetCudaComputeCapability != nullptr &&
+            functions_.DeviceGetCudaComputeCapability(device, &major, &minor) == success)
+            listed.sm = 10 * major + minor;
+        unsigned generation = 0, lanes = 0;
+        if (functions_.DeviceGetMaxPcieLinkGeneration != nullptr &&
+            functions_.DeviceGetMaxPcieLinkGeneration(device, &generation) == success)
+            listed.pcie_generation = int(generation);
+        if (functions_.DeviceGetMaxPcieLinkWidth != nullptr &&
+            functions_.DeviceGetMaxPcieLinkWidth(device, &lanes) == success)
+            listed.pcie_lanes = int(lanes);
+        all.push_back(listed);
+    }
+    return all;
+}
+
+// Of a number. The caller holds the lock.
+std::optional<long long> Nvml::field(Device device, unsigned number, unsigned scope) const {
+    if (functions_.DeviceGetFieldValues == nullptr) return {};
+    FieldValue asked{};
+    asked.field = number;
+    asked.scope = scope;
+    if (functions_.DeviceGetFieldValues(device, 1, &asked) != success || asked.result != success) return {};
+    switch (asked.type) {
+        case 1: return asked.value.word;
+        case 2: return (long long)asked.value.long_word;
+        case 3: return (long long)asked.value.wide;
+        case 4: return asked.value.signed_wide;
+        case 5: return asked.value.number;
+        default: return {};
+    }
+}
+
+std::optional<ChipToChip> Nvml::chip_to_chip(const std::string& bus_id) const {
+    constexpr unsigned link_count = 170, link_status = 171, link_mbs = 172;
+    constexpr long long links_most = 64;
+    std::lock_guard lock(calling_);
+    const Device device = find(bus_id);
+    if (device == nullptr) return {};
+    const std::optional<long long> count = field(device, link_count, 0);
+    ChipToChip all;
+    for (long long link = 0; count && link < std::min(*count, links_most); ++link) {
+        const auto status = field(device, link_status, unsigned(link)), mbs = field(device, link_mbs, unsigned(link));
+        if (status.value_or(0) != 1 || mbs.value_or(0) <= 0) continue;
+        ++all.count;
+        // Those of one GPU are alike.
+        all.bandwidth_mbs = int(std::min(*mbs, 100'000'000LL));
+    }
+    return all.count > 0 ? std::optional(all) : std::nullopt;
 }
 
 std::optional<Fabric> Nvml::fabric(const std::string& bus_id) const {

@@ -28,6 +28,21 @@ struct FabricInfo {
     uint8_t state;
     unsigned health;
 };
+struct FieldValue {
+    unsigned field, scope;
+    long long timestamp_us, latency_us;
+    int type;  // of `value`: 0 double, 1 and 2 unsigned, 3 unsigned long long, 4 long long, 5 int
+    int result;
+    union {
+        double real;
+        unsigned word;
+        unsigned long long_word;
+        unsigned long long wide;
+        long long signed_wide;
+        int number;
+    } value;
+};
+static_assert(sizeof(FieldValue) == 40);
 
 struct Functions {
 #define WEFT_NVML_FUNCTION(name, arguments) int(*name) arguments = nullptr;
@@ -41,6 +56,21 @@ struct Link {
     RemoteKind remote = RemoteKind::unknown;
     std::string remote_bus_id;  // empty: hidden, as in virtual machines
     bool peer_to_peer = false;
+};
+
+// A GPU as the library lists it.
+struct Listed {
+    int index = 0;
+    std::string bus_id;
+    int sm = -1;              // 90: compute capability 9.0; -1: unknown
+    int pcie_generation = 0;  // the most that it and its slot can; 0: unknown
+    int pcie_lanes = 0;
+};
+
+// NVLink-C2C to the GPU's own cpu.
+struct ChipToChip {
+    int count = 0;          // active links
+    int bandwidth_mbs = 0;  // of each, each way
 };
 
 // GPUs with the same cluster and clique reach each other by NVLink, on other hosts too.
@@ -61,8 +91,12 @@ class Nvml {
     // Another one, for tests. `path` as in WEFT_NVML_LIBRARY.
     static Result<const Nvml*> open(const std::string& path);
 
+    // Those that this process may see. What cannot be asked, as GPUs that are lost, is said in `notes`.
+    std::vector<Listed> devices(std::vector<std::string>& notes) const;
     std::string driver_version() const;                        // 580.65.06; empty: unknown
     std::vector<Link> links(const std::string& bus_id) const;  // the active ones
+    int links_down(const std::string& bus_id) const;           // that the GPU has, but are not active
+    std::optional<ChipToChip> chip_to_chip(const std::string& bus_id) const;
     std::optional<Fabric> fabric(const std::string& bus_id) const;
     PeerStatus reading(const std::string& from, const std::string& to) const { return peer_status(from, to, 0); }
     PeerStatus writing(const std::string& from, const std::string& to) const { return peer_status(from, to, 1); }
@@ -71,6 +105,7 @@ class Nvml {
   private:
     Nvml() = default;
     Device find(const std::string& bus_id) const;
+    std::optional<long long> field(Device device, unsigned number, unsigned scope) const;
     PeerStatus peer_status(const std::string& from, const std::string& to, int index) const;
     Functions functions_;
     mutable std::mutex calling_;

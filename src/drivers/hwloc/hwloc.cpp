@@ -1,0 +1,235 @@
+#include "src/drivers/hwloc/hwloc.hpp"
+
+#include <hwloc.h>
+
+#include <cerrno>
+#include <charconv>
+
+#include "src/base/xml.hpp"
+#include "src/drivers/library.hpp"
+
+namespace weft::hwloc {
+
+namespace {
+
+// Of a file or a text: a machine of 4,096 threads has some 20,000 objects.
+constexpr int objects_most = 1 << 20;
+constexpr int threads_most = 1 << 16;
+
+struct Functions {
+#define WEFT_HWLOC_FUNCTION(name) decltype(&::hwloc_##name) name = nullptr;
+#include "src/drivers/hwloc/hwloc.def"
+#undef WEFT_HWLOC_FUNCTION
+};
+
+Result<Functions> open(const std::string& path) {
+    const std::string name = path.empty() ? "libhwloc.so.15" : path;  // 15: of all 2.x
+    if (name == "none") return fail(weftInvalidUsage, "WEFT_HWLOC_LIBRARY is none");
+    Result<DynamicLibrary> library = DynamicLibrary::open(name);
+    if (!library) return fail(weftSystemError, "no hwloc: {}", library.status().sentence());
+    Functions all;
+    bool found = true;
+#define WEFT_HWLOC_FUNCTION(name)                                                          \
+    all.name = reinterpret_cast<decltype(&::hwloc_##name)>(library->find("hwloc_" #name)); \
+    found = found && all.name != nullptr;
+#include "src/drivers/hwloc/hwloc.def"
+#undef WEFT_HWLOC_FUNCTION
+    // Objects are read as the header lays them out, which has not changed since 2.0.
+    if (!found || all.get_api_version() >> 16 != HWLOC_API_VERSION >> 16)
+        return fail(weftSystemError, "no hwloc: {} is no hwloc of version 2.1 or later", name);
+    library->keep();
+    return all;
+}
+
+class Topology {
+  public:
+    explicit Topology(const Functions& functions) : functions_(functions) {}
+    Topology(const Topology&) = delete;
+    Topology& operator=(const Topology&) = delete;
+    ~Topology() {
+        if (topology_) functions_.topology_destroy(topology_);
+    }
+    Status init() {
+        if (functions_.topology_init(&topology_) != 0) {
+            topology_ = nullptr;
+            return fail(weftSystemError, "hwloc cannot begin: {}", errno_text(errno));
+        }
+        functions_.topology_set_io_types_filter(topology_, HWLOC_TYPE_FILTER_KEEP_IMPORTANT);
+        // Plugins that would initialise drivers of GPUs, of which Weft asks NVML itself.
+        for (const char* plugin : {"cuda", "nvml", "opencl", "gl", "rsmi", "levelzero"})
+            functions_.topology_set_components(topology_, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, plugin);
+        return ok();
+    }
+    hwloc_topology_t get() const { return topology_; }
+    Result<Machine> load() {
+        if (functions_.topology_load(topology_) != 0)
+            return fail(weftSystemError, "hwloc cannot load it: {}", errno_text(errno));
+        add(functions_.get_obj_by_depth(topology_, 0, 0));
+        return std::move(machine_);
+    }
+
+  private:
+    // Not by recursion: a file says how deep it is.
+    void add(hwloc_obj_t root) {
+        std::vector<std::pair<hwloc_obj_t, int>> left{{root, -1}};
+        while (!left.empty()) {
+            const auto [object, parent] = left.back();
+            left.pop_back();
+            if (machine_.objects.size() == size_t(objects_most)) return;
+            const int index = int(machine_.objects.size());
+            machine_.objects.push_back(describe(*object));
+            machine_.objects.back().parent = parent;
+            for (hwloc_obj_t first : {object->io_first_child, object->memory_first_child, object->first_child})
+                for (hwloc_obj_t child = first; child; child = child->next_sibling) left.push_back({child, index});
+        }
+    }
+    static Kind kind_of(const hwloc_obj& object) {
+        switch (object.type) {
+            case HWLOC_OBJ_MACHINE: return Kind::machine;
+            case HWLOC_OBJ_PACKAGE: return Kind::package;
+            case HWLOC_OBJ_NUMANODE: return Kind::numa;
+            case HWLOC_OBJ_CORE: return Kind::core;
+            case HWLOC_OBJ_PU: return Kind::thread;
+            case HWLOC_OBJ_L1CACHE:
+            case HWLOC_OBJ_L2CACHE:
+            case HWLOC_OBJ_L3CACHE:
+            case HWLOC_OBJ_L4CACHE: return Kind::cache;
+            case HWLOC_OBJ_BRIDGE: return Kind::bridge;
+            case HWLOC_OBJ_PCI_DEVICE: return Kind::pci;
+            case HWLOC_OBJ_OS_DEVICE:
+                return object.attr->osdev.type == HWLOC_OBJ_OSDEV_NETWORK       ? Kind::network
+                       : object.attr->osdev.type == HWLOC_OBJ_OSDEV_OPENFABRICS ? Kind::openfabrics
+                                                                                : Kind::device;
+            default: return Kind::other;
+        }
+    }
+    Object describe(const hwloc_obj& object) const {
+        Object made;
+        made.kind = kind_of(object);
+        if (object.os_index != HWLOC_UNKNOWN_INDEX) made.number = int(object.os_index);
+        if (object.cpuset) made.cpus = list(object.cpuset);
+        if (object.name) made.name = object.name;
+        for (unsigned i = 0; i < object.infos_count; ++i)
+            made.facts.emplace_back(object.infos[i].name, object.infos[i].value);
+        if (made.kind == Kind::cache) {
+            made.level = int(object.attr->cache.depth);
+            made.bytes = int64_t(object.attr->cache.size);
+        } else if (made.kind == Kind::numa) {
+            made.bytes = int64_t(object.attr->numanode.local_memory);
+        } else if (made.kind == Kind::pci) {
+            describe(object.attr->pcidev, made);
+        } else if (made.kind == Kind::bridge && object.attr->bridge.upstream_type == HWLOC_OBJ_BRIDGE_PCI) {
+            describe(object.attr->bridge.upstream.pci, made);
+        }
+        return made;
+    }
+    static void describe(const decltype(hwloc_obj_attr_u::pcidev)& pci, Object& made) {
+        made.bus_id = fmt::format("{:04x}:{:02x}:{:02x}.{:x}", unsigned(pci.domain), pci.bus, pci.dev, pci.func);
+        made.device_class = pci.class_id;
+        made.vendor = pci.vendor_id;
+        made.device = pci.device_id;
+        made.subsystem_vendor = pci.subvendor_id;
+        made.subsystem_device = pci.subdevice_id;
+        made.link_gbs = double(pci.linkspeed);
+    }
+    std::string list(hwloc_const_bitmap_t set) const {
+        const int length = functions_.bitmap_list_snprintf(nullptr, 0, set);
+        if (length <= 0) return {};
+        std::string text(size_t(length) + 1, '\0');
+        functions_.bitmap_list_snprintf(text.data(), text.size(), set);
+        text.pop_back();
+        return text;
+    }
+
+    const Functions& functions_;
+    hwloc_topology_t topology_ = nullptr;
+    Machine machine_;
+};
+
+// hwloc trusts files: only those that are XML, of topologies, and of bounded size are given to it.
+class Inspector : xml::Handler {
+  public:
+    Status inspect(std::string text) {
+        // lstopo's document type names a file that nobody reads; xml refuses all types, so as to refuse entities.
+        if (const size_t begin = text.find("<!DOCTYPE topology SYSTEM \"hwloc"); begin < 200) {
+            const size_t end = text.find('>', begin);
+            if (end != std::string::npos && text.substr(begin, end - begin).find('[') == std::string::npos)
+                text.replace(begin, end - begin + 1, end - begin + 1, ' ');
+        }
+        return xml::read(text, *this);
+    }
+
+  private:
+    void start(xml::Element& element) override {
+        if (elements_ == 0 && element.name() != "topology")
+            return element.wrong("expected <topology>, found <{}>: this is not hwloc's XML",
+                                 xml::shown(element.name()));
+        if (++elements_ > 8 * objects_most) element.wrong("the file has more than {} elements", 8 * objects_most);
+    }
+    int elements_ = 0;
+};
+
+// How many threads it makes: each level's number stands behind a colon, what is in brackets is attached.
+bool too_large(const std::string& text) {
+    double threads = 1;
+    int depth = 0;
+    for (size_t i = 0; i < text.size(); ++i) {
+        const char letter = text[i];
+        if (letter == '[' || letter == '(') ++depth;
+        if (letter == ']' || letter == ')') --depth;
+        const bool first =
+            letter >= '0' && letter <= '9' && depth == 0 && (i == 0 || text[i - 1] == ':' || text[i - 1] == ' ');
+        if (!first) continue;
+        uint64_t count = 0;
+        const auto [end, error] = std::from_chars(text.data() + i, text.data() + text.size(), count);
+        threads *= error == std::errc() ? double(count) : double(threads_most) + 1;
+        if (threads > threads_most) return true;
+    }
+    return false;
+}
+
+}  // namespace
+
+Result<Machine> this_machine(const std::string& library) {
+    Result<Functions> functions = open(library);
+    if (!functions) return functions.take_status();
+    Topology topology(*functions);
+    WEFT_TRY(topology.init());
+    // A container's processor set does not change what the machine is.
+    functions->topology_set_flags(topology.get(), HWLOC_TOPOLOGY_FLAG_INCLUDE_DISALLOWED);
+    return topology.load();
+}
+
+Result<Machine> read_xml(const std::string& library, const std::string& xml) {
+    WEFT_TRY(Inspector().inspect(xml));
+    Result<Functions> functions = open(library);
+    if (!functions) return functions.take_status();
+    Topology topology(*functions);
+    WEFT_TRY(topology.init());
+    functions->topology_set_flags(topology.get(), HWLOC_TOPOLOGY_FLAG_INCLUDE_DISALLOWED);
+    if (functions->topology_set_xmlbuffer(topology.get(), xml.c_str(), int(xml.size()) + 1) != 0)
+        return fail(weftInvalidArgument,
+                    "hwloc does not take it for a file of its own; `lstopo machine.xml` writes one");
+    Result<Machine> machine = topology.load();
+    if (!machine)
+        return fail(weftInvalidArgument, "hwloc does not understand the file: {}", machine.status().sentence());
+    return machine;
+}
+
+Result<Machine> read_synthetic(const std::string& library, const std::string& text) {
+    if (too_large(text))
+        return fail(weftInvalidArgument, "a machine of more than {} hardware threads; describe a smaller one",
+                    threads_most);
+    Result<Functions> functions = open(library);
+    if (!functions) return functions.take_status();
+    Topology topology(*functions);
+    WEFT_TRY(topology.init());
+    constexpr const char* like = "write it as in `package:2 numa:1 l3:1 core:8 pu:2`";
+    if (functions->topology_set_synthetic(topology.get(), text.c_str()) != 0)
+        return fail(weftInvalidArgument, "hwloc does not understand {}; {}", xml::shown(text), like);
+    Result<Machine> machine = topology.load();
+    if (!machine) return fail(weftInvalidArgument, "hwloc makes no machine of {}; {}", xml::shown(text), like);
+    return machine;
+}
+
+}  // namespace weft::hwloc

@@ -1,0 +1,20 @@
+// hwloc_without.cpp: the answers of a build without hwloc's header.
+#include "src/drivers/hwloc/hwloc.hpp"
+
+namespace weft::hwloc {
+
+namespace {
+
+Status none() {
+    return fail(weftInvalidUsage,
+                "this build of Weft cannot use hwloc: hwloc.h of version 2 was not found when it was built, or "
+                "-Dhwloc=disabled");
+}
+
+}  // namespace
+
+Result<Machine> this_machine(const std::string&) { return none(); }
+Result<Machine> read_xml(const std::string&, const std::string&) { return none(); }
+Result<Machine> read_synthetic(const std::string&, const std::string&) { return none(); }
+
+}  // namespace weft::hwloc

@@ -1,0 +1,12 @@
+// object.cpp: what can be asked of hwloc's objects, with and without the library.
+#include "src/drivers/hwloc/hwloc.hpp"
+
+namespace weft::hwloc {
+
+std::string Object::fact(const std::string& wanted) const {
+    for (const auto& [name, value] : facts)
+        if (name == wanted) return value;
+    return {};
+}
+
+}  // namespace weft::hwloc

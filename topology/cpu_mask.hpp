@@ -1,0 +1,39 @@
+// cpu_mask.hpp: a set of hardware threads, by the operating system's numbers; as lists "0-3,8", which Linux and hwloc
+// write, and as the masks of topology files, "ffff0000,0000ffff". A value.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "src/base/cpu.hpp"
+
+namespace weft::topology {
+
+class CpuMask {
+  public:
+    static constexpr int threads_most = 65'536;
+
+    // What is no list is left out.
+    static CpuMask from_list(std::string_view list);
+    static CpuMask from_set(const CpuSet& set);
+    std::string list() const;  // "0-3,8"
+    std::string mask() const;  // in hexadecimal, 32 bits a group; of nothing empty
+
+    void add(int thread);
+    bool contains(int thread) const;
+    int count() const;
+    bool empty() const { return words_.empty(); }
+    int first() const;  // -1: none
+    int last() const;
+    CpuMask operator&(const CpuMask& other) const;
+    CpuMask& operator|=(const CpuMask& other);
+    bool operator==(const CpuMask&) const = default;
+    bool operator<(const CpuMask& other) const { return words_ < other.words_; }
+
+  private:
+    void trim();
+    std::vector<uint64_t> words_;  // the last is not zero
+};
+
+}  // namespace weft::topology

@@ -1,0 +1,138 @@
+#include "topology/discover.hpp"
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <system_error>
+
+#include "src/base/file.hpp"
+#include "topology/container.hpp"
+#include "topology/hardware.hpp"
+#include "topology/merge.hpp"
+#include "topology/topology_xml.hpp"
+
+namespace weft::topology {
+
+namespace {
+
+Discovered finish(Hardware& hardware, const CpuMask& allowed) {
+    Discovered found;
+    Result<Graph> graph = make_graph(hardware, allowed);
+    if (graph) {
+        found.graph = std::move(*graph);
+    } else {
+        // More than a graph may hold, or nonsense: the processors alone are better than nothing.
+        Hardware flat;
+        flat.host = hardware.host;
+        flat.arch = hardware.arch;
+        flat.vendor = hardware.vendor;
+        flat.family = hardware.family;
+        flat.model = hardware.model;
+        flat.online = hardware.online;
+        hardware.notes.push_back(
+            fmt::format("what was detected makes no graph: {}; only processors are known", graph.status().sentence()));
+        if (Result<Graph> least = make_graph(flat, allowed)) found.graph = std::move(*least);
+    }
+    found.notes = std::move(hardware.notes);
+    return found;
+}
+
+// A tree that is not this machine's is one of a test.
+bool is_this_machine(const Sources& sources) { return sources.sys == "/sys"; }
+
+Result<Discovered> play(Result<hwloc::Machine> machine) {
+    if (!machine) return machine.take_status();
+    Hardware hardware;
+    add_hwloc(*machine, hardware);
+    Result<Graph> graph = make_graph(hardware, {});
+    if (!graph) return graph.take_status();
+    return Discovered{std::move(*graph), std::move(hardware.notes), 0};
+}
+
+}  // namespace
+
+Discovered discover(const Sources& sources) {
+    SystemFiles sys(sources.sys), proc(sources.proc);
+    Hardware hardware;
+    if (is_this_machine(sources)) {
+        if (const auto machine = hwloc::this_machine(sources.hwloc_library))
+            add_hwloc(*machine, hardware);
+        else
+            hardware.notes.push_back(
+                fmt::format("{}: caches and devices are what {} tells", machine.status().sentence(), sources.sys));
+    }
+    add_cpus(sys, proc, hardware);
+    add_pci_devices(sys, hardware);
+    add_interfaces(sys, hardware);
+    if (sources.nvml) add_gpus(*sources.nvml, hardware);
+    add_gpudirect(sys, proc, hardware);
+    const CpuMask allowed = sources.allowed ? *sources.allowed : CpuMask::from_set(allowed_cpus());
+    const int threads = hardware.online.count();
+    if (const int mine = (allowed & hardware.online).count(); mine > 0 && mine < threads)
+        hardware.notes.push_back(
+            fmt::format("this process may run on {} of the {} hardware threads: {}", mine, threads, allowed.list()));
+    const double quota = cpu_quota(sys, proc);
+    if (quota > 0)
+        hardware.notes.push_back(
+            fmt::format("control groups give this process the time of {:.3g} hardware threads", quota));
+    for (const SystemFiles* files : {&sys, &proc})
+        for (std::string& sentence : files->notes()) hardware.notes.push_back(std::move(sentence));
+    Discovered found = finish(hardware, allowed);
+    found.quota_cores = quota;
+    return found;
+}
+
+Result<Discovered> discover_xml(const std::string& library, const std::string& xml) {
+    return play(hwloc::read_xml(library, xml));
+}
+
+Result<Discovered> discover_synthetic(const std::string& library, const std::string& text) {
+    return play(hwloc::read_synthetic(library, text));
+}
+
+Result<Discovered> discover_this_host(const Options& options) {
+    Sources sources;
+    sources.hwloc_library = options.hwloc_library;
+    const Result<const nvml::Nvml*> nvml = nvml::Nvml::get();
+    if (nvml) sources.nvml = *nvml;
+    Discovered found = discover(sources);
+    // Who has no GPU misses no NVML.
+    if (!nvml && !found.graph.of_kind(NodeKind::gpu).empty())
+        found.notes.push_back(fmt::format("{}: NVLinks are unknown", nvml.status().sentence()));
+    if (!options.topo_file.empty()) {
+        constexpr size_t file_bytes_most = size_t(64) << 20;  // of the largest graph that is read
+        const auto text = read_file(options.topo_file, file_bytes_most);
+        if (!text) return fail(text.status().code(), "WEFT_TOPO_FILE: {}", text.status().sentence());
+        const auto file = read_topology(*text);
+        if (!file) return fail(weftInvalidUsage, "WEFT_TOPO_FILE, {}: {}", options.topo_file, file.status().sentence());
+        for (const std::string& note : file->notes)
+            found.notes.push_back(fmt::format("{}: {}", options.topo_file, note));
+        auto both = merge(file->graph, found.graph);
+        if (!both) return fail(weftInvalidUsage, "WEFT_TOPO_FILE, {}: {}", options.topo_file, both.status().sentence());
+        found.graph = std::move(both->graph);
+        for (const std::string& note : both->notes)
+            found.notes.push_back(fmt::format("{}: {}", options.topo_file, note));
+    }
+    if (!options.topo_dump_file.empty()) WEFT_TRY(write_topology_file(found.graph, options.topo_dump_file));
+    return found;
+}
+
+Status write_topology_file(const Graph& graph, const std::string& file) {
+    // Ranks of one host may write it at the same time. A pipe or a device is written as it is.
+    std::error_code unreadable;
+    const auto type = std::filesystem::symlink_status(file, unreadable).type();
+    const bool plain = type == std::filesystem::file_type::not_found || type == std::filesystem::file_type::regular;
+    const std::string draft = plain ? fmt::format("{}.{}", file, getpid()) : file;
+    std::ofstream stream(draft, std::ios::binary);
+    stream << write_topology(graph);
+    stream.close();
+    if (stream && (!plain || std::rename(draft.c_str(), file.c_str()) == 0)) return ok();
+    const int error = errno;
+    if (plain) (void)std::remove(draft.c_str());
+    return fail(weftSystemError, "{} could not be written: {}", file, errno_text(error));
+}
+
+}  // namespace weft::topology

@@ -1,0 +1,44 @@
+// discover.hpp: this host as a graph, from hwloc, /sys and NVML, or one that hwloc's files and strings describe. Any
+// source may be missing: what is known is used, and what is not is said.
+#pragma once
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "src/base/options.hpp"
+#include "src/base/result.hpp"
+#include "src/drivers/nvml/nvml.hpp"
+#include "topology/cpu_mask.hpp"
+#include "topology/graph.hpp"
+
+namespace weft::topology {
+
+struct Discovered {
+    Graph graph;                     // connected
+    std::vector<std::string> notes;  // what is unknown, denied, slower than it could be, or allowed in part
+    double quota_cores = 0;          // cores' worth of time that control groups leave this process; 0: no limit known
+};
+
+// Where it is looked. Tests give trees of their own.
+struct Sources {
+    std::string sys = "/sys", proc = "/proc";
+    std::string hwloc_library;         // as in WEFT_HWLOC_LIBRARY; hwloc sees this machine alone, not another `sys`
+    const nvml::Nvml* nvml = nullptr;  // null: GPUs are what /sys tells of them
+    std::optional<CpuMask> allowed;    // hardware threads of this process; else those that the kernel says
+};
+
+// Never a failure. Takes milliseconds; with many GPUs, or where hwloc is slow, tens of them. Reentrant.
+Discovered discover(const Sources& sources);
+
+// Played machines. weftInvalidArgument: what is wrong with the text; else there is no hwloc.
+Result<Discovered> discover_xml(const std::string& library, const std::string& xml);
+Result<Discovered> discover_synthetic(const std::string& library, const std::string& text);
+
+// This machine as the options say: detected, and merged with WEFT_TOPO_FILE; written to WEFT_TOPO_DUMP_FILE. Errors:
+// the user's file is not to be read, or cannot be written.
+Result<Discovered> discover_this_host(const Options& options);
+
+// Writes the graph as a topology file, at once: who reads it meanwhile sees the old one or the new one.
+Status write_topology_file(const Graph& graph, const std::string& file);
+
+}  // namespace weft::topology

@@ -1,0 +1,13 @@
+// summary.hpp: a machine in a few lines, for `weft info` and the log.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "topology/graph.hpp"
+
+namespace weft::topology {
+
+// Processors with their caches; GPUs and how they are linked; NICs. Of a connected graph of one host or more.
+std::vector<std::string> summarize(const Graph& graph);
+
+}  // namespace weft::topology
