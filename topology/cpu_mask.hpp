@@ -12,7 +12,7 @@ namespace weft::topology {
 
 class CpuMask {
   public:
-    static constexpr int threads_most = 65'536;
+    static constexpr int threads_most = 8'192;  // of Linux
 
     // What is no list is left out.
     static CpuMask from_list(std::string_view list);

@@ -73,8 +73,10 @@ std::string gpus(const Graph& graph) {
 
 std::string nics(const Graph& graph) {
     constexpr size_t shown_most = 8;
-    const std::vector<int> all = graph.of_kind(NodeKind::port);
+    std::vector<int> all = graph.of_kind(NodeKind::port);
     if (all.empty()) return "no network";
+    std::stable_sort(all.begin(), all.end(),
+                     [&](int one, int other) { return graph.node(one).port.dev < graph.node(other).port.dev; });
     std::string text = counted(all.size(), "port") + ": ";
     for (size_t i = 0; i < all.size() && i < shown_most; ++i) {
         const Port& port = graph.node(all[i]).port;

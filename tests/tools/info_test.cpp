@@ -130,3 +130,13 @@ TEST_CASE("what would be chosen is explained for ranks and hosts that do not exi
     CHECK(explained({"much"}).status == 2);
     CHECK(explained({"8", "-n", "2", "--hosts", "3"}).status == 2);
 }
+
+TEST_CASE("the machine's topology is told in a few lines", "[info]") {
+    const Json topology = info({})["machine"]["topology"];
+    REQUIRE(topology["summary"].size() == 3);
+    CHECK(contains(topology["summary"][0].get<std::string>(), "NUMA domain"));
+    CHECK(contains(run({WEFT_COMMAND, "info"}).output, "topology      " + topology["summary"][0].get<std::string>()));
+    const Json broken = info({"WEFT_TOPO_FILE=/nowhere.xml"})["machine"]["topology"];
+    CHECK(contains(broken["why_not"].get<std::string>(), "/nowhere.xml"));
+    CHECK(contains(run({WEFT_COMMAND, "info"}, {"WEFT_TOPO_FILE=/nowhere.xml"}).output, "/nowhere.xml"));
+}

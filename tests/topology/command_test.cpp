@@ -1,4 +1,6 @@
 // `weft topology show`: what it prints, writes and returns.
+#include <fstream>
+
 #include "tests/catch.hpp"
 #include "tests/folder.hpp"
 #include "tests/subprocess.hpp"
@@ -52,7 +54,52 @@ TEST_CASE("weft topology show --xml writes what it read, and says what it cannot
     CHECK(missing.status == 1);
     CHECK(missing.error.find("none.xml") != std::string::npos);
     CHECK(run({WEFT_COMMAND, "topology", "show", folder + "machines/dgx_h100.xml", "--xml", made.path}).status == 1);
-    CHECK(run({WEFT_COMMAND, "topology", "show"}).status == 2);
     CHECK(run({WEFT_COMMAND, "topology", "show", folder + "machines/dgx_h100.xml", "--pxn"}).output.find("PXN 48") !=
+          std::string::npos);
+}
+
+TEST_CASE("weft topology show without a file shows this machine, merged with what WEFT_TOPO_FILE says", "[topology]") {
+    const Folder made;
+    const std::string dump = made.path / "dump.xml", file = made.path / "file.xml";
+    const Outcome here = run({WEFT_COMMAND, "topology", "show"}, {"WEFT_TOPO_DUMP_FILE=" + dump});
+    CHECK(here.status == 0);
+    CHECK(here.output.find("host 0") == 0);
+    const auto dumped = topology::read_topology(file_text(dump));
+    REQUIRE(dumped.ok());
+    CHECK(dumped->graph.hosts().size() == 1);
+    std::ofstream(file) << R"(<system version="1"><cpu numaid="0"><pci busid="0f00:07:00.0" class="0x030200">
+        <gpu dev="77" sm="90"/></pci></cpu></system>)";
+    for (const char* variable : {"WEFT_TOPO_FILE=", "NCCL_TOPO_FILE="}) {
+        const Outcome both = run({WEFT_COMMAND, "topology", "show"}, {variable + file});
+        CHECK(both.status == 0);
+        CHECK(both.output.find("gpu 77 (0f00:07:00.0): sm 90") != std::string::npos);
+        CHECK(both.output.find("affinity") != std::string::npos);
+    }
+    const Outcome broken =
+        run({WEFT_COMMAND, "topology", "show"}, {"WEFT_TOPO_FILE=" + folder + "broken/truncated.xml"});
+    CHECK(broken.status == 1);
+    CHECK(broken.error.find("WEFT_TOPO_FILE, ") != std::string::npos);
+    CHECK(run({WEFT_COMMAND, "topology", "show"}, {"WEFT_TOPO_FILE=/nowhere.xml"}).status == 1);
+    const Outcome nowhere = run({WEFT_COMMAND, "topology", "show"}, {"WEFT_TOPO_DUMP_FILE=/nowhere/dump.xml"});
+    CHECK(nowhere.status == 1);
+    CHECK(nowhere.error.find("/nowhere/dump.xml could not be written") != std::string::npos);
+}
+
+TEST_CASE("weft topology show plays hwloc's machines, or says why it cannot", "[topology]") {
+    const Outcome none =
+        run({WEFT_COMMAND, "topology", "show", "--synthetic", "core:2 pu:1"}, {"WEFT_HWLOC_LIBRARY=none"});
+    CHECK(none.status == 1);
+    CHECK((none.error.find("WEFT_HWLOC_LIBRARY is none") != std::string::npos ||
+           none.error.find("cannot use hwloc") != std::string::npos));
+    CHECK(run({WEFT_COMMAND, "topology", "show", "--hwloc", folder + "hwloc/broken/truncated.xml"}).status == 1);
+    CHECK(run({WEFT_COMMAND, "topology", "show", "--hwloc", "/nowhere"}).status == 1);
+    CHECK(run({WEFT_COMMAND, "topology", "show", "--hwloc", "a", "--synthetic", "b"}).status == 2);
+    const Outcome played = run({WEFT_COMMAND, "topology", "show", "--synthetic", "package:2 core:2 pu:1"});
+    if (played.error.find("no hwloc") != std::string::npos ||
+        played.error.find("cannot use hwloc") != std::string::npos)
+        return;
+    CHECK(played.status == 0);
+    CHECK(played.output.find("4 cores") != std::string::npos);
+    CHECK(run({WEFT_COMMAND, "topology", "show", "--hwloc", folder + "hwloc/two_sockets.xml"}).output.find("PIX") !=
           std::string::npos);
 }

@@ -164,3 +164,13 @@ TEST_CASE("A host without GPUs: a NIC of PCI, one of software, two sockets", "[t
                           {"cpu1", "eth0", PathClass::sys, 3.125, 3},
                           {"cpu0", "veth0", PathClass::phb, 1.25, 2}});
 }
+
+TEST_CASE("A container that sees half of the cores: the others are known, and not allowed", "[topology]") {
+    const auto machine = read_machine("container_half");
+    CHECK(machine.notes.empty());
+    CHECK(machine.graph.node(node_named(machine.graph, "cpu0")).cpu.allowed.empty());
+    CHECK(machine.graph.node(node_named(machine.graph, "cpu1")).cpu.allowed == "0");
+    CHECK(machine.graph.node(node_named(machine.graph, "cpu1")).cpu.caches ==
+          std::vector<Cache>{{2, 2 << 20, 2, 4}, {3, 32 << 20, 8, 1}});
+    check(machine.graph, {{"cpu0", "eth0", PathClass::phb, 1.25, 2}, {"cpu1", "eth0", PathClass::sys, 1.25, 3}});
+}

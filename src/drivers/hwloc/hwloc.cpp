@@ -14,7 +14,7 @@ namespace {
 
 // Of a file or a text: a machine of 4,096 threads has some 20,000 objects.
 constexpr int objects_most = 1 << 20;
-constexpr int threads_most = 1 << 16;
+constexpr int threads_most = 8'192;  // of Linux
 
 struct Functions {
 #define WEFT_HWLOC_FUNCTION(name) decltype(&::hwloc_##name) name = nullptr;
