@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <filesystem>
@@ -43,6 +44,17 @@ Discovered finish(Hardware& hardware, const CpuMask& allowed) {
 // A tree that is not this machine's is one of a test.
 bool is_this_machine(const Sources& sources) { return sources.sys == "/sys"; }
 
+// The calling thread's; of any number, other than a mask of the C library's. Empty: unknown.
+CpuMask allowed_threads(SystemFiles& proc, const Sources& sources) {
+    const std::string status = proc.text("thread-self/status").value_or(""), key = "Cpus_allowed_list:\t";
+    const size_t begin = status.find(key);
+    if (begin != std::string::npos) {
+        const size_t list = begin + key.size();
+        return CpuMask::from_list(status.substr(list, status.find('\n', list) - list));
+    }
+    return is_this_machine(sources) ? CpuMask::from_set(allowed_cpus()) : CpuMask();
+}
+
 Result<Discovered> play(Result<hwloc::Machine> machine) {
     if (!machine) return machine.take_status();
     Hardware hardware;
@@ -69,7 +81,7 @@ Discovered discover(const Sources& sources) {
     add_interfaces(sys, hardware);
     if (sources.nvml) add_gpus(*sources.nvml, hardware);
     add_gpudirect(sys, proc, hardware);
-    const CpuMask allowed = sources.allowed ? *sources.allowed : CpuMask::from_set(allowed_cpus());
+    const CpuMask allowed = allowed_threads(proc, sources);
     const int threads = hardware.online.count();
     if (const int mine = (allowed & hardware.online).count(); mine > 0 && mine < threads)
         hardware.notes.push_back(
@@ -99,8 +111,10 @@ Result<Discovered> discover_this_host(const Options& options) {
     const Result<const nvml::Nvml*> nvml = nvml::Nvml::get();
     if (nvml) sources.nvml = *nvml;
     Discovered found = discover(sources);
-    // Who has no GPU misses no NVML.
-    if (!nvml && !found.graph.of_kind(NodeKind::gpu).empty())
+    // Who has no such GPU misses no NVML.
+    const auto& nodes = found.graph.nodes();
+    const auto is_nvidia = [](const Node& it) { return it.kind == NodeKind::gpu && it.pci.vendor == "0x10de"; };
+    if (!nvml && std::any_of(nodes.begin(), nodes.end(), is_nvidia))
         found.notes.push_back(fmt::format("{}: NVLinks are unknown", nvml.status().sentence()));
     if (!options.topo_file.empty()) {
         constexpr size_t file_bytes_most = size_t(64) << 20;  // of the largest graph that is read

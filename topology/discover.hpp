@@ -1,14 +1,12 @@
 // discover.hpp: this host as a graph, from hwloc, /sys and NVML, or one that hwloc's files and strings describe. Any
 // source may be missing: what is known is used, and what is not is said.
 #pragma once
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "src/base/options.hpp"
 #include "src/base/result.hpp"
 #include "src/drivers/nvml/nvml.hpp"
-#include "topology/cpu_mask.hpp"
 #include "topology/graph.hpp"
 
 namespace weft::topology {
@@ -24,7 +22,6 @@ struct Sources {
     std::string sys = "/sys", proc = "/proc";
     std::string hwloc_library;         // as in WEFT_HWLOC_LIBRARY; hwloc sees this machine alone, not another `sys`
     const nvml::Nvml* nvml = nullptr;  // null: GPUs are what /sys tells of them
-    std::optional<CpuMask> allowed;    // hardware threads of this process; else those that the kernel says
 };
 
 // Never a failure. Takes milliseconds; with many GPUs, or where hwloc is slow, tens of them. Reentrant.

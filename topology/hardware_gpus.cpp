@@ -72,12 +72,20 @@ void add_gpu(const nvml::Nvml& nvml, const nvml::Listed& listed, const std::stri
     if (device.pci.link_width == unknown && listed.pcie_lanes > 0 && listed.pcie_lanes <= 32)
         device.pci.link_width = listed.pcie_lanes;
     hardware.links.push_back(links_of(nvml, busid, hardware));
-    size_t active = 0;
-    for (const Statement& it : hardware.links.back().statements)
-        if (it.kind == LinkKind::nvlink) active += size_t(it.count);
-    if (const int down = nvml.links_down(busid); down > 0)
-        hardware.notes.push_back(
-            fmt::format("{} of {} NVLinks of GPU {} ({}) are down", down, active + size_t(down), listed.index, busid));
+}
+
+// GPUs on cards have NVLinks that nobody has joined: where no link is up, none is missed.
+void note_links_down(const nvml::Nvml& nvml, Hardware& hardware) {
+    const auto active = [](const Nvlinks& links) {
+        int count = 0;
+        for (const Statement& it : links.statements) count += it.kind == LinkKind::nvlink ? it.count : 0;
+        return count;
+    };
+    if (std::none_of(hardware.links.begin(), hardware.links.end(), active)) return;
+    for (const Nvlinks& links : hardware.links)
+        if (const int down = nvml.links_down(links.busid); down > 0)
+            hardware.notes.push_back(fmt::format("{} of {} NVLinks of GPU {} ({}) are down", down, active(links) + down,
+                                                 hardware.gpus[links.busid].dev, links.busid));
 }
 
 // "5.15.0-113-generic"
@@ -97,6 +105,7 @@ void add_gpus(const nvml::Nvml& nvml, Hardware& hardware) {
     for (const nvml::Listed& listed : all)
         if (const std::string busid = normal_busid(listed.bus_id); !busid.empty())
             add_gpu(nvml, listed, busid, hardware);
+    note_links_down(nvml, hardware);
     for (const auto& [busid, device] : hardware.devices)
         if (!all.empty() && device.kind() == NodeKind::gpu && device.pci.vendor == nvidia &&
             hardware.gpus.count(busid) == 0)

@@ -58,7 +58,7 @@ class Maker {
                 ++it;
                 continue;
             }
-            same->port.interface = it->port.name;
+            if (same->port.interface.empty()) same->port.interface = it->port.name;
             if (same->port.speed == unknown) same->port.speed = it->port.speed;
             it = all.erase(it);
         }
@@ -184,8 +184,10 @@ class Maker {
                         statement.source = *index;
                         WEFT_TRY(graph_.state(std::move(statement)));
                     }
-        if (kind == NodeKind::nic && ports != ports_.end())
-            for (const Interface* port : ports->second) WEFT_TRY(add_port(*port, *index));
+        if (kind != NodeKind::nic || ports == ports_.end()) return ok();
+        const size_t count = std::min(ports->second.size(), size_t(ports_per_nic_most));
+        for (size_t i = 0; i < count; ++i) WEFT_TRY(add_port(*ports->second[i], *index));
+        if (count < ports->second.size()) note("{} has {} ports: {} are used", busid, ports->second.size(), count);
         return ok();
     }
     Status add_port(const Interface& interface, int nic) {

@@ -103,6 +103,9 @@ class Source {
         constexpr int ethernet = 1, infiniband = 32;
         const auto type = sys_.number(folder + "type");
         if (type && *type != ethernet && *type != infiniband) return;
+        // What stands on a switching NIC for a virtual function, "pf0vf3", is no port.
+        const std::string port_name = sys_.text(folder + "phys_port_name").value_or("");
+        if (port_name.find("vf") != std::string::npos || port_name.find("sf") != std::string::npos) return;
         const bool physical = sys_.exists(folder + "device");
         const bool bridge = sys_.exists(folder + "bridge");
         const std::string state = sys_.text(folder + "operstate").value_or("unknown");

@@ -9,6 +9,7 @@
 #include "tests/topology/machines.hpp"
 #include "tests/topology/system_tree.hpp"
 #include "topology/container.hpp"
+#include "topology/cpu_mask.hpp"
 #include "topology/paths.hpp"
 #include "topology/summary.hpp"
 #include "topology/topology_xml.hpp"
@@ -91,7 +92,6 @@ TEST_CASE("a host of which nothing is known is one cpu, and its sentences say so
     CHECK(found.graph.hosts() == std::vector<std::string>{""});
     Sources nowhere = tree.sources();
     nowhere.sys = nowhere.proc = "/nowhere";
-    nowhere.allowed = CpuMask();
     CHECK(discovered(nowhere).graph.node(0).cpu.affinity == "1");
 }
 
@@ -137,7 +137,8 @@ TEST_CASE("without a part of /sys, or with nonsense in it, the rest is used", "[
               gpu + "max_link_speed", gpu + "max_link_width", gpu + "class", std::string("sys/class/net/eth0/speed"),
               std::string("sys/class/net/eth0/dev_port"), std::string("sys/class/infiniband/mlx5_0/ports/1/rate"),
               std::string("sys/class/infiniband/mlx5_0/ports/1/state"), std::string("proc/cpuinfo"),
-              std::string("proc/self/cgroup"), std::string("sys/fs/cgroup/cpu.max")})
+              std::string("proc/self/cgroup"), std::string("sys/fs/cgroup/cpu.max"),
+              std::string("proc/thread-self/status")})
             tree.file(file, text);
         CHECK(!discovered(tree.sources()).graph.of_kind(NodeKind::cpu).empty());
     }
@@ -199,6 +200,20 @@ TEST_CASE("a virtual function has the link of its device, a port that is down is
     CHECK(between(graph, "mlx5_1", "0000:1a:00.0").path_class == PathClass::pix);
 }
 
+TEST_CASE("what stands for virtual functions is no port, and a NIC's ports are bounded", "[topology][discover]") {
+    SystemTree tree;
+    tree.processors(1, 1);
+    const std::string nic = tree.pci("pci0000:00/0000:00:1d.0", "0x020000", "0x15b3");
+    tree.network(nic, "eth0", 100000);
+    tree.network(nic, "eth0_1", 100000);
+    tree.file("sys/class/net/eth0_1/phys_port_name", "pf0vf1");
+    CHECK(discovered(tree.sources()).graph.of_kind(NodeKind::port).size() == 1);
+    for (int i = 0; i < 300; ++i) tree.network(nic, fmt::format("port{}", i), 1000);
+    const Discovered found = discovered(tree.sources());
+    CHECK(found.graph.of_kind(NodeKind::port).size() == 256);
+    CHECK(says(found.notes, "0000:00:1d.0 has 301 ports: 256 are used"));
+}
+
 TEST_CASE("over Ethernet a port is reached by its address of RoCE version 2", "[topology][discover]") {
     SystemTree tree;
     make_server(tree);
@@ -252,16 +267,15 @@ TEST_CASE("a container sees half of the cores", "[topology][discover]") {
     SystemTree tree;
     tree.processors(2, 4);
     tree.network("", "eth0", 10000);
-    Sources sources = tree.sources();
-    sources.allowed = CpuMask::from_list("0-7");
-    const Discovered found = discovered(sources);
+    tree.allow("0-7");
+    const Discovered found = discovered(tree.sources());
     CHECK(found.notes == std::vector<std::string>{"this process may run on 8 of the 16 hardware threads: 0-7"});
     const auto machine = read_machine("container_half");
     Graph expected = machine.graph;
     expected.name_host(0, found.graph.hosts()[0]);
     CHECK(write_topology(found.graph) == write_topology(expected));
-    sources.allowed = CpuMask::from_list("2-3,8");
-    const Graph part = discovered(sources).graph;
+    tree.allow("2-3,8");
+    const Graph part = discovered(tree.sources()).graph;
     CHECK(part.node(node_named(part, "cpu0")).cpu.allowed == "c");
     CHECK(part.node(node_named(part, "cpu1")).cpu.allowed == "100");
 }

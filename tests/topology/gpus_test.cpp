@@ -85,6 +85,11 @@ TEST_CASE("links that are down are said and do not count", "[topology][nvml]") {
           Approx(20.6));
 }
 
+TEST_CASE("GPUs whose NVLinks nobody has joined miss none", "[topology][nvml]") {
+    const GpuHost host(switched(2, 12, "down"));
+    CHECK(host.discover().notes.empty());
+}
+
 TEST_CASE("C2C leads to the GPU's own cpu, a fabric joins hosts", "[topology][nvml]") {
     const GpuHost host("c2c 0 10 45000; fabric 0 7; " + switched(1, 18, "switch"));
     const Discovered found = host.discover();

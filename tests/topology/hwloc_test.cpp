@@ -51,7 +51,7 @@ TEST_CASE("a string of hwloc's is a machine", "[topology][hwloc]") {
         CHECK(found->graph.of_kind(NodeKind::cpu).size() == row.cpus);
     }
     for (const char* text : {"", "nonsense", "package:0", "package:-1", "package:2000000 core:50000", "999999999",
-                             "core:99999999999999999999", "numa:200 core:1"}) {
+                             "core:99999999999999999999", "core:0x7fffffff", "core:2\t0x7ffffff", "numa:200 core:1"}) {
         INFO(text);
         const auto found = discover_synthetic("", text);
         CHECK(!found.ok());

@@ -98,11 +98,15 @@ void SystemTree::network(const std::string& device, const std::string& name, int
     link("sys/class/net/" + name, folder);
 }
 
+void SystemTree::allow(const std::string& list) {
+    file("proc/thread-self/status",
+         "Name:\tweft\nCpus_allowed:\tff\nCpus_allowed_list:\t" + list + "\nMems_allowed:\t1");
+}
+
 Sources SystemTree::sources() const {
     Sources sources;
     sources.sys = path() / "sys";
     sources.proc = path() / "proc";
-    sources.allowed = CpuMask::from_list("0-1023");
     return sources;
 }
 

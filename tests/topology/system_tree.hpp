@@ -25,7 +25,9 @@ class SystemTree {
     void rdma(const std::string& device, const std::string& name, const std::string& rate = "200 Gb/sec (4X HDR)");
     void network(const std::string& device, const std::string& name, int mbps, const std::string& state = "up");
 
-    // All threads allowed, no NVML.
+    // The threads that this process may run on; else all.
+    void allow(const std::string& list);
+    // No NVML.
     topology::Sources sources() const;
     const std::filesystem::path& path() const { return folder_.path; }
 

@@ -2,8 +2,9 @@
 
 #include <hwloc.h>
 
+#include <algorithm>
 #include <cerrno>
-#include <charconv>
+#include <cstdlib>
 
 #include "src/base/xml.hpp"
 #include "src/drivers/library.hpp"
@@ -169,20 +170,17 @@ class Inspector : xml::Handler {
     int elements_ = 0;
 };
 
-// How many threads it makes: each level's number stands behind a colon, what is in brackets is attached.
+// How many threads it makes at least: each level's number stands behind a colon or alone, in any base of C's;
+// attributes in parentheses have numbers, too.
 bool too_large(const std::string& text) {
     double threads = 1;
     int depth = 0;
     for (size_t i = 0; i < text.size(); ++i) {
-        const char letter = text[i];
-        if (letter == '[' || letter == '(') ++depth;
-        if (letter == ']' || letter == ')') --depth;
-        const bool first =
-            letter >= '0' && letter <= '9' && depth == 0 && (i == 0 || text[i - 1] == ':' || text[i - 1] == ' ');
-        if (!first) continue;
-        uint64_t count = 0;
-        const auto [end, error] = std::from_chars(text.data() + i, text.data() + text.size(), count);
-        threads *= error == std::errc() ? double(count) : double(threads_most) + 1;
+        const char letter = text[i], before = i == 0 ? ' ' : text[i - 1];
+        depth += int(letter == '(') - int(letter == ')');
+        if (depth > 0 || letter < '0' || letter > '9' || (before != ':' && before != ' ' && before != '\t')) continue;
+        const unsigned long long count = std::strtoull(text.c_str() + i, nullptr, 0);
+        threads *= double(std::max(count, 1ull));
         if (threads > threads_most) return true;
     }
     return false;
