@@ -84,7 +84,10 @@ class Source {
 
     void set_link(const std::string& busid, PciDevice& device) {
         const NodeKind kind = device.kind();
-        if (kind == NodeKind::pci && device.pci.device_class.compare(0, 6, "0x0604") != 0) return;
+        // Of bridges the upper ends of switches: what the others tell is the link below them. Above an upper end there is
+        // the host's port, and two bridges more for each switch.
+        const bool upper_end = device.pci.device_class.compare(0, 6, "0x0604") == 0 && device.bridges.size() % 2 == 1;
+        if (kind == NodeKind::pci && !upper_end) return;
         PciLink link = read_link(busid, "max");
         if (!device.bridges.empty()) link = slower(link, read_link(device.bridges[0], "max"));
         const PciLink now = read_link(busid, "current");

@@ -173,6 +173,7 @@ TEST_CASE("a link that runs below what it can is used as it runs, and said", "[t
     tree.file("sys/bus/pci/devices/0000:04:00.0/current_link_width", "8");
     tree.file("sys/bus/pci/devices/0000:1a:00.0/current_link_speed", "2.5 GT/s PCIe");  // it rests
     tree.file("sys/bus/pci/devices/0000:02:00.0/max_link_speed", "8.0 GT/s PCIe");      // its slot
+    tree.file("sys/bus/pci/devices/0000:02:01.0/current_link_width", "8");              // the NIC's slot
     const Discovered found = discovered(tree.sources());
     CHECK(found.notes == std::vector<std::string>{
                              "0000:04:00.0 runs at 16.0 GT/s PCIe x8, though it and its slot can 16.0 GT/s PCIe x16"});
