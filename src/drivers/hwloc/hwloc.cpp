@@ -165,7 +165,19 @@ class Inspector : xml::Handler {
         if (elements_ == 0 && element.name() != "topology")
             return element.wrong("expected <topology>, found <{}>: this is not hwloc's XML",
                                  xml::shown(element.name()));
+        if (elements_ == 0 && element.text("version").substr(0, 2) != "2.")
+            return element.wrong("the file is not of hwloc 2, but of {}", xml::shown(element.text("version")));
+        if (element.name() == "object") inspect(element);
         if (++elements_ > 8 * objects_most) element.wrong("the file has more than {} elements", 8 * objects_most);
+    }
+    // hwloc crashes where processors and memory lack one of these.
+    static void inspect(xml::Element& element) {
+        const std::string_view type = element.text("type");
+        for (const char* without : {"Bridge", "PCIDev", "OSDev", "Misc"})
+            if (type == without) return;
+        for (const char* set : {"cpuset", "complete_cpuset", "nodeset", "complete_nodeset"})
+            if (element.text(set).empty())
+                element.wrong("the {} has no {}: hwloc does not write such files", xml::shown(type), set);
     }
     int elements_ = 0;
 };
