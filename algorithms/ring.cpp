@@ -46,12 +46,12 @@ Schedule ring_all_reduce(const Layout& layout, const Parameters& parameters) {
 namespace {
 
 // On a collective with parts: chunk of the rank `distance` places ahead, of this channel. Ranks of a host are
-// neighbours on the ring, so where ranks are dealt out to hosts the chunks' numbers jump, and loops over them are
-// unrolled.
+// neighbours on the ring, so where ranks are dealt out to hosts, or the ring's order is given, the chunks' numbers jump,
+// and loops over them are unrolled.
 class PartsOnRing {
   public:
     PartsOnRing(const Layout& layout, int channels, int channel)
-        : order_(layout.host_major()),
+        : order_(layout.ring_order(channel)),
           position_(layout.ring(channel).position),
           channels_(channels),
           channel_(channel) {

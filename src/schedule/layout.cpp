@@ -35,11 +35,14 @@ int Layout::position() const {
     return before;
 }
 
+std::vector<int32_t> Layout::ring_order(int channel) const {
+    return ring_orders.empty() ? host_major() : ring_orders[size_t(channel) % ring_orders.size()];
+}
+
 Ring Layout::ring(int channel) const {
-    (void)channel;
-    if (in_blocks()) return {rank, (rank + ranks - 1) % ranks, (rank + 1) % ranks};
-    const std::vector<int32_t> order = host_major();
-    const int here = position();
+    if (ring_orders.empty() && in_blocks()) return {rank, (rank + ranks - 1) % ranks, (rank + 1) % ranks};
+    const std::vector<int32_t> order = ring_order(channel);
+    const int here = int(std::find(order.begin(), order.end(), rank) - order.begin());
     return {here, order[size_t(here + ranks - 1) % size_t(ranks)], order[size_t(here + 1) % size_t(ranks)]};
 }
 
