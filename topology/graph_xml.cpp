@@ -4,6 +4,7 @@
 #include <climits>
 #include <iterator>
 #include <set>
+#include <utility>
 
 #include "src/base/xml.hpp"
 #include "topology/xml_writing.hpp"
@@ -19,6 +20,7 @@ constexpr int version = 1;
 constexpr int graphs_most = 64;
 constexpr int channels_most = 1'024;
 constexpr int64_t stops_most = int64_t(1) << 22;  // of all channels together
+constexpr int host_shift = 56;                    // bits of a dev below its host
 constexpr double gbs_most = 1e6;
 
 class Reader : xml::Handler {
@@ -109,12 +111,13 @@ class Reader : xml::Handler {
         gpus_.clear();
     }
     // Some versions of NCCL write it in hexadecimal, with the host in the upper eight bits.
-    int dev(Element& element) {
+    int dev(Element& element, int& host) {
         const std::string_view text = element.text("dev");
         if (text.substr(0, 2) != "0x") return element.number("dev", 0, 65'535);
         uint64_t value = 0;
         const auto [end, error] = std::from_chars(text.data() + 2, text.data() + text.size(), value, 16);
-        value &= (uint64_t(1) << 56) - 1;
+        host = int(value >> host_shift);
+        value &= (uint64_t(1) << host_shift) - 1;
         if (error != std::errc() || end != text.data() + text.size() || value > 65'535)
             element.wrong("dev of <{}> is {}, which is no index of a device", element.name(), shown(text));
         return int(value & 0xffff);
@@ -123,15 +126,17 @@ class Reader : xml::Handler {
         Stop stop;
         if (element.name() == "net")
             stop.kind = NodeKind::port;
+        else if (element.name() == "cpu")
+            stop.kind = NodeKind::cpu;
         else if (element.name() != "gpu")
-            return element.wrong("a channel holds <gpu> and <net>, found <{}>", shown(element.name()));
+            return element.wrong("a channel holds <gpu>, <cpu> and <net>, found <{}>", shown(element.name()));
         if (++stops_ > stops_most) return element.wrong("the channels have more than {} stops", stops_most);
-        stop.dev = dev(element);
+        stop.dev = dev(element, stop.host);
         stop.rank = element.number_or("rank", -1, INT_MAX, unknown);
         ChannelGraph& graph = result_.graphs.back();
         // Trees pass a GPU on their way up and down; a ring does not.
         if (element.ok() && graph.pattern == Pattern::ring && stop.kind == NodeKind::gpu &&
-            !gpus_.insert(stop.rank == unknown ? stop.dev : -2 - stop.rank).second)
+            !gpus_.insert({stop.host, stop.rank == unknown ? stop.dev : -2 - stop.rank}).second)
             element.wrong("gpu {} stands in this channel a second time; a ring passes each once", stop.dev);
         graph.channels.back().stops.push_back(stop);
     }
@@ -144,7 +149,8 @@ class Reader : xml::Handler {
     bool states_channels_ = false;
     int line_ = 0;
     int64_t stops_ = 0;
-    std::set<int> ids_, gpus_;
+    std::set<int> ids_;
+    std::set<std::pair<int, int>> gpus_;  // of this channel: host, and dev or rank
 };
 
 }  // namespace
@@ -159,6 +165,17 @@ const char* name_of(Pattern pattern) {
         case Pattern::collnet_direct: return "collnet_direct";
     }
     return "?";
+}
+
+int dev_of(const Graph& graph, int index) {
+    const Node& node = graph.node(index);
+    const int dev = node.kind == NodeKind::gpu    ? node.gpu.dev
+                    : node.kind == NodeKind::port ? node.port.dev
+                                                  : node.cpu.numaid;
+    if (dev != unknown) return dev;
+    int place = 0;
+    for (int i = 0; i < index; ++i) place += graph.node(i).kind == node.kind && graph.node(i).host == node.host;
+    return place;
 }
 
 Result<ReadGraphs> read_graphs(std::string_view xml) { return Reader().read(xml); }
@@ -182,8 +199,11 @@ std::string write_graphs(const std::vector<ChannelGraph>& graphs) {
         for (const ChannelPath& channel : graph.channels) {
             xml.open("channel");
             for (const Stop& stop : channel.stops) {
-                xml.open(stop.kind == NodeKind::port ? "net" : "gpu");
-                xml.attribute("dev", stop.dev);
+                xml.open(stop.kind == NodeKind::port ? "net" : name_of(stop.kind));
+                if (stop.host > 0)
+                    xml.attribute("dev", fmt::format("{:#x}", uint64_t(stop.host) << host_shift | uint64_t(stop.dev)));
+                else
+                    xml.attribute("dev", stop.dev);
                 if (stop.rank != unknown) xml.attribute("rank", stop.rank);
                 xml.close();
             }

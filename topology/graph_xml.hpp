@@ -16,11 +16,15 @@ const char* name_of(Pattern pattern);
 
 // A stop of a channel.
 struct Stop {
-    NodeKind kind = NodeKind::gpu;  // gpu, or port, which the file calls net
-    int dev = 0;                    // Gpu::dev, Port::dev
+    NodeKind kind = NodeKind::gpu;  // gpu, or port, which the file calls net, or cpu, which NCCL's files do not have
+    int dev = 0;                    // Gpu::dev, Port::dev, Cpu::numaid
     int rank = unknown;
+    int host = 0;  // of the machine's, where NVLink joins several
     bool operator==(const Stop&) const = default;
 };
+
+// By which files name it: what is known, else its place among the devices of its kind on its host.
+int dev_of(const Graph& graph, int node);
 
 struct ChannelPath {
     std::vector<Stop> stops;  // in order; between hosts the first and the last are ports

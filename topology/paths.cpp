@@ -18,20 +18,6 @@ namespace {
 constexpr const char* names[] = {"LOC", "NVL", "NVB", "C2C", "PIX", "PXB", "PXN", "PHB", "SYS", "NET", "-"};
 constexpr int classes_by_link = int(PathClass::sys) + 1;  // those that links alone can have
 
-PathClass class_of(const Link& link, NodeKind one, NodeKind other) {
-    switch (link.kind) {
-        case LinkKind::nvlink: return PathClass::nvl;
-        case LinkKind::c2c: return PathClass::c2c;
-        case LinkKind::sys: return PathClass::sys;
-        case LinkKind::net: return PathClass::loc;
-        case LinkKind::local:
-        case LinkKind::pci: break;
-    }
-    if (one == NodeKind::pci && other == NodeKind::pci) return PathClass::pxb;
-    if (link.kind == LinkKind::local) return PathClass::loc;
-    return one == NodeKind::cpu || other == NodeKind::cpu ? PathClass::phb : PathClass::pix;
-}
-
 bool better(const Path& a, const Path& b) {
     return std::tuple(a.path_class, -a.bandwidth_gbs, a.hops, a.latency_us) <
            std::tuple(b.path_class, -b.bandwidth_gbs, b.hops, b.latency_us);
@@ -55,6 +41,20 @@ const char* name_of(PathClass path_class) { return names[size_t(path_class)]; }
 PathClass path_class_named(std::string_view name) {
     const auto found = std::find(std::begin(names), std::end(names) - 1, name);
     return PathClass(found - std::begin(names));
+}
+
+PathClass class_of(const Link& link, NodeKind one, NodeKind other) {
+    switch (link.kind) {
+        case LinkKind::nvlink: return PathClass::nvl;
+        case LinkKind::c2c: return PathClass::c2c;
+        case LinkKind::sys: return PathClass::sys;
+        case LinkKind::net: return PathClass::loc;
+        case LinkKind::local:
+        case LinkKind::pci: break;
+    }
+    if (one == NodeKind::pci && other == NodeKind::pci) return PathClass::pxb;
+    if (link.kind == LinkKind::local) return PathClass::loc;
+    return one == NodeKind::cpu || other == NodeKind::cpu ? PathClass::phb : PathClass::pix;
 }
 
 // The ways with the fewest hops over links that are near and wide enough.

@@ -31,6 +31,9 @@ const char* name_of(PathClass path_class);  // "PIX"; of none "-"
 // none: there is no such class.
 PathClass path_class_named(std::string_view name);
 
+// What a path over this link has at least; `one` and `other` are the kinds of its ends.
+PathClass class_of(const Link& link, NodeKind one, NodeKind other);
+
 struct Path {
     PathClass path_class = PathClass::none;
     int hops = 0;              // links; parallel ones are one

@@ -172,7 +172,7 @@ TEST_CASE("a graph file of NCCL's is read, and a wrong one refused with a senten
 </graphs>)");
     REQUIRE(read.ok());
     REQUIRE(read->graphs.size() == 1);
-    CHECK(read->graphs[0].channels[0].stops[0] == Stop{NodeKind::port, 2, unknown});
+    CHECK(read->graphs[0].channels[0].stops[0] == Stop{NodeKind::port, 2, unknown, 1});
     CHECK(read->notes == std::vector<std::string>{"line 2: nchannels of graph 0 is 2, but it has 1: these are taken",
                                                   "line 5: <`extra`> is not known and is skipped"});
     const auto refusal = [](const std::string& text) { return read_graphs(text).status().sentence(); };
@@ -192,7 +192,7 @@ TEST_CASE("a graph file of NCCL's is read, and a wrong one refused with a senten
     CHECK(refusal(ring + R"(<channel><gpu dev="3"/><gpu dev="3"/></channel></graph></graphs>)")
               .find("gpu 3 stands in this channel a second time; a ring passes each once") != std::string::npos);
     CHECK(refusal(ring + R"(<channel><nic dev="3"/></channel></graph></graphs>)")
-              .find("a channel holds <gpu> and <net>, found <`nic`>") != std::string::npos);
+              .find("a channel holds <gpu>, <cpu> and <net>, found <`nic`>") != std::string::npos);
     CHECK(refusal(ring + R"(<channel><gpu dev="-1"/></channel></graph></graphs>)").find("must lie in 0..65535") !=
           std::string::npos);
     CHECK(refusal(ring + "<channel>").find("is the file complete?") != std::string::npos);
