@@ -6,6 +6,7 @@
 #include "tests/catch.hpp"
 #include "tests/topology/machines.hpp"
 #include "topology/graph_xml.hpp"
+#include "topology/search.hpp"
 
 using namespace weft;
 using namespace weft::test;
@@ -232,6 +233,7 @@ TEST_CASE("files with random faults end in a graph that can be written and searc
             CHECK(again->graph == read->graph);
             const Paths paths(read->graph);
             for (size_t i = 0; i < read->graph.nodes().size(); i += 5) (void)paths.from(int(i));
+            if (const auto job = job_of_all(read->graph, 1 + int(draw(3)))) (void)search(*job, {.steps_most = 100'000});
         }
     }
 }

@@ -1,0 +1,77 @@
+// Graph files against machines: those that a search writes fit, and of others it is said what does not.
+#include "topology/channel_check.hpp"
+
+#include "tests/catch.hpp"
+#include "tests/topology/machines.hpp"
+
+using namespace weft;
+using namespace weft::test;
+using namespace weft::topology;
+
+namespace {
+
+std::vector<std::string> objections(const ChannelGraph& channels, const Graph& graph, int copies = 1) {
+    const auto job = job_of_all(graph, copies);
+    REQUIRE(job.ok());
+    const auto found = check_channels(channels, *job);
+    INFO(found.status().sentence());
+    REQUIRE(found.ok());
+    return *found;
+}
+
+using Sentences = std::vector<std::string>;
+
+}  // namespace
+
+TEST_CASE("channels that were found come back from their file, and fit", "[topology]") {
+    for (const auto& file : files_in("machines")) {
+        const std::string name = file.stem();
+        const Graph graph = read_machine(name).graph;
+        for (const int copies : {1, 2}) {
+            const auto job = job_of_all(graph, copies);
+            REQUIRE(job.ok());
+            const auto found = search(*job);
+            if (!found) continue;  // the cloud's NICs have no ports
+            INFO(name << " " << copies << "\n" << write_graphs(found->kinds[0].graphs));
+            const auto read = read_graphs(write_graphs(found->kinds[0].graphs));
+            INFO(read.status().sentence());
+            REQUIRE(read.ok());
+            CHECK(read->notes.empty());
+            CHECK(read->graphs == found->kinds[0].graphs);
+            if (found->channel_gbs <= 0) continue;
+            for (const ChannelGraph& channels : read->graphs) CHECK(objections(channels, graph, copies) == Sentences{});
+        }
+    }
+}
+
+TEST_CASE("what does not fit a machine is said in a sentence each", "[topology]") {
+    const Graph graph = read_machine("pcie_4_gpus").graph;
+    const auto ring = [](std::initializer_list<int> devs, double gbs) {
+        ChannelGraph channels;
+        channels.intra_gbs = gbs;
+        for (const int dev : devs)
+            channels.channels.resize(1), channels.channels[0].stops.push_back({NodeKind::gpu, dev});
+        return channels;
+    };
+    CHECK(objections(ring({0, 1, 2, 3}, 6), graph) == Sentences{});
+    CHECK(objections(ring({0, 1, 2, 7}, 6), graph) ==
+          Sentences{"channel 0 of graph 0 passes gpu 7, which the machine does not have",
+                    "channel 0 of graph 0 misses gpu 3 (0000:af:00.0)"});
+    CHECK(objections(ring({0, 1, 2}, 6), graph) == Sentences{"channel 0 of graph 0 misses gpu 3 (0000:af:00.0)"});
+    CHECK(objections(ring({0, 1, 2, 3, 0}, 6), graph) == Sentences{"channel 0 of graph 0 passes gpu 0 twice"});
+    CHECK(objections(ring({}, 6), graph) == Sentences{"graph 0 has no channels"});
+    CHECK(objections(ring({0, 1, 2, 3}, 0), graph) == Sentences{"graph 0 does not say its speed"});
+    CHECK(objections(ring({0, 1, 2, 3}, 9), graph) ==
+          Sentences{
+              "the link from cpu 1 to gpu 3 (0000:af:00.0) carries 6 GB/s; the channels of graph 0 want 9 GB/s of it",
+              "the link from gpu 3 (0000:af:00.0) to cpu 1 carries 6 GB/s; the channels of graph 0 want 9 GB/s of it"});
+    CHECK(objections(ring({0, 1, 2, 3}, 6), graph, 2) ==
+          Sentences{"channel 0 of graph 0 has to begin and to end with a net: the job has several machines"});
+    // Twice over UPI each way.
+    CHECK(!objections(ring({0, 2, 1, 3}, 6), graph).empty());
+    ChannelGraph tree = ring({0, 1, 2, 3}, 6);
+    tree.pattern = Pattern::tree;
+    CHECK(objections(tree, graph) == Sentences{});
+    tree.intra_gbs = 7;
+    CHECK(objections(tree, graph) == Sentences{"the trees of graph 0 have 7 GB/s each; their links leave them 6 GB/s"});
+}

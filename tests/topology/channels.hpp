@@ -1,0 +1,22 @@
+// channels.hpp: what every result of a search must be, and random machines to search.
+#pragma once
+#include <random>
+
+#include "topology/search.hpp"
+
+namespace weft::test {
+
+// Rings pass each site once over links that join, and no link carries more than it can; the bound is no less than what
+// was found; orders and trees hold each rank once.
+void check_channels_are_valid(const topology::Channels& channels);
+
+// A host of `gpus` GPUs on one or two cpus, some joined by NVLinks of 20 GB/s, with NICs.
+topology::Graph random_machine(std::mt19937& random, int gpus, bool with_ports);
+
+// A GPU below the cpu, added to the graph.
+int add_gpu(topology::Graph& graph, int parent, int dev, const char* link_speed = "16.0 GT/s PCIe");
+int add_cpu(topology::Graph& graph, int numaid);
+int add_port(topology::Graph& graph, int parent, int dev, int speed);
+void add_nvlinks(topology::Graph& graph, int one, int other, int count);
+
+}  // namespace weft::test

@@ -1,0 +1,75 @@
+// The cut bound against all borders there are.
+#include "topology/cut_bound.hpp"
+
+#include "tests/catch.hpp"
+#include "tests/topology/channels.hpp"
+#include "tests/topology/machines.hpp"
+
+using namespace weft;
+using namespace weft::test;
+using namespace weft::topology;
+
+namespace {
+
+Terrain all_of(const Graph& graph, bool outside) {
+    return {&graph, islands_of(graph)[0], graph.of_kind(NodeKind::gpu), outside, PathClass::sys, PathClass::sys};
+}
+
+// Every set of nodes with a rank on either side. Ports stand with the outside or not, as is cheaper: all are tried.
+double by_hand(const Terrain& terrain) {
+    const Graph& graph = *terrain.graph;
+    const size_t nodes = graph.nodes().size();
+    double least = 1e300;
+    for (uint32_t set = 0; set < uint32_t(1) << nodes; ++set) {
+        const auto inside = [&](int node) { return (set >> node & 1) != 0; };
+        size_t within = 0;
+        for (const int site : terrain.sites) within += inside(site);
+        if (within == 0 || (within == terrain.sites.size() && !terrain.outside)) continue;
+        double out = 0, in = 0;
+        for (const Link& link : graph.links())
+            if (inside(link.source) != inside(link.target)) {
+                out += inside(link.source) || link.both_ways ? link.bandwidth_gbs : 0;
+                in += inside(link.target) || link.both_ways ? link.bandwidth_gbs : 0;
+            }
+        // What is outside stands outside: a port inside leads there without bound.
+        bool leaks = false;
+        for (const int port : graph.of_kind(NodeKind::port)) leaks |= terrain.outside && inside(port);
+        if (!leaks) least = std::min({least, out, in});
+    }
+    return least;
+}
+
+}  // namespace
+
+TEST_CASE("the narrowest border is found, and said", "[topology]") {
+    const auto pcie = read_machine("pcie_4_gpus");
+    const Cut cut = narrowest_cut(all_of(pcie.graph, false));
+    CHECK(cut.gbs == Approx(6));
+    CHECK(cut.why == "what joins gpu 3 with the rest: pci of 6 GB/s from gpu 3 to cpu 1");
+    const auto mesh = read_machine("dgx1_v100");
+    CHECK(narrowest_cut(all_of(mesh.graph, false)).gbs == Approx(126));
+    Terrain near = all_of(mesh.graph, false);
+    near.reach = PathClass::nvl;
+    CHECK(narrowest_cut(near).gbs == Approx(120));
+    CHECK(narrowest_cut(near, 20).gbs == Approx(6));
+    CHECK(narrowest_cut(near, 15).gbs == Approx(6));  // one in 20 GB/s, two in 40
+    const Cut out = narrowest_cut(all_of(mesh.graph, true));
+    CHECK(out.gbs == Approx(48));
+    CHECK(out.why.find("what leads out of the machine: pci of 12 GB/s from pci 0000:03:00.0 to nic 0000:05:00.0") == 0);
+    const auto one = read_machine("grace_hopper");
+    CHECK(narrowest_cut(all_of(one.graph, false)).gbs > 1e300);
+    CHECK(narrowest_cut(all_of(one.graph, true)).gbs == Approx(48));
+}
+
+TEST_CASE("random machines: max-flow finds what trying all borders finds", "[topology]") {
+    const unsigned seed = std::random_device()();
+    INFO("seed " << seed);
+    std::mt19937 random(seed);
+    for (int round = 0; round < 40; ++round) {
+        const Graph graph = random_machine(random, 2 + int(random() % 4), true);
+        for (const bool outside : {false, true}) {
+            INFO("round " << round << (outside ? ", with ports" : ""));
+            CHECK(narrowest_cut(all_of(graph, outside)).gbs == Approx(by_hand(all_of(graph, outside))));
+        }
+    }
+}

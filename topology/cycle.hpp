@@ -1,0 +1,29 @@
+// cycle.hpp: the cheapest way round all of a few places: exact for a dozen, by local search for more.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace weft::topology {
+
+constexpr int exact_cycle_most = 11;  // places; the exact search doubles with each
+
+// Square, by rows: from one place to another, infinite: no way.
+struct CostMatrix {
+    explicit CostMatrix(int places) : places(places), costs(size_t(places) * size_t(places)) {}
+    double& at(int from, int to) { return costs[size_t(from) * size_t(places) + size_t(to)]; }
+    double at(int from, int to) const { return costs[size_t(from) * size_t(places) + size_t(to)]; }
+
+    int places;
+    std::vector<double> costs;
+};
+
+struct Cycle {
+    double cost = 0;         // infinite: none was found
+    std::vector<int> order;  // begins with place 0
+};
+
+// Of equally cheap ones always the same one. Adds what it looked at to `steps`.
+Cycle cheapest_cycle(const CostMatrix& costs, int64_t& steps);
+
+}  // namespace weft::topology
