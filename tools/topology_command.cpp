@@ -2,14 +2,19 @@
 
 #include <fmt/core.h>
 
+#include <cerrno>
 #include <cstdio>
+#include <fstream>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "src/base/file.hpp"
 #include "src/base/options.hpp"
+#include "topology/channel_check.hpp"
 #include "topology/discover.hpp"
+#include "topology/search.hpp"
+#include "topology/search_text.hpp"
 #include "topology/text.hpp"
 #include "topology/topology_xml.hpp"
 
@@ -24,6 +29,11 @@ struct Request {
     std::string hwloc_file, synthetic;
     std::string xml;  // empty: none
     bool pxn = false;
+    int hosts = 1;
+    std::vector<int> gpus;  // empty: all
+    std::string rails = "best";
+    bool all_links = false;
+    std::string graph;  // empty: none
 };
 
 struct Machine {
@@ -63,13 +73,80 @@ Result<Machine> machine_of(const Request& request) {
     return Machine{std::move(described->graph), request.file, std::move(described->notes)};
 }
 
+void print_notes(const Machine& machine) {
+    std::fflush(stdout);
+    for (const std::string& note : machine.notes) fmt::print(stderr, "{}: {}\n", machine.source, note);
+}
+
 Status show(const Request& request) {
     const auto machine = machine_of(request);
     if (!machine) return Status(machine.status().code(), machine.status().sentence());
     fmt::print("{}", topology::write_text(machine->graph, {.pxn = request.pxn}));
-    std::fflush(stdout);
-    for (const std::string& note : machine->notes) fmt::print(stderr, "{}: {}\n", machine->source, note);
+    print_notes(*machine);
     return request.xml.empty() ? ok() : topology::write_topology_file(machine->graph, request.xml);
+}
+
+Status write_to(const std::string& name, const std::string& text) {
+    std::ofstream file(name, std::ios::binary);
+    file << text;
+    file.close();
+    if (!file) return fail(weftSystemError, "{} could not be written: {}", name, errno_text(errno));
+    return ok();
+}
+
+// Whether the channels of a graph file fit the machines: a sentence for each that does not.
+Status check(const Request& request, const Machine& machine, const topology::Job& job) {
+    const auto text = read(request.graph);
+    if (!text) return Status(text.status().code(), text.status().sentence());
+    const auto described = topology::read_graphs(*text);
+    if (!described) return fail(weftInvalidUsage, "{}: {}", request.graph, described.status().sentence());
+    for (const std::string& note : described->notes) fmt::print(stderr, "{}: {}\n", request.graph, note);
+    size_t objections = 0;
+    for (const topology::ChannelGraph& graph : described->graphs) {
+        const auto found = topology::check_channels(graph, job);
+        if (!found) return Status(found.status().code(), found.status().sentence());
+        for (const std::string& objection : *found) fmt::print("{}\n", objection);
+        objections += found->size();
+    }
+    if (objections > 0) return fail(weftInvalidUsage, "{} does not fit {}", request.graph, machine.source);
+    fmt::print("{} fits {}\n", request.graph, machine.source);
+    return ok();
+}
+
+Status search(const Request& request) {
+    const auto machine = machine_of(request);
+    if (!machine) return Status(machine.status().code(), machine.status().sentence());
+    print_notes(*machine);
+    const auto job = topology::job_of_all(machine->graph, request.hosts, request.gpus);
+    if (!job) return fail(job.status().code(), "{}: {}", machine->source, job.status().sentence());
+    if (!request.graph.empty()) return check(request, *machine, *job);
+    topology::SearchOptions options;
+    if (request.all_links) options.gain_least = 0;
+    if (request.rails != "best") options.rails = request.rails == "only" ? topology::Rails::only : topology::Rails::any;
+    const auto found = topology::search(*job, options);
+    if (!found) return fail(found.status().code(), "{}: {}", machine->source, found.status().sentence());
+    fmt::print("{}", topology::write_text(*found));
+    if (request.xml.empty()) return ok();
+    if (found->kinds.size() > 1)
+        return fail(weftInvalidUsage, "{}: machines of {} kinds; a graph file describes those of one", machine->source,
+                    found->kinds.size());
+    return write_to(request.xml, topology::write_graphs(found->kinds[0].graphs));
+}
+
+int exit_status_of(const Status& status) {
+    if (!status) fmt::print(stderr, "weft topology: {}\n", status.sentence());
+    return status ? 0 : status.code() == weftInvalidArgument ? 2 : 1;
+}
+
+// Where the machine comes from.
+void add_sources(CLI::App& command, Request& request) {
+    CLI::Option* file = command.add_option("file", request.file, "NCCL's topology file; without it, this machine");
+    CLI::Option* hwloc_file =
+        command.add_option("--hwloc", request.hwloc_file, "File of hwloc's, as lstopo writes it: lstopo machine.xml");
+    CLI::Option* synthetic = command.add_option("--synthetic", request.synthetic,
+                                                "hwloc's description: \"package:2 numa:1 l3:1 core:8 pu:2\"");
+    file->excludes(hwloc_file)->excludes(synthetic);
+    hwloc_file->excludes(synthetic);
 }
 
 }  // namespace
@@ -80,21 +157,24 @@ void add_topology_command(CLI::App& app, int& exit_status) {
     command->require_subcommand(1);
     CLI::App* show_command = command->add_subcommand(
         "show", "Prints devices, links and the paths between them, of this machine or of one that a file describes");
-    CLI::Option* file =
-        show_command->add_option("file", request->file, "NCCL's topology file; without it, this machine");
-    CLI::Option* hwloc_file = show_command->add_option("--hwloc", request->hwloc_file,
-                                                       "File of hwloc's, as lstopo writes it: lstopo machine.xml");
-    CLI::Option* synthetic = show_command->add_option("--synthetic", request->synthetic,
-                                                      "hwloc's description: \"package:2 numa:1 l3:1 core:8 pu:2\"");
-    file->excludes(hwloc_file)->excludes(synthetic);
-    hwloc_file->excludes(synthetic);
+    add_sources(*show_command, *request);
     show_command->add_option("--xml", request->xml, "File to write the graph to, in the same form");
     show_command->add_flag("--pxn", request->pxn, "Paths to NICs also through another GPU");
-    show_command->callback([request, &exit_status] {
-        const Status status = show(*request);
-        if (!status) fmt::print(stderr, "weft topology: {}\n", status.sentence());
-        exit_status = status ? 0 : status.code() == weftInvalidArgument ? 2 : 1;
-    });
+    show_command->callback([request, &exit_status] { exit_status = exit_status_of(show(*request)); });
+
+    CLI::App* search_command = command->add_subcommand(
+        "search", "Prints the channels of a job and how good they are: weft topology search machine.xml --hosts 4");
+    add_sources(*search_command, *request);
+    search_command->add_option("--hosts", request->hosts, "How many machines like it, each with all its GPUs");
+    search_command->add_option("--gpus", request->gpus, "Only these of each machine, by dev: 0,1,2,3")->delimiter(',');
+    search_command
+        ->add_option("--rails", request->rails, "Whether channels keep to NICs of the same index: only, any, best")
+        ->check(CLI::IsMember({"only", "any", "best"}));
+    search_command->add_flag("--all-links", request->all_links, "Far links beside near ones, whatever they gain");
+    search_command->add_option("--xml", request->xml, "File to write the channels to, as NCCL's graph file");
+    search_command->add_option("--graph", request->graph,
+                               "Nothing is searched: NCCL's graph file whose channels are held against the machine");
+    search_command->callback([request, &exit_status] { exit_status = exit_status_of(search(*request)); });
 }
 
 }  // namespace weft::tools

@@ -1,4 +1,4 @@
-// topology_command.hpp: `weft topology`: shows a machine as a graph, and converts its files.
+// topology_command.hpp: `weft topology`: shows a machine as a graph, searches it for channels, and converts its files.
 #pragma once
 #include <CLI/CLI.hpp>
 

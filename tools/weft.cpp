@@ -1,5 +1,5 @@
 // weft: the one command: `weft run` starts ranks, `weft info` tells what there is, `weft schedule` shows and proves,
-// `weft topology` shows machines.
+// `weft topology` shows machines and searches them for channels.
 #include <fcntl.h>
 #include <fmt/core.h>
 #include <weft/types.h>

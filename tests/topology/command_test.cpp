@@ -1,4 +1,4 @@
-// `weft topology show`: what it prints, writes and returns.
+// `weft topology show` and `search`: what they print, write and return.
 #include <fstream>
 
 #include "tests/catch.hpp"
@@ -101,5 +101,54 @@ TEST_CASE("weft topology show plays hwloc's machines, or says why it cannot", "[
     CHECK(played.status == 0);
     CHECK(played.output.find("4 cores") != std::string::npos);
     CHECK(run({WEFT_COMMAND, "topology", "show", "--hwloc", folder + "hwloc/two_sockets.xml"}).output.find("PIX") !=
+              std::string::npos);
+}
+
+TEST_CASE("weft topology search prints channels, their quality and what bounds them", "[topology]") {
+    const std::string bridge = folder + "machines/a100_bridge.xml";
+    const Outcome one = run({WEFT_COMMAND, "topology", "search", folder + "machines/pcie_4_gpus.xml"});
+    CHECK(one.status == 0);
+    CHECK(one.error == "");
+    const size_t steps = one.output.find("search: ");
+    REQUIRE(steps != std::string::npos);
+    CHECK(one.output.substr(0, steps) == R"(4 ranks on 1 machine
+rings: 1 channel of 6 GB/s each, 6 GB/s in all, SYS within a machine
+   0: gpu0 gpu1 gpu2 gpu3
+  the fullest link: from cpu 1 to gpu 3 (0000:af:00.0), 6 GB/s for 1 channel
+trees: the same chains, 6 GB/s reduced and handed back
+quality: 100.0 % of what these links can carry, 6 GB/s
+bound by what joins gpu 3 with the rest: pci of 6 GB/s from gpu 3 to cpu 1
+)");
+    const Outcome many = run({WEFT_COMMAND, "topology", "search", bridge, "--hosts", "4096"});
+    CHECK(many.status == 0);
+    CHECK(many.output.find("8192 ranks on 4096 machines\nrings: 1 channel of 24 GB/s each") == 0);
+    CHECK(run({WEFT_COMMAND, "topology", "search", folder + "machines/dgx_h100.xml", "--gpus", "0,2", "--all-links"})
+              .output.find("2 ranks on 1 machine\n") == 0);
+    CHECK(run({WEFT_COMMAND, "topology", "search", folder + "machines/dgx_h100.xml", "--hosts", "2", "--rails", "only"})
+              .output.find("PXN to NICs, in and out by the same NIC") != std::string::npos);
+    for (const std::vector<std::string>& wrong :
+         {std::vector<std::string>{"--hosts", "0"}, {"--gpus", "9"}, {"--rails", "some"}, {"--xml", "/none/of/this"}}) {
+        std::vector<std::string> words{WEFT_COMMAND, "topology", "search", bridge};
+        words.insert(words.end(), wrong.begin(), wrong.end());
+        const Outcome refused = run(words);
+        INFO(refused.error);
+        CHECK(refused.status != 0);
+        CHECK(refused.error != "");
+    }
+}
+
+TEST_CASE("weft topology search --graph holds a graph file against the machine", "[topology]") {
+    const Folder made;
+    const std::string file = made.path / "graph.xml", mesh = folder + "machines/dgx1_v100.xml";
+    CHECK(run({WEFT_COMMAND, "topology", "search", mesh, "--xml", file}).status == 0);
+    const Outcome fits = run({WEFT_COMMAND, "topology", "search", mesh, "--graph", file});
+    CHECK(fits.status == 0);
+    CHECK(fits.output == file + " fits " + mesh + "\n");
+    const Outcome other =
+        run({WEFT_COMMAND, "topology", "search", folder + "machines/pcie_4_gpus.xml", "--graph", file});
+    CHECK(other.status == 1);
+    CHECK(other.output.find("passes gpu 4, which the machine does not have") != std::string::npos);
+    CHECK(other.error.find("does not fit") != std::string::npos);
+    CHECK(run({WEFT_COMMAND, "topology", "search", mesh, "--graph", mesh}).error.find("this is not a graph file") !=
           std::string::npos);
 }
