@@ -94,7 +94,9 @@ Result<Scene> scene_of(const Request& request) {
         return fail(weftInvalidArgument, "there is no protocol `{}`; there are simple, ll128, ll", request.protocol);
     Scene scene;
     scene.row = *row;
-    scene.kind = with_protocol(*kind, *protocol, false);
+    const std::string_view name = scene.row->name;
+    const bool tree = name.find("tree") != name.npos;
+    scene.kind = with_protocol(*kind, *protocol, tree);
     WEFT_TRY(place(request, *kind, scene));
     const HostsFabric fabric(scene.kind, scene.hosts, scene.ranks_a_host);
     scene.layout = {fabric.ranks(), 0, fabric.hosts()};
@@ -197,7 +199,7 @@ void print_table(const Request& request, const Scene& scene, const HostsFabric& 
     if (found.ranks_simulated < scene.layout.ranks)
         fmt::print("\n{} rank{} simulated, which stand for all{}\n", found.ranks_simulated,
                    found.ranks_simulated == 1 ? "" : "s",
-                   found.even ? "; chunks counted as of one size, so times are off by up to 64 bytes a message" : "");
+                   found.even ? "; chunks counted as of one size, empty ones too" : "");
 }
 
 Status simulate_request(const Request& request) {

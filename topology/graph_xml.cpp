@@ -200,10 +200,9 @@ std::string write_graphs(const std::vector<ChannelGraph>& graphs) {
             xml.open("channel");
             for (const Stop& stop : channel.stops) {
                 xml.open(stop.kind == NodeKind::port ? "net" : name_of(stop.kind));
-                if (stop.host > 0)
-                    xml.attribute("dev", fmt::format("{:#x}", uint64_t(stop.host) << host_shift | uint64_t(stop.dev)));
-                else
-                    xml.attribute("dev", stop.dev);
+                // Old NCCLs read decimals, new ones hexadecimals: both take what begins with 0x.
+                const uint64_t dev = uint64_t(stop.host) << host_shift | uint64_t(stop.dev);
+                xml.attribute("dev", dev < 10 ? fmt::format("{}", dev) : fmt::format("{:#x}", dev));
                 if (stop.rank != unknown) xml.attribute("rank", stop.rank);
                 xml.close();
             }

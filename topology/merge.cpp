@@ -21,7 +21,8 @@ class Merger {
     Merger(const Graph& file, const Graph& detected)
         : detected_(detected), graph_(file), index_(detected.nodes().size(), -1) {
         graph_.disconnect();
-        for (const Node& node : file.nodes()) claim(node);
+        forget_the_run();
+        for (const Node& node : graph_.nodes()) claim(node);
         for (const Statement& it : file.statements()) stated_[{it.source, it.kind}].push_back(&it);
         for (const int port : file.of_kind(NodeKind::port)) {
             const Node& node = file.node(port);
@@ -46,6 +47,19 @@ class Merger {
     template <class... Arguments>
     void note(fmt::format_string<Arguments...> format, Arguments&&... arguments) {
         if (notes_.size() < notes_most) notes_.push_back(fmt::format(format, std::forward<Arguments>(arguments)...));
+    }
+
+    // Ranks, and indices of ports, are of the run in which the file was written: those detected count, if any were.
+    void forget_the_run() {
+        const auto any = [&](NodeKind kind, const auto& number) {
+            for (const int node : detected_.of_kind(kind))
+                if (number(detected_.node(node)) != unknown) return true;
+            return false;
+        };
+        if (any(NodeKind::gpu, [](const Node& node) { return node.gpu.rank; }))
+            for (const int gpu : graph_.of_kind(NodeKind::gpu)) graph_.change(gpu).gpu.rank = unknown;
+        if (any(NodeKind::port, [](const Node& node) { return node.port.dev; }))
+            for (const int port : graph_.of_kind(NodeKind::port)) graph_.change(port).port.dev = unknown;
     }
 
     Status match_hosts() {

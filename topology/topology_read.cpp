@@ -199,11 +199,9 @@ class Reader : xml::Handler {
             node.pci.link_speed.clear();
         }
         node.pci.link_width = number(element, "link_width", 0, lanes_unknown);
-        if (node.pci.link_width == 0 || node.pci.link_width == lanes_unknown) {
+        if (node.pci.link_width == 0 || node.pci.link_width > lanes_most) {  // 63 and 255: of what does not answer
             note(element.mark().line, "link_width of {} is {}: taken for unknown", node.busid, node.pci.link_width);
             node.pci.link_width = unknown;
-        } else if (node.pci.link_width > lanes_most) {
-            element.wrong("link_width of <pci> is `{}`; it must lie in 1..{}", node.pci.link_width, lanes_most);
         }
         if (element.find("virtual_of")) node.pci.virtual_of = bus_id(element, "virtual_of");
         if (element.ok() && parent >= 0) {
@@ -256,9 +254,10 @@ class Reader : xml::Handler {
         node.parent = nic;
         node.port.name = text(element, "name");
         node.port.dev = number(element, "dev", -1, 65'535);
-        node.port.speed = number(element, "speed", 0, 100'000'000);
-        if (node.port.speed == 0) {
-            note(element.mark().line, "speed of net {} is 0: taken for unknown", shown(node.port.name));
+        node.port.speed = number(element, "speed", -1, 100'000'000);
+        if (node.port.speed <= 0) {  // NCCL's own files have -1 where a network does not tell
+            if (node.port.speed == 0)
+                note(element.mark().line, "speed of net {} is 0: taken for unknown", shown(node.port.name));
             node.port.speed = unknown;
         }
         node.port.number = number(element, "port", 0, 65'535);

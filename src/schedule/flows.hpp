@@ -1,6 +1,6 @@
 // flows.hpp: bytes on their way over links that they share. A flow goes as fast as the slowest of its links lets it: a
 // link gives each of the flows on it the same share. That is not max-min fairness, which hands on what a flow leaves
-// over because it is held up elsewhere: so a prediction is never too fast for that, may be too slow, and a flow that
+// over because it is held up elsewhere: so no flow ever goes faster than it would by that, some slower, and a flow that
 // begins or ends changes nobody but those on its own links.
 #pragma once
 #include <vector>

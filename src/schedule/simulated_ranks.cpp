@@ -24,6 +24,7 @@ Status SimulatedRanks::run() {
         queue_at_ = 0;
         if (!failure_) return std::move(failure_);
         give_threads();
+        if (ended_ == int32_t(blocks_.size())) break;  // what is left are ends of flows that have become faster since
         flows_.settle(now_us_);
         if (events_.empty()) break;
         now_us_ = events_.next_us();

@@ -1,6 +1,7 @@
 #include "src/schedule/simulator.hpp"
 
 #include <algorithm>
+#include <functional>
 
 #include "src/schedule/simulated_ranks.hpp"
 #include "src/schedule/symmetry.hpp"
@@ -34,6 +35,10 @@ class Preparation {
             return fail(weftInvalidArgument, "the schedules are of {} ranks, the fabric of {}", first.ranks,
                         fabric_.ranks());
         size_tiles(first);
+        // As the planner refuses it.
+        if (tile_bytes_ == 0 && call_.bytes > 0)
+            return fail(weftInvalidArgument, "messages of {} parts find no room in slots of {} bytes", first.span,
+                        fabric_.costs().slot_bytes);
         int period = first.ranks;
         if (symmetric(first)) period = fabric_.rotation();
         SimulatedRanks machine(fabric_, call_, {first.ranks, period, call_.bytes, tile_bytes_, even_});
@@ -55,7 +60,7 @@ class Preparation {
         // Where all reach all buffers a two-shot is one tile.
         if (pipelines(first) && call_.mode.direct(first.ranks)) tile = call_.bytes;
         tile_bytes_ = std::min(tile, call_.bytes);
-        tiles_ = tiles_of(call_.bytes, tile_bytes_);
+        tiles_ = tile_bytes_ == 0 ? 1 : tiles_of(call_.bytes, tile_bytes_);
     }
 
     Schedule elementary(Schedule schedule) const {
@@ -74,6 +79,8 @@ class Preparation {
     // Whether the ranks of one turn may stand for all. Builds every rank's schedule to see it.
     bool symmetric(const Schedule& first) {
         const int period = fabric_.rotation();
+        const std::vector<bool>& readable = call_.mode.readable;
+        if (std::adjacent_find(readable.begin(), readable.end(), std::not_equal_to<>()) != readable.end()) return false;
         if (call_.symmetry == Symmetry::none || period >= first.ranks || first.ranks % period != 0) return false;
         const size_t last = call_.bytes - (tiles_ - 1) * tile_bytes_;
         even_ = !chunks_alike(first, tile_bytes_) || !chunks_alike(first, last);

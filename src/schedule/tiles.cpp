@@ -15,7 +15,7 @@ constexpr size_t line = 64;
 size_t board_tile_bytes(size_t bytes, int ranks, size_t most) {
     const size_t share = (bytes < 32 << 20 ? 64 << 10 : 128 << 10) * size_t(ranks);
     const size_t least = bytes < 8 << 20 ? 128 << 10 : bytes < 32 << 20 ? 256 << 10 : 512 << 10;
-    return std::clamp(share, least, most);
+    return std::clamp(share, std::min(least, most), most);
 }
 
 }  // namespace

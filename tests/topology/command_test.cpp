@@ -101,7 +101,7 @@ TEST_CASE("weft topology show plays hwloc's machines, or says why it cannot", "[
     CHECK(played.status == 0);
     CHECK(played.output.find("4 cores") != std::string::npos);
     CHECK(run({WEFT_COMMAND, "topology", "show", "--hwloc", folder + "hwloc/two_sockets.xml"}).output.find("PIX") !=
-              std::string::npos);
+          std::string::npos);
 }
 
 TEST_CASE("weft topology search prints channels, their quality and what bounds them", "[topology]") {
