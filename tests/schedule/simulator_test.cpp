@@ -14,6 +14,10 @@ Simulation simulated(const Fabric& fabric, const SimulatedCall& call) {
     auto found = simulate(fabric, call);
     INFO((found ? std::string() : std::string(found.status().sentence())));
     REQUIRE(found);
+    // A call has ended when its last rank has.
+    double last_us = 0;
+    for (const auto& rank : found->ranks) last_us = std::max(last_us, rank.end_us);
+    CHECK(found->us == Approx(fabric.costs().start_us + last_us));
     return std::move(*found);
 }
 
