@@ -134,7 +134,8 @@ typedef struct {
     int64_t timeoutMs;     /* a collective without progress for this long fails; 0 = never, negative = undefined */
     int64_t initTimeoutMs; /* the same for the meeting of the ranks at init, split and shrink */
     const char* commName;  /* shown in logs and errors; copied */
-    const char* algo;      /* as WEFT_ALGO: names allowed, `^name` excluded; copied; rank 0's counts for all ranks */
+    const char* algo;      /* as WEFT_ALGO: names allowed, `^name` excluded, `collective@least-most:names`; copied; rank 0's
+                              counts for all ranks */
     int deterministic;     /* as WEFT_DETERMINISTIC: 1: reductions in rank order; 0: the fastest; rank 0's counts */
 } weftConfig_t;
 #define WEFT_CONFIG_INITIALIZER \

@@ -119,11 +119,19 @@ static void configs_of_other_versions(void) {
 }
 
 static void algorithms(void) {
-    static const char* const right[] = {"ring",          "one_shot",          "two_shot",        "^ring",
-                                        "ring,two_shot", " ring , one_shot ", "^ring,^one_shot", ""};
+    static const char* const right[] = {"ring",
+                                        "one_shot",
+                                        "two_shot",
+                                        "^ring",
+                                        "ring,two_shot",
+                                        " ring , one_shot ",
+                                        "^ring,^one_shot",
+                                        "",
+                                        "ring;all_reduce@-1K:two_shot",
+                                        "all_gather,barrier:ring;@1M-:^ring;"};
     weftConfig_t config = WEFT_CONFIG_INITIALIZER;
     weftComm_t comm = NULL;
-    char text[2000], many[600];
+    char text[2000], many[1200];
     size_t i;
     for (i = 0; i < sizeof right / sizeof *right; ++i) {
         float sum = 3;
@@ -146,8 +154,13 @@ static void algorithms(void) {
     CHECK_FAILS(weftCommInitRankConfig(&comm, 1, new_id(), 0, &config), weftInvalidArgument, "two_shto");
     config.algo = "ring,^ring";
     CHECK_FAILS(weftCommInitRankConfig(&comm, 1, new_id(), 0, &config), weftInvalidArgument, "excludes everything");
+    config.algo = "all_reduce@1K:ring";
+    CHECK_FAILS(weftCommInitRankConfig(&comm, 1, new_id(), 0, &config), weftInvalidArgument, "least-most");
+    config.algo = "all_redcue:ring";
+    CHECK_FAILS(weftCommInitRankConfig(&comm, 1, new_id(), 0, &config), weftInvalidArgument,
+                "no collective; there are");
     many[0] = 0;
-    for (i = 0; i < 60; ++i) strcat(many, "ring,");
+    for (i = 0; i < 210; ++i) strcat(many, "ring,");
     config.algo = many;
     CHECK_FAILS(weftCommInitRankConfig(&comm, 1, new_id(), 0, &config), weftInvalidArgument, "characters");
 }
