@@ -6,6 +6,7 @@
 #include <tuple>
 #include <utility>
 
+#include "topology/notes.hpp"
 #include "topology/speeds.hpp"
 
 namespace weft::topology {
@@ -25,11 +26,6 @@ bool may_have(NodeKind parent, NodeKind child) {
         case NodeKind::port: return parent == NodeKind::nic;
     }
     return false;
-}
-
-template <class... Arguments>
-void say(std::vector<std::string>& notes, fmt::format_string<Arguments...> format, Arguments&&... arguments) {
-    if (notes.size() < notes_most) notes.push_back(fmt::format(format, std::forward<Arguments>(arguments)...));
 }
 
 std::string at(const Place& place) { return place.line > 0 ? fmt::format("line {}: ", place.line) : std::string(); }

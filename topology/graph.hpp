@@ -23,8 +23,6 @@ constexpr int ports_per_nic_most = 256;
 constexpr int statements_per_node_most = 1'024;
 constexpr int nvlinks_most = 256;  // of one statement; a B200 has 18 in all
 
-constexpr size_t notes_most = 1'000;  // of sentences about one file
-
 constexpr int unknown = -1;  // of a number that nobody has stated; an empty text is unknown, too
 
 enum class NodeKind : uint8_t { cpu, pci, gpu, nic, port, nvswitch };

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "src/base/xml.hpp"
+#include "topology/notes.hpp"
 #include "topology/xml_writing.hpp"
 
 namespace weft::topology {
@@ -45,9 +46,7 @@ class Reader : xml::Handler {
         if (element.name() != levels[depth]) {
             if (depth == 0)
                 return element.wrong("expected <graphs>, found <{}>: this is not a graph file", shown(element.name()));
-            if (notes_left_-- > 0)
-                result_.notes.push_back(fmt::format("line {}: <{}> is not known and is skipped", element.mark().line,
-                                                    shown(element.name())));
+            say(result_.notes, "line {}: <{}> is not known and is skipped", element.mark().line, shown(element.name()));
             skipping_ = 1;
             return;
         }
@@ -99,8 +98,8 @@ class Reader : xml::Handler {
     void end_graph() {
         const ChannelGraph& graph = result_.graphs.back();
         if (states_channels_ && size_t(stated_channels_) != graph.channels.size())
-            result_.notes.push_back(fmt::format("line {}: nchannels of graph {} is {}, but it has {}: these are taken",
-                                                line_, graph.id, stated_channels_, graph.channels.size()));
+            say(result_.notes, "line {}: nchannels of graph {} is {}, but it has {}: these are taken", line_, graph.id,
+                stated_channels_, graph.channels.size());
         stated_channels_ = -1;
     }
     void start_channel(Element& element) {
@@ -143,8 +142,7 @@ class Reader : xml::Handler {
 
     ReadGraphs result_;
     size_t depth_ = 0;
-    size_t skipping_ = 0;  // open elements that are skipped
-    int notes_left_ = 100;
+    size_t skipping_ = 0;       // open elements that are skipped
     int stated_channels_ = -1;  // -1: no graph is open
     bool states_channels_ = false;
     int line_ = 0;

@@ -5,6 +5,7 @@
 #include <tuple>
 
 #include "topology/hardware.hpp"
+#include "topology/notes.hpp"
 
 namespace weft::topology {
 
@@ -28,18 +29,13 @@ class Maker {
     }
 
   private:
-    template <class... Arguments>
-    void note(fmt::format_string<Arguments...> format, Arguments&&... arguments) {
-        hardware_.notes.push_back(fmt::format(format, std::forward<Arguments>(arguments)...));
-    }
-
     void settle_domains() {
         auto& domains = hardware_.domains;
         if (domains.empty()) {
             CpuMask threads = hardware_.online.empty() ? allowed_ : hardware_.online;
             if (threads.empty()) threads.add(0);
             domains.push_back({0, std::move(threads)});
-            note("the NUMA domains of this host are unknown: it is taken for one");
+            say(hardware_.notes, "the NUMA domains of this host are unknown: it is taken for one");
         }
         std::sort(domains.begin(), domains.end(),
                   [](const NumaDomain& one, const NumaDomain& other) { return one.number < other.number; });
@@ -109,11 +105,11 @@ class Maker {
             }
         }
         for (const auto& [numa, count] : lost)
-            note("{} PCI device{} {} of {}: placed under cpu {}", count, count == 1 ? "" : "s",
-                 count == 1 ? "is" : "are",
-                 numa == unknown ? std::string("an unknown NUMA domain")
-                                 : fmt::format("NUMA domain {}, which has no processors here", numa),
-                 hardware_.domains[0].number);
+            say(hardware_.notes, "{} PCI device{} {} of {}: placed under cpu {}", count, count == 1 ? "" : "s",
+                count == 1 ? "is" : "are",
+                numa == unknown ? std::string("an unknown NUMA domain")
+                                : fmt::format("NUMA domain {}, which has no processors here", numa),
+                hardware_.domains[0].number);
     }
 
     Status add_cpu(const NumaDomain& domain) {
@@ -187,7 +183,8 @@ class Maker {
         if (kind != NodeKind::nic || ports == ports_.end()) return ok();
         const size_t count = std::min(ports->second.size(), size_t(ports_per_nic_most));
         for (size_t i = 0; i < count; ++i) WEFT_TRY(add_port(*ports->second[i], *index));
-        if (count < ports->second.size()) note("{} has {} ports: {} are used", busid, ports->second.size(), count);
+        if (count < ports->second.size())
+            say(hardware_.notes, "{} has {} ports: {} are used", busid, ports->second.size(), count);
         return ok();
     }
     Status add_port(const Interface& interface, int nic) {

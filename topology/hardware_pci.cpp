@@ -62,7 +62,7 @@ class Source {
     PciLink read_link(const std::string& busid, const char* which) {
         PciLink link;
         const std::string file = folder_ + '/' + busid + '/' + which + "_link_";
-        if (const auto speed = sys_.text(file + "speed"); speed && is_pci_link_speed(*speed)) link.speed = *speed;
+        if (const auto speed = sys_.text(file + "speed"); speed && pci_transfers(*speed) > 0) link.speed = *speed;
         // 0, 63 and 255 are what Linux says where there is no link.
         if (const auto width = sys_.number(file + "width"); width && *width > 0 && *width <= 32)
             link.width = int(*width);

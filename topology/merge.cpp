@@ -5,6 +5,7 @@
 #include <string_view>
 #include <tuple>
 
+#include "topology/notes.hpp"
 #include "topology/speeds.hpp"
 
 namespace weft::topology {
@@ -44,11 +45,6 @@ class Merger {
     }
 
   private:
-    template <class... Arguments>
-    void note(fmt::format_string<Arguments...> format, Arguments&&... arguments) {
-        if (notes_.size() < notes_most) notes_.push_back(fmt::format(format, std::forward<Arguments>(arguments)...));
-    }
-
     // Ranks, and indices of ports, are of the run in which the file was written: those detected count, if any were.
     void forget_the_run() {
         const auto any = [&](NodeKind kind, const auto& number) {
@@ -68,7 +64,8 @@ class Merger {
         if (theirs.size() == 1 && graph_.hosts().size() == 1) {
             const std::string stated = graph_.hosts()[0];
             if (!stated.empty() && !theirs[0].empty() && stated != theirs[0])
-                note("the file was written on another host: its host_hash is {}, this one's {}", stated, theirs[0]);
+                say(notes_, "the file was written on another host: its host_hash is {}, this one's {}", stated,
+                    theirs[0]);
             if (!theirs[0].empty()) graph_.name_host(0, theirs[0]);
             hosts_ = {0};
             return ok();
@@ -98,8 +95,8 @@ class Merger {
         if (!is_known(mine))
             mine = theirs;
         else
-            note("{} of {} is {} in the file, but {} as detected: the file's is kept", what, graph_.name(node),
-                 shown(mine), shown(theirs));
+            say(notes_, "{} of {} is {} in the file, but {} as detected: the file's is kept", what, graph_.name(node),
+                shown(mine), shown(theirs));
     }
 
     int match(int theirs_index, int host) const {
@@ -145,8 +142,8 @@ class Merger {
         if (node.kind == NodeKind::pci && theirs.kind != NodeKind::pci && graph_.children(mine) == 0)
             node.kind = theirs.kind;
         if (theirs.kind != NodeKind::pci && node.kind != theirs.kind)
-            note("{} is a {} in the file, but a {} as detected: the file's is kept", node.busid, name_of(node.kind),
-                 name_of(theirs.kind));
+            say(notes_, "{} is a {} in the file, but a {} as detected: the file's is kept", node.busid,
+                name_of(node.kind), name_of(theirs.kind));
         else if (theirs.kind == NodeKind::gpu)
             fill_gpu(mine, node, theirs.gpu);
         return ok();
@@ -163,16 +160,16 @@ class Merger {
                 (graph_.node(node.parent).kind == NodeKind::gpu || graph_.node(node.parent).kind == NodeKind::nic))
                 node.parent = graph_.cpu_above(node.parent);
             if (node.parent < 0 || (node.kind == NodeKind::port && graph_.node(node.parent).kind != NodeKind::nic)) {
-                note("{} was detected, but the file has no place for it: it is left out",
-                     detected_.name(int(&theirs - detected_.nodes().data())));
+                say(notes_, "{} was detected, but the file has no place for it: it is left out",
+                    detected_.name(int(&theirs - detected_.nodes().data())));
                 return ok();
             }
         }
         if (node.kind == NodeKind::gpu && !claim_rank(node.gpu.rank)) node.gpu.rank = unknown;
         int* dev = node.kind == NodeKind::gpu ? &node.gpu.dev : node.kind == NodeKind::port ? &node.port.dev : nullptr;
         if (dev && !claim(node.kind, host, *dev)) {
-            note("the {} {} was detected with dev {}, which the file gives to another: it has no dev now",
-                 name_of(node.kind), node.kind == NodeKind::gpu ? node.busid : node.port.name, *dev);
+            say(notes_, "the {} {} was detected with dev {}, which the file gives to another: it has no dev now",
+                name_of(node.kind), node.kind == NodeKind::gpu ? node.busid : node.port.name, *dev);
             *dev = unknown;
         }
         auto index = graph_.add(std::move(node));
@@ -188,8 +185,8 @@ class Merger {
         for (int above = graph_.node(mine).parent; above >= 0; above = graph_.node(above).parent)
             if (above == parent) return;
         if (parent >= 0)
-            note("{} is under {} in the file, but under {} as detected: the file's place is kept", graph_.name(mine),
-                 graph_.name(graph_.node(mine).parent), graph_.name(parent));
+            say(notes_, "{} is under {} in the file, but under {} as detected: the file's place is kept",
+                graph_.name(mine), graph_.name(graph_.node(mine).parent), graph_.name(parent));
     }
 
     void fill_cpu(int node, Cpu& mine, const Cpu& theirs) {
@@ -211,10 +208,7 @@ class Merger {
         fill(node, "subsystem_vendor", mine.subsystem_vendor, theirs.subsystem_vendor);
         fill(node, "subsystem_device", mine.subsystem_device, theirs.subsystem_device);
         // "16 GT/s" and "16.0 GT/s PCIe" are one speed.
-        const Pci speed_alone[] = {{{}, {}, {}, {}, {}, mine.link_speed, 1, {}},
-                                   {{}, {}, {}, {}, {}, theirs.link_speed, 1, {}}};
-        if (mine.link_speed.empty() ||
-            pci_speed(speed_alone[0]).bandwidth_gbs != pci_speed(speed_alone[1]).bandwidth_gbs)
+        if (mine.link_speed.empty() || pci_transfers(mine.link_speed) != pci_transfers(theirs.link_speed))
             fill(node, "link_speed", mine.link_speed, theirs.link_speed);
         fill(node, "link_width", mine.link_width, theirs.link_width);
         fill(node, "virtual_of", mine.virtual_of, theirs.virtual_of);
@@ -261,12 +255,13 @@ class Merger {
         for (const Statement* mine : stated->second) {
             if (mine->target != theirs.target) continue;
             if (mine->count != theirs.count || mine->bandwidth_mbs != theirs.bandwidth_mbs)
-                note("{} has {} {} links{}{} in the file, but {} as detected: the file's are kept", graph_.name(source),
-                     mine->count, name_of(mine->kind), mine->target.empty() ? "" : " to ", mine->target, theirs.count);
+                say(notes_, "{} has {} {} links{}{} in the file, but {} as detected: the file's are kept",
+                    graph_.name(source), mine->count, name_of(mine->kind), mine->target.empty() ? "" : " to ",
+                    mine->target, theirs.count);
             return ok();
         }
-        note("another {} link of {}, to {}, was detected, which the file does not state: it is left out",
-             name_of(theirs.kind), graph_.name(source), theirs.target);
+        say(notes_, "another {} link of {}, to {}, was detected, which the file does not state: it is left out",
+            name_of(theirs.kind), graph_.name(source), theirs.target);
         return ok();
     }
 

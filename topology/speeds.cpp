@@ -37,15 +37,17 @@ Speed sys_speed(const Cpu& cpu) {
     return {sys_otherwise, true};
 }
 
-// GT/s; 0: unknown.
-double transfers(std::string_view text) {
+constexpr double pci_rates[] = {2.5, 5, 8, 16, 32, 64, 128};
+
+}  // namespace
+
+double pci_transfers(std::string_view text) {
     double rate = 0;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), rate);
     const std::string_view unit(end, size_t(text.data() + text.size() - end));
-    return error == std::errc() && unit.substr(0, 5) == " GT/s" && rate >= 1 && rate <= 1024 ? rate : 0;
+    const bool known = std::find(std::begin(pci_rates), std::end(pci_rates), rate) != std::end(pci_rates);
+    return error == std::errc() && unit.substr(0, 5) == " GT/s" && known ? rate : 0;
 }
-
-}  // namespace
 
 Speed nvlink_speed(int sm, int links) {
     const auto row = std::find_if(std::begin(nvlink_rows), std::end(nvlink_rows),
@@ -55,15 +57,13 @@ Speed nvlink_speed(int sm, int links) {
 }
 
 Speed pci_speed(const Pci& pci) {
-    const double rate = transfers(pci.link_speed);
+    const double rate = pci_transfers(pci.link_speed);
     const double gts = rate > 0 ? rate : 8;
     // Of the raw bits 8b/10b leaves four fifths; packets' headers take a quarter of what is left.
     const double lane_gbs = gts <= 5 ? gts * 0.075 : gts * 0.09375;
     const bool width_known = pci.link_width > 0;
     return {(width_known ? pci.link_width : 16) * lane_gbs, rate <= 0 || !width_known};
 }
-
-bool is_pci_link_speed(std::string_view text) { return transfers(text) > 0; }
 
 Speed sys_speed(const Cpu& one, const Cpu& other) {
     const Speed a = sys_speed(one), b = sys_speed(other);

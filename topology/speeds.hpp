@@ -18,7 +18,8 @@ constexpr double local_gbs = 5000;  // within a device: never the bottleneck
 Speed nvlink_speed(int sm, int links);
 // `link_speed` as sysfs and NCCL write it. Unknown: generation 3, 16 lanes.
 Speed pci_speed(const Pci& pci);
-bool is_pci_link_speed(std::string_view text);
+// GT/s of a lane, of such a text; 0: it names none of PCI's rates.
+double pci_transfers(std::string_view text);
 // Between two sockets: QPI, UPI, Infinity Fabric and their like; the slower one's.
 Speed sys_speed(const Cpu& one, const Cpu& other);
 Speed port_speed(const Port& port);

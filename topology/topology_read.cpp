@@ -6,6 +6,7 @@
 #include <set>
 
 #include "src/base/xml.hpp"
+#include "topology/notes.hpp"
 #include "topology/speeds.hpp"
 #include "topology/topology_xml.hpp"
 
@@ -65,11 +66,7 @@ class Reader : xml::Handler {
     Result<ReadTopology> read(std::string_view text) {
         WEFT_TRY(xml::read(text, *this));
         if (result_.graph.nodes().empty()) note(1, "the file has no cpu: it describes nothing");
-        if (const Status status = result_.graph.connect(result_.notes); !status) {
-            // Its sentence names the line, but not the column, which says no more.
-            return status.sentence().substr(0, 5) == "line " ? Status(status.code(), status.sentence())
-                                                             : xml::fail_at({}, "{}", status.sentence());
-        }
+        WEFT_TRY(result_.graph.connect(result_.notes));
         return std::move(result_);
     }
 
@@ -81,9 +78,7 @@ class Reader : xml::Handler {
 
     template <class... Arguments>
     void note(int line, fmt::format_string<Arguments...> format, Arguments&&... arguments) {
-        if (result_.notes.size() < notes_most)
-            result_.notes.push_back(
-                fmt::format("line {}: {}", line, fmt::format(format, std::forward<Arguments>(arguments)...)));
+        say(result_.notes, "line {}: {}", line, fmt::format(format, std::forward<Arguments>(arguments)...));
     }
 
     void start(Element& element) override {
@@ -193,7 +188,7 @@ class Reader : xml::Handler {
         node.pci.subsystem_vendor = text(element, "subsystem_vendor");
         node.pci.subsystem_device = text(element, "subsystem_device");
         node.pci.link_speed = text(element, "link_speed");
-        if (!node.pci.link_speed.empty() && !is_pci_link_speed(node.pci.link_speed)) {
+        if (!node.pci.link_speed.empty() && pci_transfers(node.pci.link_speed) == 0) {
             note(element.mark().line, "link_speed of {} is {}: taken for unknown; write it as in 16.0 GT/s PCIe",
                  node.busid, shown(node.pci.link_speed));
             node.pci.link_speed.clear();

@@ -37,7 +37,7 @@ Progress Run::one_shot(BlockState& state) {
 }
 
 void Run::stage_input(uint64_t tile) {
-    const int count = staging_jobs(tile, staging_.data());
+    const int count = staging_jobs(tile, Stores::ordinary, staging_.data());  // copy_input says how
     const size_t tile_offset = tile * plan_->tile_bytes;
     for (int i = 0; i < count; ++i) {
         auto* destination = static_cast<std::byte*>(staging_[size_t(i)].destination);
@@ -47,14 +47,13 @@ void Run::stage_input(uint64_t tile) {
 }
 
 // The chunks of others: what lies before our own chunk and what lies behind it.
-int Run::staging_jobs(uint64_t tile, CopyJob* jobs) {
+int Run::staging_jobs(uint64_t tile, Stores stores, CopyJob* jobs) {
     if (offered_input_) return 0;
     const Range own = chunk_of(tile, rank_);
     const size_t length = plan_->tile_length(tile), behind = own.tile_offset + own.bytes;
     const std::byte* input = send_ + tile * plan_->tile_bytes;
     std::byte* staged = slot(rank_, tile);
     int count = 0;
-    const Stores stores = board_stores().next();
     if (own.tile_offset > 0) jobs[count++] = {staged, input, own.tile_offset, stores};
     if (behind < length) jobs[count++] = {staged + behind, input + behind, length - behind, stores};
     return count;
@@ -288,7 +287,7 @@ Progress Run::two_shot(BlockState& state) {
                     break;
                 }
                 const bool more = state.tile + 1 < plan.tiles;
-                const int staged = more ? staging_jobs(state.tile + 1, staging_.data()) : 0;
+                const int staged = more ? staging_jobs(state.tile + 1, board_stores().next(), staging_.data()) : 0;
                 const int handed = state.tile > 0 ? result_jobs(state.tile - 1, results_.data()) : 0;
                 reduce_own_chunk(state.tile, staging_.data(), staged, results_.data(), handed);
                 if (more) post_entry(state.tile + 1);

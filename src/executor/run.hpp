@@ -116,7 +116,7 @@ class Run {
     void reduce_own_chunk(uint64_t tile, const CopyJob* staging, int staging_count, const CopyJob* results,
                           int results_count);
     void copy_results(uint64_t tile);
-    int staging_jobs(uint64_t tile, CopyJob* jobs);
+    int staging_jobs(uint64_t tile, Stores stores, CopyJob* jobs);
     int result_jobs(uint64_t tile, CopyJob* jobs);
 
     // board.cpp: words of the board.

@@ -7,9 +7,7 @@
 // has in its second-level cache, which takes several times as long.
 #include "transports/shm/shm.hpp"
 
-#include <algorithm>
 #include <tuple>
-#include <utility>
 
 namespace weft {
 

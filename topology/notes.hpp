@@ -1,0 +1,18 @@
+// notes.hpp: what is strange about a machine or a file of one, in sentences for people, not more than somebody reads.
+#pragma once
+#include <fmt/core.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace weft::topology {
+
+constexpr size_t notes_most = 1'000;
+
+template <class... Arguments>
+void say(std::vector<std::string>& notes, fmt::format_string<Arguments...> format, Arguments&&... arguments) {
+    if (notes.size() < notes_most) notes.push_back(fmt::format(format, std::forward<Arguments>(arguments)...));
+}
+
+}  // namespace weft::topology
