@@ -30,6 +30,21 @@ CpuMask CpuMask::from_list(std::string_view list) {
     return made;
 }
 
+CpuMask CpuMask::from_mask(std::string_view mask) {
+    CpuMask made;
+    for (int first = 0; !mask.empty() && first < threads_most; first += 32) {
+        const size_t comma = mask.rfind(',');
+        const std::string_view group = comma == mask.npos ? mask : mask.substr(comma + 1);
+        uint32_t bits = 0;
+        const auto [end, error] = std::from_chars(group.data(), group.data() + group.size(), bits, 16);
+        if (error != std::errc() || end != group.data() + group.size()) return {};
+        for (int bit = 0; bit < 32; ++bit)
+            if (bits >> bit & 1) made.add(first + bit);
+        mask = comma == mask.npos ? std::string_view() : mask.substr(0, comma);
+    }
+    return made;
+}
+
 CpuMask CpuMask::from_set(const CpuSet& set) {
     CpuMask made;
     made.words_.assign(std::begin(set.words), std::end(set.words));

@@ -16,6 +16,8 @@ class CpuMask {
 
     // What is no list is left out.
     static CpuMask from_list(std::string_view list);
+    // As mask() writes it, in groups of 32 bits or fewer. Of what is none: empty.
+    static CpuMask from_mask(std::string_view mask);
     static CpuMask from_set(const CpuSet& set);
     std::string list() const;  // "0-3,8"
     std::string mask() const;  // in hexadecimal, 32 bits a group; of nothing empty

@@ -105,10 +105,10 @@ Result<Discovered> discover_synthetic(const std::string& library, const std::str
     return play(hwloc::read_synthetic(library, text));
 }
 
-Result<Discovered> discover_this_host(const Options& options) {
+Result<Discovered> discover_this_host(const Options& options, bool gpus) {
     Sources sources;
     sources.hwloc_library = options.hwloc_library;
-    const Result<const nvml::Nvml*> nvml = nvml::Nvml::get();
+    const Result<const nvml::Nvml*> nvml = gpus ? nvml::Nvml::get() : nullptr;
     if (nvml) sources.nvml = *nvml;
     Discovered found = discover(sources);
     // Who has no such GPU misses no NVML.

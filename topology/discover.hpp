@@ -32,8 +32,8 @@ Result<Discovered> discover_xml(const std::string& library, const std::string& x
 Result<Discovered> discover_synthetic(const std::string& library, const std::string& text);
 
 // This machine as the options say: detected, and merged with WEFT_TOPO_FILE; written to WEFT_TOPO_DUMP_FILE. Errors:
-// the user's file is not to be read, or cannot be written.
-Result<Discovered> discover_this_host(const Options& options);
+// the user's file is not to be read, or cannot be written. gpus: NVML is asked, too, which takes a while.
+Result<Discovered> discover_this_host(const Options& options, bool gpus = true);
 
 // Writes the graph as a topology file, at once: who reads it meanwhile sees the old one or the new one.
 Status write_topology_file(const Graph& graph, const std::string& file);

@@ -36,6 +36,11 @@ struct CpuSet {
         for (const auto word : words) bits += __builtin_popcountll(word);
         return bits > 0 ? bits : 1;
     }
+    int first() const {  // -1: none
+        for (int i = 0; i < 16; ++i)
+            if (words[i] != 0) return 64 * i + __builtin_ctzll(words[i]);
+        return -1;
+    }
 };
 CpuSet allowed_cpus();
 inline int allowed_cores() { return allowed_cpus().count(); }

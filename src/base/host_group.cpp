@@ -8,6 +8,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <climits>
 #include <cstring>
@@ -126,6 +127,25 @@ Status HostGroup::set_host_homes(const std::vector<HostHome>& hosts) {
     WEFT_TRY(memory_.back(offset, bytes));
     memcpy(memory_.data() + offset, hosts.data(), bytes);
     return ok();
+}
+
+Status HostGroup::write_texts(const void* data, size_t bytes) {
+    const size_t offset = HostGeometry{ranks(), 0}.texts();
+    const uint64_t length = bytes;
+    if (bytes > texts_most)
+        return fail(weftInternalError, "the texts of a communicator have {} bytes; there is room for {}", bytes,
+                    texts_most);
+    WEFT_TRY(memory_.back(offset, sizeof length + bytes));
+    memcpy(memory_.data() + offset, &length, sizeof length);
+    if (bytes > 0) memcpy(memory_.data() + offset + sizeof length, data, bytes);
+    return ok();
+}
+
+std::span<const std::byte> HostGroup::texts() const {
+    const std::byte* place = memory_.data() + HostGeometry{ranks(), 0}.texts();
+    uint64_t length = 0;
+    memcpy(&length, place, sizeof length);
+    return {place + sizeof length, std::min<uint64_t>(length, texts_most)};
 }
 
 bool HostGroup::alive(int rank) const {

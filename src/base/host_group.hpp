@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -48,6 +49,7 @@ struct DeviceFacts {
     int32_t ordinal;          // in its process
     uint8_t uuid[16];         // ranks with equal ones share the GPU, of whatever host they say they are
     int32_t resident_blocks;  // of any kernel of ours that run on it at once
+    char bus_id[20];          // its address there: 0000:1b:00.0
 };
 
 // Dead: its leader says so, or its whole host is lost.
@@ -57,6 +59,7 @@ enum class RankState : uint32_t { absent, claimed, joined, left, dead };
 struct RankHome {
     std::atomic<int32_t> pid;  // 0: it has not joined (release, after the rest of its row)
     int32_t host;              // index of its host; valid once the group is settled
+    int32_t cpu;               // the first hardware thread that it may run on; -1: unknown
 };
 
 // What is known of every host, where there are several.
@@ -147,13 +150,15 @@ struct HostGeometry {
         heap_bytes + 4096 + 192;                      // not a power of two: ranks' lines fall in different cache sets
     static constexpr size_t board_line_stride = 128;  // two lines: the prefetcher fetches pairs
     static constexpr int board_lines = 4;             // a rank's lines on the board (transports/wire.hpp)
+    static constexpr size_t texts_bytes = size_t(4) << 20;  // HostGroup::write_texts()
 
     int ranks;   // of the communicator
     int locals;  // of this host
     static size_t homes() { return sizeof(HostHeader); }
     size_t host_homes() const { return round(homes() + sizeof(RankHome) * size_t(ranks)); }
     size_t rows() const { return round(host_homes() + sizeof(HostHome) * size_t(ranks)); }
-    size_t lines() const { return round(rows() + sizeof(RankRow) * size_t(ranks)); }
+    size_t texts() const { return round(rows() + sizeof(RankRow) * size_t(ranks)); }
+    size_t lines() const { return texts() + texts_bytes; }
     size_t heap(int local) const { return round(lines() + lines_bytes()) + heap_stride * size_t(local); }
     size_t lines_bytes() const { return board_line_stride * board_lines * size_t(locals); }
     size_t bytes() const { return round(heap(locals + 1)); }  // the last heap is the leader's
@@ -195,6 +200,11 @@ class HostGroup {
         return reinterpret_cast<const HostHome*>(memory_.data() + HostGeometry{ranks(), 0}.host_homes())[host];
     }
     Status set_host_homes(const std::vector<HostHome>& hosts);
+    // What all ranks know alike and has no fixed length, as whoever writes it lays it out (bootstrap/agreed_texts.hpp):
+    // rank 0 when it joins, and then, if there are several hosts, each host's leader once all have. texts_most bytes.
+    static constexpr size_t texts_most = HostGeometry::texts_bytes - sizeof(uint64_t);
+    Status write_texts(const void* data, size_t bytes);
+    std::span<const std::byte> texts() const;
     // Memory of rows: before they are written for the first time.
     Status back_rows(int first, int count) {
         return memory_.back(rows_offset_ + size_t(first) * sizeof(RankRow), size_t(count) * sizeof(RankRow));

@@ -106,6 +106,7 @@ Status Control::write_rows() {
                 WEFT_TRY(group_->back_rows(member.rank, 1));
                 group_->row(member.rank).device = member.device;
             }
+            home.cpu = member.cpu;
             home.pid.store(member.pid, std::memory_order_release);
         }
     }
@@ -132,6 +133,9 @@ void Control::settle(Roster roster) {
         header.agreed = roster_.agreed;
         header.facts = roster_.facts;
         header.own_host = host_;
+        status = std::exchange(roster_.texts, {}).leave(*group_);
+    }
+    if (status) {
         header.spread.store(1, std::memory_order_release);  // pairs with HostGroup::one_host()
         status = group_->settle();
     }

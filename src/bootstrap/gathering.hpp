@@ -50,6 +50,11 @@ class Gathering {
     // Takes the meeting to other hosts, if the id has a root; at the latest when this host's ranks alone have not been
     // all for a moment. `roots`: the process shall be the root of a derived id.
     Status go_abroad(bool roots);
+    // Before it goes abroad: what the leader is to say of this machine, see AgreedTexts.
+    void set_machine(std::string text) {
+        std::lock_guard lock(mutex_);
+        machine_ = std::move(text);
+    }
     // A different host than where the id was made, so this host's ranks cannot be all.
     bool foreign() const { return id_.has_root() && !id_.derived() && id_.host() != host_; }
     // What to wait for: descriptors, and how long at most.
@@ -90,6 +95,7 @@ class Gathering {
     int ranks_;
     std::shared_ptr<HostGroup> group_;
     bool leads_ = false;
+    std::string machine_;
     Fd listener_;  // the leader's
     std::list<Guest> guests_;
     Fd connection_;  // a guest's, to the leader

@@ -11,6 +11,7 @@
 #include "src/base/arena.hpp"
 #include "src/base/clock.hpp"
 #include "src/base/log.hpp"
+#include "src/bootstrap/agreed_texts.hpp"
 #include "src/bootstrap/gathering.hpp"
 
 namespace weft {
@@ -20,6 +21,10 @@ namespace {
 constexpr int64_t futex_slice_ms = 20;
 constexpr int64_t alone_us = 10'000;            // ranks of one host have met by then as a rule, without any network
 constexpr int64_t guest_patience_us = 200'000;  // the leader knows better what is wrong: it speaks first
+
+Result<std::string> machine_of(const MeetingOptions& options) {
+    return options.describe_machine ? options.describe_machine() : std::string();
+}
 
 }  // namespace
 
@@ -32,6 +37,14 @@ Status claim_row(HostGroup& group, int rank, int ranks, const MeetingOptions& op
     // What takes long or may fail comes before the claim: a rank that ends between claiming and joining is missed late.
     auto arena = Arena::get();
     const CpuSet cpus = allowed_cpus();
+    AgreedTexts texts;
+    if (rank == 0) {
+        // On one host; if there are several, their leaders say more.
+        auto machine = machine_of(options);
+        if (!machine) return machine.take_status();
+        texts.tuning = options.tuning;
+        texts.add_machine(std::move(*machine));
+    }
     WEFT_TRY(group.back_rows(rank, 1));
     RankRow& row = group.row(rank);
     RankState absent = RankState::absent;
@@ -48,7 +61,11 @@ Status claim_row(HostGroup& group, int rank, int ranks, const MeetingOptions& op
     row.cpus = cpus;
     row.device = options.device;
     WEFT_TRY(group.mark_alive(rank));
-    if (rank == 0) group.header().agreed = options.proposal;
+    if (rank == 0) {
+        group.header().agreed = options.proposal;
+        WEFT_TRY(texts.leave(group));
+    }
+    group.home(rank).cpu = cpus.first();
     row.state.store(RankState::joined, std::memory_order_release);
     group.home(rank).pid.store(row.pid, std::memory_order_release);
     auto& joined = group.header().joined;
@@ -105,6 +122,11 @@ bool Meeting::all_here() const {
 bool Meeting::complete() const { return all_here() || (group_ && !group_->one_host()); }
 
 Status Meeting::claim() {
+    if (gathering_->leads()) {
+        auto machine = machine_of(options_);
+        if (!machine) return machine.take_status();
+        gathering_->set_machine(std::move(*machine));
+    }
     WEFT_TRY(claim_row(*group_, rank_, ranks_, options_));
     claimed_ = true;
     return ok();

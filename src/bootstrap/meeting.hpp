@@ -2,7 +2,9 @@
 // (gathering.hpp); when every row is claimed, or the roster says that the missing ranks are on other hosts, the
 // communicator is complete.
 #pragma once
+#include <functional>
 #include <memory>
+#include <string>
 
 #include "src/base/host_group.hpp"
 #include "src/bootstrap/unique_id.hpp"
@@ -15,10 +17,13 @@ class Membership;  // and what they keep of it, if there are several hosts
 struct MeetingOptions {
     int64_t timeout_ms = 0;    // 0: never
     AgreedOptions proposal{};  // this process's wishes; rank 0's become everybody's
-    uint64_t host = 0;         // host_identity(), or what stands for it
-    DeviceFacts device{};      // for the others of the host
-    bool spread = false;       // known to have ranks on several hosts
-    bool roots = false;        // this process shall be the root of an id of UniqueId::of_child()
+    std::string tuning{};      // likewise; see AgreedTexts
+    // Of the host, for AgreedTexts: rank 0 asks, and who leads a host. Empty: unknown.
+    std::function<Result<std::string>()> describe_machine{};
+    uint64_t host = 0;     // host_identity(), or what stands for it
+    DeviceFacts device{};  // for the others of the host
+    bool spread = false;   // known to have ranks on several hosts
+    bool roots = false;    // this process shall be the root of an id of UniqueId::of_child()
 };
 
 // One rank's way into a communicator. Thread-bound; never blocks but in wait().

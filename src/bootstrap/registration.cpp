@@ -68,7 +68,8 @@ std::vector<RosterRank> Registration::newly_joined() {
     const size_t joined = group_->header().joined.load(std::memory_order_acquire);
     for (int rank = 0; rank < group_->ranks() && members_.size() < joined; ++rank) {
         const int pid = group_->home(rank).pid.load(std::memory_order_acquire);
-        if (pid != 0 && members_.insert(rank).second) members.push_back({rank, pid, group_->row(rank).device});
+        if (pid != 0 && members_.insert(rank).second)
+            members.push_back({rank, pid, group_->home(rank).cpu, group_->row(rank).device});
     }
     return members;
 }
@@ -82,7 +83,10 @@ int Registration::cores() const {
 
 void Registration::put_members(ByteWriter& to, const std::vector<RosterRank>& members) const {
     for (const RosterRank& member : members)
-        if (member.rank == 0) to.put(group_->header().agreed);
+        if (member.rank == 0) {
+            to.put(group_->header().agreed);
+            to.put_bytes(AgreedTexts::of(*group_).tuning);
+        }
 }
 
 void Registration::check_in(Fd socket) {

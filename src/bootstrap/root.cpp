@@ -186,7 +186,10 @@ Status Root::admit(Guest& guest, const std::vector<RosterRank>& members, ByteRea
                         ranks_, earlier->pid, other.text(), member.pid, guest.entry.text());
         }
         guest.entry.members.push_back(member);
-        if (member.rank == 0) agreed_ = content.get<AgreedOptions>();
+        if (member.rank == 0) {
+            agreed_ = content.get<AgreedOptions>();
+            tuning_ = content.get_bytes();
+        }
     }
     if (!content.at_end()) return fail(weftInternalError, "{} sent the root a damaged message", guest.entry.text());
     return ok();
@@ -206,6 +209,7 @@ void Root::finish() {
     });
     Roster roster;
     roster.agreed = agreed_;
+    roster.texts.tuning = tuning_;
     roster.facts.hosts = int32_t(order.size());
     for (const Guest* guest : order) {
         const HostEntry& host = guest->entry;
@@ -214,6 +218,7 @@ void Root::finish() {
             std::max(roster.facts.ranks_per_core, int32_t((int(host.members.size()) + cores - 1) / cores));
         if (host.link_mbps > 0 && (roster.facts.link_mbps == 0 || host.link_mbps < roster.facts.link_mbps))
             roster.facts.link_mbps = host.link_mbps;
+        roster.texts.add_machine(host.machine);
         roster.hosts.push_back(host);
     }
     ByteWriter common;

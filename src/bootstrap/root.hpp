@@ -14,7 +14,7 @@ namespace weft {
 
 // Kinds of frames between a host's leader and the root.
 enum class CheckIn : uint32_t {
-    host = 1,  // a HostEntry; with rank 0 among its members AgreedOptions follow
+    host = 1,  // a HostEntry; with rank 0 among its members AgreedOptions and its tuning follow
     joined,    // cores, more members; with rank 0 as above
     failed,    // code, text: this host's ranks have given up
     waiting,   // from here on from the root: text, who is missing
@@ -62,6 +62,7 @@ class Root {
     std::string first_text_;  // the host that came first, whose number counts
     std::map<int, Guest*> by_rank_;
     AgreedOptions agreed_{};
+    std::string tuning_;
     Status failure_;
     uint64_t timer_ = 0;
     std::atomic<bool> complete_{false}, finished_{false}, used_{false};

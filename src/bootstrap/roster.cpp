@@ -4,55 +4,10 @@
 
 namespace weft {
 
-namespace {
-constexpr size_t text_most = 1000, addresses_most = 32;
-}
-
-void ByteWriter::append(const void* data, size_t bytes) {
-    const size_t before = bytes_.size();
-    bytes_.resize(before + bytes);
-    if (bytes > 0) memcpy(bytes_.data() + before, data, bytes);
-}
-
-void ByteWriter::put_text(std::string_view text) {
-    text = text.substr(0, text_most);
-    put(uint16_t(text.size()));
-    append(text.data(), text.size());
-}
-
-void ByteWriter::put_addresses(const std::vector<net::Address>& addresses) {
-    const size_t count = std::min(addresses.size(), addresses_most);
-    put(uint8_t(count));
-    for (size_t i = 0; i < count; ++i) addresses[i].pack(bytes_);
-}
-
-std::string ByteReader::get_text() {
-    const size_t length = get<uint16_t>();
-    if (!ok_ || size_t(end_ - at_) < length) return ok_ = false, std::string();
-    std::string text(reinterpret_cast<const char*>(at_), length);
-    at_ += length;
-    return text;
-}
-
-ByteWriter ByteReader::rest() const {
-    ByteWriter copy;
-    copy.append(at_, size_t(end_ - at_));
-    return copy;
-}
-
-std::vector<net::Address> ByteReader::get_addresses() {
-    std::vector<net::Address> addresses;
-    for (int left = get<uint8_t>(); left > 0; --left) {
-        const auto address = net::Address::unpack(at_, end_);
-        if (!address) return ok_ = false, addresses;
-        addresses.push_back(*address);
-    }
-    return addresses;
-}
-
 void RosterRank::write(ByteWriter& to) const {
     to.put(rank);
     to.put(pid);
+    to.put(cpu);
     to.put(device.use);
     if (device.use != DeviceFacts::none) to.put(device);
 }
@@ -61,6 +16,7 @@ RosterRank RosterRank::read(ByteReader& from) {
     RosterRank member;
     member.rank = from.get<int32_t>();
     member.pid = from.get<int32_t>();
+    member.cpu = from.get<int32_t>();
     if (from.get<DeviceFacts::Use>() != DeviceFacts::none) member.device = from.get<DeviceFacts>();
     return member;
 }
@@ -76,6 +32,7 @@ void HostEntry::write(ByteWriter& to) const {
     to.put(ranks);
     to.put(cores);
     to.put(link_mbps);
+    to.put_bytes(machine);
     to.put_addresses(addresses);
     to.put(uint32_t(members.size()));
     for (const RosterRank& member : members) member.write(to);
@@ -89,6 +46,7 @@ HostEntry HostEntry::read(ByteReader& from) {
     entry.ranks = from.get<int32_t>();
     entry.cores = from.get<int32_t>();
     entry.link_mbps = from.get<int64_t>();
+    entry.machine = from.get_bytes();
     entry.addresses = from.get_addresses();
     for (uint32_t left = from.get<uint32_t>(); left > 0 && from.ok(); --left)
         entry.members.push_back(RosterRank::read(from));
@@ -98,6 +56,7 @@ HostEntry HostEntry::read(ByteReader& from) {
 void Roster::write(ByteWriter& to) const {
     to.put(agreed);
     to.put(facts);
+    texts.write(to);
     to.put(uint32_t(hosts.size()));
     for (const HostEntry& host : hosts) {
         to.put_text(host.name);
@@ -112,6 +71,7 @@ Roster Roster::read(ByteReader& from) {
     Roster roster;
     roster.agreed = from.get<AgreedOptions>();
     roster.facts = from.get<AgreedFacts>();
+    roster.texts = AgreedTexts::read(from);
     const uint32_t hosts = from.get<uint32_t>();
     roster.hosts.reserve(std::min<size_t>(hosts, from.left()));
     for (uint32_t left = hosts; left > 0 && from.ok(); --left) {

@@ -2,63 +2,19 @@
 // root of themselves and the root tells all of all. Values.
 #pragma once
 #include <cstdint>
-#include <cstring>
 #include <string>
-#include <type_traits>
 #include <vector>
 
 #include "src/base/host_group.hpp"
-#include "src/net/address.hpp"
+#include "src/bootstrap/agreed_texts.hpp"
+#include "src/bootstrap/bytes.hpp"
 
 namespace weft {
-
-// Numbers and texts in a row of bytes, as the sender's processor lays them out: all hosts of a communicator run the
-// same build.
-class ByteWriter {
-  public:
-    template <class T>
-    void put(const T& value) {
-        static_assert(std::is_trivially_copyable_v<T>);
-        append(&value, sizeof value);
-    }
-    void append(const void* data, size_t bytes);
-    void put_text(std::string_view text);
-    void put_addresses(const std::vector<net::Address>& addresses);
-    const std::vector<std::byte>& bytes() const { return bytes_; }
-
-  private:
-    std::vector<std::byte> bytes_;
-};
-
-// Reads what a ByteWriter wrote; past the end it gives zeros, and ok() is false.
-class ByteReader {
-  public:
-    ByteReader(const std::byte* data, size_t bytes) : at_(data), end_(data + bytes) {}
-    template <class T>
-    T get() {
-        T value{};
-        if (size_t(end_ - at_) < sizeof value) return ok_ = false, at_ = end_, value;
-        memcpy(static_cast<void*>(&value), at_, sizeof value);
-        at_ += sizeof value;
-        return value;
-    }
-    std::string get_text();
-    std::vector<net::Address> get_addresses();
-    bool ok() const { return ok_; }
-    size_t left() const { return size_t(end_ - at_); }
-    bool at_end() const { return ok_ && at_ == end_; }
-    // What has not been read.
-    ByteWriter rest() const;
-
-  private:
-    const std::byte* at_;
-    const std::byte* end_;
-    bool ok_ = true;
-};
 
 struct RosterRank {
     int32_t rank = 0;
     int32_t pid = 0;
+    int32_t cpu = -1;      // RankHome::cpu
     DeviceFacts device{};  // takes no room in messages where there is none
 
     void write(ByteWriter& to) const;
@@ -73,6 +29,7 @@ struct HostEntry {
     int32_t ranks = 0;  // of the communicator, as the host's ranks were told
     int32_t cores = 1;
     int64_t link_mbps = 0;                // 0: unknown
+    std::string machine;                  // as in AgreedTexts; empty: unknown
     std::vector<net::Address> addresses;  // of the leader's process
     std::vector<RosterRank> members;      // so far
 
@@ -86,6 +43,7 @@ struct Roster {
     std::vector<HostEntry> hosts;  // by their lowest rank
     AgreedOptions agreed{};
     AgreedFacts facts{};
+    AgreedTexts texts{};
 
     // Addresses are for everybody: when ranks have died the others meet where any that is left may be.
     void write(ByteWriter& to) const;

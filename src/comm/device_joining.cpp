@@ -91,7 +91,8 @@ void DeviceSide::meet(std::shared_ptr<HostGroup> group, const net::Identity* ide
     }
     const AgreedOptions& agreed = s.group->header().agreed;
     s.layout = {ranks, blocks_together(facts), agreed.algo};
-    const Layout layout = layout_of(*s.group, 0);
+    s.machines = Machines::of(*s.group);
+    const Layout layout = s.machines->device_layout(0);
     s.layout.hosts = layout.host_count();
     if (s.layout.blocks_max < 1)
         return s.decline("the ranks that share a device are too many for it: their kernels must run at once");
@@ -104,6 +105,7 @@ void DeviceSide::meet(std::shared_ptr<HostGroup> group, const net::Identity* ide
                          .channels = int(agreed.channels),
                          .blocks_max = s.layout.blocks_max,
                          .link_mbps = s.group->header().facts.link_mbps,
+                         .links_gbs = s.layout.hosts == 1 ? s.machines->device_gbs() : 0,
                          .deterministic = agreed.deterministic != 0},
                         layout, rank);
     s.layout.steps = std::move(steps.rows);

@@ -2,6 +2,8 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
+
 #include "src/base/name_list.hpp"
 #include "src/comm/device.hpp"
 #include "src/executor/cuda/program.hpp"
@@ -33,7 +35,8 @@ LinkCosts StepAlgorithm::costs() const {
     LinkCosts costs = network_link_costs(1, link_mbps);
     costs.signal_us = signal_us;
     costs.switch_us = 0;
-    costs.cached_us_per_byte = costs.memory_us_per_byte = block_us_per_byte / at_once;
+    const double links_us_per_byte = links_gbs > 0 ? 1 / (1e3 * links_gbs) : 0;
+    costs.cached_us_per_byte = costs.memory_us_per_byte = std::max(block_us_per_byte / at_once, links_us_per_byte);
     costs.tile_bytes = std::min<size_t>(most_tile_bytes, size_t(1) << 40);
     costs.net_latency_us += proxies_us;
     costs.net_slot_bytes = cuda::Connections::slot_bytes;
@@ -51,7 +54,13 @@ StepAlgorithms step_algorithms(const StepsWanted& wanted, const Layout& layout, 
     const std::vector<size_t> sizes = wanted.rules.borders();
     StepAlgorithms all{{}, {}, cuda::Connections(rank, layout.hosts)};
     const int usual = layout.host_count() > 1 ? channels_abroad : channels_by_default;
-    const int channels = std::min(wanted.channels > 0 ? wanted.channels : usual, wanted.blocks_max);
+    // As many on each of the rings that the links allow.
+    const int rings = int(std::max<size_t>(1, layout.ring_orders.size()));
+    const int even = (usual + rings - 1) / rings * rings;
+    const int channels = std::min(wanted.channels > 0         ? wanted.channels
+                                  : even <= wanted.blocks_max ? even
+                                                              : usual,
+                                  wanted.blocks_max);
     for (const Algorithm& row : wanted.rows) {
         // What sums in rank order over connections takes more scratch than kernels have.
         if (row.on_demand || !has_device_form(row.collective) || !(row.of_user || wanted.own(row.collective))) continue;
@@ -60,7 +69,7 @@ StepAlgorithms step_algorithms(const StepsWanted& wanted, const Layout& layout, 
             }))
             continue;
         const bool rooted = facts_of(row.collective).rooted && !row.of_user;
-        StepAlgorithm fresh{&row, {channels}, layout, wanted.link_mbps};
+        StepAlgorithm fresh{&row, {channels}, layout, wanted.link_mbps, wanted.links_gbs};
         fresh.first_program = all.connections.programs();
         fresh.programs = rooted ? layout.ranks : 1;
         fresh.most_tile_bytes = SIZE_MAX;

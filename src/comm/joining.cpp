@@ -9,6 +9,8 @@
 #include "src/base/cpu.hpp"
 #include "src/base/name_list.hpp"
 #include "src/base/options.hpp"
+#include "src/bootstrap/agreed_texts.hpp"
+#include "src/comm/machines.hpp"
 #include "src/registry.hpp"
 #include "src/selector/algo_rules.hpp"
 
@@ -113,7 +115,13 @@ Result<uint64_t> host_of(int rank) {
 Result<Settings> settings_of_child(const Communicator& parent, const weftConfig_t* given) {
     Settings settings;
     settings.options = parent.options();
-    settings.meeting.proposal = parent.group()->header().agreed;
+    const HostGroup& group = *parent.group();
+    settings.meeting.proposal = group.header().agreed;
+    const AgreedTexts texts = AgreedTexts::of(group);
+    settings.meeting.tuning = texts.tuning;
+    settings.meeting.describe_machine = [text = texts.machine(group.one_host() ? 0 : group.header().own_host)] {
+        return Result<std::string>(text);
+    };
     WEFT_TRY(apply(given, settings));
     return settings;
 }
@@ -148,6 +156,9 @@ Result<Joining> prepare_joining(weftComm** comm, int nranks, const UniqueId& id,
     }
     joining.device = std::move(*found);
     if (joining.device) meeting.device = joining.device->facts();
+    // Two processors have no order.
+    if (nranks > 2 || joining.device)
+        meeting.describe_machine = [gpus = joining.device != nullptr] { return describe_this_machine(gpus); };
     joining.timeout_ms = meeting.timeout_ms;
     joining.options = std::move(settings->options);
     joining.meeting = std::make_unique<Meeting>(id, nranks, rank, meeting);

@@ -49,7 +49,8 @@ Planner::Planner(HostGroup& group, const net::Identity* identity, int rank, Boar
       streaming_bytes_(streaming_bytes),
       catalog_(std::move(catalog)),
       agreed_(group.header().agreed),
-      layout_(layout_of(group, rank)),
+      machines_(Machines::of(group)),
+      layout_(machines_->layout(rank)),
       costs_(group.one_host()
                  ? host_link_costs(group.ranks(), group.cores(), agreed_.cross_messages != 0 || of_one_process(group))
                  : network_link_costs(group.header().facts.ranks_per_core, group.header().facts.link_mbps,
@@ -64,7 +65,11 @@ Planner::Planner(HostGroup& group, const net::Identity* identity, int rank, Boar
                  {.identity = identity,
                   .slot_bytes = group.one_host() ? slot_bytes_here : costs_.net_slot_bytes,
                   .heap_used = &heap_used_,
-                  .kernel_copies = agreed_.cross_messages != 0}) {}
+                  .kernel_copies = agreed_.cross_messages != 0}) {
+    if (machines_->apart()) costs_.signal_us = LinkCosts::far_signal_us;
+    if (rank == 0)
+        for (const std::string& note : machines_->notes()) WEFT_LOG_RANK(rank, info, init, "{}", note);
+}
 
 Result<uint8_t> Planner::preference(const std::string& algo, int channels) {
     WEFT_TRY(AlgoRules::check("algo", algo, catalog_->names()));

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "src/comm/connector.hpp"
+#include "src/comm/machines.hpp"
 #include "src/executor/run.hpp"
 #include "src/selector/catalog.hpp"
 #include "src/selector/selector.hpp"
@@ -75,6 +76,7 @@ class Planner {
     int64_t streaming_bytes_;
     std::shared_ptr<const Catalog> catalog_;
     AgreedOptions agreed_;
+    std::shared_ptr<const Machines> machines_;
     Layout layout_;
     LinkCosts costs_;
     std::vector<Preferences> preferences_;  // by number

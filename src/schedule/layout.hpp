@@ -46,12 +46,13 @@ std::vector<int32_t> hosts_in_blocks(int ranks, int hosts);
 // Costs of the links between the ranks, microseconds and microseconds a byte; facts of a machine class, never measured
 // at init.
 struct LinkCosts {
-    int ranks_per_core = 1;                // rounded up
-    double signal_us = 0.12;               // a flag from one rank seen by another, both running
-    double switch_us = 0.95;               // between two ranks of one core
-    double cached_us_per_byte = 1 / 27e3;  // copy or reduce one stream, data in cache
-    double memory_us_per_byte = 1 / 15e3;  // the same from and to memory
-    size_t cache_bytes = 4 << 20;          // working set of a rank up to which `cached` holds
+    int ranks_per_core = 1;                       // rounded up
+    double signal_us = 0.12;                      // a flag from one rank seen by another, both running
+    static constexpr double far_signal_us = 0.3;  // between cores that share no cache
+    double switch_us = 0.95;                      // between two ranks of one core
+    double cached_us_per_byte = 1 / 27e3;         // copy or reduce one stream, data in cache
+    double memory_us_per_byte = 1 / 15e3;         // the same from and to memory
+    size_t cache_bytes = 4 << 20;                 // working set of a rank up to which `cached` holds
     double skew_us = 0.8;           // a further phase: ranks arrive apart, and first misses on what was just written
     size_t tile_bytes = 128 << 10;  // of the message that one round of an algorithm walks
     double net_latency_us = 12;     // a short message from a rank of one host to a rank of another

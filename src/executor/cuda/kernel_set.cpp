@@ -98,6 +98,7 @@ Status KernelSet::load(const Driver& driver, int device) {
     facts_.use = DeviceFacts::usable;
     facts_.ordinal = device;
     std::copy(properties->uuid.begin(), properties->uuid.end(), facts_.uuid);
+    properties->bus_id.copy(facts_.bus_id, sizeof facts_.bus_id - 1);
     facts_.resident_blocks = resident * properties->multiprocessors;
     // Drivers older than the attribute refuse launches that have it.
     sync_domains_ = properties->memory_sync_domains > 1 && driver.version() >= 12000;

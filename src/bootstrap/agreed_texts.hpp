@@ -1,0 +1,35 @@
+// agreed_texts.hpp: what all ranks of a communicator know alike and has no fixed length: costs that rank 0 was tuned to,
+// and the machines that the ranks are on, as each host's leader (on one host rank 0's process) describes its own.
+// Whoever makes these texts and reads them is above: here they are bytes. Values.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "src/base/host_group.hpp"
+#include "src/bootstrap/bytes.hpp"
+
+namespace weft {
+
+struct AgreedTexts {
+    static constexpr size_t machine_bytes_most = 256 << 10;  // of one; longer ones are left out, as if unknown
+    static constexpr size_t tuning_bytes_most = 1 << 20;
+
+    std::string tuning;                    // empty: none
+    std::vector<std::string> machines;     // different ones
+    std::vector<int32_t> machine_of = {};  // by host: index into these; -1: it is unknown
+
+    // Empty: the host's machine is unknown.
+    const std::string& machine(int host) const;
+    // Of the next host. What there is no room for is unknown.
+    void add_machine(std::string text);
+
+    void write(ByteWriter& to) const;
+    static AgreedTexts read(ByteReader& from);
+
+    // In the segment of a host: see HostGroup::write_texts().
+    Status leave(HostGroup& group) const;
+    static AgreedTexts of(const HostGroup& group);
+};
+
+}  // namespace weft

@@ -1,0 +1,253 @@
+// machines_test.cpp: what ranks find out from the machines that their hosts told of: orders of rings, the same on every
+// rank, whatever machine it is on itself.
+#include "src/comm/machines.hpp"
+
+#include <fstream>
+
+#include "src/bootstrap/agreed_texts.hpp"
+#include "tests/catch.hpp"
+#include "tests/comm/seed.hpp"
+#include "tests/folder.hpp"
+#include "tests/subprocess.hpp"
+#include "tests/topology/machines.hpp"
+#include "topology/cpu_mask.hpp"
+#include "topology/description.hpp"
+
+using namespace weft;
+using namespace weft::test;
+
+namespace {
+
+using Order = std::vector<int32_t>;
+
+struct Member {
+    int host = 0, cpu = -1;
+    const char* gpu = nullptr;  // its bus id
+};
+
+std::string text_of(const std::string& machine) { return topology::describe(read_machine(machine).graph); }
+
+// A group as one of its hosts sees it when all have met. machines: of each host; an empty one is unknown.
+std::shared_ptr<HostGroup> group_of(const std::vector<Member>& members, const std::vector<std::string>& machines,
+                                    int own_host = 0) {
+    const bool spread = machines.size() > 1;
+    auto group = HostGroup::create(int(members.size()), false);
+    if (!group) FAIL(group.status().sentence());
+    HostGroup& made = **group;
+    REQUIRE(made.back_rows(0, int(members.size())));
+    for (size_t rank = 0; rank < members.size(); ++rank) {
+        RankHome& home = made.home(int(rank));
+        home.host = members[rank].host;
+        home.cpu = members[rank].cpu;
+        if (!members[rank].gpu) continue;
+        DeviceFacts& device = made.row(int(rank)).device;
+        device.use = DeviceFacts::usable;
+        std::string(members[rank].gpu).copy(device.bus_id, sizeof device.bus_id - 1);
+    }
+    AgreedTexts texts;
+    for (const std::string& machine : machines) texts.add_machine(machine);
+    REQUIRE(texts.leave(made));
+    made.header().facts.hosts = int32_t(machines.size());
+    made.header().own_host = own_host;
+    if (spread) made.header().spread = 1;
+    REQUIRE(made.settle());
+    return *group;
+}
+
+Order first_ring(const Layout& layout) {
+    // As ranks follow each other, for whoever asks: every rank finds the same ring.
+    Order order{0};
+    while (true) {
+        Layout seen = layout;
+        seen.rank = order.back();
+        const Ring ring = seen.ring(0);
+        seen.rank = ring.next;
+        REQUIRE(seen.ring(0).previous == order.back());
+        if (ring.next == 0) return order;
+        order.push_back(ring.next);
+        REQUIRE(order.size() <= size_t(layout.ranks));
+    }
+}
+
+}  // namespace
+
+TEST_CASE("ranks of a host stand in rings by the NUMA domains of their threads", "[machines]") {
+    // Threads 0-15 and 32-47 are of the first domain. Ranks bound in turns, as mpirun --map-by socket does it.
+    const auto group = group_of({{0, 0}, {0, 16}, {0, 1}, {0, 17}, {0, 34}, {0, 48}}, {text_of("cpu_two_sockets")});
+    const Machines machines(*group);
+    CHECK(machines.apart());
+    const Order order = first_ring(machines.layout(3));
+    CHECK(order == Order{0, 2, 4, 1, 3, 5});
+    REQUIRE(machines.notes().size() == 1);
+    CHECK_THAT(machines.notes()[0], Catch::StartsWith("processors: 1 kind of machines; "));
+    CHECK_THAT(machines.notes()[0], Catch::Contains("0 2 4 1 3 5"));
+    CHECK(machines.layout(3).rank == 3);
+    // Their GPUs are none.
+    CHECK(machines.device_layout(1).ring_orders.empty());
+    CHECK(machines.device_gbs() == 0);
+}
+
+TEST_CASE("ranks of one domain stand by their threads, unbound ones by rank", "[machines]") {
+    const Machines bound(*group_of({{0, 3}, {0, 1}, {0, 2}, {0, 0}}, {text_of("cpu_two_sockets")}));
+    CHECK_FALSE(bound.apart());
+    CHECK(first_ring(bound.layout(0)) == Order{0, 3, 1, 2});
+    const Machines unbound(*group_of({{0, 0}, {0, 0}, {0, 0}, {0, 0}}, {text_of("cpu_two_sockets")}));
+    CHECK(unbound.layout(0).ring_orders.empty());
+    // A thread that no domain has, and one that nobody knows.
+    const Machines strange(*group_of({{0, 900}, {0, -1}, {0, 5}}, {text_of("cpu_two_sockets")}));
+    CHECK(first_ring(strange.layout(0)).size() == 3);
+}
+
+TEST_CASE("every host of several finds the same rings", "[machines]") {
+    const std::vector<Member> members = {{0, 0}, {1, 16}, {0, 16}, {1, 0}, {0, 1}, {1, 1}, {0, 17}, {1, 17}};
+    for (const bool alike : {true, false}) {
+        const std::vector<std::string> texts = {text_of("cpu_two_sockets"),
+                                                text_of(alike ? "cpu_two_sockets" : "container_half")};
+        const Machines here(*group_of(members, texts, 0)), there(*group_of(members, texts, 1));
+        CHECK(here.layout(2).ring_orders == there.layout(2).ring_orders);
+        const Order order = first_ring(here.layout(0));
+        // Each host's ranks side by side: its border is crossed once each way.
+        int crossings = 0;
+        for (size_t i = 0; i < order.size(); ++i)
+            crossings += members[size_t(order[i])].host != members[size_t(order[(i + 1) % order.size()])].host;
+        CHECK(crossings == 2);
+        CHECK(order.size() == members.size());
+    }
+}
+
+TEST_CASE("where a host is unknown rings pass hosts and ranks in their order", "[machines]") {
+    const std::vector<Member> members = {{0, 0}, {1, 16}, {0, 16}, {1, 0}};
+    for (const std::string& other : {std::string(), std::string("<system"), std::string("<system version=\"1\"/>")}) {
+        const Machines machines(*group_of(members, {text_of("cpu_two_sockets"), other}));
+        CHECK(machines.layout(0).ring_orders.empty());
+        CHECK(machines.notes().empty());
+        CHECK(first_ring(machines.layout(0)) == Order{0, 2, 1, 3});
+    }
+    const Machines alone(*group_of(members, {""}));
+    CHECK(alone.layout(0).ring_orders.empty());
+}
+
+TEST_CASE("GPUs stand in rings along their links", "[machines]") {
+    // A hybrid cube mesh: not every GPU has an NVLink to the next.
+    const char* const gpus[] = {"0000:06:00.0", "0000:07:00.0", "0000:0a:00.0", "0000:0b:00.0",
+                                "0000:85:00.0", "0000:86:00.0", "0000:89:00.0", "0000:8a:00.0"};
+    const topology::Graph graph = read_machine("dgx1_v100").graph;
+    const auto linked = [&](const char* one, const char* other) {
+        const int a = graph.find(0, one), b = graph.find(0, other);
+        return std::any_of(graph.links().begin(), graph.links().end(), [&](const topology::Link& link) {
+            return link.kind == topology::LinkKind::nvlink &&
+                   ((link.source == a && link.target == b) || (link.source == b && link.target == a));
+        });
+    };
+    std::vector<Member> members;
+    for (const char* gpu : gpus) members.push_back({0, 0, gpu});
+    const Machines machines(*group_of(members, {text_of("dgx1_v100")}));
+    const auto& orders = machines.device_layout(0).ring_orders;
+    REQUIRE(orders.size() > 1);
+    bool plain_is_linked = true;
+    for (size_t i = 0; i < 8; ++i) plain_is_linked &= linked(gpus[i], gpus[(i + 1) % 8]);
+    CHECK_FALSE(plain_is_linked);  // else the test shows nothing
+    for (const Order& order : orders)
+        for (size_t i = 0; i < order.size(); ++i) CHECK(linked(gpus[order[i]], gpus[order[(i + 1) % order.size()]]));
+    CHECK(machines.device_gbs() > 20);
+    // One whose GPU the machine does not have: nobody has a ring along links.
+    members[5].gpu = "0000:ff:00.0";
+    CHECK(Machines(*group_of(members, {text_of("dgx1_v100")})).device_layout(0).ring_orders.empty());
+}
+
+TEST_CASE("equal machines have equal texts, whatever host and process they are of", "[machines]") {
+    topology::Graph graph = read_machine("dgx_h100").graph, other = graph;
+    other.name_host(0, "0x1234");
+    for (size_t i = 0; i < other.nodes().size(); ++i) {
+        topology::Node& node = other.change(int(i));
+        node.gpu.rank = int(i);
+        if (node.kind == topology::NodeKind::port) node.port.guid = "0x" + std::to_string(i);
+        if (node.kind == topology::NodeKind::cpu) node.cpu.allowed = "1";
+    }
+    CHECK(topology::describe(graph) == topology::describe(other));
+    const auto again = topology::read_topology(topology::describe(graph));
+    REQUIRE(again.ok());
+    CHECK(again->graph.nodes().size() == graph.nodes().size());
+    REQUIRE(other.host("0x99").ok());
+    CHECK(topology::describe(other).empty());
+}
+
+TEST_CASE("texts come back as they were left, and what there is no room for is unknown", "[machines]") {
+    AgreedTexts texts;
+    texts.tuning = std::string("a\0b", 3);
+    texts.add_machine("one");
+    texts.add_machine("");
+    texts.add_machine("two");
+    texts.add_machine("one");
+    texts.add_machine(std::string(AgreedTexts::machine_bytes_most + 1, 'x'));
+    CHECK(texts.machines.size() == 2);
+    const auto group = HostGroup::create(3);
+    REQUIRE(group.ok());
+    REQUIRE(texts.leave(**group));
+    const AgreedTexts read = AgreedTexts::of(**group);
+    CHECK(read.tuning == texts.tuning);
+    CHECK(read.machines == texts.machines);
+    CHECK(read.machine_of == std::vector<int32_t>{0, -1, 1, 0, -1});
+    CHECK(read.machine(3) == "one");
+    CHECK(read.machine(1).empty());
+    CHECK(read.machine(99).empty());
+    // Thousands of hosts that are all different.
+    AgreedTexts many;
+    many.tuning = std::string(AgreedTexts::tuning_bytes_most, 't');
+    for (int host = 0; host < 20'000; ++host) many.add_machine(std::to_string(host) + std::string(9'000, 'm'));
+    CHECK(many.machine_of.size() == 20'000);
+    CHECK(many.machines.size() > 100);
+    CHECK(many.machine(19'999).empty());
+    REQUIRE(many.leave(**group));
+    CHECK(AgreedTexts::of(**group).machines == many.machines);
+    CHECK_FALSE((*group)->write_texts(nullptr, HostGroup::texts_most + 1));
+}
+
+#ifdef WEFT_COMMAND
+TEST_CASE("random calls are right in rings by NUMA domains, on one host and on several", "[machines]") {
+    const Folder folder;
+    const std::string file = folder.path / "machine.xml";
+    // The first processor that this test may use is a domain, the others are another one.
+    const CpuSet allowed = allowed_cpus();
+    topology::CpuMask first, others = topology::CpuMask::from_set(allowed);
+    first.add(allowed.first());
+    const std::string all = others.mask();
+    others = topology::CpuMask();
+    for (int thread = allowed.first() + 1; thread < 1024; ++thread)
+        if (topology::CpuMask::from_mask(all).contains(thread)) others.add(thread);
+    std::ofstream(file) << "<system version=\"1\"><cpu numaid=\"0\" affinity=\"" << first.mask()
+                        << "\" arch=\"x86_64\"/><cpu numaid=\"1\" affinity=\"" << others.mask()
+                        << "\" arch=\"x86_64\"/></system>";
+    // Cores in turns, so that with two of them neighbours by rank are of different domains.
+    const bool turns = allowed_cores() == 2;
+    for (const int hosts : {0, 2})
+        for (const char* algo : {"ring", ""}) {
+            CAPTURE(hosts, algo);
+            const Outcome outcome =
+                run({WEFT_COMMAND, "run", "-n", "5", "--bind", "core", WEFT_WORKER, std::to_string(seed()),
+                     small() ? "8" : "30", "60000", std::to_string(hosts)},
+                    {"WEFT_TOPO_FILE=" + file, "WEFT_DEBUG=INFO", "WEFT_DEBUG_SUBSYS=INIT", "WEFT_WARN_MS=0",
+                     "WEFT_TIMEOUT_MS=120000", "WEFT_HEARTBEAT_MS=120000", std::string("WEFT_ALGO=") + algo});
+            INFO("seed " << seed() << '\n' << outcome.error);
+            CHECK(outcome.status == 0);
+            CHECK_THAT(outcome.error, Catch::Contains("processors: 1 kind of machines"));
+            if (turns && hosts == 0)
+                CHECK_THAT(outcome.error, Catch::Contains("along the links, the first 0 2 4 1 3, "));
+        }
+}
+
+TEST_CASE("a machine's file that is none fails the ranks with its name and the reason", "[machines]") {
+    const Folder folder;
+    const std::string file = folder.path / "machine.xml";
+    std::ofstream(file) << "<system version=\"1\"><cpu numaid=\"0\"><cpu numaid=\"0\"/></system>";
+    for (const std::string& name : {file, std::string("/nonexistent")})
+        for (const int hosts : {0, 2}) {
+            CAPTURE(name, hosts);
+            const Outcome outcome =
+                run({WEFT_COMMAND, "run", "-n", "4", WEFT_WORKER, "1", "2", "100", std::to_string(hosts)},
+                    {"WEFT_TOPO_FILE=" + name, "WEFT_INIT_TIMEOUT_MS=60000"});
+            CHECK(outcome.status != 0);
+            CHECK_THAT(outcome.error, Catch::Contains("WEFT_TOPO_FILE") && Catch::Contains(name));
+        }
+}
+#endif

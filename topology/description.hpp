@@ -1,0 +1,13 @@
+// description.hpp: a machine as its host tells it to the hosts of the other ranks: equal machines have equal texts.
+#pragma once
+#include <string>
+
+#include "topology/graph.hpp"
+
+namespace weft::topology {
+
+// A topology file of the graph, connected or not, without what tells hosts of one kind apart or is of one process:
+// names of hosts, identifiers of ports, ranks, parts of the processors. Empty: the graph is of several hosts.
+std::string describe(Graph graph);
+
+}  // namespace weft::topology
