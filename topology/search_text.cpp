@@ -12,17 +12,6 @@ std::string plural(int count, const char* what) { return fmt::format("{} {}{}", 
 
 std::string gbs(double value) { return fmt::format("{:.4g} GB/s", value); }
 
-// As channels list their stops: "gpu3", "mlx5_0", "cpu1"; of several hosts with the host before.
-std::string short_name(const Graph& graph, int index) {
-    const Node& node = graph.node(index);
-    std::string name = graph.name(index);
-    if (node.kind == NodeKind::gpu) name = node.gpu.dev == unknown ? node.busid : fmt::format("gpu{}", node.gpu.dev);
-    if (node.kind == NodeKind::cpu) name = fmt::format("cpu{}", node.cpu.numaid);
-    if (node.kind == NodeKind::port)
-        name = node.port.name.empty() ? fmt::format("net{}", node.port.dev) : node.port.name;
-    return graph.hosts().size() > 1 ? fmt::format("{}:{}", node.host, name) : name;
-}
-
 std::string of_kind(const Channels& channels, const KindChannels& kind) {
     const Graph& graph = *kind.terrain.graph;
     const auto& rings = kind.packing.rings;
@@ -49,6 +38,25 @@ std::string of_kind(const Channels& channels, const KindChannels& kind) {
 
 }  // namespace
 
+std::string short_name(const Graph& graph, int index) {
+    const Node& node = graph.node(index);
+    std::string name = graph.name(index);
+    if (node.kind == NodeKind::gpu) name = node.gpu.dev == unknown ? node.busid : fmt::format("gpu{}", node.gpu.dev);
+    if (node.kind == NodeKind::cpu) name = fmt::format("cpu{}", node.cpu.numaid);
+    if (node.kind == NodeKind::port)
+        name = node.port.name.empty() ? fmt::format("net{}", node.port.dev) : node.port.name;
+    return graph.hosts().size() > 1 ? fmt::format("{}:{}", node.host, name) : name;
+}
+
+double tree_gbs(const Channels& channels) {
+    double least = 0;
+    for (const KindChannels& kind : channels.kinds) {
+        const double its = kind.graphs[1].intra_gbs * channels.channels;
+        least = least > 0 ? std::min(least, its) : its;
+    }
+    return least;
+}
+
 std::string write_text(const Channels& channels) {
     std::string text =
         fmt::format("{} on {}\n", plural(channels.ranks, "rank"), plural(int(channels.machines.size()), "machine"));
@@ -69,12 +77,7 @@ std::string write_text(const Channels& channels) {
     }
     text += "\n";
     for (const KindChannels& kind : channels.kinds) text += of_kind(channels, kind);
-    double tree_gbs = 0;
-    for (const KindChannels& kind : channels.kinds) {
-        const double its = kind.graphs[1].intra_gbs * channels.channels;
-        tree_gbs = tree_gbs > 0 ? std::min(tree_gbs, its) : its;
-    }
-    text += fmt::format("trees: the same chains, {} reduced and handed back\n", gbs(tree_gbs));
+    text += fmt::format("trees: the same chains, {} reduced and handed back\n", gbs(tree_gbs(channels)));
     const KindChannels& bottleneck = channels.kinds[size_t(channels.bottleneck)];
     text += fmt::format("quality: {:.1f} % of what these links can carry, {}\n", 100 * channels.ratio(),
                         gbs(channels.bound_gbs));

@@ -8,6 +8,20 @@
 
 namespace weft::topology {
 
+// As it stands in an attribute or between tags.
+inline void append_escaped(std::string& text, char letter) {
+    switch (letter) {
+        case '<': text += "&lt;"; break;
+        case '>': text += "&gt;"; break;
+        case '&': text += "&amp;"; break;
+        case '"': text += "&quot;"; break;
+        case '\n':
+        case '\r':
+        case '\t': text += fmt::format("&#{};", int(letter)); break;
+        default: text += letter >= 0 && letter < ' ' ? '?' : letter;  // XML has no such letters
+    }
+}
+
 class XmlWriter {
   public:
     void open(const char* name) {
@@ -20,7 +34,7 @@ class XmlWriter {
     }
     void attribute(const char* name, std::string_view value) {
         text_ += fmt::format(" {}=\"", name);
-        for (const char letter : value) append(letter);
+        for (const char letter : value) append_escaped(text_, letter);
         text_ += '"';
     }
     void attribute(const char* name, int value) { text_ += fmt::format(" {}=\"{}\"", name, value); }
@@ -39,19 +53,6 @@ class XmlWriter {
         if (starting_) text_ += end;
         starting_ = false;
     }
-    void append(char letter) {
-        switch (letter) {
-            case '<': text_ += "&lt;"; break;
-            case '>': text_ += "&gt;"; break;
-            case '&': text_ += "&amp;"; break;
-            case '"': text_ += "&quot;"; break;
-            case '\n':
-            case '\r':
-            case '\t': text_ += fmt::format("&#{};", int(letter)); break;
-            default: text_ += letter >= 0 && letter < ' ' ? '?' : letter;  // XML has no such letters
-        }
-    }
-
     std::string text_;
     std::vector<const char*> open_;
     bool starting_ = false;

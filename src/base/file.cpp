@@ -17,4 +17,13 @@ Result<std::string> read_file(const std::string& name, size_t bytes_most) {
     return text;
 }
 
+Status write_file(const std::string& name, const std::string& text) {
+    errno = 0;
+    std::ofstream file(name, std::ios::binary);
+    file << text;
+    file.close();
+    if (!file) return fail(weftSystemError, "{} could not be written: {}", name, errno_text(errno));
+    return ok();
+}
+
 }  // namespace weft
