@@ -18,6 +18,7 @@
 #include "src/selector/algo_rules.hpp"
 #include "src/selector/catalog.hpp"
 #include "src/selector/selector.hpp"
+#include "tools/topology_command.hpp"
 #include "topology/discover.hpp"
 #include "topology/summary.hpp"
 
@@ -310,8 +311,10 @@ void add_info_command(CLI::App& app, int& exit_status) {
     explaining->add_option("--cores", question->cores, "Cores of a host (this one's)");
     explaining->add_option("--link-mbps", question->link_mbps, "Megabits a second of a host's network (unknown)");
     explaining->callback([=, &exit_status] { exit_status = answer(*question); });
+    CLI::App* showing = command->add_subcommand("topology", "The machine as a tree, as `weft topology show` has it");
+    make_topology_show(*showing, exit_status);
     command->callback([=, &exit_status] {
-        if (explaining->parsed()) return;
+        if (explaining->parsed() || showing->parsed()) return;
         Json all = describe();
         if (*as_json) {
             fmt::print("{}\n", all.dump(2));

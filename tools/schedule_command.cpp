@@ -2,10 +2,8 @@
 
 #include <fmt/core.h>
 
-#include <cerrno>
 #include <charconv>
 #include <cstdio>
-#include <fstream>
 #include <iterator>
 #include <memory>
 #include <set>
@@ -17,6 +15,7 @@
 #include "src/schedule/msccl.hpp"
 #include "src/schedule/text.hpp"
 #include "tools/algorithm_named.hpp"
+#include "tools/schedule_picture.hpp"
 #include "tools/simulate_command.hpp"
 
 namespace weft::tools {
@@ -26,6 +25,7 @@ namespace {
 constexpr int ranks_shown_most = 65'536;
 constexpr int channels_shown_most = 64;
 constexpr int tiles_shown_most = 64;
+constexpr uint64_t bytes_drawn_most = 1 << 30;
 constexpr size_t file_bytes_most = size_t(256) << 20;
 
 struct Request {
@@ -38,6 +38,7 @@ struct Request {
     int hosts = 1;
     std::string expansion;
     std::string file;
+    PictureRequest picture;
     std::string readable;
     CheckOptions options;
 };
@@ -118,9 +119,21 @@ Result<std::vector<Schedule>> make(const Request& request) {
     return schedules;
 }
 
+Status draw(const Request& request, const std::vector<Schedule>& schedules) {
+    if (request.rank >= 0) return fail(weftInvalidArgument, "a picture is of all ranks: --svg or --rank, not both");
+    const auto row = algorithm_named(request.algorithm, request.collective);
+    if (!row) return Status(row.status().code(), row.status().sentence());
+    PictureRequest picture = request.picture;
+    picture.hosts = request.hosts;
+    const auto text = picture_of(schedules, **row, picture);
+    if (!text) return Status(text.status().code(), text.status().sentence());
+    return write_file(picture.file, *text);
+}
+
 Status show(const Request& request) {
     auto schedules = make(request);
     if (!schedules) return schedules.take_status();
+    if (!request.picture.file.empty()) return draw(request, *schedules);
     fmt::print("{}", write_text(*schedules));
     return ok();
 }
@@ -128,11 +141,7 @@ Status show(const Request& request) {
 Status build(const Request& request) {
     auto schedules = make(request);
     if (!schedules) return schedules.take_status();
-    std::ofstream file(request.file, std::ios::binary);
-    file << write_text(*schedules);
-    file.close();
-    if (!file) return fail(weftSystemError, "{} could not be written: {}", request.file, errno_text(errno));
-    return ok();
+    return write_file(request.file, write_text(*schedules));
 }
 
 // Of a text or of MSCCL's XML.
@@ -202,6 +211,17 @@ void add_schedule_command(CLI::App& app, int& exit_status) {
     CLI::App* show_command = command->add_subcommand("show", "Prints schedules: weft schedule show ring --ranks 4");
     add_algorithm(show_command);
     show_command->add_option("-r,--rank", request->rank, "Of this rank only")->check(CLI::NonNegativeNumber);
+    CLI::Option* svg =
+        show_command->add_option("--svg", request->picture.file, "File to draw them to, as lanes over time, instead");
+    show_command
+        ->add_option("--host", request->picture.host, "Kind of host whose times are drawn, as `simulate` has them")
+        ->capture_default_str()
+        ->needs(svg);
+    show_command->add_option("-b,--bytes", request->picture.bytes, "Of the largest buffer of the call that is drawn")
+        ->transform(CLI::AsSizeValue(false))
+        ->check(CLI::Range(uint64_t(1), bytes_drawn_most))
+        ->capture_default_str()
+        ->needs(svg);
     show_command->callback([=] { report(show(*request)); });
 
     CLI::App* build_command = command->add_subcommand(

@@ -12,6 +12,7 @@
 #include "src/schedule/hosts_fabric.hpp"
 #include "src/schedule/simulator.hpp"
 #include "tools/algorithm_named.hpp"
+#include "tools/simulated_call.hpp"
 
 namespace weft::tools {
 namespace {
@@ -94,9 +95,7 @@ Result<Scene> scene_of(const Request& request) {
         return fail(weftInvalidArgument, "there is no protocol `{}`; there are simple, ll128, ll", request.protocol);
     Scene scene;
     scene.row = *row;
-    const std::string_view name = scene.row->name;
-    const bool tree = name.find("tree") != name.npos;
-    scene.kind = with_protocol(*kind, *protocol, tree);
+    scene.kind = kind_for(*kind, *protocol, *scene.row);
     WEFT_TRY(place(request, *kind, scene));
     const HostsFabric fabric(scene.kind, scene.hosts, scene.ranks_a_host);
     scene.layout = {fabric.ranks(), 0, fabric.hosts()};
@@ -113,22 +112,11 @@ Result<Scene> scene_of(const Request& request) {
 }
 
 Result<Simulation> run(const Request& request, const Scene& scene, const HostsFabric& fabric) {
-    SimulatedCall call;
+    SimulatedCall call = simulated_call(*scene.row, scene.kind, scene.layout, request.bytes, request.tile_bytes);
     call.schedule = [&scene, layout = scene.layout](int rank) mutable {
         layout.rank = rank;
         return scene.row->build(layout, scene.parameters);
     };
-    const size_t parts = size_t(parts_of(scene.row->collective, scene.layout.ranks));
-    call.bytes = (request.bytes + parts - 1) / parts;
-    call.wanted_tile_bytes = request.tile_bytes;
-    if (call.wanted_tile_bytes == 0 && scene.row->tile_bytes) {
-        LinkCosts costs;
-        costs.net_us_per_byte = 1 / scene.kind.net_bytes_per_us;
-        costs.net_slot_bytes = scene.kind.slot_bytes;
-        call.wanted_tile_bytes = scene.row->tile_bytes(scene.layout, costs, parts * call.bytes);
-    }
-    // Devices of a host reach each other's memory; threads of different processes stage.
-    if (scene.kind.devices) call.mode = {std::vector<bool>(size_t(scene.layout.ranks), true), true};
     if (request.every_rank) call.symmetry = Symmetry::none;
     return simulate(fabric, call);
 }

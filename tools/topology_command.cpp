@@ -2,15 +2,16 @@
 
 #include <fmt/core.h>
 
-#include <cerrno>
+#include <algorithm>
 #include <cstdio>
-#include <fstream>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "src/base/file.hpp"
 #include "src/base/options.hpp"
+#include "tools/pictures/channels.hpp"
+#include "tools/pictures/machine.hpp"
 #include "topology/channel_check.hpp"
 #include "topology/discover.hpp"
 #include "topology/search.hpp"
@@ -27,7 +28,7 @@ constexpr size_t file_bytes_most = size_t(64) << 20;
 struct Request {
     std::string file;
     std::string hwloc_file, synthetic;
-    std::string xml;  // empty: none
+    std::string xml, svg;  // empty: none
     bool pxn = false;
     int hosts = 1;
     std::vector<int> gpus;  // empty: all
@@ -78,20 +79,23 @@ void print_notes(const Machine& machine) {
     for (const std::string& note : machine.notes) fmt::print(stderr, "{}: {}\n", machine.source, note);
 }
 
+// The machine, and below it what was found for it, if anything was.
+Status draw(const Request& request, const Machine& machine, const topology::Channels* channels) {
+    constexpr double left = 16, top = 16, width_least = 900;
+    Svg svg;
+    const Status drawn = draw_machine(svg, machine.graph, request.hosts, {left, top});
+    if (!drawn) return fail(drawn.code(), "{}: {}", machine.source, drawn.sentence());
+    if (channels) draw_channels(svg, *channels, {left, svg.bottom() + 20}, std::max(width_least, svg.right()) - left);
+    return write_file(request.svg, svg.finish("The machine's devices, links and channels"));
+}
+
 Status show(const Request& request) {
     const auto machine = machine_of(request);
     if (!machine) return Status(machine.status().code(), machine.status().sentence());
     fmt::print("{}", topology::write_text(machine->graph, {.pxn = request.pxn}));
     print_notes(*machine);
-    return request.xml.empty() ? ok() : topology::write_topology_file(machine->graph, request.xml);
-}
-
-Status write_to(const std::string& name, const std::string& text) {
-    std::ofstream file(name, std::ios::binary);
-    file << text;
-    file.close();
-    if (!file) return fail(weftSystemError, "{} could not be written: {}", name, errno_text(errno));
-    return ok();
+    if (!request.xml.empty()) WEFT_TRY(topology::write_topology_file(machine->graph, request.xml));
+    return request.svg.empty() ? ok() : draw(request, *machine, nullptr);
 }
 
 // Whether the channels of a graph file fit the machines: a sentence for each that does not.
@@ -126,11 +130,12 @@ Status search(const Request& request) {
     const auto found = topology::search(*job, options);
     if (!found) return fail(found.status().code(), "{}: {}", machine->source, found.status().sentence());
     fmt::print("{}", topology::write_text(*found));
+    if (!request.svg.empty()) WEFT_TRY(draw(request, *machine, &*found));
     if (request.xml.empty()) return ok();
     if (found->kinds.size() > 1)
         return fail(weftInvalidUsage, "{}: machines of {} kinds; a graph file describes those of one", machine->source,
                     found->kinds.size());
-    return write_to(request.xml, topology::write_graphs(found->kinds[0].graphs));
+    return write_file(request.xml, topology::write_graphs(found->kinds[0].graphs));
 }
 
 int exit_status_of(const Status& status) {
@@ -151,16 +156,24 @@ void add_sources(CLI::App& command, Request& request) {
 
 }  // namespace
 
+void make_topology_show(CLI::App& command, int& exit_status) {
+    auto request = std::make_shared<Request>();
+    add_sources(command, *request);
+    command.add_option("--xml", request->xml, "File to write the graph to, in NCCL's form");
+    command.add_option("--svg", request->svg, "File to draw the machine to");
+    command.add_flag("--pxn", request->pxn, "Paths to NICs also through another GPU");
+    command.callback([request, &exit_status] { exit_status = exit_status_of(show(*request)); });
+}
+
 void add_topology_command(CLI::App& app, int& exit_status) {
     auto request = std::make_shared<Request>();
     CLI::App* command = app.add_subcommand("topology", "Shows machines as graphs of devices and links");
     command->require_subcommand(1);
-    CLI::App* show_command = command->add_subcommand(
-        "show", "Prints devices, links and the paths between them, of this machine or of one that a file describes");
-    add_sources(*show_command, *request);
-    show_command->add_option("--xml", request->xml, "File to write the graph to, in the same form");
-    show_command->add_flag("--pxn", request->pxn, "Paths to NICs also through another GPU");
-    show_command->callback([request, &exit_status] { exit_status = exit_status_of(show(*request)); });
+    make_topology_show(
+        *command->add_subcommand(
+            "show",
+            "Prints devices, links and the paths between them, of this machine or of one that a file describes"),
+        exit_status);
 
     CLI::App* search_command = command->add_subcommand(
         "search", "Prints the channels of a job and how good they are: weft topology search machine.xml --hosts 4");
@@ -172,8 +185,12 @@ void add_topology_command(CLI::App& app, int& exit_status) {
         ->check(CLI::IsMember({"only", "any", "best"}));
     search_command->add_flag("--all-links", request->all_links, "Far links beside near ones, whatever they gain");
     search_command->add_option("--xml", request->xml, "File to write the channels to, as NCCL's graph file");
-    search_command->add_option("--graph", request->graph,
-                               "Nothing is searched: NCCL's graph file whose channels are held against the machine");
+    CLI::Option* svg =
+        search_command->add_option("--svg", request->svg, "File to draw the machine and its channels to");
+    search_command
+        ->add_option("--graph", request->graph,
+                     "Nothing is searched: NCCL's graph file whose channels are held against the machine")
+        ->excludes(svg);
     search_command->callback([request, &exit_status] { exit_status = exit_status_of(search(*request)); });
 }
 

@@ -1,0 +1,36 @@
+// ring_circle.hpp: one ring of a search as a circle of its stops with an arrow for each hop, and, of a chain between
+// machines, the ports by which it enters and leaves.
+#pragma once
+#include <string_view>
+#include <vector>
+
+#include "tools/pictures/svg.hpp"
+#include "topology/search.hpp"
+
+namespace weft::tools {
+
+class RingCircle {
+  public:
+    RingCircle(Svg& svg, const topology::KindChannels& kind, std::string_view colour, double width);
+    // Width and height, with what stands around it.
+    static Point size_of(const topology::KindChannels& kind, const topology::PackedRing& ring);
+    // Stops stand clockwise by their numbers, so that rings are compared by their lines.
+    void draw(const topology::PackedRing& ring, Point centre);
+
+  private:
+    struct Stop {
+        Point at;
+        double width;
+    };
+    void draw_stop(int node, const Stop& stop);
+    void draw_hop(Point from, const Stop& to, Point centre);
+    void draw_port(int node, bool entry, const Stop& stop, Point centre, double aside);
+    double head() const { return 5 + width_; }
+
+    Svg& svg_;
+    const topology::KindChannels& kind_;
+    std::string_view colour_;
+    double width_;
+};
+
+}  // namespace weft::tools

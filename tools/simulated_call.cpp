@@ -1,0 +1,29 @@
+#include "tools/simulated_call.hpp"
+
+#include <string_view>
+
+namespace weft::tools {
+
+HostKind kind_for(const HostKind& kind, Protocol protocol, const Algorithm& row) {
+    const std::string_view name = row.name;
+    return with_protocol(kind, protocol, name.find("tree") != name.npos);
+}
+
+SimulatedCall simulated_call(const Algorithm& row, const HostKind& kind, const Layout& layout, uint64_t bytes,
+                             uint64_t tile_bytes) {
+    SimulatedCall call;
+    const size_t parts = size_t(parts_of(row.collective, layout.ranks));
+    call.bytes = (bytes + parts - 1) / parts;
+    call.wanted_tile_bytes = tile_bytes;
+    if (call.wanted_tile_bytes == 0 && row.tile_bytes) {
+        LinkCosts costs;
+        costs.net_us_per_byte = 1 / kind.net_bytes_per_us;
+        costs.net_slot_bytes = kind.slot_bytes;
+        call.wanted_tile_bytes = row.tile_bytes(layout, costs, parts * call.bytes);
+    }
+    // Devices of a host reach each other's memory; threads of different processes stage.
+    if (kind.devices) call.mode = {std::vector<bool>(size_t(layout.ranks), true), true};
+    return call;
+}
+
+}  // namespace weft::tools
