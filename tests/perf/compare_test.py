@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 # compare_test.py TOOL: perf/compare judges what was measured, and perf/peers/peers.sh runs a benchmark in turn with others.
+import importlib.util
 import json
 import os
 import pathlib
@@ -7,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+import xml.etree.ElementTree
 
 PERF = pathlib.Path(__file__).resolve().parents[2] / "perf"
 TOOL = sys.argv.pop()
@@ -104,6 +106,40 @@ class Compare(unittest.TestCase):
         text = (PERF / "README.md").read_text()
         self.assertEqual(text.count("<!-- perf/compare: begin -->"), 1)
         self.assertEqual(text.count("<!-- perf/compare: end -->"), 1)
+
+    def draw(self, lines, environment=os.environ):
+        source, picture = self.folder / "lines.jsonl", self.folder / "picture.svg"
+        source.write_text("\n".join(lines) + "\n")
+        drawn = subprocess.run([sys.executable, PERF / "compare", "--from", source, "--svg", picture], capture_output=True, text=True,
+                               env=environment)
+        return drawn, picture
+
+    @unittest.skipUnless(importlib.util.find_spec("matplotlib"), "no matplotlib: apt-get install python3-matplotlib")
+    def test_a_picture_has_a_panel_for_each_rank_count_and_a_line_for_each_library(self):
+        lines = [line(peer, ranks, size, us) for peer, us in (("weft", 2), ("a<b>&c", 3), ("limit", 1)) for ranks in (2, 4)
+                 for size in (8, 1024, 1 << 20)]
+        drawn, picture = self.draw(lines)
+        self.assertEqual(drawn.returncode, 0, drawn.stderr)
+        words = [element.text for element in xml.etree.ElementTree.parse(picture).iter() if element.tag.endswith("}text")]
+        for word in ("2 ranks", "4 ranks", "Weft", "a<b>&c", "limit", "8", "1K", "1M"):
+            self.assertIn(word, words)
+        first = picture.read_bytes()
+        self.draw(lines)
+        self.assertEqual(first, picture.read_bytes())
+        picture.unlink()
+        picture.mkdir()
+        drawn, _ = self.draw(lines)
+        self.assertEqual(drawn.returncode, 1)
+        self.assertIn("could not be written", drawn.stderr)
+        self.assertNotIn("Traceback", drawn.stderr)
+
+    def test_without_matplotlib_the_package_is_named(self):
+        (self.folder / "matplotlib.py").write_text("raise ImportError('none here')\n")
+        drawn, picture = self.draw([line("weft", 2, 8, 1)], dict(os.environ, PYTHONPATH=str(self.folder)))
+        self.assertEqual(drawn.returncode, 1)
+        self.assertIn("apt-get install python3-matplotlib", drawn.stderr)
+        self.assertNotIn("Traceback", drawn.stderr)
+        self.assertFalse(picture.exists())
 
     def test_peers_sh_runs_a_benchmark_in_turns_and_reads_its_lines(self):
         output = self.folder / "out.jsonl"
