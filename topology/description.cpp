@@ -1,20 +1,55 @@
 #include "topology/description.hpp"
 
+#include <map>
+#include <utility>
+
 #include "topology/topology_xml.hpp"
 
 namespace weft::topology {
 
-std::string describe(Graph graph) {
+namespace {
+
+// Virtual machines number their buses each in its own way: only GPUs' ids are asked for.
+std::string numbered(size_t device) { return fmt::format("{:04x}:{:02x}:00.0", 0xf000 + device / 256, device % 256); }
+
+}  // namespace
+
+std::string describe(const Graph& graph, bool gpus) {
     if (graph.hosts().size() != 1) return {};
-    graph.name_host(0, "");
-    for (size_t i = 0; i < graph.nodes().size(); ++i) {
-        Node& node = graph.change(int(i));
+    Graph stated = graph, plain;
+    stated.disconnect();
+    std::map<std::string, std::string> renamed;
+    std::vector<int> indices;
+    bool all = plain.host("").ok();
+    for (const Node& original : stated.nodes()) {
+        indices.push_back(unknown);
+        if (original.kind == NodeKind::nvswitch || !all) continue;
+        Node node = original;
+        if (node.parent >= 0) node.parent = indices[size_t(node.parent)];
         node.cpu.allowed.clear();
         node.gpu.rank = unknown;
+        node.gpu.domain.clear();
         node.port.guid.clear();
         node.port.gid.clear();
+        if (node.kind == NodeKind::gpu && !gpus) {
+            node.kind = NodeKind::pci;
+            node.pci = {};
+            node.gpu = {};
+        }
+        if (node.kind != NodeKind::gpu && !node.busid.empty())
+            node.busid = renamed.emplace(node.busid, numbered(renamed.size())).first->second;
+        node.pci.virtual_of.clear();
+        const auto index = plain.add(std::move(node));
+        all = index.ok();
+        if (all) indices.back() = *index;
     }
-    return write_topology(graph);
+    for (const Statement& statement : stated.statements()) {
+        Statement same = statement;
+        same.source = indices[size_t(same.source)];
+        if (const auto place = renamed.find(same.target); place != renamed.end()) same.target = place->second;
+        if (gpus && all) all = plain.state(std::move(same)).ok();
+    }
+    return all ? write_topology(plain) : std::string();
 }
 
 }  // namespace weft::topology

@@ -7,7 +7,8 @@
 namespace weft::topology {
 
 // A topology file of the graph, connected or not, without what tells hosts of one kind apart or is of one process:
-// names of hosts, identifiers of ports, ranks, parts of the processors. Empty: the graph is of several hosts.
-std::string describe(Graph graph);
+// names of hosts and NVLink domains, identifiers of ports, bus ids but those of GPUs, ranks, parts of the processors.
+// Empty: the graph is of several hosts. gpus: whether their links are known; else they are left unnamed.
+std::string describe(const Graph& graph, bool gpus = true);
 
 }  // namespace weft::topology

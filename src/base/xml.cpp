@@ -5,6 +5,7 @@
 #include <cstring>
 #include <exception>
 #include <memory>
+#include <new>
 #include <type_traits>
 #include <vector>
 
@@ -32,6 +33,7 @@ class Parser {
         if (!fault_) return std::move(fault_);
         if (status != XML_STATUS_OK) {
             const XML_Error error = XML_GetErrorCode(parser_.get());
+            if (error == XML_ERROR_NO_MEMORY) throw std::bad_alloc();
             return fail_at(mark(), "this is not XML: {}{}", XML_ErrorString(error),
                            open_.empty() ? std::string()
                                          : fmt::format("; <{}> is not closed: is the file complete?", open_.back()));

@@ -167,7 +167,7 @@ Status Gathering::try_abroad(bool roots) {
     self.ranks = ranks_;
     self.cores = allowed_cores();
     self.link_mbps = net::link_mbps();
-    self.machine = std::move(machine_);
+    self.machine = machine_.value_or("");
     self.addresses = (*reception)->door().addresses();
     control_ = std::make_shared<Control>(*reception, group_, id_.identity(), std::move(settings));
     return ok();

@@ -50,7 +50,11 @@ class Gathering {
     // Takes the meeting to other hosts, if the id has a root; at the latest when this host's ranks alone have not been
     // all for a moment. `roots`: the process shall be the root of a derived id.
     Status go_abroad(bool roots);
-    // Before it goes abroad: what the leader is to say of this machine, see AgreedTexts.
+    // Before it goes abroad: what the leader is to say of this machine, see AgreedTexts. Once.
+    bool needs_machine() {
+        std::lock_guard lock(mutex_);
+        return leads_ && !machine_;
+    }
     void set_machine(std::string text) {
         std::lock_guard lock(mutex_);
         machine_ = std::move(text);
@@ -95,7 +99,7 @@ class Gathering {
     int ranks_;
     std::shared_ptr<HostGroup> group_;
     bool leads_ = false;
-    std::string machine_;
+    std::optional<std::string> machine_;
     Fd listener_;  // the leader's
     std::list<Guest> guests_;
     Fd connection_;  // a guest's, to the leader

@@ -19,7 +19,7 @@ namespace weft {
 namespace {
 
 constexpr int64_t futex_slice_ms = 20;
-constexpr int64_t alone_us = 10'000;            // ranks of one host have met by then as a rule, without any network
+constexpr int64_t alone_us = 50'000;            // ranks of one host have met by then as a rule, without any network
 constexpr int64_t guest_patience_us = 200'000;  // the leader knows better what is wrong: it speaks first
 
 Result<std::string> machine_of(const MeetingOptions& options) {
@@ -107,9 +107,15 @@ Result<bool> Meeting::advance() {
         membership_ = std::move(*membership);
         return true;
     }
-    if (group_ && (options_.spread || gathering_->foreign() || now_us() - begun_us_ > alone_us))
+    if (group_ && (options_.spread || gathering_->foreign() || now_us() - begun_us_ > alone_us)) {
+        if (gathering_->needs_machine()) {
+            auto machine = machine_of(options_);
+            if (!machine) return give_up(machine.take_status());
+            gathering_->set_machine(std::move(*machine));
+        }
         if (Status status = gathering_->go_abroad(options_.roots || (rank_ == 0 && !options_.spread)); !status)
             return give_up(std::move(status));
+    }
     // Complete, even if others have gone on and failed since, or since we looked: the first call says so.
     if (Status status = check_others(); !status && !complete()) return give_up(std::move(status));
     return false;
@@ -122,11 +128,6 @@ bool Meeting::all_here() const {
 bool Meeting::complete() const { return all_here() || (group_ && !group_->one_host()); }
 
 Status Meeting::claim() {
-    if (gathering_->leads()) {
-        auto machine = machine_of(options_);
-        if (!machine) return machine.take_status();
-        gathering_->set_machine(std::move(*machine));
-    }
     WEFT_TRY(claim_row(*group_, rank_, ranks_, options_));
     claimed_ = true;
     return ok();

@@ -197,7 +197,7 @@ Status Root::admit(Guest& guest, const std::vector<RosterRank>& members, ByteRea
 
 void Root::finish() {
     complete_ = true;
-    std::vector<const Guest*> order;
+    std::vector<Guest*> order;
     for (Guest& guest : guests_)
         if (guest.checked_in) {
             std::sort(guest.entry.members.begin(), guest.entry.members.end(),
@@ -211,14 +211,14 @@ void Root::finish() {
     roster.agreed = agreed_;
     roster.texts.tuning = tuning_;
     roster.facts.hosts = int32_t(order.size());
-    for (const Guest* guest : order) {
+    for (Guest* guest : order) {
+        roster.texts.add_machine(std::exchange(guest->entry.machine, {}));
         const HostEntry& host = guest->entry;
         const int cores = std::max(1, host.cores);
         roster.facts.ranks_per_core =
             std::max(roster.facts.ranks_per_core, int32_t((int(host.members.size()) + cores - 1) / cores));
         if (host.link_mbps > 0 && (roster.facts.link_mbps == 0 || host.link_mbps < roster.facts.link_mbps))
             roster.facts.link_mbps = host.link_mbps;
-        roster.texts.add_machine(host.machine);
         roster.hosts.push_back(host);
     }
     ByteWriter common;

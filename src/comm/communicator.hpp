@@ -30,6 +30,7 @@ struct CommunicatorOptions {
     int64_t streaming_bytes = -1;
     const Movers* movers = nullptr;
     std::shared_ptr<const Catalog> catalog;
+    std::shared_ptr<const Machines> machines;  // of its ranks
 };
 
 class Communicator {

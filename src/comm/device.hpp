@@ -9,6 +9,7 @@
 
 #include "src/base/host_group.hpp"
 #include "src/base/result.hpp"
+#include "src/comm/machines.hpp"
 #include "src/comm/portions.hpp"
 #include "src/executor/message_mark.hpp"
 #include "src/executor/one_sided.hpp"
@@ -88,7 +89,7 @@ class DeviceSide {
     // The ranks have met: from here on advance() makes what they have in common. identity: of the communicator, null
     // if its ranks are on one host. timeout_ms: of joining; 0: never.
     void meet(std::shared_ptr<HostGroup> group, const net::Identity* identity, int rank, int64_t timeout_ms,
-              std::shared_ptr<const Catalog> catalog);
+              std::shared_ptr<const Catalog> catalog, std::shared_ptr<const Machines> machines);
     // One step; true when it is known whether device memory is served. Waits for nobody. A failure is to be told to
     // the others.
     Result<bool> advance();

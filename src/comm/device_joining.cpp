@@ -62,7 +62,7 @@ Result<std::unique_ptr<DeviceSide>> DeviceSide::find(int which) {
 
 // All ranks decide alike: from what the rows say, or each that it has no device.
 void DeviceSide::meet(std::shared_ptr<HostGroup> group, const net::Identity* identity, int rank, int64_t timeout_ms,
-                      std::shared_ptr<const Catalog> catalog) {
+                      std::shared_ptr<const Catalog> catalog, std::shared_ptr<const Machines> machines) {
     State& s = *state_;
     s.group = std::move(group);
     s.rank = rank;
@@ -91,8 +91,8 @@ void DeviceSide::meet(std::shared_ptr<HostGroup> group, const net::Identity* ide
     }
     const AgreedOptions& agreed = s.group->header().agreed;
     s.layout = {ranks, blocks_together(facts), agreed.algo};
-    s.machines = Machines::of(*s.group);
-    const Layout layout = s.machines->device_layout(0);
+    const Layout layout = machines->device_layout(0);
+    s.layout.rings = machines->device_rings();
     s.layout.hosts = layout.host_count();
     if (s.layout.blocks_max < 1)
         return s.decline("the ranks that share a device are too many for it: their kernels must run at once");
@@ -105,7 +105,7 @@ void DeviceSide::meet(std::shared_ptr<HostGroup> group, const net::Identity* ide
                          .channels = int(agreed.channels),
                          .blocks_max = s.layout.blocks_max,
                          .link_mbps = s.group->header().facts.link_mbps,
-                         .links_gbs = s.layout.hosts == 1 ? s.machines->device_gbs() : 0,
+                         .links_gbs = s.layout.hosts == 1 ? machines->device_gbs() : 0,
                          .deterministic = agreed.deterministic != 0},
                         layout, rank);
     s.layout.steps = std::move(steps.rows);

@@ -23,6 +23,7 @@ struct DeviceLayout {
     size_t tile_bytes = 0;                            // of steps: rank 0's WEFT_TILE_BYTES
     int hosts = 1;                                    // of several, steps alone serve
     AlgoRules rules = {};                             // of `algo`
+    uint64_t rings = 0;                               // as Choice::rings
 };
 // Whether a collective needs step machines, with connections between the ranks, for messages of some size.
 bool needs_steps(const DeviceLayout& layout, Collective collective);

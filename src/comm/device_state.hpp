@@ -9,7 +9,6 @@
 #include "src/comm/device_messages.hpp"
 #include "src/comm/device_plan.hpp"
 #include "src/comm/device_windows.hpp"
-#include "src/comm/machines.hpp"
 #include "src/comm/plan_cache.hpp"
 #include "src/drivers/cuda/device.hpp"
 #include "src/executor/cuda/access_arguments.hpp"
@@ -33,8 +32,7 @@ struct DeviceSide::State {
     const cuda::Driver* driver = nullptr;
     std::shared_ptr<const cuda::KernelSet> kernels;  // null: this rank has no device
     DeviceFacts facts{};
-    std::shared_ptr<const Machines> machines;  // once the ranks have met
-    std::string why_not;                       // why device memory is not served; empty: it is, once begun
+    std::string why_not;  // why device memory is not served; empty: it is, once begun
 
     std::shared_ptr<HostGroup> group;
     int rank = 0;

@@ -54,13 +54,10 @@ StepAlgorithms step_algorithms(const StepsWanted& wanted, const Layout& layout, 
     const std::vector<size_t> sizes = wanted.rules.borders();
     StepAlgorithms all{{}, {}, cuda::Connections(rank, layout.hosts)};
     const int usual = layout.host_count() > 1 ? channels_abroad : channels_by_default;
-    // As many on each of the rings that the links allow.
-    const int rings = int(std::max<size_t>(1, layout.ring_orders.size()));
-    const int even = (usual + rings - 1) / rings * rings;
-    const int channels = std::min(wanted.channels > 0         ? wanted.channels
-                                  : even <= wanted.blocks_max ? even
-                                                              : usual,
-                                  wanted.blocks_max);
+    const int most = std::min(wanted.channels > 0 ? wanted.channels : usual, wanted.blocks_max);
+    // As many on each of the rings along a host's links.
+    const int rings = layout.host_count() > 1 ? 1 : std::clamp(int(layout.ring_orders.size()), 1, most);
+    const int channels = wanted.channels > 0 ? most : most / rings * rings;
     for (const Algorithm& row : wanted.rows) {
         // What sums in rank order over connections takes more scratch than kernels have.
         if (row.on_demand || !has_device_form(row.collective) || !(row.of_user || wanted.own(row.collective))) continue;

@@ -18,7 +18,8 @@ Result<std::unique_ptr<DeviceSide>> DeviceSide::find(int which) {
 }
 
 DeviceFacts DeviceSide::facts() const { std::abort(); }
-void DeviceSide::meet(std::shared_ptr<HostGroup>, const net::Identity*, int, int64_t, std::shared_ptr<const Catalog>) {
+void DeviceSide::meet(std::shared_ptr<HostGroup>, const net::Identity*, int, int64_t, std::shared_ptr<const Catalog>,
+                      std::shared_ptr<const Machines>) {
     std::abort();
 }
 Result<bool> DeviceSide::advance() { std::abort(); }

@@ -156,9 +156,12 @@ Result<Joining> prepare_joining(weftComm** comm, int nranks, const UniqueId& id,
     }
     joining.device = std::move(*found);
     if (joining.device) meeting.device = joining.device->facts();
-    // Two processors have no order.
-    if (nranks > 2 || joining.device)
+    // Two processors have no order. Rank 0 looks before others wait for it.
+    if (nranks > 2 || (nranks == 2 && joining.device)) {
         meeting.describe_machine = [gpus = joining.device != nullptr] { return describe_this_machine(gpus); };
+        if (auto described = rank == 0 ? meeting.describe_machine() : std::string(); !described)
+            return described.take_status();
+    }
     joining.timeout_ms = meeting.timeout_ms;
     joining.options = std::move(settings->options);
     joining.meeting = std::make_unique<Meeting>(id, nranks, rank, meeting);
@@ -180,20 +183,29 @@ Status same_algorithms(const Joining& joining) {
         joining.rank);
 }
 
+Status find_machines(Joining& joining) {
+    auto machines = Machines::of(*joining.meeting->group());
+    if (!machines) return machines.take_status();
+    joining.options.machines = std::move(*machines);
+    return ok();
+}
+
 // One step: true when the ranks and their devices have met.
 Result<bool> meet(Joining& joining) {
     if (!joining.met) {
         auto met = joining.meeting->advance();
         if (!met || !*met) return met;
         joining.met = true;
-        if (Status alike = same_algorithms(joining); !alike) {
-            joining.meeting->group()->raise(alike.code(), joining.rank, alike.sentence());
-            return alike;
+        Status ready = same_algorithms(joining);
+        if (ready) ready = find_machines(joining);
+        if (!ready) {
+            joining.meeting->group()->raise(ready.code(), joining.rank, ready.sentence());
+            return ready;
         }
         const auto membership = joining.meeting->membership();
         if (joining.device)
             joining.device->meet(joining.meeting->group(), membership ? &membership->identity() : nullptr, joining.rank,
-                                 joining.timeout_ms, joining.options.catalog);
+                                 joining.timeout_ms, joining.options.catalog, joining.options.machines);
     }
     if (!joining.device) return true;
     auto known = joining.device->advance();

@@ -1,10 +1,14 @@
 #include "src/comm/machines.hpp"
 
+#include <string.h>
+
 #include <algorithm>
 #include <array>
 #include <mutex>
 #include <optional>
+#include <utility>
 
+#include "src/base/log.hpp"
 #include "src/base/options.hpp"
 #include "src/base/per_process.hpp"
 #include "src/bootstrap/agreed_texts.hpp"
@@ -16,6 +20,57 @@
 
 namespace weft {
 
+namespace {
+
+// Different ones that are searched together: each costs a search on every rank.
+constexpr int kinds_most = 64;
+
+// What a text describes; the communicators of a process share it.
+struct Described {
+    topology::Graph graph;                                // without nodes: the text is none
+    std::vector<std::pair<int, topology::CpuMask>> cpus;  // nodes, and their hardware threads
+
+    // What is wrong with the text is the same on all ranks, which take it for unknown; not what is wrong here.
+    static Result<std::shared_ptr<const Described>> of(const std::string& text) {
+        return shared_by_process<const Described>(text, [&]() -> Result<std::shared_ptr<const Described>> {
+            auto described = std::make_shared<Described>();
+            auto read = topology::read_topology(text);
+            if (!read && read.status().code() != weftInvalidArgument) return read.take_status();
+            if (read) described->graph = std::move(read->graph);
+            for (const int cpu : described->graph.of_kind(topology::NodeKind::cpu))
+                described->cpus.emplace_back(cpu,
+                                             topology::CpuMask::from_mask(described->graph.node(cpu).cpu.affinity));
+            return std::shared_ptr<const Described>(std::move(described));
+        });
+    }
+    // Of a thread that no cpu has, the first; -1: there is none.
+    int cpu_of(int thread) const {
+        for (const auto& [cpu, threads] : cpus)
+            if (threads.contains(thread)) return cpu;
+        return cpus.empty() ? -1 : cpus.front().first;
+    }
+    int gpu_of(const DeviceFacts& device) const {
+        const std::string_view bus_id(device.bus_id, strnlen(device.bus_id, sizeof device.bus_id));
+        const int node = graph.find(0, topology::normal_busid(bus_id));
+        return node >= 0 && graph.node(node).kind == topology::NodeKind::gpu ? node : -1;
+    }
+};
+
+// `4 6 5 7 ..`
+std::string shortened(const std::vector<int32_t>& ranks) {
+    constexpr size_t most = 16;
+    std::string text;
+    for (size_t i = 0; i < std::min(most, ranks.size()); ++i) text += fmt::format("{}{}", i == 0 ? "" : " ", ranks[i]);
+    return ranks.size() > most ? text + " .." : text;
+}
+
+// Rings have no beginning: equal ones shall look alike.
+void begin_at_rank_0(std::vector<int32_t>& order) {
+    std::rotate(order.begin(), std::find(order.begin(), order.end(), 0), order.end());
+}
+
+}  // namespace
+
 Result<std::string> describe_this_machine(bool gpus) {
     struct Known {
         std::mutex mutex;
@@ -26,53 +81,61 @@ Result<std::string> describe_this_machine(bool gpus) {
     std::lock_guard lock(known.mutex);
     std::optional<std::string>& text = known.texts[gpus];
     if (!text) {
-        auto found = topology::discover_this_host(options(), gpus);
+        Options wanted = options();
+        const std::string dump = std::exchange(wanted.topo_dump_file, {});
+        auto found = topology::discover_this_host(wanted, gpus);
         if (!found) return found.take_status();
-        text = topology::describe(found->graph);
+        if (!dump.empty())
+            if (const Status written = topology::write_topology_file(found->graph, dump); !written)
+                WEFT_LOG(warn, init, "WEFT_TOPO_DUMP_FILE: {}", written.sentence());
+        std::string described = topology::describe(found->graph, gpus);
+        if (described.size() > AgreedTexts::machine_bytes_most) {
+            WEFT_LOG(warn, init,
+                     "the description of this machine has {} bytes, more than the {} that are sent: rings pass hosts "
+                     "and ranks in their order",
+                     described.size(), AgreedTexts::machine_bytes_most);
+            described.clear();
+        }
+        text = std::move(described);
     }
     return *text;
-}
-
-// `4 6 5 7 ..`
-static std::string shortened(const std::vector<int32_t>& ranks) {
-    constexpr size_t most = 16;
-    std::string text;
-    for (size_t i = 0; i < std::min(most, ranks.size()); ++i) text += fmt::format("{}{}", i == 0 ? "" : " ", ranks[i]);
-    return ranks.size() > most ? text + " .." : text;
 }
 
 // Where the ranks sit on the graphs of their hosts.
 class Machines::Seating {
   public:
-    explicit Seating(const HostGroup& group) : group_(group) {
-        const AgreedTexts texts = AgreedTexts::of(group);
+    // `hosts`: by rank, as Layout has it.
+    Seating(const HostGroup& group, const Layout& layout) : group_(group), layout_(layout) {}
+
+    Status read(const AgreedTexts& texts) {
         for (const std::string& text : texts.machines) {
-            auto read = topology::read_topology(text);
-            graphs_.push_back(read ? std::move(read->graph) : topology::Graph());
-            auto& cpus = cpus_.emplace_back();
-            for (const int cpu : graphs_.back().of_kind(topology::NodeKind::cpu))
-                cpus.emplace_back(cpu, topology::CpuMask::from_mask(graphs_.back().node(cpu).cpu.affinity));
+            auto described = Described::of(text);
+            if (!described) return described.take_status();
+            machines_.push_back(std::move(*described));
+            job_.graphs.push_back(&machines_.back()->graph);
         }
-        for (const topology::Graph& graph : graphs_) job_.graphs.push_back(&graph);
-        const int hosts = group.one_host() ? 1 : group.header().facts.hosts;
+        const int hosts = layout_.host_count();
         for (int host = 0; host < hosts; ++host) {
             const int32_t index = size_t(host) < texts.machine_of.size() ? texts.machine_of[size_t(host)] : -1;
-            known_ &= index >= 0 && size_t(index) < graphs_.size() && !graphs_[size_t(index)].nodes().empty();
+            const bool known =
+                index >= 0 && size_t(index) < machines_.size() && !machines_[size_t(index)]->cpus.empty();
+            unknown_ += !known;
             job_.graph_of.push_back(index);
         }
+        return ok();
     }
-    // Every host's machine is.
-    bool known() const { return known_; }
-    int kinds() const { return int(graphs_.size()); }
+    int hosts() const { return int(job_.graph_of.size()); }
+    int unknown() const { return unknown_; }  // hosts whose machine is
+    int kinds() const { return int(machines_.size()); }
 
     // By what each rank sits on: a cpu or a GPU. Whether all have a seat.
     bool take_cpus() {
-        return take([this](int graph, int rank) { return cpu_of(graph, group_.home(rank).cpu); });
+        return take([this](const Described& machine, int rank) { return machine.cpu_of(group_.home(rank).cpu); });
     }
     bool take_gpus() {
-        return take([this](int graph, int rank) {
+        return take([this](const Described& machine, int rank) {
             const DeviceFacts& device = group_.row(rank).device;
-            return device.use == DeviceFacts::usable ? gpu_of(graph, device.bus_id) : -1;
+            return device.use == DeviceFacts::usable ? machine.gpu_of(device) : -1;
         });
     }
     // Some host's ranks sit on different nodes.
@@ -90,85 +153,96 @@ class Machines::Seating {
     template <class Node>
     bool take(const Node& node_of) {
         job_.seats.clear();
-        for (int rank = 0; rank < group_.ranks(); ++rank) {
-            const int host = group_.one_host() ? 0 : group_.home(rank).host;
-            const int node = node_of(job_.graph_of[size_t(host)], rank);
+        for (int rank = 0; rank < layout_.ranks; ++rank) {
+            const int host = layout_.host_of(rank);
+            const int node = node_of(*machines_[size_t(job_.graph_of[size_t(host)])], rank);
             if (node < 0) return false;
             job_.seats.push_back({host, node, topology::unknown, group_.home(rank).cpu});
         }
         return true;
     }
 
-    // Where nobody knows, the first.
-    int cpu_of(int graph, int thread) const {
-        const auto& cpus = cpus_[size_t(graph)];
-        for (const auto& [cpu, threads] : cpus)
-            if (threads.contains(thread)) return cpu;
-        return cpus.empty() ? -1 : cpus.front().first;
-    }
-    int gpu_of(int which, const char* bus_id) const {
-        const topology::Graph& graph = graphs_[size_t(which)];
-        const int node = graph.find(0, topology::normal_busid(bus_id));
-        return node >= 0 && graph.node(node).kind == topology::NodeKind::gpu ? node : -1;
-    }
-
     const HostGroup& group_;
-    std::vector<topology::Graph> graphs_;
-    std::vector<std::vector<std::pair<int, topology::CpuMask>>> cpus_;  // of each graph
+    const Layout& layout_;
+    std::vector<std::shared_ptr<const Described>> machines_;
     topology::Job job_;
-    bool known_ = true;
+    int unknown_ = 0;
 };
 
-std::shared_ptr<const Machines> Machines::of(const HostGroup& group) {
-    return *shared_by_process<const Machines>(group.memory().inode(), [&]() -> Result<std::shared_ptr<const Machines>> {
-        return std::make_shared<const Machines>(group);
+Result<std::shared_ptr<const Machines>> Machines::of(const HostGroup& group) {
+    return shared_by_process<const Machines>(group.memory().inode(), [&]() -> Result<std::shared_ptr<const Machines>> {
+        auto machines = std::make_shared<Machines>(group);
+        WEFT_TRY(machines->find(group));
+        return std::shared_ptr<const Machines>(std::move(machines));
     });
 }
 
-Machines::Machines(const HostGroup& group) : plain_(layout_of(group, 0)) {
-    Seating seating(group);
-    if (!seating.known()) return;
-    const auto find = [&](const char* what) {
-        Rings rings;
-        const auto channels = topology::search(seating.job());
-        if (!channels) {
-            notes_.push_back(fmt::format("{}: rings pass hosts and ranks in their order, for {}", what,
-                                         channels.status().sentence()));
-            return rings;
-        }
-        rings.gbs = channels->found_gbs;
-        rings.orders = topology::ring_orders(*channels);
-        const std::vector<int32_t> usual = plain_.host_major();
-        const bool all_usual = std::all_of(rings.orders.begin(), rings.orders.end(),
-                                           [&](const std::vector<int32_t>& order) { return order == usual; });
+Machines::Machines(const HostGroup& group) : plain_(layout_of(group, 0)) {}
+
+Status Machines::find(const HostGroup& group) {
+    const AgreedTexts texts = AgreedTexts::of(group);
+    // Nobody was asked, or no GPU and no order is in it.
+    const bool devices = group.row(0).device.use == DeviceFacts::usable;
+    if (plain_.ranks < 2 || (plain_.ranks == 2 && !devices) || texts.machines.empty()) return ok();
+    Seating seating(group, plain_);
+    WEFT_TRY(seating.read(texts));
+    if (seating.unknown() > 0 || seating.kinds() > kinds_most) {
         notes_.push_back(fmt::format(
-            "{}: {} kind{} of machines; {}{}", what, seating.kinds(), seating.kinds() == 1 ? "" : "s",
-            all_usual ? std::string("rings pass the ranks in their order")
-                      : fmt::format("{} ring{} along the links, the first {}", rings.orders.size(),
-                                    rings.orders.size() == 1 ? "" : "s", shortened(rings.orders[0])),
-            rings.gbs > 0 ? fmt::format(", {:.3g} GB/s of at most {:.3g}", rings.gbs, channels->bound_gbs) : ""));
-        if (all_usual) rings.orders.clear();
-        return rings;
-    };
-    if (seating.take_cpus()) {
-        apart_ = seating.apart();
-        on_cpus_ = find("processors");
+            "rings pass hosts and ranks in their order, for {}",
+            seating.unknown() > 0
+                ? fmt::format("the machines of {} of {} hosts are unknown", seating.unknown(), seating.hosts())
+                : fmt::format("{} kinds of machines are more than {}", seating.kinds(), kinds_most)));
+        return ok();
     }
-    if (seating.take_gpus()) on_gpus_ = find("GPUs");
+    if (plain_.ranks > 2 && seating.take_cpus()) {
+        apart_ = seating.apart();
+        on_cpus_ = find("processors", seating);
+    }
+    if (!devices) return ok();
+    if (seating.take_gpus())
+        on_gpus_ = find("GPUs", seating);
+    else
+        notes_.push_back("GPUs: rings pass hosts and ranks in their order, for some rank's GPU is none of its host's");
+    return ok();
 }
 
-Layout Machines::layout(int rank) const {
+Machines::Rings Machines::find(const char* what, const Seating& seating) {
+    Rings rings;
+    const auto channels = topology::search(seating.job());
+    if (!channels) {
+        notes_.push_back(
+            fmt::format("{}: rings pass hosts and ranks in their order, for {}", what, channels.status().sentence()));
+        return rings;
+    }
+    rings.gbs = channels->found_gbs;
+    rings.orders = topology::ring_orders(*channels);
+    std::vector<int32_t> usual = plain_.host_major();
+    begin_at_rank_0(usual);
+    for (std::vector<int32_t>& order : rings.orders) begin_at_rank_0(order);
+    const bool all_usual = std::all_of(rings.orders.begin(), rings.orders.end(),
+                                       [&](const std::vector<int32_t>& order) { return order == usual; });
+    notes_.push_back(
+        fmt::format("{}: {} kind{} of machines; {}{}", what, seating.kinds(), seating.kinds() == 1 ? "" : "s",
+                    all_usual ? std::string("rings pass the ranks in their order")
+                              : fmt::format("{} ring{} along the links, the first {}", rings.orders.size(),
+                                            rings.orders.size() == 1 ? "" : "s", shortened(rings.orders[0])),
+                    rings.gbs > 0 ? fmt::format("; links of {:.3g} GB/s in all", rings.gbs) : ""));
+    if (all_usual) rings.orders.clear();
+    return rings;
+}
+
+Layout Machines::with(const Rings& rings, int rank) const {
     Layout layout = plain_;
     layout.rank = rank;
-    layout.ring_orders = on_cpus_.orders;
+    layout.ring_orders = rings.orders;
     return layout;
 }
 
-Layout Machines::device_layout(int rank) const {
-    Layout layout = plain_;
-    layout.rank = rank;
-    layout.ring_orders = on_gpus_.orders;
-    return layout;
+uint64_t Machines::digest(const Rings& rings) {
+    uint64_t hash = 0;
+    for (const auto& order : rings.orders)
+        for (const int32_t rank : order) hash = (hash ^ uint64_t(uint32_t(rank) + 1)) * 0x100000001b3u;
+    return hash;
 }
 
 }  // namespace weft

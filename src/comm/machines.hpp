@@ -13,19 +13,21 @@
 
 namespace weft {
 
-// What this process tells of its host, for AgreedTexts. gpus: NVML is asked too, which takes a while. The first of each
-// kind looks, the others get the same. weftInvalidUsage: what is wrong with WEFT_TOPO_FILE.
+// What this process tells of its host, for AgreedTexts; found once, and once more with GPUs, for which NVML is asked, too.
+// weftInvalidUsage: what is wrong with WEFT_TOPO_FILE.
 Result<std::string> describe_this_machine(bool gpus);
 
 class Machines {
   public:
-    // Of ranks that have all joined.
-    static std::shared_ptr<const Machines> of(const HostGroup& group);
+    // Of ranks that have all joined. A failure is of this process alone, which must not go on without the others.
+    static Result<std::shared_ptr<const Machines>> of(const HostGroup& group);
     explicit Machines(const HostGroup& group);
 
-    // As ranks lie that run on processors, and as their GPUs lie.
-    Layout layout(int rank) const;
-    Layout device_layout(int rank) const;
+    // As ranks lie that run on processors, and as their GPUs lie; what tells their rings from others, 0: from none.
+    Layout layout(int rank) const { return with(on_cpus_, rank); }
+    Layout device_layout(int rank) const { return with(on_gpus_, rank); }
+    uint64_t rings() const { return digest(on_cpus_); }
+    uint64_t device_rings() const { return digest(on_gpus_); }
     // Ranks of one host have their threads on different NUMA domains.
     bool apart() const { return apart_; }
     // What the GPUs' rings carry together, as far as links tell; 0: unknown.
@@ -34,17 +36,20 @@ class Machines {
     const std::vector<std::string>& notes() const { return notes_; }
 
   private:
+    class Seating;
     struct Rings {
-        std::vector<std::vector<int32_t>> orders;  // empty: host by host, by rank
+        std::vector<std::vector<int32_t>> orders;  // each from rank 0 on; empty: host by host, by rank
         double gbs = 0;
     };
+    Status find(const HostGroup& group);
+    Rings find(const char* what, const Seating& seating);
+    Layout with(const Rings& rings, int rank) const;
+    static uint64_t digest(const Rings& rings);
 
     Layout plain_;  // of rank 0, without orders
     Rings on_cpus_, on_gpus_;
     bool apart_ = false;
     std::vector<std::string> notes_;
-
-    class Seating;
 };
 
 }  // namespace weft

@@ -42,14 +42,15 @@ bool has(const Schedule& schedule, Opcode opcode) {
 }  // namespace
 
 Planner::Planner(HostGroup& group, const net::Identity* identity, int rank, Board* board, const Movers& movers,
-                 int64_t streaming_bytes, std::shared_ptr<const Catalog> catalog)
+                 int64_t streaming_bytes, std::shared_ptr<const Catalog> catalog,
+                 std::shared_ptr<const Machines> machines)
     : rank_(rank),
       board_(board),
       movers_(&movers),
       streaming_bytes_(streaming_bytes),
       catalog_(std::move(catalog)),
       agreed_(group.header().agreed),
-      machines_(Machines::of(group)),
+      machines_(std::move(machines)),
       layout_(machines_->layout(rank)),
       costs_(group.one_host()
                  ? host_link_costs(group.ranks(), group.cores(), agreed_.cross_messages != 0 || of_one_process(group))
@@ -89,6 +90,7 @@ size_t Planner::find(const std::string& algo, int channels) const {
 
 Result<Choice> Planner::choose(const Operation& operation, uint8_t preference) const {
     auto choice = select(operation, layout_, costs_, preferences_[preference], catalog_->rows());
+    if (choice) choice->rings = machines_->rings();
     // All ranks choose alike: one of them says it.
     if (choice && rank_ == 0) WEFT_LOG_RANK(rank_, info, algo, "{}", explain(operation, preference));
     return choice;

@@ -41,7 +41,7 @@ class Planner {
   public:
     // `identity`: of the communicator, null if its ranks are on one host.
     Planner(HostGroup& group, const net::Identity* identity, int rank, Board* board, const Movers& movers,
-            int64_t streaming_bytes, std::shared_ptr<const Catalog> catalog);
+            int64_t streaming_bytes, std::shared_ptr<const Catalog> catalog, std::shared_ptr<const Machines> machines);
 
     // What else than rank 0's options a call may ask for, as a number: 0 is those. Fails if there are too many.
     bool knows(const std::string& algo, int channels) const { return find(algo, channels) < preferences_.size(); }

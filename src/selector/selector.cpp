@@ -10,7 +10,7 @@ namespace weft {
 uint64_t Choice::hash() const {
     uint64_t hash = 0xcbf29ce484222325u;
     for (const char* letter = algorithm->name; *letter; ++letter) hash = (hash ^ uint64_t(*letter)) * 0x100000001b3u;
-    return (hash ^ uint64_t(parameters.channels)) * 0x100000001b3u;
+    return (hash ^ uint64_t(parameters.channels)) * 0x100000001b3u ^ rings;
 }
 
 std::string not_meant_for(const Algorithm& row, const Operation& operation, int ranks) {

@@ -28,6 +28,7 @@ struct Choice {
     const Algorithm* algorithm = nullptr;
     Parameters parameters;
     double predicted_us = 0;
+    uint64_t rings = 0;     // what tells the orders of ranks on rings from others
     uint64_t hash() const;  // of what ranks must choose alike
 };
 

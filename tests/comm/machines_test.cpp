@@ -54,6 +54,12 @@ std::shared_ptr<HostGroup> group_of(const std::vector<Member>& members, const st
     return *group;
 }
 
+Machines machines_of(const std::shared_ptr<HostGroup>& group) {
+    auto machines = Machines::of(*group);
+    if (!machines) FAIL(machines.status().sentence());
+    return **machines;
+}
+
 Order first_ring(const Layout& layout) {
     // As ranks follow each other, for whoever asks: every rank finds the same ring.
     Order order{0};
@@ -74,7 +80,7 @@ Order first_ring(const Layout& layout) {
 TEST_CASE("ranks of a host stand in rings by the NUMA domains of their threads", "[machines]") {
     // Threads 0-15 and 32-47 are of the first domain. Ranks bound in turns, as mpirun --map-by socket does it.
     const auto group = group_of({{0, 0}, {0, 16}, {0, 1}, {0, 17}, {0, 34}, {0, 48}}, {text_of("cpu_two_sockets")});
-    const Machines machines(*group);
+    const Machines machines = machines_of(group);
     CHECK(machines.apart());
     const Order order = first_ring(machines.layout(3));
     CHECK(order == Order{0, 2, 4, 1, 3, 5});
@@ -82,19 +88,20 @@ TEST_CASE("ranks of a host stand in rings by the NUMA domains of their threads",
     CHECK_THAT(machines.notes()[0], Catch::StartsWith("processors: 1 kind of machines; "));
     CHECK_THAT(machines.notes()[0], Catch::Contains("0 2 4 1 3 5"));
     CHECK(machines.layout(3).rank == 3);
+    CHECK(machines.rings() != 0);
     // Their GPUs are none.
     CHECK(machines.device_layout(1).ring_orders.empty());
     CHECK(machines.device_gbs() == 0);
 }
 
 TEST_CASE("ranks of one domain stand by their threads, unbound ones by rank", "[machines]") {
-    const Machines bound(*group_of({{0, 3}, {0, 1}, {0, 2}, {0, 0}}, {text_of("cpu_two_sockets")}));
+    const Machines bound = machines_of(group_of({{0, 3}, {0, 1}, {0, 2}, {0, 0}}, {text_of("cpu_two_sockets")}));
     CHECK_FALSE(bound.apart());
     CHECK(first_ring(bound.layout(0)) == Order{0, 3, 1, 2});
-    const Machines unbound(*group_of({{0, 0}, {0, 0}, {0, 0}, {0, 0}}, {text_of("cpu_two_sockets")}));
+    const Machines unbound = machines_of(group_of({{0, 0}, {0, 0}, {0, 0}, {0, 0}}, {text_of("cpu_two_sockets")}));
     CHECK(unbound.layout(0).ring_orders.empty());
     // A thread that no domain has, and one that nobody knows.
-    const Machines strange(*group_of({{0, 900}, {0, -1}, {0, 5}}, {text_of("cpu_two_sockets")}));
+    const Machines strange = machines_of(group_of({{0, 900}, {0, -1}, {0, 5}}, {text_of("cpu_two_sockets")}));
     CHECK(first_ring(strange.layout(0)).size() == 3);
 }
 
@@ -103,8 +110,10 @@ TEST_CASE("every host of several finds the same rings", "[machines]") {
     for (const bool alike : {true, false}) {
         const std::vector<std::string> texts = {text_of("cpu_two_sockets"),
                                                 text_of(alike ? "cpu_two_sockets" : "container_half")};
-        const Machines here(*group_of(members, texts, 0)), there(*group_of(members, texts, 1));
+        const Machines here = machines_of(group_of(members, texts, 0)),
+                       there = machines_of(group_of(members, texts, 1));
         CHECK(here.layout(2).ring_orders == there.layout(2).ring_orders);
+        CHECK(here.rings() == there.rings());
         const Order order = first_ring(here.layout(0));
         // Each host's ranks side by side: its border is crossed once each way.
         int crossings = 0;
@@ -118,12 +127,14 @@ TEST_CASE("every host of several finds the same rings", "[machines]") {
 TEST_CASE("where a host is unknown rings pass hosts and ranks in their order", "[machines]") {
     const std::vector<Member> members = {{0, 0}, {1, 16}, {0, 16}, {1, 0}};
     for (const std::string& other : {std::string(), std::string("<system"), std::string("<system version=\"1\"/>")}) {
-        const Machines machines(*group_of(members, {text_of("cpu_two_sockets"), other}));
+        const Machines machines = machines_of(group_of(members, {text_of("cpu_two_sockets"), other}));
         CHECK(machines.layout(0).ring_orders.empty());
-        CHECK(machines.notes().empty());
+        REQUIRE(machines.notes().size() == 1);
+        CHECK_THAT(machines.notes()[0], Catch::Contains("the machines of 1 of 2 hosts are unknown"));
+        CHECK(machines.rings() == 0);
         CHECK(first_ring(machines.layout(0)) == Order{0, 2, 1, 3});
     }
-    const Machines alone(*group_of(members, {""}));
+    const Machines alone = machines_of(group_of(members, {""}));
     CHECK(alone.layout(0).ring_orders.empty());
 }
 
@@ -141,7 +152,7 @@ TEST_CASE("GPUs stand in rings along their links", "[machines]") {
     };
     std::vector<Member> members;
     for (const char* gpu : gpus) members.push_back({0, 0, gpu});
-    const Machines machines(*group_of(members, {text_of("dgx1_v100")}));
+    const Machines machines = machines_of(group_of(members, {text_of("dgx1_v100")}));
     const auto& orders = machines.device_layout(0).ring_orders;
     REQUIRE(orders.size() > 1);
     bool plain_is_linked = true;
@@ -152,7 +163,30 @@ TEST_CASE("GPUs stand in rings along their links", "[machines]") {
     CHECK(machines.device_gbs() > 20);
     // One whose GPU the machine does not have: nobody has a ring along links.
     members[5].gpu = "0000:ff:00.0";
-    CHECK(Machines(*group_of(members, {text_of("dgx1_v100")})).device_layout(0).ring_orders.empty());
+    const Machines lacking = machines_of(group_of(members, {text_of("dgx1_v100")}));
+    CHECK(lacking.device_layout(0).ring_orders.empty());
+    CHECK_THAT(lacking.notes().back(), Catch::Contains("is none of its host's"));
+}
+
+TEST_CASE("more kinds of machines than are searched, two ranks, one domain: rings in order", "[machines]") {
+    std::vector<Member> members;
+    std::vector<std::string> texts;
+    for (int host = 0; host < 70; ++host) {
+        for (const int cpu : {16, 0}) members.push_back({host, cpu});
+        topology::Graph graph = read_machine("cpu_two_sockets").graph;
+        graph.change(0).cpu.model = host;
+        texts.push_back(topology::describe(graph));
+    }
+    const Machines many = machines_of(group_of(members, texts));
+    CHECK(many.rings() == 0);
+    REQUIRE(many.notes().size() == 1);
+    CHECK_THAT(many.notes()[0], Catch::Contains("70 kinds of machines are more than 64"));
+    const Machines two = machines_of(group_of({{0, 16}, {0, 0}}, {text_of("cpu_two_sockets")}));
+    CHECK(two.rings() == 0);
+    CHECK_FALSE(two.apart());
+    // A ring that begins elsewhere is the same ring.
+    const Machines turned = machines_of(group_of({{0, 2}, {0, 3}, {0, 0}, {0, 1}}, {text_of("cpu_two_sockets")}));
+    CHECK(turned.rings() == 0);
 }
 
 TEST_CASE("equal machines have equal texts, whatever host and process they are of", "[machines]") {
@@ -163,11 +197,20 @@ TEST_CASE("equal machines have equal texts, whatever host and process they are o
         node.gpu.rank = int(i);
         if (node.kind == topology::NodeKind::port) node.port.guid = "0x" + std::to_string(i);
         if (node.kind == topology::NodeKind::cpu) node.cpu.allowed = "1";
+        if (node.kind == topology::NodeKind::gpu) node.gpu.domain = "a rack";
     }
     CHECK(topology::describe(graph) == topology::describe(other));
     const auto again = topology::read_topology(topology::describe(graph));
     REQUIRE(again.ok());
     CHECK(again->graph.nodes().size() == graph.nodes().size());
+    CHECK(again->graph.links().size() == graph.links().size());
+    for (const int gpu : graph.of_kind(topology::NodeKind::gpu))
+        CHECK(again->graph.find(0, graph.node(gpu).busid) == gpu);
+    // Whoever did not ask for their links.
+    const auto without = topology::read_topology(topology::describe(graph, false));
+    REQUIRE(without.ok());
+    CHECK(without->graph.of_kind(topology::NodeKind::gpu).empty());
+    CHECK(without->graph.of_kind(topology::NodeKind::port).size() == graph.of_kind(topology::NodeKind::port).size());
     REQUIRE(other.host("0x99").ok());
     CHECK(topology::describe(other).empty());
 }
@@ -232,7 +275,7 @@ TEST_CASE("random calls are right in rings by NUMA domains, on one host and on s
             CHECK(outcome.status == 0);
             CHECK_THAT(outcome.error, Catch::Contains("processors: 1 kind of machines"));
             if (turns && hosts == 0)
-                CHECK_THAT(outcome.error, Catch::Contains("along the links, the first 0 2 4 1 3, "));
+                CHECK_THAT(outcome.error, Catch::Contains("along the links, the first 0 2 4 1 3; "));
         }
 }
 
