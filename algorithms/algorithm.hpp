@@ -40,6 +40,7 @@ struct Algorithm {
     const UserAlgorithm* of_user = nullptr;  // then build and predict_us are null
     Sums sums = Sums::as_they_come;
     bool on_demand = false;  // for calls that want their sums in rank order, or where WEFT_ALGO names it
+    bool tree = false;       // bytes go along branches: predictions with NCCL's constants take those for trees
 
     const char* refusal(const Layout& layout) const {
         if (of_user) return of_user->refusal(layout);

@@ -25,7 +25,7 @@ Schedule all_pairs_all_reduce(const Layout& layout, const Parameters&) {
         schedule.block({}).copy({0}).finish();
         return schedule.finish();
     }
-    const std::vector<int32_t> order = layout.host_major();
+    const RankOrder order = layout.host_major();
     const int here = layout.position();
     // Chunk c is summed by the rank in place c.
     const auto chunk = [&](int distance) { return Chunk{0, here + distance, ranks}; };
@@ -76,7 +76,7 @@ class Pairs {
     Schedule finish() { return schedule_.finish(); }
 
   private:
-    std::vector<int32_t> order_;
+    RankOrder order_;
     int here_;
     Builder schedule_;
 };

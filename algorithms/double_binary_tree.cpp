@@ -99,7 +99,7 @@ class Climb {
     Step ordered(Step sum, int child) const { return child > here_ ? sum.left() : sum; }
 
     Builder& schedule_;
-    std::vector<int32_t> order_;
+    RankOrder order_;
     int here_;
     int tree_;
 };
@@ -265,7 +265,7 @@ double double_binary_tree_all_reduce_us(const Layout& layout, const LinkCosts& c
     const Network network(layout, costs, bytes);
     const int ranks = layout.ranks, hosts = network.hosts();
     const Tree tree{ranks};
-    const std::vector<int32_t> order = layout.host_major();
+    const RankOrder order = layout.host_major();
     const double link = crossing_us(
         network, ranks, double(bytes), false,
         [&](int place, int t) {

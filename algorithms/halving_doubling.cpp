@@ -25,15 +25,11 @@ namespace {
 // Who is where: chunk c ends, complete, on the rank in place c.
 class Circulant {
   public:
-    Circulant(const Layout& layout, std::vector<int32_t> order, int here)
+    Circulant(const Layout& layout, RankOrder order, int here)
         : layout_(layout), order_(std::move(order)), here_(here), skips_(circulant_skips(layout.ranks)) {}
     static Circulant by_hosts(const Layout& layout) { return {layout, layout.host_major(), layout.position()}; }
     // As the parts of a whole lie.
-    static Circulant by_ranks(const Layout& layout) {
-        std::vector<int32_t> order(size_t(layout.ranks));
-        std::iota(order.begin(), order.end(), 0);
-        return {layout, std::move(order), layout.rank};
-    }
+    static Circulant by_ranks(const Layout& layout) { return {layout, RankOrder(layout.ranks), layout.rank}; }
 
     Builder builder(const char* name, Collective collective, int channels = 1) const {
         const int ranks = layout_.ranks;
@@ -89,7 +85,7 @@ class Circulant {
     Chunk chunk(int distance) const { return {0, here_ + distance, layout_.ranks}; }
 
     const Layout& layout_;
-    std::vector<int32_t> order_;
+    RankOrder order_;
     int here_;
     std::vector<int> skips_;
 };

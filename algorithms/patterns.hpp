@@ -29,13 +29,13 @@ struct BinomialPlace {
 
 // Ranks host by host, counted from the root.
 struct FromRoot {
-    std::vector<int32_t> order;
+    RankOrder order;
     int first;  // of the root in it
     int here;   // of this rank
 
     FromRoot(const Layout& layout, int root)
         : order(layout.host_major()),
-          first(int(std::find(order.begin(), order.end(), root) - order.begin())),
+          first(order.place_of(root)),
           here((layout.position() - first + layout.ranks) % layout.ranks) {}
     int ranks() const { return int(order.size()); }
     int rank(int place) const { return order[size_t((first + place) % ranks())]; }

@@ -60,7 +60,7 @@ class Exchange {
 
   private:
     const Layout& layout_;
-    std::vector<int32_t> order_;
+    RankOrder order_;
     int here_;
     Builder schedule_;
     BlockBuilder sum_;

@@ -27,7 +27,7 @@ Schedule recursive_doubling_all_reduce(const Layout& layout, const Parameters&) 
         schedule.block({}).copy({0}).finish();
         return schedule.finish();
     }
-    const std::vector<int32_t> order = layout.host_major();
+    const RankOrder order = layout.host_major();
     const int here = layout.position();
     const bool paired = here < 2 * pairs;
     if (paired && here % 2 == 1) {

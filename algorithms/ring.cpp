@@ -55,7 +55,7 @@ class PartsOnRing {
           position_(layout.ring(channel).position),
           channels_(channels),
           channel_(channel) {
-        even_ = std::is_sorted(order_.begin(), order_.end());
+        even_ = order_.by_rank();
     }
     Chunk chunk(int distance) const {
         const int ranks = int(order_.size()), place = ((position_ + distance) % ranks + ranks) % ranks;
@@ -71,7 +71,7 @@ class PartsOnRing {
     }
 
   private:
-    std::vector<int32_t> order_;
+    RankOrder order_;
     int position_, channels_, channel_;
     bool even_;
 };

@@ -283,8 +283,7 @@ double leader_halving_doubling_reduce_scatter_us(const Layout& layout, const Lin
 
 static const char* not_host_by_host(const Layout& layout) {
     if (const char* refusal = not_two_levels(layout)) return refusal;
-    return std::is_sorted(layout.hosts.begin(), layout.hosts.end()) ? nullptr
-                                                                    : "needs ranks that are numbered host by host";
+    return layout.in_blocks() ? nullptr : "needs ranks that are numbered host by host";
 }
 const char* no_grid(const Layout& layout) {
     if (const char* refusal = not_host_by_host(layout)) return refusal;

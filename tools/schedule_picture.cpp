@@ -30,7 +30,7 @@ Result<HostKind> kind_of(const PictureRequest& request, const Algorithm& row, in
                     request.hosts);
     if (kind->devices && ranks / request.hosts > kind->ranks)
         return fail(weftInvalidArgument, "a {} has {} devices, not {}", kind->name, kind->ranks, ranks / request.hosts);
-    return kind_for(*kind, Protocol::simple, row);
+    return with_protocol(*kind, Protocol::simple, row.tree);
 }
 
 std::string size_text(uint64_t bytes) {

@@ -1,13 +1,6 @@
 #include "tools/simulated_call.hpp"
 
-#include <string_view>
-
 namespace weft::tools {
-
-HostKind kind_for(const HostKind& kind, Protocol protocol, const Algorithm& row) {
-    const std::string_view name = row.name;
-    return with_protocol(kind, protocol, name.find("tree") != name.npos);
-}
 
 SimulatedCall simulated_call(const Algorithm& row, const HostKind& kind, const Layout& layout, uint64_t bytes,
                              uint64_t tile_bytes) {

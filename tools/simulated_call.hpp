@@ -8,9 +8,6 @@
 
 namespace weft::tools {
 
-// A kind of host whose devices move bytes so, with the constants that are for this algorithm.
-HostKind kind_for(const HostKind& kind, Protocol protocol, const Algorithm& row);
-
 // All of a call but who makes schedules. `bytes`: of the whole; `tile_bytes`: of the whole, 0: as the algorithm wants.
 SimulatedCall simulated_call(const Algorithm& row, const HostKind& kind, const Layout& layout, uint64_t bytes,
                              uint64_t tile_bytes);

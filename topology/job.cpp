@@ -1,6 +1,7 @@
 #include "topology/job.hpp"
 
 #include <algorithm>
+#include <cctype>
 #include <map>
 #include <tuple>
 #include <utility>
@@ -9,6 +10,8 @@
 #include "topology/graph_xml.hpp"
 
 namespace weft::topology {
+
+static constexpr int64_t ranks_most = int64_t(1) << 20;
 
 Result<Placement> place(const Job& job) {
     Placement result;
@@ -81,6 +84,19 @@ Result<Placement> place(const Job& job) {
     return result;
 }
 
+namespace {
+
+int cores_of(const Cpu& cpu) {
+    if (cpu.cores > 0) return cpu.cores;
+    int threads = 0;
+    for (const char digit : cpu.affinity)
+        if (std::isxdigit(static_cast<unsigned char>(digit)))
+            threads += __builtin_popcount(unsigned(digit <= '9' ? digit - '0' : (digit | 32) - 'a' + 10));
+    return std::max(1, threads);
+}
+
+}  // namespace
+
 Result<Job> job_of_all(const Graph& graph, int copies, const std::vector<int>& devs) {
     if (copies < 1 || copies > hosts_most)
         return fail(weftInvalidArgument, "{} hosts; there must be 1 to {}", copies, hosts_most);
@@ -96,11 +112,37 @@ Result<Job> job_of_all(const Graph& graph, int copies, const std::vector<int>& d
         return std::tuple(a.host, a.gpu.rank, a.gpu.dev, a.cpu.numaid) <
                std::tuple(b.host, b.gpu.rank, b.gpu.dev, b.cpu.numaid);
     });
-    if (int64_t(nodes.size()) * copies > int64_t(1) << 20)
+    if (int64_t(nodes.size()) * copies > ranks_most)
         return fail(weftInvalidArgument, "{} hosts of {} ranks are more than are served", copies, nodes.size());
     Job job{{&graph}, std::vector<int>(size_t(copies), 0), {}};
     for (int copy = 0; copy < copies; ++copy)
         for (const int node : nodes) job.seats.push_back({copy, node, unknown, unknown});
+    return job;
+}
+
+Result<Job> job_of_ranks(const Graph& graph, int copies, int ranks) {
+    auto job = job_of_all(graph, copies);
+    if (!job) return job;
+    if (job->seats.empty()) return fail(weftInvalidArgument, "there is neither a GPU nor a cpu for ranks to sit on");
+    std::vector<Seat> cores;  // of the first copy, or its GPUs
+    const bool threads = graph.node(job->seats[0].node).kind == NodeKind::cpu;
+    for (size_t i = 0; i < job->seats.size() / size_t(copies); ++i) {
+        const int node = job->seats[i].node, count = threads ? cores_of(graph.node(node).cpu) : 1;
+        for (int core = 0; core < count; ++core) cores.push_back({0, node, unknown, threads ? core : unknown});
+    }
+    const int most = int(cores.size());
+    if (ranks > most)
+        return fail(weftInvalidArgument, "{} ranks have no room on a machine with {} {}", ranks, most,
+                    threads ? "cores" : "GPUs");
+    if (ranks == 0) ranks = most;
+    if (int64_t(ranks) * copies > ranks_most)
+        return fail(weftInvalidArgument, "{} hosts of {} ranks are more than are served", copies, ranks);
+    job->seats.clear();
+    for (int copy = 0; copy < copies; ++copy)
+        for (int rank = 0; rank < ranks; ++rank) {
+            job->seats.push_back(cores[size_t(threads ? int64_t(rank) * most / ranks : rank)]);
+            job->seats.back().host_set = copy;
+        }
     return job;
 }
 

@@ -52,4 +52,8 @@ Result<Placement> place(const Job& job);
 // rank and index; where it has no GPU, one on each cpu.
 Result<Job> job_of_all(const Graph& graph, int copies, const std::vector<int>& devs = {});
 
+// The same with `ranks` of each copy: on its first GPUs; where it has no GPU, on cores, as many of each cpu as it has of
+// all. 0: on all of them. Where nobody says how many cores a cpu has, its hardware threads count, else it is one.
+Result<Job> job_of_ranks(const Graph& graph, int copies, int ranks);
+
 }  // namespace weft::topology

@@ -1,9 +1,11 @@
 // fabric.hpp: what lies between ranks, as the simulator sees it: links that messages share, routes over them, and what
-// a rank can do itself. An interface: a graph of a machine can be one; hosts_fabric.hpp makes those of equal hosts.
+// a rank can do itself. An interface: hosts_fabric.hpp makes those of equal hosts, topology/graph_fabric.hpp those of
+// graphs, damaged_fabric.hpp makes any of them worse.
 #pragma once
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -22,6 +24,7 @@ struct Route {
     // By the sending block, which is busy until the last byte has left; else somebody else carries the slot's bytes, a
     // NIC or a kernel, and the block goes on.
     bool driven = true;
+    bool exists = true;  // else no way leads there
 };
 
 // What a rank does by itself, the same for all of them.
@@ -53,6 +56,10 @@ class Fabric {
     virtual Route local(int rank) const = 0;
     // Of what `rank` reads of the memory of another of its board: `links` alone count.
     virtual Route reading(int rank, int owner) const { return route(owner, rank); }
+    // So many times as long as costs() say the rank takes for its steps.
+    virtual double slowness(int /*rank*/) const { return 1; }
+    // The same with routes around these links wherever there are some; null: it knows of none.
+    virtual std::unique_ptr<Fabric> around(const std::vector<int>& /*links*/) const { return nullptr; }
 
     // To turn the fabric is to count every rank r as r + rotation(), the last ones as the first. It must be the same
     // then: equal routes between the ranks that stand for those before, over links that stand for those before.

@@ -3,7 +3,7 @@
 namespace weft {
 
 int Flows::add_link(double bytes_per_us) {
-    links_.push_back({bytes_per_us, {}, 0, {}, false});
+    links_.push_back({bytes_per_us, {}, 0, {}, false, 0});
     return int(links_.size()) - 1;
 }
 
@@ -66,8 +66,20 @@ void Flows::settle(double now_us) {
     for (const int32_t number : started_)
         if (flows_[size_t(number)].settled != settles_) give_speed(now_us, number);
     for (const int32_t each : changed_) links_[size_t(each)].changed = false;
+    if (observer_) tell(now_us);
     changed_.clear();
     started_.clear();
+}
+
+void Flows::tell(double now_us) {
+    touched_.insert(touched_.end(), changed_.begin(), changed_.end());
+    for (const int32_t each : touched_) {
+        Link& link = links_[size_t(each)];
+        double carries = 0;
+        for (const int32_t number : link.flows) carries += flows_[size_t(number)].speed;
+        if (carries != link.told) observer_(each, now_us, link.told = carries);
+    }
+    touched_.clear();
 }
 
 void Flows::give_speed(double now_us, int number) {
@@ -82,6 +94,9 @@ void Flows::give_speed(double now_us, int number) {
     if (flow.speed > 0) flow.left = std::max(0.0, flow.left - flow.speed * (now_us - flow.at_us));
     flow.at_us = now_us;
     flow.speed = speed;
+    if (observer_)
+        for (int hop = 0; hop < paths_[size_t(flow.path)].count; ++hop)
+            touched_.push_back(hops_[paths_[size_t(flow.path)].first + size_t(hop)]);
     // A speed without limit takes no time.
     events_.push(now_us + flow.left / speed, EventKind::flow_ends, number, ++flow.version);
 }

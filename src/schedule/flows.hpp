@@ -3,6 +3,8 @@
 // over because it is held up elsewhere: so no flow ever goes faster than it would by that, some slower, and a flow that
 // begins or ends changes nobody but those on its own links.
 #pragma once
+#include <functional>
+#include <utility>
 #include <vector>
 
 #include "src/schedule/event_queue.hpp"
@@ -16,6 +18,10 @@ class Flows {
     int add_link(double bytes_per_us);
     // Of links that were added; flows name it by its number.
     int add_path(const std::vector<int32_t>& links);
+
+    // Told what a link carries from then on, whenever that changes: its number, the time, bytes a microsecond.
+    using Observer = std::function<void(int, double, double)>;
+    void observe(Observer observer) { observer_ = std::move(observer); }
 
     // Of one that has ended the number is given again. `bytes` > 0; `most`: bytes a microsecond, whatever links allow.
     int start(double now_us, int path, double bytes, double most, int owner);
@@ -38,6 +44,7 @@ class Flows {
         double since_us = 0;
         std::vector<int32_t> flows;
         bool changed = false;
+        double told = 0;  // to the observer
     };
     struct Flow {
         int path = -1, owner = -1;
@@ -52,6 +59,7 @@ class Flows {
     };
     void mark(int link);
     void give_speed(double now_us, int number);
+    void tell(double now_us);
 
     EventQueue& events_;
     std::vector<Link> links_;
@@ -61,7 +69,9 @@ class Flows {
     std::vector<int32_t> free_;
     std::vector<int32_t> changed_;  // links
     std::vector<int32_t> started_;  // flows, since the last settle()
+    std::vector<int32_t> touched_;  // links of flows whose speed has changed or that have ended; for the observer
     uint64_t settles_ = 0;
+    Observer observer_;
 };
 
 }  // namespace weft

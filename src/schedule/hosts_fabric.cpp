@@ -15,15 +15,84 @@ constexpr const char* nccl = "NCCL 2.30's tuning constants; NVIDIA's data sheets
 // As src/schedule/layout.hpp has it, measured for perf/README.md; memory of a socket with eight channels of DDR4.
 constexpr const char* link_costs = "Weft's LinkCosts, measured on virtual machines";
 
-constexpr HostKind kinds[] = {
-    {"dgx-a100", nccl, 8, 10, true, 240e3, 1.0e6, 25e3, 24e3, 16, 0, 3.4, 14, 0, 1.0, 8.4, 256 << 10, 87.7e3},
-    {"dgx-h100", nccl, 8, 11, true, 370.8e3, 1.67e6, 50e3, 36.7e3, 16, 0, 3.4, 14, 0, 1.0, 8.4, 256 << 10, 141e3},
-    {"dgx-h200", nccl, 8, 11, true, 370.8e3, 2.4e6, 50e3, 36.7e3, 16, 0, 3.4, 14, 0, 1.0, 8.4, 256 << 10, 141e3},
-    {"dgx-b200", nccl, 8, 19, true, 721.8e3, 4.0e6, 50e3, 40e3, 16, 0, 3.4, 14, 0, 1.0, 8.4, 256 << 10, 282e3},
-    {"gb200-nvl72", nccl, 72, 19, true, 721.8e3, 4.0e6, 50e3, 40e3, 16, 0, 3.4, 14, 0, 1.0, 8.4, 256 << 10, 282e3},
-    {"cpu-10g", link_costs, 8, 1, false, 15e3, 75e3, 1.2e3, 15e3, 1, 0.4, 0.12, 8, 2, 0.12, 0, 256 << 10},
-    {"cpu-100g", link_costs, 8, 1, false, 15e3, 75e3, 12e3, 15e3, 1, 0.4, 0.12, 8, 2, 0.12, 0, 256 << 10},
-};
+constexpr HostKind dgx_a100{.name = "dgx-a100",
+                            .source = nccl,
+                            .ranks = 8,
+                            .channels = 10,
+                            .devices = true,
+                            .peer_bytes_per_us = 240e3,
+                            .memory_bytes_per_us = 1.0e6,
+                            .net_bytes_per_us = 25e3,
+                            .block_bytes_per_us = 24e3,
+                            .gang = 16,
+                            .step_us = 0,
+                            .peer_us = 3.4,
+                            .net_us = 14,
+                            .net_overhead_us = 0,
+                            .signal_us = 1.0,
+                            .start_us = 8.4,
+                            .slot_bytes = 256 << 10,
+                            .packet_bytes_per_us = 87.7e3};
+constexpr HostKind cpu_10g{.name = "cpu-10g",
+                           .source = link_costs,
+                           .ranks = 8,
+                           .channels = 1,
+                           .devices = false,
+                           .peer_bytes_per_us = 15e3,
+                           .memory_bytes_per_us = 75e3,
+                           .net_bytes_per_us = 1.2e3,
+                           .block_bytes_per_us = 15e3,
+                           .gang = 1,
+                           .step_us = 0.4,
+                           .peer_us = 0.12,
+                           .net_us = 8,
+                           .net_overhead_us = 2,
+                           .signal_us = 0.12,
+                           .start_us = 0,
+                           .slot_bytes = 256 << 10,
+                           .cache_bytes = 4 << 20};
+
+// What newer machines have more than that one; times are NCCL's for all of them.
+constexpr HostKind dgx_h100 = [] {
+    HostKind kind = dgx_a100;
+    kind.name = "dgx-h100";
+    kind.channels = 11;
+    kind.peer_bytes_per_us = 370.8e3;
+    kind.memory_bytes_per_us = 1.67e6;
+    kind.net_bytes_per_us = 50e3;
+    kind.block_bytes_per_us = 36.7e3;
+    kind.packet_bytes_per_us = 141e3;
+    return kind;
+}();
+constexpr HostKind dgx_h200 = [] {
+    HostKind kind = dgx_h100;
+    kind.name = "dgx-h200";
+    kind.memory_bytes_per_us = 2.4e6;
+    return kind;
+}();
+constexpr HostKind dgx_b200 = [] {
+    HostKind kind = dgx_h100;
+    kind.name = "dgx-b200";
+    kind.channels = 19;
+    kind.peer_bytes_per_us = 721.8e3;
+    kind.memory_bytes_per_us = 4.0e6;
+    kind.block_bytes_per_us = 40e3;
+    kind.packet_bytes_per_us = 282e3;
+    return kind;
+}();
+constexpr HostKind gb200_nvl72 = [] {
+    HostKind kind = dgx_b200;
+    kind.name = "gb200-nvl72";
+    kind.ranks = 72;
+    return kind;
+}();
+constexpr HostKind cpu_100g = [] {
+    HostKind kind = cpu_10g;
+    kind.name = "cpu-100g";
+    kind.net_bytes_per_us = 12e3;
+    return kind;
+}();
+constexpr HostKind kinds[] = {dgx_a100, dgx_h100, dgx_h200, dgx_b200, gb200_nvl72, cpu_10g, cpu_100g};
 
 struct ProtocolCosts {
     const char* name;
@@ -61,20 +130,61 @@ HostKind with_protocol(HostKind kind, Protocol protocol, bool tree) {
     kind.net_us = costs.net_us[tree];
     kind.peer_bytes_per_us *= costs.efficiency;
     kind.net_bytes_per_us *= costs.efficiency;
-    if (protocol == Protocol::ll) kind.peer_bytes_per_us = std::min(kind.peer_bytes_per_us, kind.packet_bytes_per_us);
+    kind.efficiency = costs.efficiency;
+    if (protocol == Protocol::ll) kind.connection_bytes_per_us = kind.packet_bytes_per_us;
+    kind.peer_bytes_per_us = std::min(kind.peer_bytes_per_us, kind.connection_bytes_per_us);
     return kind;
 }
 
+HostKind with_working_set(HostKind kind, size_t bytes) {
+    if (!kind.devices && bytes <= kind.cache_bytes) kind.memory_bytes_per_us = unlimited;
+    return kind;
+}
+
+Result<HostKind> with_constant(HostKind kind, std::string_view name, double value) {
+    struct Constant {
+        const char* name;
+        double HostKind::*place;
+    };
+    static constexpr Constant constants[] = {
+        {"peer_bytes_per_us", &HostKind::peer_bytes_per_us},
+        {"memory_bytes_per_us", &HostKind::memory_bytes_per_us},
+        {"net_bytes_per_us", &HostKind::net_bytes_per_us},
+        {"block_bytes_per_us", &HostKind::block_bytes_per_us},
+        {"packet_bytes_per_us", &HostKind::packet_bytes_per_us},
+        {"step_us", &HostKind::step_us},
+        {"peer_us", &HostKind::peer_us},
+        {"net_us", &HostKind::net_us},
+        {"net_overhead_us", &HostKind::net_overhead_us},
+        {"signal_us", &HostKind::signal_us},
+        {"start_us", &HostKind::start_us},
+    };
+    std::string names;
+    for (const Constant& each : constants) {
+        names += fmt::format("{}{}", names.empty() ? "" : ", ", each.name);
+        if (name != each.name) continue;
+        const bool speed = name.find("bytes") != name.npos;
+        if (!(value >= 0) || !(value < unlimited) || (speed && value == 0))
+            return fail(weftInvalidArgument, "{} must be a number {} 0", name, speed ? "above" : "not below");
+        kind.*each.place = value;
+        return kind;
+    }
+    return fail(weftInvalidArgument, "there is no constant `{}`; there are {}", name, names);
+}
+
+RankCosts rank_costs_of(const HostKind& kind, int hosts) {
+    return {.step_us = kind.step_us,
+            .copy_bytes_per_us = kind.block_bytes_per_us,
+            .reduce_bytes_per_us = kind.block_bytes_per_us,
+            .gang = kind.gang,
+            .one_thread = !kind.devices,
+            .signal_us = kind.signal_us,
+            .start_us = kind.start_us,
+            .slot_bytes = hosts == 1 && !kind.devices ? kind.slot_bytes / 2 : kind.slot_bytes};
+}
+
 HostsFabric::HostsFabric(const HostKind& kind, int hosts, int ranks_a_host)
-    : kind_(kind), hosts_(hosts), ranks_a_host_(ranks_a_host) {
-    costs_ = {.step_us = kind.step_us,
-              .copy_bytes_per_us = kind.block_bytes_per_us,
-              .reduce_bytes_per_us = kind.block_bytes_per_us,
-              .gang = kind.gang,
-              .one_thread = !kind.devices,
-              .signal_us = kind.signal_us,
-              .start_us = kind.start_us,
-              .slot_bytes = hosts == 1 && !kind.devices ? kind.slot_bytes / 2 : kind.slot_bytes};
+    : kind_(kind), hosts_(hosts), ranks_a_host_(ranks_a_host), costs_(rank_costs_of(kind, hosts)) {
     for (int role = 0, first = 0; role <= roles_; ++role) {
         firsts_[role] = first;
         first += by_host(Role(role)) ? hosts : hosts * ranks_a_host;

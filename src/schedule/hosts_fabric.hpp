@@ -7,6 +7,7 @@
 #include <span>
 #include <string_view>
 
+#include "src/base/result.hpp"
 #include "src/schedule/fabric.hpp"
 
 namespace weft {
@@ -26,7 +27,19 @@ struct HostKind {
     double step_us, peer_us, net_us, net_overhead_us, signal_us, start_us;
     size_t slot_bytes;
     double packet_bytes_per_us = unlimited;  // of a device, in packets that hold a flag beside each word
+    size_t cache_bytes = 0;                  // of a thread: what is no larger than this never goes to memory
+    // Of with_protocol(); what bandwidths are above has them in it.
+    double efficiency = 1;                       // bytes of data in those on links
+    double connection_bytes_per_us = unlimited;  // between two devices of a host
 };
+
+// A host of threads that work on so many bytes each.
+HostKind with_working_set(HostKind kind, size_t bytes);
+// A host one of whose constants was measured: a name as above, those that are numbers. weftInvalidArgument lists them.
+Result<HostKind> with_constant(HostKind kind, std::string_view name, double value);
+
+// What its ranks do by themselves, on so many hosts.
+RankCosts rank_costs_of(const HostKind& kind, int hosts);
 
 std::span<const HostKind> host_kinds();
 const HostKind* find_host_kind(std::string_view name);

@@ -19,12 +19,12 @@ std::vector<std::vector<int32_t>> Layout::ranks_by_host() const {
     return found;
 }
 
-std::vector<int32_t> Layout::host_major() const {
+RankOrder Layout::host_major() const {
+    if (in_blocks()) return RankOrder(ranks);
     std::vector<int32_t> order(size_t(ranks), 0);
     std::iota(order.begin(), order.end(), 0);
-    if (in_blocks()) return order;
     std::stable_sort(order.begin(), order.end(), [this](int one, int other) { return host_of(one) < host_of(other); });
-    return order;
+    return RankOrder(std::move(order));
 }
 
 int Layout::position() const {
@@ -35,14 +35,14 @@ int Layout::position() const {
     return before;
 }
 
-std::vector<int32_t> Layout::ring_order(int channel) const {
-    return ring_orders.empty() ? host_major() : ring_orders[size_t(channel) % ring_orders.size()];
+RankOrder Layout::ring_order(int channel) const {
+    return ring_orders.empty() ? host_major() : RankOrder(ring_orders[size_t(channel) % ring_orders.size()]);
 }
 
 Ring Layout::ring(int channel) const {
     if (ring_orders.empty() && in_blocks()) return {rank, (rank + ranks - 1) % ranks, (rank + 1) % ranks};
-    const std::vector<int32_t> order = ring_order(channel);
-    const int here = int(std::find(order.begin(), order.end(), rank) - order.begin());
+    const RankOrder order = ring_order(channel);
+    const int here = order.place_of(rank);
     return {here, order[size_t(here + ranks - 1) % size_t(ranks)], order[size_t(here + 1) % size_t(ranks)]};
 }
 

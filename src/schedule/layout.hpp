@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "src/schedule/rank_order.hpp"
+
 namespace weft {
 
 class HostGroup;
@@ -19,20 +21,20 @@ struct Ring {
 struct Layout {
     int ranks = 1;
     int rank = 0;
-    std::vector<int32_t> hosts = {};  // by rank: its host; hosts are numbered by their lowest rank; empty: one host
+    HostsByRank hosts = {};  // by rank: its host; hosts are numbered by their lowest rank; empty: one host
     // All ranks in the order of each channel's ring, channels beyond them from the first again; empty: host_major().
     std::vector<std::vector<int32_t>> ring_orders = {};
 
     int host_of(int of) const { return hosts.empty() ? 0 : hosts[size_t(of)]; }
-    int host_count() const { return hosts.empty() ? 1 : *std::max_element(hosts.begin(), hosts.end()) + 1; }
+    int host_count() const { return hosts.empty() ? 1 : hosts.last() + 1; }
     std::vector<int32_t> ranks_of(int host) const;  // ascending
     std::vector<int32_t> local_ranks() const { return ranks_of(host_of(rank)); }
     std::vector<std::vector<int32_t>> ranks_by_host() const;
     // All ranks, those of a host side by side: neighbours here share memory wherever they can.
-    std::vector<int32_t> host_major() const;
-    int position() const;                                                          // of this rank in host_major()
-    bool in_blocks() const { return std::is_sorted(hosts.begin(), hosts.end()); }  // host_major() is rank order
-    std::vector<int32_t> ring_order(int channel) const;
+    RankOrder host_major() const;
+    int position() const;                                 // of this rank in host_major()
+    bool in_blocks() const { return hosts.in_blocks(); }  // host_major() is rank order
+    RankOrder ring_order(int channel) const;
     // Where no orders are given it crosses each host's border once in and once out.
     Ring ring(int channel) const;
 };

@@ -53,6 +53,7 @@ void SimulatedRanks::queue(int32_t index) {
 void SimulatedRanks::wait(int32_t index, Phase phase) {
     BlockState& state = blocks_[size_t(index)];
     state.phase = phase;
+    if (phase != Phase::thread) state.awaited = Awaited(phase);
     ranks_[size_t(state.rank)].dependents += phase == Phase::dependency;
     ranks_[size_t(state.rank)].thread_waiters += phase == Phase::thread;
 }
@@ -144,12 +145,13 @@ void SimulatedRanks::begin(int32_t index) {
         if (sends(opcode)) delay_us += connections_[size_t(state.out)].overhead_us;
     }
     state.phase = Phase::working;
+    if (costs_.one_thread && now_us_ > state.begin_us) state.awaited = Awaited::thread;
     state.begin_us = now_us_;
     rank.thread_busy = true;
     rank.last = index - rank.first_block;
     if (rank.working++ == 0) rank.since_us = now_us_;
     if (delay_us > 0)
-        events_.push(now_us_ + delay_us, EventKind::begin_moving, index);
+        events_.push(now_us_ + delay_us * rank.slowness, EventKind::begin_moving, index);
     else
         begin_moving(index);
 }
@@ -160,6 +162,7 @@ void SimulatedRanks::begin_moving(int32_t index) {
     const Schedule& schedule = schedules_[size_t(state.rank)];
     const Instruction& instruction = state.block->instructions[size_t(state.step)];
     double most = is_sum(instruction.opcode) ? costs_.reduce_bytes_per_us : costs_.copy_bytes_per_us;
+    most /= rank.slowness;
     state.flows = 0;
     if (kind_of(instruction.opcode) == OpcodeKind::connection) {
         const Connection* out = sends(instruction.opcode) ? &connections_[size_t(state.out)] : nullptr;
@@ -252,8 +255,19 @@ void SimulatedRanks::finish_work(int32_t index) {
     rank.thread_busy = false;
     if (--rank.working == 0) rank.busy_us += now_us_ - rank.since_us;
     if (call_.observe)
-        call_.observe({state.rank, index - rank.first_block, state.step, state.iteration, state.tile, state.begin_us,
-                       now_us_, state.bytes});
+        call_.observe({.rank = state.rank,
+                       .block = index - rank.first_block,
+                       .step = state.step,
+                       .iteration = state.iteration,
+                       .tile = state.tile,
+                       .ready_us = state.ready_us,
+                       .begin_us = state.begin_us,
+                       .end_us = now_us_,
+                       .awaited = state.begin_us > state.ready_us ? state.awaited : Awaited::nothing,
+                       .bytes = state.bytes,
+                       .of = state.block});
+    state.ready_us = now_us_;
+    state.awaited = Awaited::nothing;
     state.phase = Phase::ready;
     complete_step(index);
     queue(index);
@@ -262,6 +276,7 @@ void SimulatedRanks::finish_work(int32_t index) {
 
 void SimulatedRanks::want_thread(int32_t index) {
     wait(index, Phase::thread);
+    blocks_[size_t(index)].begin_us = now_us_;
     threads_.push_back(blocks_[size_t(index)].rank);
 }
 

@@ -36,6 +36,7 @@ class SimulatedRanks {
     std::vector<LinkUse> link_uses() const;
 
   private:
+    // Those of waiting are numbered as Awaited.
     enum class Phase : uint8_t {
         ready,       // to look whether the next step can begin
         message,     // waits for one
@@ -54,9 +55,12 @@ class SimulatedRanks {
         int32_t step = 0, iteration = 0;
         Phase phase = Phase::ready;
         bool queued = false;
-        int32_t flows = 0;  // of this step, on their way
-        double bytes = 0;   // of this step's message or chunks
-        double begin_us = 0, busy_us = 0, end_us = 0;
+        int32_t flows = 0;    // of this step, on their way
+        double bytes = 0;     // of this step's message or chunks
+        double begin_us = 0;  // of this step; until then, since when it has wanted its rank's thread
+        double busy_us = 0, end_us = 0;
+        double ready_us = 0;  // when its last step that moved bytes had
+        Awaited awaited = Awaited::nothing;
     };
     struct RankState {
         int32_t first_block = 0, blocks = 0;
@@ -66,6 +70,7 @@ class SimulatedRanks {
         bool thread_busy = false;
         int32_t working = 0;  // blocks
         double since_us = 0, busy_us = 0, end_us = 0;
+        double slowness = 1;
         int32_t board = -1;
         int32_t local_path = -1;
     };
@@ -124,10 +129,12 @@ class SimulatedRanks {
     Status connect_rank(int rank);
     Status load_boards();
     int path_of(const Route& route);
+    int path_within(int rank, int owner, const Route& route);
     int reading_path(int rank, int owner);
     std::string waits_for(const BlockState& state) const;
     Status deadlock() const;
     int link(int of_fabric);
+    int stays(int of_fabric) const;  // Fabric::Turned
 
     const Fabric& fabric_;
     const RankCosts costs_;

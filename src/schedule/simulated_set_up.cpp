@@ -14,7 +14,17 @@ SimulatedRanks::SimulatedRanks(const Fabric& fabric, const SimulatedCall& call, 
       shape_(shape),
       tiles_(tiles_of(shape.bytes, shape.tile_bytes)),
       flows_(events_) {
+    static_assert(int(Phase::message) == int(Awaited::message) && int(Phase::thread) == int(Awaited::thread));
     schedules_.reserve(size_t(shape.period));
+    if (call.observe_load)
+        flows_.observe([this](int link, double at_us, double bytes_per_us) {
+            const int of_fabric = fabric_link_[size_t(link)];
+            call_.observe_load({of_fabric, at_us, bytes_per_us * stays(of_fabric)});
+        });
+}
+
+int SimulatedRanks::stays(int of_fabric) const {
+    return shape_.period == shape_.ranks ? 1 : fabric_.turned(of_fabric).stays;
 }
 
 // Its number here; links of one turn are one, whose share of what carries them all is theirs.
@@ -37,8 +47,14 @@ int SimulatedRanks::path_of(const Route& route) {
 
 int SimulatedRanks::reading_path(int rank, int owner) {
     const auto [place, fresh] = reading_of_.try_emplace(uint64_t(uint32_t(rank)) << 32 | uint32_t(owner), -1);
-    if (fresh) place->second = path_of(fabric_.reading(rank, owner));
+    if (fresh) place->second = path_within(rank, owner, fabric_.reading(rank, owner));
     return place->second;
+}
+
+int SimulatedRanks::path_within(int rank, int owner, const Route& route) {
+    if (!route.exists && failure_.ok())
+        failure_ = fail(weftInvalidArgument, "no way leads from rank {} to the memory of rank {}", rank, owner);
+    return path_of(route);
 }
 
 Result<int32_t> SimulatedRanks::connection(int channel, int from, int to, int depth) {
@@ -47,6 +63,7 @@ Result<int32_t> SimulatedRanks::connection(int channel, int from, int to, int de
     const auto [place, fresh] = connection_of_.try_emplace(key, int32_t(connections_.size()));
     if (!fresh) return place->second;
     const Route route = fabric_.route(sender, (sender + distance) % shape_.ranks);
+    if (!route.exists) return fail(weftInvalidArgument, "no way leads from rank {} to rank {}", from, to);
     for (const int32_t each : route.links)
         if (each < 0 || each >= fabric_.links())
             return fail(weftInvalidArgument, "the route from rank {} to rank {} names link {} of {}", from, to, each,
@@ -72,7 +89,9 @@ Status SimulatedRanks::connect_rank(int rank) {
     RankState& state = ranks_[size_t(rank)];
     state.first_block = int32_t(blocks_.size());
     state.blocks = int32_t(schedule.blocks.size());
-    state.local_path = path_of(fabric_.local(rank));
+    state.local_path = path_within(rank, rank, fabric_.local(rank));
+    if (!failure_) return std::move(failure_);
+    state.slowness = fabric_.slowness(rank);
     for (const Block& block : schedule.blocks) {
         const int32_t index = int32_t(blocks_.size());
         BlockState& made = blocks_.emplace_back();
@@ -147,9 +166,9 @@ std::vector<LinkUse> SimulatedRanks::link_uses() const {
     for (size_t number = 0; number < fabric_link_.size(); ++number) {
         const Flows::LinkUse& use = flows_.use(int(number));
         if (use.bytes == 0) continue;
-        const int stays = turns == 1 ? 1 : fabric_.turned(fabric_link_[number]).stays;
-        const double bytes = use.bytes * stays;
-        uses.push_back({fabric_link_[number], turns / stays, bytes, use.busy_us / now_us_,
+        const int its_stays = stays(fabric_link_[number]);
+        const double bytes = use.bytes * its_stays;
+        uses.push_back({fabric_link_[number], turns / its_stays, bytes, use.busy_us / now_us_,
                         bytes / (fabric_.bytes_per_us(fabric_link_[number]) * now_us_)});
     }
     std::stable_sort(uses.begin(), uses.end(), [](const LinkUse& one, const LinkUse& other) {

@@ -23,12 +23,30 @@ enum class Symmetry : uint8_t {
     even,   // also where chunks differ, by 64 bytes: each counts as the mean of them, unless many of them are empty
 };
 
+// What a step waits for before it begins.
+enum class Awaited : uint8_t {
+    nothing,
+    message,
+    credit,      // a free slot
+    dependency,  // a step of another block of its rank
+    meeting,     // the others of its board
+    thread,      // its rank's only one
+};
+
 // One step that moved bytes, of a rank that was simulated.
 struct SimulatedStep {
     int rank, block, step, iteration;
     uint64_t tile;
-    double begin_us, end_us;  // it waited until `begin_us`
+    double ready_us, begin_us, end_us;  // the step before it ended at `ready_us`; it waited until `begin_us`
+    Awaited awaited;                    // last, if it waited
     double bytes;
+    const Block* of;  // for the time of the call
+};
+
+// From then on: bytes a microsecond of all flows on the link. Links are those of one turn, as in LinkUse.
+struct SimulatedLoad {
+    int link;
+    double at_us, bytes_per_us;
 };
 
 struct SimulatedCall {
@@ -38,7 +56,8 @@ struct SimulatedCall {
     size_t wanted_tile_bytes = 0;                // of the whole, as Algorithm::tile_bytes has it
     BoardMode mode = {};
     Symmetry symmetry = Symmetry::even;
-    std::function<void(const SimulatedStep&)> observe = {};  // in the order of their ends
+    std::function<void(const SimulatedStep&)> observe = {};       // in the order of their ends
+    std::function<void(const SimulatedLoad&)> observe_load = {};  // whenever it changes
 };
 
 struct LinkUse {

@@ -220,7 +220,7 @@ TEST_CASE("plans of steps differ by algorithm, grid and tile, and ranks that dis
 TEST_CASE("between hosts steps alone serve, short messages in few rounds and long ones in shares") {
     for (const auto& hosts : {std::vector{0, 1}, {0, 1, 2, 3}, {0, 0, 1, 1}, {0, 1, 0, 1, 2, 2}}) {
         const int ranks = int(hosts.size());
-        Layout seen{ranks, 0, {hosts.begin(), hosts.end()}};
+        Layout seen{ranks, 0, std::vector<int32_t>(hosts.begin(), hosts.end())};
         const DeviceLayout layout = layout_of(seen, 64, "");
         for (const Collective collective : all_collectives)
             if (has_device_form(collective)) CHECK(needs_steps(layout, collective));

@@ -1,75 +1,13 @@
 // `weft schedule`: what it prints, writes and returns.
-#include <unistd.h>
-#include <CLI/CLI.hpp>
+#include "tests/schedule/command.hpp"
 
-#include <cstdio>
 #include <fstream>
-#include <iterator>
 #include <string>
 #include <vector>
 
-#include "tests/catch.hpp"
-#include "tools/schedule_command.hpp"
+using namespace weft::test;
 
 namespace {
-
-struct Outcome {
-    int exit_status = -1;
-    std::string out, err;
-};
-
-// Sends a standard stream into a file of its own for a while.
-class Capture {
-  public:
-    explicit Capture(FILE* stream) : stream_(stream), file_(std::tmpfile()) {
-        std::fflush(stream_);
-        saved_ = dup(fileno(stream_));
-        REQUIRE(dup2(fileno(file_), fileno(stream_)) >= 0);
-    }
-    std::string end() {
-        std::fflush(stream_);
-        dup2(saved_, fileno(stream_));
-        close(saved_);
-        std::string text;
-        std::rewind(file_);
-        for (int letter; (letter = std::fgetc(file_)) != EOF;) text += char(letter);
-        std::fclose(file_);
-        return text;
-    }
-
-  private:
-    FILE* stream_;
-    FILE* file_;
-    int saved_ = -1;
-};
-
-Outcome run(std::vector<std::string> arguments) {
-    CLI::App app("", "weft");
-    Outcome outcome;
-    weft::tools::add_schedule_command(app, outcome.exit_status);
-    std::reverse(arguments.begin(), arguments.end());
-    Capture out(stdout), err(stderr);
-    try {
-        app.parse(arguments);
-    } catch (const CLI::ParseError& misuse) {
-        outcome.exit_status = 2;
-        outcome.err = misuse.what();
-    }
-    outcome.err += err.end();
-    outcome.out = out.end();
-    return outcome;
-}
-
-std::string file_text(const std::string& name) {
-    std::ifstream file(name, std::ios::binary);
-    return {std::istreambuf_iterator<char>(file), {}};
-}
-
-struct TemporaryFile {
-    std::string name = "/tmp/weft_schedule_test_XXXXXX";
-    TemporaryFile() { close(mkstemp(name.data())); }
-    ~TemporaryFile() { unlink(name.c_str()); }
-};
 
 const std::string golden = std::string(WEFT_SCHEDULES) + "/ring_all_reduce_4.txt";
 
@@ -140,39 +78,6 @@ TEST_CASE("weft schedule says what exists when a name is misspelt", "[schedule]"
         {{"schedule", "show", "ring", "--ranks", "0"}, "0 not in range"},
     };
     for (const auto& [arguments, sentence] : mistakes) {
-        const Outcome outcome = run(arguments);
-        INFO(outcome.err);
-        CHECK(outcome.exit_status == 2);
-        CHECK(outcome.err.find(sentence) != std::string::npos);
-    }
-}
-
-TEST_CASE("weft schedule simulate predicts a call on hosts that are not there", "[schedule]") {
-    const Outcome table = run({"schedule", "simulate", "ring", "--hosts", "4", "--host", "dgx-h100", "-b", "64M"});
-    CHECK(table.exit_status == 0);
-    CHECK(table.out.find("ring all_reduce of 67108864 bytes, 32 ranks on 4 dgx-h100, ") == 0);
-    CHECK(table.out.find("\nnetwork out of rank 7 ") != std::string::npos);
-    CHECK(table.out.find("\n8 ranks simulated, which stand for all") != std::string::npos);
-    const Outcome json = run({"schedule", "simulate", "two_shot", "-n", "4", "--bytes", "1M", "--json"});
-    CHECK(json.exit_status == 0);
-    CHECK(json.out.find("\"ranks\": 4,") != std::string::npos);
-    CHECK(json.out.find("\"critical_rank\": 0,") != std::string::npos);
-    const std::pair<std::vector<std::string>, const char*> mistakes[] = {
-        {{"ring"}, "say --ranks or --hosts or both"},
-        {{"wring", "--ranks", "4"}, "there is no algorithm `wring` for all_reduce; there are one_shot"},
-        {{"ring", "--ranks", "4", "--host", "dgx"}, "there is no kind of host `dgx`; there are dgx-a100"},
-        {{"ring", "--ranks", "12"}, "12 ranks do not fill hosts of 8 ranks alike"},
-        {{"ring", "--ranks", "9", "--hosts", "2"}, "9 ranks do not fill 2 hosts alike"},
-        {{"ring", "--ranks", "18", "--hosts", "2"}, "a dgx-h100 has 8 devices, not 9"},
-        {{"ring", "--ranks", "2", "--hosts", "3"}, "2 ranks do not fill 3 hosts alike"},
-        {{"ring", "--hosts", "500000"}, "500000 hosts of 8 ranks are more than 1000000 ranks"},
-        {{"one_shot", "--hosts", "2"}, "one_shot needs all ranks on one host: 16 ranks on 2 hosts"},
-        {{"ring", "--ranks", "2", "--protocol", "udp"}, "there is no protocol `udp`; there are simple, ll128, ll"},
-        {{"linear", "--ranks", "2", "--collective", "gather", "--root", "2"}, "there is no rank 2 of 2 to be the root"},
-    };
-    for (const auto& [words, sentence] : mistakes) {
-        std::vector<std::string> arguments = {"schedule", "simulate"};
-        arguments.insert(arguments.end(), words.begin(), words.end());
         const Outcome outcome = run(arguments);
         INFO(outcome.err);
         CHECK(outcome.exit_status == 2);

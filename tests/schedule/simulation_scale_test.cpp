@@ -28,6 +28,8 @@ TEST_CASE("thousands of hosts", "[.scale]") {
                            {"two_level_ring", 1250, 64 * mib},
                            {"double_binary_tree", 1250, 64 * mib},
                            {"two_level_tree", 1250, 64 * mib},
+                           {"two_level_ring", 1250, 1024 * mib},
+                           {"double_binary_tree", 12'500, mib},
                            {"ring", 12'500, 10'240 * mib},
                            {"halving_doubling", 12'500, 1024 * mib}}) {
         const Algorithm& algorithm = *registry::find_algorithm(row.algorithm, Collective::all_reduce);

@@ -47,7 +47,8 @@ constexpr Published published[] = {
 // NCCL runs a tree on as many channels as a ring, and takes shorter chunks of short messages: blocks are no limit here,
 // and of some tiles the best is taken.
 double predicted_us(const char* host, size_t bytes, const char* algorithm, Protocol protocol) {
-    const bool tree = std::string_view(algorithm) != "ring";
+    const Algorithm& row = *registry::find_algorithm(algorithm, Collective::all_reduce);
+    const bool tree = row.tree;
     HostKind kind = with_protocol(*find_host_kind(host), protocol, tree);
     kind.block_bytes_per_us = unlimited;
     kind.step_us = 0;
@@ -58,9 +59,7 @@ double predicted_us(const char* host, size_t bytes, const char* algorithm, Proto
         SimulatedCall call;
         call.bytes = bytes;
         call.wanted_tile_bytes = tile;
-        call.schedule = [&](int rank) {
-            return registry::find_algorithm(algorithm, Collective::all_reduce)->build({8, rank, {}}, {});
-        };
+        call.schedule = [&](int rank) { return row.build({8, rank, {}}, {}); };
         auto found = simulate(fabric, call);
         REQUIRE(found);
         best = std::min(best, found->us);

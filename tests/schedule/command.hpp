@@ -1,0 +1,76 @@
+// command.hpp: runs `weft schedule` in this process and catches what it prints.
+#pragma once
+#include <unistd.h>
+#include <CLI/CLI.hpp>
+
+#include <algorithm>
+#include <cstdio>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <vector>
+
+#include "tests/catch.hpp"
+#include "tools/schedule_command.hpp"
+
+namespace weft::test {
+
+struct Outcome {
+    int exit_status = -1;
+    std::string out, err;
+};
+
+// Sends a standard stream into a file of its own for a while.
+class Capture {
+  public:
+    explicit Capture(FILE* stream) : stream_(stream), file_(std::tmpfile()) {
+        std::fflush(stream_);
+        saved_ = dup(fileno(stream_));
+        REQUIRE(dup2(fileno(file_), fileno(stream_)) >= 0);
+    }
+    std::string end() {
+        std::fflush(stream_);
+        dup2(saved_, fileno(stream_));
+        close(saved_);
+        std::string text;
+        std::rewind(file_);
+        for (int letter; (letter = std::fgetc(file_)) != EOF;) text += char(letter);
+        std::fclose(file_);
+        return text;
+    }
+
+  private:
+    FILE* stream_;
+    FILE* file_;
+    int saved_ = -1;
+};
+
+inline Outcome run(std::vector<std::string> arguments) {
+    CLI::App app("", "weft");
+    Outcome outcome;
+    weft::tools::add_schedule_command(app, outcome.exit_status);
+    std::reverse(arguments.begin(), arguments.end());
+    Capture out(stdout), err(stderr);
+    try {
+        app.parse(arguments);
+    } catch (const CLI::ParseError& misuse) {
+        outcome.exit_status = 2;
+        outcome.err = misuse.what();
+    }
+    outcome.err += err.end();
+    outcome.out = out.end();
+    return outcome;
+}
+
+inline std::string file_text(const std::string& name) {
+    std::ifstream file(name, std::ios::binary);
+    return {std::istreambuf_iterator<char>(file), {}};
+}
+
+struct TemporaryFile {
+    std::string name = "/tmp/weft_schedule_test_XXXXXX";
+    TemporaryFile() { close(mkstemp(name.data())); }
+    ~TemporaryFile() { unlink(name.c_str()); }
+};
+
+}  // namespace weft::test

@@ -1,0 +1,214 @@
+// `weft schedule simulate`: what it prints, what it refuses, and the traces that it writes.
+#include <nlohmann/json.hpp>
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "tests/schedule/command.hpp"
+
+using namespace weft::test;
+using Json = nlohmann::json;
+
+namespace {
+
+const std::string machines = std::string(WEFT_SCHEDULES) + "/../topology/machines/";
+
+Outcome simulate(std::vector<std::string> words) {
+    words.insert(words.begin(), {"schedule", "simulate"});
+    return run(words);
+}
+
+Json simulated(std::vector<std::string> words) {
+    words.push_back("--json");
+    const Outcome outcome = simulate(words);
+    INFO(outcome.err);
+    REQUIRE(outcome.exit_status == 0);
+    return Json::parse(outcome.out);
+}
+
+}  // namespace
+
+TEST_CASE("weft schedule simulate predicts a call on hosts that are not there", "[schedule]") {
+    const Outcome table = run({"schedule", "simulate", "ring", "--hosts", "4", "--host", "dgx-h100", "-b", "64M"});
+    CHECK(table.exit_status == 0);
+    CHECK(table.out.find("ring all_reduce of 67108864 bytes, 32 ranks on 4 dgx-h100, ") == 0);
+    CHECK(table.out.find("\nnetwork out of rank 7 ") != std::string::npos);
+    CHECK(table.out.find("\n8 ranks simulated, which stand for all") != std::string::npos);
+    const Outcome json = run({"schedule", "simulate", "two_shot", "-n", "4", "--bytes", "1M", "--json"});
+    CHECK(json.exit_status == 0);
+    CHECK(json.out.find("\"ranks\": 4,") != std::string::npos);
+    CHECK(json.out.find("\"critical_rank\": 0,") != std::string::npos);
+    const std::pair<std::vector<std::string>, const char*> mistakes[] = {
+        {{"ring"}, "say --ranks or --hosts or both, or --topology"},
+        {{"wring", "--ranks", "4"}, "there is no algorithm `wring` for all_reduce; there are one_shot"},
+        {{"ring", "--ranks", "4", "--host", "dgx"}, "there is no kind of host `dgx`; there are dgx-a100"},
+        {{"ring", "--ranks", "12"}, "12 ranks do not fill hosts of 8 ranks alike"},
+        {{"ring", "--ranks", "9", "--hosts", "2"}, "9 ranks do not fill 2 hosts alike"},
+        {{"ring", "--ranks", "18", "--hosts", "2"}, "a dgx-h100 has 8 devices, not 9"},
+        {{"ring", "--ranks", "2", "--hosts", "3"}, "2 ranks do not fill 3 hosts alike"},
+        {{"ring", "--hosts", "500000"}, "500000 hosts of 8 ranks are more than 1000000 ranks"},
+        {{"one_shot", "--hosts", "2"}, "one_shot needs all ranks on one host: 16 ranks on 2 hosts"},
+        {{"ring", "--ranks", "2", "--protocol", "udp"}, "there is no protocol `udp`; there are simple, ll128, ll"},
+        {{"ring", "--ranks", "2", "--host", "cpu-10g", "--protocol", "simple"},
+         "--protocol is for devices; the ranks of a cpu-10g are threads"},
+        {{"linear", "--ranks", "2", "--collective", "gather", "--root", "2"}, "there is no rank 2 of 2 to be the root"},
+    };
+    for (const auto& [words, sentence] : mistakes) {
+        std::vector<std::string> arguments = {"schedule", "simulate"};
+        arguments.insert(arguments.end(), words.begin(), words.end());
+        const Outcome outcome = run(arguments);
+        INFO(outcome.err);
+        CHECK(outcome.exit_status == 2);
+        CHECK(outcome.err.find(sentence) != std::string::npos);
+    }
+}
+
+TEST_CASE("weft schedule simulate takes machines from a topology file", "[schedule]") {
+    const std::string file = machines + "pcie_4_gpus.xml";
+    const Outcome table = simulate({"ring", "--topology", file, "--hosts", "2", "-b", "1M", "--channels", "1"});
+    CHECK(table.exit_status == 0);
+    CHECK(table.out.find("ring all_reduce of 1048576 bytes, 8 ranks on 2 pcie_4_gpus.xml, ") == 0);
+    CHECK(table.out.find("\npci from cpu 1 to gpu 3 (0000:af:00.0) of machine 0 ") != std::string::npos);
+    const Json here = simulated({"ring", "--topology", file, "--ranks", "2", "-b", "16M"});
+    const Json narrow = simulated({"ring", "--topology", file, "-b", "16M"});
+    CHECK(here["ranks"] == 2);
+    CHECK(narrow["busbw"].get<double>() < here["busbw"].get<double>());
+    CHECK(simulated({"ring", "--topology", machines + "cpu_two_sockets.xml", "-n", "4"})["ranks"] == 4);
+    const std::pair<std::vector<std::string>, const char*> mistakes[] = {
+        {{"--ranks", "5"}, "5 ranks have no room on a machine with 4 GPUs"},
+        {{"--ranks", "3", "--hosts", "2"}, "3 ranks do not fill 2 machines alike"},
+        {{"--hosts", "5000"}, "5000 hosts; there must be 1 to 4096"},
+        {{"--host", "cpu-10g"}, "has GPUs, a cpu-10g has threads alone; name a --host like it, or none"},
+    };
+    for (const auto& [words, sentence] : mistakes) {
+        std::vector<std::string> all = {"ring", "--topology", file};
+        all.insert(all.end(), words.begin(), words.end());
+        const Outcome outcome = simulate(all);
+        INFO(outcome.err);
+        CHECK(outcome.exit_status == 2);
+        CHECK(outcome.err.find(sentence) != std::string::npos);
+    }
+    // A machine without ports reaches no other one.
+    const std::string cloud = machines + "cloud_vm_partial.xml";
+    const Outcome alone = simulate({"ring", "--topology", cloud, "--hosts", "2"});
+    CHECK(alone.exit_status == 2);
+    CHECK(alone.err.find("no way leads from rank ") != std::string::npos);
+    CHECK(simulated({"all", "--topology", cloud, "--hosts", "2"})["algorithms"][0].contains("objection"));
+    CHECK(simulate({"ring", "--topology", "/nonexistent.xml"}).exit_status == 1);
+    CHECK(simulate({"ring", "--topology", machines + "../broken/truncated.xml"}).exit_status == 1);
+}
+
+TEST_CASE("weft schedule simulate tells what damage costs", "[schedule]") {
+    const std::vector<std::string> whole = {"ring", "--hosts", "2", "-b", "16M"};
+    const auto with = [&](std::vector<std::string> words) {
+        words.insert(words.begin(), whole.begin(), whole.end());
+        return words;
+    };
+    const double healthy_us = simulated(whole)["us"];
+    double before_us = healthy_us;
+    for (const char* factor : {"2", "4", "8.5"}) {
+        const Json found = simulated(with({"--slow-link", std::string("network out of rank 7=") + factor}));
+        CHECK(found["healthy_us"] == healthy_us);
+        CHECK(found["us"].get<double>() > before_us);
+        before_us = found["us"];
+    }
+    const double rank_us = simulated(with({"--slow-rank", "9=3"}))["us"];
+    CHECK(rank_us > healthy_us);
+    CHECK(simulated(with({"--slow-host", "1=3"}))["us"].get<double>() >= rank_us);
+    CHECK(simulate(with({"--slow-rank", "9=3"})).out.find("\nwithout the damage ") != std::string::npos);
+    const std::pair<std::vector<std::string>, const char*> mistakes[] = {
+        {{"--slow-link", "network out of rank 99=2"}, "there is no link `network out of rank 99`; names are as in"},
+        {{"--slow-link", "network out of rank 7"},
+         "--slow-link takes a name and a number, as in network out of rank 7=2"},
+        {{"--slow-link", "network out of rank 7=0.5"}, "1 or more, as in network out of rank 7=2"},
+        {{"--slow-link", "network out of rank 7=nan"}, "--slow-link takes a name and a number"},
+        {{"--set", "step=2"}, "there is no constant `step`; there are peer_bytes_per_us, memory_bytes_per_us"},
+        {{"--set", "net_bytes_per_us=0"}, "net_bytes_per_us must be a number above 0"},
+        {{"--slow-host", "2=2"}, "--slow-host: there is no number `2`; there are 0..1"},
+        {{"--slow-rank", "x=2"}, "--slow-rank: there is no number `x`; there are 0..15"},
+        {{"--fail-link", "network out of rank 7"}, "no way leads from rank 7 to rank 8"},
+    };
+    for (const auto& [words, sentence] : mistakes) {
+        const Outcome outcome = simulate(with(words));
+        INFO(outcome.err);
+        CHECK(outcome.exit_status == 2);
+        CHECK(outcome.err.find(sentence) != std::string::npos);
+    }
+}
+
+TEST_CASE("weft schedule simulate takes constants that were measured", "[schedule]") {
+    const auto us = [](const char* bytes, std::vector<std::string> words) {
+        words.insert(words.begin(), {"ring", "--host", "cpu-10g", "-n", "2", "-b", bytes});
+        return simulated(words)["us"].get<double>();
+    };
+    CHECK(us("64M", {"--set", "step_us=0.8"}) > us("64M", {}));
+    CHECK(us("64M", {"--set", "block_bytes_per_us=1000"}) > 10 * us("64M", {}));
+    // What fits the caches never goes to memory.
+    const std::vector<std::string> slow = {"--set", "memory_bytes_per_us=100"};
+    CHECK(us("64M", slow) > 50 * us("64M", {}));
+    CHECK(us("1M", slow) == us("1M", {}));
+}
+
+TEST_CASE("weft schedule simulate all compares what can serve, the fastest first", "[schedule]") {
+    const std::vector<std::string> words = {"all", "--hosts", "2", "-b", "1M", "--fail-link", "network out of rank 3"};
+    const Json found = simulated(words);
+    double before_us = 0;
+    int cut_off = 0;
+    for (const Json& row : found["algorithms"]) {
+        CHECK(row.contains("healthy_us"));
+        cut_off += row.contains("objection");
+        if (!row.contains("us")) continue;
+        CHECK(cut_off == 0);
+        CHECK(row["us"].get<double>() >= before_us);
+        before_us = row["us"];
+        CHECK(simulated({row["algorithm"], "--hosts", "2", "-b", "1M"})["us"] == row["healthy_us"]);
+    }
+    // Only what ends at one rank of each host still reaches everybody.
+    CHECK(cut_off > 0);
+    CHECK(found["algorithms"].size() > size_t(cut_off));
+    const Outcome table = simulate(words);
+    CHECK(table.out.find("all_reduce of 1048576 bytes, 16 ranks on 2 dgx-h100\n\nalgorithm ") == 0);
+    CHECK(table.out.find(" no way leads from rank 3 to rank ") != std::string::npos);
+    CHECK(simulate({"all", "--ranks", "2", "--trace", "/tmp/none.json"}).exit_status == 2);
+    CHECK(simulate({"all", "--ranks", "2", "--collective", "reduc"}).err.find("there is no collective `reduc`") !=
+          std::string::npos);
+}
+
+TEST_CASE("weft schedule simulate --trace writes what happened when", "[schedule]") {
+    const TemporaryFile file;
+    const Json found = simulated({"ring", "--hosts", "2", "-b", "1M", "--every-rank", "--trace", file.name});
+    const Json trace = Json::parse(file_text(file.name));
+    CHECK(trace["otherData"]["us"] == found["us"]);
+    CHECK(trace["otherData"]["ranks_left_out"] == 0);
+    std::map<std::pair<int, int>, double> ends;  // of each thread's slices, which lie one behind the other
+    uint64_t sends = 0;
+    int waits = 0, counters = 0, names = 0;
+    for (const Json& event : trace["traceEvents"]) {
+        names += event["ph"] == "M";
+        counters += event["ph"] == "C";
+        if (event["ph"] != "X") continue;
+        double& end = ends[{event["pid"], event["tid"]}];
+        CHECK(event["ts"].get<double>() >= end * (1 - 1e-12));
+        end = event["ts"].get<double>() + event["dur"].get<double>();
+        CHECK(end <= found["us"].get<double>());
+        if (event["cat"] == "wait") {
+            ++waits;
+            CHECK(event["name"].get<std::string>().find("waits for ") == 0);
+        } else if (event["args"].contains("target")) {
+            ++sends;
+            CHECK(event["args"]["target"] == (event["pid"].get<int>() + 1) % 16);
+        }
+    }
+    CHECK(sends == found["messages"]);
+    CHECK(ends.size() == 32);
+    CHECK(names == 16 + 32 + 1);
+    CHECK(waits > 0);
+    CHECK(counters > 0);
+    const Outcome bounded = simulate({"ring", "--hosts", "4", "--trace", file.name, "--trace-ranks", "3"});
+    CHECK(bounded.out.find("5 further ranks are left out, see --trace-ranks") != std::string::npos);
+    CHECK(Json::parse(file_text(file.name))["otherData"]["ranks_left_out"] == 5);
+    const Outcome nowhere = simulate({"ring", "--ranks", "4", "--trace", "/nonexistent/trace.json"});
+    CHECK(nowhere.exit_status == 1);
+    CHECK(nowhere.err.find("/nonexistent/trace.json could not be written") != std::string::npos);
+}

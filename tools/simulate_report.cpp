@@ -1,0 +1,142 @@
+#include "tools/simulate_report.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+namespace weft::tools {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+double bus_factor(Collective collective, int ranks) {
+    const double others = double(ranks - 1) / ranks;
+    if (ranks == 1) return 1;
+    if (collective == Collective::all_reduce) return 2 * others;
+    return facts_of(collective).parted ? others : 1;
+}
+
+double idle_share(const Simulation& found) {
+    double idle = 0;
+    for (const RankUse& each : found.ranks) idle += each.idle;
+    return idle / double(found.ranks.size());
+}
+
+double algorithm_gbs(const SimulateRequest& request, double us) { return double(request.bytes) / us / 1e3; }
+
+double bus_gbs(const SimulateRequest& request, const Scene& scene, double us) {
+    return algorithm_gbs(request, us) * bus_factor(scene.rows[0]->collective, scene.layout.ranks);
+}
+
+Json json_of_scene(const SimulateRequest& request, const Scene& scene) {
+    return {{"collective", request.collective}, {"host", scene.machines}, {"hosts", scene.hosts},
+            {"ranks", scene.layout.ranks},      {"bytes", request.bytes}, {"channels", scene.parameters.channels}};
+}
+
+Json json_of(const SimulateRequest& request, const Scene& scene, const SimulatedRow& row) {
+    Json all = {{"algorithm", row.row->name}};
+    if (row.healthy_us) all["healthy_us"] = *row.healthy_us;
+    if (!row.found) {
+        all["objection"] = row.objection;
+        return all;
+    }
+    const Simulation& found = *row.found;
+    all.update({{"tile_bytes", found.tile_bytes},
+                {"tiles", found.tiles},
+                {"us", found.us},
+                {"algbw", algorithm_gbs(request, found.us)},
+                {"busbw", bus_gbs(request, scene, found.us)},
+                {"idle", idle_share(found)},
+                {"critical_rank", found.critical_rank},
+                {"messages", found.messages},
+                {"message_bytes", found.message_bytes},
+                {"ranks_simulated", found.ranks_simulated},
+                {"chunks_of_mean_size", found.even},
+                {"events", found.events}});
+    return all;
+}
+
+void print_json(const SimulateRequest& request, const Scene& scene, const Fabric& fabric, const SimulatedRow& row) {
+    Json all = json_of(request, scene, row);
+    all.update(json_of_scene(request, scene));
+    Json links = Json::array();
+    for (size_t each = 0; each < row.found->links.size() && each < size_t(request.links_shown); ++each) {
+        const LinkUse& use = row.found->links[each];
+        links.push_back({{"name", fabric.link_name(use.link)},
+                         {"alike", use.alike},
+                         {"bytes", use.bytes},
+                         {"load", use.load},
+                         {"busy", use.busy}});
+    }
+    all["links"] = std::move(links);
+    fmt::print("{}\n", all.dump(2));
+}
+
+void print_links(const SimulateRequest& request, const Fabric& fabric, const Simulation& found) {
+    std::vector<std::string> names;
+    size_t width = 32;
+    for (size_t each = 0; each < found.links.size() && each < size_t(request.links_shown); ++each) {
+        names.push_back(fabric.link_name(found.links[each].link));
+        width = std::max(width, names.back().size());
+    }
+    fmt::print("{:<{}} {:>8} {:>8} {:>8} {:>16}\n", "busiest links", width, "alike", "load %", "busy %", "bytes");
+    for (size_t each = 0; each < names.size(); ++each) {
+        const LinkUse& use = found.links[each];
+        fmt::print("{:<{}} {:>8} {:>8.1f} {:>8.1f} {:>16.0f}\n", names[each], width, use.alike, 100 * use.load,
+                   100 * use.busy, use.bytes);
+    }
+}
+
+}  // namespace
+
+void print_simulation(const SimulateRequest& request, const Scene& scene, const Fabric& fabric,
+                      const SimulatedRow& row) {
+    if (request.as_json) return print_json(request, scene, fabric, row);
+    const Simulation& found = *row.found;
+    fmt::print("{} {} of {} bytes, {} ranks on {} {}, {} tile{} of {} bytes a part\n\n", row.row->name,
+               request.collective, request.bytes, scene.layout.ranks, scene.hosts, scene.machines, found.tiles,
+               found.tiles == 1 ? "" : "s", found.tile_bytes);
+    fmt::print("{:>14} {:>12} {:>12} {:>8} {:>14} {:>10}\n", "time us", "algbw GB/s", "busbw GB/s", "idle %",
+               "critical rank", "messages");
+    fmt::print("{:>14.2f} {:>12.3f} {:>12.3f} {:>8.1f} {:>14} {:>10}\n\n", found.us, algorithm_gbs(request, found.us),
+               bus_gbs(request, scene, found.us), 100 * idle_share(found), found.critical_rank, found.messages);
+    if (row.healthy_us)
+        fmt::print("without the damage {:.2f} us: it costs {:.2f} times the time\n\n", *row.healthy_us,
+                   found.us / *row.healthy_us);
+    print_links(request, fabric, found);
+    if (found.ranks_simulated < scene.layout.ranks)
+        fmt::print("\n{} rank{} simulated, which stand for all{}\n", found.ranks_simulated,
+                   found.ranks_simulated == 1 ? "" : "s",
+                   found.even ? "; chunks counted as of one size, empty ones too" : "");
+}
+
+void print_comparison(const SimulateRequest& request, const Scene& scene, std::vector<SimulatedRow> rows) {
+    std::stable_sort(rows.begin(), rows.end(), [](const SimulatedRow& one, const SimulatedRow& other) {
+        return (one.found ? one.found->us : unlimited) < (other.found ? other.found->us : unlimited);
+    });
+    if (request.as_json) {
+        Json all = json_of_scene(request, scene);
+        for (const SimulatedRow& row : rows) all["algorithms"].push_back(json_of(request, scene, row));
+        fmt::print("{}\n", all.dump(2));
+        return;
+    }
+    const bool damaged =
+        std::any_of(rows.begin(), rows.end(), [](const SimulatedRow& row) { return row.healthy_us.has_value(); });
+    fmt::print("{} of {} bytes, {} ranks on {} {}\n\n", request.collective, request.bytes, scene.layout.ranks,
+               scene.hosts, scene.machines);
+    fmt::print("{:<28} {:>14} {:>12}", "algorithm", "time us", "busbw GB/s");
+    fmt::print("{}", damaged ? fmt::format(" {:>14} {:>8}\n", "undamaged us", "times") : "\n");
+    for (const SimulatedRow& row : rows) {
+        if (!row.found) continue;
+        fmt::print("{:<28} {:>14.2f} {:>12.3f}", row.row->name, row.found->us, bus_gbs(request, scene, row.found->us));
+        if (row.healthy_us) fmt::print(" {:>14.2f} {:>8.2f}", *row.healthy_us, row.found->us / *row.healthy_us);
+        fmt::print("\n");
+    }
+    for (const SimulatedRow& row : rows)
+        if (!row.found) fmt::print("{:<28} {}\n", row.row->name, row.objection);
+}
+
+}  // namespace weft::tools

@@ -1,0 +1,262 @@
+#include "tools/simulate_scene.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <map>
+
+#include "src/base/file.hpp"
+#include "src/registry.hpp"
+#include "tools/algorithm_named.hpp"
+#include "tools/simulated_call.hpp"
+#include "topology/graph_fabric.hpp"
+#include "topology/rank_orders.hpp"
+#include "topology/speeds.hpp"
+#include "topology/topology_xml.hpp"
+
+namespace weft::tools {
+
+namespace {
+
+// A file of the largest graph that is read.
+constexpr size_t file_bytes_most = size_t(64) << 20;
+
+struct NamedNumber {
+    std::string name;
+    double value = 0;
+};
+
+// Of NAME=VALUE; names may have that sign in them.
+Result<NamedNumber> named_number(const std::string& option, const std::string& text) {
+    const size_t sign = text.rfind('=');
+    NamedNumber found{text.substr(0, sign)};
+    const char* const end = text.data() + text.size();
+    const char* const begin = sign == std::string::npos ? end : text.data() + sign + 1;
+    const auto [behind, error] = std::from_chars(begin, end, found.value);
+    if (error != std::errc() || behind != end || !std::isfinite(found.value))
+        return fail(weftInvalidArgument, "{} takes a name and a number, as in {}=2", option, found.name);
+    return found;
+}
+
+// So many times as slow.
+Result<NamedNumber> slowed(const std::string& option, const std::string& text) {
+    auto found = named_number(option, text);
+    if (found && found->value < 1)
+        return fail(weftInvalidArgument, "{} takes how many times as slow it is, 1 or more, as in {}=2", option,
+                    found->name);
+    return found;
+}
+
+std::string list_of_kinds() {
+    std::string names;
+    for (const HostKind& kind : host_kinds()) names += fmt::format("{}{}", names.empty() ? "" : ", ", kind.name);
+    return names;
+}
+
+// Either number may be missing: then hosts are as full as they get.
+Status place_on_equal(const SimulateRequest& request, Scene& scene) {
+    const HostKind& kind = scene.kind;
+    int ranks_a_host = request.ranks;
+    if (request.ranks == 0 && request.hosts == 0)
+        return fail(weftInvalidArgument, "say --ranks or --hosts or both, or --topology");
+    if (request.ranks == 0) {
+        scene.hosts = request.hosts;
+        ranks_a_host = kind.ranks;
+    } else if (request.hosts > 0 || request.ranks > kind.ranks) {
+        const bool full = request.hosts == 0;
+        scene.hosts = full ? request.ranks / kind.ranks : request.hosts;
+        ranks_a_host = full ? kind.ranks : request.ranks / request.hosts;
+        if (ranks_a_host == 0 || scene.hosts * ranks_a_host != request.ranks)
+            return fail(weftInvalidArgument, "{} ranks do not fill {} alike, and hosts are equal here", request.ranks,
+                        request.hosts > 0 ? fmt::format("{} hosts", request.hosts)
+                                          : fmt::format("hosts of {} ranks", kind.ranks));
+    }
+    if (kind.devices && ranks_a_host > kind.ranks)
+        return fail(weftInvalidArgument, "a {} has {} devices, not {}", kind.name, kind.ranks, ranks_a_host);
+    if (int64_t(scene.hosts) * ranks_a_host > simulated_ranks_most)
+        return fail(weftInvalidArgument, "{} hosts of {} ranks are more than {} ranks", scene.hosts, ranks_a_host,
+                    simulated_ranks_most);
+    const HostsFabric fabric(kind, scene.hosts, ranks_a_host);
+    scene.layout = {fabric.ranks(), 0, fabric.hosts()};
+    scene.machines = kind.name;
+    scene.net_bytes_per_us = kind.net_bytes_per_us;
+    return ok();
+}
+
+// Blocks that fill a device's links to the others, or, between hosts, its adapter.
+int channels_that_fill(const HostKind& kind, int hosts) {
+    if (hosts == 1) return kind.channels;
+    return std::clamp(int(std::ceil(kind.net_bytes_per_us / kind.block_bytes_per_us)), 1, kind.channels);
+}
+
+Status read_graph(const SimulateRequest& request, Scene& scene) {
+    auto text = read_file(request.topology, file_bytes_most);
+    if (!text) return text.take_status();
+    auto read = topology::read_topology(*text);
+    if (!read) return fail(weftInvalidUsage, "{}: {}", request.topology, read.status().sentence());
+    scene.graph = std::make_unique<topology::Graph>(std::move(read->graph));
+    for (const std::string& note : read->notes) scene.notes.push_back(request.topology + ": " + note);
+    return ok();
+}
+
+// Ranks on a graph's machines, and the rings that fit them, as a communicator there would have them.
+Status place_on_graph(const SimulateRequest& request, Scene& scene) {
+    const int copies = std::max(1, request.hosts);
+    if (request.ranks % copies != 0)
+        return fail(weftInvalidArgument, "{} ranks do not fill {} machines alike", request.ranks, copies);
+    auto job = topology::job_of_ranks(*scene.graph, copies, request.ranks / copies);
+    if (!job) return fail(job.status().code(), "{}: {}", request.topology, job.status().sentence());
+    scene.job = std::move(*job);
+    const auto fabric = topology::GraphFabric::make(scene.job, scene.kind);
+    if (!fabric) return fail(fabric.status().code(), "{}: {}", request.topology, fabric.status().sentence());
+    scene.layout = {fabric->ranks(), 0, fabric->hosts()};
+    scene.hosts = scene.layout.host_count();
+    const size_t slash = request.topology.rfind('/');
+    scene.machines = request.topology.substr(slash == std::string::npos ? 0 : slash + 1);
+    for (const int port : scene.graph->of_kind(topology::NodeKind::port))
+        scene.net_bytes_per_us =
+            std::max(scene.net_bytes_per_us, 1000 * topology::port_speed(scene.graph->node(port).port).bandwidth_gbs);
+    if (scene.net_bytes_per_us == 0) scene.net_bytes_per_us = scene.kind.net_bytes_per_us;
+    const auto channels = topology::search(scene.job);
+    if (!channels) {
+        scene.notes.push_back(fmt::format("rings are in rank order: {}", channels.status().sentence()));
+        return ok();
+    }
+    if (channels->channels == 0) return ok();
+    topology::take_rings(*channels, scene.layout);
+    scene.alternates = channels->alternates;
+    scene.parameters.channels = std::min(channels->channels, simulated_channels_most);
+    return ok();
+}
+
+Status find_kind(const SimulateRequest& request, Scene& scene) {
+    const HostKind* const kind = scene.graph && request.host.empty()
+                                     ? &topology::host_kind_like(*scene.graph)
+                                     : find_host_kind(request.host.empty() ? "dgx-h100" : request.host);
+    if (!kind)
+        return fail(weftInvalidArgument, "there is no kind of host `{}`; there are {}", request.host, list_of_kinds());
+    scene.kind = *kind;
+    for (const std::string& text : request.constants) {
+        auto measured = named_number("--set", text);
+        if (!measured) return measured.take_status();
+        auto with = with_constant(scene.kind, measured->name, measured->value);
+        if (!with) return with.take_status();
+        scene.kind = *with;
+    }
+    scene.kind = with_working_set(scene.kind, 2 * request.bytes);  // input and output
+    if (scene.graph && scene.kind.devices == scene.graph->of_kind(topology::NodeKind::gpu).empty())
+        return fail(weftInvalidArgument, "{} has {}, a {} has {}; name a --host like it, or none", request.topology,
+                    scene.kind.devices ? "no GPU" : "GPUs", scene.kind.name,
+                    scene.kind.devices ? "devices" : "threads alone");
+    if (request.protocol.empty()) return ok();
+    const auto protocol = protocol_named(request.protocol);
+    if (!protocol)
+        return fail(weftInvalidArgument, "there is no protocol `{}`; there are simple, ll128, ll", request.protocol);
+    if (!scene.kind.devices)
+        return fail(weftInvalidArgument, "--protocol is for devices; the ranks of a {} are threads", scene.kind.name);
+    scene.protocol = *protocol;
+    return ok();
+}
+
+Status find_rows(const SimulateRequest& request, Scene& scene) {
+    if (request.algorithm == "all")
+        for (const Algorithm& row : registry::algorithms())
+            if (request.collective == name_of(row.collective) && !row.on_demand && !row.refusal(scene.layout))
+                scene.rows.push_back(&row);
+    if (scene.rows.empty()) {
+        auto named = algorithm_named(request.algorithm, request.collective);
+        if (!named) return named.take_status();
+        scene.rows.push_back(*named);
+    }
+    const Algorithm& row = *scene.rows[0];
+    if (const char* refusal = row.refusal(scene.layout))
+        return fail(weftInvalidArgument, "{} {}: {} ranks on {} hosts", row.name, refusal, scene.layout.ranks,
+                    scene.hosts);
+    const bool rooted = facts_of(row.collective).rooted;
+    if (rooted && request.root >= scene.layout.ranks)
+        return fail(weftInvalidArgument, "there is no rank {} of {} to be the root; there are 0..{}", request.root,
+                    scene.layout.ranks, scene.layout.ranks - 1);
+    scene.parameters.root = rooted ? request.root : -1;
+    return ok();
+}
+
+Result<int> number_of(const std::string& option, const std::string& name, int count) {
+    int number = -1;
+    const auto [behind, error] = std::from_chars(name.data(), name.data() + name.size(), number);
+    if (error != std::errc() || behind != name.data() + name.size() || number < 0 || number >= count)
+        return fail(weftInvalidArgument, "{}: there is no number `{}`; there are 0..{}", option, name, count - 1);
+    return number;
+}
+
+}  // namespace
+
+Result<Scene> scene_of(const SimulateRequest& request) {
+    Scene scene;
+    scene.parameters.channels = 0;
+    if (!request.topology.empty()) WEFT_TRY(read_graph(request, scene));
+    WEFT_TRY(find_kind(request, scene));
+    WEFT_TRY(scene.graph ? place_on_graph(request, scene) : place_on_equal(request, scene));
+    WEFT_TRY(find_rows(request, scene));
+    if (request.channels > 0) scene.parameters.channels = request.channels;
+    if (scene.parameters.channels == 0) scene.parameters.channels = channels_that_fill(scene.kind, scene.hosts);
+    return scene;
+}
+
+Result<std::unique_ptr<Fabric>> fabric_of(const Scene& scene, const Algorithm& row) {
+    const HostKind kind = with_protocol(scene.kind, scene.protocol, row.tree);
+    std::unique_ptr<Fabric> fabric;
+    if (!scene.graph) {
+        fabric = std::make_unique<HostsFabric>(kind, scene.hosts, scene.layout.ranks / scene.hosts);
+        return fabric;
+    }
+    auto made = topology::GraphFabric::make(scene.job, kind);
+    if (!made) return made.take_status();
+    if (scene.alternates) made->turn_by_two();
+    fabric = std::make_unique<topology::GraphFabric>(std::move(*made));
+    return fabric;
+}
+
+Result<Damage> damage_of(const SimulateRequest& request, const Scene& scene, const Fabric& fabric) {
+    Damage damage;
+    for (const std::string& text : request.slow_links) {
+        auto slow = slowed("--slow-link", text);
+        if (!slow) return slow.take_status();
+        auto link = link_named(fabric, slow->name);
+        if (!link) return link.take_status();
+        damage.slow_links.try_emplace(*link, 1).first->second *= slow->value;
+    }
+    const auto slow_down = [&](const char* option, const std::string& text, int count, auto is_one) -> Status {
+        auto slow = slowed(option, text);
+        if (!slow) return slow.take_status();
+        auto number = number_of(option, slow->name, count);
+        if (!number) return number.take_status();
+        for (int rank = 0; rank < scene.layout.ranks; ++rank)
+            if (is_one(rank, *number)) damage.slow_ranks.try_emplace(rank, 1).first->second *= slow->value;
+        return ok();
+    };
+    for (const std::string& text : request.slow_hosts)
+        WEFT_TRY(slow_down("--slow-host", text, scene.hosts,
+                           [&](int rank, int host) { return scene.layout.host_of(rank) == host; }));
+    for (const std::string& text : request.slow_ranks)
+        WEFT_TRY(slow_down("--slow-rank", text, scene.layout.ranks, [](int rank, int slow) { return rank == slow; }));
+    for (const std::string& name : request.failed_links) {
+        auto link = link_named(fabric, name);
+        if (!link) return link.take_status();
+        damage.failed_links.push_back(*link);
+    }
+    return damage;
+}
+
+SimulatedCall call_of(const SimulateRequest& request, const Scene& scene, const Algorithm& row) {
+    HostKind kind = scene.kind;
+    kind.net_bytes_per_us = scene.net_bytes_per_us;
+    SimulatedCall call = simulated_call(row, kind, scene.layout, request.bytes, request.tile_bytes);
+    call.schedule = [&row, parameters = scene.parameters, layout = scene.layout](int rank) mutable {
+        layout.rank = rank;
+        return row.build(layout, parameters);
+    };
+    if (request.every_rank) call.symmetry = Symmetry::none;
+    return call;
+}
+
+}  // namespace weft::tools

@@ -1,0 +1,63 @@
+// simulate_scene.hpp: what the words of `weft schedule simulate` stand for: the machines, the ranks on them, what is
+// wrong with them, and the calls to be simulated.
+#pragma once
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "algorithms/algorithm.hpp"
+#include "src/base/result.hpp"
+#include "src/schedule/damaged_fabric.hpp"
+#include "src/schedule/hosts_fabric.hpp"
+#include "src/schedule/simulator.hpp"
+#include "topology/job.hpp"
+
+namespace weft::tools {
+
+inline constexpr int simulated_ranks_most = 1'000'000;  // what fits some gigabytes of memory, every rank simulated
+inline constexpr int simulated_channels_most = 64;
+
+struct SimulateRequest {
+    std::string algorithm;  // "all": every one that can serve
+    std::string collective = name_of(Collective::all_reduce);
+    std::string host;          // kind; empty: not said
+    std::string topology;      // file; empty: equal hosts of that kind
+    std::string protocol;      // empty: not said
+    uint64_t bytes = 1 << 20;  // of the whole
+    uint64_t tile_bytes = 0;
+    int root = 0;
+    int ranks = 0, hosts = 0;                                     // 0: not said
+    int channels = 0;                                             // 0: as many as fill the links
+    std::vector<std::string> slow_links, slow_hosts, slow_ranks;  // NAME=FACTOR
+    std::vector<std::string> failed_links;
+    std::vector<std::string> constants;  // NAME=VALUE
+    bool every_rank = false;
+    bool as_json = false;
+    int links_shown = 5;
+    std::string trace;  // file; empty: none
+    int trace_ranks = 64;
+};
+
+struct Scene {
+    std::vector<const Algorithm*> rows;  // one, or all that can serve
+    Layout layout = {};
+    Parameters parameters = {};
+    HostKind kind = {};
+    Protocol protocol = Protocol::simple;
+    int hosts = 1;
+    std::string machines;                    // "dgx-h100", "machine.xml"
+    double net_bytes_per_us = 0;             // of a port
+    std::unique_ptr<topology::Graph> graph;  // null: equal hosts of the kind
+    topology::Job job = {};                  // on the graph
+    bool alternates = false;                 // its rings pass each second machine the other way round
+    std::vector<std::string> notes = {};     // of the file
+};
+
+Result<Scene> scene_of(const SimulateRequest& request);
+// Constants differ from row to row.
+Result<std::unique_ptr<Fabric>> fabric_of(const Scene& scene, const Algorithm& row);
+Result<Damage> damage_of(const SimulateRequest& request, const Scene& scene, const Fabric& fabric);
+// For the time of the scene.
+SimulatedCall call_of(const SimulateRequest& request, const Scene& scene, const Algorithm& row);
+
+}  // namespace weft::tools
