@@ -125,7 +125,11 @@ double Fabric::price_of(int arc) const {
 PathClass Fabric::class_of_route(const std::vector<int>& arcs, bool relayed, Leg leg) const {
     PathClass farthest = PathClass::loc;
     for (const int arc : arcs) farthest = std::max(farthest, arcs_[size_t(arc)].path_class);
-    if (!relayed) return farthest;
+    if (!relayed) {
+        if (leg == Leg::within || farthest != PathClass::phb) return farthest;
+        const int of_gpu = leg == Leg::leaving ? arcs.front() : arcs.back();
+        return arcs_[size_t(of_gpu)].kind == LinkKind::c2c ? PathClass::p2c : farthest;
+    }
     return std::max(farthest, leg == Leg::within ? PathClass::nvb : PathClass::pxn);
 }
 

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <map>
 #include <set>
-#include <tuple>
 #include <utility>
 
+#include "topology/claims.hpp"
 #include "topology/notes.hpp"
 #include "topology/speeds.hpp"
 
@@ -226,16 +226,20 @@ std::string Graph::name(int index) const {
 
 // Indices and ranks name one device each.
 Status Graph::check_indices() const {
-    std::set<std::tuple<NodeKind, int, int>> seen;
-    std::set<int> ranks;
-    for (const Node& it : nodes_) {
-        const int dev = it.kind == NodeKind::gpu ? it.gpu.dev : it.kind == NodeKind::port ? it.port.dev : unknown;
-        if (dev != unknown && !seen.insert({it.kind, it.host, dev}).second)
+    Claims claims;
+    const auto check = [&](const Node& it, int dev, int rank) {
+        if (!claims.dev(it.kind, it.host, dev))
             return fail(weftInvalidArgument, "{}two {}s have dev {}; each has one of its own", at(it.place),
                         name_of(it.kind), dev);
-        if (it.kind == NodeKind::gpu && it.gpu.rank != unknown && !ranks.insert(it.gpu.rank).second)
-            return fail(weftInvalidArgument, "{}two gpus have rank {}; each has one of its own", at(it.place),
-                        it.gpu.rank);
+        if (!claims.rank(rank))
+            return fail(weftInvalidArgument, "{}two gpus have rank {}; each has one of its own", at(it.place), rank);
+        return ok();
+    };
+    for (const Node& it : nodes_) {
+        if (it.kind == NodeKind::port) WEFT_TRY(check(it, it.port.dev, unknown));
+        if (it.kind != NodeKind::gpu) continue;
+        WEFT_TRY(check(it, it.gpu.dev, it.gpu.rank));
+        for (const Gpu& part : it.parts) WEFT_TRY(check(it, part.dev, part.rank));
     }
     return ok();
 }

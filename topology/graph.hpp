@@ -20,6 +20,7 @@ constexpr int links_most = 1 << 20;
 constexpr int hosts_most = 4'096;
 constexpr int cpus_per_host_most = 128;  // NUMA domains; all are joined with all
 constexpr int ports_per_nic_most = 256;
+constexpr size_t parts_most = 64;
 constexpr int statements_per_node_most = 1'024;
 constexpr int nvlinks_most = 256;  // of one statement; a B200 has 18 in all
 
@@ -107,6 +108,8 @@ struct Node {
     Cpu cpu;
     Pci pci;
     Gpu gpu;  // of an NVSwitch: the domain alone
+    // Of a GPU that is divided (MIG), further parts, each with an index and a rank of its own; paths take it for one.
+    std::vector<Gpu> parts;
     Port port;
     Place place;
     bool operator==(const Node&) const = default;

@@ -72,8 +72,8 @@ class Reader : xml::Handler {
         if (!value) return PathClass::loc;
         const PathClass found = path_class_named(value);
         if (found == PathClass::none)
-            element.wrong("{} of <graph> is {}; there are LOC, NVL, NVB, C2C, PIX, PXB, PXN, PHB, SYS and NET", name,
-                          shown(value));
+            element.wrong("{} of <graph> is {}; there are LOC, NVL, NVB, C2C, PIX, PXB, P2C, PXN, PHB, SYS and NET",
+                          name, shown(value));
         return found;
     }
     void start_graph(Element& element) {

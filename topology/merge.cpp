@@ -1,10 +1,8 @@
 #include "topology/merge.hpp"
 
 #include <map>
-#include <set>
-#include <string_view>
-#include <tuple>
 
+#include "topology/claims.hpp"
 #include "topology/notes.hpp"
 #include "topology/speeds.hpp"
 
@@ -14,8 +12,10 @@ namespace {
 
 std::string shown(const std::string& value) { return value; }
 std::string shown(int value) { return std::to_string(value); }
+std::string shown(double value) { return fmt::format("{}", value); }
 bool is_known(const std::string& value) { return !value.empty(); }
 bool is_known(int value) { return value != unknown; }
+bool is_known(double value) { return value != unknown; }
 
 class Merger {
   public:
@@ -53,7 +53,11 @@ class Merger {
             return false;
         };
         if (any(NodeKind::gpu, [](const Node& node) { return node.gpu.rank; }))
-            for (const int gpu : graph_.of_kind(NodeKind::gpu)) graph_.change(gpu).gpu.rank = unknown;
+            for (const int gpu : graph_.of_kind(NodeKind::gpu)) {
+                Node& node = graph_.change(gpu);
+                node.gpu.rank = unknown;
+                for (Gpu& part : node.parts) part.rank = unknown;
+            }
         if (any(NodeKind::port, [](const Node& node) { return node.port.dev; }))
             for (const int port : graph_.of_kind(NodeKind::port)) graph_.change(port).port.dev = unknown;
     }
@@ -78,14 +82,15 @@ class Merger {
         return ok();
     }
 
-    // Indices of devices, and ranks, are given once.
-    bool claim(NodeKind kind, int host, int number) {
-        return number == unknown || claimed_.insert({int(kind), host, number}).second;
-    }
-    bool claim_rank(int rank) { return rank == unknown || ranks_.insert(rank).second; }
     void claim(const Node& node) {
-        if (node.kind == NodeKind::gpu) claim(NodeKind::gpu, node.host, node.gpu.dev), claim_rank(node.gpu.rank);
-        if (node.kind == NodeKind::port) claim(NodeKind::port, node.host, node.port.dev);
+        if (node.kind == NodeKind::port) claims_.dev(NodeKind::port, node.host, node.port.dev);
+        if (node.kind != NodeKind::gpu) return;
+        claim(node.host, node.gpu);
+        for (const Gpu& part : node.parts) claim(node.host, part);
+    }
+    void claim(int host, const Gpu& gpu) {
+        claims_.dev(NodeKind::gpu, host, gpu.dev);
+        claims_.rank(gpu.rank);
     }
 
     // The file's value stays.
@@ -165,9 +170,13 @@ class Merger {
                 return ok();
             }
         }
-        if (node.kind == NodeKind::gpu && !claim_rank(node.gpu.rank)) node.gpu.rank = unknown;
+        if (node.kind == NodeKind::gpu && !claims_.rank(node.gpu.rank)) node.gpu.rank = unknown;
+        for (Gpu& part : node.parts) {
+            if (!claims_.rank(part.rank)) part.rank = unknown;
+            if (!claims_.dev(NodeKind::gpu, host, part.dev)) part.dev = unknown;
+        }
         int* dev = node.kind == NodeKind::gpu ? &node.gpu.dev : node.kind == NodeKind::port ? &node.port.dev : nullptr;
-        if (dev && !claim(node.kind, host, *dev)) {
+        if (dev && !claims_.dev(node.kind, host, *dev)) {
             say(notes_, "the {} {} was detected with dev {}, which the file gives to another: it has no dev now",
                 name_of(node.kind), node.kind == NodeKind::gpu ? node.busid : node.port.name, *dev);
             *dev = unknown;
@@ -215,17 +224,18 @@ class Merger {
     }
     void fill_gpu(int index, Node& node, const Gpu& theirs) {
         Gpu& mine = node.gpu;
-        if (mine.dev != unknown || claim(NodeKind::gpu, node.host, theirs.dev))
+        if (mine.dev != unknown || claims_.dev(NodeKind::gpu, node.host, theirs.dev))
             fill(index, "dev", mine.dev, theirs.dev);
-        if (mine.rank != unknown || claim_rank(theirs.rank)) fill(index, "rank", mine.rank, theirs.rank);
+        if (mine.rank != unknown || claims_.rank(theirs.rank)) fill(index, "rank", mine.rank, theirs.rank);
         fill(index, "sm", mine.sm, theirs.sm);
         fill(index, "gdr", mine.gdr, theirs.gdr);
+        fill(index, "keep", mine.keep, theirs.keep);
         fill(index, "domain", mine.domain, theirs.domain);
     }
     void fill_port(int index, Node& node, const Port& theirs) {
         Port& mine = node.port;
         fill(index, "name", mine.name, theirs.name);
-        if (mine.dev != unknown || claim(NodeKind::port, node.host, theirs.dev))
+        if (mine.dev != unknown || claims_.dev(NodeKind::port, node.host, theirs.dev))
             fill(index, "dev", mine.dev, theirs.dev);
         fill(index, "speed", mine.speed, theirs.speed);
         fill(index, "port", mine.number, theirs.number);
@@ -233,10 +243,11 @@ class Merger {
         fill(index, "maxconn", mine.maxconn, theirs.maxconn);
         fill(index, "gdr", mine.gdr, theirs.gdr);
         fill(index, "coll", mine.coll, theirs.coll);
+        fill(index, "keep", mine.keep, theirs.keep);
+        fill(index, "latency", mine.latency_us, theirs.latency_us);
         fill(index, "interface", mine.interface, theirs.interface);
         fill(index, "link_layer", mine.link_layer, theirs.link_layer);
         fill(index, "gid", mine.gid, theirs.gid);
-        if (mine.latency_us < 0) mine.latency_us = theirs.latency_us;
     }
 
     // Who has links of a kind in the file has all of them there.
@@ -254,10 +265,13 @@ class Merger {
         }
         for (const Statement* mine : stated->second) {
             if (mine->target != theirs.target) continue;
+            const auto rate = [](const Statement& it) {
+                return it.kind == LinkKind::c2c ? fmt::format(" of {} MB/s", it.bandwidth_mbs) : std::string();
+            };
             if (mine->count != theirs.count || mine->bandwidth_mbs != theirs.bandwidth_mbs)
-                say(notes_, "{} has {} {} links{}{} in the file, but {} as detected: the file's are kept",
+                say(notes_, "{} has {} {} links{}{}{} in the file, but {}{} as detected: the file's are kept",
                     graph_.name(source), mine->count, name_of(mine->kind), mine->target.empty() ? "" : " to ",
-                    mine->target, theirs.count);
+                    mine->target, rate(*mine), theirs.count, rate(theirs));
             return ok();
         }
         say(notes_, "another {} link of {}, to {}, was detected, which the file does not state: it is left out",
@@ -270,8 +284,7 @@ class Merger {
     std::vector<std::string> notes_;
     std::vector<int> hosts_;  // of each detected one
     std::vector<int> index_;  // of each detected node
-    std::set<std::tuple<int, int, int>> claimed_;
-    std::set<int> ranks_;
+    Claims claims_;
     // Of the file: statements of a node and kind, ports of a NIC, NICs without a bus id by host and name of a port.
     std::map<std::pair<int, LinkKind>, std::vector<const Statement*>> stated_;
     std::map<int, std::vector<int>> ports_;

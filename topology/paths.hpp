@@ -2,9 +2,10 @@
 // NCCL tell, its hops, its narrowest link, its latency. Of all ways it is the one of the nearest class; of those the
 // widest; of those the one with the fewest hops; of those the quickest.
 // Devices do not forward: a way goes through cpus, PCI switches and NVSwitches only, except NVB, NVLink through one GPU
-// to another, and, where it is asked for, PXN, through another GPU's NIC.
+// to another, and, where it is asked for, PXN, to a NIC of the host through another of its GPUs.
 #pragma once
 #include <cstdint>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -21,6 +22,7 @@ enum class PathClass : uint8_t {
     c2c,   // NVLink-C2C between a GPU and its cpu
     pix,   // one PCI switch at most
     pxb,   // several PCI switches, no cpu
+    p2c,   // between a GPU and a NIC: C2C to the GPU's cpu, and PCI from there
     pxn,   // NVLink to another GPU, and from there to its NIC by PIX or PXB
     phb,   // a cpu (PCI host bridge)
     sys,   // from cpu to cpu, across NUMA domains
@@ -59,6 +61,8 @@ class Paths {
     Path between(int source, int target) const { return from(source)[size_t(target)]; }
     // The nodes of that path, both ends included; empty: there is none.
     std::vector<int> route(int source, int target) const;
+    // What was left out of machines that are larger than any that is known, a sentence each.
+    const std::vector<std::string>& notes() const { return notes_; }
 
   private:
     struct Edge {
@@ -68,17 +72,37 @@ class Paths {
         double bandwidth_gbs, latency_us;
         bool assumed;
     };
-    struct Row;
+    // As the way with the fewest hops over links that are near and wide enough reaches a node.
+    struct Reached {
+        int hops = -1;  // not at all
+        int previous = -1;
+        double latency_us = 0;
+        bool assumed = false;
+    };
+    using Row = std::vector<Reached>;  // of the source and what forwards, by place in the island
     void find_islands();
     void add_edges();
+    void add_ends();
     void find_arrivals();
+    void add_arrivals(int port);
+    void note_relays();
     const std::vector<int>& island_of(int node) const { return islands_[size_t(island_[size_t(node)])]; }
     bool forwards(int node) const;
-    // Of the source's island, by places in it.
-    Row layers(int source, PathClass worst, double bandwidth_gbs) const;
-    std::vector<Path> direct(int source) const;
-    std::vector<int> direct_route(int source, int target) const;
+    // The links that a search takes. `c2c`: at GPUs those of NVLink-C2C alone.
+    struct Search {
+        PathClass worst;
+        double bandwidth_gbs;
+        bool c2c;
+    };
+    bool allows(const Search& search, const std::vector<int>& island, int node, const Edge& edge) const;
+    Row layers(int source, const Search& search) const;
+    Reached reached(const Row& row, int node, const Search& search) const;
+    double width_of(int source, double bandwidth_gbs) const;
+    // By links alone, of the source's island, by places in it; none: what is farther, too.
+    std::vector<Path> direct(int source, PathClass farthest = PathClass::sys, bool c2c = false) const;
+    std::vector<int> direct_route(int source, int target, bool c2c = false) const;
     void add_nvb(int source, std::vector<Path>& row) const;
+    void add_p2c(int source, std::vector<Path>& row) const;
     void add_pxn(int source, std::vector<Path>& row) const;
     void add_net(int source, std::vector<Path>& row) const;
     // The port by which the node is best left.
@@ -90,9 +114,13 @@ class Paths {
     std::vector<std::vector<int>> islands_;  // their nodes, ascending
     std::vector<int> island_, place_;        // of each node, and where in it
     std::vector<std::vector<Edge>> edges_;   // of each node
-    std::vector<std::vector<int>> ports_;    // of each host
-    std::vector<int> arrival_port_;          // for each node: by which port of its host it is best reached
-    std::vector<Path> arrival_;              // from there
+    std::vector<std::vector<Edge>> into_;    // of each end, from places in its island
+    bool has_c2c_ = false;
+    std::vector<double> widths_;           // of edges between nodes that forward, ascending
+    std::vector<std::vector<int>> ports_;  // of each host
+    std::vector<int> arrival_port_;        // for each node: by which port of its host it is best reached
+    std::vector<Path> arrival_;            // from there
+    std::vector<std::string> notes_;
 };
 
 }  // namespace weft::topology

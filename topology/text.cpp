@@ -10,8 +10,8 @@ namespace weft::topology {
 
 namespace {
 
-// More columns than this nobody reads.
-constexpr size_t columns_most = 96;
+// More columns than this nobody reads, nor waits for where each takes a search of more nodes than any machine has.
+constexpr size_t columns_most = 96, columns_of_large = 16, large_nodes = 4'096;
 
 std::string bandwidth(double gbs, bool assumed) {
     // Whole numbers above 100: three digits are more than is known.
@@ -78,6 +78,8 @@ class Writer {
         above_.resize(graph_.nodes().size());
         for (size_t i = 0; i < graph_.nodes().size(); ++i)
             if (graph_.nodes()[i].parent >= 0) children_[size_t(graph_.nodes()[i].parent)].push_back(int(i));
+        cpus_.resize(graph_.hosts().size());
+        for (const int cpu : graph_.of_kind(NodeKind::cpu)) cpus_[size_t(graph_.node(cpu).host)].push_back(cpu);
         for (const Link& link : graph_.links()) {
             const Node& source = graph_.node(link.source);
             const bool of_tree =
@@ -95,8 +97,7 @@ class Writer {
         for (size_t host = 0; host < graph_.hosts().size(); ++host) {
             const std::string& hash = graph_.hosts()[host];
             text_ += fmt::format("host {}{}\n", host, hash.empty() ? "" : " (" + hash + ")");
-            for (size_t i = 0; i < graph_.nodes().size(); ++i)
-                if (graph_.nodes()[i].kind == NodeKind::cpu && graph_.nodes()[i].host == int(host)) write_tree(int(i));
+            for (const int cpu : cpus_[host]) write_tree(cpu);
         }
     }
     void write_tree(int root) {
@@ -147,7 +148,7 @@ class Writer {
         }
         if (ends.empty()) return;
         const size_t all = ends.size();
-        if (all > columns_most) ends.resize(columns_most);
+        ends.resize(std::min(all, graph_.nodes().size() > large_nodes ? columns_of_large : columns_most));
         std::vector<std::vector<std::string>> table(ends.size() + 1);
         table[0].emplace_back();
         for (const int end : ends) table[0].push_back(short_name(graph_, end));
@@ -173,16 +174,18 @@ class Writer {
             for (size_t i = 0; i < row.size(); ++i) line += fmt::format(" {:<{}}", row[i], widths[i] + 1);
             text_ += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
         }
+        for (const std::string& note : paths.notes()) text_ += fmt::format("  {}\n", note);
         if (all > ends.size()) text_ += fmt::format("  of {} GPUs, ports and cpus the first {}\n", all, ends.size());
         text_ +=
             "NVL NVLink, NVB NVLink through a GPU, C2C NVLink-C2C, PIX one PCI switch at most, PXB several,\n"
-            "PXN through another GPU's NIC, PHB through a cpu, SYS between cpus, NET the network, - no way;\n"
+            "P2C C2C and a cpu's NIC, PXN through another GPU's NIC, PHB through a cpu, SYS between cpus, NET the "
+            "network, - no way;\n"
             "~ rests on something unknown\n";
     }
 
     const Graph& graph_;
     PathOptions options_;
-    std::vector<std::vector<int>> children_;
+    std::vector<std::vector<int>> children_, cpus_;  // of each node; of each host
     std::vector<const Link*> above_, across_;
     std::string text_;
 };

@@ -218,18 +218,26 @@ class Reader : xml::Handler {
                                                             : fmt::format("is a {}", name_of(node.kind)));
         node.kind = kind;
     }
+    // Of a GPU that is divided each part has an element.
     void start_gpu(Element& element, int pci) {
         become(element, pci, NodeKind::gpu);
-        Gpu& gpu = result_.graph.change(pci).gpu;
-        if (!gpus_.insert(pci).second)
-            return element.wrong("{} has a second <gpu>; each has a pci element of its own",
-                                 result_.graph.node(pci).busid);
+        Gpu gpu;
         gpu.dev = number(element, "dev", -1, 65'535);
         gpu.sm = number(element, "sm", -1, 9'999);
         gpu.rank = number(element, "rank", -1, INT_MAX);
         gpu.gdr = number(element, "gdr", -1, 1);
         gpu.keep = number(element, "keep", -1, 1);
         gpu.domain = text(element, "domain");
+        Node& node = result_.graph.change(pci);
+        if (gpus_.insert(pci).second) {
+            node.gpu = std::move(gpu);
+            return;
+        }
+        if (node.parts.empty())
+            note(element.mark().line, "{} has several <gpu>: paths and channels take it for one GPU", node.busid);
+        if (node.parts.size() == parts_most)
+            return element.wrong("{} has more than {} <gpu>", node.busid, parts_most + 1);
+        node.parts.push_back(std::move(gpu));
     }
     int start_nic(Element& element, const Open& above) {
         if (above.tag == Tag::pci) {

@@ -92,14 +92,10 @@ class Writer {
         const Gpu& gpu = graph_.node(index).gpu;
         const auto& statements = statements_[size_t(index)];
         // Nothing to say but what its class says.
-        if (gpu == Gpu() && statements.empty() && kind_of(graph_.node(index).pci) == NodeKind::gpu) return;
-        xml_.open("gpu");
-        known("dev", gpu.dev);
-        known("sm", gpu.sm);
-        known("rank", gpu.rank);
-        known("gdr", gpu.gdr);
-        known("keep", gpu.keep);
-        known("domain", gpu.domain);
+        const auto& parts = graph_.node(index).parts;
+        const bool by_class = kind_of(graph_.node(index).pci) == NodeKind::gpu;
+        if (gpu == Gpu() && statements.empty() && parts.empty() && by_class) return;
+        open_gpu(gpu);
         for (const Statement* it : statements) {
             if (it->kind == LinkKind::nvlink) {
                 xml_.open("nvlink");
@@ -115,6 +111,19 @@ class Writer {
             }
         }
         xml_.close();
+        for (const Gpu& part : parts) {
+            open_gpu(part);
+            xml_.close();
+        }
+    }
+    void open_gpu(const Gpu& gpu) {
+        xml_.open("gpu");
+        known("dev", gpu.dev);
+        known("sm", gpu.sm);
+        known("rank", gpu.rank);
+        known("gdr", gpu.gdr);
+        known("keep", gpu.keep);
+        known("domain", gpu.domain);
     }
     void write_nic(int index) {
         if (children_[size_t(index)].empty() && kind_of(graph_.node(index).pci) == NodeKind::nic) return;

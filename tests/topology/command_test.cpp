@@ -30,7 +30,7 @@ paths, and GB/s of their narrowest links
   mlx5_0  PHB 24   PHB 24   X       PHB 24
   cpu0    PHB 24   PHB 24   PHB 24  X
 NVL NVLink, NVB NVLink through a GPU, C2C NVLink-C2C, PIX one PCI switch at most, PXB several,
-PXN through another GPU's NIC, PHB through a cpu, SYS between cpus, NET the network, - no way;
+P2C C2C and a cpu's NIC, PXN through another GPU's NIC, PHB through a cpu, SYS between cpus, NET the network, - no way;
 ~ rests on something unknown
 )");
     for (const auto& file : files_in("machines")) {

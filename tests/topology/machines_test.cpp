@@ -117,7 +117,7 @@ TEST_CASE("GB200 NVL72: one NVLink domain over hosts, the network for all else",
     CHECK(count(graph, NodeKind::nvswitch) == 1);
     check(graph, {{"gpu0", "gpu3", PathClass::nvl, 721.8, 2},
                   {"gpu0", "cpu0", PathClass::c2c, 223.56, 1},
-                  {"gpu0", "mlx5_0", PathClass::phb, 48, 3},
+                  {"gpu0", "mlx5_0", PathClass::p2c, 48, 3},
                   {"gpu0", "cpu1", PathClass::sys, 6, 2}});
     const Paths paths(graph);
     const Path switched = paths.between(node_named(graph, "gpu0", 0), node_named(graph, "gpu3", 1));
@@ -135,7 +135,7 @@ TEST_CASE("GB200 NVL72: one NVLink domain over hosts, the network for all else",
 TEST_CASE("Grace Hopper: the GPU's way to its cpu is C2C, not PCI", "[topology]") {
     const auto machine = read_machine("grace_hopper");
     check(machine.graph, {{"gpu0", "cpu0", PathClass::c2c, 447.12, 1},
-                          {"gpu0", "mlx5_0", PathClass::phb, 48, 3},
+                          {"gpu0", "mlx5_0", PathClass::p2c, 48, 3},
                           {"cpu0", "mlx5_0", PathClass::phb, 48, 2}});
 }
 

@@ -113,6 +113,26 @@ TEST_CASE("what the file states is kept, and the contradiction told", "[topology
     CHECK(node_named(graph, "gpu2") > 0);
 }
 
+TEST_CASE("what only one of two files states is taken, where both do and differ the first one's is kept",
+          "[topology]") {
+    const std::string machine = R"(<cpu numaid="0">
+        <pci busid="0000:01:00.0" class="0x030200"><gpu sm="90"{}><c2c bw="{}" count="10"/></gpu></pci>
+        <pci busid="0000:02:00.0" class="0x020000"><nic><net name="eth0"{}/></nic></pci></cpu>)";
+    const auto of = [&](const char* gpu, int mbs, const char* net) {
+        return graph_of(fmt::format(fmt::runtime(machine), gpu, mbs, net));
+    };
+    const Merged both =
+        merged(of("", 44712, R"( latency="1.5")"), of(R"( keep="1")", 20000, R"( latency="2" keep="1")"));
+    CHECK(both.graph.node(node_named(both.graph, "0000:01:00.0")).gpu.keep == 1);
+    CHECK(both.graph.node(node_named(both.graph, "eth0")).port.keep == 1);
+    CHECK(both.notes == std::vector<std::string>{
+                            "latency of port eth0 is 1.5 in the file, but 2 as detected: the file's is kept",
+                            "gpu 0000:01:00.0 has 10 c2c links of 44712 MB/s in the file, but 10 of 20000 MB/s as "
+                            "detected: the file's are kept"});
+    const Graph other = of("", 44712, R"( latency="2")");
+    CHECK(merged(of("", 44712, ""), other).graph.node(node_named(other, "eth0")).port.latency_us == 2);
+}
+
 TEST_CASE("a domain of several hosts that detection knows takes the place of the host's own", "[topology]") {
     const std::string gpu = R"(<cpu numaid="0"><pci busid="0008:01:00.0" class="0x030200"><gpu dev="0" sm="100"{}>
         <nvlink target="fffffff:ffff:ff" count="18" tclass="0x068000"/></gpu></pci></cpu>)";

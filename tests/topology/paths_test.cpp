@@ -1,12 +1,15 @@
 // Paths against an enumeration of all ways, on random small graphs.
 #include "topology/paths.hpp"
 
+#include <chrono>
 #include <map>
 #include <optional>
 #include <random>
 #include <tuple>
 
 #include "tests/catch.hpp"
+#include "tests/topology/machines.hpp"
+#include "topology/text.hpp"
 
 using namespace weft;
 using namespace weft::topology;
@@ -56,6 +59,12 @@ class Enumeration {
         if (kind(a) == NodeKind::cpu || kind(b) == NodeKind::cpu) return PathClass::phb;
         return kind(a) == NodeKind::pci && kind(b) == NodeKind::pci ? PathClass::pxb : PathClass::pix;
     }
+    // From a GPU over its C2C to a NIC or port, or back: the C2C is the first link, or the last one.
+    bool is_c2c_way(int source, int target, LinkKind last) const {
+        const auto is_nic = [&](int node) { return kind(node) == NodeKind::nic || kind(node) == NodeKind::port; };
+        return (kind(source) == NodeKind::gpu && is_nic(target) && first_ == LinkKind::c2c) ||
+               (is_nic(source) && kind(target) == NodeKind::gpu && last == LinkKind::c2c);
+    }
     void walk(int node, Cost cost, std::vector<int> way) {
         on_way_[size_t(node)] = true;
         for (const auto& [key, bundle] : bundles_) {
@@ -73,8 +82,11 @@ class Enumeration {
             if (way.size() == 1) first_ = link;
             const Cost next{path_class, std::max(std::get<1>(cost), -bundle.bandwidth_gbs), std::get<2>(cost) + 1,
                             std::get<3>(cost) + bundle.latency_us};
-            const auto [best, added] = best_.try_emplace(target, next);
-            if (!added && next < best->second) best->second = next;
+            Cost told = next;
+            if (path_class == PathClass::phb && is_c2c_way(way.front(), target, link))
+                std::get<0>(told) = PathClass::p2c;
+            const auto [best, added] = best_.try_emplace(target, told);
+            if (!added && told < best->second) best->second = told;
             // NVB ends here.
             if (!forwards) continue;
             auto longer = way;
@@ -181,8 +193,72 @@ TEST_CASE("of all ways the nearest class, then the widest, the shortest, the qui
         }
     }
     for (const PathClass each : {PathClass::nvl, PathClass::nvb, PathClass::c2c, PathClass::pix, PathClass::pxb,
-                                 PathClass::phb, PathClass::sys})
+                                 PathClass::p2c, PathClass::phb, PathClass::sys})
         CHECK(seen[each] > 0);
+}
+
+TEST_CASE("where links go both ways paths do, too: PXN stays within a host", "[topology]") {
+    for (const auto& file : test::files_in("machines")) {
+        INFO(file);
+        const auto machine = read_topology(test::file_text(file));
+        REQUIRE(machine.ok());
+        const Paths paths(machine->graph, {.pxn = true});
+        std::vector<std::vector<Path>> rows;
+        for (int node = 0; node < int(machine->graph.nodes().size()); ++node) rows.push_back(paths.from(node));
+        for (size_t source = 0; source < rows.size(); ++source) {
+            for (size_t target = 0; target < source; ++target) {
+                INFO(machine->graph.name(int(source)) << " and " << machine->graph.name(int(target)));
+                CHECK(std::string(name_of(rows[source][target].path_class)) ==
+                      name_of(rows[target][source].path_class));
+                CHECK(rows[source][target].bandwidth_gbs == Approx(rows[target][source].bandwidth_gbs));
+            }
+        }
+    }
+}
+
+TEST_CASE("hosts of thousands of GPUs and NICs, no two links alike, takes seconds", "[topology]") {
+    constexpr int each = 1'000;
+    Graph graph;
+    for (const char* hash : {"one", "other"}) {
+        Node cpu, bridge;
+        cpu.kind = NodeKind::cpu;
+        cpu.cpu.numaid = 0;
+        cpu.host = bridge.host = *graph.host(hash);
+        bridge.parent = *graph.add(cpu);
+        bridge.busid = "0000:00:01.0";
+        const int above = *graph.add(bridge);
+        for (int i = 0; i < each; ++i) {
+            for (const NodeKind kind : {NodeKind::gpu, NodeKind::nic}) {
+                Node device;
+                device.kind = kind;
+                device.host = cpu.host;
+                device.parent = above;
+                device.busid = fmt::format("{:04x}:{:02x}:{:02x}.0", i, int(kind), 0);
+                device.pci.link_width = 1 + i % 32;
+                const int node = *graph.add(device);
+                if (kind == NodeKind::gpu) {
+                    REQUIRE(graph.state({LinkKind::nvlink, node, "switch", "0x068000", 1 + i % 200, 0, {}}).ok());
+                    REQUIRE(graph.state({LinkKind::c2c, node, {}, {}, 1, 1000 + i, {}}).ok());
+                    continue;
+                }
+                Node port;
+                port.kind = NodeKind::port;
+                port.host = cpu.host;
+                port.parent = node;
+                port.port.speed = 1'000 + i;
+                REQUIRE(graph.add(port).ok());
+            }
+        }
+    }
+    std::vector<std::string> notes;
+    REQUIRE(graph.connect(notes).ok());
+    const auto begin = std::chrono::steady_clock::now();
+    const std::string text = write_text(graph, {.pxn = true});
+    // Sanitizers make it ten times what it is.
+    CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(100));
+    CHECK(text.find(fmt::format("host 1 has {} ports: paths from other hosts arrive by its ", each)) !=
+          std::string::npos);
+    CHECK(text.find(fmt::format("host 0 has {} GPUs: PXN is tried through 32 of them", each)) != std::string::npos);
 }
 
 TEST_CASE("a graph refuses links of no bandwidth, of a node with itself and of nodes that are not there",

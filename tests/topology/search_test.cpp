@@ -145,7 +145,7 @@ TEST_CASE("4096 hosts take the steps of two, and what leaves by a NIC arrives by
 TEST_CASE("NICs are chosen by nearness", "[topology]") {
     for (const auto& [name, nearest] : {std::pair("dgx1_v100", PathClass::pix), std::pair("dgx_a100", PathClass::pix),
                                         std::pair("dgx_h100", PathClass::pix), std::pair("pcie_4_gpus", PathClass::phb),
-                                        std::pair("grace_hopper", PathClass::phb)}) {
+                                        std::pair("grace_hopper", PathClass::p2c)}) {
         INFO(name);
         const Channels found = searched(read_machine(name).graph, 2);
         CHECK(std::string(name_of(found.kinds[0].graphs[0].type_inter)) == name_of(nearest));

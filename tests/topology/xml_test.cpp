@@ -102,6 +102,23 @@ TEST_CASE("strange things are said with their line, and left out or taken for so
     CHECK(path.bandwidth_gbs == 40);
 }
 
+TEST_CASE("a GPU that is divided keeps its parts, each with an index of its own", "[topology]") {
+    const std::string file = R"(<system version="1"><cpu numaid="0"><pci busid="0000:07:00.0" class="0x030200">
+        <gpu dev="0" sm="80" rank="0" keep="1"/>
+        <gpu dev="1" sm="80" rank="{}"/></pci></cpu></system>)";
+    const auto divided = read_topology(fmt::format(fmt::runtime(file), 1));
+    REQUIRE(divided.ok());
+    CHECK(divided->notes ==
+          std::vector<std::string>{"line 3: 0000:07:00.0 has several <gpu>: paths and channels take it for one GPU"});
+    REQUIRE(divided->graph.node(1).parts.size() == 1);
+    CHECK(divided->graph.node(1).parts[0].dev == 1);
+    const auto again = read_topology(write_topology(divided->graph));
+    REQUIRE(again.ok());
+    CHECK(again->graph == divided->graph);
+    CHECK(read_topology(fmt::format(fmt::runtime(file), 0)).status().sentence() ==
+          "line 1: two gpus have rank 0; each has one of its own");
+}
+
 TEST_CASE("halves of a switch that a pcilink joins are several switches, without a cpu", "[topology]") {
     const auto machine = read_in_cpu(R"(
 <pci busid="0000:01:00.0" class="0x060400" link_speed="16.0 GT/s PCIe" link_width="16">
@@ -152,7 +169,7 @@ TEST_CASE("channels that are written and read again are the same", "[topology]")
         {{{NodeKind::gpu, 1, 4}, {NodeKind::gpu, 0, 3}}}};
     graphs[1].id = 1;
     graphs[1].pattern = Pattern::balanced_tree;
-    graphs[1].type_inter = PathClass::pxn;
+    graphs[1].type_inter = PathClass::p2c;
     graphs[1].latency_inter_us = 2.5;
     graphs[1].same_channels = false;
     const std::string written = write_graphs(graphs);
