@@ -2,8 +2,9 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
+#include <map>
 #include <set>
+#include <tuple>
 
 namespace weft::topology {
 
@@ -17,7 +18,14 @@ constexpr int64_t steps_most = 20'000'000;
 class Check {
   public:
     Check(const ChannelGraph& channels, const MachineKind& kind)
-        : channels_(channels), kind_(kind), graph_(*kind.terrain.graph), fabric_(kind.terrain) {}
+        : channels_(channels), kind_(kind), graph_(*kind.terrain.graph), fabric_(kind.terrain) {
+        const std::vector<int> devs = devs_of(graph_);
+        for (const int index : kind.terrain.nodes) {
+            const Node& node = graph_.node(index);
+            nodes_.try_emplace({node.kind, host_of(node.host), devs[size_t(index)]}, index);
+        }
+        for (const int site : kind.sites) sites_.emplace(site, int(sites_.size()));
+    }
 
     std::vector<std::string> run() {
         const bool loops = channels_.pattern == Pattern::ring || channels_.pattern == Pattern::tree ||
@@ -35,14 +43,11 @@ class Check {
         if (objections_.size() < objections_most)
             objections_.push_back(fmt::format(format, std::forward<Arguments>(arguments)...));
     }
+    // Files number the hosts of the job that wrote them: of one host's machine the number says nothing.
+    int host_of(int host) const { return graph_.hosts().size() > 1 ? host : 0; }
     int node_of(const Stop& stop) const {
-        for (const int index : kind_.terrain.nodes) {
-            const Node& node = graph_.node(index);
-            // Files number the hosts of the job that wrote them: of one host's machine the number says nothing.
-            if (node.kind != stop.kind || (graph_.hosts().size() > 1 && node.host != stop.host)) continue;
-            if (dev_of(graph_, index) == stop.dev) return index;
-        }
-        return -1;
+        const auto found = nodes_.find({stop.kind, host_of(stop.host), stop.dev});
+        return found == nodes_.end() ? -1 : found->second;
     }
     static std::string shown(const Stop& stop) {
         std::string name = stop.kind == NodeKind::port ? "net" : name_of(stop.kind);
@@ -66,13 +71,13 @@ class Check {
                 (i == 0 ? ring.entry : ring.exit) = node;
                 continue;
             }
-            const auto site = std::find(kind_.sites.begin(), kind_.sites.end(), node);
-            if (site == kind_.sites.end())
+            const auto site = sites_.find(node);
+            if (site == sites_.end())
                 object("{} passes {}, on which no rank sits", here, shown(stops[i]));
             else if (!met.insert(node).second)
                 object("{} passes {} twice", here, shown(stops[i]));
             else
-                ring.order.push_back(int(site - kind_.sites.begin()));
+                ring.order.push_back(site->second);
         }
         for (const int site : kind_.sites)
             if (met.count(site) == 0) object("{} misses {}", here, graph_.name(site));
@@ -110,6 +115,8 @@ class Check {
     const MachineKind& kind_;
     const Graph& graph_;
     const Fabric fabric_;
+    std::map<std::tuple<NodeKind, int, int>, int> nodes_;  // by kind, host and dev
+    std::map<int, int> sites_;                             // their places, by node
     std::vector<PackedRing> rings_;
     std::vector<std::string> objections_;
 };

@@ -3,6 +3,7 @@
 #include <charconv>
 #include <climits>
 #include <iterator>
+#include <map>
 #include <set>
 #include <utility>
 
@@ -165,15 +166,17 @@ const char* name_of(Pattern pattern) {
     return "?";
 }
 
-int dev_of(const Graph& graph, int index) {
-    const Node& node = graph.node(index);
-    const int dev = node.kind == NodeKind::gpu    ? node.gpu.dev
-                    : node.kind == NodeKind::port ? node.port.dev
-                                                  : node.cpu.numaid;
-    if (dev != unknown) return dev;
-    int place = 0;
-    for (int i = 0; i < index; ++i) place += graph.node(i).kind == node.kind && graph.node(i).host == node.host;
-    return place;
+std::vector<int> devs_of(const Graph& graph) {
+    std::vector<int> devs;
+    std::map<std::pair<NodeKind, int>, int> places;  // by kind and host: how many so far
+    for (const Node& node : graph.nodes()) {
+        const int place = places[{node.kind, node.host}]++;
+        const int dev = node.kind == NodeKind::gpu    ? node.gpu.dev
+                        : node.kind == NodeKind::port ? node.port.dev
+                                                      : node.cpu.numaid;
+        devs.push_back(dev == unknown ? place : dev);
+    }
+    return devs;
 }
 
 Result<ReadGraphs> read_graphs(std::string_view xml) { return Reader().read(xml); }

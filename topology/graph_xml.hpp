@@ -23,8 +23,8 @@ struct Stop {
     bool operator==(const Stop&) const = default;
 };
 
-// By which files name it: what is known, else its place among the devices of its kind on its host.
-int dev_of(const Graph& graph, int node);
+// By which files name each node: what is known, else its place among the devices of its kind on its host.
+std::vector<int> devs_of(const Graph& graph);
 
 struct ChannelPath {
     std::vector<Stop> stops;  // in order; between hosts the first and the last are ports

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cctype>
 #include <map>
+#include <set>
 #include <tuple>
 #include <utility>
 
@@ -101,11 +102,16 @@ Result<Job> job_of_all(const Graph& graph, int copies, const std::vector<int>& d
     if (copies < 1 || copies > hosts_most)
         return fail(weftInvalidArgument, "{} hosts; there must be 1 to {}", copies, hosts_most);
     std::vector<int> nodes;
-    for (const int gpu : graph.of_kind(NodeKind::gpu))
-        if (devs.empty() || std::find(devs.begin(), devs.end(), dev_of(graph, gpu)) != devs.end()) nodes.push_back(gpu);
-    for (const int dev : devs)
-        if (std::none_of(nodes.begin(), nodes.end(), [&](int node) { return dev_of(graph, node) == dev; }))
-            return fail(weftInvalidArgument, "there is no gpu {}", dev);
+    const std::vector<int> all = devs_of(graph);
+    const std::set<int> wanted(devs.begin(), devs.end());
+    std::set<int> found;
+    for (const int gpu : graph.of_kind(NodeKind::gpu)) {
+        if (!wanted.empty() && wanted.count(all[size_t(gpu)]) == 0) continue;
+        nodes.push_back(gpu);
+        found.insert(all[size_t(gpu)]);
+    }
+    for (const int dev : wanted)
+        if (found.count(dev) == 0) return fail(weftInvalidArgument, "there is no gpu {}", dev);
     if (nodes.empty()) nodes = graph.of_kind(NodeKind::cpu);
     std::stable_sort(nodes.begin(), nodes.end(), [&](int one, int other) {
         const Node &a = graph.node(one), &b = graph.node(other);

@@ -74,7 +74,7 @@ class Search {
     Found try_packing(const std::vector<Fabric>& fabrics, Candidate candidate, bool one_port, bool pairs);
     void take_found();
     std::vector<ChannelGraph> graphs_of(const KindChannels& kind) const;
-    Stop stop_at(const KindChannels& kind, int node) const;
+    Stop stop_at(const KindChannels& kind, const std::vector<int>& devs, int node) const;
 
     const Job& job_;
     const SearchOptions& options_;
@@ -232,9 +232,9 @@ Search::Found Search::search_at(Reaches reaches, const std::vector<Fabric>& fabr
     return best;
 }
 
-Stop Search::stop_at(const KindChannels& kind, int node) const {
+Stop Search::stop_at(const KindChannels& kind, const std::vector<int>& devs, int node) const {
     const Node& it = kind.terrain.graph->node(node);
-    Stop stop{it.kind, dev_of(*kind.terrain.graph, node), unknown, it.host};
+    Stop stop{it.kind, devs[size_t(node)], unknown, it.host};
     if (it.kind != NodeKind::port && result_.machines.size() == 1) {
         const auto site = std::find(kind.sites.begin(), kind.sites.end(), node) - kind.sites.begin();
         stop.rank = result_.machines[0].ranks[size_t(site)].front();
@@ -248,12 +248,13 @@ std::vector<ChannelGraph> Search::graphs_of(const KindChannels& kind) const {
     ring.pattern = Pattern::ring;
     ring.cross_nic = result_.alternates ? 2 : 0;
     ring.intra_gbs = ring.inter_gbs = result_.channel_gbs;
+    const std::vector<int> devs = devs_of(*kind.terrain.graph);
     ring.channels.reserve(kind.packing.rings.size());
     for (const PackedRing& packed : kind.packing.rings) {
         ChannelPath& path = ring.channels.emplace_back();
-        if (packed.entry >= 0) path.stops.push_back(stop_at(kind, packed.entry));
-        for (const int site : packed.order) path.stops.push_back(stop_at(kind, kind.sites[size_t(site)]));
-        if (packed.exit >= 0) path.stops.push_back(stop_at(kind, packed.exit));
+        if (packed.entry >= 0) path.stops.push_back(stop_at(kind, devs, packed.entry));
+        for (const int site : packed.order) path.stops.push_back(stop_at(kind, devs, kind.sites[size_t(site)]));
+        if (packed.exit >= 0) path.stops.push_back(stop_at(kind, devs, packed.exit));
         ring.type_intra = std::max(ring.type_intra, packed.within);
         ring.type_inter = std::max(ring.type_inter, packed.outward);
         if (packed.entry != packed.exit && ring.cross_nic == 0) ring.cross_nic = 1;

@@ -1,6 +1,8 @@
 // Graph files against machines: those that a search writes fit, and of others it is said what does not.
 #include "topology/channel_check.hpp"
 
+#include <chrono>
+
 #include "tests/catch.hpp"
 #include "tests/topology/machines.hpp"
 
@@ -74,4 +76,36 @@ TEST_CASE("what does not fit a machine is said in a sentence each", "[topology]"
     CHECK(objections(tree, graph) == Sentences{});
     tree.intra_gbs = 7;
     CHECK(objections(tree, graph) == Sentences{"the trees of graph 0 have 7 GB/s each; their links leave them 6 GB/s"});
+}
+
+TEST_CASE("a file of very many stops is held against a machine of very many ports in a moment", "[topology]") {
+    Graph graph;
+    Node cpu;
+    cpu.kind = NodeKind::cpu;
+    cpu.cpu.numaid = 0;
+    cpu.host = *graph.host("");
+    REQUIRE(graph.add(cpu).ok());
+    constexpr int ports = 3'000;
+    for (int i = 0; i < ports; ++i) {
+        Node nic, port;
+        nic.kind = NodeKind::nic;
+        nic.parent = 0;
+        port.kind = NodeKind::port;
+        port.parent = *graph.add(nic);
+        REQUIRE(graph.add(port).ok());  // without an index: its place counts
+    }
+    std::vector<std::string> notes;
+    REQUIRE(graph.connect(notes).ok());
+    ChannelGraph channels;
+    channels.channels.resize(100);
+    for (ChannelPath& channel : channels.channels) {
+        channel.stops.assign(1'000, {NodeKind::port, ports - 1, unknown, 0});
+        channel.stops.push_back({NodeKind::port, ports, unknown, 0});
+    }
+    const auto begin = std::chrono::steady_clock::now();
+    const Sentences found = objections(channels, graph);
+    CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(30));  // it was an hour
+    CHECK(found.size() == 20);
+    CHECK(found[0] ==
+          fmt::format("channel 0 of graph 0 passes net {} on its way; NICs are a channel's ends", ports - 1));
 }
