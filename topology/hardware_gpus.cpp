@@ -3,6 +3,7 @@
 #include <charconv>
 
 #include "topology/hardware.hpp"
+#include "topology/notes.hpp"
 
 namespace weft::topology {
 
@@ -27,15 +28,19 @@ std::string domain_of(const nvml::Fabric& fabric) {
 }
 
 // NVLinks that end at the same device are one statement.
-Nvlinks links_of(const nvml::Nvml& nvml, const std::string& busid, const Hardware& hardware) {
+Nvlinks links_of(const nvml::Nvml& nvml, const std::string& busid, Hardware& hardware) {
     Nvlinks all;
     all.busid = busid;
     for (const nvml::Link& link : nvml.links(busid)) {
         Statement statement;
         statement.target = normal_busid(link.remote_bus_id);
+        if (statement.target == busid) {
+            say(hardware.notes, "NVML says that NVLink {} of {} leads to itself: it is left out", link.link, busid);
+            continue;
+        }
         // What a virtual machine hides is a switch: other GPUs it sees.
         const bool to_switch = link.remote == nvml::RemoteKind::nvswitch ||
-                               (link.remote == nvml::RemoteKind::unknown && statement.target.empty());
+                               (link.remote != nvml::RemoteKind::npu && statement.target.empty());
         const auto device = hardware.devices.find(statement.target);
         statement.target_class = to_switch                                 ? nvswitch_class
                                  : link.remote == nvml::RemoteKind::npu    ? cpu_class
@@ -43,8 +48,9 @@ Nvlinks links_of(const nvml::Nvml& nvml, const std::string& busid, const Hardwar
                                  : device->second.pci.device_class.empty() ? gpu_class
                                                                            : device->second.pci.device_class;
         if (statement.target.empty()) statement.target = hidden;
-        const auto same = std::find_if(all.statements.begin(), all.statements.end(),
-                                       [&](const Statement& it) { return it.target == statement.target; });
+        const auto same = std::find_if(all.statements.begin(), all.statements.end(), [&](const Statement& it) {
+            return it.target == statement.target && it.target_class == statement.target_class;
+        });
         if (same != all.statements.end())
             ++same->count;
         else

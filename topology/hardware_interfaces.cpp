@@ -70,7 +70,7 @@ class Source {
             Interface made;
             made.rdma = true;
             made.busid = busid;
-            made.port.name = name;
+            made.port.name = printable(name);
             made.port.guid = guid;
             std::from_chars(number.data(), number.data() + number.size(), made.port.number);
             made.port.speed = speed_of(sys_.text(port + "rate").value_or(""));
@@ -115,7 +115,7 @@ class Source {
         }
         Interface made;
         if (physical) made.busid = busid_of(folder + "device");
-        made.port.name = name;
+        made.port.name = printable(name);
         if (const auto number = sys_.number(folder + "dev_port"); number && physical && *number >= 0 && *number < 256)
             made.port.number = int(*number) + 1;
         if (const auto speed = sys_.number(folder + "speed"); speed && *speed > 0 && *speed <= 100'000'000)

@@ -28,6 +28,12 @@ bool is_silent(int error) {
 
 }  // namespace
 
+std::string printable(std::string text) {
+    for (char& letter : text)
+        if ((letter < ' ' || letter > '~') && letter != '\t' && letter != '\n') letter = '?';
+    return text;
+}
+
 void SystemFiles::remember(const std::string& name, int error) {
     if (is_silent(error)) return;
     if (refused_.size() < refusals_most)
@@ -50,7 +56,7 @@ std::optional<std::string> SystemFiles::text(const std::string& name) {
         text.append(buffer, size_t(count));
     }
     text.erase(text.find_last_not_of(" \t\r\n") + 1);
-    return text;
+    return printable(std::move(text));
 }
 
 std::optional<long long> SystemFiles::number(const std::string& name) {

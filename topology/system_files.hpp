@@ -7,13 +7,16 @@
 
 namespace weft::topology {
 
+// Names of networks may hold any bytes, XML none that are no letters: each of those becomes a question mark.
+std::string printable(std::string text);
+
 // Names below the root without a slash in front: "class/net". Thread-bound.
 class SystemFiles {
   public:
     explicit SystemFiles(std::string root) : root_(std::move(root)) {}
     const std::string& root() const { return root_; }
 
-    // Without white space at its end; none: there is no such file, or it has nothing to say now.
+    // Printable, without white space at its end; none: there is no such file, or it has nothing to say now.
     std::optional<std::string> text(const std::string& name);
     std::optional<long long> number(const std::string& name);
     // Of a folder, sorted; empty, too, if there is none.

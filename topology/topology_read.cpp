@@ -280,8 +280,9 @@ class Reader : xml::Handler {
         Statement statement{LinkKind::nvlink, gpu, {}, text(element, "tclass"), 1, 0, {}};
         const std::string_view target = element.text("target");
         statement.target = normal_busid(target);
-        // Virtual machines see no bus ids of switches and write something shorter.
-        if (statement.target.empty() && statement.target_class == "0x068000") statement.target = target.substr(0, 40);
+        // Virtual machines see no bus ids of switches and cpus and write something shorter.
+        const bool may_hide = statement.target_class == "0x068000" || statement.target_class == "0x068001";
+        if (statement.target.empty() && may_hide) statement.target = target.substr(0, 40);
         if (statement.target.empty() && element.ok())
             element.wrong("target of <nvlink> is {}, which is no bus id; write it as in 0000:07:00.0", shown(target));
         statement.count = element.number_or("count", 1, nvlinks_most, 1);

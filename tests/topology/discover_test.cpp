@@ -144,6 +144,16 @@ TEST_CASE("without a part of /sys, or with nonsense in it, the rest is used", "[
     }
 }
 
+TEST_CASE("names and values of any bytes end in a graph that can be written and read", "[topology][discover]") {
+    SystemTree tree;
+    make_server(tree);
+    tree.network("sys/bus/pci/devices/0000:00:1f.0", "en\xff\x01", 1000);
+    tree.file("sys/bus/pci/devices/0000:1a:00.0/device", "0\x85\xce");
+    const Graph graph = discovered(tree.sources()).graph;
+    CHECK(node_named(graph, "en??") > 0);
+    CHECK(graph.node(node_named(graph, "0000:1a:00.0")).pci.device == "0??");
+}
+
 TEST_CASE("what may not be read is said, a few sentences at most", "[topology][discover]") {
     SystemTree tree;
     make_server(tree);

@@ -76,6 +76,14 @@ TEST_CASE("NVSwitches join GPUs, seen or hidden", "[topology][nvml]") {
     }
 }
 
+TEST_CASE("an NVLink that leads to its own GPU is said and left out, and the GPUs are known", "[topology][nvml]") {
+    const GpuHost host("nvlink 0 0 0; nvlink 0 1 1; nvlink 1 0 0");
+    const Discovered found = host.discover();
+    CHECK(found.notes ==
+          std::vector<std::string>{"NVML says that NVLink 0 of 0000:1a:00.0 leads to itself: it is left out"});
+    CHECK(found.graph.of_kind(NodeKind::gpu).size() == 2);
+}
+
 TEST_CASE("links that are down are said and do not count", "[topology][nvml]") {
     const GpuHost host("nvlink 0 0 1; nvlink 0 1 down; nvlink 1 0 0; nvlink 1 1 down");
     const Discovered found = host.discover();

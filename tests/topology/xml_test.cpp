@@ -119,6 +119,14 @@ TEST_CASE("a GPU that is divided keeps its parts, each with an index of its own"
           "line 1: two gpus have rank 0; each has one of its own");
 }
 
+TEST_CASE("an NVLink to a cpu that a virtual machine hides is one to the cpu", "[topology]") {
+    const auto read = read_topology(R"(<system version="1"><cpu numaid="0"><pci busid="0000:07:00.0" class="0x030200">
+        <gpu dev="0" sm="70"><nvlink target="fffffff:ffff:ff" count="3" tclass="0x068001"/></gpu></pci></cpu></system>)");
+    REQUIRE(read.ok());
+    CHECK(read->notes.empty());
+    CHECK(Paths(read->graph).between(0, 1).path_class == PathClass::nvl);
+}
+
 TEST_CASE("halves of a switch that a pcilink joins are several switches, without a cpu", "[topology]") {
     const auto machine = read_in_cpu(R"(
 <pci busid="0000:01:00.0" class="0x060400" link_speed="16.0 GT/s PCIe" link_width="16">

@@ -14,6 +14,8 @@ namespace {
 
 constexpr int success = 0;
 constexpr unsigned links_max = 18;  // of the GPUs there are
+constexpr unsigned gpus_max = 4'096;
+constexpr int versions_max = 100;  // of compute capabilities, so that 10 a major one tell them apart
 
 // NVML writes eight digits of domain in capitals, CUDA and /sys four in small letters. Empty: hidden.
 std::string bus_id_of(const PciInfo& info) {
@@ -151,7 +153,8 @@ std::vector<Listed> Nvml::devices(std::vector<std::string>& notes) const {
         notes.push_back(fmt::format("NVML does not say how many GPUs there are: {} ({})", text_of(result), result));
         return all;
     }
-    for (unsigned index = 0; index < count; ++index) {
+    if (count > gpus_max) notes.push_back(fmt::format("NVML counts {} GPUs: {} are looked at", count, gpus_max));
+    for (unsigned index = 0; index < std::min(count, gpus_max); ++index) {
         Device device = nullptr;
         PciInfo info{};
         int result = functions_.DeviceGetHandleByIndex_v2(index, &device);
@@ -166,7 +169,8 @@ std::vector<Listed> Nvml::devices(std::vector<std::string>& notes) const {
         }
         int major = 0, minor = 0;
         if (functions_.DeviceGetCudaComputeCapability != nullptr &&
-            functions_.DeviceGetCudaComputeCapability(device, &major, &minor) == success)
+            functions_.DeviceGetCudaComputeCapability(device, &major, &minor) == success && major > 0 &&
+            major < versions_max && minor >= 0 && minor < 10)
             listed.sm = 10 * major + minor;
         unsigned generation = 0, lanes = 0;
         if (functions_.DeviceGetMaxPcieLinkGeneration != nullptr &&

@@ -1,0 +1,21 @@
+// graph_properties.hpp: what holds of every graph, wherever it comes from.
+#pragma once
+#include <cstdlib>
+
+#include "topology/merge.hpp"
+#include "topology/text.hpp"
+#include "topology/topology_xml.hpp"
+
+namespace weft::fuzz {
+
+// It is the same when it is written and read again, it can be merged with itself and shown.
+inline void check_graph(const topology::Graph& graph) {
+    using namespace topology;
+    const auto again = read_topology(write_topology(graph));
+    if (!again || !(again->graph == graph)) std::abort();
+    if (graph.nodes().size() > 64) return;
+    if (!merge(graph, graph)) std::abort();
+    if (write_text(graph, {.pxn = true}).size() > size_t(1) << 24) std::abort();
+}
+
+}  // namespace weft::fuzz

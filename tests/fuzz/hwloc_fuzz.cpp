@@ -1,0 +1,20 @@
+// hwloc_fuzz.cpp: whatever bytes come, hwloc's XML, or a description such as "core:2 pu:1", ends in a graph that is the
+// same when it is written and read again, or in a sentence. hwloc itself reads what Weft lets through.
+//     build/tests/fuzz/hwloc_fuzz -dict=tests/fuzz/hwloc.dict corpus tests/topology/hwloc tests/fuzz/hwloc
+#include <cstdlib>
+
+#include "tests/fuzz/graph_properties.hpp"
+#include "topology/discover.hpp"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t bytes) {
+    using namespace weft::topology;
+    const std::string text(reinterpret_cast<const char*>(data), bytes);
+    const bool xml = text.find('<') < 8;
+    const auto found = xml ? discover_xml("", text) : discover_synthetic("", text);
+    if (!found) {
+        if (found.status().sentence().empty()) std::abort();
+        return 0;
+    }
+    weft::fuzz::check_graph(found->graph);
+    return 0;
+}
