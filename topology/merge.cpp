@@ -1,6 +1,7 @@
 #include "topology/merge.hpp"
 
 #include <map>
+#include <set>
 
 #include "topology/claims.hpp"
 #include "topology/notes.hpp"
@@ -40,6 +41,7 @@ class Merger {
         WEFT_TRY(match_hosts());
         for (int i = 0; i < int(index_.size()); ++i) WEFT_TRY(take(i));
         for (const Statement& it : detected_.statements()) WEFT_TRY(take(it));
+        note_unseen();
         WEFT_TRY(graph_.connect(notes_));
         return Merged{std::move(graph_), std::move(notes_)};
     }
@@ -91,6 +93,23 @@ class Merger {
     void claim(int host, const Gpu& gpu) {
         claims_.dev(NodeKind::gpu, host, gpu.dev);
         claims_.rank(gpu.rank);
+    }
+
+    // On the hosts that were looked at. Bridges hide, as in virtual machines.
+    void note_unseen() {
+        const std::set<int> seen(index_.begin(), index_.end()), hosts(hosts_.begin(), hosts_.end());
+        int unseen = 0, first = -1;
+        for (int node = 0; node < int(graph_.nodes().size()); ++node) {
+            const Node& it = graph_.node(node);
+            const bool device = it.kind == NodeKind::gpu || (it.kind == NodeKind::nic && !it.busid.empty());
+            if (!device || seen.count(node) > 0 || hosts.count(it.host) == 0) continue;
+            if (unseen++ == 0) first = node;
+        }
+        if (unseen > 0)
+            say(notes_,
+                "{} device{} of the file, {} first, {} not detected: is it of this machine, and may this "
+                "process use them?",
+                unseen, unseen == 1 ? "" : "s", graph_.name(first), unseen == 1 ? "was" : "were");
     }
 
     // The file's value stays.

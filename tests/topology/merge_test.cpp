@@ -143,6 +143,14 @@ TEST_CASE("a domain of several hosts that detection knows takes the place of the
     CHECK(both.graph.name(both.graph.of_kind(NodeKind::nvswitch)[0]) == "nvswitch of domain rack");
 }
 
+TEST_CASE("devices of a file that were not detected are said in one sentence, and kept", "[topology]") {
+    const Merged both = merged(read_machine("dgx_h100").graph, graph_of(R"(<cpu numaid="0"/>)"));
+    CHECK(both.notes ==
+          std::vector<std::string>{"16 devices of the file, gpu 0 (0000:1b:00.0) first, were not detected: "
+                                   "is it of this machine, and may this process use them?"});
+    CHECK(both.graph.of_kind(NodeKind::gpu).size() == 8);
+}
+
 TEST_CASE("devices below a switch that only detection saw come with it", "[topology]") {
     const Graph file = graph_of(R"(<cpu numaid="0"/>)");
     const auto machine = read_machine("dgx_h100");
