@@ -35,6 +35,7 @@ std::string describe(const Graph& graph, bool gpus) {
             node.kind = NodeKind::pci;
             node.pci = {};
             node.gpu = {};
+            node.parts.clear();
         }
         if (node.kind != NodeKind::gpu && !node.busid.empty())
             node.busid = renamed.emplace(node.busid, numbered(renamed.size())).first->second;

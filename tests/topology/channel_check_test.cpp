@@ -104,7 +104,7 @@ TEST_CASE("a file of very many stops is held against a machine of very many port
     }
     const auto begin = std::chrono::steady_clock::now();
     const Sentences found = objections(channels, graph);
-    CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(30));  // it was an hour
+    CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(30));  // it had not ended after 100 s
     CHECK(found.size() == 20);
     CHECK(found[0] ==
           fmt::format("channel 0 of graph 0 passes net {} on its way; NICs are a channel's ends", ports - 1));
