@@ -163,13 +163,12 @@ Schedule binomial_tree_scatter(const Layout& layout, const Parameters& parameter
 }
 
 // As many hops as the tree is deep; the root sends to each of its children.
-static double tree_us(const Layout& layout, const LinkCosts& costs, size_t bytes, bool parted) {
+static double tree_us(const Layout& layout, const LinkCosts& costs, size_t bytes, bool parted, Network::Coming coming) {
     if (layout.ranks == 1) return costs.stream_us(bytes, 2 * bytes);
     const Network network(layout, costs, bytes);
     Network::Rounds rounds;
     for (int distance = 1; distance < layout.ranks; distance *= 2)
-        network.add_round(rounds, distance, parted ? double(bytes) * distance / layout.ranks : double(bytes),
-                          Network::Coming::parts);
+        network.add_round(rounds, distance, parted ? double(bytes) * distance / layout.ranks : double(bytes), coming);
     if (network.hosts() == 1) rounds.latency_us *= network.one_way_us(false) / network.message_us(false);
     return Network::overlapped_us(rounds, double(bytes), double(costs.net_slot_bytes));
 }
@@ -177,13 +176,16 @@ double binomial_tree_broadcast_us(const Layout& layout, const LinkCosts& costs, 
     // One of the two copies while the other one does, or one copies all.
     if (layout.ranks == 2 && layout.host_count() == 1)
         return Network(layout, costs, bytes).one_way_us(false) + 1.5 * costs.stream_us(bytes, 2 * bytes);
-    return tree_us(layout, costs, bytes, false);
+    return tree_us(layout, costs, bytes, false, Network::Coming::finished);
 }
 double binomial_tree_reduce_us(const Layout& layout, const LinkCosts& costs, size_t bytes) {
-    return tree_us(layout, costs, bytes, false);
+    // One copies while the other adds up what came before. Measured; past the caches a chain of small tiles is faster.
+    if (layout.ranks == 2 && layout.host_count() == 1 && 2 * bytes <= costs.cache_bytes)
+        return Network(layout, costs, bytes).one_way_us(false) + costs.stream_us(bytes, 2 * bytes);
+    return tree_us(layout, costs, bytes, false, Network::Coming::parts);
 }
 double binomial_tree_parts_us(const Layout& layout, const LinkCosts& costs, size_t bytes) {
-    return tree_us(layout, costs, bytes, true);
+    return tree_us(layout, costs, bytes, true, Network::Coming::finished);
 }
 
 }  // namespace weft

@@ -186,6 +186,10 @@ std::variant<Arguments, Refusal> parse_arguments(const std::string& program, int
     app.add_option("--show", show, "algo: columns for the algorithm and transport chosen")
         ->check(CLI::IsMember({"algo"}))
         ->group(report_group);
+    app.add_flag("--regret", a.regret,
+                 "Every algorithm that can serve, in turns, for --seconds a size: what was chosen against the best, "
+                 "out of place")
+        ->group(report_group);
     app.add_option("-I,--per_iter_timing", per_iteration,
                    "1: least, most, p99 and variation over iterations, the slowest rank's")
         ->check(yes_no)
@@ -233,6 +237,11 @@ std::variant<Arguments, Refusal> parse_arguments(const std::string& program, int
         a.statistic = statistic == "median-max" || !a.json_lines_peer.empty() ? Statistic::median_max : Statistic::mean;
         if (per_iteration != 0 && a.statistic == Statistic::median_max)
             throw Objection{"-I shows the iterations of --stat mean"};
+        if (a.regret && a.gpus > 0)
+            throw Objection{"--regret asks for an algorithm call by call, which is for host memory: leave out -g"};
+        if (a.regret && (per_iteration != 0 || a.blocking % 2 == 1 || a.calls_per_group > 1 || statistic != "mean" ||
+                         !a.json_lines_peer.empty()))
+            throw Objection{"--regret has a way of its own to time: leave out -I, -z, -m, --stat and --json-lines"};
         if (!min_bytes.empty()) a.min_bytes = parse_size("-b", min_bytes);
         if (!max_bytes.empty()) a.max_bytes = parse_size("-e", max_bytes);
         if (!step_bytes.empty()) a.step_bytes = parse_size("-i", step_bytes);

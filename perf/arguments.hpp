@@ -55,6 +55,7 @@ struct Arguments {
     double seconds = 0.3;         // measured a size, median-max only
     std::string json_lines_peer;  // not empty: print bench.h's lines under this name and nothing else
     bool show_algorithm = false;
+    bool regret = false;
 };
 
 // Nothing to run: the help text (status 0) or a sentence about what to change (status 2).

@@ -13,6 +13,8 @@
 #include "job.hpp"
 #include "json_report.hpp"
 #include "placement.hpp"
+#include "race.hpp"
+#include "regret.hpp"
 #include "table.hpp"
 #include "timing.hpp"
 
@@ -82,7 +84,11 @@ class Benchmark {
         return std::max<size_t>(bytes / element.bytes / parts(), arguments_.statistic == Statistic::mean ? 0 : 1);
     }
     void run_cycle(const Setting& setting, const Buffers* shared);
+    // The call, with its buffers filled.
+    Case prepare(const Setting& setting, size_t bytes, bool in_place, const Buffers& buffers);
     Result measure(const Setting& setting, size_t bytes, bool in_place, const Buffers& buffers);
+    RegretRow measure_regret(const Setting& setting, const Row& row, const Buffers& buffers);
+    std::string explanation(const Row& row, weftRedOp_t op);
     int64_t check(const Case& measured, const Setting& setting, bool in_place, const Buffers& buffers);
     void report(const Row& row);
     void name_algorithm(Row& row, weftRedOp_t op);
@@ -96,6 +102,7 @@ class Benchmark {
     uint64_t seed_ = 1;                 // of the next check; 0 is that of the timed data
     int64_t wrong_ = 0;                 // elements, over all ranks
     int64_t own_wrong_ = 0;             // on this rank: known even if the sum over ranks is what fails
+    std::vector<RegretRow> regrets_;
     double bus_bandwidth_sum_ = 0;
     int bus_bandwidths_ = 0;
 };
@@ -171,7 +178,7 @@ int64_t Benchmark::check(const Case& measured, const Setting& setting, bool in_p
     return std::max(int64_t(rank_.combine(double(wrong), weftSum)), int64_t(wrong));
 }
 
-Result Benchmark::measure(const Setting& setting, size_t bytes, bool in_place, const Buffers& buffers) {
+Case Benchmark::prepare(const Setting& setting, size_t bytes, bool in_place, const Buffers& buffers) {
     const bool mean = arguments_.statistic == Statistic::mean;
     const Element& element = setting.element;
     const size_t count = count_of(element, bytes);
@@ -198,6 +205,12 @@ Result Benchmark::measure(const Setting& setting, size_t bytes, bool in_place, c
     // Real data for the timing: zeros and poison can be faster or slower than numbers.
     const Period input = Pattern(element, setting.reduction, rank_.count(), 0).input(rank_.index());
     for (Side side : {sending, receiving}) buffers.write(side, 0, measured.bytes * measured.places, input);
+    return measured;
+}
+
+Result Benchmark::measure(const Setting& setting, size_t bytes, bool in_place, const Buffers& buffers) {
+    const bool mean = arguments_.statistic == Statistic::mean;
+    const Case measured = prepare(setting, bytes, in_place, buffers);
     Result result;
     result.measurement =
         mean ? measure_mean(rank_, measured, arguments_) : measure_median_max(rank_, measured, arguments_.seconds);
@@ -218,9 +231,23 @@ Result Benchmark::measure(const Setting& setting, size_t bytes, bool in_place, c
     return result;
 }
 
-// The explanation has a line "chosen: <algorithm> over <transport>, <why>", and one "in device memory: <kernel>, <grid>
-// [through host memory], <why>".
-void Benchmark::name_algorithm(Row& row, weftRedOp_t op) {
+RegretRow Benchmark::measure_regret(const Setting& setting, const Row& row, const Buffers& buffers) {
+    const Case measured = prepare(setting, row.bytes, false, buffers);
+    const Candidates candidates = candidates_of(explanation(row, setting.op));
+    RegretRow regret =
+        regret_of(row, candidates, race(rank_, measured, candidates.names, arguments_.seconds), collective_.messages);
+    for (const std::string& name : candidates.names) {
+        weftCallConfig_t config = WEFT_CALL_CONFIG_INITIALIZER;
+        config.algo = name.c_str();
+        rank_.expect(weftCommSetCallConfig(rank_.comm(), &config), "weftCommSetCallConfig");
+        for (int i = 0; i < arguments_.checks; ++i) regret.wrong += check(measured, setting, false, buffers);
+    }
+    rank_.expect(weftCommSetCallConfig(rank_.comm(), nullptr), "weftCommSetCallConfig");
+    wrong_ += regret.wrong;
+    return regret;
+}
+
+std::string Benchmark::explanation(const Row& row, weftRedOp_t op) {
     std::string text(4096, 0);
     for (size_t needed = text.size();; text.resize(needed)) {
         rank_.expect(weftCommExplainCollective(rank_.comm(), collective_.weft_name, row.count, row.element->type, op,
@@ -228,16 +255,25 @@ void Benchmark::name_algorithm(Row& row, weftRedOp_t op) {
                      "weftCommExplainCollective");
         if (needed <= text.size()) break;
     }
-    char algorithm[64] = "?", transport[64] = "?";
-    const size_t chosen = text.rfind(rank_.gpu() ? "in device memory: " : "chosen: ");
-    if (chosen != std::string::npos && rank_.gpu()) {
+    return text.c_str();
+}
+
+// For device memory the explanation has a line "in device memory: <kernel>, <grid> [through host memory], <why>".
+void Benchmark::name_algorithm(Row& row, weftRedOp_t op) {
+    const std::string text = explanation(row, op);
+    if (!rank_.gpu()) {
+        const Candidates candidates = candidates_of(text);
+        row.algorithm = candidates.chosen;
+        row.transport = candidates.transport;
+        return;
+    }
+    char algorithm[64] = "?";
+    row.transport = "?";
+    if (const size_t chosen = text.rfind("in device memory: "); chosen != std::string::npos) {
         std::sscanf(&text[chosen], "in device memory: %63[^, \n]", algorithm);
-        std::strcpy(transport, text.find("through host memory", chosen) == std::string::npos ? "cuda" : "host");
-    } else if (chosen != std::string::npos) {
-        std::sscanf(&text[chosen], "chosen: %63s over %63[^, \n]", algorithm, transport);
+        row.transport = text.find("through host memory", chosen) == std::string::npos ? "cuda" : "host";
     }
     row.algorithm = algorithm;
-    row.transport = transport;
 }
 
 void Benchmark::report(const Row& row) {
@@ -274,6 +310,13 @@ void Benchmark::run_cycle(const Setting& setting, const Buffers* shared) {
             progress_.show(fmt::format("{} {} {}, {} bytes: {} ...", collective_.program, element.name,
                                        setting.reduction.name, bytes, placing));
         };
+        if (arguments_.regret) {
+            show("every candidate");
+            regrets_.push_back(measure_regret(setting, row, buffers));
+            if (json_) json_->add(regrets_.back());
+            print(regret_text(regrets_.back()));
+            continue;
+        }
         show("out of place");
         row.out_of_place = measure(setting, bytes, lines() && collective_.peers_in_place, buffers);
         if (!lines() && collective_.in_place) {
@@ -307,7 +350,10 @@ int Benchmark::run() {
         fmt::print(stderr, "{}: -J {}: the file cannot be created\n", collective_.program, arguments_.json_file);
     if (rank_.combine(unwritable ? 1 : 0, weftMax) > 0) return 2;
     if (json_ && !lines()) print(fmt::format("# Writing JSON output to {}\n", json_->path()));
-    if (!lines()) print(header_text(collective_, arguments_, places));
+    if (arguments_.regret)
+        print(preamble_text(collective_, arguments_, places) + regret_header());
+    else if (!lines())
+        print(header_text(collective_, arguments_, places));
     if (!rank_.gpu() && !memory_suffices(places)) return 1;
 
     const size_t largest = *std::max_element(arguments_.sizes.begin(), arguments_.sizes.end());
@@ -326,6 +372,10 @@ int Benchmark::run() {
     std::optional<Memory> memory;
     if (arguments_.memory_report) memory = held_memory();
     const double average = bus_bandwidths_ > 0 ? bus_bandwidth_sum_ / bus_bandwidths_ : 0;
+    if (arguments_.regret) {
+        if (json_) json_->finish(summarize(regrets_));
+        print(regret_footer(summarize(regrets_)));
+    }
     if (json_) json_->finish(wrong_, average, memory);
     if (!lines()) print(footer_text(collective_, wrong_, average, memory));
     return wrong_ > 0 || own_wrong_ > 0;
@@ -349,9 +399,9 @@ int run_benchmark(const Collective& collective, int argc, const char* const* arg
         return refusal->status;
     }
     const Arguments& arguments = std::get<Arguments>(parsed);
-    if (arguments.show_algorithm && !collective.weft_name) {
-        fmt::print(stderr, "{}: --show algo: no algorithm is chosen here: messages go from rank to rank\n",
-                   collective.program);
+    if ((arguments.show_algorithm || arguments.regret) && !collective.weft_name) {
+        fmt::print(stderr, "{}: {}: no algorithm is chosen here: messages go from rank to rank\n", collective.program,
+                   arguments.regret ? "--regret" : "--show algo");
         return 2;
     }
     if (collective.rooted && arguments.root < 0 && !arguments.json_lines_peer.empty()) {

@@ -32,6 +32,14 @@ Json iterations_json(const Arguments& arguments, const std::vector<double>& time
             {"times_us", times}};
 }
 
+Json setting_json(const Row& row) {
+    return {{"size", row.bytes},
+            {"count", row.count},
+            {"type", row.element->name},
+            {"redop", row.reduction->name},
+            {"root", row.root}};
+}
+
 const char* word(bool value) { return value ? "true" : "false"; }
 
 }  // namespace
@@ -95,12 +103,7 @@ JsonReport::~JsonReport() {
 }
 
 void JsonReport::add(const Row& row) {
-    Json json;
-    json["size"] = row.bytes;
-    json["count"] = row.count;
-    json["type"] = row.element->name;
-    json["redop"] = row.reduction->name;
-    json["root"] = row.root;
+    Json json = setting_json(row);
     json["out_of_place"] = result_json(row.out_of_place);
     json["in_place"] = row.in_place ? result_json(*row.in_place) : Json(nullptr);
     if (arguments_.per_iteration) {
@@ -113,6 +116,23 @@ void JsonReport::add(const Row& row) {
         json["transport"] = row.transport;
     }
     (*report_)["results"].push_back(json);
+}
+
+void JsonReport::add(const RegretRow& row) {
+    Json json = setting_json(row.setting);
+    json["chosen"] = row.chosen.algorithm;
+    json["chosen_us"] = row.chosen.us;
+    json["best"] = row.best.algorithm;
+    json["best_us"] = row.best.us;
+    json["ratio"] = row.ratio();
+    json["nwrong"] = arguments_.checks > 0 ? Json(row.wrong) : Json(nullptr);
+    for (const Timed& one : row.all) json["candidates_us"][one.algorithm] = one.us;
+    (*report_)["results"].push_back(json);
+}
+
+void JsonReport::finish(const Regret& regret) {
+    (*report_)["regret"] = {
+        {"mean_percent", regret.mean_percent}, {"worst_percent", regret.worst_percent}, {"worst", regret.worst}};
 }
 
 void JsonReport::finish(int64_t wrong, double average_bus_bandwidth, const std::optional<Memory>& memory) {

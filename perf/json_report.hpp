@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "regret.hpp"
 #include "table.hpp"
 
 namespace perf {
@@ -23,6 +24,8 @@ class JsonReport {
     // The file: arguments.json_file, or with a number behind it if that exists. Empty: it cannot be written.
     const std::string& path() const { return path_; }
     void add(const Row& row);
+    void add(const RegretRow& row);
+    void finish(const Regret& regret);
     void finish(int64_t wrong, double average_bus_bandwidth, const std::optional<Memory>& memory);
 
   private:

@@ -98,7 +98,7 @@ std::string timestamp() {
     return text;
 }
 
-std::string header_text(const Collective& collective, const Arguments& a, const std::vector<RankPlace>& places) {
+std::string preamble_text(const Collective& collective, const Arguments& a, const std::vector<RankPlace>& places) {
     int version = 0;
     weftGetVersion(&version);
     std::string text = fmt::format("# {} headers={} library={}\n# Collective test starting: {}\n", collective.served_by,
@@ -113,6 +113,11 @@ std::string header_text(const Collective& collective, const Arguments& a, const 
         text += fmt::format(
             "# Time: batches of calls after a barrier, the slowest rank's, median over batches in {} s a size\n",
             a.seconds);
+    if (a.regret)
+        text += fmt::format(
+            "# Regret: every candidate in turns for {} s a size; time: batches of calls after a barrier, the slowest "
+            "rank's, lower decile\n",
+            a.seconds);
     if (a.blocking == 1) text += "# Blocking Enabled: barrier after each call, timed\n";
     if (a.blocking == 3) text += "# Blocking Enabled: barrier after each iteration, not timed\n";
     if (a.per_iteration) text += "# Per-Iteration Report: i_* are the slowest rank's times of iterations\n";
@@ -124,7 +129,11 @@ std::string header_text(const Collective& collective, const Arguments& a, const 
                             places[rank].host, places[rank].device < 0 ? "cpu" : "device",
                             places[rank].device < 0 ? places[rank].cpus : std::to_string(places[rank].device),
                             places[rank].model);
+    return text;
+}
 
+std::string header_text(const Collective& collective, const Arguments& a, const std::vector<RankPlace>& places) {
+    std::string text = preamble_text(collective, a, places);
     const std::string iteration_names = a.per_iteration ? "    i_min    i_max    i_p99    i_cv%" : "";
     const std::string iteration_units = a.per_iteration ? "     (us)     (us)     (us)      (%)" : "";
     auto line = [&](const char* first, const char* second, const char* third, const char* fourth, const char* fifth,

@@ -44,6 +44,9 @@ struct Memory {
     uint64_t board = 0, connection = 0, heap = 0, total = 0;
 };
 
+// About the run and its ranks; then the heads of row_text()'s columns.
+std::string preamble_text(const Collective& collective, const Arguments& arguments,
+                          const std::vector<RankPlace>& places);
 std::string header_text(const Collective& collective, const Arguments& arguments, const std::vector<RankPlace>& places);
 std::string row_text(const Arguments& arguments, const Row& row);
 std::string footer_text(const Collective& collective, int64_t wrong, double average_bus_bandwidth,

@@ -58,14 +58,18 @@ double over_ranks(Rank& rank, double value, Average average) {
     return rank.combine(value, weftSum) / rank.count();
 }
 
-double time_batch(Rank& rank, const Case& measured, int batch) {
-    rank.barrier();
+}  // namespace
+
+double time_calls(Rank& rank, const Case& measured, int calls) {
     return time_us(rank, [&] {
-        for (int i = 0; i < batch; ++i) rank.expect(measured.collective->run(measured.call), "the measured call");
+        for (int i = 0; i < calls; ++i) rank.expect(measured.collective->run(measured.call), "the measured call");
     });
 }
 
-}  // namespace
+static double time_batch(Rank& rank, const Case& measured, int batch) {
+    rank.barrier();
+    return time_calls(rank, measured, batch);
+}
 
 void call_once(const Rank& rank, const Case& measured) {
     call_at(rank, measured, 0);

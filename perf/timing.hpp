@@ -27,6 +27,9 @@ struct Measurement {
     std::vector<double> iterations_us;  // of a call, the slowest rank's, in order; what -I shows
 };
 
+// What so many calls take on this rank, one after the other at place 0.
+double time_calls(Rank& rank, const Case& measured, int calls);
+
 // Calls once, at place 0.
 void call_once(const Rank& rank, const Case& measured);
 

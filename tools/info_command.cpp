@@ -18,6 +18,7 @@
 #include "src/selector/algo_rules.hpp"
 #include "src/selector/catalog.hpp"
 #include "src/selector/selector.hpp"
+#include "src/selector/tuning_file.hpp"
 #include "tools/topology_command.hpp"
 #include "topology/discover.hpp"
 #include "topology/summary.hpp"
@@ -161,6 +162,7 @@ Json describe() {
     if (!options().isa.empty() && find_movers(options().isa) == nullptr) {
         problems.push_back(fmt::format("WEFT_ISA is {}, which this machine or build does not have", options().isa));
     }
+    if (auto tuning = tuning_of_file(options().tune_file); !tuning) problems.push_back(tuning.status().sentence());
     Json algorithms;
     if (const auto catalog = Catalog::load(options().algo_files, 0, registry::algorithms()); !catalog) {
         problems.push_back(catalog.status().sentence());
@@ -282,12 +284,12 @@ int answer(const Question& question) {
         uint64_t(*bytes) / size_of(weftFloat32) / uint64_t(parts_of(*collective, std::max(1, question.ranks)));
     Layout layout{question.ranks, 0};
     if (question.hosts > 1) layout.hosts = hosts_in_blocks(question.ranks, question.hosts);
-    const int here = (question.ranks + question.hosts - 1) / question.hosts;
     const int cores = question.cores > 0 ? question.cores : allowed_cores();
     const bool kernel_copies = kernel_copies_messages(options().cross_memory);
-    const LinkCosts costs = question.hosts > 1
-                                ? network_link_costs((here + cores - 1) / cores, question.link_mbps, kernel_copies)
-                                : host_link_costs(here, cores, kernel_copies);
+    auto tuning = tuning_of_file(options().tune_file);
+    if (!tuning) return fmt::print(stderr, "weft info explain: {}\n", tuning.status().sentence()), 1;
+    const Costs costs(link_costs_in_blocks(question.ranks, question.hosts, cores, question.link_mbps, kernel_copies),
+                      std::move(*tuning));
     const Preferences preferences{options().algo, options().channels, options().deterministic != 0};
     const auto catalog = Catalog::load(options().algo_files, question.ranks, registry::algorithms());
     if (!catalog) return fmt::print(stderr, "weft info explain: {}\n", catalog.status().sentence()), 1;

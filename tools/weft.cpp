@@ -1,5 +1,5 @@
 // weft: the one command: `weft run` starts ranks, `weft info` tells what there is, `weft schedule` shows and proves,
-// `weft topology` shows machines and searches them for channels.
+// `weft topology` shows machines and searches them for channels, `weft tune` measures this one.
 #include <fcntl.h>
 #include <fmt/core.h>
 #include <weft/types.h>
@@ -14,6 +14,7 @@
 #include "tools/run_command.hpp"
 #include "tools/schedule_command.hpp"
 #include "tools/topology_command.hpp"
+#include "tools/tune_command.hpp"
 
 int main(int argc, char** argv) {
     // A standard descriptor that is closed would be the next pipe's number.
@@ -29,6 +30,7 @@ int main(int argc, char** argv) {
     weft::tools::add_info_command(app, exit_status);
     weft::tools::add_schedule_command(app, exit_status);
     weft::tools::add_topology_command(app, exit_status);
+    weft::tools::add_tune_command(app, exit_status);
     std::vector<std::string> arguments(argv + 1, argv + argc);
     if (!arguments.empty() && arguments[0] == "run") weft::tools::shield_separator(arguments);
     auto is_named = [&](CLI::App* command) { return command->check_name(arguments[0]); };

@@ -215,6 +215,7 @@ weftResult_t weftCommExplainCollective(weftComm_t, const char*, size_t, weftData
     if (needed) *needed = size_t(length) + 1;
     return weftSuccess;
 }
+weftResult_t weftCommSetCallConfig(weftComm_t, const weftCallConfig_t*) { return weftInvalidUsage; }
 weftResult_t weftCommMemStats(weftComm_t, weftMemStat_t, uint64_t* bytes) {
     *bytes = 0;  // it does not say
     return weftSuccess;

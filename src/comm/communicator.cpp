@@ -42,7 +42,7 @@ Communicator::Communicator(std::shared_ptr<HostGroup> group, std::shared_ptr<Mem
       device_(std::move(device)),
       board_(std::move(board)),
       planner_(*group_, membership_ ? &membership_->identity() : nullptr, rank, board_.get(), *options.movers,
-               options.streaming_bytes, options.catalog, options.machines),
+               options.streaming_bytes, options.catalog, options.machines, options.tuning),
       waiting_(*group_, rank, options.sleep_us),
       watchdog_(*group_, rank, options.name, {options.warn_ms * 1000, options.timeout_ms * 1000}),
       options_(options) {

@@ -31,6 +31,7 @@ struct CommunicatorOptions {
     const Movers* movers = nullptr;
     std::shared_ptr<const Catalog> catalog;
     std::shared_ptr<const Machines> machines;  // of its ranks
+    std::shared_ptr<const Tuning> tuning;      // rank 0's; null: the built-in costs alone
 };
 
 class Communicator {

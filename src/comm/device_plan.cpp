@@ -66,7 +66,7 @@ DevicePlan plan_by(const StepAlgorithm& steps, DevicePlan plan, const DeviceLayo
     plan.algorithm = steps.algorithm->name;
     plan.blocks = steps.blocks;
     plan.tile_bytes = steps.tile_bytes(plan.operation.bytes(), layout.tile_bytes);
-    const Choice choice{steps.algorithm, steps.parameters, 0, layout.rings};
+    const Choice choice{steps.algorithm, steps.parameters, {}, layout.rings};
     plan.operation.choice = (choice.hash() ^ plan.tile_bytes) * 0x100000001b3u ^ uint64_t(plan.blocks);
     return plan;
 }

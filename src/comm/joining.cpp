@@ -9,10 +9,12 @@
 #include "src/base/cpu.hpp"
 #include "src/base/name_list.hpp"
 #include "src/base/options.hpp"
+#include "src/base/per_process.hpp"
 #include "src/bootstrap/agreed_texts.hpp"
 #include "src/comm/machines.hpp"
 #include "src/registry.hpp"
 #include "src/selector/algo_rules.hpp"
+#include "src/selector/tuning_file.hpp"
 
 namespace weft {
 
@@ -57,6 +59,15 @@ Result<Settings> settings_of_environment(int ranks) {
     auto catalog = catalog_for(ranks);
     if (!catalog) return catalog.take_status();
     own.catalog = std::move(*catalog);
+    auto tuning = tuning_of_file(environment.tune_file);
+    if (!tuning) return tuning.take_status();
+    if (*tuning) meeting.tuning = (*tuning)->text();
+    if (meeting.tuning.size() > AgreedTexts::tuning_bytes_most)
+        return fail(
+            weftInvalidUsage,
+            "WEFT_TUNE_FILE has {} bytes of measured times, more than the {} that ranks tell each other: measure "
+            "fewer sizes, or fewer numbers of ranks",
+            meeting.tuning.size(), AgreedTexts::tuning_bytes_most);
     meeting.proposal.user_algorithms = own.catalog->digest();
     WEFT_TRY(set_algo(environment.algo, *own.catalog, meeting));
     meeting.proposal.tile_bytes = environment.tile_bytes;
@@ -190,6 +201,21 @@ Status find_machines(Joining& joining) {
     return ok();
 }
 
+// Rank 0's.
+Status find_tuning(Joining& joining) {
+    const std::string text = AgreedTexts::of(*joining.meeting->group()).tuning;
+    joining.options.tuning = nullptr;
+    if (text.empty()) return ok();
+    auto tuning = shared_by_process<const Tuning>(text, [&]() -> Result<std::shared_ptr<const Tuning>> {
+        auto read = Tuning::read(text);
+        if (!read) return read.take_status();
+        return std::make_shared<const Tuning>(std::move(*read));
+    });
+    if (!tuning) return tuning.take_status();
+    joining.options.tuning = std::move(*tuning);
+    return ok();
+}
+
 // One step: true when the ranks and their devices have met.
 Result<bool> meet(Joining& joining) {
     if (!joining.met) {
@@ -198,6 +224,7 @@ Result<bool> meet(Joining& joining) {
         joining.met = true;
         Status ready = same_algorithms(joining);
         if (ready) ready = find_machines(joining);
+        if (ready) ready = find_tuning(joining);
         if (!ready) {
             joining.meeting->group()->raise(ready.code(), joining.rank, ready.sentence());
             return ready;

@@ -43,7 +43,7 @@ bool has(const Schedule& schedule, Opcode opcode) {
 
 Planner::Planner(HostGroup& group, const net::Identity* identity, int rank, Board* board, const Movers& movers,
                  int64_t streaming_bytes, std::shared_ptr<const Catalog> catalog,
-                 std::shared_ptr<const Machines> machines)
+                 std::shared_ptr<const Machines> machines, std::shared_ptr<const Tuning> tuning)
     : rank_(rank),
       board_(board),
       movers_(&movers),
@@ -55,7 +55,8 @@ Planner::Planner(HostGroup& group, const net::Identity* identity, int rank, Boar
       costs_(group.one_host()
                  ? host_link_costs(group.ranks(), group.cores(), agreed_.cross_messages != 0 || of_one_process(group))
                  : network_link_costs(group.header().facts.ranks_per_core, group.header().facts.link_mbps,
-                                      agreed_.cross_messages != 0)),
+                                      agreed_.cross_messages != 0),
+             std::move(tuning)),
       preferences_{{agreed_.algo, int(agreed_.channels), agreed_.deterministic != 0}},
       reach_(group, rank, agreed_.direct != 0),
       cross_memory_(group, rank),
@@ -64,10 +65,10 @@ Planner::Planner(HostGroup& group, const net::Identity* identity, int rank, Boar
                            last_level_cache_bytes() > 0 ? last_level_cache_bytes() : SIZE_MAX)),
       connector_(group, rank,
                  {.identity = identity,
-                  .slot_bytes = group.one_host() ? slot_bytes_here : costs_.net_slot_bytes,
+                  .slot_bytes = group.one_host() ? slot_bytes_here : costs_.links.net_slot_bytes,
                   .heap_used = &heap_used_,
                   .kernel_copies = agreed_.cross_messages != 0}) {
-    if (machines_->apart()) costs_.signal_us = LinkCosts::far_signal_us;
+    if (machines_->apart()) costs_.links.signal_us = LinkCosts::far_signal_us;
     if (rank == 0)
         for (const std::string& note : machines_->notes()) WEFT_LOG_RANK(rank, info, init, "{}", note);
 }
@@ -92,7 +93,10 @@ Result<Choice> Planner::choose(const Operation& operation, uint8_t preference) c
     auto choice = select(operation, layout_, costs_, preferences_[preference], catalog_->rows());
     if (choice) choice->rings = machines_->rings();
     // All ranks choose alike: one of them says it.
-    if (choice && rank_ == 0) WEFT_LOG_RANK(rank_, info, algo, "{}", explain(operation, preference));
+    if (choice && rank_ == 0) {
+        WEFT_LOG_RANK(rank_, info, algo, "{}", told(operation, layout_, *choice));
+        WEFT_LOG_RANK(rank_, trace, algo, "{}", explain(operation, preference));
+    }
     return choice;
 }
 
@@ -121,7 +125,7 @@ Result<std::unique_ptr<PreparedPlan>> Planner::plan(const Operation& operation, 
                       .slot_bytes = connector_.slot_bytes(binding.schedule.fifo_depth),
                       .board_bytes = Board::slot_bytes_max};
     if (bounds.wanted == 0 && choice.algorithm->tile_bytes)
-        bounds.wanted = choice.algorithm->tile_bytes(layout_, costs_, whole);
+        bounds.wanted = choice.algorithm->tile_bytes(layout_, costs_.links, whole);
     const size_t most = largest_tile_bytes(binding.schedule, bounds.slot_bytes);
     if (most < line_bytes && bytes > most)
         return fail(weftInvalidArgument, "{} sends {} of {} ranks' parts in a message: too many for its slots",
@@ -141,11 +145,11 @@ Result<std::unique_ptr<PreparedPlan>> Planner::plan(const Operation& operation, 
         plan.scratch = &scratch_;
     }
     plan.peer_memory = &cross_memory_;
-    if (agreed_.direct && bytes >= costs_.lent_least_bytes) {
+    if (agreed_.direct && bytes >= costs_.links.lent_least_bytes) {
         plan.lasting = binding.lasting;
-        plan.lent_least = costs_.lent_least_bytes;
+        plan.lent_least = costs_.links.lent_least_bytes;
         // Who adds up what another process lends copies it first: through a slot the other end does that meanwhile.
-        plan.lends_processes = bytes <= costs_.lent_most_bytes && !facts_of(operation.collective).reduces;
+        plan.lends_processes = bytes <= costs_.links.lent_most_bytes && !facts_of(operation.collective).reduces;
     }
     if (has(binding.schedule, Opcode::two_shot)) {
         plan.reach = &reach_;

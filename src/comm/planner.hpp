@@ -41,7 +41,8 @@ class Planner {
   public:
     // `identity`: of the communicator, null if its ranks are on one host.
     Planner(HostGroup& group, const net::Identity* identity, int rank, Board* board, const Movers& movers,
-            int64_t streaming_bytes, std::shared_ptr<const Catalog> catalog, std::shared_ptr<const Machines> machines);
+            int64_t streaming_bytes, std::shared_ptr<const Catalog> catalog, std::shared_ptr<const Machines> machines,
+            std::shared_ptr<const Tuning> tuning);
 
     // What else than rank 0's options a call may ask for, as a number: 0 is those. Fails if there are too many.
     bool knows(const std::string& algo, int channels) const { return find(algo, channels) < preferences_.size(); }
@@ -57,7 +58,7 @@ class Planner {
     std::string explain(const Operation& operation, uint8_t preference) const;
     // What others need who connect: see Connector and Messages.
     size_t* heap_used() { return &heap_used_; }
-    size_t net_slot_bytes() const { return costs_.net_slot_bytes; }
+    size_t net_slot_bytes() const { return costs_.links.net_slot_bytes; }
     // Of messages that are stored past the caches: of two ranks' buffers.
     size_t streamed_message_bytes() const { return streamed_bytes(2); }
     const Movers& movers() const { return *movers_; }
@@ -78,7 +79,7 @@ class Planner {
     AgreedOptions agreed_;
     std::shared_ptr<const Machines> machines_;
     Layout layout_;
-    LinkCosts costs_;
+    Costs costs_;
     std::vector<Preferences> preferences_;  // by number
     Reach reach_;
     CrossMemory cross_memory_;

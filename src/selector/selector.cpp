@@ -36,7 +36,7 @@ static const char* wrong_order(const Algorithm& row, const Operation& operation,
     return row.on_demand && !wanted && !named ? "is for combining in rank order, which nothing asks for" : nullptr;
 }
 
-std::vector<Candidate> candidates(const Operation& operation, const Layout& own, const LinkCosts& costs,
+std::vector<Candidate> candidates(const Operation& operation, const Layout& own, const Costs& costs,
                                   const Preferences& preferences, std::span<const Algorithm> rows) {
     // As rank 0 sees it: a host may have more ranks than another, and all must predict alike.
     Layout layout = own;
@@ -49,7 +49,7 @@ std::vector<Candidate> candidates(const Operation& operation, const Layout& own,
     std::vector<Candidate> all;
     for (const Algorithm& row : rows) {
         if (row.collective != operation.collective) continue;
-        Candidate candidate{&row, row.predicted_us(layout, costs, operation.whole_bytes(layout.ranks)), {}};
+        Candidate candidate{&row, predict(row, layout, costs, operation.whole_bytes(layout.ranks)), {}};
         if (const char* refusal = row.refusal(layout))
             candidate.excluded = refusal;
         else if (!list.admits(row.name))
@@ -63,12 +63,12 @@ std::vector<Candidate> candidates(const Operation& operation, const Layout& own,
     return all;
 }
 
-Result<Choice> select(const Operation& operation, const Layout& layout, const LinkCosts& costs,
+Result<Choice> select(const Operation& operation, const Layout& layout, const Costs& costs,
                       const Preferences& preferences, std::span<const Algorithm> rows) {
     const Candidate* best = nullptr;
     const std::vector<Candidate> all = candidates(operation, layout, costs, preferences, rows);
     for (const Candidate& candidate : all)
-        if (candidate.excluded.empty() && (!best || candidate.predicted_us < best->predicted_us)) best = &candidate;
+        if (candidate.excluded.empty() && (!best || candidate.predicted.us < best->predicted.us)) best = &candidate;
     if (!best) {
         std::string reasons;
         for (const Candidate& candidate : all)
@@ -80,13 +80,15 @@ Result<Choice> select(const Operation& operation, const Layout& layout, const Li
     return Choice{best->algorithm,
                   {.channels = preferences.channels > 0 ? preferences.channels : 1,
                    .root = facts_of(operation.collective).rooted ? operation.root : -1},
-                  best->predicted_us};
+                  best->predicted};
 }
 
 LinkCosts host_link_costs(int ranks, int cores, bool kernel_copies) {
     LinkCosts costs;
     if (!kernel_copies) costs.lent_most_bytes = 0;
     costs.ranks_per_core = (ranks + cores - 1) / std::max(1, cores);
+    // Two ranks with a core each wait for nobody else, and the slots of their messages go round. Measured.
+    if (ranks == 2 && costs.ranks_per_core == 1) costs.skew_us = 0.1;
     return costs;
 }
 
@@ -98,24 +100,49 @@ LinkCosts network_link_costs(int ranks_per_core, int64_t link_mbps, bool kernel_
     return costs;
 }
 
-std::string explain(const Operation& operation, const Layout& layout, const LinkCosts& costs,
-                    const Preferences& preferences, std::span<const Algorithm> rows) {
+namespace {
+
+std::string text_of(const Prediction& prediction) {
+    const char* basis = prediction.basis == Basis::model      ? "predicted"
+                        : prediction.basis == Basis::measured ? "measured"
+                                                              : "predicted from what was measured";
+    return fmt::format("{:.2f} us {}", prediction.us, basis);
+}
+
+const char* transports_of(const Layout& layout) {
     const int hosts = layout.host_count();
-    std::string text =
-        fmt::format("{} ({} bytes) on {} ranks{}, {} a core\n", operation.text(), operation.whole_bytes(layout.ranks),
-                    layout.ranks, hosts > 1 ? fmt::format(" of {} hosts", hosts) : "", costs.ranks_per_core);
+    return hosts == 1 ? "shm" : hosts == layout.ranks ? "tcp" : "shm+tcp";
+}
+
+std::string ranks_text(const Layout& layout) {
+    const int hosts = layout.host_count();
+    return fmt::format("{} ranks{}", layout.ranks, hosts > 1 ? fmt::format(" of {} hosts", hosts) : "");
+}
+
+}  // namespace
+
+std::string told(const Operation& operation, const Layout& layout, const Choice& choice) {
+    const bool of_user = choice.algorithm->of_user != nullptr;
+    return fmt::format("{} ({} bytes) on {}: {} over {}, {}", operation.text(), operation.whole_bytes(layout.ranks),
+                       ranks_text(layout), choice.algorithm->name, transports_of(layout),
+                       of_user ? "as WEFT_ALGO_FILES says" : text_of(choice.predicted));
+}
+
+std::string explain(const Operation& operation, const Layout& layout, const Costs& costs,
+                    const Preferences& preferences, std::span<const Algorithm> rows) {
+    std::string text = fmt::format("{} ({} bytes) on {}, {} a core\n", operation.text(),
+                                   operation.whole_bytes(layout.ranks), ranks_text(layout), costs.links.ranks_per_core);
     for (const Candidate& candidate : candidates(operation, layout, costs, preferences, rows))
-        text += fmt::format("candidate {}: {}{}{}; {}\n", candidate.algorithm->name,
-                            candidate.algorithm->of_user ? "the user's, before Weft's own"
-                                                         : fmt::format("{:.2f} us predicted", candidate.predicted_us),
-                            candidate.excluded.empty() ? "" : ", out: ", candidate.excluded, candidate.algorithm->cost);
+        text +=
+            fmt::format("candidate {}: {}{}{}; {}\n", candidate.algorithm->name,
+                        candidate.algorithm->of_user ? "the user's, before Weft's own" : text_of(candidate.predicted),
+                        candidate.excluded.empty() ? "" : ", out: ", candidate.excluded, candidate.algorithm->cost);
     const auto choice = select(operation, layout, costs, preferences, rows);
     if (!choice) return text + choice.status().sentence();
-    return text + fmt::format("chosen: {} over {}, {}", choice->algorithm->name,
-                              hosts == 1              ? "shm"
-                              : hosts == layout.ranks ? "tcp"
-                                                      : "shm+tcp",
-                              choice->algorithm->of_user ? "as WEFT_ALGO_FILES says" : "least predicted time");
+    return text + fmt::format("chosen: {} over {}, {}", choice->algorithm->name, transports_of(layout),
+                              choice->algorithm->of_user                   ? "as WEFT_ALGO_FILES says"
+                              : choice->predicted.basis == Basis::measured ? "least time that was measured"
+                                                                           : "least predicted time");
 }
 
 }  // namespace weft

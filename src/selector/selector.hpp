@@ -7,8 +7,8 @@
 #include <string_view>
 #include <vector>
 
-#include "algorithms/algorithm.hpp"
 #include "src/base/result.hpp"
+#include "src/selector/prediction.hpp"
 
 namespace weft {
 
@@ -20,22 +20,22 @@ struct Preferences {
 
 struct Candidate {
     const Algorithm* algorithm;
-    double predicted_us;
+    Prediction predicted;
     std::string excluded;  // why it is out; empty: it is in
 };
 
 struct Choice {
     const Algorithm* algorithm = nullptr;
     Parameters parameters;
-    double predicted_us = 0;
+    Prediction predicted = {};
     uint64_t rings = 0;     // what tells the orders of ranks on rings from others
     uint64_t hash() const;  // of what ranks must choose alike
 };
 
 // Every row of the operation's collective, in the order of `rows`.
-std::vector<Candidate> candidates(const Operation& operation, const Layout& layout, const LinkCosts& costs,
+std::vector<Candidate> candidates(const Operation& operation, const Layout& layout, const Costs& costs,
                                   const Preferences& preferences, std::span<const Algorithm> rows);
-Result<Choice> select(const Operation& operation, const Layout& layout, const LinkCosts& costs,
+Result<Choice> select(const Operation& operation, const Layout& layout, const Costs& costs,
                       const Preferences& preferences, std::span<const Algorithm> rows);
 
 // What this library knows of shared memory between `ranks` ranks on `cores` cores, whose messages the
@@ -48,8 +48,10 @@ LinkCosts network_link_costs(int ranks_per_core, int64_t link_mbps, bool kernel_
 // own.
 std::string not_meant_for(const Algorithm& row, const Operation& operation, int ranks);
 
+// What was chosen for an operation: a line for people.
+std::string told(const Operation& operation, const Layout& layout, const Choice& choice);
 // Candidates with predicted times, and the choice: lines for people.
-std::string explain(const Operation& operation, const Layout& layout, const LinkCosts& costs,
+std::string explain(const Operation& operation, const Layout& layout, const Costs& costs,
                     const Preferences& preferences, std::span<const Algorithm> rows);
 
 }  // namespace weft

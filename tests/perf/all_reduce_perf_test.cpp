@@ -168,6 +168,39 @@ TEST_CASE("the chosen algorithm is shown on request, however long the explanatio
     CHECK_THAT(run("right", "-t 2 -b 8 -e 8 --show algo").output, Contains("  one-shot        shm\n"));
 }
 
+TEST_CASE("--regret runs every algorithm that can serve, and no other") {
+    const Run all = run("right", "-t 2 -b 8 -e 4000 -f 500 --regret --seconds 0.001");
+    INFO(all.output);
+    CHECK(all.status == 0);
+    CHECK(lines_with(all.output, "  one-shot ") >= 2);
+    CHECK(lines_with(all.output, " ring ") >= 2);
+    CHECK(lines_with(all.output, " tree ") == 0);
+    CHECK_THAT(all.output, Contains("# Regret               : mean ") && Contains("# Out of bounds values : 0 OK"));
+}
+
+TEST_CASE("--regret finds an algorithm that is wrong, though another one is chosen") {
+    const Run one = run("corrupt_ring", "-t 2 -b 4000 -e 4000 --regret --seconds 0.001");
+    CHECK(one.status == 1);
+    CHECK_THAT(one.output, Contains("# Out of bounds values : 1 FAILED"));
+    CHECK(run("corrupt_ring", "-t 2 -b 4000 -e 4000 -n 1").status == 0);
+}
+
+TEST_CASE("JSON has what --regret found, too") {
+    const std::string path =
+        std::filesystem::temp_directory_path() / ("weft-regret-" + std::to_string(getpid()) + ".json");
+    CHECK(run("right", "-t 2 -b 8 -e 16 -f 2 --regret --seconds 0.001 -J " + path).status == 0);
+    std::ifstream file(path);
+    const auto json = nlohmann::json::parse(file);
+    std::filesystem::remove(path);
+    REQUIRE(json["results"].size() == 2);
+    const auto& row = json["results"][1];
+    CHECK(row["chosen"] == "one-shot");
+    CHECK(row["candidates_us"].size() == 2);
+    CHECK(row["chosen_us"] == row["candidates_us"]["one-shot"]);
+    CHECK(row["nwrong"] == 0);
+    CHECK(json["regret"]["worst_percent"].get<double>() >= json["regret"]["mean_percent"].get<double>());
+}
+
 TEST_CASE("JSON holds the arguments, the ranks and the rows, and an old file is kept") {
     const std::string path =
         std::filesystem::temp_directory_path() / ("weft-perf-" + std::to_string(getpid()) + ".json");

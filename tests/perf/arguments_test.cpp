@@ -93,6 +93,14 @@ TEST_CASE("flags that contradict each other are refused") {
     CHECK_THAT(refused({"-K", "2"}), Contains("give -I 1"));
     CHECK_THAT(refused({"-I", "1", "--stat", "median-max"}), Contains("--stat mean"));
     CHECK_THAT(refused({"--json-lines", "weft", "-d", "all"}), Contains("one of each"));
+    CHECK_THAT(refused({"--regret", "-g", "1"}), Contains("leave out -g"));
+    for (const std::vector<const char*>& timing : std::vector<std::vector<const char*>>{
+             {"-I", "1"}, {"-z", "1"}, {"-m", "2"}, {"--stat", "median-max"}, {"--json-lines", "weft"}}) {
+        std::vector<const char*> flags = {"--regret"};
+        flags.insert(flags.end(), timing.begin(), timing.end());
+        CHECK_THAT(refused(flags), Contains("a way of its own to time"));
+    }
+    CHECK(accepted({"--regret", "--seconds", "1"}).regret);
     CHECK_THAT(refused({"--nonsense"}), Contains("--nonsense"));
     CHECK_THAT(refused({"-t", "0"}), Contains("nthreads"));
 }

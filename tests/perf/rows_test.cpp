@@ -146,6 +146,8 @@ TEST_CASE("flags that mean nothing to a collective are told, and roots that do n
         CHECK(absent.status == (program.rooted ? 2 : 0));
         const Run shown = over_fake(program, "-t 2 -b 64 -e 64 -n 1 --show algo");
         CHECK((shown.status == 0 || lines_with(shown.output, "no algorithm is chosen here") == 1));
+        const Run regret = over_fake(program, "-t 2 -b 64 -e 64 --regret --seconds 0.001");
+        CHECK(regret.status == shown.status);
     }
 }
 
@@ -167,6 +169,14 @@ TEST_CASE("every collective passes over Weft, with ranks as processes") {
         run_command(LAUNCHER " run -n " + ranks + " " + real(program) + " -b 4 -e 400000 -f 10 -n 2 -r -1" + flags);
     INFO(program.name << '\n' << run.output);
     CHECK(run.status == 0);
+    CHECK_THAT(run.output, Contains("# Out of bounds values : 0 OK"));
+}
+TEST_CASE("--regret knows every candidate of a collective over Weft") {
+    const Run run = run_command(LAUNCHER " run -n 3 " REAL "/broadcast_perf -b 4K -e 4K --regret --seconds 0.01");
+    INFO(run.output);
+    CHECK(run.status == 0);
+    for (const char* name : {"one_shot", "binomial_tree", "linear", "ring", "scatter_all_gather", "double_binary_tree"})
+        CHECK_THAT(run.output, Contains(" " + std::string(name) + " "));
     CHECK_THAT(run.output, Contains("# Out of bounds values : 0 OK"));
 }
 #endif

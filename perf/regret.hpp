@@ -1,0 +1,40 @@
+// regret.hpp: --regret: what was chosen against the best of all that could have been.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "race.hpp"
+#include "table.hpp"
+
+namespace perf {
+
+struct Timed {
+    std::string algorithm;
+    double us = 0;  // of a call
+};
+
+// A line: a size.
+struct RegretRow {
+    Row setting;  // without results
+    Timed chosen, best;
+    std::vector<Timed> all;  // those that can serve, in Weft's order
+    int64_t wrong = 0;       // elements, with all of them
+    double ratio() const { return best.us > 0 ? chosen.us / best.us : 1; }
+};
+
+// From a race between the candidates: the lower decile of each.
+RegretRow regret_of(Row setting, const Candidates& candidates, const std::vector<std::vector<double>>& times,
+                    double calls);
+
+// Of all lines: the geometric mean of the ratios and the largest, both less 1, in per cent.
+struct Regret {
+    double mean_percent = 0, worst_percent = 0;
+    std::string worst;  // which
+};
+Regret summarize(const std::vector<RegretRow>& rows);
+
+std::string regret_header();
+std::string regret_text(const RegretRow& row);
+std::string regret_footer(const Regret& regret);
+
+}  // namespace perf

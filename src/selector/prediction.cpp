@@ -1,0 +1,46 @@
+#include "src/selector/prediction.hpp"
+
+namespace weft {
+
+namespace {
+
+// What was measured over what the model says is carried over to other numbers of ranks up to so much: a measurement
+// that is further off, of a moment when the machine was busy, say, shall not decide for ranks where it was not made.
+constexpr double correction_most = 8;
+
+// The curve's own ranks: beyond the sizes measured as the model goes on from the nearest of them.
+double us_of(const Tuning::Curve& curve, const Algorithm& row, const Layout& layout, const LinkCosts& links,
+             size_t bytes) {
+    const size_t nearest = curve.within(bytes);
+    const double measured = curve.us_at(nearest);
+    return nearest == bytes
+               ? measured
+               : measured * row.predicted_us(layout, links, bytes) / row.predicted_us(layout, links, nearest);
+}
+
+bool alike(const LinkCosts& one, const LinkCosts& other) {
+    return one.ranks_per_core == other.ranks_per_core && one.lent_most_bytes == other.lent_most_bytes;
+}
+
+}  // namespace
+
+Prediction predict(const Algorithm& row, const Layout& layout, const Costs& costs, size_t bytes) {
+    if (row.of_user || !costs.tuning) return {row.predicted_us(layout, costs.links, bytes), Basis::model};
+    const Tuning& tuning = *costs.tuning;
+    const LinkCosts links = tuning.fitted(costs.links);
+    const double model = row.predicted_us(layout, links, bytes);
+    const bool known = layout.host_count() == 1 || tuning.of_network(costs.links);
+    const Tuning::Curve* curve = known ? tuning.nearest(row.collective, row.name, layout) : nullptr;
+    if (!curve) return {model, Basis::model};
+    Layout measured{curve->ranks, 0};
+    if (curve->hosts > 1) measured.hosts = hosts_in_blocks(curve->ranks, curve->hosts);
+    if (row.refusal(measured)) return {model, Basis::model};
+    const LinkCosts its_links = tuning.links_of(*curve);
+    const double its_us = us_of(*curve, row, measured, its_links, bytes);
+    if (curve->ranks == layout.ranks && measured.hosts == layout.hosts && alike(links, its_links))
+        return {its_us, curve->within(bytes) == bytes ? Basis::measured : Basis::scaled};
+    const double correction = its_us / row.predicted_us(measured, its_links, bytes);
+    return {model * std::clamp(correction, 1 / correction_most, correction_most), Basis::scaled};
+}
+
+}  // namespace weft

@@ -1,0 +1,67 @@
+// tuning.hpp: what `weft tune` measured on a machine: times of algorithms at some sizes, for ranks that lie in some ways,
+// and the constants of the cost model that fit them. A value; what is predicted of it depends on nothing else, so that
+// ranks that have the same text choose alike. Reentrant.
+#pragma once
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "src/base/collective.hpp"
+#include "src/base/result.hpp"
+#include "src/schedule/layout.hpp"
+
+namespace weft {
+
+struct Tuning {
+    struct Point {
+        size_t bytes;  // of the whole
+        double us;
+    };
+    // An algorithm's times where so many ranks lie on so many hosts, in blocks.
+    struct Curve {
+        Collective collective = Collective::none;
+        std::string algorithm;
+        int ranks = 0, hosts = 1;
+        std::vector<Point> points;  // by bytes, each once; never empty
+        // Between two points on a straight line, both axes logarithmic; beyond the ends as at the ends.
+        double us_at(size_t bytes) const;
+        // Where times have been measured: the nearest size to these bytes.
+        size_t within(size_t bytes) const;
+    };
+    struct Constant {
+        const char* name;
+        double LinkCosts::*member;
+        bool of_network;
+    };
+
+    std::string version;    // of the Weft that measured
+    std::string processor;  // as cpu_model()
+    int machine_cores = 0;  // of the machine, and those that the ranks shared
+    int cores = 0;
+    int64_t link_mbps = 0;  // of the network between hosts; 0: unknown, as over loopback
+    bool kernel_copies = false;
+    LinkCosts constants;  // of these only constant_table()'s count
+    std::vector<Curve> curves;
+
+    // weftInvalidUsage: it is cut off, of another form or holds what cannot be; the sentence says where.
+    static Result<Tuning> read(std::string_view text);
+    std::string text() const;
+    static std::span<const Constant> constant_table();
+
+    // Whether the network is as fast as the measured one. `links`: not fitted.
+    bool of_network(const LinkCosts& links) const;
+    // `links` with the constants that were fitted, those of the network only if it is the measured one: where they are not
+    // those of LinkCosts{} they change in proportion.
+    LinkCosts fitted(const LinkCosts& links) const;
+    // As the ranks of a curve had them.
+    LinkCosts links_of(const Curve& curve) const;
+    // Of this algorithm, among ranks that lie in the same way (one host, a host for each, or between), the number of
+    // ranks nearest to the layout's; null: there is none.
+    const Curve* nearest(Collective collective, std::string_view algorithm, const Layout& layout) const;
+};
+
+// As host_link_costs() or network_link_costs() have them for ranks in blocks.
+LinkCosts link_costs_in_blocks(int ranks, int hosts, int cores, int64_t link_mbps, bool kernel_copies);
+
+}  // namespace weft

@@ -1,0 +1,72 @@
+#include "src/selector/tuning_file.hpp"
+
+#include <unistd.h>
+
+#include <mutex>
+
+#include "src/base/cpu.hpp"
+#include "src/base/file.hpp"
+#include "src/base/log.hpp"
+#include "src/base/options.hpp"
+#include "src/base/per_process.hpp"
+
+namespace weft {
+
+namespace {
+
+// A thousand times what `weft tune` writes.
+constexpr size_t file_bytes_most = size_t(64) << 20;
+
+// Why it says nothing about this process's calls; empty: it does.
+std::string strange(const Tuning& tuning) {
+    const Tuning here = tuning_of_here();
+    if (tuning.processor != here.processor || tuning.machine_cores != here.machine_cores)
+        return fmt::format("was measured on a machine of {} cores of {}, and this one has {} of {}",
+                           tuning.machine_cores, tuning.processor, here.machine_cores, here.processor);
+    if (tuning.version != here.version)
+        return fmt::format("was measured by Weft {}, and this is {}", tuning.version, here.version);
+    return {};
+}
+
+Result<std::shared_ptr<const Tuning>> load(const std::string& name) {
+    auto text = read_file(name, file_bytes_most);
+    if (!text) return fail(text.status().code(), "WEFT_TUNE_FILE: {}", text.status().sentence());
+    auto tuning = Tuning::read(*text);
+    if (!tuning)
+        return fail(weftInvalidUsage,
+                    "WEFT_TUNE_FILE: {} is no file of `weft tune`: {}; make it with `weft tune -o {}`", name,
+                    tuning.status().sentence(), name);
+    return std::make_shared<const Tuning>(std::move(*tuning));
+}
+
+// For all communicators of a process.
+void warn_once(const std::string& sentence) {
+    static PerProcess<std::once_flag> told;
+    std::call_once(told.get(), [&] { WEFT_LOG(warn, algo, "{}", sentence); });
+}
+
+}  // namespace
+
+Tuning tuning_of_here() {
+    Tuning here;
+    here.version = fmt::format("{}.{}.{}", WEFT_MAJOR, WEFT_MINOR, WEFT_PATCH);
+    here.processor = cpu_model();
+    here.machine_cores = int(sysconf(_SC_NPROCESSORS_ONLN));
+    here.cores = allowed_cores();
+    here.kernel_copies = kernel_copies_messages(options().cross_memory);
+    return here;
+}
+
+Result<std::shared_ptr<const Tuning>> tuning_of_file(const std::string& name) {
+    if (name.empty() || name == "none") return std::shared_ptr<const Tuning>();
+    auto tuning = shared_by_process<const Tuning>(name, [&] { return load(name); });
+    if (!tuning) return tuning;
+    if (const std::string why = strange(**tuning); !why.empty()) {
+        warn_once(fmt::format("WEFT_TUNE_FILE: {} {}: the built-in costs are used; measure anew with `weft tune -o {}`",
+                              name, why, name));
+        return std::shared_ptr<const Tuning>();
+    }
+    return tuning;
+}
+
+}  // namespace weft

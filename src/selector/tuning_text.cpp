@@ -1,0 +1,164 @@
+// tuning_text.cpp: a tuning as JSON: `weft tune` writes it, WEFT_TUNE_FILE names it.
+#include <climits>
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+
+#include "src/selector/tuning.hpp"
+
+namespace weft {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr int format_version = 1;
+constexpr size_t bytes_most = size_t(1) << 48;
+constexpr double us_most = 1e12;
+constexpr int ranks_most = 1 << 20;
+
+// Four digits: there is no more to know.
+double rounded(double value) { return std::strtod(fmt::format("{:.4g}", value).c_str(), nullptr); }
+
+// What a tuning holds, taken out of JSON that may hold anything; the first objection is kept.
+class Reader {
+  public:
+    const Json* object(const Json& in, const char* key) { return field(in, key, "an object", &Json::is_object); }
+    const Json* list(const Json& in, const char* key) { return field(in, key, "a list", &Json::is_array); }
+    std::string text(const Json& in, const char* key) {
+        const Json* value = field(in, key, "a text", &Json::is_string);
+        return value ? value->get<std::string>() : "";
+    }
+    bool truth(const Json& in, const char* key) {
+        const Json* value = field(in, key, "true or false", &Json::is_boolean);
+        return value && value->get<bool>();
+    }
+    int64_t whole(const Json& in, const char* key, int64_t least, int64_t most) {
+        const Json* value = field(in, key, "a whole number", &Json::is_number_integer);
+        if (!value) return least;
+        const double number = value->get<double>();
+        if (number < double(least) || number > double(most))
+            object_to(fmt::format("`{}` is {}, not {} to {}", key, value->dump(), least, most));
+        return objection_.empty() ? value->get<int64_t>() : least;
+    }
+    double time(const Json& in, const char* key) {
+        const Json* value = field(in, key, "a number", &Json::is_number);
+        return value ? checked_time(*value, key) : 1;
+    }
+    std::vector<Tuning::Point> points(const Json& in) {
+        std::vector<Tuning::Point> points;
+        const Json* pairs = list(in, "us");
+        if (!pairs) return points;
+        for (const Json& pair : *pairs) {
+            if (!pair.is_array() || pair.size() != 2 || !pair[0].is_number_integer() || !pair[1].is_number()) {
+                object_to("`us` is not made of pairs of bytes and microseconds");
+                return points;
+            }
+            const double bytes = pair[0].get<double>();
+            if (bytes < 0 || bytes > double(bytes_most) || (!points.empty() && bytes <= double(points.back().bytes)))
+                object_to(fmt::format("in `us` {} bytes do not follow those before", pair[0].dump()));
+            if (!objection_.empty()) return points;
+            points.push_back({pair[0].get<size_t>(), checked_time(pair[1], "us")});
+        }
+        if (points.empty()) object_to("`us` is empty");
+        return points;
+    }
+    void object_to(std::string objection) {
+        if (objection_.empty()) objection_ = std::move(objection);
+    }
+    const std::string& objection() const { return objection_; }
+
+  private:
+    const Json* field(const Json& in, const char* key, const char* form, bool (Json::*has_form)() const noexcept) {
+        const auto place = in.find(key);
+        if (place == in.end())
+            object_to(fmt::format("`{}` is missing", key));
+        else if (!((*place).*has_form)())
+            object_to(fmt::format("`{}` is not {}", key, form));
+        else
+            return &*place;
+        return nullptr;
+    }
+    double checked_time(const Json& value, const char* key) {
+        const double us = value.get<double>();
+        if (us > 0 && us <= us_most) return us;
+        object_to(fmt::format("`{}` holds {}, which no time can be", key, value.dump()));
+        return 1;
+    }
+    std::string objection_;
+};
+
+Tuning::Curve read_curve(Reader& reader, const Json& row) {
+    Tuning::Curve curve;
+    if (!row.is_object()) {
+        reader.object_to("it is not an object");
+        return curve;
+    }
+    const std::string name = reader.text(row, "collective");
+    if (const auto collective = collective_named(name))
+        curve.collective = *collective;
+    else
+        reader.object_to(fmt::format("`{}` is no collective", name));
+    curve.algorithm = reader.text(row, "algorithm");
+    curve.ranks = int(reader.whole(row, "ranks", 1, ranks_most));
+    curve.hosts = int(reader.whole(row, "hosts", 1, curve.ranks));
+    curve.points = reader.points(row);
+    return curve;
+}
+
+}  // namespace
+
+Result<Tuning> Tuning::read(std::string_view text) {
+    const Json json = Json::parse(text, nullptr, false);
+    if (json.is_discarded() || !json.is_object()) return fail(weftInvalidUsage, "it is no JSON, or cut off");
+    Reader reader;
+    const int64_t format = reader.whole(json, "weft_tune", 0, INT_MAX);
+    if (reader.objection().empty() && format != format_version)
+        return fail(weftInvalidUsage, "it is of version {}, and this Weft reads version {}", format, format_version);
+    Tuning tuning;
+    tuning.version = reader.text(json, "weft");
+    if (const Json* machine = reader.object(json, "machine")) {
+        tuning.processor = reader.text(*machine, "processor");
+        tuning.machine_cores = int(reader.whole(*machine, "cores", 1, ranks_most));
+        tuning.cores = int(reader.whole(*machine, "cores_used", 1, ranks_most));
+        tuning.link_mbps = reader.whole(*machine, "link_mbps", 0, INT_MAX);
+        tuning.kernel_copies = reader.truth(*machine, "kernel_copies");
+    }
+    if (const Json* constants = reader.object(json, "constants"))
+        for (const Constant& constant : constant_table())
+            tuning.constants.*constant.member = reader.time(*constants, constant.name);
+    if (!reader.objection().empty()) return fail(weftInvalidUsage, "{}", reader.objection());
+    const Json* times = reader.list(json, "times");
+    for (size_t i = 0; times && i < times->size() && reader.objection().empty(); ++i) {
+        tuning.curves.push_back(read_curve(reader, (*times)[i]));
+        if (!reader.objection().empty()) return fail(weftInvalidUsage, "times[{}]: {}", i, reader.objection());
+    }
+    if (!reader.objection().empty()) return fail(weftInvalidUsage, "{}", reader.objection());
+    return tuning;
+}
+
+std::string Tuning::text() const {
+    Json fitted_constants;
+    for (const Constant& constant : constant_table())
+        fitted_constants[constant.name] = rounded(constants.*constant.member);
+    const Json machine = {{"processor", processor},
+                          {"cores", machine_cores},
+                          {"cores_used", cores},
+                          {"link_mbps", link_mbps},
+                          {"kernel_copies", kernel_copies}};
+    std::string lines =
+        fmt::format("{{\n\"weft_tune\": {},\n\"weft\": {},\n\"machine\": {},\n\"constants\": {},\n\"times\": [",
+                    format_version, Json(version).dump(), machine.dump(), fitted_constants.dump());
+    // A curve a line, so that two files can be compared.
+    for (const Curve& curve : curves) {
+        Json row = {{"collective", name_of(curve.collective)},
+                    {"ranks", curve.ranks},
+                    {"hosts", curve.hosts},
+                    {"algorithm", curve.algorithm},
+                    {"us", Json::array()}};
+        for (const Point& point : curve.points) row["us"].push_back(Json::array({point.bytes, rounded(point.us)}));
+        lines += (&curve == &curves.front() ? "\n" : ",\n") + row.dump();
+    }
+    return lines + "\n]\n}\n";
+}
+
+}  // namespace weft

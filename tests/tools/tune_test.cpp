@@ -1,0 +1,161 @@
+// tune_test.cpp: `weft tune` from start to end, with little time; what it makes of times; what it refuses. What is
+// fastest is nowhere asked.
+#include <fstream>
+#include <sstream>
+#include <string>
+
+#include "src/registry.hpp"
+#include "src/selector/tuning_file.hpp"
+#include "tests/catch.hpp"
+#include "tests/folder.hpp"
+#include "tests/subprocess.hpp"
+#include "tools/tune_judgement.hpp"
+
+using namespace weft;
+using namespace weft::test;
+using Catch::Matchers::Contains;
+
+namespace {
+
+Outcome tune(std::vector<std::string> arguments, std::vector<std::string> variables = {}) {
+    arguments.insert(arguments.begin(), {WEFT_COMMAND, "tune"});
+    return run(std::move(arguments), std::move(variables));
+}
+
+// The ranks of a program of Weft's, two of them, on a host.
+Outcome run_program(std::vector<std::string> variables) {
+    return run({WEFT_COMMAND, "run", "-n", "2", WEFT_COMMAND, "tune", "--as-rank", "--seconds", "0.01", "--collectives",
+                "all_gather", "--most", "64"},
+               std::move(variables));
+}
+
+std::string content(const std::filesystem::path& file) {
+    std::ostringstream text;
+    text << std::ifstream(file).rdbuf();
+    return text.str();
+}
+
+tools::TunedTime time_of(bool held_out, size_t bytes, const char* algorithm, double us) {
+    return {Collective::all_reduce, held_out, bytes, algorithm, us};
+}
+
+}  // namespace
+
+TEST_CASE("what is measured is written, read back, explained and used", "[tune]") {
+    const Folder folder;
+    const std::string file = folder.path / "tune.json";
+    const Outcome outcome =
+        tune({"-o", file, "--seconds", "0.4", "--ranks", "2 3", "--collectives", "all_gather,barrier", "--most", "4K"});
+    INFO(outcome.output << outcome.error);
+    REQUIRE(outcome.status == 0);
+    CHECK(outcome.error == "");
+    CHECK_THAT(outcome.output, Contains("measures 3 ranks over tcp") && Contains("WEFT_TUNE_FILE=" + file));
+    CHECK_THAT(outcome.output, Contains("    3  tcp        all_gather ") && Contains("before") && Contains("after"));
+    CHECK(outcome.output.find("all_reduce") == std::string::npos);
+
+    const auto tuning = Tuning::read(content(file));
+    REQUIRE(tuning);
+    for (const int ranks : {2, 3})
+        for (const int hosts : {1, ranks})
+            for (const Collective collective : {Collective::all_gather, Collective::barrier}) {
+                Layout layout{ranks, 0};
+                if (hosts > 1) layout.hosts = hosts_in_blocks(ranks, hosts);
+                const char* name = collective == Collective::barrier ? "dissemination" : "ring";
+                const Tuning::Curve* curve = tuning->nearest(collective, name, layout);
+                REQUIRE(curve);
+                CHECK(curve->ranks == ranks);
+                CHECK(curve->hosts == hosts);
+                CHECK(curve->points.size() == (collective == Collective::barrier ? 1 : 4));
+            }
+
+    const Outcome explained = run({WEFT_COMMAND, "info", "explain", "512", "-n", "3", "--collective", "all_gather"},
+                                  {"WEFT_TUNE_FILE=" + file});
+    CHECK_THAT(explained.output, Contains("us measured") && Contains("least time that was measured"));
+    const std::vector<std::string> logged = {"WEFT_DEBUG=INFO", "WEFT_DEBUG_SUBSYS=ALGO"};
+    CHECK_THAT(run_program({"WEFT_TUNE_FILE=" + file, logged[0], logged[1]}).error, Contains(" us measured"));
+    CHECK_THAT(run_program({logged[0], logged[1]}).error, Contains(" us predicted") && !Contains("measured"));
+}
+
+TEST_CASE("a tuning that is broken ends a program with a sentence, a strange one with a warning alone", "[tune]") {
+    const Folder folder;
+    const std::string file = folder.path / "tune.json";
+    Tuning tuning = tuning_of_here();
+    std::ofstream(file) << tuning.text().substr(0, 100);
+    const Outcome broken = run_program({"WEFT_TUNE_FILE=" + file});
+    CHECK(broken.status != 0);
+    CHECK_THAT(broken.error, Contains("WEFT_TUNE_FILE: " + file) && Contains("make it with `weft tune -o"));
+    tuning.processor = "another processor";
+    std::ofstream(file) << tuning.text();
+    const Outcome strange = run_program({"WEFT_TUNE_FILE=" + file});
+    CHECK(strange.status == 0);
+    CHECK_THAT(strange.error, Contains("another processor") && Contains("the built-in costs are used"));
+    CHECK(run_program({"WEFT_TUNE_FILE=none"}).error == "");
+}
+
+TEST_CASE("what cannot be measured is refused before a minute is spent", "[tune]") {
+    const auto refused = [](std::vector<std::string> arguments, const std::string& why) {
+        const Outcome outcome = tune(std::move(arguments));
+        INFO(why);
+        CHECK(outcome.status != 0);
+        CHECK_THAT(outcome.error, Contains(why));
+        CHECK(outcome.output == "");
+    };
+    refused({"--ranks", "1"}, "1 is no number of ranks from 2");
+    refused({"--ranks", "two"}, "two is no number of ranks");
+    refused({"--ranks", ""}, "name one at least");
+    refused({"--transports", "shm verbs"}, "verbs is neither shm nor tcp");
+    refused({"--collectives", "all_reduce send"}, "send is none of those");
+    refused({"--least", "much"}, "--least much is no size");
+    refused({"--least", "1M", "--most", "1K"}, "--least 1M is above --most 1K");
+    refused({"-o", "/no/such/folder/tune.json"}, "/no/such/folder/tune.json");
+}
+
+TEST_CASE("times survive their line", "[tune]") {
+    tools::TunedTime read;
+    REQUIRE(tools::TunedTime::read(time_of(true, 4096, "two_shot", 1.5).text(), read));
+    CHECK(read.collective == Collective::all_reduce);
+    CHECK(read.held_out);
+    CHECK(read.bytes == 4096);
+    CHECK(read.algorithm == "two_shot");
+    CHECK(read.us == 1.5);
+    CHECK_FALSE(tools::TunedTime::read("all_reduce held_out 4096", read));
+    CHECK_FALSE(tools::TunedTime::read("a program's own words: 12 5 3", read));
+}
+
+TEST_CASE("of several passes the better time counts, and what is held out tells the regret", "[tune]") {
+    tools::Arrangement arrangement{4, 1, {}};
+    // A machine on which a ring is the best there is at all sizes, which the built-in costs do not know.
+    for (const double pass : {3.0, 1.0})
+        for (const size_t bytes : {8, 16, 64})
+            for (const auto& [name, us] : {std::pair{"ring", 1.0}, {"one_shot", 2.0}, {"two_shot", 4.0}})
+                arrangement.times.push_back(time_of(bytes == 16, bytes, name, pass * us));
+    Tuning here = tuning_of_here();
+    const Tuning tuning = tools::tuning_of_times(here, {arrangement});
+    REQUIRE(tuning.curves.size() == 3);
+    for (const Tuning::Curve& curve : tuning.curves) {
+        REQUIRE(curve.points.size() == 2);
+        CHECK(curve.points[1].us == (curve.algorithm == "ring" ? 1 : curve.algorithm == "one_shot" ? 2 : 4));
+    }
+    const tools::Judgement judged = tools::judge(tuning, arrangement, Collective::none);
+    CHECK(judged.sizes == 1);
+    CHECK(judged.before.worst_chosen == "one_shot");
+    CHECK(judged.before.worst_percent == Approx(100));
+    CHECK(judged.after.worst_percent == Approx(0).margin(1e-9));
+    CHECK(tools::judge(tuning, arrangement, Collective::broadcast).sizes == 0);
+}
+
+TEST_CASE("constants are fitted to what was measured", "[tune]") {
+    // Times as the model has them with another constant.
+    LinkCosts links = link_costs_in_blocks(2, 2, 2, 0, true);
+    links.net_latency_us *= 2;
+    const Algorithm& row = *registry::find_algorithm("recursive_doubling", Collective::all_reduce);
+    const Layout layout{2, 0, hosts_in_blocks(2, 2)};
+    tools::Arrangement arrangement{2, 2, {}};
+    for (size_t bytes = 8; bytes <= 1 << 20; bytes *= 8)
+        arrangement.times.push_back(time_of(false, bytes, row.name, row.predicted_us(layout, links, bytes)));
+    Tuning here = tuning_of_here();
+    here.cores = 2;
+    here.kernel_copies = true;
+    const Tuning tuning = tools::tuning_of_times(here, {arrangement});
+    CHECK(tuning.constants.net_latency_us == Approx(links.net_latency_us).epsilon(0.1));
+}

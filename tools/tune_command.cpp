@@ -1,0 +1,271 @@
+#include "tools/tune_command.hpp"
+
+#include <fcntl.h>
+#include <fmt/core.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <memory>
+#include <string>
+
+#include "src/base/fd.hpp"
+#include "src/base/options.hpp"
+#include "src/selector/tuning_file.hpp"
+#include "tools/tune_judgement.hpp"
+#include "tools/tune_ranks.hpp"
+
+namespace weft::tools {
+namespace {
+
+// As the command line has it.
+struct Wish {
+    std::string file = "weft-tune.json";
+    double seconds = 60;
+    std::string ranks = "2 4 8", transports = "shm tcp", collectives, least = "8", most = "64M";
+    bool is_rank = false;  // started by ourselves
+};
+
+std::vector<std::string> words_of(const std::string& list) {
+    std::vector<std::string> words(1);
+    for (const char letter : list) {
+        if (letter == ' ' || letter == ',')
+            words.emplace_back();
+        else
+            words.back() += letter;
+    }
+    std::erase(words, "");
+    return words;
+}
+
+// What is measured, checked.
+struct Plan {
+    TuneWork work;
+    std::vector<Arrangement> arrangements;
+};
+
+Result<size_t> size_of_option(const char* option, const std::string& text) {
+    const auto bytes = parse_integer(text, true);
+    if (!bytes || *bytes < 8 || *bytes > int64_t(1) << 40)
+        return fail(weftInvalidArgument, "{} {} is no size from 8 to 1T: give bytes, with K, M or G", option, text);
+    return size_t(*bytes);
+}
+
+Status read_collectives(const std::string& list, std::vector<Collective>& collectives) {
+    for (const std::string& word : words_of(list)) {
+        const auto named = collective_named(word);
+        if (!named ||
+            std::find(std::begin(all_collectives), std::end(all_collectives), *named) == std::end(all_collectives))
+            return fail(weftInvalidArgument,
+                        "--collectives: {} is none of those whose algorithm is chosen, all_reduce or "
+                        "broadcast, say (docs/selection.md)",
+                        word);
+        collectives.push_back(*named);
+    }
+    if (collectives.empty()) collectives.assign(std::begin(all_collectives), std::end(all_collectives));
+    return ok();
+}
+
+Result<Plan> plan_of(const Wish& wish) {
+    constexpr int ranks_most = 1024;
+    Plan plan;
+    for (const auto& [option, text, bytes] : {std::tuple{"--least", wish.least, &plan.work.least_bytes},
+                                              std::tuple{"--most", wish.most, &plan.work.most_bytes}}) {
+        auto size = size_of_option(option, text);
+        if (!size) return size.take_status();
+        *bytes = *size;
+    }
+    if (plan.work.least_bytes > plan.work.most_bytes)
+        return fail(weftInvalidArgument, "--least {} is above --most {}", wish.least, wish.most);
+    WEFT_TRY(read_collectives(wish.collectives, plan.work.collectives));
+    for (const std::string& transport : words_of(wish.transports)) {
+        if (transport != "shm" && transport != "tcp")
+            return fail(weftInvalidArgument, "--transports: {} is neither shm nor tcp", transport);
+        for (const std::string& word : words_of(wish.ranks)) {
+            const auto ranks = parse_integer(word);
+            if (!ranks || *ranks < 2 || *ranks > ranks_most)
+                return fail(weftInvalidArgument, "--ranks: {} is no number of ranks from 2 to {}", word, ranks_most);
+            plan.arrangements.push_back({int(*ranks), transport == "shm" ? 1 : int(*ranks), {}});
+        }
+    }
+    if (plan.arrangements.empty())
+        return fail(weftInvalidArgument, "--ranks and --transports name one at least, as in --ranks \"2 4\"");
+    plan.work.seconds = wish.seconds / double(plan.arrangements.size());
+    return plan;
+}
+
+// Ranks see no tuning, and are one host, or a host each that speak over the loopback interface.
+std::vector<std::string> environment_of(const Arrangement& arrangement) {
+    const std::vector<std::string> ours = {
+        "WEFT_TUNE_FILE=none", std::string("WEFT_TRANSPORTS=") + arrangement.transport(), "WEFT_SOCKET_IFNAME==lo"};
+    std::vector<std::string> variables = ours;
+    for (char** entry = environ; *entry; ++entry) {
+        const std::string variable = *entry;
+        const std::string name = variable.substr(0, variable.find('=') + 1);
+        const auto replaced = [&](const std::string& own) { return own.starts_with(name); };
+        if (name != "WEFT_HOSTID=" && name != "NCCL_HOSTID=" && std::none_of(ours.begin(), ours.end(), replaced))
+            variables.push_back(variable);
+    }
+    return variables;
+}
+
+std::vector<char*> pointers(std::vector<std::string>& texts) {
+    std::vector<char*> all;
+    for (std::string& text : texts) all.push_back(text.data());
+    all.push_back(nullptr);
+    return all;
+}
+
+// `weft run` with ourselves as the ranks.
+std::vector<std::string> command_of(const std::string& self, const Arrangement& arrangement, const TuneWork& work) {
+    std::string collectives;
+    for (const Collective collective : work.collectives) collectives += fmt::format("{} ", name_of(collective));
+    return {self,
+            "run",
+            "-n",
+            std::to_string(arrangement.ranks),
+            self,
+            "tune",
+            "--as-rank",
+            "--seconds",
+            fmt::format("{:.6f}", work.seconds),
+            "--collectives",
+            collectives,
+            "--least",
+            std::to_string(work.least_bytes),
+            "--most",
+            std::to_string(work.most_bytes)};
+}
+
+// Starts them, with `output` as their standard output.
+Result<pid_t> start(const Arrangement& arrangement, const TuneWork& work, int output) {
+    char path[4096] = {};
+    if (readlink("/proc/self/exe", path, sizeof path - 1) <= 0)
+        return fail(weftSystemError, "/proc/self/exe cannot be read: {}", errno_text(errno));
+    std::vector<std::string> words = command_of(path, arrangement, work), variables = environment_of(arrangement);
+    posix_spawn_file_actions_t actions;
+    posix_spawn_file_actions_init(&actions);
+    posix_spawn_file_actions_adddup2(&actions, output, STDOUT_FILENO);
+    pid_t pid = -1;
+    const int error = posix_spawn(&pid, path, &actions, nullptr, pointers(words).data(), pointers(variables).data());
+    posix_spawn_file_actions_destroy(&actions);
+    if (error != 0) return fail(weftSystemError, "{} cannot be started: {}", path, errno_text(error));
+    return pid;
+}
+
+// Until the other end is closed.
+void take_times(int source, std::vector<TunedTime>& times) {
+    std::string line;
+    char buffer[65536];
+    for (ssize_t length; (length = read(source, buffer, sizeof buffer)) > 0 || (length < 0 && errno == EINTR);)
+        for (ssize_t i = 0; i < length; ++i) {
+            if (buffer[i] != '\n') {
+                line += buffer[i];
+                continue;
+            }
+            if (TunedTime time; TunedTime::read(line, time)) times.push_back(time);
+            line.clear();
+        }
+}
+
+Status measure(Arrangement& arrangement, const TuneWork& work) {
+    int ends[2];
+    if (pipe2(ends, O_CLOEXEC) != 0) return fail(weftSystemError, "no pipe: {}", errno_text(errno));
+    Fd source(ends[0]), target(ends[1]);
+    const auto pid = start(arrangement, work, target.number());
+    if (!pid) return Status(pid.status().code(), pid.status().sentence());
+    target.reset();
+    take_times(source.number(), arrangement.times);
+    int status = 0;
+    while (waitpid(*pid, &status, 0) < 0 && errno == EINTR) {
+    }
+    if (status != 0 || arrangement.times.empty())
+        return fail(weftSystemError, "{} ranks over {} could not be measured: see above", arrangement.ranks,
+                    arrangement.transport());
+    return ok();
+}
+
+// Whole or not at all.
+Status write_file(const std::string& name, const std::string& text) {
+    const std::string part = name + ".part";
+    std::FILE* file = std::fopen(part.c_str(), "w");
+    const bool written = file && std::fwrite(text.data(), 1, text.size(), file) == text.size();
+    const bool closed = file && std::fclose(file) == 0;
+    if (written && closed && rename(part.c_str(), name.c_str()) == 0) return ok();
+    const int error = errno;
+    unlink(part.c_str());
+    return fail(weftSystemError, "{} cannot be written: {}", name, errno_text(error));
+}
+
+// Before a minute is spent.
+Status check_file(const std::string& name) {
+    const std::string part = name + ".part";
+    std::FILE* file = std::fopen(part.c_str(), "w");
+    if (!file) return fail(weftSystemError, "-o {}: it cannot be written: {}", name, errno_text(errno));
+    std::fclose(file);
+    unlink(part.c_str());
+    return ok();
+}
+
+Status tune(const Wish& wish) {
+    auto plan = plan_of(wish);
+    if (!plan) return plan.take_status();
+    WEFT_TRY(check_file(wish.file));
+    for (Arrangement& arrangement : plan->arrangements) {
+        fmt::print("measures {} ranks over {}, about {:.0f} s\n", arrangement.ranks, arrangement.transport(),
+                   plan->work.seconds);
+        std::fflush(stdout);
+        WEFT_TRY(measure(arrangement, plan->work));
+    }
+    const Tuning tuning = tuning_of_times(tuning_of_here(), plan->arrangements);
+    WEFT_TRY(write_file(wish.file, tuning.text()));
+    fmt::print(
+        "\nTime of what is chosen over that of the best, less 1, at sizes between those that the file holds: geometric "
+        "mean over sizes, and worst,\n"
+        "by the built-in costs (before) and by the file (after)\n{}\n{} is written: WEFT_TUNE_FILE={} makes programs "
+        "use it\n",
+        judgement_text(tuning, plan->arrangements, plan->work.collectives), wish.file, wish.file);
+    return ok();
+}
+
+int run_as_rank(const Wish& wish) {
+    auto plan = plan_of(wish);
+    if (!plan) return fmt::print(stderr, "weft tune: {}\n", plan.status().sentence()), 2;
+    plan->work.seconds = wish.seconds;
+    return run_tune_rank(plan->work);
+}
+
+}  // namespace
+
+void add_tune_command(CLI::App& app, int& exit_status) {
+    auto wish = std::make_shared<Wish>();
+    CLI::App* command = app.add_subcommand(
+        "tune",
+        "Measures this machine and writes a file, from which WEFT_TUNE_FILE lets programs choose their algorithms");
+    command->add_option("-o,--output", wish->file, "File to write")->capture_default_str();
+    command->add_option("--seconds", wish->seconds, "About how long it may take")
+        ->capture_default_str()
+        ->check(CLI::Range(0.01, 1e6));
+    command->add_option("--ranks", wish->ranks, "Numbers of ranks")->capture_default_str();
+    command
+        ->add_option("--transports", wish->transports,
+                     "shm: ranks share memory; tcp: each is a host of its own, over the loopback interface")
+        ->capture_default_str();
+    command->add_option("--collectives", wish->collectives, "As in WEFT_ALGO (all)");
+    command->add_option("--least", wish->least, "Smallest size, of the whole")->capture_default_str();
+    command->add_option("--most", wish->most, "Largest size")->capture_default_str();
+    command->add_flag("--as-rank", wish->is_rank)->group("");
+    command->callback([=, &exit_status] {
+        if (wish->is_rank) {
+            exit_status = run_as_rank(*wish);
+            return;
+        }
+        const Status tuned = tune(*wish);
+        if (!tuned) fmt::print(stderr, "weft tune: {}\n", tuned.sentence());
+        exit_status = tuned ? 0 : tuned.code() == weftInvalidArgument ? 2 : 1;
+    });
+}
+
+}  // namespace weft::tools

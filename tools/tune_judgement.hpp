@@ -1,0 +1,38 @@
+// tune_judgement.hpp: what is made of the times that `weft tune` has taken: the tuning, and how well it chooses.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "src/selector/tuning.hpp"
+#include "tools/tune_ranks.hpp"
+
+namespace weft::tools {
+
+// Ranks that were measured together.
+struct Arrangement {
+    int ranks = 2, hosts = 1;
+    std::vector<TunedTime> times;
+    const char* transport() const { return hosts == 1 ? "shm" : "tcp"; }
+};
+
+// Curves of the times that are not held out, and the constants that fit them best. `here`: as tuning_of_here().
+Tuning tuning_of_times(Tuning here, const std::vector<Arrangement>& arrangements);
+
+// Chosen time over best time, less 1, in per cent: the geometric mean over sizes, and the worst.
+struct Judged {
+    double mean_percent = 0, worst_percent = 0;
+    size_t worst_bytes = 0;
+    std::string worst_chosen, worst_best;
+};
+struct Judgement {
+    int sizes = 0;
+    Judged before, after;  // by the built-in costs, by the tuning
+};
+// At the sizes held out of one collective, or of all (Collective::none).
+Judgement judge(const Tuning& tuning, const Arrangement& arrangement, Collective collective);
+
+// All of it as a table.
+std::string judgement_text(const Tuning& tuning, const std::vector<Arrangement>& arrangements,
+                           const std::vector<Collective>& collectives);
+
+}  // namespace weft::tools

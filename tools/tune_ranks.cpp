@@ -1,0 +1,216 @@
+#include "tools/tune_ranks.hpp"
+
+#include <fmt/format.h>
+#include <weft/weft.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <map>
+#include <sstream>
+
+#include "perf/race.hpp"
+
+namespace weft::tools {
+namespace {
+
+struct Call {
+    Collective collective;
+    weftResult_t (*run)(const perf::Call& call);
+};
+
+const Call calls[] = {
+    {Collective::all_reduce,
+     [](const perf::Call& c) { return weftAllReduce(c.send, c.receive, c.count, c.type, c.op, c.comm, nullptr); }},
+    {Collective::broadcast,
+     [](const perf::Call& c) { return weftBroadcast(c.send, c.receive, c.count, c.type, c.root, c.comm, nullptr); }},
+    {Collective::reduce,
+     [](const perf::Call& c) { return weftReduce(c.send, c.receive, c.count, c.type, c.op, c.root, c.comm, nullptr); }},
+    {Collective::all_gather,
+     [](const perf::Call& c) { return weftAllGather(c.send, c.receive, c.count, c.type, c.comm, nullptr); }},
+    {Collective::reduce_scatter,
+     [](const perf::Call& c) { return weftReduceScatter(c.send, c.receive, c.count, c.type, c.op, c.comm, nullptr); }},
+    {Collective::all_to_all,
+     [](const perf::Call& c) { return weftAlltoAll(c.send, c.receive, c.count, c.type, c.comm, nullptr); }},
+    {Collective::gather,
+     [](const perf::Call& c) { return weftGather(c.send, c.receive, c.count, c.type, c.root, c.comm, nullptr); }},
+    {Collective::scatter,
+     [](const perf::Call& c) { return weftScatter(c.send, c.receive, c.count, c.type, c.root, c.comm, nullptr); }},
+    {Collective::barrier, [](const perf::Call& c) { return weftBarrier(c.comm, nullptr); }},
+};
+
+// By powers of two: eightfold while it is the ranks' meeting that takes the time, then fourfold. Those held out lie
+// halfway.
+struct Size {
+    size_t bytes;
+    bool held_out;
+};
+std::vector<Size> sizes_of(const TuneWork& work) {
+    constexpr int fourfold_from = 12;
+    std::vector<Size> sizes;
+    int gap = 0;
+    for (int power = 3; power <= 40; power += power < fourfold_from ? 3 : 2) {
+        const size_t bytes = size_t(1) << power, between = size_t(1) << (power + 1);
+        if (bytes >= work.least_bytes && bytes <= work.most_bytes) sizes.push_back({bytes, false});
+        // Every other gap: they cost as much time as the others.
+        if (++gap % 2 == 1 && between >= work.least_bytes && between <= work.most_bytes)
+            sizes.push_back({between, true});
+    }
+    if (sizes.empty()) sizes.push_back({work.most_bytes, false});
+    return sizes;
+}
+
+// Times of several passes over everything, some seconds apart: the machine's cores may be near each other in one and far
+// in the other, or others at work, and each algorithm is known by its best one.
+constexpr int passes = 3;
+
+// One rank's work. Thread-bound.
+class Tuner {
+  public:
+    Tuner(perf::Rank& rank, const TuneWork& work)
+        : rank_(rank),
+          work_(work),
+          sizes_(sizes_of(work)),
+          send_(work.most_bytes / sizeof(float) + size_t(rank.count()), 1.0f),
+          receive_(send_.size(), 0.0f) {}
+
+    void run() {
+        for (int pass = 0; pass < passes; ++pass)
+            for (const Collective collective : work_.collectives) {
+                run_collective(collective);
+                ++done_;
+            }
+    }
+
+  private:
+    // What the size before took.
+    struct Past {
+        double cell_us = 0;  // a call of each algorithm
+        std::map<std::string, double> us;
+    };
+
+    void run_collective(Collective collective) {
+        const auto row = std::find_if(std::begin(calls), std::end(calls),
+                                      [&](const Call& call) { return call.collective == collective; });
+        perf::Collective wrapped{};
+        wrapped.run = row->run;
+        const double share_s = work_.seconds / passes / double(work_.collectives.size()) / double(sizes_.size());
+        size_t last = 0;
+        Past past;
+        for (const Size& size : sizes_) {
+            const size_t parts = size_t(parts_of(collective, rank_.count()));
+            const size_t count = std::max<size_t>(1, size.bytes / parts / sizeof(float));
+            const size_t bytes = collective == Collective::barrier ? parts : count * parts * sizeof(float);
+            if (bytes == last) continue;
+            if (last > 0 && bytes >= long_message_bytes && too_long(past, double(bytes) / double(last), share_s))
+                return;
+            last = bytes;
+            const perf::Case measured{&wrapped, call_of(collective, count), bytes};
+            run_cell({collective, size.held_out, bytes, "", 0}, measured, race_share * share_s, past);
+        }
+    }
+
+    // Whether a size so much larger than the one before would take too much of the time: what is larger follows from what
+    // is known.
+    bool too_long(const Past& past, double growth, double share_s) {
+        if (calls_least * past.cell_us * growth > long_shares * share_s * 1e6) return true;
+        const std::chrono::duration<double> spent = std::chrono::steady_clock::now() - begin_;
+        const double due_s = work_.seconds * (done_ + 1) / passes / double(work_.collectives.size());
+        return rank_.combine(spent.count(), weftMax) > due_s;
+    }
+
+    perf::Call call_of(Collective collective, size_t count) {
+        perf::Call call;
+        call.send = send_.data();
+        call.receive = receive_.data();
+        call.count = collective == Collective::barrier ? 1 : count;
+        call.comm = rank_.comm();
+        return call;
+    }
+
+    void run_cell(TunedTime time, const perf::Case& measured, double seconds, Past& past) {
+        std::vector<std::string> names = candidates(time.collective, measured.call.count, time.bytes, past);
+        const auto times = perf::race(rank_, measured, names, seconds);
+        past = {};
+        for (size_t i = 0; i < names.size(); ++i) {
+            time.algorithm = names[i];
+            time.us = perf::lower_decile(times[i]);
+            past.us[names[i]] = time.us;
+            past.cell_us += time.us;
+            if (rank_.is_first()) fmt::print("{}\n", time.text());
+        }
+        if (rank_.is_first()) std::fflush(stdout);
+    }
+
+    // Those that can serve, but for who is far behind where bytes alone count.
+    std::vector<std::string> candidates(Collective collective, size_t count, size_t bytes, const Past& past) {
+        std::string text(16384, 0);
+        size_t needed = 0;
+        const weftDataType_t type = collective == Collective::barrier ? weftInt8 : weftFloat32;
+        rank_.expect(weftCommExplainCollective(rank_.comm(), std::string(name_of(collective)).c_str(), count, type,
+                                               weftSum, 0, text.data(), text.size(), &needed),
+                     "weftCommExplainCollective");
+        std::vector<std::string> names = perf::candidates_of(text.c_str()).names;
+        if (bytes < long_message_bytes || past.us.empty()) return names;
+        double best_us = INFINITY;
+        for (const auto& [name, us] : past.us) best_us = std::min(best_us, us);
+        std::erase_if(names, [&](const std::string& name) {
+            const auto known = past.us.find(name);
+            return known == past.us.end() || known->second > far_behind * best_us;
+        });
+        return names;
+    }
+
+    static constexpr size_t long_message_bytes = 1 << 20;
+    static constexpr double far_behind = 3;
+    // A race makes so many calls of each algorithm at least, and may take so many times a size's share of the time; where
+    // calls are short it takes less, to make up for it.
+    static constexpr double calls_least = 3, long_shares = 3, race_share = 0.8;
+
+    perf::Rank& rank_;
+    const TuneWork& work_;
+    std::vector<Size> sizes_;
+    std::vector<float> send_, receive_;
+    std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
+    int done_ = 0;  // collectives, in all passes
+};
+
+}  // namespace
+
+std::string TunedTime::text() const {
+    return fmt::format("{} {} {} {} {:.4f}", name_of(collective), held_out ? "held_out" : "known", bytes, algorithm,
+                       us);
+}
+
+bool TunedTime::read(const std::string& line, TunedTime& time) {
+    std::istringstream words(line);
+    std::string collective, kind;
+    if (!(words >> collective >> kind >> time.bytes >> time.algorithm >> time.us)) return false;
+    const auto named = collective_named(collective);
+    time.collective = named.value_or(Collective::none);
+    time.held_out = kind == "held_out";
+    return named && time.us > 0;
+}
+
+int run_tune_rank(const TuneWork& work) try {
+    weftComm_t comm = nullptr;
+    if (weftCommInitFromEnvironment(&comm, nullptr) != weftSuccess) {
+        fmt::print(stderr, "weft tune: {}\n", weftGetLastError(nullptr));
+        return 1;
+    }
+    {
+        perf::Rank rank(comm);
+        Tuner(rank, work).run();
+    }
+    return weftCommDestroy(comm) == weftSuccess ? 0 : 1;
+} catch (const perf::Failure& failure) {
+    fmt::print(stderr, "weft tune: {}\n", failure.what());
+    return 1;
+} catch (const std::bad_alloc&) {
+    fmt::print(stderr, "weft tune: two buffers of {} MiB for each rank find no room: lower --most\n",
+               work.most_bytes >> 20);
+    return 1;
+}
+
+}  // namespace weft::tools

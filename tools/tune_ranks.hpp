@@ -1,0 +1,34 @@
+// tune_ranks.hpp: what each rank does that `weft tune` starts: it runs every algorithm of every collective at every size,
+// and rank 0 prints what they took, a line for each.
+#pragma once
+#include <string>
+#include <vector>
+
+#include "src/base/collective.hpp"
+#include "src/base/result.hpp"
+
+namespace weft::tools {
+
+struct TuneWork {
+    std::vector<Collective> collectives;
+    size_t least_bytes = 8, most_bytes = size_t(64) << 20;
+    double seconds = 10;  // about
+};
+
+// Lines of the output. A cell of the table is what all algorithms took for one size. Those that are held out lie between
+// the others and make no predictions: they tell how good these are.
+struct TunedTime {
+    Collective collective = Collective::none;
+    bool held_out = false;
+    size_t bytes = 0;  // of the whole
+    std::string algorithm;
+    double us = 0;
+
+    std::string text() const;
+    static bool read(const std::string& line, TunedTime& time);
+};
+
+// The ranks find each other by the environment. The process's exit status.
+int run_tune_rank(const TuneWork& work);
+
+}  // namespace weft::tools
