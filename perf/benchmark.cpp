@@ -103,6 +103,7 @@ class Benchmark {
     int64_t wrong_ = 0;                 // elements, over all ranks
     int64_t own_wrong_ = 0;             // on this rank: known even if the sum over ranks is what fails
     std::vector<RegretRow> regrets_;
+    std::string checked_algorithm_;  // by which check() makes its call; empty: the one that is chosen
     double bus_bandwidth_sum_ = 0;
     int bus_bandwidths_ = 0;
 };
@@ -158,7 +159,15 @@ int64_t Benchmark::check(const Case& measured, const Setting& setting, bool in_p
         buffers.write(side, parts() * part_bytes, guard_bytes, untouched);
     }
     rank_.barrier();
+    if (!checked_algorithm_.empty()) {
+        weftCallConfig_t config = WEFT_CALL_CONFIG_INITIALIZER;
+        config.algo = checked_algorithm_.c_str();
+        rank_.expect(weftCommSetCallConfig(rank_.comm(), &config), "weftCommSetCallConfig");
+    }
     call_once(rank_, measured);
+    // What else is exchanged for the check goes as it always goes.
+    if (!checked_algorithm_.empty())
+        rank_.expect(weftCommSetCallConfig(rank_.comm(), nullptr), "weftCommSetCallConfig");
     size_t wrong = 0;
     for (Side side : sides) {
         const Data::Contents before = data.before(placement, side), after = data.after(placement, side);
@@ -233,29 +242,23 @@ Result Benchmark::measure(const Setting& setting, size_t bytes, bool in_place, c
 
 RegretRow Benchmark::measure_regret(const Setting& setting, const Row& row, const Buffers& buffers) {
     const Case measured = prepare(setting, row.bytes, false, buffers);
-    const Candidates candidates = candidates_of(explanation(row, setting.op));
+    const std::string explained = explanation(row, setting.op);
+    const Candidates candidates = candidates_of(explained);
+    if (candidates.names.empty())
+        throw Failure(fmt::format("no algorithm can serve {} bytes:\n{}", row.bytes, explained));
     RegretRow regret =
         regret_of(row, candidates, race(rank_, measured, candidates.names, arguments_.seconds), collective_.messages);
     for (const std::string& name : candidates.names) {
-        weftCallConfig_t config = WEFT_CALL_CONFIG_INITIALIZER;
-        config.algo = name.c_str();
-        rank_.expect(weftCommSetCallConfig(rank_.comm(), &config), "weftCommSetCallConfig");
+        checked_algorithm_ = name;
         for (int i = 0; i < arguments_.checks; ++i) regret.wrong += check(measured, setting, false, buffers);
     }
-    rank_.expect(weftCommSetCallConfig(rank_.comm(), nullptr), "weftCommSetCallConfig");
+    checked_algorithm_.clear();
     wrong_ += regret.wrong;
     return regret;
 }
 
 std::string Benchmark::explanation(const Row& row, weftRedOp_t op) {
-    std::string text(4096, 0);
-    for (size_t needed = text.size();; text.resize(needed)) {
-        rank_.expect(weftCommExplainCollective(rank_.comm(), collective_.weft_name, row.count, row.element->type, op,
-                                               std::max(row.root, 0), text.data(), text.size(), &needed),
-                     "weftCommExplainCollective");
-        if (needed <= text.size()) break;
-    }
-    return text.c_str();
+    return perf::explanation(rank_, collective_.weft_name, row.count, row.element->type, op, std::max(row.root, 0));
 }
 
 // For device memory the explanation has a line "in device memory: <kernel>, <grid> [through host memory], <why>".

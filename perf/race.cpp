@@ -84,8 +84,21 @@ Candidates candidates_of(const std::string& explanation) {
     return found;
 }
 
+std::string explanation(Rank& rank, const char* collective, size_t count, weftDataType_t type, weftRedOp_t op,
+                        int root) {
+    std::string text(4096, 0);
+    for (size_t needed = text.size();; text.resize(needed)) {
+        rank.expect(weftCommExplainCollective(rank.comm(), collective, count, type, op, root, text.data(), text.size(),
+                                              &needed),
+                    "weftCommExplainCollective");
+        if (needed <= text.size()) break;
+    }
+    return text.c_str();
+}
+
 std::vector<std::vector<double>> race(Rank& rank, const Case& measured, const std::vector<std::string>& algorithms,
                                       double seconds) {
+    if (algorithms.empty()) return {};
     const auto start = Clock::now();
     std::vector<Runner> runners;
     for (const std::string& algorithm : algorithms) runners.emplace_back(rank, measured, algorithm);

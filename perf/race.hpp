@@ -15,6 +15,9 @@ struct Candidates {
     std::string transport = "?";
 };
 Candidates candidates_of(const std::string& explanation);
+// What it says, all of it.
+std::string explanation(Rank& rank, const char* collective, size_t count, weftDataType_t type, weftRedOp_t op,
+                        int root);
 
 // Of each algorithm, in the order given, the microseconds that a call took in each round, ascending: the mean of the
 // round's calls on the slowest rank, alike on all ranks. About `seconds` long, but at least three calls of each; who is twice as slow as the best is asked less often. Calls ask for nothing of their own

@@ -26,7 +26,7 @@ def cases(test):
 
 
 # Where Catch2, unittest and the sanitizers say what is wrong; a line of Catch2's and unittest's that ends it.
-REASON = re.compile(r": FAILED:?$|^(FAIL|ERROR): |(Address|Thread|Leak)Sanitizer: |: runtime error: |^terminate called")
+REASON = re.compile(r": FAILED:?$|^(FAIL|ERROR): |(Address|Thread|Leak)Sanitizer: |: runtime error: |^terminate called|libFuzzer: ")
 RULE = re.compile(r"^([-=])\1{60,}$")
 BEFORE, AFTER = 12, 30  # lines of one reason, at most
 

@@ -17,11 +17,9 @@ constexpr int ranks_drawn_most = 16;
 
 Result<HostKind> kind_of(const PictureRequest& request, const Algorithm& row, int ranks) {
     const HostKind* kind = find_host_kind(request.host);
-    if (!kind) {
-        std::string names;
-        for (const HostKind& each : host_kinds()) names += fmt::format("{}{}", names.empty() ? "" : ", ", each.name);
-        return fail(weftInvalidArgument, "there is no kind of host `{}`; there are {}", request.host, names);
-    }
+    if (!kind)
+        return fail(weftInvalidArgument, "there is no kind of host `{}`; there are {}", request.host,
+                    host_kind_names());
     if (ranks > ranks_drawn_most)
         return fail(weftInvalidArgument, "a picture of {} ranks could not be read; at most {} are drawn", ranks,
                     ranks_drawn_most);

@@ -13,12 +13,6 @@
 namespace weft::tools {
 namespace {
 
-std::string list_of_kinds() {
-    std::string names;
-    for (const HostKind& kind : host_kinds()) names += fmt::format("{}{}", names.empty() ? "" : ", ", kind.name);
-    return names;
-}
-
 // Without the damage, and with it where there is some.
 SimulatedRow simulated(const SimulatedCall& call, const Algorithm& row, const Fabric& whole, const Fabric* damaged) {
     SimulatedRow result{&row, {}, {}, {}};
@@ -85,7 +79,7 @@ void add_machines(CLI::App& command, SimulateRequest& request) {
         ->check(CLI::Range(1, simulated_ranks_most));
     command.add_option(
         "--host", request.host,
-        "Their kind, dgx-h100 if not said; with --topology, what the devices do by themselves: " + list_of_kinds());
+        "Their kind, dgx-h100 if not said; with --topology, what the devices do by themselves: " + host_kind_names());
     command.add_option("--topology", request.topology,
                        "File of NCCL's whose GPUs, or cores where it has none, the ranks sit on");
     command

@@ -47,12 +47,6 @@ Result<NamedNumber> slowed(const std::string& option, const std::string& text) {
     return found;
 }
 
-std::string list_of_kinds() {
-    std::string names;
-    for (const HostKind& kind : host_kinds()) names += fmt::format("{}{}", names.empty() ? "" : ", ", kind.name);
-    return names;
-}
-
 // Either number may be missing: then hosts are as full as they get.
 Status place_on_equal(const SimulateRequest& request, Scene& scene) {
     const HostKind& kind = scene.kind;
@@ -134,7 +128,8 @@ Status find_kind(const SimulateRequest& request, Scene& scene) {
                                      ? &topology::host_kind_like(*scene.graph)
                                      : find_host_kind(request.host.empty() ? "dgx-h100" : request.host);
     if (!kind)
-        return fail(weftInvalidArgument, "there is no kind of host `{}`; there are {}", request.host, list_of_kinds());
+        return fail(weftInvalidArgument, "there is no kind of host `{}`; there are {}", request.host,
+                    host_kind_names());
     scene.kind = *kind;
     for (const std::string& text : request.constants) {
         auto measured = named_number("--set", text);

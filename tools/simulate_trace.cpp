@@ -22,6 +22,10 @@ class TraceFile {
         file_ << (first_ ? "\n" : ",\n") << event.dump(-1, ' ', false, Json::error_handler_t::replace);
         first_ = false;
     }
+    // Before anything is simulated for it.
+    Status begin() const {
+        return file_ ? ok() : fail(weftSystemError, "{} could not be written: {}", name_, errno_text(errno));
+    }
     Status end(const Json& other) {
         file_ << "\n], \"otherData\": " << other.dump() << "}\n";
         file_.close();
@@ -87,6 +91,7 @@ void name_ranks(TraceFile& file, const Simulation& found, int ranks) {
 Result<TracedCall> write_trace(const Fabric& fabric, SimulatedCall call, const Simulation& found,
                                const TraceBounds& bounds, const std::string& name) {
     TraceFile file(name);
+    WEFT_TRY(file.begin());
     TracedCall traced;
     traced.ranks = std::min(bounds.ranks, found.ranks_simulated);
     traced.ranks_left_out = found.ranks_simulated - traced.ranks;

@@ -12,6 +12,7 @@
 #include <string>
 
 #include "src/base/fd.hpp"
+#include "src/base/file.hpp"
 #include "src/base/options.hpp"
 #include "src/selector/tuning_file.hpp"
 #include "tools/tune_judgement.hpp"
@@ -96,7 +97,8 @@ Result<Plan> plan_of(const Wish& wish) {
     return plan;
 }
 
-// Ranks see no tuning, and are one host, or a host each that speak over the loopback interface.
+// Ranks see no tuning and nothing else that would choose for them; they are one host, or a host each that speak over the
+// loopback interface.
 std::vector<std::string> environment_of(const Arrangement& arrangement) {
     const std::vector<std::string> ours = {
         "WEFT_TUNE_FILE=none", std::string("WEFT_TRANSPORTS=") + arrangement.transport(), "WEFT_SOCKET_IFNAME==lo"};
@@ -105,7 +107,9 @@ std::vector<std::string> environment_of(const Arrangement& arrangement) {
         const std::string variable = *entry;
         const std::string name = variable.substr(0, variable.find('=') + 1);
         const auto replaced = [&](const std::string& own) { return own.starts_with(name); };
-        if (name != "WEFT_HOSTID=" && name != "NCCL_HOSTID=" && std::none_of(ours.begin(), ours.end(), replaced))
+        const bool of_library = name.starts_with("WEFT_") || name.starts_with("NCCL_");
+        const bool harmless = name.starts_with("WEFT_DEBUG") || name.starts_with("NCCL_DEBUG");
+        if ((!of_library || harmless) && std::none_of(ours.begin(), ours.end(), replaced))
             variables.push_back(variable);
     }
     return variables;
@@ -187,25 +191,13 @@ Status measure(Arrangement& arrangement, const TuneWork& work) {
     return ok();
 }
 
-// Whole or not at all.
-Status write_file(const std::string& name, const std::string& text) {
-    const std::string part = name + ".part";
-    std::FILE* file = std::fopen(part.c_str(), "w");
-    const bool written = file && std::fwrite(text.data(), 1, text.size(), file) == text.size();
-    const bool closed = file && std::fclose(file) == 0;
-    if (written && closed && rename(part.c_str(), name.c_str()) == 0) return ok();
-    const int error = errno;
-    unlink(part.c_str());
-    return fail(weftSystemError, "{} cannot be written: {}", name, errno_text(error));
-}
-
-// Before a minute is spent.
+// Before a minute is spent. What the file holds stays until then.
 Status check_file(const std::string& name) {
-    const std::string part = name + ".part";
-    std::FILE* file = std::fopen(part.c_str(), "w");
+    const bool there = access(name.c_str(), F_OK) == 0;
+    std::FILE* file = std::fopen(name.c_str(), "a");
     if (!file) return fail(weftSystemError, "-o {}: it cannot be written: {}", name, errno_text(errno));
     std::fclose(file);
-    unlink(part.c_str());
+    if (!there) unlink(name.c_str());
     return ok();
 }
 
@@ -220,7 +212,10 @@ Status tune(const Wish& wish) {
         WEFT_TRY(measure(arrangement, plan->work));
     }
     const Tuning tuning = tuning_of_times(tuning_of_here(), plan->arrangements);
-    WEFT_TRY(write_file(wish.file, tuning.text()));
+    if (Status written = write_file(wish.file, tuning.text()); !written) {
+        fmt::print("{}", tuning.text());  // a minute's work
+        return written;
+    }
     fmt::print(
         "\nTime of what is chosen over that of the best, less 1, at sizes between those that the file holds: geometric "
         "mean over sizes, and worst,\n"

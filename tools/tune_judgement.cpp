@@ -107,8 +107,9 @@ class Score {
         const auto best = std::min_element(
             cell.begin(), cell.end(), [](const auto& one, const auto& other) { return one.second < other.second; });
         const auto chosen = cell.find(choice.algorithm->name);
-        // Who was too slow to be asked is as slow as it was where it was asked last.
-        const double us = chosen == cell.end() ? choice.predicted.us : chosen->second;
+        // Who was too slow to be asked is as far behind as that means at least.
+        const double us =
+            chosen == cell.end() ? std::max(choice.predicted.us, tune_far_behind * best->second) : chosen->second;
         const double ratio = std::max(1.0, us / best->second);
         logarithms_ += std::log(ratio);
         ++sizes_;
@@ -140,8 +141,7 @@ Tuning tuning_of_times(Tuning here, const std::vector<Arrangement>& arrangements
 
 Judgement judge(const Tuning& tuning, const Arrangement& arrangement, Collective collective) {
     const Layout layout = layout_in_blocks(arrangement.ranks, arrangement.hosts);
-    const LinkCosts links = link_costs_in_blocks(arrangement.ranks, arrangement.hosts, tuning.cores, tuning.link_mbps,
-                                                 tuning.kernel_copies);
+    const LinkCosts links = tuning.links_here(arrangement.ranks, arrangement.hosts);
     const Costs built_in(links), tuned(links, std::make_shared<const Tuning>(tuning));
     Score before, after;
     Judgement judgement;

@@ -145,25 +145,21 @@ class Tuner {
 
     // Those that can serve, but for who is far behind where bytes alone count.
     std::vector<std::string> candidates(Collective collective, size_t count, size_t bytes, const Past& past) {
-        std::string text(16384, 0);
-        size_t needed = 0;
         const weftDataType_t type = collective == Collective::barrier ? weftInt8 : weftFloat32;
-        rank_.expect(weftCommExplainCollective(rank_.comm(), std::string(name_of(collective)).c_str(), count, type,
-                                               weftSum, 0, text.data(), text.size(), &needed),
-                     "weftCommExplainCollective");
-        std::vector<std::string> names = perf::candidates_of(text.c_str()).names;
+        const std::string text =
+            perf::explanation(rank_, std::string(name_of(collective)).c_str(), count, type, weftSum, 0);
+        std::vector<std::string> names = perf::candidates_of(text).names;
         if (bytes < long_message_bytes || past.us.empty()) return names;
         double best_us = INFINITY;
         for (const auto& [name, us] : past.us) best_us = std::min(best_us, us);
         std::erase_if(names, [&](const std::string& name) {
             const auto known = past.us.find(name);
-            return known == past.us.end() || known->second > far_behind * best_us;
+            return known == past.us.end() || known->second > tune_far_behind * best_us;
         });
         return names;
     }
 
     static constexpr size_t long_message_bytes = 1 << 20;
-    static constexpr double far_behind = 3;
     // A race makes so many calls of each algorithm at least, and may take so many times a size's share of the time; where
     // calls are short it takes less, to make up for it.
     static constexpr double calls_least = 3, long_shares = 3, race_share = 0.8;

@@ -17,6 +17,9 @@ struct TuneWork {
 
 // Lines of the output. A cell of the table is what all algorithms took for one size. Those that are held out lie between
 // the others and make no predictions: they tell how good these are.
+// Who took so many times the best at a size is left out where sizes are large.
+inline constexpr double tune_far_behind = 3;
+
 struct TunedTime {
     Collective collective = Collective::none;
     bool held_out = false;

@@ -12,6 +12,13 @@ namespace {
 // Virtual machines number their buses each in its own way: only GPUs' ids are asked for.
 std::string numbered(size_t device) { return fmt::format("{:04x}:{:02x}:00.0", 0xf000 + device / 256, device % 256); }
 
+// With the parts of a divided one.
+std::vector<Gpu*> all_of(Node& node) {
+    std::vector<Gpu*> all{&node.gpu};
+    for (Gpu& part : node.parts) all.push_back(&part);
+    return all;
+}
+
 }  // namespace
 
 std::string describe(const Graph& graph, bool gpus) {
@@ -27,8 +34,10 @@ std::string describe(const Graph& graph, bool gpus) {
         Node node = original;
         if (node.parent >= 0) node.parent = indices[size_t(node.parent)];
         node.cpu.allowed.clear();
-        node.gpu.rank = unknown;
-        node.gpu.domain.clear();
+        for (Gpu* gpu : all_of(node)) {
+            gpu->rank = unknown;
+            gpu->domain.clear();
+        }
         node.port.guid.clear();
         node.port.gid.clear();
         if (node.kind == NodeKind::gpu && !gpus) {

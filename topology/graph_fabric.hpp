@@ -47,7 +47,6 @@ class GraphFabric : public weft::Fabric {
     struct Roads {
         Roads(const Terrain& terrain, const std::vector<int>& failed);
         void find_ports(const std::vector<double>& prices);
-        Route way_out(size_t site, Leg leg, const std::vector<double>& prices) const;
 
         topology::Fabric fabric;
         std::vector<std::vector<Route>> within;  // from site to site

@@ -132,7 +132,7 @@ Result<Job> job_of_ranks(const Graph& graph, int copies, int ranks) {
     if (job->seats.empty()) return fail(weftInvalidArgument, "there is neither a GPU nor a cpu for ranks to sit on");
     std::vector<Seat> cores;  // of the first copy, or its GPUs
     const bool threads = graph.node(job->seats[0].node).kind == NodeKind::cpu;
-    for (size_t i = 0; i < job->seats.size() / size_t(copies); ++i) {
+    for (size_t i = 0; i < job->seats.size() / size_t(copies) && int64_t(cores.size()) < ranks_most; ++i) {
         const int node = job->seats[i].node, count = threads ? cores_of(graph.node(node).cpu) : 1;
         for (int core = 0; core < count; ++core) cores.push_back({0, node, unknown, threads ? core : unknown});
     }

@@ -195,7 +195,7 @@ std::vector<int> Paths::route(int source, int target) const {
     if (path.path_class == PathClass::net) {
         const int arrival = arrival_port_[size_t(target)];
         const int port = port_for(source, row);
-        append(row[size_t(port)].through < 0 ? direct_route(source, port) : route(source, port));
+        append(route(source, port));
         append(direct_route(arrival, target));
     } else if (path.path_class == PathClass::nvb) {
         nodes = {source, path.through, target};  // not through a switch, where there is one, too

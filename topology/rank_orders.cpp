@@ -1,6 +1,7 @@
 #include "topology/rank_orders.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace weft::topology {
 
@@ -73,6 +74,17 @@ std::vector<RankTree> trees(const Channels& channels) {
     return found;
 }
 
-void take_rings(const Channels& channels, Layout& layout) { layout.ring_orders = ring_orders(channels); }
+void take_rings(const Channels& channels, Layout& layout) {
+    layout.ring_orders.clear();
+    auto orders = ring_orders(channels);
+    std::vector<int32_t> usual = layout.host_major();
+    const auto begin_at_rank_0 = [](std::vector<int32_t>& order) {
+        std::rotate(order.begin(), std::find(order.begin(), order.end(), 0), order.end());
+    };
+    begin_at_rank_0(usual);
+    for (auto& order : orders) begin_at_rank_0(order);
+    if (std::any_of(orders.begin(), orders.end(), [&](const auto& order) { return order != usual; }))
+        layout.ring_orders = std::move(orders);
+}
 
 }  // namespace weft::topology

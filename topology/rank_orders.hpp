@@ -21,7 +21,7 @@ struct RankTree {
 // who has children in one is a leaf of the other.
 std::vector<RankTree> trees(const Channels& channels);
 
-// Gives a layout of the same ranks the ring orders.
+// Gives a layout of the same ranks the ring orders, each from rank 0 on; none if all are as rings are without.
 void take_rings(const Channels& channels, Layout& layout);
 
 }  // namespace weft::topology

@@ -38,7 +38,8 @@ struct AgreedOptions {
 // What all ranks know alike of all hosts.
 struct AgreedFacts {
     int32_t hosts;
-    int32_t ranks_per_core;  // of the host where it is most
+    int32_t machines;        // that these are on: containers share one
+    int32_t ranks_per_core;  // of the machine where it is most
     int64_t link_mbps;       // of the slowest host's network; 0: nobody knows
 };
 

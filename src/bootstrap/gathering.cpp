@@ -165,7 +165,7 @@ Status Gathering::try_abroad(bool roots) {
     self.name = options().hostid.empty() ? name : options().hostid;
     self.pid = getpid();
     self.ranks = ranks_;
-    self.cores = allowed_cores();
+    self.boot = boot_identity();
     self.link_mbps = net::link_mbps();
     self.machine = machine_.value_or("");
     self.addresses = (*reception)->door().addresses();

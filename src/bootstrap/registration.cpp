@@ -75,10 +75,10 @@ std::vector<RosterRank> Registration::newly_joined() {
 }
 
 // Those that the ranks of this host may run on together.
-int Registration::cores() const {
+CpuSet Registration::cpus() const {
     CpuSet all;
     for (const int rank : members_) all |= group_->row(rank).cpus;
-    return all.count();
+    return all;
 }
 
 void Registration::put_members(ByteWriter& to, const std::vector<RosterRank>& members) const {
@@ -104,7 +104,7 @@ void Registration::check_in(Fd socket) {
         });
     HostEntry self = settings_.self;
     self.members = newly_joined();
-    self.cores = cores();
+    self.cpus = cpus();
     ByteWriter content;
     self.write(content);
     put_members(content, self.members);
@@ -117,7 +117,7 @@ void Registration::look_around() {
     const auto members = newly_joined();
     if (members.empty()) return;
     ByteWriter content;
-    content.put(int32_t(cores()));
+    content.put(cpus());
     content.put(uint32_t(members.size()));
     for (const RosterRank& member : members) member.write(content);
     put_members(content, members);

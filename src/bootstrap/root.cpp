@@ -153,7 +153,7 @@ void Root::on_frame(Guest& guest, uint32_t kind, ByteReader& content) {
         }
         WEFT_LOG(info, init, "{} checked in with {} of {} ranks", guest.entry.text(), members.size(), ranks_);
     } else if (kind == uint32_t(CheckIn::joined) && guest.checked_in) {
-        guest.entry.cores = content.get<int32_t>();
+        guest.entry.cpus = content.get<CpuSet>();
         for (uint32_t left = content.get<uint32_t>(); left > 0 && content.ok(); --left)
             members.push_back(RosterRank::read(content));
         status = admit(guest, members, content);
@@ -211,12 +211,10 @@ void Root::finish() {
     roster.agreed = agreed_;
     roster.texts.tuning = tuning_;
     roster.facts.hosts = int32_t(order.size());
+    count_machines(roster.facts);
     for (Guest* guest : order) {
         roster.texts.add_machine(std::exchange(guest->entry.machine, {}));
         const HostEntry& host = guest->entry;
-        const int cores = std::max(1, host.cores);
-        roster.facts.ranks_per_core =
-            std::max(roster.facts.ranks_per_core, int32_t((int(host.members.size()) + cores - 1) / cores));
         if (host.link_mbps > 0 && (roster.facts.link_mbps == 0 || host.link_mbps < roster.facts.link_mbps))
             roster.facts.link_mbps = host.link_mbps;
         roster.hosts.push_back(host);
@@ -230,6 +228,28 @@ void Root::finish() {
         guest.link->close_when_idle();
     }
     WEFT_LOG(info, init, "all {} ranks have checked in, on {} hosts", ranks_, order.size());
+}
+
+// Hosts of one machine share its processors.
+void Root::count_machines(AgreedFacts& facts) const {
+    struct Machine {
+        CpuSet cpus;
+        int ranks = 0;
+    };
+    std::map<std::pair<uint64_t, uint64_t>, Machine> machines;
+    for (const Guest& guest : guests_) {
+        const HostEntry& host = guest.entry;
+        if (host.members.empty()) continue;
+        Machine& machine = machines[{host.boot, host.boot == 0 ? host.identity : 0}];
+        machine.cpus |= host.cpus;
+        machine.ranks += int(host.members.size());
+    }
+    facts.machines = int32_t(machines.size());
+    facts.ranks_per_core = 1;
+    for (const auto& [boot, machine] : machines) {
+        const int cores = machine.cpus.count();
+        facts.ranks_per_core = std::max(facts.ranks_per_core, int32_t((machine.ranks + cores - 1) / cores));
+    }
 }
 
 void Root::refuse(Guest& guest, const Status& why) {

@@ -15,7 +15,7 @@ namespace weft {
 // Kinds of frames between a host's leader and the root.
 enum class CheckIn : uint32_t {
     host = 1,  // a HostEntry; with rank 0 among its members AgreedOptions and its tuning follow
-    joined,    // cores, more members; with rank 0 as above
+    joined,    // processors, more members; with rank 0 as above
     failed,    // code, text: this host's ranks have given up
     waiting,   // from here on from the root: text, who is missing
     refused,   // code, text: final
@@ -53,6 +53,7 @@ class Root {
     void fail_all(Status failure);
     void tell_waiting();
     std::string missing() const;
+    void count_machines(AgreedFacts& facts) const;
 
     std::shared_ptr<Reception> reception_;
     net::Identity identity_;

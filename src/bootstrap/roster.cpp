@@ -30,7 +30,8 @@ void HostEntry::write(ByteWriter& to) const {
     to.put_text(name);
     to.put(pid);
     to.put(ranks);
-    to.put(cores);
+    to.put(boot);
+    to.put(cpus);
     to.put(link_mbps);
     to.put_bytes(machine);
     to.put_addresses(addresses);
@@ -44,7 +45,8 @@ HostEntry HostEntry::read(ByteReader& from) {
     entry.name = from.get_text();
     entry.pid = from.get<int32_t>();
     entry.ranks = from.get<int32_t>();
-    entry.cores = from.get<int32_t>();
+    entry.boot = from.get<uint64_t>();
+    entry.cpus = from.get<CpuSet>();
     entry.link_mbps = from.get<int64_t>();
     entry.machine = from.get_bytes();
     entry.addresses = from.get_addresses();

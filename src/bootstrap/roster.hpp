@@ -25,9 +25,10 @@ struct RosterRank {
 struct HostEntry {
     uint64_t identity = 0;  // of the host
     std::string name;
-    int32_t pid = 0;    // of the leader
-    int32_t ranks = 0;  // of the communicator, as the host's ranks were told
-    int32_t cores = 1;
+    int32_t pid = 0;                      // of the leader
+    int32_t ranks = 0;                    // of the communicator, as the host's ranks were told
+    uint64_t boot = 0;                    // boot_identity()
+    CpuSet cpus{};                        // that its ranks may run on together
     int64_t link_mbps = 0;                // 0: unknown
     std::string machine;                  // as in AgreedTexts; empty: unknown
     std::vector<net::Address> addresses;  // of the leader's process

@@ -58,6 +58,12 @@ class Descendants : public std::enable_shared_from_this<Descendants> {
 
 }  // namespace
 
+uint64_t boot_identity() {
+    std::string boot;
+    std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
+    return boot.empty() ? 0 : hash_of(boot);
+}
+
 Result<uint64_t> host_identity() {
     static std::atomic<uint64_t> known{0};  // so that it does not need a descriptor at every call
     uint64_t identity = known.load(std::memory_order_relaxed);

@@ -86,6 +86,8 @@ class UniqueId {
 // The boot and the network namespace, or WEFT_HOSTID: equal exactly for processes that can meet on this host.
 // weftSystemError where that cannot be read now.
 Result<uint64_t> host_identity();
+// The boot alone: hosts that have it in common (containers, pretended ones) share processors. 0: unknown.
+uint64_t boot_identity();
 
 std::string to_hex(const weftUniqueId& id);
 Result<weftUniqueId> from_hex(const std::string& text);

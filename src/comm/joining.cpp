@@ -39,7 +39,7 @@ Status set_algo(const std::string& algo, const Catalog& catalog, MeetingOptions&
     return ok();
 }
 
-Result<Settings> settings_of_environment(int ranks) {
+Result<Settings> settings_of_environment(int ranks, int rank) {
     if (!options_status()) return Status(weftInvalidArgument, options_status().sentence());
     const Options& environment = options();
     Settings settings;
@@ -59,7 +59,7 @@ Result<Settings> settings_of_environment(int ranks) {
     auto catalog = catalog_for(ranks);
     if (!catalog) return catalog.take_status();
     own.catalog = std::move(*catalog);
-    auto tuning = tuning_of_file(environment.tune_file);
+    auto tuning = tuning_of_file(rank == 0 ? environment.tune_file : "");  // the others get rank 0's
     if (!tuning) return tuning.take_status();
     if (*tuning) meeting.tuning = (*tuning)->text();
     if (meeting.tuning.size() > AgreedTexts::tuning_bytes_most)
@@ -145,7 +145,7 @@ Result<Joining> prepare_joining(weftComm** comm, int nranks, const UniqueId& id,
         return fail(weftInvalidArgument, "nranks is {}; a communicator has 1 to {} ranks", nranks, max_ranks);
     if (rank < 0 || rank >= nranks)
         return fail(weftInvalidArgument, "rank is {}; with nranks {} it is 0 to {}", rank, nranks, nranks - 1);
-    auto settings = settings_of_environment(nranks);
+    auto settings = settings_of_environment(nranks, rank);
     if (!settings) return settings.take_status();
     WEFT_TRY(apply(given, *settings));
     MeetingOptions& meeting = settings->meeting;

@@ -64,11 +64,6 @@ std::string shortened(const std::vector<int32_t>& ranks) {
     return ranks.size() > most ? text + " .." : text;
 }
 
-// Rings have no beginning: equal ones shall look alike.
-void begin_at_rank_0(std::vector<int32_t>& order) {
-    std::rotate(order.begin(), std::find(order.begin(), order.end(), 0), order.end());
-}
-
 }  // namespace
 
 Result<std::string> describe_this_machine(bool gpus) {
@@ -215,19 +210,15 @@ Machines::Rings Machines::find(const char* what, const Seating& seating) {
         return rings;
     }
     rings.gbs = channels->found_gbs;
-    rings.orders = topology::ring_orders(*channels);
-    std::vector<int32_t> usual = plain_.host_major();
-    begin_at_rank_0(usual);
-    for (std::vector<int32_t>& order : rings.orders) begin_at_rank_0(order);
-    const bool all_usual = std::all_of(rings.orders.begin(), rings.orders.end(),
-                                       [&](const std::vector<int32_t>& order) { return order == usual; });
+    Layout layout = plain_;
+    topology::take_rings(*channels, layout);
+    rings.orders = std::move(layout.ring_orders);
     notes_.push_back(
         fmt::format("{}: {} kind{} of machines; {}{}", what, seating.kinds(), seating.kinds() == 1 ? "" : "s",
-                    all_usual ? std::string("rings pass the ranks in their order")
-                              : fmt::format("{} ring{} along the links, the first {}", rings.orders.size(),
-                                            rings.orders.size() == 1 ? "" : "s", shortened(rings.orders[0])),
+                    rings.orders.empty() ? std::string("rings pass the ranks in their order")
+                                         : fmt::format("{} ring{} along the links, the first {}", rings.orders.size(),
+                                                       rings.orders.size() == 1 ? "" : "s", shortened(rings.orders[0])),
                     rings.gbs > 0 ? fmt::format("; links of {:.3g} GB/s in all", rings.gbs) : ""));
-    if (all_usual) rings.orders.clear();
     return rings;
 }
 

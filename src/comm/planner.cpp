@@ -68,7 +68,9 @@ Planner::Planner(HostGroup& group, const net::Identity* identity, int rank, Boar
                   .slot_bytes = group.one_host() ? slot_bytes_here : costs_.links.net_slot_bytes,
                   .heap_used = &heap_used_,
                   .kernel_copies = agreed_.cross_messages != 0}) {
-    if (machines_->apart()) costs_.links.signal_us = LinkCosts::far_signal_us;
+    costs_.links.one_machine = !group.one_host() && group.header().facts.machines == 1;
+    // Who measured, measured that too.
+    if (machines_->apart() && !costs_.tuning) costs_.links.signal_us = LinkCosts::far_signal_us;
     if (rank == 0)
         for (const std::string& note : machines_->notes()) WEFT_LOG_RANK(rank, info, init, "{}", note);
 }

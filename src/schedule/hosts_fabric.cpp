@@ -110,6 +110,12 @@ constexpr ProtocolCosts protocols[] = {
 
 std::span<const HostKind> host_kinds() { return kinds; }
 
+std::string host_kind_names() {
+    std::string names;
+    for (const HostKind& kind : kinds) names += fmt::format("{}{}", names.empty() ? "" : ", ", kind.name);
+    return names;
+}
+
 const HostKind* find_host_kind(std::string_view name) {
     for (const HostKind& kind : kinds)
         if (name == kind.name) return &kind;

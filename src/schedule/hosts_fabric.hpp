@@ -5,6 +5,7 @@
 #pragma once
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "src/base/result.hpp"
@@ -42,6 +43,7 @@ Result<HostKind> with_constant(HostKind kind, std::string_view name, double valu
 RankCosts rank_costs_of(const HostKind& kind, int hosts);
 
 std::span<const HostKind> host_kinds();
+std::string host_kind_names();  // `dgx-a100, dgx-h100, ..`
 const HostKind* find_host_kind(std::string_view name);
 
 // NCCL's three ways to move bytes over a connection, with its constants: base, and a step over NVLink and network.

@@ -1,5 +1,8 @@
 #include "src/selector/prediction.hpp"
 
+#include <algorithm>
+#include <cmath>
+
 namespace weft {
 
 namespace {
@@ -24,7 +27,7 @@ bool alike(const LinkCosts& one, const LinkCosts& other) {
 
 }  // namespace
 
-Prediction predict(const Algorithm& row, const Layout& layout, const Costs& costs, size_t bytes) {
+static Prediction exact(const Algorithm& row, const Layout& layout, const Costs& costs, size_t bytes) {
     if (row.of_user || !costs.tuning) return {row.predicted_us(layout, costs.links, bytes), Basis::model};
     const Tuning& tuning = *costs.tuning;
     const LinkCosts links = tuning.fitted(costs.links);
@@ -40,7 +43,15 @@ Prediction predict(const Algorithm& row, const Layout& layout, const Costs& cost
     if (curve->ranks == layout.ranks && measured.hosts == layout.hosts && alike(links, its_links))
         return {its_us, curve->within(bytes) == bytes ? Basis::measured : Basis::scaled};
     const double correction = its_us / row.predicted_us(measured, its_links, bytes);
+    if (!std::isfinite(correction)) return {model, Basis::model};
     return {model * std::clamp(correction, 1 / correction_most, correction_most), Basis::scaled};
+}
+
+Prediction predict(const Algorithm& row, const Layout& layout, const Costs& costs, size_t bytes) {
+    Prediction found = exact(row, layout, costs, bytes);
+    // Logarithms differ in their last bits from one C library to another: ranks on different hosts shall agree.
+    found.us = double(float(found.us));
+    return found;
 }
 
 }  // namespace weft

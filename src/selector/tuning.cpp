@@ -42,7 +42,8 @@ LinkCosts link_costs_in_blocks(int ranks, int hosts, int cores, int64_t link_mbp
 }
 
 bool Tuning::of_network(const LinkCosts& links) const {
-    return links.net_us_per_byte == network_link_costs(1, link_mbps, kernel_copies).net_us_per_byte;
+    return links.one_machine &&
+           links.net_us_per_byte == network_link_costs(1, link_mbps, kernel_copies).net_us_per_byte;
 }
 
 LinkCosts Tuning::fitted(const LinkCosts& links) const {
@@ -55,8 +56,12 @@ LinkCosts Tuning::fitted(const LinkCosts& links) const {
     return fitted;
 }
 
-LinkCosts Tuning::links_of(const Curve& curve) const {
-    return fitted(link_costs_in_blocks(curve.ranks, curve.hosts, cores, link_mbps, kernel_copies));
+LinkCosts Tuning::links_here(int ranks, int hosts) const {
+    const LinkCosts here = host_link_costs(ranks, cores, kernel_copies);
+    if (hosts == 1) return here;
+    LinkCosts links = network_link_costs(here.ranks_per_core, link_mbps, kernel_copies);
+    links.one_machine = true;
+    return links;
 }
 
 namespace {
@@ -64,10 +69,18 @@ namespace {
 // One host, a host for each rank, or hosts of several: times of one say nothing of another.
 int kind_of(int ranks, int hosts) { return hosts == 1 ? 0 : hosts == ranks ? 1 : 2; }
 
-double distance(const Tuning::Curve& curve, int ranks, int hosts) {
-    const double of_ranks = std::abs(std::log2(double(curve.ranks) / ranks));
-    // Ranks count first.
-    return of_ranks + std::abs(std::log2(double(curve.hosts) / hosts)) / 1024;
+// How many times one number is the other, at least 1; compared without rounding, for all ranks take the same curve.
+struct Distance {
+    int64_t large, small;
+    Distance(int one, int other) : large(std::max(one, other)), small(std::min(one, other)) {}
+    bool operator<(const Distance& other) const { return large * other.small < other.large * small; }
+};
+
+// Numbers of ranks count first; of equals the first curve.
+bool nearer(const Tuning::Curve& curve, const Tuning::Curve& than, int ranks, int hosts) {
+    const Distance one(curve.ranks, ranks), other(than.ranks, ranks);
+    if (one < other || other < one) return one < other;
+    return Distance(curve.hosts, hosts) < Distance(than.hosts, hosts);
 }
 
 }  // namespace
@@ -78,7 +91,7 @@ const Tuning::Curve* Tuning::nearest(Collective collective, std::string_view alg
     for (const Curve& curve : curves) {
         if (curve.collective != collective || curve.algorithm != algorithm) continue;
         if (kind_of(curve.ranks, curve.hosts) != kind_of(layout.ranks, hosts)) continue;
-        if (!best || distance(curve, layout.ranks, hosts) < distance(*best, layout.ranks, hosts)) best = &curve;
+        if (!best || nearer(curve, *best, layout.ranks, hosts)) best = &curve;
     }
     return best;
 }

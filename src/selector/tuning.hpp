@@ -54,8 +54,9 @@ struct Tuning {
     // `links` with the constants that were fitted, those of the network only if it is the measured one: where they are not
     // those of LinkCosts{} they change in proportion.
     LinkCosts fitted(const LinkCosts& links) const;
-    // As the ranks of a curve had them.
-    LinkCosts links_of(const Curve& curve) const;
+    // As ranks in blocks on hosts that are all this machine had them, unfitted; and as the ranks of a curve had them.
+    LinkCosts links_here(int ranks, int hosts) const;
+    LinkCosts links_of(const Curve& curve) const { return fitted(links_here(curve.ranks, curve.hosts)); }
     // Of this algorithm, among ranks that lie in the same way (one host, a host for each, or between), the number of
     // ranks nearest to the layout's; null: there is none.
     const Curve* nearest(Collective collective, std::string_view algorithm, const Layout& layout) const;

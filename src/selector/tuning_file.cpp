@@ -14,8 +14,8 @@ namespace weft {
 
 namespace {
 
-// A thousand times what `weft tune` writes.
-constexpr size_t file_bytes_most = size_t(64) << 20;
+// A hundred times what `weft tune` writes.
+constexpr size_t file_bytes_most = size_t(4) << 20;
 
 // Why it says nothing about this process's calls; empty: it does.
 std::string strange(const Tuning& tuning) {

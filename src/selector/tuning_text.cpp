@@ -1,6 +1,6 @@
 // tuning_text.cpp: a tuning as JSON: `weft tune` writes it, WEFT_TUNE_FILE names it.
+#include <charconv>
 #include <climits>
-#include <cstdlib>
 #include <nlohmann/json.hpp>
 
 #include "src/selector/tuning.hpp"
@@ -14,10 +14,14 @@ using Json = nlohmann::ordered_json;
 constexpr int format_version = 1;
 constexpr size_t bytes_most = size_t(1) << 48;
 constexpr double us_most = 1e12;
-constexpr int ranks_most = 1 << 20;
+constexpr int ranks_most = 4096, cores_most = 1 << 20;
 
 // Four digits: there is no more to know.
-double rounded(double value) { return std::strtod(fmt::format("{:.4g}", value).c_str(), nullptr); }
+double rounded(double value) {
+    const std::string text = fmt::format("{:.4g}", value);
+    std::from_chars(text.data(), text.data() + text.size(), value);  // whatever the locale
+    return value;
+}
 
 // What a tuning holds, taken out of JSON that may hold anything; the first objection is kept.
 class Reader {
@@ -99,7 +103,7 @@ Tuning::Curve read_curve(Reader& reader, const Json& row) {
     else
         reader.object_to(fmt::format("`{}` is no collective", name));
     curve.algorithm = reader.text(row, "algorithm");
-    curve.ranks = int(reader.whole(row, "ranks", 1, ranks_most));
+    curve.ranks = int(reader.whole(row, "ranks", 2, ranks_most));
     curve.hosts = int(reader.whole(row, "hosts", 1, curve.ranks));
     curve.points = reader.points(row);
     return curve;
@@ -118,8 +122,8 @@ Result<Tuning> Tuning::read(std::string_view text) {
     tuning.version = reader.text(json, "weft");
     if (const Json* machine = reader.object(json, "machine")) {
         tuning.processor = reader.text(*machine, "processor");
-        tuning.machine_cores = int(reader.whole(*machine, "cores", 1, ranks_most));
-        tuning.cores = int(reader.whole(*machine, "cores_used", 1, ranks_most));
+        tuning.machine_cores = int(reader.whole(*machine, "cores", 1, cores_most));
+        tuning.cores = int(reader.whole(*machine, "cores_used", 1, cores_most));
         tuning.link_mbps = reader.whole(*machine, "link_mbps", 0, INT_MAX);
         tuning.kernel_copies = reader.truth(*machine, "kernel_copies");
     }

@@ -9,6 +9,8 @@ shift
 export TMPDIR="${TMPDIR:-/tmp}"
 found=$(mktemp -d) || exit 1
 trap 'rm -rf "$found"' EXIT
+trap 'exit 1' INT TERM
+TMPDIR=$found
 mkdir "$found/corpus"
 "$program" "-artifact_prefix=$found/" "$found/corpus" "$@" && exit
 for input in "$found"/*-*; do

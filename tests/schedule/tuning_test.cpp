@@ -33,7 +33,7 @@ Tuning a_tuning() {
 }
 
 Costs costs_of(Tuning tuning, int ranks, int hosts = 1) {
-    const LinkCosts links = link_costs_in_blocks(ranks, hosts, tuning.cores, tuning.link_mbps, tuning.kernel_copies);
+    const LinkCosts links = tuning.links_here(ranks, hosts);
     return Costs(links, std::make_shared<const Tuning>(std::move(tuning)));
 }
 
@@ -210,11 +210,17 @@ TEST_CASE("constants that were fitted are the model's, those of the network if i
     Tuning tuning = a_tuning();
     tuning.constants.signal_us = 7;
     tuning.constants.net_latency_us = 70;
-    const LinkCosts same = tuning.fitted(network_link_costs(3, 0));
+    LinkCosts loopback = network_link_costs(3, 0);
+    // Machines whose network's speed nobody knows are none of the measured ones.
+    CHECK(tuning.fitted(loopback).net_latency_us == LinkCosts{}.net_latency_us);
+    loopback.one_machine = true;
+    const LinkCosts same = tuning.fitted(loopback);
     CHECK(same.signal_us == Approx(7));
     CHECK(same.net_latency_us == Approx(70));
     CHECK(same.ranks_per_core == 3);
-    const LinkCosts other = tuning.fitted(network_link_costs(3, 10'000));
+    LinkCosts faster = network_link_costs(3, 10'000);
+    faster.one_machine = true;
+    const LinkCosts other = tuning.fitted(faster);
     CHECK(other.signal_us == Approx(7));
     CHECK(other.net_latency_us == LinkCosts{}.net_latency_us);
     CHECK(other.net_us_per_byte == 8.0 / 10'000);

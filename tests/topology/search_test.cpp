@@ -202,7 +202,8 @@ TEST_CASE("cpu ranks stand by NUMA domain, cache and core", "[topology]") {
     take_rings(*found, layout);
     CHECK(layout.ring(0).previous == 4);
     CHECK(layout.ring(7).next == 0);
-    CHECK(layout.ring(0).position == 1);
+    CHECK(layout.ring_orders == std::vector<std::vector<int32_t>>{{0, 1, 3, 4, 2}});  // the same ring
+    CHECK(layout.ring(0).position == 4);
 }
 
 TEST_CASE("machines of several kinds have the same channels, as wide as the narrowest allows", "[topology]") {
