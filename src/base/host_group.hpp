@@ -151,7 +151,7 @@ struct HostGeometry {
         heap_bytes + 4096 + 192;                      // not a power of two: ranks' lines fall in different cache sets
     static constexpr size_t board_line_stride = 128;  // two lines: the prefetcher fetches pairs
     static constexpr int board_lines = 4;             // a rank's lines on the board (transports/wire.hpp)
-    static constexpr size_t texts_bytes = size_t(4) << 20;  // HostGroup::write_texts()
+    static constexpr size_t texts_bytes = size_t(2) << 20;  // HostGroup::write_texts()
 
     int ranks;   // of the communicator
     int locals;  // of this host

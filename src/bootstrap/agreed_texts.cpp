@@ -7,7 +7,7 @@ namespace weft {
 namespace {
 
 // Of all machines, so that a segment and a frame have room for them, and for what thousands of hosts say of themselves.
-constexpr size_t machines_bytes_most = 1 << 20;
+constexpr size_t machines_bytes_most = 512 << 10;
 constexpr size_t machines_most = 1024;
 
 }  // namespace

@@ -13,7 +13,7 @@ namespace weft {
 
 struct AgreedTexts {
     static constexpr size_t machine_bytes_most = 256 << 10;  // of one; longer ones are left out, as if unknown
-    static constexpr size_t tuning_bytes_most = 1 << 20;
+    static constexpr size_t tuning_bytes_most = 512 << 10;
 
     std::string tuning;                    // empty: none
     std::vector<std::string> machines;     // different ones

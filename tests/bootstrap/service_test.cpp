@@ -70,7 +70,7 @@ TEST_CASE("a task may give up the thread's last owner", "[service]") {
         Service* thread = service.get();
         thread->post([service = std::move(service)]() mutable { service.reset(); });
     }
-    CHECK(eventually([&] { return threads() == before; }));
+    CHECK(eventually([&] { return threads() <= before; }));  // fewer, if one of an earlier case was still there
     bool ran = false;
     service_of_process()->run([&] { ran = true; });
     CHECK(ran);
