@@ -374,7 +374,8 @@ int Benchmark::run() {
 
     std::optional<Memory> memory;
     if (arguments_.memory_report) memory = held_memory();
-    const double average = bus_bandwidths_ > 0 ? bus_bandwidth_sum_ / bus_bandwidths_ : 0;
+    std::optional<double> average;
+    if (!arguments_.regret) average = bus_bandwidths_ > 0 ? bus_bandwidth_sum_ / bus_bandwidths_ : 0;
     if (arguments_.regret) {
         if (json_) json_->finish(summarize(regrets_));
         print(regret_footer(summarize(regrets_)));

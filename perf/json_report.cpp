@@ -135,10 +135,12 @@ void JsonReport::finish(const Regret& regret) {
         {"mean_percent", regret.mean_percent}, {"worst_percent", regret.worst_percent}, {"worst", regret.worst}};
 }
 
-void JsonReport::finish(int64_t wrong, double average_bus_bandwidth, const std::optional<Memory>& memory) {
+void JsonReport::finish(int64_t wrong, std::optional<double> average_bus_bandwidth,
+                        const std::optional<Memory>& memory) {
     Json& json = *report_;
     json["out_of_bounds"] = {{"count", wrong}, {"okay", word(wrong == 0)}};
-    json["average_bus_bandwidth"] = {{"bandwidth", average_bus_bandwidth}, {"okay", "unchecked"}};
+    if (average_bus_bandwidth)
+        json["average_bus_bandwidth"] = {{"bandwidth", *average_bus_bandwidth}, {"okay", "unchecked"}};
     if (memory)
         json["memory"] = {{"board", memory->board},
                           {"connection", memory->connection},

@@ -26,7 +26,7 @@ class JsonReport {
     void add(const Row& row);
     void add(const RegretRow& row);
     void finish(const Regret& regret);
-    void finish(int64_t wrong, double average_bus_bandwidth, const std::optional<Memory>& memory);
+    void finish(int64_t wrong, std::optional<double> average_bus_bandwidth, const std::optional<Memory>& memory);
 
   private:
     const Arguments& arguments_;

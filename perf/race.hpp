@@ -20,8 +20,9 @@ std::string explanation(Rank& rank, const char* collective, size_t count, weftDa
                         int root);
 
 // Of each algorithm, in the order given, the microseconds that a call took in each round, ascending: the mean of the
-// round's calls on the slowest rank, alike on all ranks. About `seconds` long, but at least three calls of each; who is twice as slow as the best is asked less often. Calls ask for nothing of their own
-// (weftCommSetCallConfig) when it is over.
+// round's calls on the slowest rank, alike on all ranks. About `seconds` long, but at least three calls of each; who is
+// twice as slow as the best is asked less often. Calls ask for nothing of their own (weftCommSetCallConfig) when it is
+// over.
 std::vector<std::vector<double>> race(Rank& rank, const Case& measured, const std::vector<std::string>& algorithms,
                                       double seconds);
 

@@ -163,10 +163,10 @@ std::string row_text(const Arguments& arguments, const Row& row) {
     return text + "\n";
 }
 
-std::string footer_text(const Collective& collective, int64_t wrong, double average_bus_bandwidth,
+std::string footer_text(const Collective& collective, int64_t wrong, std::optional<double> average_bus_bandwidth,
                         const std::optional<Memory>& memory) {
     std::string text = fmt::format("# {:<20} : {} {}\n", "Out of bounds values", wrong, wrong ? "FAILED" : "OK");
-    text += fmt::format("# {:<20} : {:g} \n", "Avg bus bandwidth", average_bus_bandwidth);
+    if (average_bus_bandwidth) text += fmt::format("# {:<20} : {:g} \n", "Avg bus bandwidth", *average_bus_bandwidth);
     if (memory)
         text += fmt::format("# {:<20} : board {} | connection {} | heap {} | total {} (the rank that holds most)\n",
                             "Memory held by Weft", size_text(memory->board), size_text(memory->connection),

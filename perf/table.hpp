@@ -49,7 +49,7 @@ std::string preamble_text(const Collective& collective, const Arguments& argumen
                           const std::vector<RankPlace>& places);
 std::string header_text(const Collective& collective, const Arguments& arguments, const std::vector<RankPlace>& places);
 std::string row_text(const Arguments& arguments, const Row& row);
-std::string footer_text(const Collective& collective, int64_t wrong, double average_bus_bandwidth,
+std::string footer_text(const Collective& collective, int64_t wrong, std::optional<double> average_bus_bandwidth,
                         const std::optional<Memory>& memory);
 // Date and time as in -S and in JSON.
 std::string timestamp();

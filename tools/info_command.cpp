@@ -282,8 +282,7 @@ int answer(const Question& question) {
     operation.op = weftSum;
     operation.count =
         uint64_t(*bytes) / size_of(weftFloat32) / uint64_t(parts_of(*collective, std::max(1, question.ranks)));
-    Layout layout{question.ranks, 0};
-    if (question.hosts > 1) layout.hosts = hosts_in_blocks(question.ranks, question.hosts);
+    const Layout layout = layout_in_blocks(question.ranks, question.hosts);
     const int cores = question.cores > 0 ? question.cores : allowed_cores();
     const bool kernel_copies = kernel_copies_messages(options().cross_memory);
     auto tuning = tuning_of_file(options().tune_file);

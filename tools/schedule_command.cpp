@@ -102,8 +102,7 @@ Result<std::vector<Schedule>> make(const Request& request) {
                     request.ranks - 1);
     if (request.hosts > request.ranks)
         return fail(weftInvalidArgument, "{} ranks cannot be on {} hosts", request.ranks, request.hosts);
-    Layout layout{request.ranks, 0, {}};
-    if (request.hosts > 1) layout.hosts = hosts_in_blocks(request.ranks, request.hosts);
+    Layout layout = layout_in_blocks(request.ranks, request.hosts);
     if (const char* refusal = row->refusal(layout))
         return fail(weftInvalidArgument, "{} {}: --ranks {} --hosts {}", row->name, refusal, request.ranks,
                     request.hosts);

@@ -41,12 +41,6 @@ void add_curves(const Arrangement& arrangement, std::vector<Tuning::Curve>& curv
     for (auto& [key, curve] : by_algorithm) curves.push_back(std::move(curve));
 }
 
-Layout layout_in_blocks(int ranks, int hosts) {
-    Layout layout{ranks, 0};
-    if (hosts > 1) layout.hosts = hosts_in_blocks(ranks, hosts);
-    return layout;
-}
-
 // How far the model is from what was measured: the mean over all points of the logarithms' distance, of which no single
 // one counts for more than a factor of eight.
 double misfit(const Tuning& tuning) {

@@ -1,12 +1,12 @@
 #include "topology/job.hpp"
 
 #include <algorithm>
-#include <cctype>
 #include <map>
 #include <set>
 #include <tuple>
 #include <utility>
 
+#include "topology/cpu_mask.hpp"
 #include "topology/fabric.hpp"
 #include "topology/graph_xml.hpp"
 
@@ -88,12 +88,7 @@ Result<Placement> place(const Job& job) {
 namespace {
 
 int cores_of(const Cpu& cpu) {
-    if (cpu.cores > 0) return cpu.cores;
-    int threads = 0;
-    for (const char digit : cpu.affinity)
-        if (std::isxdigit(static_cast<unsigned char>(digit)))
-            threads += __builtin_popcount(unsigned(digit <= '9' ? digit - '0' : (digit | 32) - 'a' + 10));
-    return std::max(1, threads);
+    return cpu.cores > 0 ? cpu.cores : std::max(1, CpuMask::from_mask(cpu.affinity).count());
 }
 
 }  // namespace

@@ -22,8 +22,12 @@ constexpr int64_t futex_slice_ms = 20;
 constexpr int64_t alone_us = 50'000;            // ranks of one host have met by then as a rule, without any network
 constexpr int64_t guest_patience_us = 200'000;  // the leader knows better what is wrong: it speaks first
 
-Result<std::string> machine_of(const MeetingOptions& options) {
-    return options.describe_machine ? options.describe_machine() : std::string();
+Status ask(const std::function<Result<std::string>()>& source, std::string& text) {
+    if (!source) return ok();
+    auto told = source();
+    if (!told) return told.take_status();
+    text = std::move(*told);
+    return ok();
 }
 
 }  // namespace
@@ -40,10 +44,10 @@ Status claim_row(HostGroup& group, int rank, int ranks, const MeetingOptions& op
     AgreedTexts texts;
     if (rank == 0) {
         // On one host; if there are several, their leaders say more.
-        auto machine = machine_of(options);
-        if (!machine) return machine.take_status();
-        texts.tuning = options.tuning;
-        texts.add_machine(std::move(*machine));
+        std::string machine;
+        WEFT_TRY(ask(options.machine, machine));
+        WEFT_TRY(ask(options.tuning, texts.tuning));
+        texts.add_machine(std::move(machine));
     }
     WEFT_TRY(group.back_rows(rank, 1));
     RankRow& row = group.row(rank);
@@ -109,9 +113,9 @@ Result<bool> Meeting::advance() {
     }
     if (group_ && (options_.spread || gathering_->foreign() || now_us() - begun_us_ > alone_us)) {
         if (gathering_->needs_machine()) {
-            auto machine = machine_of(options_);
-            if (!machine) return give_up(machine.take_status());
-            gathering_->set_machine(std::move(*machine));
+            std::string machine;
+            if (Status asked = ask(options_.machine, machine); !asked) return give_up(std::move(asked));
+            gathering_->set_machine(std::move(machine));
         }
         if (Status status = gathering_->go_abroad(options_.roots || (rank_ == 0 && !options_.spread)); !status)
             return give_up(std::move(status));

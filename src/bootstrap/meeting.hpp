@@ -17,9 +17,9 @@ class Membership;  // and what they keep of it, if there are several hosts
 struct MeetingOptions {
     int64_t timeout_ms = 0;    // 0: never
     AgreedOptions proposal{};  // this process's wishes; rank 0's become everybody's
-    std::string tuning{};      // likewise; see AgreedTexts
-    // Of the host, for AgreedTexts: rank 0 asks, and who leads a host. Empty: unknown.
-    std::function<Result<std::string>()> describe_machine{};
+    // For AgreedTexts; none: unknown. Rank 0 asks for both, who leads a host for the machine. What they fail with is told
+    // to all; they may take some milliseconds.
+    std::function<Result<std::string>()> tuning{}, machine{};
     uint64_t host = 0;     // host_identity(), or what stands for it
     DeviceFacts device{};  // for the others of the host
     bool spread = false;   // known to have ranks on several hosts

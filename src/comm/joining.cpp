@@ -39,7 +39,21 @@ Status set_algo(const std::string& algo, const Catalog& catalog, MeetingOptions&
     return ok();
 }
 
-Result<Settings> settings_of_environment(int ranks, int rank) {
+// Of rank 0's file, for all.
+Result<std::string> tuning_text_of(const std::string& file) {
+    auto tuning = tuning_of_file(file);
+    if (!tuning) return tuning.take_status();
+    std::string text = *tuning ? (*tuning)->text() : std::string();
+    if (text.size() > AgreedTexts::tuning_bytes_most)
+        return fail(
+            weftInvalidUsage,
+            "WEFT_TUNE_FILE has {} bytes of measured times, more than the {} that ranks tell each other: measure "
+            "fewer sizes, or fewer numbers of ranks",
+            text.size(), AgreedTexts::tuning_bytes_most);
+    return text;
+}
+
+Result<Settings> settings_of_environment(int ranks) {
     if (!options_status()) return Status(weftInvalidArgument, options_status().sentence());
     const Options& environment = options();
     Settings settings;
@@ -59,15 +73,7 @@ Result<Settings> settings_of_environment(int ranks, int rank) {
     auto catalog = catalog_for(ranks);
     if (!catalog) return catalog.take_status();
     own.catalog = std::move(*catalog);
-    auto tuning = tuning_of_file(rank == 0 ? environment.tune_file : "");  // the others get rank 0's
-    if (!tuning) return tuning.take_status();
-    if (*tuning) meeting.tuning = (*tuning)->text();
-    if (meeting.tuning.size() > AgreedTexts::tuning_bytes_most)
-        return fail(
-            weftInvalidUsage,
-            "WEFT_TUNE_FILE has {} bytes of measured times, more than the {} that ranks tell each other: measure "
-            "fewer sizes, or fewer numbers of ranks",
-            meeting.tuning.size(), AgreedTexts::tuning_bytes_most);
+    meeting.tuning = [file = environment.tune_file] { return tuning_text_of(file); };
     meeting.proposal.user_algorithms = own.catalog->digest();
     WEFT_TRY(set_algo(environment.algo, *own.catalog, meeting));
     meeting.proposal.tile_bytes = environment.tile_bytes;
@@ -129,8 +135,8 @@ Result<Settings> settings_of_child(const Communicator& parent, const weftConfig_
     const HostGroup& group = *parent.group();
     settings.meeting.proposal = group.header().agreed;
     const AgreedTexts texts = AgreedTexts::of(group);
-    settings.meeting.tuning = texts.tuning;
-    settings.meeting.describe_machine = [text = texts.machine(group.one_host() ? 0 : group.header().own_host)] {
+    settings.meeting.tuning = [text = texts.tuning] { return Result<std::string>(text); };
+    settings.meeting.machine = [text = texts.machine(group.one_host() ? 0 : group.header().own_host)] {
         return Result<std::string>(text);
     };
     WEFT_TRY(apply(given, settings));
@@ -145,7 +151,7 @@ Result<Joining> prepare_joining(weftComm** comm, int nranks, const UniqueId& id,
         return fail(weftInvalidArgument, "nranks is {}; a communicator has 1 to {} ranks", nranks, max_ranks);
     if (rank < 0 || rank >= nranks)
         return fail(weftInvalidArgument, "rank is {}; with nranks {} it is 0 to {}", rank, nranks, nranks - 1);
-    auto settings = settings_of_environment(nranks, rank);
+    auto settings = settings_of_environment(nranks);
     if (!settings) return settings.take_status();
     WEFT_TRY(apply(given, *settings));
     MeetingOptions& meeting = settings->meeting;
@@ -167,11 +173,11 @@ Result<Joining> prepare_joining(weftComm** comm, int nranks, const UniqueId& id,
     }
     joining.device = std::move(*found);
     if (joining.device) meeting.device = joining.device->facts();
-    // Two processors have no order. Rank 0 looks before others wait for it.
+    // Two processors have no order.
     if (nranks > 2 || (nranks == 2 && joining.device)) {
-        meeting.describe_machine = [gpus = joining.device != nullptr] { return describe_this_machine(gpus); };
-        if (auto described = rank == 0 ? meeting.describe_machine() : std::string(); !described)
-            return described.take_status();
+        meeting.machine = [gpus = joining.device != nullptr] { return describe_this_machine(gpus); };
+        // Before others wait for it. What it fails with it fails with again, where the others hear of it.
+        if (rank == 0) (void)meeting.machine();
     }
     joining.timeout_ms = meeting.timeout_ms;
     joining.options = std::move(settings->options);

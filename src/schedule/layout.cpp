@@ -59,4 +59,10 @@ std::vector<int32_t> hosts_in_blocks(int ranks, int hosts) {
     return of;
 }
 
+Layout layout_in_blocks(int ranks, int hosts, int rank) {
+    Layout layout{ranks, rank};
+    if (hosts > 1) layout.hosts = hosts_in_blocks(ranks, hosts);
+    return layout;
+}
+
 }  // namespace weft

@@ -44,6 +44,7 @@ Layout layout_of(const HostGroup& group, int rank);
 
 // `ranks` ranks as equal as possible on `hosts` hosts, ranks of a host side by side: what most launchers do.
 std::vector<int32_t> hosts_in_blocks(int ranks, int hosts);
+Layout layout_in_blocks(int ranks, int hosts, int rank = 0);
 
 // Costs of the links between the ranks, microseconds and microseconds a byte; facts of a machine class, never measured
 // at init.

@@ -35,8 +35,7 @@ static Prediction exact(const Algorithm& row, const Layout& layout, const Costs&
     const bool known = layout.host_count() == 1 || tuning.of_network(costs.links);
     const Tuning::Curve* curve = known ? tuning.nearest(row.collective, row.name, layout) : nullptr;
     if (!curve) return {model, Basis::model};
-    Layout measured{curve->ranks, 0};
-    if (curve->hosts > 1) measured.hosts = hosts_in_blocks(curve->ranks, curve->hosts);
+    const Layout measured = layout_in_blocks(curve->ranks, curve->hosts);
     if (row.refusal(measured)) return {model, Basis::model};
     const LinkCosts its_links = tuning.links_of(*curve);
     const double its_us = us_of(*curve, row, measured, its_links, bytes);

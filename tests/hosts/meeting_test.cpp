@@ -100,6 +100,22 @@ TEST_CASE("a root that ends during init is named, and who comes later says that 
     for (const int process : {1, last}) CHECK(job.answer(process, "reduce") == "0");
 }
 
+TEST_CASE("a file of rank 0's that is none is told to all ranks, who wait for nobody", "[meeting]") {
+    for (const std::string variable : {"WEFT_TOPO_FILE", "WEFT_TUNE_FILE"})
+        for (const int hosts : {1, 2}) {
+            INFO(variable << ", " << hosts << " hosts");
+            SpreadJob job(hosts, 4 / hosts);
+            for (int rank = 0; rank < 4; ++rank)
+                job.start(rank, {"init"}, {quiet, variable + (rank == 0 ? "=/nonexistent" : "=")});
+            job.finish();
+            for (int rank = 0; rank < 4; ++rank) {
+                const std::string told = job.answer(rank, "init");
+                CHECK_THAT(told, Catch::Contains(variable) && Catch::Contains("/nonexistent"));
+                CHECK(told.rfind("8 ", 0) != 0);  // that is the deadline
+            }
+        }
+}
+
 // What rank 1 said of its root, process 0, which was stopped and now goes on and ends.
 static std::string told_of_stopped_root(SpreadJob& job, int64_t limit_ms) {
     const std::string told = job.answer(1, "init");

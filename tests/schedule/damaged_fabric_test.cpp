@@ -3,32 +3,14 @@
 
 #include <map>
 
-#include "src/registry.hpp"
 #include "src/schedule/builder.hpp"
 #include "src/schedule/hosts_fabric.hpp"
-#include "src/schedule/simulator.hpp"
 #include "tests/catch.hpp"
+#include "tests/schedule/simulated.hpp"
 #include "tests/schedule/test_fabrics.hpp"
 
 namespace weft {
 namespace {
-
-Simulation simulated(const Fabric& fabric, const SimulatedCall& call) {
-    auto found = simulate(fabric, call);
-    INFO(found.status().sentence());
-    REQUIRE(found);
-    return std::move(*found);
-}
-
-SimulatedCall all_reduce(const char* name, Layout layout, size_t bytes) {
-    SimulatedCall call;
-    call.bytes = bytes;
-    call.schedule = [row = registry::find_algorithm(name, Collective::all_reduce), layout](int rank) mutable {
-        layout.rank = rank;
-        return row->build(layout, {.channels = 2});
-    };
-    return call;
-}
 
 std::string objection(const Fabric& fabric, const SimulatedCall& call) {
     const auto found = simulate(fabric, call);

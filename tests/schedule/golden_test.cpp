@@ -25,9 +25,7 @@ struct Golden {
     Collective collective = Collective::all_reduce;
     int root = -1;
 
-    Layout layout(int rank) const {
-        return {ranks, rank, hosts > 1 ? hosts_in_blocks(ranks, hosts) : std::vector<int32_t>()};
-    }
+    Layout layout(int rank) const { return layout_in_blocks(ranks, hosts, rank); }
 };
 
 static const Golden goldens[] = {

@@ -37,14 +37,8 @@ Costs costs_of(Tuning tuning, int ranks, int hosts = 1) {
     return Costs(links, std::make_shared<const Tuning>(std::move(tuning)));
 }
 
-Layout layout_of_ranks(int ranks, int hosts = 1, int rank = 0) {
-    Layout layout{ranks, rank};
-    if (hosts > 1) layout.hosts = hosts_in_blocks(ranks, hosts);
-    return layout;
-}
-
 Prediction prediction(const Costs& costs, const char* algorithm, int ranks, size_t bytes, int hosts = 1) {
-    return predict(*registry::find_algorithm(algorithm, Collective::all_reduce), layout_of_ranks(ranks, hosts), costs,
+    return predict(*registry::find_algorithm(algorithm, Collective::all_reduce), layout_in_blocks(ranks, hosts), costs,
                    bytes);
 }
 
@@ -59,7 +53,7 @@ Operation all_reduce_of(size_t bytes) {
 
 std::string chosen(const Costs& costs, size_t bytes, const Preferences& preferences = {}, int rank = 0) {
     const auto choice =
-        select(all_reduce_of(bytes), layout_of_ranks(4, 1, rank), costs, preferences, registry::algorithms());
+        select(all_reduce_of(bytes), layout_in_blocks(4, 1, rank), costs, preferences, registry::algorithms());
     return choice ? choice->algorithm->name : choice.status().sentence();
 }
 
@@ -141,8 +135,8 @@ TEST_CASE("between two sizes times lie on a straight line of logarithms", "[tuni
 TEST_CASE("beyond the sizes measured the model goes on from the last of them", "[tuning]") {
     const Costs costs = costs_of(a_tuning(), 4);
     const Algorithm& ring = *registry::find_algorithm("ring", Collective::all_reduce);
-    const double model = ring.predicted_us(layout_of_ranks(4), costs.links, 1 << 20) /
-                         ring.predicted_us(layout_of_ranks(4), costs.links, 65536);
+    const double model = ring.predicted_us(layout_in_blocks(4, 1), costs.links, 1 << 20) /
+                         ring.predicted_us(layout_in_blocks(4, 1), costs.links, 65536);
     const Prediction far = prediction(costs, "ring", 4, 1 << 20);
     CHECK(far.us == Approx(20 * model));
     CHECK(far.basis == Basis::scaled);
@@ -151,22 +145,23 @@ TEST_CASE("beyond the sizes measured the model goes on from the last of them", "
 TEST_CASE("other numbers of ranks are the model's, corrected by what was measured of the nearest", "[tuning]") {
     Tuning tuning = a_tuning();
     const Algorithm& ring = *registry::find_algorithm("ring", Collective::all_reduce);
-    const double correction = 11 / ring.predicted_us(layout_of_ranks(4), link_costs_in_blocks(4, 1, 4, 0, true), 512);
+    const double correction =
+        11 / ring.predicted_us(layout_in_blocks(4, 1), link_costs_in_blocks(4, 1, 4, 0, true), 512);
     REQUIRE(correction > 1 / 8.0);
     REQUIRE(correction < 8);
     const Costs eight = costs_of(tuning, 8);
     CHECK(prediction(eight, "ring", 8, 512).us ==
-          Approx(correction * ring.predicted_us(layout_of_ranks(8), eight.links, 512)));
+          Approx(correction * ring.predicted_us(layout_in_blocks(8, 1), eight.links, 512)));
     CHECK(prediction(eight, "ring", 8, 512).basis == Basis::scaled);
     // An absurd measurement decides nothing elsewhere.
     tuning.curves[1].points[1].us = 1e9;
     CHECK(prediction(costs_of(tuning, 8), "ring", 8, 512).us ==
-          Approx(8 * ring.predicted_us(layout_of_ranks(8), eight.links, 512)));
+          Approx(8 * ring.predicted_us(layout_in_blocks(8, 1), eight.links, 512)));
     CHECK(prediction(costs_of(tuning, 4), "ring", 4, 512).us == Approx(1e9));
     // The nearest of two.
     tuning.curves.push_back(curve_of("ring", 16, 1, {{8, 1000}, {65536, 1000}}));
-    CHECK(tuning.nearest(Collective::all_reduce, "ring", layout_of_ranks(5))->ranks == 4);
-    CHECK(tuning.nearest(Collective::all_reduce, "ring", layout_of_ranks(12))->ranks == 16);
+    CHECK(tuning.nearest(Collective::all_reduce, "ring", layout_in_blocks(5, 1))->ranks == 4);
+    CHECK(tuning.nearest(Collective::all_reduce, "ring", layout_in_blocks(12, 1))->ranks == 16);
 }
 
 TEST_CASE("times of one arrangement say nothing of another kind", "[tuning]") {
@@ -198,11 +193,11 @@ TEST_CASE("the measured times choose, the same on every rank, and rules still bi
     CHECK(chosen(costs, 65536, {"one_shot", 0}) == "one_shot");
     for (size_t bytes = 8; bytes <= 1 << 24; bytes *= 2)
         for (int rank = 1; rank < 4; ++rank) CHECK(chosen(costs, bytes, {}, rank) == chosen(costs, bytes));
-    const std::string text = explain(all_reduce_of(512), layout_of_ranks(4), costs, two, registry::algorithms());
+    const std::string text = explain(all_reduce_of(512), layout_in_blocks(4, 1), costs, two, registry::algorithms());
     CHECK_THAT(text, Contains("candidate one_shot: 2.00 us measured;") && Contains("candidate two_shot: ") &&
                          Contains("chosen: one_shot over shm, least time that was measured"));
-    CHECK_THAT(told(all_reduce_of(512), layout_of_ranks(4),
-                    *select(all_reduce_of(512), layout_of_ranks(4), costs, two, registry::algorithms())),
+    CHECK_THAT(told(all_reduce_of(512), layout_in_blocks(4, 1),
+                    *select(all_reduce_of(512), layout_in_blocks(4, 1), costs, two, registry::algorithms())),
                Contains("all_reduce of 512 uint8, sum (512 bytes) on 4 ranks: one_shot over shm, 2.00 us measured"));
 }
 

@@ -58,8 +58,7 @@ TEST_CASE("what is measured is written, read back, explained and used", "[tune]"
     for (const int ranks : {2, 3})
         for (const int hosts : {1, ranks})
             for (const Collective collective : {Collective::all_gather, Collective::barrier}) {
-                Layout layout{ranks, 0};
-                if (hosts > 1) layout.hosts = hosts_in_blocks(ranks, hosts);
+                const Layout layout = layout_in_blocks(ranks, hosts);
                 const char* name = collective == Collective::barrier ? "dissemination" : "ring";
                 const Tuning::Curve* curve = tuning->nearest(collective, name, layout);
                 REQUIRE(curve);

@@ -8,8 +8,8 @@
 #include "src/registry.hpp"
 #include "src/schedule/builder.hpp"
 #include "src/schedule/damaged_fabric.hpp"
-#include "src/schedule/simulator.hpp"
 #include "tests/catch.hpp"
+#include "tests/schedule/simulated.hpp"
 #include "tests/topology/machines.hpp"
 #include "topology/rank_orders.hpp"
 
@@ -31,23 +31,6 @@ std::vector<std::string> names_of(const weft::Fabric& fabric, const weft::Route&
     std::vector<std::string> names;
     for (const int link : route.links) names.push_back(fabric.link_name(link));
     return names;
-}
-
-Simulation simulated(const weft::Fabric& fabric, const SimulatedCall& call) {
-    auto found = simulate(fabric, call);
-    INFO(found.status().sentence());
-    REQUIRE(found);
-    return std::move(*found);
-}
-
-SimulatedCall all_reduce(const char* name, Layout layout, size_t bytes) {
-    SimulatedCall call;
-    call.bytes = bytes;
-    call.schedule = [row = registry::find_algorithm(name, Collective::all_reduce), layout](int rank) mutable {
-        layout.rank = rank;
-        return row->build(layout, {.channels = 2});
-    };
-    return call;
 }
 
 // Pairs of ranks, each of whose first sends to the second at once.

@@ -1,0 +1,29 @@
+// simulated.hpp: what tests of fabrics ask the simulator.
+#pragma once
+#include <utility>
+
+#include "src/registry.hpp"
+#include "src/schedule/simulator.hpp"
+#include "tests/catch.hpp"
+
+namespace weft {
+
+inline Simulation simulated(const Fabric& fabric, const SimulatedCall& call) {
+    auto found = simulate(fabric, call);
+    INFO(found.status().sentence());
+    REQUIRE(found);
+    return std::move(*found);
+}
+
+// Two channels.
+inline SimulatedCall all_reduce(const char* name, Layout layout, size_t bytes) {
+    SimulatedCall call;
+    call.bytes = bytes;
+    call.schedule = [row = registry::find_algorithm(name, Collective::all_reduce), layout](int rank) mutable {
+        layout.rank = rank;
+        return row->build(layout, {.channels = 2});
+    };
+    return call;
+}
+
+}  // namespace weft
