@@ -136,7 +136,7 @@ static double one_round_us(const Layout& layout, const LinkCosts& costs, size_t 
         network.add_round(rounds, distance, double(bytes) / layout.ranks, coming);
     rounds.latency_us = network.message_us(network.hosts() > 1) +
                         (2 * (layout.ranks - 1) - 1) * costs.net_message_us * costs.ranks_per_core;
-    return Network::overlapped_us(rounds, double(bytes), 2 * double(costs.net_slot_bytes));
+    return network.overlapped_us(rounds, double(bytes), 2 * double(costs.net_slot_bytes));
 }
 double all_pairs_gathered_us(const Layout& layout, const LinkCosts& costs, size_t bytes) {
     if (layout.host_count() == 1 && layout.ranks > 1) return lending_us(layout, costs, bytes);
@@ -157,7 +157,7 @@ double all_pairs_all_reduce_us(const Layout& layout, const LinkCosts& costs, siz
     // hide in the latencies (measured with 3, 4 and 8 ranks).
     rounds.latency_us = 2 * network.message_us(network.hosts() > 1) +
                         (4 * (layout.ranks - 1) - 3) * costs.net_message_us * costs.ranks_per_core;
-    return Network::overlapped_us(rounds, double(bytes), 2 * double(costs.net_slot_bytes));
+    return network.overlapped_us(rounds, double(bytes), 2 * double(costs.net_slot_bytes));
 }
 
 const char* too_many_pairs(const Layout& layout) {

@@ -168,9 +168,10 @@ static double tree_us(const Layout& layout, const LinkCosts& costs, size_t bytes
     const Network network(layout, costs, bytes);
     Network::Rounds rounds;
     for (int distance = 1; distance < layout.ranks; distance *= 2)
-        network.add_round(rounds, distance, parted ? double(bytes) * distance / layout.ranks : double(bytes), coming);
+        network.add_round(rounds, distance, parted ? double(bytes) * distance / layout.ranks : double(bytes), coming,
+                          std::max(1, layout.ranks / (2 * distance)));
     if (network.hosts() == 1) rounds.latency_us *= network.one_way_us(false) / network.message_us(false);
-    return Network::overlapped_us(rounds, double(bytes), double(costs.net_slot_bytes));
+    return network.overlapped_us(rounds, double(bytes), double(costs.net_slot_bytes));
 }
 double binomial_tree_broadcast_us(const Layout& layout, const LinkCosts& costs, size_t bytes) {
     // One of the two copies while the other one does, or one copies all.

@@ -245,17 +245,14 @@ static double crossing_us(const Network& network, int ranks, double bytes, bool 
     return std::max(*std::max_element(in.begin(), in.end()), *std::max_element(out.begin(), out.end()));
 }
 
-// Of hops that a tile makes one after the other, the lowest within hosts. The fewer work at a level the fewer share its
-// processors.
-static double way_us(const Network& network, const Layout& layout, const LinkCosts& costs, size_t bytes, double tile) {
+// Of hops that a tile makes one after the other, the lowest within hosts. Who has nothing to do in one tree works in the
+// other: ranks that share a core wait for each other at every level.
+static double way_us(const Network& network, const Layout& layout, double tile) {
     const int depth = Tree{layout.ranks}.depth(), far_hops = network.hosts() == 1 ? 0 : Tree{network.hosts()}.depth();
     double way = 0;
     for (int level = 1; level <= depth; ++level) {
         const bool crosses = level > depth - far_hops;
-        LinkCosts at_work = costs;
-        at_work.ranks_per_core = std::max(1, 2 * costs.ranks_per_core >> level);
-        way += Network(layout, at_work, bytes).message_us(crosses) + network.handling_us(tile / 2) +
-               (crosses ? network.link_us(tile / 2) : 0);
+        way += network.message_us(crosses) + network.handling_us(tile / 2) + (crosses ? network.link_us(tile / 2) : 0);
     }
     return way;
 }
@@ -276,7 +273,7 @@ double double_binary_tree_all_reduce_us(const Layout& layout, const LinkCosts& c
     const double tile = double(std::min(bytes, double_binary_tree_tile_bytes(layout, costs, bytes)));
     const double tiles = bytes == 0 ? 1 : std::ceil(double(bytes) / tile);
     const double messages = tiles * network.message_us(hosts > 1);
-    return 2 * way_us(network, layout, costs, bytes, tile) +
+    return 2 * way_us(network, layout, tile) +
            std::max({link, messages, 4 * network.handling_us(double(bytes) / 2)});
 }
 
@@ -292,8 +289,11 @@ static double one_way_us(const Layout& layout, const LinkCosts& costs, size_t by
     const double tiles = bytes == 0 ? 1 : std::ceil(double(bytes) / tile);
     // Half as many messages as for both ways.
     const double messages = tiles * network.message_us(network.hosts() > 1) / 2;
-    return way_us(network, layout, costs, bytes, tile) +
-           std::max({link, messages, halves * network.handling_us(double(bytes) / 2)});
+    const double handling = halves * network.handling_us(double(bytes) / 2);
+    const double way = way_us(network, layout, tile);
+    // The links of one machine are its processors, which do one after the other.
+    if (costs.one_machine) return way + link + messages + handling;
+    return way + std::max({link, messages, handling});
 }
 double double_binary_tree_broadcast_us(const Layout& layout, const LinkCosts& costs, size_t bytes) {
     return one_way_us(layout, costs, bytes, 2);

@@ -131,7 +131,7 @@ static double rounds_us(const Layout& layout, const LinkCosts& costs, size_t byt
         for (const Network::Coming coming : halves)
             network.add_round(rounds, skips[round], double(bytes) * (skips[round + 1] - skips[round]) / layout.ranks,
                               coming);
-    return Network::overlapped_us(rounds, double(bytes), 2 * double(costs.net_slot_bytes));
+    return network.overlapped_us(rounds, double(bytes), 2 * double(costs.net_slot_bytes));
 }
 double halving_doubling_all_reduce_us(const Layout& layout, const LinkCosts& costs, size_t bytes) {
     return rounds_us(layout, costs, bytes, {Network::Coming::parts, Network::Coming::finished});

@@ -123,9 +123,11 @@ double linear_us(const Layout& layout, const LinkCosts& costs, size_t bytes) {
     // The root handles every message.
     LinkCosts alone = costs;
     alone.ranks_per_core = 1;
-    const double messages =
-        network.one_way_us(crosses) + (layout.ranks - 2) * (crosses ? costs.net_message_us : costs.meeting_us());
-    return messages + std::max(crosses ? network.link_us(others) : 0, 2 * alone.stream_us(size_t(others), bytes));
+    // Between hosts the root's work counts: of the others each works once. Within one each has its turn on its core once.
+    const double turn_us = costs.signal_us + (costs.ranks_per_core > 1 ? costs.switch_us : 0);
+    const double messages = network.one_way_us(crosses, crosses ? 2.0 / layout.ranks : 1) +
+                            (layout.ranks - 2) * (crosses ? costs.net_message_us : turn_us);
+    return messages + std::max(crosses ? network.lone_link_us(others) : 0, 2 * alone.stream_us(size_t(others), bytes));
 }
 
 const char* too_many_for_one(const Layout& layout) {

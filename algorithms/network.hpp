@@ -12,32 +12,42 @@ class Network {
 
     int hosts() const { return hosts_; }
     int ranks_a_host() const { return ranks_a_host_; }  // of the largest
-    // A message of nothing, to another host or within one.
-    double message_us(bool crosses) const;
+    // A message of nothing, to another host or within one. `working`: the share of the ranks that have something to do
+    // meanwhile, so that fewer share a core.
+    double message_us(bool crosses, double working = 1) const;
     // The same of who sends and goes on: nobody is waited for, so that ranks arrive apart costs nothing, unless they
     // share cores.
-    double one_way_us(bool crosses) const;
+    double one_way_us(bool crosses, double working = 1) const;
     // What the processor does with a message besides: into the slot, out of it, into place.
     double handling_us(double bytes) const;
-    // `bytes` through each host's link, to the next host or to one further away.
+    // `bytes` through each host's link, to the next host or to one further away. The links of one machine are its
+    // processors, which carry for one rank after the other.
     double link_us(double bytes, bool far = false) const {
-        return bytes * costs_.net_us_per_byte * (far ? costs_.net_far : 1);
+        return bytes * costs_.net_us_per_byte * (far ? costs_.net_far : 1) *
+               (costs_.one_machine ? costs_.ranks_per_core : 1);
     }
+    // Through one host's, while the others have nothing to carry.
+    double lone_link_us(double bytes) const { return bytes * costs_.net_us_per_byte; }
     // Rounds one after the other, summed up by what keeps them busy.
     struct Rounds {
         double latency_us = 0, link_us = 0, handling_us = 0;
     };
-    // One more, in which every rank sends `bytes` to the one `distance` places ahead, and adds what comes or, if it is
-    // finished, only lets it into its place.
+    // One more, in which every rank, or so many of them, sends `bytes` to the one `distance` places ahead, and adds what
+    // comes or, if it is finished, only lets it into its place.
     enum class Coming { parts, finished };
-    void add_round(Rounds& rounds, int distance, double bytes, Coming coming) const;
+    void add_round(Rounds& rounds, int distance, double bytes, Coming coming) const {
+        add_round(rounds, distance, bytes, coming, ranks_);
+    }
+    void add_round(Rounds& rounds, int distance, double bytes, Coming coming, int senders) const;
     // Of `bytes` in tiles of `tile_bytes`, each of which goes through the rounds behind the other: while one travels
     // the processor works on the next, though it has its part in the travelling too.
-    static double overlapped_us(const Rounds& rounds, double bytes, double tile_bytes);
+    double overlapped_us(const Rounds& rounds, double bytes, double tile_bytes) const;
     // Where a tile waits for the one before, whose scratch it takes.
     static double in_turn_us(const Rounds& rounds, double bytes, double tile_bytes);
 
   private:
+    int sharing(double working) const;  // a core
+
     const LinkCosts& costs_;
     int ranks_;
     int hosts_;

@@ -163,11 +163,13 @@ static double one_wait_us(const Layout& layout, const LinkCosts& costs, size_t b
 double one_shot_all_gather_us(const Layout& layout, const LinkCosts& costs, size_t bytes) {
     return one_wait_us(layout, costs, bytes, 1 + 1.0 / layout.ranks);
 }
+// Passes over the whole where each rank reads from a slot of every other's: the more there are the further apart.
+static double passes_from_all(const Layout& layout) { return 1.6 + 0.1 * layout.ranks; }
 double one_shot_reduce_scatter_us(const Layout& layout, const LinkCosts& costs, size_t bytes) {
-    return one_wait_us(layout, costs, bytes, 2);
+    return one_wait_us(layout, costs, bytes, passes_from_all(layout));
 }
 double one_shot_all_to_all_us(const Layout& layout, const LinkCosts& costs, size_t bytes) {
-    return one_wait_us(layout, costs, bytes, 2);
+    return one_wait_us(layout, costs, bytes, passes_from_all(layout));
 }
 double one_shot_broadcast_us(const Layout& layout, const LinkCosts& costs, size_t bytes) {
     return one_wait_us(layout, costs, bytes, 1, 1);

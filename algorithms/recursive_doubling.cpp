@@ -68,7 +68,7 @@ double recursive_doubling_all_reduce_us(const Layout& layout, const LinkCosts& c
     if (exchanging != layout.ranks)
         for (const Coming coming : {Coming::parts, Coming::finished})
             network.add_round(rounds, 1, double(bytes), coming);
-    return Network::overlapped_us(rounds, double(bytes), double(costs.net_slot_bytes));
+    return network.overlapped_us(rounds, double(bytes), double(costs.net_slot_bytes));
 }
 
 }  // namespace weft

@@ -181,7 +181,8 @@ static double half_ring_us(const Layout& layout, const LinkCosts& costs, size_t 
     const Network network(layout, costs, bytes);
     if (network.hosts() > 1) return ring_all_reduce_us(layout, costs, bytes) / 2;
     const double hops = (ranks - 1) * (costs.meeting_us() * double(costs.tiles(bytes)) + costs.skew_us);
-    return hops + streams * costs.stream_us(bytes, 2 * bytes);
+    // The user's buffer is walked once; the rest are slots, which stay in the caches.
+    return hops + costs.stream_us(bytes, 2 * bytes) + (streams - 1) * costs.stream_us(bytes, 0);
 }
 
 double ring_all_gather_us(const Layout& layout, const LinkCosts& costs, size_t bytes) {

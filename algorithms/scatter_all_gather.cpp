@@ -102,21 +102,14 @@ double scatter_all_gather_us(const Layout& layout, const LinkCosts& costs, size_
     const Network network(layout, costs, bytes);
     const std::vector<int> skips = circulant_skips(layout.ranks);
     Network::Rounds rounds;
-    // Down the tree few send at once, and each message goes its own way.
-    int depth = 0;
-    for (int distance = 1; distance < layout.ranks; distance *= 2) ++depth;
-    for (int level = 0; level < depth; ++level) {
-        const int distance = 1 << level;
-        const bool crosses = network.hosts() > 1 && 2 * distance > network.ranks_a_host();
-        const double share = double(bytes) * std::min(distance, layout.ranks - distance) / layout.ranks;
-        rounds.latency_us += network.message_us(crosses);
-        rounds.link_us += crosses ? network.link_us(share, distance > network.ranks_a_host()) : 0;
-        rounds.handling_us += network.handling_us(share) / (crosses ? 3 : 1);
-    }
+    for (int distance = 1; distance < layout.ranks; distance *= 2)
+        network.add_round(rounds, distance,
+                          double(bytes) * std::min(distance, layout.ranks - distance) / layout.ranks,
+                          Network::Coming::finished, std::max(1, layout.ranks / (2 * distance)));
     for (size_t round = 0; round + 1 < skips.size(); ++round)
         network.add_round(rounds, skips[round], double(bytes) * (skips[round + 1] - skips[round]) / layout.ranks,
                           Network::Coming::finished);
-    return Network::overlapped_us(rounds, double(bytes), 2 * double(costs.net_slot_bytes));
+    return network.overlapped_us(rounds, double(bytes), 2 * double(costs.net_slot_bytes));
 }
 
 // With more ranks two trees are faster whatever the message: their depth grows as the rounds of one half do.

@@ -11,6 +11,10 @@ namespace {
 
 // A round of the fastest one's calls takes about this long, so that the clock and the barrier before them do not count.
 constexpr double round_us = 100;
+// And, as long as that takes no longer, these few: where nobody waits for the root each next call of a few takes a tenth
+// of what one takes alone, and one warming up by itself is not to decide which of the two is measured.
+constexpr int few = 8;
+constexpr double some_us = 1000;
 // Who is slower than the best by this factor runs in one round of four only.
 constexpr double far_behind = 2;
 
@@ -111,7 +115,8 @@ std::vector<std::vector<double>> race(Rank& rank, const Case& measured, const st
         rank.combine(known, weftMax);
         if (round > 0 && known[0] >= seconds) break;
         const double best_us = *std::min_element(known.begin() + 1, known.end());
-        const int calls = int(std::clamp(round_us / best_us, 0.0, 4096.0)) + 1;
+        const double fill = std::max(round_us / best_us, std::min(double(few), some_us / best_us));
+        const int calls = int(std::clamp(fill, 0.0, 4096.0)) + 1;
         if (round == 0)
             for (Runner& runner : runners) runner.set_calls(calls);
         for (size_t i = 0; i < runners.size(); ++i)

@@ -66,7 +66,7 @@ void fit(Tuning& tuning) {
     double best = misfit(tuning);
     for (const double step : {2.0, 1.4, 1.2, 1.1, 1.05}) {
         for (const Tuning::Constant& constant : Tuning::constant_table()) {
-            const double standard = LinkCosts{}.*constant.member;
+            const double standard = tuning.built_in().*constant.member;
             for (const double factor : {step, 1 / step}) {
                 double& value = tuning.constants.*constant.member;
                 for (double kept = value;; kept = value) {

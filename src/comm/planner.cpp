@@ -55,7 +55,7 @@ Planner::Planner(HostGroup& group, const net::Identity* identity, int rank, Boar
       costs_(group.one_host()
                  ? host_link_costs(group.ranks(), group.cores(), agreed_.cross_messages != 0 || of_one_process(group))
                  : network_link_costs(group.header().facts.ranks_per_core, group.header().facts.link_mbps,
-                                      agreed_.cross_messages != 0),
+                                      agreed_.cross_messages != 0, group.header().facts.machines == 1),
              std::move(tuning)),
       preferences_{{agreed_.algo, int(agreed_.channels), agreed_.deterministic != 0}},
       reach_(group, rank, agreed_.direct != 0),
@@ -68,7 +68,6 @@ Planner::Planner(HostGroup& group, const net::Identity* identity, int rank, Boar
                   .slot_bytes = group.one_host() ? slot_bytes_here : costs_.links.net_slot_bytes,
                   .heap_used = &heap_used_,
                   .kernel_copies = agreed_.cross_messages != 0}) {
-    costs_.links.one_machine = !group.one_host() && group.header().facts.machines == 1;
     // Who measured, measured that too.
     if (machines_->apart() && !costs_.tuning) costs_.links.signal_us = LinkCosts::far_signal_us;
     if (rank == 0)

@@ -92,11 +92,17 @@ LinkCosts host_link_costs(int ranks, int cores, bool kernel_copies) {
     return costs;
 }
 
-LinkCosts network_link_costs(int ranks_per_core, int64_t link_mbps, bool kernel_copies) {
+LinkCosts network_link_costs(int ranks_per_core, int64_t link_mbps, bool kernel_copies, bool one_machine) {
     LinkCosts costs;
     if (!kernel_copies) costs.lent_most_bytes = 0;
     costs.ranks_per_core = ranks_per_core;
-    if (link_mbps > 0) costs.net_us_per_byte = 8.0 / double(link_mbps);
+    costs.one_machine = one_machine;
+    if (link_mbps > 0) {
+        costs.net_us_per_byte = 8.0 / double(link_mbps);
+    } else if (one_machine) {
+        costs.net_latency_us = LinkCosts::loopback_latency_us;
+        costs.net_us_per_byte = LinkCosts::loopback_us_per_byte;
+    }
     return costs;
 }
 

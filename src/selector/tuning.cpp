@@ -41,27 +41,26 @@ LinkCosts link_costs_in_blocks(int ranks, int hosts, int cores, int64_t link_mbp
     return network_link_costs((here + cores - 1) / std::max(1, cores), link_mbps, kernel_copies);
 }
 
+LinkCosts Tuning::built_in() const { return network_link_costs(1, link_mbps, kernel_copies, true); }
+
 bool Tuning::of_network(const LinkCosts& links) const {
-    return links.one_machine &&
-           links.net_us_per_byte == network_link_costs(1, link_mbps, kernel_copies).net_us_per_byte;
+    return links.one_machine && links.net_us_per_byte == built_in().net_us_per_byte;
 }
 
 LinkCosts Tuning::fitted(const LinkCosts& links) const {
     LinkCosts fitted = links;
+    const LinkCosts before = built_in();
     const bool same_network = of_network(links);
     for (const Constant& constant : constant_table())
         if (same_network || !constant.of_network)
             // In proportion: what the arrangement says of a constant stays said.
-            fitted.*constant.member *= constants.*constant.member / (LinkCosts{}.*constant.member);
+            fitted.*constant.member *= constants.*constant.member / (before.*constant.member);
     return fitted;
 }
 
 LinkCosts Tuning::links_here(int ranks, int hosts) const {
     const LinkCosts here = host_link_costs(ranks, cores, kernel_copies);
-    if (hosts == 1) return here;
-    LinkCosts links = network_link_costs(here.ranks_per_core, link_mbps, kernel_copies);
-    links.one_machine = true;
-    return links;
+    return hosts == 1 ? here : network_link_costs(here.ranks_per_core, link_mbps, kernel_copies, true);
 }
 
 namespace {

@@ -41,7 +41,7 @@ struct Tuning {
     int cores = 0;
     int64_t link_mbps = 0;  // of the network between hosts; 0: unknown, as over loopback
     bool kernel_copies = false;
-    LinkCosts constants;  // of these only constant_table()'s count
+    LinkCosts constants;  // of these only constant_table()'s count; unless fitted, built_in()'s
     std::vector<Curve> curves;
 
     // weftInvalidUsage: it is cut off, of another form or holds what cannot be; the sentence says where.
@@ -52,8 +52,10 @@ struct Tuning {
     // Whether the network is as fast as the measured one. `links`: not fitted.
     bool of_network(const LinkCosts& links) const;
     // `links` with the constants that were fitted, those of the network only if it is the measured one: where they are not
-    // those of LinkCosts{} they change in proportion.
+    // built_in()'s they change in proportion.
     LinkCosts fitted(const LinkCosts& links) const;
+    // Between ranks that have a core each, on hosts that are all this machine.
+    LinkCosts built_in() const;
     // As ranks in blocks on hosts that are all this machine had them, unfitted; and as the ranks of a curve had them.
     LinkCosts links_here(int ranks, int hosts) const;
     LinkCosts links_of(const Curve& curve) const { return fitted(links_here(curve.ranks, curve.hosts)); }

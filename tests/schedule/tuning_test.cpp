@@ -26,6 +26,7 @@ Tuning a_tuning() {
     Tuning tuning = tuning_of_here();
     tuning.cores = 4;
     tuning.kernel_copies = true;
+    tuning.constants = tuning.built_in();
     tuning.curves = {curve_of("one_shot", 4, 1, {{8, 1}, {512, 2}, {65536, 100}}),
                      curve_of("ring", 4, 1, {{8, 10}, {512, 11}, {65536, 20}}),
                      curve_of("recursive_doubling", 2, 2, {{8, 30}, {65536, 300}})};
@@ -165,7 +166,7 @@ TEST_CASE("other numbers of ranks are the model's, corrected by what was measure
 }
 
 TEST_CASE("times of one arrangement say nothing of another kind", "[tuning]") {
-    const Costs built_in(link_costs_in_blocks(4, 4, 4, 0, true));
+    const Costs built_in(a_tuning().links_here(4, 4));
     // One host of four was measured, and two hosts of one.
     CHECK(prediction(costs_of(a_tuning(), 4, 4), "ring", 4, 512, 4).us == prediction(built_in, "ring", 4, 512, 4).us);
     CHECK(prediction(costs_of(a_tuning(), 4, 4), "recursive_doubling", 4, 512, 4).basis == Basis::scaled);
@@ -205,17 +206,13 @@ TEST_CASE("constants that were fitted are the model's, those of the network if i
     Tuning tuning = a_tuning();
     tuning.constants.signal_us = 7;
     tuning.constants.net_latency_us = 70;
-    LinkCosts loopback = network_link_costs(3, 0);
     // Machines whose network's speed nobody knows are none of the measured ones.
-    CHECK(tuning.fitted(loopback).net_latency_us == LinkCosts{}.net_latency_us);
-    loopback.one_machine = true;
-    const LinkCosts same = tuning.fitted(loopback);
+    CHECK(tuning.fitted(network_link_costs(3, 0)).net_latency_us == LinkCosts{}.net_latency_us);
+    const LinkCosts same = tuning.fitted(network_link_costs(3, 0, true, true));
     CHECK(same.signal_us == Approx(7));
     CHECK(same.net_latency_us == Approx(70));
     CHECK(same.ranks_per_core == 3);
-    LinkCosts faster = network_link_costs(3, 10'000);
-    faster.one_machine = true;
-    const LinkCosts other = tuning.fitted(faster);
+    const LinkCosts other = tuning.fitted(network_link_costs(3, 10'000, true, true));
     CHECK(other.signal_us == Approx(7));
     CHECK(other.net_latency_us == LinkCosts{}.net_latency_us);
     CHECK(other.net_us_per_byte == 8.0 / 10'000);

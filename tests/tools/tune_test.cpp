@@ -5,6 +5,7 @@
 #include <string>
 
 #include "src/registry.hpp"
+#include "src/selector/selector.hpp"
 #include "src/selector/tuning_file.hpp"
 #include "tests/catch.hpp"
 #include "tests/folder.hpp"
@@ -145,7 +146,7 @@ TEST_CASE("of several passes the better time counts, and what is held out tells 
 
 TEST_CASE("constants are fitted to what was measured", "[tune]") {
     // Times as the model has them with another constant.
-    LinkCosts links = link_costs_in_blocks(2, 2, 2, 0, true);
+    LinkCosts links = network_link_costs(1, 0, true, true);
     links.net_latency_us *= 2;
     const Algorithm& row = *registry::find_algorithm("recursive_doubling", Collective::all_reduce);
     const Layout layout{2, 0, hosts_in_blocks(2, 2)};
