@@ -17,9 +17,7 @@ Network::Network(const Layout& layout, const LinkCosts& costs, size_t bytes)
     for (const auto& ranks : layout.ranks_by_host()) ranks_a_host_ = std::max(ranks_a_host_, int(ranks.size()));
 }
 
-int Network::sharing(double working) const {
-    return std::max(1, int(std::ceil(costs_.ranks_per_core * working)));
-}
+int Network::sharing(double working) const { return std::max(1, int(std::ceil(costs_.ranks_per_core * working))); }
 
 double Network::message_us(bool crosses, double working) const {
     LinkCosts at_work = costs_;
@@ -54,8 +52,7 @@ static constexpr double never_overlapped = 0.25;
 
 double Network::overlapped_us(const Rounds& rounds, double bytes, double tile_bytes) const {
     // The links of one machine are its processors, which do one after the other.
-    if (costs_.one_machine && costs_.ranks_per_core > 1)
-        return rounds.latency_us + rounds.link_us + rounds.handling_us;
+    if (costs_.one_machine && costs_.ranks_per_core > 1) return rounds.latency_us + rounds.link_us + rounds.handling_us;
     const double tiles = std::max(1.0, std::ceil(bytes / tile_bytes));
     return rounds.latency_us + std::max(rounds.link_us, rounds.handling_us) +
            std::min(rounds.link_us, rounds.handling_us) * std::max(1 / tiles, never_overlapped);

@@ -103,8 +103,7 @@ double scatter_all_gather_us(const Layout& layout, const LinkCosts& costs, size_
     const std::vector<int> skips = circulant_skips(layout.ranks);
     Network::Rounds rounds;
     for (int distance = 1; distance < layout.ranks; distance *= 2)
-        network.add_round(rounds, distance,
-                          double(bytes) * std::min(distance, layout.ranks - distance) / layout.ranks,
+        network.add_round(rounds, distance, double(bytes) * std::min(distance, layout.ranks - distance) / layout.ranks,
                           Network::Coming::finished, std::max(1, layout.ranks / (2 * distance)));
     for (size_t round = 0; round + 1 < skips.size(); ++round)
         network.add_round(rounds, skips[round], double(bytes) * (skips[round + 1] - skips[round]) / layout.ranks,

@@ -20,7 +20,8 @@ struct Failure {
 class [[nodiscard]] Status {
   public:
     Status() = default;
-    Status(weftResult_t code, std::string sentence) : failure_(new Failure{code, std::move(sentence)}) {}
+    Status(weftResult_t code, std::string sentence) : Status(Failure{code, std::move(sentence)}) {}
+    explicit Status(Failure failure) : failure_(new Failure(std::move(failure))) {}
     bool ok() const { return failure_ == nullptr; }
     explicit operator bool() const { return ok(); }
     weftResult_t code() const { return ok() ? weftSuccess : failure_->code; }

@@ -39,6 +39,7 @@ void AgreedTexts::write(ByteWriter& to) const {
     for (const std::string& text : machines) to.put_bytes(text);
     to.put(uint32_t(machine_of.size()));
     to.append(machine_of.data(), machine_of.size() * sizeof(int32_t));
+    to.put_failure(refusal);
 }
 
 AgreedTexts AgreedTexts::read(ByteReader& from) {
@@ -48,6 +49,7 @@ AgreedTexts AgreedTexts::read(ByteReader& from) {
         texts.machines.push_back(from.get_bytes());
     for (uint32_t left = from.get<uint32_t>(); left > 0 && from.ok(); --left)
         texts.machine_of.push_back(from.get<int32_t>());
+    texts.refusal = from.get_optional_failure();
     return texts;
 }
 

@@ -3,6 +3,7 @@
 // Whoever makes these texts and reads them is above: here they are bytes. Values.
 #pragma once
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,8 @@ struct AgreedTexts {
     std::string tuning;                    // empty: none
     std::vector<std::string> machines;     // different ones
     std::vector<int32_t> machine_of = {};  // by host: index into these; -1: it is unknown
+    // Why somebody who was to write these cannot. All meet all the same, so that all fail with it, and nobody waits.
+    std::optional<Failure> refusal = {};
 
     // Empty: the host's machine is unknown.
     const std::string& machine(int host) const;

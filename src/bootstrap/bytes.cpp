@@ -31,8 +31,28 @@ void ByteWriter::put_addresses(const std::vector<net::Address>& addresses) {
     for (size_t i = 0; i < count; ++i) addresses[i].pack(bytes_);
 }
 
+void ByteWriter::put_failure(weftResult_t code, std::string_view sentence) {
+    put(int32_t(code));
+    put_text(sentence);
+}
+
+void ByteWriter::put_failure(const std::optional<Failure>& failure) {
+    put(uint8_t(failure.has_value()));
+    if (failure) put_failure(failure->code, failure->sentence);
+}
+
 std::string ByteReader::get_text() { return take(get<uint16_t>()); }
 std::string ByteReader::get_bytes() { return take(get<uint32_t>()); }
+
+Failure ByteReader::get_failure() {
+    const auto code = get<int32_t>();
+    return {code > weftSuccess && code < weftNumResults ? weftResult_t(code) : weftInternalError, get_text()};
+}
+
+std::optional<Failure> ByteReader::get_optional_failure() {
+    if (get<uint8_t>() == 0) return {};
+    return get_failure();
+}
 
 std::string ByteReader::take(size_t length) {
     if (!ok_ || size_t(end_ - at_) < length) return ok_ = false, std::string();

@@ -2,11 +2,13 @@
 #pragma once
 #include <cstdint>
 #include <cstring>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <type_traits>
 #include <vector>
 
+#include "src/base/result.hpp"
 #include "src/net/address.hpp"
 
 namespace weft {
@@ -24,6 +26,8 @@ class ByteWriter {
     void put_text(std::string_view text);   // a sentence or a name: what is longer is cut
     void put_bytes(std::string_view text);  // all of it
     void put_addresses(const std::vector<net::Address>& addresses);
+    void put_failure(weftResult_t code, std::string_view sentence);
+    void put_failure(const std::optional<Failure>& failure);
     const std::vector<std::byte>& bytes() const { return bytes_; }
 
   private:
@@ -45,6 +49,8 @@ class ByteReader {
     std::string get_text();
     std::string get_bytes();
     std::vector<net::Address> get_addresses();
+    Failure get_failure();
+    std::optional<Failure> get_optional_failure();
     bool ok() const { return ok_; }
     size_t left() const { return size_t(end_ - at_); }
     bool at_end() const { return ok_ && at_ == end_; }

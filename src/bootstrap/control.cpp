@@ -203,10 +203,9 @@ void Control::on_frame(int host, News kind, ByteReader& content) {
             return;
         }
         case News::failed: {
-            const auto code = weftResult_t(content.get<int32_t>());
             const int rank = content.get<int32_t>();
-            const std::string sentence = content.get_text();
-            group_->raise(code > weftSuccess && code < weftNumResults ? code : weftInternalError, rank, sentence);
+            const Failure failure = content.get_failure();
+            group_->raise(failure.code, rank, failure.sentence);
             return tell_abort(host);
         }
         case News::alive: return;
@@ -280,9 +279,8 @@ void Control::tell_abort(int except) {
     if (std::exchange(abort_told_, true)) return;
     const Status failure = group_->abort_status();
     ByteWriter content;
-    content.put(int32_t(failure.code()));
     content.put(int32_t(group_->header().abort.rank));
-    content.put_text(failure.sentence());
+    content.put_failure(failure.code(), failure.sentence());
     neighbours_->flood(News::failed, content, except);
 }
 

@@ -167,7 +167,11 @@ Status Gathering::try_abroad(bool roots) {
     self.ranks = ranks_;
     self.boot = boot_identity();
     self.link_mbps = net::link_mbps();
-    self.machine = machine_.value_or("");
+    if (machine_ && *machine_)
+        self.machine = **machine_;
+    else if (machine_)
+        self.refusal = {machine_->status().code(),
+                        fmt::format("process {} on {}: {}", self.pid, self.name, machine_->status().sentence())};
     self.addresses = (*reception)->door().addresses();
     control_ = std::make_shared<Control>(*reception, group_, id_.identity(), std::move(settings));
     return ok();

@@ -50,14 +50,14 @@ class Gathering {
     // Takes the meeting to other hosts, if the id has a root; at the latest when this host's ranks alone have not been
     // all for a moment. `roots`: the process shall be the root of a derived id.
     Status go_abroad(bool roots);
-    // Before it goes abroad: what the leader is to say of this machine, see AgreedTexts. Once.
+    // Before it goes abroad: what the leader is to say of this machine, see AgreedTexts, or why it cannot. Once.
     bool needs_machine() {
         std::lock_guard lock(mutex_);
         return leads_ && !machine_;
     }
-    void set_machine(std::string text) {
+    void set_machine(Result<std::string> described) {
         std::lock_guard lock(mutex_);
-        machine_ = std::move(text);
+        machine_ = std::move(described);
     }
     // A different host than where the id was made, so this host's ranks cannot be all.
     bool foreign() const { return id_.has_root() && !id_.derived() && id_.host() != host_; }
@@ -99,7 +99,7 @@ class Gathering {
     int ranks_;
     std::shared_ptr<HostGroup> group_;
     bool leads_ = false;
-    std::optional<std::string> machine_;
+    std::optional<Result<std::string>> machine_;
     Fd listener_;  // the leader's
     std::list<Guest> guests_;
     Fd connection_;  // a guest's, to the leader

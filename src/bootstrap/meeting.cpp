@@ -22,12 +22,24 @@ constexpr int64_t futex_slice_ms = 20;
 constexpr int64_t alone_us = 50'000;            // ranks of one host have met by then as a rule, without any network
 constexpr int64_t guest_patience_us = 200'000;  // the leader knows better what is wrong: it speaks first
 
-Status ask(const std::function<Result<std::string>()>& source, std::string& text) {
-    if (!source) return ok();
-    auto told = source();
-    if (!told) return told.take_status();
-    text = std::move(*told);
-    return ok();
+// Who fails waits for the others all the same: who comes late would wait for it in vain.
+Result<std::string> ask(const std::function<Result<std::string>()>& source) {
+    Result<std::string> told = source ? source() : std::string();
+    if (!told) WEFT_LOG(warn, init, "{}; all ranks fail with this as soon as they have met", told.status().sentence());
+    return told;
+}
+
+AgreedTexts texts_of_rank_0(const MeetingOptions& options) {
+    AgreedTexts texts;
+    auto machine = ask(options.machine);
+    auto tuning = ask(options.tuning);
+    // On one host; if there are several, their leaders say more.
+    if (machine) texts.add_machine(std::move(*machine));
+    if (tuning) texts.tuning = std::move(*tuning);
+    if (machine && tuning) return texts;
+    const Status& failed = machine ? tuning.status() : machine.status();
+    texts.refusal = {failed.code(), fmt::format("rank 0 (pid {}): {}", getpid(), failed.sentence())};
+    return texts;
 }
 
 }  // namespace
@@ -41,14 +53,7 @@ Status claim_row(HostGroup& group, int rank, int ranks, const MeetingOptions& op
     // What takes long or may fail comes before the claim: a rank that ends between claiming and joining is missed late.
     auto arena = Arena::get();
     const CpuSet cpus = allowed_cpus();
-    AgreedTexts texts;
-    if (rank == 0) {
-        // On one host; if there are several, their leaders say more.
-        std::string machine;
-        WEFT_TRY(ask(options.machine, machine));
-        WEFT_TRY(ask(options.tuning, texts.tuning));
-        texts.add_machine(std::move(machine));
-    }
+    const AgreedTexts texts = rank == 0 ? texts_of_rank_0(options) : AgreedTexts();
     WEFT_TRY(group.back_rows(rank, 1));
     RankRow& row = group.row(rank);
     RankState absent = RankState::absent;
@@ -112,11 +117,7 @@ Result<bool> Meeting::advance() {
         return true;
     }
     if (group_ && (options_.spread || gathering_->foreign() || now_us() - begun_us_ > alone_us)) {
-        if (gathering_->needs_machine()) {
-            std::string machine;
-            if (Status asked = ask(options_.machine, machine); !asked) return give_up(std::move(asked));
-            gathering_->set_machine(std::move(machine));
-        }
+        if (gathering_->needs_machine()) gathering_->set_machine(ask(options_.machine));
         if (Status status = gathering_->go_abroad(options_.roots || (rank_ == 0 && !options_.spread)); !status)
             return give_up(std::move(status));
     }

@@ -17,8 +17,8 @@ class Membership;  // and what they keep of it, if there are several hosts
 struct MeetingOptions {
     int64_t timeout_ms = 0;    // 0: never
     AgreedOptions proposal{};  // this process's wishes; rank 0's become everybody's
-    // For AgreedTexts; none: unknown. Rank 0 asks for both, who leads a host for the machine. What they fail with is told
-    // to all; they may take some milliseconds.
+    // For AgreedTexts; none: unknown. Rank 0 asks for both, who leads a host for the machine. They may take some
+    // milliseconds; what they fail with becomes AgreedTexts::refusal.
     std::function<Result<std::string>()> tuning{}, machine{};
     uint64_t host = 0;     // host_identity(), or what stands for it
     DeviceFacts device{};  // for the others of the host

@@ -85,7 +85,9 @@ void Registration::put_members(ByteWriter& to, const std::vector<RosterRank>& me
     for (const RosterRank& member : members)
         if (member.rank == 0) {
             to.put(group_->header().agreed);
-            to.put_bytes(AgreedTexts::of(*group_).tuning);
+            const AgreedTexts texts = AgreedTexts::of(*group_);
+            to.put_bytes(texts.tuning);
+            to.put_failure(texts.refusal);
         }
 }
 
@@ -128,8 +130,7 @@ void Registration::tell_abort() {
     if (!root_ || std::exchange(abort_told_, true)) return;
     const Status failure = group_->abort_status();
     ByteWriter content;
-    content.put(int32_t(failure.code()));
-    content.put_text(failure.sentence());
+    content.put_failure(failure.code(), failure.sentence());
     root_->send(uint32_t(CheckIn::failed), content);
 }
 
@@ -137,10 +138,9 @@ void Registration::on_frame(uint32_t kind, ByteReader& content) {
     if (kind == uint32_t(CheckIn::waiting)) {
         obstacle_ = content.get_text();
     } else if (kind == uint32_t(CheckIn::refused)) {
-        const auto code = weftResult_t(content.get<int32_t>());
-        const std::string sentence = content.get_text();
+        const Failure why = content.get_failure();
         abort_told_ = true;  // the root told everybody
-        group_->raise(code > weftSuccess && code < weftNumResults ? code : weftInternalError, -1, sentence);
+        group_->raise(why.code, -1, why.sentence);
         root_.reset();
     } else if (kind == uint32_t(CheckIn::roster)) {
         Roster roster = Roster::read(content);

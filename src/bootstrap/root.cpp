@@ -158,8 +158,7 @@ void Root::on_frame(Guest& guest, uint32_t kind, ByteReader& content) {
             members.push_back(RosterRank::read(content));
         status = admit(guest, members, content);
     } else if (kind == uint32_t(CheckIn::failed)) {
-        const auto code = weftResult_t(content.get<int32_t>());
-        status = Status(code > weftSuccess && code < weftNumResults ? code : weftInternalError, content.get_text());
+        status = Status(content.get_failure());
     } else {
         status = fail(weftInternalError, "{} sent the root a message out of turn", guest.link->peer().text());
     }
@@ -188,7 +187,8 @@ Status Root::admit(Guest& guest, const std::vector<RosterRank>& members, ByteRea
         guest.entry.members.push_back(member);
         if (member.rank == 0) {
             agreed_ = content.get<AgreedOptions>();
-            tuning_ = content.get_bytes();
+            texts_.tuning = content.get_bytes();
+            texts_.refusal = content.get_optional_failure();
         }
     }
     if (!content.at_end()) return fail(weftInternalError, "{} sent the root a damaged message", guest.entry.text());
@@ -209,11 +209,12 @@ void Root::finish() {
     });
     Roster roster;
     roster.agreed = agreed_;
-    roster.texts.tuning = tuning_;
+    roster.texts = std::move(texts_);
     roster.facts.hosts = int32_t(order.size());
     count_machines(roster.facts);
     for (Guest* guest : order) {
         roster.texts.add_machine(std::exchange(guest->entry.machine, {}));
+        if (!roster.texts.refusal) roster.texts.refusal = std::move(guest->entry.refusal);
         const HostEntry& host = guest->entry;
         if (host.link_mbps > 0 && (roster.facts.link_mbps == 0 || host.link_mbps < roster.facts.link_mbps))
             roster.facts.link_mbps = host.link_mbps;
@@ -254,8 +255,7 @@ void Root::count_machines(AgreedFacts& facts) const {
 
 void Root::refuse(Guest& guest, const Status& why) {
     ByteWriter content;
-    content.put(int32_t(why.code()));
-    content.put_text(why.sentence());
+    content.put_failure(why.code(), why.sentence());
     guest.link->send(uint32_t(CheckIn::refused), content);
     guest.link->close_when_idle();
 }

@@ -63,7 +63,7 @@ class Root {
     std::string first_text_;  // the host that came first, whose number counts
     std::map<int, Guest*> by_rank_;
     AgreedOptions agreed_{};
-    std::string tuning_;
+    AgreedTexts texts_;  // of rank 0
     Status failure_;
     uint64_t timer_ = 0;
     std::atomic<bool> complete_{false}, finished_{false}, used_{false};

@@ -34,6 +34,7 @@ void HostEntry::write(ByteWriter& to) const {
     to.put(cpus);
     to.put(link_mbps);
     to.put_bytes(machine);
+    to.put_failure(refusal);
     to.put_addresses(addresses);
     to.put(uint32_t(members.size()));
     for (const RosterRank& member : members) member.write(to);
@@ -49,6 +50,7 @@ HostEntry HostEntry::read(ByteReader& from) {
     entry.cpus = from.get<CpuSet>();
     entry.link_mbps = from.get<int64_t>();
     entry.machine = from.get_bytes();
+    entry.refusal = from.get_optional_failure();
     entry.addresses = from.get_addresses();
     for (uint32_t left = from.get<uint32_t>(); left > 0 && from.ok(); --left)
         entry.members.push_back(RosterRank::read(from));

@@ -31,6 +31,7 @@ struct HostEntry {
     CpuSet cpus{};                        // that its ranks may run on together
     int64_t link_mbps = 0;                // 0: unknown
     std::string machine;                  // as in AgreedTexts; empty: unknown
+    std::optional<Failure> refusal;       // likewise
     std::vector<net::Address> addresses;  // of the leader's process
     std::vector<RosterRank> members;      // so far
 

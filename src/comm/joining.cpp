@@ -208,8 +208,7 @@ Status find_machines(Joining& joining) {
 }
 
 // Rank 0's.
-Status find_tuning(Joining& joining) {
-    const std::string text = AgreedTexts::of(*joining.meeting->group()).tuning;
+Status find_tuning(Joining& joining, const std::string& text) {
     joining.options.tuning = nullptr;
     if (text.empty()) return ok();
     auto tuning = shared_by_process<const Tuning>(text, [&]() -> Result<std::shared_ptr<const Tuning>> {
@@ -228,9 +227,10 @@ Result<bool> meet(Joining& joining) {
         auto met = joining.meeting->advance();
         if (!met || !*met) return met;
         joining.met = true;
-        Status ready = same_algorithms(joining);
+        AgreedTexts texts = AgreedTexts::of(*joining.meeting->group());
+        Status ready = texts.refusal ? Status(std::move(*texts.refusal)) : same_algorithms(joining);
         if (ready) ready = find_machines(joining);
-        if (ready) ready = find_tuning(joining);
+        if (ready) ready = find_tuning(joining, texts.tuning);
         if (!ready) {
             joining.meeting->group()->raise(ready.code(), joining.rank, ready.sentence());
             return ready;

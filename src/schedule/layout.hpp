@@ -61,9 +61,10 @@ struct LinkCosts {
     double net_latency_us = 12;     // a short message from a rank of one host to a rank of another
     double net_us_per_byte = 1 / 1.2e3;  // of one host's link, each direction; all ranks of the host share it
     bool one_machine = false;            // hosts are processes or containers of one, whose network is its memory
-    static constexpr double loopback_latency_us = 5.5, loopback_us_per_byte = 1 / 3.7e3;  // then, if nobody knows better
-    double net_message_us = 4;           // of that, what a processor has to do: ranks of one core wait for each other
-    double net_far = 1.05;               // a byte to other hosts than the next one: paths inside the network are shared
+    static constexpr double loopback_latency_us = 5.5,
+                            loopback_us_per_byte = 1 / 3.7e3;  // then, if nobody knows better
+    double net_message_us = 4;  // of that, what a processor has to do: ranks of one core wait for each other
+    double net_far = 1.05;      // a byte to other hosts than the next one: paths inside the network are shared
     // Messages of a host that the receiver reads where they lie, rather than in a slot: below two copies cost less than
     // the way there and back; above, between processes, two cores that each copy half of the way are faster than the
     // kernel, which looks up every page. Measured, perf/README.md.

@@ -224,6 +224,7 @@ TEST_CASE("texts come back as they were left, and what there is no room for is u
     texts.add_machine("one");
     texts.add_machine(std::string(AgreedTexts::machine_bytes_most + 1, 'x'));
     CHECK(texts.machines.size() == 2);
+    texts.refusal = {weftSystemError, "no file"};
     const auto group = HostGroup::create(3);
     REQUIRE(group.ok());
     REQUIRE(texts.leave(**group));
@@ -234,6 +235,9 @@ TEST_CASE("texts come back as they were left, and what there is no room for is u
     CHECK(read.machine(3) == "one");
     CHECK(read.machine(1).empty());
     CHECK(read.machine(99).empty());
+    REQUIRE(read.refusal);
+    CHECK(read.refusal->code == weftSystemError);
+    CHECK(read.refusal->sentence == "no file");
     // Thousands of hosts that are all different.
     AgreedTexts many;
     many.tuning = std::string(AgreedTexts::tuning_bytes_most, 't');
@@ -243,6 +247,7 @@ TEST_CASE("texts come back as they were left, and what there is no room for is u
     CHECK(many.machine(19'999).empty());
     REQUIRE(many.leave(**group));
     CHECK(AgreedTexts::of(**group).machines == many.machines);
+    CHECK_FALSE(AgreedTexts::of(**group).refusal);
     CHECK_FALSE((*group)->write_texts(nullptr, HostGroup::texts_most + 1));
 }
 

@@ -100,20 +100,35 @@ TEST_CASE("a root that ends during init is named, and who comes later says that 
     for (const int process : {1, last}) CHECK(job.answer(process, "reduce") == "0");
 }
 
-TEST_CASE("a file of rank 0's that is none is told to all ranks, who wait for nobody", "[meeting]") {
+TEST_CASE("a file of rank 0's that is none is told to all ranks, however late they come", "[meeting]") {
     for (const std::string variable : {"WEFT_TOPO_FILE", "WEFT_TUNE_FILE"})
-        for (const int hosts : {1, 2}) {
-            INFO(variable << ", " << hosts << " hosts");
-            SpreadJob job(hosts, 4 / hosts);
-            for (int rank = 0; rank < 4; ++rank)
-                job.start(rank, {"init"}, {quiet, variable + (rank == 0 ? "=/nonexistent" : "=")});
-            job.finish();
-            for (int rank = 0; rank < 4; ++rank) {
-                const std::string told = job.answer(rank, "init");
-                CHECK_THAT(told, Catch::Contains(variable) && Catch::Contains("/nonexistent"));
-                CHECK(told.rfind("8 ", 0) != 0);  // that is the deadline
+        for (const int hosts : {1, 2})
+            for (const bool late : {false, true}) {
+                INFO(variable << ", " << hosts << " hosts" << (late ? ", late" : ""));
+                SpreadJob job(hosts, 4 / hosts);
+                job.start(0, {"init"}, {"WEFT_DEBUG=WARN", variable + "=/nonexistent"});
+                if (late) REQUIRE(eventually([&] { return contains(job[0].error(), "as soon as they have met"); }));
+                for (int rank = 1; rank < 4; ++rank) job.start(rank, {"init"}, {quiet, variable + "="});
+                job.finish();
+                for (int rank = 0; rank < 4; ++rank) {
+                    const std::string told = job.answer(rank, "init");
+                    CHECK_THAT(told, Catch::Contains("rank 0 (pid") && Catch::Contains(variable) &&
+                                         Catch::Contains("/nonexistent"));
+                    CHECK(told.rfind("8 ", 0) != 0);  // that is the deadline
+                }
             }
-        }
+}
+
+TEST_CASE("a topology file of a host's leader that is none is told to all ranks", "[meeting]") {
+    SpreadJob job(2, 2);
+    for (int rank = 0; rank < 4; ++rank)
+        job.start(rank, {"init"}, {quiet, std::string("WEFT_TOPO_FILE=") + (rank < 2 ? "" : "/nonexistent")});
+    job.finish();
+    for (int rank = 0; rank < 4; ++rank) {
+        const std::string told = job.answer(rank, "init");
+        CHECK_THAT(told, Catch::Contains("on node1: ") && Catch::Contains("WEFT_TOPO_FILE"));
+        CHECK(told.rfind("8 ", 0) != 0);
+    }
 }
 
 // What rank 1 said of its root, process 0, which was stopped and now goes on and ends.
