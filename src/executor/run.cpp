@@ -19,6 +19,7 @@ Run::Run(const Plan& plan)
       output_held_(output_of(plan.schedule->collective, rank_, plan.schedule->root)),
       blocks_(plan.schedule->blocks.size()) {
     const Schedule& schedule = *plan.schedule;
+    cell_bytes_ = cell_bytes(plan.tile_bytes, schedule.chunks / parts_);
     members_ = schedule.board.data();
     if (!schedule.board.empty()) place_ = place_of(rank_);
     fused_ = schedule.blocks.size() == 1 && !schedule.blocks[0].instructions.empty() &&
@@ -46,7 +47,6 @@ void Run::start(const void* send, void* receive, const void* operand, uint64_t s
     if (input_held_ == Held::own) send_ -= first_held(Held::own, rank_, plan_->bytes());
     if (output_held_ == Held::own) receive_ -= first_held(Held::own, rank_, plan_->bytes());
     if (plan_->scratch) tile_scratch_ = plan_->scratch->data();
-    cell_bytes_ = cell_bytes(plan_->tile_bytes, plan_->schedule->chunks / parts_);
     operand_ = operand;
     sequence_ = sequence;
     for (BlockState& state : blocks_) state = {};

@@ -39,6 +39,7 @@ struct Index {
     int32_t step = 0;
 
     constexpr int at(int iteration) const {
+        if (modulus == 1) return base;  // a division less
         const int64_t turned = (start + int64_t(iteration) * step) % modulus;
         return base + int(turned < 0 ? turned + modulus : turned);
     }
@@ -100,6 +101,7 @@ constexpr size_t tile_length(size_t bytes, size_t tile_bytes, uint64_t tile) {
 // Where chunk `index` of `chunks` begins in a tile of `tile_bytes`: shares as equal as 64-byte bounds allow; the last
 // bound (index == chunks) is the end. 64 bytes hold a whole number of elements of every type.
 constexpr size_t chunk_bound(size_t tile_bytes, int chunks, int index) {
+    if (index == 0) return 0;
     if (index >= chunks) return tile_bytes;
     // tile_bytes * index / chunks, without a product that would not fit.
     const size_t whole = tile_bytes / unsigned(chunks), rest = tile_bytes % unsigned(chunks);
