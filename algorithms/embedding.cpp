@@ -7,24 +7,25 @@ namespace weft {
 
 Hosts::Hosts(const Layout& layout) : Hosts(layout, -1) {}
 
-Hosts::Hosts(const Layout& layout, int first) : ranks(layout.ranks_by_host()), host(layout.host_of(layout.rank)) {
+Hosts::Hosts(const Layout& layout, int first) : host(layout.host_of(layout.rank)), ranks_(layout.ranks_by_host()) {
     if (first >= 0) {
-        auto& its = ranks[size_t(layout.host_of(first))];
-        std::rotate(its.begin(), std::find(its.begin(), its.end(), first), its.end());
+        turned_host_ = layout.host_of(first);
+        turned_ = layout.ranks_of(turned_host_);
+        std::rotate(turned_.begin(), std::find(turned_.begin(), turned_.end(), first), turned_.end());
     }
-    place = int(std::find(local().begin(), local().end(), layout.rank) - local().begin());
+    const auto own = (*this)[host];
+    place = int(std::find(own.begin(), own.end(), layout.rank) - own.begin());
 }
 
 std::vector<int32_t> Hosts::column(int at) const {
     std::vector<int32_t> found;
-    for (const auto& of_host : ranks) found.push_back(of_host[size_t(at)]);
+    found.reserve(size_t(count()));
+    for (int of = 0; of < count(); ++of) found.push_back((*this)[of][size_t(at)]);
     return found;
 }
 
 Layout layout_of_hosts(const Layout& layout) {
-    Layout hosts{layout.host_count(), layout.host_of(layout.rank), {}};
-    for (int host = 0; host < hosts.ranks; ++host) hosts.hosts.push_back(host);
-    return hosts;
+    return layout_in_blocks(layout.host_count(), layout.host_count(), layout.host_of(layout.rank));
 }
 
 static Buffer standing_for(Buffer buffer, const Embedding::Where& where) {

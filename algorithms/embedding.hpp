@@ -11,13 +11,18 @@ struct Hosts {
     // The same with `first` the first of its host.
     Hosts(const Layout& layout, int first);
 
-    int count() const { return int(ranks.size()); }
-    const std::vector<int32_t>& local() const { return ranks[size_t(host)]; }
+    int count() const { return int(ranks_.size()); }
+    std::span<const int32_t> operator[](int of) const { return of == turned_host_ ? turned_ : ranks_[size_t(of)]; }
+    std::vector<int32_t> local() const { return {(*this)[host].begin(), (*this)[host].end()}; }
     // The ranks that are in this place on each host.
     std::vector<int32_t> column(int at) const;
 
-    std::vector<std::vector<int32_t>> ranks;
     int host, place;  // of the rank, and its own among its host's
+
+  private:
+    RanksByHost ranks_;
+    int turned_host_ = -1;  // which another rank than the lowest is the first of
+    std::vector<int32_t> turned_;
 };
 
 // What such a schedule sees of a layout: a rank for each host.

@@ -14,7 +14,7 @@ Network::Network(const Layout& layout, const LinkCosts& costs, size_t bytes)
       working_bytes_(hosts_ == 1 ? 2 * bytes : 0) {
     if (hosts_ == 1) return;
     ranks_a_host_ = 1;
-    for (const auto& ranks : layout.ranks_by_host()) ranks_a_host_ = std::max(ranks_a_host_, int(ranks.size()));
+    for (const auto ranks : layout.ranks_by_host()) ranks_a_host_ = std::max(ranks_a_host_, int(ranks.size()));
 }
 
 int Network::sharing(double working) const { return std::max(1, int(std::ceil(costs_.ranks_per_core * working))); }
@@ -71,7 +71,7 @@ const char* several_hosts(const Layout& layout) {
 static constexpr size_t ranks_a_host_most = 96;
 
 const char* too_many_of_a_host(const Layout& layout) {
-    for (const auto& ranks : layout.ranks_by_host())
+    for (const auto ranks : layout.ranks_by_host())
         if (ranks.size() > ranks_a_host_most)
             return "needs a connection to every rank of a host: at most 96 ranks on each";
     return nullptr;

@@ -19,7 +19,7 @@ namespace weft {
 
 size_t owners_of(const TwoLevel& levels, const Layout& layout) {
     size_t owners = size_t(levels.owners_most);
-    for (const auto& ranks : layout.ranks_by_host()) owners = std::min(owners, ranks.size());
+    for (const auto ranks : layout.ranks_by_host()) owners = std::min(owners, ranks.size());
     return owners;
 }
 

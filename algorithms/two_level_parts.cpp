@@ -51,17 +51,18 @@ struct Led {
 
     Hosts hosts;
     int rank, ranks;
-    const std::vector<int32_t>& own;  // this host's
+    std::vector<int32_t> own;  // this host's
     int leader;
     bool leads() const { return rank == leader; }
     Embedding of_leaders(const Schedule& inner, Buffer input, Buffer output, Buffer scratch) const {
         Embedding::Where where{hosts.column(0), {}, ranks, input, output, scratch};
-        for (const auto& of_host : hosts.ranks) where.chunks.push_back({of_host[0], int(of_host.size())});
+        for (int host = 0; host < hosts.count(); ++host)
+            where.chunks.push_back({hosts[host][0], int(hosts[host].size())});
         return {inner, where};
     }
     Builder builder(const TwoLevel& levels, Collective collective, const Layout& layout, const Schedule& inner) const {
         std::vector<int> counts;
-        for (const auto& of_host : hosts.ranks) counts.push_back(int(of_host.size()));
+        for (int host = 0; host < hosts.count(); ++host) counts.push_back(int(hosts[host].size()));
         return {levels.name,
                 collective,
                 layout,
@@ -287,10 +288,10 @@ static const char* not_host_by_host(const Layout& layout) {
 }
 const char* no_grid(const Layout& layout) {
     if (const char* refusal = not_host_by_host(layout)) return refusal;
-    const auto hosts = layout.ranks_by_host();
-    const bool alike =
-        std::all_of(hosts.begin(), hosts.end(), [&](const auto& ranks) { return ranks.size() == hosts[0].size(); });
-    return alike ? nullptr : "needs as many ranks on each host";
+    const RanksByHost hosts = layout.ranks_by_host();
+    for (const auto ranks : hosts)
+        if (ranks.size() != hosts[0].size()) return "needs as many ranks on each host";
+    return nullptr;
 }
 const char* no_leaders(const Layout& layout) {
     if (const char* refusal = not_host_by_host(layout)) return refusal;

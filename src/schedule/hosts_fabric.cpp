@@ -143,7 +143,7 @@ HostKind with_protocol(HostKind kind, Protocol protocol, bool tree) {
 }
 
 HostKind with_working_set(HostKind kind, size_t bytes) {
-    if (!kind.devices && bytes <= kind.cache_bytes) kind.memory_bytes_per_us = unlimited;
+    if (!kind.devices && double(bytes) <= kind.cache_bytes) kind.memory_bytes_per_us = unlimited;
     return kind;
 }
 
@@ -164,12 +164,13 @@ Result<HostKind> with_constant(HostKind kind, std::string_view name, double valu
         {"net_overhead_us", &HostKind::net_overhead_us},
         {"signal_us", &HostKind::signal_us},
         {"start_us", &HostKind::start_us},
+        {"cache_bytes", &HostKind::cache_bytes},
     };
     std::string names;
     for (const Constant& each : constants) {
         names += fmt::format("{}{}", names.empty() ? "" : ", ", each.name);
         if (name != each.name) continue;
-        const bool speed = name.find("bytes") != name.npos;
+        const bool speed = name.ends_with("_per_us");
         if (!(value >= 0) || !(value < unlimited) || (speed && value == 0))
             return fail(weftInvalidArgument, "{} must be a number {} 0", name, speed ? "above" : "not below");
         kind.*each.place = value;

@@ -28,7 +28,7 @@ struct HostKind {
     double step_us, peer_us, net_us, net_overhead_us, signal_us, start_us;
     size_t slot_bytes;
     double packet_bytes_per_us = unlimited;  // of a device, in packets that hold a flag beside each word
-    size_t cache_bytes = 0;                  // of a thread: what is no larger than this never goes to memory
+    double cache_bytes = 0;                  // of a thread: what is no larger than this never goes to memory
     // Of with_protocol(); what bandwidths are above has them in it.
     double efficiency = 1;                       // bytes of data in those on links
     double connection_bytes_per_us = unlimited;  // between two devices of a host

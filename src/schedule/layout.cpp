@@ -7,16 +7,12 @@
 namespace weft {
 
 std::vector<int32_t> Layout::ranks_of(int host) const {
-    std::vector<int32_t> found;
-    for (int each = 0; each < ranks; ++each)
-        if (host_of(each) == host) found.push_back(each);
-    return found;
+    const RanksByHost all = ranks_by_host();
+    return {all[size_t(host)].begin(), all[size_t(host)].end()};
 }
 
-std::vector<std::vector<int32_t>> Layout::ranks_by_host() const {
-    std::vector<std::vector<int32_t>> found(static_cast<size_t>(host_count()));
-    for (int each = 0; each < ranks; ++each) found[size_t(host_of(each))].push_back(each);
-    return found;
+RanksByHost Layout::ranks_by_host() const {
+    return hosts.empty() ? RanksByHost(std::vector<int32_t>(size_t(ranks), 0)) : hosts.by_host();
 }
 
 RankOrder Layout::host_major() const {
@@ -47,10 +43,10 @@ Ring Layout::ring(int channel) const {
 }
 
 Layout layout_of(const HostGroup& group, int rank) {
-    Layout layout{group.ranks(), rank};
+    std::vector<int32_t> hosts;
     if (!group.one_host())
-        for (int other = 0; other < group.ranks(); ++other) layout.hosts.push_back(group.home(other).host);
-    return layout;
+        for (int other = 0; other < group.ranks(); ++other) hosts.push_back(group.home(other).host);
+    return {group.ranks(), rank, std::move(hosts)};
 }
 
 std::vector<int32_t> hosts_in_blocks(int ranks, int hosts) {

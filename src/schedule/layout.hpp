@@ -26,10 +26,10 @@ struct Layout {
     std::vector<std::vector<int32_t>> ring_orders = {};
 
     int host_of(int of) const { return hosts.empty() ? 0 : hosts[size_t(of)]; }
-    int host_count() const { return hosts.empty() ? 1 : hosts.last() + 1; }
+    int host_count() const { return hosts.empty() ? 1 : int(hosts.by_host().size()); }
     std::vector<int32_t> ranks_of(int host) const;  // ascending
     std::vector<int32_t> local_ranks() const { return ranks_of(host_of(rank)); }
-    std::vector<std::vector<int32_t>> ranks_by_host() const;
+    RanksByHost ranks_by_host() const;
     // All ranks, those of a host side by side: neighbours here share memory wherever they can.
     RankOrder host_major() const;
     int position() const;                                 // of this rank in host_major()

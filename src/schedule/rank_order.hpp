@@ -4,40 +4,78 @@
 #include <algorithm>
 #include <cstdint>
 #include <initializer_list>
+#include <memory>
+#include <numeric>
+#include <span>
 #include <utility>
 #include <vector>
 
 namespace weft {
 
-// By rank: its host. A vector that knows at once whether the hosts' ranks lie side by side.
+// The ranks of each host, ascending. Copies share what they hold.
+class RanksByHost {
+  public:
+    RanksByHost() = default;
+    explicit RanksByHost(const std::vector<int32_t>& hosts) : known_(std::make_shared<Known>(hosts)) {}
+
+    size_t size() const { return known_ ? known_->begins.size() - 1 : 0; }
+    std::span<const int32_t> operator[](size_t host) const {
+        return {known_->ranks.data() + known_->begins[host], known_->ranks.data() + known_->begins[host + 1]};
+    }
+
+    struct Iterator {
+        const RanksByHost* all;
+        size_t host;
+        std::span<const int32_t> operator*() const { return (*all)[host]; }
+        Iterator& operator++() { return ++host, *this; }
+        bool operator==(const Iterator&) const = default;
+    };
+    Iterator begin() const { return {this, 0}; }
+    Iterator end() const { return {this, size()}; }
+
+  private:
+    struct Known {
+        explicit Known(const std::vector<int32_t>& hosts)
+            : ranks(hosts.size()),
+              begins(hosts.empty() ? 1 : size_t(*std::max_element(hosts.begin(), hosts.end())) + 2) {
+            for (const int32_t host : hosts) ++begins[size_t(host) + 1];
+            std::partial_sum(begins.begin(), begins.end(), begins.begin());
+            std::vector<int32_t> next = begins;
+            for (size_t rank = 0; rank < hosts.size(); ++rank)
+                ranks[size_t(next[size_t(hosts[rank])]++)] = int32_t(rank);
+        }
+        std::vector<int32_t> ranks, begins;  // one host's behind the other's, and where each one's begin
+    };
+    std::shared_ptr<const Known> known_;
+};
+
+// By rank: its host. Knows at once whether the hosts' ranks lie side by side. Copies share what they hold.
 class HostsByRank {
   public:
     HostsByRank() = default;
     HostsByRank(std::initializer_list<int32_t> hosts) : HostsByRank(std::vector<int32_t>(hosts)) {}
     HostsByRank(std::vector<int32_t> hosts)
-        : hosts_(std::move(hosts)),
-          last_(hosts_.empty() ? -1 : *std::max_element(hosts_.begin(), hosts_.end())),
-          in_blocks_(std::is_sorted(hosts_.begin(), hosts_.end())) {}
-    operator const std::vector<int32_t>&() const { return hosts_; }
-
-    void push_back(int32_t host) {
-        in_blocks_ = in_blocks_ && host >= last_;
-        last_ = std::max(last_, host);
-        hosts_.push_back(host);
+        : hosts_(std::make_shared<std::vector<int32_t>>(std::move(hosts))),
+          by_host_(*hosts_),
+          in_blocks_(std::is_sorted(hosts_->begin(), hosts_->end())) {}
+    operator const std::vector<int32_t>&() const {
+        static const std::vector<int32_t> none;
+        return hosts_ ? *hosts_ : none;
     }
-    bool empty() const { return hosts_.empty(); }
-    size_t size() const { return hosts_.size(); }
-    int32_t operator[](size_t rank) const { return hosts_[rank]; }
-    auto begin() const { return hosts_.begin(); }
-    auto end() const { return hosts_.end(); }
 
-    int32_t last() const { return last_; }  // the largest number; -1: none
+    bool empty() const { return size() == 0; }
+    size_t size() const { return hosts_ ? hosts_->size() : 0; }
+    int32_t operator[](size_t rank) const { return (*hosts_)[rank]; }
+    const RanksByHost& by_host() const { return by_host_; }
     bool in_blocks() const { return in_blocks_; }
-    bool operator==(const HostsByRank& other) const { return hosts_ == other.hosts_; }
+    bool operator==(const HostsByRank& other) const {
+        const std::vector<int32_t>&one = *this, &another = other;
+        return hosts_ == other.hosts_ || one == another;
+    }
 
   private:
-    std::vector<int32_t> hosts_;
-    int32_t last_ = -1;
+    std::shared_ptr<const std::vector<int32_t>> hosts_;
+    RanksByHost by_host_;
     bool in_blocks_ = true;
 };
 

@@ -23,7 +23,7 @@ static int slots_needed(const Case& one, int ranks) {
         return one.algorithm == "leader_halving_doubling" || facts_of(one.collective).reduces ? 4 : 2;
     if (registry::find_algorithm(one.algorithm) && one.layout(ranks, 0).host_count() > 1) {
         size_t least = size_t(ranks);
-        for (const auto& host : one.layout(ranks, 0).ranks_by_host()) least = std::min(least, host.size());
+        for (const auto host : one.layout(ranks, 0).ranks_by_host()) least = std::min(least, host.size());
         // A single owner stages nothing, and what others stage is read before the next tile.
         return least == 1 || one.algorithm == "leader_doubling" ? 2 : 4;
     }

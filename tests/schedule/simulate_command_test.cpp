@@ -148,6 +148,7 @@ TEST_CASE("weft schedule simulate takes constants that were measured", "[schedul
     const std::vector<std::string> slow = {"--set", "memory_bytes_per_us=100"};
     CHECK(us("64M", slow) > 50 * us("64M", {}));
     CHECK(us("1M", slow) == us("1M", {}));
+    CHECK(us("1M", {"--set", "memory_bytes_per_us=100", "--set", "cache_bytes=1e6"}) > 50 * us("1M", {}));
 }
 
 TEST_CASE("weft schedule simulate all compares what can serve, the fastest first", "[schedule]") {
