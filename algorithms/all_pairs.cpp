@@ -12,15 +12,15 @@
 namespace weft {
 
 // One would do; with two the next tile is on its way while this one is handed out.
-static constexpr int fifo_depth = 2;
+static constexpr int all_pairs_fifo_depth = 2;
 
 // Of whom everybody has a connection to everybody, with slots.
-static constexpr int ranks_most = 32;
+static constexpr int all_pairs_ranks_most = 32;
 
 Schedule all_pairs_all_reduce(const Layout& layout, const Parameters&) {
     const int ranks = layout.ranks;
     Builder schedule("all_pairs", Collective::all_reduce, layout,
-                     {.chunks = ranks, .fifo_depth = ranks > 1 ? fifo_depth : 0});
+                     {.chunks = ranks, .fifo_depth = ranks > 1 ? all_pairs_fifo_depth : 0});
     if (ranks == 1) {
         schedule.block({}).copy({0}).finish();
         return schedule.finish();
@@ -61,7 +61,7 @@ class Pairs {
         : order_(layout.host_major()),
           here_(layout.position()),
           schedule_("all_pairs", collective, layout,
-                    {.chunks = layout.ranks, .fifo_depth = layout.ranks > 1 ? fifo_depth : 0}) {}
+                    {.chunks = layout.ranks, .fifo_depth = layout.ranks > 1 ? all_pairs_fifo_depth : 0}) {}
 
     // Calls emit(block, peer) for each.
     template <class Emit>
@@ -161,7 +161,7 @@ double all_pairs_all_reduce_us(const Layout& layout, const LinkCosts& costs, siz
 }
 
 const char* too_many_pairs(const Layout& layout) {
-    return layout.ranks > ranks_most ? "needs a connection to every rank: at most 32 ranks" : nullptr;
+    return layout.ranks > all_pairs_ranks_most ? "needs a connection to every rank: at most 32 ranks" : nullptr;
 }
 const char* too_many_pairs_here(const Layout& layout) {
     return layout.host_count() == 1 ? too_many_pairs(layout) : too_many_of_a_host(layout);

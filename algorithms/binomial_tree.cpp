@@ -15,7 +15,7 @@ namespace weft {
 namespace {
 
 // One would do; with two the next tile is on its way while this one is passed on.
-constexpr int fifo_depth = 2;
+constexpr int binomial_tree_fifo_depth = 2;
 
 // Broadcast and reduce walk the ranks host by host.
 struct ByHost : FromRoot {
@@ -25,7 +25,10 @@ struct ByHost : FromRoot {
 };
 
 Builder::Shape shape(const Layout& layout, const Parameters& parameters, int chunks, int span) {
-    return {.chunks = chunks, .fifo_depth = layout.ranks > 1 ? fifo_depth : 0, .span = span, .root = parameters.root};
+    return {.chunks = chunks,
+            .fifo_depth = layout.ranks > 1 ? binomial_tree_fifo_depth : 0,
+            .span = span,
+            .root = parameters.root};
 }
 
 // Of parts: they lie in the order of ranks, and so do places.

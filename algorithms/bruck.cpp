@@ -11,7 +11,7 @@
 namespace weft {
 
 // One would do; with two the next tile is on its way while this one is taken in.
-static constexpr int fifo_depth = 2;
+static constexpr int bruck_fifo_depth = 2;
 
 // Of the distances below `ranks` so many have that bit.
 static int count_with(int bit, int ranks) { return ranks / (2 * bit) * bit + std::max(0, ranks % (2 * bit) - bit); }
@@ -19,7 +19,7 @@ static int count_with(int bit, int ranks) { return ranks / (2 * bit) * bit + std
 Schedule bruck_all_to_all(const Layout& layout, const Parameters&) {
     const int ranks = layout.ranks, rank = layout.rank;
     Builder schedule("bruck", Collective::all_to_all, layout,
-                     {.chunks = ranks, .fifo_depth = ranks > 1 ? fifo_depth : 0, .span = std::max(1, ranks / 2)});
+                     {.chunks = ranks, .fifo_depth = ranks > 1 ? bruck_fifo_depth : 0, .span = std::max(1, ranks / 2)});
     // What others gave this rank lies in the output, in the place of the rank that is as far behind as its way is long:
     // where it belongs if it has arrived. What has not left yet is in the input.
     const auto ahead = [&](int distance) { return Chunk{0, (rank + distance) % ranks, ranks}; };

@@ -16,9 +16,9 @@ namespace weft {
 namespace {
 
 // One would do; with three a tile can be on its way up, one down and one being summed.
-constexpr int fifo_depth = 3;
+constexpr int double_binary_tree_fifo_depth = 3;
 // One way, with two the next tile is on its way while this one is passed on; other algorithms have as many.
-constexpr int fifo_depth_one_way = 2;
+constexpr int double_binary_tree_fifo_depth_one_way = 2;
 
 // The in-order binary tree over 0..N-1: who is `l` from its parent has `l` as its lowest bit; 0 is on top and has one
 // child.
@@ -114,7 +114,7 @@ class OneWay {
           schedule_("double_binary_tree", collective, layout,
                     {.channels = layout.ranks > 1 ? 2 : 1,
                      .chunks = layout.ranks > 1 ? 2 : 1,
-                     .fifo_depth = layout.ranks > 1 ? fifo_depth_one_way : 0,
+                     .fifo_depth = layout.ranks > 1 ? double_binary_tree_fifo_depth_one_way : 0,
                      .root = root}) {}
 
     int rank(int place) const { return order_.rank(place); }
@@ -204,8 +204,9 @@ Schedule double_binary_tree_reduce(const Layout& layout, const Parameters& param
 
 Schedule double_binary_tree_all_reduce(const Layout& layout, const Parameters&) {
     const bool alone = layout.ranks == 1;
-    Builder schedule("double_binary_tree", Collective::all_reduce, layout,
-                     {.channels = alone ? 1 : 2, .chunks = alone ? 1 : 2, .fifo_depth = alone ? 0 : fifo_depth});
+    Builder schedule(
+        "double_binary_tree", Collective::all_reduce, layout,
+        {.channels = alone ? 1 : 2, .chunks = alone ? 1 : 2, .fifo_depth = alone ? 0 : double_binary_tree_fifo_depth});
     if (alone)
         schedule.block({}).copy({0}).finish();
     else

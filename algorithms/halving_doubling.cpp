@@ -18,7 +18,7 @@
 namespace weft {
 
 // One would do; with two the next tile is on its way while this one is taken in.
-static constexpr int fifo_depth = 2;
+static constexpr int halving_doubling_fifo_depth = 2;
 
 namespace {
 
@@ -37,7 +37,7 @@ class Circulant {
         return {name,
                 collective,
                 layout_,
-                {.channels = channels, .chunks = ranks, .fifo_depth = fifo_depth, .span = ranks / 2}};
+                {.channels = channels, .chunks = ranks, .fifo_depth = halving_doubling_fifo_depth, .span = ranks / 2}};
     }
 
     // The sums of all that are here, partial ones in that buffer.

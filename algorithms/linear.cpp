@@ -11,10 +11,10 @@
 namespace weft {
 
 // One would do; with two the next tile is on its way while this one is taken in.
-static constexpr int fifo_depth = 2;
+static constexpr int linear_fifo_depth = 2;
 
 // Who has a connection to each, with slots: the root.
-static constexpr int ranks_most = 128;
+static constexpr int linear_ranks_most = 128;
 
 // Of broadcast and reduce: so many calls may the senders be ahead. Of whom the root has connections to all.
 static constexpr int ahead_most = 64, ranks_ahead_most = 32;
@@ -23,7 +23,7 @@ static Builder builder(Collective collective, const Layout& layout, const Parame
     return {"linear",
             collective,
             layout,
-            {.chunks = layout.ranks, .fifo_depth = layout.ranks > 1 ? fifo_depth : 0, .root = parameters.root}};
+            {.chunks = layout.ranks, .fifo_depth = layout.ranks > 1 ? linear_fifo_depth : 0, .root = parameters.root}};
 }
 
 Schedule linear_gather(const Layout& layout, const Parameters& parameters) {
@@ -131,7 +131,7 @@ double linear_us(const Layout& layout, const LinkCosts& costs, size_t bytes) {
 }
 
 const char* too_many_for_one(const Layout& layout) {
-    if (layout.ranks > ranks_most) return "the root needs a connection to every rank: at most 128 ranks";
+    if (layout.ranks > linear_ranks_most) return "the root needs a connection to every rank: at most 128 ranks";
     return layout.host_count() > 1 ? too_many_of_a_host(layout) : nullptr;
 }
 

@@ -17,7 +17,7 @@ namespace weft {
 namespace {
 
 // One would do; with two the next tile is on its way while this one is taken in.
-constexpr int fifo_depth = 2;
+constexpr int pat_fifo_depth = 2;
 
 // The distance of the last round of a reduce-scatter, the first of an all-gather.
 int farthest(int ranks) {
@@ -30,7 +30,8 @@ int count_over(int distance, int ranks) { return (ranks - distance + 2 * distanc
 
 Builder parted(Collective collective, const Layout& layout) {
     if (layout.ranks == 1) return {"pat", collective, layout, {.chunks = 1}};
-    return {"pat", collective, layout, {.chunks = layout.ranks, .fifo_depth = fifo_depth, .span = layout.ranks / 2}};
+    return {
+        "pat", collective, layout, {.chunks = layout.ranks, .fifo_depth = pat_fifo_depth, .span = layout.ranks / 2}};
 }
 
 }  // namespace

@@ -16,18 +16,18 @@ namespace weft {
 namespace {
 
 // One would do; with two the next tile is on its way while this one is summed up.
-constexpr int fifo_depth = 2;
+constexpr int rank_order_fifo_depth = 2;
 
 // A rank's exchange with each other one, a block each, and the block that sums up: cell r of scratch is rank r's.
-class Exchange {
+class OrderedExchange {
   public:
-    Exchange(Collective collective, const Layout& layout, int chunks, int root = -1)
+    OrderedExchange(Collective collective, const Layout& layout, int chunks, int root = -1)
         : layout_(layout),
           order_(layout.host_major()),
           here_(layout.position()),
           schedule_("rank_order", collective, layout,
                     {.chunks = chunks,
-                     .fifo_depth = layout.ranks > 1 ? fifo_depth : 0,
+                     .fifo_depth = layout.ranks > 1 ? rank_order_fifo_depth : 0,
                      .root = root,
                      .scratch = layout.ranks > 1 ? layout.ranks : 0}),
           sum_(schedule_.block({})) {}
@@ -71,7 +71,7 @@ class Exchange {
 }  // namespace
 
 Schedule rank_order_all_reduce(const Layout& layout, const Parameters&) {
-    Exchange exchange(Collective::all_reduce, layout, layout.ranks);
+    OrderedExchange exchange(Collective::all_reduce, layout, layout.ranks);
     exchange.each([&](int, int peer) {
         BlockBuilder& block = exchange.block(peer);
         block.send({peer});
@@ -87,7 +87,7 @@ Schedule rank_order_all_reduce(const Layout& layout, const Parameters&) {
 }
 
 Schedule rank_order_reduce_scatter(const Layout& layout, const Parameters&) {
-    Exchange exchange(Collective::reduce_scatter, layout, layout.ranks);
+    OrderedExchange exchange(Collective::reduce_scatter, layout, layout.ranks);
     exchange.each([&](int, int peer) {
         BlockBuilder& block = exchange.block(peer);
         block.send({peer});
@@ -98,7 +98,7 @@ Schedule rank_order_reduce_scatter(const Layout& layout, const Parameters&) {
 }
 
 Schedule rank_order_reduce(const Layout& layout, const Parameters& parameters) {
-    Exchange exchange(Collective::reduce, layout, 1, parameters.root);
+    OrderedExchange exchange(Collective::reduce, layout, 1, parameters.root);
     if (layout.rank != parameters.root) {
         exchange.block(parameters.root, false).send({0});
         return exchange.finish();

@@ -11,7 +11,7 @@
 namespace weft {
 
 // One would do; with two the next tile is on its way while this one is taken in.
-static constexpr int fifo_depth = 2;
+static constexpr int recursive_doubling_fifo_depth = 2;
 
 static int largest_power_within(int ranks) {
     int power = 1;
@@ -22,7 +22,7 @@ static int largest_power_within(int ranks) {
 Schedule recursive_doubling_all_reduce(const Layout& layout, const Parameters&) {
     const int ranks = layout.ranks, exchanging = largest_power_within(ranks), pairs = ranks - exchanging;
     Builder schedule("recursive_doubling", Collective::all_reduce, layout,
-                     {.chunks = 1, .fifo_depth = ranks > 1 ? fifo_depth : 0});
+                     {.chunks = 1, .fifo_depth = ranks > 1 ? recursive_doubling_fifo_depth : 0});
     if (ranks == 1) {
         schedule.block({}).copy({0}).finish();
         return schedule.finish();

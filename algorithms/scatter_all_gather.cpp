@@ -12,7 +12,7 @@
 namespace weft {
 
 // One would do; with two the next tile is on its way while this one is taken in.
-static constexpr int fifo_depth = 2;
+static constexpr int scatter_all_gather_fifo_depth = 2;
 
 namespace {
 
@@ -59,7 +59,7 @@ Schedule scatter_all_gather_broadcast(const Layout& layout, const Parameters& pa
     Builder schedule("scatter_all_gather", Collective::broadcast, layout,
                      {.channels = ranks > 1 ? 2 : 1,
                       .chunks = ranks,
-                      .fifo_depth = ranks > 1 ? fifo_depth : 0,
+                      .fifo_depth = ranks > 1 ? scatter_all_gather_fifo_depth : 0,
                       .span = std::max(1, ranks / 2),
                       .root = parameters.root});
     // Chunk c is that of the rank in place c. The root sends from its input, others what they have in the output.

@@ -17,7 +17,7 @@ inline constexpr int entry = 0, done = 1;
 
 // A slot is written again so many tiles later. Who has waited for the dones of the tile behind that one knows that
 // everybody has read all of it (src/README.md, "The board", rule 10).
-inline constexpr int board_slots = 4, runs_ahead = board_slots - 1;
+inline constexpr int slots_of_board = 4, runs_ahead = slots_of_board - 1;
 
 // Holds back the first of the steps that go through it until several others are done, which may be emitted later: nops
 // in front of it carry all but the last.

@@ -19,7 +19,7 @@ namespace weft {
 namespace {
 
 // One would do; with two the next tile is on its way while this one is taken in.
-constexpr int fifo_depth = 2;
+constexpr int two_level_parts_fifo_depth = 2;
 
 constexpr Parameters one_channel = {.channels = 1};
 
@@ -153,7 +153,7 @@ Schedule scatter_columns(const TwoLevel& levels, const Layout& layout) {
     block.post(entry);
     block.wait(entry);
     Step sum = block.loop(grid.rows).reduce(grid.down(grid.hosts.place)).to(Buffer::slot);
-    gate.after(embedding.emit(schedule, sum.dependency()), board_slots);
+    gate.after(embedding.emit(schedule, sum.dependency()), slots_of_board);
     return schedule.finish();
 }
 
@@ -209,9 +209,11 @@ Schedule leader_halving_doubling_reduce_scatter(const Layout& layout, const Para
 
 Schedule two_level_all_pairs_all_to_all(const Layout& layout, const Parameters&) {
     const Grid grid(layout);
-    Builder schedule(
-        "two_level_all_pairs", Collective::all_to_all, layout,
-        {.chunks = grid.ranks, .fifo_depth = fifo_depth, .span = grid.columns, .board = grid.hosts.local()});
+    Builder schedule("two_level_all_pairs", Collective::all_to_all, layout,
+                     {.chunks = grid.ranks,
+                      .fifo_depth = two_level_parts_fifo_depth,
+                      .span = grid.columns,
+                      .board = grid.hosts.local()});
     const int row = grid.hosts.host, column = grid.hosts.place;
     BlockBuilder board = schedule.block({});
     grid.stage_others(board);

@@ -84,7 +84,7 @@ class Rooted {
         Step sum = gate.pass(entries,
                              [&] { return entries.span(inner_.chunks).reduce(shard(hosts_.place)).to(Buffer::slot); });
         const std::vector<Dependency> ends = embedding.emit(schedule_, sum.dependency());
-        if (!read_by_root) gate.after(ends, board_slots);
+        if (!read_by_root) gate.after(ends, slots_of_board);
         if (!hands_over) return schedule_.finish();
         if (is_root())
             results.post(done);

@@ -26,7 +26,7 @@ constexpr int ranks_shown_most = 65'536;
 constexpr int channels_shown_most = 64;
 constexpr int tiles_shown_most = 64;
 constexpr uint64_t bytes_drawn_most = 1 << 30;
-constexpr size_t file_bytes_most = size_t(256) << 20;
+constexpr size_t schedule_bytes_most = size_t(256) << 20;
 
 struct Request {
     std::string algorithm;
@@ -145,7 +145,7 @@ Status build(const Request& request) {
 
 // Of a text or of MSCCL's XML.
 Result<std::vector<Schedule>> read_schedule_file(const std::string& name) {
-    const auto text = read_file(name, file_bytes_most);
+    const auto text = read_file(name, schedule_bytes_most);
     if (!text) return Status(text.status().code(), text.status().sentence());
     auto schedules = read_schedules(*text);
     if (!schedules) return fail(weftInvalidUsage, "{}: {}", name, schedules.status().sentence());

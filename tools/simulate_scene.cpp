@@ -18,9 +18,6 @@ namespace weft::tools {
 
 namespace {
 
-// A file of the largest graph that is read.
-constexpr size_t file_bytes_most = size_t(64) << 20;
-
 struct NamedNumber {
     std::string name;
     double value = 0;
@@ -84,7 +81,7 @@ int channels_that_fill(const HostKind& kind, int hosts) {
 }
 
 Status read_graph(const SimulateRequest& request, Scene& scene) {
-    auto text = read_file(request.topology, file_bytes_most);
+    auto text = read_file(request.topology, topology::topology_file_bytes_most);
     if (!text) return text.take_status();
     auto read = topology::read_topology(*text);
     if (!read) return fail(weftInvalidUsage, "{}: {}", request.topology, read.status().sentence());

@@ -22,9 +22,6 @@
 namespace weft::tools {
 namespace {
 
-// A file of the largest graph that is read.
-constexpr size_t file_bytes_most = size_t(64) << 20;
-
 struct Request {
     std::string file;
     std::string hwloc_file, synthetic;
@@ -43,7 +40,9 @@ struct Machine {
     std::vector<std::string> notes;
 };
 
-Result<std::string> read(const std::string& file) { return read_file(file, file_bytes_most); }
+Result<std::string> topology_text(const std::string& file) {
+    return read_file(file, topology::topology_file_bytes_most);
+}
 
 Result<Machine> played(const std::string& source, Result<topology::Discovered> found) {
     if (!found) {
@@ -58,7 +57,7 @@ Result<Machine> machine_of(const Request& request) {
     if (!request.synthetic.empty())
         return played("--synthetic", topology::discover_synthetic(library, request.synthetic));
     if (!request.hwloc_file.empty()) {
-        auto text = read(request.hwloc_file);
+        auto text = topology_text(request.hwloc_file);
         if (!text) return text.take_status();
         return played(request.hwloc_file, topology::discover_xml(library, *text));
     }
@@ -67,7 +66,7 @@ Result<Machine> machine_of(const Request& request) {
         if (!found) return found.take_status();
         return Machine{std::move(found->graph), "this machine", std::move(found->notes)};
     }
-    auto text = read(request.file);
+    auto text = topology_text(request.file);
     if (!text) return text.take_status();
     auto described = topology::read_topology(*text);
     if (!described) return fail(weftInvalidUsage, "{}: {}", request.file, described.status().sentence());
@@ -100,7 +99,7 @@ Status show(const Request& request) {
 
 // Whether the channels of a graph file fit the machines: a sentence for each that does not.
 Status check(const Request& request, const Machine& machine, const topology::Job& job) {
-    const auto text = read(request.graph);
+    const auto text = topology_text(request.graph);
     if (!text) return Status(text.status().code(), text.status().sentence());
     const auto described = topology::read_graphs(*text);
     if (!described) return fail(weftInvalidUsage, "{}: {}", request.graph, described.status().sentence());

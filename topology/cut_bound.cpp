@@ -4,18 +4,18 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <map>
 #include <numeric>
 #include <tuple>
+
+#include "topology/speeds.hpp"
 
 namespace weft::topology {
 
 namespace {
 
-constexpr double infinite = std::numeric_limits<double>::infinity();
-constexpr double least = 1e-9;   // GB/s that count as none: rounding
-constexpr size_t told_most = 6;  // links and sites that a sentence lists
+constexpr double least_gbs = 1e-9;  // GB/s that count as none: rounding
+constexpr size_t told_most = 6;     // links and sites that a sentence lists
 
 // Dinic's max-flow. A node more than the terrain has stands for what is outside.
 class Flow {
@@ -76,7 +76,7 @@ class Flow {
         level_[size_t(source)] = 0;
         for (size_t i = 0; i < queue.size(); ++i)
             for (const Edge& edge : edges_[size_t(queue[i])])
-                if (edge.left > least && level_[size_t(edge.target)] < 0) {
+                if (edge.left > least_gbs && level_[size_t(edge.target)] < 0) {
                     level_[size_t(edge.target)] = level_[size_t(queue[i])] + 1;
                     queue.push_back(edge.target);
                 }
@@ -90,7 +90,7 @@ class Flow {
             bool found = false;
             for (size_t& i = next_[node]; i < edges_[node].size(); ++i) {
                 const Edge& edge = edges_[node][i];
-                if (edge.left > least && level_[size_t(edge.target)] == level_[node] + 1) {
+                if (edge.left > least_gbs && level_[size_t(edge.target)] == level_[node] + 1) {
                     way.push_back(edge.target);
                     found = true;
                     break;
@@ -126,7 +126,7 @@ std::string listed(const std::vector<std::string>& names) {
 }
 
 // Without its bus id.
-std::string short_name(const Graph& graph, int index) {
+std::string name_without_busid(const Graph& graph, int index) {
     std::string name = graph.name(index);
     const size_t open = name.find(" ("), close = name.find(')');
     return open == name.npos || close == name.npos ? name : name.erase(open, close + 1 - open);
@@ -139,7 +139,7 @@ std::string reason(const Terrain& terrain, const std::vector<int>& inside) {
     for (const int node : inside) is_inside[size_t(node)] = 1;
     std::vector<std::string> sites;
     for (const int site : terrain.sites)
-        if (is_inside[size_t(site)]) sites.push_back(short_name(graph, site));
+        if (is_inside[size_t(site)]) sites.push_back(name_without_busid(graph, site));
     struct Bundle {
         int count = 0;
         double gbs = 0;
@@ -159,7 +159,7 @@ std::string reason(const Terrain& terrain, const std::vector<int>& inside) {
         const auto [source, target, kind] = ends;
         links.push_back(fmt::format("{}{} of {:.4g} GB/s from {} to {}",
                                     bundle.count > 1 ? fmt::format("{} ", bundle.count) : "", name_of(kind), bundle.gbs,
-                                    short_name(graph, source), short_name(graph, target)));
+                                    name_without_busid(graph, source), name_without_busid(graph, target)));
     }
     if (terrain.outside && sites.size() == terrain.sites.size())
         return fmt::format("what leads out of the machine: {}", listed(links));

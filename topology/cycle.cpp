@@ -1,16 +1,16 @@
 #include "topology/cycle.hpp"
 
 #include <algorithm>
-#include <limits>
 #include <numeric>
+
+#include "topology/speeds.hpp"
 
 namespace weft::topology {
 
 namespace {
 
-constexpr double infinite = std::numeric_limits<double>::infinity();
 constexpr double no_way = 1e12;
-constexpr int rounds_most = 200;  // of improvements; few are ever needed
+constexpr int cycle_rounds_most = 200;  // of improvements; few are ever needed
 
 double cost_of(const CostMatrix& costs, const std::vector<int>& order) {
     double cost = 0;
@@ -83,7 +83,7 @@ std::vector<int> nearest_neighbours(const CostMatrix& costs, int first, int64_t&
 void improve(const CostMatrix& costs, std::vector<int>& order, int64_t& steps) {
     const size_t places = order.size();
     bool better = true;
-    for (int round = 0; better && round < rounds_most; ++round) {
+    for (int round = 0; better && round < cycle_rounds_most; ++round) {
         better = false;
         for (size_t run = 1; run <= 3 && run + 2 <= places; ++run) {
             for (size_t from = 0; from < places; ++from) {

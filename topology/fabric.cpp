@@ -1,17 +1,16 @@
 #include "topology/fabric.hpp"
 
 #include <algorithm>
-#include <limits>
 #include <map>
 #include <queue>
 #include <tuple>
 #include <utility>
 
+#include "topology/speeds.hpp"
+
 namespace weft::topology {
 
 namespace {
-
-constexpr double infinite = std::numeric_limits<double>::infinity();
 
 // A GPU that forwards: dearer than a few PCI switches, cheaper than a host bridge; rather what leaves than what arrives.
 constexpr double relay_price = 3, arriving_relay_price = 4;

@@ -3,7 +3,6 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <limits>
 #include <map>
 #include <tuple>
 #include <utility>
@@ -14,7 +13,6 @@ namespace weft::topology {
 
 namespace {
 
-constexpr double infinite = std::numeric_limits<double>::infinity();
 constexpr double bytes_per_us_of_gbs = 1000;
 
 double width_of(const Fabric& fabric, const Route& route) {

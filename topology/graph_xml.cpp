@@ -25,7 +25,7 @@ constexpr int64_t stops_most = int64_t(1) << 22;  // of all channels together
 constexpr int host_shift = 56;                    // bits of a dev below its host
 constexpr double gbs_most = 1e6;
 
-class Reader : xml::Handler {
+class GraphReader : xml::Handler {
   public:
     Result<ReadGraphs> read(std::string_view text) {
         WEFT_TRY(xml::read(text, *this));
@@ -179,7 +179,7 @@ std::vector<int> devs_of(const Graph& graph) {
     return devs;
 }
 
-Result<ReadGraphs> read_graphs(std::string_view xml) { return Reader().read(xml); }
+Result<ReadGraphs> read_graphs(std::string_view xml) { return GraphReader().read(xml); }
 
 std::string write_graphs(const std::vector<ChannelGraph>& graphs) {
     XmlWriter xml;

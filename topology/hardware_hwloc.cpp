@@ -39,9 +39,9 @@ void set_link(double gbs, Pci& pci) {
     }
 }
 
-class Source {
+class HwlocSource {
   public:
-    Source(const hwloc::Machine& machine, Hardware& hardware) : objects_(machine.objects), hardware_(hardware) {}
+    HwlocSource(const hwloc::Machine& machine, Hardware& hardware) : objects_(machine.objects), hardware_(hardware) {}
     void add() {
         for (const hwloc::Object& object : objects_) {
             if (object.fact("Architecture") != "") hardware_.arch = object.fact("Architecture");
@@ -152,6 +152,6 @@ class Source {
 
 }  // namespace
 
-void add_hwloc(const hwloc::Machine& machine, Hardware& hardware) { Source(machine, hardware).add(); }
+void add_hwloc(const hwloc::Machine& machine, Hardware& hardware) { HwlocSource(machine, hardware).add(); }
 
 }  // namespace weft::topology

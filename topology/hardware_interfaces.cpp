@@ -34,9 +34,9 @@ std::string guid_of(const std::string& text) {
     return first == std::string::npos ? "" : "0x" + reversed.substr(first);
 }
 
-class Source {
+class InterfaceSource {
   public:
-    Source(SystemFiles& sys, Hardware& hardware) : sys_(sys), hardware_(hardware) {}
+    InterfaceSource(SystemFiles& sys, Hardware& hardware) : sys_(sys), hardware_(hardware) {}
     void add() {
         // What hwloc has seen of them is less.
         if (sys_.exists("class/net")) hardware_.interfaces.clear();
@@ -134,6 +134,6 @@ class Source {
 
 }  // namespace
 
-void add_interfaces(SystemFiles& sys, Hardware& hardware) { Source(sys, hardware).add(); }
+void add_interfaces(SystemFiles& sys, Hardware& hardware) { InterfaceSource(sys, hardware).add(); }
 
 }  // namespace weft::topology

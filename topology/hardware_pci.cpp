@@ -14,9 +14,9 @@ struct PciLink {
     int width = unknown;
 };
 
-class Source {
+class PciSource {
   public:
-    Source(SystemFiles& sys, Hardware& hardware) : sys_(sys), hardware_(hardware) {}
+    PciSource(SystemFiles& sys, Hardware& hardware) : sys_(sys), hardware_(hardware) {}
     void add() {
         for (const std::string& name : sys_.names(folder_)) {
             const std::string busid = normal_busid(name);
@@ -121,6 +121,6 @@ std::vector<std::string> bus_ids_in(const std::string& path) {
     return found;
 }
 
-void add_pci_devices(SystemFiles& sys, Hardware& hardware) { Source(sys, hardware).add(); }
+void add_pci_devices(SystemFiles& sys, Hardware& hardware) { PciSource(sys, hardware).add(); }
 
 }  // namespace weft::topology

@@ -2,16 +2,15 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <utility>
 
 #include "topology/cycle.hpp"
+#include "topology/speeds.hpp"
 
 namespace weft::topology {
 
 namespace {
 
-constexpr double infinite = std::numeric_limits<double>::infinity();
 constexpr int rounds_most = 60;
 constexpr int patience = 16;      // rounds without anything better
 constexpr size_t ports_most = 2;  // for which a ring's order is searched

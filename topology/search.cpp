@@ -2,16 +2,16 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <set>
 #include <tuple>
 #include <utility>
+
+#include "topology/speeds.hpp"
 
 namespace weft::topology {
 
 namespace {
 
-constexpr double infinite = std::numeric_limits<double>::infinity();
 constexpr double good_enough = 0.995;  // of the bound: no further candidate is tried
 constexpr double worth_it = 1.01;      // that much better, or what is simpler stays
 

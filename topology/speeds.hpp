@@ -1,6 +1,7 @@
 // speeds.hpp: what links of each kind carry in practice, by what is known of their ends: one table a kind. The figures
 // are those NCCL reckons with, so that its users' files give the paths they are used to.
 #pragma once
+#include <limits>
 #include <string_view>
 
 #include "topology/graph.hpp"
@@ -13,7 +14,8 @@ struct Speed {
     bool assumed = false;
 };
 
-constexpr double local_gbs = 5000;  // within a device: never the bottleneck
+constexpr double local_gbs = 5000;                                    // within a device: never the bottleneck
+constexpr double infinite = std::numeric_limits<double>::infinity();  // of a price or a distance: there is no way
 
 Speed nvlink_speed(int sm, int links);
 // `link_speed` as sysfs and NCCL write it. Unknown: generation 3, 16 lanes.

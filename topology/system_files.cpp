@@ -49,7 +49,7 @@ std::optional<std::string> SystemFiles::text(const std::string& name) {
     std::string text;
     char buffer[4096];
     for (;;) {
-        const ssize_t count = read(file.number(), buffer, sizeof buffer);
+        const ssize_t count = ::read(file.number(), buffer, sizeof buffer);
         if (count < 0 && errno == EINTR) continue;
         if (count < 0) return remember(name, errno), std::nullopt;
         if (count == 0 || text.size() >= bytes_most) break;

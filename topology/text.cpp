@@ -59,7 +59,7 @@ std::string facts_of(const Node& node) {
 }
 
 // Short, for a column's head.
-std::string short_name(const Graph& graph, int index) {
+std::string column_name(const Graph& graph, int index) {
     const Node& node = graph.node(index);
     std::string name = graph.name(index);
     if (node.kind == NodeKind::cpu && node.cpu.numaid != unknown) name = fmt::format("cpu{}", node.cpu.numaid);
@@ -70,9 +70,9 @@ std::string short_name(const Graph& graph, int index) {
     return graph.hosts().size() > 1 ? fmt::format("{}:{}", node.host, name.substr(0, name.find(" of host"))) : name;
 }
 
-class Writer {
+class TextWriter {
   public:
-    Writer(const Graph& graph, PathOptions options) : graph_(graph), options_(options) {}
+    TextWriter(const Graph& graph, PathOptions options) : graph_(graph), options_(options) {}
     std::string write() {
         children_.resize(graph_.nodes().size());
         above_.resize(graph_.nodes().size());
@@ -151,7 +151,7 @@ class Writer {
         ends.resize(std::min(all, graph_.nodes().size() > large_nodes ? columns_of_large : columns_most));
         std::vector<std::vector<std::string>> table(ends.size() + 1);
         table[0].emplace_back();
-        for (const int end : ends) table[0].push_back(short_name(graph_, end));
+        for (const int end : ends) table[0].push_back(column_name(graph_, end));
         const Paths paths(graph_, options_);
         for (size_t row = 0; row < ends.size(); ++row) {
             const std::vector<Path> found = paths.from(ends[row]);
@@ -197,6 +197,6 @@ std::string cache_text(const Cache& cache) {
                        cache.threads == 1 ? "" : "s");
 }
 
-std::string write_text(const Graph& graph, PathOptions options) { return Writer(graph, options).write(); }
+std::string write_text(const Graph& graph, PathOptions options) { return TextWriter(graph, options).write(); }
 
 }  // namespace weft::topology

@@ -17,7 +17,7 @@ namespace {
 using xml::Element;
 using xml::shown;
 
-constexpr int version = 1;
+constexpr int topology_version = 1;
 // An affinity of 4,096 hardware threads has 1,151 letters.
 constexpr size_t text_bytes_most = 4'096;
 constexpr int lanes_most = 32;
@@ -61,7 +61,7 @@ bool read_caches(std::string_view text, std::vector<Cache>& caches) {
     return true;
 }
 
-class Reader : xml::Handler {
+class TopologyReader : xml::Handler {
   public:
     Result<ReadTopology> read(std::string_view text) {
         WEFT_TRY(xml::read(text, *this));
@@ -152,8 +152,8 @@ class Reader : xml::Handler {
 
     void start_system(Element& element) {
         const int stated = number(element, "version", 0, INT_MAX);
-        if (element.ok() && stated != version && stated != unknown)
-            element.wrong("version of <system> is {}; Weft reads version {}", stated, version);
+        if (element.ok() && stated != topology_version && stated != unknown)
+            element.wrong("version of <system> is {}; Weft reads version {}", stated, topology_version);
     }
     int start_cpu(Element& element) {
         const auto host = result_.graph.host(text(element, "host_hash"));
@@ -307,6 +307,6 @@ class Reader : xml::Handler {
 
 }  // namespace
 
-Result<ReadTopology> read_topology(std::string_view xml) { return Reader().read(xml); }
+Result<ReadTopology> read_topology(std::string_view xml) { return TopologyReader().read(xml); }
 
 }  // namespace weft::topology

@@ -14,9 +14,10 @@ std::string write_caches(const std::vector<Cache>& caches) {
     return text;
 }
 
-class Writer {
+class TopologyWriter {
   public:
-    Writer(const Graph& graph) : graph_(graph), children_(graph.nodes().size()), statements_(graph.nodes().size()) {
+    TopologyWriter(const Graph& graph)
+        : graph_(graph), children_(graph.nodes().size()), statements_(graph.nodes().size()) {
         for (size_t i = 0; i < graph.nodes().size(); ++i)
             if (graph.nodes()[i].parent >= 0) children_[size_t(graph.nodes()[i].parent)].push_back(int(i));
         for (const Statement& it : graph.statements()) statements_[size_t(it.source)].push_back(&it);
@@ -157,6 +158,6 @@ class Writer {
 
 }  // namespace
 
-std::string write_topology(const Graph& graph) { return Writer(graph).write(); }
+std::string write_topology(const Graph& graph) { return TopologyWriter(graph).write(); }
 
 }  // namespace weft::topology

@@ -16,6 +16,8 @@ struct ReadTopology {
         notes;  // what was skipped, left out or taken for something, a sentence each, with its line
 };
 
+constexpr size_t topology_file_bytes_most = size_t(64) << 20;  // of the largest graph that is read
+
 // weftInvalidArgument: what is wrong, with line and column. Time and memory are proportional to the file.
 Result<ReadTopology> read_topology(std::string_view xml);
 

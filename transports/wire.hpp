@@ -9,6 +9,7 @@
 namespace weft {
 
 inline constexpr size_t line_bytes = 64;
+constexpr size_t round_to_line(size_t bytes) { return (bytes + line_bytes - 1) / line_bytes * line_bytes; }
 inline constexpr int board_slots = HostGeometry::board_lines;  // src/README.md, "The board", rule 3; a power of two
 inline constexpr size_t inline_bytes = 48;                     // payload of a board line
 

@@ -127,7 +127,7 @@ std::vector<std::string> find_unknown_names() {
     return sentences;
 }
 
-Reading read() {
+Reading read_environment() {
     Reading reading;
     Options& options = reading.options;
     const auto& rows = option_rows();
@@ -165,7 +165,7 @@ Reading read() {
 
 // Leaked: threads that outlive main may still ask.
 const Reading& process_reading() {
-    static const Reading& reading = *new Reading(read());
+    static const Reading& reading = *new Reading(read_environment());
     return reading;
 }
 
@@ -201,7 +201,7 @@ std::string option_text(const Options& options, OptionIndex option) {
 }
 
 Result<Options> read_options() {
-    Reading reading = read();
+    Reading reading = read_environment();
     if (!reading.status) return std::move(reading.status);
     return std::move(reading.options);
 }

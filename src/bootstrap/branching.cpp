@@ -19,7 +19,7 @@ namespace {
 
 constexpr int64_t check_apart_us = 10'000;
 constexpr int64_t yield_us = 5'000;  // ranks that run come within that
-constexpr useconds_t nap_us = 500;
+constexpr useconds_t branch_nap_us = 500;
 
 // One mapping a process of a child's segment.
 Result<std::shared_ptr<HostGroup>> segment_of(const HostGroup& parent, uint64_t number,
@@ -204,7 +204,7 @@ void Branching::wait() {
     if (now_us() - begun_us_ < yield_us)
         sched_yield();
     else
-        usleep(nap_us);
+        usleep(branch_nap_us);
 }
 
 }  // namespace weft

@@ -26,16 +26,16 @@ Result<std::string> root_among_pods(int index, Deadline deadline) {
 Result<std::string> root_of(const Family& family, const Place& place, const Options& options, Deadline deadline) {
     if (!options.root_host.empty()) return options.root_host;
     switch (family.root) {
-        case Root::master_addr: return environment("MASTER_ADDR").value_or("");
-        case Root::slurm_nodes: {
+        case RootPlace::master_addr: return environment("MASTER_ADDR").value_or("");
+        case RootPlace::slurm_nodes: {
             const auto list = environment("SLURM_STEP_NODELIST");
             if (!list) return std::string();
             auto nodes = parse_node_list(*list);
             if (!nodes) return fail(weftInvalidUsage, "SLURM_STEP_NODELIST: {}", nodes.status().sentence());
             return nodes->front();
         }
-        case Root::pod_0: return root_among_pods(place.rank, deadline);
-        case Root::unknown: break;
+        case RootPlace::pod_0: return root_among_pods(place.rank, deadline);
+        case RootPlace::unknown: break;
     }
     return std::string();
 }
@@ -89,7 +89,7 @@ Result<UniqueId> derive_id(const Family& family, const Place& place, const Optio
     }
     std::string identity = family_identity(family);
     if (family.carrier == Carrier::pmi && place.on_one_host()) identity += pmi_identity();
-    if (family.root == Root::pod_0) identity += root;
+    if (family.root == RootPlace::pod_0) identity += root;
     if (identity.empty() && options.secret.empty())
         return fail(weftInvalidUsage,
                     "{}, and nothing tells this job from another: set WEFT_SECRET to a text of its own on all ranks of "

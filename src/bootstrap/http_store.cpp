@@ -12,7 +12,7 @@ namespace weft {
 
 namespace {
 
-constexpr size_t line_most = 8 * 1024, headers_most = 100, body_most = 64 * 1024;
+constexpr size_t header_line_most = 8 * 1024, headers_most = 100, body_most = 64 * 1024;
 constexpr const char* server_name = "Horovod's rendezvous server (HOROVOD_GLOO_RENDEZVOUS_ADDR, _PORT)";
 
 struct Answer {
@@ -21,14 +21,14 @@ struct Answer {
 };
 
 Result<Answer> read_answer(Dialogue& server, const std::string& what) {
-    auto status = server.receive_line(line_most, what);
+    auto status = server.receive_line(header_line_most, what);
     if (!status) return status.take_status();
     // HTTP/1.0 200 OK
     const auto code = parse_integer(status->substr(std::min<size_t>(9, status->size()), 3));
     if (status->rfind("HTTP/1.", 0) != 0 || !code) return server.surprised(what, *status);
     int64_t bytes = 0;
     for (size_t i = 0;; ++i) {
-        auto header = server.receive_line(line_most, what);
+        auto header = server.receive_line(header_line_most, what);
         if (!header) return header.take_status();
         if (header->empty()) break;
         const std::string name = "content-length:";
@@ -49,7 +49,7 @@ Result<Answer> read_answer(Dialogue& server, const std::string& what) {
 
 }  // namespace
 
-Result<Shared> share_by_http(const std::string& host, uint16_t port, const Sharing& sharing) {
+Result<SharedText> share_by_http(const std::string& host, uint16_t port, const Sharing& sharing) {
     const std::string path = "/weft/unique_id";
     const std::string what = "rank 0's unique id: does rank 0 run, and call Weft?";
     // Horovod's server is of HTTP 1.0: a connection each time; and it does not wait for a key.
@@ -67,7 +67,7 @@ Result<Shared> share_by_http(const std::string& host, uint16_t port, const Shari
         }
         auto answer = read_answer(server, sharing.rank == 0 ? "the answer to PUT" : what);
         if (!answer) return answer.take_status();
-        if (answer->code == 200) return Shared{sharing.rank == 0 ? sharing.text : answer->body, {}};
+        if (answer->code == 200) return SharedText{sharing.rank == 0 ? sharing.text : answer->body, {}};
         if (sharing.rank == 0 || answer->code != 404)
             return fail(weftRemoteError, "{} answered {} to {} {}", server.server(), answer->code,
                         sharing.rank == 0 ? "PUT" : "GET", path);

@@ -5,6 +5,6 @@
 namespace weft {
 
 // Nobody carries the id if nothing listens there.
-Result<Shared> share_by_http(const std::string& host, uint16_t port, const Sharing& sharing);
+Result<SharedText> share_by_http(const std::string& host, uint16_t port, const Sharing& sharing);
 
 }  // namespace weft

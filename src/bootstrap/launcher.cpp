@@ -46,7 +46,7 @@ const char* name_of(Carrier carrier) {
     return "nobody";
 }
 
-Result<Shared> share_by_pmix(const Options& options, const Sharing& sharing, Place& place) {
+Result<SharedText> share_by_pmix(const Options& options, const Sharing& sharing, Place& place) {
     auto found = share_by_pmix(options.pmix_library, sharing);
     if (!found) return found.take_status();
     if (!found->shared.text) return std::move(found->shared);
@@ -57,11 +57,11 @@ Result<Shared> share_by_pmix(const Options& options, const Sharing& sharing, Pla
     return std::move(found->shared);
 }
 
-Result<Shared> share(const Family& family, const Options& options, const Sharing& sharing, Place& place) {
+Result<SharedText> share(const Family& family, const Options& options, const Sharing& sharing, Place& place) {
     switch (family.carrier) {
         case Carrier::derived: return nobody_carries({});
         case Carrier::given:
-            if (const auto id = environment("WEFT_UNIQUE_ID")) return Shared{*id, {}};
+            if (const auto id = environment("WEFT_UNIQUE_ID")) return SharedText{*id, {}};
             return nobody_carries("WEFT_UNIQUE_ID is not set");
         case Carrier::torch_store: {
             auto port = port_of("MASTER_PORT");

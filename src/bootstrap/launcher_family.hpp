@@ -10,7 +10,7 @@ namespace weft {
 // How a unique id reaches all ranks; derived: by nobody, each rank makes the same one.
 enum class Carrier { derived, given, torch_store, http, pmi, pmix };
 // Where rank 0 of a derived id is met.
-enum class Root { unknown, master_addr, slurm_nodes, pod_0 };
+enum class RootPlace { unknown, master_addr, slurm_nodes, pod_0 };
 
 // A row of launcher.def, which says what the columns are.
 struct Family {
@@ -23,7 +23,7 @@ struct Family {
     const char* local_rank = "";
     const char* local_size = "";
     const char* identity = "";
-    Root root = Root::unknown;
+    RootPlace root = RootPlace::unknown;
     Carrier carrier = Carrier::derived;
     const char* hint = "";
 };

@@ -22,7 +22,7 @@ namespace weft {
 
 namespace {
 
-constexpr size_t line_most = 16 * 1024;  // no answer of a server comes near it
+constexpr size_t answer_line_most = 16 * 1024;  // no answer of a server comes near it
 constexpr const char* id_key = "weft_unique_id";
 
 using Fields = std::map<std::string, std::string>;
@@ -52,7 +52,7 @@ class Version1 {
   public:
     static Result<Fields> ask(Dialogue& dialogue, const std::string& request, const char* expected) {
         WEFT_TRY(dialogue.send(request + "\n"));
-        auto line = dialogue.receive_line(line_most, fmt::format("`{}`", expected));
+        auto line = dialogue.receive_line(answer_line_most, fmt::format("`{}`", expected));
         if (!line) return line.take_status();
         return checked(dialogue, *line, ' ', expected);
     }
@@ -89,7 +89,7 @@ class Version2 {
         std::string digits = *head;
         digits.erase(std::remove(digits.begin(), digits.end(), ' '), digits.end());
         const auto bytes = parse_integer(digits);
-        if (!bytes || *bytes < 1 || *bytes > int64_t(line_most)) return dialogue.surprised(what, *head);
+        if (!bytes || *bytes < 1 || *bytes > int64_t(answer_line_most)) return dialogue.surprised(what, *head);
         auto frame = dialogue.receive(size_t(*bytes), what);
         if (!frame) return frame.take_status();
         return checked(dialogue, *frame, ';', expected);
@@ -164,7 +164,7 @@ Result<int> agreed_version(Dialogue& dialogue) {
     for (const int version : {1, 2}) {
         WEFT_TRY(
             dialogue.send(fmt::format("cmd=init pmi_version={} pmi_subversion={}\n", version, version == 1 ? 1 : 0)));
-        auto line = dialogue.receive_line(line_most, "`response_to_init`");
+        auto line = dialogue.receive_line(answer_line_most, "`response_to_init`");
         if (!line) return line.take_status();
         Fields fields = fields_of(*line, ' ');
         if (fields["cmd"] != "response_to_init") return dialogue.surprised("`response_to_init`", *line);
@@ -177,7 +177,7 @@ Result<int> agreed_version(Dialogue& dialogue) {
 
 }  // namespace
 
-Result<Shared> share_by_pmi(int descriptor, const std::string& job, const Sharing& sharing) {
+Result<SharedText> share_by_pmi(int descriptor, const std::string& job, const Sharing& sharing) {
     if (!is_socket(descriptor))
         return nobody_carries(fmt::format("PMI_FD {} is closed in this process, or no socket", descriptor));
     if (const MpiState mpi = mpi_state(); mpi == MpiState::initialized || mpi == MpiState::finalized)
@@ -188,7 +188,7 @@ Result<Shared> share_by_pmi(int descriptor, const std::string& job, const Sharin
     say_farewell_at_exit(descriptor, *version == 1 ? Version1::finalize : Version2::finalize);
     auto text = *version == 1 ? Version1::share(dialogue, sharing) : Version2::share(dialogue, job, sharing);
     if (!text) return text.take_status();
-    return Shared{*text, {}};
+    return SharedText{*text, {}};
 }
 
 std::string pmi_server_identity(int descriptor) {

@@ -9,7 +9,7 @@ namespace weft {
 // over, it is told at the process's end that we leave in good order: launchers kill a job whose process just closes it.
 // An MPI that was initialised before owns the socket: nobody carries the id then.
 // `job` is PMI_JOBID or empty.
-Result<Shared> share_by_pmi(int descriptor, const std::string& job, const Sharing& sharing);
+Result<SharedText> share_by_pmi(int descriptor, const std::string& job, const Sharing& sharing);
 
 // What all processes at this launcher's server on this host have in common and no other job's: the server's pid and
 // when it started. Empty if that cannot be seen. Says nothing to the server.

@@ -20,11 +20,11 @@ namespace weft {
 namespace {
 
 // The few of PMIx's types and numbers that are needed, as its ABI has had them since version 2 (pmix_common.h).
-struct Process {
+struct PmixProcess {
     char job[256];
     uint32_t rank;
 };
-struct Value {
+struct PmixValue {
     uint16_t type;
     union {
         bool flag;
@@ -34,23 +34,23 @@ struct Value {
         void* room[3];  // the largest member has three words
     } data;
 };
-struct Info {
+struct PmixInfo {
     char key[512];
     uint32_t flags;
-    Value value;
+    PmixValue value;
 };
 constexpr uint16_t bool_type = 1, text_type = 3, u16_type = 13, u32_type = 14;
 constexpr uint8_t global_scope = 3;
 constexpr uint32_t wildcard_rank = UINT32_MAX - 1;
-constexpr const char* id_key = "weft.unique_id";
+constexpr const char* pmix_id_key = "weft.unique_id";
 
 struct Library {
-    int (*init)(Process*, Info*, size_t);
-    int (*finalize)(const Info*, size_t);
-    int (*put)(uint8_t, const char*, Value*);
+    int (*init)(PmixProcess*, PmixInfo*, size_t);
+    int (*finalize)(const PmixInfo*, size_t);
+    int (*put)(uint8_t, const char*, PmixValue*);
     int (*commit)();
-    int (*fence)(const Process*, size_t, const Info*, size_t);
-    int (*get)(const Process*, const char*, const Info*, size_t, Value**);
+    int (*fence)(const PmixProcess*, size_t, const PmixInfo*, size_t);
+    int (*get)(const PmixProcess*, const char*, const PmixInfo*, size_t, PmixValue**);
     const char* (*error_text)(int);
 };
 
@@ -110,38 +110,38 @@ struct Session {
         if (code == 0) return ok();
         return fail(weftRemoteError, "PMIx, {}: {} ({})", what, library.error_text(code), code);
     }
-    int number(const Process& of, const char* key) const {
-        Value* value = nullptr;
+    int number(const PmixProcess& of, const char* key) const {
+        PmixValue* value = nullptr;
         if (library.get(&of, key, nullptr, 0, &value) != 0 || !value) return -1;
         if (value->type == u32_type) return int(value->data.u32);
         return value->type == u16_type ? int(value->data.u16) : -1;
     }
     // The values got are the library's and some bytes: they are left to it.
-    Status exchange(const Process& self, PmixShared& found) {
+    Status exchange(const PmixProcess& self, PmixShared& found) {
         if (rank == 0) {
-            Value value{};
+            PmixValue value{};
             value.type = text_type;
             value.data.text = text.data();
-            char key[sizeof Info::key] = {};  // the library may copy all of it
-            strcpy(key, id_key);
+            char key[sizeof PmixInfo::key] = {};  // the library may copy all of it
+            strcpy(key, pmix_id_key);
             WEFT_TRY(call("putting the unique id", library.put(global_scope, key, &value)));
         }
         WEFT_TRY(call("committing", library.commit()));
-        Info collect{};
+        PmixInfo collect{};
         strcpy(collect.key, "pmix.collect");
         collect.value.type = bool_type;
         collect.value.data.flag = true;
         step = "all ranks at a fence: do all run, and call Weft?";
         WEFT_TRY(call("the fence of all ranks", library.fence(nullptr, 0, &collect, 1)));
         step = "rank 0's unique id";
-        Process root = self;
+        PmixProcess root = self;
         root.rank = 0;
-        Value* value = nullptr;
-        WEFT_TRY(call("rank 0's unique id", library.get(&root, id_key, nullptr, 0, &value)));
+        PmixValue* value = nullptr;
+        WEFT_TRY(call("rank 0's unique id", library.get(&root, pmix_id_key, nullptr, 0, &value)));
         if (!value || value->type != text_type || !value->data.text)
             return fail(weftRemoteError, "PMIx: rank 0's unique id is no text");
         found.shared.text = value->data.text;
-        Process all = self;
+        PmixProcess all = self;
         all.rank = wildcard_rank;
         found.ranks = number(all, "pmix.job.size");
         found.local_size = number(all, "pmix.local.size");
@@ -149,7 +149,7 @@ struct Session {
         return ok();
     }
     void run() {
-        Process self{};
+        PmixProcess self{};
         PmixShared found;
         Status failure = call("the beginning of a session", library.init(&self, nullptr, 0));
         if (failure) {

@@ -6,7 +6,7 @@
 namespace weft {
 
 struct PmixShared {
-    Shared shared;
+    SharedText shared;
     int ranks = -1;  // as the server has them; -1 where it does not say
     int local_rank = -1;
     int local_size = -1;

@@ -18,10 +18,10 @@ struct Sharing {
 
 // Rank 0's text, or why there is nobody who could carry it, which all ranks find alike: they derive an id then. What
 // fails after it began is a failure, not a reason: other ranks may have got the text.
-struct Shared {
+struct SharedText {
     std::optional<std::string> text;
     std::string reason;
 };
-inline Shared nobody_carries(std::string reason) { return {std::nullopt, std::move(reason)}; }
+inline SharedText nobody_carries(std::string reason) { return {std::nullopt, std::move(reason)}; }
 
 }  // namespace weft

@@ -11,7 +11,7 @@ namespace {
 
 // torch/csrc/distributed/c10d/TCPStoreBackend.hpp: one byte says what is asked; numbers are in the host's order, which
 // is little-endian wherever PyTorch runs.
-enum Query : uint8_t { validate = 0, set = 1, get = 3, add = 4, wait = 6, delete_key = 8 };
+enum class Query : uint8_t { validate = 0, set = 1, get = 3, add = 4, wait = 6, delete_key = 8 };
 constexpr uint32_t validation = 0x3C85F7CE;
 constexpr size_t value_most = 64 * 1024;
 constexpr char stop_waiting = 0;
@@ -28,14 +28,14 @@ std::string text(const std::string& value) { return number(uint64_t(value.size()
 
 // Blocks until the key is there.
 Status await(Dialogue& store, const std::string& key, const std::string& what) {
-    WEFT_TRY(store.send(query(wait) + number(uint64_t(1)) + text(key)));
+    WEFT_TRY(store.send(query(Query::wait) + number(uint64_t(1)) + text(key)));
     auto answer = store.receive(1, what);
     if (!answer) return answer.take_status();
     return (*answer)[0] == stop_waiting ? ok() : store.surprised(what, *answer);
 }
 
 Result<std::string> read(Dialogue& store, const std::string& key, const std::string& what) {
-    WEFT_TRY(store.send(query(get) + text(key)));
+    WEFT_TRY(store.send(query(Query::get) + text(key)));
     auto head = store.receive(sizeof(uint64_t), what);
     if (!head) return head.take_status();
     uint64_t bytes = 0;
@@ -45,7 +45,7 @@ Result<std::string> read(Dialogue& store, const std::string& key, const std::str
 }
 
 Result<int64_t> count(Dialogue& store, const std::string& key) {
-    WEFT_TRY(store.send(query(add) + text(key) + number(int64_t(1))));
+    WEFT_TRY(store.send(query(Query::add) + text(key) + number(int64_t(1))));
     auto answer = store.receive(sizeof(int64_t), "how many ranks have the id");
     if (!answer) return answer.take_status();
     int64_t ranks = 0;
@@ -55,23 +55,23 @@ Result<int64_t> count(Dialogue& store, const std::string& key) {
 
 // The next attempt of the job must not find this one's id, nor a stranger later.
 Status forget(Dialogue& store, const std::string& key) {
-    WEFT_TRY(store.send(query(delete_key) + text(key)));
+    WEFT_TRY(store.send(query(Query::delete_key) + text(key)));
     auto answer = store.receive(sizeof(int64_t), "the key's deletion");
     return answer ? ok() : answer.take_status();
 }
 
 }  // namespace
 
-Result<Shared> share_by_torch_store(const std::string& host, uint16_t port, const std::string& key,
-                                    const Sharing& sharing) {
+Result<SharedText> share_by_torch_store(const std::string& host, uint16_t port, const std::string& key,
+                                        const Sharing& sharing) {
     auto connection = Dialogue::connect("PyTorch's store (MASTER_ADDR, MASTER_PORT)", host, port, sharing.deadline);
     if (!connection) return connection.take_status();
     if (!*connection) return nobody_carries(fmt::format("nobody serves PyTorch's store at {}:{}", host, port));
     Dialogue& store = **connection;
     const std::string id_key = "/weft/" + key, readers_key = id_key + "/readers";
     const std::string what = "rank 0's unique id: does rank 0 run, and call Weft?";
-    WEFT_TRY(store.send(query(validate) + number(validation)));
-    if (sharing.rank == 0) WEFT_TRY(store.send(query(set) + text(id_key) + text(sharing.text)));
+    WEFT_TRY(store.send(query(Query::validate) + number(validation)));
+    if (sharing.rank == 0) WEFT_TRY(store.send(query(Query::set) + text(id_key) + text(sharing.text)));
     WEFT_TRY(await(store, id_key, what));
     auto value = read(store, id_key, what);
     if (!value) return value.take_status();
@@ -81,7 +81,7 @@ Result<Shared> share_by_torch_store(const std::string& host, uint16_t port, cons
         WEFT_TRY(forget(store, id_key));
         WEFT_TRY(forget(store, readers_key));
     }
-    return Shared{*value, {}};
+    return SharedText{*value, {}};
 }
 
 }  // namespace weft

@@ -7,7 +7,7 @@ namespace weft {
 
 // Nobody carries the id if nothing listens there. `key`: this job's, and this attempt's, alone; it is gone from the
 // store when the last rank has read it.
-Result<Shared> share_by_torch_store(const std::string& host, uint16_t port, const std::string& key,
-                                    const Sharing& sharing);
+Result<SharedText> share_by_torch_store(const std::string& host, uint16_t port, const std::string& key,
+                                        const Sharing& sharing);
 
 }  // namespace weft

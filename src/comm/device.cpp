@@ -8,12 +8,15 @@
 
 namespace weft {
 
-using namespace cuda;
+using cuda::ContextScope;
+using cuda::Domain;
+using cuda::Registrations;
+using cuda::RelaxedCapture;
 
 namespace {
 
 // While the host's threads sit in the driver: deaths are told within a second.
-constexpr int64_t look_apart_us = 50'000;
+constexpr int64_t device_look_apart_us = 50'000;
 // For what a rank of another host called: leaders tell twice a second.
 constexpr int64_t call_patience_us = 2'000'000;
 
@@ -57,7 +60,7 @@ void DeviceSide::look(bool may_wait) const {
 }
 
 void DeviceSide::State::look_again() {
-    timer = service->after(look_apart_us, [this] {
+    timer = service->after(device_look_apart_us, [this] {
         look(true, false);
         look_again();
     });

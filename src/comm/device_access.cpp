@@ -5,7 +5,12 @@
 
 namespace weft {
 
-using namespace cuda;
+using cuda::AccessArguments;
+using cuda::ContextScope;
+using cuda::LaunchShape;
+using cuda::ranks_max;
+using cuda::signal_waits_max;
+using cuda::threads_max;
 
 namespace {
 

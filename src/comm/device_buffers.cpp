@@ -10,7 +10,11 @@
 
 namespace weft {
 
-using namespace cuda;
+using cuda::Context;
+using cuda::ContextScope;
+using cuda::MemoryKind;
+using cuda::PointerFacts;
+using cuda::RelaxedCapture;
 
 namespace {
 

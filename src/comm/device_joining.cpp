@@ -11,7 +11,13 @@
 
 namespace weft {
 
-using namespace cuda;
+using cuda::Connections;
+using cuda::device_count;
+using cuda::Domain;
+using cuda::Driver;
+using cuda::KernelSet;
+using cuda::ranks_max;
+using cuda::Registrations;
 
 Result<std::unique_ptr<DeviceSide>> DeviceSide::find(int which) {
     if (which < 0 && !Driver::in_use()) return std::unique_ptr<DeviceSide>();

@@ -6,7 +6,18 @@
 
 namespace weft {
 
-using namespace cuda;
+using cuda::adds;
+using cuda::bind_operation;
+using cuda::Body;
+using cuda::ContextScope;
+using cuda::Domain;
+using cuda::element_of;
+using cuda::Kernel;
+using cuda::KernelArguments;
+using cuda::LaunchShape;
+using cuda::MessageArguments;
+using cuda::ranks_max;
+using cuda::threads_max;
 
 // A new key: nothing here calls the driver, so it may happen during a capture.
 Result<PreparedLaunch*> DeviceSide::State::plan(const Operation& operation) {

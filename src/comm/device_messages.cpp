@@ -6,12 +6,16 @@
 
 namespace weft {
 
-using namespace cuda;
+using cuda::message_items_max;
+using cuda::message_items_within;
+using cuda::MessageArguments;
+using cuda::MessageCounts;
+using cuda::MessageQueue;
 
 namespace {
 
 // Shorter ones are in a slot sooner than the peer could say that it has read them elsewhere.
-constexpr uint64_t lent_least = 256 << 10;
+constexpr uint64_t device_lent_least = 256 << 10;
 
 uint64_t bytes_of(const DeviceMessage& message) { return message.count * size_of(message.type); }
 // Without a number, which a graph's replay would bring again; the slots keep the order.
@@ -48,7 +52,7 @@ Status DeviceMessages::arrange(std::span<const DeviceMessage> messages, const Le
         if (queues_.empty() || queues_.back().peer != message.peer || queues_.back().kind != kind)
             queues_.push_back({int16_t(message.peer), kind, 0, uint16_t(items_.size()), 0});
         items_.push_back({static_cast<std::byte*>(message.data),
-                          message.outgoing && bytes >= lent_least ? lent(message, message.peer) : nullptr, bytes,
+                          message.outgoing && bytes >= device_lent_least ? lent(message, message.peer) : nullptr, bytes,
                           mark_of(message)});
     }
     sorted_.erase(sorted_.begin(), own);
@@ -78,7 +82,7 @@ void DeviceMessages::arrange(const CountedMessages& call, const Lent& lent) {
         .receive = static_cast<std::byte*>(call.receive),
         .send_room = counts.send_room,
         .receive_room = counts.receive_room,
-        .lent_least = lent_least,
+        .lent_least = device_lent_least,
         .element = uint32_t(element),
         .mark = message_mark(call.type, MessageCaller::all_to_all_v, 0),
         .lent = {},

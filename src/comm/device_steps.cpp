@@ -8,6 +8,7 @@
 #include "src/comm/device.hpp"
 #include "src/executor/cuda/program.hpp"
 #include "src/selector/selector.hpp"
+#include "transports/wire.hpp"
 
 namespace weft {
 
@@ -26,8 +27,6 @@ constexpr double proxies_us = 4;
 
 // Of a connection of Weft's own algorithms, none of which needs more.
 constexpr int32_t slots_most = 4;
-
-size_t round_to_line(size_t bytes) { return (bytes + 63) / 64 * 64; }
 
 }  // namespace
 

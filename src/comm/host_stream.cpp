@@ -21,14 +21,14 @@ constexpr size_t most_failures = 64;
 constexpr std::chrono::seconds exit_patience{2};
 
 // All that were ever made. Never freed: streams' threads may outlive static objects.
-struct Registry {
+struct StreamRegistry {
     std::shared_mutex mutex;
     std::set<const void*> handles;
     std::atomic<bool> any{false};  // handle
     std::vector<std::weak_ptr<HostStream>> living;
 };
-Registry& registry() {
-    static auto* const all = new Registry;
+StreamRegistry& stream_registry() {
+    static auto* const all = new StreamRegistry;
     return *all;
 }
 
@@ -36,8 +36,8 @@ Registry& registry() {
 void stop_all() {
     std::vector<std::shared_ptr<HostStream>> living;
     {
-        std::shared_lock lock(registry().mutex);
-        for (const auto& each : registry().living)
+        std::shared_lock lock(stream_registry().mutex);
+        for (const auto& each : stream_registry().living)
             if (auto stream = each.lock()) living.push_back(std::move(stream));
     }
     for (const auto& stream : living) stream->stop();
@@ -46,11 +46,11 @@ void stop_all() {
 }
 
 void add(const std::shared_ptr<HostStream>& stream) {
-    std::unique_lock lock(registry().mutex);
+    std::unique_lock lock(stream_registry().mutex);
     static const bool told = (std::atexit(stop_all), true);
     (void)told;
-    std::erase_if(registry().living, [](const auto& each) { return each.expired(); });
-    registry().living.push_back(stream);
+    std::erase_if(stream_registry().living, [](const auto& each) { return each.expired(); });
+    stream_registry().living.push_back(stream);
 }
 
 }  // namespace
@@ -194,16 +194,16 @@ weftStream* make_stream_handle(std::shared_ptr<HostStream> stream) {
     auto handle = std::make_unique<weftStream>();
     handle->process = process_token();
     handle->stream = std::move(stream);
-    std::unique_lock lock(registry().mutex);
-    registry().handles.insert(handle.get());
-    registry().any.store(true, std::memory_order_release);
+    std::unique_lock lock(stream_registry().mutex);
+    stream_registry().handles.insert(handle.get());
+    stream_registry().any.store(true, std::memory_order_release);
     return handle.release();
 }
 
 bool is_host_stream(const void* stream) {
-    if (!stream || !registry().any.load(std::memory_order_acquire)) return false;
-    std::shared_lock lock(registry().mutex);
-    return registry().handles.count(stream) > 0;
+    if (!stream || !stream_registry().any.load(std::memory_order_acquire)) return false;
+    std::shared_lock lock(stream_registry().mutex);
+    return stream_registry().handles.count(stream) > 0;
 }
 
 Result<std::shared_ptr<HostStream>> host_stream(void* stream) {

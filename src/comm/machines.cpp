@@ -20,28 +20,24 @@
 
 namespace weft {
 
-namespace {
-
-// Different ones that are searched together: each costs a search on every rank.
-constexpr int kinds_most = 64;
-
 // What a text describes; the communicators of a process share it.
-struct Described {
+struct DescribedMachine {
     topology::Graph graph;                                // without nodes: the text is none
     std::vector<std::pair<int, topology::CpuMask>> cpus;  // nodes, and their hardware threads
 
     // What is wrong with the text is the same on all ranks, which take it for unknown; not what is wrong here.
-    static Result<std::shared_ptr<const Described>> of(const std::string& text) {
-        return shared_by_process<const Described>(text, [&]() -> Result<std::shared_ptr<const Described>> {
-            auto described = std::make_shared<Described>();
-            auto read = topology::read_topology(text);
-            if (!read && read.status().code() != weftInvalidArgument) return read.take_status();
-            if (read) described->graph = std::move(read->graph);
-            for (const int cpu : described->graph.of_kind(topology::NodeKind::cpu))
-                described->cpus.emplace_back(cpu,
-                                             topology::CpuMask::from_mask(described->graph.node(cpu).cpu.affinity));
-            return std::shared_ptr<const Described>(std::move(described));
-        });
+    static Result<std::shared_ptr<const DescribedMachine>> of(const std::string& text) {
+        return shared_by_process<const DescribedMachine>(
+            text, [&]() -> Result<std::shared_ptr<const DescribedMachine>> {
+                auto described = std::make_shared<DescribedMachine>();
+                auto read = topology::read_topology(text);
+                if (!read && read.status().code() != weftInvalidArgument) return read.take_status();
+                if (read) described->graph = std::move(read->graph);
+                for (const int cpu : described->graph.of_kind(topology::NodeKind::cpu))
+                    described->cpus.emplace_back(cpu,
+                                                 topology::CpuMask::from_mask(described->graph.node(cpu).cpu.affinity));
+                return std::shared_ptr<const DescribedMachine>(std::move(described));
+            });
     }
     // Of a thread that no cpu has, the first; -1: there is none.
     int cpu_of(int thread) const {
@@ -55,6 +51,11 @@ struct Described {
         return node >= 0 && graph.node(node).kind == topology::NodeKind::gpu ? node : -1;
     }
 };
+
+namespace {
+
+// Different ones that are searched together: each costs a search on every rank.
+constexpr int kinds_most = 64;
 
 // `4 6 5 7 ..`
 std::string shortened(const std::vector<int32_t>& ranks) {
@@ -104,7 +105,7 @@ class Machines::Seating {
 
     Status read(const AgreedTexts& texts) {
         for (const std::string& text : texts.machines) {
-            auto described = Described::of(text);
+            auto described = DescribedMachine::of(text);
             if (!described) return described.take_status();
             machines_.push_back(std::move(*described));
             job_.graphs.push_back(&machines_.back()->graph);
@@ -125,10 +126,11 @@ class Machines::Seating {
 
     // By what each rank sits on: a cpu or a GPU. Whether all have a seat.
     bool take_cpus() {
-        return take([this](const Described& machine, int rank) { return machine.cpu_of(group_.home(rank).cpu); });
+        return take(
+            [this](const DescribedMachine& machine, int rank) { return machine.cpu_of(group_.home(rank).cpu); });
     }
     bool take_gpus() {
-        return take([this](const Described& machine, int rank) {
+        return take([this](const DescribedMachine& machine, int rank) {
             const DeviceFacts& device = group_.row(rank).device;
             return device.use == DeviceFacts::usable ? machine.gpu_of(device) : -1;
         });
@@ -159,7 +161,7 @@ class Machines::Seating {
 
     const HostGroup& group_;
     const Layout& layout_;
-    std::vector<std::shared_ptr<const Described>> machines_;
+    std::vector<std::shared_ptr<const DescribedMachine>> machines_;
     topology::Job job_;
     int unknown_ = 0;
 };

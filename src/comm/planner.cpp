@@ -16,8 +16,6 @@ namespace {
 // Of connections on one host: larger slots leave the second-level cache, smaller ones pay more switches.
 constexpr size_t slot_bytes_here = 128 << 10;
 
-size_t round_to_line(size_t bytes) { return (bytes + line_bytes - 1) / line_bytes * line_bytes; }
-
 // Messages that the kernel copies between processes in less time than staging takes. Measured, perf/README.md.
 constexpr size_t cross_least_bytes = 64 << 10, cross_most_bytes = 8 << 20;
 constexpr int cross_most_ranks = 2;

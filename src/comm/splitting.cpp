@@ -13,8 +13,8 @@ namespace weft {
 
 namespace {
 
-constexpr int64_t look_apart_us = 20'000;
-constexpr useconds_t nap_us = 50;  // this thread drives other ranks too
+constexpr int64_t split_look_apart_us = 20'000;
+constexpr useconds_t split_nap_us = 50;  // this thread drives other ranks too
 
 Status check_result(const char* function, weftComm** child) {
     if (!child) return fail(weftInvalidArgument, "{}: newcomm is NULL: pass the address of a weftComm_t", function);
@@ -261,7 +261,7 @@ Status Splitting::look_at_parent() {
                     "the communicator was aborted here, by weftCommAbort, while another was made of it");
     const int64_t now = now_us();
     if (now < next_look_us_) return ok();
-    next_look_us_ = now + look_apart_us;
+    next_look_us_ = now + split_look_apart_us;
     if (const int other = given_up_->find(group, family_); other >= 0)
         return fail(weftRemoteError, "{} has given up making a communicator from this one: its error says why",
                     group.name_of(other));
@@ -289,7 +289,7 @@ Status Splitting::pause(bool may_sleep) {
     if (may_sleep && !joining_.met)
         joining_.meeting->wait();
     else
-        usleep(nap_us);
+        usleep(split_nap_us);
     return ok();
 }
 

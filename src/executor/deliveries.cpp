@@ -8,7 +8,7 @@ namespace weft {
 namespace {
 
 constexpr uint32_t mark = 0x77696e64;  // of every slot: nothing else goes over these links
-constexpr int slots_at_once = 16;      // of one peer: then it is the next one's turn
+constexpr int wishes_at_once = 16;     // of one peer: then it is the next one's turn
 
 }  // namespace
 
@@ -121,7 +121,7 @@ bool Deliveries::serve(int rank, Peer& other) {
 Result<bool> Deliveries::push(Peer& other) {
     Sender& sender = *other.link.target;
     bool moved = false;
-    for (int slots = 0; !other.wishes.empty() && slots < slots_at_once; ++slots) {
+    for (int slots = 0; !other.wishes.empty() && slots < wishes_at_once; ++slots) {
         Wish& wish = other.wishes.front();
         const uint64_t bytes = wish.header.kind == Kind::get ? 0 : wish.header.bytes;
         if (!wish.begun) {
@@ -158,7 +158,7 @@ Result<bool> Deliveries::push(Peer& other) {
 Result<bool> Deliveries::pull(int rank, Peer& other) {
     Receiver& receiver = *other.link.source;
     bool moved = false;
-    for (int slots = 0; slots < slots_at_once; ++slots) {
+    for (int slots = 0; slots < wishes_at_once; ++slots) {
         SlotInfo info;
         const bool rest = other.left > 0;
         std::byte* target = rest ? other.target : reinterpret_cast<std::byte*>(&other.frame);

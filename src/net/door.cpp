@@ -187,7 +187,7 @@ void Door::signal(Member& member) {
     if (!member.signal) return;
     uint64_t count = 1;
     if (member.parked.empty())
-        (void)!read(member.signal.number(), &count, sizeof count);
+        (void)!::read(member.signal.number(), &count, sizeof count);
     else
         (void)!write(member.signal.number(), &count, sizeof count);
 }
@@ -356,7 +356,7 @@ Status Door::progress() {
             const uint64_t key = events[i].data.u64;
             if (key == timer_key) {
                 uint64_t expirations;
-                (void)!read(timer_.number(), &expirations, sizeof expirations);
+                (void)!::read(timer_.number(), &expirations, sizeof expirations);
                 while (!strangers_.empty() && now - strangers_.begin()->second.since_us >= stranger_us)
                     remove(strangers_.begin()->first);
                 if (std::exchange(paused_, false))

@@ -9,7 +9,7 @@ namespace weft {
 
 namespace {
 
-constexpr int entry = 0, done = 1;
+constexpr int entry_phase = 0, done_phase = 1;
 
 // The pieces of a two-shot on one tile, as one rank does them.
 class TwoShot {
@@ -47,22 +47,22 @@ class TwoShot {
 
 void expand_one_shot(BlockBuilder& block, const Instruction& fused) {
     block.copy(fused.chunk).from(fused.source).to(Buffer::slot);
-    block.post(entry);
-    block.wait(entry);
+    block.post(entry_phase);
+    block.wait(entry_phase);
     Step step = block.reduce(fused.chunk).from(Buffer::slot).to(fused.targets);
     if (fused.finish) step.finish();
 }
 
 void expand_two_shot(TwoShot two_shot, bool direct) {
     if (!direct) two_shot.stage(0);
-    two_shot.post(entry, 0);
-    two_shot.wait(entry, 0);
+    two_shot.post(entry_phase, 0);
+    two_shot.wait(entry_phase, 0);
     if (direct)
         two_shot.reduce_direct();
     else
         two_shot.reduce_own(0);
-    two_shot.post(done, 0);
-    two_shot.wait(done, 0);
+    two_shot.post(done_phase, 0);
+    two_shot.wait(done_phase, 0);
     if (!direct) two_shot.copy_out(0);
 }
 
@@ -104,17 +104,17 @@ Schedule expand_pipelined(const Schedule& schedule, const BoardMode& mode, int t
     BlockBuilder block = builder.block({});
     TwoShot two_shot(block, schedule, fused, mode);
     two_shot.stage(0);
-    two_shot.post(entry, 0);
+    two_shot.post(entry_phase, 0);
     for (int round = 0; round < tiles; ++round) {
-        two_shot.wait(entry, round);
-        if (round > 0) two_shot.wait(done, round - 1);
+        two_shot.wait(entry_phase, round);
+        if (round > 0) two_shot.wait(done_phase, round - 1);
         if (round + 1 < tiles) two_shot.stage(round + 1);
         two_shot.reduce_own(round);
         if (round > 0) two_shot.copy_out(round - 1);
-        if (round + 1 < tiles) two_shot.post(entry, round + 1);
-        two_shot.post(done, round);
+        if (round + 1 < tiles) two_shot.post(entry_phase, round + 1);
+        two_shot.post(done_phase, round);
     }
-    two_shot.wait(done, tiles - 1);
+    two_shot.wait(done_phase, tiles - 1);
     two_shot.copy_out(tiles - 1);
     return builder.finish();
 }

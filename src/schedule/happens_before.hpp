@@ -11,7 +11,7 @@
 
 namespace weft {
 
-struct Access {
+struct ChunkAccess {
     int32_t thread = -1;  // -1: none
     uint32_t clock = 0;
     int32_t operation : 12 = 0;
@@ -36,7 +36,7 @@ class Clocks {
     uint32_t* row(int thread) { return rows_.data() + size_t(thread) * width_; }
     uint32_t now(int thread) { return row(thread)[column(thread)]; }
     void tick(int thread) { ++row(thread)[column(thread)]; }
-    bool ordered(const Access& earlier, int thread) {
+    bool ordered(const ChunkAccess& earlier, int thread) {
         return earlier.thread == thread || earlier.thread < 0 || row(thread)[column(earlier.thread)] >= earlier.clock;
     }
     void merge(uint32_t* into, const uint32_t* from) const {
@@ -53,8 +53,8 @@ class Clocks {
 // One chunk of memory.
 struct Cell {
     Value value;
-    Access write;
-    Access read;  // the newest; others hang on it
+    ChunkAccess write;
+    ChunkAccess read;  // the newest; others hang on it
     int32_t other_reads = -1;
     int32_t chunk = -1;  // in a cell of scratch: which one it holds
 };
@@ -64,7 +64,7 @@ class ReadLists {
   public:
     // About a gigabyte: only a schedule that reads one chunk in endless turns gets there.
     bool full() const { return nodes_.size() >= size_t(1) << 25 && free_ < 0; }
-    void add(Cell& cell, const Access& access) {
+    void add(Cell& cell, const ChunkAccess& access) {
         if (cell.read.thread >= 0 && cell.read.thread != access.thread) {
             const Node node{cell.read, cell.other_reads};
             if (free_ < 0) {
@@ -98,7 +98,7 @@ class ReadLists {
 
   private:
     struct Node {
-        Access access;
+        ChunkAccess access;
         int32_t next;
     };
     std::vector<Node> nodes_;

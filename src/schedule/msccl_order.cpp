@@ -48,7 +48,7 @@ std::optional<Order::Conflict> Order::read(const StepPlace& here, Cell& place) {
 std::optional<Order::Conflict> Order::write(const StepPlace& here, Cell& place) {
     if (!clocks_->ordered(place.write, clock_of(here))) return Conflict{place_of(place.write), "written"};
     std::optional<Conflict> conflict;
-    reads_.each(place, [&](const Access& read) {
+    reads_.each(place, [&](const ChunkAccess& read) {
         if (!clocks_->ordered(read, clock_of(here))) conflict = {place_of(read), "read"};
         return !conflict;
     });

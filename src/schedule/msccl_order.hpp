@@ -33,8 +33,8 @@ class Order {
 
   private:
     int clock_of(const StepPlace& at) const { return at.rank * blocks_ + at.block; }
-    Access access(const StepPlace& here) { return {clock_of(here), clocks_->now(clock_of(here)), 0, here.step}; }
-    StepPlace place_of(const Access& access) const {
+    ChunkAccess access(const StepPlace& here) { return {clock_of(here), clocks_->now(clock_of(here)), 0, here.step}; }
+    StepPlace place_of(const ChunkAccess& access) const {
         return {access.thread / blocks_, access.thread % blocks_, access.step};
     }
 

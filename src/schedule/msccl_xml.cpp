@@ -31,7 +31,7 @@ constexpr Type types[] = {{"s", Opcode::send},
                           {"re", Opcode::add},
                           {"nop", Opcode::nop}};
 
-class Reader : xml::Handler {
+class MscclReader : xml::Handler {
   public:
     Result<File> read(std::string_view text) {
         WEFT_TRY(xml::read(text, *this));
@@ -191,6 +191,6 @@ class Reader : xml::Handler {
 
 }  // namespace
 
-Result<File> parse(std::string_view xml) { return Reader().read(xml); }
+Result<File> parse(std::string_view xml) { return MscclReader().read(xml); }
 
 }  // namespace weft::msccl

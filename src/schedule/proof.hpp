@@ -45,9 +45,10 @@ class Proof {
         int operation = 0;  // == the number of operations: it has returned from the last
         int blocks_left = 0;
         bool in_place = false;
-        Access start;
+        ChunkAccess start;
         std::vector<std::vector<Cell>> output;  // by tile; in place it is the input too
-        std::vector<Access> input_readers;  // out of place: the newest read by each thread of another rank; empty: none
+        std::vector<ChunkAccess>
+            input_readers;  // out of place: the newest read by each thread of another rank; empty: none
     };
     struct Message {
         std::vector<std::pair<int, Value>> values;  // chunk by chunk, but for the empty ones
@@ -66,16 +67,16 @@ class Proof {
     struct Slot {
         int64_t tile = -1;
         std::vector<Cell> cells;
-        std::vector<Access> earlier;  // by column, the newest; empty: nobody
-        int checked_thread = -1;      // that is known to come after all of them
+        std::vector<ChunkAccess> earlier;  // by column, the newest; empty: nobody
+        int checked_thread = -1;           // that is known to come after all of them
     };
     // One phase of one tile of a board.
     struct Meeting {
         int posted = 0;
-        std::vector<bool> has_posted;  // by place on the board
-        std::vector<uint32_t> join;    // of the clocks of all that have posted
-        std::vector<Access> waited;    // by place
-        std::vector<int> waiting;      // threads
+        std::vector<bool> has_posted;     // by place on the board
+        std::vector<uint32_t> join;       // of the clocks of all that have posted
+        std::vector<ChunkAccess> waited;  // by place
+        std::vector<int> waiting;         // threads
     };
     // The ranks that share a board, the same in all operations that use one.
     struct Board {
@@ -123,8 +124,8 @@ class Proof {
     Status leftovers() const;
     std::string waits_for(int thread, int& next) const;
     std::string place(const Here& here) const;
-    std::string place(const Access& access) const;
-    bool object_to_race(const Here& here, const char* what, const Access& earlier, const char* did, Buffer buffer,
+    std::string place(const ChunkAccess& access) const;
+    bool object_to_race(const Here& here, const char* what, const ChunkAccess& earlier, const char* did, Buffer buffer,
                         int rank);
     template <class... Arguments>
     bool object(const Here& here, fmt::format_string<Arguments...> format, Arguments&&... arguments) {
@@ -148,7 +149,7 @@ class Proof {
     bool finish(const Here& here, Value& value);
     bool same_call(const Here& here, Buffer buffer, int rank);
     Cell& output_cell(const Here& here, int rank);
-    Access access(const Here& here) {
+    ChunkAccess access(const Here& here) {
         return {here.thread, clocks_->now(here.thread), rank_states_[here.rank].operation, here.step};
     }
     Slot* enter(const Here& here, Buffer buffer, int rank);

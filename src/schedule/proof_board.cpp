@@ -22,7 +22,7 @@ bool Proof::execute_post(const Here& here) {
     // The word takes the place of an earlier tile's. Everybody who waits for that one has seen it before; who comes
     // later is caught in execute_wait.
     if (tile >= options_.board_slots)
-        for (const Access& waiter : meeting(here.rank, tile - options_.board_slots, here.it->phase).waited)
+        for (const ChunkAccess& waiter : meeting(here.rank, tile - options_.board_slots, here.it->phase).waited)
             if (!clocks_->ordered(waiter, here.thread))
                 return object(here, "it overwrites the word of tile {} of the board, for which {} may still wait",
                               tile - options_.board_slots, place(waiter));

@@ -11,15 +11,15 @@ std::string Proof::place(const Here& here) const {
                        here.block, here.step, text_of(*here.it, here.iteration));
 }
 
-std::string Proof::place(const Access& access) const {
+std::string Proof::place(const ChunkAccess& access) const {
     const int rank = access.thread / blocks_, block = access.thread % blocks_;
     if (access.step < 0) return fmt::format("the user of rank {}", rank);
     const Instruction& it = operations_[access.operation].schedules[rank].blocks[block].instructions[access.step];
     return fmt::format("rank {}, block {}, step {} ({})", rank, block, access.step, text_of(it));
 }
 
-bool Proof::object_to_race(const Here& here, const char* what, const Access& earlier, const char* did, Buffer buffer,
-                           int rank) {
+bool Proof::object_to_race(const Here& here, const char* what, const ChunkAccess& earlier, const char* did,
+                           Buffer buffer, int rank) {
     const std::string user = earlier.step < 0 ? " (nothing tells that the call has begun there)" : "";
     return object(here, "it {} chunk {} of the {} of rank {}, {} by {}, in no order{}", what, here.chunk,
                   name_of(buffer), rank, did, place(earlier), user);

@@ -178,9 +178,9 @@ Proof::Slot* Proof::enter(const Here& here, Buffer buffer, int rank) {
     }
     if (slot.tile == tile) return &slot;
     if (slot.tile >= 0 && slot.earlier.empty()) slot.earlier.resize(clocks_->width());
-    auto keep = [&](const Access& access) {
+    auto keep = [&](const ChunkAccess& access) {
         if (access.thread < 0) return true;
-        Access& newest = slot.earlier[clocks_->column(access.thread)];
+        ChunkAccess& newest = slot.earlier[clocks_->column(access.thread)];
         if (newest.thread < 0 || newest.clock <= access.clock) newest = access;
         return true;
     };
@@ -278,7 +278,7 @@ bool Proof::write(const Here& here, unsigned targets, const Value& value) {
         if (!slot) return false;
         // Tiles differ in size and chunks, so whatever an earlier tile touched may be what this one overwrites.
         if (slot->checked_thread != here.thread) {
-            for (const Access& earlier : slot->earlier)
+            for (const ChunkAccess& earlier : slot->earlier)
                 if (!clocks_->ordered(earlier, here.thread))
                     return object_to_race(here, "overwrites", earlier, "used for an earlier tile", buffer, here.rank);
             slot->checked_thread = here.thread;
@@ -294,7 +294,7 @@ bool Proof::write(const Here& here, unsigned targets, const Value& value) {
 bool Proof::write_cell(const Here& here, Cell& cell, Buffer buffer, int rank, const Value& value) {
     if (!clocks_->ordered(cell.write, here.thread))
         return object_to_race(here, "writes", cell.write, "written", buffer, rank);
-    const bool alone = reads_.each(cell, [&](const Access& earlier) {
+    const bool alone = reads_.each(cell, [&](const ChunkAccess& earlier) {
         return clocks_->ordered(earlier, here.thread) || object_to_race(here, "writes", earlier, "read", buffer, rank);
     });
     if (!alone) return false;
@@ -350,7 +350,7 @@ bool Proof::check_result(int rank) {
     const Schedule& schedule = operation.schedules[rank];
     const Held held = output_of(schedule.collective, rank, schedule.root);
     const int thread = rank * blocks_;
-    auto returned = [&](const Access& access) {
+    auto returned = [&](const ChunkAccess& access) {
         if (clocks_->ordered(access, thread)) return true;
         failure_ = fail(weftInvalidArgument,
                         "operation {}, rank {}: it returns to its user while {} may still use its buffers",
@@ -377,7 +377,7 @@ bool Proof::check_result(int rank) {
             reads_.clear(cells[chunk]);
         }
     }
-    for (const Access& access : state.input_readers)
+    for (const ChunkAccess& access : state.input_readers)
         if (!returned(access)) return false;
     state.output.clear();
     return true;

@@ -15,7 +15,7 @@ namespace {
 // wrong.
 constexpr uint64_t pipelined_most = 64;
 // What a connection's key has room for.
-constexpr int ranks_most = 1 << 26;
+constexpr int simulated_ranks_most = 1 << 26;
 
 bool pipelines(const Schedule& schedule) {
     return schedule.blocks.size() == 1 && schedule.blocks[0].instructions.size() == 1 &&
@@ -27,9 +27,9 @@ class Preparation {
     Preparation(const Fabric& fabric, const SimulatedCall& call) : fabric_(fabric), call_(call) {}
 
     Result<Simulation> run() {
-        if (fabric_.ranks() < 1 || fabric_.ranks() > ranks_most)
+        if (fabric_.ranks() < 1 || fabric_.ranks() > simulated_ranks_most)
             return fail(weftInvalidArgument, "{} ranks cannot be simulated; there may be 1..{}", fabric_.ranks(),
-                        ranks_most);
+                        simulated_ranks_most);
         const Schedule first = call_.schedule(0);
         if (first.ranks != fabric_.ranks())
             return fail(weftInvalidArgument, "the schedules are of {} ranks, the fabric of {}", first.ranks,

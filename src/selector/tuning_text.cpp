@@ -14,7 +14,7 @@ using Json = nlohmann::ordered_json;
 constexpr int format_version = 1;
 constexpr size_t bytes_most = size_t(1) << 48;
 constexpr double us_most = 1e12;
-constexpr int ranks_most = 4096, cores_most = 1 << 20;
+constexpr int tuned_ranks_most = 4096, cores_most = 1 << 20;
 
 // Four digits: there is no more to know.
 double rounded(double value) {
@@ -24,7 +24,7 @@ double rounded(double value) {
 }
 
 // What a tuning holds, taken out of JSON that may hold anything; the first objection is kept.
-class Reader {
+class TuningReader {
   public:
     const Json* object(const Json& in, const char* key) { return field(in, key, "an object", &Json::is_object); }
     const Json* list(const Json& in, const char* key) { return field(in, key, "a list", &Json::is_array); }
@@ -91,7 +91,7 @@ class Reader {
     std::string objection_;
 };
 
-Tuning::Curve read_curve(Reader& reader, const Json& row) {
+Tuning::Curve read_curve(TuningReader& reader, const Json& row) {
     Tuning::Curve curve;
     if (!row.is_object()) {
         reader.object_to("it is not an object");
@@ -103,7 +103,7 @@ Tuning::Curve read_curve(Reader& reader, const Json& row) {
     else
         reader.object_to(fmt::format("`{}` is no collective", name));
     curve.algorithm = reader.text(row, "algorithm");
-    curve.ranks = int(reader.whole(row, "ranks", 2, ranks_most));
+    curve.ranks = int(reader.whole(row, "ranks", 2, tuned_ranks_most));
     curve.hosts = int(reader.whole(row, "hosts", 1, curve.ranks));
     curve.points = reader.points(row);
     return curve;
@@ -114,7 +114,7 @@ Tuning::Curve read_curve(Reader& reader, const Json& row) {
 Result<Tuning> Tuning::read(std::string_view text) {
     const Json json = Json::parse(text, nullptr, false);
     if (json.is_discarded() || !json.is_object()) return fail(weftInvalidUsage, "it is no JSON, or cut off");
-    Reader reader;
+    TuningReader reader;
     const int64_t format = reader.whole(json, "weft_tune", 0, INT_MAX);
     if (reader.objection().empty() && format != format_version)
         return fail(weftInvalidUsage, "it is of version {}, and this Weft reads version {}", format, format_version);

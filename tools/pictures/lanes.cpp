@@ -19,10 +19,10 @@ constexpr double lane_names = 150, width = 1000;  // of all time
 constexpr double letters = 9;
 
 enum class Kind { send, receive, forward, add, add_forward, copy, reduce, wait };
-struct Look {
+struct LaneLook {
     const char *caption, *colour;
 };
-Look look_of(Kind kind) {
+LaneLook look_of(Kind kind) {
     switch (kind) {
         case Kind::send: return {"send", "#8fc7ec"};
         case Kind::receive: return {"receive", "#7fcfae"};
@@ -59,9 +59,9 @@ double tick_of(double span) {
 
 using Lane = std::pair<int, int>;  // rank, block
 
-class Drawing {
+class LanesDrawing {
   public:
-    Drawing(Svg& svg, const DrawnRun& run, Point at) : svg_(svg), run_(run), at_(at) {
+    LanesDrawing(Svg& svg, const DrawnRun& run, Point at) : svg_(svg), run_(run), at_(at) {
         double y = at.y + 74;
         for (const Schedule& schedule : run.schedules) {
             const double top = y;
@@ -191,7 +191,7 @@ class Drawing {
         double x = at_.x;
         const double y = bottom_ + 22;
         for (const Kind kind : drawn_) {
-            const Look look = look_of(kind);
+            const LaneLook look = look_of(kind);
             const bool thin = kind == Kind::wait;
             svg_.rectangle({x, y - (thin ? 3.0 : 6.0), 22, thin ? 6.0 : 12.0}, look.colour, {"#555555", thin ? 0 : 0.6},
                            2);
@@ -219,7 +219,7 @@ Status draw_lanes(Svg& svg, const DrawnRun& run, Point at) {
     if (run.steps.size() > steps_drawn_most)
         return fail(weftInvalidUsage, "a picture of more than {} steps could not be read: fewer --ranks or --bytes",
                     steps_drawn_most);
-    Drawing drawing(svg, run, at);
+    LanesDrawing drawing(svg, run, at);
     if (drawing.lanes() > lanes_drawn_most)
         return fail(weftInvalidUsage,
                     "a picture of {} lanes could not be read; at most {} are drawn: fewer --ranks or --channels",

@@ -17,10 +17,10 @@ namespace {
 
 using namespace topology;
 
-struct Look {
+struct NodeLook {
     const char *fill, *frame;
 };
-Look look_of(NodeKind kind) {
+NodeLook look_of(NodeKind kind) {
     switch (kind) {
         case NodeKind::cpu: return {"#fbe3d0", "#f7f7f7"};
         case NodeKind::pci: return {"#d6e6f3", "#eef2f5"};
@@ -32,9 +32,9 @@ Look look_of(NodeKind kind) {
     return {"#fff7dc", "#fff7dc"};
 }
 
-class Drawing {
+class MachineDrawing {
   public:
-    Drawing(Svg& svg, const Graph& graph, int copies, Point at)
+    MachineDrawing(Svg& svg, const Graph& graph, int copies, Point at)
         : svg_(svg), graph_(graph), copies_(copies), at_(at), layout_(graph, at) {}
 
     // Frames first, then links, then the devices, so that a link passes behind what it does not end at.
@@ -179,7 +179,7 @@ Status draw_machine(Svg& svg, const Graph& graph, int copies, Point at) {
     if (drawn > size_t(nodes_drawn_most))
         return fail(weftInvalidUsage, "a picture of {} devices could not be read; it can have {}: draw fewer hosts",
                     drawn, nodes_drawn_most);
-    Drawing(svg, graph, copies, at).draw();
+    MachineDrawing(svg, graph, copies, at).draw();
     return ok();
 }
 

@@ -15,16 +15,16 @@ namespace weft::cuda {
 namespace {
 
 // Letters of the stages of making a domain; transports' keys are hashes.
-constexpr uint64_t letter_key = 0x6465766963650000u;
+constexpr uint64_t domain_letter_key = 0x6465766963650000u;
 enum : int { offers, reached = 16, verified = 32, agreed = 48, second_way = 64 };
 
 // Where other processes find a rank's memory; the address is for ranks of its own.
-struct Offer {
+struct DomainOffer {
     uint64_t address;
     IpcExport exported;
     bool shared;  // `exported` is valid
 };
-static_assert(sizeof(Offer) <= HostGroup::letter_bytes);
+static_assert(sizeof(DomainOffer) <= HostGroup::letter_bytes);
 
 uint32_t own_number(int rank) { return 0x77656674u + uint32_t(rank); }
 uint32_t number_between(int from, int to) { return 0x9e3779b9u * uint32_t(from * Domain::ranks_max + to + 1) | 1; }
@@ -72,7 +72,7 @@ Result<CUdeviceptr> PinnedPages::address() const {
 }
 
 uint64_t Domain::key(int stage) const {
-    return letter_key + uint64_t(stage) + (detour_.empty() || stage >= agreed ? 0 : second_way);
+    return domain_letter_key + uint64_t(stage) + (detour_.empty() || stage >= agreed ? 0 : second_way);
 }
 // To everybody of the host: nobody carries letters, all look into their writer's heap.
 Status Domain::post(int stage, const void* letter, size_t bytes) {
@@ -188,7 +188,7 @@ void Domain::conclude(Obstacle obstacle) {
 Status Domain::offer() {
     const Context& context = kernels_->context();
     const Driver& driver = kernels_->driver();
-    Offer letter{};
+    DomainOffer letter{};
     const Status made = [&]() -> Status {
         if (!obstacle_.empty()) return {weftSystemError, obstacle_};
         auto words = SharedWords::of(group_, context);
@@ -305,7 +305,7 @@ Status Domain::write_programs() {
 }
 
 Status Domain::map(int peer) {
-    Offer letter;
+    DomainOffer letter;
     memcpy(&letter, find(peer, offers), sizeof letter);
     if (letter.address == 0) return fail(weftSystemError, "rank {} could not offer its device memory", peer);
     const RankRow &own = group_->row(rank_), &row = group_->row(peer);

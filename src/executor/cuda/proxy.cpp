@@ -183,7 +183,7 @@ bool Proxy::Loop::sleep(int64_t nap_us) {
     }
     asleep.store(false, std::memory_order_seq_cst);
     uint64_t rung;
-    return read(bell.number(), &rung, sizeof rung) > 0;
+    return ::read(bell.number(), &rung, sizeof rung) > 0;
 }
 
 void Proxy::Loop::run() {

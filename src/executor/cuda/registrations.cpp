@@ -21,7 +21,7 @@ namespace weft::cuda {
 
 namespace {
 
-constexpr uint64_t letter_key = 0x7265676973746572;
+constexpr uint64_t registration_letter_key = 0x7265676973746572;
 constexpr int64_t answer_patience_us = 2'000'000;  // service threads look every 50 ms
 constexpr int64_t leave_patience_us = 10'000'000;  // what else runs on the device may keep us from unmapping
 constexpr bool is_open(uint64_t state) { return (state & 1) != 0; }
@@ -102,22 +102,22 @@ Registrations::Registrations(std::shared_ptr<HostGroup> group, int rank, std::sh
       looked_(size_t(ranks_), 0) {
     if (rank_ != 0 || group_->one_process()) return;
     const size_t bytes = sizeof(Table) * size_t(ranks_);
-    PeerMemory letter{};
+    weft::PeerMemory letter{};
     auto memory = SharedMemory::create("weft-device-tables", bytes);
     Status status = memory ? memory->back(0, bytes) : memory.take_status();
     if (status) {
         made_ = std::move(*memory);
         letter = {getpid(), made_.fd(), process_token(), made_.inode()};
-        status = group_->post_letter(rank_, rank_, letter_key, &letter, sizeof letter);
+        status = group_->post_letter(rank_, rank_, registration_letter_key, &letter, sizeof letter);
     }
     if (!status) WEFT_LOG_RANK(rank_, info, mem, "device memory cannot be registered: {}", status.sentence());
 }
 
 // Without tables nothing is registered, which costs no more than time.
 void Registrations::open() {
-    const std::byte* letter = group_->find_letter(0, letter_key);
+    const std::byte* letter = group_->find_letter(0, registration_letter_key);
     if (letter == nullptr) return;
-    PeerMemory where;
+    weft::PeerMemory where;
     memcpy(&where, letter, sizeof where);
     auto tables = map_peer_memory(where);
     if (!tables) {
