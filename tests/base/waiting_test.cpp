@@ -9,7 +9,7 @@
 namespace weft::test {
 namespace {
 
-std::shared_ptr<HostGroup> group_of(int ranks) {
+std::shared_ptr<HostGroup> waiting_group_of(int ranks) {
     auto group = HostGroup::create(ranks);
     REQUIRE(group.ok());
     return *group;
@@ -24,7 +24,7 @@ RankSet only(int rank) {
 }  // namespace
 
 TEST_CASE("a waiting rank says on which processor it was last seen", "[waiting]") {
-    const auto group = group_of(2);
+    const auto group = waiting_group_of(2);
     CHECK(group->row(0).cpu.load() == 0);
     Waiting waiting(*group, 0, 1'000'000);
     waiting.seen_here();
@@ -34,7 +34,7 @@ TEST_CASE("a waiting rank says on which processor it was last seen", "[waiting]"
 
 TEST_CASE("after silence a rank announces that it sleeps; a wake before it sleeps is not lost; stirring takes it back",
           "[waiting]") {
-    const auto group = group_of(2);
+    const auto group = waiting_group_of(2);
     Waiting waiting(*group, 0, 0);
     const RankSet missing = only(1);
     CHECK(group->header().sleepers.load() == 0);
@@ -51,7 +51,7 @@ TEST_CASE("after silence a rank announces that it sleeps; a wake before it sleep
 }
 
 TEST_CASE("a rank that leaves while it says that it sleeps is no sleeper any more", "[waiting]") {
-    const auto group = group_of(2);
+    const auto group = waiting_group_of(2);
     {
         Waiting waiting(*group, 0, 0);
         while (group->row(0).sleeping.load() == 0) waiting.pause(only(1));
@@ -60,7 +60,7 @@ TEST_CASE("a rank that leaves while it says that it sleeps is no sleeper any mor
 }
 
 TEST_CASE("a thread that drives other ranks too never sleeps", "[waiting]") {
-    const auto group = group_of(2);
+    const auto group = waiting_group_of(2);
     Waiting waiting(*group, 0, 0);
     for (int i = 0; i < 3000; ++i) {
         waiting.pause(only(1), false);
@@ -70,7 +70,7 @@ TEST_CASE("a thread that drives other ranks too never sleeps", "[waiting]") {
 }
 
 TEST_CASE("silence is counted from the last movement", "[waiting]") {
-    const auto group = group_of(2);
+    const auto group = waiting_group_of(2);
     Waiting waiting(*group, 0, 1'000'000'000);
     while (waiting.silence_us() < 2000) waiting.pause(only(1));
     waiting.stir();
@@ -79,7 +79,7 @@ TEST_CASE("silence is counted from the last movement", "[waiting]") {
 }
 
 TEST_CASE("who waits is told of an abort, and now and then to look around", "[waiting]") {
-    const auto group = group_of(2);
+    const auto group = waiting_group_of(2);
     Waiting waiting(*group, 0, 1'000);
     while (!waiting.pause(only(1))) {
     }  // silence is worth a look
@@ -93,7 +93,7 @@ TEST_CASE("who waits is told of an abort, and now and then to look around", "[wa
 }
 
 TEST_CASE("a rank that sleeps is woken by what another publishes", "[waiting]") {
-    const auto group = group_of(2);
+    const auto group = waiting_group_of(2);
     std::atomic<bool> published{false}, seen{false};
     std::thread sleeper([&] {
         Waiting waiting(*group, 0, 0);
@@ -110,7 +110,7 @@ TEST_CASE("a rank that sleeps is woken by what another publishes", "[waiting]") 
 TEST_CASE("ranks that sleep at once and wake each other come through ten thousand turns", "[waiting]") {
     constexpr int ranks = 3;
     constexpr uint64_t turns = 3'500;
-    const auto group = group_of(ranks);
+    const auto group = waiting_group_of(ranks);
     std::atomic<uint64_t> turn{0};
     std::vector<std::thread> threads;
     for (int rank = 0; rank < ranks; ++rank)

@@ -22,7 +22,7 @@ using tcp::Place;
 using tcp::TcpReceiver;
 using tcp::TcpSender;
 
-constexpr size_t slot_bytes = 300'000;
+constexpr size_t tcp_slot_bytes = 300'000;
 
 std::unique_ptr<TcpReceiver> receiver_at(const ConnectionOptions& options, std::shared_ptr<net::Door> door,
                                          const Place& place) {
@@ -39,7 +39,7 @@ std::unique_ptr<TcpSender> sender_to(const ConnectionOptions& options, const Pla
 struct Bench {
     net::Identity identity = fresh_identity();
     std::shared_ptr<net::Door> door;
-    Place place{.token = 4711, .depth = 2, .stripes = 1, .slot_bytes = slot_bytes, .addresses = {}};
+    Place place{.token = 4711, .depth = 2, .stripes = 1, .slot_bytes = tcp_slot_bytes, .addresses = {}};
     std::unique_ptr<TcpReceiver> receiver;
 
     explicit Bench(int stripes = 1) {
@@ -54,7 +54,7 @@ struct Bench {
         receiver = receiver_at(options(0), door, place);
     }
     ConnectionOptions options(int self) {
-        return {self, 1 - self, 0, place.depth, slot_bytes, nullptr, nullptr, &identity};
+        return {self, 1 - self, 0, place.depth, tcp_slot_bytes, nullptr, nullptr, &identity};
     }
     std::unique_ptr<TcpSender> sender() { return sender_to(options(1), place, door->addresses()); }
     // A sender's socket for us to write on, past the handshake.
@@ -150,7 +150,7 @@ TEST_CASE("a header that lies is an error that names rank and address, never an 
     CHECK_THAT(said({.magic = 1, .sequence = 2}), Catch::Contains("damaged"));
     CHECK_THAT(said({.sequence = 1}), Catch::Contains("numbered 1"));
     CHECK_THAT(said({.sequence = 3}), Catch::Contains("numbered 3"));
-    CHECK_THAT(said({.sequence = 2, .bytes = slot_bytes + 1}), Catch::Contains(std::to_string(slot_bytes + 1)));
+    CHECK_THAT(said({.sequence = 2, .bytes = tcp_slot_bytes + 1}), Catch::Contains(std::to_string(tcp_slot_bytes + 1)));
     CHECK_THAT(said({.sequence = 2, .bytes = ~uint64_t(0)}), Catch::Contains("claims"));
 }
 
@@ -248,12 +248,12 @@ TEST_CASE("a peer that has left before it was reached is missed by who has somet
 TEST_CASE("a peer that stops reading stops the sender, which sleeps until there is room", "[tcp]") {
     Bench bench;
     auto sender = bench.sender();
-    const std::vector<std::byte> data = pattern(slot_bytes, 0);
+    const std::vector<std::byte> data = pattern(tcp_slot_bytes, 0);
     uint64_t sent = 0;
     const auto fill = [&] {
         for (;;) {
             REQUIRE(bench.door->progress().ok());
-            auto gone = sender->send(data.data(), {slot_bytes, sent, 0});
+            auto gone = sender->send(data.data(), {tcp_slot_bytes, sent, 0});
             REQUIRE(gone.ok());
             if (!*gone) return;
             REQUIRE(++sent < 1000);
@@ -390,14 +390,14 @@ TEST_CASE("a message over several sockets is whole again, whichever is faster", 
                                        tcp::striped_bytes - 1,
                                        tcp::striped_bytes,
                                        tcp::striped_bytes + 1,
-                                       slot_bytes,
+                                       tcp_slot_bytes,
                                        3,
-                                       slot_bytes - 1,
+                                       tcp_slot_bytes - 1,
                                        70'000,
                                        64,
                                        200'000};
     uint64_t sent = 0, received = 0;
-    std::vector<std::byte> target(slot_bytes);
+    std::vector<std::byte> target(tcp_slot_bytes);
     while (received < 200) {
         const size_t bytes = sizes[sent % sizes.size()];
         if (sent < 200 && random() % 3 != 0) {

@@ -19,7 +19,7 @@ std::vector<std::string> variables_of(const Where& where, int rank, std::vector<
     return more;
 }
 
-struct Difference {
+struct MessageDifference {
     const char* what;
     const char *sends, *receives;  // steps of ranks 0 and 1
     const char* told;
@@ -29,7 +29,7 @@ struct Difference {
 }  // namespace
 
 TEST_CASE("both ends of a message are told when they differ", "[messages]") {
-    const Difference differences[] = {
+    const MessageDifference differences[] = {
         {"a larger send", "send=100,1", "receive=50,0",
          "rank 0 called weftSend with 100 int32 for rank 1, which called weftRecv with 50 int32 from rank 0"},
         {"a smaller send", "send=3,1", "receive=50,0",
@@ -51,7 +51,7 @@ TEST_CASE("both ends of a message are told when they differ", "[messages]") {
          "rank 1 called weftAlltoAllv with 12 int32 for rank 0, which called weftAlltoAllv with 11 int32 from rank 1"},
     };
     for (const Where& where : everywhere)
-        for (const Difference& difference : differences) {
+        for (const MessageDifference& difference : differences) {
             if (small() && where.apart && difference.sends[5] != '3') continue;
             INFO(difference.what << ' ' << where.name);
             Job job(2);

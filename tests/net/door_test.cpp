@@ -15,10 +15,10 @@ using net::Door;
 
 namespace {
 
-const net::Purpose purpose{net::checkin, 0, 1};
+const net::Purpose door_purpose{net::checkin, 0, 1};
 
 void member_gets_in(Door& door, const net::Identity& identity) {
-    Call call(identity, purpose, door.addresses());
+    Call call(identity, door_purpose, door.addresses());
     auto socket = finish(call, &door);
     if (!socket) FAIL(socket.status().sentence());
     CHECK(claim(door, identity, net::checkin).socket);
@@ -45,19 +45,19 @@ TEST_CASE("a door listens at each address and can be dismissed as often as it wa
     door->admit(identity);
     door->admit(identity);
     for (const Address& address : door->addresses()) {
-        Call call(identity, purpose, {address});
+        Call call(identity, door_purpose, {address});
         REQUIRE(finish(call, door.get()).ok());
         CHECK(claim(*door, identity, net::checkin).socket);
     }
     door->dismiss(identity.name);
     member_gets_in(*door, identity);
-    Call parked(identity, purpose, door->addresses());
+    Call parked(identity, door_purpose, door->addresses());
     auto socket = finish(parked, door.get());
     REQUIRE(socket.ok());
     door->dismiss(identity.name);
     CHECK_FALSE(door->claim(identity.name, net::checkin));
     CHECK(eventually([&] { return closed(*socket); }));  // what was parked is dropped
-    Call late(identity, purpose, door->addresses());
+    Call late(identity, door_purpose, door->addresses());
     auto refused = finish(late, door.get());
     REQUIRE_FALSE(refused.ok());
     CHECK_THAT(refused.status().sentence(), Catch::Contains("does not know this unique id"));
@@ -99,7 +99,7 @@ TEST_CASE("a sleeper is woken when something is parked for its communicator", "[
     CHECK_FALSE(readable(signal));
     std::vector<Fd> sockets;
     for (int i = 0; i < 2; ++i) {
-        Call call(identity, purpose, door->addresses());
+        Call call(identity, door_purpose, door->addresses());
         auto socket = finish(call, door.get());
         REQUIRE(socket.ok());
         sockets.push_back(std::move(*socket));
@@ -137,7 +137,7 @@ TEST_CASE("a recorded call is turned away when it is played again", "[door]") {
     // Between them a stranger who copies what the member says.
     auto tap = net::open_listener(loopback());
     REQUIRE(tap.ok());
-    Call call(identity, purpose, {net::local_address(tap->number())});
+    Call call(identity, door_purpose, {net::local_address(tap->number())});
     std::optional<Fd> near, member;
     const Fd far = stranger_at(door->addresses()[0]);
     std::string recording;
@@ -215,7 +215,7 @@ TEST_CASE("a port that was agreed before can be listened on as well, and one tha
     REQUIRE(door->listen_also(door->addresses()[0].port()).ok());
     for (const char* host : {"127.0.0.1", "127.0.0.3", "::1"}) {
         if (host[0] == ':' && !has_ipv6()) continue;
-        Call call(identity, purpose, {loopback(host).with_port(port)});
+        Call call(identity, door_purpose, {loopback(host).with_port(port)});
         auto socket = finish(call, door.get());
         if (!socket) FAIL(socket.status().sentence());
         CHECK(claim(*door, identity, net::checkin).socket);

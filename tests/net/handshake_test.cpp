@@ -22,7 +22,7 @@ AnswerHandshake::Find knows(const Identity& identity) {
     return [&identity](const IdName& name) { return name == identity.name ? &identity : nullptr; };
 }
 
-const Purpose purpose{net::data, 3, 0x123456789abcdef0u};
+const Purpose handshake_purpose{net::data, 3, 0x123456789abcdef0u};
 
 struct End {
     Ending answer = Ending::pending;
@@ -71,8 +71,8 @@ struct HandCaller {
     }
     net::ProofMessage proof(const net::ChallengeMessage& challenge) const {
         net::ProofMessage message;
-        message.purpose = purpose;
-        message.mac = net::caller_proof(identity.secret, hello, challenge, purpose);
+        message.purpose = handshake_purpose;
+        message.mac = net::caller_proof(identity.secret, hello, challenge, handshake_purpose);
         return message;
     }
 };
@@ -81,16 +81,16 @@ struct HandCaller {
 
 TEST_CASE("two ends that know the secret meet, and the purpose arrives", "[handshake]") {
     const Identity identity = fresh_identity();
-    CallerHandshake caller(identity, purpose);
+    CallerHandshake caller(identity, handshake_purpose);
     AnswerHandshake answer;
     const End end = shake(caller, answer, identity);
     REQUIRE(end.caller);
     CHECK((end.caller->ok() && **end.caller));
     CHECK(end.answer == Ending::welcome);
     CHECK(answer.name() == identity.name);
-    CHECK(answer.purpose().kind == purpose.kind);
-    CHECK(answer.purpose().detail == purpose.detail);
-    CHECK(answer.purpose().token == purpose.token);
+    CHECK(answer.purpose().kind == handshake_purpose.kind);
+    CHECK(answer.purpose().detail == handshake_purpose.detail);
+    CHECK(answer.purpose().token == handshake_purpose.token);
 }
 
 TEST_CASE("an identity's name does not depend on chance and differs between secrets", "[handshake]") {
@@ -104,7 +104,7 @@ TEST_CASE("a wrong secret is found by the caller, and a caller with one by who a
     const Identity identity = fresh_identity();
     Identity wrong = fresh_identity();
     wrong.name = identity.name;
-    CallerHandshake caller(wrong, purpose);
+    CallerHandshake caller(wrong, handshake_purpose);
     AnswerHandshake answer;
     const End end = shake(caller, answer, identity);
     REQUIRE((end.caller && !end.caller->ok()));
@@ -116,13 +116,13 @@ TEST_CASE("a wrong secret is found by the caller, and a caller with one by who a
     HandCaller forger(identity);
     CHECK(forger.say(&forger.hello, sizeof forger.hello) == Ending::pending);
     net::ProofMessage proof = forger.proof(forger.challenge());
-    proof.mac = net::caller_proof(wrong.secret, forger.hello, {}, purpose);
+    proof.mac = net::caller_proof(wrong.secret, forger.hello, {}, handshake_purpose);
     CHECK(forger.say(&proof, sizeof proof) == Ending::impostor);
 }
 
 TEST_CASE("an unknown id is refused with a sentence", "[handshake]") {
     const Identity identity = fresh_identity(), other = fresh_identity();
-    CallerHandshake caller(other, purpose);
+    CallerHandshake caller(other, handshake_purpose);
     AnswerHandshake answer;
     const End end = shake(caller, answer, identity);
     CHECK(end.answer == Ending::refused);
@@ -144,7 +144,7 @@ TEST_CASE("a recorded handshake proves nothing when it is played again", "[hands
 
     // Nor does a challenge that was recorded, to a caller; nor its own proof, sent back to it.
     auto [near, far] = socket_pair();
-    CallerHandshake caller(identity, purpose);
+    CallerHandshake caller(identity, handshake_purpose);
     REQUIRE(caller.advance(near.number()).ok());
     net::ChallengeMessage replayed;
     net::HelloMessage old;
@@ -191,7 +191,7 @@ TEST_CASE("another library version: both ends name both versions, but only to wh
     // A newer one answers, and refuses or lets us in.
     for (const bool lenient : {false, true}) {
         auto [near, far] = socket_pair();
-        CallerHandshake caller(identity, purpose);
+        CallerHandshake caller(identity, handshake_purpose);
         REQUIRE(caller.advance(near.number()).ok());
         net::HelloMessage hello;
         REQUIRE(recv(far.number(), &hello, sizeof hello, 0) == ssize_t(sizeof hello));

@@ -11,7 +11,7 @@ using net::Door;
 
 namespace {
 
-const net::Purpose purpose{net::checkin, 0, 1};
+const net::Purpose limits_purpose{net::checkin, 0, 1};
 
 size_t descriptors() {
     size_t count = 0;
@@ -49,7 +49,7 @@ TEST_CASE("thousands of silent strangers do not keep a member out, nor stay", "[
             strangers.push_back(stranger_at(door->addresses()[0]));
             if (i % 50 == 0) REQUIRE(door->progress().ok());
         }
-        Call call(identity, purpose, door->addresses());
+        Call call(identity, limits_purpose, door->addresses());
         auto socket = finish(call, door.get());
         if (!socket) FAIL(socket.status().sentence());
         CHECK(claim(*door, identity, net::checkin).socket);
@@ -70,7 +70,7 @@ TEST_CASE("ten thousand connections that come and go leave nothing", "[limits]")
         stranger.reset();
         if (i % 20 == 0) REQUIRE(door->progress().ok());
     }
-    Call call(identity, purpose, door->addresses());
+    Call call(identity, limits_purpose, door->addresses());
     CHECK(finish(call, door.get()).ok());
     CHECK(claim(*door, identity, net::checkin).socket);
     CHECK(eventually([&] {
@@ -83,7 +83,7 @@ TEST_CASE("without descriptors connections wait, and are accepted when there are
     auto door = open_door();
     const net::Identity identity = fresh_identity();
     door->admit(identity);
-    Call call(identity, purpose, door->addresses());
+    Call call(identity, limits_purpose, door->addresses());
     REQUIRE(call.advance().ok());  // its socket exists before there are none left
     bool waits = true, rests = true;
     {
@@ -118,7 +118,7 @@ TEST_CASE("a member that comes with a thousand others is not taken for a strange
     std::vector<Call> calls;
     constexpr int count = 1500;
     for (int i = 0; i < count; ++i) {
-        calls.emplace_back(identity, purpose, door->addresses());
+        calls.emplace_back(identity, limits_purpose, door->addresses());
         REQUIRE(calls.back().advance().ok());
     }
     std::vector<Fd> sockets;

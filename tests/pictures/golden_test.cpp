@@ -7,7 +7,7 @@
 using namespace weft;
 using namespace weft::test;
 
-static std::string file_text(const std::string& name) {
+static std::string picture_text(const std::string& name) {
     auto text = read_file(name, 1 << 20);
     REQUIRE(text.ok());
     return *text;
@@ -43,7 +43,7 @@ TEST_CASE("the pictures of docs/pictures are those that the command draws", "[pi
         REQUIRE(run(words).status == 0);
         INFO("docs/pictures/" << golden.file << " differs; where that is wanted: " << said << " --svg docs/pictures/"
                               << golden.file << ", and look at it");
-        const bool same = file_text(file) == file_text(top + "docs/pictures/" + golden.file);
+        const bool same = picture_text(file) == picture_text(top + "docs/pictures/" + golden.file);
         CHECK(same);
         CHECK(std::filesystem::file_size(file) < 60'000);
     }
