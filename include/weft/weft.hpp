@@ -12,6 +12,8 @@
 #include <weft/weft.h>
 
 #include <cstdint>
+#include <exception>
+#include <list>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -148,30 +150,77 @@ class Prepared {
     weftPrepared_t handle_ = nullptr;
 };
 
-// weftGroupStart for its lifetime. The calls are carried out by end(), which throws what went wrong; the destructor
-// ends the group too, for a thread must not be left inside one, but is silent. Thread-bound; nests.
+namespace detail {
+
+// Where the library writes a communicator's handle: inside a group when that ends, so it stays where it is when the
+// owner moves. A list of one or none, for what dies hands it on without an allocation.
+using HandlePlace = std::list<std::shared_ptr<weftComm_t>>;
+
+// Of a thread: how many Groups are open, and places whose owners died while a group held them or calls on them.
+struct ThreadGroups {
+    int open = 0;
+    HandlePlace orphans;
+
+    static ThreadGroups& mine() {
+        static thread_local ThreadGroups groups;
+        return groups;
+    }
+    ~ThreadGroups() { destroy_orphans(); }
+    // Those that no group holds any more. One without a communicator may still be written.
+    void destroy_orphans() noexcept {
+        orphans.remove_if([](const std::shared_ptr<weftComm_t>& place) {
+            return *place && weftCommDestroy(*place) != weftInvalidUsage;
+        });
+    }
+};
+
+}  // namespace detail
+
+// weftGroupStart for its lifetime. The calls are carried out by end(), which throws what went wrong. The destructor
+// ends the group too, for a thread must not be left inside one, but is silent; of one that an exception leaves it
+// carries nothing out, since buffers may be gone. Thread-bound; nests: an inner one's calls are the outermost's.
 class Group {
   public:
-    Group() { check(weftGroupStart()); }
+    Group() {
+        check(weftGroupStart());
+        ++detail::ThreadGroups::mine().open;
+    }
     Group(const Group&) = delete;
     Group& operator=(const Group&) = delete;
     ~Group() {
-        if (open_) (void)weftGroupEnd();
+        if (!open_) return;
+        const Closing closing(*this);
+        const bool outermost = detail::ThreadGroups::mine().open == 1;
+        if (outermost && std::uncaught_exceptions() > exceptions_) {
+            weftPrepared_t prepared = nullptr;
+            (void)weftGroupPrepare(&prepared);
+            (void)weftPreparedDestroy(prepared);
+        } else {
+            (void)weftGroupEnd();
+        }
     }
     void end() {
-        open_ = false;
+        const Closing closing(*this);
         check(weftGroupEnd());
     }
     // Ends it too, but carries nothing out: the calls are kept.
     Prepared prepare() {
-        open_ = false;
+        const Closing closing(*this);
         weftPrepared_t prepared = nullptr;
         check(weftGroupPrepare(&prepared));
         return Prepared(prepared);
     }
 
   private:
+    struct Closing {
+        explicit Closing(Group& group) { group.open_ = false; }
+        ~Closing() {
+            --detail::ThreadGroups::mine().open;
+            detail::ThreadGroups::mine().destroy_orphans();
+        }
+    };
     bool open_ = true;
+    int exceptions_ = std::uncaught_exceptions();
 };
 
 // Memory of weftMemAlloc: zeroed, page aligned, readable by the peers of this host. Move-only.
@@ -208,63 +257,68 @@ class Communicator {
     Communicator() = default;
 
     // Joins the communicator `id` of `ranks` ranks as `rank`; returns when all have joined. Inside a Group the
-    // communicator is there after end(), and this object must live until then (it may be moved). config may be null.
+    // communicator is there after end(), in this object, wherever it was moved; it ends at once if there is none any
+    // more. config may be null.
     Communicator(int ranks, const weftUniqueId& id, int rank, const weftConfig_t* config = nullptr)
-        : handle_(new weftComm_t(nullptr)) {
-        check(weftCommInitRankConfig(handle_.get(), ranks, id, rank, config));
-    }
+        : Communicator(made([&](weftComm_t* comm) { return weftCommInitRankConfig(comm, ranks, id, rank, config); })) {}
 
     // As the launcher's environment says; without any, a communicator of one rank.
     static Communicator from_environment(const weftConfig_t* config = nullptr) {
-        Communicator communicator;
-        communicator.handle_.reset(new weftComm_t(nullptr));
-        check(weftCommInitFromEnvironment(communicator.handle_.get(), config));
-        return communicator;
+        return made([&](weftComm_t* comm) { return weftCommInitFromEnvironment(comm, config); });
     }
 
     // Ranks 0..ranks-1 of one communicator, all in this process: a thread for each, or one thread inside a Group.
+    // Inside a Group they are there after end(), as with the constructor.
     static std::vector<Communicator> all(int ranks) {
-        std::vector<weftComm_t> handles(ranks > 0 ? static_cast<std::size_t>(ranks) : 1, nullptr);
-        std::vector<Communicator> communicators(handles.size());
-        for (Communicator& communicator : communicators) communicator.handle_.reset(new weftComm_t(nullptr));
-        const weftResult_t result = weftCommInitAll(handles.data(), ranks, nullptr);
-        for (std::size_t i = 0; i < handles.size(); ++i) *communicators[i].handle_ = handles[i];
+        const std::size_t count = ranks > 0 ? static_cast<std::size_t>(ranks) : 1;
+        const std::shared_ptr<weftComm_t[]> handles(new weftComm_t[count]());
+        std::vector<Communicator> communicators(count);
+        for (std::size_t i = 0; i < count; ++i) communicators[i].place_.emplace_back(handles, &handles[i]);
+        const weftResult_t result = weftCommInitAll(handles.get(), ranks, nullptr);
+        if (result != weftSuccess && result != weftInProgress)
+            for (Communicator& communicator : communicators)
+                if (!communicator) communicator.place_.clear();  // nor will it be written
         check(result);
         return communicators;
     }
 
     Communicator(Communicator&&) noexcept = default;
     Communicator& operator=(Communicator&& other) noexcept {
-        handle_.swap(other.handle_);
+        place_.swap(other.place_);
         return *this;
     }
     ~Communicator() {
-        if (get()) (void)weftCommDestroy(get());
+        // A group holds it, or calls on it: it ends after that.
+        if (!place_.empty() && (!get() || weftCommDestroy(get()) == weftInvalidUsage)) {
+            auto& orphans = detail::ThreadGroups::mine().orphans;
+            orphans.splice(orphans.end(), place_);
+        }
     }
 
-    weftComm_t get() const noexcept { return handle_ ? *handle_ : nullptr; }
+    weftComm_t get() const noexcept { return place_.empty() ? nullptr : *place_.front(); }
     explicit operator bool() const noexcept { return get() != nullptr; }
     // Hands the weftComm_t over to the caller, who destroys it.
-    weftComm_t release() noexcept { return handle_ ? std::exchange(*handle_, nullptr) : nullptr; }
+    weftComm_t release() noexcept {
+        const weftComm_t comm = get();
+        if (comm) place_.clear();
+        return comm;
+    }
     // Leaves now, and says whether that went well.
     void destroy() { check(weftCommDestroy(release())); }
     // Ranks of one color >= 0 become a communicator, ordered by key; for a negative color an empty object. All ranks
     // call it. Inside a Group the new one is there after end(), as with the constructor.
     Communicator split(int color, int key = 0, const weftConfig_t* config = nullptr) {
-        Communicator child;
-        child.handle_.reset(new weftComm_t(nullptr));
-        check(weftCommSplit(get(), color, key, child.handle_.get(), config));
+        Communicator child = made([&](weftComm_t* comm) { return weftCommSplit(get(), color, key, comm, config); });
+        if (color < 0) child.place_.clear();
         return child;
     }
     // A communicator of the ranks that are not `excluded`, which alone call it: of a healthy one, or, with
     // WEFT_SHRINK_ABORT, of one whose excluded ranks have died.
     Communicator shrink(std::vector<int> excluded, int flags = WEFT_SHRINK_DEFAULT,
                         const weftConfig_t* config = nullptr) {
-        Communicator child;
-        child.handle_.reset(new weftComm_t(nullptr));
-        check(weftCommShrink(get(), excluded.data(), static_cast<int>(excluded.size()), child.handle_.get(), config,
-                             flags));
-        return child;
+        const int count = static_cast<int>(excluded.size());
+        return made(
+            [&](weftComm_t* comm) { return weftCommShrink(get(), excluded.data(), count, comm, config, flags); });
     }
     // No call may follow; waits for those on device memory.
     void finalize() { check(weftCommFinalize(get())); }
@@ -467,8 +521,17 @@ class Communicator {
     }
 
   private:
-    // Its place does not move with the object: inside a Group the library writes it later.
-    std::unique_ptr<weftComm_t> handle_;
+    // What `make` receives in its place, now or when a group ends.
+    template <class Make>
+    static Communicator made(Make make) {
+        detail::HandlePlace place(1, std::make_shared<weftComm_t>(nullptr));
+        check(make(place.front().get()));
+        Communicator communicator;
+        communicator.place_ = std::move(place);
+        return communicator;
+    }
+
+    detail::HandlePlace place_;
 };
 
 }  // namespace api

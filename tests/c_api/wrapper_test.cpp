@@ -122,6 +122,66 @@ void inits_in_a_group() {
     for (int rank = 0; rank < 4; ++rank) CHECK(comms[std::size_t(rank)].rank() == rank);
 }
 
+void all_in_a_group() {
+    Group group;
+    std::vector<Communicator> comms = Communicator::all(3);
+    CHECK(!comms[0]);
+    check_throws([] { Communicator::all(0); }, weftInvalidArgument, "ndev is 0");
+    group.end();
+    for (int rank = 0; rank < 3; ++rank) CHECK(comms[std::size_t(rank)].rank() == rank);
+}
+
+// Nothing of a group is carried out that an exception leaves: its ranks can still join, with the same id.
+void exceptions_in_groups() {
+    const weftUniqueId id = make_unique_id();
+    weftConfig_t asynchronous = WEFT_CONFIG_INITIALIZER;
+    asynchronous.blocking = 0;
+    std::vector<Communicator> all = Communicator::all(2);
+    float values[2] = {1, 2};
+    check_throws(
+        [&] {
+            Group group;
+            const Communicator first(3, id, 0), second(3, id, 1, &asynchronous);
+            const Communicator half = all[0].split(0);
+            const std::vector<Communicator> others = Communicator::all(2);
+            all[1].all_reduce(values, 1);
+            const Communicator wrong(3, id, 3);
+        },
+        weftInvalidArgument, "rank is 3");
+    CHECK(weftGroupEnd() == weftInvalidUsage);  // none is open
+    std::vector<Communicator> comms;
+    Group group;
+    for (int rank = 0; rank < 3; ++rank) comms.emplace_back(3, id, rank);
+    for (std::size_t rank = 0; rank < 2; ++rank) all[rank].all_reduce(&values[rank], 1);
+    group.end();
+    CHECK(comms[2].ranks() == 3 && values[0] == 3 && values[1] == 3);
+}
+
+// Their groups hold them, or calls on them: they end when these have.
+void owners_that_die_in_groups() {
+    const weftUniqueId id = make_unique_id();
+    weftConfig_t config = WEFT_CONFIG_INITIALIZER;
+    config.timeoutMs = 20000;
+    std::vector<Communicator> all = Communicator::all(2);
+    std::vector<float> values{1, 2};
+    Group group;
+    Communicator second(2, id, 1, &config);
+    try {
+        Group inner;
+        Communicator first(2, id, 0);
+        Communicator dying = std::move(all[0]);
+        dying.all_reduce(&values[0], 1);
+        all[1].all_reduce(&values[1], 1);
+        throw 1;
+    } catch (int) {
+    }
+    group.end();
+    CHECK(values == std::vector<float>(2, 3));
+    CHECK(second.ranks() == 2);
+    check_throws([&] { second.barrier(); }, weftRemoteError, "left");
+    check_throws([&] { all[1].barrier(); }, weftRemoteError, "left");
+}
+
 void moves() {
     Communicator one = Communicator::from_environment();
     const weftComm_t handle = one.get();
@@ -257,6 +317,9 @@ int main() {
     run_case("one thread drives the ranks of all()", one_thread_many_ranks);
     run_case("threads are ranks, each with its scalar", threads_as_ranks);
     run_case("communicators made in a group may be moved before it ends", inits_in_a_group);
+    run_case("all() works inside a group", all_in_a_group);
+    run_case("a group that an exception leaves carries nothing out", exceptions_in_groups);
+    run_case("what dies inside a group ends with it", owners_that_die_in_groups);
     run_case("moved and released communicators are left empty", moves);
     run_case("communicators are split, shrunk and finalized", splits_and_shrinks);
     run_case("an exception has the code and the sentence", errors);
