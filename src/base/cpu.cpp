@@ -2,6 +2,8 @@
 
 #include <unistd.h>
 
+#include <algorithm>
+#include <cstdlib>
 #include <fstream>
 
 namespace weft {
@@ -13,17 +15,57 @@ CpuSet allowed_cpus() {
     cpu_set_t mask;
     const bool known = sched_getaffinity(0, sizeof mask, &mask) == 0;
     const long online = sysconf(_SC_NPROCESSORS_ONLN);
-    for (int cpu = 0; cpu < 1024; ++cpu)
-        if (known ? CPU_ISSET(cpu, &mask) : cpu < online) set.words[cpu / 64] |= 1ull << (cpu % 64);
+    for (int cpu = 0; cpu < CpuSet::cpus_most; ++cpu)
+        if (known ? CPU_ISSET(cpu, &mask) : cpu < online) set.add(cpu);
     return set;
 }
 
-static size_t cache_bytes(int name) {
-    const long bytes = sysconf(name);
-    return bytes > 0 ? size_t(bytes) : 0;
+static std::string line_of(const std::string& file) {
+    std::string line;
+    std::ifstream stream(file);
+    std::getline(stream, line);
+    return line;
 }
-size_t last_level_cache_bytes() { return cache_bytes(_SC_LEVEL3_CACHE_SIZE); }
-size_t second_level_cache_bytes() { return cache_bytes(_SC_LEVEL2_CACHE_SIZE); }
+
+// "0-3,8".
+static void take_away(CpuSet& set, const std::string& list) {
+    const char* at = list.c_str();
+    for (char* end; *at != 0; at = *end == ',' ? end + 1 : end) {
+        const long first = strtol(at, &end, 10);
+        if (end == at || first < 0) return;
+        const long last = *end == '-' ? strtol(end + 1, &end, 10) : first;
+        for (long cpu = first; cpu <= last && cpu < CpuSet::cpus_most; ++cpu) set.take(int(cpu));
+    }
+}
+
+size_t cache_bytes(int level, CpuSet cpus, const std::string& sys) {
+    size_t bytes = 0;
+    for (int cpu; (cpu = cpus.first()) >= 0;) {
+        cpus.take(cpu);
+        for (int index = 0;; ++index) {
+            const std::string cache =
+                sys + "/devices/system/cpu/cpu" + std::to_string(cpu) + "/cache/index" + std::to_string(index) + "/";
+            const std::string of_level = line_of(cache + "level");
+            if (of_level.empty()) break;
+            if (of_level != std::to_string(level)) continue;
+            bytes += strtoull(line_of(cache + "size").c_str(), nullptr, 10) << 10;  // "32768K"
+            take_away(cpus, line_of(cache + "shared_cpu_list"));
+            break;
+        }
+    }
+    if (bytes > 0) return bytes;
+    // Of some virtual machines' processors this is what the whole socket has.
+    const long known = sysconf(level == 2 ? _SC_LEVEL2_CACHE_SIZE : _SC_LEVEL3_CACHE_SIZE);
+    return known > 0 ? size_t(known) : 0;
+}
+
+static CpuSet first_allowed() {
+    CpuSet one;
+    one.add(std::max(0, allowed_cpus().first()));
+    return one;
+}
+size_t last_level_cache_bytes() { return cache_bytes(3, first_allowed()); }
+size_t second_level_cache_bytes() { return cache_bytes(2, first_allowed()); }
 
 bool kernel_copies_messages(int asked) {
     if (asked >= 0) return asked > 0;

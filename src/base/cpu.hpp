@@ -1,5 +1,6 @@
 // cpu.hpp: the processor this thread runs on, and what the machine has: cores, caches.
 #pragma once
+#include <compare>
 #include <cstddef>
 #include <string>
 
@@ -26,7 +27,11 @@ inline int current_cpu() {
 
 // Processors that this thread may run on: a set that fits shared memory, and how many there are in it, at least 1.
 struct CpuSet {
-    unsigned long long words[16] = {};
+    static constexpr int cpus_most = 1024;
+    unsigned long long words[cpus_most / 64] = {};
+    void add(int cpu) { words[cpu / 64] |= 1ull << (cpu % 64); }
+    void take(int cpu) { words[cpu / 64] &= ~(1ull << (cpu % 64)); }
+    auto operator<=>(const CpuSet&) const = default;
     CpuSet& operator|=(const CpuSet& other) {
         for (int i = 0; i < 16; ++i) words[i] |= other.words[i];
         return *this;
@@ -45,6 +50,8 @@ struct CpuSet {
 CpuSet allowed_cpus();
 inline int allowed_cores() { return allowed_cpus().count(); }
 
+// Of all caches of a level, 2 or 3, that these processors have, each counted once; 0 if unknown. `sys` is for tests.
+size_t cache_bytes(int level, CpuSet cpus, const std::string& sys = "/sys");
 // The last-level and second-level cache of a core, 0 if unknown.
 size_t last_level_cache_bytes();
 size_t second_level_cache_bytes();

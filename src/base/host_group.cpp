@@ -192,10 +192,10 @@ void HostGroup::mark_dead(int rank) {
     if (row(rank).state.compare_exchange_strong(living, RankState::dead)) wake_sleepers();
 }
 
-int HostGroup::cores() const {
+CpuSet HostGroup::cpus() const {
     CpuSet all;
     for (const int rank : locals_) all |= row(rank).cpus;
-    return all.count();
+    return all;
 }
 
 bool HostGroup::raise(weftResult_t code, int rank, std::string_view sentence) {

@@ -231,7 +231,8 @@ class HostGroup {
     Status mark_alive(int rank) const;
 
     // Cores that the ranks of this host may run on together.
-    int cores() const;
+    CpuSet cpus() const;
+    int cores() const { return cpus().count(); }
 
     // Records the first error and wakes everybody. Returns false if another was first.
     bool raise(weftResult_t code, int rank, std::string_view sentence);

@@ -4,6 +4,7 @@
 
 #include "src/base/cpu.hpp"
 #include "src/base/log.hpp"
+#include "src/base/per_process.hpp"
 #include "src/registry.hpp"
 #include "src/schedule/lending.hpp"
 #include "src/schedule/tiles.hpp"
@@ -22,6 +23,15 @@ constexpr int cross_most_ranks = 2;
 
 // Of a last-level cache that many cores, on a virtual machine many guests, share, a core can count on this much.
 constexpr size_t last_level_share = 16 << 20;
+
+// Shared: to read it takes some 50 us, a good part of what a split takes.
+std::shared_ptr<const size_t> last_level_for(const CpuSet& cpus) {
+    return *shared_by_process<const size_t>(cpus, [&]() -> Result<std::shared_ptr<const size_t>> {
+        const size_t bytes = cache_bytes(3, cpus);
+        return std::make_shared<const size_t>(
+            std::min(last_level_share * size_t(cpus.count()), bytes > 0 ? bytes : SIZE_MAX));
+    });
+}
 
 // Then messages are lent whether or not the kernel copies.
 bool of_one_process(const HostGroup& group) {
@@ -59,8 +69,7 @@ Planner::Planner(HostGroup& group, const net::Identity* identity, int rank, Boar
       reach_(group, rank, agreed_.direct != 0),
       cross_memory_(group, rank),
       slot_stores_(size_t(group.ranks())),
-      last_level_(std::min(last_level_share * size_t(group.cores()),
-                           last_level_cache_bytes() > 0 ? last_level_cache_bytes() : SIZE_MAX)),
+      last_level_(last_level_for(group.cpus())),
       connector_(group, rank,
                  {.identity = identity,
                   .slot_bytes = group.one_host() ? slot_bytes_here : costs_.links.net_slot_bytes,
@@ -164,7 +173,7 @@ Result<std::unique_ptr<PreparedPlan>> Planner::plan(const Operation& operation, 
 
 // Once the job's buffers exceed the last cache, what is stored will not be found there anyway.
 size_t Planner::streamed_bytes(int ranks) const {
-    return streaming_bytes_ >= 0 ? size_t(streaming_bytes_) : last_level_ / 2 / size_t(ranks) + 1;
+    return streaming_bytes_ >= 0 ? size_t(streaming_bytes_) : *last_level_ / 2 / size_t(ranks) + 1;
 }
 
 std::string Planner::explain(const Operation& operation, uint8_t preference) const {

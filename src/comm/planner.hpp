@@ -83,9 +83,9 @@ class Planner {
     std::vector<Preferences> preferences_;  // by number
     Reach reach_;
     CrossMemory cross_memory_;
-    std::vector<SlotStores> slot_stores_;  // Plan::slot_stores
-    size_t last_level_;                    // bytes of cache that the ranks' buffers may find room in
-    std::vector<std::byte> scratch_;       // of schedules that want it, one at a time
+    std::vector<SlotStores> slot_stores_;       // Plan::slot_stores
+    std::shared_ptr<const size_t> last_level_;  // bytes of cache that the ranks' buffers may find room in
+    std::vector<std::byte> scratch_;            // of schedules that want it, one at a time
     size_t heap_used_ = Board::heap_bytes;
     Connector connector_;
     struct BindingKey {
