@@ -97,11 +97,20 @@ size_t Planner::find(const std::string& algo, int channels) const {
     return size_t(place - preferences_.begin());
 }
 
-Result<Choice> Planner::choose(const Operation& operation, uint8_t preference) const {
+Result<Choice> Planner::choose(const Operation& operation, uint8_t preference) {
     auto choice = select(operation, layout_, costs_, preferences_[preference], catalog_->rows());
-    if (choice) choice->rings = machines_->rings();
+    if (!choice) return choice;
+    choice->rings = machines_->rings();
+    // Found of agreed facts, as the choice is, and before anybody connects: all ranks refuse, and none waits.
+    const Schedule& schedule = binding(*choice).schedule;
+    const size_t most = largest_tile_bytes(schedule, connector_.slot_bytes(schedule.fifo_depth));
+    if (most < line_bytes && operation.bytes() > most)
+        return fail(weftInvalidArgument,
+                    "{} sends {} of {} ranks' parts in a message: too many for its slots; leave it out, as WEFT_ALGO "
+                    "does by ^{}",
+                    choice->algorithm->name, schedule.span, layout_.ranks, choice->algorithm->name);
     // All ranks choose alike: one of them says it.
-    if (choice && rank_ == 0) {
+    if (rank_ == 0) {
         WEFT_LOG_RANK(rank_, info, algo, "{}", told(operation, layout_, *choice));
         WEFT_LOG_RANK(rank_, trace, algo, "{}", explain(operation, preference));
     }
@@ -134,10 +143,6 @@ Result<std::unique_ptr<PreparedPlan>> Planner::plan(const Operation& operation, 
                       .board_bytes = Board::slot_bytes_max};
     if (bounds.wanted == 0 && choice.algorithm->tile_bytes)
         bounds.wanted = choice.algorithm->tile_bytes(layout_, costs_.links, whole);
-    const size_t most = largest_tile_bytes(binding.schedule, bounds.slot_bytes);
-    if (most < line_bytes && bytes > most)
-        return fail(weftInvalidArgument, "{} sends {} of {} ranks' parts in a message: too many for its slots",
-                    choice.algorithm->name, binding.schedule.span, layout_.ranks);
     const size_t tile = tile_bytes_of(binding.schedule, bytes, bounds);
     if (!binding.schedule.board.empty()) {
         plan.board = board_;

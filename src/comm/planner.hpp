@@ -47,7 +47,8 @@ class Planner {
     // What else than rank 0's options a call may ask for, as a number: 0 is those. Fails if there are too many.
     bool knows(const std::string& algo, int channels) const { return find(algo, channels) < preferences_.size(); }
     Result<uint8_t> preference(const std::string& algo, int channels);
-    Result<Choice> choose(const Operation& operation, uint8_t preference) const;
+    // Fails alike on all ranks.
+    Result<Choice> choose(const Operation& operation, uint8_t preference);
     // The schedule of a choice; made once.
     Binding& binding(const Choice& choice);
     // One step of connecting. True when all connections are there; else `missing` has the ranks that have not listened

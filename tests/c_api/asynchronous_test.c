@@ -97,6 +97,17 @@ static void calls_have_configs(void) {
     CHECK_FAILS(weftCommSetCallConfig(comms[0], &config), weftInvalidArgument, "channels is 65");
     config.magic = 0;
     CHECK_FAILS(weftCommSetCallConfig(comms[0], &config), weftInvalidArgument, "WEFT_CALL_CONFIG_INITIALIZER");
+    /* What cannot serve is refused on every rank alike, and the next call is as any other. */
+    config = (weftCallConfig_t)WEFT_CALL_CONFIG_INITIALIZER;
+    config.algo = "two_level_ring";
+    for (rank = 0; rank < 2; ++rank) {
+        CHECK_OK(weftCommSetCallConfig(comms[rank], &config));
+        CHECK_FAILS(weftAllReduce(values[rank], values[rank], 7, weftFloat32, weftSum, comms[rank], NULL),
+                    weftInvalidArgument, "no algorithm can serve all_reduce of 7 float");
+        CHECK_OK(weftCommSetCallConfig(comms[rank], NULL));
+        CHECK_OK(weftAllReduce(values[rank], values[rank], 7, weftFloat32, weftSum, comms[rank], streams[rank]));
+    }
+    wait_all(2);
     /* What they choose differs: told, not waited for. */
     config = (weftCallConfig_t)WEFT_CALL_CONFIG_INITIALIZER;
     config.algo = "recursive_doubling";

@@ -181,6 +181,48 @@ TEST_CASE("an algorithm that cannot serve a call says why", "[meeting]") {
           "WEFT_ALGO)");
 }
 
+TEST_CASE("calls that no algorithm can serve are refused on every rank, and the communicator serves others",
+          "[meeting]") {
+    Job job(2);
+    for (int rank = 0; rank < 2; ++rank)
+        job.start(rank, {"init", "reduce=100", "call=broadcast,100", "async", "destroy"},
+                  {quiet, "WEFT_ALGO=two_level_ring"});
+    job.finish();
+    for (int process = 0; process < 2; ++process) {
+        CHECK(contains(job.answer(process, "reduce"), "4 no algorithm can serve all_reduce of 100 int32"));
+        CHECK(job.answer(process, "call") == "0");
+        CHECK(job.answer(process, "async") == "0");
+    }
+}
+
+TEST_CASE("what finds no room in slots is refused on every rank, and the communicator serves others", "[meeting]") {
+    constexpr int ranks = 17;
+    const Folder folder;
+    const std::string file = folder.path / "deep.txt";
+    std::vector<weft::Schedule> deep;
+    for (int rank = 0; rank < ranks; ++rank) {
+        deep.push_back(weft::registry::find_algorithm("ring", weft::Collective::all_gather)
+                           ->build({.ranks = ranks, .rank = rank}, {}));
+        deep.back().algorithm = "deep";
+        deep.back().fifo_depth = 4096;  // slots as small as any
+        deep.back().span = ranks;
+        deep.back().least_bytes = 100 * ranks;
+    }
+    std::ofstream(file) << weft::write_text(deep);
+    Job job(ranks);
+    for (int rank = 0; rank < ranks; ++rank)
+        job.start(rank, {"init", "call=all_gather,100", "call=all_gather,2", "async", "destroy"},
+                  {quiet, "WEFT_ALGO_FILES=" + file});
+    job.finish();
+    for (int process = 0; process < ranks; ++process) {
+        CHECK(job.first_answer(process, "call") ==
+              "4 deep sends 17 of 17 ranks' parts in a message: too many for its slots; leave it out, as WEFT_ALGO "
+              "does by ^deep");
+        CHECK(job.answer(process, "call") == "0");
+        CHECK(job.answer(process, "async") == "0");
+    }
+}
+
 TEST_CASE("as many rings as can be asked for find room", "[meeting]") {
     Job job(2);
     for (int rank = 0; rank < 2; ++rank)
