@@ -119,7 +119,6 @@ Status Communicator::launch_uneven(Status prepared) {
 // A reduction to each rank, of its part: kernels that combine in rank order, as the host does.
 Status Communicator::launch_parts() {
     const auto& sends = call_.portions->sends;
-    on_device_ = true;
     for (int root = 0; root < ranks(); ++root) {
         const Portion& part =
             *std::find_if(sends.begin(), sends.end(), [&](const Portion& one) { return one.peer == root; });
@@ -137,10 +136,12 @@ Status Communicator::launch_parts() {
         call.operation.count = part.count;
         if (root == rank_) call.receive = call_.portions->receives[0].data;
         if (Status prepared = device_->prepare(call); !prepared)
-            return root == 0 ? refuse_or_die(std::move(prepared)) : die(std::move(prepared));
+            return on_device_ ? die(std::move(prepared)) : refuse_or_die(std::move(prepared));
         group_->row(rank_).position.enter(++sequence_, device_->prepared());
+        on_device_ = true;
         if (Status launched = device_->launch(call); !launched) return die(std::move(launched));
     }
+    on_device_ = true;  // whether or not there was anything to launch
     return ok();
 }
 

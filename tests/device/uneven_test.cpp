@@ -386,4 +386,28 @@ TEST_CASE("a prepared group reads counts on devices whenever it starts, and rank
     routing.check(without);
 }
 
+TEST_CASE("a reduction of uneven parts that is refused leaves the communicator whole", "[messages]") {
+    const weftConfig_t config = with_algo("reduce:two_level_tree");  // for several hosts
+    const Ranks ranks(spread(2), &config);
+    std::vector<std::unique_ptr<DeviceBuffer>> buffers;
+    for (const int device : ranks.placing) buffers.push_back(std::make_unique<DeviceBuffer>(device, 100));
+    for (const std::vector<size_t>& counts : {std::vector<size_t>{3, 4}, {0, 4}, {4, 0}}) {
+        const auto reduce_scatter = [&](int rank) {
+            void* const buffer = buffers[size_t(rank)]->data();
+            return weftReduceScatterv(buffer, static_cast<int*>(buffer) + 10, counts.data(), weftInt32, weftSum,
+                                      ranks.comms[size_t(rank)], ranks.streams[size_t(rank)]->weft());
+        };
+        for (int rank = 0; rank < 2; ++rank)
+            CHECK_REFUSED(reduce_scatter(rank), ranks.comms[size_t(rank)], weftInvalidUsage,
+                          "reduce on device memory of 2 ranks");
+        int values[2] = {1, 2}, sums[2] = {};
+        ranks.group([&](int rank) {
+            return weftAllReduce(&values[rank], &sums[rank], 1, weftInt32, weftSum, ranks.comms[size_t(rank)], nullptr);
+        });
+        CHECK(sums[0] == 3);
+        CHECK(sums[1] == 3);
+    }
+    ranks.check_healthy();
+}
+
 }  // namespace weft::test
