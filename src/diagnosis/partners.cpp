@@ -40,8 +40,8 @@ Status Watchdog::look_at_partners(const RankSet& missing, int64_t silence_us, co
     if (named > 8) who += fmt::format("; and {} more", named - 8);
     const double seconds = double(silence_us) / 1e6;
     if (late)
-        return fail(weftTimeout, "rank {} waited {:.1f} s for {}{}, the deadline (WEFT_TIMEOUT_MS) is {} ms: {}", rank_,
-                    seconds, awaited, name(), limits_.timeout_us / 1000, who);
+        return fail(weftTimeout, "rank {} waited {:.1f} s for {}{}, the deadline ({}) is {} ms: {}", rank_, seconds,
+                    awaited, name(), option_, limits_.timeout_us / 1000, who);
     warned_ = true;
     WEFT_LOG_RANK(rank_, warn, coll, "waits since {:.1f} s for {}{}: {}", seconds, awaited, name(), who);
     return ok();

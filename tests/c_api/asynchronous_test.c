@@ -126,6 +126,11 @@ static void calls_have_configs(void) {
     CHECK_OK(weftCommSetCallConfig(comms[0], &config));
     CHECK_FAILS(weftBarrier(comms[0], NULL), weftTimeout, "timeoutMs of the call's config");
     end_with(2);
+    begin_with(2);
+    CHECK_OK(weftCommSetCallConfig(comms[0], &config));
+    CHECK_FAILS(weftRecv(values[0], 1, weftFloat32, 1, comms[0], NULL), weftTimeout,
+                "the deadline (timeoutMs of the call's config) is 30 ms");
+    end_with(2);
 }
 
 static void communicators_that_do_not_block(void) {
