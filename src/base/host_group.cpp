@@ -221,7 +221,7 @@ Status HostGroup::abort_status() const {
     while (record.state.load(std::memory_order_acquire) == 1 && now_us() < patience) sched_yield();
     switch (record.state.load(std::memory_order_acquire)) {
         case 0: return ok();
-        case 1: return {weftRemoteError, "a rank died while it was reporting an error"};
+        case 1: return {weftRemoteError, "a rank died, or was stopped, while it was reporting an error"};
         default: return {record.code, record.sentence};
     }
 }

@@ -103,6 +103,14 @@ TEST_CASE("the first error wins, whole, and all ranks read the same", "[host_gro
     }
 }
 
+TEST_CASE("an error whose reporter does not come to an end of it is one all the same", "[host_group]") {
+    const auto group = group_of(2);
+    group->header().abort.state = 1;
+    CHECK(group->aborted());
+    CHECK(group->abort_status().code() == weftRemoteError);
+    CHECK(group->abort_status().sentence() == "a rank died, or was stopped, while it was reporting an error");
+}
+
 TEST_CASE("a sentence too long for the record is cut, not spilt", "[host_group]") {
     const auto group = group_of(1);
     group->raise(weftSystemError, 0, std::string(5000, 'x'));
