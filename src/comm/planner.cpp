@@ -111,7 +111,9 @@ Result<Choice> Planner::choose(const Operation& operation, uint8_t preference) {
                     choice->algorithm->name, schedule.span, layout_.ranks, choice->algorithm->name);
     // All ranks choose alike: one of them says it.
     if (rank_ == 0) {
-        WEFT_LOG_RANK(rank_, info, algo, "{}", told(operation, layout_, *choice));
+        WEFT_LOG_RANK(rank_, info, algo, "{}",
+                      told(operation, layout_, *choice,
+                           candidates(operation, layout_, costs_, preferences_[preference], catalog_->rows())));
         WEFT_LOG_RANK(rank_, trace, algo, "{}", explain(operation, preference));
     }
     return choice;

@@ -1,6 +1,7 @@
 #include "src/selector/selector.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "src/base/name_list.hpp"
 #include "src/selector/algo_rules.hpp"
@@ -108,11 +109,14 @@ LinkCosts network_link_costs(int ranks_per_core, int64_t link_mbps, bool kernel_
 
 namespace {
 
+const char* basis_of(const Prediction& prediction) {
+    return prediction.basis == Basis::model      ? "predicted"
+           : prediction.basis == Basis::measured ? "measured"
+                                                 : "predicted from what was measured";
+}
+
 std::string text_of(const Prediction& prediction) {
-    const char* basis = prediction.basis == Basis::model      ? "predicted"
-                        : prediction.basis == Basis::measured ? "measured"
-                                                              : "predicted from what was measured";
-    return fmt::format("{:.2f} us {}", prediction.us, basis);
+    return fmt::format("{:.2f} us {}", prediction.us, basis_of(prediction));
 }
 
 const char* transports_of(const Layout& layout) {
@@ -127,11 +131,25 @@ std::string ranks_text(const Layout& layout) {
 
 }  // namespace
 
-std::string told(const Operation& operation, const Layout& layout, const Choice& choice) {
+std::string told(const Operation& operation, const Layout& layout, const Choice& choice,
+                 std::vector<Candidate> candidates) {
     const bool of_user = choice.algorithm->of_user != nullptr;
-    return fmt::format("{} ({} bytes) on {}: {} over {}, {}", operation.text(), operation.whole_bytes(layout.ranks),
-                       ranks_text(layout), choice.algorithm->name, transports_of(layout),
-                       of_user ? "as WEFT_ALGO_FILES says" : text_of(choice.predicted));
+    std::string text =
+        fmt::format("{} ({} bytes) on {}: {} over {}, {}", operation.text(), operation.whole_bytes(layout.ranks),
+                    ranks_text(layout), choice.algorithm->name, transports_of(layout),
+                    of_user ? "as WEFT_ALGO_FILES says" : text_of(choice.predicted));
+    std::erase_if(candidates, [&](const Candidate& one) {
+        return !one.excluded.empty() || one.algorithm == choice.algorithm || one.algorithm->of_user;
+    });
+    std::stable_sort(candidates.begin(), candidates.end(),
+                     [](const Candidate& a, const Candidate& b) { return a.predicted.us < b.predicted.us; });
+    const char* between = "; ";
+    for (const Candidate& one : candidates) {
+        const bool alike = !of_user && one.predicted.basis == choice.predicted.basis;
+        text += fmt::format("{}{} {:.2f} us{}{}", std::exchange(between, ", "), one.algorithm->name, one.predicted.us,
+                            alike ? "" : " ", alike ? "" : basis_of(one.predicted));
+    }
+    return text;
 }
 
 std::string explain(const Operation& operation, const Layout& layout, const Costs& costs,

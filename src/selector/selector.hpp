@@ -50,8 +50,10 @@ LinkCosts network_link_costs(int ranks_per_core, int64_t link_mbps, bool kernel_
 // own.
 std::string not_meant_for(const Algorithm& row, const Operation& operation, int ranks);
 
-// What was chosen for an operation: a line for people.
-std::string told(const Operation& operation, const Layout& layout, const Choice& choice);
+// What was chosen for an operation among `candidates`, and what those that are in would take, the best first: a line
+// for people.
+std::string told(const Operation& operation, const Layout& layout, const Choice& choice,
+                 std::vector<Candidate> candidates);
 // Candidates with predicted times, and the choice: lines for people.
 std::string explain(const Operation& operation, const Layout& layout, const Costs& costs,
                     const Preferences& preferences, std::span<const Algorithm> rows);

@@ -223,6 +223,28 @@ TEST_CASE("what finds no room in slots is refused on every rank, and the communi
     }
 }
 
+TEST_CASE("what is chosen is told in a line with what the others would take, the best first", "[meeting]") {
+    const auto takes = [](double (*us)(const weft::Layout&, const weft::LinkCosts&, size_t), const char* name) {
+        return weft::Algorithm{name, weft::Collective::all_reduce, nullptr, us, ""};
+    };
+    const weft::Algorithm rows[] = {
+        takes([](const weft::Layout&, const weft::LinkCosts&, size_t) { return 30.0; }, "slow"),
+        takes([](const weft::Layout&, const weft::LinkCosts&, size_t) { return 1.0; }, "fast"),
+        takes([](const weft::Layout&, const weft::LinkCosts&, size_t) { return 2.5; }, "middling"),
+        takes([](const weft::Layout&, const weft::LinkCosts&, size_t) { return 0.1; }, "excluded")};
+    weft::Operation operation;
+    operation.collective = weft::Collective::all_reduce;
+    operation.type = weftFloat32;
+    operation.count = 10;
+    const weft::Preferences preferences{"^excluded", 0};
+    const weft::Costs costs(weft::host_link_costs(3, 2));
+    const auto choice = weft::select(operation, {3, 0}, costs, preferences, rows);
+    REQUIRE(choice);
+    CHECK(weft::told(operation, {3, 0}, *choice, weft::candidates(operation, {3, 0}, costs, preferences, rows)) ==
+          "all_reduce of 10 float, sum (40 bytes) on 3 ranks: fast over shm, 1.00 us predicted; middling 2.50 us, slow "
+          "30.00 us");
+}
+
 TEST_CASE("as many rings as can be asked for find room", "[meeting]") {
     Job job(2);
     for (int rank = 0; rank < 2; ++rank)
