@@ -10,10 +10,14 @@
 #include <vector>
 
 #include "src/base/cpu.hpp"
+#include "src/base/log.hpp"
 #include "src/base/options.hpp"
+#include "src/comm/joining.hpp"
 #include "src/drivers/inventory.hpp"
 #include "src/executor/cuda/device_code.hpp"
 #include "src/executor/host/movers.hpp"
+#include "src/net/address.hpp"
+#include "src/net/door.hpp"
 #include "src/registry.hpp"
 #include "src/selector/algo_rules.hpp"
 #include "src/selector/catalog.hpp"
@@ -158,11 +162,16 @@ Json describe_options() {
 
 Json describe() {
     Json problems = Json::array();
-    if (!options_status()) problems.push_back(options_status().sentence());
-    if (!options().isa.empty() && find_movers(options().isa) == nullptr) {
-        problems.push_back(fmt::format("WEFT_ISA is {}, which this machine or build does not have", options().isa));
-    }
-    if (auto tuning = tuning_of_file(options().tune_file); !tuning) problems.push_back(tuning.status().sentence());
+    const auto add = [&](const Status& status) {
+        if (!status) problems.push_back(status.sentence());
+    };
+    add(options_status());
+    add(movers_asked_for().take_status());
+    add(check_transports());
+    if (!options().port_range.empty()) add(net::parse_port_range(options().port_range).take_status());
+    // A machine without a network is no mistake, unless one is asked for.
+    if (!options().socket_ifname.empty() || !options().socket_family.empty()) add(net::local_addresses().take_status());
+    add(tuning_of_file(options().tune_file).take_status());
     Json algorithms;
     if (const auto catalog = Catalog::load(options().algo_files, 0, registry::algorithms()); !catalog) {
         problems.push_back(catalog.status().sentence());
@@ -172,10 +181,12 @@ Json describe() {
             problems.push_back(known.sentence());
         algorithms = describe(catalog->rows());
     }
-    return {{"build", describe_build()},      {"machine", describe_machine()},
-            {"gpus", describe_gpus()},        {"transports", describe_transports()},
-            {"algorithms", algorithms},       {"options", describe_options()},
-            {"warnings", options().warnings}, {"errors", problems}};
+    std::vector<std::string> warnings = options().warnings;
+    for (const std::string& sentence : make_log_settings(options()).warnings) warnings.push_back(sentence);
+    return {{"build", describe_build()}, {"machine", describe_machine()},
+            {"gpus", describe_gpus()},   {"transports", describe_transports()},
+            {"algorithms", algorithms},  {"options", describe_options()},
+            {"warnings", warnings},      {"errors", problems}};
 }
 
 std::string word(const Json& value) { return value.is_string() ? value.get<std::string>() : value.dump(); }

@@ -63,12 +63,9 @@ Result<Settings> settings_of_environment(int ranks) {
     own.warn_ms = countable_ms(environment.warn_ms);
     own.sleep_us = environment.sleep_us;
     own.streaming_bytes = environment.streaming_bytes;
-    own.movers = environment.isa.empty() ? &movers() : find_movers(environment.isa);
-    if (!own.movers) {
-        std::string names;
-        for (const Movers* set : all_movers()) names += fmt::format("{}{}", names.empty() ? "" : ", ", set->isa);
-        return fail(weftInvalidArgument, "WEFT_ISA is `{}`; this machine has {}", environment.isa, names);
-    }
+    auto movers = movers_asked_for();
+    if (!movers) return movers.take_status();
+    own.movers = *movers;
     MeetingOptions& meeting = settings.meeting;
     auto catalog = catalog_for(ranks);
     if (!catalog) return catalog.take_status();
@@ -83,9 +80,7 @@ Result<Settings> settings_of_environment(int ranks) {
     meeting.proposal.cross_messages = kernel_copies_messages(environment.cross_memory);
     meeting.proposal.join_bytes = environment.join_bytes;
     meeting.proposal.deterministic = environment.deterministic;
-    std::vector<std::string_view> transports;
-    for (const Transport& transport : registry::transports()) transports.push_back(transport.name);
-    WEFT_TRY(check_names("WEFT_TRANSPORTS", environment.transports, transports));
+    WEFT_TRY(check_transports());
     return settings;
 }
 
@@ -118,6 +113,20 @@ Status apply(const weftConfig_t* given, Settings& settings) {
 
 Result<std::shared_ptr<const Catalog>> catalog_for(int ranks) {
     return Catalog::shared(options().algo_files, ranks, registry::algorithms());
+}
+
+Status check_transports() {
+    std::vector<std::string_view> names;
+    for (const Transport& transport : registry::transports()) names.push_back(transport.name);
+    return check_names("WEFT_TRANSPORTS", options().transports, names);
+}
+
+Result<const Movers*> movers_asked_for() {
+    const std::string& isa = options().isa;
+    if (const Movers* found = isa.empty() ? &movers() : find_movers(isa)) return found;
+    std::string names;
+    for (const Movers* set : all_movers()) names += fmt::format("{}{}", names.empty() ? "" : ", ", set->isa);
+    return fail(weftInvalidArgument, "WEFT_ISA is `{}`; this machine has {}", isa, names);
 }
 
 bool ranks_share_memory() { return NameList(options().transports).admits("shm"); }

@@ -30,6 +30,10 @@ struct Joining {
     }
 };
 
+// What is wrong with WEFT_TRANSPORTS; ok: nothing.
+Status check_transports();
+// As WEFT_ISA says.
+Result<const Movers*> movers_asked_for();
 // Whether ranks of this machine are one host: not where WEFT_TRANSPORTS forbids that memory is shared.
 bool ranks_share_memory();
 

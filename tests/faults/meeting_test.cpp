@@ -122,6 +122,7 @@ TEST_CASE("a misspelt option is answered with what exists", "[meeting]") {
     job.start(0, {"init"}, {"WEFT_TIMEOUT_MS=soon"});
     job.start(0, {"init"}, {"WEFT_ISA=mmx"});
     job.start(0, {"init"}, {"WEFT_ALGO=ring,^ring"});
+    job.start(0, {"init"}, {"WEFT_TRANSPORTS=shmm"});
     job.finish();
     CHECK(job.answer(0, "init").rfind(
               "4 WEFT_ALGO names `rign`, which does not exist; there are one_shot, two_shot, ring", 0) == 0);
@@ -130,6 +131,7 @@ TEST_CASE("a misspelt option is answered with what exists", "[meeting]") {
     CHECK(job.answer(2, "init").rfind("4 WEFT_TIMEOUT_MS: \"soon\" is not a whole number", 0) == 0);
     CHECK(job.answer(3, "init").rfind("4 WEFT_ISA is `mmx`; this machine has ", 0) == 0);
     CHECK(contains(job.answer(4, "init"), "excludes everything"));
+    CHECK(job.answer(5, "init") == "4 WEFT_TRANSPORTS names `shmm`, which does not exist; there are shm, tcp");
 }
 
 TEST_CASE("ranks with other algorithm files, or with wrong ones, are told so", "[meeting]") {

@@ -102,6 +102,26 @@ TEST_CASE("what is wrong with the environment is told, and the status says so", 
     Outcome outcome = run({WEFT_COMMAND, "info"}, {"WEFT_DIRECT=7"});
     CHECK(outcome.status == 1);
     CHECK(contains(outcome.error, "weft info: WEFT_DIRECT is 7; it must be from 0 to 1"));
+    const struct {
+        const char *variable, *sentence;
+    } misspelt[] = {
+        {"WEFT_TRANSPORTS=shmm", "WEFT_TRANSPORTS names `shmm`"},
+        {"WEFT_PORT_RANGE=abc", "WEFT_PORT_RANGE is abc; first-last is expected"},
+        {"WEFT_SOCKET_IFNAME=none_of_these", "WEFT_SOCKET_IFNAME"},
+        {"WEFT_SOCKET_FAMILY=AF_INET5", "WEFT_SOCKET_FAMILY"},
+        {"WEFT_ISA=mmx", "WEFT_ISA is `mmx`; this machine has "},
+    };
+    for (const auto& [variable, sentence] : misspelt) {
+        all = info({variable}, 1);
+        INFO(variable);
+        REQUIRE(all["errors"].size() == 1);
+        CHECK_THAT(all["errors"][0].get<std::string>(), Catch::Contains(sentence));
+    }
+    // Those that programs are only warned of.
+    CHECK_THAT(info({"WEFT_DEBUG=INF"})["warnings"][0].get<std::string>(),
+               Catch::Contains("WEFT_DEBUG is INF, which is not a level"));
+    CHECK_THAT(info({"WEFT_DEBUG_SUBSYS=INTI"})["warnings"][0].get<std::string>(),
+               Catch::Contains("WEFT_DEBUG_SUBSYS names INTI, which is not a category"));
     outcome = run({WEFT_COMMAND, "info"}, {"WEFT_TIMOUT_MS=1"});
     CHECK(outcome.status == 0);
     CHECK(contains(outcome.error, "weft info: warning: WEFT_TIMOUT_MS is not an option"));
