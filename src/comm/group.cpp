@@ -13,7 +13,7 @@ Group& Group::current() {
 
 Group::~Group() {
     if (depth_ > 0)
-        WEFT_LOG(warn, coll, "a thread ends inside weftGroupStart: {} calls were never begun; call weftGroupEnd",
+        WEFT_LOG(warn, coll, "a thread ends inside weftGroupStart, and calls were never begun: {}; call weftGroupEnd",
                  calls_.size() + joinings_.size());
 }
 

@@ -160,10 +160,12 @@ TEST_CASE("an abort from another thread ends the call on every rank", "[death]")
 
 TEST_CASE("a process that ends inside a group leaves nothing and is dead to the others", "[death]") {
     Job job(2);
-    job.start(0, {"init", "open_group"}, {quiet});
+    job.start(0, {"init", "open_group"});
     job.start(1, {"init", "reduce=0,7"}, {quiet});
     job.finish();
     CHECK(job.answer(0, "queued") == "0");
+    CHECK(contains(job[0].error(),
+                   "a thread ends inside weftGroupStart, and calls were never begun: 1; call weftGroupEnd"));
     CHECK(contains(job.answer(0, "destroy_inside"), "5 weftCommDestroy inside a group"));
     CHECK(contains(job.answer(1, "reduce"),
                    "6 rank 0 (pid " + std::to_string(job[0].pid()) + ") died outside Weft after operation 0"));
