@@ -1,7 +1,9 @@
 /* weft.h: the C interface of Weft, in NCCL's shape: every weftX takes what ncclX takes, in the same order.
  *
  * Results: functions return a weftResult_t, but for two that return texts; weftSuccess is 0. After a failure
- * weftGetLastError says in a sentence what went wrong and what to do. No call crashes on bad arguments.
+ * weftGetLastError says in a sentence what went wrong and what to do. Wrong arguments are refused so, too: NULL, numbers
+ * out of range, handles that have ended, readable memory that is no handle. That a pointer leads to memory, and to as
+ * much as the counts say, is the caller's to see to.
  * Arguments: `comm` is a communicator that was made and not destroyed; where it is a weftComm_t*, it receives one, or
  * NULL after a failure. NULL is refused where it is not said to be accepted.
  * Threads: thread-safe: any number of threads at once. Thread-bound: one thread per communicator at a time (which one
@@ -75,11 +77,12 @@ WEFT_API weftResult_t weftCommInitRankConfig(weftComm_t* comm, int nranks, weftU
  * Errors: weftInvalidArgument (null, ndev or a device out of range), and those of weftCommInitRank. */
 WEFT_API weftResult_t weftCommInitAll(weftComm_t* comms, int ndev, const int* devlist);
 
-/* Joins the communicator that the launcher's environment describes, as this process's rank in the job: `weft run`
- * (WEFT_RANK, WEFT_SIZE, WEFT_UNIQUE_ID) or torchrun's variables (RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT); without
- * any, a communicator of one rank. Every call makes the next communicator of the job, so all ranks call it equally
- * often. config may be NULL. Thread-safe, but the order of the calls says which communicator each makes: call it from
- * one thread.
+/* Joins the communicator that the launcher's environment describes, as this process's rank in the job. Launchers:
+ * `weft run`, or WEFT_RANK, WEFT_SIZE and WEFT_UNIQUE_ID set by hand; torchrun, and what else sets RANK, WORLD_SIZE,
+ * MASTER_ADDR and MASTER_PORT; Horovod; Open MPI; Intel MPI, MPICH and others with PMI; prterun and others with PMIx;
+ * Slurm's srun; Kubernetes Indexed Jobs (docs/launch.md). Without any, a communicator of one rank. Every call makes
+ * the next communicator of the job, so all ranks call it equally often. config may be NULL. Thread-safe, but the order
+ * of the calls says which communicator each makes: call it from one thread.
  * Errors: weftInvalidUsage (a half-set family of variables, named), and those of weftCommInitRank. */
 WEFT_API weftResult_t weftCommInitFromEnvironment(weftComm_t* comm, const weftConfig_t* config);
 
