@@ -40,7 +40,7 @@ struct AgreedFacts {
     int32_t hosts;
     int32_t machines;        // that these are on: containers share one
     int32_t ranks_per_core;  // of the machine where it is most
-    int64_t link_mbps;       // of the slowest host's network; 0: nobody knows
+    int64_t link_mbps;       // of the slowest host's network; 0: nobody knows, or all are on one machine
 };
 
 // What a rank says of its GPU to the others when it joins. Plain data: whoever knows GPUs fills it in.

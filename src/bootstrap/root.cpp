@@ -210,16 +210,12 @@ void Root::finish() {
     Roster roster;
     roster.agreed = agreed_;
     roster.texts = std::move(texts_);
-    roster.facts.hosts = int32_t(order.size());
-    count_machines(roster.facts);
     for (Guest* guest : order) {
         roster.texts.add_machine(std::exchange(guest->entry.machine, {}));
         if (!roster.texts.refusal) roster.texts.refusal = std::move(guest->entry.refusal);
-        const HostEntry& host = guest->entry;
-        if (host.link_mbps > 0 && (roster.facts.link_mbps == 0 || host.link_mbps < roster.facts.link_mbps))
-            roster.facts.link_mbps = host.link_mbps;
-        roster.hosts.push_back(host);
+        roster.hosts.push_back(guest->entry);
     }
+    roster.facts = facts_of(roster.hosts);
     ByteWriter common;
     roster.write(common);
     for (Guest& guest : guests_) {
@@ -229,28 +225,6 @@ void Root::finish() {
         guest.link->close_when_idle();
     }
     WEFT_LOG(info, init, "all {} ranks have checked in, on {} hosts", ranks_, order.size());
-}
-
-// Hosts of one machine share its processors.
-void Root::count_machines(AgreedFacts& facts) const {
-    struct Machine {
-        CpuSet cpus;
-        int ranks = 0;
-    };
-    std::map<std::pair<uint64_t, uint64_t>, Machine> machines;
-    for (const Guest& guest : guests_) {
-        const HostEntry& host = guest.entry;
-        if (host.members.empty()) continue;
-        Machine& machine = machines[{host.boot, host.boot == 0 ? host.identity : 0}];
-        machine.cpus |= host.cpus;
-        machine.ranks += int(host.members.size());
-    }
-    facts.machines = int32_t(machines.size());
-    facts.ranks_per_core = 1;
-    for (const auto& [boot, machine] : machines) {
-        const int cores = machine.cpus.count();
-        facts.ranks_per_core = std::max(facts.ranks_per_core, int32_t((machine.ranks + cores - 1) / cores));
-    }
 }
 
 void Root::refuse(Guest& guest, const Status& why) {

@@ -53,7 +53,6 @@ class Root {
     void fail_all(Status failure);
     void tell_waiting();
     std::string missing() const;
-    void count_machines(AgreedFacts& facts) const;
 
     std::shared_ptr<Reception> reception_;
     net::Identity identity_;

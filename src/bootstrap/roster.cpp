@@ -1,6 +1,7 @@
 #include "src/bootstrap/roster.hpp"
 
 #include <algorithm>
+#include <map>
 
 namespace weft {
 
@@ -95,6 +96,29 @@ std::string Roster::text(int host) const {
     std::vector<int> ranks;
     for (const RosterRank& member : entry.members) ranks.push_back(member.rank);
     return fmt::format("host {} with {}", entry.text(), ranks_text(ranks));
+}
+
+AgreedFacts facts_of(const std::vector<HostEntry>& hosts) {
+    struct Machine {
+        CpuSet cpus;
+        int ranks = 0;
+    };
+    std::map<std::pair<uint64_t, uint64_t>, Machine> machines;
+    AgreedFacts facts{.hosts = int32_t(hosts.size()), .machines = 0, .ranks_per_core = 1, .link_mbps = 0};
+    for (const HostEntry& host : hosts) {
+        Machine& machine = machines[{host.boot, host.boot == 0 ? host.identity : 0}];
+        machine.cpus |= host.cpus;
+        machine.ranks += int(host.members.size());
+        if (host.link_mbps > 0 && (facts.link_mbps == 0 || host.link_mbps < facts.link_mbps))
+            facts.link_mbps = host.link_mbps;
+    }
+    facts.machines = int32_t(machines.size());
+    if (facts.machines == 1) facts.link_mbps = 0;
+    for (const auto& [boot, machine] : machines) {
+        const int cores = machine.cpus.count();
+        facts.ranks_per_core = std::max(facts.ranks_per_core, int32_t((machine.ranks + cores - 1) / cores));
+    }
+    return facts;
 }
 
 std::string ranks_text(const std::vector<int>& ascending) {

@@ -54,6 +54,10 @@ struct Roster {
     std::string text(int host) const;
 };
 
+// What these hosts are together: those of one machine share its processors, and if there is no other machine their
+// messages go through its memory, whatever network it has.
+AgreedFacts facts_of(const std::vector<HostEntry>& hosts);
+
 // The tree of the hosts' leaders: host 0 is its root.
 struct HostTree {
     static constexpr int arity = 8;

@@ -1,0 +1,44 @@
+// roster_test.cpp: what hosts that have met are together.
+#include "src/bootstrap/roster.hpp"
+
+#include "tests/catch.hpp"
+
+namespace weft::test {
+
+namespace {
+
+HostEntry host_of(uint64_t boot, int ranks, int first_cpu, int cpus, int64_t link_mbps) {
+    HostEntry host;
+    host.identity = uint64_t(first_cpu) + 1;
+    host.boot = boot;
+    host.link_mbps = link_mbps;
+    host.members.resize(size_t(ranks));
+    for (int cpu = first_cpu; cpu < first_cpu + cpus; ++cpu) host.cpus.words[cpu / 64] |= 1ull << (cpu % 64);
+    return host;
+}
+
+}  // namespace
+
+TEST_CASE("hosts that are one machine talk through its memory, whatever its network is", "[roster]") {
+    const AgreedFacts one = facts_of({host_of(7, 2, 0, 4, 10'000), host_of(7, 2, 0, 4, 10'000)});
+    CHECK(one.hosts == 2);
+    CHECK(one.machines == 1);
+    CHECK(one.link_mbps == 0);
+    const AgreedFacts two =
+        facts_of({host_of(7, 2, 0, 4, 25'000), host_of(8, 2, 0, 4, 10'000), host_of(7, 1, 0, 4, 0)});
+    CHECK(two.hosts == 3);
+    CHECK(two.machines == 2);
+    CHECK(two.link_mbps == 10'000);
+    // Who does not know when its machine was started is one of its own.
+    CHECK(facts_of({host_of(0, 1, 0, 1, 0), host_of(0, 1, 1, 1, 0)}).machines == 2);
+}
+
+TEST_CASE("hosts that are one machine share its processors", "[roster]") {
+    CHECK(facts_of({host_of(7, 2, 0, 4, 0), host_of(7, 2, 0, 4, 0)}).ranks_per_core == 1);
+    CHECK(facts_of({host_of(7, 4, 0, 4, 0), host_of(7, 3, 0, 4, 0)}).ranks_per_core == 2);
+    CHECK(facts_of({host_of(7, 4, 0, 4, 0), host_of(7, 4, 4, 4, 0)}).ranks_per_core == 1);
+    // Of the machine where it is most.
+    CHECK(facts_of({host_of(7, 4, 0, 4, 0), host_of(8, 9, 0, 4, 0)}).ranks_per_core == 3);
+}
+
+}  // namespace weft::test
