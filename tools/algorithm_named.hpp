@@ -1,4 +1,4 @@
-// algorithm_named.hpp: the registry's row that a command line names.
+// algorithm_named.hpp: the collective, and the registry's row, that a command line names.
 #pragma once
 #include <string>
 
@@ -7,7 +7,10 @@
 
 namespace weft::tools {
 
-// weftInvalidArgument lists what there is.
+// As it is called in Weft, or as people write it: `allreduce`, `AllReduce`, `all-reduce`. weftInvalidArgument lists what
+// there is.
+Result<Collective> collective_meant(const std::string& name);
+// Likewise, for a collective so named.
 Result<const Algorithm*> algorithm_named(const std::string& algorithm, const std::string& collective);
 
 }  // namespace weft::tools

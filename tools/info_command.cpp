@@ -23,6 +23,7 @@
 #include "src/selector/catalog.hpp"
 #include "src/selector/selector.hpp"
 #include "src/selector/tuning_file.hpp"
+#include "tools/algorithm_named.hpp"
 #include "tools/topology_command.hpp"
 #include "topology/discover.hpp"
 #include "topology/summary.hpp"
@@ -273,32 +274,46 @@ void print(const Json& all) {
 
 // What would be chosen for a call on ranks that need not exist.
 struct Question {
-    std::string size, collective = name_of(Collective::all_reduce);
+    std::vector<std::string> call;  // [collective,] size
+    std::string collective;
     int ranks = 2, hosts = 1, cores = 0;
+    bool one_machine = false;
     int64_t link_mbps = 0;
 };
 
 int answer(const Question& question) {
-    const auto bytes = parse_integer(question.size, true);
-    if (!bytes || *bytes < 0) return fmt::print(stderr, "weft info explain: {} is no size\n", question.size), 2;
+    const auto refuse = [](const std::string& sentence) {
+        fmt::print(stderr, "weft info explain: {}\n", sentence);
+        return 2;
+    };
+    std::string name = question.collective, size = question.call.back();
+    if (question.call.size() == 2) {
+        if (!name.empty()) return refuse("the collective is named twice: leave --collective out");
+        name = question.call.front();
+    }
+    const auto bytes = parse_integer(size, true);
+    if (!bytes || *bytes < 0) return refuse(fmt::format("{} is no size: it is bytes, with K, M or G", size));
     if (question.ranks < 1 || question.hosts < 1 || question.hosts > question.ranks)
-        return fmt::print(stderr, "weft info explain: {} ranks on {} hosts cannot be\n", question.ranks,
-                          question.hosts),
-               2;
-    const auto collective = collective_named(question.collective);
-    if (!collective) return fmt::print(stderr, "weft info explain: {} is no collective\n", question.collective), 2;
+        return refuse(fmt::format("{} ranks on {} hosts cannot be", question.ranks, question.hosts));
+    const auto collective = collective_meant(name.empty() ? name_of(Collective::all_reduce) : name);
+    if (!collective) return refuse(collective.status().sentence());
+    const int machines = question.one_machine ? 1 : question.hosts;
+    if (machines == 1 && question.link_mbps > 0)
+        return refuse("--link-mbps is of the network between machines, and here is one: give --hosts, or leave it out");
+    // As ranks of programs that are started in this environment.
+    const int hosts = ranks_share_memory() ? question.hosts : question.ranks;
     Operation operation;
     operation.collective = *collective;
     operation.type = weftFloat32;
     operation.op = weftSum;
     operation.count =
         uint64_t(*bytes) / size_of(weftFloat32) / uint64_t(parts_of(*collective, std::max(1, question.ranks)));
-    const Layout layout = layout_in_blocks(question.ranks, question.hosts);
+    const Layout layout = layout_in_blocks(question.ranks, hosts);
     const int cores = question.cores > 0 ? question.cores : allowed_cores();
     const bool kernel_copies = kernel_copies_messages(options().cross_memory);
     auto tuning = tuning_of_file(options().tune_file);
     if (!tuning) return fmt::print(stderr, "weft info explain: {}\n", tuning.status().sentence()), 1;
-    const Costs costs(link_costs_in_blocks(question.ranks, question.hosts, cores, question.link_mbps, kernel_copies),
+    const Costs costs(link_costs_in_blocks(question.ranks, hosts, machines, cores, question.link_mbps, kernel_copies),
                       std::move(*tuning));
     const Preferences preferences{options().algo, options().channels, options().deterministic != 0};
     const auto catalog = Catalog::load(options().algo_files, question.ranks, registry::algorithms());
@@ -316,11 +331,22 @@ void add_info_command(CLI::App& app, int& exit_status) {
     auto question = std::make_shared<Question>();
     CLI::App* explaining = command->add_subcommand(
         "explain", "Tells which algorithm a collective would take, and what each is predicted to cost");
-    explaining->add_option("size", question->size, "Of the larger buffer: bytes, with K, M or G")->required();
-    explaining->add_option("--collective", question->collective, "all_reduce, all_gather, ... (all_reduce)");
+    explaining
+        ->add_option("call", question->call,
+                     "A collective, all_reduce if it is left out, and the size of the larger buffer: bytes, with K, M "
+                     "or G")
+        ->option_text("[COLLECTIVE] SIZE")
+        ->required()
+        ->expected(1, 2);
+    explaining->add_option("--collective", question->collective, "The collective, where SIZE stands alone");
     explaining->add_option("-n,--ranks", question->ranks, "Ranks of the communicator (2)");
-    explaining->add_option("--hosts", question->hosts, "Hosts that they are on, in blocks (1)");
-    explaining->add_option("--cores", question->cores, "Cores of a host (this one's)");
+    explaining->add_option(
+        "--hosts", question->hosts,
+        "Hosts that they are on, in blocks (1; a host for each rank where WEFT_TRANSPORTS has no shm)");
+    explaining->add_flag("--one-machine", question->one_machine,
+                         "The hosts are containers of this machine, or named by WEFT_HOSTID: they share its cores, and "
+                         "its memory is their network");
+    explaining->add_option("--cores", question->cores, "Cores of a machine (this one's)");
     explaining->add_option("--link-mbps", question->link_mbps, "Megabits a second of a host's network (unknown)");
     explaining->callback([=, &exit_status] { exit_status = answer(*question); });
     CLI::App* showing = command->add_subcommand("topology", "The machine as a tree, as `weft topology show` has it");

@@ -35,10 +35,12 @@ double Tuning::Curve::us_at(size_t bytes) const {
     return std::exp(std::log(low.us) * (1 - share) + std::log(high.us) * share);
 }
 
-LinkCosts link_costs_in_blocks(int ranks, int hosts, int cores, int64_t link_mbps, bool kernel_copies) {
+LinkCosts link_costs_in_blocks(int ranks, int hosts, int machines, int cores, int64_t link_mbps, bool kernel_copies) {
     if (hosts == 1) return host_link_costs(ranks, cores, kernel_copies);
-    const int here = (ranks + hosts - 1) / hosts;
-    return network_link_costs((here + cores - 1) / std::max(1, cores), link_mbps, kernel_copies);
+    const bool one_machine = machines == 1;
+    const int here = (ranks + machines - 1) / machines;
+    return network_link_costs((here + cores - 1) / std::max(1, cores), one_machine ? 0 : link_mbps, kernel_copies,
+                              one_machine);
 }
 
 LinkCosts Tuning::built_in() const { return network_link_costs(1, link_mbps, kernel_copies, true); }

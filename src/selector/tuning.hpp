@@ -64,7 +64,8 @@ struct Tuning {
     const Curve* nearest(Collective collective, std::string_view algorithm, const Layout& layout) const;
 };
 
-// As host_link_costs() or network_link_costs() have them for ranks in blocks.
-LinkCosts link_costs_in_blocks(int ranks, int hosts, int cores, int64_t link_mbps, bool kernel_copies);
+// As host_link_costs() or network_link_costs() have them for ranks in blocks on hosts, and these on machines of so many
+// cores.
+LinkCosts link_costs_in_blocks(int ranks, int hosts, int machines, int cores, int64_t link_mbps, bool kernel_copies);
 
 }  // namespace weft

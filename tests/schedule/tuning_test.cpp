@@ -147,7 +147,7 @@ TEST_CASE("other numbers of ranks are the model's, corrected by what was measure
     Tuning tuning = a_tuning();
     const Algorithm& ring = *registry::find_algorithm("ring", Collective::all_reduce);
     const double correction =
-        11 / ring.predicted_us(layout_in_blocks(4, 1), link_costs_in_blocks(4, 1, 4, 0, true), 512);
+        11 / ring.predicted_us(layout_in_blocks(4, 1), link_costs_in_blocks(4, 1, 1, 4, 0, true), 512);
     REQUIRE(correction > 1 / 8.0);
     REQUIRE(correction < 8);
     const Costs eight = costs_of(tuning, 8);

@@ -144,11 +144,36 @@ TEST_CASE("what would be chosen is explained for ranks and hosts that do not exi
             if (row.collective == collective) CHECK(contains(each.output, "candidate " + std::string(row.name) + ":"));
     }
     CHECK(explained({"8", "--collective", "all_gathr"}).status == 2);
+    // As people write it.
+    const std::string all_gather = explained({"1M", "-n", "4", "--collective", "all_gather"}).output;
+    for (const char* name : {"all_gather", "allgather", "AllGather", "all-gather"})
+        CHECK(explained({name, "1M", "--ranks", "4"}).output == all_gather);
+    CHECK(explained({"allreduce", "1M", "--ranks", "4"}).output == here.output);
+    CHECK(explained({"allreduce", "1M", "--collective", "all_reduce"}).status == 2);
+    CHECK(contains(explained({"1M", "allreduce"}).error, "allreduce is no size"));
+    CHECK(contains(explained({"all", "1M"}).error, "there is no collective `all`; there are all_reduce, "));
     CHECK(contains(explained({"8", "-n", "8", "--hosts", "4"}).output, "on 8 ranks of 4 hosts"));
     CHECK(contains(explained({"8", "-n", "3", "--hosts", "3"}).output, "over tcp"));
     CHECK(contains(explained({"1M", "-n", "4"}, {"WEFT_ALGO=ring"}).output, "chosen: ring"));
     CHECK(explained({"much"}).status == 2);
     CHECK(explained({"8", "-n", "2", "--hosts", "3"}).status == 2);
+}
+
+TEST_CASE("hosts that are one machine are explained as a program there chooses", "[info]") {
+    const auto explained = [](std::vector<std::string> arguments, std::vector<std::string> variables = {}) {
+        arguments.insert(arguments.begin(), {WEFT_COMMAND, "info", "explain", "1M", "-n", "8"});
+        return run(arguments, std::move(variables));
+    };
+    const Outcome hosts = explained({"--hosts", "4", "--cores", "2"}),
+                  machine = explained({"--hosts", "4", "--cores", "2", "--one-machine"});
+    CHECK(contains(hosts.output, "on 8 ranks of 4 hosts, 1 a core"));
+    CHECK(contains(machine.output, "on 8 ranks of 4 hosts, 4 a core"));
+    // Whoever is not allowed to share memory is a host of its own.
+    const std::vector<std::string> no_shm = {"WEFT_TRANSPORTS=tcp"};
+    CHECK(explained({"--cores", "2"}, no_shm).output ==
+          explained({"--hosts", "8", "--cores", "2", "--one-machine"}).output);
+    CHECK(contains(explained({"--hosts", "4", "--cores", "2"}, no_shm).output, "on 8 ranks of 8 hosts, 1 a core"));
+    CHECK(explained({"--one-machine", "--hosts", "4", "--link-mbps", "1000"}).status == 2);
 }
 
 TEST_CASE("the machine's topology is told in a few lines", "[info]") {
