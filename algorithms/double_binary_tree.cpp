@@ -216,8 +216,9 @@ Schedule double_binary_tree_all_reduce(const Layout& layout, const Parameters&) 
 
 // With B tiles the first takes the way up and down, the others follow: the sum of both is least where each tile's share
 // of a link costs as much as what B messages cost.
-size_t double_binary_tree_tile_bytes(const Layout& layout, const LinkCosts& costs, size_t bytes) {
+size_t double_binary_tree_tile_bytes(const Layout& layout, const LinkCosts& fitted, size_t bytes) {
     constexpr size_t least = 16 << 10;
+    const LinkCosts& costs = fitted.cutting();
     const Network network(layout, costs, bytes);
     const double depth = 2 * std::max(1, Tree{layout.ranks}.depth());
     const double overhead_us = network.message_us(network.hosts() > 1);

@@ -198,8 +198,9 @@ static double hop_us(const Network& network, double tile) {
     return network.one_way_us(crosses) + (crosses ? network.link_us(tile) : 0) + network.handling_us(tile) * 2 / 3;
 }
 
-size_t ring_chain_tile_bytes(const Layout& layout, const LinkCosts& costs, size_t bytes) {
+size_t ring_chain_tile_bytes(const Layout& layout, const LinkCosts& fitted, size_t bytes) {
     constexpr size_t least = 16 << 10;
+    const LinkCosts& costs = fitted.cutting();
     const Network network(layout, costs, bytes);
     const double overhead_us = hop_us(network, 0);
     const double per_byte = (hop_us(network, 1 << 20) - overhead_us) / (1 << 20);

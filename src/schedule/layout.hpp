@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "src/schedule/rank_order.hpp"
@@ -70,6 +71,9 @@ struct LinkCosts {
     // kernel, which looks up every page. Measured, perf/README.md.
     size_t lent_least_bytes = 16 << 10, lent_most_bytes = 2 << 20;
     size_t net_slot_bytes = 256 << 10;  // of a connection: what a message can hold
+    // By which algorithms cut tiles, where these costs were fitted to times of tiles cut so; null: by these.
+    std::shared_ptr<const LinkCosts> cut_by = nullptr;
+    const LinkCosts& cutting() const { return cut_by ? *cut_by : *this; }
 
     // All ranks meet: a flag is seen, after each rank of a core had its turn.
     double meeting_us() const { return signal_us + (ranks_per_core - 1) * switch_us; }

@@ -50,6 +50,7 @@ bool Tuning::of_network(const LinkCosts& links) const {
 }
 
 LinkCosts Tuning::fitted(const LinkCosts& links) const {
+    fitted.cut_by = std::make_shared<const LinkCosts>(links);
     LinkCosts fitted = links;
     const LinkCosts before = built_in();
     const bool same_network = of_network(links);

@@ -52,7 +52,7 @@ struct Tuning {
     // Whether the network is as fast as the measured one. `links`: not fitted.
     bool of_network(const LinkCosts& links) const;
     // `links` with the constants that were fitted, those of the network only if it is the measured one: where they are not
-    // built_in()'s they change in proportion.
+    // built_in()'s they change in proportion. Tiles stay those of `links`, with which the times were measured.
     LinkCosts fitted(const LinkCosts& links) const;
     // Between ranks that have a core each, on hosts that are all this machine.
     LinkCosts built_in() const;

@@ -218,6 +218,28 @@ TEST_CASE("constants that were fitted are the model's, those of the network if i
     CHECK(other.net_us_per_byte == 8.0 / 10'000);
 }
 
+TEST_CASE("what a tuning predicts is of the tiles that are run, whatever its constants", "[tuning]") {
+    Tuning tuning = a_tuning();
+    tuning.constants.signal_us *= 15;
+    tuning.constants.net_latency_us *= 9;
+    tuning.constants.cached_us_per_byte /= 7;
+    tuning.constants.net_us_per_byte /= 5;
+    int rows = 0;
+    for (const Algorithm& row : registry::algorithms()) {
+        if (!row.tile_bytes) continue;
+        for (const int hosts : {1, 2, 8}) {
+            const Layout layout = layout_in_blocks(8, hosts);
+            if (row.refusal(layout)) continue;
+            const LinkCosts links = tuning.links_here(8, hosts);
+            CAPTURE(row.name, name_of(row.collective), hosts);
+            for (const size_t bytes : {100'000, 10'000'000})
+                CHECK(row.tile_bytes(layout, tuning.fitted(links), bytes) == row.tile_bytes(layout, links, bytes));
+            ++rows;
+        }
+    }
+    CHECK(rows > 5);
+}
+
 TEST_CASE("a tuning's file is used on the machine and by the version that measured it", "[tuning]") {
     const Folder folder;
     const std::string name = folder.path / "tune.json";
