@@ -76,7 +76,8 @@ Planner::Planner(HostGroup& group, const net::Identity* identity, int rank, Boar
                   .heap_used = &heap_used_,
                   .kernel_copies = agreed_.cross_messages != 0}) {
     // Who measured, measured that too.
-    if (machines_->apart() && !costs_.tuning) costs_.links.signal_us = LinkCosts::far_signal_us;
+    const bool measured = costs_.tuning && costs_.tuning->of_shared_memory();
+    if (machines_->apart() && !measured) costs_.links.signal_us = LinkCosts::far_signal_us;
     if (rank == 0)
         for (const std::string& note : machines_->notes()) WEFT_LOG_RANK(rank, info, init, "{}", note);
 }

@@ -65,6 +65,10 @@ LinkCosts Tuning::links_here(int ranks, int hosts) const {
     const LinkCosts here = host_link_costs(ranks, cores, kernel_copies);
     return hosts == 1 ? here : network_link_costs(here.ranks_per_core, link_mbps, kernel_copies, true);
 }
+bool Tuning::of_shared_memory() const {
+    return std::any_of(curves.begin(), curves.end(), [](const Curve& curve) { return curve.hosts < curve.ranks; });
+}
+
 
 namespace {
 

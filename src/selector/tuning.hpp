@@ -54,6 +54,8 @@ struct Tuning {
     // `links` with the constants that were fitted, those of the network only if it is the measured one: where they are not
     // built_in()'s they change in proportion. Tiles stay those of `links`, with which the times were measured.
     LinkCosts fitted(const LinkCosts& links) const;
+    // Whether ranks that share memory were measured: then the constants know how far apart this machine's cores are.
+    bool of_shared_memory() const;
     // Between ranks that have a core each, on hosts that are all this machine.
     LinkCosts built_in() const;
     // As ranks in blocks on hosts that are all this machine had them, unfitted; and as the ranks of a curve had them.

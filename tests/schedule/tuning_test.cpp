@@ -240,6 +240,15 @@ TEST_CASE("what a tuning predicts is of the tiles that are run, whatever its con
     CHECK(rows > 5);
 }
 
+TEST_CASE("a tuning knows how far cores are apart if ranks on them shared memory", "[tuning]") {
+    Tuning tuning = a_tuning();
+    CHECK(tuning.of_shared_memory());
+    tuning.curves = {curve_of("ring", 4, 4, {{8, 1}})};
+    CHECK_FALSE(tuning.of_shared_memory());
+    tuning.curves.push_back(curve_of("two_level_ring", 4, 2, {{8, 1}}));
+    CHECK(tuning.of_shared_memory());
+}
+
 TEST_CASE("a tuning's file is used on the machine and by the version that measured it", "[tuning]") {
     const Folder folder;
     const std::string name = folder.path / "tune.json";
