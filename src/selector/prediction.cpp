@@ -48,7 +48,7 @@ static Prediction exact(const Algorithm& row, const Layout& layout, const Costs&
 
 Prediction predict(const Algorithm& row, const Layout& layout, const Costs& costs, size_t bytes) {
     Prediction found = exact(row, layout, costs, bytes);
-    // Logarithms differ in their last bits from one C library to another: ranks on different hosts shall agree.
+    // Algorithms that cost the same but for rounding are equal: the first of them is taken.
     found.us = double(float(found.us));
     return found;
 }

@@ -1,7 +1,6 @@
 #include "src/selector/tuning.hpp"
 
-#include <cmath>
-
+#include "src/selector/logarithm.hpp"
 #include "src/selector/selector.hpp"
 
 namespace weft {
@@ -30,9 +29,9 @@ double Tuning::Curve::us_at(size_t bytes) const {
                                         [](const Point& point, size_t wanted) { return point.bytes < wanted; });
     if (after->bytes == inside) return after->us;
     const Point &low = *(after - 1), &high = *after;
-    const auto place = [](size_t of) { return std::log(double(std::max<size_t>(of, 1))); };
+    const auto place = [](size_t of) { return logarithm(double(std::max<size_t>(of, 1))); };
     const double share = (place(inside) - place(low.bytes)) / (place(high.bytes) - place(low.bytes));
-    return std::exp(std::log(low.us) * (1 - share) + std::log(high.us) * share);
+    return exponential(logarithm(low.us) * (1 - share) + logarithm(high.us) * share);
 }
 
 LinkCosts link_costs_in_blocks(int ranks, int hosts, int machines, int cores, int64_t link_mbps, bool kernel_copies) {
@@ -50,8 +49,8 @@ bool Tuning::of_network(const LinkCosts& links) const {
 }
 
 LinkCosts Tuning::fitted(const LinkCosts& links) const {
-    fitted.cut_by = std::make_shared<const LinkCosts>(links);
     LinkCosts fitted = links;
+    fitted.cut_by = std::make_shared<const LinkCosts>(links);
     const LinkCosts before = built_in();
     const bool same_network = of_network(links);
     for (const Constant& constant : constant_table())
@@ -65,10 +64,10 @@ LinkCosts Tuning::links_here(int ranks, int hosts) const {
     const LinkCosts here = host_link_costs(ranks, cores, kernel_copies);
     return hosts == 1 ? here : network_link_costs(here.ranks_per_core, link_mbps, kernel_copies, true);
 }
+
 bool Tuning::of_shared_memory() const {
     return std::any_of(curves.begin(), curves.end(), [](const Curve& curve) { return curve.hosts < curve.ranks; });
 }
-
 
 namespace {
 

@@ -6,6 +6,7 @@
 #include <fstream>
 
 #include "src/registry.hpp"
+#include "src/selector/logarithm.hpp"
 #include "src/selector/selector.hpp"
 #include "src/selector/tuning_file.hpp"
 #include "tests/catch.hpp"
@@ -247,6 +248,20 @@ TEST_CASE("a tuning knows how far cores are apart if ranks on them shared memory
     CHECK_FALSE(tuning.of_shared_memory());
     tuning.curves.push_back(curve_of("two_level_ring", 4, 2, {{8, 1}}));
     CHECK(tuning.of_shared_memory());
+}
+
+TEST_CASE("logarithms are the same bits on every machine", "[tuning]") {
+    for (double number = 1e-9; number < 1e18; number *= 1.37) {
+        CAPTURE(number);
+        CHECK(logarithm(number) == Approx(std::log(number)).epsilon(1e-14).margin(1e-15));
+        CHECK(exponential(logarithm(number)) == Approx(number).epsilon(1e-13));
+    }
+    CHECK(logarithm(1) == 0);
+    CHECK(exponential(0) == 1);
+    CHECK(logarithm(10) == 0x1.26bb1bbb55515p+1);
+    CHECK(logarithm(48271) == 0x1.591b549d067c9p+3);
+    CHECK(exponential(1) == 0x1.5bf0a8b14576ap+1);
+    CHECK(exponential(-7.3) == 0x1.622d4792b6a8dp-11);
 }
 
 TEST_CASE("a tuning's file is used on the machine and by the version that measured it", "[tuning]") {
