@@ -217,9 +217,11 @@ Status tune(const Wish& wish) {
         return written;
     }
     fmt::print(
-        "\nTime of what is chosen over that of the best, less 1, at sizes between those that the file holds: geometric "
-        "mean over sizes, and worst,\n"
-        "by the built-in costs (before) and by the file (after)\n{}\n{} is written: WEFT_TUNE_FILE={} makes programs "
+        "\nTime of what is chosen over that of the best, less 1, at sizes between those that the file holds, and at "
+        "the "
+        "largest, measured once more:\n"
+        "geometric mean over sizes, and worst, by the built-in costs (before) and by the file (after)\n{}\n{} is "
+        "written: WEFT_TUNE_FILE={} makes programs "
         "use it\n",
         judgement_text(tuning, plan->arrangements, plan->work.collectives), wish.file, wish.file);
     return ok();

@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <map>
 #include <sstream>
+#include <utility>
 
 #include "perf/race.hpp"
 
@@ -40,15 +41,12 @@ const Call calls[] = {
     {Collective::barrier, [](const perf::Call& c) { return weftBarrier(c.comm, nullptr); }},
 };
 
-// By powers of two: eightfold while it is the ranks' meeting that takes the time, then fourfold. Those held out lie
-// halfway.
-struct Size {
-    size_t bytes;
-    bool held_out;
-};
-std::vector<Size> sizes_of(const TuneWork& work) {
+}  // namespace
+
+// Those held out lie halfway.
+std::vector<TunedSize> tuned_sizes(const TuneWork& work) {
     constexpr int fourfold_from = 12;
-    std::vector<Size> sizes;
+    std::vector<TunedSize> sizes;
     int gap = 0;
     for (int power = 3; power <= 40; power += power < fourfold_from ? 3 : 2) {
         const size_t bytes = size_t(1) << power, between = size_t(1) << (power + 1);
@@ -61,6 +59,8 @@ std::vector<Size> sizes_of(const TuneWork& work) {
     return sizes;
 }
 
+namespace {
+
 // Times of several passes over everything, some seconds apart: the machine's cores may be near each other in one and far
 // in the other, or others at work, and each algorithm is known by its best one.
 constexpr int passes = 3;
@@ -71,7 +71,7 @@ class Tuner {
     Tuner(perf::Rank& rank, const TuneWork& work)
         : rank_(rank),
           work_(work),
-          sizes_(sizes_of(work)),
+          sizes_(tuned_sizes(work)),
           send_(work.most_bytes / sizeof(float) + size_t(rank.count()), 1.0f),
           receive_(send_.size(), 0.0f) {}
 
@@ -95,20 +95,27 @@ class Tuner {
                                       [&](const Call& call) { return call.collective == collective; });
         perf::Collective wrapped{};
         wrapped.run = row->run;
-        const double share_s = work_.seconds / passes / double(work_.collectives.size()) / double(sizes_.size());
-        size_t last = 0;
+        // One more for the size that is measured twice.
+        const double share_s = work_.seconds / passes / double(work_.collectives.size()) / double(sizes_.size() + 1);
+        TunedTime last{collective, true, 0, "", 0};
+        perf::Case measured{};
         Past past;
-        for (const Size& size : sizes_) {
+        for (const TunedSize& size : sizes_) {
             const size_t parts = size_t(parts_of(collective, rank_.count()));
             const size_t count = std::max<size_t>(1, size.bytes / parts / sizeof(float));
             const size_t bytes = collective == Collective::barrier ? parts : count * parts * sizeof(float);
-            if (bytes == last) continue;
-            if (last > 0 && bytes >= long_message_bytes && too_long(past, double(bytes) / double(last), share_s))
-                return;
-            last = bytes;
-            const perf::Case measured{&wrapped, call_of(collective, count), bytes};
-            run_cell({collective, size.held_out, bytes, "", 0}, measured, race_share * share_s, past);
+            if (bytes == last.bytes) continue;
+            if (last.bytes > 0 && bytes >= long_message_bytes &&
+                too_long(past, double(bytes) / double(last.bytes), share_s))
+                break;
+            last.bytes = bytes;
+            last.held_out = size.held_out;
+            measured = {&wrapped, call_of(collective, count), bytes};
+            run_cell(last, measured, race_share * share_s, past);
         }
+        // Nothing lies beyond the largest, and beside a barrier: a second measurement judges there.
+        if (std::exchange(last.held_out, true)) return;
+        run_cell(last, measured, race_share * share_s, past);
     }
 
     // Whether a size so much larger than the one before would take too much of the time: what is larger follows from what
@@ -166,7 +173,7 @@ class Tuner {
 
     perf::Rank& rank_;
     const TuneWork& work_;
-    std::vector<Size> sizes_;
+    std::vector<TunedSize> sizes_;
     std::vector<float> send_, receive_;
     std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
     int done_ = 0;  // collectives, in all passes

@@ -15,8 +15,15 @@ struct TuneWork {
     double seconds = 10;  // about
 };
 
+// By powers of two: eightfold while it is the ranks' meeting that takes the time, then fourfold.
+struct TunedSize {
+    size_t bytes;
+    bool held_out;
+};
+std::vector<TunedSize> tuned_sizes(const TuneWork& work);
+
 // Lines of the output. A cell of the table is what all algorithms took for one size. Those that are held out lie between
-// the others and make no predictions: they tell how good these are.
+// the others, or are the largest once more, and make no predictions: they tell how good these are.
 // Who took so many times the best at a size is left out where sizes are large.
 inline constexpr double tune_far_behind = 3;
 

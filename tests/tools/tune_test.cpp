@@ -52,6 +52,7 @@ TEST_CASE("what is measured is written, read back, explained and used", "[tune]"
     CHECK(outcome.error == "");
     CHECK_THAT(outcome.output, Contains("measures 3 ranks over tcp") && Contains("WEFT_TUNE_FILE=" + file));
     CHECK_THAT(outcome.output, Contains("    3  tcp        all_gather ") && Contains("before") && Contains("after"));
+    CHECK_THAT(outcome.output, Contains("    3  tcp        barrier "));
     CHECK(outcome.output.find("all_reduce") == std::string::npos);
 
     const auto tuning = Tuning::read(content(file));
@@ -143,6 +144,15 @@ TEST_CASE("of several passes the better time counts, and what is held out tells 
     CHECK(judged.before.worst_percent == Approx(100));
     CHECK(judged.after.worst_percent == Approx(0).margin(1e-9));
     CHECK(tools::judge(tuning, arrangement, Collective::broadcast).sizes == 0);
+}
+
+TEST_CASE("some sizes halfway are measured without making predictions", "[tune]") {
+    tools::TuneWork work;
+    size_t known = 0, held_out = 0;
+    for (const tools::TunedSize& size : tools::tuned_sizes(work)) ++(size.held_out ? held_out : known);
+    CHECK(known == 11);
+    CHECK(held_out == 5);
+    CHECK(tools::tuned_sizes(work).back().bytes == work.most_bytes);
 }
 
 TEST_CASE("constants are fitted to what was measured", "[tune]") {
