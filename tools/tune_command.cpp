@@ -14,6 +14,8 @@
 #include "src/base/fd.hpp"
 #include "src/base/file.hpp"
 #include "src/base/options.hpp"
+#include "src/bootstrap/agreed_texts.hpp"
+#include "src/registry.hpp"
 #include "src/selector/tuning_file.hpp"
 #include "tools/tune_judgement.hpp"
 #include "tools/tune_ranks.hpp"
@@ -201,9 +203,32 @@ Status check_file(const std::string& name) {
     return ok();
 }
 
+// Likewise: rank 0 tells all others of it, who take no more than so much. Of every time that could be measured.
+Status check_length(const Plan& plan) {
+    Tuning longest = tuning_of_here();
+    for (const Arrangement& arrangement : plan.arrangements)
+        for (const Algorithm& row : registry::algorithms()) {
+            const auto& wanted = plan.work.collectives;
+            if (std::find(wanted.begin(), wanted.end(), row.collective) == wanted.end()) continue;
+            if (row.refusal(layout_in_blocks(arrangement.ranks, arrangement.hosts))) continue;
+            Tuning::Curve curve{row.collective, row.name, arrangement.ranks, arrangement.hosts, {}};
+            const bool sized = row.collective != Collective::barrier;
+            for (const TunedSize& size : tuned_sizes(plan.work))
+                if (!size.held_out && (sized || curve.points.empty())) curve.points.push_back({size.bytes, 1234});
+            longest.curves.push_back(std::move(curve));
+        }
+    const size_t bytes = longest.text().size(), most = AgreedTexts::tuning_bytes_most;
+    if (bytes <= most) return ok();
+    return fail(weftInvalidArgument,
+                "the file could have {} KiB, and ranks take {} KiB at most: name fewer numbers of ranks, fewer "
+                "collectives, or sizes that lie closer together, with --ranks, --collectives, --least and --most",
+                bytes >> 10, most >> 10);
+}
+
 Status tune(const Wish& wish) {
     auto plan = plan_of(wish);
     if (!plan) return plan.take_status();
+    WEFT_TRY(check_length(*plan));
     WEFT_TRY(check_file(wish.file));
     for (Arrangement& arrangement : plan->arrangements) {
         fmt::print("measures {} ranks over {}, about {:.0f} s\n", arrangement.ranks, arrangement.transport(),

@@ -109,6 +109,9 @@ TEST_CASE("what cannot be measured is refused before a minute is spent", "[tune]
     refused({"--collectives", "all_reduce send"}, "send is none of those");
     refused({"--least", "much"}, "--least much is no size");
     refused({"--least", "1M", "--most", "1K"}, "--least 1M is above --most 1K");
+    std::string many;
+    for (int ranks = 2; ranks < 100; ++ranks) many += std::to_string(ranks) + ' ';
+    refused({"--ranks", many}, "ranks take 512 KiB at most: name fewer numbers of ranks");
     refused({"-o", "/no/such/folder/tune.json"}, "/no/such/folder/tune.json");
 }
 
