@@ -25,6 +25,7 @@
 #include "src/selector/tuning_file.hpp"
 #include "tools/algorithm_named.hpp"
 #include "tools/topology_command.hpp"
+#include "topology/container.hpp"
 #include "topology/discover.hpp"
 #include "topology/summary.hpp"
 
@@ -309,7 +310,7 @@ int answer(const Question& question) {
     operation.count =
         uint64_t(*bytes) / size_of(weftFloat32) / uint64_t(parts_of(*collective, std::max(1, question.ranks)));
     const Layout layout = layout_in_blocks(question.ranks, hosts);
-    const int cores = question.cores > 0 ? question.cores : allowed_cores();
+    const int cores = question.cores > 0 ? question.cores : topology::usable_cores();
     const bool kernel_copies = kernel_copies_messages(options().cross_memory);
     auto tuning = tuning_of_file(options().tune_file);
     if (!tuning) return fmt::print(stderr, "weft info explain: {}\n", tuning.status().sentence()), 1;

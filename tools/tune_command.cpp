@@ -19,6 +19,7 @@
 #include "src/selector/tuning_file.hpp"
 #include "tools/tune_judgement.hpp"
 #include "tools/tune_ranks.hpp"
+#include "topology/container.hpp"
 
 namespace weft::tools {
 namespace {
@@ -236,7 +237,9 @@ Status tune(const Wish& wish) {
         std::fflush(stdout);
         WEFT_TRY(measure(arrangement, plan->work));
     }
-    const Tuning tuning = tuning_of_times(tuning_of_here(), plan->arrangements);
+    Tuning here = tuning_of_here();
+    here.cores = topology::usable_cores();
+    const Tuning tuning = tuning_of_times(std::move(here), plan->arrangements);
     if (Status written = write_file(wish.file, tuning.text()); !written) {
         fmt::print("{}", tuning.text());  // a minute's work
         return written;

@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <charconv>
+#include <mutex>
 #include <sstream>
+
+#include "src/base/per_process.hpp"
 
 namespace weft::topology {
 
@@ -34,12 +37,12 @@ double of_version_1(SystemFiles& sys, const std::string& folder) {
 // Of a group and all above it. In a container the path may be one of the host's, which is not there: then the root's
 // counts, as which the container's own group is mounted.
 template <class Read>
-double least(SystemFiles& sys, const std::string& mount, std::string path, Read read) {
-    double cores = 0;
+void least(CpuQuota& found, SystemFiles& sys, const std::string& mount, std::string path, Read read) {
     for (;;) {
         while (!path.empty() && path.back() == '/') path.pop_back();
-        if (const double here = read(sys, mount + path); here > 0 && (cores == 0 || here < cores)) cores = here;
-        if (path.empty()) return cores;
+        if (const double here = read(sys, mount + path); here > 0 && (found.cores == 0 || here < found.cores))
+            found = {sys.identity(mount + path), here};
+        if (path.empty()) return;
         path.resize(path.rfind('/') == std::string::npos ? 0 : path.rfind('/'));
     }
 }
@@ -50,11 +53,8 @@ bool has(const std::string& controllers, const std::string& wanted) {
 
 }  // namespace
 
-double cpu_quota(SystemFiles& sys, SystemFiles& proc) {
-    double cores = 0;
-    const auto take = [&](double found) {
-        if (found > 0 && (cores == 0 || found < cores)) cores = found;
-    };
+CpuQuota cpu_quota(SystemFiles& sys, SystemFiles& proc) {
+    CpuQuota found;
     // "4:cpu,cpuacct:/docker/1234", "0::/user.slice"
     std::istringstream lines(proc.text("self/cgroup").value_or("0::/"));
     for (std::string line; std::getline(lines, line);) {
@@ -63,13 +63,33 @@ double cpu_quota(SystemFiles& sys, SystemFiles& proc) {
         const std::string controllers = line.substr(one + 1, other - one - 1), path = line.substr(other + 1);
         if (path.find("..") != std::string::npos) continue;  // outside of what is mounted here
         if (controllers.empty()) {
-            for (const char* mount : {"fs/cgroup", "fs/cgroup/unified"}) take(least(sys, mount, path, of_version_2));
+            for (const char* mount : {"fs/cgroup", "fs/cgroup/unified"}) least(found, sys, mount, path, of_version_2);
         } else if (has(controllers, "cpu")) {
             for (const char* mount : {"fs/cgroup/cpu", "fs/cgroup/cpu,cpuacct"})
-                take(least(sys, mount, path, of_version_1));
+                least(found, sys, mount, path, of_version_1);
         }
     }
-    return cores;
+    return found;
+}
+
+CpuQuota cpu_quota() {
+    struct Found {
+        std::once_flag once;
+        CpuQuota quota;
+    };
+    static PerProcess<Found> found;
+    Found& own = found.get();
+    std::call_once(own.once, [&] {
+        SystemFiles sys("/sys"), proc("/proc");
+        own.quota = cpu_quota(sys, proc);
+    });
+    return own.quota;
+}
+
+int usable_cores() {
+    CpuShare share;
+    share.add(allowed_cpus(), cpu_quota());
+    return share.cores();
 }
 
 }  // namespace weft::topology

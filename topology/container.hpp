@@ -1,14 +1,15 @@
 // container.hpp: what a container leaves of a host: hardware threads by its processor set, time by its control groups.
 #pragma once
-#include <string>
-#include <vector>
-
+#include "src/base/cpu.hpp"
 #include "topology/system_files.hpp"
 
 namespace weft::topology {
 
-// Cores' worth of time that the control groups of this process give it, the least of all that it is in; 0: no limit, or
-// unknown. Versions 1 and 2.
-double cpu_quota(SystemFiles& sys, SystemFiles& proc);
+// Of the control group that leaves this process the least time, of all that it is in. Versions 1 and 2.
+CpuQuota cpu_quota(SystemFiles& sys, SystemFiles& proc);
+// As the process finds it; looked up once.
+CpuQuota cpu_quota();
+// That this process may use: processors, and time.
+int usable_cores();
 
 }  // namespace weft::topology

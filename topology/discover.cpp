@@ -86,7 +86,7 @@ Discovered discover(const Sources& sources) {
     if (const int mine = (allowed & hardware.online).count(); mine > 0 && mine < threads)
         hardware.notes.push_back(
             fmt::format("this process may run on {} of the {} hardware threads: {}", mine, threads, allowed.list()));
-    const double quota = cpu_quota(sys, proc);
+    const double quota = cpu_quota(sys, proc).cores;
     if (quota > 0)
         hardware.notes.push_back(
             fmt::format("control groups give this process the time of {:.3g} hardware threads", quota));

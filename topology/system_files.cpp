@@ -2,6 +2,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -80,6 +81,12 @@ std::vector<std::string> SystemFiles::names(const std::string& folder) {
 }
 
 bool SystemFiles::exists(const std::string& name) const { return access((root_ + '/' + name).c_str(), F_OK) == 0; }
+
+uint64_t SystemFiles::identity(const std::string& name) const {
+    struct stat about {};
+    if (stat((root_ + '/' + name).c_str(), &about) != 0) return 0;
+    return uint64_t(about.st_ino) ^ uint64_t(about.st_dev) * 0x9e3779b97f4a7c15u;
+}
 
 std::string SystemFiles::target(const std::string& link) {
     const std::unique_ptr<char, decltype(&std::free)> path(realpath((root_ + '/' + link).c_str(), nullptr), &std::free);

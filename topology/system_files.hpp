@@ -1,6 +1,7 @@
 // system_files.hpp: /sys and /proc as those who detect read them, or a folder that stands for them in tests. What is
 // not there is unknown; what may not be read is remembered, to be said.
 #pragma once
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -22,6 +23,8 @@ class SystemFiles {
     // Of a folder, sorted; empty, too, if there is none.
     std::vector<std::string> names(const std::string& folder);
     bool exists(const std::string& name) const;
+    // Of a file or folder, whatever names it has: another one of this machine has another number.
+    uint64_t identity(const std::string& name) const;
     // Where a link leads in the end, from the root of all; empty: nowhere.
     std::string target(const std::string& link);
     // A sentence for each error that was met; few, however many files had it.

@@ -20,6 +20,21 @@ CpuSet allowed_cpus() {
     return set;
 }
 
+CpuShare& CpuShare::operator|=(const CpuShare& other) {
+    cpus |= other.cpus;
+    unlimited |= other.unlimited;
+    quotas.insert(other.quotas.begin(), other.quotas.end());
+    return *this;
+}
+
+int CpuShare::cores() const {
+    const int set = cpus.count();
+    if (unlimited || quotas.empty()) return set;
+    double time = 0;
+    for (const auto& [group, cores] : quotas) time += cores;
+    return time >= set ? set : std::max(1, int(time));
+}
+
 static std::string line_of(const std::string& file) {
     std::string line;
     std::ifstream stream(file);

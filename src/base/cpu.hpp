@@ -2,6 +2,8 @@
 #pragma once
 #include <compare>
 #include <cstddef>
+#include <cstdint>
+#include <map>
 #include <string>
 
 #if defined(__linux__) && __has_include(<sys/rseq.h>)
@@ -52,6 +54,29 @@ inline int allowed_cores() { return allowed_cpus().count(); }
 
 // Of all caches of a level, 2 or 3, that these processors have, each counted once; 0 if unknown. `sys` is for tests.
 size_t cache_bytes(int level, CpuSet cpus, const std::string& sys = "/sys");
+
+// Cores' worth of time that a control group leaves all who are in it together.
+struct CpuQuota {
+    uint64_t group = 0;  // that limits; no other one of this machine has the number
+    double cores = 0;    // 0: no limit is known
+};
+
+// What several ranks of a machine may use together: processors, and time where all of them are limited.
+struct CpuShare {
+    CpuSet cpus;
+    std::map<uint64_t, double> quotas;  // by group
+    bool unlimited = false;             // some rank is
+
+    void add(const CpuSet& set, const CpuQuota& quota) {
+        cpus |= set;
+        unlimited |= quota.cores <= 0;
+        if (quota.cores > 0) quotas[quota.group] = quota.cores;
+    }
+    CpuShare& operator|=(const CpuShare& other);
+    // Whole ones, at least 1.
+    int cores() const;
+};
+
 // The last-level and second-level cache of a core, 0 if unknown.
 size_t last_level_cache_bytes();
 size_t second_level_cache_bytes();

@@ -198,6 +198,12 @@ CpuSet HostGroup::cpus() const {
     return all;
 }
 
+int HostGroup::cores() const {
+    CpuShare all;
+    for (const int rank : locals_) all.add(row(rank).cpus, row(rank).quota);
+    return all.cores();
+}
+
 bool HostGroup::raise(weftResult_t code, int rank, std::string_view sentence) {
     AbortRecord& record = header().abort;
     uint32_t none = 0;

@@ -92,7 +92,8 @@ struct alignas(64) RankRow {
     uint64_t token_address;  // where that number lies in its memory: who can read it there can read everything
     int32_t arena_fd;        // number in that process, -1: none (see arena.hpp)
     uint64_t arena_inode;
-    CpuSet cpus;  // that it may run on
+    CpuSet cpus;     // that it may run on
+    CpuQuota quota;  // of the time there
     DeviceFacts device;
     // A line that it writes at every call.
     Position position;
@@ -230,9 +231,10 @@ class HostGroup {
     // Takes that lock for a rank of this process.
     Status mark_alive(int rank) const;
 
-    // Cores that the ranks of this host may run on together.
+    // What the ranks of this host may run on together.
     CpuSet cpus() const;
-    int cores() const { return cpus().count(); }
+    // Cores that the ranks of this host may use together.
+    int cores() const;
 
     // Records the first error and wakes everybody. Returns false if another was first.
     bool raise(weftResult_t code, int rank, std::string_view sentence);

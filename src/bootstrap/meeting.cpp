@@ -68,6 +68,7 @@ Status claim_row(HostGroup& group, int rank, int ranks, const MeetingOptions& op
     row.arena_fd = arena ? (*arena)->memory().fd() : -1;
     row.arena_inode = arena ? (*arena)->memory().inode() : 0;
     row.cpus = cpus;
+    row.quota = options.quota;
     row.device = options.device;
     WEFT_TRY(group.mark_alive(rank));
     if (rank == 0) {

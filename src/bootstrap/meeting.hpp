@@ -21,6 +21,7 @@ struct MeetingOptions {
     // milliseconds; what they fail with becomes AgreedTexts::refusal.
     std::function<Result<std::string>()> tuning{}, machine{};
     uint64_t host = 0;     // host_identity(), or what stands for it
+    CpuQuota quota{};      // of this process
     DeviceFacts device{};  // for the others of the host
     bool spread = false;   // known to have ranks on several hosts
     bool roots = false;    // this process shall be the root of an id of UniqueId::of_child()

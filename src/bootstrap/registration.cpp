@@ -74,10 +74,10 @@ std::vector<RosterRank> Registration::newly_joined() {
     return members;
 }
 
-// Those that the ranks of this host may run on together.
-CpuSet Registration::cpus() const {
-    CpuSet all;
-    for (const int rank : members_) all |= group_->row(rank).cpus;
+// Of the ranks of this host.
+CpuShare Registration::share() const {
+    CpuShare all;
+    for (const int rank : members_) all.add(group_->row(rank).cpus, group_->row(rank).quota);
     return all;
 }
 
@@ -106,7 +106,7 @@ void Registration::check_in(Fd socket) {
         });
     HostEntry self = settings_.self;
     self.members = newly_joined();
-    self.cpus = cpus();
+    self.share = share();
     ByteWriter content;
     self.write(content);
     put_members(content, self.members);
@@ -119,7 +119,7 @@ void Registration::look_around() {
     const auto members = newly_joined();
     if (members.empty()) return;
     ByteWriter content;
-    content.put(cpus());
+    put_share(content, share());
     content.put(uint32_t(members.size()));
     for (const RosterRank& member : members) member.write(content);
     put_members(content, members);

@@ -39,7 +39,7 @@ class Registration {
     void dial();
     void check_in(Fd socket);
     std::vector<RosterRank> newly_joined();
-    CpuSet cpus() const;
+    CpuShare share() const;
     void put_members(ByteWriter& to, const std::vector<RosterRank>& members) const;
     void on_frame(uint32_t kind, ByteReader& content);
 

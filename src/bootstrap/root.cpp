@@ -153,7 +153,7 @@ void Root::on_frame(Guest& guest, uint32_t kind, ByteReader& content) {
         }
         WEFT_LOG(info, init, "{} checked in with {} of {} ranks", guest.entry.text(), members.size(), ranks_);
     } else if (kind == uint32_t(CheckIn::joined) && guest.checked_in) {
-        guest.entry.cpus = content.get<CpuSet>();
+        guest.entry.share = get_share(content);
         for (uint32_t left = content.get<uint32_t>(); left > 0 && content.ok(); --left)
             members.push_back(RosterRank::read(content));
         status = admit(guest, members, content);

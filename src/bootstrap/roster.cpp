@@ -32,7 +32,7 @@ void HostEntry::write(ByteWriter& to) const {
     to.put(pid);
     to.put(ranks);
     to.put(boot);
-    to.put(cpus);
+    put_share(to, share);
     to.put(link_mbps);
     to.put_bytes(machine);
     to.put_failure(refusal);
@@ -48,7 +48,7 @@ HostEntry HostEntry::read(ByteReader& from) {
     entry.pid = from.get<int32_t>();
     entry.ranks = from.get<int32_t>();
     entry.boot = from.get<uint64_t>();
-    entry.cpus = from.get<CpuSet>();
+    entry.share = get_share(from);
     entry.link_mbps = from.get<int64_t>();
     entry.machine = from.get_bytes();
     entry.refusal = from.get_optional_failure();
@@ -56,6 +56,24 @@ HostEntry HostEntry::read(ByteReader& from) {
     for (uint32_t left = from.get<uint32_t>(); left > 0 && from.ok(); --left)
         entry.members.push_back(RosterRank::read(from));
     return entry;
+}
+
+void put_share(ByteWriter& to, const CpuShare& share) {
+    to.put(share.cpus);
+    to.put(uint8_t(share.unlimited));
+    to.put(uint32_t(share.quotas.size()));
+    for (const auto& [group, cores] : share.quotas) to.put(CpuQuota{group, cores});
+}
+
+CpuShare get_share(ByteReader& from) {
+    CpuShare share;
+    share.cpus = from.get<CpuSet>();
+    share.unlimited = from.get<uint8_t>() != 0;
+    for (uint32_t left = from.get<uint32_t>(); left > 0 && from.ok(); --left) {
+        const auto quota = from.get<CpuQuota>();
+        share.quotas[quota.group] = quota.cores;
+    }
+    return share;
 }
 
 void Roster::write(ByteWriter& to) const {
@@ -100,14 +118,14 @@ std::string Roster::text(int host) const {
 
 AgreedFacts facts_of(const std::vector<HostEntry>& hosts) {
     struct Machine {
-        CpuSet cpus;
+        CpuShare share;
         int ranks = 0;
     };
     std::map<std::pair<uint64_t, uint64_t>, Machine> machines;
     AgreedFacts facts{.hosts = int32_t(hosts.size()), .machines = 0, .ranks_per_core = 1, .link_mbps = 0};
     for (const HostEntry& host : hosts) {
         Machine& machine = machines[{host.boot, host.boot == 0 ? host.identity : 0}];
-        machine.cpus |= host.cpus;
+        machine.share |= host.share;
         machine.ranks += int(host.members.size());
         if (host.link_mbps > 0 && (facts.link_mbps == 0 || host.link_mbps < facts.link_mbps))
             facts.link_mbps = host.link_mbps;
@@ -115,7 +133,7 @@ AgreedFacts facts_of(const std::vector<HostEntry>& hosts) {
     facts.machines = int32_t(machines.size());
     if (facts.machines == 1) facts.link_mbps = 0;
     for (const auto& [boot, machine] : machines) {
-        const int cores = machine.cpus.count();
+        const int cores = machine.share.cores();
         facts.ranks_per_core = std::max(facts.ranks_per_core, int32_t((machine.ranks + cores - 1) / cores));
     }
     return facts;

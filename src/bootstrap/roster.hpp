@@ -28,7 +28,7 @@ struct HostEntry {
     int32_t pid = 0;                      // of the leader
     int32_t ranks = 0;                    // of the communicator, as the host's ranks were told
     uint64_t boot = 0;                    // boot_identity()
-    CpuSet cpus{};                        // that its ranks may run on together
+    CpuShare share{};                     // of its ranks
     int64_t link_mbps = 0;                // 0: unknown
     std::string machine;                  // as in AgreedTexts; empty: unknown
     std::optional<Failure> refusal;       // likewise
@@ -40,6 +40,9 @@ struct HostEntry {
     void write(ByteWriter& to) const;
     static HostEntry read(ByteReader& from);
 };
+
+void put_share(ByteWriter& to, const CpuShare& share);
+CpuShare get_share(ByteReader& from);
 
 struct Roster {
     std::vector<HostEntry> hosts;  // by their lowest rank

@@ -15,6 +15,7 @@
 #include "src/registry.hpp"
 #include "src/selector/algo_rules.hpp"
 #include "src/selector/tuning_file.hpp"
+#include "topology/container.hpp"
 
 namespace weft {
 
@@ -143,6 +144,7 @@ Result<Settings> settings_of_child(const Communicator& parent, const weftConfig_
     settings.options = parent.options();
     const HostGroup& group = *parent.group();
     settings.meeting.proposal = group.header().agreed;
+    settings.meeting.quota = topology::cpu_quota();
     const AgreedTexts texts = AgreedTexts::of(group);
     settings.meeting.tuning = [text = texts.tuning] { return Result<std::string>(text); };
     settings.meeting.machine = [text = texts.machine(group.one_host() ? 0 : group.header().own_host)] {
@@ -167,6 +169,7 @@ Result<Joining> prepare_joining(weftComm** comm, int nranks, const UniqueId& id,
     auto host = host_of(rank);
     if (!host) return host.take_status();
     meeting.host = *host;
+    meeting.quota = topology::cpu_quota();
     // Kernels are loaded before the ranks meet: later it could wait for those of ranks that run already.
     auto found = DeviceSide::find(device);
     if (!found) return found.take_status();

@@ -42,6 +42,19 @@ TEST_CASE("rows, lines and heaps of all ranks lie apart and inside the segment",
     }
 }
 
+TEST_CASE("ranks count the processors that they may use, and no more than their control group's time", "[host_group]") {
+    const auto group = group_of(8);
+    for (int rank = 0; rank < 8; ++rank) {
+        group->row(rank).cpus.words[0] = 0xff;
+        group->row(rank).quota = {1, 2.9};
+    }
+    CHECK(group->cores() == 2);
+    group->row(7).quota = {2, 3};
+    CHECK(group->cores() == 5);
+    group->row(6).quota = {};
+    CHECK(group->cores() == 8);
+}
+
 TEST_CASE("a second mapping of the group is the same group; what is none is refused", "[host_group]") {
     const auto group = group_of(3);
     {

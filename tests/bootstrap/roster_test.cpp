@@ -7,13 +7,15 @@ namespace weft::test {
 
 namespace {
 
-HostEntry host_of(uint64_t boot, int ranks, int first_cpu, int cpus, int64_t link_mbps) {
+HostEntry host_of(uint64_t boot, int ranks, int first_cpu, int cpus, int64_t link_mbps, CpuQuota quota = {}) {
     HostEntry host;
     host.identity = uint64_t(first_cpu) + 1;
     host.boot = boot;
     host.link_mbps = link_mbps;
     host.members.resize(size_t(ranks));
-    for (int cpu = first_cpu; cpu < first_cpu + cpus; ++cpu) host.cpus.words[cpu / 64] |= 1ull << (cpu % 64);
+    CpuSet set;
+    for (int cpu = first_cpu; cpu < first_cpu + cpus; ++cpu) set.words[cpu / 64] |= 1ull << (cpu % 64);
+    host.share.add(set, quota);
     return host;
 }
 
@@ -39,6 +41,32 @@ TEST_CASE("hosts that are one machine share its processors", "[roster]") {
     CHECK(facts_of({host_of(7, 4, 0, 4, 0), host_of(7, 4, 4, 4, 0)}).ranks_per_core == 1);
     // Of the machine where it is most.
     CHECK(facts_of({host_of(7, 4, 0, 4, 0), host_of(8, 9, 0, 4, 0)}).ranks_per_core == 3);
+}
+
+TEST_CASE("ranks of a control group share its time, as far as all are limited", "[roster]") {
+    const auto ranks_per_core = [](CpuQuota one, CpuQuota other) {
+        return facts_of({host_of(7, 4, 0, 16, 0, one), host_of(7, 4, 0, 16, 0, other)}).ranks_per_core;
+    };
+    CHECK(ranks_per_core({1, 2}, {1, 2}) == 4);
+    CHECK(ranks_per_core({1, 2}, {2, 2}) == 2);
+    CHECK(ranks_per_core({1, 2}, {0, 0}) == 1);
+    CHECK(ranks_per_core({1, 0.5}, {1, 0.5}) == 8);
+    CHECK(ranks_per_core({1, 300}, {2, 300}) == 1);
+}
+
+TEST_CASE("what a host's ranks may use survives its message", "[roster]") {
+    CpuShare share;
+    share.add(allowed_cpus(), {77, 2.5});
+    share.add({}, {78, 1});
+    share.add({}, {});
+    ByteWriter written;
+    put_share(written, share);
+    ByteReader reader(written.bytes().data(), written.bytes().size());
+    const CpuShare read = get_share(reader);
+    CHECK(reader.at_end());
+    CHECK(read.cpus.count() == share.cpus.count());
+    CHECK(read.quotas == share.quotas);
+    CHECK(read.unlimited);
 }
 
 }  // namespace weft::test

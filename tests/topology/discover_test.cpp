@@ -294,7 +294,7 @@ TEST_CASE("a container sees half of the cores", "[topology][discover]") {
 TEST_CASE("control groups of both versions limit the time, the least of all above counts", "[topology][discover]") {
     const auto quota = [](const SystemTree& tree) {
         SystemFiles sys(tree.path() / "sys"), proc(tree.path() / "proc");
-        return cpu_quota(sys, proc);
+        return cpu_quota(sys, proc).cores;
     };
     SystemTree two;
     two.processors(1, 4);
@@ -309,6 +309,16 @@ TEST_CASE("control groups of both versions limit the time, the least of all abov
     const Discovered found = discovered(two.sources());
     CHECK(found.quota_cores == 2.5);
     CHECK(found.notes == std::vector<std::string>{"control groups give this process the time of 2.5 hardware threads"});
+    // Whoever is below the group that limits shares its time.
+    const auto group = [&](const char* path) {
+        two.file("proc/self/cgroup", path);
+        SystemFiles sys(two.path() / "sys"), proc(two.path() / "proc");
+        return cpu_quota(sys, proc).group;
+    };
+    two.file("sys/fs/cgroup/pods/two/cpu.max", "max 100000");
+    two.file("sys/fs/cgroup/other/cpu.max", "250000 100000");
+    CHECK(group("0::/pods/one") == group("0::/pods/two"));
+    CHECK(group("0::/pods/one") != group("0::/other"));
     // In a container of version 1 the path is the host's, and its own group is mounted as the root.
     SystemTree one;
     one.file("proc/self/cgroup", "5:memory:/docker/77\n4:cpu,cpuacct:/docker/77\n0::/");
