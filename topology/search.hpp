@@ -23,7 +23,7 @@ struct SearchOptions {
     // Links of a farther class are used, too, if that promises so much more: they cost latency, and NICs need them.
     double gain_least = 0.5;
     Rails rails = Rails::best;
-    int64_t steps_most = 100'000'000;  // of all together, some tenths of a second; then the best so far is taken
+    int64_t steps_most = 100'000'000;  // of all together, 0.7 s; then the best so far is taken
 };
 
 // Of all machines of one kind.

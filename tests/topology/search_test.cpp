@@ -85,6 +85,8 @@ TEST_CASE("on each machine of the set channels have at least 95 % of what links 
                         {"gb200_nvl72_slice", 2, 384, 384, 8},
                         {"grace_hopper", 2, 48, 48, 1},
                         {"cloud_vm_partial", 1, 12, 12, 1},
+                        {"container_half", 1, 22, 22, 1},
+                        {"container_half", 2, 1.25, 1.25, 1},
                         {"cpu_two_sockets", 1, 22, 22, 1},
                         {"cpu_two_sockets", 2, 4.375, 4.375, 7}};
     for (const Row& row : rows) {
@@ -98,7 +100,7 @@ TEST_CASE("on each machine of the set channels have at least 95 % of what links 
         // Far links beside near ones, too: all that leads anywhere.
         const Channels with_all = searched(machine.graph, row.copies, {.gain_least = 0});
         CHECK(with_all.found_gbs >= 0.95 * with_all.bound_of_all_gbs);
-        // No clock: a fast machine and a slow one take as many steps, a few million a tenth of a second.
+        // No clock: a fast machine and a slow one take as many steps, some 15 million a tenth of a second.
         CHECK(found.steps <= 20'000'000);
     }
 }
@@ -183,7 +185,7 @@ TEST_CASE("16 GPUs and 8 NICs on NVSwitches, or on a mesh", "[topology]") {
             const Channels found = searched(graph, copies);
             INFO(write_text(found));
             CHECK(found.ratio() >= 0.95);
-            CHECK(found.steps <= 120'000'000);
+            CHECK(found.steps <= 60'000'000);  // well below a second
         }
     }
 }
