@@ -6,6 +6,8 @@
 #include <memory>
 #include <string>
 
+#include "tools/simulate_choice.hpp"
+#include "tools/simulate_damage.hpp"
 #include "tools/simulate_report.hpp"
 #include "tools/simulate_scene.hpp"
 #include "tools/simulate_trace.hpp"
@@ -13,19 +15,47 @@
 namespace weft::tools {
 namespace {
 
-// Without the damage, and with it where there is some.
-SimulatedRow simulated(const SimulatedCall& call, const Algorithm& row, const Fabric& whole, const Fabric* damaged) {
-    SimulatedRow result{&row, {}, {}, {}};
-    auto found = simulate(whole, call);
-    if (found && damaged) {
-        result.healthy_us = found->us;
-        found = simulate(*damaged, call);
+// A row of the scene as it is now, on its machines. `before`: the scene without what is wrong, `after`: with it, where
+// that is another.
+struct Shown {
+    SimulatedRow row;
+    std::unique_ptr<Fabric> whole, damaged;
+    SimulatedCall call;
+    const Fabric& fabric() const { return damaged ? *damaged : *whole; }
+};
+
+Result<double> us_of(const Fabric& fabric, const SimulatedCall& call) {
+    auto found = simulate(fabric, call);
+    if (!found) return found.take_status();
+    return found->us;
+}
+
+Result<Shown> shown(const SimulateRequest& request, const Scene& before, const Scene* after, const Algorithm& row) {
+    const Scene& now = after ? *after : before;
+    auto whole = fabric_of(before, row);
+    if (!whole) return whole.take_status();
+    auto damage = damage_of(request, before, **whole);
+    if (!damage) return damage.take_status();
+    Shown shown{{&row, {}, {}, {}, {}}, std::move(*whole), nullptr, call_of(request, now, row)};
+    if (!request.failed_hosts.empty()) {
+        auto left = fabric_of(now, row);
+        if (!left) return left.take_status();
+        shown.damaged = std::move(*left);
+    } else if (!damage->none()) {
+        shown.damaged = std::make_unique<DamagedFabric>(*shown.whole, std::move(*damage));
     }
+    if (shown.damaged && !row.refusal(before.layout))
+        if (const auto healthy_us = us_of(*shown.whole, call_of(request, before, row)))
+            shown.row.healthy_us = *healthy_us;
+    if (after && request.failed_hosts.empty() && after->layout.ring_orders != before.layout.ring_orders)
+        if (const auto kept_us = us_of(*shown.damaged, call_of(request, before, row)))
+            shown.row.old_rings_us = *kept_us;
+    auto found = simulate(shown.fabric(), shown.call);
     if (found)
-        result.found = std::move(*found);
+        shown.row.found = std::move(*found);
     else
-        result.objection = found.status().sentence();
-    return result;
+        shown.row.objection = found.status().sentence();
+    return shown;
 }
 
 Status trace(const SimulateRequest& request, const Fabric& fabric, const SimulatedCall& call, const Simulation& found) {
@@ -45,29 +75,27 @@ Status trace(const SimulateRequest& request, const Fabric& fabric, const Simulat
 Status simulate_request(const SimulateRequest& request) {
     if (!request.trace.empty() && request.algorithm == "all")
         return fail(weftInvalidArgument, "--trace is of one algorithm; name it in place of `all`");
-    auto scene = scene_of(request);
-    if (!scene) return scene.take_status();
-    for (const std::string& note : scene->notes) fmt::print(stderr, "{}\n", note);
+    auto before = scene_of(request);
+    if (!before) return before.take_status();
+    auto after = scene_after(request, *before);
+    if (!after) return after.take_status();
+    const Scene& now = *after ? **after : *before;
+    for (const std::string& note : before->notes) fmt::print(stderr, "{}\n", note);
+    if (*after)
+        for (const std::string& note : (*after)->notes) fmt::print(stderr, "{}\n", note);
     std::vector<SimulatedRow> rows;
-    for (const Algorithm* row : scene->rows) {
-        auto whole = fabric_of(*scene, *row);
-        if (!whole) return whole.take_status();
-        auto damage = damage_of(request, *scene, **whole);
-        if (!damage) return damage.take_status();
-        std::unique_ptr<DamagedFabric> damaged;
-        if (!damage->none()) damaged = std::make_unique<DamagedFabric>(**whole, std::move(*damage));
-        const SimulatedCall call = call_of(request, *scene, *row);
-        SimulatedRow found = simulated(call, *row, **whole, damaged.get());
+    for (const Algorithm* row : now.rows) {
+        auto each = shown(request, *before, *after ? &now : nullptr, *row);
+        if (!each) return each.take_status();
         if (request.algorithm == "all") {
-            rows.push_back(std::move(found));
+            rows.push_back(std::move(each->row));
             continue;
         }
-        if (!found.found) return fail(weftInvalidArgument, "{}", found.objection);
-        const Fabric& fabric = damaged ? static_cast<const Fabric&>(*damaged) : **whole;
-        print_simulation(request, *scene, fabric, found);
-        return request.trace.empty() ? ok() : trace(request, fabric, call, *found.found);
+        if (!each->row.found) return fail(weftInvalidArgument, "{}", each->row.objection);
+        print_simulation(request, now, each->fabric(), each->row);
+        return request.trace.empty() ? ok() : trace(request, each->fabric(), each->call, *each->row.found);
     }
-    print_comparison(request, *scene, std::move(rows));
+    print_comparison(request, now, std::move(rows), weft_choice(request, now));
     return ok();
 }
 
@@ -100,7 +128,9 @@ void add_damage(CLI::App& command, SimulateRequest& request) {
     add("--slow-host", request.slow_hosts, "HOST=FACTOR: its ranks take so many times as long for their steps");
     add("--slow-rank", request.slow_ranks, "RANK=FACTOR: the same for one rank");
     add("--fail-link", request.failed_links,
-        "NAME of a link that is gone: what takes it goes another way, if there is one");
+        "NAME of a link that is gone: what takes it goes another way, if there is one, and rings are searched anew");
+    add("--fail-host", request.failed_hosts,
+        "HOST that is gone with its ranks: the others are a communicator of their own");
 }
 
 }  // namespace

@@ -39,6 +39,7 @@ Json json_of_scene(const SimulateRequest& request, const Scene& scene) {
 Json json_of(const SimulateRequest& request, const Scene& scene, const SimulatedRow& row) {
     Json all = {{"algorithm", row.row->name}};
     if (row.healthy_us) all["healthy_us"] = *row.healthy_us;
+    if (row.old_rings_us) all["old_rings_us"] = *row.old_rings_us;
     if (!row.found) {
         all["objection"] = row.objection;
         return all;
@@ -104,8 +105,10 @@ void print_simulation(const SimulateRequest& request, const Scene& scene, const 
     fmt::print("{:>14.2f} {:>12.3f} {:>12.3f} {:>8.1f} {:>14} {:>10}\n\n", found.us, algorithm_gbs(request, found.us),
                bus_gbs(request, scene, found.us), 100 * idle_share(found), found.critical_rank, found.messages);
     if (row.healthy_us)
-        fmt::print("without the damage {:.2f} us: it costs {:.2f} times the time\n\n", *row.healthy_us,
+        fmt::print("without the damage {:.2f} us: it costs {:.2f} times the time\n", *row.healthy_us,
                    found.us / *row.healthy_us);
+    if (row.old_rings_us) fmt::print("by the rings of before {:.2f} us\n", *row.old_rings_us);
+    if (row.healthy_us || row.old_rings_us) fmt::print("\n");
     print_links(request, fabric, found);
     if (found.ranks_simulated < scene.layout.ranks)
         fmt::print("\n{} rank{} simulated, which stand for all{}\n", found.ranks_simulated,
@@ -113,13 +116,29 @@ void print_simulation(const SimulateRequest& request, const Scene& scene, const 
                    found.even ? "; chunks counted as of one size, empty ones too" : "");
 }
 
-void print_comparison(const SimulateRequest& request, const Scene& scene, std::vector<SimulatedRow> rows) {
+namespace {
+
+// How far what Weft would choose is behind the first.
+std::string text_of_choice(const std::vector<SimulatedRow>& rows, const Result<std::string>& choice) {
+    if (!choice) return fmt::format("Weft would choose none: {}", choice.status().sentence());
+    const auto chosen =
+        std::find_if(rows.begin(), rows.end(), [&](const SimulatedRow& row) { return *choice == row.row->name; });
+    if (chosen == rows.end() || !chosen->found) return fmt::format("Weft would choose {}", *choice);
+    return fmt::format("Weft would choose {}: {:.2f} times the least time", *choice,
+                       chosen->found->us / rows.front().found->us);
+}
+
+}  // namespace
+
+void print_comparison(const SimulateRequest& request, const Scene& scene, std::vector<SimulatedRow> rows,
+                      const Result<std::string>& choice) {
     std::stable_sort(rows.begin(), rows.end(), [](const SimulatedRow& one, const SimulatedRow& other) {
         return (one.found ? one.found->us : unlimited) < (other.found ? other.found->us : unlimited);
     });
     if (request.as_json) {
         Json all = json_of_scene(request, scene);
         for (const SimulatedRow& row : rows) all["algorithms"].push_back(json_of(request, scene, row));
+        all["choice"] = choice ? Json(*choice) : Json();
         fmt::print("{}\n", all.dump(2));
         return;
     }
@@ -137,6 +156,7 @@ void print_comparison(const SimulateRequest& request, const Scene& scene, std::v
     }
     for (const SimulatedRow& row : rows)
         if (!row.found) fmt::print("{:<28} {}\n", row.row->name, row.objection);
+    fmt::print("\n{}\n", text_of_choice(rows, choice));
 }
 
 }  // namespace weft::tools

@@ -12,13 +12,16 @@ struct SimulatedRow {
     const Algorithm* row = nullptr;
     std::optional<Simulation> found;   // on the machines as they are, damage and all; empty: `objection` says why not
     std::optional<double> healthy_us;  // where there is damage: without it
+    // Where links that failed change rings: with those of before.
+    std::optional<double> old_rings_us;
     std::string objection;
 };
 
 // One algorithm in detail. The names of links are the fabric's.
 void print_simulation(const SimulateRequest& request, const Scene& scene, const Fabric& fabric,
                       const SimulatedRow& row);
-// Several, the fastest first.
-void print_comparison(const SimulateRequest& request, const Scene& scene, std::vector<SimulatedRow> rows);
+// Several, the fastest first, and which of them Weft would choose, or why none.
+void print_comparison(const SimulateRequest& request, const Scene& scene, std::vector<SimulatedRow> rows,
+                      const Result<std::string>& choice);
 
 }  // namespace weft::tools

@@ -1,13 +1,12 @@
 #include "tools/simulate_scene.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
-#include <map>
 
 #include "src/base/file.hpp"
 #include "src/registry.hpp"
 #include "tools/algorithm_named.hpp"
+#include "tools/simulate_numbers.hpp"
 #include "tools/simulated_call.hpp"
 #include "topology/graph_fabric.hpp"
 #include "topology/rank_orders.hpp"
@@ -18,30 +17,10 @@ namespace weft::tools {
 
 namespace {
 
-struct NamedNumber {
-    std::string name;
-    double value = 0;
-};
-
-// Of NAME=VALUE; names may have that sign in them.
-Result<NamedNumber> named_number(const std::string& option, const std::string& text) {
-    const size_t sign = text.rfind('=');
-    NamedNumber found{text.substr(0, sign)};
-    const char* const end = text.data() + text.size();
-    const char* const begin = sign == std::string::npos ? end : text.data() + sign + 1;
-    const auto [behind, error] = std::from_chars(begin, end, found.value);
-    if (error != std::errc() || behind != end || !std::isfinite(found.value))
-        return fail(weftInvalidArgument, "{} takes a name and a number, as in {}=2", option, found.name);
-    return found;
-}
-
-// So many times as slow.
-Result<NamedNumber> slowed(const std::string& option, const std::string& text) {
-    auto found = named_number(option, text);
-    if (found && found->value < 1)
-        return fail(weftInvalidArgument, "{} takes how many times as slow it is, 1 or more, as in {}=2", option,
-                    found->name);
-    return found;
+// Blocks that fill a device's links to the others, or, between hosts, its adapter.
+int channels_that_fill(const HostKind& kind, int hosts) {
+    if (hosts == 1) return kind.channels;
+    return std::clamp(int(std::ceil(kind.net_bytes_per_us / kind.block_bytes_per_us)), 1, kind.channels);
 }
 
 // Either number may be missing: then hosts are as full as they get.
@@ -67,17 +46,7 @@ Status place_on_equal(const SimulateRequest& request, Scene& scene) {
     if (int64_t(scene.hosts) * ranks_a_host > simulated_ranks_most)
         return fail(weftInvalidArgument, "{} hosts of {} ranks are more than {} ranks", scene.hosts, ranks_a_host,
                     simulated_ranks_most);
-    const HostsFabric fabric(kind, scene.hosts, ranks_a_host);
-    scene.layout = {fabric.ranks(), 0, fabric.hosts()};
-    scene.machines = kind.name;
-    scene.net_bytes_per_us = kind.net_bytes_per_us;
-    return ok();
-}
-
-// Blocks that fill a device's links to the others, or, between hosts, its adapter.
-int channels_that_fill(const HostKind& kind, int hosts) {
-    if (hosts == 1) return kind.channels;
-    return std::clamp(int(std::ceil(kind.net_bytes_per_us / kind.block_bytes_per_us)), 1, kind.channels);
+    return seat_on_equal(request, scene.hosts, ranks_a_host, scene);
 }
 
 Status read_graph(const SimulateRequest& request, Scene& scene) {
@@ -85,7 +54,7 @@ Status read_graph(const SimulateRequest& request, Scene& scene) {
     if (!text) return text.take_status();
     auto read = topology::read_topology(*text);
     if (!read) return fail(weftInvalidUsage, "{}: {}", request.topology, read.status().sentence());
-    scene.graph = std::make_unique<topology::Graph>(std::move(read->graph));
+    scene.graph = std::make_shared<topology::Graph>(std::move(read->graph));
     for (const std::string& note : read->notes) scene.notes.push_back(request.topology + ": " + note);
     return ok();
 }
@@ -98,6 +67,22 @@ Status place_on_graph(const SimulateRequest& request, Scene& scene) {
     auto job = topology::job_of_ranks(*scene.graph, copies, request.ranks / copies);
     if (!job) return fail(job.status().code(), "{}: {}", request.topology, job.status().sentence());
     scene.job = std::move(*job);
+    return seat_on_graph(request, scene);
+}
+
+}  // namespace
+
+Status seat_on_equal(const SimulateRequest& request, int hosts, int ranks_a_host, Scene& scene) {
+    const HostsFabric fabric(scene.kind, hosts, ranks_a_host);
+    scene.hosts = hosts;
+    scene.layout = {fabric.ranks(), 0, fabric.hosts()};
+    scene.machines = scene.kind.name;
+    scene.net_bytes_per_us = scene.kind.net_bytes_per_us;
+    scene.parameters.channels = request.channels > 0 ? request.channels : channels_that_fill(scene.kind, hosts);
+    return ok();
+}
+
+Status seat_on_graph(const SimulateRequest& request, Scene& scene) {
     const auto fabric = topology::GraphFabric::make(scene.job, scene.kind);
     if (!fabric) return fail(fabric.status().code(), "{}: {}", request.topology, fabric.status().sentence());
     scene.layout = {fabric->ranks(), 0, fabric->hosts()};
@@ -108,17 +93,28 @@ Status place_on_graph(const SimulateRequest& request, Scene& scene) {
         scene.net_bytes_per_us =
             std::max(scene.net_bytes_per_us, 1000 * topology::port_speed(scene.graph->node(port).port).bandwidth_gbs);
     if (scene.net_bytes_per_us == 0) scene.net_bytes_per_us = scene.kind.net_bytes_per_us;
-    const auto channels = topology::search(scene.job);
-    if (!channels) {
-        scene.notes.push_back(fmt::format("rings are in rank order: {}", channels.status().sentence()));
-        return ok();
-    }
-    if (channels->channels == 0) return ok();
-    topology::take_rings(*channels, scene.layout);
-    scene.alternates = channels->alternates;
-    scene.parameters.channels = std::min(channels->channels, simulated_channels_most);
+    scene.parameters.channels = request.channels > 0 ? request.channels : channels_that_fill(scene.kind, scene.hosts);
+    take_rings_of(request, scene.job, scene);
     return ok();
 }
+
+void take_rings_of(const SimulateRequest& request, const topology::Job& job, Scene& scene) {
+    scene.layout.ring_orders.clear();
+    scene.alternates = false;
+    scene.links_gbs = 0;
+    const auto channels = topology::search(job);
+    if (!channels) {
+        scene.notes.push_back(fmt::format("rings are in rank order: {}", channels.status().sentence()));
+        return;
+    }
+    if (channels->channels == 0) return;
+    topology::take_rings(*channels, scene.layout);
+    scene.alternates = channels->alternates;
+    scene.links_gbs = channels->found_gbs;
+    if (request.channels == 0) scene.parameters.channels = std::min(channels->channels, simulated_channels_most);
+}
+
+namespace {
 
 Status find_kind(const SimulateRequest& request, Scene& scene) {
     const HostKind* const kind = scene.graph && request.host.empty()
@@ -150,7 +146,10 @@ Status find_kind(const SimulateRequest& request, Scene& scene) {
     return ok();
 }
 
-Status find_rows(const SimulateRequest& request, Scene& scene) {
+}  // namespace
+
+Status find_rows(const SimulateRequest& request, int root, Scene& scene) {
+    scene.rows.clear();
     if (request.algorithm == "all")
         for (const Algorithm& row : registry::algorithms())
             if (request.collective == name_of(row.collective) && !row.on_demand && !row.refusal(scene.layout))
@@ -165,32 +164,19 @@ Status find_rows(const SimulateRequest& request, Scene& scene) {
         return fail(weftInvalidArgument, "{} {}: {} ranks on {} hosts", row.name, refusal, scene.layout.ranks,
                     scene.hosts);
     const bool rooted = facts_of(row.collective).rooted;
-    if (rooted && request.root >= scene.layout.ranks)
-        return fail(weftInvalidArgument, "there is no rank {} of {} to be the root; there are 0..{}", request.root,
+    if (rooted && root >= scene.layout.ranks)
+        return fail(weftInvalidArgument, "there is no rank {} of {} to be the root; there are 0..{}", root,
                     scene.layout.ranks, scene.layout.ranks - 1);
-    scene.parameters.root = rooted ? request.root : -1;
+    scene.parameters.root = rooted ? root : -1;
     return ok();
 }
 
-Result<int> number_of(const std::string& option, const std::string& name, int count) {
-    int number = -1;
-    const auto [behind, error] = std::from_chars(name.data(), name.data() + name.size(), number);
-    if (error != std::errc() || behind != name.data() + name.size() || number < 0 || number >= count)
-        return fail(weftInvalidArgument, "{}: there is no number `{}`; there are 0..{}", option, name, count - 1);
-    return number;
-}
-
-}  // namespace
-
 Result<Scene> scene_of(const SimulateRequest& request) {
     Scene scene;
-    scene.parameters.channels = 0;
     if (!request.topology.empty()) WEFT_TRY(read_graph(request, scene));
     WEFT_TRY(find_kind(request, scene));
     WEFT_TRY(scene.graph ? place_on_graph(request, scene) : place_on_equal(request, scene));
-    WEFT_TRY(find_rows(request, scene));
-    if (request.channels > 0) scene.parameters.channels = request.channels;
-    if (scene.parameters.channels == 0) scene.parameters.channels = channels_that_fill(scene.kind, scene.hosts);
+    WEFT_TRY(find_rows(request, request.root, scene));
     return scene;
 }
 
@@ -206,37 +192,6 @@ Result<std::unique_ptr<Fabric>> fabric_of(const Scene& scene, const Algorithm& r
     if (scene.alternates) made->turn_by_two();
     fabric = std::make_unique<topology::GraphFabric>(std::move(*made));
     return fabric;
-}
-
-Result<Damage> damage_of(const SimulateRequest& request, const Scene& scene, const Fabric& fabric) {
-    Damage damage;
-    for (const std::string& text : request.slow_links) {
-        auto slow = slowed("--slow-link", text);
-        if (!slow) return slow.take_status();
-        auto link = link_named(fabric, slow->name);
-        if (!link) return link.take_status();
-        damage.slow_links.try_emplace(*link, 1).first->second *= slow->value;
-    }
-    const auto slow_down = [&](const char* option, const std::string& text, int count, auto is_one) -> Status {
-        auto slow = slowed(option, text);
-        if (!slow) return slow.take_status();
-        auto number = number_of(option, slow->name, count);
-        if (!number) return number.take_status();
-        for (int rank = 0; rank < scene.layout.ranks; ++rank)
-            if (is_one(rank, *number)) damage.slow_ranks.try_emplace(rank, 1).first->second *= slow->value;
-        return ok();
-    };
-    for (const std::string& text : request.slow_hosts)
-        WEFT_TRY(slow_down("--slow-host", text, scene.hosts,
-                           [&](int rank, int host) { return scene.layout.host_of(rank) == host; }));
-    for (const std::string& text : request.slow_ranks)
-        WEFT_TRY(slow_down("--slow-rank", text, scene.layout.ranks, [](int rank, int slow) { return rank == slow; }));
-    for (const std::string& name : request.failed_links) {
-        auto link = link_named(fabric, name);
-        if (!link) return link.take_status();
-        damage.failed_links.push_back(*link);
-    }
-    return damage;
 }
 
 SimulatedCall call_of(const SimulateRequest& request, const Scene& scene, const Algorithm& row) {

@@ -1,5 +1,5 @@
-// simulate_scene.hpp: what the words of `weft schedule simulate` stand for: the machines, the ranks on them, what is
-// wrong with them, and the calls to be simulated.
+// simulate_scene.hpp: what the words of `weft schedule simulate` stand for: the machines, the ranks on them, and the calls
+// to be simulated.
 #pragma once
 #include <memory>
 #include <string>
@@ -7,7 +7,6 @@
 
 #include "algorithms/algorithm.hpp"
 #include "src/base/result.hpp"
-#include "src/schedule/damaged_fabric.hpp"
 #include "src/schedule/hosts_fabric.hpp"
 #include "src/schedule/simulator.hpp"
 #include "topology/job.hpp"
@@ -29,7 +28,7 @@ struct SimulateRequest {
     int ranks = 0, hosts = 0;                                     // 0: not said
     int channels = 0;                                             // 0: as many as fill the links
     std::vector<std::string> slow_links, slow_hosts, slow_ranks;  // NAME=FACTOR
-    std::vector<std::string> failed_links;
+    std::vector<std::string> failed_links, failed_hosts;
     std::vector<std::string> constants;  // NAME=VALUE
     bool every_rank = false;
     bool as_json = false;
@@ -47,16 +46,23 @@ struct Scene {
     int hosts = 1;
     std::string machines;                    // "dgx-h100", "machine.xml"
     double net_bytes_per_us = 0;             // of a port
-    std::unique_ptr<topology::Graph> graph;  // null: equal hosts of the kind
+    std::shared_ptr<topology::Graph> graph;  // null: equal hosts of the kind
     topology::Job job = {};                  // on the graph
     bool alternates = false;                 // its rings pass each second machine the other way round
+    double links_gbs = 0;                    // that its rings carry together; 0: unknown
     std::vector<std::string> notes = {};     // of the file
 };
 
 Result<Scene> scene_of(const SimulateRequest& request);
+// So many hosts of the kind, alike, or the job as it is: the layout, and rings that fit.
+Status seat_on_equal(const SimulateRequest& request, int hosts, int ranks_a_host, Scene& scene);
+Status seat_on_graph(const SimulateRequest& request, Scene& scene);
+// The rings that fit a job, if there are some, for the scene's ranks, and as many channels.
+void take_rings_of(const SimulateRequest& request, const topology::Job& job, Scene& scene);
+// Those that are asked for, of which one at least can serve. `root`: as the scene's ranks are numbered.
+Status find_rows(const SimulateRequest& request, int root, Scene& scene);
 // Constants differ from row to row.
 Result<std::unique_ptr<Fabric>> fabric_of(const Scene& scene, const Algorithm& row);
-Result<Damage> damage_of(const SimulateRequest& request, const Scene& scene, const Fabric& fabric);
 // For the time of the scene.
 SimulatedCall call_of(const SimulateRequest& request, const Scene& scene, const Algorithm& row);
 

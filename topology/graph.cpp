@@ -354,6 +354,19 @@ std::string Graph::nvswitch_key(int host, const std::string& domain) const {
     return fmt::format("{} nvswitch {}", host, domain);
 }
 
+void Graph::cut(int source, int target, LinkKind kind) {
+    std::erase_if(links_, [&](Link& link) {
+        if (link.kind != kind) return false;
+        const bool forth = link.source == source && link.target == target;
+        if (!forth && !(link.both_ways && link.source == target && link.target == source)) return false;
+        if (!link.both_ways) return true;
+        link.source = target;
+        link.target = source;
+        link.both_ways = false;
+        return false;
+    });
+}
+
 void Graph::disconnect() {
     links_.clear();
     const auto is_linked = [&](const Link& link) {

@@ -169,6 +169,8 @@ class Graph {
     // each. weftInvalidArgument: a device linked with itself, an index or a rank twice.
     Status connect(std::vector<std::string>& notes);
 
+    // Of the links that were made: those of the kind from one node to another carry no more that way.
+    void cut(int source, int target, LinkKind kind);
     // Back to what was stated: forgets the links and, if nothing was added behind them, the NVSwitches that were made.
     void disconnect();
 

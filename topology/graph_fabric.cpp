@@ -234,6 +234,27 @@ std::unique_ptr<weft::Fabric> GraphFabric::around(const std::vector<int>& links)
     return found;
 }
 
+Job GraphFabric::job_without(const Job& job, const std::vector<int>& links,
+                             std::vector<std::unique_ptr<const Graph>>& graphs) const {
+    std::map<int, std::unique_ptr<Graph>> cut;  // by host set
+    for (const int link : links) {
+        const Machine& machine = machine_of_link(link);
+        if (link - machine.first_link >= arcs_of(machine)) continue;
+        const Arc& arc = machine.roads->fabric.arcs()[size_t(link - machine.first_link)];
+        const int host_set = job.seats[size_t(machine.ranks.front())].host_set;
+        std::unique_ptr<Graph>& graph = cut[host_set];
+        if (!graph) graph = std::make_unique<Graph>(*job.graphs[size_t(job.graph_of[size_t(host_set)])]);
+        graph->cut(arc.source, arc.target, arc.kind);
+    }
+    Job left = job;
+    for (auto& [host_set, graph] : cut) {
+        left.graph_of[size_t(host_set)] = int(left.graphs.size());
+        left.graphs.push_back(graph.get());
+        graphs.push_back(std::move(graph));
+    }
+    return left;
+}
+
 std::vector<int32_t> GraphFabric::hosts() const { return hosts_; }
 
 }  // namespace weft::topology

@@ -34,6 +34,10 @@ class GraphFabric : public weft::Fabric {
     weft::Route local(int rank) const override;
     weft::Route reading(int rank, int owner) const override;
     std::unique_ptr<weft::Fabric> around(const std::vector<int>& links) const override;
+    // The job that this is the fabric of, where these links are gone. Of machines that lose one it has a graph of their
+    // own, in `graphs`, which must outlive it.
+    Job job_without(const Job& job, const std::vector<int>& links,
+                    std::vector<std::unique_ptr<const Graph>>& graphs) const;
     // By machines where all are alike and their ranks side by side; of one machine all ranks.
     int rotation() const override { return rotation_; }
     Turned turned(int link) const override;

@@ -137,6 +137,80 @@ TEST_CASE("weft schedule simulate tells what damage costs", "[schedule]") {
     }
 }
 
+TEST_CASE("weft schedule simulate goes on without hosts that failed", "[schedule]") {
+    const std::vector<std::string> whole = {"--hosts", "4", "--host", "dgx-a100", "-b", "16M"};
+    const auto with = [&](const char* algorithm, std::vector<std::string> words) {
+        words.insert(words.begin(), whole.begin(), whole.end());
+        words.insert(words.begin(), algorithm);
+        return words;
+    };
+    const Json three = simulated(with("ring", {"--fail-host", "2"}));
+    CHECK(three["ranks"] == 24);
+    CHECK(three["hosts"] == 3);
+    CHECK(three["healthy_us"] == simulated(with("ring", {}))["us"]);
+    CHECK(three["us"] == simulated({"ring", "--hosts", "3", "--host", "dgx-a100", "-b", "16M"})["us"]);
+    CHECK(simulated(with("ring", {"--fail-host", "2", "--fail-host", "0"}))["ranks"] == 16);
+    CHECK(simulate(with("ring", {"--fail-host", "1"})).out.find("24 ranks on 3 dgx-a100") != std::string::npos);
+    CHECK(simulated(with("linear", {"--collective", "gather", "--root", "31", "--fail-host", "0"}))["ranks"] == 24);
+    // Which algorithm then: those that can serve what is left.
+    const Json all = simulated(with("all", {"--fail-host", "3"}));
+    CHECK(all["algorithms"][0]["us"].get<double>() > 0);
+    CHECK(all["algorithms"][0]["healthy_us"].get<double>() > 0);
+    // Machines of a file, of which one is gone, and copies with what else is in it.
+    const std::string file = machines + "dgx_h100.xml";
+    const Json left = simulated({"ring", "--topology", file, "--hosts", "3", "-b", "16M", "--fail-host", "1"});
+    CHECK(left["ranks"] == 16);
+    CHECK(left["us"] == simulated({"ring", "--topology", file, "--hosts", "2", "-b", "16M"})["us"]);
+    const std::pair<std::vector<std::string>, const char*> mistakes[] = {
+        {{"--fail-host", "4"}, "--fail-host: there is no number `4`; there are 0..3"},
+        {{"--fail-host", "0", "--fail-host", "1", "--fail-host", "2", "--fail-host", "3"}, "no host is left of 4"},
+        {{"--fail-host", "0", "--slow-rank", "1=2"}, "--fail-host stands alone"},
+        {{"--collective", "broadcast", "--root", "9", "--fail-host", "1"}, "--root 9 is on host 1, which has failed"},
+    };
+    for (const auto& [words, sentence] : mistakes) {
+        const Outcome outcome = simulate(with("ring", words));
+        INFO(outcome.err);
+        CHECK(outcome.exit_status == 2);
+        CHECK(outcome.err.find(sentence) != std::string::npos);
+    }
+}
+
+TEST_CASE("weft schedule simulate searches rings that keep to the links that are left", "[schedule]") {
+    // Of a hybrid cube mesh, where rings follow the NVLinks that there are.
+    const std::string file = machines + "dgx1_v100.xml";
+    std::vector<std::string> words = {"ring", "--topology", file, "-b", "64M"};
+    const Json whole = simulated(words);
+    for (const char* link : {"nvlink from gpu 0 (0000:06:00.0) to gpu 1 (0000:07:00.0)",
+                             "nvlink from gpu 1 (0000:07:00.0) to gpu 0 (0000:06:00.0)"})
+        words.insert(words.end(), {"--fail-link", link});
+    const Json found = simulated(words);
+    INFO(found.dump(2));
+    CHECK(found["healthy_us"] == whole["us"]);
+    REQUIRE(found.contains("old_rings_us"));
+    CHECK(found["us"].get<double>() < found["old_rings_us"].get<double>());
+    CHECK(simulate(words).out.find("\nby the rings of before ") != std::string::npos);
+    // Equal hosts know no other way.
+    CHECK_FALSE(simulated({"ring", "--hosts", "2", "-b", "16M"}).contains("old_rings_us"));
+}
+
+TEST_CASE("weft schedule simulate tells what Weft would choose", "[schedule]") {
+    const auto choice = [](std::vector<std::string> words) {
+        words.insert(words.begin(), "all");
+        const Json all = simulated(words);
+        return all["choice"].is_string() ? all["choice"].get<std::string>() : "";
+    };
+    CHECK(choice({"-n", "4", "--host", "cpu-10g", "-b", "1K"}) == "one_shot");
+    CHECK(choice({"-n", "4", "--host", "cpu-10g", "-b", "1M"}) == "two_shot");
+    CHECK(choice({"-n", "8", "--host", "dgx-h100", "-b", "64M"}) == "two_shot");
+    CHECK(choice({"--hosts", "2", "--host", "dgx-h100", "-b", "64M", "--collective", "broadcast"}) != "");
+    // It serves no device memory of so many.
+    CHECK(choice({"--hosts", "9", "--host", "dgx-h100", "-b", "1K", "--collective", "barrier"}) == "");
+    const Outcome table = simulate({"all", "-n", "4", "--host", "cpu-10g", "-b", "1M"});
+    CHECK(table.out.find("\nWeft would choose two_shot: ") != std::string::npos);
+    CHECK(simulate({"all", "--hosts", "9", "-b", "1K", "--collective", "barrier"})
+              .out.find("\nWeft would choose none: it serves device memory of up to 64 ranks") != std::string::npos);
+}
+
 TEST_CASE("weft schedule simulate takes constants that were measured", "[schedule]") {
     const auto us = [](const char* bytes, std::vector<std::string> words) {
         words.insert(words.begin(), {"ring", "--host", "cpu-10g", "-n", "2", "-b", bytes});

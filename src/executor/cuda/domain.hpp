@@ -38,7 +38,7 @@ class Domain {
 
     // Of all hosts: each maps the memory of each, or has connections to it; fused bodies know fewer
     // (kernel_arguments.hpp).
-    static constexpr int ranks_max = 64;
+    static constexpr int ranks_max = domain_ranks_max;
 
     // connections: of step machines, the same on all ranks; none: there are no programs to bind.
     Domain(std::shared_ptr<HostGroup> group, int rank, std::shared_ptr<const KernelSet> kernels,

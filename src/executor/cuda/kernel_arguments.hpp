@@ -9,8 +9,9 @@
 
 namespace weft::cuda {
 
-inline constexpr int ranks_max = 16;   // whose kernels know each other's words and memory
-inline constexpr int blocks_max = 64;  // of one kernel
+inline constexpr int ranks_max = 16;         // whose kernels know each other's words and memory
+inline constexpr int domain_ranks_max = 64;  // that have device memory in common, or connections to it
+inline constexpr int blocks_max = 64;        // of one kernel
 
 // What the ranks of a domain can do to each other's memory; a kernel's row in kernel.def says which it needs.
 enum Capability : uint32_t {

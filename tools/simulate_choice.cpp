@@ -1,0 +1,56 @@
+#include "tools/simulate_choice.hpp"
+
+#include "src/comm/device_plan.hpp"
+#include "src/registry.hpp"
+#include "src/selector/selector.hpp"
+
+namespace weft::tools {
+
+namespace {
+
+// As DeviceSide::meet() has it, where devices have room for as many blocks as kernels take.
+Result<std::string> choice_on_devices(const Operation& operation, const Scene& scene, int64_t link_mbps) {
+    if (scene.layout.ranks > cuda::domain_ranks_max)
+        return fail(weftInvalidUsage, "it serves device memory of up to {} ranks", cuda::domain_ranks_max);
+    DeviceLayout layout{scene.layout.ranks, cuda::blocks_max, ""};
+    layout.hosts = scene.layout.host_count();
+    const auto is_wanted = [&](Collective collective) {
+        return collective == operation.collective && needs_steps(layout, collective);
+    };
+    StepAlgorithms steps = step_algorithms({.rows = registry::algorithms(),
+                                            .own = is_wanted,
+                                            .blocks_max = cuda::blocks_max,
+                                            .link_mbps = link_mbps,
+                                            .links_gbs = layout.hosts == 1 ? scene.links_gbs : 0},
+                                           scene.layout, 0);
+    layout.steps = std::move(steps.rows);
+    layout.excluded = std::move(steps.excluded);
+    auto plan = plan_on_device(operation, layout);
+    if (!plan) return plan.take_status();
+    if (plan->steps >= 0) return plan->algorithm;
+    const bool one_shot = plan->body == cuda::Body::packet_one_shot || plan->body == cuda::Body::peer_one_shot;
+    return std::string(one_shot ? "one_shot" : "two_shot");
+}
+
+}  // namespace
+
+Result<std::string> weft_choice(const SimulateRequest& request, const Scene& scene) {
+    Operation operation;
+    operation.collective = scene.rows[0]->collective;
+    operation.type = operation.collective == Collective::barrier ? weftInt8 : weftFloat32;
+    operation.op = weftSum;
+    operation.root = std::max(0, scene.parameters.root);
+    operation.count = request.bytes / size_of(weftDataType_t(operation.type)) /
+                      uint64_t(parts_of(operation.collective, scene.layout.ranks));
+    const auto link_mbps = int64_t(8 * scene.net_bytes_per_us);
+    if (scene.kind.devices) return choice_on_devices(operation, scene, link_mbps);
+    // A core for each rank, which stage what they send, as they do in the simulation.
+    const LinkCosts costs = scene.layout.host_count() == 1
+                                ? host_link_costs(scene.layout.ranks, scene.layout.ranks, false)
+                                : network_link_costs(1, link_mbps, false);
+    auto choice = select(operation, scene.layout, costs, {}, registry::algorithms());
+    if (!choice) return choice.take_status();
+    return std::string(choice->algorithm->name);
+}
+
+}  // namespace weft::tools

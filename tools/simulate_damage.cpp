@@ -1,0 +1,102 @@
+#include "tools/simulate_damage.hpp"
+
+#include <algorithm>
+#include <set>
+
+#include "tools/simulate_numbers.hpp"
+#include "topology/graph_fabric.hpp"
+
+namespace weft::tools {
+
+namespace {
+
+Result<std::optional<Scene>> without_hosts(const SimulateRequest& request, const Scene& scene) {
+    if (!request.slow_links.empty() || !request.slow_hosts.empty() || !request.slow_ranks.empty() ||
+        !request.failed_links.empty())
+        return fail(weftInvalidArgument,
+                    "--fail-host stands alone: what is left is numbered anew, and names of its links and ranks would "
+                    "mean others");
+    std::set<int> failed;
+    for (const std::string& text : request.failed_hosts) {
+        auto host = number_of("--fail-host", text, scene.hosts);
+        if (!host) return host.take_status();
+        failed.insert(*host);
+    }
+    if (int(failed.size()) == scene.hosts)
+        return fail(weftInvalidArgument, "--fail-host: no host is left of {}", scene.hosts);
+    const auto is_left = [&](int rank) { return failed.count(scene.layout.host_of(rank)) == 0; };
+    int root = 0;  // of a rooted collective, as its rank is numbered now
+    if (scene.parameters.root >= 0) {
+        if (!is_left(request.root))
+            return fail(weftInvalidArgument, "--root {} is on host {}, which has failed: name another one",
+                        request.root, scene.layout.host_of(request.root));
+        for (int rank = 0; rank < request.root; ++rank) root += is_left(rank);
+    }
+    Scene after = scene;
+    after.notes.clear();
+    if (scene.graph) {
+        after.job.seats.clear();
+        for (int rank = 0; rank < scene.layout.ranks; ++rank)
+            if (is_left(rank)) after.job.seats.push_back(scene.job.seats[size_t(rank)]);
+        WEFT_TRY(seat_on_graph(request, after));
+    } else {
+        WEFT_TRY(seat_on_equal(request, scene.hosts - int(failed.size()), scene.layout.ranks / scene.hosts, after));
+    }
+    WEFT_TRY(find_rows(request, root, after));
+    return std::optional(std::move(after));
+}
+
+}  // namespace
+
+Result<Damage> damage_of(const SimulateRequest& request, const Scene& scene, const Fabric& fabric) {
+    Damage damage;
+    for (const std::string& text : request.slow_links) {
+        auto slow = slowed("--slow-link", text);
+        if (!slow) return slow.take_status();
+        auto link = link_named(fabric, slow->name);
+        if (!link) return link.take_status();
+        damage.slow_links.try_emplace(*link, 1).first->second *= slow->value;
+    }
+    const auto slow_down = [&](const char* option, const std::string& text, int count, auto is_one) -> Status {
+        auto slow = slowed(option, text);
+        if (!slow) return slow.take_status();
+        auto number = number_of(option, slow->name, count);
+        if (!number) return number.take_status();
+        for (int rank = 0; rank < scene.layout.ranks; ++rank)
+            if (is_one(rank, *number)) damage.slow_ranks.try_emplace(rank, 1).first->second *= slow->value;
+        return ok();
+    };
+    for (const std::string& text : request.slow_hosts)
+        WEFT_TRY(slow_down("--slow-host", text, scene.hosts,
+                           [&](int rank, int host) { return scene.layout.host_of(rank) == host; }));
+    for (const std::string& text : request.slow_ranks)
+        WEFT_TRY(slow_down("--slow-rank", text, scene.layout.ranks, [](int rank, int slow) { return rank == slow; }));
+    for (const std::string& name : request.failed_links) {
+        auto link = link_named(fabric, name);
+        if (!link) return link.take_status();
+        damage.failed_links.push_back(*link);
+    }
+    return damage;
+}
+
+Result<std::optional<Scene>> scene_after(const SimulateRequest& request, const Scene& scene) {
+    if (!request.failed_hosts.empty()) return without_hosts(request, scene);
+    if (!scene.graph || request.failed_links.empty()) return std::optional<Scene>();
+    auto fabric = topology::GraphFabric::make(scene.job, scene.kind);
+    if (!fabric) return fabric.take_status();
+    std::vector<int> failed;
+    for (const std::string& name : request.failed_links) {
+        auto link = link_named(*fabric, name);
+        if (!link) return link.take_status();
+        failed.push_back(*link);
+    }
+    std::vector<std::unique_ptr<const topology::Graph>> cut;
+    const topology::Job left = fabric->job_without(scene.job, failed, cut);
+    if (cut.empty()) return std::optional<Scene>();
+    Scene after = scene;
+    after.notes.clear();
+    take_rings_of(request, left, after);
+    return std::optional(std::move(after));
+}
+
+}  // namespace weft::tools
