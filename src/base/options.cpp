@@ -218,10 +218,9 @@ Result<int64_t> parse_integer(const std::string& text, bool with_unit) {
     }
     int shift = 0;
     if (error == std::errc() && with_unit && end - rest == 1) {
-        const char* units = "KMGT";
-        const char* unit = strchr(units, std::toupper(static_cast<unsigned char>(*rest)));
-        if (unit != nullptr) {
-            shift = 10 * int(unit - units + 1);
+        const size_t unit = std::string_view("KMGT").find(char(std::toupper(static_cast<unsigned char>(*rest))));
+        if (unit != std::string_view::npos) {
+            shift = 10 * (int(unit) + 1);
             rest = end;
         }
     }

@@ -169,4 +169,5 @@ TEST_CASE("whole numbers are read to their limits", "[options]") {
     CHECK(!parse_integer("", true));
     CHECK(!parse_integer("K", true));
     CHECK(!parse_integer("-", false));
+    CHECK(!parse_integer(std::string("8\0", 2), true));
 }
