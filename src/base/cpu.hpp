@@ -69,8 +69,10 @@ struct CpuShare {
 
     void add(const CpuSet& set, const CpuQuota& quota) {
         cpus |= set;
-        unlimited |= quota.cores <= 0;
-        if (quota.cores > 0) quotas[quota.group] = quota.cores;
+        if (quota.cores > 0)
+            quotas[quota.group] = quota.cores;
+        else
+            unlimited = true;
     }
     CpuShare& operator|=(const CpuShare& other);
     // Whole ones, at least 1.

@@ -1,0 +1,45 @@
+// roster_fuzz.cpp: whatever bytes come as what hosts tell each other when their ranks meet, reading them ends, and what
+// was read is the same when it is written and read again. One reader each: of the texts that all know, the roster, and
+// what a host says of itself.
+//     build/tests/fuzz/roster_fuzz corpus tests/fuzz/rosters
+#include <cstdint>
+#include <cstdlib>
+
+#include "src/bootstrap/roster.hpp"
+
+namespace {
+
+using namespace weft;
+
+template <class T>
+std::vector<std::byte> written(const T& value) {
+    ByteWriter bytes;
+    value.write(bytes);
+    return bytes.bytes();
+}
+
+// What is too long is cut when it is written, so the second writing is held against the third.
+template <class T>
+T check(const uint8_t* data, size_t bytes) {
+    ByteReader from(reinterpret_cast<const std::byte*>(data), bytes);
+    T read = T::read(from);
+    if (!from.ok()) return read;
+    const std::vector<std::byte> once = written(read);
+    ByteReader back(once.data(), once.size());
+    const T again = T::read(back);
+    if (!back.at_end() || written(again) != once) std::abort();
+    return read;
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t bytes) {
+    const AgreedTexts texts = check<AgreedTexts>(data, bytes);
+    for (int host = -1; host <= int(texts.machine_of.size()); ++host) (void)texts.machine(host).size();
+    const Roster roster = check<Roster>(data, bytes);
+    for (size_t host = 0; host < roster.hosts.size(); ++host)
+        if (roster.text(int(host)).empty()) std::abort();
+    const HostEntry host = check<HostEntry>(data, bytes);
+    if (host.share.cores() < 1 || facts_of({host}).ranks_per_core < 1) std::abort();
+    return 0;
+}

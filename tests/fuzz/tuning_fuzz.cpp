@@ -1,0 +1,29 @@
+// tuning_fuzz.cpp: whatever bytes come, reading them as a file of `weft tune` ends in a sentence, or in a tuning that is
+// the same when it is written and read again, and says how long anything takes.
+//     build/tests/fuzz/tuning_fuzz -dict=tests/fuzz/tuning.dict corpus tests/fuzz/tunings
+#include <cmath>
+#include <cstdint>
+#include <cstdlib>
+
+#include "src/selector/tuning.hpp"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t bytes) {
+    using namespace weft;
+    const auto read = Tuning::read({reinterpret_cast<const char*>(data), bytes});
+    if (!read) {
+        if (read.status().sentence().empty()) std::abort();
+        return 0;
+    }
+    const auto again = Tuning::read(read->text());
+    if (!again || again->text() != read->text()) std::abort();
+    for (const Tuning::Curve& curve : read->curves) {
+        for (const size_t size : {size_t(0), size_t(1), size_t(4096), curve.points.back().bytes - 1, SIZE_MAX}) {
+            const double us = curve.us_at(size);
+            if (!std::isfinite(us) || us <= 0) std::abort();
+        }
+        if (!read->nearest(curve.collective, curve.algorithm, layout_in_blocks(curve.ranks, curve.hosts))) std::abort();
+        const LinkCosts links = read->links_of(curve);
+        if (!std::isfinite(links.signal_us) || !(links.net_us_per_byte > 0)) std::abort();
+    }
+    return 0;
+}
