@@ -61,7 +61,7 @@ Result<Discovered> play(Result<hwloc::Machine> machine) {
     add_hwloc(*machine, hardware);
     Result<Graph> graph = make_graph(hardware, {});
     if (!graph) return graph.take_status();
-    return Discovered{std::move(*graph), std::move(hardware.notes), 0};
+    return Discovered{std::move(*graph), std::move(hardware.notes)};
 }
 
 }  // namespace
@@ -92,9 +92,7 @@ Discovered discover(const Sources& sources) {
             fmt::format("control groups give this process the time of {:.3g} hardware threads", quota));
     for (const SystemFiles* files : {&sys, &proc})
         for (std::string& sentence : files->notes()) hardware.notes.push_back(std::move(sentence));
-    Discovered found = finish(hardware, allowed);
-    found.quota_cores = quota;
-    return found;
+    return finish(hardware, allowed);
 }
 
 Result<Discovered> discover_xml(const std::string& library, const std::string& xml) {

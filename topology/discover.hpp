@@ -14,7 +14,6 @@ namespace weft::topology {
 struct Discovered {
     Graph graph;                     // connected
     std::vector<std::string> notes;  // what is unknown, denied, slower than it could be, or allowed in part
-    double quota_cores = 0;          // cores' worth of time that control groups leave this process; 0: no limit known
 };
 
 // Where it is looked. Tests give trees of their own.

@@ -50,7 +50,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t bytes) {
     sources.sys = folder.path / "sys";
     sources.proc = folder.path / "proc";
     const auto found = weft::topology::discover(sources);
-    if (found.graph.of_kind(weft::topology::NodeKind::cpu).empty() || !(found.quota_cores >= 0)) std::abort();
+    if (found.graph.of_kind(weft::topology::NodeKind::cpu).empty()) std::abort();
     weft::fuzz::check_graph(found.graph);
     return 0;
 }
