@@ -53,8 +53,8 @@ Gpu::Gpu()
 #endif
     static std::map<std::string, bool> names;  // a kernel keeps the pointer to its name
     for (int body = 0; body < body_count; ++body)
-        for (const char* type : {"float", "bfloat16", "int8", "fp8_e4m3"}) {
-            const auto name = names.emplace(fmt::format("virtual_{}_{}_sum", name_of(Body(body)), type), true).first;
+        for (const weftDataType_t type : virtual_types) {
+            const auto name = names.emplace(virtual_entry_point(Body(body), type), true).first;
             kernels[name->first] = require(cuda::Kernel::load(library, context, name->first.c_str()));
         }
 }
@@ -145,7 +145,7 @@ void DeviceRanks::make_arguments(weftDataType_t type, int op, size_t bytes, uint
             a.outputs[peer] = launch_.staged ? staged : arguments_[size_t(peer)].receive;
         }
     const std::string name = launch_.placing == Placing::grid
-                                 ? fmt::format("virtual_{}_{}_sum", name_of(launch_.body), weft::name_of(type))
+                                 ? virtual_entry_point(launch_.body, type)
                                  : entry_point(launch_.body, type, adds(op == premul ? weftSum : weftRedOp_t(op)));
     kernel_ = &gpu_.kernel(name);
 }

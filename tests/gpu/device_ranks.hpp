@@ -24,6 +24,12 @@ T require(Result<T> result) {
     return std::move(*result);
 }
 
+// What virtual_ranks.cu is compiled for, and the names under which it is asked for there.
+inline constexpr weftDataType_t virtual_types[] = {weftFloat32, weftBfloat16, weftInt8, weftFloat8e4m3};
+inline std::string virtual_entry_point(cuda::Body body, weftDataType_t type) {
+    return fmt::format("virtual_{}_{}_sum", cuda::name_of(body), name_of(type));
+}
+
 // The first GPU with all kernels loaded; throws if there is none. One a process.
 struct Gpu {
     Gpu();

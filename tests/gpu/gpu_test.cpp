@@ -20,7 +20,6 @@ const DeviceLaunch launches[] = {{Body::packet_one_shot, 1, 128},
                                  {Body::peer_two_shot, 1, 256, true},
                                  {Body::peer_two_shot, 4, 512, true},
                                  {Body::peer_two_shot, 4, 512, true, Placing::streams, true}};
-const weftDataType_t virtual_types[] = {weftFloat32, weftBfloat16, weftInt8, weftFloat8e4m3};
 
 DeviceLaunch placed(DeviceLaunch launch, Placing placing) {
     launch.placing = placing;

@@ -2,6 +2,7 @@
 // profilers, which run kernels one after the other. Blocks i * blocks to (i + 1) * blocks - 1 are rank i's.
 #include "src/executor/cuda/kernels.hpp"
 #include "src/executor/cuda/packets.hpp"
+#include "src/executor/cuda/peer_one_shot.hpp"
 #include "src/executor/cuda/peer_two_shot.hpp"
 #include "src/executor/cuda/steps.hpp"
 
@@ -12,14 +13,10 @@
         const weft::cuda::Team team{int(threadIdx.x), int(blockDim.x), int(blockIdx.x) - rank * blocks, blocks};    \
         weft::cuda::body<type, true>(team, ranks[rank]);                                                            \
     }
-#define WEFT_VIRTUAL_TYPES(body)                        \
+// Every body, for the types of virtual_types (device_ranks.hpp).
+#define WEFT_KERNEL(body, needs, help)                  \
     WEFT_VIRTUAL(body, weftFloat32, float)              \
     WEFT_VIRTUAL(body, weftBfloat16, bfloat16)          \
     WEFT_VIRTUAL(body, weftInt8, int8)                  \
     WEFT_VIRTUAL(body, weftFloat8e4m3, fp8_e4m3)
-
-WEFT_VIRTUAL_TYPES(packet_one_shot)
-WEFT_VIRTUAL_TYPES(packet_two_shot)
-WEFT_VIRTUAL_TYPES(peer_two_shot)
-WEFT_VIRTUAL_TYPES(local_reduce)
-WEFT_VIRTUAL_TYPES(steps)
+#include "src/executor/cuda/kernel.def"

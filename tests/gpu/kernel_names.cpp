@@ -1,0 +1,22 @@
+// kernel_names.cpp KIND: the kernels that are asked for by name, a line each: `shipping`, those in the library; `virtual`,
+// those of virtual_ranks.cu.
+#include <cstring>
+
+#include "src/executor/cuda/access_arguments.hpp"
+#include "src/executor/cuda/message_arguments.hpp"
+#include "tests/gpu/device_ranks.hpp"
+
+int main(int count, char** arguments) {
+    using namespace weft;
+    if (count != 2) return 2;
+    const bool shipping = strcmp(arguments[1], "shipping") == 0;
+    if (shipping) fmt::print("{}\n{}\n", cuda::message_entry_point, cuda::access_entry_point);
+    for (int body = 0; body < cuda::body_count; ++body) {
+        for (int type = 0; shipping && type < weftNumTypes; ++type)
+            for (const bool sums : {false, true})
+                fmt::print("{}\n", cuda::entry_point(cuda::Body(body), weftDataType_t(type), sums));
+        if (!shipping)
+            for (const weftDataType_t type : test::virtual_types)
+                fmt::print("{}\n", test::virtual_entry_point(cuda::Body(body), type));
+    }
+}
