@@ -84,6 +84,7 @@ CUresult run(const std::shared_ptr<const Launch>& launch) {
     grid.blocks = launch->grid[0] * launch->grid[1] * launch->grid[2];
     grid.threads = launch->block[0] * launch->block[1] * launch->block[2];
     grid.shared_bytes = launch->shared_bytes + launch->kernel.shared_bytes;
+    grid.registers = launch->kernel.registers;
     grid.cooperative = launch->cooperative;
     grid.run = [&](unsigned number) {
         std::vector<std::max_align_t> shared((launch->shared_bytes + sizeof(std::max_align_t)) /
@@ -112,7 +113,7 @@ int attribute_of(const Kernel& kernel, CUfunction_attribute which, int device) {
     switch (which) {
         case CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK: return kernel.kernel.threads_max;
         case CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES: return int(kernel.kernel.shared_bytes);
-        case CU_FUNC_ATTRIBUTE_NUM_REGS: return 65536 / std::max(1, kernel.kernel.threads_max);
+        case CU_FUNC_ATTRIBUTE_NUM_REGS: return kernel.kernel.registers;
         case CU_FUNC_ATTRIBUTE_BINARY_VERSION: return world().setting.sm;
         case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES: {
             const auto found = kernel.shared_bytes.find(device);
@@ -226,7 +227,8 @@ CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, CUfunction han
     Kernel* kernel = nullptr;
     if (find_function(handle, context, &kernel) == nullptr) return CUDA_ERROR_INVALID_HANDLE;
     if (threads <= 0) return CUDA_ERROR_INVALID_VALUE;
-    *blocks = Multiprocessors::residency(unsigned(threads), unsigned(shared_bytes) + kernel->kernel.shared_bytes);
+    *blocks = Multiprocessors::residency(unsigned(threads), unsigned(shared_bytes) + kernel->kernel.shared_bytes,
+                                         kernel->kernel.registers);
     return CUDA_SUCCESS;
 }
 
@@ -286,6 +288,7 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig* config, CUfunction handle, void*
     form.blocks = unsigned(blocks);
     form.threads = unsigned(threads);
     form.shared_bytes = config->sharedMemBytes + kernel->kernel.shared_bytes;
+    form.registers = kernel->kernel.registers;
     Multiprocessors& multiprocessors = *world().devices[size_t(device)]->multiprocessors;
     if (launch->cooperative && !multiprocessors.holds(form)) return CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE;
 

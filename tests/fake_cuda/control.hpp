@@ -26,6 +26,12 @@ void add_setting(const std::string& statements);
 std::string leaks();
 // How often the function was called: cuMemAlloc, without version.
 int calls(const std::string& function);
+// Blocks of kernels that run on the device at this moment.
+int running_blocks(int device);
+// A CUcontext beside the device's primary one, as cuCtxCreate makes, which has another form in each version of CUDA. Not
+// made current. Its streams are destroyed before it.
+void* make_context(int device);
+void destroy_context(void* context);
 // Of the kernel launched last; INT_MIN: its stream's.
 int last_priority();
 

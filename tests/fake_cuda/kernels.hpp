@@ -33,6 +33,7 @@ struct FakeKernel {
     const size_t* parameter_bytes;
     int threads_max = 1024;     // of a block, as registers would limit it
     unsigned shared_bytes = 0;  // static shared memory
+    int registers = 32;         // of a thread
 };
 using FakeKernelTable = void (*)(const FakeKernel& kernel);
 

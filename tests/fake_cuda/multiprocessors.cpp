@@ -7,6 +7,7 @@ namespace weft::fake {
 namespace {
 
 int warps_threads(unsigned threads) { return int((threads + 31) / 32 * 32); }
+int registers_of(const Grid& grid) { return warps_threads(grid.threads) * grid.registers; }
 
 }  // namespace
 
@@ -22,29 +23,39 @@ void Grid::sync() {
     met.wait(lock, [&] { return rounds != round; });
 }
 
-int Multiprocessors::residency(unsigned threads, unsigned shared_bytes) {
-    int blocks = std::min(Limits::blocks, Limits::threads / std::max(32, warps_threads(threads)));
+int Multiprocessors::residency(unsigned threads, unsigned shared_bytes, int registers) {
+    const int allotted = std::max(32, warps_threads(threads));
+    const int blocks =
+        std::min({Limits::blocks, Limits::threads / allotted, Limits::registers / (allotted * registers)});
     // A kilobyte of every block is the system's.
     return std::min(blocks, int(Limits::shared_bytes / (shared_bytes + 1024)));
 }
 
 bool Multiprocessors::holds(const Grid& grid) const {
-    return uint64_t(residency(grid.threads, grid.shared_bytes)) * free_.size() >= grid.blocks;
+    return uint64_t(residency(grid.threads, grid.shared_bytes, grid.registers)) * free_.size() >= grid.blocks;
 }
 
 bool Multiprocessors::Room::fits(const Grid& grid) const {
-    return blocks > 0 && threads >= warps_threads(grid.threads) && shared_bytes >= grid.shared_bytes + 1024;
+    return blocks > 0 && threads >= warps_threads(grid.threads) && shared_bytes >= grid.shared_bytes + 1024 &&
+           registers >= registers_of(grid);
+}
+void Multiprocessors::Room::take(const Grid& grid) {
+    --blocks;
+    threads -= warps_threads(grid.threads);
+    shared_bytes -= grid.shared_bytes + 1024;
+    registers -= registers_of(grid);
+}
+void Multiprocessors::Room::give_back(const Grid& grid) {
+    ++blocks;
+    threads += warps_threads(grid.threads);
+    shared_bytes += grid.shared_bytes + 1024;
+    registers += registers_of(grid);
 }
 
 bool Multiprocessors::has_room_for_all(const Grid& grid) const {
     unsigned places = 0;
-    for (Room room : free_) {
-        for (; room.fits(grid) && places < grid.blocks; ++places) {
-            --room.blocks;
-            room.threads -= warps_threads(grid.threads);
-            room.shared_bytes -= grid.shared_bytes + 1024;
-        }
-    }
+    for (Room room : free_)
+        for (; room.fits(grid) && places < grid.blocks; ++places) room.take(grid);
     return places == grid.blocks;
 }
 
@@ -64,9 +75,8 @@ void Multiprocessors::dispatch() {
             if (!place->fits(*grid))
                 place = std::find_if(free_.begin(), free_.end(), [&](const Room& each) { return each.fits(*grid); });
             if (place == free_.end()) return;
-            --place->blocks;
-            place->threads -= warps_threads(grid->threads);
-            place->shared_bytes -= grid->shared_bytes + 1024;
+            place->take(*grid);
+            ++running_;
             const size_t number = size_t(place - free_.begin());
             grid->running.emplace_back([this, grid, block = grid->begun, number] { run_block(grid, block, number); });
         }
@@ -77,9 +87,8 @@ void Multiprocessors::dispatch() {
 void Multiprocessors::run_block(const std::shared_ptr<Grid>& grid, unsigned block, size_t place) {
     grid->run(block);
     std::lock_guard lock(mutex_);
-    ++free_[place].blocks;
-    free_[place].threads += warps_threads(grid->threads);
-    free_[place].shared_bytes += grid->shared_bytes + 1024;
+    free_[place].give_back(*grid);
+    --running_;
     if (++grid->ended == grid->blocks) --resident_;
     dispatch();
     changed_.notify_all();
@@ -100,6 +109,11 @@ void Multiprocessors::run(const std::shared_ptr<Grid>& grid) {
 void Multiprocessors::drain() {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return waiting_.empty() && resident_ == 0; });
+}
+
+int Multiprocessors::running() {
+    std::lock_guard lock(mutex_);
+    return running_;
 }
 
 }  // namespace weft::fake

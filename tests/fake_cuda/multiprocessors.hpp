@@ -14,6 +14,7 @@ namespace weft::fake {
 
 struct Limits {
     static constexpr int threads = 2048, blocks = 32, grids = 128;  // of a multiprocessor; of a device at once
+    static constexpr int registers = 65536;
     static constexpr unsigned shared_bytes = 228 * 1024, shared_block_bytes = 227 * 1024, shared_default = 48 * 1024;
 };
 
@@ -22,6 +23,7 @@ struct Grid {
     unsigned blocks = 1;
     unsigned threads = 1;       // of a block
     unsigned shared_bytes = 0;  // of a block
+    int registers = 32;         // of a thread
     bool cooperative = false;
     std::function<void(unsigned block)> run;
 
@@ -39,18 +41,23 @@ class Multiprocessors {
   public:
     explicit Multiprocessors(int count) : free_(size_t(count)) {}
     // Blocks of this form that one multiprocessor holds.
-    static int residency(unsigned threads, unsigned shared_bytes);
+    static int residency(unsigned threads, unsigned shared_bytes, int registers);
     bool holds(const Grid& grid) const;
     // Returns when all its blocks have ended.
     void run(const std::shared_ptr<Grid>& grid);
     // Returns when nothing runs or waits.
     void drain();
+    // Blocks at this moment.
+    int running();
 
   private:
     struct Room {
         int threads = Limits::threads, blocks = Limits::blocks;
         unsigned shared_bytes = Limits::shared_bytes;
+        int registers = Limits::registers;
         bool fits(const Grid& grid) const;
+        void take(const Grid& grid);
+        void give_back(const Grid& grid);
     };
     bool has_room_for_all(const Grid& grid) const;
     void dispatch();  // under the lock
@@ -61,6 +68,7 @@ class Multiprocessors {
     std::vector<Room> free_;
     std::deque<std::shared_ptr<Grid>> waiting_;
     int resident_ = 0;  // grids that have begun and not ended
+    int running_ = 0;   // their blocks
 };
 
 }  // namespace weft::fake

@@ -212,6 +212,7 @@ std::string leaks() {
     const auto count = [&](size_t number, const char* what) {
         if (number > 0) text += std::to_string(number) + " " + what + "\n";
     };
+    count(all.contexts.size(), "contexts that were made");
     count(all.streams.size(), "streams");
     count(all.events.size(), "events");
     count(all.graphs.size(), "graphs");
@@ -246,6 +247,7 @@ std::string reset(const std::string& setting) {
     all.graphs.clear();
     all.executables.clear();
     all.objects.clear();
+    all.contexts.clear();
     all.calls.clear();
     all.devices.clear();
     all.initialised_by.store(0);
@@ -264,6 +266,21 @@ void add_setting(const std::string& statements) {
 int calls(const std::string& function) {
     std::lock_guard lock(world().mutex);
     return world().calls[function];
+}
+
+int running_blocks(int device) { return world().devices[size_t(device)]->multiprocessors->running(); }
+
+void* make_context(int device) {
+    std::lock_guard lock(world().mutex);
+    Context& made = *world().contexts.emplace_back(std::make_unique<Context>());
+    made.device = device;
+    made.retained = 1;
+    return &made;
+}
+
+void destroy_context(void* context) {
+    std::lock_guard lock(world().mutex);
+    std::erase_if(world().contexts, [&](const auto& each) { return each.get() == context; });
 }
 
 int last_priority() {

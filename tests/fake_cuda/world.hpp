@@ -53,7 +53,7 @@ struct Setting {
     int attribute(int device, int number, int standard) const;
 };
 
-// A device's primary context: the handle is its address.
+// A device's primary context, or another one: the handle is its address.
 struct Context {
     int device = 0;
     int retained = 0;
@@ -74,6 +74,7 @@ struct World {
     Setting setting;
     std::atomic<int> initialised_by{0};  // pid
     std::vector<std::unique_ptr<Device>> devices;
+    std::vector<std::unique_ptr<Context>> contexts;  // that are no device's primary one
     std::map<std::string, int> calls;
     int last_priority = INT_MIN;
     std::map<CUstream, std::shared_ptr<Stream>> streams;
