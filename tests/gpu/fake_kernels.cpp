@@ -38,14 +38,21 @@ void access_kernel(FakeBlock& block, AccessArguments arguments) {
     access(team, arguments);
 }
 
+// As many registers as their 512 threads may have, so that a multiprocessor has room for one block, as on a GPU.
+FakeKernel of_whole_multiprocessor(FakeKernel kernel) {
+    kernel.registers = 65536 / threads_max;
+    return kernel;
+}
+
 template <int... index>
 void add_all(FakeKernelTable add, std::integer_sequence<int, index...>) {
+    // Of more types than virtual_ranks.cu has, and of other reductions too.
     static std::string names[kernels];
     add(fake_kernel<message_kernel>(message_entry_point));
     add(fake_kernel<access_kernel>(access_entry_point));
     ((names[index] = std::string("virtual_") + (entry_point(body_of(index), type_of(index), index % 2) + 5)), ...);
     (add(fake_kernel<rank_kernel<index>>(entry_point(body_of(index), type_of(index), index % 2))), ...);
-    (add(fake_kernel<grid_kernel<index>>(names[index].c_str())), ...);
+    (add(of_whole_multiprocessor(fake_kernel<grid_kernel<index>>(names[index].c_str()))), ...);
 }
 
 }  // namespace
