@@ -32,6 +32,8 @@ struct AgreedOptions {
     int32_t cross_memory;    // the kernel copies between processes, where there is no other way
     int32_t cross_messages;  // and messages, where there is
     int32_t deterministic;
+    int32_t gpu_blocks;  // of a rank's kernel; 0: as there is room
+    int32_t gpu_threads;
     uint64_t user_algorithms;  // a digest: those of all ranks are the same
 };
 

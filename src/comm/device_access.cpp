@@ -113,7 +113,7 @@ Status DeviceSide::launch_access(const DeviceAccess& access) {
         const bool puts = call.kind == OneSidedCall::Kind::put;
         a.from = puts ? call.data : there;
         a.to = puts ? there : call.data;
-        shape.threads = unsigned(threads_max);
+        shape.threads = unsigned(s.layout.threads);
         shape.blocks = unsigned(std::clamp<uint64_t>(call.bytes / bytes_of_block, 1, uint64_t(s.layout.blocks_max)));
     }
     a.launch = ++s.launches;

@@ -217,7 +217,7 @@ Status DeviceSide::launch_messages(void* on, int asked_priority) {
     }
     s.messages->bind(a);
     const LaunchShape shape{.blocks = unsigned(std::clamp(s.messages->lanes(), 1, s.layout.blocks_max)),
-                            .threads = unsigned(threads_max),
+                            .threads = unsigned(s.layout.threads),
                             .remote_sync_domain = s.kernels->sync_domains(),
                             .priority = *priority};
     WEFT_TRY(s.enqueue_served(kernel, shape, stream, a));

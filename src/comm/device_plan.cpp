@@ -164,7 +164,7 @@ Result<DevicePlan> plan_on_device(const Operation& operation, const DeviceLayout
     DevicePlan plan;
     plan.operation = operation;
     plan.operation.space = Space::device;
-    plan.threads = cuda::threads_max;
+    plan.threads = layout.threads;
     if (const StepAlgorithm* const steps = of_user(operation, layout)) return plan_by(*steps, std::move(plan), layout);
     if (operation.collective == Collective::all_reduce) return plan_all_reduce(std::move(plan), layout);
     if (!Fused(layout, operation.collective, operation.whole_bytes(layout.ranks)).two_shot)

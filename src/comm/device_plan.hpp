@@ -24,6 +24,7 @@ struct DeviceLayout {
     int hosts = 1;                                    // of several, steps alone serve
     AlgoRules rules = {};                             // of `algo`
     uint64_t rings = 0;                               // as Choice::rings
+    int threads = cuda::threads_max;                  // of each block: rank 0's WEFT_GPU_THREADS
 };
 // Whether a collective needs step machines, with connections between the ranks, for messages of some size.
 bool needs_steps(const DeviceLayout& layout, Collective collective);

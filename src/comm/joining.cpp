@@ -81,6 +81,8 @@ Result<Settings> settings_of_environment(int ranks) {
     meeting.proposal.cross_messages = kernel_copies_messages(environment.cross_memory);
     meeting.proposal.join_bytes = environment.join_bytes;
     meeting.proposal.deterministic = environment.deterministic;
+    meeting.proposal.gpu_blocks = environment.gpu_blocks;
+    meeting.proposal.gpu_threads = environment.gpu_threads / 32 * 32;
     WEFT_TRY(check_transports());
     return settings;
 }

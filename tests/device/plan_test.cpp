@@ -87,7 +87,11 @@ TEST_CASE("longer messages take kernels for longer messages, and grids that kern
 
 TEST_CASE("plans of different kernels and grids have different fingerprints, and none is the host's") {
     const DeviceLayout layout{4, 64, ""}, smaller{4, 8, ""}, one_shot = fused_layout(4, 64, "one_shot");
+    DeviceLayout narrow = layout;
+    narrow.threads = 128;
     const size_t bytes = 400'000;
+    CHECK(plan_of(bytes, narrow).threads == 128);
+    CHECK(plan_of(bytes, layout).fingerprint() != plan_of(bytes, narrow).fingerprint());
     CHECK(plan_of(bytes, layout).fingerprint() != plan_of(bytes, smaller).fingerprint());
     CHECK(plan_of(bytes, layout).fingerprint() != plan_of(bytes, one_shot).fingerprint());
     Operation host = plan_of(bytes, layout).operation;

@@ -181,6 +181,20 @@ TEST_CASE("what ranks of different processes called is told by both", "[processe
                      "all_reduce of 1000 uint32, sum, in device memory, rank 1 called all_reduce of 1001 uint32, sum"));
 }
 
+TEST_CASE("WEFT_GPU_BLOCKS and WEFT_GPU_THREADS of rank 0 limit the kernels of all ranks", "[processes]") {
+    Job job(2, "gpus 2; leaks fatal", 2);
+    job.variables = {"WEFT_DEBUG=INFO", "WEFT_GPU_BLOCKS=3", "WEFT_GPU_THREADS=129"};
+    job.start({"init", "reduce 300000", "all 1000", "messages 400000", "window 300000", "destroy"});
+    job.variables = {};
+    job.start({"init", "reduce 300000", "all 1000", "messages 400000", "window 300000", "destroy"});
+    job.finish();
+    const std::string& log = job[0].error();
+    INFO(log);
+    CHECK(contains(log, "3 blocks of a kernel at most"));
+    CHECK(contains(log, "peer_two_shot, 3 blocks of 128 threads"));
+    CHECK_FALSE(contains(log, "of 512 threads"));
+}
+
 TEST_CASE("a process may end without destroying its communicator", "[processes]") {
     Job job(2, "gpus 2", 2);
     job.start({"init", "reduce 1000", "exit"});
