@@ -2,10 +2,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <mutex>
+#include <set>
 #include <vector>
 
 #include "src/base/clock.hpp"
 #include "src/base/log.hpp"
+#include "src/base/per_process.hpp"
 #include "src/bootstrap/roster.hpp"
 #include "src/comm/device_state.hpp"
 
@@ -19,12 +22,31 @@ using cuda::KernelSet;
 using cuda::ranks_max;
 using cuda::Registrations;
 
+namespace {
+
+// Once a process, however many communicators meet it.
+void warn_of_device_once(const std::string& sentence) {
+    struct Said {
+        std::mutex mutex;
+        std::set<std::string> sentences;
+    };
+    static PerProcess<Said> of_process;
+    Said& said = of_process.get();
+    {
+        std::lock_guard lock(said.mutex);
+        if (!said.sentences.insert(sentence).second) return;
+    }
+    WEFT_LOG(warn, init, "{}", sentence);
+}
+
+}  // namespace
+
 Result<std::unique_ptr<DeviceSide>> DeviceSide::find(int which) {
     if (which < 0 && !Driver::in_use()) return std::unique_ptr<DeviceSide>();
     auto driver = Driver::get();
     if (!driver) {
         if (which >= 0) return driver.take_status();
-        WEFT_LOG(info, init, "no device: {}", driver.status().sentence());
+        warn_of_device_once("no device: " + driver.status().sentence());
         return std::unique_ptr<DeviceSide>();
     }
     auto state = std::make_unique<State>();
@@ -62,7 +84,7 @@ Result<std::unique_ptr<DeviceSide>> DeviceSide::find(int which) {
         state->kernels = std::move(*kernels);
         state->facts = state->kernels->facts();
     }
-    if (!state->why_not.empty()) WEFT_LOG(warn, init, "device {} is not used: {}", which, state->why_not);
+    if (!state->why_not.empty()) warn_of_device_once(fmt::format("device {} is not used: {}", which, state->why_not));
     return made();
 }
 

@@ -181,6 +181,34 @@ TEST_CASE("what ranks of different processes called is told by both", "[processe
                      "all_reduce of 1000 uint32, sum, in device memory, rank 1 called all_reduce of 1001 uint32, sum"));
 }
 
+TEST_CASE("a driver that is too old for the device code leaves the ranks with host memory, and says so once a process",
+          "[processes]") {
+    struct {
+        const char *machine, *why;
+    } const cases[] = {
+        {"gpus 2; version 12080; leaks fatal", "the driver serves CUDA 12.8, the code was built by "},
+        {"gpus 2; version 11080; leaks fatal", "for CUDA 11.8 has no cuLibraryLoadData"},
+    };
+    for (const auto& each : cases) {
+        Job job(2, each.machine, 2);
+        const std::string next = new_id();
+        for (int rank = 0; rank < 2; ++rank)
+            job.start({"init", "host 1000", "launch 1000", "host 1000", "destroy",
+                       "id 2 " + std::to_string(rank) + " " + next, "init", "launch 10", "host 10", "destroy"});
+        job.finish();
+        for (int rank = 0; rank < 2; ++rank) {
+            const std::string said = job[rank].output(), logged = job[rank].error(), refused = " is not used: ";
+            INFO(said << logged);
+            CHECK(contains(said, "reduce 5 sendbuff is device memory, but "));
+            CHECK(contains(said, each.why));
+            const size_t first = logged.find(refused);
+            REQUIRE(first != std::string::npos);
+            CHECK(contains(logged, each.why));
+            CHECK(logged.find(refused, first + 1) == std::string::npos);
+        }
+    }
+}
+
 TEST_CASE("WEFT_GPU_BLOCKS and WEFT_GPU_THREADS of rank 0 limit the kernels of all ranks", "[processes]") {
     Job job(2, "gpus 2; leaks fatal", 2);
     job.variables = {"WEFT_DEBUG=INFO", "WEFT_GPU_BLOCKS=3", "WEFT_GPU_THREADS=129"};
