@@ -105,6 +105,27 @@ TEST_CASE("a rank that does not come is named at the deadline", "[failures]") {
     check_works();
 }
 
+TEST_CASE("a call that was captured on one rank only is named at the deadline", "[failures]") {
+    weftConfig_t config = with_algo(algorithm());
+    config.timeoutMs = 100;
+    const Ranks ranks(spread(2), &config);
+    const Buffers buffers(ranks, 4000);
+    const CUstream stream = ranks.streams[0]->handle;
+    CUgraph graph = nullptr;
+    {
+        const Current current(ranks.placing[0]);
+        demand(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+        CHECK(reduce(ranks, buffers, 0, 100) == weftSuccess);
+        demand(cuStreamEndCapture(stream, &graph));
+        demand(cuGraphDestroy(graph));
+    }
+    CHECK(reduce(ranks, buffers, 1, 100) == weftSuccess);
+    ranks.finish();
+    for (int rank = 0; rank < 2; ++rank) CHECK(ranks.await_failure(rank) == weftTimeout);
+    CHECK_REFUSED(reduce(ranks, buffers, 1, 100), ranks.comms[1], weftTimeout, "for rank 0 in all_reduce of 100 float");
+    check_works();
+}
+
 TEST_CASE("a rank that leaves is named by those whose kernels wait for it", "[failures]") {
     const weftConfig_t config = with_algo(algorithm());
     Ranks ranks(spread(3), &config);

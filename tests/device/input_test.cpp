@@ -127,6 +127,31 @@ TEST_CASE("a stream of another device is refused", "[input]") {
     check_lives(ranks);
 }
 
+TEST_CASE("a stream of another context of the device is refused", "[input]") {
+    const Ranks ranks(spread(2));
+    const DeviceBuffer own(0, 4000);
+    const auto other = static_cast<CUcontext>(fake::make_context(0));
+    demand(cuCtxPushCurrent(other));
+    CUstream stream = nullptr;
+    demand(cuStreamCreateWithPriority(&stream, CU_STREAM_NON_BLOCKING, 0));
+    demand(cuCtxPopCurrent(nullptr));
+    CHECK_REFUSED(reduce(ranks.comms[0], own.data(), own.data(), 10, stream), ranks.comms[0], weftInvalidArgument,
+                  "the stream belongs to another context of device 0, the communicator's rank 0 is on device 0");
+    demand(cuStreamDestroy(stream));
+    check_lives(ranks);
+    // Nor can a communicator be of one.
+    demand(cuCtxPushCurrent(other));
+    weftComm_t comm = nullptr;
+    weftUniqueId id;
+    demand(weftGetUniqueId(&id));
+    demand(weftCommInitRank(&comm, 1, id, 0));
+    demand(cuCtxPopCurrent(nullptr));
+    CHECK_REFUSED(reduce(comm, own.data(), own.data(), 10, nullptr), comm, weftInvalidUsage,
+                  "the context that was current is not device 0's primary one");
+    demand(weftCommDestroy(comm));
+    fake::destroy_context(other);
+}
+
 TEST_CASE("NULL is the legacy stream", "[input]") {
     if (devices() < 2) return;
     const Ranks ranks({0, 1});

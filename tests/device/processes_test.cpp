@@ -154,6 +154,29 @@ TEST_CASE("a process that dies while kernels wait for it is named, and the other
     }
 }
 
+TEST_CASE("a process whose kernel runs when it dies is named, and the others go on without it", "[processes]") {
+    for (const std::string count : {"100", "300000"}) {
+        const Folder folder;
+        const std::string go = folder.path / "go", next = new_id();
+        Job job(3, "gpus 3; leaks fatal", 3);
+        for (int rank = 0; rank < 2; ++rank)
+            job.start({"init", "reduce 10", "await " + go, "launch " + count, "launch " + count, "error", "destroy",
+                       "id 2 " + std::to_string(rank) + " " + next, "init", "reduce 5000", "destroy"});
+        // Its kernel waits for the others'. It may have done its part, so the others' second call cannot end.
+        job.start({"init", "reduce 10", "run " + count});
+        REQUIRE(job[2].says("a kernel runs"));
+        const std::string victim = "rank 2 (pid " + std::to_string(job[2].pid()) + ") died";
+        job[2].kill(SIGKILL);
+        job[2].wait();
+        std::ofstream(go).flush();
+        for (int rank = 0; rank < 2; ++rank) {
+            job.finish(rank);
+            CHECK(contains(job[rank].output(), "error 6"));
+            CHECK(contains(job[rank].output(), victim));
+        }
+    }
+}
+
 TEST_CASE("a process that dies while the devices join is named", "[processes]") {
     Job job(2, "gpus 2; leaks fatal", 2);
     job.start({"init"});

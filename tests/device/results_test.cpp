@@ -220,6 +220,39 @@ TEST_CASE("a call follows the one before on another stream", "[streams]") {
     }
 }
 
+TEST_CASE("each thread may call on its default stream", "[streams]") {
+    const int n = 2, calls = small() ? 4 : 20;
+    weftUniqueId id;
+    demand(weftGetUniqueId(&id));
+    std::vector<std::string> failures(size_t(n), "");
+    std::vector<std::thread> threads;
+    const std::vector<int> placing = spread(n);
+    for (int rank = 0; rank < n; ++rank)
+        threads.emplace_back([&, rank] {
+            try {
+                const Current current(placing[size_t(rank)]);
+                weftComm_t comm = nullptr;
+                demand(weftCommInitRank(&comm, n, id, rank));
+                const DeviceBuffer buffer(placing[size_t(rank)], 4000);
+                const std::vector<uint32_t> ones(1000, 1);
+                buffer.write(ones.data(), 4000);
+                for (int call = 0; call < calls; ++call)
+                    demand(weftAllReduce(buffer.data(), buffer.data(), 1000, weftUint32, weftSum, comm,
+                                         reinterpret_cast<weftStream_t>(CU_STREAM_PER_THREAD)),
+                           comm);
+                demand(cuStreamSynchronize(CU_STREAM_PER_THREAD));
+                const std::vector<uint32_t> expected(1000, 1u << calls);
+                if (memcmp(buffer.read(4000).data(), expected.data(), 4000) != 0)
+                    throw std::runtime_error("rank " + std::to_string(rank) + " has a wrong result");
+                demand(weftCommDestroy(comm));
+            } catch (const std::exception& exception) {
+                failures[size_t(rank)] = exception.what();
+            }
+        });
+    for (std::thread& thread : threads) thread.join();
+    for (const std::string& failure : failures) CHECK(failure == "");
+}
+
 TEST_CASE("several calls of a group run in their order", "[streams]") {
     const Ranks ranks(spread(2));
     std::vector<std::unique_ptr<DeviceBuffer>> buffers;
@@ -301,6 +334,33 @@ TEST_CASE("a captured call replays, and between replays calls go on", "[graphs]"
         for (size_t rank = 0; rank < 2; ++rank) demand(cuGraphExecDestroy(graphs[rank]));
     }
     demand(cuCtxSetCurrent(nullptr));
+}
+
+TEST_CASE("a graph may hold calls of two communicators", "[graphs]") {
+    const weftConfig_t config = with_algo(GENERATE(as<const char*>(), nullptr, "ring"));
+    const Ranks first(spread(2), &config), second(spread(2), &config);
+    std::vector<std::unique_ptr<DeviceBuffer>> buffers;
+    const std::vector<uint32_t> ones(3000, 1);
+    for (const int device : first.placing) {
+        buffers.push_back(std::make_unique<DeviceBuffer>(device, 12'000));
+        buffers.back()->write(ones.data(), 12'000);
+    }
+    // On one stream, so each reads what the other has written.
+    const Captured graphs(first, [&] {
+        for (const Ranks* ranks : {&first, &second, &first})
+            ranks->group([&](int rank) {
+                const auto r = size_t(rank);
+                return weftAllReduce(buffers[r]->data(), buffers[r]->data(), 3000, weftUint32, weftSum, ranks->comms[r],
+                                     first.streams[r]->weft());
+            });
+    });
+    const int launches = small() ? 2 : 8;
+    for (int launch = 0; launch < launches; ++launch) graphs.launch();
+    first.finish();
+    first.check_healthy();
+    second.check_healthy();
+    const std::vector<uint32_t> expected(3000, 1u << 3 * launches);
+    for (const auto& buffer : buffers) CHECK(memcmp(buffer->read(12'000).data(), expected.data(), 12'000) == 0);
 }
 
 TEST_CASE("one capture over two streams keeps the order of calls", "[graphs]") {

@@ -89,6 +89,15 @@ struct Worker {
             test::tell("wrong: element " + std::to_string(wrong - got) + " is " + std::to_string(*wrong) + ", not " +
                        std::to_string(expected));
     }
+    // Until the process is killed.
+    void run(size_t elements) {
+        const DeviceBuffer buffer(device(0), elements * 4);
+        demand(
+            weftAllReduce(buffer.data(), buffer.data(), elements, weftUint32, weftSum, comms[0], streams[0]->weft()));
+        while (fake::running_blocks(device(0)) == 0) usleep(1000);
+        test::tell("a kernel runs");
+        pause();
+    }
     // Every collective with parts of so many elements, rooted ones from the first and the last rank. What rank g gives
     // rank t tells them apart, where it differs by rank.
     void all(size_t elements) {
@@ -433,6 +442,7 @@ int main(int count, char** arguments) try {
         if (verb == "init") worker.init();
         if (verb == "reduce") worker.reduce(number, true, true);
         if (verb == "launch") worker.reduce(number, true, false);
+        if (verb == "run") worker.run(number);
         if (verb == "all") worker.all(number);
         if (verb == "host") worker.reduce(number, false, true);
         if (verb == "leave") worker.leave(number);
