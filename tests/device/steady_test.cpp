@@ -1,0 +1,107 @@
+// steady_test.cpp: what calls on device memory ask of the driver once they have been made before: launches, events, and
+// where buffers lie; nothing that allocates, and nothing that waits.
+#include <map>
+
+#include "tests/device/ranks.hpp"
+#include "tests/fake_cuda/control.hpp"
+
+namespace weft::test {
+
+namespace {
+
+constexpr int rounds = 100;
+
+const char* const forbidden[] = {
+    // What allocates, maps, makes or loads, and its end
+    "cuMemAlloc", "cuMemFree", "cuMemHostAlloc", "cuMemFreeHost", "cuMemHostRegister", "cuMemHostUnregister",
+    "cuMemCreate", "cuMemRelease", "cuMemMap", "cuMemUnmap", "cuMemSetAccess", "cuIpcGetMemHandle",
+    "cuIpcOpenMemHandle", "cuIpcCloseMemHandle", "cuStreamCreateWithPriority", "cuStreamDestroy", "cuEventCreate",
+    "cuEventDestroy", "cuGraphInstantiateWithFlags", "cuLibraryLoadData", "cuLibraryGetKernel", "cuKernelGetFunction",
+    "cuFuncLoad", "cuDevicePrimaryCtxRetain", "cuCtxEnablePeerAccess",
+    // What waits for the device
+    "cuCtxSynchronize", "cuStreamSynchronize", "cuEventSynchronize", "cuMemcpy"};
+
+std::map<std::string, int> counts() {
+    std::map<std::string, int> all;
+    for (const char* function : forbidden) all[function] = fake::calls(function);
+    return all;
+}
+
+// `enqueue` once, and then often: nothing forbidden, and a launch for each rank.
+void check_steady(const Ranks& ranks, const std::function<void()>& enqueue) {
+    enqueue();
+    ranks.finish();
+    const std::map<std::string, int> before = counts();
+    const int launches = fake::calls("cuLaunchKernelEx");
+    for (int round = 0; round < rounds; ++round) enqueue();
+    const std::map<std::string, int> after = counts();
+    CHECK(fake::calls("cuLaunchKernelEx") - launches >= rounds * ranks.count());
+    for (const auto& [function, count] : after) {
+        INFO(function);
+        CHECK(count - before.at(function) == 0);
+    }
+    ranks.finish();
+    ranks.check_healthy();
+}
+
+struct Buffers {
+    explicit Buffers(const Ranks& ranks) {
+        for (const int device : ranks.placing) all.push_back(std::make_unique<DeviceBuffer>(device, bytes));
+    }
+    void* operator[](int rank) const { return all[size_t(rank)]->data(); }
+    static constexpr size_t bytes = 1 << 20;
+    std::vector<std::unique_ptr<DeviceBuffer>> all;
+};
+
+}  // namespace
+
+TEST_CASE("a collective that was called before neither allocates nor waits", "[steady]") {
+    const weftConfig_t config = with_algo(GENERATE(as<const char*>(), nullptr, "ring"));
+    const Ranks ranks(spread(2), &config);
+    const Buffers from(ranks), to(ranks);
+    for (const size_t count : {size_t(1), size_t(30'000), Buffers::bytes / 4})
+        check_steady(ranks, [&] {
+            ranks.group([&](int rank) {
+                return weftAllReduce(from[rank], to[rank], count, weftFloat32, weftSum, ranks.comms[size_t(rank)],
+                                     ranks.streams[size_t(rank)]->weft());
+            });
+        });
+    for (const size_t count : {size_t(1), Buffers::bytes / 8})
+        check_steady(ranks, [&] {
+            ranks.group([&](int rank) {
+                return weftAllGather(from[rank], to[rank], count, weftFloat32, ranks.comms[size_t(rank)],
+                                     ranks.streams[size_t(rank)]->weft());
+            });
+        });
+}
+
+TEST_CASE("nor do messages", "[steady]") {
+    const Ranks ranks(spread(2));
+    const Buffers from(ranks), to(ranks);
+    for (const size_t count : {size_t(1), Buffers::bytes / 4})
+        check_steady(ranks, [&] {
+            ranks.group([&](int rank) {
+                return weftSendRecv(from[rank], count, 1 - rank, to[rank], count, 1 - rank, weftFloat32,
+                                    ranks.comms[size_t(rank)], ranks.streams[size_t(rank)]->weft());
+            });
+        });
+}
+
+TEST_CASE("nor does a call on another stream than the one before", "[steady]") {
+    const Ranks ranks(spread(2));
+    const Buffers buffers(ranks);
+    std::vector<std::unique_ptr<Stream>> others;
+    for (const int device : ranks.placing) others.push_back(std::make_unique<Stream>(device));
+    bool other = false;
+    check_steady(ranks, [&] {
+        other = !other;
+        ranks.group([&](int rank) {
+            const auto r = size_t(rank);
+            return weftAllReduce(buffers[rank], buffers[rank], 1000, weftFloat32, weftSum, ranks.comms[r],
+                                 other ? others[r]->weft() : ranks.streams[r]->weft());
+        });
+    });
+    for (const auto& stream : others) stream->finish();
+}
+
+}  // namespace weft::test
