@@ -8,7 +8,9 @@
  * NULL after a failure. NULL is refused where it is not said to be accepted.
  * Threads: thread-safe: any number of threads at once. Thread-bound: one thread per communicator at a time (which one
  * may change between calls); two at once is detected and refused with weftInvalidUsage. Different communicators are
- * independent of each other.
+ * independent of each other; but on device memory, those on the same GPUs run in one order on all ranks (one stream, or
+ * events between streams), unless the kernels of all find room together (WEFT_GPU_BLOCKS; docs/gpu.md): else each may
+ * wait for room that the other has, until the deadline.
  * Memory: buffers are host memory, or device memory of the GPU that was current when the communicator was made (see
  * weftCommInitRank). Counts are elements, never bytes, unless a name ends in `bytes`.
  * Death: a collective never hangs in silence: a dead rank, a mismatched call or a passed deadline is an error on every
