@@ -1,28 +1,39 @@
 #!/usr/bin/env bash
-# gpu-check.sh: everything about GPUs that needs one, in one command: the build for this GPU, every GPU test, the kernels
-# under compute-sanitizer, the benchmarks on one GPU and on the host's cores, benchmarks with the table last. Needs a
-# CUDA toolkit, a compiler, meson, ninja; and Weft's packages, or build-bundle/ (tools/gpu-bundle). Without a GPU it
-# builds and says so. Some minutes.
-#   --quick   no sanitizers, no cores
-# The status is 0 if nothing failed.
+# gpu-check.sh: everything about GPUs that needs one, in one command: the build for this GPU, every GPU test, the
+# benchmarks of kernels and of whole calls, the kernels under compute-sanitizer, benchmarks on the host's cores; last a table
+# of results beside their goals. Needs a CUDA toolkit, a compiler, meson, ninja; and Weft's packages, or build-bundle/
+# (tools/gpu-bundle). Without a GPU it builds and says so. Eight minutes at most, of which the build is a part: run again,
+# it takes up what was built. What there was no time for is named.
+#   --quick      no sanitizers, no cores
+#   --no-build   with the programs in $WEFT_GPU_BUILD (build-gpu) as they are
+# WEFT_GPU_BUDGET_S: seconds in the eight minutes' place. With WEFT_TEST_SMALL=1 messages are short, to try this script
+# itself (tests/gpu). The status is 0 if all was run and nothing failed.
 set -uo pipefail
 top=$(cd "$(dirname "$0")/.." && pwd)
 cd "$top" || exit 1
 . tools/common.sh
 
-quick=0
+quick=0 make=1
 for argument; do
     case $argument in
         --quick) quick=1 ;;
-        *) echo "usage: tools/gpu-check.sh [--quick]" >&2; exit 2 ;;
+        --no-build) make=0 ;;
+        *) echo "usage: tools/gpu-check.sh [--quick] [--no-build]" >&2; exit 2 ;;
     esac
 done
 build=${WEFT_GPU_BUILD:-build-gpu}
+budget_s=${WEFT_GPU_BUDGET_S:-480}
+export -n WEFT_GPU_BUILD WEFT_GPU_BUDGET_S  # no options of Weft's, which would say so
 toolkit=${CUDA_HOME:-${CUDA_PATH:-/usr/local/cuda}}
 [ -x build-bundle/pkg-config ] && export PKG_CONFIG=$top/build-bundle/pkg-config
 # Ranks that are threads of one process need a queue each.
 export CUDA_DEVICE_MAX_CONNECTIONS=32
+folder=$(mktemp -d) || exit 1
+trap 'rm -rf "$folder"' EXIT
+log=$folder/log  # what the last stage said
+results=()       # "what|value|goal|met"
 failed=()
+left_out=()
 
 target=90
 if command -v nvidia-smi >/dev/null; then
@@ -31,75 +42,147 @@ if command -v nvidia-smi >/dev/null; then
     nvidia-smi --query-gpu=name,driver_version,clocks.sm,clocks.mem --format=csv 2>/dev/null
 fi
 
-make() {
+# Each but pingpong in four threads, further below.
+collectives=(all_gather reduce_scatter broadcast reduce alltoall gather scatter sendrecv pingpong alltoallv put)
+build_all() {
+    local programs=("${collectives[@]/#/perf/}")
     configure "$build" --buildtype=release -Dcuda=enabled "-Dtoolkit=$toolkit" "-Dgpu_targets=$target" \
         -Dtests=enabled -Dtools=enabled -Dperf=enabled &&
-        ninja -C "$build" gpu tools/weft perf/all_reduce_perf_nccl perf/{all_reduce,all_gather,reduce_scatter,broadcast,reduce,alltoall,gather,scatter,sendrecv,pingpong,alltoallv}_perf
+        timeout "$budget_s" ninja -C "$build" gpu tools/weft perf/all_reduce_perf_nccl perf/all_reduce_perf "${programs[@]/%/_perf}"
 }
-run() { "$build/tests/gpu/gpu_test" "$@"; }
-perf_of() { timeout 120 "$build/perf/$1_perf" "${@:2}"; }
-perf() { perf_of all_reduce "$@"; }
-perf_nccl() { NCCL_MULTI_RANK_GPU_ENABLE=1 timeout 120 "$build/perf/all_reduce_perf_nccl" "$@"; }
-perf_processes_of() { timeout 120 "$build/tools/weft" run -n "$2" "$build/perf/$1_perf" "${@:3}"; }
-perf_processes() { perf_processes_of all_reduce "$@"; }
-# One rank a core, as many as there are.
-perf_cores() { timeout 120 "$build/tools/weft" run -n "$1" --bind core "$build/perf/all_reduce_perf" --stat median-max --sizes 8,4K,64K,1M,16M,64M,256M; }
 
-stage "build for sm_$target in $build/" make || exit 1
+# limited SECONDS COMMAND...: what it says is in the log too.
+limited() {
+    timeout -k 5 "$1" "${@:2}" 2>&1 | tee "$log"
+    local status=${PIPESTATUS[0]}
+    [ "$status" != 124 ] || echo "stopped after $1 s"
+    return "$status"
+}
+# check SECONDS NAME COMMAND...: a stage that takes so long at most, less where the budget ends before.
+check() {
+    local limit=$1 name=$2 left=$((budget_s - SECONDS))
+    shift 2
+    : >"$log"
+    if [ "$left" -lt 3 ]; then
+        left_out+=("$name")
+        return 1
+    fi
+    stage "$name" limited "$((limit < left ? limit : left))" "$@" && return
+    failed+=("$name")
+    return 1
+}
+perf_of() { echo "$build/perf/$1_perf"; }
+# check_perf NAME OPTIONS...: all-reduce by threads. Of processes: check_processes COUNT NAME OPTIONS...
+check_perf() { check 60 "$1" "$(perf_of all_reduce)" "${@:2}"; }
+check_processes() { check 60 "$2" "$build/tools/weft" run -n "$1" "$(perf_of all_reduce)" "${@:3}"; }
+
+# result WHAT VALUE [GOAL MET]
+result() { results+=("$1|$2|${3:-}|${4:-}"); }
+# Out of place, of the first and the last size. A rank of all_reduce reads and writes the message once.
+copy_gbs=0
+result_of_perf() {
+    local value
+    value=$(awk -v ranks="$2" -v copy="$copy_gbs" '
+        function size(bytes) { return bytes >= 2^20 ? bytes / 2^20 " MiB" : bytes >= 1024 ? bytes / 1024 " KiB" : bytes " B" }
+        $1 ~ /^[0-9]+$/ && NF > 8 { if (!first) first = size($1) " " $6 " us"; bytes = $1; us = $6 }
+        END {
+            if (!first) exit
+            printf "%s, %s %s us", first, size(bytes), us
+            if (copy > 0 && us > 0) printf ", %.0f %% of the copy", 100 * 2 * ranks * bytes / us / 1e3 / copy
+        }' "$log")
+    result "$1" "${value:-none}"
+}
+
+if [ "$make" = 1 ]; then
+    stage "build for sm_$target in $build/" build_all || exit 1
+fi
 "$build/tests/gpu/gpu_present"
 case $? in
     0) ;;
     77) print_stages; exit 0 ;;
     *) exit 1 ;;
 esac
-stage "tests" run || failed+=("tests")
+
+if check 150 "tests" "$build/tests/gpu/gpu_test"; then
+    result "100,000 calls of random sizes, and the other tests" "passed" "no error" met
+else
+    result "100,000 calls of random sizes, and the other tests" "failed" "no error" missed
+fi
+check 120 "benchmarks of kernels" "$build/tests/gpu/gpu_test" "[bench]"
+while IFS='|' read -r what value goal met; do result "$what" "$value" "$goal" "$met"; done < <(sed -n 's/^result: //p' "$log")
+copy_gbs=$(sed -n 's/.*device copy \([0-9]*\) GB.*/\1/p' "$log")
+
+most=256M least_n=5 host_sizes=8,4K,64K,1M,16M,64M,256M
+[ -z "${WEFT_TEST_SMALL:-}" ] || { most=4K least_n=1 host_sizes=8,4K; }
+ranks=(-g 1 --ranks-per-gpu 4 -b 8 -e "$most" -f 8)
+few=("${ranks[@]}" -n "$least_n")
+in_turn=(-n "$((4 * least_n))")
+check_perf "all-reduce, 4 threads on one GPU" "${ranks[@]}" "${in_turn[@]}" --show algo
+result_of_perf "all_reduce_perf, 4 threads on one GPU" 4
+check_perf "the same as graphs" "${ranks[@]}" "${in_turn[@]}" -G "$((4 * least_n))"
+result_of_perf "the same as graphs" 4
+check_processes 4 "the same as processes, which share the GPU by time" "${few[@]}" --show algo
+result_of_perf "4 processes, which share the GPU by time" 4
+check_processes 4 "their buffers registered" "${few[@]}" --show algo -R 1
+result_of_perf "4 processes, registered" 4
+check_processes 2 "2 processes, each in the other's memory by cuIpc" -g 1 --ranks-per-gpu 2 -b 8 -e "$most" -f 8 -n "$least_n" -R 1
+result_of_perf "2 processes, registered (cuIpc)" 2
+# NCCL beside, where it is found; it is not Weft's failure if that cannot put ranks on one GPU.
+if [ -n "${PERF_NCCL_LIBRARY:-}" ] || [[ $(ldconfig -p) == *libnccl.so.2* ]]; then
+    : >"$log"
+    NCCL_MULTI_RANK_GPU_ENABLE=1 stage "NCCL, 4 threads on one GPU" limited 60 "$build/perf/all_reduce_perf_nccl" "${ranks[@]}" ||
+        echo "NCCL did not run: see above"
+    result_of_perf "NCCL, 4 threads on one GPU" 4
+else
+    echo "no NCCL: PERF_NCCL_LIBRARY may name a libnccl.so.2 to compare with"
+    result "NCCL, 4 threads on one GPU" "no libnccl.so.2 found"
+fi
 if [ "$quick" = 0 ]; then
     if [ -x "$toolkit/bin/compute-sanitizer" ]; then
-        export WEFT_TEST_SMALL=1
         for tool in memcheck racecheck; do
-            stage "$tool" timeout 100 "$toolkit/bin/compute-sanitizer" --tool "$tool" --error-exitcode 1 --print-limit 20 \
-                "$build/tests/gpu/gpu_test" "virtual ranks in one grid give the bits of rank order" || failed+=("$tool")
+            WEFT_TEST_SMALL=1 check 60 "$tool" "$toolkit/bin/compute-sanitizer" --tool "$tool" --error-exitcode 1 --print-limit 20 \
+                "$build/tests/gpu/gpu_test" "virtual ranks in one grid give the bits of rank order"
         done
-        unset WEFT_TEST_SMALL
     else
         echo "no sanitizer runs: $toolkit/bin/compute-sanitizer is not there"
     fi
 fi
-ranks=(-g 1 --ranks-per-gpu 4 -b 8 -e 256M -f 8 --show algo)
-stage "all-reduce, 4 threads on one GPU" perf "${ranks[@]}" || failed+=("all_reduce_perf, threads")
 for algo in ring double_binary_tree halving_doubling; do
-    WEFT_ALGO=$algo stage "the same by $algo" perf "${ranks[@]}" -n 5 || failed+=("all_reduce_perf, $algo")
+    WEFT_ALGO=$algo check_perf "all-reduce by $algo" "${few[@]}" --show algo
 done
-stage "the same as graphs" perf "${ranks[@]}" -G 20 || failed+=("all_reduce_perf, graphs")
-stage "the same as processes, which share the GPU by time" perf_processes 4 "${ranks[@]}" -n 5 || failed+=("all_reduce_perf, processes")
-stage "their buffers registered" perf_processes 4 "${ranks[@]}" -n 5 -R 1 || failed+=("all_reduce_perf, registered")
+for name in "${collectives[@]}"; do
+    check 40 "$name, 4 threads on one GPU" "$(perf_of "$name")" "${few[@]}"
+done
+check 40 "messages as graphs" "$(perf_of sendrecv)" "${few[@]}" -G "$least_n"
+check 40 "uneven parts as processes, their buffers registered" "$build/tools/weft" run -n 4 "$(perf_of alltoallv)" "${few[@]}" -R 1
+check 40 "puts as graphs" "$(perf_of put)" "${few[@]}" -G "$least_n"
+check 40 "puts as processes" "$build/tools/weft" run -n 4 "$(perf_of put)" "${few[@]}"
+check 40 "all-gather as processes, their buffers registered" "$build/tools/weft" run -n 4 "$(perf_of all_gather)" "${few[@]}" -R 1
 # Without shared memory every process is a host of its own: through pinned memory, the proxy threads and loopback.
-for name in all_gather reduce_scatter broadcast reduce alltoall gather scatter sendrecv pingpong alltoallv put; do
-    stage "$name, 4 threads on one GPU" perf_of "$name" "${ranks[@]:0:10}" -n 5 || failed+=("${name}_perf, threads")
-done
-stage "messages as graphs" perf_of sendrecv "${ranks[@]:0:10}" -n 5 -G 5 || failed+=("sendrecv_perf, graphs")
-stage "uneven parts as processes, their buffers registered" perf_processes_of alltoallv 4 "${ranks[@]:0:10}" -n 5 -R 1 || failed+=("alltoallv_perf, registered")
-stage "puts as graphs" perf_of put "${ranks[@]:0:10}" -n 5 -G 5 || failed+=("put_perf, graphs")
-stage "puts as processes" perf_processes_of put 4 "${ranks[@]:0:10}" -n 5 || failed+=("put_perf, processes")
-stage "all-gather as processes, their buffers registered" perf_processes_of all_gather 4 "${ranks[@]:0:10}" -n 5 -R 1 || failed+=("all_gather_perf, registered")
 export WEFT_TRANSPORTS=tcp
-stage "2 made-up hosts on one GPU, as processes" perf_processes 2 -g 1 --ranks-per-gpu 2 -b 8 -e 64M -f 8 -n 5 --show algo || failed+=("2 made-up hosts")
-WEFT_ALGO=double_binary_tree stage "3 made-up hosts, by trees" perf_processes 3 -g 1 --ranks-per-gpu 3 -b 8 -e 4M -f 8 -n 5 || failed+=("3 made-up hosts")
-stage "2 made-up hosts, as graphs" perf_processes 2 -g 1 --ranks-per-gpu 2 -b 8 -e 64M -f 8 -n 5 -G 5 || failed+=("2 made-up hosts, graphs")
+[ -n "${WEFT_TEST_SMALL:-}" ] || most=64M
+hosts=(-g 1 -b 8 -e "$most" -f 8 -n "$least_n")
+check_processes 2 "2 made-up hosts on one GPU, as processes" "${hosts[@]}" --ranks-per-gpu 2 --show algo
+check_processes 2 "2 made-up hosts, as graphs" "${hosts[@]}" --ranks-per-gpu 2 -G "$least_n"
+[ -n "${WEFT_TEST_SMALL:-}" ] || hosts[5]=4M
+WEFT_ALGO=double_binary_tree check_processes 3 "3 made-up hosts, by trees" "${hosts[@]}" --ranks-per-gpu 3
 unset WEFT_TRANSPORTS
-# NCCL beside, where it is found; it is not Weft's failure if that cannot put ranks on one GPU.
-if [ -n "${PERF_NCCL_LIBRARY:-}" ] || [[ $(ldconfig -p) == *libnccl.so.2* ]]; then
-    stage "NCCL, 4 threads on one GPU" perf_nccl "${ranks[@]}" || echo "NCCL did not run: see above"
-else
-    echo "no NCCL: PERF_NCCL_LIBRARY may name a libnccl.so.2 to compare with"
-fi
 if [ "$quick" = 0 ]; then
+    # One rank a core, as many as there are.
     for count in 4 8 16; do
-        [ "$count" -gt "$(nproc)" ] || stage "all-reduce on $count cores" perf_cores "$count" || failed+=("$count cores")
+        [ "$count" -gt "$(nproc)" ] ||
+            check 60 "all-reduce on $count cores" "$build/tools/weft" run -n "$count" --bind core "$(perf_of all_reduce)" --stat median-max --sizes "$host_sizes"
     done
 fi
-stage "benchmarks" run "[bench]" || failed+=("benchmarks")
+
 print_stages
-[ "${#failed[@]}" = 0 ] && echo "gpu-check: nothing failed" && exit 0
-echo "gpu-check: failed: ${failed[*]}"
-exit 1
+printf '\nresults, beside the goals that there are:\n'
+for each in "${results[@]}"; do
+    IFS='|' read -r what value goal met <<<"$each"
+    printf '%-52s %-44s %s\n' "$what" "$value" "${goal:+goal: $goal, }$met"
+done
+for each in "${left_out[@]}"; do echo "left out for want of time: $each"; done
+for each in "${failed[@]}"; do echo "failed: $each"; done
+[ "${#failed[@]}" = 0 ] || { echo "gpu-check: ${#failed[@]} stages failed"; exit 1; }
+[ "${#left_out[@]}" = 0 ] || { echo "gpu-check: nothing failed, but there was no time for ${#left_out[@]} stages: run it again, or set WEFT_GPU_BUDGET_S"; exit 1; }
+echo "gpu-check: nothing failed"

@@ -1,0 +1,30 @@
+#!/bin/sh
+# gpu_check_test.sh SOURCE BUILD: tools/gpu-check.sh with the programs of BUILD on the fake driver, so that a program that
+# is missing or a flag that is wrong is found before there is a GPU.
+source=$1 build=$2
+for program in tests/gpu/gpu_test tools/weft perf/put_perf perf/all_reduce_perf_nccl; do
+    [ -x "$build/$program" ] || { echo "skipped: $build/$program is not built: ninja all gpu"; exit 77; }
+done
+folder=$(mktemp -d) || exit 1
+trap 'rm -rf "$folder"' EXIT
+check() { WEFT_TEST_SMALL=1 WEFT_GPU_BUILD=$1 WEFT_GPU_BUDGET_S=$2 PERF_NCCL_LIBRARY= "$source/tools/gpu-check.sh" --no-build >"$folder/log" 2>&1; }
+fail() { cat "$folder/log"; echo "gpu_check_test: $1"; exit 1; }
+
+check "$build" 100000 || fail "it failed"
+tail -n 1 "$folder/log" | grep -qx "gpu-check: nothing failed" || fail "the last line is another"
+sed -n '/^results/,$p' "$folder/log" >"$folder/results"
+for row in "100,000 calls.* passed .*goal: no error, met" "8 B, 8 virtual ranks, launch to done  .* us .*below 8 us" \
+    "8 B, 8 virtual ranks, launch to done, graph .* us .*below 6 us" "device copy.* GB/s" "peer_two_shot of .*, 2 virtual ranks .*goal: 85 %" \
+    "local_reduce of .*, 8 virtual ranks .* of the copy" "peer_two_shot by type.*bfloat16" "all_reduce_perf, 4 threads on one GPU .*8 B .* us, 4 KiB .* us, .* of the copy" \
+    "the same as graphs .*4 KiB" "4 processes, registered .*4 KiB" "2 processes, registered (cuIpc) .*4 KiB" "NCCL"; do
+    grep -q "^$row" "$folder/results" || fail "no result: $row"
+done
+
+# A program that is missing is a failure, and so are stages without time.
+mkdir -p "$folder/build/perf" && ln -s "$build/tests" "$build/tools" "$folder/build/" && ln -s "$build"/perf/*_perf* "$folder/build/perf/"
+rm "$folder/build/perf/put_perf"
+check "$folder/build" 100000 && fail "it does not miss put_perf"
+grep -q "^failed: put, 4 threads on one GPU" "$folder/log" || fail "it does not miss put_perf"
+tail -n 1 "$folder/log" | grep -qx "gpu-check: 3 stages failed" || fail "it misses something else"
+check "$build" 0 && fail "it does not say that there was no time"
+grep -q "^left out for want of time: puts as graphs" "$folder/log" || fail "it does not say what there was no time for"
