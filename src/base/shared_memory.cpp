@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <cerrno>
 
@@ -136,9 +137,11 @@ Status SharedMemory::back(size_t offset, size_t length) {
     do result = fallocate(fd(), FALLOC_FL_KEEP_SIZE, off_t(offset_ + first), off_t(last - first));
     while (result != 0 && errno == EINTR);
     if (result != 0)
+        // All ranks of a communicator are told this sentence.
         return fail(weftSystemError,
-                    "{} of shared memory could not be had: {}; free some, or raise the memory limit of the container",
-                    amount(last - first), errno_text(errno));
+                    "process {}: {} of shared memory could not be had: {}; free some, or raise the memory limit of the "
+                    "container",
+                    getpid(), amount(last - first), errno_text(errno));
 #ifdef MADV_POPULATE_WRITE
     // Faults now instead of inside the first collective. Kernels before 5.14 refuse: then the first use pays.
     (void)madvise(data_ + first, last - first, MADV_POPULATE_WRITE);

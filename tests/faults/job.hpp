@@ -88,6 +88,11 @@ class Job {
         variables.push_back("WEFT_HEARTBEAT_MS=60000");
         processes_.push_back(std::make_unique<Subprocess>(arguments, variables));
     }
+    // Waits until the process that was started last leads the meeting, or cannot.
+    bool started_meeting() {
+        return eventually(
+            [&] { return socket_exists(meeting_name(id_)) || contains(processes_.back()->output(), "init "); });
+    }
     // A line of its output that begins with `call`, soon or when it has ended; then the last, as answer() does.
     std::string await_answer(int process, const std::string& call) {
         (void)(*this)[process].says(call + " ");

@@ -63,6 +63,11 @@ void step_wait(Worker& self, const Values& values);
 void step_put_loop(Worker& self, const Values& values);
 void step_fork_window(Worker& self, const Values& values);
 
+// worker_memory.cpp: shared memory that cannot be had.
+void step_scarce(Worker& self, const Values& values);
+void step_plenty(Worker& self, const Values& values);
+void step_freeze(Worker& self, const Values& values);
+
 // worker_families.cpp: communicators made from the worker's.
 void step_split(Worker& self, const Values& values);
 void step_shrink(Worker& self, const Values& values);
