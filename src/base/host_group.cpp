@@ -55,6 +55,15 @@ uint64_t process_token() {
 
 uint64_t process_token_address() { return reinterpret_cast<uint64_t>(&token.value); }
 
+bool process_stopped(int pid) {
+    // The letter behind the name, which may hold anything but ends with the last parenthesis.
+    std::ifstream file(fmt::format("/proc/{}/stat", pid));
+    std::string line;
+    if (!std::getline(file, line)) return false;
+    const size_t end = line.rfind(')');
+    return end != std::string::npos && end + 2 < line.size() && (line[end + 2] == 'T' || line[end + 2] == 't');
+}
+
 HostGroup::HostGroup(SharedMemory memory, int ranks)
     : memory_(std::move(memory)),
       rows_offset_(HostGeometry{ranks, 0}.rows()),
@@ -152,11 +161,20 @@ bool HostGroup::alive(int rank) const {
     if (row(rank).process == process_token()) return true;
     if (settled_.load(std::memory_order_acquire) && !local(rank))
         return row(rank).state.load(std::memory_order_acquire) != RankState::dead;
+    return locked_elsewhere(rank);
+}
+
+static struct flock lock_of(int rank, short type) {
     struct flock lock {};
-    lock.l_type = F_WRLCK;
+    lock.l_type = type;
     lock.l_whence = SEEK_SET;
     lock.l_start = rank;
     lock.l_len = 1;
+    return lock;
+}
+
+bool HostGroup::locked_elsewhere(int rank) const {
+    struct flock lock = lock_of(rank, F_WRLCK);
     if (fcntl(memory_.fd(), F_GETLK, &lock) != 0) return true;  // cannot tell: do not accuse
     return lock.l_type != F_UNLCK;
 }
@@ -164,24 +182,36 @@ bool HostGroup::alive(int rank) const {
 bool HostGroup::stopped(int rank) const {
     if (!local(rank)) return row(rank).stopped.load(std::memory_order_acquire) != 0;
     if (row(rank).process == process_token()) return false;  // who asks runs
-    // The letter behind the name, which may hold anything but ends with the last parenthesis.
-    std::ifstream file(fmt::format("/proc/{}/stat", row(rank).pid));
-    std::string line;
-    if (!std::getline(file, line)) return false;
-    const size_t end = line.rfind(')');
-    return end != std::string::npos && end + 2 < line.size() && (line[end + 2] == 'T' || line[end + 2] == 't');
+    return process_stopped(row(rank).pid);
 }
 
-Status HostGroup::mark_alive(int rank) const {
-    struct flock lock {};
-    lock.l_type = F_WRLCK;
-    lock.l_whence = SEEK_SET;
-    lock.l_start = rank;
-    lock.l_len = 1;
-    if (fcntl(memory_.fd(), F_SETLK, &lock) != 0)
+Status HostGroup::claim(int rank) {
+    // Locked first: who is seen to have claimed a rank and holds no lock is dead.
+    struct flock lock = lock_of(rank, F_WRLCK);
+    auto& claimant = home(rank).claimant;
+    if (fcntl(memory_.fd(), F_SETLK, &lock) == 0) {
+        int32_t other = 0;
+        if (claimant.compare_exchange_strong(other, getpid(), std::memory_order_acq_rel)) return ok();
+        // The lock belongs to the process: another thread of ours has it too.
+        if (other != getpid()) {
+            lock.l_type = F_UNLCK;
+            fcntl(memory_.fd(), F_SETLK, &lock);
+        }
+    } else if (errno != EACCES && errno != EAGAIN) {
         return fail(weftSystemError, "rank {} could not lock its row in the shared segment: {}", rank,
                     errno_text(errno));
-    return ok();
+    }
+    for (int i = 0; i < 1000 && claimant.load(std::memory_order_acquire) == 0; ++i)
+        usleep(1000);  // until it has said so
+    return fail(weftMismatch, "two processes are rank {} of {}: pid {} and pid {}", rank, ranks(),
+                claimant.load(std::memory_order_acquire), getpid());
+}
+
+bool HostGroup::died_joining(int rank) const {
+    const int32_t claimant = home(rank).claimant.load(std::memory_order_acquire);
+    if (claimant == 0 || claimant == getpid() || locked_elsewhere(rank)) return false;
+    // Looked at after the lock: a rank may have joined, left and ended since.
+    return home(rank).pid.load(std::memory_order_acquire) == 0;
 }
 
 void HostGroup::mark_dead(int rank) {

@@ -56,13 +56,14 @@ struct DeviceFacts {
 };
 
 // Dead: its leader says so, or its whole host is lost.
-enum class RankState : uint32_t { absent, claimed, joined, left, dead };
+enum class RankState : uint32_t { absent, joined, left, dead };
 
 // What is known of every rank, wherever it is.
 struct RankHome {
-    std::atomic<int32_t> pid;  // 0: it has not joined (release, after the rest of its row)
-    int32_t host;              // index of its host; valid once the group is settled
-    int32_t cpu;               // the first hardware thread that it may run on; -1: unknown
+    std::atomic<int32_t> claimant;  // the process of this host that is to be this rank; 0: none yet (see claim())
+    std::atomic<int32_t> pid;       // 0: it has not joined (release, after the rest of its row)
+    int32_t host;                   // index of its host; valid once the group is settled
+    int32_t cpu;                    // the first hardware thread that it may run on; -1: unknown
 };
 
 // What is known of every host, where there are several.
@@ -89,7 +90,7 @@ struct alignas(64) Birth {
 struct alignas(64) RankRow {
     // The first lines, written once by its rank when it joins.
     std::atomic<RankState> state;
-    int32_t pid;             // since it was claimed; only that of its home says that it has joined
+    int32_t pid;
     uint64_t process;        // random, the same for the ranks of one process
     uint64_t token_address;  // where that number lies in its memory: who can read it there can read everything
     int32_t arena_fd;        // number in that process, -1: none (see arena.hpp)
@@ -230,8 +231,11 @@ class HostGroup {
     bool stopped(int rank) const;
     // For the leader: its process, or its whole host, has ended.
     void mark_dead(int rank);
-    // Takes that lock for a rank of this process.
-    Status mark_alive(int rank) const;
+    // Makes this process that of the rank, by taking the lock: from then on its death is seen. Mismatch if the rank has a
+    // process already.
+    Status claim(int rank);
+    // Whether a process has claimed the rank and ended before it joined.
+    bool died_joining(int rank) const;
 
     // What the ranks of this host may run on together.
     CpuSet cpus() const;
@@ -284,6 +288,7 @@ class HostGroup {
     explicit HostGroup(SharedMemory memory, int ranks);
 
   private:
+    bool locked_elsewhere(int rank) const;
     size_t heap_offset(int place) const {
         return HostGeometry{ranks(), int(locals_.size())}.heap(place) - data_offset_;
     }
@@ -306,5 +311,7 @@ class HostGroup {
 // Number of this process, random, new after a fork.
 uint64_t process_token();
 uint64_t process_token_address();
+// Whether a process of this host is stopped by a signal.
+bool process_stopped(int pid);
 
 }  // namespace weft

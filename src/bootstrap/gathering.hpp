@@ -67,6 +67,11 @@ class Gathering {
     void close();
     // After the ranks of several hosts have met.
     Result<std::shared_ptr<Membership>> membership();
+    // The process that leads; 0: not known, or this one.
+    int leader_pid() {
+        std::lock_guard lock(mutex_);
+        return leader_pid_;
+    }
     // What the leader knows of why others are missing; guests know nothing.
     std::string obstacle();
     bool leads() {

@@ -50,18 +50,12 @@ Status claim_row(HostGroup& group, int rank, int ranks, const MeetingOptions& op
                     "rank {} (pid {}) was told that there are {} ranks, the rank that came first {}: all ranks must be "
                     "given the same nranks",
                     rank, getpid(), ranks, group.ranks());
-    // What takes long or may fail comes before the claim: a rank that ends between claiming and joining is missed late.
+    WEFT_TRY(group.claim(rank));
     auto arena = Arena::get();
     const CpuSet cpus = allowed_cpus();
     const AgreedTexts texts = rank == 0 ? texts_of_rank_0(options) : AgreedTexts();
     WEFT_TRY(group.back_rows(rank, 1));
     RankRow& row = group.row(rank);
-    RankState absent = RankState::absent;
-    if (!row.state.compare_exchange_strong(absent, RankState::claimed)) {
-        for (int i = 0; i < 1000 && row.state.load() == RankState::claimed; ++i)
-            usleep(1000);  // until it has written its pid
-        return fail(weftMismatch, "two processes are rank {} of {}: pid {} and pid {}", rank, ranks, row.pid, getpid());
-    }
     row.pid = getpid();
     row.process = process_token();
     row.token_address = process_token_address();
@@ -70,7 +64,6 @@ Status claim_row(HostGroup& group, int rank, int ranks, const MeetingOptions& op
     row.cpus = cpus;
     row.quota = options.quota;
     row.device = options.device;
-    WEFT_TRY(group.mark_alive(rank));
     if (rank == 0) {
         group.header().agreed = options.proposal;
         WEFT_TRY(texts.leave(group));
@@ -149,30 +142,57 @@ Status Meeting::check_others() {
     if (group_ && group_->aborted()) return group_->abort_status();
     const int64_t now = now_us();
     const int64_t patience_us = gathering_->leads() || !id_.has_root() ? 0 : guest_patience_us;
-    if (options_.timeout_ms > 0 && now - begun_us_ > options_.timeout_ms * 1000 + patience_us) {
-        if (!group_)
-            return fail(weftTimeout,
-                        "rank {} waited {} ms for the process that leads the meeting of the ranks to answer", rank_,
-                        options_.timeout_ms);
-        // Who is missing: the root's word counts, for this host's segment has only the ranks that are here.
-        const std::string obstacle = gathering_->obstacle();
-        return fail(weftTimeout, "rank {} waited {} ms for {}: are all {} ranks started, with this unique id?", rank_,
-                    options_.timeout_ms,
-                    obstacle.empty() || obstacle.starts_with("rank") ? obstacle.empty() ? missing_ranks() : obstacle
-                                                                     : missing_ranks() + "; " + obstacle,
-                    ranks_);
-    }
+    if (options_.timeout_ms > 0 && now - begun_us_ > options_.timeout_ms * 1000 + patience_us) return late();
     if (!group_ || now < next_check_us_) return ok();
     // The more ranks look, the less often each does.
     next_check_us_ = now + 50'000 + 4'000 * int64_t(ranks_);
-    for (int rank = 0; rank < ranks_; ++rank)
-        // Rows of ranks elsewhere name no process.
-        if (group_->home(rank).pid.load(std::memory_order_acquire) != 0 && group_->one_host() &&
-            group_->row(rank).state.load(std::memory_order_acquire) == RankState::joined &&
-            group_->row(rank).process != 0 && !group_->alive(rank))
-            return fail(weftRemoteError, "rank {} (pid {}) died while the ranks were meeting", rank,
-                        group_->row(rank).pid);
+    for (int rank = 0; rank < ranks_; ++rank) {
+        if (!died(rank)) continue;
+        // A rank that gives up says why before it lets go of what shows that it lives.
+        if (group_->aborted()) return group_->abort_status();
+        return fail(weftRemoteError, "rank {} (pid {}) died while the ranks were meeting", rank,
+                    group_->home(rank).claimant.load(std::memory_order_acquire));
+    }
     return ok();
+}
+
+Status Meeting::late() const {
+    if (!group_) {
+        const int leader = gathering_->leader_pid();
+        return fail(weftTimeout, "rank {} waited {} ms for {} to answer{}", rank_, options_.timeout_ms,
+                    leader == 0 ? "the process that leads the meeting of the ranks"
+                                : fmt::format("process {}, which leads the meeting of the ranks,", leader),
+                    stopped_processes());
+    }
+    // Who is missing: the root's word counts, for this host's segment has only the ranks that are here.
+    const std::string obstacle = gathering_->obstacle();
+    return fail(weftTimeout, "rank {} waited {} ms for {}: are all {} ranks started, with this unique id?{}", rank_,
+                options_.timeout_ms,
+                obstacle.empty() || obstacle.starts_with("rank") ? obstacle.empty() ? missing_ranks() : obstacle
+                                                                 : missing_ranks() + "; " + obstacle,
+                ranks_, stopped_processes());
+}
+
+// Of those that this rank may be waiting for.
+std::string Meeting::stopped_processes() const {
+    std::string text;
+    const auto look = [&](int pid, const std::string& whose) {
+        if (pid != 0 && process_stopped(pid))
+            text += fmt::format("; process {}, {}, is stopped (SIGSTOP or a debugger)", pid, whose);
+    };
+    look(gathering_->leader_pid(), "which leads the meeting");
+    for (int rank = 0; group_ && rank < ranks_; ++rank)
+        if (group_->home(rank).pid.load(std::memory_order_acquire) == 0)
+            look(group_->home(rank).claimant.load(std::memory_order_acquire), fmt::format("rank {}", rank));
+    return text;
+}
+
+bool Meeting::died(int rank) const {
+    if (group_->died_joining(rank)) return true;
+    // Rows of ranks elsewhere name no process.
+    return group_->home(rank).pid.load(std::memory_order_acquire) != 0 && group_->one_host() &&
+           group_->row(rank).state.load(std::memory_order_acquire) == RankState::joined &&
+           group_->row(rank).process != 0 && !group_->alive(rank);
 }
 
 std::string Meeting::missing_ranks() const {

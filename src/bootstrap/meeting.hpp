@@ -56,7 +56,10 @@ class Meeting final : public Entrance {
     Status check_others();
     bool all_here() const;  // on this host
     bool complete() const;  // here or elsewhere
+    bool died(int rank) const;
+    Status late() const;
     std::string missing_ranks() const;
+    std::string stopped_processes() const;
 
     UniqueId id_;
     int ranks_;

@@ -33,7 +33,7 @@ int main(int count, char** arguments) {
     row.pid = getpid();
     (*group)->home(rank).pid = row.pid;
     row.process = process_token();
-    require((*group)->mark_alive(rank).ok(), "the row cannot be locked");
+    require((*group)->claim(rank).ok(), "the rank cannot be claimed");
     row.state.store(RankState::joined, std::memory_order_release);
 
     const Transport* transport = nullptr;

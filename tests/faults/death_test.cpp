@@ -1,6 +1,5 @@
 // death_test.cpp: processes that end, at any moment and in any way: who stays is told who is gone, and goes on.
 #include <random>
-#include <sstream>
 
 #include "tests/faults/job.hpp"
 
@@ -33,22 +32,6 @@ const Scene scenes[] = {
     {"gathers", false, {}, "loop=30000,-1,gather", "linear"},
     {"barriers", false, {}, "loop=1,-1,barrier", ""},
 };
-
-// Whether "8 rank 3 waited 1500 ms for ranks 0 to 2, 5: are all ..." misses the rank.
-bool misses(const std::string& told, int rank) {
-    const size_t begin = told.find(" ms for rank");
-    if (told.rfind("8 ", 0) != 0 || begin == std::string::npos) return false;
-    std::istringstream words(told.substr(begin, told.find(':', begin) - begin));
-    bool to = false;
-    int last = -1;
-    for (std::string word; words >> word; to = word == "to") {
-        if (!isdigit(word[0])) continue;
-        const int named = std::stoi(word);
-        if (named == rank || (to && last < rank && rank < named)) return true;
-        last = named;
-    }
-    return false;
-}
 
 // One rank of a new job is killed so late in the scene. What the survivors say that they should not, if they may wait
 // so long for each other to come.
@@ -95,6 +78,25 @@ TEST_CASE("a rank killed at any moment is named by every survivor, which go on w
                           return kill_in(scene, ranks, victim, delay_us, limit_ms);
                       }) == "");
             }
+}
+
+TEST_CASE("a rank killed between its claim and its joining is dead to the others, who need no deadline", "[death]") {
+    // In its first or second request for shared memory: for its row, and rank 0 for its texts.
+    for (const auto& [victim, request] : {std::pair{0, 0}, {0, 1}, {2, 0}}) {
+        INFO("rank " << victim << ", request " << request);
+        Job job(3);
+        job.start(1, {"init"}, {quiet});
+        CHECK(job.started_meeting());
+        job.start(victim, {"freeze=" + std::to_string(request), "init"}, {quiet});
+        job.start(2 - victim, {"init"}, {quiet});
+        CHECK(eventually([&] { return process_state(job[1].pid()) == 'T'; }));
+        job.kill(1);
+        job.finish();
+        for (const int process : {0, 2})
+            CHECK(job.answer(process, "init") == "6 rank " + std::to_string(victim) + " (pid " +
+                                                     std::to_string(job[1].pid()) +
+                                                     ") died while the ranks were meeting");
+    }
 }
 
 TEST_CASE("ranks that end right after their last call do not disturb those still inside", "[death]") {

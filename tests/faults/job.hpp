@@ -197,6 +197,22 @@ class Job {
     std::vector<std::unique_ptr<Subprocess>> processes_;
 };
 
+// Whether "8 rank 3 waited 1500 ms for ranks 0 to 2, 5: are all ..." misses the rank.
+inline bool misses(const std::string& told, int rank) {
+    const size_t begin = told.find(" ms for rank");
+    if (told.rfind("8 ", 0) != 0 || begin == std::string::npos) return false;
+    std::istringstream words(told.substr(begin, told.find(':', begin) - begin));
+    bool to = false;
+    int last = -1;
+    for (std::string word; words >> word; to = word == "to") {
+        if (!isdigit(word[0])) continue;
+        const int named = std::stoi(word);
+        if (named == rank || (to && last < rank && rank < named)) return true;
+        last = named;
+    }
+    return false;
+}
+
 // What the others of a killed rank said: each joined and failed, then made a communicator without it. The last words of
 // one that did not name the victim (`names_it`), which during init may be chance: whoever comes when another is giving
 // up may see that one go.

@@ -247,7 +247,8 @@ TEST_CASE("a false leader gets no ranks, and they say what it did", "[strangers]
     SECTION("it says nothing") {
         // It waits in vain whether it has come to knock or not.
         job.start(1, {"init"}, {quiet, "WEFT_INIT_TIMEOUT_MS=200"});
-        CHECK(said() == "8 rank 1 waited 200 ms for the process that leads the meeting of the ranks to answer");
+        CHECK(said() == "8 rank 1 waited 200 ms for process " + std::to_string(getpid()) +
+                            ", which leads the meeting of the ranks, to answer");
     }
     SECTION("it sends noise") {
         start();
