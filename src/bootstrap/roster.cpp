@@ -69,8 +69,7 @@ CpuShare get_share(ByteReader& from) {
     CpuShare share;
     share.cpus = from.get<CpuSet>();
     share.unlimited = from.get<uint8_t>() != 0;
-    for (uint32_t left = from.get<uint32_t>(); left > 0 && from.ok(); --left)
-        share.add({}, from.get<CpuQuota>());
+    for (uint32_t left = from.get<uint32_t>(); left > 0 && from.ok(); --left) share.add({}, from.get<CpuQuota>());
     return share;
 }
 

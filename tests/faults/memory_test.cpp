@@ -6,13 +6,13 @@ using namespace weft::test;
 
 namespace {
 
-struct Scene {
+struct MemoryScene {
     const char* what;
     Steps before, calls;
     std::string variable = "WEFT_CHANNELS=2";
 };
 
-const Scene scenes[] = {
+const MemoryScene memory_scenes[] = {
     {"slots that grow", {"reduce=1"}, {"reduce=1000000"}},
     {"slots that grow after calls that need no more", {"reduce=100000"}, {"reduce=1", "reduce=3000000"}},
     {"a ring's connections", {}, {"reduce=100000"}, "WEFT_ALGO=ring"},
@@ -39,7 +39,7 @@ void check_goes_on(Job& job) {
 }  // namespace
 
 TEST_CASE("a call whose memory cannot be had is an error of every rank, which says so", "[memory]") {
-    for (const Scene& scene : scenes) {
+    for (const MemoryScene& scene : memory_scenes) {
         int refusals = 0;
         for (const int poor : {0, 1}) {
             bool refused = true;

@@ -8,14 +8,14 @@ using namespace weft::test;
 
 namespace {
 
-struct Scene {
+struct StopScene {
     const char* what;
     Steps before;
     const char* loop;
     std::vector<std::string> variables;
 };
 
-const Scene scenes[] = {
+const StopScene stop_scenes[] = {
     {"small calls", {}, "loop=2", {}},
     {"calls of many tiles", {}, "loop=1000000", {"WEFT_CROSS_MEMORY=0"}},
     {"calls in mappable memory", {"shared"}, "loop=3000000", {}},
@@ -30,7 +30,7 @@ void stop(Subprocess& process) {
     CHECK(eventually([&] { return process_state(process.pid()) == 'T'; }));
 }
 
-std::string stopped_in(const Scene& scene, int victim, int delay_us, int64_t limit_ms) {
+std::string stopped_in(const StopScene& scene, int victim, int delay_us, int64_t limit_ms) {
     Job job(3);
     const std::string later = job.another_id();
     for (int rank = 0; rank < 3; ++rank) {
@@ -66,7 +66,7 @@ TEST_CASE("a rank stopped in any kind of call for longer than the deadline is na
           "[stopped]") {
     const unsigned seed = std::random_device{}();
     std::mt19937 random(seed);
-    for (const Scene& scene : scenes) {
+    for (const StopScene& scene : stop_scenes) {
         const int victim = int(random() % 3), delay_us = int(random() % 60'000);
         INFO(scene.what << ": rank " << victim << " stopped after " << delay_us << " us; seed " << seed);
         CHECK(with_growing_limit(

@@ -199,7 +199,8 @@ TEST_CASE("the measured times choose, the same on every rank, and rules still bi
     CHECK_THAT(text, Contains("candidate one_shot: 2.00 us measured;") && Contains("candidate two_shot: ") &&
                          Contains("chosen: one_shot over shm, least time that was measured"));
     CHECK_THAT(told(all_reduce_of(512), layout_in_blocks(4, 1),
-                    *select(all_reduce_of(512), layout_in_blocks(4, 1), costs, two, registry::algorithms())),
+                    *select(all_reduce_of(512), layout_in_blocks(4, 1), costs, two, registry::algorithms()),
+                    candidates(all_reduce_of(512), layout_in_blocks(4, 1), costs, two, registry::algorithms())),
                Contains("all_reduce of 512 uint8, sum (512 bytes) on 4 ranks: one_shot over shm, 2.00 us measured"));
 }
 
