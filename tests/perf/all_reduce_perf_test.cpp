@@ -10,7 +10,7 @@
 #include "tests/catch.hpp"
 #include "tests/perf/run_program.hpp"
 
-using Catch::Matchers::Contains;
+using Catch::Contains;
 
 namespace {
 

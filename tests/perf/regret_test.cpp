@@ -4,7 +4,7 @@
 #include "tests/catch.hpp"
 
 using namespace perf;
-using Catch::Matchers::Contains;
+using Catch::Contains;
 
 namespace {
 

@@ -16,7 +16,7 @@ namespace weft::test {
 
 namespace {
 
-using Catch::Matchers::Contains;
+using Catch::Contains;
 
 Tuning::Curve curve_of(const char* algorithm, int ranks, int hosts, std::vector<Tuning::Point> points) {
     return {Collective::all_reduce, algorithm, ranks, hosts, std::move(points)};

@@ -14,7 +14,7 @@
 
 using namespace weft;
 using namespace weft::test;
-using Catch::Matchers::Contains;
+using Catch::Contains;
 
 namespace {
 
