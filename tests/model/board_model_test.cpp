@@ -2,6 +2,7 @@
 #include <fmt/core.h>
 
 #include <chrono>
+#include <cstdlib>
 
 #include "tests/catch.hpp"
 #include "tests/model/explorer.hpp"
@@ -38,7 +39,11 @@ std::vector<Call> all_calls() {
             two_shot(2, some),
             pipelined(3, some, in_place)};
 }
-std::vector<Call> plain_calls() { return {one_shot_inline(), one_shot(), two_shot(1), two_shot(3)}; }
+std::vector<Call> plain_calls() {
+    std::vector<Call> plain = all_calls();
+    std::erase_if(plain, [](const Call& call) { return call.shape == Shape::two_shot_pipelined; });
+    return plain;
+}
 std::vector<Call> few_calls() {
     return {one_shot(), two_shot(2), pipelined(2), two_shot(1, everybody, in_place), pipelined(2, some)};
 }
@@ -142,7 +147,11 @@ TEST_CASE("a mismatched call ends in an error on every rank", "[model]") {
 TEST_CASE("plain calls need two slots, pipelined ones three", "[model]") {
     Suite suite("fewest slots");
     for (const int ranks : {2, 3}) {
-        suite.all_sequences({.ranks = ranks, .slots = 2}, plain_calls(), ranks == 2 ? 3 : 2);
+        // Three of three ranks: 12 million states, some seconds; those of a sanitizer are minutes.
+        const int length = ranks == 3 && getenv("WEFT_TEST_SMALL") ? 2 : 3;
+        suite.all_sequences({.ranks = ranks, .slots = 2}, plain_calls(), length);
+        suite.all_sequences({.ranks = ranks, .slots = 2, .mapped = one_cannot_map}, plain_calls(), length);
+        suite.all_sequences({.ranks = ranks, .slots = 3}, all_calls(), ranks == 2 ? 3 : 2);
         suite.holds({.ranks = ranks, .slots = 2, .calls = {two_shot(3), two_shot(2), one_shot()}});
         suite.holds({.ranks = ranks, .slots = 3, .calls = {pipelined(3, some), pipelined(2), one_shot(2)}});
         const Scenario too_few[] = {{.ranks = ranks, .slots = 1, .calls = {one_shot(), one_shot()}},
