@@ -201,6 +201,22 @@ TEST_CASE("JSON has what --regret found, too") {
     CHECK(json["regret"]["worst_percent"].get<double>() >= json["regret"]["mean_percent"].get<double>());
 }
 
+TEST_CASE("what is being measured stands on a terminal, and is wiped before anything else is printed") {
+    Terminal terminal;
+    const std::string command = "FAKE_WEFT=right " FOLDER "/all_reduce_perf_fake -t 2 -b 8 -e 16 -f 2 -n 2";
+    const Run shown = run_command("(" + command + " 2>" + terminal.name() + ")");
+    CHECK(shown.status == 0);
+    const std::string progress = terminal.read();
+    INFO(progress);
+    for (const char* row : {"all_reduce_perf float sum, 8 bytes: out of place ...", "16 bytes: in place ..."})
+        CHECK(lines_with(progress, row) == 1);
+    // Written over by as many spaces, each of the four.
+    CHECK(progress.back() == '\r');
+    CHECK(lines_with(progress, " \r") == 4);
+    CHECK(lines_with(progress, "\r ") == 4);
+    CHECK(lines_with(run_command(command).output, "place ...") == 0);
+}
+
 TEST_CASE("JSON holds the arguments, the ranks and the rows, and an old file is kept") {
     const std::string path =
         std::filesystem::temp_directory_path() / ("weft-perf-" + std::to_string(getpid()) + ".json");
