@@ -1,6 +1,9 @@
 // waiting_test.cpp: the waiting rule: who sleeps has said so before, and whoever publishes afterwards wakes it.
 #include "src/base/waiting.hpp"
 
+#include <sched.h>
+
+#include <cstdlib>
 #include <thread>
 #include <vector>
 
@@ -30,6 +33,23 @@ TEST_CASE("a waiting rank says on which processor it was last seen", "[waiting]"
     waiting.seen_here();
     CHECK(group->row(0).cpu.load() > 0);
     CHECK(group->row(1).cpu.load() == 0);
+}
+
+TEST_CASE("the processor is the one that runs the thread", "[waiting]") {
+#if defined(WEFT_HAS_RSEQ)
+    if (getenv("GLIBC_TUNABLES")) CHECK(__rseq_size == 0);  // tests/base/meson.build
+#endif
+    const CpuSet allowed = allowed_cpus();
+    std::thread([&] {
+        for (int cpu = 0; cpu < 1024; ++cpu) {
+            if ((allowed.words[cpu / 64] >> cpu % 64 & 1) == 0) continue;
+            cpu_set_t only;
+            CPU_ZERO(&only);
+            CPU_SET(size_t(cpu), &only);
+            REQUIRE(sched_setaffinity(0, sizeof only, &only) == 0);
+            CHECK(current_cpu() == cpu);
+        }
+    }).join();
 }
 
 TEST_CASE("after silence a rank announces that it sleeps; a wake before it sleeps is not lost; stirring takes it back",
