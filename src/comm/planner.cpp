@@ -25,11 +25,11 @@ constexpr int cross_most_ranks = 2;
 constexpr size_t last_level_share = 16 << 20;
 
 // Shared: to read it takes some 50 us, a good part of what a split takes.
-std::shared_ptr<const size_t> last_level_for(const CpuSet& cpus) {
-    return *shared_by_process<const size_t>(cpus, [&]() -> Result<std::shared_ptr<const size_t>> {
+std::shared_ptr<const size_t> last_level_for(const CpuSet& cpus, int cores) {
+    const std::pair key{cpus, cores};
+    return *shared_by_process<const size_t>(key, [&]() -> Result<std::shared_ptr<const size_t>> {
         const size_t bytes = cache_bytes(3, cpus);
-        return std::make_shared<const size_t>(
-            std::min(last_level_share * size_t(cpus.count()), bytes > 0 ? bytes : SIZE_MAX));
+        return std::make_shared<const size_t>(std::min(last_level_share * size_t(cores), bytes > 0 ? bytes : SIZE_MAX));
     });
 }
 
@@ -69,7 +69,7 @@ Planner::Planner(HostGroup& group, const net::Identity* identity, int rank, Boar
       reach_(group, rank, agreed_.direct != 0),
       cross_memory_(group, rank),
       slot_stores_(size_t(group.ranks())),
-      last_level_(last_level_for(group.cpus())),
+      last_level_(last_level_for(group.cpus(), group.cores())),
       connector_(group, rank,
                  {.identity = identity,
                   .slot_bytes = group.one_host() ? slot_bytes_here : costs_.links.net_slot_bytes,
