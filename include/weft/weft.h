@@ -222,7 +222,7 @@ WEFT_API weftResult_t weftRedOpCreatePreMulSum(weftRedOp_t* op, void* scalar, we
  *              must be associative, give the same bits for the same operands on all ranks, not call Weft on this
  *              communicator, and return: while it runs, other ranks wait, and name this one at their deadline. A C++
  *              exception that it throws ends the call on all ranks, and the communicator; it must not be left by
- *              longjmp or the thread's end Elements are never cut in two: what fits into 1, 4 or 8 bytes can travel as
+ *              longjmp or the thread's end. Elements are never cut in two: what fits into 1, 4 or 8 bytes can travel as
  *              the integer of that size
  * context      handed to the function as it is
  * commutative  1: operands may come in any order; 0: the ranks' contributions stay in rank order, rank 0's on the left,
@@ -242,9 +242,8 @@ WEFT_API weftResult_t weftRedOpDestroy(weftRedOp_t op, weftComm_t comm);
 
 /* Sums, or otherwise combines, the ranks' buffers; every rank ends with the same bits.
  * sendbuff, recvbuff  `count` elements each, both host memory or both memory of the communicator's device (managed
- * memory
- *                     counts as device memory where there is a device); equal (in place) or disjoint; null only if
- *                     count is 0, where all ranks meet all the same
+ *                     memory counts as device memory where there is a device); equal (in place) or disjoint; null only
+ *                     if count is 0, where all ranks meet all the same
  * count, type, op     elements, not bytes; the same on every rank, else weftMismatch names both ranks on both
  * stream              host memory: NULL, returns when the result is there; or one of weftStreamCreate. Device memory: a
  *                     CUDA stream of that device, or NULL for the legacy stream; the call is enqueued and returns at
