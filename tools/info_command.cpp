@@ -347,7 +347,8 @@ void add_info_command(CLI::App& app, int& exit_status) {
     explaining->add_flag("--one-machine", question->one_machine,
                          "The hosts are containers of this machine, or named by WEFT_HOSTID: they share its cores, and "
                          "its memory is their network");
-    explaining->add_option("--cores", question->cores, "Cores of a machine (this one's)");
+    explaining->add_option("--cores", question->cores, "Cores of a machine (this one's)")
+        ->check(CLI::Range(1, 1 << 20));
     explaining->add_option("--link-mbps", question->link_mbps, "Megabits a second of a host's network (unknown)");
     explaining->callback([=, &exit_status] { exit_status = answer(*question); });
     CLI::App* showing = command->add_subcommand("topology", "The machine as a tree, as `weft topology show` has it");

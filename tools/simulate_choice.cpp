@@ -1,5 +1,7 @@
 #include "tools/simulate_choice.hpp"
 
+#include <algorithm>
+
 #include "src/comm/device_plan.hpp"
 #include "src/registry.hpp"
 #include "src/selector/selector.hpp"
@@ -42,7 +44,7 @@ Result<std::string> weft_choice(const SimulateRequest& request, const Scene& sce
     operation.root = std::max(0, scene.parameters.root);
     operation.count = request.bytes / size_of(weftDataType_t(operation.type)) /
                       uint64_t(parts_of(operation.collective, scene.layout.ranks));
-    const auto link_mbps = int64_t(8 * scene.net_bytes_per_us);
+    const auto link_mbps = int64_t(std::min(8 * scene.net_bytes_per_us, 1e15));
     if (scene.kind.devices) return choice_on_devices(operation, scene, link_mbps);
     // A core for each rank, which stage what they send, as they do in the simulation.
     const LinkCosts costs = scene.layout.host_count() == 1

@@ -150,9 +150,10 @@ Status find_kind(const SimulateRequest& request, Scene& scene) {
 
 Status find_rows(const SimulateRequest& request, int root, Scene& scene) {
     scene.rows.clear();
-    if (request.algorithm == "all")
+    const auto meant = collective_meant(request.collective);
+    if (request.algorithm == "all" && meant)
         for (const Algorithm& row : registry::algorithms())
-            if (request.collective == name_of(row.collective) && !row.on_demand && !row.refusal(scene.layout))
+            if (*meant == row.collective && !row.on_demand && !row.refusal(scene.layout))
                 scene.rows.push_back(&row);
     if (scene.rows.empty()) {
         auto named = algorithm_named(request.algorithm, request.collective);

@@ -40,7 +40,7 @@ template <class Read>
 void least(CpuQuota& found, SystemFiles& sys, const std::string& mount, std::string path, Read read) {
     for (;;) {
         while (!path.empty() && path.back() == '/') path.pop_back();
-        if (const double here = read(sys, mount + path); here > 0 && (found.cores == 0 || here < found.cores))
+        if (const double here = read(sys, mount + path); here > 0 && (found.cores == 0 || here <= found.cores))
             found = {sys.identity(mount + path), here};
         if (path.empty()) return;
         path.resize(path.rfind('/') == std::string::npos ? 0 : path.rfind('/'));

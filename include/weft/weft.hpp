@@ -178,7 +178,9 @@ struct ThreadGroups {
 
 // weftGroupStart for its lifetime. The calls are carried out by end(), which throws what went wrong. The destructor
 // ends the group too, for a thread must not be left inside one, but is silent; of one that an exception leaves it
-// carries nothing out, since buffers may be gone. Thread-bound; nests: an inner one's calls are the outermost's.
+// carries nothing out, since buffers may be gone. The other ranks still wait for these calls, and would take this rank's
+// next ones for them: abort() the communicators that they are of. Thread-bound; nests: an inner one's calls are the
+// outermost's, which carries them out though an exception left the inner one, so their buffers must live until then.
 class Group {
   public:
     Group() {

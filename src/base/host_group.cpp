@@ -188,12 +188,15 @@ bool HostGroup::stopped(int rank) const {
 Status HostGroup::claim(int rank) {
     // Locked first: who is seen to have claimed a rank and holds no lock is dead.
     struct flock lock = lock_of(rank, F_WRLCK);
-    auto& claimant = home(rank).claimant;
+    auto& told = home(rank).claimant_pid;
     if (fcntl(memory_.fd(), F_SETLK, &lock) == 0) {
-        int32_t other = 0;
-        if (claimant.compare_exchange_strong(other, getpid(), std::memory_order_acq_rel)) return ok();
+        uint64_t other = 0;
+        if (home(rank).claimant.compare_exchange_strong(other, process_token(), std::memory_order_acq_rel)) {
+            told.store(getpid(), std::memory_order_release);
+            return ok();
+        }
         // The lock belongs to the process: another thread of ours has it too.
-        if (other != getpid()) {
+        if (other != process_token()) {
             lock.l_type = F_UNLCK;
             fcntl(memory_.fd(), F_SETLK, &lock);
         }
@@ -201,15 +204,14 @@ Status HostGroup::claim(int rank) {
         return fail(weftSystemError, "rank {} could not lock its row in the shared segment: {}", rank,
                     errno_text(errno));
     }
-    for (int i = 0; i < 1000 && claimant.load(std::memory_order_acquire) == 0; ++i)
-        usleep(1000);  // until it has said so
+    for (int i = 0; i < 1000 && told.load(std::memory_order_acquire) == 0; ++i) usleep(1000);  // until it has said so
     return fail(weftMismatch, "two processes are rank {} of {}: pid {} and pid {}", rank, ranks(),
-                claimant.load(std::memory_order_acquire), getpid());
+                told.load(std::memory_order_acquire), getpid());
 }
 
 bool HostGroup::died_joining(int rank) const {
-    const int32_t claimant = home(rank).claimant.load(std::memory_order_acquire);
-    if (claimant == 0 || claimant == getpid() || locked_elsewhere(rank)) return false;
+    const uint64_t claimant = home(rank).claimant.load(std::memory_order_acquire);
+    if (claimant == 0 || claimant == process_token() || locked_elsewhere(rank)) return false;
     // Looked at after the lock: a rank may have joined, left and ended since.
     return home(rank).pid.load(std::memory_order_acquire) == 0;
 }

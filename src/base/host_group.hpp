@@ -60,10 +60,12 @@ enum class RankState : uint32_t { absent, joined, left, dead };
 
 // What is known of every rank, wherever it is.
 struct RankHome {
-    std::atomic<int32_t> claimant;  // the process of this host that is to be this rank; 0: none yet (see claim())
-    std::atomic<int32_t> pid;       // 0: it has not joined (release, after the rest of its row)
-    int32_t host;                   // index of its host; valid once the group is settled
-    int32_t cpu;                    // the first hardware thread that it may run on; -1: unknown
+    std::atomic<uint64_t>
+        claimant;  // the token of the process of this host that is to be this rank; 0: none yet (see claim())
+    std::atomic<int32_t> claimant_pid;  // for sentences; 0: not told yet
+    std::atomic<int32_t> pid;           // 0: it has not joined (release, after the rest of its row)
+    int32_t host;                       // index of its host; valid once the group is settled
+    int32_t cpu;                        // the first hardware thread that it may run on; -1: unknown
 };
 
 // What is known of every host, where there are several.

@@ -179,6 +179,9 @@ Status Branching::check_others() {
         const bool joined = group_ && group_->home(int(rank)).pid.load(std::memory_order_acquire) != 0;
         const bool left = parent_->row(old).state.load(std::memory_order_acquire) == RankState::left;
         if (int(rank) == rank_ || (joined ? group_->alive(int(rank)) : !left && parent_->alive(old))) continue;
+        // A rank that gives up says why before it lets go of what shows that it lives.
+        if (group_ && group_->aborted()) return group_->abort_status();
+        if (given_up_->find(*parent_, child_) >= 0) return ok();  // the next look says so
         return fail(weftRemoteError, "{} {} while the ranks were making a communicator from this one",
                     parent_->name_of(old), left && !joined ? "left" : "died");
     }

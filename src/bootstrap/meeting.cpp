@@ -151,7 +151,7 @@ Status Meeting::check_others() {
         // A rank that gives up says why before it lets go of what shows that it lives.
         if (group_->aborted()) return group_->abort_status();
         return fail(weftRemoteError, "rank {} (pid {}) died while the ranks were meeting", rank,
-                    group_->home(rank).claimant.load(std::memory_order_acquire));
+                    group_->home(rank).claimant_pid.load(std::memory_order_acquire));
     }
     return ok();
 }
@@ -183,7 +183,7 @@ std::string Meeting::stopped_processes() const {
     look(gathering_->leader_pid(), "which leads the meeting");
     for (int rank = 0; group_ && rank < ranks_; ++rank)
         if (group_->home(rank).pid.load(std::memory_order_acquire) == 0)
-            look(group_->home(rank).claimant.load(std::memory_order_acquire), fmt::format("rank {}", rank));
+            look(group_->home(rank).claimant_pid.load(std::memory_order_acquire), fmt::format("rank {}", rank));
     return text;
 }
 

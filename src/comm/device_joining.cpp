@@ -135,6 +135,7 @@ void DeviceSide::meet(std::shared_ptr<HostGroup> group, const net::Identity* ide
                          .channels = int(agreed.channels),
                          .blocks_max = s.layout.blocks_max,
                          .link_mbps = s.group->header().facts.link_mbps,
+                         .one_machine = s.group->header().facts.machines == 1,
                          .links_gbs = s.layout.hosts == 1 ? machines->device_gbs() : 0,
                          .deterministic = agreed.deterministic != 0},
                         layout, rank);

@@ -31,7 +31,7 @@ constexpr int32_t slots_most = 4;
 }  // namespace
 
 LinkCosts StepAlgorithm::costs() const {
-    LinkCosts costs = network_link_costs(1, link_mbps);
+    LinkCosts costs = network_link_costs(1, link_mbps, true, one_machine);
     costs.signal_us = signal_us;
     costs.switch_us = 0;
     const double links_us_per_byte = links_gbs > 0 ? 1 / (1e3 * links_gbs) : 0;
@@ -65,7 +65,7 @@ StepAlgorithms step_algorithms(const StepsWanted& wanted, const Layout& layout, 
             }))
             continue;
         const bool rooted = facts_of(row.collective).rooted && !row.of_user;
-        StepAlgorithm fresh{&row, {channels}, layout, wanted.link_mbps, wanted.links_gbs};
+        StepAlgorithm fresh{&row, {channels}, layout, wanted.link_mbps, wanted.one_machine, wanted.links_gbs};
         fresh.first_program = all.connections.programs();
         fresh.programs = rooted ? layout.ranks : 1;
         fresh.most_tile_bytes = SIZE_MAX;

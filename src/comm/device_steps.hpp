@@ -17,6 +17,7 @@ struct StepAlgorithm {
     Parameters parameters;
     Layout layout;               // as rank 0 sees it
     int64_t link_mbps = 0;       // of several hosts: the slowest network; 0: unknown
+    bool one_machine = false;    // several hosts are: what goes between them takes its loopback
     double links_gbs = 0;        // of one host: what its devices' rings carry together; 0: unknown
     int blocks = 1;              // of each rank's kernel
     int at_once = 1;             // that share a message and work at the same time
@@ -48,6 +49,7 @@ struct StepsWanted {
     int channels = 0;            // rank 0's WEFT_CHANNELS
     int blocks_max = 1;          // of a rank's kernel
     int64_t link_mbps = 0;       // of several hosts: the slowest network; 0: unknown
+    bool one_machine = false;    // several hosts are: what goes between them takes its loopback
     double links_gbs = 0;        // of one host: what its devices' rings carry together; 0: unknown
     bool deterministic = false;  // rank 0's WEFT_DETERMINISTIC
 };

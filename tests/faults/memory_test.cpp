@@ -41,7 +41,7 @@ void check_goes_on(Job& job) {
 TEST_CASE("a call whose memory cannot be had is an error of every rank, which says so", "[memory]") {
     for (const MemoryScene& scene : memory_scenes) {
         int refusals = 0;
-        for (const int poor : {0, 1}) {
+        for (const int poor : small() ? std::vector{1} : std::vector{0, 1}) {
             bool refused = true;
             for (int granted = 0; refused; ++granted) {
                 INFO(scene.what << ": rank " << poor << " is refused memory after " << granted << " requests");
@@ -56,6 +56,7 @@ TEST_CASE("a call whose memory cannot be had is an error of every rank, which sa
                     job.start(rank, steps, {scene.variable, quiet});
                 }
                 job.finish();
+                REQUIRE(job.answer(poor, "refused") != "(no line)");
                 refused = job.answer(poor, "refused") != "0";
                 refusals += refused;
                 const std::string call = scene.calls.back().substr(0, scene.calls.back().find('='));
@@ -97,6 +98,7 @@ TEST_CASE("a meeting in which memory cannot be had ends with a sentence on every
                           if (rank == 0) CHECK(job.started_meeting());
                       }
                       job.finish();
+                      REQUIRE(job.answer(poor, "refused") != "(no line)");
                       refused = job.answer(poor, "refused") != "0";
                       bool as_expected = true;
                       for (int rank = 0; rank < 2; ++rank) {
@@ -106,7 +108,7 @@ TEST_CASE("a meeting in which memory cannot be had ends with a sentence on every
                           else if (rank == poor)
                               as_expected &= says_so(job, poor, init);
                           else  // a leader that could not begin was never met
-                              as_expected &= says_so(job, poor, init) || init.rfind("8 ", 0) == 0 ||
+                              as_expected &= says_so(job, poor, init) || (poor == 0 && init.rfind("8 ", 0) == 0) ||
                                              (init == "0" && says_so(job, poor, call));
                       }
                       check_goes_on(job);

@@ -6,6 +6,7 @@
 #include "src/selector/tuning_file.hpp"
 #include "tests/folder.hpp"
 #include "tests/hosts/spread_job.hpp"
+#include "topology/container.hpp"
 
 using namespace weft::test;
 
@@ -33,7 +34,7 @@ const char* const small_machine = R"(<system version="1">
 // Times of rings and trees on hosts of one machine, which nobody has taken: both are chosen, each for some sizes.
 std::string tuning_text(int ranks, int hosts) {
     weft::Tuning tuning = weft::tuning_of_here();
-    tuning.cores = 2;
+    tuning.cores = weft::topology::usable_cores();
     for (const weft::Algorithm& row : weft::registry::algorithms())
         if (!row.refusal(weft::layout_in_blocks(ranks, hosts)))
             tuning.curves.push_back(
