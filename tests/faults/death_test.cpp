@@ -82,7 +82,8 @@ TEST_CASE("a rank killed at any moment is named by every survivor, which go on w
 
 TEST_CASE("a rank killed between its claim and its joining is dead to the others, who need no deadline", "[death]") {
     // In its first or second request for shared memory: for its row, and rank 0 for its texts.
-    for (const auto& [victim, request] : {std::pair{0, 0}, {0, 1}, {2, 0}}) {
+    for (const auto& moment : {std::pair{0, 0}, {0, 1}, {2, 0}}) {
+        const int victim = moment.first, request = moment.second;
         INFO("rank " << victim << ", request " << request);
         // Who comes after the death meets nobody, so all get the time to come before.
         CHECK(with_growing_limit(100, [&](int64_t pause_ms) {
