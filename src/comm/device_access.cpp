@@ -10,7 +10,6 @@ using cuda::ContextScope;
 using cuda::LaunchShape;
 using cuda::ranks_max;
 using cuda::signal_waits_max;
-using cuda::threads_max;
 
 namespace {
 

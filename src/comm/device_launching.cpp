@@ -17,7 +17,6 @@ using cuda::KernelArguments;
 using cuda::LaunchShape;
 using cuda::MessageArguments;
 using cuda::ranks_max;
-using cuda::threads_max;
 
 // A new key: nothing here calls the driver, so it may happen during a capture.
 Result<PreparedLaunch*> DeviceSide::State::plan(const Operation& operation) {
