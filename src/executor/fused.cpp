@@ -228,17 +228,13 @@ void Run::reduce_own_chunk(uint64_t tile, const CopyJob* staging, int staging_co
                                                : slot(rank, tile) + own.tile_offset;
     }
     // Peers read the slot soon: unless that is slow only the output's stores go past the caches.
-    const auto job = [&](Stores of_slot, void** destinations) {
-        destinations[0] = receive_ + offset;
-        destinations[1] = slot(rank_, tile) + own.tile_offset;
-        return reduction_with_slot(of_slot, destinations, 2, sources_.data(), ranks_, own.bytes, true, 1);
-    };
-    void* destinations[2];
+    void* destinations[] = {receive_ + offset, slot(rank_, tile) + own.tile_offset};
+    const ReduceJob reduction =
+        reduction_with_slot(board_stores().next(), destinations, 2, sources_.data(), ranks_, own.bytes, true, 1);
     if (staging_count + results_count > 0)
-        plan_->movers->fused[plan_->type()][plan_->op()](
-            staging, staging_count, job(board_stores().next(), destinations), results, results_count);
+        plan_->movers->fused[plan_->type()][plan_->op()](staging, staging_count, reduction, results, results_count);
     else if (own.bytes > 0)
-        board_stores().write(own.bytes, [&](Stores of_slot) { reduce(job(of_slot, destinations)); });
+        reduce(reduction);
 }
 
 Progress Run::two_shot(BlockState& state) {

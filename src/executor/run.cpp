@@ -249,7 +249,7 @@ Progress Run::move_connection(size_t index, const Instruction& instruction, uint
             if (instruction.left) std::swap(sources[0], sources[1]);
             if (out && slot_stores) {
                 destinations[count++] = out;
-                slot_stores->write(piece.bytes, [&](Stores of_slot) {
+                slot_stores->write(out, piece.bytes, SlotStores::Work::reduction, [&](Stores of_slot) {
                     reduce(reduction_with_slot(of_slot, destinations, count, sources, 2, piece.bytes,
                                                instruction.finish, streamed));
                 });

@@ -254,7 +254,8 @@ struct LocalRanks::Rank {
         // Trials as of far readers, or of slow memory: slots are written past the caches for many calls, or not.
         for (int reader = 0; reader < call.ranks(); ++reader)
             if (index % 3 == 0)
-                for (const double line_ns : {30., index % 2 ? 3. : 30., 30.}) plan.slot_stores[reader].judge(line_ns);
+                for (const bool past : {false, true, true, false})
+                    plan.slot_stores[reader].judge(past && index % 2 ? 3 : 30);
         plan.tile_bytes = std::min(call.tile_bytes, call.bytes());
         plan.tiles = call.tiles();
         plan.stores = call.stores;

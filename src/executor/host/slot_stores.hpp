@@ -2,11 +2,13 @@
 // A line that was last in the cache of a core far away (another socket, another cluster of cores) is fetched from there
 // before it is written: 2.5 GB/s, measured, where stores past the caches reach 20. Between near cores it is the other way
 // round: what is stored past the caches comes back from memory. Nobody tells which cores are near, and threads move: so
-// now and then it is timed. Thread-bound to the rank; nobody else need know what it does.
+// now and then a rank looks how long single lines of the slot take to store to, and where that is long it times both kinds
+// of stores. Figures: perf/README.md, "Near and far cores". Thread-bound to the rank; nobody else need know what it does.
 #pragma once
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cstddef>
 
 #include "src/executor/host/movers.hpp"
 
@@ -14,61 +16,95 @@ namespace weft {
 
 class SlotStores {
   public:
+    // What else a write does: a trial compares like with like.
+    enum class Work : uint8_t { copy, reduction };
+
     // For what is written beside other things, and so can't be timed.
     Stores next() {
         if (until_trial_ > 1) --until_trial_;
         return stores_;
     }
 
-    // Writes `bytes` into a slot by `job(stores)`, which is timed now and then.
+    // Writes `bytes` into a slot, which hold nothing that is wanted, by `job(stores)`, which is timed now and then.
     template <class Job>
-    void write(size_t bytes, const Job& job) {
+    void write(void* slot, size_t bytes, Work work, const Job& job) {
         if (bytes < streamed_least_bytes) return job(Stores::ordinary);
         if (--until_trial_ > 0) [[likely]]
             return job(stores_);
         until_trial_ = 1;
-        if (bytes < timed_least_bytes) return job(stores_);
-        std::atomic_thread_fence(std::memory_order_seq_cst);  // what is still on its way does not count
-        const auto begin = std::chrono::steady_clock::now();
-        job(tried());
-        std::atomic_thread_fence(std::memory_order_seq_cst);  // and what is now, does
-        const std::chrono::duration<double, std::nano> taken = std::chrono::steady_clock::now() - begin;
-        judge(taken.count() * 64 / double(bytes));
+        if (bytes < timed_least_bytes || (trial_ > 0 && work != work_)) return job(stores_);
+        if (trial_ == 0) {
+            look(slowest_line_ns(slot, bytes));
+            if (until_trial_ > 1) return job(stores_);
+            work_ = work;
+        }
+        judge(64 / double(bytes) * taken_ns([&] { job(tried()); }));
     }
     // As Movers::copy.
     void copy(const Movers& movers, void* slot, const void* source, size_t bytes) {
-        write(bytes, [&](Stores stores) { movers.copy({slot, source, bytes, stores}); });
+        write(slot, bytes, Work::copy, [&](Stores stores) { movers.copy({slot, source, bytes, stores}); });
     }
 
-    // What the next trial is of: ordinary stores; if these are slow, streaming ones, and ordinary ones once more, for the
-    // first may have been disturbed.
-    Stores tried() const { return trial_ == 1 ? Stores::streaming : Stores::ordinary; }
+    // What it took to store to a line that readers may hold, ns: from near ones it comes at once, and no trial is needed.
+    void look(double line_ns) {
+        if (line_ns < far_line_ns) settle(Stores::ordinary);
+    }
+    // What the next trial is of: ordinary stores, and if these are slow streaming ones, twice, and ordinary ones once
+    // more. Where an operation writes its slot in two pieces, of which the second finds its source nearer, each kind gets
+    // both.
+    Stores tried() const { return trial_ == 1 || trial_ == 2 ? Stores::streaming : Stores::ordinary; }
     // What it took, ns for 64 bytes.
     void judge(double line_ns) {
         taken_[trial_] = line_ns;
-        if (trial_ == 0 ? line_ns > slow_line_ns : trial_ == 1) {
+        if (trial_ == 0 && line_ns < slow_line_ns) return settle(Stores::ordinary);
+        if (trial_ < trials - 1) {
             ++trial_;
             until_trial_ = 1;
             return;
         }
+        const double ordinary = taken_[0] + taken_[3], streaming = taken_[1] + taken_[2];
         // A source in memory is slow with either: then the caches are right.
-        const bool past_caches = trial_ == 2 && 2 * taken_[1] < std::min(taken_[0], taken_[2]);
-        trial_ = 0;
-        patience_ =
-            past_caches && stores_ == Stores::streaming ? std::min(2 * patience_, patience_most) : patience_least;
-        stores_ = past_caches ? Stores::streaming : Stores::ordinary;
-        until_trial_ = patience_;
+        settle(taken_[3] >= slow_line_ns && streaming < ordinary * streaming_most ? Stores::streaming
+                                                                                  : Stores::ordinary);
     }
 
   private:
     static constexpr size_t streamed_least_bytes = 2048, timed_least_bytes = 4096;
-    static constexpr double slow_line_ns = 8;                       // near cores take 2 to 3, far ones 24
-    static constexpr int patience_least = 16, patience_most = 256;  // writes to the next trial
+    static constexpr double far_line_ns = 100;  // near cores: 30 to 70, far ones 130 to 170, the clock's 25 among them
+    static constexpr double slow_line_ns = 8;   // of many lines: near cores take 2 to 3, far ones 24
+    static constexpr double streaming_most = 0.9;                   // of what ordinary stores take
+    static constexpr int patience_least = 16, patience_most = 128;  // writes to the next look
+    static constexpr int trials = 4, looked_at = 4;
+
+    template <class Job>
+    static double taken_ns(const Job& job) {
+        std::atomic_thread_fence(std::memory_order_seq_cst);  // what is still on its way does not count
+        const auto begin = std::chrono::steady_clock::now();
+        job();
+        std::atomic_thread_fence(std::memory_order_seq_cst);  // and what is now, does
+        return std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now() - begin).count();
+    }
+    // Of some lines: a reader takes but a part of a slot, and some readers are near.
+    static double slowest_line_ns(void* slot, size_t bytes) {
+        double slowest = 0;
+        for (size_t i = 0; i < looked_at; ++i) {
+            volatile char* const line = static_cast<char*>(slot) + bytes * i / looked_at;
+            slowest = std::max(slowest, taken_ns([&] { *line = 0; }));
+        }
+        return slowest;
+    }
+    void settle(Stores stores) {
+        trial_ = 0;
+        patience_ = stores == stores_ ? std::min(2 * patience_, patience_most) : patience_least;
+        stores_ = stores;
+        until_trial_ = patience_;
+    }
 
     Stores stores_ = Stores::ordinary;
     int until_trial_ = patience_least, patience_ = patience_least;
-    int trial_ = 0;         // of three, the one that is next
-    double taken_[3] = {};  // by the last trials
+    int trial_ = 0;  // the one that is next; 0: a look comes before it
+    Work work_ = Work::copy;
+    double taken_[trials] = {};  // by the last trials
 };
 
 }  // namespace weft
