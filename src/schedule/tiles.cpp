@@ -10,16 +10,19 @@ constexpr size_t line = 64;
 
 // How much of a message a board algorithm handles at once: small enough that what a rank reads and writes of a tile stays
 // in its second-level cache, large enough that two waits a tile do not count: 64 KiB of it for each rank to reduce, and
-// more where memory is the limit anyway and a wait costs more than a second-level miss. Of many ranks less: the slots of
-// all, which go round, shall leave the last-level cache to the buffers, and of messages whose results are stored past it
-// take twice as much. Measured, perf/README.md. Where a host has only some of the ranks all count all the same: what
-// travels between hosts is cut into as many pieces more.
+// more where memory is the limit anyway and a wait costs more than a second-level miss. Few ranks take more: the slots of
+// all, which go round, fit the caches. Many take less: they shall leave the last-level cache to the buffers, and of
+// messages whose results are stored past it take twice as much. Measured, perf/README.md. Where a host has only some of
+// the ranks all count all the same: what travels between hosts is cut into as many pieces more.
 size_t board_tile_bytes(size_t bytes, int ranks, size_t most) {
-    const size_t share = (bytes < 32 << 20 ? 64 << 10 : 128 << 10) * size_t(ranks);
+    const size_t each = size_t(ranks);
+    // What the slots of all ranks take, so long as that is a tile.
+    const auto slots_hold = [&](size_t all) { return all / (few_slots * each) / line * line; };
     const size_t least = bytes < 8 << 20 ? 128 << 10 : bytes < 32 << 20 ? 256 << 10 : 512 << 10;
-    const size_t all_slots = bytes < 4 << 20 ? 8 << 20 : 16 << 20;
-    most = std::min(most, std::max(least, all_slots / (size_t(few_slots) * size_t(ranks))));
-    return std::clamp(share, std::min(least, most), most);
+    const size_t share = (bytes < 32 << 20 ? 64 << 10 : 128 << 10) * each;
+    const size_t wanted =
+        std::max({least, slots_hold(4 << 20), std::min(share, slots_hold(bytes < 4 << 20 ? 8 << 20 : 16 << 20))});
+    return std::min(wanted, most);
 }
 
 }  // namespace
