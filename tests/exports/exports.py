@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-# exports.py LIBRARY [--declared-in HEADER | --must-object OBJECTION]: the library's dynamic symbol table holds weft* and
-# nothing else, it needs nothing but the C and C++ runtime, and every function that HEADER declares is there.
+# exports.py LIBRARY [--declared-in HEADER] [--most-megabytes N] [--must-object OBJECTION]: the library's dynamic symbol
+# table holds weft* and nothing else, it needs nothing but the C and C++ runtime, every function that HEADER declares is
+# there, and what of it is loaded is not larger than N MB.
 # --must-object is for libraries that are wrong: this must be the one objection.
 import argparse
 import re
@@ -18,6 +19,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("shared_object", metavar="LIBRARY")
     parser.add_argument("--declared-in")
+    parser.add_argument("--most-megabytes", type=float)
     parser.add_argument("--must-object")
     arguments = parser.parse_args()
     library = arguments.shared_object
@@ -32,6 +34,11 @@ def main():
             declared = set(re.findall(r"^WEFT_API[^;(]*?\b(weft\w+)\(", file.read(), re.M))
         objections += [f"does not export {name}" for name in sorted(declared - exported)]
         print(f"{len(declared)} functions declared")
+    if arguments.most_megabytes:
+        loaded = sum(int(size, 16) for size in re.findall(r"^ +LOAD +\S+ +\S+ +\S+ +(0x\w+)", output("readelf", "-lW", library), re.M))
+        print(f"{loaded / 1e6:.1f} MB loaded")
+        if loaded > arguments.most_megabytes * 1e6:
+            objections.append(f"has more than {arguments.most_megabytes:g} MB that are loaded")
     for objection in objections:
         print(f"{library} {objection}")
     print(f"{len(exported)} symbols, {len(needed)} libraries needed, {len(objections)} objections")
