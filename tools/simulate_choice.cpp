@@ -1,6 +1,6 @@
 #include "tools/simulate_choice.hpp"
 
-#include <algorithm>
+#include <fmt/core.h>
 
 #include "src/comm/device_plan.hpp"
 #include "src/registry.hpp"
@@ -11,16 +11,15 @@ namespace weft::tools {
 namespace {
 
 // As DeviceSide::meet() has it, where devices have room for as many blocks as kernels take.
-Result<std::string> choice_on_devices(const Operation& operation, const Scene& scene, int64_t link_mbps) {
+Result<WeftChoice> choice_on_devices(const Operation& operation, const Scene& scene, int64_t link_mbps) {
     if (scene.layout.ranks > cuda::domain_ranks_max)
         return fail(weftInvalidUsage, "it serves device memory of up to {} ranks", cuda::domain_ranks_max);
     DeviceLayout layout{scene.layout.ranks, cuda::blocks_max, ""};
     layout.hosts = scene.layout.host_count();
-    const auto is_wanted = [&](Collective collective) {
-        return collective == operation.collective && needs_steps(layout, collective);
-    };
+    // Also what WEFT_ALGO alone would have serve, where fused kernels do.
+    const auto is_asked = [&](Collective collective) { return collective == operation.collective; };
     StepAlgorithms steps = step_algorithms({.rows = registry::algorithms(),
-                                            .own = is_wanted,
+                                            .own = is_asked,
                                             .blocks_max = cuda::blocks_max,
                                             .link_mbps = link_mbps,
                                             .links_gbs = layout.hosts == 1 ? scene.links_gbs : 0},
@@ -29,14 +28,21 @@ Result<std::string> choice_on_devices(const Operation& operation, const Scene& s
     layout.excluded = std::move(steps.excluded);
     auto plan = plan_on_device(operation, layout);
     if (!plan) return plan.take_status();
-    if (plan->steps >= 0) return plan->algorithm;
+    WeftChoice choice{plan->algorithm, {}};
     const bool one_shot = plan->body == cuda::Body::packet_one_shot || plan->body == cuda::Body::peer_one_shot;
-    return std::string(one_shot ? "one_shot" : "two_shot");
+    if (plan->steps < 0) choice.algorithm = one_shot ? "one_shot" : "two_shot";
+    for (const Algorithm* row : scene.rows) {
+        DeviceLayout alone = layout;
+        alone.rules =
+            AlgoRules(fmt::format("{}:{}", name_of(row->collective), row->name), scene.layout, registry::algorithms());
+        if (!plan_on_device(operation, alone)) choice.unable.push_back(row);
+    }
+    return choice;
 }
 
 }  // namespace
 
-Result<std::string> weft_choice(const SimulateRequest& request, const Scene& scene) {
+Result<WeftChoice> weft_choice(const SimulateRequest& request, const Scene& scene) {
     Operation operation;
     operation.collective = scene.rows[0]->collective;
     operation.type = operation.collective == Collective::barrier ? weftInt8 : weftFloat32;
@@ -52,7 +58,7 @@ Result<std::string> weft_choice(const SimulateRequest& request, const Scene& sce
                                 : network_link_costs(1, link_mbps, false);
     auto choice = select(operation, scene.layout, costs, {}, registry::algorithms());
     if (!choice) return choice.take_status();
-    return std::string(choice->algorithm->name);
+    return WeftChoice{choice->algorithm->name, {}};
 }
 
 }  // namespace weft::tools

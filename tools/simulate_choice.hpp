@@ -1,12 +1,20 @@
 // simulate_choice.hpp: which algorithm Weft would choose for a simulated call.
 #pragma once
+#include <algorithm>
 #include <string>
+#include <vector>
 
 #include "tools/simulate_scene.hpp"
 
 namespace weft::tools {
 
+struct WeftChoice {
+    std::string algorithm;
+    std::vector<const Algorithm*> unable;  // of the scene's, those that device memory is not served by
+    bool is_able(const Algorithm* row) const { return std::find(unable.begin(), unable.end(), row) == unable.end(); }
+};
+
 // By its costs for such ranks, which know nothing of what is slow. weftInvalidUsage: it would serve none, and why.
-Result<std::string> weft_choice(const SimulateRequest& request, const Scene& scene);
+Result<WeftChoice> weft_choice(const SimulateRequest& request, const Scene& scene);
 
 }  // namespace weft::tools

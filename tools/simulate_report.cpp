@@ -119,26 +119,33 @@ void print_simulation(const SimulateRequest& request, const Scene& scene, const 
 namespace {
 
 // How far what Weft would choose is behind the first.
-std::string text_of_choice(const std::vector<SimulatedRow>& rows, const Result<std::string>& choice) {
+std::string text_of_choice(const std::vector<SimulatedRow>& rows, const Result<WeftChoice>& choice) {
     if (!choice) return fmt::format("Weft would choose none: {}", choice.status().sentence());
-    const auto chosen =
-        std::find_if(rows.begin(), rows.end(), [&](const SimulatedRow& row) { return *choice == row.row->name; });
-    if (chosen == rows.end() || !chosen->found) return fmt::format("Weft would choose {}", *choice);
-    return fmt::format("Weft would choose {}: {:.2f} times the least time", *choice,
-                       chosen->found->us / rows.front().found->us);
+    const auto chosen = std::find_if(rows.begin(), rows.end(),
+                                     [&](const SimulatedRow& row) { return choice->algorithm == row.row->name; });
+    if (chosen == rows.end() || !chosen->found) return fmt::format("Weft would choose {}", choice->algorithm);
+    const auto best =
+        std::find_if(rows.begin(), rows.end(), [&](const SimulatedRow& row) { return choice->is_able(row.row); });
+    return fmt::format("Weft would choose {}: {:.2f} times the least time{}", choice->algorithm,
+                       chosen->found->us / best->found->us,
+                       choice->unable.empty() ? "" : " of those that it has for device memory");
 }
 
 }  // namespace
 
 void print_comparison(const SimulateRequest& request, const Scene& scene, std::vector<SimulatedRow> rows,
-                      const Result<std::string>& choice) {
+                      const Result<WeftChoice>& choice) {
+    const auto is_able = [&](const SimulatedRow& row) { return !choice || choice->is_able(row.row); };
     std::stable_sort(rows.begin(), rows.end(), [](const SimulatedRow& one, const SimulatedRow& other) {
         return (one.found ? one.found->us : unlimited) < (other.found ? other.found->us : unlimited);
     });
     if (request.as_json) {
         Json all = json_of_scene(request, scene);
-        for (const SimulatedRow& row : rows) all["algorithms"].push_back(json_of(request, scene, row));
-        all["choice"] = choice ? Json(*choice) : Json();
+        for (const SimulatedRow& row : rows) {
+            all["algorithms"].push_back(json_of(request, scene, row));
+            all["algorithms"].back()["served"] = is_able(row);
+        }
+        all["choice"] = choice ? Json(choice->algorithm) : Json();
         fmt::print("{}\n", all.dump(2));
         return;
     }
@@ -152,7 +159,7 @@ void print_comparison(const SimulateRequest& request, const Scene& scene, std::v
         if (!row.found) continue;
         fmt::print("{:<28} {:>14.2f} {:>12.3f}", row.row->name, row.found->us, bus_gbs(request, scene, row.found->us));
         if (row.healthy_us) fmt::print(" {:>14.2f} {:>8.2f}", *row.healthy_us, row.found->us / *row.healthy_us);
-        fmt::print("\n");
+        fmt::print("{}\n", is_able(row) ? "" : "  not for device memory yet");
     }
     for (const SimulatedRow& row : rows)
         if (!row.found) fmt::print("{:<28} {}\n", row.row->name, row.objection);

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "tools/simulate_scene.hpp"
+#include "tools/simulate_choice.hpp"
 
 namespace weft::tools {
 
@@ -22,6 +22,6 @@ void print_simulation(const SimulateRequest& request, const Scene& scene, const 
                       const SimulatedRow& row);
 // Several, the fastest first, and which of them Weft would choose, or why none.
 void print_comparison(const SimulateRequest& request, const Scene& scene, std::vector<SimulatedRow> rows,
-                      const Result<std::string>& choice);
+                      const Result<WeftChoice>& choice);
 
 }  // namespace weft::tools

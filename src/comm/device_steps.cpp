@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "src/base/name_list.hpp"
 #include "src/comm/device.hpp"
@@ -20,6 +21,9 @@ constexpr int channels_by_default = 16;
 // Between hosts one block outruns most networks; two, so that one sends while the other adds.
 constexpr int channels_abroad = 2;
 constexpr double block_us_per_byte = 1 / 18e3;
+// A processor passes over a message between hosts three times (Network::handling_us); a block once: what comes goes on
+// from the registers that it was added in.
+constexpr double passes_abroad = 3;
 // Between two blocks through memory 0.8 us within a device, and twice that to the next.
 constexpr double signal_us = 1.7;
 // From a kernel to the proxy and from the proxy to a kernel, through the host's memory.
@@ -28,14 +32,34 @@ constexpr double proxies_us = 4;
 // Of a connection of Weft's own algorithms, none of which needs more.
 constexpr int32_t slots_most = 4;
 
+// What a rank's blocks move of a tile, over what the one with the most does.
+double blocks_in_turn_of(const Schedule& schedule) {
+    double all = 0, most = 0;
+    for (const Block& block : schedule.blocks) {
+        double chunks = 0;
+        for (const Instruction& it : block.instructions)
+            if (it.opcode != Opcode::nop) chunks += double(it.repeat) * it.count;
+        all += chunks;
+        most = std::max(most, chunks);
+    }
+    return most > 0 ? all / most : 1;
+}
+
 }  // namespace
 
-LinkCosts StepAlgorithm::costs() const {
+LinkCosts StepAlgorithm::costs(size_t bytes) const {
     LinkCosts costs = network_link_costs(1, link_mbps, true, one_machine);
     costs.signal_us = signal_us;
     costs.switch_us = 0;
     const double links_us_per_byte = links_gbs > 0 ? 1 / (1e3 * links_gbs) : 0;
-    costs.cached_us_per_byte = costs.memory_us_per_byte = std::max(block_us_per_byte / at_once, links_us_per_byte);
+    double block = block_us_per_byte / at_once;
+    if (layout.host_count() > 1) {
+        // One tile goes from block to block; of many each block has one.
+        const double tile = double(most_tile_bytes) * double(parts_of(algorithm->collective, layout.ranks));
+        const double alone = 1 / std::max(1.0, std::ceil(double(bytes) / tile));
+        block *= (alone + (1 - alone) / blocks_in_turn) / passes_abroad;
+    }
+    costs.cached_us_per_byte = costs.memory_us_per_byte = std::max(block, links_us_per_byte);
     costs.tile_bytes = std::min<size_t>(most_tile_bytes, size_t(1) << 40);
     costs.net_latency_us += proxies_us;
     costs.net_slot_bytes = cuda::Connections::slot_bytes;
@@ -101,6 +125,9 @@ StepAlgorithms step_algorithms(const StepsWanted& wanted, const Layout& layout, 
         // Rings, as many as are wanted, share the message; channels of others stand for steps one behind the other.
         if (!row.of_user && row.schedule(layout, {channels + 1, rooted ? 0 : -1}).channels == channels + 1)
             fresh.at_once = channels;
+        for (const auto& schedules : by_root)
+            for (const Schedule& schedule : schedules)
+                fresh.blocks_in_turn = std::max(fresh.blocks_in_turn, blocks_in_turn_of(schedule) / fresh.at_once);
         all.rows.push_back(fresh);
         for (auto& schedules : by_root) all.connections.add(std::move(schedules));
     }

@@ -21,14 +21,16 @@ struct StepAlgorithm {
     double links_gbs = 0;        // of one host: what its devices' rings carry together; 0: unknown
     int blocks = 1;              // of each rank's kernel
     int at_once = 1;             // that share a message and work at the same time
+    double blocks_in_turn = 1;   // of those, which work at the same time where each has another tile
     size_t most_tile_bytes = 0;  // of a part: that slots hold
     size_t first_program = 0;    // among the connections' programs
     int programs = 1;            // one for each root, or one
 
-    LinkCosts costs() const;
+    // Of a whole; SIZE_MAX: of so many tiles that every block has one.
+    LinkCosts costs(size_t bytes = SIZE_MAX) const;
     size_t program(int root) const { return first_program + size_t(programs > 1 ? root : 0); }
     // Of a whole.
-    double predicted_us(size_t bytes) const { return algorithm->predicted_us(layout, costs(), bytes); }
+    double predicted_us(size_t bytes) const { return algorithm->predicted_us(layout, costs(bytes), bytes); }
     // Of a part, where that has so many bytes; `wanted`: WEFT_TILE_BYTES or 0. A multiple of 64.
     size_t tile_bytes(size_t bytes, size_t wanted) const;
 };
