@@ -109,7 +109,7 @@ void add_machines(CLI::App& command, SimulateRequest& request) {
         "--host", request.host,
         "Their kind, dgx-h100 if not said; with --topology, what the devices do by themselves: " + host_kind_names());
     command.add_option("--topology", request.topology,
-                       "File of NCCL's whose GPUs, or cores where it has none, the ranks sit on");
+                       "File of NCCL's, or hwloc's, whose GPUs, or cores where it has none, the ranks sit on");
     command
         .add_option("--set", request.constants,
                     "NAME=VALUE: a constant of the kind as measured, as in step_us=0.3 or memory_bytes_per_us=9000")

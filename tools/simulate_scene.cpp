@@ -4,10 +4,12 @@
 #include <cmath>
 
 #include "src/base/file.hpp"
+#include "src/base/options.hpp"
 #include "src/registry.hpp"
 #include "tools/algorithm_named.hpp"
 #include "tools/simulate_numbers.hpp"
 #include "tools/simulated_call.hpp"
+#include "topology/discover.hpp"
 #include "topology/graph_fabric.hpp"
 #include "topology/rank_orders.hpp"
 #include "topology/speeds.hpp"
@@ -52,7 +54,7 @@ Status place_on_equal(const SimulateRequest& request, Scene& scene) {
 Status read_graph(const SimulateRequest& request, Scene& scene) {
     auto text = read_file(request.topology, topology::topology_file_bytes_most);
     if (!text) return text.take_status();
-    auto read = topology::read_topology(*text);
+    auto read = topology::discover_file(options().hwloc_library, *text);
     if (!read) return fail(weftInvalidUsage, "{}: {}", request.topology, read.status().sentence());
     scene.graph = std::make_shared<topology::Graph>(std::move(read->graph));
     for (const std::string& note : read->notes) scene.notes.push_back(request.topology + ": " + note);

@@ -68,9 +68,7 @@ Result<Machine> machine_of(const Request& request) {
     }
     auto text = topology_text(request.file);
     if (!text) return text.take_status();
-    auto described = topology::read_topology(*text);
-    if (!described) return fail(weftInvalidUsage, "{}: {}", request.file, described.status().sentence());
-    return Machine{std::move(described->graph), request.file, std::move(described->notes)};
+    return played(request.file, topology::discover_file(library, *text));
 }
 
 void print_notes(const Machine& machine) {
@@ -144,7 +142,8 @@ int exit_status_of(const Status& status) {
 
 // Where the machine comes from.
 void add_sources(CLI::App& command, Request& request) {
-    CLI::Option* file = command.add_option("file", request.file, "NCCL's topology file; without it, this machine");
+    CLI::Option* file =
+        command.add_option("file", request.file, "NCCL's topology file, or hwloc's; without it, this machine");
     CLI::Option* hwloc_file =
         command.add_option("--hwloc", request.hwloc_file, "File of hwloc's, as lstopo writes it: lstopo machine.xml");
     CLI::Option* synthetic = command.add_option("--synthetic", request.synthetic,

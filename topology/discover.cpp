@@ -103,6 +103,46 @@ Result<Discovered> discover_synthetic(const std::string& library, const std::str
     return play(hwloc::read_synthetic(library, text));
 }
 
+// By its root element; before that stand comments, declarations and a document type at most.
+static bool is_of_hwloc(std::string_view xml) {
+    for (size_t at = xml.find('<'); at != std::string_view::npos; at = xml.find('<', at + 1)) {
+        const std::string_view rest = xml.substr(at);
+        if (rest.starts_with("<topology")) return true;
+        if (rest.starts_with("<!--"))
+            at = std::min(xml.find("-->", at), xml.size());
+        else if (!rest.starts_with("<?") && !rest.starts_with("<!"))
+            return false;
+    }
+    return false;
+}
+
+Result<Discovered> discover_file(const std::string& library, const std::string& xml) {
+    if (!is_of_hwloc(xml)) {
+        auto read = read_topology(xml);
+        if (!read) return read.take_status();
+        return Discovered{std::move(read->graph), std::move(read->notes)};
+    }
+    auto found = discover_xml(library, xml);
+    if (!found && found.status().code() != weftInvalidArgument)
+        return fail(found.status().code(),
+                    "a file of hwloc's, which alone can read it: {}; where hwloc is, `weft topology show --hwloc FILE "
+                    "--xml OTHER` writes one that needs none",
+                    found.status().sentence());
+    return found;
+}
+
+// hwloc tells how PCI links ran when it looked, and GPUs lower the rate of those that rest: what was detected knows
+// better.
+static void take_detected_links(Graph& file, const Graph& detected) {
+    for (const Node& node : detected.nodes()) {
+        const int same = node.busid.empty() || file.hosts().size() != 1 ? -1 : file.find(0, node.busid);
+        if (same < 0) continue;
+        Pci& pci = file.change(same).pci;
+        if (!node.pci.link_speed.empty()) pci.link_speed = node.pci.link_speed;
+        if (node.pci.link_width != unknown) pci.link_width = node.pci.link_width;
+    }
+}
+
 Result<Discovered> discover_this_host(const Options& options, bool gpus) {
     Sources sources;
     sources.hwloc_library = options.hwloc_library;
@@ -118,8 +158,9 @@ Result<Discovered> discover_this_host(const Options& options, bool gpus) {
         constexpr size_t file_bytes_most = size_t(64) << 20;  // of the largest graph that is read
         const auto text = read_file(options.topo_file, file_bytes_most);
         if (!text) return fail(text.status().code(), "WEFT_TOPO_FILE: {}", text.status().sentence());
-        const auto file = read_topology(*text);
+        auto file = discover_file(options.hwloc_library, *text);
         if (!file) return fail(weftInvalidUsage, "WEFT_TOPO_FILE, {}: {}", options.topo_file, file.status().sentence());
+        if (is_of_hwloc(*text)) take_detected_links(file->graph, found.graph);
         for (const std::string& note : file->notes)
             found.notes.push_back(fmt::format("{}: {}", options.topo_file, note));
         auto both = merge(file->graph, found.graph);

@@ -29,6 +29,8 @@ Discovered discover(const Sources& sources);
 // Played machines. weftInvalidArgument: what is wrong with the text; else there is no hwloc.
 Result<Discovered> discover_xml(const std::string& library, const std::string& xml);
 Result<Discovered> discover_synthetic(const std::string& library, const std::string& text);
+// What a file describes, in NCCL's form, for which no hwloc is needed, or in hwloc's own. Errors likewise.
+Result<Discovered> discover_file(const std::string& library, const std::string& xml);
 
 // This machine as the options say: detected, and merged with WEFT_TOPO_FILE; written to WEFT_TOPO_DUMP_FILE. Errors:
 // the user's file is not to be read, or cannot be written. gpus: NVML is asked, too, which takes a while.

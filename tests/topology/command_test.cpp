@@ -104,6 +104,35 @@ TEST_CASE("weft topology show plays hwloc's machines, or says why it cannot", "[
           std::string::npos);
 }
 
+TEST_CASE("hwloc's files are taken where NCCL's are, by what stands in them", "[topology]") {
+    const std::string file = folder + "hwloc/two_sockets.xml";
+    const std::vector<std::string> show = {WEFT_COMMAND, "topology", "show"};
+    const Outcome without = run({WEFT_COMMAND, "topology", "show", file}, {"WEFT_HWLOC_LIBRARY=none"});
+    CHECK(without.status == 1);
+    CHECK(without.error.find("two_sockets.xml: a file of hwloc's, which alone can read it: ") != std::string::npos);
+    CHECK(without.error.find("writes one that needs none") != std::string::npos);
+    const Outcome refused = run(show, {"WEFT_TOPO_FILE=" + file, "WEFT_HWLOC_LIBRARY=none"});
+    CHECK(refused.status == 1);
+    CHECK(refused.error.find("two_sockets.xml: a file of hwloc's, which alone can read it: ") != std::string::npos);
+    for (const char* text : {"<topology version=\"2.0\">", "<!-- <system> --><topology version=\"1.0\"/>"}) {
+        const Folder made;
+        const std::string broken = made.path / "broken.xml";
+        std::ofstream(broken) << text;
+        const Outcome outcome = run({WEFT_COMMAND, "topology", "show", broken});
+        CHECK(outcome.status == 1);
+        CHECK(outcome.error.find("broken.xml: line ") != std::string::npos);
+    }
+    const Outcome played = run({WEFT_COMMAND, "topology", "show", "--hwloc", file});
+    if (played.status != 0) return;  // no hwloc, as said above
+    CHECK(run({WEFT_COMMAND, "topology", "show", file}).output == played.output);
+    CHECK(run({WEFT_COMMAND, "topology", "search", file}).status == 0);
+    // Merged: its devices are not here, which is said, and are kept.
+    const Outcome both = run(show, {"WEFT_TOPO_FILE=" + file});
+    CHECK(both.status == 0);
+    CHECK(both.output.find("0000:03:00.0") != std::string::npos);
+    CHECK(both.error.find("not detected") != std::string::npos);
+}
+
 TEST_CASE("weft topology search prints channels, their quality and what bounds them", "[topology]") {
     const std::string bridge = folder + "machines/a100_bridge.xml";
     const Outcome one = run({WEFT_COMMAND, "topology", "search", folder + "machines/pcie_4_gpus.xml"});
