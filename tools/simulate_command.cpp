@@ -11,6 +11,7 @@
 #include "tools/simulate_report.hpp"
 #include "tools/simulate_scene.hpp"
 #include "tools/simulate_trace.hpp"
+#include "tools/simulate_tune.hpp"
 
 namespace weft::tools {
 namespace {
@@ -70,6 +71,28 @@ Status trace(const SimulateRequest& request, const Fabric& fabric, const Simulat
     if (!request.as_json)
         fmt::print("\n{}: {} steps of {} ranks{}\n", request.trace, traced->steps, traced->ranks, left_out);
     return ok();
+}
+
+// Of those of a request that asks for all.
+Result<SimulatedRows> simulated_rows(const SimulateRequest& request) {
+    auto before = scene_of(request);
+    if (!before) return before.take_status();
+    auto after = scene_after(request, *before);
+    if (!after) return after.take_status();
+    SimulatedRows all{*after ? **after : *before, {}};
+    for (const Algorithm* row : all.scene.rows) {
+        auto each = shown(request, *before, *after ? &all.scene : nullptr, *row);
+        if (!each) return each.take_status();
+        all.rows.push_back(std::move(each->row));
+    }
+    return all;
+}
+
+Status tune(SimulateRequest request, bool all_collectives) {
+    if (request.algorithm != "all" || !request.trace.empty() || request.as_json)
+        return fail(weftInvalidArgument, "--tune is of `all` algorithms, without --trace and --json");
+    if (all_collectives) request.collective.clear();
+    return write_simulated_tuning(std::move(request), simulated_rows);
 }
 
 Status simulate_request(const SimulateRequest& request) {
@@ -154,7 +177,8 @@ void add_simulate_command(CLI::App& schedule_command, std::function<void(const S
         ->capture_default_str();
     command->add_option("-c,--channels", request->channels, "Channels; else as many as fill the links")
         ->check(CLI::Range(1, simulated_channels_most));
-    command->add_option("--collective", request->collective, "What it is to do")->capture_default_str();
+    const CLI::Option* collective =
+        command->add_option("--collective", request->collective, "What it is to do")->capture_default_str();
     command->add_option("--root", request->root, "Of a rooted collective")
         ->check(CLI::NonNegativeNumber)
         ->capture_default_str();
@@ -172,7 +196,11 @@ void add_simulate_command(CLI::App& schedule_command, std::function<void(const S
         ->check(CLI::Range(1, simulated_ranks_most))
         ->capture_default_str();
     command->add_flag("--json", request->as_json, "For machines: one JSON object");
-    command->callback([=] { report(simulate_request(*request)); });
+    command->add_option("--tune", request->tune,
+                        "File for times of `all`, of every collective unless one is said, at sizes up to --bytes: "
+                        "WEFT_TUNE_FILE for such hosts");
+    command->callback(
+        [=] { report(request->tune.empty() ? simulate_request(*request) : tune(*request, collective->empty())); });
 }
 
 }  // namespace weft::tools

@@ -34,6 +34,7 @@ struct SimulateRequest {
     bool as_json = false;
     int links_shown = 5;
     std::string trace;  // file; empty: none
+    std::string tune;   // likewise
     int trace_ranks = 64;
 };
 

@@ -38,12 +38,15 @@ static Prediction exact(const Algorithm& row, const Layout& layout, const Costs&
     const Layout measured = layout_in_blocks(curve->ranks, curve->hosts);
     if (row.refusal(measured)) return {model, Basis::model};
     const LinkCosts its_links = tuning.links_of(*curve);
+    const bool simulated = !tuning.simulated.empty();
+    const Basis scaled = simulated ? Basis::scaled_simulated : Basis::scaled,
+                known_so = simulated ? Basis::simulated : Basis::measured;
     const double its_us = us_of(*curve, row, measured, its_links, bytes);
     if (curve->ranks == layout.ranks && measured.hosts == layout.hosts && alike(links, its_links))
-        return {its_us, curve->within(bytes) == bytes ? Basis::measured : Basis::scaled};
+        return {its_us, curve->within(bytes) == bytes ? known_so : scaled};
     const double correction = its_us / row.predicted_us(measured, its_links, bytes);
     if (!std::isfinite(correction)) return {model, Basis::model};
-    return {model * std::clamp(correction, 1 / correction_most, correction_most), Basis::scaled};
+    return {model * std::clamp(correction, 1 / correction_most, correction_most), scaled};
 }
 
 Prediction predict(const Algorithm& row, const Layout& layout, const Costs& costs, size_t bytes) {

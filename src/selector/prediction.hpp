@@ -17,9 +17,11 @@ struct Costs {
 };
 
 enum class Basis : uint8_t {
-    model,     // nothing of the kind has been measured
-    scaled,    // measured among other ranks, or at other sizes, which the model carries over
-    measured,  // of ranks that lie so, and between two sizes that were measured
+    model,             // nothing of the kind has been measured
+    scaled,            // measured among other ranks, or at other sizes, which the model carries over
+    measured,          // of ranks that lie so, and between two sizes that were measured
+    scaled_simulated,  // the same of times that the simulator made up
+    simulated,
 };
 
 struct Prediction {

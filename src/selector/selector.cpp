@@ -110,9 +110,13 @@ LinkCosts network_link_costs(int ranks_per_core, int64_t link_mbps, bool kernel_
 namespace {
 
 const char* basis_of(const Prediction& prediction) {
-    return prediction.basis == Basis::model      ? "predicted"
-           : prediction.basis == Basis::measured ? "measured"
-                                                 : "predicted from what was measured";
+    switch (prediction.basis) {
+        case Basis::scaled: return "predicted from what was measured";
+        case Basis::measured: return "measured";
+        case Basis::scaled_simulated: return "predicted from what was simulated";
+        case Basis::simulated: return "simulated";
+        default: return "predicted";
+    }
 }
 
 std::string text_of(const Prediction& prediction) {
@@ -164,9 +168,10 @@ std::string explain(const Operation& operation, const Layout& layout, const Cost
     const auto choice = select(operation, layout, costs, preferences, rows);
     if (!choice) return text + choice.status().sentence();
     return text + fmt::format("chosen: {} over {}, {}", choice->algorithm->name, transports_of(layout),
-                              choice->algorithm->of_user                   ? "as WEFT_ALGO_FILES says"
-                              : choice->predicted.basis == Basis::measured ? "least time that was measured"
-                                                                           : "least predicted time");
+                              choice->algorithm->of_user                    ? "as WEFT_ALGO_FILES says"
+                              : choice->predicted.basis == Basis::measured  ? "least time that was measured"
+                              : choice->predicted.basis == Basis::simulated ? "least time that was simulated"
+                                                                            : "least predicted time");
 }
 
 }  // namespace weft

@@ -42,9 +42,11 @@ LinkCosts link_costs_in_blocks(int ranks, int hosts, int machines, int cores, in
                               one_machine);
 }
 
-LinkCosts Tuning::built_in() const { return network_link_costs(1, link_mbps, kernel_copies, true); }
+LinkCosts Tuning::built_in() const { return network_link_costs(1, link_mbps, kernel_copies, simulated.empty()); }
 
 bool Tuning::of_network(const LinkCosts& links) const {
+    // Which hosts they are, who asked for the file knows; what their network says of its speed may be nothing.
+    if (!simulated.empty()) return !links.one_machine;
     return links.one_machine && links.net_us_per_byte == built_in().net_us_per_byte;
 }
 
@@ -61,12 +63,14 @@ LinkCosts Tuning::fitted(const LinkCosts& links) const {
 }
 
 LinkCosts Tuning::links_here(int ranks, int hosts) const {
+    if (!simulated.empty()) return link_costs_in_blocks(ranks, hosts, hosts, cores, link_mbps, kernel_copies);
     const LinkCosts here = host_link_costs(ranks, cores, kernel_copies);
     return hosts == 1 ? here : network_link_costs(here.ranks_per_core, link_mbps, kernel_copies, true);
 }
 
 bool Tuning::of_shared_memory() const {
-    return std::any_of(curves.begin(), curves.end(), [](const Curve& curve) { return curve.hosts < curve.ranks; });
+    return simulated.empty() &&
+           std::any_of(curves.begin(), curves.end(), [](const Curve& curve) { return curve.hosts < curve.ranks; });
 }
 
 namespace {

@@ -14,6 +14,7 @@
 namespace weft {
 
 struct Tuning {
+    static constexpr int ranks_most = 4096;  // of a curve
     struct Point {
         size_t bytes;  // of the whole
         double us;
@@ -35,6 +36,7 @@ struct Tuning {
         bool of_network;
     };
 
+    std::string simulated;  // the machines whose times the simulator made up; empty: they were measured here
     std::string version;    // of the Weft that measured
     std::string processor;  // as cpu_model()
     int machine_cores = 0;  // of the machine, and those that the ranks shared
@@ -49,16 +51,16 @@ struct Tuning {
     std::string text() const;
     static std::span<const Constant> constant_table();
 
-    // Whether the network is as fast as the measured one. `links`: not fitted.
+    // Whether the network is as fast as the measured one; of simulated hosts, that there is one. `links`: not fitted.
     bool of_network(const LinkCosts& links) const;
     // `links` with the constants that were fitted, those of the network only if it is the measured one: where they are not
     // built_in()'s they change in proportion. Tiles stay those of `links`, with which the times were measured.
     LinkCosts fitted(const LinkCosts& links) const;
-    // Whether ranks that share memory were measured: then the constants know how far apart this machine's cores are.
+    // Whether ranks that share memory were measured, not simulated: then the constants know how far apart this machine's cores are.
     bool of_shared_memory() const;
-    // Between ranks that have a core each, on hosts that are all this machine.
+    // Between ranks that have a core each, on hosts that are all this machine, or are simulated.
     LinkCosts built_in() const;
-    // As ranks in blocks on hosts that are all this machine had them, unfitted; and as the ranks of a curve had them.
+    // As ranks in blocks on such hosts had them, unfitted; and as the ranks of a curve had them.
     LinkCosts links_here(int ranks, int hosts) const;
     LinkCosts links_of(const Curve& curve) const { return fitted(links_here(curve.ranks, curve.hosts)); }
     // Of this algorithm, among ranks that lie in the same way (one host, a host for each, or between), the number of

@@ -20,11 +20,13 @@ constexpr size_t file_bytes_most = size_t(4) << 20;
 // Why it says nothing about this process's calls; empty: it does.
 std::string strange(const Tuning& tuning) {
     const Tuning here = tuning_of_here();
-    if (tuning.processor != here.processor || tuning.machine_cores != here.machine_cores)
+    const bool measured = tuning.simulated.empty();
+    if (measured && (tuning.processor != here.processor || tuning.machine_cores != here.machine_cores))
         return fmt::format("was measured on a machine of {} cores of {}, and this one has {} of {}",
                            tuning.machine_cores, tuning.processor, here.machine_cores, here.processor);
     if (tuning.version != here.version)
-        return fmt::format("was measured by Weft {}, and this is {}", tuning.version, here.version);
+        return fmt::format("was {} by Weft {}, and this is {}", measured ? "measured" : "simulated", tuning.version,
+                           here.version);
     return {};
 }
 
@@ -63,8 +65,9 @@ Result<std::shared_ptr<const Tuning>> tuning_of_file(const std::string& name) {
     auto tuning = shared_by_process<const Tuning>(name, [&] { return load(name); });
     if (!tuning) return tuning;
     if (const std::string why = strange(**tuning); !why.empty()) {
-        warn_once(fmt::format("WEFT_TUNE_FILE: {} {}: the built-in costs are used; measure anew with `weft tune -o {}`",
-                              name, why, name));
+        warn_once(fmt::format("WEFT_TUNE_FILE: {} {}: the built-in costs are used; {}", name, why,
+                              (*tuning)->simulated.empty() ? fmt::format("measure anew with `weft tune -o {}`", name)
+                                                           : "simulate anew with `weft schedule simulate --tune`"));
         return std::shared_ptr<const Tuning>();
     }
     return tuning;

@@ -14,7 +14,7 @@ using Json = nlohmann::ordered_json;
 constexpr int format_version = 1;
 constexpr size_t bytes_most = size_t(1) << 48;
 constexpr double us_most = 1e12;
-constexpr int tuned_ranks_most = 4096, cores_most = 1 << 20;
+constexpr int cores_most = 1 << 20;
 
 // Four digits: there is no more to know.
 double rounded(double value) {
@@ -103,7 +103,7 @@ Tuning::Curve read_curve(TuningReader& reader, const Json& row) {
     else
         reader.object_to(fmt::format("`{}` is no collective", name));
     curve.algorithm = reader.text(row, "algorithm");
-    curve.ranks = int(reader.whole(row, "ranks", 2, tuned_ranks_most));
+    curve.ranks = int(reader.whole(row, "ranks", 2, Tuning::ranks_most));
     curve.hosts = int(reader.whole(row, "hosts", 1, curve.ranks));
     curve.points = reader.points(row);
     return curve;
@@ -120,6 +120,7 @@ Result<Tuning> Tuning::read(std::string_view text) {
         return fail(weftInvalidUsage, "it is of version {}, and this Weft reads version {}", format, format_version);
     Tuning tuning;
     tuning.version = reader.text(json, "weft");
+    if (json.contains("simulated")) tuning.simulated = reader.text(json, "simulated");
     if (const Json* machine = reader.object(json, "machine")) {
         tuning.processor = reader.text(*machine, "processor");
         tuning.machine_cores = int(reader.whole(*machine, "cores", 1, cores_most));
@@ -149,9 +150,10 @@ std::string Tuning::text() const {
                           {"cores_used", cores},
                           {"link_mbps", link_mbps},
                           {"kernel_copies", kernel_copies}};
-    std::string lines =
-        fmt::format("{{\n\"weft_tune\": {},\n\"weft\": {},\n\"machine\": {},\n\"constants\": {},\n\"times\": [",
-                    format_version, Json(version).dump(), machine.dump(), fitted_constants.dump());
+    std::string lines = fmt::format(
+        "{{\n\"weft_tune\": {},\n\"weft\": {},\n{}\"machine\": {},\n\"constants\": {},\n\"times\": [", format_version,
+        Json(version).dump(), simulated.empty() ? "" : fmt::format("\"simulated\": {},\n", Json(simulated).dump()),
+        machine.dump(), fitted_constants.dump());
     // A curve a line, so that two files can be compared.
     for (const Curve& curve : curves) {
         Json row = {{"collective", name_of(curve.collective)},

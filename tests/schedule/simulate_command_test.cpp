@@ -5,8 +5,12 @@
 #include <string>
 #include <vector>
 
+#include "src/registry.hpp"
+#include "src/selector/selector.hpp"
+#include "src/selector/tuning_file.hpp"
 #include "tests/schedule/command.hpp"
 
+using namespace weft;
 using namespace weft::test;
 using Json = nlohmann::json;
 
@@ -248,6 +252,69 @@ TEST_CASE("weft schedule simulate all compares what can serve, the fastest first
     CHECK(simulate({"all", "--ranks", "2", "--trace", "/tmp/none.json"}).exit_status == 2);
     CHECK(simulate({"all", "--ranks", "2", "--collective", "reduc"}).err.find("there is no collective `reduc`") !=
           std::string::npos);
+}
+
+TEST_CASE("weft schedule simulate --tune writes a file by which such hosts choose what is fastest there",
+          "[schedule]") {
+    const TemporaryFile file;
+    const std::vector<std::string> hosts = {"all", "--hosts", "4", "-n", "8", "--host", "cpu-10g"};
+    const auto with = [&](std::vector<std::string> words) {
+        words.insert(words.begin(), hosts.begin(), hosts.end());
+        return words;
+    };
+    const Outcome written = simulate(with({"-b", "64K", "--tune", file.name}));
+    INFO(written.err);
+    REQUIRE(written.exit_status == 0);
+    CHECK(written.out.find("of 8 ranks on 4 cpu-10g: WEFT_TUNE_FILE=" + file.name) != std::string::npos);
+    const auto tuning = tuning_of_file(file.name);
+    REQUIRE(tuning.ok());
+    REQUIRE(*tuning);
+    CHECK(Tuning::read((*tuning)->text())->simulated == "4 cpu-10g");
+    const Layout layout = layout_in_blocks(8, 4);
+    const Costs costs(network_link_costs(1, 25'000), *tuning), on_one(network_link_costs(1, 0, true, true), *tuning);
+    for (const Collective collective : all_collectives) {
+        INFO(name_of(collective));
+        Operation operation;
+        operation.collective = collective;
+        operation.type = weftUint8;
+        operation.op = weftSum;
+        const bool sized = collective != Collective::barrier;
+        for (const uint64_t bytes : {8, 4096, 65536}) {
+            operation.count = sized ? bytes / uint64_t(parts_of(collective, 8)) : 1;
+            const Json all = simulated(with({"-b", std::to_string(bytes), "--collective", name_of(collective)}));
+            const auto choice = select(operation, layout, costs, {}, registry::algorithms());
+            REQUIRE(choice.ok());
+            CHECK(choice->algorithm->name == all["algorithms"][0]["algorithm"]);
+            CHECK(choice->predicted.basis == Basis::simulated);
+            // Containers of one machine are other hosts.
+            CHECK(select(operation, layout, on_one, {}, registry::algorithms())->predicted.basis == Basis::model);
+        }
+    }
+    // Other numbers of ranks, and rows of one collective.
+    Operation more;
+    more.collective = Collective::all_reduce;
+    more.type = weftUint8;
+    more.op = weftSum;
+    more.count = 4096;
+    CHECK(explain(more, layout_in_blocks(16, 4), costs, {}, registry::algorithms())
+              .find("us predicted from what was simulated") != std::string::npos);
+    CHECK(simulate(with({"-b", "64", "--tune", file.name, "--collective", "AllReduce"})).exit_status == 0);
+    const auto one = Tuning::read(file_text(file.name));
+    REQUIRE(one.ok());
+    for (const Tuning::Curve& curve : one->curves) CHECK(curve.collective == Collective::all_reduce);
+    const std::pair<std::vector<std::string>, const char*> mistakes[] = {
+        {{"all", "--hosts", "2", "--tune", file.name}, "--tune is for ranks that are threads"},
+        {{"all", "-n", "1", "--host", "cpu-10g", "--tune", file.name}, "--tune is for 2 to 4096 ranks, and here are 1"},
+        {{"ring", "-n", "2", "--host", "cpu-10g", "--tune", file.name}, "--tune is of `all` algorithms"},
+        {with({"--tune", file.name, "--collective", "reduc"}), "there is no collective `reduc`"},
+    };
+    for (const auto& [words, sentence] : mistakes) {
+        const Outcome outcome = simulate(words);
+        INFO(outcome.err);
+        CHECK(outcome.exit_status == 2);
+        CHECK(outcome.err.find(sentence) != std::string::npos);
+    }
+    CHECK(simulate(with({"-b", "8", "--collective", "barrier", "--tune", "/nonexistent/x.json"})).exit_status == 1);
 }
 
 TEST_CASE("weft schedule simulate --trace writes what happened when", "[schedule]") {

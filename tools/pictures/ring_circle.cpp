@@ -12,13 +12,15 @@ namespace {
 
 using namespace topology;
 
-constexpr double letters = 9, name_width_most = 110, stop_height = 16;
+constexpr double ring_letters = 9, name_width_most = 110, stop_height = 16;
 constexpr double between_stops = 30, between_many = 8;  // many: more than 16
 constexpr double port_distance = 38;                    // of a port's name from its stop
 
-std::string name_of(const Graph& graph, int node) { return fitted(short_name(graph, node), name_width_most, letters); }
+std::string name_of(const Graph& graph, int node) {
+    return fitted(short_name(graph, node), name_width_most, ring_letters);
+}
 
-double stop_width(const Graph& graph, int node) { return width_of(name_of(graph, node), letters) + 8; }
+double stop_width(const Graph& graph, int node) { return width_of(name_of(graph, node), ring_letters) + 8; }
 
 double radius_of(const KindChannels& kind) {
     if (kind.sites.size() == 1) return 1;
@@ -39,7 +41,8 @@ Point RingCircle::size_of(const KindChannels& kind, const PackedRing& ring) {
     for (const int site : kind.sites) beyond.x = std::max(beyond.x, stop_width(graph, site) / 2);
     for (const int port : {ring.entry, ring.exit})
         if (port >= 0)
-            beyond = {std::max(beyond.x, port_distance + width_of(name_of(graph, port), letters)), port_distance + 12};
+            beyond = {std::max(beyond.x, port_distance + width_of(name_of(graph, port), ring_letters)),
+                      port_distance + 12};
     return {2 * (radius_of(kind) + beyond.x) + 12, 2 * (radius_of(kind) + beyond.y)};
 }
 
@@ -66,7 +69,7 @@ void RingCircle::draw(const PackedRing& ring, Point centre) {
 void RingCircle::draw_stop(int node, const Stop& stop) {
     const auto [at, width] = stop;
     svg_.rectangle({at.x - width / 2, at.y - stop_height / 2, width, stop_height}, "#ffffff", {colour_, 1.2}, 5);
-    svg_.text({at.x, at.y + 3}, name_of(*kind_.terrain.graph, node), {letters, Anchor::middle});
+    svg_.text({at.x, at.y + 3}, name_of(*kind_.terrain.graph, node), {ring_letters, Anchor::middle});
 }
 
 // Bent towards the centre, away from stops that it passes by; through the centre to its right, so that there and back
@@ -104,7 +107,7 @@ void RingCircle::draw_port(int node, bool entry, const Stop& stop, Point centre,
     const Anchor anchor = out.x > 0.4 ? Anchor::start : out.x < -0.4 ? Anchor::end : Anchor::middle;
     const double down = out.y > 0.4 ? 8 : out.y < -0.4 ? 0 : 3;
     svg_.text({name.x + 2 * aside * std::abs(out.y), name.y + down}, name_of(*kind_.terrain.graph, node),
-              {letters, anchor, colour_});
+              {ring_letters, anchor, colour_});
 }
 
 }  // namespace weft::tools

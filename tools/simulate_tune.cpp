@@ -1,0 +1,96 @@
+#include "tools/simulate_tune.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <climits>
+#include <optional>
+
+#include "src/base/file.hpp"
+#include "src/bootstrap/agreed_texts.hpp"
+#include "src/selector/tuning_file.hpp"
+#include "tools/algorithm_named.hpp"
+
+namespace weft::tools {
+
+namespace {
+
+// As `weft tune` has them: eightfold, then fourfold.
+std::vector<uint64_t> sizes_up_to(uint64_t most) {
+    std::vector<uint64_t> sizes;
+    for (uint64_t bytes = 8; bytes <= most; bytes *= bytes < 4096 ? 8 : 4) sizes.push_back(bytes);
+    if (sizes.empty()) sizes.push_back(most);
+    return sizes;
+}
+
+Status check_ranks(const Scene& scene) {
+    if (scene.kind.devices)
+        return fail(weftInvalidArgument,
+                    "--tune is for ranks that are threads, as on a --host cpu-10g: calls on device memory choose "
+                    "without a tuning");
+    if (scene.layout.ranks < 2 || scene.layout.ranks > Tuning::ranks_most)
+        return fail(weftInvalidArgument, "--tune is for 2 to {} ranks, and here are {}", Tuning::ranks_most,
+                    scene.layout.ranks);
+    if (scene.layout.hosts != layout_in_blocks(scene.layout.ranks, scene.hosts).hosts)
+        return fail(weftInvalidArgument, "--tune is for hosts of as many ranks each");
+    return ok();
+}
+
+// Ranks with a core each.
+Tuning tuning_of(const Scene& scene) {
+    Tuning tuning;
+    tuning.version = tuning_of_here().version;
+    tuning.simulated = fmt::format("{} {}", scene.hosts, scene.machines);
+    tuning.machine_cores = tuning.cores = scene.layout.ranks / scene.hosts;
+    tuning.link_mbps = int64_t(std::clamp(8 * scene.net_bytes_per_us, 1.0, double(INT_MAX)));
+    tuning.kernel_copies = true;
+    tuning.constants = tuning.built_in();
+    return tuning;
+}
+
+}  // namespace
+
+Status write_simulated_tuning(SimulateRequest request, const SimulateRows& rows_of) {
+    std::vector<Collective> collectives(std::begin(all_collectives), std::end(all_collectives));
+    if (!request.collective.empty()) {
+        const auto meant = collective_meant(request.collective);
+        if (!meant) return fail(weftInvalidArgument, "there is no collective `{}`", request.collective);
+        collectives = {*meant};
+    }
+    const std::vector<uint64_t> sizes = sizes_up_to(request.bytes);
+    std::optional<Tuning> tuning;
+    for (const Collective collective : collectives) {
+        request.collective = name_of(collective);
+        std::vector<Tuning::Curve> curves;
+        for (const uint64_t size : sizes) {
+            request.bytes = size;
+            const auto simulated = rows_of(request);
+            if (!simulated) return Status(simulated.status().code(), simulated.status().sentence());
+            const Scene& scene = simulated->scene;
+            WEFT_TRY(check_ranks(scene));
+            if (!tuning) tuning = tuning_of(scene);
+            for (const SimulatedRow& row : simulated->rows) {
+                if (!row.found || !(row.found->us > 0)) continue;
+                auto curve = std::find_if(curves.begin(), curves.end(),
+                                          [&](const Tuning::Curve& known) { return known.algorithm == row.row->name; });
+                if (curve == curves.end())
+                    curve = curves.insert(curve, {collective, row.row->name, scene.layout.ranks, scene.hosts, {}});
+                const bool sized = collective != Collective::barrier;
+                curve->points.push_back(
+                    {sized ? size_t(size) : size_t(parts_of(collective, scene.layout.ranks)), row.found->us});
+            }
+            if (collective == Collective::barrier) break;
+        }
+        if (tuning) tuning->curves.insert(tuning->curves.end(), curves.begin(), curves.end());
+    }
+    const std::string text = tuning->text();
+    if (text.size() > AgreedTexts::tuning_bytes_most)
+        return fail(weftInvalidArgument, "the file would have {} KiB, and ranks take {} KiB at most", text.size() >> 10,
+                    AgreedTexts::tuning_bytes_most >> 10);
+    WEFT_TRY(write_file(request.tune, text));
+    fmt::print("{} is written, of {} ranks on {}: WEFT_TUNE_FILE={} makes programs there use it\n", request.tune,
+               tuning->curves.empty() ? 0 : tuning->curves[0].ranks, tuning->simulated, request.tune);
+    return ok();
+}
+
+}  // namespace weft::tools
