@@ -163,7 +163,7 @@ Result<pid_t> start(const Arrangement& arrangement, const TuneWork& work, int ou
 }
 
 // Until the other end is closed.
-void take_times(int source, std::vector<TunedTime>& times) {
+void take_times(int source, Arrangement& arrangement) {
     std::string line;
     char buffer[65536];
     for (ssize_t length; (length = read(source, buffer, sizeof buffer)) > 0 || (length < 0 && errno == EINTR);)
@@ -172,7 +172,8 @@ void take_times(int source, std::vector<TunedTime>& times) {
                 line += buffer[i];
                 continue;
             }
-            if (TunedTime time; TunedTime::read(line, time)) times.push_back(time);
+            if (TunedTime time; TunedTime::read(line, time)) arrangement.times.push_back(time);
+            if (const auto apart = read_apart(line)) arrangement.apart = apart;
             line.clear();
         }
 }
@@ -184,7 +185,7 @@ Status measure(Arrangement& arrangement, const TuneWork& work) {
     const auto pid = start(arrangement, work, target.number());
     if (!pid) return Status(pid.status().code(), pid.status().sentence());
     target.reset();
-    take_times(source.number(), arrangement.times);
+    take_times(source.number(), arrangement);
     int status = 0;
     while (waitpid(*pid, &status, 0) < 0 && errno == EINTR) {
     }

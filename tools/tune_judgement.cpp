@@ -35,6 +35,7 @@ void add_curves(const Arrangement& arrangement, std::vector<Tuning::Curve>& curv
             curve.algorithm = algorithm;
             curve.ranks = arrangement.ranks;
             curve.hosts = arrangement.hosts;
+            if (arrangement.hosts < arrangement.ranks) curve.apart = arrangement.apart;
             curve.points.push_back({what.second, us});  // cells come by bytes
         }
     }

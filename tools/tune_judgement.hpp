@@ -1,5 +1,6 @@
 // tune_judgement.hpp: what is made of the times that `weft tune` has taken: the tuning, and how well it chooses.
 #pragma once
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,7 @@ namespace weft::tools {
 struct Arrangement {
     int ranks = 2, hosts = 1;
     std::vector<TunedTime> times;
+    std::optional<bool> apart = {};  // see Tuning::Curve
     const char* transport() const { return hosts == 1 ? "shm" : "tcp"; }
 };
 

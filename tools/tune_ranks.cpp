@@ -12,6 +12,9 @@
 #include <utility>
 
 #include "perf/race.hpp"
+#include "src/base/cpu.hpp"
+#include "topology/cpu_mask.hpp"
+#include "topology/discover.hpp"
 
 namespace weft::tools {
 namespace {
@@ -196,6 +199,33 @@ bool TunedTime::read(const std::string& line, TunedTime& time) {
     return named && time.us > 0;
 }
 
+std::string apart_text(bool apart) { return fmt::format("apart {}", int(apart)); }
+
+std::optional<bool> read_apart(const std::string& line) {
+    if (line == apart_text(true) || line == apart_text(false)) return line == apart_text(true);
+    return {};
+}
+
+namespace {
+
+// The NUMA domain that this process runs on, as communicators have it (comm/machines.hpp); -1: unknown.
+int domain_of_this_process() {
+    const int thread = allowed_cpus().first();
+    const auto found = topology::discover_this_host(options(), false);
+    if (!found) return -1;
+    for (const int cpu : found->graph.of_kind(topology::NodeKind::cpu))
+        if (topology::CpuMask::from_mask(found->graph.node(cpu).cpu.affinity).contains(thread)) return cpu;
+    return -1;
+}
+
+void tell_whether_apart(perf::Rank& rank) {
+    const double domain = domain_of_this_process();
+    const double least = rank.combine(domain, weftMin), most = rank.combine(domain, weftMax);
+    if (rank.is_first() && least >= 0) fmt::print("{}\n", apart_text(least != most));
+}
+
+}  // namespace
+
 int run_tune_rank(const TuneWork& work) try {
     weftComm_t comm = nullptr;
     if (weftCommInitFromEnvironment(&comm, nullptr) != weftSuccess) {
@@ -204,6 +234,7 @@ int run_tune_rank(const TuneWork& work) try {
     }
     {
         perf::Rank rank(comm);
+        tell_whether_apart(rank);
         Tuner(rank, work).run();
     }
     return weftCommDestroy(comm) == weftSuccess ? 0 : 1;

@@ -1,6 +1,7 @@
 // tune_ranks.hpp: what each rank does that `weft tune` starts: it runs every algorithm of every collective at every size,
 // and rank 0 prints what they took, a line for each.
 #pragma once
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -37,6 +38,10 @@ struct TunedTime {
     std::string text() const;
     static bool read(const std::string& line, TunedTime& time);
 };
+
+// A line of its own: whether ranks of one machine sat on different NUMA domains.
+std::string apart_text(bool apart);
+std::optional<bool> read_apart(const std::string& line);
 
 // The ranks find each other by the environment. The process's exit status.
 int run_tune_rank(const TuneWork& work);

@@ -4,6 +4,7 @@
 #pragma once
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -28,8 +29,8 @@ class Machines {
     Layout device_layout(int rank) const { return with(on_gpus_, rank); }
     uint64_t rings() const { return digest(on_cpus_); }
     uint64_t device_rings() const { return digest(on_gpus_); }
-    // Ranks of one host have their threads on different NUMA domains.
-    bool apart() const { return apart_; }
+    // Whether ranks of one host have their threads on different NUMA domains; nothing: unknown, as of two ranks.
+    std::optional<bool> apart() const { return apart_; }
     // What the GPUs' rings carry together, as far as links tell; 0: unknown.
     double device_gbs() const { return on_gpus_.gbs; }
     // A line for people each.
@@ -48,7 +49,7 @@ class Machines {
 
     Layout plain_;  // of rank 0, without orders
     Rings on_cpus_, on_gpus_;
-    bool apart_ = false;
+    std::optional<bool> apart_;
     std::vector<std::string> notes_;
 };
 

@@ -40,6 +40,8 @@ bool of_one_process(const HostGroup& group) {
     return true;
 }
 
+const char* seats_text(bool apart) { return apart ? "several NUMA domains" : "one NUMA domain of a host"; }
+
 bool has(const Schedule& schedule, Opcode opcode) {
     for (const Block& block : schedule.blocks)
         for (const Instruction& instruction : block.instructions)
@@ -75,11 +77,20 @@ Planner::Planner(HostGroup& group, const net::Identity* identity, int rank, Boar
                   .slot_bytes = group.one_host() ? slot_bytes_here : costs_.links.net_slot_bytes,
                   .heap_used = &heap_used_,
                   .kernel_copies = agreed_.cross_messages != 0}) {
-    // Who measured, measured that too.
-    const bool measured = costs_.tuning && costs_.tuning->of_shared_memory();
-    if (machines_->apart() && !measured) costs_.links.signal_us = LinkCosts::far_signal_us;
     if (rank == 0)
         for (const std::string& note : machines_->notes()) WEFT_LOG_RANK(rank, info, init, "{}", note);
+    const std::optional<bool> apart = machines_->apart();
+    if (apart && costs_.tuning && costs_.tuning->sat_otherwise(*apart)) {
+        costs_.tuning = std::make_shared<const Tuning>(costs_.tuning->of_those_who_sat(*apart));
+        if (rank == 0)
+            WEFT_LOG_RANK(rank, info, init,
+                          "WEFT_TUNE_FILE: ranks here sit on {}, and times of ranks that sat on {} are left out{}",
+                          seats_text(*apart), seats_text(!*apart),
+                          costs_.tuning->of_shared_memory() ? "" : ": inside a host the built-in costs serve");
+    }
+    // Who measured, measured that too.
+    const bool measured = costs_.tuning && costs_.tuning->of_shared_memory();
+    if (apart.value_or(false) && !measured) costs_.links.signal_us = LinkCosts::far_signal_us;
 }
 
 Result<uint8_t> Planner::preference(const std::string& algo, int channels) {

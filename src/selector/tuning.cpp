@@ -73,6 +73,23 @@ bool Tuning::of_shared_memory() const {
            std::any_of(curves.begin(), curves.end(), [](const Curve& curve) { return curve.hosts < curve.ranks; });
 }
 
+static bool sat_so(const Tuning::Curve& curve, bool apart) {
+    return curve.hosts == curve.ranks || !curve.apart || *curve.apart == apart;
+}
+
+bool Tuning::sat_otherwise(bool apart) const {
+    return !std::all_of(curves.begin(), curves.end(), [&](const Curve& curve) { return sat_so(curve, apart); });
+}
+
+Tuning Tuning::of_those_who_sat(bool apart) const {
+    Tuning left = *this;
+    std::erase_if(left.curves, [&](const Curve& curve) { return !sat_so(curve, apart); });
+    if (left.of_shared_memory()) return left;
+    for (const Constant& constant : constant_table())
+        if (!constant.of_network) left.constants.*constant.member = built_in().*constant.member;
+    return left;
+}
+
 namespace {
 
 // One host, a host for each rank, or hosts of several: times of one say nothing of another.

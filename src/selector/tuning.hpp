@@ -2,6 +2,7 @@
 // and the constants of the cost model that fit them. A value; what is predicted of it depends on nothing else, so that
 // ranks that have the same text choose alike. Reentrant.
 #pragma once
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -25,6 +26,8 @@ struct Tuning {
         std::string algorithm;
         int ranks = 0, hosts = 1;
         std::vector<Point> points;  // by bytes, each once; never empty
+        // Of ranks that shared memory: whether some sat on another NUMA domain than others; nothing: unknown.
+        std::optional<bool> apart = {};
         // Between two points on a straight line, both axes logarithmic; beyond the ends as at the ends.
         double us_at(size_t bytes) const;
         // Where times have been measured: the nearest size to these bytes.
@@ -58,6 +61,10 @@ struct Tuning {
     LinkCosts fitted(const LinkCosts& links) const;
     // Whether ranks that share memory were measured, not simulated: then the constants know how far apart this machine's cores are.
     bool of_shared_memory() const;
+    // Whether ranks that shared memory sat otherwise than ranks that are apart, or are not, in some curve.
+    bool sat_otherwise(bool apart) const;
+    // Without those; if no other ranks that shared memory are left the constants of a machine are the built-in ones.
+    Tuning of_those_who_sat(bool apart) const;
     // Between ranks that have a core each, on hosts that are all this machine, or are simulated.
     LinkCosts built_in() const;
     // As ranks in blocks on such hosts had them, unfitted; and as the ranks of a curve had them.

@@ -106,6 +106,7 @@ Tuning::Curve read_curve(TuningReader& reader, const Json& row) {
     curve.ranks = int(reader.whole(row, "ranks", 2, Tuning::ranks_most));
     curve.hosts = int(reader.whole(row, "hosts", 1, curve.ranks));
     curve.points = reader.points(row);
+    if (row.contains("apart")) curve.apart = reader.truth(row, "apart");
     return curve;
 }
 
@@ -159,8 +160,9 @@ std::string Tuning::text() const {
         Json row = {{"collective", name_of(curve.collective)},
                     {"ranks", curve.ranks},
                     {"hosts", curve.hosts},
-                    {"algorithm", curve.algorithm},
-                    {"us", Json::array()}};
+                    {"algorithm", curve.algorithm}};
+        if (curve.apart) row["apart"] = *curve.apart;
+        row["us"] = Json::array();
         for (const Point& point : curve.points) row["us"].push_back(Json::array({point.bytes, rounded(point.us)}));
         lines += (&curve == &curves.front() ? "\n" : ",\n") + row.dump();
     }

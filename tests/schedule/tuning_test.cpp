@@ -251,6 +251,38 @@ TEST_CASE("a tuning knows how far cores are apart if ranks on them shared memory
     CHECK(tuning.of_shared_memory());
 }
 
+TEST_CASE("times of ranks that sat otherwise, near or apart, are left out", "[tuning]") {
+    Tuning tuning = a_tuning();
+    tuning.constants.signal_us = 7;
+    tuning.constants.net_latency_us = 70;
+    // Unknown, as in older files: believed.
+    for (const bool apart : {false, true}) CHECK_FALSE(tuning.sat_otherwise(apart));
+    for (Tuning::Curve& curve : tuning.curves)
+        if (curve.hosts == 1) curve.apart = false;
+    const auto read = Tuning::read(tuning.text());
+    REQUIRE(read);
+    CHECK(read->curves[0].apart == std::optional(false));
+    CHECK_FALSE(read->curves[2].apart);
+    CHECK_THAT(objection(changed("\"algorithm\":\"ring\"", "\"algorithm\":\"ring\",\"apart\":1")),
+               Contains("times[1]: `apart` is not true or false"));
+    CHECK_FALSE(tuning.sat_otherwise(false));
+    CHECK(tuning.sat_otherwise(true));
+    const Tuning left = tuning.of_those_who_sat(true);
+    REQUIRE(left.curves.size() == 1);
+    CHECK(left.curves[0].hosts == 2);
+    CHECK_FALSE(left.of_shared_memory());
+    CHECK(left.constants.signal_us == left.built_in().signal_us);
+    CHECK(left.constants.net_latency_us == 70);
+    CHECK(prediction(costs_of(left, 4), "ring", 4, 512).us ==
+          prediction(Costs(left.links_here(4, 1)), "ring", 4, 512).us);
+    // Some of each.
+    tuning.curves[1].apart = true;
+    const Tuning some = tuning.of_those_who_sat(true);
+    CHECK(some.curves.size() == 2);
+    CHECK(some.constants.signal_us == 7);
+    CHECK(prediction(costs_of(some, 4), "ring", 4, 512).us == Approx(11));
+}
+
 TEST_CASE("logarithms are the same bits on every machine", "[tuning]") {
     for (double number = 1e-9; number < 1e18; number *= 1.37) {
         CAPTURE(number);

@@ -23,10 +23,10 @@ Outcome tune(std::vector<std::string> arguments, std::vector<std::string> variab
     return run(std::move(arguments), std::move(variables));
 }
 
-// The ranks of a program of Weft's, two of them, on a host.
-Outcome run_program(std::vector<std::string> variables) {
-    return run({WEFT_COMMAND, "run", "-n", "2", WEFT_COMMAND, "tune", "--as-rank", "--seconds", "0.01", "--collectives",
-                "all_gather", "--most", "64"},
+// The ranks of a program of Weft's, on a host.
+Outcome run_program(std::vector<std::string> variables, const char* ranks = "2") {
+    return run({WEFT_COMMAND, "run", "-n", ranks, WEFT_COMMAND, "tune", "--as-rank", "--seconds", "0.01",
+                "--collectives", "all_gather", "--most", "64"},
                std::move(variables));
 }
 
@@ -66,6 +66,7 @@ TEST_CASE("what is measured is written, read back, explained and used", "[tune]"
                 REQUIRE(curve);
                 CHECK(curve->ranks == ranks);
                 CHECK(curve->hosts == hosts);
+                CHECK(curve->apart.has_value() == (hosts == 1));
                 CHECK(curve->points.size() == (collective == Collective::barrier ? 1 : 4));
             }
 
@@ -76,6 +77,17 @@ TEST_CASE("what is measured is written, read back, explained and used", "[tune]"
     CHECK_THAT(run_program({"WEFT_TUNE_FILE=" + file, logged[0], logged[1]}).error, Contains(" us measured"));
     const std::string built_in = run_program({logged[0], logged[1]}).error;
     CHECK_THAT(built_in, Contains(" us predicted; ") && !Contains("measured"));
+
+    // By ranks that sit otherwise it is not believed, who sit as these did take it.
+    const char* left_out = ": inside a host the built-in costs serve";
+    CHECK_THAT(run_program({"WEFT_TUNE_FILE=" + file, "WEFT_DEBUG=INFO"}, "3").error, !Contains(left_out));
+    Tuning otherwise = *tuning;
+    for (Tuning::Curve& curve : otherwise.curves)
+        if (curve.apart) curve.apart = !*curve.apart;
+    std::ofstream(file) << otherwise.text();
+    const std::string believed_not = run_program({"WEFT_TUNE_FILE=" + file, "WEFT_DEBUG=INFO"}, "3").error;
+    CHECK_THAT(believed_not, Contains("WEFT_TUNE_FILE: ranks here sit on ") && Contains(left_out));
+    CHECK_THAT(believed_not, !Contains("measured"));
 }
 
 TEST_CASE("a tuning that is broken ends a program with a sentence, a strange one with a warning alone", "[tune]") {
