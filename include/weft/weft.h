@@ -112,10 +112,12 @@ WEFT_API weftResult_t weftCommSplit(weftComm_t comm, int color, int key, weftCom
  * Errors: as weftCommSplit; if a rank does not come comm stays as it was. Thread-bound. */
 WEFT_API weftResult_t weftCommShrink(weftComm_t comm, int* excludeRanksList, int excludeRanksCount, weftComm_t* newcomm,
                                      const weftConfig_t* config, int shrinkFlags);
-/* Waits until this rank's calls on device memory have ended; from then on comm takes no call but weftCommDestroy,
- * weftCommAbort and questions. Waits for no other rank: peers can still complete what this rank has called. Not needed
- * before weftCommDestroy. Errors: weftInvalidUsage (finalized before, or inside a group that holds calls on comm), the
- * error of a communicator that has failed. Thread-bound. */
+/* Waits until this rank's calls on device memory have ended; from then on comm takes weftCommDestroy, weftCommAbort,
+ * questions, and what concerns this rank alone (its settings, registrations and reductions); each other call, prepared
+ * or on a stream, too, is weftInvalidUsage, and peers that wait for it are told at their deadline. Waits for no other
+ * rank: peers can still complete what this rank has called. Not needed before weftCommDestroy.
+ * Errors: weftInvalidUsage (finalized before, or inside a group that holds calls on comm), the error of a communicator
+ * that has failed. Thread-bound. */
 WEFT_API weftResult_t weftCommFinalize(weftComm_t comm);
 
 /* Frees the communicator: an orderly goodbye; operations that peers can still complete succeed. Returns when its calls
