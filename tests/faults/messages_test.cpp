@@ -159,3 +159,76 @@ TEST_CASE("a rank that called something else is told in collectives of uneven pa
         }
     }
 }
+
+TEST_CASE("counts that differ in collectives of uneven parts are told to all ranks, with both", "[messages]") {
+    struct Wrong {
+        const char *step, *function;
+        bool of_root = false;   // what another rank than the root says of others' parts matters to nobody
+        bool of_pairs = false;  // each rank's table is of its own
+    };
+    const Wrong wrongs[] = {{.step = "all_to_all_v", .function = "weftAlltoAllv", .of_pairs = true},
+                            {.step = "all_gather_v", .function = "weftAllGatherv"},
+                            {.step = "gather_v", .function = "weftGatherv", .of_root = true},
+                            {.step = "scatter_v", .function = "weftScatterv", .of_root = true},
+                            {.step = "reduce_scatter_v", .function = "weftReduceScatterv"}};
+    for (const Where& where : everywhere)
+        for (const Wrong& wrong : wrongs)
+            for (const int ranks : {2, 4})
+                for (const int odd : {0, ranks - 1})
+                    for (const bool empty : {false, true}) {
+                        if (small() && (ranks == 4) == empty) continue;
+                        // Of another rank's part, which it does not refuse itself; or of its own with the root.
+                        const int part = odd == 0 ? ranks - 1 : wrong.of_root ? odd : 0;
+                        INFO(wrong.step << ' ' << where.name << ": rank " << odd << " of " << ranks << " says "
+                                        << (empty ? "nothing" : "more") << " of part " << part);
+                        Job job(ranks);
+                        const std::string later = job.another_id();
+                        const int right = 1000 + part + (wrong.of_pairs ? odd : 0), other = empty ? 0 : 70000;
+                        for (int rank = 0; rank < ranks; ++rank) {
+                            std::string call = std::string(wrong.step) + "=";
+                            for (int of = 0; of < ranks; ++of) {
+                                const bool differs = rank == odd && of == part;
+                                call += std::to_string(differs ? other : 1000 + of + (wrong.of_pairs ? rank : 0)) + ",";
+                            }
+                            job.start(rank,
+                                      {"init", call, "reduce=1", "async", "destroy", "id=" + later, "init",
+                                       "reduce=1000", "destroy"},
+                                      variables_of(where, rank));
+                        }
+                        job.finish();
+                        for (int rank = 0; rank < ranks; ++rank) {
+                            const std::string& said = job[rank].output();
+                            INFO("rank " << rank << " said\n" << said);
+                            const auto call = [&](int count) {
+                                return "called " + std::string(wrong.function) + " with " + std::to_string(count) +
+                                       " int32 ";
+                            };
+                            CHECK(contains(said, call(other)));
+                            CHECK(contains(said, call(right)));
+                            CHECK(contains(said, "rank " + std::to_string(odd)));
+                            CHECK(job.answer(rank, "async") == "9");
+                            CHECK(job.answer(rank, "init") == "0");
+                            CHECK(job.answer(rank, "reduce") == "0");
+                        }
+                    }
+}
+
+TEST_CASE("who waits for a rank whose uneven parts were refused names it at the deadline", "[messages]") {
+    for (const char* step : {"all_to_all_v", "all_gather_v", "gather_v", "reduce_scatter_v"})
+        CHECK(with_growing_limit(500, [&](int64_t limit_ms) {
+                  Job job(2);
+                  const std::vector<std::string> limit{"WEFT_TIMEOUT_MS=" + std::to_string(limit_ms), quiet};
+                  job.start(0, {"init", "reduce=1", std::string(step) + "=10,11", "async", "destroy"}, limit);
+                  job.start(1, {"init", "reduce=1", std::string(step) + "=10,-1", "await", "async", "destroy"}, limit);
+                  CHECK(job[0].says(std::string(step) + " "));
+                  job[1].kill(SIGUSR1);
+                  job.finish();
+                  const std::string late = job.answer(0, step), refused = job.answer(1, step);
+                  const bool right = late.rfind("8 ", 0) == 0 &&
+                                     contains(late, std::string("operation 2, ") + step + " of int32") &&
+                                     contains(late, "rank 1 (pid " + std::to_string(job[1].pid())) &&
+                                     contains(late, "outside Weft, last operation 1") && refused.rfind("4 ", 0) == 0 &&
+                                     contains(refused, "no memory holds that many") && job.answer(1, "async") == "8";
+                  return right ? "" : job.everything();
+              }) == "");
+}
