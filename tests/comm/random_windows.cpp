@@ -7,18 +7,14 @@
 #include <random>
 
 #include "src/base/datatype.hpp"
+#include "tests/comm/random_data.hpp"
 
 namespace weft::test {
 
 namespace {
 
-using Bytes = std::vector<std::byte>;
+using Bytes = RandomBytes;
 constexpr int windows = 2, rounds_of_windows = 6;
-
-std::byte content(uint32_t seed, size_t call, size_t index) {
-    const uint64_t mix = (uint64_t(seed) << 32 | call) * 0x9e3779b97f4a7c15u + index * 0xbf58476d1ce4e5b9u;
-    return std::byte(mix >> 56 ^ mix >> 24);
-}
 
 // What all ranks' parts hold, by window and rank.
 struct Model {
