@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <new>
 #include <string>
 #include <vector>
 
@@ -44,6 +45,9 @@ int main(int argc, char** argv) {
     } catch (const CLI::ParseError& misuse) {
         // --help and --version come here, too, and are no failure.
         return app.exit(misuse) == 0 ? 0 : 2;
+    } catch (const std::bad_alloc&) {
+        fputs("weft: out of memory\n", stderr);
+        return 1;
     }
     return exit_status;
 }

@@ -182,6 +182,7 @@ class Proof {
     std::vector<Rank> rank_states_;
     std::unordered_map<uint64_t, int> connection_of_;
     std::vector<Connection> connections_;
+    size_t under_way_ = 0;           // chunks in their slots
     std::vector<Slot> slots_;        // by rank and slot
     std::vector<Slot> scratches_;    // by rank; empty: nobody has one
     std::vector<Meeting> meetings_;  // by board, its tile and phase

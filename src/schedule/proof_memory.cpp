@@ -5,6 +5,9 @@
 
 namespace weft {
 
+// Chunks in all slots together: half a gigabyte.
+static constexpr size_t under_way_most = size_t(1) << 24;
+
 // In an all-to-all a chunk's place with its sender is not that with its receiver; its expression tells what it is.
 static bool alike_chunks(const Schedule& schedule) { return !facts_of(schedule.collective).transposes; }
 
@@ -20,6 +23,7 @@ bool Proof::execute_connection(const Here& here) {
         Connection& connection = connections_[source];
         message = std::move(connection.slots.front());
         connection.slots.pop_front();
+        under_way_ -= message.values.size();
         queue(std::exchange(connection.blocked_sender, -1));
         if (message.values[0].second.tile != here.operation->first_tile + here.tile)
             return object(here, "it receives what rank {} sent for another tile, as its chunk {}, in step {}",
@@ -68,6 +72,9 @@ bool Proof::execute_connection(const Here& here) {
                       message.step);
     if (sends) {
         Connection& connection = connections_[target];
+        if ((under_way_ += passed_on.size()) > under_way_most)
+            return object(here, "more than {} chunks are under way at once, which are too many to check",
+                          under_way_most);
         connection.slots.push_back(
             {std::move(passed_on), here.chunk, here.it->count, here.step, in_scratch || message.in_scratch});
         queue(std::exchange(connection.blocked_receiver, -1));
