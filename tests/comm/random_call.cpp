@@ -3,6 +3,7 @@
 #include <cstring>
 #include <random>
 #include <sstream>
+#include <thread>
 #include <vector>
 
 #include "src/base/datatype.hpp"
@@ -26,6 +27,15 @@ uint64_t hash_of(const std::byte* data, size_t bytes) {
 }
 
 }  // namespace
+
+weftResult_t settled(weftComm_t comm, weftResult_t code) {
+    while (code == weftInProgress) {
+        const weftResult_t asked = weftCommGetAsyncError(comm, &code);
+        if (asked != weftSuccess) return asked;
+        std::this_thread::yield();
+    }
+    return code;
+}
 
 // One call as all ranks draw it.
 struct RandomCall::Drawn {
@@ -202,9 +212,9 @@ std::string RandomCall::differing_bits(weftComm_t comm) const {
     // The least and the greatest hash are one.
     const uint64_t hash = hash_of(receive_, drawn_->part_bytes());
     uint64_t least = hash, most = hash;
-    if (weftAllReduce(&least, &least, 1, weftUint64, weftMin, comm, nullptr) != weftSuccess ||
-        weftAllReduce(&most, &most, 1, weftUint64, weftMax, comm, nullptr) != weftSuccess)
-        return weftGetLastError(comm);
+    for (const auto& [value, op] : {std::pair(&least, weftMin), std::pair(&most, weftMax)})
+        if (settled(comm, weftAllReduce(value, value, 1, weftUint64, op, comm, nullptr)) != weftSuccess)
+            return weftGetLastError(comm);
     return least == most ? "" : "ranks have different bits";
 }
 

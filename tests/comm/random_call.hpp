@@ -10,6 +10,9 @@
 
 namespace weft::test {
 
+// A communicator that does not block said weftInProgress: what came of it in the end.
+weftResult_t settled(weftComm_t comm, weftResult_t code);
+
 class RandomCall {
   public:
     // Number `index` of a sequence, on a communicator of `ranks`.
@@ -20,7 +23,7 @@ class RandomCall {
     weftResult_t issue(weftComm_t comm, weftStream_t stream, bool in_group = false);
     // What is wrong with what this rank has, or nothing.
     std::string fault() const;
-    // Of an all-reduce: ranks have the same bits? Calls; nothing is wrong, or it is said.
+    // Of an all-reduce: ranks have the same bits? Calls, whether or not comm blocks; nothing is wrong, or it is said.
     std::string differing_bits(weftComm_t comm) const;
     // A sentence that says which call it was.
     std::string name() const;

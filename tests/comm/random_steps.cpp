@@ -1,0 +1,162 @@
+#include "tests/comm/random_steps.hpp"
+
+#include <cstdlib>
+
+#include "tests/comm/random_call.hpp"
+#include "tests/comm/random_uneven.hpp"
+
+namespace weft::test {
+
+namespace {
+
+bool fine(weftResult_t result) { return result == weftSuccess || result == weftInProgress; }
+
+class CollectiveStep : public RandomStep {
+  public:
+    CollectiveStep(const Sequence& sequence, const RandomPlace& place, int number)
+        : comm_(place.comm), call_(sequence, number, place.rank, place.ranks) {}
+    weftResult_t issue(weftStream_t stream, bool in_group) override { return call_.issue(comm_, stream, in_group); }
+    std::string fault() override {
+        std::string wrong = call_.fault();
+        if (wrong.empty()) wrong = call_.differing_bits(comm_);
+        return wrong.empty() ? "" : call_.name() + ": " + wrong;
+    }
+
+  private:
+    weftComm_t comm_;
+    RandomCall call_;
+};
+
+class UnevenStep : public RandomStep {
+  public:
+    UnevenStep(const Sequence& sequence, const RandomPlace& place, int number)
+        : comm_(place.comm), uneven_(sequence.seed, number, place.rank, place.ranks, sequence.most_elements) {}
+    weftResult_t issue(weftStream_t stream, bool) override { return uneven_.issue(comm_, stream); }
+    std::string fault() override {
+        const std::string wrong = uneven_.fault();
+        return wrong.empty() ? "" : std::string(uneven_.name()) + ": " + wrong;
+    }
+
+  private:
+    weftComm_t comm_;
+    RandomUneven uneven_;
+};
+
+// Everybody to the next rank.
+class MessageStep : public RandomStep {
+  public:
+    MessageStep(const RandomPlace& place, int number, size_t elements)
+        : comm_(place.comm),
+          to_((place.rank + 1) % place.ranks),
+          from_((place.rank + place.ranks - 1) % place.ranks),
+          number_(number),
+          sent_(elements),
+          received_(elements) {
+        for (size_t i = 0; i < elements; ++i) sent_[i] = element(place.rank, i);
+    }
+    weftResult_t issue(weftStream_t stream, bool) override {
+        return weftSendRecv(sent_.data(), sent_.size(), to_, received_.data(), received_.size(), from_, weftInt32,
+                            comm_, stream);
+    }
+    std::string fault() override {
+        for (size_t i = 0; i < received_.size(); ++i)
+            if (received_[i] != element(from_, i)) return "a message is not what was sent";
+        return "";
+    }
+
+  private:
+    int element(int rank, size_t index) const { return rank * 100'000 + number_ * 17 + int(index); }
+
+    weftComm_t comm_;
+    int to_, from_, number_;
+    std::vector<int> sent_, received_;
+};
+
+// Everybody puts into the next rank's window, waits for what the one before puts, and reads what a third one has.
+class WindowStep : public RandomStep {
+  public:
+    WindowStep(const RandomPlace& place, int number, int index, std::mt19937& random)
+        : place_(place), number_(number), index_(index), distance_(int(random() % uint32_t(place.ranks))) {
+        put_.resize(random() % 2 ? random() % (RandomWindow::put_elements + 1) : random() % 9);
+        first_ = random() % RandomWindow::read_elements;
+        got_.resize(random() % (RandomWindow::read_elements - first_ + 1));
+        signal_ = int(random() % WEFT_SIGNALS);
+        context_ = int(random() % WEFT_SIGNAL_CONTEXTS);
+        third_ = int(random() % uint32_t(place.ranks));
+        for (size_t i = 0; i < put_.size(); ++i) put_[i] = element(place.rank, i);
+    }
+    // A rank carries out what comes by messages while it is in calls on the communicator: the barrier keeps all there.
+    weftResult_t issue(weftStream_t stream, bool) override {
+        const weftWaitSignalDesc_t wait{1, at(-distance_), signal_, context_};
+        weftWindow_t window = place_.window->handle();
+        const size_t read = first_ * sizeof(int);
+        weftResult_t result =
+            weftPutSignal(put_.data(), put_.size(), weftInt32, at(distance_), window, place_.window->put_offset(index_),
+                          signal_, context_, 0, place_.comm, stream);
+        if (fine(result)) result = weftWaitSignal(1, &wait, place_.comm, stream);
+        if (fine(result))
+            result = weftGet(got_.data(), got_.size(), weftInt32, third_, window, read, place_.comm, stream);
+        return fine(result) ? weftBarrier(place_.comm, stream) : result;
+    }
+    std::string fault() override {
+        std::string wrong;
+        const int* const there = place_.window->put_place(index_);
+        for (size_t i = 0; i < put_.size(); ++i)
+            if (there[i] != element(at(-distance_), i)) wrong = "what was put is not in the window";
+        for (size_t i = 0; i < got_.size(); ++i)
+            if (got_[i] != RandomWindow::read_element(third_, first_ + i)) wrong = "a get has not what is there";
+        // Nobody puts anew before all have looked.
+        if (settled(place_.comm, weftBarrier(place_.comm, nullptr)) != weftSuccess)
+            return weftGetLastError(place_.comm);
+        return wrong;
+    }
+
+  private:
+    int at(int distance) const { return (place_.rank + distance + place_.ranks) % place_.ranks; }
+    int element(int rank, size_t index) const { return rank * 100'000 + number_ * 13 + int(index); }
+
+    RandomPlace place_;
+    int number_, index_, distance_, signal_, context_, third_;
+    size_t first_;
+    std::vector<int> put_, got_;
+};
+
+}  // namespace
+
+RandomWindow::RandomWindow(int rank, int steps, bool shared)
+    : elements_(read_elements + size_t(steps) * put_elements), shared_(shared) {
+    void* memory = nullptr;
+    if (shared)
+        (void)weftMemAlloc(&memory, elements_ * sizeof(int));
+    else
+        memory = calloc(elements_, sizeof(int));
+    if (!memory) abort();
+    memory_ = static_cast<int*>(memory);
+    for (size_t i = 0; i < read_elements; ++i) memory_[i] = read_element(rank, i);
+}
+
+RandomWindow::~RandomWindow() {
+    if (left_) return;
+    if (shared_)
+        (void)weftMemFree(memory_);
+    else
+        free(memory_);
+}
+
+weftResult_t RandomWindow::open(weftComm_t comm) {
+    return settled(comm, weftCommWindowRegister(comm, memory_, elements_ * sizeof(int), &handle_, WEFT_WIN_DEFAULT));
+}
+
+weftResult_t RandomWindow::close(weftComm_t comm) { return settled(comm, weftCommWindowDeregister(comm, handle_)); }
+
+std::unique_ptr<RandomStep> draw_step(const Sequence& sequence, const RandomPlace& place, int number, int index,
+                                      std::mt19937& random) {
+    switch (random() % 8) {
+        case 0: return std::make_unique<MessageStep>(place, number, random() % 2 ? random() % 5000 : random() % 9);
+        case 1: return std::make_unique<UnevenStep>(sequence, place, number);
+        case 2: return std::make_unique<WindowStep>(place, number, index, random);
+        default: return std::make_unique<CollectiveStep>(sequence, place, number);
+    }
+}
+
+}  // namespace weft::test
