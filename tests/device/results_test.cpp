@@ -231,11 +231,13 @@ TEST_CASE("each thread may call on its default stream", "[streams]") {
         threads.emplace_back([&, rank] {
             try {
                 const Current current(placing[size_t(rank)]);
-                weftComm_t comm = nullptr;
-                demand(weftCommInitRank(&comm, n, id, rank));
+                // Before the ranks meet: the write waits for what is on the default streams of all threads, and a kernel there
+                // may wait for this rank.
                 const DeviceBuffer buffer(placing[size_t(rank)], 4000);
                 const std::vector<uint32_t> ones(1000, 1);
                 buffer.write(ones.data(), 4000);
+                weftComm_t comm = nullptr;
+                demand(weftCommInitRank(&comm, n, id, rank));
                 for (int call = 0; call < calls; ++call)
                     demand(weftAllReduce(buffer.data(), buffer.data(), 1000, weftUint32, weftSum, comm,
                                          reinterpret_cast<weftStream_t>(CU_STREAM_PER_THREAD)),
