@@ -1,6 +1,7 @@
 #include "tests/device/program.hpp"
 
 #include <map>
+#include <mutex>
 #include <stdexcept>
 #include <string>
 
@@ -24,12 +25,14 @@ int devices() {
 
 CUcontext context_of(int device) {
     struct Retained {
+        std::mutex mutex;  // ranks on threads ask at once
         std::map<int, CUcontext> contexts;
         ~Retained() {
             for (const auto& [device, context] : contexts) cuDevicePrimaryCtxRelease(device);
         }
     };
     static Retained retained;
+    std::lock_guard lock(retained.mutex);
     CUcontext& context = retained.contexts[device];
     if (!context) {
         demand(cuInit(0));
