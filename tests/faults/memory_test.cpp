@@ -14,7 +14,7 @@ struct MemoryScene {
 
 const MemoryScene memory_scenes[] = {
     {"slots that grow", {"reduce=1"}, {"reduce=1000000"}},
-    {"slots that grow after calls that need no more", {"reduce=100000"}, {"reduce=1", "reduce=3000000"}},
+    {"slots that grow after calls that need no more", {"reduce=20000"}, {"reduce=1", "reduce=3000000"}},
     {"a ring's connections", {}, {"reduce=100000"}, "WEFT_ALGO=ring"},
     {"a tree's connections", {"reduce=1"}, {"call=broadcast,100000"}, "WEFT_ALGO=binomial_tree"},
     {"messages' connections", {"reduce=1"}, {"all_to_all_v=1000,1000,1000"}},
