@@ -41,13 +41,13 @@ void must(const Status& status) {
 }
 
 // What the two processes share: blobs, and a meeting point before each measurement.
-struct Shared {
+struct InCommon {
     net::Secret secret;
     Blob blobs[2];
     std::atomic<uint32_t> met{0};
 };
 
-void meet(Shared& shared) {
+void meet(InCommon& shared) {
     static uint32_t meetings = 0;
     shared.met.fetch_add(1);
     for (++meetings; shared.met.load() < 2 * meetings;) sched_yield();
@@ -92,7 +92,7 @@ class BareEnds final : public Ends {
 class TransportEnds final : public Ends {
   public:
     enum class Way { straight, staged };
-    TransportEnds(Shared& shared, int rank, int depth, size_t slot_bytes, Way way)
+    TransportEnds(InCommon& shared, int rank, int depth, size_t slot_bytes, Way way)
         : identity_(net::Identity::of(shared.secret)), slot_bytes_(slot_bytes), way_(way) {
         ConnectionOptions options{rank, 1 - rank, 0, depth, slot_bytes, nullptr, nullptr, &identity_};
         receiver_ = must(tcp_transport.listen(options, shared.blobs[rank]));
@@ -180,7 +180,7 @@ int main(int count, char** arguments) {
     const size_t slot_bytes = size_t(argument(1, 256 << 10));
     const int depth = int(argument(2, 2)), buffer = int(argument(3, 0)), tries = int(argument(4, 10));
     auto* shared =
-        new (mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0)) Shared;
+        new (mmap(nullptr, sizeof(InCommon), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0)) InCommon;
     net::random_bytes(shared->secret.key.data(), shared->secret.key.size());
 
     auto listener = must(net::open_listener(must(net::Address::parse("127.0.0.1"))));
