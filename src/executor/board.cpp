@@ -11,7 +11,7 @@ void Run::post_entry(uint64_t tile) {
     plan_->board->wake();
     // Its readers still hold the line that is next: of a small operation, to take it from them is a fifth of the time, which
     // passes meanwhile.
-    if (size_t(parts_) * plan_->bytes() <= inline_bytes) prefetch_to_write(&plan_->board->line(rank_, number + 1));
+    if (fits_line_) prefetch_to_write(&plan_->board->line(rank_, number + 1));
 }
 
 void Run::post_done(uint64_t tile) {

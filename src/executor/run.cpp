@@ -24,8 +24,9 @@ Run::Run(const Plan& plan)
     if (!schedule.board.empty()) place_ = place_of(rank_);
     fused_ = schedule.blocks.size() == 1 && !schedule.blocks[0].instructions.empty() &&
              kind_of(schedule.blocks[0].instructions[0].opcode) == OpcodeKind::fused;
+    fits_line_ = size_t(parts_) * plan.bytes() <= inline_bytes;
     // An all-reduce's payloads say what is offered, and its fused form has a way of its own.
-    inside_line_ = schedule.collective != Collective::all_reduce && size_t(parts_) * plan.bytes() <= inline_bytes;
+    inside_line_ = fits_line_ && schedule.collective != Collective::all_reduce;
     sources_.resize(size_t(std::max(ranks_, 2)));
     inputs_.resize(size_t(ranks_));
     outputs_.resize(size_t(ranks_));

@@ -176,6 +176,7 @@ class Run {
     Held input_held_, output_held_;
     int place_ = 0;  // of this rank among the board's members
     const int32_t* members_;
+    bool fits_line_ = false;  // the whole: a line's payload can hold it
     bool inside_line_ = false;
     bool fused_ = false;  // one fused instruction, which walks the tiles itself
 
