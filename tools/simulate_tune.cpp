@@ -10,15 +10,15 @@
 #include "src/bootstrap/agreed_texts.hpp"
 #include "src/selector/tuning_file.hpp"
 #include "tools/algorithm_named.hpp"
+#include "tools/tune_ranks.hpp"
 
 namespace weft::tools {
 
 namespace {
 
-// As `weft tune` has them: eightfold, then fourfold.
 std::vector<uint64_t> sizes_up_to(uint64_t most) {
     std::vector<uint64_t> sizes;
-    for (uint64_t bytes = 8; bytes <= most; bytes *= bytes < 4096 ? 8 : 4) sizes.push_back(bytes);
+    for (uint64_t bytes = 8; bytes <= most; bytes = next_tuned_size(bytes)) sizes.push_back(bytes);
     if (sizes.empty()) sizes.push_back(most);
     return sizes;
 }

@@ -48,11 +48,10 @@ const Call calls[] = {
 
 // Those held out lie halfway.
 std::vector<TunedSize> tuned_sizes(const TuneWork& work) {
-    constexpr int fourfold_from = 12;
     std::vector<TunedSize> sizes;
     int gap = 0;
-    for (int power = 3; power <= 40; power += power < fourfold_from ? 3 : 2) {
-        const size_t bytes = size_t(1) << power, between = size_t(1) << (power + 1);
+    for (size_t bytes = 8; bytes <= size_t(1) << 40; bytes = next_tuned_size(bytes)) {
+        const size_t between = 2 * bytes;
         if (bytes >= work.least_bytes && bytes <= work.most_bytes) sizes.push_back({bytes, false});
         // Every other gap: they cost as much time as the others.
         if (++gap % 2 == 1 && between >= work.least_bytes && between <= work.most_bytes)

@@ -16,7 +16,8 @@ struct TuneWork {
     double seconds = 10;  // about
 };
 
-// By powers of two: eightfold while it is the ranks' meeting that takes the time, then fourfold.
+// The size after this one, from 8 bytes on: eightfold while it is the ranks' meeting that takes the time, then fourfold.
+constexpr size_t next_tuned_size(size_t bytes) { return bytes * (bytes < 4096 ? 8 : 4); }
 struct TunedSize {
     size_t bytes;
     bool held_out;
