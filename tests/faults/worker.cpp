@@ -59,42 +59,6 @@ weftResult_t worker::reduce(Worker& self, size_t count, weftDataType_t type, wef
 
 namespace {
 
-enum class Uneven { all_to_all_v, all_gather_v, gather_v, scatter_v, reduce_scatter_v };
-
-// One collective of count int32, which are the number of their rank from 1; what comes out is looked at.
-weftResult_t collective(Worker& self, const std::string& name, size_t count, int root) {
-    if (name == "all_reduce") return reduce(self, count, weftInt32, weftSum);
-    if (name == "barrier") return weftBarrier(self.comm, nullptr);
-    const auto ranks = size_t(self.ranks);
-    const auto [send, receive] = buffers(self, ranks * count * sizeof(int));
-    auto *in = static_cast<int*>(send), *out = static_cast<int*>(receive);
-    std::fill_n(in, ranks * count, self.rank + 1);
-    std::fill_n(out, ranks * count, -1);
-    const bool to_root = name == "reduce" || name == "gather";
-    const bool parts = name == "all_gather" || name == "all_to_all" || name == "gather";
-    const int sum = self.ranks * (self.ranks + 1) / 2;
-    weftResult_t code = weftInternalError;
-    if (name == "broadcast") code = weftBroadcast(in, out, count, weftInt32, root, self.comm, nullptr);
-    if (name == "reduce") code = weftReduce(in, out, count, weftInt32, weftSum, root, self.comm, nullptr);
-    if (name == "all_gather") code = weftAllGather(in, out, count, weftInt32, self.comm, nullptr);
-    if (name == "reduce_scatter") code = weftReduceScatter(in, out, count, weftInt32, weftSum, self.comm, nullptr);
-    if (name == "all_to_all") code = weftAlltoAll(in, out, count, weftInt32, self.comm, nullptr);
-    if (name == "gather") code = weftGather(in, out, count, weftInt32, root, self.comm, nullptr);
-    if (name == "scatter") code = weftScatter(in, out, count, weftInt32, root, self.comm, nullptr);
-    if (code != weftSuccess || (to_root && self.rank != root)) return code;
-    for (size_t i = 0; i < count * (parts ? ranks : 1); ++i) {
-        const int expected = parts ? int(i / count) + 1 : name.rfind("reduce", 0) == 0 ? sum : root + 1;
-        if (out[i] == expected) continue;
-        tell("wrong result at " + std::to_string(i));
-        _exit(3);
-    }
-    return code;
-}
-
-// call=NAME,COUNT[,ROOT]
-void step_call(Worker& self, const Values& values) {
-    tell("call", collective(self, values[0], size_t(number(values, 1, 1)), int(number(values, 2, 0))));
-}
 // send=COUNT,PEER[,TYPE], receive=COUNT,PEER[,TYPE]
 void step_send(Worker& self, const Values& values) {
     const auto count = size_t(number(values, 0, 1));
@@ -105,38 +69,6 @@ void step_receive(Worker& self, const Values& values) {
     const auto count = size_t(number(values, 0, 1));
     tell("receive", weftRecv(buffers(self, count * 8).second, count, weftDataType_t(number(values, 2, weftInt32)),
                              int(number(values, 1, 0)), self.comm, nullptr));
-}
-// all_to_all_v=COUNT,COUNT...: with each rank as many elements as it sends us; all_gather_v, gather_v, scatter_v,
-// reduce_scatter_v: COUNT elements of each rank, or for each; the root is rank 0
-template <Uneven which>
-void step_uneven(Worker& self, const Values& values) {
-    std::vector<size_t> counts, places;
-    size_t elements = 0;
-    for (size_t peer = 0; peer < size_t(self.ranks); ++peer) {
-        counts.push_back(size_t(number(values, peer, 0)));
-        places.push_back(elements);
-        elements += std::min(counts.back(), size_t(1) << 24);
-    }
-    const auto [send, receive] = buffers(self, elements * sizeof(int));
-    const size_t own = counts[size_t(self.rank)];
-    const weftComm_t comm = self.comm;
-    switch (which) {
-        case Uneven::all_to_all_v:
-            return tell("all_to_all_v", weftAlltoAllv(send, counts.data(), places.data(), receive, counts.data(),
-                                                      places.data(), weftInt32, comm, nullptr));
-        case Uneven::all_gather_v:
-            return tell("all_gather_v",
-                        weftAllGatherv(send, own, receive, counts.data(), places.data(), weftInt32, comm, nullptr));
-        case Uneven::gather_v:
-            return tell("gather_v",
-                        weftGatherv(send, own, receive, counts.data(), places.data(), weftInt32, 0, comm, nullptr));
-        case Uneven::scatter_v:
-            return tell("scatter_v",
-                        weftScatterv(send, counts.data(), places.data(), receive, own, weftInt32, 0, comm, nullptr));
-        case Uneven::reduce_scatter_v:
-            return tell("reduce_scatter_v",
-                        weftReduceScatterv(send, receive, counts.data(), weftInt32, weftSum, comm, nullptr));
-    }
 }
 // reduce=COUNT[,TYPE[,OP]]
 void step_reduce(Worker& self, const Values& values) {
@@ -421,61 +353,60 @@ void step_fork_job(Worker& self, const Values& values) {
     tell("child_ended " + std::to_string(WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status)));
 }
 
-const std::map<std::string, void (*)(Worker&, const Values&)> steps = {
-    {"init", step_init},
-    {"reduce", step_reduce},
-    {"call", step_call},
-    {"loop", step_loop},
-    {"id", step_id},
-    {"as", step_as},
-    {"async", step_async},
-    {"send", step_send},
-    {"receive", step_receive},
-    {"all_to_all_v", step_uneven<Uneven::all_to_all_v>},
-    {"all_gather_v", step_uneven<Uneven::all_gather_v>},
-    {"gather_v", step_uneven<Uneven::gather_v>},
-    {"scatter_v", step_uneven<Uneven::scatter_v>},
-    {"reduce_scatter_v", step_uneven<Uneven::reduce_scatter_v>},
-    {"say", step_say},
-    {"await", step_await},
-    {"function", step_function},
-    {"destroy", step_destroy},
-    {"abort", step_abort},
-    {"hold", step_hold},
-    {"abort_on_signal", step_abort_on_signal},
-    {"shared", step_shared},
-    {"exit", step_exit},
-    {"alloc", step_alloc},
-    {"vanish", step_vanish},
-    {"limit", step_limit},
-    {"scarce", step_scarce},
-    {"plenty", step_plenty},
-    {"freeze", step_freeze},
-    {"cross", step_cross},
-    {"fork", step_fork},
-    {"fork_busy", step_fork_busy},
-    {"fork_job", step_fork_job},
-    {"make_ids", step_make_ids},
-    {"make_later", step_make_later},
-    {"sleep", step_sleep},
-    {"holds", step_holds},
-    {"churn", step_churn},
-    {"split", step_split},
-    {"shrink", step_shrink},
-    {"destroy_parent", step_destroy_parent},
-    {"back", step_back},
-    {"births", step_births},
-    {"window", step_window},
-    {"end_window", step_end_window},
-    {"put", step_put},
-    {"get", step_get},
-    {"signal", step_signal},
-    {"wait", step_wait},
-    {"put_loop", step_put_loop},
-    {"fork_window", step_fork_window},
-    {"open_group", step_open_group},
-    {"unique_id", step_unique_id},
-    {"environment", step_environment}};
+const std::map<std::string, void (*)(Worker&, const Values&)> steps = {{"init", step_init},
+                                                                       {"reduce", step_reduce},
+                                                                       {"call", step_call},
+                                                                       {"loop", step_loop},
+                                                                       {"id", step_id},
+                                                                       {"as", step_as},
+                                                                       {"async", step_async},
+                                                                       {"send", step_send},
+                                                                       {"receive", step_receive},
+                                                                       {"all_to_all_v", step_all_to_all_v},
+                                                                       {"all_gather_v", step_all_gather_v},
+                                                                       {"gather_v", step_gather_v},
+                                                                       {"scatter_v", step_scatter_v},
+                                                                       {"reduce_scatter_v", step_reduce_scatter_v},
+                                                                       {"say", step_say},
+                                                                       {"await", step_await},
+                                                                       {"function", step_function},
+                                                                       {"destroy", step_destroy},
+                                                                       {"abort", step_abort},
+                                                                       {"hold", step_hold},
+                                                                       {"abort_on_signal", step_abort_on_signal},
+                                                                       {"shared", step_shared},
+                                                                       {"exit", step_exit},
+                                                                       {"alloc", step_alloc},
+                                                                       {"vanish", step_vanish},
+                                                                       {"limit", step_limit},
+                                                                       {"scarce", step_scarce},
+                                                                       {"plenty", step_plenty},
+                                                                       {"freeze", step_freeze},
+                                                                       {"cross", step_cross},
+                                                                       {"fork", step_fork},
+                                                                       {"fork_busy", step_fork_busy},
+                                                                       {"fork_job", step_fork_job},
+                                                                       {"make_ids", step_make_ids},
+                                                                       {"make_later", step_make_later},
+                                                                       {"sleep", step_sleep},
+                                                                       {"holds", step_holds},
+                                                                       {"churn", step_churn},
+                                                                       {"split", step_split},
+                                                                       {"shrink", step_shrink},
+                                                                       {"destroy_parent", step_destroy_parent},
+                                                                       {"back", step_back},
+                                                                       {"births", step_births},
+                                                                       {"window", step_window},
+                                                                       {"end_window", step_end_window},
+                                                                       {"put", step_put},
+                                                                       {"get", step_get},
+                                                                       {"signal", step_signal},
+                                                                       {"wait", step_wait},
+                                                                       {"put_loop", step_put_loop},
+                                                                       {"fork_window", step_fork_window},
+                                                                       {"open_group", step_open_group},
+                                                                       {"unique_id", step_unique_id},
+                                                                       {"environment", step_environment}};
 
 }  // namespace
 
