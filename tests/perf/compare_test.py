@@ -14,9 +14,9 @@ PERF = pathlib.Path(__file__).resolve().parents[2] / "perf"
 TOOL = sys.argv.pop()
 
 
-def line(peer, ranks, size, us, ok=True, mode="shm", collective="allreduce"):
+def line(peer, ranks, size, us, ok=True, mode="shm", collective="allreduce", line_ns=(None, None)):
     return json.dumps({"peer": peer, "version": f"{peer} 1.0", "collective": collective, "nranks": ranks, "bytes": size,
-                       "median_us": us, "min_us": us, "iters": 3, "ok": ok, "mode": mode, "round": 0})
+                       "median_us": us, "min_us": us, "iters": 3, "ok": ok, "mode": mode, "round": 0, "line_ns": line_ns})
 
 
 class Compare(unittest.TestCase):
@@ -79,6 +79,15 @@ class Compare(unittest.TestCase):
         self.judge(both(8, 4, 10), readme, collective="bcast")
         self.assertIn("old\n", readme.read_text())
         self.assertNotIn("older", readme.read_text())
+
+    def test_launches_on_near_and_on_far_cores_are_compared_with_their_like(self):
+        near, far, between = (30, 40), (160, 170), (30, 160)
+        ours = [line("weft", 2, 8, us, line_ns=ns) for us, ns in ((1, near), (6, far), (8, far), (5, between))]
+        theirs = [line("impi", 2, 8, us, line_ns=ns) for us, ns in ((2, near), (10, far), (4, (None, 30)), (4, near), (5, near))]
+        judged = self.judge(ours + theirs + [line("weft", 2, 4096, 3), line("impi", 2, 4096, 5, line_ns=near)])
+        self.assertIn("| ratio | goal | near | far | limit, us |", judged.stdout)
+        self.assertIn("| 8 | 5.50 | 4.00 impi | 1.38 | 0.4 **missed** | 0.25 | 0.70 | - |", judged.stdout)
+        self.assertIn("| 4K | 3.00 | 5.00 impi | 0.60 | 0.6 met | - | - | - |", judged.stdout)
 
     def test_a_wrong_result_of_weft_is_a_failure_and_one_of_a_peer_is_told(self):
         good, bad = line("weft", 2, 8, 1), line("weft", 2, 8, 1, ok=False)
@@ -152,6 +161,8 @@ class Compare(unittest.TestCase):
         self.assertEqual([(row["peer"], row["bytes"], row["round"]) for row in rows],
                          [("weft", 8, 0), ("weft", 1024, 0), ("weft", 8, 1), ("weft", 1024, 1)])
         self.assertTrue(all(row["ok"] and row["nranks"] == 2 for row in rows))
+        for nanoseconds in (ns for row in rows for ns in row["line_ns"] if len(os.sched_getaffinity(0)) > 1):
+            self.assertGreater(nanoseconds, 0)
         self.assertIn("| 1K | ", run.stdout)
 
 
