@@ -3,9 +3,9 @@
 #include <iostream>
 #include <thread>
 
+#include "tests/amount.hpp"
 #include "tests/catch.hpp"
 #include "tests/comm/rank_order_calls.hpp"
-#include "tests/comm/seed.hpp"
 #include "tests/subprocess.hpp"
 
 namespace weft::test {

@@ -6,8 +6,8 @@
 #include <optional>
 
 #include "src/bootstrap/agreed_texts.hpp"
+#include "tests/amount.hpp"
 #include "tests/catch.hpp"
-#include "tests/comm/seed.hpp"
 #include "tests/folder.hpp"
 #include "tests/subprocess.hpp"
 #include "tests/topology/machines.hpp"

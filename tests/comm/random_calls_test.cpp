@@ -11,10 +11,10 @@
 #include <vector>
 
 #include "src/base/datatype.hpp"
+#include "tests/amount.hpp"
 #include "tests/catch.hpp"
 #include "tests/comm/on_threads.hpp"
 #include "tests/comm/random_calls.hpp"
-#include "tests/comm/seed.hpp"
 #include "tests/folder.hpp"
 #include "tests/reference/exact.hpp"
 #include "tests/subprocess.hpp"

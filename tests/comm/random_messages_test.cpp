@@ -5,9 +5,9 @@
 #include <random>
 #include <thread>
 
+#include "tests/amount.hpp"
 #include "tests/catch.hpp"
 #include "tests/comm/random_messages.hpp"
-#include "tests/comm/seed.hpp"
 #include "tests/subprocess.hpp"
 
 namespace weft::test {

@@ -5,9 +5,9 @@
 #include <thread>
 #include <vector>
 
+#include "tests/amount.hpp"
 #include "tests/catch.hpp"
 #include "tests/comm/random_programs.hpp"
-#include "tests/comm/seed.hpp"
 #ifdef WEFT_COMMAND
 #include "tests/subprocess.hpp"
 #endif

@@ -5,9 +5,9 @@
 #include <thread>
 #include <vector>
 
+#include "tests/amount.hpp"
 #include "tests/catch.hpp"
 #include "tests/comm/random_splits.hpp"
-#include "tests/comm/seed.hpp"
 #include "tests/subprocess.hpp"
 
 namespace weft::test {

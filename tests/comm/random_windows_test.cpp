@@ -3,10 +3,10 @@
 #include <iostream>
 #include <thread>
 
+#include "tests/amount.hpp"
 #include "tests/catch.hpp"
 #include "tests/comm/on_threads.hpp"
 #include "tests/comm/random_windows.hpp"
-#include "tests/comm/seed.hpp"
 #include "tests/subprocess.hpp"
 
 namespace weft::test {

@@ -12,9 +12,9 @@
 #include <thread>
 #include <vector>
 
+#include "tests/amount.hpp"
 #include "tests/catch.hpp"
 #include "tests/comm/on_threads.hpp"
-#include "tests/comm/seed.hpp"
 
 namespace weft::test {
 namespace {

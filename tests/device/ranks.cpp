@@ -134,12 +134,4 @@ std::string compare(const Ranks& ranks, const Question& question, std::mt19937& 
     return {};
 }
 
-uint32_t seed() {
-    static const uint32_t drawn = [] {
-        const char* given = getenv("WEFT_TEST_SEED");
-        return given ? uint32_t(strtoul(given, nullptr, 10)) : std::random_device()();
-    }();
-    return drawn;
-}
-
 }  // namespace weft::test

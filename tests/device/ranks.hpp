@@ -8,14 +8,13 @@
 #include <vector>
 
 #include "src/base/datatype.hpp"
+#include "tests/amount.hpp"
 #include "tests/catch.hpp"
 #include "tests/device/program.hpp"
 #include "tests/subprocess.hpp"
 
 namespace weft::test {
 
-// A sanitizer's run, where everything is many times slower: fewer rounds.
-inline bool small() { return getenv("WEFT_TEST_SMALL") != nullptr; }
 inline bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 #define CHECK_REFUSED(call, comm, code, part)                      \
@@ -93,7 +92,5 @@ struct Question {
 };
 // Draws inputs, lets devices and host answer, and says what differs; empty: nothing.
 std::string compare(const Ranks& ranks, const Question& question, std::mt19937& random);
-
-uint32_t seed();
 
 }  // namespace weft::test

@@ -11,15 +11,11 @@
 
 #include "src/base/arithmetic.hpp"
 #include "src/base/datatype.hpp"
+#include "tests/amount.hpp"
 #include "tests/catch.hpp"
 
 namespace weft::test {
 
-// A new one each run; to repeat a failure, put the number printed here in its place.
-inline unsigned seed() {
-    static const unsigned number = std::random_device{}();
-    return number;
-}
 #define WEFT_PRINT_SEED() INFO("seed " << weft::test::seed())
 
 // For TEMPLATE_TEST_CASE, which takes types only.

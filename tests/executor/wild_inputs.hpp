@@ -1,21 +1,14 @@
-// wild_inputs.hpp: random elements of every kind, drawn once and cut to size, for drawing costs more than reducing. And
-// how much of a suite a slow build leaves out.
+// wild_inputs.hpp: random elements of every kind, drawn once and cut to size, for drawing costs more than reducing.
 #pragma once
 #include <fmt/core.h>
 
 #include <stdexcept>
 
-#include "src/base/options.hpp"
 #include "src/schedule/text.hpp"
+#include "tests/amount.hpp"
 #include "tests/executor/local_ranks.hpp"
 
 namespace weft::test {
-
-// WEFT_TEST_SMALL: sanitizers and emulators run fewer cases.
-inline bool small() {
-    static const bool set = environment("WEFT_TEST_SMALL").has_value();
-    return set;
-}
 
 class WildInputs {
   public:

@@ -13,14 +13,12 @@
 #include <vector>
 
 #include "src/bootstrap/unique_id.hpp"
+#include "tests/amount.hpp"
 #include "tests/catch.hpp"
 #include "tests/subprocess.hpp"
 #include "weft/weft.hpp"
 
 namespace weft::test {
-
-// A sanitizer's run, where everything is many times slower: fewer rounds.
-inline bool small() { return getenv("WEFT_TEST_SMALL") != nullptr; }
 
 inline std::string new_id() { return api::to_text(api::make_unique_id()); }
 inline std::string meeting_name(const std::string& id) {

@@ -6,11 +6,8 @@
 
 using namespace weft::test;
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool limits_are_ours = false;  // a sanitizer needs terabytes of address space, and descriptors of its own
-#else
-constexpr bool limits_are_ours = true;
-#endif
+// A sanitizer needs terabytes of address space, and descriptors of its own.
+constexpr bool limits_are_ours = !sanitized;
 
 namespace {
 

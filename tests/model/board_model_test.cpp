@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdlib>
 
+#include "tests/amount.hpp"
 #include "tests/catch.hpp"
 #include "tests/model/explorer.hpp"
 
@@ -148,7 +149,7 @@ TEST_CASE("plain calls need two slots, pipelined ones three", "[model]") {
     Suite suite("fewest slots");
     for (const int ranks : {2, 3}) {
         // Three of three ranks: 12 million states, some seconds; those of a sanitizer are minutes.
-        const int length = ranks == 3 && getenv("WEFT_TEST_SMALL") ? 2 : 3;
+        const int length = ranks == 3 && test::small() ? 2 : 3;
         suite.all_sequences({.ranks = ranks, .slots = 2}, plain_calls(), length);
         suite.all_sequences({.ranks = ranks, .slots = 2, .mapped = one_cannot_map}, plain_calls(), length);
         suite.all_sequences({.ranks = ranks, .slots = 3}, all_calls(), ranks == 2 ? 3 : 2);

@@ -5,21 +5,9 @@
 
 #include "src/registry.hpp"
 #include "src/schedule/checker.hpp"
+#include "tests/amount.hpp"
 
 namespace weft::test {
-
-// A sanitizer makes the checker ten times slower: there the small numbers of ranks must do.
-#if defined(__has_feature)
-#define WEFT_TEST_HAS_FEATURE(feature) __has_feature(feature)
-#else
-#define WEFT_TEST_HAS_FEATURE(feature) 0
-#endif
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || WEFT_TEST_HAS_FEATURE(address_sanitizer) || \
-    WEFT_TEST_HAS_FEATURE(thread_sanitizer)
-inline constexpr bool sanitized = true;
-#else
-inline constexpr bool sanitized = false;
-#endif
 
 enum class Way { plain, mixed, all_readable, direct, pipelined, pipelined_mixed };
 enum class Place { out, in, mixed };

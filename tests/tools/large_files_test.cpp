@@ -7,6 +7,7 @@
 #include <fstream>
 #include <string>
 
+#include "tests/amount.hpp"
 #include "tests/catch.hpp"
 #include "tests/folder.hpp"
 #include "tests/subprocess.hpp"
@@ -17,15 +18,12 @@ namespace {
 
 bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
-// A sanitizer's run.
-const bool small = getenv("WEFT_TEST_SMALL") != nullptr;
-
 struct LargeFile : Folder {
     explicit LargeFile(const std::string& text) { std::ofstream(path / "file", std::ios::binary) << text; }
     std::string name() const { return path / "file"; }
     // In a gigabyte and a half, more than what stands here takes; a sanitizer takes more by itself.
     Outcome check(int most_kib = 1'500'000) const {
-        const std::string limit = small ? "" : "ulimit -v " + std::to_string(most_kib) + "; ";
+        const std::string limit = small() ? "" : "ulimit -v " + std::to_string(most_kib) + "; ";
         return run({"sh", "-c", limit + "exec " WEFT_COMMAND " schedule check " + name()});
     }
     void check_refused(const std::string& reason) const {
@@ -44,7 +42,7 @@ struct LargeFile : Folder {
     }
 };
 
-const int many = small ? 20'000 : 200'000;
+const int many = small() ? 20'000 : 200'000;
 
 // The root sends each chunk by a step of its own.
 std::string many_steps(int chunks) {
@@ -164,7 +162,7 @@ TEST_CASE("little text that says very much is refused", "[large]") {
 }
 
 TEST_CASE("where memory ends a sentence says so", "[large]") {
-    if (small) return;
+    if (small()) return;
     const Outcome outcome = LargeFile(large_messages(14)).check(400'000);
     CHECK(outcome.status == 1);
     CHECK(outcome.error == "weft: out of memory\n");

@@ -9,6 +9,7 @@
 #include "src/base/datatype.hpp"
 #include "src/comm/device_messages.hpp"
 #include "src/executor/cuda/messages.hpp"
+#include "tests/amount.hpp"
 #include "tests/catch.hpp"
 
 namespace weft::test {
@@ -16,15 +17,6 @@ namespace {
 
 using namespace cuda;
 using Bytes = std::vector<std::byte>;
-
-uint32_t seed() {
-    static const uint32_t drawn = [] {
-        const char* given = getenv("WEFT_TEST_SEED");
-        return given ? uint32_t(strtoul(given, nullptr, 10)) : std::random_device()();
-    }();
-    return drawn;
-}
-bool small() { return getenv("WEFT_TEST_SMALL") != nullptr; }
 
 struct MessageRanks {
     explicit MessageRanks(int ranks) : count(ranks), geometry{ranks} {
