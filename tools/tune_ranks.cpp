@@ -210,7 +210,7 @@ namespace {
 // The NUMA domain that this process runs on, as communicators have it (comm/machines.hpp); -1: unknown.
 int domain_of_this_process() {
     const int thread = allowed_cpus().first();
-    const auto found = topology::discover_this_host(options(), false);
+    const auto found = topology::discover_this_host(options(), {.nvml = false, .verbs = false});
     if (!found) return -1;
     for (const int cpu : found->graph.of_kind(topology::NodeKind::cpu))
         if (topology::CpuMask::from_mask(found->graph.node(cpu).cpu.affinity).contains(thread)) return cpu;

@@ -79,6 +79,13 @@ Discovered discover(const Sources& sources) {
     add_cpus(sys, proc, hardware);
     add_pci_devices(sys, hardware);
     add_interfaces(sys, hardware);
+    if (sources.verbs_library) {
+        if (const auto devices = verbs::devices(*sources.verbs_library))
+            add_verbs(*devices, sys, hardware);
+        else
+            hardware.notes.push_back(
+                fmt::format("{}: RDMA devices are what {} tells", devices.status().sentence(), sources.sys));
+    }
     if (sources.nvml) add_gpus(*sources.nvml, hardware);
     add_gpudirect(sys, proc, hardware);
     const CpuMask allowed = allowed_threads(proc, sources);
@@ -143,10 +150,18 @@ static void take_detected_links(Graph& file, const Graph& detected) {
     }
 }
 
-Result<Discovered> discover_this_host(const Options& options, bool gpus) {
+// Who has no such device misses no library, which would say so on standard error; who names one wants it asked.
+static bool has_rdma(const Options& options) {
+    SystemFiles sys("/sys");
+    return !options.verbs_library.empty() || !sys.names("class/infiniband").empty() ||
+           !sys.names("class/infiniband_verbs").empty();
+}
+
+Result<Discovered> discover_this_host(const Options& options, const Asked& asked) {
     Sources sources;
     sources.hwloc_library = options.hwloc_library;
-    const Result<const nvml::Nvml*> nvml = gpus ? nvml::Nvml::get() : nullptr;
+    if (asked.verbs && has_rdma(options)) sources.verbs_library = options.verbs_library;
+    const Result<const nvml::Nvml*> nvml = asked.nvml ? nvml::Nvml::get() : nullptr;
     if (nvml) sources.nvml = *nvml;
     Discovered found = discover(sources);
     // Who has no such GPU misses no NVML.

@@ -1,6 +1,7 @@
-// discover.hpp: this host as a graph, from hwloc, /sys and NVML, or one that hwloc's files and strings describe. Any
+// discover.hpp: this host as a graph, from hwloc, /sys, libibverbs and NVML, or one that hwloc's files and strings describe. Any
 // source may be missing: what is known is used, and what is not is said.
 #pragma once
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,8 +20,15 @@ struct Discovered {
 // Where it is looked. Tests give trees of their own.
 struct Sources {
     std::string sys = "/sys", proc = "/proc";
-    std::string hwloc_library;         // as in WEFT_HWLOC_LIBRARY; hwloc sees this machine alone, not another `sys`
-    const nvml::Nvml* nvml = nullptr;  // null: GPUs are what /sys tells of them
+    std::string hwloc_library;  // as in WEFT_HWLOC_LIBRARY; hwloc sees this machine alone, not another `sys`
+    std::optional<std::string> verbs_library;  // as in WEFT_VERBS_LIBRARY; none: RDMA devices are what /sys tells
+    const nvml::Nvml* nvml = nullptr;          // null: GPUs are what /sys tells of them
+};
+
+// Libraries that take a while, tens of milliseconds where there are many devices.
+struct Asked {
+    bool nvml = true;   // GPUs
+    bool verbs = true;  // RDMA devices, if there are any; /sys tells most of it
 };
 
 // Never a failure. Takes milliseconds; with many GPUs, or where hwloc is slow, tens of them. Reentrant.
@@ -33,8 +41,8 @@ Result<Discovered> discover_synthetic(const std::string& library, const std::str
 Result<Discovered> discover_file(const std::string& library, const std::string& xml);
 
 // This machine as the options say: detected, and merged with WEFT_TOPO_FILE; written to WEFT_TOPO_DUMP_FILE. Errors:
-// the user's file is not to be read, or cannot be written. gpus: NVML is asked, too, which takes a while.
-Result<Discovered> discover_this_host(const Options& options, bool gpus = true);
+// the user's file is not to be read, or cannot be written.
+Result<Discovered> discover_this_host(const Options& options, const Asked& asked = {});
 
 // Writes the graph as a topology file, at once: who reads it meanwhile sees the old one or the new one.
 Status write_topology_file(const Graph& graph, const std::string& file);

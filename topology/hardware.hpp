@@ -1,13 +1,15 @@
 // hardware.hpp: what the sources of facts about a host say, each as far as it knows, before it is made a graph: hwloc,
-// /sys, NVML. A later source fills in what those before it left unknown.
+// /sys, libibverbs, NVML. A later source fills in what those before it left unknown.
 #pragma once
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "src/base/result.hpp"
 #include "src/drivers/hwloc/hwloc.hpp"
 #include "src/drivers/nvml/nvml.hpp"
+#include "src/drivers/verbs/verbs.hpp"
 #include "topology/cpu_mask.hpp"
 #include "topology/graph.hpp"
 #include "topology/system_files.hpp"
@@ -41,6 +43,7 @@ struct Interface {
     Port port;
     std::string busid;
     bool rdma = false;
+    std::optional<bool> dma_buf;  // whether the device registers what a dma-buf names
 };
 
 struct Nvlinks {
@@ -69,12 +72,29 @@ void add_hwloc(const hwloc::Machine& machine, Hardware& hardware);
 void add_cpus(SystemFiles& sys, SystemFiles& proc, Hardware& hardware);
 void add_pci_devices(SystemFiles& sys, Hardware& hardware);
 void add_interfaces(SystemFiles& sys, Hardware& hardware);
+// After the interfaces: of those that are known it fills in, too.
+void add_verbs(const std::vector<verbs::Device>& devices, SystemFiles& sys, Hardware& hardware);
 void add_gpus(const nvml::Nvml& nvml, Hardware& hardware);
 // Whether NICs reach the memory of GPUs, where there are both: by nvidia-peermem or dma-buf.
 void add_gpudirect(SystemFiles& sys, SystemFiles& proc, Hardware& hardware);
 
 // The graph of it, connected.
 Result<Graph> make_graph(Hardware& hardware, const CpuMask& allowed);
+
+// "0c42:a103:0065:ba1a" as NCCL writes it: the number that lies so in the memory of a little-endian machine.
+std::string guid_of(const std::string& text);
+
+// Of a port's GIDs the one by which other hosts reach it: over Ethernet that of RoCE version 2 and an IPv4 address, if it
+// has one.
+class BestGid {
+  public:
+    void offer(const std::string& gid, bool roce_v2);
+    const std::string& text() const { return best_; }
+
+  private:
+    std::string best_;
+    int rank_ = 0;
+};
 
 // The bus ids among the parts of a path of /sys, from the host bridge on.
 std::vector<std::string> bus_ids_in(const std::string& path);

@@ -123,17 +123,27 @@ void add_gpudirect(SystemFiles& sys, SystemFiles& proc, Hardware& hardware) {
     const bool rdma = std::any_of(hardware.interfaces.begin(), hardware.interfaces.end(),
                                   [](const Interface& it) { return it.rdma; });
     if (!rdma || hardware.gpus.empty()) return;
-    bool works = false;
+    bool peermem = false;
     for (const char* file :
          {"module/nvidia_peermem", "kernel/mm/memory_peers/nvidia-peermem", "kernel/mm/memory_peers/nv_mem"})
-        works = works || sys.exists(file);
+        peermem = peermem || sys.exists(file);
     // dma-buf: Linux from 5.12 on, and the driver's open modules.
-    works = works || (at_least(proc.text("sys/kernel/osrelease").value_or(""), 5, 12) &&
-                      proc.text("driver/nvidia/version").value_or("").find("Open Kernel Module") != std::string::npos);
+    const bool dma_buf =
+        at_least(proc.text("sys/kernel/osrelease").value_or(""), 5, 12) &&
+        proc.text("driver/nvidia/version").value_or("").find("Open Kernel Module") != std::string::npos;
+    bool works = false;
+    for (Interface& it : hardware.interfaces) {
+        if (!it.rdma) continue;
+        it.port.gdr = int(peermem || (dma_buf && it.dma_buf.value_or(true)));
+        works = works || it.port.gdr == 1;
+        if (dma_buf && it.port.gdr == 0)
+            say(hardware.notes,
+                "port {} of {} does not reach the memory of GPUs: its driver, or this libibverbs, cannot register a "
+                "dma-buf, and nvidia-peermem is not loaded",
+                it.port.number, it.port.name);
+    }
     for (auto& [busid, gpu] : hardware.gpus) gpu.gdr = int(works);
-    for (Interface& it : hardware.interfaces)
-        if (it.rdma) it.port.gdr = int(works);
-    if (!works)
+    if (!peermem && !dma_buf)
         hardware.notes.push_back(
             "NICs do not reach the memory of GPUs: neither is the module nvidia-peermem loaded, nor can dma-buf be "
             "used, "

@@ -22,18 +22,6 @@ int speed_of(const std::string& rate) {
     return known && gbps > 0 && gbps < 100'000 ? int(gbps * 1000) : unknown;
 }
 
-// "0c42:a103:0065:ba1a" as NCCL writes it: the number that lies so in the memory of a little-endian machine.
-std::string guid_of(const std::string& text) {
-    std::string digits;
-    for (const char letter : text)
-        if (letter != ':') digits += letter;
-    if (digits.size() != 16 || digits.find_first_not_of("0123456789abcdef") != std::string::npos) return {};
-    std::string reversed;
-    for (size_t i = 16; i > 0; i -= 2) reversed += digits.substr(i - 2, 2);
-    const size_t first = reversed.find_first_not_of('0');
-    return first == std::string::npos ? "" : "0x" + reversed.substr(first);
-}
-
 class InterfaceSource {
   public:
     InterfaceSource(SystemFiles& sys, Hardware& hardware) : sys_(sys), hardware_(hardware) {}
@@ -79,23 +67,16 @@ class InterfaceSource {
             hardware_.interfaces.push_back(std::move(made));
         }
     }
-    // The one by which other hosts reach it: over Ethernet that of RoCE version 2 and an IPv4 address, if it has one.
     std::string gid_of(const std::string& port) {
         constexpr int gids_most = 256;
-        std::string best;
-        int best_rank = 0;
+        BestGid best;
         for (int index = 0; index < gids_most; ++index) {
             const auto gid = sys_.text(fmt::format("{}gids/{}", port, index));
             if (!gid) break;
-            if (gid->find_first_not_of("0:") == std::string::npos || gid->size() > 64) continue;
-            const std::string type = sys_.text(fmt::format("{}gid_attrs/types/{}", port, index)).value_or("");
-            const bool ipv4 = gid->compare(0, 30, "0000:0000:0000:0000:0000:ffff:") == 0;
-            const int rank = 1 + 2 * int(type == "RoCE v2") + int(ipv4);
-            if (rank <= best_rank) continue;
-            best = *gid;
-            best_rank = rank;
+            if (gid->size() <= 64)
+                best.offer(*gid, sys_.text(fmt::format("{}gid_attrs/types/{}", port, index)).value_or("") == "RoCE v2");
         }
-        return best;
+        return best.text();
     }
 
     void add_network(const std::string& name) {
@@ -133,6 +114,26 @@ class InterfaceSource {
 };
 
 }  // namespace
+
+std::string guid_of(const std::string& text) {
+    std::string digits;
+    for (const char letter : text)
+        if (letter != ':') digits += letter;
+    if (digits.size() != 16 || digits.find_first_not_of("0123456789abcdef") != std::string::npos) return {};
+    std::string reversed;
+    for (size_t i = 16; i > 0; i -= 2) reversed += digits.substr(i - 2, 2);
+    const size_t first = reversed.find_first_not_of('0');
+    return first == std::string::npos ? "" : "0x" + reversed.substr(first);
+}
+
+void BestGid::offer(const std::string& gid, bool roce_v2) {
+    if (gid.find_first_not_of("0:") == std::string::npos) return;
+    const bool ipv4 = gid.compare(0, 30, "0000:0000:0000:0000:0000:ffff:") == 0;
+    const int rank = 1 + 2 * int(roce_v2) + int(ipv4);
+    if (rank <= rank_) return;
+    best_ = gid;
+    rank_ = rank;
+}
 
 void add_interfaces(SystemFiles& sys, Hardware& hardware) { InterfaceSource(sys, hardware).add(); }
 

@@ -46,7 +46,8 @@ std::string facts_of(const Node& node) {
         case NodeKind::gpu: facts = known("sm", node.gpu.sm) + known("rank", node.gpu.rank); break;
         case NodeKind::port:
             facts = known("dev", node.port.dev) + known("port", node.port.number) + known(node.port.link_layer) +
-                    known(node.port.interface) + (node.port.gdr == 1 ? ", GPUDirect" : "");
+                    known(node.port.interface) + (node.port.gid.empty() ? "" : ", GID " + node.port.gid) +
+                    (node.port.gdr == 1 ? ", GPUDirect" : "");
             break;
         default: break;
     }

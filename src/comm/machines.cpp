@@ -79,7 +79,7 @@ Result<std::string> describe_this_machine(bool gpus) {
     if (!text) {
         Options wanted = options();
         const std::string dump = std::exchange(wanted.topo_dump_file, {});
-        auto found = topology::discover_this_host(wanted, gpus);
+        auto found = topology::discover_this_host(wanted, {.nvml = gpus, .verbs = false});
         if (!found) return found.take_status();
         if (!dump.empty())
             if (const Status written = topology::write_topology_file(found->graph, dump); !written)
