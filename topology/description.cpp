@@ -34,10 +34,7 @@ std::string describe(const Graph& graph, bool gpus) {
         Node node = original;
         if (node.parent >= 0) node.parent = indices[size_t(node.parent)];
         node.cpu.allowed.clear();
-        for (Gpu* gpu : all_of(node)) {
-            gpu->rank = unknown;
-            gpu->domain.clear();
-        }
+        for (Gpu* gpu : all_of(node)) gpu->rank = unknown;
         node.port.guid.clear();
         node.port.gid.clear();
         if (node.kind == NodeKind::gpu && !gpus) {

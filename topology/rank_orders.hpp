@@ -21,7 +21,16 @@ struct RankTree {
 // who has children in one is a leaf of the other.
 std::vector<RankTree> trees(const Channels& channels);
 
-// Gives a layout of the same ranks the ring orders, each from rank 0 on; none if all are as rings are without.
+// Gives a layout of the same ranks the ring orders, each from rank 0 on; none if all are as rings are without. Hosts of
+// one NVLink domain (Layout::domains) stand side by side. Of machines that are alike the search has seen to it that
+// rings keep to their rails (Layout::rails); of others, if ranks sit on processors, a machine is passed the other way
+// round where a ring stays on its rail so.
 void take_rings(const Channels& channels, Layout& layout);
+
+// How often the ring goes from host to host, and how often of that between ranks of one rail, or hosts of one domain.
+struct Passages {
+    int all = 0, on_rail = 0, in_domain = 0;
+};
+Passages passages_of(const Layout& layout, int channel);
 
 }  // namespace weft::topology

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <mutex>
 #include <optional>
 #include <utility>
@@ -15,6 +16,7 @@
 #include "topology/cpu_mask.hpp"
 #include "topology/description.hpp"
 #include "topology/discover.hpp"
+#include "topology/rails.hpp"
 #include "topology/rank_orders.hpp"
 #include "topology/topology_xml.hpp"
 
@@ -24,6 +26,8 @@ namespace weft {
 struct DescribedMachine {
     topology::Graph graph;                                // without nodes: the text is none
     std::vector<std::pair<int, topology::CpuMask>> cpus;  // nodes, and their hardware threads
+    std::string domain;                                   // of NVLink, that all of its GPUs are in; empty: none
+    std::string kind;                                     // the text without it: hosts of one kind are alike
 
     // What is wrong with the text is the same on all ranks, which take it for unknown; not what is wrong here.
     static Result<std::shared_ptr<const DescribedMachine>> of(const std::string& text) {
@@ -33,11 +37,29 @@ struct DescribedMachine {
                 auto read = topology::read_topology(text);
                 if (!read && read.status().code() != weftInvalidArgument) return read.take_status();
                 if (read) described->graph = std::move(read->graph);
+                described->take_domain(text);
                 for (const int cpu : described->graph.of_kind(topology::NodeKind::cpu))
                     described->cpus.emplace_back(cpu,
                                                  topology::CpuMask::from_mask(described->graph.node(cpu).cpu.affinity));
                 return std::shared_ptr<const DescribedMachine>(std::move(described));
             });
+    }
+    // Out of the graph: between hosts Weft goes over the network.
+    void take_domain(const std::string& text) {
+        kind = text;
+        const std::vector<int> gpus = graph.of_kind(topology::NodeKind::gpu);
+        if (std::all_of(gpus.begin(), gpus.end(), [&](int gpu) { return graph.node(gpu).gpu.domain.empty(); })) return;
+        domain = graph.node(gpus.front()).gpu.domain;
+        graph.disconnect();
+        for (const int gpu : gpus) {
+            topology::Gpu& here = graph.change(gpu).gpu;
+            if (here.domain != domain) domain.clear();
+            here.domain.clear();
+            for (topology::Gpu& part : graph.change(gpu).parts) part.domain.clear();
+        }
+        std::vector<std::string> said;
+        if (!graph.connect(said)) graph = {};
+        kind = topology::write_topology(graph);
     }
     // Of a thread that no cpu has, the first; -1: there is none.
     int cpu_of(int thread) const {
@@ -104,21 +126,38 @@ class Machines::Seating {
     Seating(const HostGroup& group, const Layout& layout) : group_(group), layout_(layout) {}
 
     Status read(const AgreedTexts& texts) {
+        std::map<std::string, int> kinds;
+        std::vector<std::pair<int, std::string>> described;  // by text: the kind, and the NVLink domain
         for (const std::string& text : texts.machines) {
-            auto described = DescribedMachine::of(text);
-            if (!described) return described.take_status();
-            machines_.push_back(std::move(*described));
+            auto machine = DescribedMachine::of(text);
+            if (!machine) return machine.take_status();
+            const auto [kind, fresh] = kinds.try_emplace((*machine)->kind, int(machines_.size()));
+            described.emplace_back(kind->second, (*machine)->domain);
+            if (!fresh) continue;
+            machines_.push_back(std::move(*machine));
             job_.graphs.push_back(&machines_.back()->graph);
         }
         const int hosts = layout_.host_count();
         for (int host = 0; host < hosts; ++host) {
-            const int32_t index = size_t(host) < texts.machine_of.size() ? texts.machine_of[size_t(host)] : -1;
-            const bool known =
-                index >= 0 && size_t(index) < machines_.size() && !machines_[size_t(index)]->cpus.empty();
-            unknown_ += !known;
-            job_.graph_of.push_back(index);
+            const int32_t text = size_t(host) < texts.machine_of.size() ? texts.machine_of[size_t(host)] : -1;
+            const bool told = text >= 0 && size_t(text) < described.size();
+            job_.graph_of.push_back(told ? described[size_t(text)].first : -1);
+            domain_of_.push_back(told ? described[size_t(text)].second : "");
+            unknown_ += !told || machines_[size_t(job_.graph_of.back())]->cpus.empty();
         }
         return ok();
+    }
+    // By host, as Layout has it: the NVLink domains that several hosts are in.
+    std::vector<int32_t> domains() const {
+        std::map<std::string, int> hosts;
+        for (const std::string& name : domain_of_) ++hosts[name];
+        std::map<std::string, int32_t> numbers;
+        std::vector<int32_t> all;
+        for (const std::string& name : domain_of_) {
+            const bool shared = !name.empty() && hosts[name] > 1;
+            all.push_back(shared ? numbers.try_emplace(name, int32_t(numbers.size())).first->second : -1);
+        }
+        return numbers.empty() ? std::vector<int32_t>() : all;
     }
     int hosts() const { return int(job_.graph_of.size()); }
     int unknown() const { return unknown_; }  // hosts whose machine is
@@ -162,6 +201,7 @@ class Machines::Seating {
     const HostGroup& group_;
     const Layout& layout_;
     std::vector<std::shared_ptr<const DescribedMachine>> machines_;
+    std::vector<std::string> domain_of_;  // by host
     topology::Job job_;
     int unknown_ = 0;
 };
@@ -193,18 +233,23 @@ Status Machines::find(const HostGroup& group) {
     }
     if (plain_.ranks > 2 && seating.take_cpus()) {
         apart_ = seating.apart();
-        on_cpus_ = find("processors", seating);
+        on_cpus_ = find("processors", seating, {});
     }
     if (!devices) return ok();
     if (seating.take_gpus())
-        on_gpus_ = find("GPUs", seating);
+        on_gpus_ = find("GPUs", seating, seating.domains());
     else
         notes_.push_back("GPUs: rings pass hosts and ranks in their order, for some rank's GPU is none of its host's");
     return ok();
 }
 
-Machines::Rings Machines::find(const char* what, const Seating& seating) {
+Machines::Rings Machines::find(const char* what, const Seating& seating, std::vector<int32_t> domains) {
     Rings rings;
+    Layout layout = plain_;
+    if (seating.hosts() > 1) {
+        layout.rails = rings.rails = topology::rails_of(seating.job());
+        layout.domains = rings.domains = std::move(domains);
+    }
     const auto channels = topology::search(seating.job());
     if (!channels) {
         notes_.push_back(
@@ -212,22 +257,41 @@ Machines::Rings Machines::find(const char* what, const Seating& seating) {
         return rings;
     }
     rings.gbs = channels->found_gbs;
-    Layout layout = plain_;
     topology::take_rings(*channels, layout);
-    rings.orders = std::move(layout.ring_orders);
+    rings.orders = layout.ring_orders;
     notes_.push_back(
         fmt::format("{}: {} kind{} of machines; {}{}", what, seating.kinds(), seating.kinds() == 1 ? "" : "s",
                     rings.orders.empty() ? std::string("rings pass the ranks in their order")
                                          : fmt::format("{} ring{} along the links, the first {}", rings.orders.size(),
                                                        rings.orders.size() == 1 ? "" : "s", shortened(rings.orders[0])),
                     rings.gbs > 0 ? fmt::format("; links of {:.3g} GB/s in all", rings.gbs) : ""));
+    if (seating.hosts() > 1) note_neighbours(what, layout);
     return rings;
+}
+
+// Of several hosts: by which NICs ranks leave them, and which of them NVLinks join.
+void Machines::note_neighbours(const char* what, const Layout& layout) {
+    const topology::Passages passages = topology::passages_of(layout, 0);
+    const int rails = 1 + *std::max_element(layout.rails.begin(), layout.rails.end());
+    if (rails > 0)
+        notes_.push_back(fmt::format(
+            "{}: rails by the NIC nearest to each rank, {} of them: {}; of {} ways from host to host of the first ring "
+            "{} "
+            "keep{} their rail",
+            what, rails, shortened(layout.rails), passages.all, passages.on_rail, passages.on_rail == 1 ? "s" : ""));
+    if (layout.domains.empty()) return;
+    const int domains = 1 + *std::max_element(layout.domains.begin(), layout.domains.end());
+    notes_.push_back(fmt::format("{}: {} NVLink domain{} of several hosts, by host {}; {} of those ways lie{} in one",
+                                 what, domains, domains == 1 ? "" : "s", shortened(layout.domains), passages.in_domain,
+                                 passages.in_domain == 1 ? "s" : ""));
 }
 
 Layout Machines::with(const Rings& rings, int rank) const {
     Layout layout = plain_;
     layout.rank = rank;
     layout.ring_orders = rings.orders;
+    layout.rails = rings.rails;
+    layout.domains = rings.domains;
     return layout;
 }
 

@@ -40,10 +40,12 @@ class Machines {
     class Seating;
     struct Rings {
         std::vector<std::vector<int32_t>> orders;  // each from rank 0 on; empty: host by host, by rank
+        std::vector<int32_t> rails, domains;       // as Layout has them
         double gbs = 0;
     };
     Status find(const HostGroup& group);
-    Rings find(const char* what, const Seating& seating);
+    Rings find(const char* what, const Seating& seating, std::vector<int32_t> domains);
+    void note_neighbours(const char* what, const Layout& layout);
     Layout with(const Rings& rings, int rank) const;
     static uint64_t digest(const Rings& rings);
 

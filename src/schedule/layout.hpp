@@ -25,6 +25,10 @@ struct Layout {
     HostsByRank hosts = {};  // by rank: its host; hosts are numbered by their lowest rank; empty: one host
     // All ranks in the order of each channel's ring, channels beyond them from the first again; empty: host_major().
     std::vector<std::vector<int32_t>> ring_orders = {};
+    // Between several hosts, where their machines are known. By rank: its rail, the index of the NIC nearest to it among
+    // its host's; -1: it has none. By host: the NVLink domain that it is part of with others, numbered by their first
+    // host; -1: none. Empty: unknown, or none at all.
+    std::vector<int32_t> rails = {}, domains = {};
 
     int host_of(int of) const { return hosts.empty() ? 0 : hosts[size_t(of)]; }
     int host_count() const { return hosts.empty() ? 1 : int(hosts.by_host().size()); }

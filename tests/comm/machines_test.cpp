@@ -2,8 +2,10 @@
 // rank, whatever machine it is on itself.
 #include "src/comm/machines.hpp"
 
+#include <algorithm>
 #include <fstream>
 #include <optional>
+#include <random>
 
 #include "src/bootstrap/agreed_texts.hpp"
 #include "tests/amount.hpp"
@@ -169,6 +171,126 @@ TEST_CASE("GPUs stand in rings along their links", "[machines]") {
     CHECK_THAT(lacking.notes().back(), Catch::Contains("is none of its host's"));
 }
 
+TEST_CASE("hosts of one NVLink domain are known as such, and are alike with those of others", "[machines]") {
+    const auto text = [](const char* domain) {
+        topology::Graph graph = read_machine("dgx_h100").graph;
+        for (const int gpu : graph.of_kind(topology::NodeKind::gpu)) graph.change(gpu).gpu.domain = domain;
+        return topology::describe(graph);
+    };
+    const topology::Graph graph = read_machine("dgx_h100").graph;
+    std::vector<std::string> ids;
+    for (const int gpu : graph.of_kind(topology::NodeKind::gpu)) ids.push_back(graph.node(gpu).busid);
+    std::vector<Member> members;
+    for (int host = 0; host < 5; ++host)
+        for (const std::string& id : ids) members.push_back({host, 0, id.c_str()});
+    const Machines machines = machines_of(
+        group_of(members, {text("rack-0"), text("rack-1"), text("rack-0"), text("rack-1"), text("rack-2")}, 3));
+    const Layout layout = machines.device_layout(7);
+    CHECK(layout.domains == std::vector<int32_t>{0, 1, 0, 1, -1});
+    CHECK(machines.layout(7).domains.empty());
+    CHECK_THAT(machines.notes().back(),
+               Catch::Contains("2 NVLink domains of several hosts, by host 0 1 0 1 -1; 2 of those ways lie in one"));
+    CHECK_THAT(machines.notes()[0] + machines.notes()[2], Catch::Contains("GPUs: 1 kind of machines; "));
+    for (int rank = 0; rank < 40; ++rank) CHECK(layout.rails[size_t(rank)] == rank % 8);
+    std::vector<int> hosts;
+    for (const int32_t rank : layout.ring_orders.at(0))
+        if (hosts.empty() || hosts.back() != members[size_t(rank)].host) hosts.push_back(members[size_t(rank)].host);
+    if (hosts.size() > 5) hosts.pop_back();  // rank 0 may stand in the middle of its host's
+    CHECK(hosts == std::vector<int>{0, 2, 1, 3, 4});
+    // GPUs of different domains in a host, or a domain of one host: none.
+    topology::Graph mixed = read_machine("dgx_h100").graph;
+    mixed.change(mixed.of_kind(topology::NodeKind::gpu)[3]).gpu.domain = "another";
+    members.resize(16);
+    CHECK(machines_of(group_of(members, {text("rack-0"), topology::describe(mixed)})).device_layout(0).domains.empty());
+}
+
+namespace {
+
+// Of random cpus, NICs and GPUs, some of whose facts nobody knows.
+std::string random_machine(std::mt19937& random) {
+    const auto draw = [&](int most) { return int(random() % unsigned(most + 1)); };
+    const char* const domains[] = {"", "rack-0", "rack-1"};
+    const std::string domain = domains[draw(2)];
+    topology::Graph graph;
+    REQUIRE(graph.host("0x77").ok());
+    int devices = 0, ports = 0;
+    for (int cpus = 1 + draw(2), cpu = 0; cpu < cpus; ++cpu) {
+        topology::Node node;
+        node.kind = topology::NodeKind::cpu;
+        node.cpu.numaid = cpu;
+        if (draw(4) > 0) node.cpu.affinity = std::string(1, char('1' << cpu));
+        const int above = *graph.add(std::move(node));
+        for (int count = draw(3), i = 0; i < count; ++i) {
+            topology::Node nic, port;
+            nic.kind = topology::NodeKind::nic;
+            nic.parent = above;
+            nic.busid = fmt::format("0000:{:02x}:00.0", ++devices);
+            port.parent = *graph.add(std::move(nic));
+            port.kind = topology::NodeKind::port;
+            port.port.name = fmt::format("mlx5_{}", ports);
+            if (draw(3) > 0) port.port.dev = ports;
+            if (draw(3) > 0) port.port.speed = 100'000 << draw(2);
+            ++ports;
+            REQUIRE(graph.add(std::move(port)).ok());
+        }
+        for (int i = 0; i < 2; ++i) {
+            topology::Node gpu;
+            gpu.kind = topology::NodeKind::gpu;
+            gpu.parent = above;
+            gpu.busid = fmt::format("0001:{:02x}:00.0", 2 * cpu + i);
+            gpu.gpu.domain = domain;
+            REQUIRE(graph.add(std::move(gpu)).ok());
+        }
+    }
+    std::vector<std::string> notes;
+    REQUIRE(graph.connect(notes).ok());
+    return draw(9) == 0 ? std::string() : topology::describe(graph);
+}
+
+}  // namespace
+
+TEST_CASE("ranks of random unequal hosts find the same layout, whichever host they are on", "[machines]") {
+    std::mt19937 random(seed());
+    INFO("seed " << seed());
+    const char* const gpus[] = {"0001:00:00.0", "0001:01:00.0", "0001:02:00.0"};
+    int known = 0;
+    for (int round = 0; round < (small() ? 20 : 200); ++round) {
+        CAPTURE(round);
+        const int hosts = 1 + int(random() % 5);
+        std::vector<std::string> texts;
+        std::vector<Member> members;
+        for (int host = 0; host < hosts; ++host) texts.push_back(random_machine(random));
+        for (int rank = 0; rank < 3 * hosts; ++rank) {
+            const int host = rank < hosts ? rank : int(random() % unsigned(hosts));
+            members.push_back({host, int(random() % 4) - 1, gpus[random() % 3]});
+        }
+        std::vector<Machines> seen;
+        for (const int own : {0, hosts - 1}) seen.push_back(machines_of(group_of(members, texts, own)));
+        CHECK(seen[0].notes() == seen[1].notes());
+        for (const bool devices : {false, true}) {
+            std::vector<Layout> layouts;
+            for (const Machines& each : seen) layouts.push_back(devices ? each.device_layout(1) : each.layout(1));
+            const Layout &one = layouts[0], &other = layouts[1];
+            CHECK(one.ring_orders == other.ring_orders);
+            CHECK(one.rails == other.rails);
+            CHECK(one.domains == other.domains);
+            known += !one.rails.empty();
+            CHECK((hosts > 1 || (one.rails.empty() && one.domains.empty())));
+            if (!one.rails.empty()) {
+                REQUIRE(one.rails.size() == members.size());
+                for (const int32_t rail : one.rails) CHECK((rail >= -1 && rail < 9));
+            }
+            if (!one.domains.empty()) REQUIRE(one.domains.size() == size_t(hosts));
+            for (const Order& order : one.ring_orders) {
+                Order sorted = order;
+                std::sort(sorted.begin(), sorted.end());
+                for (size_t i = 0; i < sorted.size(); ++i) REQUIRE(sorted[i] == int32_t(i));
+            }
+        }
+    }
+    CHECK(known > 0);
+}
+
 TEST_CASE("more kinds of machines than are searched, two ranks, one domain: rings in order", "[machines]") {
     std::vector<Member> members;
     std::vector<std::string> texts;
@@ -198,7 +320,6 @@ TEST_CASE("equal machines have equal texts, whatever host and process they are o
         node.gpu.rank = int(i);
         if (node.kind == topology::NodeKind::port) node.port.guid = "0x" + std::to_string(i);
         if (node.kind == topology::NodeKind::cpu) node.cpu.allowed = "1";
-        if (node.kind == topology::NodeKind::gpu) node.gpu.domain = "a rack";
     }
     CHECK(topology::describe(graph) == topology::describe(other));
     const auto again = topology::read_topology(topology::describe(graph));
