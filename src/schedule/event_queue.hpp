@@ -6,12 +6,12 @@
 
 namespace weft {
 
-enum class EventKind : uint8_t { wake, begin_moving, flow_ends };
+enum class EventKind : uint8_t { wake, begin_moving, flow_ends, carry };
 
 struct Event {
     double at_us;
     uint64_t order;
-    int32_t subject;        // a block or a flow
+    int32_t subject;        // a block, a flow or a connection
     uint32_t version : 30;  // of a flow: the event counts if nothing has changed it since
     uint32_t kind_bits : 2;
     EventKind kind() const { return EventKind(kind_bits); }

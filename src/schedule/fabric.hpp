@@ -18,13 +18,15 @@ inline constexpr double unlimited = std::numeric_limits<double>::infinity();
 struct Route {
     std::vector<int32_t> links = {};
     double latency_us = 0;            // from the last byte's leaving until the receiver sees the message
-    double credit_us = 0;             // from the receiver's release of a slot until the sender sees it
+    double credit_us = 0;             // from the receiver's release of a message until who sends sees it
     double overhead_us = 0;           // what each end's block has to do for a message besides
     double bytes_per_us = unlimited;  // the most that one connection gets
     // By the sending block, which is busy until the last byte has left; else somebody else carries the slot's bytes, a
-    // NIC or a kernel, and the block goes on.
+    // NIC or a kernel, and the block goes on. Slots that are driven lie with the receiver; others are the sender's, free
+    // as soon as their bytes have left, and `window` messages lie with the receiver or are on their way.
     bool driven = true;
-    bool exists = true;  // else no way leads there
+    static constexpr int window = 16;  // of a usual slot 4 MiB: what sockets' buffers grow to
+    bool exists = true;                // else no way leads there
 };
 
 // What a rank does by itself, the same for all of them.

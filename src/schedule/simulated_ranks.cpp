@@ -33,6 +33,7 @@ Status SimulatedRanks::run() {
             switch (event.kind()) {
                 case EventKind::wake: queue(event.subject); break;
                 case EventKind::begin_moving: begin_moving(event.subject); break;
+                case EventKind::carry: carry(event.subject); break;
                 case EventKind::flow_ends:
                     if (flows_.ends(now_us_, event)) flow_ended(flows_.owner(event.subject));
                     break;
@@ -128,8 +129,9 @@ bool SimulatedRanks::can_begin(int32_t index, const Instruction& instruction) {
     }
     if (sends(instruction.opcode)) {
         const Connection& out = connections_[size_t(state.out)];
-        if (out.filled - out.released >= uint64_t(out.depth)) return wait(index, Phase::credit), false;
-        const double free_us = slot(out, out.filled).free_us;
+        if (out.filled - (out.driven ? out.released : out.carried) >= uint64_t(out.depth))
+            return wait(index, Phase::credit), false;
+        const double free_us = out.driven ? slot(out, out.filled).free_us : now_us_;
         if (free_us > now_us_) return wait_until(index, Phase::credit, free_us), false;
     }
     return true;
@@ -207,6 +209,7 @@ void SimulatedRanks::flow_ended(int32_t owner) {
     Connection& connection = connections_[size_t(-1 - owner)];
     connection.carrying = false;
     arrived(connection, slot(connection, connection.carried++));
+    if (blocks_[size_t(connection.sender)].phase == Phase::credit) queue(connection.sender);
     carry(-1 - owner);
 }
 
@@ -216,10 +219,16 @@ void SimulatedRanks::arrived(Connection& connection, Slot& full) {
         events_.push(full.arrives_us, EventKind::wake, connection.receiver);
 }
 
-// In their order, one at a time, as they go through a socket or a queue of a NIC.
+// In their order, one at a time, as they go through a socket or a queue of a NIC, while the window is open.
 void SimulatedRanks::carry(int32_t number) {
     Connection& connection = connections_[size_t(number)];
     if (connection.carrying || connection.carried == connection.filled) return;
+    if (connection.carried >= uint64_t(Route::window)) {
+        const uint64_t before = connection.carried - uint64_t(Route::window);
+        if (before >= connection.released) return;
+        if (const double opens_us = slot(connection, before).free_us; opens_us > now_us_)
+            return events_.push(opens_us, EventKind::carry, number);
+    }
     connection.carrying = true;
     flows_.start(now_us_, connection.path, slot(connection, connection.carried).bytes, connection.most,
                  owner_of_connection(number));
@@ -247,7 +256,9 @@ void SimulatedRanks::finish_work(int32_t index) {
         if (receives(instruction.opcode)) {
             Connection& in = connections_[size_t(state.in)];
             slot(in, in.released++).free_us = now_us_ + in.credit_us;
-            if (blocks_[size_t(in.sender)].phase == Phase::credit)
+            if (!in.driven)
+                carry(state.in);
+            else if (blocks_[size_t(in.sender)].phase == Phase::credit)
                 events_.push(now_us_ + in.credit_us, EventKind::wake, in.sender);
         }
     }

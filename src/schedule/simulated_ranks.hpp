@@ -80,6 +80,7 @@ class SimulatedRanks {
     struct Connection {
         int32_t channel, from, distance;
         int32_t depth = 1;
+        int32_t slots = 1;  // that are kept track of: depth, and of those that are carried a window more
         size_t first_slot = 0;
         uint64_t filled = 0, carried = 0, released = 0;  // slots: by the sender, by who carries them, by the receiver
         int32_t sender = -1, receiver = -1;              // blocks
@@ -121,7 +122,7 @@ class SimulatedRanks {
     void give_threads();
     double bytes_of(const BlockState& state, const Instruction& instruction) const;
     Slot& slot(const Connection& connection, uint64_t number) {
-        return slots_[connection.first_slot + number % uint64_t(connection.depth)];
+        return slots_[connection.first_slot + number % uint64_t(connection.slots)];
     }
 
     // simulated_set_up.cpp

@@ -73,6 +73,7 @@ Result<int32_t> SimulatedRanks::connection(int channel, int from, int to, int de
     made.from = sender;
     made.distance = distance;
     made.depth = std::max(1, depth);
+    made.slots = made.depth + (route.driven ? 0 : Route::window);
     made.first_slot = slots_.size();
     made.path = path_of(route);
     made.latency_us = route.latency_us;
@@ -80,7 +81,7 @@ Result<int32_t> SimulatedRanks::connection(int channel, int from, int to, int de
     made.overhead_us = route.overhead_us;
     made.most = route.bytes_per_us;
     made.driven = route.driven;
-    slots_.resize(slots_.size() + size_t(made.depth), Slot{unlimited, 0, 0});
+    slots_.resize(slots_.size() + size_t(made.slots), Slot{unlimited, 0, 0});
     return place->second;
 }
 

@@ -72,6 +72,40 @@ TEST_CASE("with one slot the second message waits for the first one's credit", "
     CHECK(simulated(fabric, one_way(128'000, 64'000, 2)).us == Approx(64 + 64 + 3));
 }
 
+namespace {
+
+// Between hosts: the bytes of a slot are carried by somebody else. Rank 1 may be slow.
+struct CarriedFabric : PairsFabric {
+    CarriedFabric() : PairsFabric(2, 1000, 3) { turns = false; }
+    Route route(int from, int to) const override {
+        Route route = PairsFabric::route(from, to);
+        route.driven = false;
+        return route;
+    }
+    double slowness(int rank) const override { return rank == 1 ? slow : 1; }
+    double slow = 1;
+};
+
+}  // namespace
+
+TEST_CASE("a slot that somebody carries is free when its bytes have left", "[simulator]") {
+    CarriedFabric fabric;
+    CHECK(simulated(fabric, one_way(128'000, 64'000, 1)).us == Approx(64 + 64 + 3));
+    CHECK(simulated(fabric, one_way(128'000, 64'000, 2)).us == Approx(64 + 64 + 3));
+}
+
+TEST_CASE("no more than a window of messages lies with a receiver that is late", "[simulator]") {
+    CarriedFabric fabric;
+    fabric.own.copy_bytes_per_us = 1000;
+    fabric.slow = 100;
+    const int messages = Route::window + 4;
+    const Simulation found = simulated(fabric, one_way(size_t(messages) * 64'000, 64'000, 1));
+    // The last but one leaves when the third has been copied, 6400 us each, and that is known here.
+    const double third_us = 64 + 64 + 3 + 3 * 6400 + 3;
+    CHECK(found.ranks[0].end_us == Approx(third_us + 64 + 64));
+    CHECK(found.us == Approx(64 + 64 + 3 + messages * 6400.0));
+}
+
 TEST_CASE("flows on one link have equal shares of it", "[simulator]") {
     const int others = GENERATE(1, 2, 5, 16);
     PairsFabric fabric(others + 1, 1000, 2);
