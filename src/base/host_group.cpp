@@ -16,13 +16,14 @@
 #include <mutex>
 
 #include "src/base/clock.hpp"
+#include "src/base/wire_version.hpp"
 
 namespace weft {
 
 namespace {
 
 constexpr uint64_t segment_magic = 0x3174666577000001u;
-constexpr uint32_t segment_version = WEFT_VERSION_CODE;
+constexpr uint32_t segment_version = wire_version;
 
 // The letters lie at the end of a heap, backed in steps.
 constexpr size_t letters_offset = HostGroup::connections_end;

@@ -307,10 +307,9 @@ Result<bool> Gathering::serve(Guest& guest) {
         return fail(weftRemoteError, "it does not know the secret of the unique id");
     Message answer;
     answer.pid = getpid();
-    if (guest.hello.weft_version != WEFT_VERSION_CODE) {
-        const std::string sentence = fmt::format(
-            "process {} has version {} of the Weft library and process {} version {}: all ranks need the same",
-            guest.pid, guest.hello.weft_version, getpid(), WEFT_VERSION_CODE);
+    if (guest.hello.weft_version != wire_version) {
+        const std::string sentence = wire_mismatch(fmt::format("process {} has", guest.pid), guest.hello.weft_version,
+                                                   fmt::format("process {}", getpid()), wire_version);
         group_->raise(weftMismatch, -1, sentence);
         answer.kind = Message::refusal;
         answer.code = weftMismatch;

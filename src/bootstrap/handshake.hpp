@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "src/base/fd.hpp"
+#include "src/base/wire_version.hpp"
 #include "src/bootstrap/unique_id.hpp"
 
 namespace weft {
@@ -18,7 +19,7 @@ struct Message {
 
     uint64_t magic = expected_magic;
     Kind kind = hello;
-    uint32_t weft_version = WEFT_VERSION_CODE;
+    uint32_t weft_version = wire_version;
     int32_t pid = 0;
     int32_t code = 0;  // of a refusal, weftResult_t
     Digest nonce{};

@@ -47,12 +47,9 @@ std::string printable(const char* text, size_t bytes) {
     return clean;
 }
 
-}  // namespace
+std::string version_sentence(uint32_t there) { return wire_mismatch("here is", wire_version, "there", there); }
 
-std::string version_sentence(uint32_t here, uint32_t there) {
-    return fmt::format("version {} of the Weft library is here and version {} there: all ranks need the same", here,
-                       there);
-}
+}  // namespace
 
 Digest challenge_proof(const Secret& secret, const HelloMessage& hello, const ChallengeMessage& challenge) {
     return mac_of(secret, "answers", hello, challenge, {});
@@ -143,8 +140,8 @@ Result<bool> CallerHandshake::advance(int socket) {
     if (stage_ == Stage::verdict) {
         auto there = read_answer(socket, HandshakeHead::welcome, sizeof(HandshakeHead));
         if (!there || !*there) return there;
-        if (challenge_.head.version != WEFT_VERSION_CODE)
-            return fail(weftMismatch, "{}", version_sentence(WEFT_VERSION_CODE, challenge_.head.version));
+        if (challenge_.head.version != wire_version)
+            return fail(weftMismatch, "{}", version_sentence(challenge_.head.version));
         stage_ = Stage::done;
     }
     return true;
@@ -209,9 +206,8 @@ AnswerHandshake::Outcome AnswerHandshake::advance(int socket, const Find& find) 
         if (!equal_digests(proof.mac, caller_proof(identity_.secret, hello_, challenge_, proof.purpose)))
             return Outcome::impostor;
         purpose_ = proof.purpose;
-        if (hello_.head.version != WEFT_VERSION_CODE)
-            return refuse(socket, weftMismatch, version_sentence(WEFT_VERSION_CODE, hello_.head.version),
-                          Outcome::outdated);
+        if (hello_.head.version != wire_version)
+            return refuse(socket, weftMismatch, version_sentence(hello_.head.version), Outcome::outdated);
         if (find(hello_.name) == nullptr)
             return refuse(socket, weftRemoteError, "the communicator has ended in this process", Outcome::refused);
         const HandshakeHead welcome{.kind = HandshakeHead::welcome};

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "src/base/result.hpp"
+#include "src/base/wire_version.hpp"
 #include "src/net/secret.hpp"
 
 namespace weft::net {
@@ -26,7 +27,7 @@ struct HandshakeHead {
     static constexpr uint64_t expected_magic = 0x317465'6e'74666577u;  // "weftnet1"
     uint64_t magic = expected_magic;
     uint32_t kind = 0;
-    uint32_t version = WEFT_VERSION_CODE;
+    uint32_t version = wire_version;
 };
 struct HelloMessage {
     HandshakeHead head{.kind = HandshakeHead::hello};
@@ -129,7 +130,5 @@ class AnswerHandshake {
     Outcome verdict_ = Outcome::welcome;
     std::string sentence_;
 };
-
-std::string version_sentence(uint32_t here, uint32_t there);
 
 }  // namespace weft::net

@@ -217,6 +217,20 @@ TEST_CASE("another library version: both ends name both versions, but only to wh
     }
 }
 
+TEST_CASE("another build of the same version says so, and not that messages are damaged", "[handshake]") {
+    const Identity identity = fresh_identity();
+    HandCaller other(identity);
+    other.hello.head.version = wire_version + (1u << wire_version_bits);
+    CHECK(other.say(&other.hello, sizeof other.hello) == Ending::pending);
+    const net::ProofMessage proof = other.proof(other.challenge());
+    CHECK(other.say(&proof, sizeof proof) == Ending::outdated);
+    CHECK(other.answer.sentence() ==
+          fmt::format(
+              "here is one build of version {} of the Weft library and there another, which lays out its messages "
+              "differently (revisions {} and {}): all ranks need the same",
+              WEFT_VERSION_CODE, wire_revision, wire_revision + 1));
+}
+
 TEST_CASE("noise is noticed at the first message, cut streams when they end", "[handshake]") {
     const Identity identity = fresh_identity();
     std::mt19937 random(std::random_device{}());

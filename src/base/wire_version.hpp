@@ -1,0 +1,34 @@
+// wire_version.hpp: whether two processes lay out alike what they say to each other, and what is said if they do not.
+#pragma once
+#include <fmt/core.h>
+
+#include <cstdint>
+#include <string>
+
+#include "weft/types.h"
+
+namespace weft {
+
+// Of builds of one version. Raise it with whatever changes in what one process writes for another, in a segment or on a
+// socket: DeviceFacts, AgreedOptions, a row of HostGroup, the roster, agreed texts, headers of messages. The handshakes
+// are the same in all of them.
+inline constexpr uint32_t wire_revision = 1;
+
+// As handshakes and segments carry it: the version, and above it the revision.
+inline constexpr int wire_version_bits = 20;
+inline constexpr uint32_t wire_version = wire_revision << wire_version_bits | WEFT_VERSION_CODE;
+static_assert(WEFT_VERSION_CODE < 1u << wire_version_bits && wire_revision < 1u << (32 - wire_version_bits));
+
+// What to do about two that differ. `here` and `there`: who has which, as in "process 7 has".
+inline std::string wire_mismatch(const std::string& here, uint32_t own, const std::string& there, uint32_t other) {
+    constexpr uint32_t mask = (1u << wire_version_bits) - 1;
+    if ((own & mask) != (other & mask))
+        return fmt::format("{} version {} of the Weft library and {} version {}: all ranks need the same", here,
+                           own & mask, there, other & mask);
+    return fmt::format(
+        "{} one build of version {} of the Weft library and {} another, which lays out its messages differently "
+        "(revisions {} and {}): all ranks need the same",
+        here, own & mask, there, own >> wire_version_bits, other >> wire_version_bits);
+}
+
+}  // namespace weft
