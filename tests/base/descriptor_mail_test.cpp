@@ -1,0 +1,205 @@
+// descriptor_mail_test.cpp: letters of file descriptors: who knows address and number gets them, whoever does not gets
+// nothing, and nobody waits longer than asked.
+#include "src/base/descriptor_mail.hpp"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+
+#include <cstring>
+#include <filesystem>
+#include <span>
+#include <thread>
+
+#include "src/base/clock.hpp"
+#include "tests/catch.hpp"
+#include "tests/patience.hpp"
+
+namespace weft::test {
+namespace {
+
+constexpr int64_t long_us = 60'000'000;
+
+std::shared_ptr<DescriptorMail> mail_of_process() {
+    auto mail = DescriptorMail::of_process();
+    INFO(mail.status().sentence());
+    REQUIRE(mail.ok());
+    return *mail;
+}
+
+// Each holds its number.
+MailedDescriptors letter_of(size_t count, const std::string& text) {
+    MailedDescriptors letter;
+    const auto bytes = std::as_bytes(std::span(text));
+    letter.text.assign(bytes.begin(), bytes.end());
+    for (size_t i = 0; i < count; ++i) {
+        Fd fd(memfd_create("weft-test", MFD_CLOEXEC));
+        REQUIRE(write(fd.number(), &i, sizeof i) == sizeof i);
+        letter.descriptors.push_back(std::move(fd));
+    }
+    return letter;
+}
+
+bool is_letter_of(const MailedDescriptors& letter, size_t count, const std::string& text) {
+    if (letter.descriptors.size() != count || letter.text.size() != text.size() ||
+        memcmp(letter.text.data(), text.data(), text.size()) != 0)
+        return false;
+    for (size_t i = 0; i < count; ++i) {
+        size_t number = SIZE_MAX;
+        if (pread(letter.descriptors[i].number(), &number, sizeof number, 0) != sizeof number || number != i ||
+            fcntl(letter.descriptors[i].number(), F_GETFD) != FD_CLOEXEC)
+            return false;
+    }
+    return true;
+}
+
+std::string failure_of(const MailAddress& from, uint64_t number, int64_t patience_us = long_us) {
+    return fetch_descriptors(from, number, now_us() + patience_us).status().sentence();
+}
+
+size_t open_descriptors() {
+    const std::filesystem::directory_iterator all("/proc/self/fd");
+    return size_t(std::distance(begin(all), end(all)));
+}
+
+// A socket of that name, in whose queue somebody waits.
+Fd silent_listener(const MailAddress& address) {
+    sockaddr_un name{};
+    name.sun_family = AF_UNIX;
+    const int length =
+        snprintf(name.sun_path + 1, sizeof name.sun_path - 1, "weft-mail-%016llx%016llx",
+                 static_cast<unsigned long long>(address.name[0]), static_cast<unsigned long long>(address.name[1]));
+    Fd listener(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+    REQUIRE(bind(listener.number(), reinterpret_cast<sockaddr*>(&name),
+                 socklen_t(offsetof(sockaddr_un, sun_path) + 1 + size_t(length))) == 0);
+    REQUIRE(listen(listener.number(), 1) == 0);
+    return listener;
+}
+
+}  // namespace
+
+TEST_CASE("a letter is fetched whole, as often as anybody likes, until it is withdrawn", "[descriptor_mail]") {
+    const auto mail = mail_of_process();
+    CHECK(mail_of_process() == mail);
+    // Packets have room for 128.
+    for (const size_t count : {0, 1, 127, 128, 129, 300}) {
+        const std::string text(count * 8, char('a' + count % 26));
+        const uint64_t number = mail->post(letter_of(count, text));
+        for (int round = 0; round < 2; ++round) {
+            auto fetched = fetch_descriptors(mail->address(), number, now_us() + long_us);
+            INFO(fetched.status().sentence());
+            REQUIRE(fetched.ok());
+            CHECK(is_letter_of(*fetched, count, text));
+        }
+        mail->withdraw(number);
+        CHECK_THAT(failure_of(mail->address(), number), Catch::Contains("has withdrawn them"));
+    }
+    const std::string longest(mailed_text_max, 'x');
+    const uint64_t number = mail->post(letter_of(1, longest));
+    auto fetched = fetch_descriptors(mail->address(), number, now_us() + long_us);
+    REQUIRE(fetched.ok());
+    CHECK(is_letter_of(*fetched, 1, longest));
+}
+
+TEST_CASE("many fetch at once", "[descriptor_mail]") {
+    const auto mail = mail_of_process();
+    std::vector<uint64_t> numbers;
+    for (size_t i = 0; i < 4; ++i) numbers.push_back(mail->post(letter_of(i * 70, std::to_string(i))));
+    std::atomic<int> right{0};
+    std::vector<std::thread> threads;
+    for (size_t thread = 0; thread < 8; ++thread)
+        threads.emplace_back([&, thread] {
+            for (size_t round = 0; round < 10; ++round) {
+                const size_t i = (thread + round) % numbers.size();
+                const auto fetched = fetch_descriptors(mail->address(), numbers[i], now_us() + long_us);
+                right += fetched.ok() && is_letter_of(*fetched, i * 70, std::to_string(i));
+            }
+        });
+    for (std::thread& thread : threads) thread.join();
+    CHECK(right == 80);
+}
+
+TEST_CASE("descriptors are closed when their letter is withdrawn, and the rest when the mail ends",
+          "[descriptor_mail]") {
+    const size_t before = open_descriptors();
+    auto mail = mail_of_process();
+    const size_t empty = open_descriptors();
+    const uint64_t first = mail->post(letter_of(5, ""));
+    mail->post(letter_of(7, ""));
+    CHECK(open_descriptors() == empty + 12);
+    mail->withdraw(first);
+    CHECK(open_descriptors() == empty + 7);
+    const MailAddress address = mail->address();
+    mail.reset();
+    CHECK(open_descriptors() == before);
+    CHECK_THAT(failure_of(address, 2), Catch::Contains("has ended, or is in another network namespace"));
+    // The next one has another address.
+    CHECK(mail_of_process()->address().name[0] != address.name[0]);
+}
+
+TEST_CASE("who does not know the secret gets nothing, and whoever says nothing disturbs nobody", "[descriptor_mail]") {
+    const auto mail = mail_of_process();
+    const uint64_t number = mail->post(letter_of(2, "text"));
+    MailAddress wrong = mail->address();
+    wrong.secret[1] ^= 1;
+    CHECK_THAT(failure_of(wrong, number), Catch::Contains("closed the connection"));
+    // As many as are heard at once, and some that wait.
+    std::vector<Fd> silent;
+    sockaddr_un name{};
+    name.sun_family = AF_UNIX;
+    const int length = snprintf(name.sun_path + 1, sizeof name.sun_path - 1, "weft-mail-%016llx%016llx",
+                                static_cast<unsigned long long>(mail->address().name[0]),
+                                static_cast<unsigned long long>(mail->address().name[1]));
+    for (int i = 0; i < 70; ++i) {
+        silent.emplace_back(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+        REQUIRE(connect(silent.back().number(), reinterpret_cast<sockaddr*>(&name),
+                        socklen_t(offsetof(sockaddr_un, sun_path) + 1 + size_t(length))) == 0);
+    }
+    const auto fetched = fetch_descriptors(mail->address(), number, now_us() + long_us);
+    INFO(fetched.status().sentence());
+    CHECK(fetched.ok());
+}
+
+TEST_CASE("who does not answer is waited for until the deadline", "[descriptor_mail]") {
+    const MailAddress address{{uint64_t(getpid()), 4711}, {1, 2}};
+    const Fd listener = silent_listener(address);
+    for (int round = 0; round < 4; ++round) {  // the last ones find the queue full
+        const auto fetched = fetch_descriptors(address, 1, now_us() + 20'000);
+        CHECK(fetched.status().code() == weftTimeout);
+        CHECK_THAT(fetched.status().sentence(), Catch::Contains("does not answer"));
+    }
+}
+
+TEST_CASE("who has no descriptor left is told so, and what came is closed", "[descriptor_mail]") {
+    const auto mail = mail_of_process();
+    const uint64_t number = mail->post(letter_of(100, ""));
+    const size_t before = open_descriptors();
+    rlimit limit{}, low{};
+    REQUIRE(getrlimit(RLIMIT_NOFILE, &limit) == 0);
+    low = {before + 20, limit.rlim_max};
+    REQUIRE(setrlimit(RLIMIT_NOFILE, &low) == 0);
+    const std::string failure = failure_of(mail->address(), number);
+    REQUIRE(setrlimit(RLIMIT_NOFILE, &limit) == 0);
+    CHECK_THAT(failure, Catch::Contains("raise the limit (ulimit -n)"));
+    CHECK(eventually([&] { return open_descriptors() == before; }));
+}
+
+TEST_CASE("a child has mail of its own", "[descriptor_mail]") {
+    const auto mail = mail_of_process();
+    const uint64_t number = mail->post(letter_of(1, "parent"));
+    const pid_t child = fork();
+    if (child == 0) {
+        const auto own = DescriptorMail::of_process();
+        const bool right = own.ok() && (*own)->address().name[0] != mail->address().name[0] &&
+                           fetch_descriptors(mail->address(), number, now_us() + long_us).ok();
+        _exit(right ? 0 : 1);
+    }
+    int status = -1;
+    REQUIRE(waitpid(child, &status, 0) == child);
+    CHECK(status == 0);
+}
+
+}  // namespace weft::test
