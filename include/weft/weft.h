@@ -366,8 +366,8 @@ WEFT_API weftResult_t weftSendRecv(const void* sendbuff, size_t sendcount, int d
 /* Makes `size` bytes from buff on this rank's part of a window, `win`, and returns when all ranks have registered
  * theirs. All ranks call it, in one order with their other calls on comm; sizes may differ, and a rank that lends
  * nothing has size 0 (buff may be NULL). Until the window is deregistered the memory must stay where it is; memory of
- * weftMemAlloc is reached best; device memory is of cudaMalloc, of ranks in several processes at most 32 allocations at a
- * time, which weftCommRegister takes, too, and to map it may wait for the device: no kernel may wait, on whatever
+ * weftMemAlloc is reached best; device memory is what weftCommRegister takes, of ranks in several processes at most 32
+ * allocations at a time, which it takes, too, and to map it may wait for the device: no kernel may wait, on whatever
  * communicator, for what a rank launches after this call. In a group, or where comm does not block, *win is there at
  * once, for calls behind it.
  * winFlags  WEFT_WIN_DEFAULT, or WEFT_WIN_COLL_SYMMETRIC and WEFT_WIN_STRICT_ORDERING, from which nothing follows
@@ -465,17 +465,27 @@ WEFT_API weftResult_t weftReduceScatterv(const void* sendbuff, void* recvbuff, c
  * to `ptr`: collectives whose buffers all come from here copy less. Thread-safe. Errors: weftInvalidArgument (null),
  * weftSystemError (how much could not be had). */
 WEFT_API weftResult_t weftMemAlloc(void** ptr, size_t bytes);
-/* Returns `ptr`, memory of weftMemAlloc; NULL is accepted. No collective may be using it. Thread-safe.
- * Errors: weftInvalidArgument (not from weftMemAlloc, or freed before). */
+/* Allocates `bytes` of memory, not zeroed, on the CUDA device that is current in the calling thread, and writes its
+ * address to `ptr`: virtual memory (cuMemCreate), in whole pages of the device, 2 MiB as a rule, that every GPU of this
+ * process with peer access reaches, and that other processes of this host can map (weftCommRegister). On a device
+ * without such memory it is of cuMemAlloc. Thread-safe; may be called during a capture. Errors: weftInvalidArgument
+ * (null), weftInvalidUsage (no device is current, this build or WEFT_CUDA_LIBRARY has none), weftSystemError (how much
+ * could not be had; there is no driver, or it is too old), weftUnhandledCudaError. */
+WEFT_API weftResult_t weftMemAllocDevice(void** ptr, size_t bytes);
+/* Returns `ptr`, memory of weftMemAlloc or weftMemAllocDevice; NULL is accepted. No collective or kernel may be using
+ * it, and it is registered no more. Thread-safe. Errors: weftInvalidArgument (not from these, or freed before). */
 WEFT_API weftResult_t weftMemFree(void* ptr);
 
 /* Declares a buffer that will be used often, `bytes` bytes from `buff` on; `handle` receives what weftCommDeregister
  * takes. Host memory of weftMemAlloc needs no registration; other host memory cannot be mapped by peers, is accepted,
- * and works as before. Device memory of cudaMalloc is mapped by the ranks of other processes, some 0.1 s later, and
- * large messages whose buffers are registered on every rank are then reduced where they lie (a graph does for ever as
- * it was captured: capture later than that); other device memory, and more than 32 allocations of a rank, are accepted
- * and staged. Registering is each rank's own affair: nobody waits for others. Thread-bound. Errors: weftInvalidArgument
- * (null), weftInvalidUsage (another thread is inside). */
+ * and works as before. Device memory of cudaMalloc, of weftMemAllocDevice, and other virtual memory (cuMemCreate, as in
+ * expandable segments) that may be exported as file descriptors is mapped by the ranks of other processes, some 0.1 s
+ * later, and large messages whose buffers are registered on every rank are then reduced where they lie (a graph does
+ * for ever as it was captured: capture later than that). Other device memory is accepted and staged, and the log at INFO
+ * says why; so are more than 32 allocations of a rank (of virtual memory: buffers, of 512 pieces at most), and virtual
+ * memory that is not opened (cuMemSetAccess) for the devices of all ranks of this process. Registering is each rank's
+ * own affair: nobody waits for others. Thread-bound. Errors: weftInvalidArgument (null), weftInvalidUsage (another
+ * thread is inside). */
 WEFT_API weftResult_t weftCommRegister(const weftComm_t comm, void* buff, size_t bytes, void** handle);
 /* Ends what weftCommRegister's `handle` stands for, before the buffer is freed. Device memory: waits for this rank's
  * calls and until no other process maps it, some 0.1 s; but if other ranks have gone on to calls that wait for this

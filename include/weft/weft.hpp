@@ -225,11 +225,18 @@ class Group {
     int exceptions_ = std::uncaught_exceptions();
 };
 
-// Memory of weftMemAlloc: zeroed, page aligned, readable by the peers of this host. Move-only.
+// Memory of weftMemAlloc: zeroed, page aligned, readable by the peers of this host; or of weftMemAllocDevice. Move-only.
 class MemBuffer {
   public:
     MemBuffer() = default;
     explicit MemBuffer(std::size_t bytes) : bytes_(bytes) { check(weftMemAlloc(&data_, bytes)); }
+    // Of the device that is current; data() is not for the host to look into.
+    static MemBuffer on_device(std::size_t bytes) {
+        MemBuffer buffer;
+        check(weftMemAllocDevice(&buffer.data_, bytes));
+        buffer.bytes_ = bytes;
+        return buffer;
+    }
     MemBuffer(MemBuffer&& other) noexcept
         : data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
     MemBuffer& operator=(MemBuffer&& other) noexcept {

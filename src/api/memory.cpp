@@ -3,6 +3,7 @@
 
 #include "src/api/guard.hpp"
 #include "src/base/arena.hpp"
+#include "src/comm/device_memory.hpp"
 #include "weft/weft.h"
 
 using namespace weft;
@@ -22,9 +23,20 @@ weftResult_t weftMemAlloc(void** ptr, size_t bytes) {
     });
 }
 
+weftResult_t weftMemAllocDevice(void** ptr, size_t bytes) {
+    return guarded([&]() -> Status {
+        if (!ptr) return fail(weftInvalidArgument, "weftMemAllocDevice: ptr is NULL");
+        *ptr = nullptr;
+        auto memory = allocate_device_memory(bytes);
+        if (!memory) return memory.take_status();
+        *ptr = *memory;
+        return ok();
+    });
+}
+
 weftResult_t weftMemFree(void* ptr) {
     return guarded([&]() -> Status {
-        if (!ptr) return ok();
+        if (!ptr || free_device_memory(ptr)) return ok();
         Arena* arena = Arena::existing();
         if (!arena) return fail(weftInvalidArgument, "{} was not allocated by weftMemAlloc in this process", ptr);
         return arena->free(ptr);

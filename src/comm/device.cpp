@@ -117,7 +117,8 @@ std::string DeviceSide::explain(const Operation& operation) const {
                        s.domain->detour().empty() ? "" : ", through host memory",
                        !plan->staged() ? ""
                        : s.offers && !operation.scales()
-                           ? ", in place where all buffers are of cudaMalloc and, if other processes have ranks, "
+                           ? ", in place where all buffers are of cudaMalloc or weftMemAllocDevice and, if other "
+                             "processes have ranks, "
                              "registered, else staged"
                            : ", staged",
                        plan->steps >= 0 ? "predicted time, with costs" : "size, with thresholds");

@@ -72,7 +72,7 @@ struct DeviceSpan {
 
 struct DevicePlace {
     Space space;
-    bool mapped;  // both buffers are of cuMemAlloc: kernels of every device with peer access reach them
+    bool mapped;  // both buffers are of cuMemAlloc or Weft: kernels of every device with peer access reach them
 };
 
 class DeviceSide {
@@ -117,7 +117,7 @@ class DeviceSide {
 
     // ---- Windows of device memory, by the numbers that they have on all ranks (src/README.md, "Windows").
     // Why device memory cannot be in one; ok if it can. `mapped`: see DevicePlace.
-    Status fits_window(const void* address, bool mapped) const;
+    Status fits_window(const void* address, size_t bytes, bool mapped) const;
     // Our part, if it has bytes, for the others to be told where they find it. A failure is this rank's own, as of
     // reach_window(): whether it is known where our kernels find the others' parts, all of which have been told.
     Status open_window(uint32_t number, void* address, size_t bytes, WindowPart& part);

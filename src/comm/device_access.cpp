@@ -18,7 +18,7 @@ constexpr uint64_t bytes_of_block = 64 << 10;
 
 }  // namespace
 
-Status DeviceSide::fits_window(const void* address, bool mapped) const {
+Status DeviceSide::fits_window(const void* address, size_t bytes, bool mapped) const {
     const State& s = *state_;
     if (!s.offers)
         return fail(weftInvalidUsage,
@@ -29,10 +29,18 @@ Status DeviceSide::fits_window(const void* address, bool mapped) const {
                     : s.layout.ranks > ranks_max ? fmt::format("there are {}", s.layout.ranks)
                                                  : s.domain->detour());
     if (mapped) return ok();
+    const ContextScope scope(s.kernels->context());
+    const auto facts = describe_pointer(*s.driver, address);
+    Status why;
+    if (facts && facts->kind == cuda::MemoryKind::vmm) {
+        why = s.registrations->fits(address, bytes);
+        if (why) return ok();
+    }
     return fail(weftInvalidArgument,
-                "{} is device memory that other ranks' kernels cannot be given: a window is memory of cudaMalloc "
-                "(cuMemAlloc), of no pool, managed, or virtual memory",
-                address);
+                "{} is device memory that other ranks' kernels cannot be given: a window is memory of "
+                "weftMemAllocDevice, of cudaMalloc (cuMemAlloc), of no pool and not managed, or virtual memory that "
+                "is opened for all devices and can be exported{}{}",
+                address, why ? "" : ": ", why.sentence());
 }
 
 Status DeviceSide::open_window(uint32_t number, void* address, size_t bytes, WindowPart& part) {

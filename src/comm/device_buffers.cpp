@@ -5,6 +5,7 @@
 
 #include <cerrno>
 
+#include "src/comm/device_memory.hpp"
 #include "src/drivers/cuda/device.hpp"
 #include "src/drivers/cuda/stream.hpp"
 
@@ -133,9 +134,13 @@ Result<DevicePlace> DeviceBuffers::place(const DeviceSpan& send, const DeviceSpa
     }
     WEFT_TRY(check("sendbuff", send.address, send.bytes, *from, why_not));
     WEFT_TRY(check("recvbuff", receive.address, receive.bytes, *to, why_not));
-    // What other processes could map is ordinary memory of the primary context, not a graph's or another process's.
-    const auto ordinary = [](const PointerFacts& at) { return at.kind == MemoryKind::device && at.ipc; };
-    return DevicePlace{Space::device, ordinary(*from) && ordinary(*to)};
+    // What other processes could map is ordinary memory of the primary context, not a graph's or another process's; or
+    // it is Weft's own.
+    const auto reached = [](const DeviceSpan& span, const PointerFacts& at) {
+        return (at.kind == MemoryKind::device && at.ipc) ||
+               (at.kind == MemoryKind::vmm && is_own_device_memory(span.address, span.bytes));
+    };
+    return DevicePlace{Space::device, reached(send, *from) && reached(receive, *to)};
 }
 
 }  // namespace weft

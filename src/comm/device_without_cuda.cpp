@@ -1,8 +1,9 @@
-// device_without_cuda.cpp: the answer of a build without the CUDA driver's headers: there is no device. Nothing but
-// find() can be called, for it makes none.
+// device_without_cuda.cpp: the answer of a build without the CUDA driver's headers: there is no device. Of DeviceSide
+// nothing but find() can be called, for it makes none.
 #include <cstdlib>
 
 #include "src/comm/device.hpp"
+#include "src/comm/device_memory.hpp"
 
 namespace weft {
 
@@ -33,7 +34,7 @@ Status DeviceSide::launch(const DeviceCall&) { std::abort(); }
 Status DeviceSide::prepare_messages(std::span<const DeviceMessage>, void*) { std::abort(); }
 Status DeviceSide::prepare_messages(const CountedMessages&, void*) { std::abort(); }
 Status DeviceSide::launch_messages(void*, int) { std::abort(); }
-Status DeviceSide::fits_window(const void*, bool) const { std::abort(); }
+Status DeviceSide::fits_window(const void*, size_t, bool) const { std::abort(); }
 Status DeviceSide::open_window(uint32_t, void*, size_t, WindowPart&) { std::abort(); }
 std::vector<int> DeviceSide::window_missing(uint32_t) const { std::abort(); }
 Result<bool> DeviceSide::reach_window(uint32_t, std::span<const WindowPart>) { std::abort(); }
@@ -47,5 +48,12 @@ Status DeviceSide::deregister_buffer(int) { std::abort(); }
 void DeviceSide::look(bool) const { std::abort(); }
 std::string DeviceSide::explain(const Operation&) const { std::abort(); }
 uint64_t DeviceSide::device_bytes() const { std::abort(); }
+
+Result<void*> allocate_device_memory(size_t bytes) {
+    return fail(weftInvalidUsage, "{} bytes of device memory were asked for, but this build of Weft has no GPU support",
+                bytes);
+}
+bool free_device_memory(void*) { return false; }
+bool is_own_device_memory(const void*, size_t) { return false; }
 
 }  // namespace weft

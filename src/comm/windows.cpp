@@ -62,7 +62,7 @@ Result<WindowPart> Communicator::open_window(uint32_t number, weftWindow& window
                                  *planner_.heap_used());
     // The others would wait for this rank.
     if (!part) return die(part.take_status());
-    if (on_device && window.unfit) window.unfit = device_->fits_window(window.address, window.mapped);
+    if (on_device && window.unfit) window.unfit = device_->fits_window(window.address, window.bytes, window.mapped);
     part->memory = window.bytes == 0 ? WindowPart::nothing
                    : !window.unfit   ? WindowPart::unfit
                    : on_device       ? WindowPart::device

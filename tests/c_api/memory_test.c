@@ -29,6 +29,14 @@ static void mappable_memory(void) {
     CHECK_OK(weftMemFree(ptr));
 }
 
+/* Whether or not the build knows GPUs. */
+static void memory_of_no_device(void) {
+    void* ptr = &ptr;
+    CHECK_FAILS(weftMemAllocDevice(NULL, 10), weftInvalidArgument, "weftMemAllocDevice: ptr is NULL");
+    CHECK_FAILS(weftMemAllocDevice(&ptr, 10), weftInvalidUsage, "GPU");
+    CHECK(ptr == NULL);
+}
+
 static void registration(void) {
     weftComm_t comms[2];
     void *mappable = NULL, *handle = NULL, *second = NULL;
@@ -147,7 +155,9 @@ static void explanations(void) {
 
 int main(void) {
     setenv("WEFT_DEBUG", "NONE", 1);
+    setenv("WEFT_CUDA_LIBRARY", "none", 1);
     run_case("memory of weftMemAlloc is zeroed, page aligned, freed once", mappable_memory);
+    run_case("memory of a device is refused where there is none", memory_of_no_device);
     run_case("buffers of either kind are registered and deregistered", registration);
     run_case("a communicator says what it holds: little until it is used", statistics);
     run_case("an explanation is cut to the capacity and its full length told", explanations);

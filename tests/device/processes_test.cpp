@@ -106,6 +106,108 @@ TEST_CASE("registered buffers are reduced where they lie, and staged when they a
         }
 }
 
+namespace {
+
+std::string memory_of(DeviceBuffer::Kind kind) { return "memory " + std::to_string(int(kind)); }
+
+// All that the ranks have logged.
+std::string logged(const Folder& folder) {
+    std::string all;
+    for (const auto& file : std::filesystem::directory_iterator(folder.path)) {
+        std::ifstream stream(file.path());
+        all.append(std::istreambuf_iterator<char>(stream), {});
+    }
+    return all;
+}
+
+// Of what is offered in place, and why something is not.
+std::vector<std::string> log_of_offers(const Folder& folder) {
+    return {"WEFT_DEBUG=TRACE", "WEFT_DEBUG_SUBSYS=COLL,MEM", "WEFT_DEBUG_FILE=" + (folder.path / "%p").string()};
+}
+
+}  // namespace
+
+TEST_CASE("registered virtual memory, in one piece or in several, is reduced where it lies", "[processes]") {
+    using Kind = DeviceBuffer::Kind;
+    for (const Kind kind : {Kind::weft, Kind::pieces})
+        // Ranks of one process on devices that pieces are not opened for are another test's.
+        for (const auto& [ranks, each, devices] : {std::tuple(3, 1, 4), std::tuple(4, 2, kind == Kind::weft ? 4 : 1)}) {
+            INFO(int(kind) << ", " << each << " ranks of a process");
+            Job job(ranks, "gpus 4; leaks fatal", devices, each);
+            const Folder folder;
+            job.variables = log_of_offers(folder);
+            // The second one's buffers have three pieces.
+            job.start_all({"init", memory_of(kind), "registered 300000", "reduce 300000", "registered 1200001",
+                           "messages 300000", "destroy"});
+            job.finish();
+            CHECK_FALSE(contains(logged(folder), "cannot map"));
+        }
+}
+
+TEST_CASE("ranks of one process use memory of weftMemAllocDevice in place, and pieces only where they are opened",
+          "[processes]") {
+    using Kind = DeviceBuffer::Kind;
+    const struct {
+        Kind kind;
+        int devices;
+        const char* step;
+        bool refused;
+    } cases[] = {{Kind::weft, 2, "in_place 300000", false},
+                 {Kind::pieces, 1, "registered 300000", false},
+                 {Kind::pieces, 2, "staged 300000", true}};
+    for (const auto& each : cases) {
+        Job job(2, "gpus 2; leaks fatal", each.devices, 2);
+        const Folder folder;
+        job.variables = log_of_offers(folder);
+        job.start_all({"init", memory_of(each.kind), each.step, "destroy"});
+        job.finish();
+        INFO(logged(folder));
+        CHECK_FALSE(contains(job[0].output(), "offered 1"));
+        CHECK(contains(logged(folder), "was not opened (cuMemSetAccess) for device 1, where rank 1") == each.refused);
+    }
+}
+
+TEST_CASE("what one rank cannot export, or another cannot map, is staged by all, and the log says why", "[processes]") {
+    using Kind = DeviceBuffer::Kind;
+    const struct {
+        Kind of_first;
+        const char *machine_of_second, *why;
+    } cases[] = {
+        {Kind::closed_pieces, "gpus 2; leaks fatal", "requestedHandleTypes"},
+        {Kind::pool, "gpus 2; leaks fatal", "are not mapped by others: CUDA could not export"},
+        {Kind::pieces, "gpus 2; leaks fatal; fault cuMemImportFromShareableHandle 0 999",
+         "cannot map what rank 0 has registered, so messages are staged: CUDA could not import"},
+    };
+    for (const auto& each : cases) {
+        Job job(2, "gpus 2; leaks fatal", 2);
+        const Folder folder;
+        job.variables = log_of_offers(folder);
+        job.start({"init", memory_of(each.of_first), "staged 300000", "destroy"});
+        job.start({"init", memory_of(Kind::weft), "staged 300000", "destroy"}, each.machine_of_second);
+        job.finish();
+        INFO(logged(folder));
+        CHECK(contains(logged(folder), each.why));
+        CHECK_FALSE(contains(job[0].output(), "offered 1"));
+    }
+}
+
+TEST_CASE("windows are of virtual memory, too, if it can be reached, and refused by all with the reason",
+          "[processes]") {
+    using Kind = DeviceBuffer::Kind;
+    for (const Kind kind : {Kind::weft, Kind::pieces})
+        for (const auto& [each, devices] : {std::pair(1, 4), std::pair(2, kind == Kind::weft ? 4 : 1)}) {
+            Job job(4, "gpus 4; leaks fatal", devices, each);
+            job.start_all({"init", memory_of(kind), "window 1", "window 1200000", "reduce 1000", "destroy"});
+            job.finish();
+        }
+    Job job(2, "gpus 2; leaks fatal", 2);
+    for (const Kind kind : {Kind::weft, Kind::closed_pieces})
+        job.start({"init", memory_of(kind), "no_window 1000", "reduce 1000", "destroy"});
+    job.finish();
+    CHECK(contains(job[0].output(), "window 4 what rank 1 registers cannot be in a window, as it was told"));
+    CHECK(contains(job[1].output(), "requestedHandleTypes"));
+}
+
 TEST_CASE("who deregisters a buffer while a peer's call waits for it is told to try again later", "[processes]") {
     const Folder folder;
     const std::string go = folder.path / "go";

@@ -51,6 +51,7 @@ DeviceBuffer::DeviceBuffer(int device, size_t bytes, size_t offset, Kind kind)
     : device_(device), offset_(offset), kind_(kind) {
     const Current current(device);
     const size_t all = bytes + offset + 1;
+    void* address = nullptr;
     switch (kind) {
         case Kind::plain: demand(cuMemAlloc(&base_, all)); break;
         case Kind::managed: demand(cuMemAllocManaged(&base_, all, CU_MEM_ATTACH_GLOBAL)); break;
@@ -58,11 +59,38 @@ DeviceBuffer::DeviceBuffer(int device, size_t bytes, size_t offset, Kind kind)
             demand(cuMemAllocAsync(&base_, all, nullptr));
             demand(cuStreamSynchronize(nullptr));
             break;
+        case Kind::weft:
+            demand(weftMemAllocDevice(&address, all));
+            base_ = reinterpret_cast<CUdeviceptr>(address);
+            break;
+        case Kind::pieces:
+        case Kind::closed_pieces: map_pieces(all); break;
     }
+}
+void DeviceBuffer::map_pieces(size_t bytes) {
+    CUmemAllocationProp properties{};
+    properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+    properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, device_};
+    if (kind_ == Kind::pieces) properties.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+    pieces_bytes_ = (bytes + piece_bytes - 1) / piece_bytes * piece_bytes;
+    demand(cuMemAddressReserve(&base_, 2 * pieces_bytes_, 0, 0, 0));
+    for (size_t at = 0; at < pieces_bytes_; at += piece_bytes) {
+        CUmemGenericAllocationHandle handle;
+        demand(cuMemCreate(&handle, piece_bytes, &properties, 0));
+        demand(cuMemMap(base_ + at, piece_bytes, 0, handle, 0));
+        demand(cuMemRelease(handle));
+    }
+    const CUmemAccessDesc access{properties.location, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    demand(cuMemSetAccess(base_, pieces_bytes_, &access, 1));
 }
 DeviceBuffer::~DeviceBuffer() {
     const Current current(device_);
-    if (kind_ == Kind::pool) {
+    if (kind_ == Kind::weft) {
+        weftMemFree(reinterpret_cast<void*>(base_));
+    } else if (pieces_bytes_ > 0) {
+        for (size_t at = 0; at < pieces_bytes_; at += piece_bytes) cuMemUnmap(base_ + at, piece_bytes);
+        cuMemAddressFree(base_, 2 * pieces_bytes_);
+    } else if (kind_ == Kind::pool) {
         cuMemFreeAsync(base_, nullptr);
         cuStreamSynchronize(nullptr);
     } else {

@@ -26,7 +26,9 @@ struct Current {
 // Memory of a device; also what a test knows how to misuse.
 class DeviceBuffer {
   public:
-    enum class Kind { plain, managed, pool };
+    // weft: of weftMemAllocDevice; pieces: of cuMemCreate, side by side in one range, which processes can pass to others
+    // or, if they are closed, cannot; the device alone reaches them.
+    enum class Kind { plain, managed, pool, weft, pieces, closed_pieces };
     DeviceBuffer(int device, size_t bytes, size_t offset = 0, Kind kind = Kind::plain);
     DeviceBuffer(const DeviceBuffer&) = delete;
     ~DeviceBuffer();
@@ -35,10 +37,14 @@ class DeviceBuffer {
     Bytes read(size_t bytes) const;
 
   private:
+    static constexpr size_t piece_bytes = size_t(2) << 20;
+    void map_pieces(size_t bytes);
+
     int device_;
     size_t offset_;
     Kind kind_;
     CUdeviceptr base_ = 0;
+    size_t pieces_bytes_ = 0;
 };
 
 struct Stream {

@@ -34,6 +34,9 @@ struct Worker {
     std::vector<std::unique_ptr<DeviceBuffer>> kept{};
     std::vector<void*> handles{};
 
+    // What memory buffers are of that are registered.
+    DeviceBuffer::Kind kind = DeviceBuffer::Kind::plain;
+
     int device(int index) const { return (first + index) % devices; }
     void tell(const std::string& call, weftResult_t code) const {
         test::tell(call + " " + std::to_string(code) + (code ? std::string(" ") + weftGetLastError(nullptr) : ""));
@@ -176,8 +179,8 @@ struct Worker {
         std::vector<void*> registered(size_t(count) * 2);
         const auto value = [&](int rank, size_t i) { return uint32_t(rank) * 1'000'000 + uint32_t(i); };
         for (int index = 0; index < count; ++index) {
-            from.push_back(std::make_unique<DeviceBuffer>(device(index), elements * 4));
-            to.push_back(std::make_unique<DeviceBuffer>(device(index), elements * 4));
+            from.push_back(std::make_unique<DeviceBuffer>(device(index), elements * 4, 0, kind));
+            to.push_back(std::make_unique<DeviceBuffer>(device(index), elements * 4, 0, kind));
             std::vector<uint32_t> values;
             for (size_t i = 0; i < elements; ++i) values.push_back(value(first + index, i));
             from.back()->write(values.data(), elements * 4);
@@ -227,7 +230,7 @@ struct Worker {
             return uint32_t(rank * 100 + round) + uint32_t(i) * 7;
         };
         for (int index = 0; index < count; ++index) {
-            parts.push_back(std::make_unique<DeviceBuffer>(device(index), elements * 4 + 64, 32));
+            parts.push_back(std::make_unique<DeviceBuffer>(device(index), elements * 4 + 64, 32, kind));
             from.push_back(std::make_unique<DeviceBuffer>(device(index), elements * 4));
             to.push_back(std::make_unique<DeviceBuffer>(device(index), elements * 4));
         }
@@ -268,6 +271,12 @@ struct Worker {
             agree(true);  // nobody puts again before all have looked
         }
         group([&](size_t index, int) { return weftCommWindowDeregister(comms[index], windows[index]); });
+    }
+    // One that is refused.
+    void no_window(size_t elements) {
+        const DeviceBuffer part(device(0), elements * 4, 0, kind);
+        weftWindow_t window = nullptr;
+        tell("window", weftCommWindowRegister(comms[0], part.data(), elements * 4, &window, 0));
     }
     // A window, and a signal of the last rank's that never comes.
     void wait_signal() {
@@ -360,48 +369,76 @@ struct Worker {
         demand(weftGroupEnd());
         return answers[0] != 0;
     }
-    // The same sum again and again in the same registered buffers, until each rank has offered them in place, and after
-    // they are not registered any more.
-    void registered(size_t elements) {
-        std::vector<std::unique_ptr<DeviceBuffer>> from, to;
-        std::vector<void*> handles(size_t(count) * 2);
-        const std::vector<uint32_t> expected(elements, uint32_t(ranks * (ranks + 1) / 2)), nothing(elements, 0);
-        for (int index = 0; index < count; ++index) {
-            from.push_back(std::make_unique<DeviceBuffer>(device(index), elements * 4, 256));
-            to.push_back(std::make_unique<DeviceBuffer>(device(index), elements * 4, 64));
-            const std::vector<uint32_t> values(elements, uint32_t(first + index + 1));
-            from.back()->write(values.data(), elements * 4);
-            // A part of an allocation, and another.
-            for (const auto& [place, buffer] : {std::pair(0, from.back().get()), std::pair(1, to.back().get())})
-                demand(weftCommRegister(comms[size_t(index)], buffer->data(), elements * 4,
-                                        &handles[size_t(index * 2 + place)]));
-        }
-        const auto once = [&] {
-            demand(weftGroupStart());
-            for (int index = 0; index < count; ++index)
-                demand(weftAllReduce(from[size_t(index)]->data(), to[size_t(index)]->data(), elements, weftUint32,
-                                     weftSum, comms[size_t(index)], streams[size_t(index)]->weft()));
-            demand(weftGroupEnd());
-            for (const auto& stream : streams) stream->finish();
-            for (int index = 0; index < count; ++index) {
-                const Bytes got = to[size_t(index)]->read(elements * 4);
-                if (memcmp(got.data(), expected.data(), elements * 4) != 0) test::tell("wrong");
-                to[size_t(index)]->write(nothing.data(), elements * 4);
+    // The same sum again and again in the same buffers, which are registered or not.
+    struct Sums {
+        Sums(Worker& of, size_t count, bool registers)
+            : worker(of),
+              elements(count),
+              expected(count, uint32_t(of.ranks * (of.ranks + 1) / 2)),
+              handles(registers ? size_t(of.count) * 2 : 0) {
+            for (int index = 0; index < of.count; ++index) {
+                from.push_back(std::make_unique<DeviceBuffer>(of.device(index), elements * 4, 256, of.kind));
+                to.push_back(std::make_unique<DeviceBuffer>(of.device(index), elements * 4, 64, of.kind));
+                const std::vector<uint32_t> values(elements, uint32_t(of.first + index + 1));
+                from.back()->write(values.data(), elements * 4);
+                // A part of an allocation, and another.
+                for (const auto& [place, buffer] : {std::pair(0, from.back().get()), std::pair(1, to.back().get())})
+                    if (registers)
+                        demand(weftCommRegister(of.comms[size_t(index)], buffer->data(), elements * 4,
+                                                &handles[size_t(index * 2 + place)]));
             }
-        };
-        // Ranks map in their own time: all go on when all have offered.
-        for (bool all = false; !all; usleep(10'000)) {
-            const int before = offers();
-            once();
-            all = agree(offers() == before + count);
         }
+        // Once; how many ranks of this process have offered their buffers in place.
+        int once() const {
+            const int before = offers();
+            demand(weftGroupStart());
+            for (size_t index = 0; index < from.size(); ++index)
+                demand(weftAllReduce(from[index]->data(), to[index]->data(), elements, weftUint32, weftSum,
+                                     worker.comms[index], worker.streams[index]->weft()));
+            demand(weftGroupEnd());
+            for (const auto& stream : worker.streams) stream->finish();
+            const std::vector<uint32_t> nothing(elements, 0);
+            for (const auto& buffer : to) {
+                const Bytes got = buffer->read(elements * 4);
+                if (memcmp(got.data(), expected.data(), elements * 4) != 0) test::tell("wrong");
+                buffer->write(nothing.data(), elements * 4);
+            }
+            return offers() - before;
+        }
+        void deregister() {
+            for (size_t index = 0; index < handles.size(); ++index)
+                while (weftCommDeregister(worker.comms[index / 2], handles[index]) == weftTimeout)
+                    continue;    // others may be slow
+            worker.agree(true);  // nobody calls while another still deregisters
+        }
+
+        Worker& worker;
+        size_t elements;
+        std::vector<uint32_t> expected;
+        std::vector<void*> handles;
+        std::vector<std::unique_ptr<DeviceBuffer>> from{}, to{};
+    };
+    // Until each rank has offered its registered buffers in place, and after they are not registered any more.
+    void registered(size_t elements) {
+        Sums sums(*this, elements, true);
+        // Ranks map in their own time: all go on when all have offered.
+        for (bool all = false; !all; usleep(10'000)) all = agree(sums.once() == count);
         test::tell("registered");
-        for (size_t index = 0; index < handles.size(); ++index)
-            while (weftCommDeregister(comms[index / 2], handles[index]) == weftTimeout) continue;  // others may be slow
-        agree(true);  // nobody calls while another still deregisters
-        const int before = offers();
-        once();
-        if (offers() != before) test::tell("wrong");
+        sums.deregister();
+        if (sums.once() != 0) test::tell("wrong");
+    }
+    // Some rank's buffers cannot be used in place, though they are registered: what each rank's offers come to is its own.
+    void staged(size_t elements) {
+        Sums sums(*this, elements, true);
+        for (int round = 0; round < 3; ++round) {
+            test::tell("offered " + std::to_string(sums.once()));
+            usleep(200'000);
+        }
+        sums.deregister();
+    }
+    // Ranks of one process, whose buffers are used in place without being registered.
+    void in_place(size_t elements) {
+        if (Sums(*this, elements, false).once() != count) test::tell("wrong: not offered");
     }
     // Until something is wrong with the first communicator.
     void await_error() {
@@ -451,10 +488,14 @@ int main(int count, char** arguments) try {
         if (verb == "drop") worker.drop();
         if (verb == "await")  // FILE
             while (access(step.c_str() + 6, F_OK) != 0) usleep(1000);
+        if (verb == "memory") worker.kind = DeviceBuffer::Kind(number);
         if (verb == "registered") worker.registered(number);
+        if (verb == "staged") worker.staged(number);
+        if (verb == "in_place") worker.in_place(number);
         if (verb == "messages") worker.messages(number);
         if (verb == "receive") worker.receive(number);
         if (verb == "window") worker.window(number);
+        if (verb == "no_window") worker.no_window(number);
         if (verb == "wait_signal") worker.wait_signal();
         if (verb == "error") worker.await_error();
         if (verb == "destroy") worker.destroy();

@@ -68,15 +68,24 @@ const std::vector<Case>& cases() {
          }},
         {"VMM memory",
          {"cuMemGetAllocationGranularity", "cuMemCreate", "cuMemAddressReserve", "cuMemMap", "cuMemSetAccess",
-          "cuMemExportToShareableHandle", "cuMemImportFromShareableHandle", "cuMemRetainAllocationHandle"},
+          "cuMemExportToShareableHandle", "cuMemImportFromShareableHandle", "cuMemRetainAllocationHandle",
+          "cuMemGetAllocationPropertiesFromHandle", "cuMemGetAddressRange", "cuMemGetAccess"},
          [](const Context& context) -> Status {
              Result<VmmMemory> memory = VmmMemory::allocate(context, 100);
              if (!memory) return memory.take_status();
-             Result<Fd> fd = memory->exported();
-             if (!fd) return fd.take_status();
-             Result<VmmMemory> imported = VmmMemory::import(context, fd->number(), memory->bytes());
-             if (!imported) return imported.take_status();
-             return export_piece(context.driver(), memory->address()).take_status();
+             const ContextScope scope(context);
+             Result<std::vector<VmmPiece>> pieces = vmm_pieces(context.driver(), memory->address(), 100, 1);
+             if (!pieces) return pieces.take_status();
+             Result<bool> opened = vmm_opened(context.driver(), *pieces, context.device());
+             if (!opened) return opened.take_status();
+             std::vector<Fd> fds;
+             for (int i = 0; i < 2; ++i) {
+                 Result<Fd> fd = export_piece(context.driver(), memory->address());
+                 if (!fd) return fd.take_status();
+                 fds.push_back(std::move(*fd));
+             }
+             const std::vector<uint64_t> bytes(2, memory->bytes());
+             return VmmMemory::import(context, fds, bytes).take_status();
          }},
         {"kernel",
          {"cuLibraryLoadData", "cuLibraryGetKernel", "cuKernelGetFunction", "cuKernelSetAttribute", "cuFuncLoad",

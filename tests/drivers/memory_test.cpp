@@ -219,6 +219,62 @@ TEST_CASE("a handle of memory that was freed opens nothing", "[ipc]") {
     CHECK(!export_ipc(*driver, 4096));
 }
 
+TEST_CASE("what a buffer in VMM memory is made of is told piece by piece, the first and last one whole", "[vmm]") {
+    FakeDriver driver;
+    const Context context = driver.context();
+    const ContextScope scope(context);
+    const size_t page = take(vmm_granularity(*driver, 0));
+    CUmemAllocationProp properties{};
+    properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
+    properties.location = {CU_MEM_LOCATION_TYPE_DEVICE, 0};
+    // Side by side in a range with a hole behind.
+    const std::vector<size_t> sizes{1, 5, 1, 40, 3};
+    CUdeviceptr base = 0;
+    REQUIRE(driver->MemAddressReserve(&base, 60 * page, 0, 0, 0) == CUDA_SUCCESS);
+    std::vector<VmmPiece> all;
+    CUdeviceptr end = base;
+    for (const size_t size : sizes) {
+        CUmemGenericAllocationHandle handle = 0;
+        REQUIRE(driver->MemCreate(&handle, size * page, &properties, 0) == CUDA_SUCCESS);
+        REQUIRE(driver->MemMap(end, size * page, 0, handle, 0) == CUDA_SUCCESS);
+        REQUIRE(driver->MemRelease(handle) == CUDA_SUCCESS);
+        all.push_back({end, size * page});
+        end += size * page;
+    }
+    for (size_t first = 0; first < all.size(); ++first)
+        for (size_t last = first; last < all.size(); ++last)
+            for (const size_t inside : {size_t(0), page - 1}) {
+                const CUdeviceptr begin = all[first].address + inside, behind = all[last].address + inside + 1;
+                const auto pieces = take(vmm_pieces(*driver, begin, behind - begin, last - first + 1));
+                REQUIRE(pieces.size() == last - first + 1);
+                for (size_t i = 0; i < pieces.size(); ++i) {
+                    CHECK(pieces[i].address == all[first + i].address);
+                    CHECK(pieces[i].bytes == all[first + i].bytes);
+                }
+            }
+    CHECK(contains(vmm_pieces(*driver, base, end - base, 4).status().sentence(), "more than 4 pieces"));
+    CHECK(contains(vmm_pieces(*driver, base, end - base + 1, 6).status().sentence(),
+                   "104857600 bytes behind the beginning of the memory"));
+    CHECK(!vmm_pieces(*driver, end, 1, 1));
+    const DeviceMemory other = take(DeviceMemory::allocate(context, 64));
+    CHECK(!vmm_pieces(*driver, other.address(), 1, 1));
+    // Opened for a device only if each piece is.
+    const auto let = [&](const VmmPiece& piece, int device) {
+        const CUmemAccessDesc access{{CU_MEM_LOCATION_TYPE_DEVICE, device}, CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+        REQUIRE(driver->MemSetAccess(piece.address, piece.bytes, &access, 1) == CUDA_SUCCESS);
+    };
+    for (const VmmPiece& piece : all) {
+        CHECK(!take(vmm_opened(*driver, all, 0)));
+        let(piece, 0);
+    }
+    CHECK(take(vmm_opened(*driver, all, 0)));
+    CHECK(!take(vmm_opened(*driver, all, 1)));
+    // Not made to be exported.
+    CHECK(contains(export_piece(*driver, base).status().sentence(), "requestedHandleTypes"));
+    for (const VmmPiece& piece : all) REQUIRE(driver->MemUnmap(piece.address, piece.bytes) == CUDA_SUCCESS);
+    REQUIRE(driver->MemAddressFree(base, 60 * page) == CUDA_SUCCESS);
+}
+
 TEST_CASE("another process maps VMM memory by a descriptor, found by any address in it", "[vmm]") {
     FakeDriver driver;
     const Context context = driver.context();
@@ -231,13 +287,13 @@ TEST_CASE("another process maps VMM memory by a descriptor, found by any address
         close(inherited);
         return said;
     };
-    CHECK(pass(take(memory.exported()), 1) == "read 4711\n");
+    CHECK(pass(take(export_piece(*driver, memory.address())), 1) == "read 4711\n");
     CHECK(word_at(memory.address()) == 78);
     CHECK(pass(take(export_piece(*driver, memory.address() + 5000)), 0) == "read 78\n");
     CHECK(contains(pass(Fd(open("/dev/null", O_RDWR | O_CLOEXEC)), 0), "import another process's device memory"));
     // A machine whose P2P is said to work, and does not.
     word_at(memory.address()) = 9;
-    CHECK(pass(take(memory.exported()), 1, "p2p 1 0 lies") == "read 9\n");
+    CHECK(pass(take(export_piece(*driver, memory.address())), 1, "p2p 1 0 lies") == "read 9\n");
     CHECK(word_at(memory.address()) == 9);
     const DeviceMemory other = take(DeviceMemory::allocate(context, 64));
     CHECK(contains(export_piece(*driver, other.address()).status().sentence(), "find the piece of memory"));

@@ -223,7 +223,7 @@ CUresult cuMemMap(CUdeviceptr address, size_t bytes, size_t offset, CUmemGeneric
     if (memory().find_piece(uintptr_t(address)) != nullptr ||
         (next != memory().pieces.end() && next->first < uintptr_t(address) + bytes))
         return CUDA_ERROR_INVALID_VALUE;
-    memory().pieces[uintptr_t(address)] = {bytes, offset, found->second.physical, {}, world().next_id++};
+    memory().pieces[uintptr_t(address)] = {bytes, offset, found->second.physical, {}, world().next_id++, handle};
     return CUDA_SUCCESS;
 }
 
@@ -238,12 +238,11 @@ CUresult cuMemUnmap(CUdeviceptr address, size_t bytes) {
     return CUDA_SUCCESS;
 }
 
-CUresult cuMemSetAccess(CUdeviceptr address, size_t bytes, const CUmemAccessDesc* access, size_t count) {
-    FAKE_ENTER(MemSetAccess);
-    std::lock_guard lock(world().mutex);
-    const auto found = memory().pieces.find(uintptr_t(address));
-    if (found == memory().pieces.end() || found->second.bytes != bytes) return CUDA_ERROR_INVALID_VALUE;
-    Piece& piece = found->second;
+}  // extern "C"
+
+namespace {
+
+CUresult set_access(uintptr_t address, Piece& piece, const CUmemAccessDesc* access, size_t count) {
     bool wrong = false;
     for (size_t i = 0; i < count; ++i) {
         const int device = access[i].location.id;
@@ -259,16 +258,47 @@ CUresult cuMemSetAccess(CUdeviceptr address, size_t bytes, const CUmemAccessDesc
         }
     }
     if (piece.devices.empty()) {
-        make_inaccessible(uintptr_t(address), bytes);
+        make_inaccessible(address, piece.bytes);
         return CUDA_SUCCESS;
     }
     void* at = reinterpret_cast<void*>(address);
     const int sharing = wrong ? MAP_PRIVATE : MAP_SHARED;
-    if (mmap(at, bytes, PROT_READ | PROT_WRITE, sharing | MAP_FIXED, piece.physical->fd, off_t(piece.offset)) != at)
+    if (mmap(at, piece.bytes, PROT_READ | PROT_WRITE, sharing | MAP_FIXED, piece.physical->fd, off_t(piece.offset)) !=
+        at)
         return CUDA_ERROR_OUT_OF_MEMORY;
     // Which context the range's facts are told of.
-    if (Range* range = memory().find(uintptr_t(address)); range->context == nullptr)
+    if (Range* range = memory().find(address); range->context == nullptr)
         range->context = &world().devices[size_t(piece.physical->device)]->context;
+    return CUDA_SUCCESS;
+}
+
+}  // namespace
+
+extern "C" {
+
+// Of whole pieces, side by side.
+CUresult cuMemSetAccess(CUdeviceptr address, size_t bytes, const CUmemAccessDesc* access, size_t count) {
+    FAKE_ENTER(MemSetAccess);
+    std::lock_guard lock(world().mutex);
+    auto& pieces = memory().pieces;
+    const uintptr_t begin = uintptr_t(address);
+    uintptr_t end = begin;
+    for (auto each = pieces.find(begin); each != pieces.end() && each->first == end && end < begin + bytes; ++each)
+        end += each->second.bytes;
+    if (bytes == 0 || end != begin + bytes) return CUDA_ERROR_INVALID_VALUE;
+    for (auto each = pieces.find(begin); each != pieces.end() && each->first < end; ++each)
+        if (const CUresult result = set_access(each->first, each->second, access, count); result != CUDA_SUCCESS)
+            return result;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemGetAccess(unsigned long long* flags, const CUmemLocation* location, CUdeviceptr address) {
+    FAKE_ENTER(MemGetAccess);
+    std::lock_guard lock(world().mutex);
+    const auto* piece = memory().find_piece(uintptr_t(address));
+    if (piece == nullptr || location->type != CU_MEM_LOCATION_TYPE_DEVICE) return CUDA_ERROR_INVALID_VALUE;
+    *flags =
+        piece->second.devices.count(location->id) ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE : CU_MEM_ACCESS_FLAGS_PROT_NONE;
     return CUDA_SUCCESS;
 }
 
@@ -303,8 +333,9 @@ CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle* handle, void*
     std::lock_guard lock(world().mutex);
     const auto* piece = memory().find_piece(reinterpret_cast<uintptr_t>(address));
     if (piece == nullptr) return CUDA_ERROR_INVALID_VALUE;
-    *handle = world().next_id++;
-    memory().handles[*handle] = {piece->second.physical};
+    *handle = piece->second.handle;
+    const auto [found, fresh] = memory().handles.try_emplace(*handle, Handle{piece->second.physical});
+    if (!fresh) ++found->second.references;
     return CUDA_SUCCESS;
 }
 

@@ -50,6 +50,7 @@ struct Piece {
     std::shared_ptr<Physical> physical;
     std::set<int> devices;  // with access
     uint64_t buffer;
+    CUmemGenericAllocationHandle handle;  // that it was mapped by, also when that has been released
 };
 
 struct Handle {

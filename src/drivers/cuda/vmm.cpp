@@ -1,5 +1,8 @@
 #include "src/drivers/cuda/vmm.hpp"
 
+#include <algorithm>
+#include <cstdint>
+
 namespace weft::cuda {
 
 namespace {
@@ -18,11 +21,37 @@ CUmemAllocationProp properties_of(const Driver& driver, int device) {
     return properties;
 }
 
-Result<Fd> export_handle(const Driver& driver, CUmemGenericAllocationHandle handle) {
-    int fd = -1;
-    WEFT_TRY(driver.check(driver.MemExportToShareableHandle(&fd, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0),
-                          "export device memory"));
-    return Fd(fd);
+// What is mapped at an address; the same number all over a piece, and nobody else's while it is mapped. 0: nothing.
+CUmemGenericAllocationHandle mapped_at(const Driver& driver, CUdeviceptr address) {
+    CUmemGenericAllocationHandle handle = 0;
+    if (driver.MemRetainAllocationHandle(&handle, reinterpret_cast<void*>(address)) != CUDA_SUCCESS) return 0;
+    driver.MemRelease(handle);
+    return handle;
+}
+
+Result<size_t> page_of(const Driver& driver, CUdeviceptr address) {
+    CUmemGenericAllocationHandle handle = 0;
+    WEFT_TRY(driver.check(driver.MemRetainAllocationHandle(&handle, reinterpret_cast<void*>(address)),
+                          "find the piece of memory that is mapped at {:#x}", address));
+    CUmemAllocationProp properties{};
+    size_t bytes = 0;
+    CUresult result = driver.MemGetAllocationPropertiesFromHandle(&properties, handle);
+    if (result == CUDA_SUCCESS)
+        result = driver.MemGetAllocationGranularity(&bytes, &properties, CU_MEM_ALLOC_GRANULARITY_MINIMUM);
+    driver.MemRelease(handle);
+    WEFT_TRY(driver.check(result, "tell the page size of the memory at {:#x}", address));
+    return bytes;
+}
+
+// How many of the next pages in one direction belong to a piece: first all do, then none. A piece may have thousands, so
+// the step is doubled, then halved.
+template <class Has>
+size_t pages_that_have(size_t limit, Has&& has) {
+    size_t known = 0, step = 1;
+    while (known < limit && has(std::min(known + step, limit))) known = std::min(known + step, limit), step *= 2;
+    for (; step > 0; step /= 2)
+        if (known + step <= limit && has(known + step)) known += step;
+    return known;
 }
 
 }  // namespace
@@ -41,23 +70,32 @@ Result<VmmMemory> VmmMemory::allocate(const Context& context, size_t bytes, cons
     if (!granularity) return granularity.take_status();
     VmmMemory memory;
     memory.driver_ = &driver;
-    memory.bytes_ = (bytes + *granularity - 1) / *granularity * *granularity;
+    if (bytes > SIZE_MAX - *granularity)
+        return fail(weftSystemError, "CUDA could not allocate {} bytes on device {}", bytes, context.device());
+    memory.bytes_ = (std::max(bytes, size_t(1)) + *granularity - 1) / *granularity * *granularity;
     const CUmemAllocationProp properties = properties_of(driver, context.device());
-    WEFT_TRY(driver.check(driver.MemCreate(&memory.handle_, memory.bytes_, &properties, 0),
-                          "allocate {} bytes on device {}", memory.bytes_, context.device()));
+    CUmemGenericAllocationHandle handle = 0;
+    WEFT_TRY(driver.check(driver.MemCreate(&handle, memory.bytes_, &properties, 0), "allocate {} bytes on device {}",
+                          memory.bytes_, context.device()));
+    memory.pieces_.push_back({handle, memory.bytes_});
     WEFT_TRY(memory.map(context, peers));
     return memory;
 }
 
-Result<VmmMemory> VmmMemory::import(const Context& context, int fd, size_t bytes) {
+Result<VmmMemory> VmmMemory::import(const Context& context, std::span<const Fd> descriptors,
+                                    std::span<const uint64_t> bytes) {
     const Driver& driver = context.driver();
     VmmMemory memory;
     memory.driver_ = &driver;
-    memory.bytes_ = bytes;
-    WEFT_TRY(driver.check(
-        driver.MemImportFromShareableHandle(&memory.handle_, reinterpret_cast<void*>(static_cast<intptr_t>(fd)),
-                                            CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR),
-        "import another process's device memory"));
+    for (size_t i = 0; i < descriptors.size(); ++i) {
+        CUmemGenericAllocationHandle handle = 0;
+        void* const descriptor = reinterpret_cast<void*>(static_cast<intptr_t>(descriptors[i].number()));
+        WEFT_TRY(driver.check(
+            driver.MemImportFromShareableHandle(&handle, descriptor, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR),
+            "import another process's device memory"));
+        memory.pieces_.push_back({handle, size_t(bytes[i])});
+        memory.bytes_ += size_t(bytes[i]);
+    }
     WEFT_TRY(memory.map(context, {}));
     return memory;
 }
@@ -68,8 +106,13 @@ Status VmmMemory::map(const Context& context, const std::vector<int>& peers) {
     WEFT_TRY(scope.take_status());
     WEFT_TRY(driver_->check(driver_->MemAddressReserve(&address_, bytes_, 0, 0, 0), "reserve {} bytes of addresses",
                             bytes_));
-    WEFT_TRY(driver_->check(driver_->MemMap(address_, bytes_, 0, handle_, 0), "map {} bytes of device memory", bytes_));
-    mapped_ = true;
+    CUdeviceptr at = address_;
+    for (Piece& piece : pieces_) {
+        WEFT_TRY(driver_->check(driver_->MemMap(at, piece.bytes, 0, piece.handle, 0), "map {} bytes of device memory",
+                                piece.bytes));
+        piece.mapped = true;
+        at += piece.bytes;
+    }
     std::vector<CUmemAccessDesc> readers;
     // The mapping devices, not the one where the memory lies.
     const auto let = [&](int device) {
@@ -89,32 +132,79 @@ Status VmmMemory::map(const Context& context, const std::vector<int>& peers) {
 VmmMemory& VmmMemory::operator=(VmmMemory&& other) noexcept {
     std::swap(driver_, other.driver_);
     std::swap(context_, other.context_);
-    std::swap(handle_, other.handle_);
+    std::swap(pieces_, other.pieces_);
     std::swap(address_, other.address_);
     std::swap(bytes_, other.bytes_);
-    std::swap(mapped_, other.mapped_);
     return *this;
 }
 
 VmmMemory::~VmmMemory() {
-    if (handle_ == 0 || !driver_->here()) return;
+    if (pieces_.empty() || !driver_->here()) return;
     if (context_ != nullptr) {
         ContextScope scope(*driver_, context_);
-        if (mapped_) driver_->MemUnmap(address_, bytes_);
+        CUdeviceptr at = address_;
+        for (const Piece& piece : pieces_) {
+            if (piece.mapped) driver_->MemUnmap(at, piece.bytes);
+            at += piece.bytes;
+        }
         if (address_ != 0) driver_->MemAddressFree(address_, bytes_);
     }
-    driver_->MemRelease(handle_);
+    for (const Piece& piece : pieces_) driver_->MemRelease(piece.handle);
 }
 
-Result<Fd> VmmMemory::exported() const { return export_handle(*driver_, handle_); }
+Result<std::vector<VmmPiece>> vmm_pieces(const Driver& driver, CUdeviceptr address, size_t bytes, size_t most) {
+    auto page = page_of(driver, address);
+    if (!page) return page.take_status();
+    std::vector<VmmPiece> pieces;
+    const CUdeviceptr end = address + std::max(bytes, size_t(1));
+    for (CUdeviceptr at = address; at < end;) {
+        const CUmemGenericAllocationHandle handle = mapped_at(driver, at);
+        CUdeviceptr range = 0;
+        size_t range_bytes = 0;
+        if (handle == 0)
+            return fail(weftInvalidArgument, "nothing is mapped at {:#x}, {} bytes behind the beginning of the memory",
+                        at, at - address);
+        // All of the reserved range, or the piece: either way there is nothing of the piece outside.
+        WEFT_TRY(
+            driver.check(driver.MemGetAddressRange(&range, &range_bytes, at), "find the allocation around {:#x}", at));
+        if (pieces.size() == most)
+            return fail(weftInvalidUsage, "the memory is made of more than {} pieces, which is the most", most);
+        const CUdeviceptr own = at / *page * *page;
+        const auto has = [&](CUdeviceptr there) { return mapped_at(driver, there) == handle; };
+        const size_t first = own > range ? (own - range) / *page : 0,
+                     last = range + range_bytes > own + *page ? (range + range_bytes - own) / *page - 1 : 0;
+        const size_t before = pages_that_have(first, [&](size_t n) { return has(own - n * *page); }),
+                     behind = pages_that_have(last, [&](size_t n) { return has(own + n * *page); });
+        const CUdeviceptr begin = own - before * *page;
+        pieces.push_back({begin, (before + 1 + behind) * *page});
+        at = begin + pieces.back().bytes;
+    }
+    return pieces;
+}
+
+Result<bool> vmm_opened(const Driver& driver, std::span<const VmmPiece> pieces, int device) {
+    const CUmemLocation location{CU_MEM_LOCATION_TYPE_DEVICE, device};
+    for (const VmmPiece& piece : pieces) {
+        unsigned long long flags = 0;
+        WEFT_TRY(driver.check(driver.MemGetAccess(&flags, &location, piece.address),
+                              "tell whether device {} reaches the memory at {:#x}", device, piece.address));
+        if (flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE) return false;
+    }
+    return true;
+}
 
 Result<Fd> export_piece(const Driver& driver, CUdeviceptr address) {
     CUmemGenericAllocationHandle handle = 0;
     WEFT_TRY(driver.check(driver.MemRetainAllocationHandle(&handle, reinterpret_cast<void*>(address)),
                           "find the piece of memory that is mapped at {:#x}", address));
-    Result<Fd> fd = export_handle(driver, handle);
+    int fd = -1;
+    const CUresult result = driver.MemExportToShareableHandle(&fd, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
     driver.MemRelease(handle);
-    return fd;
+    WEFT_TRY(driver.check(result,
+                          "export the memory at {:#x} as a file descriptor (was it made for that, by cuMemCreate's "
+                          "requestedHandleTypes?)",
+                          address));
+    return Fd(fd);
 }
 
 }  // namespace weft::cuda

@@ -1,0 +1,17 @@
+// device_memory.hpp: device memory that Weft gives users (weftMemAllocDevice): VMM memory, which every device of this
+// process with peer access reaches, and which other processes can map. Thread-safe.
+#pragma once
+#include <cstddef>
+
+#include "src/base/result.hpp"
+
+namespace weft {
+
+// On the device that is current in the calling thread.
+Result<void*> allocate_device_memory(size_t bytes);
+// False: the address is none that was given here, or was freed before.
+bool free_device_memory(void* address);
+// Whether all these bytes are of one allocation that was given here.
+bool is_own_device_memory(const void* address, size_t bytes);
+
+}  // namespace weft

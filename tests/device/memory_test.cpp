@@ -1,0 +1,83 @@
+// memory_test.cpp: weftMemAllocDevice: memory of the current device, given back once; calls take it.
+#include "tests/device/ranks.hpp"
+#include "tests/fake_cuda/control.hpp"
+
+namespace weft::test {
+
+namespace {
+
+void* allocate_on(int device, size_t bytes) {
+    const Current current(device);
+    void* memory = nullptr;
+    demand(weftMemAllocDevice(&memory, bytes));
+    return memory;
+}
+
+template <class Value>
+Value attribute(CUpointer_attribute which, const void* address) {
+    const Current current(0);
+    Value value{};
+    demand(cuPointerGetAttribute(&value, which, reinterpret_cast<CUdeviceptr>(address)));
+    return value;
+}
+
+}  // namespace
+
+TEST_CASE("memory of a device is of the one that is current, in whole pages, and each allocation is its own",
+          "[memory]") {
+    const int last = devices() - 1;
+    void *one = allocate_on(last, 1), *other = allocate_on(0, 3 << 20), *none = allocate_on(0, 0);
+    CHECK(attribute<int>(CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, one) == last);
+    CHECK(attribute<int>(CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, other) == 0);
+    CHECK(attribute<size_t>(CU_POINTER_ATTRIBUTE_RANGE_SIZE, one) == size_t(2) << 20);
+    CHECK(attribute<size_t>(CU_POINTER_ATTRIBUTE_RANGE_SIZE, other) == size_t(4) << 20);
+    CHECK((none != nullptr && none != other));
+    CHECK(attribute<uint64_t>(CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES, one) ==
+          uint64_t(CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
+    // Every device reaches it, to the last byte.
+    for (int device = 0; device < devices(); ++device) {
+        const Current current(device);
+        demand(cuMemsetD8Async(reinterpret_cast<CUdeviceptr>(other), 7, size_t(4) << 20, nullptr));
+        demand(cuStreamSynchronize(nullptr));
+    }
+    for (void* memory : {one, other, none}) demand(weftMemFree(memory));
+    CHECK_REFUSED(weftMemFree(one), nullptr, weftInvalidArgument, "was not allocated by weftMemAlloc");
+}
+
+TEST_CASE("memory of a device is refused where none is current, and told what it lacks", "[memory]") {
+    void* memory = &memory;
+    demand(cuCtxSetCurrent(nullptr));
+    CHECK_REFUSED(weftMemAllocDevice(&memory, 77), nullptr, weftInvalidUsage,
+                  "no device is current in this thread, to allocate 77 bytes on");
+    CHECK(memory == nullptr);
+    const Current current(0);
+    CHECK_REFUSED(weftMemAllocDevice(&memory, SIZE_MAX), nullptr, weftSystemError,
+                  "could not allocate 18446744073709551615 bytes on device 0");
+    CHECK_REFUSED(weftMemAllocDevice(&memory, size_t(1) << 40), nullptr, weftSystemError,
+                  "allocate 1099511627776 bytes on device 0: CUDA_ERROR_OUT_OF_MEMORY");
+    CHECK(memory == nullptr);
+}
+
+TEST_CASE("memory of a device that is allocated while a stream is captured is no part of the graph", "[memory]") {
+    const Stream stream(0);
+    const Current current(0);
+    demand(cuStreamBeginCapture(stream.handle, CU_STREAM_CAPTURE_MODE_GLOBAL));
+    void* memory = nullptr;
+    demand(weftMemAllocDevice(&memory, 100));
+    demand(weftMemFree(memory));
+    CUgraph graph;
+    demand(cuStreamEndCapture(stream.handle, &graph));
+    demand(cuGraphDestroy(graph));
+}
+
+TEST_CASE("a device without memory that is passed by descriptors gives ordinary memory", "[memory]") {
+    const int device = devices() - 1;
+    fake::add_setting("attribute * 103 0");
+    void* const memory = allocate_on(device, 1000);
+    fake::add_setting("attribute * 103 1");
+    CHECK(attribute<size_t>(CU_POINTER_ATTRIBUTE_RANGE_SIZE, memory) == 1000);
+    CHECK(attribute<bool>(CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE, memory));
+    demand(weftMemFree(memory));
+}
+
+}  // namespace weft::test
