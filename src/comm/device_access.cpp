@@ -37,9 +37,9 @@ Status DeviceSide::fits_window(const void* address, size_t bytes, bool mapped) c
         if (why) return ok();
     }
     return fail(weftInvalidArgument,
-                "{} is device memory that other ranks' kernels cannot be given: a window is memory of "
-                "weftMemAllocDevice, of cudaMalloc (cuMemAlloc), of no pool and not managed, or virtual memory that "
-                "is opened for all devices and can be exported{}{}",
+                "{} is device memory that other ranks' kernels cannot be given: a window is memory of cudaMalloc "
+                "(cuMemAlloc) or weftMemAllocDevice, of no pool and not managed, or virtual memory that is opened for "
+                "all devices and can be exported{}{}",
                 address, why ? "" : ": ", why.sentence());
 }
 
