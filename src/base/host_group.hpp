@@ -47,7 +47,9 @@ struct AgreedFacts {
 
 // What a rank says of its GPU to the others when it joins. Plain data: whoever knows GPUs fills it in.
 struct DeviceFacts {
-    enum Use : uint32_t { none, usable, refused };  // refused: it has one, and its log says why it does not use it
+    // refused: it has one, and its log says why it does not use it. copied: its memory is copied to the host's and back,
+    // for no kernels of ours run on it.
+    enum Use : uint32_t { none, usable, refused, copied };
     Use use;
     int32_t ordinal;          // in its process
     uint8_t uuid[16];         // ranks with equal ones share the GPU, of whatever host they say they are

@@ -36,11 +36,12 @@ struct Lane {
     bool exchanging = false;
 
     // The first call is done.
-    void finish() {
-        calls.front().end();
-        if (calls.front().fusion && !calls.front().fusion->scatter()) return take_apart();
+    Status finish() {
+        WEFT_TRY(calls.front().end());
+        if (calls.front().fusion && !calls.front().fusion->scatter()) return take_apart(), ok();
         calls.pop_front();
         begun = false;
+        return ok();
     }
     // Puts what the first call was joined from in its place.
     void take_apart() {
@@ -153,7 +154,7 @@ bool Batch::advance(Lane& lane) {
         } else if (!failure) {
             give_up(lane, std::move(failure));
         } else if (progress == Progress::done) {
-            lane.finish();
+            if (Status ended = lane.finish(); !ended) give_up(lane, std::move(ended));
         } else {
             return moved || progress == Progress::moved;
         }
@@ -211,7 +212,8 @@ Status Batch::run() {
 // Where a call goes: a weftStream, the communicator's own stream, or nowhere: who calls carries it out.
 const void* destination(const weftComm* handle, const Communicator::Call& call) {
     if (call.queued) return call.stream;
-    return call.operation.space == Space::device ? nullptr : handle->own_stream.get();
+    // Calls on device memory are enqueued by who makes them, or, on copies, carried out.
+    return call.operation.space == Space::device || call.copied ? nullptr : handle->own_stream.get();
 }
 
 Result<std::shared_ptr<HostStream>> stream_of(const weftComm* handle, const Communicator::Call& call) {

@@ -29,9 +29,7 @@ struct QueuedCall {
         return undertaking ? undertaking->pause(may_sleep) : communicator().pause(may_sleep);
     }
     Status take_failure() const { return undertaking ? undertaking->take_failure() : communicator().take_failure(); }
-    void end() const {
-        if (!undertaking) (void)communicator().end();
-    }
+    Status end() const { return undertaking ? ok() : communicator().end(); }
     Communicator& communicator() const { return *handle->communicator; }
 };
 

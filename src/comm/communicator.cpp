@@ -221,6 +221,8 @@ Status Communicator::set_call_settings(int64_t timeout_ms, const char* algo, int
 
 Status Communicator::begin(const Call& call) {
     WEFT_TRY(usable());
+    if (call.copied) [[unlikely]]
+        return begin_copied(call);
     call_ = call;
     call_limit_.timeout_ms = call.settings.timeout_ms;
     call_limit_.set_by = Limit::of_call;
@@ -295,7 +297,7 @@ static DeviceSpan extent(const void* buffer, const std::vector<Portion>& portion
 }
 
 Status Communicator::place_counts(const Call& call, CountsOnDevice& counts) {
-    if (call.operation.space != Space::device)
+    if (call.operation.space != Space::device && !call.copied)
         return fail(weftInvalidArgument,
                     "sendbuff and recvbuff are host memory: counts in device memory are for buffers in device memory; "
                     "weftAlltoAllv takes the others");
@@ -377,7 +379,9 @@ Status Communicator::place(Call& call) {
                         "op {} has its scalar in device memory, and the buffers are host memory: residence "
                         "weftScalarHostImmediate serves both",
                         call.made);
-        call.operation.space = place->space;
+        // Windows of device memory there are none then, and who asks is told so.
+        call.copied = place->space == Space::device && device_->copies() && !one_sided(collective);
+        call.operation.space = call.copied ? Space::host : place->space;
         call.mapped = place->mapped;
         return ok();
     }

@@ -78,6 +78,7 @@ class Communicator {
         void* stream;
         bool queued;               // the stream is one of ours, a weftStream
         bool mapped;               // see DevicePlace
+        bool copied;               // in device memory, of which the host works on copies (copying.cpp)
         const Portions* portions;  // of one that has them; the caller's until the call is done
         const Access* access;      // likewise, of one that is one-sided, with memory of rank operation.root
         Exchange::Caller by;       // of a message by itself, to or from rank operation.root
@@ -101,6 +102,8 @@ class Communicator {
     Status end() {
         on_device_ = uneven_ = in_call_ = in_access_ = false;
         group_->row(rank_).position.finish(sequence_);
+        if (copying_) [[unlikely]]
+            return end_copied();
         return ok();
     }
     // ---- Communicators made of this one (splitting.hpp).
@@ -218,7 +221,7 @@ class Communicator {
     uint64_t connection_bytes() const { return planner_.connection_bytes(); }
     uint64_t heap_bytes() const {
         return plans_.heap_bytes() + planner_.scratch_bytes() + tokens_.size() + joined_.size() +
-               partials_.heap_bytes();
+               partials_.heap_bytes() + (device_ ? device_->copied_bytes() : 0);
     }
     uint64_t device_bytes() const { return device_ ? device_->device_bytes() : 0; }
 
@@ -229,6 +232,12 @@ class Communicator {
     std::string algo_or_agreed(const char* algo) const { return algo ? algo : planner_.agreed().algo; }
     int channels_or_agreed(int channels) const { return channels >= 0 ? channels : int(planner_.agreed().channels); }
     Status begin_on_device();
+    Status begin_copied(const Call& call);
+    Status copy_in(Call& on_host);
+    Status read_counts(const Call& call, Portions& portions);
+    Status end_copied();
+    Status begin_copied_messages(std::vector<Call>& messages);
+    Progress end_copied_messages();
     Status refuse_or_die(Status failure);
     // `begin`, `advance` and waits until it is done, `end`. Whatever ends it, buffers are the user's again.
     template <class Begin, class Advance, class End>
@@ -283,9 +292,11 @@ class Communicator {
     uint64_t sequence_ = 0;
     Call call_{};
     bool in_call_ = false;
-    bool on_device_ = false;            // the call has been given to the device: it is done here
-    bool uneven_ = false;               // the call is made of messages
-    PreparedPlan* prepared_ = nullptr;  // of the call; null while connections are being made
+    bool on_device_ = false;                           // the call has been given to the device: it is done here
+    bool uneven_ = false;                              // the call is made of messages
+    bool copying_ = false, copying_messages_ = false;  // it works on copies of device memory; the messages beside it do
+    Portions copied_portions_;                         // of the call, on the host
+    PreparedPlan* prepared_ = nullptr;                 // of the call; null while connections are being made
     Choice choice_;
     Binding* binding_ = nullptr;  // of choice_, being connected
     RankSet missing_binding_;

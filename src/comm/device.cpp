@@ -41,6 +41,8 @@ DeviceSide::~DeviceSide() {
 
 DeviceFacts DeviceSide::facts() const { return state_->facts; }
 
+bool DeviceSide::copies() const { return state_->copies; }
+
 void DeviceSide::finish() const {
     if (state_->domain) state_->domain->finish();
 }
@@ -111,6 +113,7 @@ void DeviceSide::State::look(bool at_others, bool may_wait) try {
 std::string DeviceSide::explain(const Operation& operation) const {
     const State& s = *state_;
     if (!s.why_not.empty()) return fmt::format("\nin device memory: not served, for {}", s.why_not);
+    if (s.copies) return "\nin device memory: the same, on copies in the host's memory";
     const auto plan = plan_on_device(operation, s.layout);
     if (!plan) return fmt::format("\nin device memory: {}", plan.status().sentence());
     return fmt::format("\nin device memory: {}{}{}, by {} that Weft has not measured on a GPU", plan->text(),
@@ -126,8 +129,8 @@ std::string DeviceSide::explain(const Operation& operation) const {
 
 std::optional<int> DeviceSide::register_buffer(const void* address, size_t bytes) {
     State& s = *state_;
-    if (!s.kernels) return {};
-    const ContextScope scope(s.kernels->context());
+    if (!s.context()) return {};
+    const ContextScope scope(*s.context());
     const RelaxedCapture relaxed(*s.driver);
     const auto facts = describe_pointer(*s.driver, address);
     if (facts && !facts->on_device()) return {};

@@ -96,6 +96,18 @@ class DeviceSide {
     // Calls may come. timeout_ms: of an operation.
     Status begin(int64_t timeout_ms);
 
+    // Whether kernels cannot run for all ranks, and calls on device memory are the host's, on copies. Alike on all ranks,
+    // once they have met.
+    bool copies() const;
+    // Behind the stream's work so far, what a call reads is copied to the host, where copied() finds what lay at an
+    // address; then what it has written is copied back. Both wait for the copies. Two at a time: of a call, and of the
+    // messages beside it. What is refused, weftInvalidUsage or weftInvalidArgument, leaves nothing begun.
+    enum class Copied { call, messages };
+    Status copy_in(Copied which, std::span<const DeviceSpan> reads, std::span<const DeviceSpan> writes, void* stream);
+    void* copied(Copied which, const void* on_device) const;
+    Status copy_out(Copied which);
+    uint64_t copied_bytes() const;  // of the host's memory, that stay for the next calls
+
     // Waits for the kernels of this rank's calls; after an abort, two seconds at most.
     void finish() const;
 

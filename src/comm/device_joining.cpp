@@ -15,6 +15,7 @@
 namespace weft {
 
 using cuda::Connections;
+using cuda::Context;
 using cuda::device_count;
 using cuda::Domain;
 using cuda::Driver;
@@ -74,15 +75,22 @@ Result<std::unique_ptr<DeviceSide>> DeviceSide::find(int which) {
     }
     state->facts.ordinal = which;
     state->facts.use = DeviceFacts::refused;
-    auto kernels = KernelSet::of_device(**driver, which);
-    if (!kernels) {
-        state->why_not = kernels.status().sentence();
-    } else if (context != nullptr && context != (*kernels)->context().handle()) {
+    auto bare = Context::retain(**driver, which);
+    if (!bare) {
+        state->why_not = bare.status().sentence();
+    } else if (context != nullptr && context != bare->handle()) {
         state->why_not = fmt::format(
             "the context that was current is not device {}'s primary one, which cudaSetDevice makes current", which);
-    } else {
+    } else if (auto kernels = KernelSet::of_device(**driver, which)) {
         state->kernels = std::move(*kernels);
         state->facts = state->kernels->facts();
+    } else {
+        state->bare = std::move(*bare);
+        state->facts.use = DeviceFacts::copied;
+        warn_of_device_once(fmt::format(
+            "no kernels of Weft's run on device {}, so its memory is copied to the host's and back, which is "
+            "slow: {}",
+            which, kernels.status().sentence()));
     }
     if (!state->why_not.empty()) warn_of_device_once(fmt::format("device {} is not used: {}", which, state->why_not));
     return made();
@@ -97,13 +105,18 @@ void DeviceSide::meet(std::shared_ptr<HostGroup> group, const net::Identity* ide
     s.deadline_us = timeout_ms > 0 ? now_us() + timeout_ms * 1000 : 0;
     if (!s.why_not.empty()) return;
     const int ranks = s.group->ranks();
-    if (ranks > Domain::ranks_max)
-        return s.decline(fmt::format("the communicator has {} ranks: this version serves device memory of up to {}",
-                                     ranks, Domain::ranks_max));
     std::vector<DeviceFacts> facts;
     for (int other = 0; other < ranks; ++other) {
         const RankRow& row = s.group->row(other);
         facts.push_back(row.device);
+        if (row.device.use == DeviceFacts::copied && !s.copies) {
+            s.copies = true;
+            if (rank == 0)
+                WEFT_LOG_RANK(rank, info, init,
+                              "device memory is copied to the host's and back: no kernels of Weft's run on rank {}'s "
+                              "device, as its log says",
+                              other);
+        }
         if (row.device.use == DeviceFacts::none)
             return s.decline(
                 fmt::format("rank {} joined without a device: it must be current in the thread that calls "
@@ -117,6 +130,10 @@ void DeviceSide::meet(std::shared_ptr<HostGroup> group, const net::Identity* ide
         s.sharing |=
             other != rank && here && std::equal(std::begin(row.device.uuid), std::end(row.device.uuid), s.facts.uuid);
     }
+    if (s.copies) return;
+    if (ranks > Domain::ranks_max)
+        return s.decline(fmt::format("the communicator has {} ranks: this version serves device memory of up to {}",
+                                     ranks, Domain::ranks_max));
     const AgreedOptions& agreed = s.group->header().agreed;
     s.layout = {ranks, blocks_together(facts), agreed.algo};
     if (agreed.gpu_blocks > 0) s.layout.blocks_max = std::min(s.layout.blocks_max, agreed.gpu_blocks);
@@ -185,9 +202,9 @@ Status DeviceSide::State::check_others(const std::vector<int>& missing) {
 
 Status DeviceSide::begin(int64_t timeout_ms) {
     State& s = *state_;
-    s.buffers = std::make_unique<DeviceBuffers>(*s.driver, s.kernels ? &s.kernels->context() : nullptr, s.rank);
+    s.buffers = std::make_unique<DeviceBuffers>(*s.driver, s.context(), s.rank);
     if (!s.domain) {
-        if (s.group && s.kernels && s.rank == 0)
+        if (s.group && s.kernels && s.rank == 0 && !s.copies)
             WEFT_LOG_RANK(s.rank, info, init, "device memory is not served: {}", s.why_not);
         return ok();
     }

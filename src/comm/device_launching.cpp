@@ -58,11 +58,11 @@ Result<PreparedLaunch*> DeviceSide::State::plan(const Operation& operation) {
 // What a call may be refused for.
 Status DeviceSide::State::take_stream(void* stream_of_call) {
     const auto on = static_cast<CUstream>(stream_of_call);
-    ContextScope scope(kernels->context());
+    ContextScope scope(*context());
     WEFT_TRY(scope.take_status());
     auto facts = describe_stream(*driver, on);
     if (!facts) return facts.take_status();
-    if (facts->context != kernels->context().handle())
+    if (facts->context != context()->handle())
         return fail(weftInvalidArgument,
                     "the stream belongs to {}device {}, the communicator's rank {} is on device {}: make it with that "
                     "device current",
@@ -73,8 +73,35 @@ Status DeviceSide::State::take_stream(void* stream_of_call) {
             "the legacy stream cannot be used where several ranks of a process share device {}: each would wait "
             "for the other; give each a stream of its own, made with cudaStreamNonBlocking",
             device());
+    if (copies && facts->capturing)
+        return fail(weftInvalidUsage,
+                    "the stream is captured, and calls on the communicator's device memory are copies that the host "
+                    "waits for (no kernels of Weft's run on some rank's device, as its log says): they cannot become "
+                    "part of a graph");
     stream = *facts;
     return ok();
+}
+
+Status DeviceSide::copy_in(Copied which, std::span<const DeviceSpan> reads, std::span<const DeviceSpan> writes,
+                           void* stream) {
+    State& s = *state_;
+    WEFT_TRY(s.take_stream(stream));
+    auto& copies = s.copied[size_t(which)];
+    if (!copies) copies = std::make_unique<DeviceCopies>(*s.context());
+    return copies->begin(reads, writes, static_cast<CUstream>(stream));
+}
+
+void* DeviceSide::copied(Copied which, const void* on_device) const {
+    return state_->copied[size_t(which)]->at(on_device);
+}
+
+Status DeviceSide::copy_out(Copied which) { return state_->copied[size_t(which)]->end(); }
+
+uint64_t DeviceSide::copied_bytes() const {
+    uint64_t bytes = 0;
+    for (const auto& copies : state_->copied)
+        if (copies) bytes += copies->bytes();
+    return bytes;
 }
 
 Status DeviceSide::prepare(const DeviceCall& call) {

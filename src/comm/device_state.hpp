@@ -5,6 +5,7 @@
 #include "src/comm/device.hpp"
 #include "src/comm/device_abroad.hpp"
 #include "src/comm/device_buffers.hpp"
+#include "src/comm/device_copies.hpp"
 #include "src/comm/device_failure.hpp"
 #include "src/comm/device_messages.hpp"
 #include "src/comm/device_plan.hpp"
@@ -30,7 +31,10 @@ struct PreparedLaunch {
 
 struct DeviceSide::State {
     const cuda::Driver* driver = nullptr;
-    std::shared_ptr<const cuda::KernelSet> kernels;  // null: this rank has no device
+    std::shared_ptr<const cuda::KernelSet> kernels;  // null: no kernels run on this rank's device, or it has none
+    cuda::Context bare;                              // without kernels, of a device whose memory is copied
+    bool copies = false;                             // see DeviceSide
+    std::unique_ptr<DeviceCopies> copied[2];         // by DeviceSide::Copied, once there are some
     DeviceFacts facts{};
     std::string why_not;  // why device memory is not served; empty: it is, once begun
 
@@ -66,8 +70,10 @@ struct DeviceSide::State {
     bool accused = false;               // likewise: somebody, at the last look
 
     int device() const { return facts.ordinal; }
+    const cuda::Context* context() const { return kernels ? &kernels->context() : bare.handle() ? &bare : nullptr; }
     void decline(std::string why) {
         why_not = std::move(why);
+        copies = false;
         registrations.reset();
         abroad.reset();
         if (domain) cuda::Domain::retire(std::move(domain));

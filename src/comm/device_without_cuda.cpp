@@ -25,6 +25,11 @@ void DeviceSide::meet(std::shared_ptr<HostGroup>, const net::Identity*, int, int
 }
 Result<bool> DeviceSide::advance() { std::abort(); }
 Status DeviceSide::begin(int64_t) { std::abort(); }
+bool DeviceSide::copies() const { std::abort(); }
+Status DeviceSide::copy_in(Copied, std::span<const DeviceSpan>, std::span<const DeviceSpan>, void*) { std::abort(); }
+void* DeviceSide::copied(Copied, const void*) const { std::abort(); }
+Status DeviceSide::copy_out(Copied) { std::abort(); }
+uint64_t DeviceSide::copied_bytes() const { std::abort(); }
 void DeviceSide::finish() const { std::abort(); }
 Result<DevicePlace> DeviceSide::place(const DeviceSpan&, const DeviceSpan&, const void*) { std::abort(); }
 Result<uint64_t> DeviceSide::room(const char*, const DeviceSpan&) { std::abort(); }

@@ -53,7 +53,7 @@ void write_vote(std::byte* place, weftDataType_t type, int vote) {
 bool can_join(const QueuedCall& queued) {
     const Operation& operation = queued.call.operation;
     return !queued.undertaking && operation.collective == Collective::all_reduce && operation.space == Space::host &&
-           operation.count > 0 && operation.bytes() <= small_bytes &&
+           !queued.call.copied && operation.count > 0 && operation.bytes() <= small_bytes &&
            votes(operation, queued.communicator().ranks()).has_value();
 }
 

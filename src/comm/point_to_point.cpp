@@ -59,6 +59,13 @@ Status Communicator::begin_message(const Call& call) {
 // First those on devices: what they are refused for leaves nothing begun.
 Status Communicator::begin_messages(std::span<const Call> messages) {
     WEFT_TRY(begin_device_messages(messages));
+    std::vector<Call> copied;
+    if (std::any_of(messages.begin(), messages.end(), [](const Call& message) { return message.copied; }))
+        [[unlikely]] {
+        copied.assign(messages.begin(), messages.end());
+        WEFT_TRY(begin_copied_messages(copied));
+        messages = copied;
+    }
     for (const Call& message : messages)
         if (message.operation.space == Space::host) WEFT_TRY(begin_message(message));
     return ok();
@@ -145,7 +152,10 @@ Status Communicator::launch_parts() {
     return ok();
 }
 
-Progress Communicator::advance_messages() { return messages_ ? advance(messages_->exchange()) : Progress::done; }
+Progress Communicator::advance_messages() {
+    const Progress progress = messages_ ? advance(messages_->exchange()) : Progress::done;
+    return progress == Progress::done && copying_messages_ ? end_copied_messages() : progress;
+}
 
 Progress Communicator::advance(Exchange& exchange) {
     const Progress progress = exchange.advance();

@@ -75,7 +75,7 @@ void check_table(const Ranks& ranks, Order order, std::mt19937& random) {
 
 }  // namespace
 
-TEST_CASE("every collective, type, reduction and root gives the bits of rank order", "[collectives]") {
+TEST_CASE("every collective, type, reduction and root gives the bits of rank order", "[collectives][copies]") {
     INFO("seed " << seed());
     std::mt19937 random(seed());
     for (const int n : rank_counts()) {

@@ -46,6 +46,21 @@ TEST_CASE("ranks of several hosts reduce over TCP, by every algorithm", "[hosts]
         }
 }
 
+TEST_CASE("where the driver of one rank of several hosts is too old all work on copies", "[hosts][copies]") {
+    for (const Shape shape : {Shape{2, 1, 1}, Shape{2, 2, 1}, Shape{2, 1, 2}}) {
+        INFO(shape.text());
+        const std::string machine = "gpus 4; leaks fatal", old_one = "gpus 4; version 12080; leaks fatal";
+        Job job(shape.ranks(), machine, 4, shape.each);
+        job.processes_a_host = shape.processes;
+        const int processes = shape.hosts * shape.processes;
+        for (int process = 0; process < processes; ++process)
+            job.start({"init", "reduce 0", "reduce 1001", "all 1001", "messages 3001", "reduce 300001", "destroy"},
+                      process == processes - 1 ? old_one : machine);
+        job.finish();
+        CHECK(contains(job[processes - 1].error(), "no kernels of Weft's run on device"));
+    }
+}
+
 TEST_CASE("every collective goes between hosts, by what WEFT_ALGO admits", "[hosts]") {
     for (const Shape shape : {Shape{2, 1, 1}, Shape{2, 2, 1}, Shape{3, 1, 1}, Shape{2, 1, 2}})
         for (const char* algo : {"", "ring", "binomial_tree,halving_doubling", "linear,all_pairs"}) {

@@ -140,7 +140,7 @@ std::vector<int> rank_counts() { return small() ? std::vector{1, 2, 3} : std::ve
 
 }  // namespace
 
-TEST_CASE("random graphs of messages arrive whatever the order in which they are posted", "[messages]") {
+TEST_CASE("random graphs of messages arrive whatever the order in which they are posted", "[messages][copies]") {
     INFO("seed " << seed());
     std::mt19937 random(seed());
     for (const int n : rank_counts()) {
@@ -196,7 +196,7 @@ TEST_CASE("messages of a group go before its collectives, wherever they stand in
     }
 }
 
-TEST_CASE("ranks in threads of their own send and receive one by one", "[messages]") {
+TEST_CASE("ranks in threads of their own send and receive one by one", "[messages][copies]") {
     const int n = small() ? 2 : 4, rounds = small() ? 10 : 40;
     const Ranks ranks(spread(n));
     std::vector<std::thread> threads;
@@ -232,7 +232,7 @@ TEST_CASE("ranks in threads of their own send and receive one by one", "[message
     for (const std::string& failure : failures) CHECK(failure == "");
 }
 
-TEST_CASE("weftSendRecv shifts around a ring, and with itself", "[messages]") {
+TEST_CASE("weftSendRecv shifts around a ring, and with itself", "[messages][copies]") {
     for (const int n : rank_counts()) {
         const Ranks ranks(spread(n));
         for (const size_t count : {size_t(0), size_t(1), size_t(1001), size_t(small() ? 90'000 : 400'000)}) {

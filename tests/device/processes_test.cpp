@@ -306,32 +306,66 @@ TEST_CASE("what ranks of different processes called is told by both", "[processe
                      "all_reduce of 1000 uint32, sum, in device memory, rank 1 called all_reduce of 1001 uint32, sum"));
 }
 
-TEST_CASE("a driver that is too old for the device code leaves the ranks with host memory, and says so once a process",
+TEST_CASE("where a driver is too old for the device code all ranks work on copies, and that is said once a process",
           "[processes]") {
-    struct {
+    const struct {
         const char *machine, *why;
-    } const cases[] = {
+    } cases[] = {
         {"gpus 2; version 12080; leaks fatal", "the driver serves CUDA 12.8, the code was built by "},
         {"gpus 2; version 11080; leaks fatal", "for CUDA 11.8 has no cuLibraryLoadData"},
     };
-    for (const auto& each : cases) {
-        Job job(2, each.machine, 2);
-        const std::string next = new_id();
-        for (int rank = 0; rank < 2; ++rank)
-            job.start({"init", "host 1000", "launch 1000", "host 1000", "destroy",
-                       "id 2 " + std::to_string(rank) + " " + next, "init", "launch 10", "host 10", "destroy"});
-        job.finish();
-        for (int rank = 0; rank < 2; ++rank) {
-            const std::string said = job[rank].output(), logged = job[rank].error(), refused = " is not used: ";
-            INFO(said << logged);
-            CHECK(contains(said, "reduce 5 sendbuff is device memory, but "));
-            CHECK(contains(said, each.why));
-            const size_t first = logged.find(refused);
-            REQUIRE(first != std::string::npos);
-            CHECK(contains(logged, each.why));
-            CHECK(logged.find(refused, first + 1) == std::string::npos);
+    const std::string said_once = "no kernels of Weft's run on device";
+    for (const auto& each : cases)
+        for (const int ranks_each : {1, 2}) {
+            Job job(4, each.machine, 2, ranks_each);
+            const std::string next = new_id();
+            for (int first = 0; first < 4; first += ranks_each)
+                job.start({"init", "host 1000", "reduce 0", "reduce 1000", "all 1000", "all 100001", "reduce 300000",
+                           "messages 5000", "messages 400000", "host 1000", "destroy",
+                           "id 4 " + std::to_string(first) + " " + next, "init", "reduce 10", "host 10", "destroy"});
+            job.finish();
+            for (int process = 0; process < 4 / ranks_each; ++process) {
+                const std::string logged = job[process].error();
+                INFO(job[process].output() << logged);
+                const size_t first = logged.find(said_once);
+                REQUIRE(first != std::string::npos);
+                CHECK(contains(logged, each.why));
+                // One a device.
+                CHECK(logged.find(said_once, logged.find(said_once, first + 1) + (ranks_each == 2)) ==
+                      std::string::npos);
+            }
         }
+}
+
+TEST_CASE("one rank whose driver is too old makes all work on copies, whatever theirs is", "[processes]") {
+    Job job(3, "gpus 3; leaks fatal", 3);
+    job.variables = {"WEFT_DEBUG=INFO"};
+    const Steps steps{"init", "reduce 1000", "all 50000", "captured 100", "no_window 100", "reduce 10", "destroy"};
+    job.start(steps);
+    job.start(steps, "gpus 3; version 12080; leaks fatal");
+    job.start(steps);
+    job.finish();
+    CHECK(
+        contains(job[0].error(), "device memory is copied to the host's and back: no kernels of Weft's run on rank 1"));
+    for (const int process : {0, 1, 2}) {
+        INFO(job[process].output());
+        CHECK(contains(job[process].output(), "captured 5 the stream is captured, and calls on the communicator's"));
+        CHECK(contains(job[process].output(), "window 5 windows of device memory serve"));
+        CHECK(contains(job[process].output(), "no kernels of Weft's run on some rank's device"));
+        CHECK(contains(job[process].error(), "no kernels of Weft's run on device") == (process == 1));
     }
+}
+
+TEST_CASE("a process that dies while others wait for it with copies of device memory is named", "[processes]") {
+    Job job(2, "gpus 2; version 12080; leaks fatal", 2);
+    job.start({"init", "reduce 10", "launch 1000", "destroy"});
+    job.start({"init", "reduce 10", "say ready", "pause"});
+    REQUIRE(job[1].says("ready"));
+    const std::string victim = "rank 1 (pid " + std::to_string(job[1].pid()) + ") died";
+    job[1].kill(SIGKILL);
+    job[1].wait();
+    job.finish(0);
+    CHECK(contains(job[0].output(), victim));
 }
 
 TEST_CASE("WEFT_GPU_BLOCKS and WEFT_GPU_THREADS of rank 0 limit the kernels of all ranks", "[processes]") {

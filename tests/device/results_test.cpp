@@ -16,7 +16,7 @@ std::vector<int> rank_counts() { return small() ? std::vector{1, 2, 3} : std::ve
 
 }  // namespace
 
-TEST_CASE("every type and reduction gives the host's bits", "[results]") {
+TEST_CASE("every type and reduction gives the host's bits", "[results][copies]") {
     INFO("seed " << seed());
     std::mt19937 random(seed());
     const weftConfig_t config = in_rank_order();
@@ -147,7 +147,7 @@ TEST_CASE("sixteen ranks are served by fused kernels, more by steps, and too man
         many.comms[0], weftInvalidUsage, "the communicator has 65 ranks");
 }
 
-TEST_CASE("ranks in threads of their own call as they like", "[results]") {
+TEST_CASE("ranks in threads of their own call as they like", "[results][copies]") {
     const char* const algo = GENERATE(as<const char*>(), nullptr, "ring", "halving_doubling");
     const weftConfig_t config = with_algo(algo);
     const int n = small() ? 2 : 4, calls = small() ? 10 : 60;

@@ -272,11 +272,29 @@ struct Worker {
         }
         group([&](size_t index, int) { return weftCommWindowDeregister(comms[index], windows[index]); });
     }
+    // Registered and at once no more, without a call.
+    void declare(size_t bytes) {
+        const DeviceBuffer buffer(device(0), bytes - 1, 0, kind);
+        void* handle = nullptr;
+        demand(weftCommRegister(comms[0], buffer.data(), bytes - 1, &handle));
+        demand(weftCommDeregister(comms[0], handle));
+    }
     // One that is refused.
     void no_window(size_t elements) {
         const DeviceBuffer part(device(0), elements * 4, 0, kind);
         weftWindow_t window = nullptr;
         tell("window", weftCommWindowRegister(comms[0], part.data(), elements * 4, &window, 0));
+    }
+    // What becomes of a call in a stream that is captured.
+    void captured(size_t elements) {
+        const DeviceBuffer buffer(device(0), elements * 4);
+        const Current current(device(0));
+        demand(cuStreamBeginCapture(streams[0]->handle, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+        tell("captured",
+             weftAllReduce(buffer.data(), buffer.data(), elements, weftUint32, weftSum, comms[0], streams[0]->weft()));
+        CUgraph graph;
+        demand(cuStreamEndCapture(streams[0]->handle, &graph));
+        demand(cuGraphDestroy(graph));
     }
     // A window, and a signal of the last rank's that never comes.
     void wait_signal() {
@@ -495,6 +513,8 @@ int main(int count, char** arguments) try {
         if (verb == "messages") worker.messages(number);
         if (verb == "receive") worker.receive(number);
         if (verb == "window") worker.window(number);
+        if (verb == "declare") worker.declare(number);
+        if (verb == "captured") worker.captured(number);
         if (verb == "no_window") worker.no_window(number);
         if (verb == "wait_signal") worker.wait_signal();
         if (verb == "error") worker.await_error();

@@ -1,0 +1,137 @@
+// copying.cpp: a communicator's calls on device memory that no kernel of Weft's works on: their buffers are copied to the
+// host, they are calls on host memory, and what these have written is copied back. src/README.md, "A call on device
+// memory".
+#include <cstring>
+
+#include "src/comm/communicator.hpp"
+
+namespace weft {
+
+namespace {
+
+using CopiedSpans = std::vector<DeviceSpan>;
+
+CopiedSpans spans_of(const std::vector<Portion>& portions, size_t element) {
+    CopiedSpans spans;
+    for (const Portion& portion : portions) spans.push_back({portion.data, portion.count * element});
+    return spans;
+}
+
+// Only what was refused beforehand leaves the communicator as it was.
+bool refused(const Status& status) { return status.code() == weftInvalidArgument || status.code() == weftInvalidUsage; }
+
+}  // namespace
+
+// Counts in device memory, which kernels would read.
+Status Communicator::read_counts(const Call& call, Portions& portions) {
+    const CountsOnDevice& counts = call.portions->counts;
+    const size_t n = size_t(ranks()), element = datatype_bytes[call.operation.type];
+    std::vector<uint64_t> tables[4];
+    const uint64_t* const from[4] = {counts.sent, counts.send_places, counts.received, counts.receive_places};
+    CopiedSpans reads;
+    for (const uint64_t* table : from) reads.push_back({table, n * sizeof(uint64_t)});
+    WEFT_TRY(device_->copy_in(DeviceSide::Copied::call, reads, {}, call.stream));
+    for (int table = 0; table < 4; ++table) {
+        const auto* at = static_cast<const uint64_t*>(device_->copied(DeviceSide::Copied::call, from[table]));
+        tables[table].assign(at, at + n);
+    }
+    const auto add = [&](const char* name, std::vector<Portion>& to, const void* buffer, uint64_t room,
+                         const std::vector<uint64_t>& count, const std::vector<uint64_t>& place) -> Status {
+        for (size_t peer = 0; peer < n; ++peer) {
+            if (count[peer] > room || place[peer] > room - count[peer])
+                return fail(weftInvalidArgument,
+                            "{} elements of {} from element {} on, for rank {}, reach beyond its allocation",
+                            count[peer], name, place[peer], peer);
+            auto* const data = static_cast<std::byte*>(const_cast<void*>(buffer)) + place[peer] * element;
+            to.push_back({int(peer), data, count[peer]});
+        }
+        return ok();
+    };
+    Status fit = add("sendbuff", portions.sends, call.send, counts.send_room, tables[0], tables[1]);
+    if (fit) fit = add("recvbuff", portions.receives, call.receive, counts.receive_room, tables[2], tables[3]);
+    // The others are in the call.
+    return fit ? std::move(fit) : die(std::move(fit));
+}
+
+// What the call reads and writes; `on_host`: the call, with what it names as it lies on the device.
+Status Communicator::copy_in(Call& on_host) {
+    const Operation& operation = on_host.operation;
+    const size_t element = datatype_bytes[operation.type];
+    CopiedSpans reads, writes;
+    copied_portions_ = {};
+    if (uneven(operation.collective)) {
+        if (on_host.portions->counts.sent)
+            WEFT_TRY(read_counts(on_host, copied_portions_));
+        else
+            copied_portions_ = *on_host.portions;
+        reads = spans_of(copied_portions_.sends, element);
+        writes = spans_of(copied_portions_.receives, element);
+        on_host.portions = &copied_portions_;
+    } else {
+        const int parts = parts_of(operation.collective, ranks());
+        const auto held = [&](const void* buffer, Held held) {
+            return DeviceSpan{buffer, operation.bytes() * size_t(parts_held(held, parts))};
+        };
+        reads.push_back(held(on_host.send, input_of(operation.collective, rank_, operation.root)));
+        writes.push_back(held(on_host.receive, output_of(operation.collective, rank_, operation.root)));
+    }
+    if (on_host.operand_on_device) reads.push_back({on_host.operand, element});
+    WEFT_TRY(device_->copy_in(DeviceSide::Copied::call, reads, writes, on_host.stream));
+    const auto move = [&](const void* from) { return device_->copied(DeviceSide::Copied::call, from); };
+    for (auto* portions : {&copied_portions_.sends, &copied_portions_.receives})
+        for (Portion& portion : *portions) portion.data = move(portion.data);
+    on_host.send = move(on_host.send);
+    on_host.receive = move(on_host.receive);
+    if (on_host.operand_on_device) on_host.operand = move(on_host.operand);
+    on_host.operand_on_device = on_host.copied = false;
+    on_host.stream = nullptr;
+    return ok();
+}
+
+Status Communicator::begin_copied(const Call& call) {
+    Call on_host = call;
+    if (Status copied = copy_in(on_host); !copied) return refused(copied) ? std::move(copied) : die(std::move(copied));
+    copying_ = true;
+    Status begun = begin(on_host);
+    if (!begun) copying_ = false;
+    return begun;
+}
+
+Status Communicator::end_copied() {
+    copying_ = false;
+    Status copied = device_->copy_out(DeviceSide::Copied::call);
+    return copied ? std::move(copied) : die(std::move(copied));
+}
+
+Status Communicator::begin_copied_messages(std::vector<Call>& messages) {
+    CopiedSpans reads, writes;
+    const Call* first = nullptr;
+    for (const Call& call : messages) {
+        if (!call.copied) continue;
+        if (!first) first = &call;
+        if (call.stream != first->stream)
+            return fail(weftInvalidUsage, "messages of one group on device memory go to one stream");
+        const bool outgoing = call.operation.collective == Collective::send;
+        (outgoing ? reads : writes).push_back({outgoing ? call.send : call.receive, call.operation.bytes()});
+    }
+    WEFT_TRY(usable());
+    if (Status copied = device_->copy_in(DeviceSide::Copied::messages, reads, writes, first->stream); !copied)
+        return refused(copied) ? std::move(copied) : die(std::move(copied));
+    for (Call& call : messages) {
+        if (!call.copied) continue;
+        call.send = device_->copied(DeviceSide::Copied::messages, call.send);
+        call.receive = device_->copied(DeviceSide::Copied::messages, call.receive);
+    }
+    copying_messages_ = true;
+    return ok();
+}
+
+Progress Communicator::end_copied_messages() {
+    copying_messages_ = false;
+    Status copied = device_->copy_out(DeviceSide::Copied::messages);
+    if (copied) return Progress::done;
+    failure_ = die(std::move(copied));
+    return Progress::failed;
+}
+
+}  // namespace weft
