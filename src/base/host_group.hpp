@@ -55,6 +55,7 @@ struct DeviceFacts {
     uint8_t uuid[16];         // ranks with equal ones share the GPU, of whatever host they say they are
     int32_t resident_blocks;  // of any kernel of ours that run on it at once
     char bus_id[20];          // its address there: 0000:1b:00.0
+    uint32_t capabilities;    // of the kernels' (executor/cuda/capability.def)
 };
 
 // Dead: its leader says so, or its whole host is lost.

@@ -138,6 +138,7 @@ void DeviceSide::meet(std::shared_ptr<HostGroup> group, const net::Identity* ide
     s.layout = {ranks, blocks_together(facts), agreed.algo};
     if (agreed.gpu_blocks > 0) s.layout.blocks_max = std::min(s.layout.blocks_max, agreed.gpu_blocks);
     s.layout.threads = agreed.gpu_threads;
+    for (const DeviceFacts& one : facts) s.layout.capabilities &= one.capabilities;
     const Layout layout = machines->device_layout(0);
     s.layout.rings = machines->device_rings();
     s.layout.hosts = layout.host_count();

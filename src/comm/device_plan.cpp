@@ -44,6 +44,13 @@ std::string DevicePlan::text() const {
 
 namespace {
 
+using cuda::Body;
+
+bool has(const DeviceLayout& layout, std::initializer_list<Body> bodies) {
+    return std::all_of(bodies.begin(), bodies.end(),
+                       [&](Body body) { return (cuda::needs(body) & ~layout.capabilities) == 0; });
+}
+
 // Which fused bodies serve a collective. Those of all but all-reduce are chosen by size alone; what has parts is served
 // in one step.
 struct Fused {
@@ -53,8 +60,8 @@ struct Fused {
     Fused(const DeviceLayout& layout, Collective collective, size_t bytes) {
         const NameList allowed(layout.rules.names_for(collective, bytes));
         const bool there = layout.ranks <= cuda::ranks_max && layout.hosts == 1;
-        one_shot = there && allowed.admits("one_shot");
-        two_shot = there && allowed.admits("two_shot");
+        one_shot = there && allowed.admits("one_shot") && has(layout, {Body::packet_one_shot, Body::peer_one_shot});
+        two_shot = there && allowed.admits("two_shot") && has(layout, {Body::packet_two_shot, Body::peer_two_shot});
         if (collective != Collective::all_reduce)
             one_shot = two_shot = one_shot || (two_shot && !facts_of(collective).parted);
     }

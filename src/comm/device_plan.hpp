@@ -25,6 +25,7 @@ struct DeviceLayout {
     AlgoRules rules = {};                             // of `algo`
     uint64_t rings = 0;                               // as Choice::rings
     int threads = cuda::threads_max;                  // of each block: rank 0's WEFT_GPU_THREADS
+    uint32_t capabilities = ~uint32_t(0);             // that all ranks' devices have
 };
 // Whether a collective needs step machines, with connections between the ranks, for messages of some size.
 bool needs_steps(const DeviceLayout& layout, Collective collective);

@@ -35,8 +35,10 @@ DeviceLayout fused_layout(int ranks, int blocks_max, const std::string& algo) {
 }
 
 // As DeviceSide::meet() makes it.
-DeviceLayout layout_of(const Layout& ranks, int blocks_max, const std::string& algo, int channels = 0) {
+DeviceLayout layout_of(const Layout& ranks, int blocks_max, const std::string& algo, int channels = 0,
+                       uint32_t capabilities = ~uint32_t(0)) {
     DeviceLayout layout = fused_layout(ranks.ranks, blocks_max, "");
+    layout.capabilities = capabilities;
     layout.algo = algo;
     layout.rules = AlgoRules(algo, ranks, registry::algorithms());
     layout.hosts = ranks.host_count();
@@ -97,6 +99,23 @@ TEST_CASE("plans of different kernels and grids have different fingerprints, and
     Operation host = plan_of(bytes, layout).operation;
     host.space = Space::host;
     CHECK(plan_of(bytes, layout).fingerprint() != fingerprint(host));
+}
+
+TEST_CASE("what some device cannot do is not chosen: steps serve in its place, for every collective and size") {
+    const uint32_t without = ~uint32_t(cuda::peer_memory);
+    CHECK((cuda::needs(cuda::Body::peer_two_shot) & ~without) == cuda::peer_memory);
+    CHECK(std::string(cuda::name_of_lacking(cuda::peer_memory)) == "loads and stores in other ranks' memory");
+    CHECK(cuda::name_of_lacking(0).empty());
+    const DeviceLayout layout = layout_of(Layout{4}, 64, "", 0, without);
+    for (int number = int(Collective::all_reduce); number <= int(Collective::scatter); ++number)
+        for (size_t bytes = 1; bytes < size_t(1) << 32; bytes *= 16) {
+            Operation operation = operation_of(bytes);
+            operation.collective = Collective(number);
+            const auto plan = plan_on_device(operation, layout);
+            INFO(name_of(Collective(number)) << " of " << bytes << ": " << plan.status().sentence());
+            REQUIRE(plan.ok());
+            CHECK(plan->body == cuda::Body::steps);
+        }
 }
 
 TEST_CASE("WEFT_ALGO decides between one step and two") {

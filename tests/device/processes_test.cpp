@@ -191,6 +191,21 @@ TEST_CASE("what one rank cannot export, or another cannot map, is staged by all,
     }
 }
 
+TEST_CASE("a buffer of more pieces than file descriptors are passed for is staged", "[processes]") {
+    Job job(2, "gpus 2; leaks fatal", 2);
+    const Folder folder;
+    job.variables = log_of_offers(folder);
+    const size_t piece_bytes = size_t(2) << 20;
+    const std::string memory = memory_of(DeviceBuffer::Kind::pieces);
+    job.start({"init", memory, "declare " + std::to_string(512 * piece_bytes), "destroy"});
+    job.start({"init", memory, "declare " + std::to_string(513 * piece_bytes), "destroy"});
+    job.finish();
+    const std::string all = logged(folder), refused = "the memory is made of more than 512 pieces";
+    INFO(all);
+    REQUIRE(contains(all, refused));
+    CHECK_FALSE(contains(all.substr(all.find(refused) + 1), refused));
+}
+
 TEST_CASE("windows are of virtual memory, too, if it can be reached, and refused by all with the reason",
           "[processes]") {
     using Kind = DeviceBuffer::Kind;
@@ -335,6 +350,16 @@ TEST_CASE("where a driver is too old for the device code all ranks work on copie
                       std::string::npos);
             }
         }
+}
+
+TEST_CASE("a device that lacks what kernels need is told by its name, and its memory is copied", "[processes]") {
+    // CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY
+    Job job(2, "gpus 2; attribute 1 19 0; leaks fatal", 2);
+    job.start_all({"init", "reduce 1000", "all 1000", "destroy"});
+    job.finish();
+    CHECK_FALSE(contains(job[0].error(), "no kernels of Weft's run on device"));
+    CHECK(contains(job[1].error(),
+                   "is copied to the host's and back, which is slow: device 1 has no words in host memory"));
 }
 
 TEST_CASE("one rank whose driver is too old makes all work on copies, whatever theirs is", "[processes]") {

@@ -48,6 +48,8 @@ Result<DeviceProperties> describe_device(const Driver& driver, int device) {
     all.shared_bytes_per_multiprocessor = attribute(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR);
     all.compute_mode = attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_MODE);
     all.integrated = attribute(CU_DEVICE_ATTRIBUTE_INTEGRATED) != 0;
+    all.mapped_host_memory = attribute(CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY) != 0;
+    all.unified_addresses = attribute(CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING) != 0;
     all.cooperative_launch = attribute(CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH) != 0;
     all.compute_preemption = attribute(CU_DEVICE_ATTRIBUTE_COMPUTE_PREEMPTION_SUPPORTED) != 0;
     all.vmm = attribute(CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED) != 0;

@@ -24,6 +24,7 @@ struct DeviceProperties {
     int shared_bytes_per_multiprocessor = 0;
     int compute_mode = 0;  // CU_COMPUTEMODE_*: 0 default, 2 prohibited, 3 one process alone
     bool integrated = false;
+    bool mapped_host_memory = false, unified_addresses = false;
     bool cooperative_launch = false;
     bool compute_preemption = false;
     bool vmm = false;                // virtual memory management: VmmMemory

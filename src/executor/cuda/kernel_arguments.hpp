@@ -13,10 +13,16 @@ inline constexpr int ranks_max = 16;         // whose kernels know each other's 
 inline constexpr int domain_ranks_max = 64;  // that have device memory in common, or connections to it
 inline constexpr int blocks_max = 64;        // of one kernel
 
-// What the ranks of a domain can do to each other's memory; a kernel's row in kernel.def says which it needs.
+// What a device, its driver and the ranks of a domain can do; a kernel's row in kernel.def says what it needs of that.
+enum class CapabilityIndex : uint32_t {
+#define WEFT_CAPABILITY(name, what) name,
+#include "src/executor/cuda/capability.def"
+#undef WEFT_CAPABILITY
+};
 enum Capability : uint32_t {
-    peer_memory = 1,       // load and store
-    switch_multicast = 2,  // the switch adds and hands out; no kernel uses it yet
+#define WEFT_CAPABILITY(name, what) name = 1u << uint32_t(CapabilityIndex::name),
+#include "src/executor/cuda/capability.def"
+#undef WEFT_CAPABILITY
 };
 
 // A barrier word: epoch << 32 | fingerprint of the operation. The epoch counts the block's barriers and rounds.

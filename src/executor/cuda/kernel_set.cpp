@@ -6,6 +6,7 @@
 #include <mutex>
 #include <vector>
 
+#include "src/base/log.hpp"
 #include "src/base/per_process.hpp"
 #include "src/drivers/cuda/device.hpp"
 #include "src/drivers/cuda/stream.hpp"
@@ -42,6 +43,16 @@ Status load_libraries(const Driver& driver, std::vector<Library>& libraries) {
     return ok();
 }
 
+// Ranks that join a domain reach each other, be it in host memory.
+uint32_t capabilities_of(const Driver& driver, const DeviceProperties& device) {
+    uint32_t all = peer_memory;
+    if (device.mapped_host_memory && device.unified_addresses) all |= host_words;
+    const bool functions = driver.MulticastCreate && driver.MulticastAddDevice && driver.MulticastBindMem &&
+                           driver.MulticastUnbind && driver.MulticastGetGranularity;
+    if (device.multicast && functions) all |= switch_multicast;
+    return all;
+}
+
 Result<Kernel> find(const std::vector<Library>& libraries, const Context& context, const char* name) {
     Status last;
     for (const Library& library : libraries) {
@@ -74,6 +85,10 @@ Status KernelSet::load(const Driver& driver, int device) {
     WEFT_TRY(scope.take_status());
     auto properties = describe_device(driver, device);
     if (!properties) return properties.take_status();
+    facts_.capabilities = capabilities_of(driver, *properties);
+    if (const uint32_t lacking = needs_of_all & ~facts_.capabilities)
+        return fail(weftSystemError, "device {} has no {}, which Weft's kernels need", device,
+                    name_of_lacking(lacking));
     std::vector<Library>& libraries = loaded().libraries;
     WEFT_TRY(load_libraries(driver, libraries));
     int resident = INT_MAX;
@@ -88,13 +103,18 @@ Status KernelSet::load(const Driver& driver, int device) {
     };
     WEFT_TRY(load_one(messages_, message_entry_point));
     WEFT_TRY(load_one(access_, access_entry_point));
-    for (int number = 0; number < body_count; ++number)
-        for (int type = 0; type < weftNumTypes; ++type)
+    for (int number = 0; number < body_count; ++number) {
+        const uint32_t lacking = needs(Body(number)) & ~facts_.capabilities;
+        if (lacking)
+            WEFT_LOG(info, init, "the kernels {} are left out: device {} has no {}", name_of(Body(number)), device,
+                     name_of_lacking(lacking));
+        for (int type = 0; !lacking && type < weftNumTypes; ++type)
             for (const bool sums : {false, true}) {
                 const auto body = Body(number);
                 if (body == Body::local_reduce && !(type == weftUint32 && sums)) continue;
                 WEFT_TRY(load_one(kernels_[int(body)][type][sums], entry_point(body, weftDataType_t(type), sums)));
             }
+    }
     facts_.use = DeviceFacts::usable;
     facts_.ordinal = device;
     std::copy(properties->uuid.begin(), properties->uuid.end(), facts_.uuid);

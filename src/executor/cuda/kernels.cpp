@@ -41,6 +41,14 @@ constexpr EntryPoints entry_points = make_entry_points();
 
 const char* name_of(Body body) { return names[int(body)]; }
 
+std::string_view name_of_lacking(uint32_t capabilities) {
+#define WEFT_CAPABILITY(name, what) \
+    if (capabilities & name) return what;
+#include "src/executor/cuda/capability.def"
+#undef WEFT_CAPABILITY
+    return {};
+}
+
 void bind_operation(KernelArguments& a, const Operation& operation, int ranks) {
     const CollectiveFacts facts = facts_of(operation.collective);
     const auto op = weftRedOp_t(operation.op);

@@ -1,5 +1,7 @@
 // kernels.hpp: the kernels by number and name, and what a launch of each may look like.
 #pragma once
+#include <string_view>
+
 #include "src/base/datatype.hpp"
 #include "src/base/operation.hpp"
 #include "src/executor/cuda/kernel_arguments.hpp"
@@ -27,6 +29,10 @@ constexpr uint32_t needs(Body body) {
     };
     return bits[int(body)];
 }
+// Of those that every rank needs: messages, one-sided calls, steps where nothing else serves.
+inline constexpr uint32_t needs_of_all = host_words;
+// "a switch that adds up and hands out": the first of them; empty: there are none.
+std::string_view name_of_lacking(uint32_t capabilities);
 constexpr int blocks_of(Body body) {
     return body == Body::packet_one_shot || body == Body::packet_two_shot ? packet_blocks : blocks_max;
 }
