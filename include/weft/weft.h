@@ -145,11 +145,30 @@ WEFT_API weftResult_t weftCommUserRank(const weftComm_t comm, int* rank);
  * is how one thread drives several ranks. Groups nest: the outermost end drives. Calls of one communicator go to one
  * stream or to none. Small all-reduces of a communicator that follow each other are carried out as one
  * (WEFT_JOIN_BYTES), so every rank groups its calls alike: who does not is told so (weftMismatch). Wrong arguments are
- * refused by the call itself; weftGroupEnd returns the first error of all calls, each communicator's weftGetLastError
- * its own. Thread-safe.
+ * refused by the call itself; weftGroupEnd returns the first error of all others, and weftGetLastError names the call,
+ * "call 3 of the group, weftReduce on communicator trainer (rank 1 of 4): ..", as it does for each communicator's own
+ * first error. Thread-safe.
  * Errors: weftInvalidUsage (an end without a start), and those of the calls inside. ---- */
 WEFT_API weftResult_t weftGroupStart(void);
 WEFT_API weftResult_t weftGroupEnd(void);
+
+/* How many calls the group had that this thread ended last, into `calls`; 0 if there was none. Each function between
+ * the start and the end counts that carries something out on ranks or makes a communicator, refused or not, but for
+ * those that are refused inside of every group; what inner groups had counts, weftPreparedStart is one call. Outside a
+ * group weftPreparedStart counts as the end of a group of the calls as they were prepared, weftGroupPrepare as that of
+ * one whose calls, but for those that were refused, have succeeded. Thread-safe: each thread asks of its own.
+ * Errors: weftInvalidArgument (null). */
+WEFT_API weftResult_t weftGroupGetCallCount(size_t* calls);
+/* What became of one call of that group.
+ * call     its number, in the order in which the calls were made, from 0
+ * result   receives weftSuccess, its error, or weftInProgress: a stream, or a thread of a communicator that does not
+ *          block, has not done it yet: ask again. On device memory weftSuccess says that the call is enqueued; what
+ *          happens afterwards is told by weftCommGetAsyncError. A call that failed with another one, or was never begun
+ *          because of it, has that one's code
+ * message  may be NULL; else receives the sentence, which names the call and, where another one is the cause, that;
+ *          empty without an error; valid until this thread ends another group
+ * Thread-safe: each thread asks of its own. Errors: weftInvalidArgument (null, no such call). */
+WEFT_API weftResult_t weftGroupGetCallError(size_t call, weftResult_t* result, const char** message);
 
 /* Ends the outermost group, too, but keeps its calls, as `prepared`, instead of carrying them out: weftPreparedStart
  * does, as often as it is called. They are checked here, once, and a group of one call starts without a copy. Their

@@ -176,6 +176,13 @@ struct ThreadGroups {
 
 }  // namespace detail
 
+// A call of a group that failed: its number, from 0 in the order of the calls, and why.
+struct CallError {
+    std::size_t call;
+    weftResult_t code;
+    std::string sentence;
+};
+
 // weftGroupStart for its lifetime. The calls are carried out by end(), which throws what went wrong. The destructor
 // ends the group too, for a thread must not be left inside one, but is silent; of one that an exception leaves it
 // carries nothing out, since buffers may be gone. The other ranks still wait for these calls, and would take this rank's
@@ -211,6 +218,20 @@ class Group {
         weftPrepared_t prepared = nullptr;
         check(weftGroupPrepare(&prepared));
         return Prepared(prepared);
+    }
+    // Of the group that this thread ended last, also by an exception: the calls that failed, those that were refused when
+    // they were made and those that were not begun too, so far: what streams have may still fail.
+    static std::vector<CallError> errors() {
+        std::vector<CallError> failed;
+        std::size_t calls = 0;
+        check(weftGroupGetCallCount(&calls));
+        for (std::size_t call = 0; call < calls; ++call) {
+            weftResult_t code = weftSuccess;
+            const char* sentence = nullptr;
+            check(weftGroupGetCallError(call, &code, &sentence));
+            if (code != weftSuccess && code != weftInProgress) failed.push_back({call, code, sentence});
+        }
+        return failed;
     }
 
   private:

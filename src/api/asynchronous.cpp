@@ -128,8 +128,10 @@ weftResult_t weftGroupPrepare(weftPrepared_t* prepared) {
 
 weftResult_t weftPreparedStart(weftPrepared_t prepared) {
     return guarded([&]() -> Status {
-        WEFT_TRY(check_prepared(prepared));
-        return start(*prepared);
+        return numbered("weftPreparedStart", nullptr, [&]() -> Status {
+            WEFT_TRY(check_prepared(prepared));
+            return start(*prepared);
+        });
     });
 }
 

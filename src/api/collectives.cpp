@@ -51,8 +51,8 @@ struct Arguments {
 
 // A function each: what the checks need to know of the collective is known when they are compiled.
 template <Collective collective>
-weftResult_t run(const Arguments& arguments, weftComm_t comm, weftStream_t stream) {
-    return guarded_comm(comm, [&]() -> Status {
+weftResult_t run(const char* function, const Arguments& arguments, weftComm_t comm, weftStream_t stream) {
+    return guarded_call(function, comm, [&]() -> Status {
         constexpr CollectiveFacts facts = facts_of(collective);
         Communicator::Call call{};
         call.operation.collective = collective;
@@ -81,50 +81,50 @@ extern "C" {
 
 weftResult_t weftAllReduce(const void* sendbuff, void* recvbuff, size_t count, weftDataType_t type, weftRedOp_t op,
                            weftComm_t comm, weftStream_t stream) {
-    return run<Collective::all_reduce>({sendbuff, recvbuff, count, type, op}, comm, stream);
+    return run<Collective::all_reduce>(__func__, {sendbuff, recvbuff, count, type, op}, comm, stream);
 }
 
 weftResult_t weftBroadcast(const void* sendbuff, void* recvbuff, size_t count, weftDataType_t type, int root,
                            weftComm_t comm, weftStream_t stream) {
-    return run<Collective::broadcast>({sendbuff, recvbuff, count, type, weftSum, root}, comm, stream);
+    return run<Collective::broadcast>(__func__, {sendbuff, recvbuff, count, type, weftSum, root}, comm, stream);
 }
 
 weftResult_t weftBcast(void* buff, size_t count, weftDataType_t type, int root, weftComm_t comm, weftStream_t stream) {
-    return run<Collective::broadcast>({buff, buff, count, type, weftSum, root}, comm, stream);
+    return run<Collective::broadcast>(__func__, {buff, buff, count, type, weftSum, root}, comm, stream);
 }
 
 weftResult_t weftReduce(const void* sendbuff, void* recvbuff, size_t count, weftDataType_t type, weftRedOp_t op,
                         int root, weftComm_t comm, weftStream_t stream) {
-    return run<Collective::reduce>({sendbuff, recvbuff, count, type, op, root}, comm, stream);
+    return run<Collective::reduce>(__func__, {sendbuff, recvbuff, count, type, op, root}, comm, stream);
 }
 
 weftResult_t weftAllGather(const void* sendbuff, void* recvbuff, size_t sendcount, weftDataType_t type, weftComm_t comm,
                            weftStream_t stream) {
-    return run<Collective::all_gather>({sendbuff, recvbuff, sendcount, type}, comm, stream);
+    return run<Collective::all_gather>(__func__, {sendbuff, recvbuff, sendcount, type}, comm, stream);
 }
 
 weftResult_t weftReduceScatter(const void* sendbuff, void* recvbuff, size_t recvcount, weftDataType_t type,
                                weftRedOp_t op, weftComm_t comm, weftStream_t stream) {
-    return run<Collective::reduce_scatter>({sendbuff, recvbuff, recvcount, type, op}, comm, stream);
+    return run<Collective::reduce_scatter>(__func__, {sendbuff, recvbuff, recvcount, type, op}, comm, stream);
 }
 
 weftResult_t weftAlltoAll(const void* sendbuff, void* recvbuff, size_t count, weftDataType_t type, weftComm_t comm,
                           weftStream_t stream) {
-    return run<Collective::all_to_all>({sendbuff, recvbuff, count, type}, comm, stream);
+    return run<Collective::all_to_all>(__func__, {sendbuff, recvbuff, count, type}, comm, stream);
 }
 
 weftResult_t weftGather(const void* sendbuff, void* recvbuff, size_t count, weftDataType_t type, int root,
                         weftComm_t comm, weftStream_t stream) {
-    return run<Collective::gather>({sendbuff, recvbuff, count, type, weftSum, root}, comm, stream);
+    return run<Collective::gather>(__func__, {sendbuff, recvbuff, count, type, weftSum, root}, comm, stream);
 }
 
 weftResult_t weftScatter(const void* sendbuff, void* recvbuff, size_t count, weftDataType_t type, int root,
                          weftComm_t comm, weftStream_t stream) {
-    return run<Collective::scatter>({sendbuff, recvbuff, count, type, weftSum, root}, comm, stream);
+    return run<Collective::scatter>(__func__, {sendbuff, recvbuff, count, type, weftSum, root}, comm, stream);
 }
 
 weftResult_t weftBarrier(weftComm_t comm, weftStream_t stream) {
-    return run<Collective::barrier>({.count = 1}, comm, stream);
+    return run<Collective::barrier>(__func__, {.count = 1}, comm, stream);
 }
 
 weftResult_t weftRedOpCreatePreMulSum(weftRedOp_t* op, void* scalar, weftDataType_t datatype,

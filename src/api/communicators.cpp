@@ -33,6 +33,12 @@ Status init_rank(weftComm_t* comm, int nranks, const weftUniqueId& bytes, int ra
     return join_or_queue(std::move(one));
 }
 
+// Of a function that makes a communicator of none.
+template <class Body>
+weftResult_t guarded_making(const char* function, Body&& body) noexcept {
+    return guarded([&] { return numbered(function, nullptr, body); });
+}
+
 }  // namespace
 
 extern "C" {
@@ -48,16 +54,16 @@ weftResult_t weftGetUniqueId(weftUniqueId* id) {
 }
 
 weftResult_t weftCommInitRank(weftComm_t* comm, int nranks, weftUniqueId id, int rank) {
-    return guarded([&] { return init_rank(comm, nranks, id, rank, nullptr); });
+    return guarded_making(__func__, [&] { return init_rank(comm, nranks, id, rank, nullptr); });
 }
 
 weftResult_t weftCommInitRankConfig(weftComm_t* comm, int nranks, weftUniqueId id, int rank,
                                     const weftConfig_t* config) {
-    return guarded([&] { return init_rank(comm, nranks, id, rank, config); });
+    return guarded_making(__func__, [&] { return init_rank(comm, nranks, id, rank, config); });
 }
 
 weftResult_t weftCommInitAll(weftComm_t* comms, int ndev, const int* devlist) {
-    return guarded([&]() -> Status {
+    return guarded_making(__func__, [&]() -> Status {
         if (!comms)
             return fail(weftInvalidArgument, "weftCommInitAll: comms is NULL: pass an array of ndev communicators");
         if (ndev < 1 || ndev > max_ranks)
@@ -82,7 +88,7 @@ weftResult_t weftCommInitAll(weftComm_t* comms, int ndev, const int* devlist) {
 }
 
 weftResult_t weftCommInitFromEnvironment(weftComm_t* comm, const weftConfig_t* config) {
-    return guarded([&]() -> Status {
+    return guarded_making(__func__, [&]() -> Status {
         if (comm) *comm = nullptr;
         static std::atomic<uint64_t> made{0};  // communicators of the job so far, counted alike on all ranks
         auto job = read_job();
@@ -114,7 +120,7 @@ weftResult_t weftCommDestroy(weftComm_t comm) {
 }
 
 weftResult_t weftCommSplit(weftComm_t comm, int color, int key, weftComm_t* newcomm, const weftConfig_t* config) {
-    return guarded_comm(comm, [&]() -> Status {
+    return guarded_call(__func__, comm, [&]() -> Status {
         auto splitting = Splitting::split(comm, color, key, newcomm, config);
         return splitting ? Group::current().add_or_run(comm, std::move(*splitting)) : splitting.take_status();
     });
@@ -122,7 +128,7 @@ weftResult_t weftCommSplit(weftComm_t comm, int color, int key, weftComm_t* newc
 
 weftResult_t weftCommShrink(weftComm_t comm, int* excludeRanksList, int excludeRanksCount, weftComm_t* newcomm,
                             const weftConfig_t* config, int shrinkFlags) {
-    return guarded_comm(comm, [&]() -> Status {
+    return guarded_call(__func__, comm, [&]() -> Status {
         if (newcomm) *newcomm = nullptr;
         if (excludeRanksCount < 1)
             return fail(weftInvalidArgument,
@@ -230,5 +236,29 @@ weftResult_t weftGroupStart(void) {
 }
 weftResult_t weftGroupEnd(void) {
     return guarded([] { return Group::current().end(); });
+}
+weftResult_t weftGroupGetCallCount(size_t* calls) {
+    return guarded([&]() -> Status {
+        if (!calls) return fail(weftInvalidArgument, "weftGroupGetCallCount: calls is NULL");
+        const Outcomes* ended = Group::current().ended();
+        *calls = ended ? ended->size() : 0;
+        return ok();
+    });
+}
+weftResult_t weftGroupGetCallError(size_t call, weftResult_t* result, const char** message) {
+    return guarded([&]() -> Status {
+        if (!result) return fail(weftInvalidArgument, "weftGroupGetCallError: result is NULL");
+        const Outcomes* ended = Group::current().ended();
+        if (!ended || call >= ended->size())
+            return fail(
+                weftInvalidArgument,
+                "weftGroupGetCallError: call is {}; the group that this thread ended last had {} calls, counted "
+                "from 0",
+                call, ended ? ended->size() : 0);
+        const char* sentence = nullptr;
+        *result = ended->of(call, sentence);
+        if (message) *message = sentence;
+        return ok();
+    });
 }
 }

@@ -3,7 +3,7 @@
 #pragma once
 #include <new>
 
-#include "src/comm/handle.hpp"
+#include "src/comm/group.hpp"
 
 namespace weft {
 
@@ -31,18 +31,36 @@ weftResult_t guarded(Body&& body) noexcept {
     }
 }
 
-// The same for calls on a communicator: the handle must be usable here. What must be alone inside takes Inside itself.
+// What is done on a communicator: the handle must be usable here. What must be alone inside takes Inside itself.
+template <class Body>
+Status on_comm(weftComm* handle, Body&& body) {
+    WEFT_TRY(check_handle(handle));
+    Status status = body();
+    if (!status && status.code() != weftInProgress) [[unlikely]]
+        handle->keep_error(status);
+    return status;
+}
+
 template <class Body>
 weftResult_t guarded_comm(weftComm* handle, Body&& body) noexcept {
-    weftComm* usable = nullptr;
-    return guarded([&]() -> Status {
-        WEFT_TRY(check_handle(handle));
-        usable = handle;
-        Status status = body();
-        if (!status && status.code() != weftInProgress) [[unlikely]]
-            usable->keep_error(status);
-        return status;
-    });
+    return guarded([&] { return on_comm(handle, body); });
+}
+
+// The same for what a group may hold: there the call of `function` has a number, also if it is refused.
+template <class Body>
+Status numbered(const char* function, const weftComm* handle, Body&& body) {
+    Group& group = Group::current();
+    if (!group.open()) [[likely]]
+        return body();
+    group.count(function);
+    Status status = body();
+    group.made(handle, status);
+    return status;
+}
+
+template <class Body>
+weftResult_t guarded_call(const char* function, weftComm* handle, Body&& body) noexcept {
+    return guarded([&] { return numbered(function, handle, [&] { return on_comm(handle, body); }); });
 }
 
 }  // namespace weft

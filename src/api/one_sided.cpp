@@ -35,8 +35,9 @@ Status check_flags(unsigned flags) {
 
 // `check`: of the arguments; it fills in the access.
 template <class Check>
-weftResult_t run(Collective which, const Local& local, int peer, weftComm_t comm, weftStream_t stream, Check&& check) {
-    return guarded_comm(comm, [&]() -> Status {
+weftResult_t run(const char* function, Collective which, const Local& local, int peer, weftComm_t comm,
+                 weftStream_t stream, Check&& check) {
+    return guarded_call(function, comm, [&]() -> Status {
         Entered entered(comm);
         if (!entered.entered()) [[unlikely]]
             return entered.refused();
@@ -77,7 +78,7 @@ constexpr Local nothing = {"", nullptr, nullptr, 0, weftInt8};
 extern "C" {
 
 weftResult_t weftCommWindowRegister(weftComm_t comm, void* buff, size_t size, weftWindow_t* win, int winFlags) {
-    const weftResult_t result = guarded_comm(comm, [&]() -> Status {
+    const weftResult_t result = guarded_call(__func__, comm, [&]() -> Status {
         if (!win)
             return fail(weftInvalidArgument, "weftCommWindowRegister: win is NULL: pass a weftWindow_t's address");
         *win = nullptr;
@@ -114,7 +115,7 @@ weftResult_t weftCommWindowRegister(weftComm_t comm, void* buff, size_t size, we
 }
 
 weftResult_t weftCommWindowDeregister(weftComm_t comm, weftWindow_t win) {
-    return guarded_comm(comm, [&]() -> Status {
+    return guarded_call(__func__, comm, [&]() -> Status {
         if (!win) return fail(weftInvalidArgument, "weftCommWindowDeregister: win is NULL");
         WEFT_TRY(check_window(win, comm));
         return Group::current().add_or_run(comm, Registering::close(comm, win));
@@ -133,7 +134,7 @@ weftResult_t weftWinGetUserPtr(weftComm_t comm, weftWindow_t win, void** outUser
 
 weftResult_t weftPut(const void* localbuff, size_t count, weftDataType_t datatype, int peer, weftWindow_t peerWin,
                      size_t peerWinOffset, weftComm_t comm, weftStream_t stream) {
-    return run(Collective::put, {"localbuff", localbuff, nullptr, count, datatype}, peer, comm, stream,
+    return run(__func__, Collective::put, {"localbuff", localbuff, nullptr, count, datatype}, peer, comm, stream,
                [&](Access& access) -> Status {
                    WEFT_TRY(check_there(peerWin));
                    access = {peerWin, peerWinOffset};
@@ -144,7 +145,7 @@ weftResult_t weftPut(const void* localbuff, size_t count, weftDataType_t datatyp
 weftResult_t weftPutSignal(const void* localbuff, size_t count, weftDataType_t datatype, int peer, weftWindow_t peerWin,
                            size_t peerWinOffset, int sigIdx, int ctx, unsigned int flags, weftComm_t comm,
                            weftStream_t stream) {
-    return run(Collective::put, {"localbuff", localbuff, nullptr, count, datatype}, peer, comm, stream,
+    return run(__func__, Collective::put, {"localbuff", localbuff, nullptr, count, datatype}, peer, comm, stream,
                [&](Access& access) -> Status {
                    WEFT_TRY(check_there(peerWin));
                    WEFT_TRY(check_signal(sigIdx, ctx));
@@ -156,7 +157,7 @@ weftResult_t weftPutSignal(const void* localbuff, size_t count, weftDataType_t d
 
 weftResult_t weftGet(void* localbuff, size_t count, weftDataType_t datatype, int peer, weftWindow_t peerWin,
                      size_t peerWinOffset, weftComm_t comm, weftStream_t stream) {
-    return run(Collective::get, {"localbuff", nullptr, localbuff, count, datatype}, peer, comm, stream,
+    return run(__func__, Collective::get, {"localbuff", nullptr, localbuff, count, datatype}, peer, comm, stream,
                [&](Access& access) -> Status {
                    WEFT_TRY(check_there(peerWin));
                    access = {peerWin, peerWinOffset};
@@ -165,7 +166,7 @@ weftResult_t weftGet(void* localbuff, size_t count, weftDataType_t datatype, int
 }
 
 weftResult_t weftSignal(int peer, int sigIdx, int ctx, unsigned int flags, weftComm_t comm, weftStream_t stream) {
-    return run(Collective::signal, nothing, peer, comm, stream, [&](Access& access) -> Status {
+    return run(__func__, Collective::signal, nothing, peer, comm, stream, [&](Access& access) -> Status {
         WEFT_TRY(check_signal(sigIdx, ctx));
         WEFT_TRY(check_flags(flags));
         access.signal = Signals::number_of(sigIdx, ctx);
@@ -174,7 +175,7 @@ weftResult_t weftSignal(int peer, int sigIdx, int ctx, unsigned int flags, weftC
 }
 
 weftResult_t weftWaitSignal(int nDesc, const weftWaitSignalDesc_t* signalDescs, weftComm_t comm, weftStream_t stream) {
-    return run(Collective::wait_signal, nothing, 0, comm, stream, [&](Access& access) -> Status {
+    return run(__func__, Collective::wait_signal, nothing, 0, comm, stream, [&](Access& access) -> Status {
         if (nDesc < 0 || (nDesc > 0 && !signalDescs))
             return fail(weftInvalidArgument, "weftWaitSignal: nDesc is {}{}", nDesc,
                         nDesc < 0 ? "; it is at least 0" : " and signalDescs is NULL");

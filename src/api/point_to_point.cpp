@@ -49,9 +49,9 @@ Status run(Entered& entered, weftComm_t comm, std::span<Call> messages) {
 }
 
 // A send or a receive: `name` of the buffer, of which one is null.
-weftResult_t run_one(Collective which, Caller by, const char* name, const void* send, void* receive, size_t count,
-                     weftDataType_t type, int peer, weftComm_t comm, weftStream_t stream) {
-    return guarded_comm(comm, [&]() -> Status {
+weftResult_t run_one(const char* function, Collective which, Caller by, const char* name, const void* send,
+                     void* receive, size_t count, weftDataType_t type, int peer, weftComm_t comm, weftStream_t stream) {
+    return guarded_call(function, comm, [&]() -> Status {
         Entered entered(comm);
         if (!entered.entered()) [[unlikely]]
             return entered.refused();
@@ -69,18 +69,19 @@ extern "C" {
 
 weftResult_t weftSend(const void* sendbuff, size_t count, weftDataType_t type, int peer, weftComm_t comm,
                       weftStream_t stream) {
-    return run_one(Collective::send, Caller::send, "sendbuff", sendbuff, nullptr, count, type, peer, comm, stream);
+    return run_one(__func__, Collective::send, Caller::send, "sendbuff", sendbuff, nullptr, count, type, peer, comm,
+                   stream);
 }
 
 weftResult_t weftRecv(void* recvbuff, size_t count, weftDataType_t type, int peer, weftComm_t comm,
                       weftStream_t stream) {
-    return run_one(Collective::receive, Caller::receive, "recvbuff", nullptr, recvbuff, count, type, peer, comm,
-                   stream);
+    return run_one(__func__, Collective::receive, Caller::receive, "recvbuff", nullptr, recvbuff, count, type, peer,
+                   comm, stream);
 }
 
 weftResult_t weftSendRecv(const void* sendbuff, size_t sendcount, int dest, void* recvbuff, size_t recvcount,
                           int source, weftDataType_t type, weftComm_t comm, weftStream_t stream) {
-    return guarded_comm(comm, [&]() -> Status {
+    return guarded_call(__func__, comm, [&]() -> Status {
         Entered entered(comm);
         if (!entered.entered()) [[unlikely]]
             return entered.refused();

@@ -115,9 +115,10 @@ Portions& empty_portions() {
 
 // `fill(portions, rank, ranks)` says who gives what to whom.
 template <Collective collective, class Fill>
-weftResult_t run(const void* send, void* receive, const char* receive_counts_name, weftDataType_t type, int root,
-                 weftComm_t comm, weftStream_t stream, Fill&& fill, weftRedOp_t op = weftSum) {
-    return guarded_comm(comm, [&]() -> Status {
+weftResult_t run(const char* function, const void* send, void* receive, const char* receive_counts_name,
+                 weftDataType_t type, int root, weftComm_t comm, weftStream_t stream, Fill&& fill,
+                 weftRedOp_t op = weftSum) {
+    return guarded_call(function, comm, [&]() -> Status {
         constexpr CollectiveFacts facts = facts_of(collective);
         Entered entered(comm);
         if (!entered.entered()) [[unlikely]]
@@ -170,7 +171,7 @@ weftResult_t weftAlltoAllv(const void* sendbuff, const size_t sendcounts[], cons
         if (sendcounts[rank] == recvcounts[rank]) return ok();
         return check_own("sendcounts", rank, sendcounts[rank], fmt::format("recvcounts[{}]", rank), recvcounts[rank]);
     };
-    return run<Collective::all_to_all_v>(sendbuff, recvbuff, "recvcounts", type, 0, comm, stream, fill);
+    return run<Collective::all_to_all_v>(__func__, sendbuff, recvbuff, "recvcounts", type, 0, comm, stream, fill);
 }
 
 weftResult_t weftAlltoAllvDeviceCounts(const void* sendbuff, const size_t sendcounts[], const size_t sdispls[],
@@ -186,7 +187,7 @@ weftResult_t weftAlltoAllvDeviceCounts(const void* sendbuff, const size_t sendco
         portions.counts = {sendcounts, sdispls, recvcounts, rdispls, 0, 0};
         return ok();
     };
-    return run<Collective::all_to_all_v>(sendbuff, recvbuff, "recvcounts", type, 0, comm, stream, fill);
+    return run<Collective::all_to_all_v>(__func__, sendbuff, recvbuff, "recvcounts", type, 0, comm, stream, fill);
 }
 
 weftResult_t weftGatherv(const void* sendbuff, size_t sendcount, void* recvbuff, const size_t recvcounts[],
@@ -198,7 +199,7 @@ weftResult_t weftGatherv(const void* sendbuff, size_t sendcount, void* recvbuff,
                            size_of(type), rank, ranks));
         return check_own("recvcounts", rank, recvcounts[rank], "sendcount", sendcount);
     };
-    return run<Collective::gather_v>(sendbuff, recvbuff, "recvcounts", type, root, comm, stream, fill);
+    return run<Collective::gather_v>(__func__, sendbuff, recvbuff, "recvcounts", type, root, comm, stream, fill);
 }
 
 weftResult_t weftScatterv(const void* sendbuff, const size_t sendcounts[], const size_t displs[], void* recvbuff,
@@ -210,7 +211,7 @@ weftResult_t weftScatterv(const void* sendbuff, const size_t sendcounts[], const
                            size_of(type), rank, ranks));
         return check_own("sendcounts", rank, sendcounts[rank], "recvcount", recvcount);
     };
-    return run<Collective::scatter_v>(sendbuff, recvbuff, "recvcount", type, root, comm, stream, fill);
+    return run<Collective::scatter_v>(__func__, sendbuff, recvbuff, "recvcount", type, root, comm, stream, fill);
 }
 
 weftResult_t weftAllGatherv(const void* sendbuff, size_t sendcount, void* recvbuff, const size_t recvcounts[],
@@ -222,7 +223,7 @@ weftResult_t weftAllGatherv(const void* sendbuff, size_t sendcount, void* recvbu
                            size_of(type), rank, ranks));
         return check_own("recvcounts", rank, recvcounts[rank], "sendcount", sendcount);
     };
-    return run<Collective::all_gather_v>(sendbuff, recvbuff, "recvcounts", type, 0, comm, stream, fill);
+    return run<Collective::all_gather_v>(__func__, sendbuff, recvbuff, "recvcounts", type, 0, comm, stream, fill);
 }
 
 weftResult_t weftReduceScatterv(const void* sendbuff, void* recvbuff, const size_t recvcounts[], weftDataType_t type,
@@ -239,6 +240,7 @@ weftResult_t weftReduceScatterv(const void* sendbuff, void* recvbuff, const size
             size_of(type), rank, ranks));
         return add_part(portions.receives, {"recvbuff", "its recvcount", recvbuff, recvcounts[rank]}, rank);
     };
-    return run<Collective::reduce_scatter_v>(sendbuff, recvbuff, "recvcounts", type, 0, comm, stream, fill, op);
+    return run<Collective::reduce_scatter_v>(__func__, sendbuff, recvbuff, "recvcounts", type, 0, comm, stream, fill,
+                                             op);
 }
 }

@@ -29,16 +29,21 @@ struct Lane {
     weftComm* handle;
     std::unique_ptr<Entered> entered = {};          // of who carries out its calls here
     std::unique_ptr<Turn> turn = {};                // or of a stream
+    std::shared_ptr<Outcomes> outcomes = {};        // of the calls' group; null: they are of none
     std::deque<QueuedCall> calls = {};              // none on a communicator that refuses them
     std::vector<Communicator::Call> messages = {};  // likewise; until they are begun
+    std::vector<size_t> numbers = {};               // of the messages; from when they are begun of those in host memory
     bool begun = false;
     bool refused = false;
     bool exchanging = false;
 
     // The first call is done.
     Status finish() {
-        WEFT_TRY(calls.front().end());
-        if (calls.front().fusion && !calls.front().fusion->scatter()) return take_apart(), ok();
+        const QueuedCall& first = calls.front();
+        WEFT_TRY(first.end());
+        if (first.fusion && !first.fusion->scatter()) return take_apart(), ok();
+        if (outcomes && first.fusion) outcomes->all_done(first.fusion->calls());
+        if (outcomes && !first.fusion) outcomes->done(first.number);
         calls.pop_front();
         begun = false;
         return ok();
@@ -56,36 +61,95 @@ struct Lane {
     bool serves() const { return done() && entered && communicator().has_windows() && !communicator().dead(); }
     Communicator& communicator() const { return *handle->communicator; }
     void add(QueuedCall queued) {
-        if (!queued.undertaking && queued.call.is_message())
-            messages.push_back(queued.call);
-        else
-            calls.push_back(std::move(queued));
+        if (queued.undertaking || !queued.call.is_message()) return calls.push_back(std::move(queued));
+        messages.push_back(queued.call);
+        numbers.push_back(queued.number);
     }
-    // The first call was refused here alone. What this rank does to others' memory behind it is left out, too; calls in
-    // which all take part are not, for the others are waiting in them.
-    void skip() {
+    // The messages have begun: those on devices are done here.
+    void follow_messages() {
+        size_t kept = 0;
+        for (size_t i = 0; i < numbers.size(); ++i)
+            if (messages[i].operation.space == Space::host)
+                numbers[kept++] = numbers[i];
+            else if (outcomes)
+                outcomes->done(numbers[i]);
+        numbers.resize(kept);
+    }
+    void finish_messages() {
+        exchanging = false;
+        if (outcomes) outcomes->done(numbers);
+        numbers.clear();
+    }
+    // The numbers of what is not done: the first call or what that is made of, all calls, the messages.
+    std::vector<size_t> of_first() const { return of(calls.front()); }
+    std::vector<size_t> of_calls() const {
+        std::vector<size_t> all;
+        for (const QueuedCall& queued : calls)
+            for (const size_t number : of(queued)) all.push_back(number);
+        return all;
+    }
+    // Of what pause() found in trouble.
+    std::vector<size_t> of_blocked() const {
+        return calls.empty() || communicator().messages_in_trouble() ? of_messages() : of_first();
+    }
+    std::vector<size_t> of_messages() const {
+        if (!exchanging || !messages.empty()) return numbers;
+        std::vector<size_t> all;
+        for (const size_t place : communicator().unfinished_messages())
+            if (place < numbers.size()) all.push_back(numbers[place]);
+        return all;
+    }
+    // The first call was refused here alone, by `failure`. What this rank does to others' memory behind it is left out,
+    // too; calls in which all take part are not, for the others are waiting in them.
+    void skip(const Status& failure) {
         const bool access = calls.front().access != nullptr;
         calls.pop_front();
-        if (access) std::erase_if(calls, [](const QueuedCall& queued) { return queued.access != nullptr; });
+        if (!access) return;
+        for (const QueuedCall& queued : calls)
+            if (queued.access && outcomes) (void)outcomes->fail(queued.number, handle, left_out(failure));
+        std::erase_if(calls, [](const QueuedCall& queued) { return queued.access != nullptr; });
     }
     // After a failure. A call that all ranks refused alike leaves messages alone.
-    void drop() {
+    void drop(const Status& failure) {
+        const bool dead = communicator().dead();
+        if (outcomes) (void)outcomes->fail(of_calls(), handle, left_out(failure));
+        if (outcomes && dead) {
+            const std::vector<size_t> broken = of_messages();
+            (void)outcomes->fail(broken, handle, left_out(failure));
+            for (const size_t number : numbers)
+                if (std::find(broken.begin(), broken.end(), number) == broken.end()) outcomes->done(number);
+        }
         calls.clear();
-        if (!communicator().dead()) return;
+        if (!dead) return;
         messages.clear();
+        numbers.clear();
         exchanging = false;
+    }
+
+  private:
+    static std::vector<size_t> of(const QueuedCall& queued) {
+        if (!queued.fusion) return {queued.number};
+        std::vector<size_t> all;
+        for (const QueuedCall& each : queued.fusion->calls()) all.push_back(each.number);
+        return all;
+    }
+    static Status left_out(const Status& failure) {
+        return fail(failure.code(), "not carried out, for another failed: {}", failure.sentence());
     }
 };
 
 class Batch {
   public:
     explicit Batch(std::vector<Lane> lanes) : lanes_(std::move(lanes)) {}
+    Batch(const Batch&) = delete;
+    Batch& operator=(const Batch&) = delete;
+    ~Batch();
     Status run();
 
   private:
-    void keep(Lane& lane, Status failure);
+    void keep(Lane& lane, std::span<const size_t> numbers, Status& failure);
     void come_in();
-    void give_up(Lane& lane, Status failure);
+    void give_up(Lane& lane, std::span<const size_t> numbers, Status failure);
     bool exchange(Lane& lane);
     bool advance(Lane& lane);
     Status pause(Lane& lane);
@@ -94,9 +158,25 @@ class Batch {
     Status first_;
 };
 
-void Batch::keep(Lane& lane, Status failure) {
+// What an exception, or the end of the process, has left undone.
+Batch::~Batch() {
+    for (Lane& lane : lanes_) {
+        if (!lane.outcomes) continue;
+        for (const QueuedCall& queued : lane.calls) {
+            if (!queued.fusion)
+                lane.outcomes->give_up({&queued.number, 1});
+            else
+                for (const QueuedCall& each : queued.fusion->calls()) lane.outcomes->give_up({&each.number, 1});
+        }
+        lane.outcomes->give_up(lane.numbers);
+    }
+}
+
+// The failure is that of the calls with these numbers, the first of which it names from here on.
+void Batch::keep(Lane& lane, std::span<const size_t> numbers, Status& failure) {
+    if (lane.outcomes) failure = lane.outcomes->fail(numbers, lane.handle, failure);
     lane.handle->keep_error(failure);
-    if (first_) first_ = std::move(failure);
+    if (first_) first_ = {failure.code(), failure.sentence()};
 }
 
 // Nobody else drives a lane's communicator from here on.
@@ -109,20 +189,24 @@ void Batch::come_in() {
         const bool begun = !lane.turn || lane.turn->begin();
         Status usable = check_handle(lane.handle);
         lane.refused = !begun || !usable;
-        if (!usable) keep(lane, std::move(usable));
+        if (!lane.refused) continue;
+        std::vector<size_t> all = lane.of_calls();
+        all.insert(all.end(), lane.numbers.begin(), lane.numbers.end());
+        if (!usable) keep(lane, all, usable);
+        if (lane.outcomes) lane.outcomes->give_up(all);
     }
     std::erase_if(lanes_, [](const Lane& lane) { return lane.refused; });
 }
 
 // The communicator's first error is the call's; what else waits on it has failed too. A child that was not to be made
 // leaves its parent as it was.
-void Batch::give_up(Lane& lane, Status failure) {
-    keep(lane, std::move(failure));
+void Batch::give_up(Lane& lane, std::span<const size_t> numbers, Status failure) {
+    keep(lane, numbers, failure);
     const bool own = !lane.calls.empty() && (lane.calls.front().undertaking || lane.calls.front().access);
     if (own && lane.communicator().usable())
-        lane.skip();
+        lane.skip(failure);
     else
-        lane.drop();
+        lane.drop(failure);
     lane.begun = false;
 }
 
@@ -130,11 +214,19 @@ void Batch::give_up(Lane& lane, Status failure) {
 bool Batch::exchange(Lane& lane) {
     Communicator& communicator = lane.communicator();
     lane.exchanging = true;
-    Status failure = communicator.begin_messages(std::exchange(lane.messages, {}));
-    const Progress progress = failure ? communicator.advance_messages() : Progress::failed;
-    if (failure && progress == Progress::failed) failure = communicator.take_failure();
-    if (!failure) give_up(lane, std::move(failure));
-    if (progress == Progress::done) lane.exchanging = false;
+    Status failure;
+    if (!lane.messages.empty()) {
+        failure = communicator.begin_messages(lane.messages);
+        if (failure) lane.follow_messages();
+        lane.messages.clear();
+        if (!failure) {
+            give_up(lane, lane.numbers, std::move(failure));
+            return true;
+        }
+    }
+    const Progress progress = communicator.advance_messages();
+    if (progress == Progress::failed) give_up(lane, lane.of_messages(), communicator.take_failure());
+    if (progress == Progress::done) lane.finish_messages();
     return progress != Progress::blocked;
 }
 
@@ -152,9 +244,9 @@ bool Batch::advance(Lane& lane) {
         if (!failure && lane.calls.front().fusion && !lane.communicator().dead()) {
             lane.take_apart();  // no algorithm for so many bytes, as all ranks find
         } else if (!failure) {
-            give_up(lane, std::move(failure));
+            give_up(lane, lane.of_first(), std::move(failure));
         } else if (progress == Progress::done) {
-            if (Status ended = lane.finish(); !ended) give_up(lane, std::move(ended));
+            if (Status ended = lane.finish(); !ended) give_up(lane, lane.of_first(), std::move(ended));
         } else {
             return moved || progress == Progress::moved;
         }
@@ -204,7 +296,7 @@ Status Batch::run() {
         // Everybody is blocked: wait a little in each one's way.
         for (Lane& lane : lanes_)
             if (!lane.done())
-                if (Status failure = pause(lane); !failure) give_up(lane, std::move(failure));
+                if (Status failure = pause(lane); !failure) give_up(lane, lane.of_blocked(), std::move(failure));
     }
     return std::move(first_);
 }
@@ -228,11 +320,13 @@ void enqueue(HostStream& stream, std::vector<Lane> lanes) {
 
 }  // namespace
 
+bool is_queued(const QueuedCall& queued) { return destination(queued.handle, queued.call) != nullptr; }
+
 bool goes_with(const QueuedCall& one, const QueuedCall& other) {
     return destination(one.handle, one.call) == destination(other.handle, other.call);
 }
 
-Status submit(std::vector<QueuedCall> calls) {
+Status submit(std::vector<QueuedCall> calls, const std::shared_ptr<Outcomes>& outcomes) {
     struct Part {
         std::shared_ptr<HostStream> stream;
         std::vector<Lane> lanes;
@@ -245,6 +339,12 @@ Status submit(std::vector<QueuedCall> calls) {
     struct Home {
         weftComm* handle;
         size_t part = SIZE_MAX, lane = SIZE_MAX;
+        Status refusal = {};
+    };
+    const auto refuse = [&](const QueuedCall& queued, Status refusal) {
+        if (outcomes) refusal = outcomes->fail(queued.number, queued.handle, refusal);
+        queued.handle->keep_error(refusal);
+        if (first) first = std::move(refusal);
     };
     std::vector<Home> homes;
     for (QueuedCall& queued : calls) {
@@ -258,18 +358,21 @@ Status submit(std::vector<QueuedCall> calls) {
             auto stream = usable ? stream_of(queued.handle, queued.call) : Result<std::shared_ptr<HostStream>>(nullptr);
             if (!stream) usable = stream.take_status();
             if (!usable) {
-                queued.handle->keep_error(usable);
-                if (first) first = std::move(usable);
+                refuse(queued, {usable.code(), usable.sentence()});
+                home->refusal = std::move(usable);
                 continue;
             }
             auto part = std::find_if(parts.begin(), parts.end(), [&](const Part& p) { return p.stream == *stream; });
             if (part == parts.end()) part = parts.insert(parts.end(), Part{*stream, {}});
             home->part = size_t(part - parts.begin());
             home->lane = part->lanes.size();
-            part->lanes.push_back({queued.handle});
+            part->lanes.push_back({.handle = queued.handle, .outcomes = outcomes});
             (*stream ? held.emplace_back() : part->lanes.back().entered) = std::move(entered);
         }
-        if (home->part == SIZE_MAX) continue;
+        if (home->part == SIZE_MAX) {
+            if (outcomes) (void)outcomes->fail(queued.number, queued.handle, home->refusal);
+            continue;
+        }
         parts[home->part].lanes[home->lane].add(std::move(queued));
     }
     for (Part& part : parts) {
@@ -315,7 +418,7 @@ Status submit(weftComm* handle, std::function<Status()> work) {
     return in_progress();
 }
 
-Status submit(std::vector<Joining> joinings) {
+Status submit(std::vector<Joining> joinings, const std::shared_ptr<Outcomes>& outcomes) {
     std::vector<Joining> here;
     bool waits = false;
     for (Joining& joining : joinings) {
@@ -327,9 +430,9 @@ Status submit(std::vector<Joining> joinings) {
         auto alone = std::make_shared<std::vector<Joining>>();
         HostStream& stream = *joining.handle->own_stream;
         alone->push_back(std::move(joining));
-        stream.enqueue([alone] { return join(std::move(*alone)); });
+        stream.enqueue([alone, outcomes] { return join(std::move(*alone), outcomes.get()); });
     }
-    WEFT_TRY(join(std::move(here)));
+    WEFT_TRY(join(std::move(here), outcomes.get()));
     return waits ? in_progress() : ok();
 }
 

@@ -19,6 +19,7 @@ struct QueuedCall {
     std::shared_ptr<const Access> access = nullptr;                          // likewise
     std::shared_ptr<const Communicator::MadeReduction> reduction = nullptr;  // likewise, though it may be ended
     std::shared_ptr<Fusion> fusion = nullptr;  // of the calls that it is made of; null: it is one
+    size_t number = 0;                         // in its group, as Outcomes has it
 
     QueuedCall(weftComm* handle, const Communicator::Call& call);
     QueuedCall(weftComm* handle, std::shared_ptr<Undertaking> undertaking);
@@ -33,17 +34,19 @@ struct QueuedCall {
     Communicator& communicator() const { return *handle->communicator; }
 };
 
+// Whether it is given to a stream.
+bool is_queued(const QueuedCall& queued);
 // Whether both, on one communicator, go to one stream.
 bool goes_with(const QueuedCall& one, const QueuedCall& other);
 
 // Carries the calls out, or gives them to the streams that they name, in their order among all calls on their
 // communicators. The first error of those that were carried out here; weftInProgress: a communicator does not block.
-// Each communicator's handle keeps its own.
-Status submit(std::vector<QueuedCall> calls);
+// Each communicator's handle keeps its own, `outcomes` (null: they are of no group) each call's.
+Status submit(std::vector<QueuedCall> calls, const std::shared_ptr<Outcomes>& outcomes = nullptr);
 // One call, or some messages, by who is inside their communicator.
 Status submit(Entered& entered, weftComm* handle, std::span<const Communicator::Call> calls);
 // The ranks that `joinings` are join: here, or, where a communicator shall not block, on its own stream.
-Status submit(std::vector<Joining> joinings);
+Status submit(std::vector<Joining> joinings, const std::shared_ptr<Outcomes>& outcomes = nullptr);
 // `work` in its turn on the communicator's own stream, by who is inside.
 Status submit(weftComm* handle, std::function<Status()> work);
 

@@ -136,6 +136,12 @@ class Communicator {
     Progress advance_messages();
     bool has_messages() const { return messages_ && !messages_->exchange().idle(); }
     Status run_messages(std::span<const Call> messages);
+    // After a failure: which of those in host memory were not done, see Exchange; and whether it was they for which
+    // pause() failed, not the call.
+    std::vector<size_t> unfinished_messages() const {
+        return messages_ ? messages_->exchange().unfinished() : std::vector<size_t>();
+    }
+    bool messages_in_trouble() const { return messages_in_trouble_; }
     // An exception leaves the call: nobody shall wait for a rank that does not go on.
     void break_off() noexcept;
     // After a failure, before the caller gets its buffers back: until no peer uses them any more.
@@ -304,6 +310,7 @@ class Communicator {
     std::unique_ptr<Messages> parts_;             // those of collectives, whose order is that of the calls; likewise
     std::vector<DeviceMessage> device_messages_;  // while they are being enqueued
     Partials partials_;
+    bool messages_in_trouble_ = false;
     bool in_access_ = false;                                // the call is one-sided
     std::unique_ptr<Links> window_links_;                   // null until there is a window
     std::unique_ptr<OneSided> one_sided_;                   // likewise

@@ -17,6 +17,18 @@ Group::~Group() {
                  calls_.size() + joinings_.size());
 }
 
+void Group::start() {
+    if (depth_++ > 0) return;
+    if (!collected_ || collected_.use_count() > 1) collected_ = std::make_shared<Outcomes>();
+    collected_->clear();
+}
+
+const std::shared_ptr<Outcomes>& Group::begin_as(const Outcomes& prepared) {
+    if (!ended_ || ended_.use_count() > 1) ended_ = std::make_shared<Outcomes>();
+    ended_->begin_as(prepared);
+    return ended_;
+}
+
 Status Group::check(const QueuedCall& queued) const {
     const auto place =
         std::find_if(calls_.rbegin(), calls_.rend(), [&](const QueuedCall& c) { return c.handle == queued.handle; });
@@ -29,6 +41,7 @@ Status Group::check(const QueuedCall& queued) const {
 Status Group::add(QueuedCall queued) {
     WEFT_TRY(check(queued));
     if (calls_.empty()) calls_.reserve(usual_);
+    queued.number = collected_->add_part();
     calls_.push_back(std::move(queued));
     return ok();
 }
@@ -39,6 +52,11 @@ Status Group::add_or_run(weftComm* handle, std::shared_ptr<Undertaking> undertak
     std::vector<QueuedCall> alone;
     alone.push_back(std::move(queued));
     return submit(std::move(alone));
+}
+
+void Group::add(Joining joining) {
+    joining.number = collected_->add_part();
+    joinings_.push_back(std::move(joining));
 }
 
 bool Group::holds(const weftComm* handle) const {
@@ -54,30 +72,44 @@ bool Group::holds(const weftComm* handle) const {
 Status Group::end() {
     if (depth_ == 0) return fail(weftInvalidUsage, "weftGroupEnd without weftGroupStart on this thread");
     if (--depth_ > 0) return ok();
-    std::vector<Joining> joinings = std::exchange(joinings_, {});
-    std::vector<QueuedCall> calls = std::exchange(calls_, {});
-    usual_ = calls.size();
-    Status joined = submit(std::move(joinings));
-    // Whatever became of the new ones: peers wait for the calls on communicators that were there before.
-    Status driven = submit(std::move(calls));
-    const bool failed = !joined && joined.code() != weftInProgress;
-    return failed || driven ? std::move(joined) : std::move(driven);
+    usual_ = calls_.size();
+    ended_.swap(collected_);
+    return carry_out(std::exchange(joinings_, {}), std::exchange(calls_, {}));
 }
 
-Result<std::vector<QueuedCall>> Group::end_prepared() {
+Status Group::carry_out(std::vector<Joining> joinings, std::vector<QueuedCall> calls) try {
+    Status joined = submit(std::move(joinings), ended_);
+    // Whatever became of the new ones: peers wait for the calls on communicators that were there before.
+    Status driven = submit(std::move(calls), ended_);
+    const bool failed = !joined && joined.code() != weftInProgress;
+    return failed || driven ? std::move(joined) : std::move(driven);
+} catch (...) {
+    ended_->give_up_rest();
+    throw;
+}
+
+Result<Group::Kept> Group::end_prepared() {
     if (depth_ == 0) return fail(weftInvalidUsage, "weftGroupPrepare without weftGroupStart on this thread");
     if (depth_ > 1)
         return --depth_,
                fail(weftInvalidUsage, "weftGroupPrepare inside another group: only the outermost is prepared");
     depth_ = 0;
+    ended_.swap(collected_);
     const bool joins = !std::exchange(joinings_, {}).empty();
-    std::vector<QueuedCall> calls = std::exchange(calls_, {});
-    if (joins || std::any_of(calls.begin(), calls.end(), [](const QueuedCall& queued) { return queued.undertaking; }))
+    Kept kept{std::exchange(calls_, {}), ended_};
+    if (joins || std::any_of(kept.calls.begin(), kept.calls.end(),
+                             [](const QueuedCall& queued) { return queued.undertaking != nullptr; })) {
+        ended_->give_up_rest();
         return fail(
             weftInvalidUsage,
             "weftGroupPrepare: the group makes a communicator or a window, or ends one, which happens once; prepare "
             "calls alone");
-    return calls;
+    }
+    auto outcomes = std::make_shared<Outcomes>();
+    outcomes->begin_as(*ended_);
+    kept.outcomes = std::move(outcomes);
+    ended_->put_off();
+    return kept;
 }
 
 }  // namespace weft

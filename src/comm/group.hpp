@@ -12,19 +12,31 @@ class Group {
     ~Group();
 
     bool open() const { return depth_ > 0; }
-    void start() { ++depth_; }
+    void start();
+    // A call of `function` is being made, whatever comes of it: of the open group.
+    void count(const char* function) { collected_->count(function); }
+    void made(const weftComm* handle, const Status& status) { collected_->made(handle, status); }
     // Carries out what was collected, if it is the outermost.
     Status end();
     // The same, but hands out what was collected; fails, with this group ended all the same, if it is not the outermost
     // or cannot be carried out many times.
-    Result<std::vector<QueuedCall>> end_prepared();
+    struct Kept {
+        std::vector<QueuedCall> calls;
+        std::shared_ptr<const Outcomes> outcomes;  // as they are before the calls begin
+    };
+    Result<Kept> end_prepared();
+    // Outside a group: a prepared one is carried out, and is the one that this thread ended last.
+    const std::shared_ptr<Outcomes>& begin_as(const Outcomes& prepared);
+    Status carry_out(std::vector<Joining> joinings, std::vector<QueuedCall> calls);
+    // Of the group that this thread ended last; null: none yet.
+    const Outcomes* ended() const { return ended_.get(); }
     // Refuses a call that cannot go with the others on its communicator.
     Status check(const QueuedCall& queued) const;
     Status add(QueuedCall queued);
     Status add(weftComm* handle, const Communicator::Call& call) { return add(QueuedCall(handle, call)); }
     // What `handle` has been asked for: now, or in its turn when an open group ends.
     Status add_or_run(weftComm* handle, std::shared_ptr<Undertaking> undertaking);
-    void add(Joining joining) { joinings_.push_back(std::move(joining)); }
+    void add(Joining joining);
     bool holds(const weftComm* handle) const;
 
   private:
@@ -32,6 +44,7 @@ class Group {
     size_t usual_ = 0;  // calls of the last group
     std::vector<QueuedCall> calls_;
     std::vector<Joining> joinings_;
+    std::shared_ptr<Outcomes> collected_, ended_;  // taken in turns; streams may still write to what has ended
 };
 
 }  // namespace weft

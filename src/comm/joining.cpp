@@ -308,14 +308,19 @@ Result<bool> advance(Joining& joining) {
     return made;
 }
 
-Status join(std::vector<Joining> joinings) {
+Status join(std::vector<Joining> joinings, Outcomes* outcomes) {
     Status first;
     for (size_t left = joinings.size(); left > 0;) {
         for (Joining& joining : joinings) {
             if (!joining.meeting) continue;
             auto made = advance(joining);
             if (made && !*made) continue;
-            if (!made && first) first = made.take_status();
+            Status failure = made.take_status();
+            if (outcomes && !failure)
+                failure = outcomes->fail(joining.number, joining.handle.get(), failure);
+            else if (outcomes)
+                outcomes->done(joining.number);
+            if (!failure && first) first = std::move(failure);
             --left;
         }
         if (left == joinings.size() && left == 1 && !joinings[0].met)

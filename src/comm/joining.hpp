@@ -5,6 +5,7 @@
 
 #include "src/bootstrap/meeting.hpp"
 #include "src/comm/handle.hpp"
+#include "src/comm/outcomes.hpp"
 
 namespace weft {
 
@@ -16,6 +17,7 @@ struct Joining {
     int64_t timeout_ms = 0;
     CommunicatorOptions options;
     weftComm** result = nullptr;
+    size_t number = 0;  // of the call that makes it, in its group
     // To be filled, where the communicator is not waited for: if nothing comes of it, whatever the reason, it says so,
     // and until then it has a turn, so that destroying it waits.
     struct GiveUp {
@@ -56,7 +58,8 @@ Result<Joining> prepare_joining(weftComm** comm, int ranks, const UniqueId& id, 
 
 // One step of a rank whose devices are found and whose meeting is made; true when it has its handle.
 Result<bool> advance(Joining& joining);
-// Advances all until every one has its handle; fails with the first failure, but finishes the others.
-Status join(std::vector<Joining> joinings);
+// Advances all until every one has its handle; fails with the first failure, but finishes the others. `outcomes`: of the
+// group that they are of, null if none.
+Status join(std::vector<Joining> joinings, Outcomes* outcomes = nullptr);
 
 }  // namespace weft

@@ -242,6 +242,7 @@ Status Communicator::pause_for_messages(bool may_sleep) {
         watch(message_limit_);
         trouble = watchdog_.look_at_partners(alone->missing(), waiting_.silence_us(),
                                              [&](int other) { return alone->owed_by(other); });
+        messages_in_trouble_ = !trouble;
     }
     if (trouble) return ok();
     waiting_.stir();

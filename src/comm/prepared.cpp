@@ -1,14 +1,13 @@
 #include "src/comm/prepared.hpp"
 
-#include "src/comm/group.hpp"
 #include "src/comm/quarantine.hpp"
 
 namespace weft {
 
-weftPrepared* make_prepared(std::vector<QueuedCall> calls) {
+weftPrepared* make_prepared(Group::Kept kept) {
     auto prepared = std::make_unique<weftPrepared>();
     prepared->process = process_token();
-    prepared->calls = std::move(calls);
+    prepared->kept = std::move(kept);
     return keep_for_ever(std::move(prepared));
 }
 
@@ -25,23 +24,29 @@ Status check_prepared(const weftPrepared* prepared) {
 
 void end_prepared(weftPrepared* prepared) {
     prepared->magic.store(weftPrepared::destroyed, std::memory_order_release);
-    std::vector<QueuedCall>().swap(prepared->calls);
+    prepared->kept = {};
 }
 
 Status start(const weftPrepared& prepared) {
-    if (Group& group = Group::current(); group.open()) {
-        for (const QueuedCall& queued : prepared.calls) WEFT_TRY(group.check(queued));
-        for (const QueuedCall& queued : prepared.calls) WEFT_TRY(group.add(queued));
+    const std::vector<QueuedCall>& calls = prepared.kept.calls;
+    Group& group = Group::current();
+    if (group.open()) {
+        for (const QueuedCall& queued : calls) WEFT_TRY(group.check(queued));
+        for (const QueuedCall& queued : calls) WEFT_TRY(group.add(queued));
         return ok();
     }
-    if (prepared.calls.size() != 1) return submit(prepared.calls);
+    const auto& outcomes = group.begin_as(*prepared.kept.outcomes);
+    if (calls.size() != 1 || is_queued(calls[0])) return group.carry_out({}, calls);
     // As a call by itself, without a copy.
-    const QueuedCall& only = prepared.calls[0];
-    WEFT_TRY(check_handle(only.handle));
-    Entered entered(only.handle);
-    if (!entered.entered()) return entered.refused();
-    Status done = submit(entered, only.handle, {&only.call, 1});
-    if (!done && done.code() != weftInProgress) only.handle->keep_error(done);
+    const QueuedCall& only = calls[0];
+    Status done = check_handle(only.handle);
+    if (done) {
+        Entered entered(only.handle);
+        done = entered.entered() ? submit(entered, only.handle, {&only.call, 1}) : entered.refused();
+    }
+    if (done) return outcomes->done(only.number), ok();
+    done = outcomes->fail(only.number, only.handle, done);
+    only.handle->keep_error(done);
     return done;
 }
 

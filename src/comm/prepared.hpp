@@ -3,19 +3,19 @@
 #pragma once
 #include <atomic>
 
-#include "src/comm/batch.hpp"
+#include "src/comm/group.hpp"
 
 struct weftPrepared {
     static constexpr uint64_t living = 0x7466657770726570u, destroyed = 0x7466657770646561u;
 
     std::atomic<uint64_t> magic{living};
     uint64_t process = 0;
-    std::vector<weft::QueuedCall> calls;
+    weft::Group::Kept kept;
 };
 
 namespace weft {
 
-weftPrepared* make_prepared(std::vector<QueuedCall> calls);
+weftPrepared* make_prepared(Group::Kept kept);
 // Why it cannot be used here; ok if it can.
 Status check_prepared(const weftPrepared* prepared);
 void end_prepared(weftPrepared* prepared);

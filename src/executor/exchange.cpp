@@ -1,5 +1,6 @@
 #include "src/executor/exchange.hpp"
 
+#include <algorithm>
 #include <cstring>
 
 #include "src/executor/host/small_copy.hpp"
@@ -40,6 +41,8 @@ void Exchange::add(int peer, bool outgoing, void* data, uint64_t count, weftData
     else
         transfers_[size_t(queue.last)].next = index;
     queue.last = index;
+    if (!other.busy) other.sends.oldest = other.receives.oldest = none;
+    if (queue.oldest == none) queue.oldest = index;
     if (other.busy) return;
     other.busy = true;
     busy_.push_back(peer);
@@ -240,10 +243,12 @@ Progress Exchange::move_own(Peer& self) {
     const bool sends = self.sends.first != none;
     if (!sends && self.receives.first == none) return Progress::moved;
     const Transfer& alone = front(sends ? self.sends : self.receives);
+    differing_ = self.sends.first != none ? self.sends.first : self.receives.first;
     return fails({weftInvalidUsage, message_to_oneself(rank_, sends, alone.view())});
 }
 
 Progress Exchange::differs(int rank, const Transfer& transfer, const SlotInfo& came) {
+    differing_ = int(&transfer - transfers_.data());
     return fails({weftMismatch, differing_messages(rank, {came.fingerprint, came.operation}, rank_, transfer.view())});
 }
 
@@ -275,6 +280,7 @@ bool Exchange::may_be_read_by(int rank) const {
 
 // Nothing goes on, but peers that were told addresses may still read there.
 void Exchange::abandon() {
+    abandoned_ = unfinished();
     for (const int rank : busy_) {
         Peer& peer = peers_[size_t(rank)];
         peer.sends = peer.receives = {};
@@ -282,6 +288,24 @@ void Exchange::abandon() {
     }
     busy_.clear();
     transfers_.clear();
+}
+
+std::vector<size_t> Exchange::unfinished() const {
+    if (busy_.empty()) return abandoned_;
+    std::vector<size_t> places;
+    const auto add = [&](int first) {
+        for (int place = first; place != none; place = transfers_[size_t(place)].next) places.push_back(size_t(place));
+    };
+    for (const int rank : busy_) {
+        const Peer& peer = peers_[size_t(rank)];
+        // What has been sent, but may not have arrived, counts.
+        add(peer.pushing || peer.lent ? peer.sends.oldest : peer.sends.first);
+        add(peer.receives.first);
+    }
+    std::sort(places.begin(), places.end());
+    const auto differing = std::find(places.begin(), places.end(), size_t(differing_));
+    if (differing != places.end()) std::rotate(places.begin(), differing, differing + 1);
+    return places;
 }
 
 }  // namespace weft

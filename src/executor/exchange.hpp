@@ -61,6 +61,9 @@ class Exchange {
     // After a failure: whether `peer` may still be copying from our buffers.
     bool may_be_read_by(int peer) const;
     void abandon();
+    // After a failure, abandoned or not: which messages were not done, by their places among those given since the
+    // exchange was idle; first, if one alone failed, that.
+    std::vector<size_t> unfinished() const;
 
   private:
     static constexpr int none = -1;
@@ -74,6 +77,7 @@ class Exchange {
     };
     struct Queue {
         int first = none, last = none;
+        int oldest = none;   // since the peer was idle
         uint16_t begun = 0;  // messages by themselves, ever
     };
     struct Peer {
@@ -111,6 +115,8 @@ class Exchange {
     std::vector<Peer> peers_;          // by rank; empty before the first message
     std::vector<Transfer> transfers_;  // of the messages at a time
     std::vector<int> busy_;            // peers that have some
+    std::vector<size_t> abandoned_;    // what was unfinished
+    int differing_ = none;             // the message that failed, if it was one
     RankSet missing_;
     bool networked_ = false, connecting_ = false;
     Status failure_;

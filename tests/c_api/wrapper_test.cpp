@@ -240,6 +240,19 @@ void groups_close_themselves() {
     CHECK(weftGroupEnd() == weftInvalidUsage);  // none is open
 }
 
+void errors_of_groups() {
+    std::vector<Communicator> comms = Communicator::all(2);
+    float values[2] = {1, 2}, sums[2][2];
+    Group group;
+    comms[0].all_reduce(values, sums[0], 1);
+    check_throws([&] { comms[0].all_reduce(static_cast<float*>(nullptr), sums[0], 1); }, weftInvalidArgument, "NULL");
+    comms[1].all_reduce(values, sums[1], 2);
+    check_throws([&] { group.end(); }, weftMismatch, "of the group, weftAllReduce on communicator");
+    const std::vector<CallError> errors = Group::errors();
+    CHECK(errors.size() == 3 && errors[1].call == 1 && errors[1].code == weftInvalidArgument);
+    CHECK(errors[2].code == weftMismatch && errors[2].sentence.rfind("call 2 of the group", 0) == 0);
+}
+
 void streams_and_prepared_calls() {
     std::vector<Communicator> comms = Communicator::all(2);
     std::vector<Stream> streams;
@@ -324,6 +337,7 @@ int main() {
     run_case("communicators are split, shrunk and finalized", splits_and_shrinks);
     run_case("an exception has the code and the sentence", errors);
     run_case("a group that an exception leaves is ended", groups_close_themselves);
+    run_case("a group says which of its calls failed", errors_of_groups);
     run_case("streams are waited for, prepared calls start again", streams_and_prepared_calls);
     run_case("windows are put into and got from", windows);
     run_case("buffers own their memory, and explanations come whole", memory_and_explanation);

@@ -1,0 +1,94 @@
+#include "src/comm/outcomes.hpp"
+
+#include "src/comm/handle.hpp"
+
+namespace weft {
+
+namespace {
+
+// "communicator trainer (rank 1 of 4)"; one without a name goes by its address, as the user has it.
+std::string text_of(const weftComm* handle) {
+    std::string text = fmt::format("communicator {}", static_cast<const void*>(handle));
+    if (!check_handle(handle)) return text;
+    const auto communicator = const_cast<weftComm*>(handle)->share();
+    if (!communicator) return text;
+    if (!communicator->options().name.empty()) text = fmt::format("communicator {}", communicator->options().name);
+    return fmt::format("{} (rank {} of {})", text, communicator->rank(), communicator->ranks());
+}
+
+}  // namespace
+
+// Streams may have done with it just now.
+void Outcomes::clear() {
+    std::lock_guard lock(mutex_);
+    entries_.clear();
+}
+
+void Outcomes::count(const char* function) { entries_.push_back({.function = function, .parts = 1}); }
+
+size_t Outcomes::add_part() {
+    ++entries_.back().parts;
+    return entries_.size() - 1;
+}
+
+void Outcomes::made(const weftComm* handle, const Status& status) {
+    const size_t number = entries_.size() - 1;
+    if (!status && status.code() != weftInProgress) (void)fail(number, handle, status);
+    done(number);
+}
+
+void Outcomes::begin_as(const Outcomes& prepared) {
+    std::lock_guard lock(mutex_);
+    entries_ = prepared.entries_;
+}
+
+void Outcomes::put_off() {
+    std::lock_guard lock(mutex_);
+    for (Entry& entry : entries_) entry.parts = 0;
+}
+
+std::string Outcomes::name_of(size_t number, const weftComm* handle) const {
+    return fmt::format("call {} of the group, {}{}{}", number, entries_[number].function, handle ? " on " : "",
+                       handle ? text_of(handle) : "");
+}
+
+Status Outcomes::fail(std::span<const size_t> numbers, const weftComm* handle, const Status& failure) {
+    std::string first;
+    std::lock_guard lock(mutex_);
+    for (const size_t number : numbers) {
+        std::string sentence = fmt::format("{}: {}", name_of(number, handle), failure.sentence());
+        if (first.empty()) first = sentence;
+        Entry& entry = entries_[number];
+        if (entry.code != weftSuccess) continue;
+        entry.sentence = std::move(sentence);
+        entry.code = failure.code();
+    }
+    return {failure.code(), first.empty() ? failure.sentence() : std::move(first)};
+}
+
+void Outcomes::give_up(Entry& entry) noexcept {
+    if (entry.code == weftSuccess) entry.code = weftSystemError;
+}
+
+void Outcomes::give_up(std::span<const size_t> numbers) noexcept {
+    std::lock_guard lock(mutex_);
+    for (const size_t number : numbers) give_up(entries_[number]);
+}
+
+void Outcomes::give_up_rest() noexcept {
+    std::lock_guard lock(mutex_);
+    for (Entry& entry : entries_)
+        if (entry.parts > 0) give_up(entry);
+}
+
+weftResult_t Outcomes::of(size_t number, const char*& sentence) const {
+    std::lock_guard lock(mutex_);
+    const Entry& entry = entries_[number];
+    sentence = entry.sentence.c_str();
+    if (entry.code == weftSuccess) return entry.parts > 0 ? weftInProgress : weftSuccess;
+    if (entry.sentence.empty())
+        sentence = "the call was given up: memory ran out, or the process ended";  // and nobody could say more
+    return entry.code;
+}
+
+}  // namespace weft

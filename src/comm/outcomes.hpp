@@ -1,0 +1,70 @@
+// outcomes.hpp: what became of each call of a group, those too that were refused when they were made and those that were
+// never begun. Calls are numbered in the order in which they were made. Thread-safe, but for what the thread that
+// collects the group does before its calls are carried out.
+#pragma once
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "src/base/result.hpp"
+
+struct weftComm;
+
+namespace weft {
+
+class Outcomes {
+  public:
+    // ---- While the group is collected. A call of `function` is made, which has a number from here on; it may have any
+    // number of parts, messages for one, that are carried out by themselves.
+    void clear();
+    void count(const char* function);
+    size_t add_part();  // the call's number
+    // It has been made, or was refused.
+    void made(const weftComm* handle, const Status& status);
+    // Of prepared calls, which are carried out anew.
+    void begin_as(const Outcomes& prepared);
+    // It is not to be carried out, but keeps what is known of refused calls.
+    void put_off();
+
+    // ---- While it is carried out.
+    void done(std::span<const size_t> numbers) {
+        std::lock_guard lock(mutex_);
+        for (const size_t number : numbers) --entries_[number].parts;
+    }
+    void done(size_t number) { done({&number, 1}); }
+    template <class Calls>
+    void all_done(const Calls& calls) {
+        std::lock_guard lock(mutex_);
+        for (const auto& call : calls) --entries_[call.number].parts;
+    }
+    // All these failed; the failure as the first of them has it, with its name before the sentence.
+    Status fail(std::span<const size_t> numbers, const weftComm* handle, const Status& failure);
+    Status fail(size_t number, const weftComm* handle, const Status& failure) {
+        return fail({&number, 1}, handle, failure);
+    }
+    // Nothing will be known of these; of all that is left.
+    void give_up(std::span<const size_t> numbers) noexcept;
+    void give_up_rest() noexcept;
+
+    size_t size() const { return entries_.size(); }
+    // weftInProgress: it is not done yet. A sentence stays where it is until clear().
+    weftResult_t of(size_t number, const char*& sentence) const;
+
+  private:
+    struct Entry {
+        const char* function;
+        uint32_t parts = 0;  // not done yet
+        weftResult_t code = weftSuccess;
+        std::string sentence = {};
+    };
+    // By who holds the lock.
+    std::string name_of(size_t number, const weftComm* handle) const;
+    void give_up(Entry& entry) noexcept;
+
+    mutable std::mutex mutex_;
+    std::vector<Entry> entries_;
+};
+
+}  // namespace weft
