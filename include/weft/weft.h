@@ -320,8 +320,10 @@ WEFT_API weftResult_t weftGather(const void* sendbuff, void* recvbuff, size_t co
 WEFT_API weftResult_t weftScatter(const void* sendbuff, void* recvbuff, size_t count, weftDataType_t type, int root,
                                   weftComm_t comm, weftStream_t stream);
 
-/* Of the host alone: returns when every rank has called it. stream: NULL, or one of weftStreamCreate (weftAllReduce
- * with count 0 orders work of CUDA streams). */
+/* Ends when every rank has come to it. stream: NULL, or one of weftStreamCreate: a barrier of the host, which returns,
+ * or is done in its stream, when every rank has called it. A CUDA stream, for the legacy one CU_STREAM_LEGACY: it is
+ * enqueued as weftAllReduce on device memory is, and what is behind it in the stream begins when the streams of all
+ * ranks have come to it; all ranks take one kind, else weftMismatch. */
 WEFT_API weftResult_t weftBarrier(weftComm_t comm, weftStream_t stream);
 
 /* ---- Messages between two ranks ----

@@ -17,7 +17,8 @@ std::string Operation::text() const {
                : op == op_of_window ? "a registration of a window"
                                     : "a deregistration of a window";
     const CollectiveFacts facts = facts_of(collective);
-    if (collective == Collective::barrier) return facts.name;
+    if (collective == Collective::barrier)
+        return fmt::format("{}{}", facts.name, space == Space::device ? " of CUDA streams" : "");
     return fmt::format(
         "{} of {}{}{}{}{}{}", facts.name, uneven(collective) ? "" : fmt::format("{} ", joined != 0 ? count - 1 : count),
         name_of(weftDataType_t(type)), facts.reduces ? fmt::format(", {}", name_of_reduction()) : "",

@@ -296,6 +296,18 @@ static DeviceSpan extent(const void* buffer, const std::vector<Portion>& portion
     return end == 0 ? DeviceSpan{buffer, 0} : DeviceSpan{reinterpret_cast<const void*>(begin), end - begin};
 }
 
+static Status no_device_for_stream() {
+    return fail(weftInvalidArgument,
+                "stream must be NULL or one of weftStreamCreate's: this communicator has no device, for none was "
+                "current in the thread that called weftCommInitRank");
+}
+
+static Status no_preference_on_device() {
+    return fail(weftInvalidArgument,
+                "algo and channels of weftCommSetCallConfig are for host memory: the communicator's config chooses on "
+                "device memory");
+}
+
 Status Communicator::place_counts(const Call& call, CountsOnDevice& counts) {
     if (call.operation.space != Space::device && !call.copied)
         return fail(weftInvalidArgument,
@@ -325,6 +337,16 @@ Status Communicator::place_counts(const Call& call, CountsOnDevice& counts) {
     return elements("recvbuff", call.receive, counts.receive_room);
 }
 
+// In a CUDA stream it is a call on device memory, without any buffers of the user's.
+Status Communicator::place_barrier_on_device(Call& call) {
+    if (!device_) return no_device_for_stream();
+    auto place = device_->place({nullptr, 0}, {nullptr, 0}, call.stream);
+    if (!place) return place.take_status();
+    if (call.settings.preference != 0) return no_preference_on_device();
+    call.operation.space = Space::device;
+    return ok();
+}
+
 Status Communicator::place(Call& call) {
     const Collective collective = call.operation.collective;
     call.settings = call_settings_;
@@ -334,11 +356,7 @@ Status Communicator::place(Call& call) {
         if (!stream) return stream.take_status();
     }
     if (collective == Collective::barrier) {
-        if (call.stream && !call.queued)
-            return fail(
-                weftInvalidArgument,
-                "a barrier has no CUDA stream, it returns when all ranks have come; weftAllReduce with count 0 and a "
-                "stream orders work on devices");
+        if (call.stream && !call.queued) return place_barrier_on_device(call);
         if (tokens_.empty()) tokens_.resize(size_t(ranks()));
         call.receive = tokens_.data();
         call.send = tokens_.data() + rank_;
@@ -368,9 +386,7 @@ Status Communicator::place(Call& call) {
                         "the buffers are device memory and the stream is weftStreamCreate's, which is for host "
                         "memory: pass a CUDA stream");
         if (place->space == Space::device && call.settings.preference != 0 && !one_sided(collective))
-            return fail(weftInvalidArgument,
-                        "algo and channels of weftCommSetCallConfig are for host memory: the communicator's config "
-                        "chooses on device memory");
+            return no_preference_on_device();
         if (place->space == Space::device && call.operation.calls_function())
             return fail(weftInvalidArgument,
                         "a user's reduction works on host memory only: its function cannot run on a device");
@@ -385,10 +401,7 @@ Status Communicator::place(Call& call) {
         call.mapped = place->mapped;
         return ok();
     }
-    if (call.stream && !call.queued)
-        return fail(weftInvalidArgument,
-                    "stream must be NULL or one of weftStreamCreate's: this communicator has no device, for none was "
-                    "current in the thread that called weftCommInitRank");
+    if (call.stream && !call.queued) return no_device_for_stream();
     return ok();
 }
 

@@ -237,6 +237,7 @@ class Communicator {
                  std::unique_ptr<Board> board);
     std::string algo_or_agreed(const char* algo) const { return algo ? algo : planner_.agreed().algo; }
     int channels_or_agreed(int channels) const { return channels >= 0 ? channels : int(planner_.agreed().channels); }
+    Status place_barrier_on_device(Call& call);
     Status begin_on_device();
     Status begin_copied(const Call& call);
     Status copy_in(Call& on_host);

@@ -19,9 +19,10 @@ using cuda::MessageArguments;
 using cuda::ranks_max;
 
 // A new key: nothing here calls the driver, so it may happen during a capture.
-Result<PreparedLaunch*> DeviceSide::State::plan(const Operation& operation) {
-    auto plan = plan_on_device(operation, layout);
+Result<PreparedLaunch*> DeviceSide::State::plan(const Operation& called) {
+    auto plan = plan_on_device(called, layout);
     if (!plan) return plan.take_status();
+    const Operation operation = served_as(called);
     auto fresh = std::make_unique<PreparedLaunch>();
     fresh->plan = *plan;
     fresh->kernel = &kernels->kernel(plan->body, element_of(operation), adds(weftRedOp_t(operation.op)));
@@ -32,6 +33,9 @@ Result<PreparedLaunch*> DeviceSide::State::plan(const Operation& operation) {
     domain->bind(a);
     a.fingerprint = plan->fingerprint();
     bind_operation(a, operation, layout.ranks);
+    // Without bytes no message would go, and nobody would wait for anybody.
+    fresh->of_tokens = a.bytes == 0 && !a.domain;
+    if (fresh->of_tokens) a.bytes = Domain::token_bytes;
     const int parts = parts_of(operation.collective, layout.ranks);
     const Held in = input_of(operation.collective, rank, operation.root),
                out = output_of(operation.collective, rank, operation.root);
@@ -52,7 +56,7 @@ Result<PreparedLaunch*> DeviceSide::State::plan(const Operation& operation) {
     a.timeout_ns = timeout_ns;
     known.add(plan->operation);
     if (rank == 0) WEFT_LOG_RANK(rank, info, algo, "{}: {}", plan->operation.text(), plan->text());
-    return plans.insert(PlanKey(operation), std::move(fresh));
+    return plans.insert(PlanKey(called), std::move(fresh));
 }
 
 // What a call may be refused for.
@@ -139,8 +143,12 @@ Status DeviceSide::launch(const DeviceCall& call) {
     State& s = *state_;
     PreparedLaunch& it = *s.prepared;
     KernelArguments& a = it.arguments;
-    a.send = static_cast<const std::byte*>(call.send) - it.send_begins;
-    a.receive = static_cast<std::byte*>(call.receive) - it.receive_begins;
+    if (it.of_tokens) {
+        s.domain->bind_tokens(a);
+    } else {
+        a.send = static_cast<const std::byte*>(call.send) - it.send_begins;
+        a.receive = static_cast<std::byte*>(call.receive) - it.receive_begins;
+    }
     a.launch = ++s.launches;
     if (a.offers) s.offer(it, call);
     a.scalar_pointer = a.scaled && call.scalar_on_device ? call.scalar : nullptr;

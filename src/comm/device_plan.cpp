@@ -167,8 +167,23 @@ bool needs_steps(const DeviceLayout& layout, Collective collective) {
                         [&](size_t bytes) { return Fused(layout, collective, bytes).two_shot; });
 }
 
+Operation served_as(const Operation& operation) {
+    Operation served = operation;
+    if (operation.collective != Collective::barrier) return served;
+    served.collective = Collective::all_reduce;
+    served.count = 0;
+    return served;
+}
+
 Result<DevicePlan> plan_on_device(const Operation& operation, const DeviceLayout& layout) {
     DevicePlan plan;
+    if (operation.collective == Collective::barrier) {
+        auto served = plan_on_device(served_as(operation), layout);
+        if (!served) return served;
+        served->operation.collective = operation.collective;
+        served->operation.count = operation.count;
+        return served;
+    }
     plan.operation = operation;
     plan.operation.space = Space::device;
     plan.threads = layout.threads;

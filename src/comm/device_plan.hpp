@@ -49,6 +49,8 @@ struct DevicePlan {
     std::string text() const;
 };
 
+// What kernels carry out: for a barrier an all-reduce of nothing, which all ranks meet in.
+Operation served_as(const Operation& operation);
 // Fails if WEFT_ALGO leaves nothing that serves device memory.
 Result<DevicePlan> plan_on_device(const Operation& operation, const DeviceLayout& layout);
 

@@ -27,6 +27,7 @@ struct PreparedLaunch {
     size_t send_bytes, receive_bytes;    // that this rank holds
     size_t send_begins, receive_begins;  // of steps: where in the whole
     bool lends_send, lends_receive;      // peers use it where it lies, if they may
+    bool of_tokens;                      // nothing is to be moved, and ranks meet over connections alone
 };
 
 struct DeviceSide::State {

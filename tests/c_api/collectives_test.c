@@ -194,7 +194,7 @@ static void wrong_arguments(void) {
     REFUSES(weftReduceScatter(a, b, count, weftInt32, (weftRedOp_t)-1, comm, NULL), "op is -1");
     REFUSES(weftAlltoAll(a, b, SIZE_MAX / 4, weftInt32, comm, NULL), "of each rank's part");
     REFUSES(weftAllGather(a, b, count, weftInt32, comm, stream), "stream must be NULL");
-    REFUSES(weftBarrier(comm, stream), "a barrier has no CUDA stream");
+    REFUSES(weftBarrier(comm, stream), "stream must be NULL");
     REFUSES(weftBarrier(NULL, NULL), "communicator is NULL");
     REFUSES(weftScatter(a, b, count, weftInt32, 0, (weftComm_t)a, NULL), "is not a communicator");
 #undef REFUSES

@@ -105,6 +105,11 @@ void Domain::bind_program(KernelArguments& arguments, size_t index) const {
     arguments.scratch = memory + places().scratch;
 }
 
+void Domain::bind_tokens(KernelArguments& arguments) const {
+    arguments.receive = static_cast<std::byte*>(memory_.data()) + places().tokens;
+    arguments.send = arguments.receive + token_bytes * size_t(ranks_);
+}
+
 template <class Arguments>
 void Domain::bind_waiting(Arguments& arguments) const {
     arguments.rank = rank_;

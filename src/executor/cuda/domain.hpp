@@ -35,6 +35,7 @@ class Domain {
   public:
     // Of each rank: messages that peers cannot reach pass through it in tiles of this size.
     static constexpr size_t staging_bytes = size_t(4) << 20;
+    static constexpr size_t token_bytes = 8;  // of a part that has none: an element of any type
 
     // Of all hosts: each maps the memory of each, or has connections to it; fused bodies know fewer
     // (kernel_arguments.hpp).
@@ -62,6 +63,8 @@ class Domain {
     void bind(KernelArguments& arguments) const;
     // And a step machine's program, by its number among the connections.
     void bind_program(KernelArguments& arguments, size_t index) const;
+    // Buffers of Weft's own, of a token for each rank's part, for a call that has none.
+    void bind_tokens(KernelArguments& arguments) const;
     // Of the kernels of messages and of one-sided calls likewise.
     void bind(MessageArguments& arguments) const;
     void bind(AccessArguments& arguments) const;

@@ -11,8 +11,8 @@
 namespace weft::cuda {
 
 // A rank's memory: words, packets, staging, connections, words by which reaching is tested, signals, messages; and behind them,
-// on the device whatever else stands in for the rest, the programs of its own kernels, their scratch, and a table of
-// messages.
+// on the device whatever else stands in for the rest, the programs of its own kernels, their scratch, what ranks send each other that have nothing
+// to send, and a table of messages.
 struct Probe {
     uint32_t own;                       // that peers read
     uint32_t from[Domain::ranks_max];   // that peers write
@@ -20,8 +20,8 @@ struct Probe {
     uint32_t given[Domain::ranks_max];  // what we write to peers
 };
 struct Places {
-    size_t packets, staging, connections, probe, signals, messages, message_slots, programs, scratch, message_table,
-        bytes;
+    size_t packets, staging, connections, probe, signals, messages, message_slots, programs, scratch, tokens,
+        message_table, bytes;
     // several_hosts: fused bodies do not serve, whatever the ranks.
     Places(int ranks, bool several_hosts, const Connections& over) {
         const auto line = [](size_t at) { return (at + 255) / 256 * 256; };
@@ -36,7 +36,8 @@ struct Places {
         message_slots = messages + geometry.words_bytes();
         programs = line(messages + geometry.bytes());
         scratch = line(programs + over.program_bytes());
-        message_table = line(scratch + over.scratch_bytes());
+        tokens = line(scratch + over.scratch_bytes());
+        message_table = line(tokens + 2 * Domain::token_bytes * size_t(ranks));
         bytes = message_table + sizeof(MessageItem) * message_items_max;
     }
 };
