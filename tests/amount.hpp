@@ -6,17 +6,23 @@
 
 namespace weft::test {
 
+// By either compiler: which sanitizer looks on, for what it cannot run.
 #if defined(__has_feature)
 #define WEFT_TEST_HAS_FEATURE(feature) __has_feature(feature)
 #else
 #define WEFT_TEST_HAS_FEATURE(feature) 0
 #endif
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || WEFT_TEST_HAS_FEATURE(address_sanitizer) || \
-    WEFT_TEST_HAS_FEATURE(thread_sanitizer)
-inline constexpr bool sanitized = true;
+#if defined(__SANITIZE_ADDRESS__) || WEFT_TEST_HAS_FEATURE(address_sanitizer)
+#define WEFT_TEST_ASAN 1
 #else
-inline constexpr bool sanitized = false;
+#define WEFT_TEST_ASAN 0
 #endif
+#if defined(__SANITIZE_THREAD__) || WEFT_TEST_HAS_FEATURE(thread_sanitizer)
+#define WEFT_TEST_TSAN 1
+#else
+#define WEFT_TEST_TSAN 0
+#endif
+inline constexpr bool sanitized = WEFT_TEST_ASAN || WEFT_TEST_TSAN;
 
 // Fewer ranks, sizes and rounds, of every kind some: by sanitizers, where everything is many times slower, and by who tests
 // again and again (tools/test without --all).

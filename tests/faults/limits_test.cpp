@@ -118,7 +118,7 @@ TEST_CASE("a file size limit is a sentence and no signal", "[limits]") {
           }) == "");
 }
 
-#if !defined(__SANITIZE_THREAD__)  // which ends a program that forks and goes on
+#if !WEFT_TEST_TSAN  // which ends a program that forks and goes on
 TEST_CASE("a forked child may not use its parent's communicator, makes its own, and harms nobody", "[limits]") {
     for (const std::string way : {"exit", "vanish"})
         for (const bool shared : {false, true}) {
@@ -146,7 +146,7 @@ TEST_CASE("a forked child may not use its parent's communicator, makes its own, 
         }
 }
 
-#if !defined(__SANITIZE_ADDRESS__)  // whose allocator's locks a child inherits as they are
+#if !WEFT_TEST_ASAN  // whose allocator's locks a child inherits as they are
 TEST_CASE("a child may be forked while other threads allocate, meet and ask a launcher's store", "[limits]") {
     // A store that takes the connection and never answers.
     const weft::Fd store(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));

@@ -76,7 +76,7 @@ TEST_CASE("thousands of unique ids that nobody uses cost a bounded amount, and t
     for (int rank = 0; rank < 2; ++rank) CHECK(job.answer(rank, "reduce") == "0");
 }
 
-#if !defined(__SANITIZE_THREAD__)  // which ends a program that forks and goes on
+#if !WEFT_TEST_TSAN  // which ends a program that forks and goes on
 TEST_CASE("children after fork may not use the parents' communicator, make their own, and end as they like",
           "[lifetime]") {
     for (const char* way : {"exit", "vanish"}) {
@@ -111,7 +111,7 @@ TEST_CASE("children of all ranks make a communicator over the hosts beside their
 #endif
 
 TEST_CASE("a child that lives on does not keep its dead parent's hosts waiting", "[lifetime]") {
-#if !defined(__SANITIZE_THREAD__)
+#if !WEFT_TEST_TSAN
     // A host that is not given a processor while they meet is missed as well.
     CHECK(with_growing_limit(1500, [](int64_t heartbeat_ms) {
               const std::string limit = "WEFT_HEARTBEAT_MS=" + std::to_string(heartbeat_ms);

@@ -309,7 +309,7 @@ TEST_CASE("strangers at the ranks' doors during calls disturb nobody", "[meeting
 }
 
 TEST_CASE("too few descriptors on one host are a sentence on every host", "[meeting]") {
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // which need descriptors themselves
+#if !WEFT_TEST_ASAN && !WEFT_TEST_TSAN  // which need descriptors themselves
     CHECK(with_growing_limit(5000, [](int64_t limit_ms) {
               std::vector<std::unique_ptr<SpreadJob>> jobs;
               const int limits[] = {5, 8, 10, 12, 14, 16, 18, 20, 22, 25, 30, 60};
@@ -428,7 +428,7 @@ TEST_CASE("a job whose root's name is not resolved, or whose port is taken, says
                   return contains(told, "nowhere.invalid") ? "" : told;
               }) == "");
     }
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // which want to be loaded first
+#if !WEFT_TEST_ASAN && !WEFT_TEST_TSAN  // which want to be loaded first
     SECTION("a resolver that never answers") {
         CHECK(with_growing_limit(3000, [](int64_t limit_ms) {
                   Job job(2);
