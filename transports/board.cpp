@@ -14,9 +14,9 @@ Board::Board(HostGroup& host, int rank)
       locals_(int(host.locals().size())),
       rank_(rank) {}
 
-Result<std::unique_ptr<Board>> Board::open(HostGroup& host, int rank) {
+Result<std::unique_ptr<Board>> Board::open(HostGroup& host, int rank, bool slots_later) {
     auto board = std::make_unique<Board>(host, rank);
-    WEFT_TRY(board->reserve(slot_bytes_first));
+    if (!slots_later) WEFT_TRY(board->reserve(slot_bytes_first));
     return board;
 }
 

@@ -124,12 +124,13 @@ struct Transport {
 class Board {
   public:
     static constexpr size_t slot_bytes_max = size_t(1) << 20;
-    static constexpr size_t slot_bytes_first = 8192;  // backed from the start
+    static constexpr size_t slot_bytes_first = 8192;  // backed from the start, as a rule
     // Bytes of the rank's heap that a board takes, from its beginning. Slots are not a power of two apart (cache sets).
     static constexpr size_t slot_stride = slot_bytes_max + 4096 + 320;
     static constexpr size_t heap_bytes = slot_stride * board_slots;
 
-    static Result<std::unique_ptr<Board>> open(HostGroup& host, int rank);
+    // `slots_later`: none is backed before reserve() is asked for it.
+    static Result<std::unique_ptr<Board>> open(HostGroup& host, int rank, bool slots_later = false);
 
     int rank() const { return rank_; }
     // `rank` is any rank of this host; which of them take part in an operation is the schedule's to say.

@@ -14,7 +14,7 @@ CpuSet allowed_cpus() {
     CpuSet set;
     cpu_set_t mask;
     const bool known = sched_getaffinity(0, sizeof mask, &mask) == 0;
-    const long online = sysconf(_SC_NPROCESSORS_ONLN);
+    const long online = known ? 0 : sysconf(_SC_NPROCESSORS_ONLN);  // reads a file
     for (int cpu = 0; cpu < CpuSet::cpus_most; ++cpu)
         if (known ? CPU_ISSET(cpu, &mask) : cpu < online) set.add(cpu);
     return set;

@@ -79,7 +79,7 @@ Result<bool> Branching::advance() {
     if (!group_)
         if (Status status = find_segment(); !status) return give_up(std::move(status));
     if (group_ && !claimed_) {
-        if (Status status = claim_row(*group_, rank_, int(child_.ranks.size()), options_); !status)
+        if (Status status = claim_row(*group_, rank_, int(child_.ranks.size()), options_, true); !status)
             return give_up(std::move(status));
         claimed_ = true;
     }

@@ -44,7 +44,7 @@ AgreedTexts texts_of_rank_0(const MeetingOptions& options) {
 
 }  // namespace
 
-Status claim_row(HostGroup& group, int rank, int ranks, const MeetingOptions& options) {
+Status claim_row(HostGroup& group, int rank, int ranks, const MeetingOptions& options, bool backed) {
     if (group.ranks() != ranks)
         return fail(weftMismatch,
                     "rank {} (pid {}) was told that there are {} ranks, the rank that came first {}: all ranks must be "
@@ -54,7 +54,7 @@ Status claim_row(HostGroup& group, int rank, int ranks, const MeetingOptions& op
     auto arena = Arena::get();
     const CpuSet cpus = allowed_cpus();
     const AgreedTexts texts = rank == 0 ? texts_of_rank_0(options) : AgreedTexts();
-    WEFT_TRY(group.back_rows(rank, 1));
+    if (!backed) WEFT_TRY(group.back_rows(rank, 1));
     RankRow& row = group.row(rank);
     row.pid = getpid();
     row.process = process_token();

@@ -73,7 +73,7 @@ class Meeting final : public Entrance {
     int64_t next_check_us_ = 0;
 };
 
-// Writes the row of `rank` in the segment of its host and counts it as joined.
-Status claim_row(HostGroup& group, int rank, int ranks, const MeetingOptions& options);
+// Writes the row of `rank` in the segment of its host and counts it as joined. `backed`: the row has its memory already.
+Status claim_row(HostGroup& group, int rank, int ranks, const MeetingOptions& options, bool backed = false);
 
 }  // namespace weft

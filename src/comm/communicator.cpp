@@ -18,7 +18,7 @@ Result<std::unique_ptr<Communicator>> Communicator::make(std::shared_ptr<HostGro
                                                          std::shared_ptr<Membership> membership,
                                                          std::unique_ptr<DeviceSide> device, int rank,
                                                          CommunicatorOptions options) {
-    auto board = Board::open(*group, rank);
+    auto board = Board::open(*group, rank, options.slots_later);
     if (!board) {
         group->raise(board.status().code(), rank, board.status().sentence());
         return board.take_status();

@@ -243,8 +243,8 @@ Result<bool> meet(Joining& joining) {
         joining.met = true;
         AgreedTexts texts = AgreedTexts::of(*joining.meeting->group());
         Status ready = texts.refusal ? Status(std::move(*texts.refusal)) : same_algorithms(joining);
-        if (ready) ready = find_machines(joining);
-        if (ready) ready = find_tuning(joining, texts.tuning);
+        if (ready && !joining.same_ranks) ready = find_machines(joining);
+        if (ready && !joining.same_ranks) ready = find_tuning(joining, texts.tuning);
         if (!ready) {
             joining.meeting->group()->raise(ready.code(), joining.rank, ready.sentence());
             return ready;

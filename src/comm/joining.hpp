@@ -16,6 +16,7 @@ struct Joining {
     int rank = 0;
     int64_t timeout_ms = 0;
     CommunicatorOptions options;
+    bool same_ranks = false;  // as those of the communicator that `options` are of: what is known of them holds
     weftComm** result = nullptr;
     size_t number = 0;  // of the call that makes it, in its group
     // To be filled, where the communicator is not waited for: if nothing comes of it, whatever the reason, it says so,

@@ -164,6 +164,9 @@ Status Splitting::make_meeting(const UniqueId::RootPlace& root, int root_rank) {
     const std::shared_ptr<HostGroup>& group = parent().group();
     if (!joining_.handle) joining_.result = child_;
     joining_.options = settings_.options;
+    joining_.options.slots_later = true;
+    joining_.same_ranks =
+        int(family_.ranks.size()) == parent().ranks() && std::is_sorted(family_.ranks.begin(), family_.ranks.end());
     auto catalog = catalog_for(int(family_.ranks.size()));
     if (!catalog) return catalog.take_status();
     joining_.options.catalog = std::move(*catalog);
