@@ -11,7 +11,7 @@ constexpr std::byte mark{0xa5};
 
 }  // namespace
 
-Buffers::Buffers(const Ranks& ranks, const Call& call) {
+Buffers::Buffers(const Ranks& ranks, const Call& call, DeviceBuffer::Kind kind) : kind_(kind) {
     for (int rank = 0; rank < ranks.count(); ++rank) {
         const Bytes& input = call.inputs[size_t(rank)];
         const Held in = call.input_held(rank), out = call.output_held(rank);
@@ -26,7 +26,7 @@ Buffers::Buffers(const Ranks& ranks, const Call& call) {
         place.first_bytes = place.in_place ? std::max(input.size(), received) : input.size();
         place.second_bytes = place.in_place ? 0 : received;
         const auto make = [&](size_t bytes, size_t offset) {
-            auto buffer = std::make_unique<DeviceBuffer>(ranks.placing[size_t(rank)], bytes + margin, offset);
+            auto buffer = std::make_unique<DeviceBuffer>(ranks.placing[size_t(rank)], bytes + margin, offset, kind);
             const Bytes marks(bytes + margin, mark);
             buffer->write(marks.data(), marks.size());
             return buffer;
@@ -80,7 +80,7 @@ void enqueue(const Ranks& ranks, const Call& call, const Buffers& buffers) {
         const void* const send = buffers.send(rank);
         void* const receive = buffers.receive(rank);
         weftComm_t comm = ranks.comms[size_t(rank)];
-        const weftStream_t stream = ranks.streams[size_t(rank)]->weft();
+        const weftStream_t stream = buffers.on_host() ? nullptr : ranks.streams[size_t(rank)]->weft();
         const weftDataType_t type = call.type;
         const weftRedOp_t op = ops[size_t(rank)];
         switch (call.collective()) {

@@ -1,5 +1,5 @@
 // calls.hpp: a drawn call of any collective (tests/executor/local_ranks.hpp) on the devices of a communicator's ranks:
-// its buffers there, and how it is enqueued.
+// its buffers there, or on the host, and how it is enqueued.
 #pragma once
 #include "tests/device/ranks.hpp"
 #include "tests/executor/local_ranks.hpp"
@@ -9,7 +9,8 @@ namespace weft::test {
 // The ranks' buffers of one call, with bytes around them that must stay.
 class Buffers {
   public:
-    Buffers(const Ranks& ranks, const Call& call);
+    Buffers(const Ranks& ranks, const Call& call, DeviceBuffer::Kind kind = DeviceBuffer::Kind::plain);
+    bool on_host() const { return DeviceBuffer::on_host(kind_); }
     const void* send(int rank) const { return at(rank).send; }
     void* receive(int rank) const { return at(rank).receive; }
     // By rank, after the call.
@@ -26,10 +27,11 @@ class Buffers {
         bool in_place;
     };
     const Place& at(int rank) const { return places_[size_t(rank)]; }
+    DeviceBuffer::Kind kind_;
     std::vector<Place> places_;
 };
 
-// On every rank, in a group.
+// On every rank, in a group; on the host it is done then.
 void enqueue(const Ranks& ranks, const Call& call, const Buffers& buffers);
 
 }  // namespace weft::test

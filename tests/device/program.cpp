@@ -1,5 +1,7 @@
 #include "tests/device/program.hpp"
 
+#include <algorithm>
+#include <cstdlib>
 #include <map>
 #include <mutex>
 #include <stdexcept>
@@ -65,6 +67,11 @@ DeviceBuffer::DeviceBuffer(int device, size_t bytes, size_t offset, Kind kind)
             break;
         case Kind::pieces:
         case Kind::closed_pieces: map_pieces(all); break;
+        case Kind::host: base_ = reinterpret_cast<CUdeviceptr>(malloc(all)); break;
+        case Kind::host_shared:
+            demand(weftMemAlloc(&address, all));
+            base_ = reinterpret_cast<CUdeviceptr>(address);
+            break;
     }
 }
 void DeviceBuffer::map_pieces(size_t bytes) {
@@ -85,7 +92,7 @@ void DeviceBuffer::map_pieces(size_t bytes) {
 }
 DeviceBuffer::~DeviceBuffer() {
     const Current current(device_);
-    if (kind_ == Kind::weft) {
+    if (kind_ == Kind::weft || kind_ == Kind::host_shared) {
         weftMemFree(reinterpret_cast<void*>(base_));
     } else if (pieces_bytes_ > 0) {
         for (size_t at = 0; at < pieces_bytes_; at += piece_bytes) cuMemUnmap(base_ + at, piece_bytes);
@@ -93,17 +100,22 @@ DeviceBuffer::~DeviceBuffer() {
     } else if (kind_ == Kind::pool) {
         cuMemFreeAsync(base_, nullptr);
         cuStreamSynchronize(nullptr);
+    } else if (kind_ == Kind::host) {
+        free(reinterpret_cast<void*>(base_));
     } else {
         cuMemFree(base_);
     }
 }
 void DeviceBuffer::write(const void* from, size_t bytes) const {
+    if (on_host(kind_))
+        return void(std::copy_n(static_cast<const std::byte*>(from), bytes, static_cast<std::byte*>(data())));
     const Current current(device_);
     if (bytes > 0) demand(cuMemcpy(base_ + offset_, reinterpret_cast<CUdeviceptr>(from), bytes));
 }
 Bytes DeviceBuffer::read(size_t bytes) const {
-    const Current current(device_);
     Bytes all(bytes);
+    if (on_host(kind_)) return std::copy_n(static_cast<const std::byte*>(data()), bytes, all.data()), all;
+    const Current current(device_);
     if (bytes > 0) demand(cuMemcpy(reinterpret_cast<CUdeviceptr>(all.data()), base_ + offset_, bytes));
     return all;
 }

@@ -23,15 +23,17 @@ struct Current {
     ~Current();
 };
 
-// Memory of a device; also what a test knows how to misuse.
+// Memory of a device; also what a test knows how to misuse; and, for the same calls there, of the host: the process's own,
+// or weftMemAlloc's.
 class DeviceBuffer {
   public:
     // weft: of weftMemAllocDevice; pieces: of cuMemCreate, side by side in one range, which processes can pass to others
     // or, if they are closed, cannot; the device alone reaches them.
-    enum class Kind { plain, managed, pool, weft, pieces, closed_pieces };
+    enum class Kind { plain, managed, pool, weft, pieces, closed_pieces, host, host_shared };
     DeviceBuffer(int device, size_t bytes, size_t offset = 0, Kind kind = Kind::plain);
     DeviceBuffer(const DeviceBuffer&) = delete;
     ~DeviceBuffer();
+    static bool on_host(Kind kind) { return kind == Kind::host || kind == Kind::host_shared; }
     void* data() const { return reinterpret_cast<void*>(base_ + offset_); }
     void write(const void* from, size_t bytes) const;
     Bytes read(size_t bytes) const;
