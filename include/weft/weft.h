@@ -158,7 +158,7 @@ WEFT_API weftResult_t weftGroupEnd(void);
  * group weftPreparedStart counts as the end of a group of the calls as they were prepared, weftGroupPrepare as that of
  * one whose calls, but for those that were refused, have succeeded. Thread-safe: each thread asks of its own.
  * Errors: weftInvalidArgument (null). */
-WEFT_API weftResult_t weftGroupGetCallCount(size_t* calls);
+WEFT_API weftResult_t weftGroupGetCallCount(uint64_t* calls);
 /* What became of one call of that group.
  * call     its number, in the order in which the calls were made, from 0
  * result   receives weftSuccess, its error, or weftInProgress: a stream, or a thread of a communicator that does not
@@ -168,7 +168,7 @@ WEFT_API weftResult_t weftGroupGetCallCount(size_t* calls);
  * message  may be NULL; else receives the sentence, which names the call and, where another one is the cause, that;
  *          empty without an error; valid until this thread ends another group
  * Thread-safe: each thread asks of its own. Errors: weftInvalidArgument (null, no such call). */
-WEFT_API weftResult_t weftGroupGetCallError(size_t call, weftResult_t* result, const char** message);
+WEFT_API weftResult_t weftGroupGetCallError(uint64_t call, weftResult_t* result, const char** message);
 
 /* Ends the outermost group, too, but keeps its calls, as `prepared`, instead of carrying them out: weftPreparedStart
  * does, as often as it is called. They are checked here, once, and a group of one call starts without a copy. Their

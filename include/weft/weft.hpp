@@ -178,7 +178,7 @@ struct ThreadGroups {
 
 // A call of a group that failed: its number, from 0 in the order of the calls, and why.
 struct CallError {
-    std::size_t call;
+    std::uint64_t call;
     weftResult_t code;
     std::string sentence;
 };
@@ -223,9 +223,9 @@ class Group {
     // they were made and those that were not begun too, so far: what streams have may still fail.
     static std::vector<CallError> errors() {
         std::vector<CallError> failed;
-        std::size_t calls = 0;
+        std::uint64_t calls = 0;
         check(weftGroupGetCallCount(&calls));
-        for (std::size_t call = 0; call < calls; ++call) {
+        for (std::uint64_t call = 0; call < calls; ++call) {
             weftResult_t code = weftSuccess;
             const char* sentence = nullptr;
             check(weftGroupGetCallError(call, &code, &sentence));

@@ -237,7 +237,7 @@ weftResult_t weftGroupStart(void) {
 weftResult_t weftGroupEnd(void) {
     return guarded([] { return Group::current().end(); });
 }
-weftResult_t weftGroupGetCallCount(size_t* calls) {
+weftResult_t weftGroupGetCallCount(uint64_t* calls) {
     return guarded([&]() -> Status {
         if (!calls) return fail(weftInvalidArgument, "weftGroupGetCallCount: calls is NULL");
         const Outcomes* ended = Group::current().ended();
@@ -245,7 +245,7 @@ weftResult_t weftGroupGetCallCount(size_t* calls) {
         return ok();
     });
 }
-weftResult_t weftGroupGetCallError(size_t call, weftResult_t* result, const char** message) {
+weftResult_t weftGroupGetCallError(uint64_t call, weftResult_t* result, const char** message) {
     return guarded([&]() -> Status {
         if (!result) return fail(weftInvalidArgument, "weftGroupGetCallError: result is NULL");
         const Outcomes* ended = Group::current().ended();

@@ -24,7 +24,7 @@ struct CommunicatorOptions {
     std::string name;
     bool blocking = true;
     bool slots_later = false;  // its slots take no memory before a call wants it: it may have none, or short ones
-    int64_t timeout_ms = 0;  // 0: never
+    int64_t timeout_ms = 0;    // 0: never
     int64_t init_timeout_ms = 0;
     int64_t warn_ms = 0;
     int64_t sleep_us = 0;

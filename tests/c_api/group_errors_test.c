@@ -2,18 +2,18 @@
  * streams, prepared, joined, nested, messages and communicators that were to be made. One thread drives all ranks. */
 #include "streams.h"
 
-static size_t call_count(void) {
-    size_t calls = 99;
+static uint64_t call_count(void) {
+    uint64_t calls = 99;
     CHECK_OK(weftGroupGetCallCount(&calls));
     return calls;
 }
-static weftResult_t outcome_of(size_t call) {
+static weftResult_t outcome_of(uint64_t call) {
     weftResult_t result = weftNumResults;
     CHECK_OK(weftGroupGetCallError(call, &result, NULL));
     return result;
 }
 /* The call failed with `code`, and its sentence has both parts. */
-static void check_failed(size_t call, weftResult_t code, const char* name, const char* part) {
+static void check_failed(uint64_t call, weftResult_t code, const char* name, const char* part) {
     weftResult_t result = weftNumResults;
     const char* message = "";
     CHECK_OK(weftGroupGetCallError(call, &result, &message));
@@ -21,7 +21,7 @@ static void check_failed(size_t call, weftResult_t code, const char* name, const
     CHECK_TEXT(message, name);
     CHECK_TEXT(message, part);
 }
-static void check_succeeded(size_t first, size_t end) {
+static void check_succeeded(uint64_t first, uint64_t end) {
     const char* message = NULL;
     for (; first < end; ++first) {
         weftResult_t result = weftNumResults;
@@ -112,7 +112,7 @@ static void one_failing_call_of_many(void) {
     CHECK(call_count() == 4 * calls);
     for (call = 0; call < calls; ++call)
         for (rank = 0; rank < 2; ++rank) {
-            const size_t number = (size_t)(4 * call + 2 * rank);
+            const uint64_t number = (uint64_t)(4 * call + 2 * rank);
             CHECK(outcome_of(number) == weftSuccess);
             if (call < 30) CHECK(outcome_of(number + 1) == weftSuccess);
             if (call > 30)
@@ -144,7 +144,7 @@ static void joined_calls(void) {
         CHECK_OK(sum_ints(&values[rank][1], rank == 2 ? 2 : 1, comms[rank]));
     }
     CHECK_FAILS(weftGroupEnd(), weftMismatch, " of the group, weftAllReduce on communicator ");
-    for (rank = 0; rank < ranks; ++rank) CHECK(outcome_of((size_t)(2 * rank + 1)) == weftMismatch);
+    for (rank = 0; rank < ranks; ++rank) CHECK(outcome_of((uint64_t)(2 * rank + 1)) == weftMismatch);
     end_with(ranks);
 }
 
@@ -215,7 +215,7 @@ static void communicators_to_be_made(void) {
     CHECK_OK(weftCommDestroy(one));
 }
 
-static weftResult_t awaited(size_t call) {
+static weftResult_t awaited(uint64_t call) {
     weftResult_t result = outcome_of(call);
     while (result == weftInProgress) {
         nap(1);
