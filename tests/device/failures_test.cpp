@@ -213,16 +213,24 @@ TEST_CASE("a rank that cannot make its part of what devices share leaves all wit
     check_works();
 }
 
-TEST_CASE("kernels that cannot be loaded leave the rank with host memory, and the others say which rank", "[joining]") {
+TEST_CASE("kernels that cannot be loaded on one rank make all ranks work on copies", "[joining]") {
     // It is looked for in each of the five libraries.
     fake::add_setting(
         "fault cuLibraryGetKernel 1 500; fault cuLibraryGetKernel 2 500; fault cuLibraryGetKernel 3 500; "
         "fault cuLibraryGetKernel 4 500; fault cuLibraryGetKernel 5 500");
     {
         const Ranks ranks(spread(2));
-        const Buffers buffers(ranks, 4000);
-        CHECK_REFUSED(reduce(ranks, buffers, 0, 100), ranks.comms[0], weftInvalidUsage, "find the kernel");
-        CHECK_REFUSED(reduce(ranks, buffers, 1, 100), ranks.comms[1], weftInvalidUsage, "rank 0 cannot use its device");
+        std::mt19937 random(7);
+        for (const size_t count : {0, 100, 300'000})
+            CHECK(compare(ranks, {weftInt32, weftSum, count, count == 100, 0}, random) == "");
+        for (weftComm_t comm : ranks.comms) {
+            char text[4000];
+            demand(weftCommExplain(comm, 100, weftInt32, weftSum, text, sizeof text, nullptr));
+            CHECK_THAT(text, Catch::Contains("in device memory: the same, on copies in the host's memory"));
+            uint64_t bytes = 0;
+            demand(weftCommMemStats(comm, weftMemHeap, &bytes));
+            CHECK(bytes >= 2'400'000);  // both buffers of the longest call
+        }
     }
     check_works();
 }
