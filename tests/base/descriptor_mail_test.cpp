@@ -9,6 +9,7 @@
 #include <sys/un.h>
 #include <sys/wait.h>
 
+#include <algorithm>
 #include <cstring>
 #include <filesystem>
 #include <span>
@@ -44,8 +45,9 @@ MailedDescriptors letter_of(size_t count, const std::string& text) {
 }
 
 bool is_letter_of(const MailedDescriptors& letter, size_t count, const std::string& text) {
-    if (letter.descriptors.size() != count || letter.text.size() != text.size() ||
-        memcmp(letter.text.data(), text.data(), text.size()) != 0)
+    const auto bytes = std::as_bytes(std::span(text));
+    if (letter.descriptors.size() != count ||
+        !std::equal(letter.text.begin(), letter.text.end(), bytes.begin(), bytes.end()))
         return false;
     for (size_t i = 0; i < count; ++i) {
         size_t number = SIZE_MAX;

@@ -182,11 +182,16 @@ TEST_CASE("what one rank cannot export, or another cannot map, is staged by all,
         Job job(2, "gpus 2; leaks fatal", 2);
         const Folder folder;
         job.variables = log_of_offers(folder);
-        job.start({"init", memory_of(each.of_first), "staged 300000", "destroy"});
-        job.start({"init", memory_of(Kind::weft), "staged 300000", "destroy"}, each.machine_of_second);
+        const std::string go = folder.path / "go";
+        const auto steps = [&](Kind kind) {
+            return Steps{"init", memory_of(kind), "keep 1000", "await " + go, "staged 300000", "destroy"};
+        };
+        job.start(steps(each.of_first));
+        job.start(steps(Kind::weft), each.machine_of_second);
+        CHECK(eventually([&] { return contains(logged(folder), each.why); }));
+        std::ofstream(go).flush();
         job.finish();
         INFO(logged(folder));
-        CHECK(contains(logged(folder), each.why));
         CHECK_FALSE(contains(job[0].output(), "offered 1"));
     }
 }

@@ -354,7 +354,7 @@ struct Worker {
     void keep(size_t elements) {
         void* handle = nullptr;
         for (int index = 0; index < count; ++index) {
-            kept.push_back(std::make_unique<DeviceBuffer>(device(index), elements * 4));
+            kept.push_back(std::make_unique<DeviceBuffer>(device(index), elements * 4, 0, kind));
             demand(weftCommRegister(comms[size_t(index)], kept.back()->data(), elements * 4, &handle));
             handles.push_back(handle);
         }
