@@ -298,8 +298,8 @@ static DeviceSpan extent(const void* buffer, const std::vector<Portion>& portion
 
 static Status no_device_for_stream() {
     return fail(weftInvalidArgument,
-                "stream must be NULL or one of weftStreamCreate's: this communicator has no device, for none was "
-                "current in the thread that called weftCommInitRank");
+                "stream must be NULL or one of weftStreamCreate's: this communicator has no device, for {}",
+                DeviceSide::why_none());
 }
 
 static Status no_preference_on_device() {
@@ -500,9 +500,8 @@ int Communicator::make_reduction(const MadeReduction& reduction) {
 
 Status Communicator::check_device_scalar(const void* scalar, size_t bytes) {
     if (!device_)
-        return fail(weftInvalidArgument,
-                    "residence weftScalarDevice: this communicator has no device, for none was current in the thread "
-                    "that called weftCommInitRank");
+        return fail(weftInvalidArgument, "residence weftScalarDevice: this communicator has no device, for {}",
+                    DeviceSide::why_none());
     const auto place = device_->place({scalar, bytes}, {scalar, bytes}, nullptr);
     if (!place) return fail(place.status().code(), "the scalar as a buffer: {}", place.status().sentence());
     if (place->space == Space::device) return ok();

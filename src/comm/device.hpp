@@ -82,6 +82,8 @@ class DeviceSide {
     // Null: the process has not initialised CUDA, and it is not done here. Else there may be a device or not: what
     // stands in the way is told when a call would need it. Fails for a number that is no device's.
     static Result<std::unique_ptr<DeviceSide>> find(int which);
+    // Why find() usually finds none: "this communicator has no device, for ...".
+    static const char* why_none();
     ~DeviceSide();
 
     // For the other ranks, before they meet.

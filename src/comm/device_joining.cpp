@@ -42,6 +42,8 @@ void warn_of_device_once(const std::string& sentence) {
 
 }  // namespace
 
+const char* DeviceSide::why_none() { return "none was current in the thread that called weftCommInitRank"; }
+
 Result<std::unique_ptr<DeviceSide>> DeviceSide::find(int which) {
     if (which < 0 && !Driver::in_use()) return std::unique_ptr<DeviceSide>();
     auto driver = Driver::get();

@@ -1,11 +1,34 @@
 // device_without_cuda.cpp: the answer of a build without the CUDA driver's headers: there is no device. Of DeviceSide
 // nothing but find() can be called, for it makes none.
+#include <atomic>
 #include <cstdlib>
 
+#include "src/base/log.hpp"
+#include "src/base/options.hpp"
+#include "src/base/per_process.hpp"
 #include "src/comm/device.hpp"
 #include "src/comm/device_memory.hpp"
+#include "src/drivers/library.hpp"
 
 namespace weft {
+
+namespace {
+
+// A program that uses CUDA is about to pass memory that nothing here can tell from the host's.
+void warn_where_cuda_is_used() {
+    const std::string& path = options().cuda_library;
+    if (path == "none") return;
+    const DynamicLibrary library = DynamicLibrary::loaded(path.empty() ? "libcuda.so.1" : path);
+    const auto current = reinterpret_cast<int (*)(void**)>(library ? library.find("cuCtxGetCurrent") : nullptr);
+    void* context = nullptr;
+    if (!current || current(&context) != 0 || !context) return;
+    static PerProcess<std::atomic<bool>> said;
+    if (!said.get().exchange(true))
+        WEFT_LOG(warn, init,
+                 "a CUDA device is current, and this build of Weft has no GPU support: do not pass device memory");
+}
+
+}  // namespace
 
 struct DeviceSide::State {};
 
@@ -15,8 +38,11 @@ DeviceSide::~DeviceSide() = default;
 Result<std::unique_ptr<DeviceSide>> DeviceSide::find(int which) {
     if (which >= 0)
         return fail(weftInvalidArgument, "device {} was asked for, but this build of Weft has no GPU support", which);
+    if (which == current) warn_where_cuda_is_used();
     return std::unique_ptr<DeviceSide>();
 }
+
+const char* DeviceSide::why_none() { return "this build of Weft has no GPU support"; }
 
 DeviceFacts DeviceSide::facts() const { std::abort(); }
 void DeviceSide::meet(std::shared_ptr<HostGroup>, const net::Identity*, int, int64_t, std::shared_ptr<const Catalog>,

@@ -1,6 +1,7 @@
 // stub.cpp: libraries that are no driver, each for one reason (-DKIND):
 // 1 the toolkit's stub, which answers 34 to everything; 2 one that hands out functions which do; 3 a driver from before
-// 12.0, which has the older way to find functions only; 4 no driver at all.
+// 12.0, which has the older way to find functions only; 4 no driver at all; 5 one that a program uses whose Weft knows no
+// GPUs.
 #include <dlfcn.h>
 
 extern "C" {
@@ -20,6 +21,12 @@ int cuGetProcAddress(const char* name, void** function, int version, unsigned lo
     static const auto real =
         reinterpret_cast<Function>(dlsym(dlopen(FAKE_CUDA_LIBRARY, RTLD_NOW | RTLD_LOCAL), "cuGetProcAddress"));
     return real(name, function, version, flags);
+}
+#elif KIND == 5
+int cuCtxGetCurrent(void** context) {
+    static int some;
+    *context = &some;
+    return 0;
 }
 #else
 int weft_test_no_driver() { return 0; }
