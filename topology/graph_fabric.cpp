@@ -184,6 +184,7 @@ void GraphFabric::add_way(weft::Route& route, const Position& from, const Positi
     } else {
         route.latency_us = kind_.net_us;
         route.overhead_us = kind_.net_overhead_us;
+        route.carrier_us = carrier_us_of(kind_);
         route.driven = false;
         add(route, source, source.roads->out[size_t(from.site)]);
         add(route, target, target.roads->in[size_t(to.site)]);

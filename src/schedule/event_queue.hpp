@@ -6,17 +6,17 @@
 
 namespace weft {
 
-enum class EventKind : uint8_t { wake, begin_moving, flow_ends, carry };
+enum class EventKind : uint8_t { wake, begin_moving, flow_ends, carry, arrive };
 
 struct Event {
     double at_us;
     uint64_t order;
     int32_t subject;        // a block, a flow or a connection
-    uint32_t version : 30;  // of a flow: the event counts if nothing has changed it since
-    uint32_t kind_bits : 2;
+    uint32_t version : 29;  // of a flow: the event counts if nothing has changed it since
+    uint32_t kind_bits : 3;
     EventKind kind() const { return EventKind(kind_bits); }
 };
-inline constexpr uint32_t version_mask = (uint32_t(1) << 30) - 1;
+inline constexpr uint32_t version_mask = (uint32_t(1) << 29) - 1;
 
 class EventQueue {
   public:

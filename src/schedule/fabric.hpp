@@ -21,6 +21,8 @@ struct Route {
     double credit_us = 0;             // from the receiver's release of a message until who sends sees it
     double overhead_us = 0;           // what each end's block has to do for a message besides
     double bytes_per_us = unlimited;  // the most that one connection gets
+    // Of that latency, at each end: what the rank's one thread that carries does for a message, one after the other.
+    double carrier_us = 0;
     // By the sending block, which is busy until the last byte has left; else somebody else carries the slot's bytes, a
     // NIC or a kernel, and the block goes on. Slots that are driven lie with the receiver; others are the sender's, free
     // as soon as their bytes have left, and `window` messages lie with the receiver or are on their way.

@@ -10,7 +10,8 @@ namespace {
 
 // NVLink: links a device x what NCCL counts each for (20, 20.6, 40.1 GB/s by generation), which is what is left of the
 // line rate. Memory: half the data sheet's, for a copy reads and writes. Blocks: what NCCL counts a channel for. Times:
-// NCCL's for rings and its protocol Simple. Adapters: their line rate.
+// NCCL's for rings and its protocol Simple; of what a message takes to another host Weft's proxy thread has what it has on
+// hosts of threads (net_overhead_us). Adapters: their line rate.
 constexpr const char* nccl = "NCCL 2.30's tuning constants; NVIDIA's data sheets";
 // As src/schedule/layout.hpp has it, measured for perf/README.md; memory of a socket with eight channels of DDR4.
 constexpr const char* link_costs = "Weft's LinkCosts, measured on virtual machines";
@@ -32,7 +33,8 @@ constexpr HostKind dgx_a100{.name = "dgx-a100",
                             .signal_us = 1.0,
                             .start_us = 8.4,
                             .slot_bytes = 256 << 10,
-                            .packet_bytes_per_us = 87.7e3};
+                            .packet_bytes_per_us = 87.7e3,
+                            .carrier_us = 2};
 constexpr HostKind cpu_10g{.name = "cpu-10g",
                            .source = link_costs,
                            .ranks = 8,
@@ -162,6 +164,7 @@ Result<HostKind> with_constant(HostKind kind, std::string_view name, double valu
         {"peer_us", &HostKind::peer_us},
         {"net_us", &HostKind::net_us},
         {"net_overhead_us", &HostKind::net_overhead_us},
+        {"carrier_us", &HostKind::carrier_us},
         {"signal_us", &HostKind::signal_us},
         {"start_us", &HostKind::start_us},
         {"cache_bytes", &HostKind::cache_bytes},
@@ -178,6 +181,8 @@ Result<HostKind> with_constant(HostKind kind, std::string_view name, double valu
     }
     return fail(weftInvalidArgument, "there is no constant `{}`; there are {}", name, names);
 }
+
+double carrier_us_of(const HostKind& kind) { return kind.devices ? std::min(kind.carrier_us, kind.net_us / 2) : 0; }
 
 RankCosts rank_costs_of(const HostKind& kind, int hosts) {
     return {.step_us = kind.step_us,
@@ -228,6 +233,7 @@ Route HostsFabric::route(int from, int to) const {
                 .latency_us = kind_.net_us,
                 .credit_us = kind_.net_us,
                 .overhead_us = kind_.net_overhead_us,
+                .carrier_us = carrier_us_of(kind_),
                 .driven = false};
     Route route{.latency_us = kind_.peer_us, .credit_us = kind_.peer_us};
     if (kind_.devices)

@@ -28,6 +28,7 @@ struct HostKind {
     double step_us, peer_us, net_us, net_overhead_us, signal_us, start_us;
     size_t slot_bytes;
     double packet_bytes_per_us = unlimited;  // of a device, in packets that hold a flag beside each word
+    double carrier_us = 0;                   // of a device: what net_us has of its host's thread, at each end
     double cache_bytes = 0;                  // of a thread: what is no larger than this never goes to memory
     // Of with_protocol(); what bandwidths are above has them in it.
     double efficiency = 1;                       // bytes of data in those on links
@@ -39,6 +40,8 @@ HostKind with_working_set(HostKind kind, size_t bytes);
 // A host one of whose constants was measured: a name as above, those that are numbers. weftInvalidArgument lists them.
 Result<HostKind> with_constant(HostKind kind, std::string_view name, double value);
 
+// Of each message to another host and of each from one, no more than its latency has room for.
+double carrier_us_of(const HostKind& kind);
 // What its ranks do by themselves, on so many hosts.
 RankCosts rank_costs_of(const HostKind& kind, int hosts);
 

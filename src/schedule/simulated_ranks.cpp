@@ -33,7 +33,13 @@ Status SimulatedRanks::run() {
             switch (event.kind()) {
                 case EventKind::wake: queue(event.subject); break;
                 case EventKind::begin_moving: begin_moving(event.subject); break;
-                case EventKind::carry: carry(event.subject); break;
+                case EventKind::carry:
+                    if (connections_[size_t(event.subject)].begins_us <= now_us_)
+                        begin_carrying(event.subject);
+                    else
+                        carry(event.subject);
+                    break;
+                case EventKind::arrive: come(event.subject); break;
                 case EventKind::flow_ends:
                     if (flows_.ends(now_us_, event)) flow_ended(flows_.owner(event.subject));
                     break;
@@ -208,15 +214,36 @@ void SimulatedRanks::flow_ended(int32_t owner) {
     }
     Connection& connection = connections_[size_t(-1 - owner)];
     connection.carrying = false;
-    arrived(connection, slot(connection, connection.carried++));
+    if (connection.carrier_us > 0) {
+        ++connection.carried;
+        events_.push(now_us_ + connection.latency_us - connection.carrier_us, EventKind::arrive, -1 - owner);
+    } else {
+        arrived(slot(connection, connection.carried++), connection, now_us_ + connection.latency_us);
+    }
     if (blocks_[size_t(connection.sender)].phase == Phase::credit) queue(connection.sender);
     carry(-1 - owner);
 }
 
-void SimulatedRanks::arrived(Connection& connection, Slot& full) {
-    full.arrives_us = now_us_ + connection.latency_us;
+void SimulatedRanks::arrived(Slot& full, const Connection& connection, double at_us) {
+    full.arrives_us = at_us;
     if (blocks_[size_t(connection.receiver)].phase == Phase::message)
         events_.push(full.arrives_us, EventKind::wake, connection.receiver);
+}
+
+// Since when the rank's thread that carries does this, which takes it so long.
+double SimulatedRanks::carrier_begins(int32_t index, double takes_us) {
+    RankState& rank = ranks_[size_t(index)];
+    const double begins_us = std::max(now_us_, rank.carries_until_us);
+    rank.carries_until_us = begins_us + takes_us * rank.slowness;
+    return begins_us;
+}
+
+// With its last byte, to the thread that carries.
+void SimulatedRanks::come(int32_t number) {
+    Connection& connection = connections_[size_t(number)];
+    const int32_t rank = blocks_[size_t(connection.receiver)].rank;
+    carrier_begins(rank, connection.carrier_us);
+    arrived(slot(connection, connection.come++), connection, ranks_[size_t(rank)].carries_until_us);
 }
 
 // In their order, one at a time, as they go through a socket or a queue of a NIC, while the window is open.
@@ -230,6 +257,16 @@ void SimulatedRanks::carry(int32_t number) {
             return events_.push(opens_us, EventKind::carry, number);
     }
     connection.carrying = true;
+    if (connection.carrier_us > 0) {
+        connection.begins_us = carrier_begins(blocks_[size_t(connection.sender)].rank, connection.carrier_us);
+        if (connection.begins_us > now_us_) return events_.push(connection.begins_us, EventKind::carry, number);
+    }
+    begin_carrying(number);
+}
+
+void SimulatedRanks::begin_carrying(int32_t number) {
+    Connection& connection = connections_[size_t(number)];
+    connection.begins_us = unlimited;
     flows_.start(now_us_, connection.path, slot(connection, connection.carried).bytes, connection.most,
                  owner_of_connection(number));
 }
@@ -248,7 +285,7 @@ void SimulatedRanks::finish_work(int32_t index) {
             message_bytes_ += state.bytes;
             if (out.driven) {
                 ++out.carried;
-                arrived(out, filled);
+                arrived(filled, out, now_us_ + out.latency_us);
             } else {
                 carry(state.out);
             }

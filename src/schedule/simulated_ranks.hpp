@@ -70,6 +70,7 @@ class SimulatedRanks {
         bool thread_busy = false;
         int32_t working = 0;  // blocks
         double since_us = 0, busy_us = 0, end_us = 0;
+        double carries_until_us = 0;  // its thread that carries has something to do
         double slowness = 1;
         int32_t board = -1;
         int32_t local_path = -1;
@@ -82,11 +83,13 @@ class SimulatedRanks {
         int32_t depth = 1;
         int32_t slots = 1;  // that are kept track of: depth, and of those that are carried a window more
         size_t first_slot = 0;
-        uint64_t filled = 0, carried = 0, released = 0;  // slots: by the sender, by who carries them, by the receiver
-        int32_t sender = -1, receiver = -1;              // blocks
+        // Slots: filled by the sender, carried, come to the receiver's carrier if it has one, released by the receiver.
+        uint64_t filled = 0, carried = 0, come = 0, released = 0;
+        int32_t sender = -1, receiver = -1;  // blocks
         int32_t path = -1;
-        double latency_us = 0, credit_us = 0, overhead_us = 0, most = unlimited;
+        double latency_us = 0, credit_us = 0, overhead_us = 0, carrier_us = 0, most = unlimited;
         bool driven = true, carrying = false;
+        double begins_us = unlimited;  // carrying, when the thread that carries has come to it
     };
     struct Meeting {
         uint64_t tile = ~uint64_t(0);
@@ -111,7 +114,10 @@ class SimulatedRanks {
     void finish_work(int32_t index);
     void complete_step(int32_t index);
     void carry(int32_t connection);
-    void arrived(Connection& connection, Slot& slot);
+    void begin_carrying(int32_t connection);
+    void come(int32_t connection);
+    double carrier_begins(int32_t rank, double takes_us);
+    void arrived(Slot& slot, const Connection& connection, double at_us);
     bool reached(const BlockState& state, const Dependency& dependency) const;
     bool post(int32_t index, const Instruction& instruction);
     bool await(int32_t index, const Instruction& instruction);

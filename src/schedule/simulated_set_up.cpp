@@ -79,6 +79,7 @@ Result<int32_t> SimulatedRanks::connection(int channel, int from, int to, int de
     made.latency_us = route.latency_us;
     made.credit_us = route.credit_us;
     made.overhead_us = route.overhead_us;
+    made.carrier_us = route.carrier_us;
     made.most = route.bytes_per_us;
     made.driven = route.driven;
     slots_.resize(slots_.size() + size_t(made.slots), Slot{unlimited, 0, 0});

@@ -76,14 +76,17 @@ namespace {
 
 // Between hosts: the bytes of a slot are carried by somebody else. Rank 1 may be slow.
 struct CarriedFabric : PairsFabric {
-    CarriedFabric() : PairsFabric(2, 1000, 3) { turns = false; }
+    explicit CarriedFabric(int ranks = 2, double latency_us = 3) : PairsFabric(ranks, 1000, latency_us) {
+        turns = false;
+    }
     Route route(int from, int to) const override {
         Route route = PairsFabric::route(from, to);
         route.driven = false;
+        route.carrier_us = carrier_us;
         return route;
     }
     double slowness(int rank) const override { return rank == 1 ? slow : 1; }
-    double slow = 1;
+    double slow = 1, carrier_us = 0;
 };
 
 }  // namespace
@@ -104,6 +107,31 @@ TEST_CASE("no more than a window of messages lies with a receiver that is late",
     const double third_us = 64 + 64 + 3 + 3 * 6400 + 3;
     CHECK(found.ranks[0].end_us == Approx(third_us + 64 + 64));
     CHECK(found.us == Approx(64 + 64 + 3 + messages * 6400.0));
+}
+
+TEST_CASE("a rank's one thread carries one message after the other, those that go and those that come", "[simulator]") {
+    const int others = GENERATE(1, 2, 7);
+    const bool to_all = GENERATE(false, true);
+    CarriedFabric fabric(others + 1, 6);
+    fabric.carrier_us = 2;
+    SimulatedCall call;
+    call.bytes = 10'048;
+    call.schedule = [&](int rank) {
+        const Collective collective = to_all ? Collective::broadcast : Collective::reduce;
+        Builder schedule("star", collective, {others + 1, rank, {}}, {.fifo_depth = 1, .root = 0});
+        for (int other = 1; other <= others; ++other)
+            if (rank == 0 && to_all)
+                schedule.block({.target = other}).send({0});
+            else if (rank == 0)
+                schedule.block({.source = other}).recv({0}).to(Buffer::scratch);
+            else if (rank == other && to_all)
+                schedule.block({.source = 0}).recv({0});
+            else if (rank == other)
+                schedule.block({.target = 0}).send({0});
+        return schedule.finish();
+    };
+    // One alone takes its latency, in which the threads at both ends have their parts.
+    CHECK(simulated(fabric, call).us == Approx(10.048 + 6 + 2 * (others - 1)));
 }
 
 TEST_CASE("flows on one link have equal shares of it", "[simulator]") {
