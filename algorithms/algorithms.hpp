@@ -103,7 +103,8 @@ Schedule binomial_tree_gather(const Layout& layout, const Parameters& parameters
 Schedule binomial_tree_scatter(const Layout& layout, const Parameters& parameters);
 double binomial_tree_broadcast_us(const Layout& layout, const LinkCosts& costs, size_t bytes);
 double binomial_tree_reduce_us(const Layout& layout, const LinkCosts& costs, size_t bytes);
-double binomial_tree_parts_us(const Layout& layout, const LinkCosts& costs, size_t bytes);
+double binomial_tree_gather_us(const Layout& layout, const LinkCosts& costs, size_t bytes);
+double binomial_tree_scatter_us(const Layout& layout, const LinkCosts& costs, size_t bytes);
 
 Schedule double_binary_tree_broadcast(const Layout& layout, const Parameters& parameters);
 Schedule double_binary_tree_reduce(const Layout& layout, const Parameters& parameters);
@@ -119,7 +120,8 @@ Schedule linear_broadcast(const Layout& layout, const Parameters& parameters);
 Schedule linear_reduce(const Layout& layout, const Parameters& parameters);
 double linear_broadcast_us(const Layout& layout, const LinkCosts& costs, size_t bytes);
 double linear_reduce_us(const Layout& layout, const LinkCosts& costs, size_t bytes);
-double linear_us(const Layout& layout, const LinkCosts& costs, size_t bytes);
+double linear_gather_us(const Layout& layout, const LinkCosts& costs, size_t bytes);
+double linear_scatter_us(const Layout& layout, const LinkCosts& costs, size_t bytes);
 
 // Over hosts, made of two.
 Schedule two_level_ring_all_gather(const Layout& layout, const Parameters& parameters);

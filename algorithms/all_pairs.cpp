@@ -135,7 +135,7 @@ static double one_round_us(const Layout& layout, const LinkCosts& costs, size_t 
     for (int distance = 1; distance < layout.ranks; ++distance)
         network.add_round(rounds, distance, double(bytes) / layout.ranks, coming);
     rounds.latency_us = network.message_us(network.hosts() > 1) +
-                        (2 * (layout.ranks - 1) - 1) * costs.net_message_us * costs.ranks_per_core;
+                        (2 * network.peers_abroad() - 1) * network.end_us() * costs.ranks_per_core;
     return network.overlapped_us(rounds, double(bytes), 2 * double(costs.net_slot_bytes));
 }
 double all_pairs_gathered_us(const Layout& layout, const LinkCosts& costs, size_t bytes) {
@@ -156,7 +156,7 @@ double all_pairs_all_reduce_us(const Layout& layout, const LinkCosts& costs, siz
     // The messages of a half travel at once, but the processor sends and receives one after the other; three of these
     // hide in the latencies (measured with 3, 4 and 8 ranks).
     rounds.latency_us = 2 * network.message_us(network.hosts() > 1) +
-                        (4 * (layout.ranks - 1) - 3) * costs.net_message_us * costs.ranks_per_core;
+                        (4 * network.peers_abroad() - 3) * network.end_us() * costs.ranks_per_core;
     return network.overlapped_us(rounds, double(bytes), 2 * double(costs.net_slot_bytes));
 }
 

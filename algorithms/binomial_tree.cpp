@@ -4,6 +4,7 @@
 // in MPICH", 2005.
 #include <algorithm>
 #include <optional>
+#include <vector>
 
 #include "algorithms/algorithms.hpp"
 #include "algorithms/network.hpp"
@@ -165,14 +166,54 @@ Schedule binomial_tree_scatter(const Layout& layout, const Parameters& parameter
     return schedule.finish();
 }
 
+namespace {
+
+struct Traffic {
+    bool parted, down;  // what goes down waits for what the one above has sent beside it
+    Network::Coming coming;
+};
+
+// Between machines: a host's link carries what its ranks have to do with other hosts, which in most rounds is nothing.
+double between_machines_us(const Network& network, const Layout& layout, const LinkCosts& costs, size_t bytes,
+                           const Traffic& traffic) {
+    const RankOrder order = traffic.parted ? RankOrder(layout.ranks) : layout.host_major();
+    const double tile = double(costs.net_slot_bytes) * (traffic.parted ? 2 : 1);
+    const double alone = std::min(1.0, tile / std::max(1.0, double(bytes)));  // share of the buffer in a tile
+    Network::Rounds rounds;
+    int distance = 1, crossing = 0;
+    while (2 * distance < layout.ranks) distance *= 2;
+    for (; distance >= 1; distance /= 2) {
+        std::vector<double> out(size_t(network.hosts()), 0.0);
+        bool crosses = false;
+        const double most = traffic.parted ? double(bytes) * distance / layout.ranks : double(bytes);
+        for (int place = 0; place + distance < layout.ranks; place += 2 * distance) {
+            const int from = layout.host_of(order[size_t(place)]), to = layout.host_of(order[size_t(place + distance)]);
+            const double share = std::min(1.0, double(layout.ranks - place - distance) / distance);
+            if (from == to) continue;
+            crosses = true;
+            out[size_t(from)] += traffic.parted ? most * share : most;
+        }
+        const double link = network.link_us(*std::max_element(out.begin(), out.end()));
+        rounds.latency_us += network.message_us(crosses);
+        rounds.link_us += link * (traffic.down ? 1 + crossing * alone : 1);
+        rounds.handling_us +=
+            network.handling_us(most) / (crosses && traffic.coming == Network::Coming::finished ? 3 : 1);
+        crossing += crosses;
+    }
+    return network.overlapped_us(rounds, double(bytes), tile);
+}
+
+}  // namespace
+
 // As many hops as the tree is deep; the root sends to each of its children.
-static double tree_us(const Layout& layout, const LinkCosts& costs, size_t bytes, bool parted, Network::Coming coming) {
+static double tree_us(const Layout& layout, const LinkCosts& costs, size_t bytes, const Traffic& traffic) {
     if (layout.ranks == 1) return costs.stream_us(bytes, 2 * bytes);
     const Network network(layout, costs, bytes);
+    if (network.machines()) return between_machines_us(network, layout, costs, bytes, traffic);
     Network::Rounds rounds;
     for (int distance = 1; distance < layout.ranks; distance *= 2)
-        network.add_round(rounds, distance, parted ? double(bytes) * distance / layout.ranks : double(bytes), coming,
-                          std::max(1, layout.ranks / (2 * distance)));
+        network.add_round(rounds, distance, traffic.parted ? double(bytes) * distance / layout.ranks : double(bytes),
+                          traffic.coming, std::max(1, layout.ranks / (2 * distance)));
     if (network.hosts() == 1) rounds.latency_us *= network.one_way_us(false) / network.message_us(false);
     return network.overlapped_us(rounds, double(bytes), double(costs.net_slot_bytes));
 }
@@ -180,16 +221,19 @@ double binomial_tree_broadcast_us(const Layout& layout, const LinkCosts& costs, 
     // One of the two copies while the other one does, or one copies all.
     if (layout.ranks == 2 && layout.host_count() == 1)
         return Network(layout, costs, bytes).one_way_us(false) + 1.5 * costs.stream_us(bytes, 2 * bytes);
-    return tree_us(layout, costs, bytes, false, Network::Coming::finished);
+    return tree_us(layout, costs, bytes, {false, true, Network::Coming::finished});
 }
 double binomial_tree_reduce_us(const Layout& layout, const LinkCosts& costs, size_t bytes) {
     // One copies while the other adds up what came before. Measured; past the caches a chain of small tiles is faster.
     if (layout.ranks == 2 && layout.host_count() == 1 && 2 * bytes <= costs.cache_bytes)
         return Network(layout, costs, bytes).one_way_us(false) + costs.stream_us(bytes, 2 * bytes);
-    return tree_us(layout, costs, bytes, false, Network::Coming::parts);
+    return tree_us(layout, costs, bytes, {false, false, Network::Coming::parts});
 }
-double binomial_tree_parts_us(const Layout& layout, const LinkCosts& costs, size_t bytes) {
-    return tree_us(layout, costs, bytes, true, Network::Coming::finished);
+double binomial_tree_gather_us(const Layout& layout, const LinkCosts& costs, size_t bytes) {
+    return tree_us(layout, costs, bytes, {true, false, Network::Coming::finished});
+}
+double binomial_tree_scatter_us(const Layout& layout, const LinkCosts& costs, size_t bytes) {
+    return tree_us(layout, costs, bytes, {true, true, Network::Coming::finished});
 }
 
 }  // namespace weft

@@ -250,7 +250,10 @@ static double crossing_us(const Network& network, int ranks, double bytes, bool 
 // Of hops that a tile makes one after the other, the lowest within hosts. Who has nothing to do in one tree works in the
 // other: ranks that share a core wait for each other at every level.
 static double way_us(const Network& network, const Layout& layout, double tile) {
-    const int depth = Tree{layout.ranks}.depth(), far_hops = network.hosts() == 1 ? 0 : Tree{network.hosts()}.depth();
+    const int depth = Tree{layout.ranks}.depth();
+    int far_hops = network.hosts() == 1 ? 0 : Tree{network.hosts()}.depth();
+    // Of the hops from what is below a host's highest rank half go past it, to the next host.
+    if (far_hops > 0 && far_hops < depth && network.machines()) ++far_hops;
     double way = 0;
     for (int level = 1; level <= depth; ++level) {
         const bool crosses = level > depth - far_hops;
@@ -291,9 +294,11 @@ static double one_way_us(const Layout& layout, const LinkCosts& costs, size_t by
     // Half as many messages as for both ways.
     const double messages = tiles * network.message_us(network.hosts() > 1) / 2;
     const double handling = halves * network.handling_us(double(bytes) / 2);
-    const double way = way_us(network, layout, tile);
+    double way = way_us(network, layout, tile);
     // The links of one machine are its processors, which do one after the other.
     if (costs.one_machine) return way + link + messages + handling;
+    // The root is none of the trees: it has both their tops below it.
+    if (network.hosts() > 1) way += network.message_us(true);
     return way + std::max({link, messages, handling});
 }
 double double_binary_tree_broadcast_us(const Layout& layout, const LinkCosts& costs, size_t bytes) {

@@ -115,10 +115,21 @@ const char* too_many_ahead(const Layout& layout) {
     return layout.ranks > ranks_ahead_most ? "the root needs many slots for every rank: at most 32 ranks" : nullptr;
 }
 
-double linear_us(const Layout& layout, const LinkCosts& costs, size_t bytes) {
+// Between machines the root sends while its link carries; what comes has shared its link, and is there at once.
+static double root_us(const Network& network, const Layout& layout, const LinkCosts& costs, size_t bytes, bool comes) {
+    const double ranks = layout.ranks, part = double(bytes) / ranks;
+    LinkCosts alone = costs;
+    alone.ranks_per_core = 1;
+    const double link = network.lone_link_us(part * (ranks - network.ranks_a_host()));
+    const double work = (ranks - 1) * network.end_us() + alone.stream_us(size_t(part * (ranks - 1)), bytes);
+    return network.one_way_us(true, 2 / ranks) + (comes ? link + work : std::max(link, work));
+}
+
+static double star_us(const Layout& layout, const LinkCosts& costs, size_t bytes, bool comes) {
     if (layout.ranks == 1) return costs.stream_us(bytes, 2 * bytes);
     const Network network(layout, costs, bytes);
     const bool crosses = network.hosts() > 1;
+    if (network.machines()) return root_us(network, layout, costs, bytes, comes);
     const double others = double(bytes) * (layout.ranks - 1) / layout.ranks;
     // The root handles every message.
     LinkCosts alone = costs;
@@ -128,6 +139,13 @@ double linear_us(const Layout& layout, const LinkCosts& costs, size_t bytes) {
     const double messages = network.one_way_us(crosses, crosses ? 2.0 / layout.ranks : 1) +
                             (layout.ranks - 2) * (crosses ? costs.net_message_us : turn_us);
     return messages + std::max(crosses ? network.lone_link_us(others) : 0, 2 * alone.stream_us(size_t(others), bytes));
+}
+
+double linear_gather_us(const Layout& layout, const LinkCosts& costs, size_t bytes) {
+    return star_us(layout, costs, bytes, true);
+}
+double linear_scatter_us(const Layout& layout, const LinkCosts& costs, size_t bytes) {
+    return star_us(layout, costs, bytes, false);
 }
 
 const char* too_many_for_one(const Layout& layout) {

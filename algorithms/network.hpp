@@ -18,6 +18,13 @@ class Network {
     // The same of who sends and goes on: nobody is waited for, so that ranks arrive apart costs nothing, unless they
     // share cores.
     double one_way_us(bool crosses, double working = 1) const;
+    // Whether hosts are machines, whose links and processors work side by side; those of one machine do one after the
+    // other.
+    bool machines() const { return hosts_ > 1 && !costs_.one_machine; }
+    // Other ranks whose messages take what one to another host does.
+    int peers_abroad() const { return machines() ? ranks_ - ranks_a_host_ : ranks_ - 1; }
+    // What a processor does for a message at one of its ends.
+    double end_us() const { return machines() ? costs_.net_message_us / 2 : costs_.net_message_us; }
     // What the processor does with a message besides: into the slot, out of it, into place.
     double handling_us(double bytes) const;
     // `bytes` through each host's link, to the next host or to one further away. The links of one machine are its

@@ -120,7 +120,8 @@ double rank_order_reduce_scatter_us(const Layout& layout, const LinkCosts& costs
 }
 // The root takes N - 1 times the buffer.
 double rank_order_reduce_us(const Layout& layout, const LinkCosts& costs, size_t bytes) {
-    return linear_us(layout, costs, bytes * size_t(layout.ranks)) + summed_us(costs, double(bytes) * layout.ranks);
+    return linear_gather_us(layout, costs, bytes * size_t(layout.ranks)) +
+           summed_us(costs, double(bytes) * layout.ranks);
 }
 
 }  // namespace weft

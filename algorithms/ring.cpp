@@ -212,7 +212,13 @@ double ring_chain_us(const Layout& layout, const LinkCosts& costs, size_t bytes)
     if (layout.ranks == 1) return costs.stream_us(bytes, 2 * bytes);
     const double tile = double(std::min(bytes, ring_chain_tile_bytes(layout, costs, bytes)));
     const double tiles = bytes == 0 ? 1 : std::ceil(double(bytes) / tile);
-    return (tiles + layout.ranks - 2) * hop_us(Network(layout, costs, bytes), tile);
+    const Network network(layout, costs, bytes);
+    if (!network.machines()) return (tiles + layout.ranks - 2) * hop_us(network, tile);
+    // A tile goes from host to host as often as there are others; behind it links and processors are never idle.
+    const double handling = network.handling_us(tile) * 2 / 3, link = network.link_us(tile);
+    const double first = (network.hosts() - 1) * (network.one_way_us(true) + link) +
+                         (layout.ranks - network.hosts()) * network.message_us(false) + (layout.ranks - 1) * handling;
+    return first + (tiles - 1) * std::max(link, network.end_us() * costs.ranks_per_core + handling);
 }
 
 double ring_all_reduce_us(const Layout& layout, const LinkCosts& costs, size_t bytes) {
@@ -221,13 +227,16 @@ double ring_all_reduce_us(const Layout& layout, const LinkCosts& costs, size_t b
     const Network network(layout, costs, bytes);
     if (network.hosts() > 1) {
         // Tile by tile, every chunk goes round twice, over the hops between hosts and the others, and each host's link
-        // carries each chunk once a round.
+        // carries each chunk once a round. Links that are no processors work meanwhile: what goes round waits for its
+        // own chunks' bytes alone, or the links are never idle.
         const double round =
             network.hosts() * network.message_us(true) + (ranks - network.hosts()) * network.message_us(false);
         const double tile_bytes = double(costs.net_slot_bytes) * ranks;
         const double tiles = std::max(1.0, std::ceil(double(bytes) / tile_bytes));
         const double moved = 2 * (ranks - 1) / ranks;
-        return moved * (tiles * round + network.link_us(double(bytes)) + network.handling_us(double(bytes)));
+        const double link = network.link_us(double(bytes)), handling = network.handling_us(double(bytes));
+        if (!network.machines()) return moved * (tiles * round + link + handling);
+        return moved * std::max(link, tiles * round + link * network.hosts() / ranks + handling);
     }
     // Reads and writes of an N-th: send 1, recv_reduce_send and recv_copy_send 2 each, the complete sum 3, recv 1.
     const double streams = (4 * ranks - 3) / ranks;
