@@ -137,13 +137,13 @@ TEST_CASE("strangers at the meeting's socket are turned away and the ranks meet"
     }
     {
         const Fd hasty = connect_and(job.id(), [&](const Fd& socket) {  // a proof before it was asked for
-            const Message nothing = hello_of_version(WEFT_VERSION_CODE);
+            const Message nothing = hello_of_version(weft::wire_version);
             return try_to_send(socket, proof_for(secret, nothing, nothing));
         });
         CHECK(!receive(hasty));
     }
     {
-        const Message hello = hello_of_version(WEFT_VERSION_CODE);
+        const Message hello = hello_of_version(weft::wire_version);
         Message challenge;
         const Fd ignorant = greet(job.id(), hello, challenge);
         send(ignorant, proof_for(secret_of(job.another_id()), hello, challenge));
@@ -152,7 +152,7 @@ TEST_CASE("strangers at the meeting's socket are turned away and the ranks meet"
         CHECK(!segment);
     }
     // A whole handshake, recorded; played again it proves nothing, for the challenge is another.
-    Message hello = hello_of_version(WEFT_VERSION_CODE), proof;
+    Message hello = hello_of_version(weft::wire_version), proof;
     {
         Message challenge;
         const Fd knowing = greet(job.id(), hello, challenge);
@@ -181,7 +181,7 @@ TEST_CASE("strangers at the meeting's socket are turned away and the ranks meet"
 TEST_CASE("who connects to the meeting's socket and never speaks is let go; who has greeted has time", "[strangers]") {
     Job job(2);
     job.start(0, {"init", "reduce=1000", "destroy"}, {quiet});
-    const Message hello = hello_of_version(WEFT_VERSION_CODE);
+    const Message hello = hello_of_version(weft::wire_version);
     Message challenge;
     const Fd greeted = greet(job.id(), hello, challenge);
     std::vector<Fd> silent;
