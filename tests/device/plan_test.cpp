@@ -252,7 +252,9 @@ TEST_CASE("between hosts steps alone serve, short messages in few rounds and lon
         // in the fewest rounds.
         const std::set<std::string> least{"ring", "halving_doubling", "all_pairs", "double_binary_tree"};
         CHECK(least.count(plan_of(64 << 20, layout).algorithm) == 1);
-        CHECK(plan_of(8, layout).algorithm == "recursive_doubling");
+        // All pairs take two rounds, which count where the ranks are no power of two.
+        const std::string shortest = plan_of(8, layout).algorithm;
+        CHECK((shortest == "recursive_doubling" || (ranks == 6 && shortest == "all_pairs")));
         for (const size_t bytes : {size_t(0), size_t(1), size_t(1) << 14, size_t(1) << 24})
             CHECK(plan_of(bytes, layout).body == cuda::Body::steps);
     }
