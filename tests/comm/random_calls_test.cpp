@@ -15,9 +15,11 @@
 #include "tests/catch.hpp"
 #include "tests/comm/on_threads.hpp"
 #include "tests/comm/random_calls.hpp"
-#include "tests/folder.hpp"
 #include "tests/reference/exact.hpp"
+#ifdef WEFT_COMMAND
+#include "tests/folder.hpp"
 #include "tests/subprocess.hpp"
+#endif
 
 namespace weft::test {
 namespace {
@@ -104,6 +106,7 @@ TEST_CASE("one thread that drives all ranks in a group gets right results", "[co
     }
 }
 
+#ifdef WEFT_COMMAND
 TEST_CASE("random calls of processes are right, with every algorithm and every way to share buffers", "[comm]") {
     std::cout << "seed " << seed() << std::endl;
     const std::vector<std::vector<std::string>> settings = {
@@ -216,5 +219,6 @@ TEST_CASE("random calls of ranks on several hosts are right under every algorith
         }
     }
 }
+#endif
 
 }  // namespace weft::test

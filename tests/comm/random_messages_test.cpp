@@ -8,7 +8,9 @@
 #include "tests/amount.hpp"
 #include "tests/catch.hpp"
 #include "tests/comm/random_messages.hpp"
+#ifdef WEFT_COMMAND
 #include "tests/subprocess.hpp"
+#endif
 
 namespace weft::test {
 namespace {
@@ -34,6 +36,7 @@ void check_threads(int ranks, int comms, const MessageSequence& sequence) {
     for (const std::string& sentence : wrong) CHECK(sentence == "");
 }
 
+#ifdef WEFT_COMMAND
 void check_processes(int ranks, int hosts, const std::vector<std::string>& variables) {
     std::string shown;
     for (const std::string& variable : variables) shown += variable + " ";
@@ -50,6 +53,7 @@ void check_processes(int ranks, int hosts, const std::vector<std::string>& varia
     for (int rank = 0; rank < ranks; ++rank)
         CHECK_THAT(outcome.output, Catch::Contains("rank " + std::to_string(rank) + " is content"));
 }
+#endif
 
 }  // namespace
 
@@ -78,6 +82,7 @@ TEST_CASE("one thread that drives all ranks in a group gets their messages throu
     }
 }
 
+#ifdef WEFT_COMMAND
 TEST_CASE("random messages of processes arrive, copied by the kernel or through slots", "[messages]") {
     std::cout << "seed " << seed() << std::endl;
     for (const int ranks : {2, 3, 6})
@@ -98,5 +103,6 @@ TEST_CASE("random messages between hosts arrive", "[messages][hosts]") {
         check_processes(ranks, hosts, {});
     }
 }
+#endif
 
 }  // namespace weft::test

@@ -8,7 +8,9 @@
 #include "tests/amount.hpp"
 #include "tests/catch.hpp"
 #include "tests/comm/random_splits.hpp"
+#ifdef WEFT_COMMAND
 #include "tests/subprocess.hpp"
+#endif
 
 namespace weft::test {
 namespace {
@@ -37,6 +39,7 @@ TEST_CASE("families of communicators of threads, and of ranks that share a threa
         for (const int of_a_thread : {1, 2, 8}) check_threads(ranks, of_a_thread, small() ? 30 : 200);
 }
 
+#ifdef WEFT_COMMAND
 TEST_CASE("families of communicators of processes, on one host and on several, are as the model says", "[splits]") {
     struct Shape {
         int hosts, ranks;
@@ -54,6 +57,7 @@ TEST_CASE("families of communicators of processes, on one host and on several, a
         CHECK(outcome.status == 0);
     }
 }
+#endif
 
 TEST_CASE("a call that fails beside a split in a group leaves nobody waiting for that split", "[comm]") {
     for (int round = 0; round < (small() ? 5 : 30); ++round) {
