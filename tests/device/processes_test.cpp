@@ -309,8 +309,8 @@ TEST_CASE("a process that dies while the devices join is named", "[processes]") 
     job[1].wait();
     job.finish(0);
     // Who looks late sees one that died before: "were meeting".
-    CHECK(contains(job[0].output(),
-                   "init 6 rank 1 (pid " + std::to_string(job[1].pid()) + ") died while the ranks were"));
+    CHECK(contains(job[0].output(), "init 6 call 0 of the group, weftCommInitRank: rank 1 (pid " +
+                                        std::to_string(job[1].pid()) + ") died while the ranks were"));
 }
 
 TEST_CASE("what ranks of different processes called is told by both", "[processes]") {
