@@ -229,8 +229,8 @@ void Run::reduce_own_chunk(uint64_t tile, const CopyJob* staging, int staging_co
     }
     // Peers read the slot soon: unless that is slow only the output's stores go past the caches.
     void* destinations[] = {receive_ + offset, slot(rank_, tile) + own.tile_offset};
-    const ReduceJob reduction =
-        reduction_with_slot(board_stores().next(), destinations, 2, sources_.data(), ranks_, own.bytes, true, 1);
+    const ReduceJob reduction = reduction_with_slot(board_stores().beside_reads(own.bytes), destinations, 2,
+                                                    sources_.data(), ranks_, own.bytes, true, 1);
     if (staging_count + results_count > 0)
         plan_->movers->fused[plan_->type()][plan_->op()](staging, staging_count, reduction, results, results_count);
     else if (own.bytes > 0)
@@ -283,7 +283,10 @@ Progress Run::two_shot(BlockState& state) {
                     break;
                 }
                 const bool more = state.tile + 1 < plan.tiles;
-                const int staged = more ? staging_jobs(state.tile + 1, board_stores().next(), staging_.data()) : 0;
+                const int staged =
+                    more ? staging_jobs(state.tile + 1, board_stores().beside_reads(plan.tile_length(state.tile + 1)),
+                                        staging_.data())
+                         : 0;
                 const int handed = state.tile > 0 ? result_jobs(state.tile - 1, results_.data()) : 0;
                 reduce_own_chunk(state.tile, staging_.data(), staged, results_.data(), handed);
                 if (more) post_entry(state.tile + 1);

@@ -3,7 +3,9 @@
 // before it is written: 2.5 GB/s, measured, where stores past the caches reach 20. Between near cores it is the other way
 // round: what is stored past the caches comes back from memory. Nobody tells which cores are near, and threads move: so
 // now and then a rank looks how long single lines of the slot take to store to, and where that is long it times both kinds
-// of stores. Figures: perf/README.md, "Near and far cores". Thread-bound to the rank; nobody else need know what it does.
+// of stores. What is written while lines from far away are read goes past the caches wherever lines are far: processors that
+// hide the one from the writer do not hide both. Figures: perf/README.md, "Near and far cores". Thread-bound to the rank;
+// nobody else need know what it does.
 #pragma once
 #include <algorithm>
 #include <atomic>
@@ -19,10 +21,10 @@ class SlotStores {
     // What else a write does: a trial compares like with like.
     enum class Work : uint8_t { copy, reduction };
 
-    // For what is written beside other things, and so can't be timed.
-    Stores next() {
+    // For what is written while slots of others are read, and so can't be timed by itself.
+    Stores beside_reads(size_t bytes) {
         if (until_trial_ > 1) --until_trial_;
-        return stores_;
+        return far_ && bytes >= timed_least_bytes ? Stores::streaming : stores_;
     }
 
     // Writes `bytes` into a slot, which hold nothing that is wanted, by `job(stores)`, which is timed now and then.
@@ -34,7 +36,10 @@ class SlotStores {
         until_trial_ = 1;
         if (bytes < timed_least_bytes || (trial_ > 0 && work != work_)) return job(stores_);
         if (trial_ == 0) {
-            look(slowest_line_ns(slot, bytes));
+            double line_ns = slowest_line_ns(slot, bytes, 0);
+            // Again, at other lines: the first look may have been interrupted.
+            if (line_ns >= far_line_ns) line_ns = std::min(line_ns, slowest_line_ns(slot, bytes, 1));
+            look(line_ns);
             if (until_trial_ > 1) return job(stores_);
             work_ = work;
         }
@@ -47,7 +52,8 @@ class SlotStores {
 
     // What it took to store to a line that readers may hold, ns: from near ones it comes at once, and no trial is needed.
     void look(double line_ns) {
-        if (line_ns < far_line_ns) settle(Stores::ordinary);
+        far_ = line_ns >= far_line_ns;
+        if (!far_) settle(Stores::ordinary);
     }
     // What the next trial is of: ordinary stores, and if these are slow streaming ones, twice, and ordinary ones once
     // more. Where an operation writes its slot in two pieces, of which the second finds its source nearer, each kind gets
@@ -70,7 +76,7 @@ class SlotStores {
 
   private:
     static constexpr size_t streamed_least_bytes = 2048, timed_least_bytes = 4096;
-    static constexpr double far_line_ns = 100;  // near cores: 30 to 70, far ones 130 to 170, the clock's 25 among them
+    static constexpr double far_line_ns = 100;  // near cores: 30 to 70, far ones 130 to 180, the clock's 25 among them
     static constexpr double slow_line_ns = 8;   // of many lines: near cores take 2 to 3, far ones 24
     static constexpr double streaming_most = 0.9;                   // of what ordinary stores take
     static constexpr int patience_least = 16, patience_most = 128;  // writes to the next look
@@ -85,10 +91,10 @@ class SlotStores {
         return std::chrono::duration<double, std::nano>(std::chrono::steady_clock::now() - begin).count();
     }
     // Of some lines: a reader takes but a part of a slot, and some readers are near.
-    static double slowest_line_ns(void* slot, size_t bytes) {
+    static double slowest_line_ns(void* slot, size_t bytes, size_t first_line) {
         double slowest = 0;
         for (size_t i = 0; i < looked_at; ++i) {
-            volatile char* const line = static_cast<char*>(slot) + bytes * i / looked_at;
+            volatile char* const line = static_cast<char*>(slot) + bytes * i / looked_at + 64 * first_line;
             slowest = std::max(slowest, taken_ns([&] { *line = 0; }));
         }
         return slowest;
@@ -100,7 +106,8 @@ class SlotStores {
         until_trial_ = patience_;
     }
 
-    Stores stores_ = Stores::ordinary;
+    Stores stores_ = Stores::ordinary;  // of what is written by itself
+    bool far_ = false;                  // as the last look found
     int until_trial_ = patience_least, patience_ = patience_least;
     int trial_ = 0;  // the one that is next; 0: a look comes before it
     Work work_ = Work::copy;
