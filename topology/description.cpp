@@ -21,6 +21,16 @@ std::vector<Gpu*> all_of(Node& node) {
 
 }  // namespace
 
+std::string shared_domain(const Graph& graph) {
+    std::string domain;
+    const std::vector<int> gpus = graph.of_kind(NodeKind::gpu);
+    for (const int gpu : gpus) {
+        if (graph.node(gpu).gpu.domain != graph.node(gpus.front()).gpu.domain) return {};
+        domain = graph.node(gpu).gpu.domain;
+    }
+    return domain;
+}
+
 std::string describe(const Graph& graph, bool gpus) {
     if (graph.hosts().size() != 1) return {};
     Graph stated = graph, plain;
@@ -34,7 +44,10 @@ std::string describe(const Graph& graph, bool gpus) {
         Node node = original;
         if (node.parent >= 0) node.parent = indices[size_t(node.parent)];
         node.cpu.allowed.clear();
-        for (Gpu* gpu : all_of(node)) gpu->rank = unknown;
+        for (Gpu* gpu : all_of(node)) {
+            gpu->rank = unknown;
+            gpu->domain.clear();
+        }
         node.port.guid.clear();
         node.port.gid.clear();
         if (node.kind == NodeKind::gpu && !gpus) {

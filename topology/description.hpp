@@ -11,4 +11,7 @@ namespace weft::topology {
 // Empty: the graph is of several hosts. gpus: whether their links are known; else they are left unnamed.
 std::string describe(const Graph& graph, bool gpus = true);
 
+// The NVLink domain that all of its GPUs are in, which other hosts may be in, too; empty: there is none.
+std::string shared_domain(const Graph& graph);
+
 }  // namespace weft::topology

@@ -55,7 +55,7 @@ class Gathering {
         std::lock_guard lock(mutex_);
         return leads_ && !machine_;
     }
-    void set_machine(Result<std::string> described) {
+    void set_machine(Result<MachineText> described) {
         std::lock_guard lock(mutex_);
         machine_ = std::move(described);
     }
@@ -104,7 +104,7 @@ class Gathering {
     int ranks_;
     std::shared_ptr<HostGroup> group_;
     bool leads_ = false;
-    std::optional<Result<std::string>> machine_;
+    std::optional<Result<MachineText>> machine_;
     Fd listener_;  // the leader's
     std::list<Guest> guests_;
     Fd connection_;  // a guest's, to the leader

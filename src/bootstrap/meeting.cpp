@@ -23,8 +23,9 @@ constexpr int64_t alone_us = 50'000;            // ranks of one host have met by
 constexpr int64_t guest_patience_us = 200'000;  // the leader knows better what is wrong: it speaks first
 
 // Who fails waits for the others all the same: who comes late would wait for it in vain.
-Result<std::string> ask(const std::function<Result<std::string>()>& source) {
-    Result<std::string> told = source ? source() : std::string();
+template <class T>
+Result<T> ask(const std::function<Result<T>()>& source) {
+    Result<T> told = source ? source() : T();
     if (!told) WEFT_LOG(warn, init, "{}; all ranks fail with this as soon as they have met", told.status().sentence());
     return told;
 }

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "src/base/host_group.hpp"
+#include "src/bootstrap/agreed_texts.hpp"
 #include "src/bootstrap/unique_id.hpp"
 
 namespace weft {
@@ -19,7 +20,8 @@ struct MeetingOptions {
     AgreedOptions proposal{};  // this process's wishes; rank 0's become everybody's
     // For AgreedTexts; none: unknown. Rank 0 asks for both, who leads a host for the machine. They may take some
     // milliseconds; what they fail with becomes AgreedTexts::refusal.
-    std::function<Result<std::string>()> tuning{}, machine{};
+    std::function<Result<std::string>()> tuning{};
+    std::function<Result<MachineText>()> machine{};
     uint64_t host = 0;     // host_identity(), or what stands for it
     CpuQuota quota{};      // of this process
     DeviceFacts device{};  // for the others of the host

@@ -34,7 +34,7 @@ void HostEntry::write(ByteWriter& to) const {
     to.put(boot);
     put_share(to, share);
     to.put(link_mbps);
-    to.put_bytes(machine);
+    machine.write(to);
     to.put_failure(refusal);
     to.put_addresses(addresses);
     to.put(uint32_t(members.size()));
@@ -50,7 +50,7 @@ HostEntry HostEntry::read(ByteReader& from) {
     entry.boot = from.get<uint64_t>();
     entry.share = get_share(from);
     entry.link_mbps = from.get<int64_t>();
-    entry.machine = from.get_bytes();
+    entry.machine = MachineText::read(from);
     entry.refusal = from.get_optional_failure();
     entry.addresses = from.get_addresses();
     for (uint32_t left = from.get<uint32_t>(); left > 0 && from.ok(); --left)

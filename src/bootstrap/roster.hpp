@@ -25,13 +25,13 @@ struct RosterRank {
 struct HostEntry {
     uint64_t identity = 0;  // of the host
     std::string name;
-    int32_t pid = 0;                      // of the leader
-    int32_t ranks = 0;                    // of the communicator, as the host's ranks were told
-    uint64_t boot = 0;                    // boot_identity()
-    CpuShare share{};                     // of its ranks
-    int64_t link_mbps = 0;                // 0: unknown
-    std::string machine;                  // as in AgreedTexts; empty: unknown
-    std::optional<Failure> refusal;       // likewise
+    int32_t pid = 0;        // of the leader
+    int32_t ranks = 0;      // of the communicator, as the host's ranks were told
+    uint64_t boot = 0;      // boot_identity()
+    CpuShare share{};       // of its ranks
+    int64_t link_mbps = 0;  // 0: unknown
+    MachineText machine;
+    std::optional<Failure> refusal;       // as in AgreedTexts
     std::vector<net::Address> addresses;  // of the leader's process
     std::vector<RosterRank> members;      // so far
 

@@ -149,8 +149,8 @@ Result<Settings> settings_of_child(const Communicator& parent, const weftConfig_
     settings.meeting.quota = topology::cpu_quota();
     const AgreedTexts texts = AgreedTexts::of(group);
     settings.meeting.tuning = [text = texts.tuning] { return Result<std::string>(text); };
-    settings.meeting.machine = [text = texts.machine(group.one_host() ? 0 : group.header().own_host)] {
-        return Result<std::string>(text);
+    settings.meeting.machine = [told = texts.machine(group.one_host() ? 0 : group.header().own_host)] {
+        return Result<MachineText>(told);
     };
     WEFT_TRY(apply(given, settings));
     return settings;

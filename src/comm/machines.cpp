@@ -26,8 +26,6 @@ namespace weft {
 struct DescribedMachine {
     topology::Graph graph;                                // without nodes: the text is none
     std::vector<std::pair<int, topology::CpuMask>> cpus;  // nodes, and their hardware threads
-    std::string domain;                                   // of NVLink, that all of its GPUs are in; empty: none
-    std::string kind;                                     // the text without it: hosts of one kind are alike
 
     // What is wrong with the text is the same on all ranks, which take it for unknown; not what is wrong here.
     static Result<std::shared_ptr<const DescribedMachine>> of(const std::string& text) {
@@ -37,29 +35,11 @@ struct DescribedMachine {
                 auto read = topology::read_topology(text);
                 if (!read && read.status().code() != weftInvalidArgument) return read.take_status();
                 if (read) described->graph = std::move(read->graph);
-                described->take_domain(text);
                 for (const int cpu : described->graph.of_kind(topology::NodeKind::cpu))
                     described->cpus.emplace_back(cpu,
                                                  topology::CpuMask::from_mask(described->graph.node(cpu).cpu.affinity));
                 return std::shared_ptr<const DescribedMachine>(std::move(described));
             });
-    }
-    // Out of the graph: between hosts Weft goes over the network.
-    void take_domain(const std::string& text) {
-        kind = text;
-        const std::vector<int> gpus = graph.of_kind(topology::NodeKind::gpu);
-        if (std::all_of(gpus.begin(), gpus.end(), [&](int gpu) { return graph.node(gpu).gpu.domain.empty(); })) return;
-        domain = graph.node(gpus.front()).gpu.domain;
-        graph.disconnect();
-        for (const int gpu : gpus) {
-            topology::Gpu& here = graph.change(gpu).gpu;
-            if (here.domain != domain) domain.clear();
-            here.domain.clear();
-            for (topology::Gpu& part : graph.change(gpu).parts) part.domain.clear();
-        }
-        std::vector<std::string> said;
-        if (!graph.connect(said)) graph = {};
-        kind = topology::write_topology(graph);
     }
     // Of a thread that no cpu has, the first; -1: there is none.
     int cpu_of(int thread) const {
@@ -89,16 +69,16 @@ std::string shortened(const std::vector<int32_t>& ranks) {
 
 }  // namespace
 
-Result<std::string> describe_this_machine(bool gpus) {
+Result<MachineText> describe_this_machine(bool gpus) {
     struct Known {
         std::mutex mutex;
-        std::array<std::optional<std::string>, 2> texts;
+        std::array<std::optional<MachineText>, 2> machines;
     };
     static PerProcess<Known> processes;
     Known& known = processes.get();
     std::lock_guard lock(known.mutex);
-    std::optional<std::string>& text = known.texts[gpus];
-    if (!text) {
+    std::optional<MachineText>& machine = known.machines[gpus];
+    if (!machine) {
         Options wanted = options();
         const std::string dump = std::exchange(wanted.topo_dump_file, {});
         auto found = topology::discover_this_host(wanted, {.nvml = gpus, .verbs = false});
@@ -114,9 +94,9 @@ Result<std::string> describe_this_machine(bool gpus) {
                      described.size(), AgreedTexts::machine_bytes_most);
             described.clear();
         }
-        text = std::move(described);
+        machine = {std::move(described), topology::shared_domain(found->graph)};
     }
-    return *text;
+    return *machine;
 }
 
 // Where the ranks sit on the graphs of their hosts.
@@ -126,24 +106,18 @@ class Machines::Seating {
     Seating(const HostGroup& group, const Layout& layout) : group_(group), layout_(layout) {}
 
     Status read(const AgreedTexts& texts) {
-        std::map<std::string, int> kinds;
-        std::vector<std::pair<int, std::string>> described;  // by text: the kind, and the NVLink domain
         for (const std::string& text : texts.machines) {
             auto machine = DescribedMachine::of(text);
             if (!machine) return machine.take_status();
-            const auto [kind, fresh] = kinds.try_emplace((*machine)->kind, int(machines_.size()));
-            described.emplace_back(kind->second, (*machine)->domain);
-            if (!fresh) continue;
             machines_.push_back(std::move(*machine));
             job_.graphs.push_back(&machines_.back()->graph);
         }
         const int hosts = layout_.host_count();
         for (int host = 0; host < hosts; ++host) {
-            const int32_t text = size_t(host) < texts.machine_of.size() ? texts.machine_of[size_t(host)] : -1;
-            const bool told = text >= 0 && size_t(text) < described.size();
-            job_.graph_of.push_back(told ? described[size_t(text)].first : -1);
-            domain_of_.push_back(told ? described[size_t(text)].second : "");
-            unknown_ += !told || machines_[size_t(job_.graph_of.back())]->cpus.empty();
+            const int32_t index = size_t(host) < texts.machine_of.size() ? texts.machine_of[size_t(host)] : -1;
+            unknown_ += index < 0 || size_t(index) >= machines_.size() || machines_[size_t(index)]->cpus.empty();
+            job_.graph_of.push_back(index);
+            domain_of_.push_back(texts.machine(host).domain);
         }
         return ok();
     }

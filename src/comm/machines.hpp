@@ -10,13 +10,14 @@
 
 #include "src/base/host_group.hpp"
 #include "src/base/result.hpp"
+#include "src/bootstrap/agreed_texts.hpp"
 #include "src/schedule/layout.hpp"
 
 namespace weft {
 
 // What this process tells of its host, for AgreedTexts; found once, and once more with GPUs, for which NVML is asked, too.
 // weftInvalidUsage: what is wrong with WEFT_TOPO_FILE.
-Result<std::string> describe_this_machine(bool gpus);
+Result<MachineText> describe_this_machine(bool gpus);
 
 class Machines {
   public:

@@ -28,10 +28,13 @@ struct Member {
     const char* gpu = nullptr;  // its bus id
 };
 
-std::string text_of(const std::string& machine) { return topology::describe(read_machine(machine).graph); }
+MachineText text_of(const topology::Graph& graph) {
+    return {topology::describe(graph), topology::shared_domain(graph)};
+}
+MachineText text_of(const std::string& machine) { return text_of(read_machine(machine).graph); }
 
 // A group as one of its hosts sees it when all have met. machines: of each host; an empty one is unknown.
-std::shared_ptr<HostGroup> group_of(const std::vector<Member>& members, const std::vector<std::string>& machines,
+std::shared_ptr<HostGroup> group_of(const std::vector<Member>& members, const std::vector<MachineText>& machines,
                                     int own_host = 0) {
     const bool spread = machines.size() > 1;
     auto group = HostGroup::create(int(members.size()), false);
@@ -48,7 +51,7 @@ std::shared_ptr<HostGroup> group_of(const std::vector<Member>& members, const st
         std::string(members[rank].gpu).copy(device.bus_id, sizeof device.bus_id - 1);
     }
     AgreedTexts texts;
-    for (const std::string& machine : machines) texts.add_machine(machine);
+    for (const MachineText& machine : machines) texts.add_machine(machine);
     REQUIRE(texts.leave(made));
     made.header().facts.hosts = int32_t(machines.size());
     made.header().own_host = own_host;
@@ -111,7 +114,7 @@ TEST_CASE("ranks of one domain stand by their threads, unbound ones by rank", "[
 TEST_CASE("every host of several finds the same rings", "[machines]") {
     const std::vector<Member> members = {{0, 0}, {1, 16}, {0, 16}, {1, 0}, {0, 1}, {1, 1}, {0, 17}, {1, 17}};
     for (const bool alike : {true, false}) {
-        const std::vector<std::string> texts = {text_of("cpu_two_sockets"),
+        const std::vector<MachineText> texts = {text_of("cpu_two_sockets"),
                                                 text_of(alike ? "cpu_two_sockets" : "container_half")};
         const Machines here = machines_of(group_of(members, texts, 0)),
                        there = machines_of(group_of(members, texts, 1));
@@ -130,14 +133,14 @@ TEST_CASE("every host of several finds the same rings", "[machines]") {
 TEST_CASE("where a host is unknown rings pass hosts and ranks in their order", "[machines]") {
     const std::vector<Member> members = {{0, 0}, {1, 16}, {0, 16}, {1, 0}};
     for (const std::string& other : {std::string(), std::string("<system"), std::string("<system version=\"1\"/>")}) {
-        const Machines machines = machines_of(group_of(members, {text_of("cpu_two_sockets"), other}));
+        const Machines machines = machines_of(group_of(members, {text_of("cpu_two_sockets"), {other}}));
         CHECK(machines.layout(0).ring_orders.empty());
         REQUIRE(machines.notes().size() == 1);
         CHECK_THAT(machines.notes()[0], Catch::Contains("the machines of 1 of 2 hosts are unknown"));
         CHECK(machines.rings() == 0);
         CHECK(first_ring(machines.layout(0)) == Order{0, 2, 1, 3});
     }
-    const Machines alone = machines_of(group_of(members, {""}));
+    const Machines alone = machines_of(group_of(members, {MachineText()}));
     CHECK(alone.layout(0).ring_orders.empty());
 }
 
@@ -175,7 +178,7 @@ TEST_CASE("hosts of one NVLink domain are known as such, and are alike with thos
     const auto text = [](const char* domain) {
         topology::Graph graph = read_machine("dgx_h100").graph;
         for (const int gpu : graph.of_kind(topology::NodeKind::gpu)) graph.change(gpu).gpu.domain = domain;
-        return topology::describe(graph);
+        return text_of(graph);
     };
     const topology::Graph graph = read_machine("dgx_h100").graph;
     std::vector<std::string> ids;
@@ -197,17 +200,28 @@ TEST_CASE("hosts of one NVLink domain are known as such, and are alike with thos
         if (hosts.empty() || hosts.back() != members[size_t(rank)].host) hosts.push_back(members[size_t(rank)].host);
     if (hosts.size() > 5) hosts.pop_back();  // rank 0 may stand in the middle of its host's
     CHECK(hosts == std::vector<int>{0, 2, 1, 3, 4});
+    // More domains than there is room for texts, if each host had its own.
+    const auto hundred = [&](int host) { return "rack-" + std::to_string(host / 2); };
+    std::vector<Member> many;
+    std::vector<MachineText> texts;
+    for (int host = 0; host < 200; ++host) {
+        many.push_back({host, 0, ids[size_t(host % 8)].c_str()});
+        texts.push_back(text(hundred(host).c_str()));
+    }
+    const Layout racks = machines_of(group_of(many, texts)).device_layout(0);
+    REQUIRE(racks.domains.size() == 200);
+    for (int host = 0; host < 200; ++host) CHECK(racks.domains[size_t(host)] == host / 2);
     // GPUs of different domains in a host, or a domain of one host: none.
     topology::Graph mixed = read_machine("dgx_h100").graph;
     mixed.change(mixed.of_kind(topology::NodeKind::gpu)[3]).gpu.domain = "another";
     members.resize(16);
-    CHECK(machines_of(group_of(members, {text("rack-0"), topology::describe(mixed)})).device_layout(0).domains.empty());
+    CHECK(machines_of(group_of(members, {text("rack-0"), text_of(mixed)})).device_layout(0).domains.empty());
 }
 
 namespace {
 
 // Of random cpus, NICs and GPUs, some of whose facts nobody knows.
-std::string random_machine(std::mt19937& random) {
+MachineText random_machine(std::mt19937& random) {
     const auto draw = [&](int most) { return int(random() % unsigned(most + 1)); };
     const char* const domains[] = {"", "rack-0", "rack-1"};
     const std::string domain = domains[draw(2)];
@@ -244,7 +258,7 @@ std::string random_machine(std::mt19937& random) {
     }
     std::vector<std::string> notes;
     REQUIRE(graph.connect(notes).ok());
-    return draw(9) == 0 ? std::string() : topology::describe(graph);
+    return draw(9) == 0 ? MachineText() : text_of(graph);
 }
 
 }  // namespace
@@ -257,7 +271,7 @@ TEST_CASE("ranks of random unequal hosts find the same layout, whichever host th
     for (int round = 0; round < (small() ? 20 : 200); ++round) {
         CAPTURE(round);
         const int hosts = 1 + int(random() % 5);
-        std::vector<std::string> texts;
+        std::vector<MachineText> texts;
         std::vector<Member> members;
         for (int host = 0; host < hosts; ++host) texts.push_back(random_machine(random));
         for (int rank = 0; rank < 3 * hosts; ++rank) {
@@ -293,12 +307,12 @@ TEST_CASE("ranks of random unequal hosts find the same layout, whichever host th
 
 TEST_CASE("more kinds of machines than are searched, two ranks, one domain: rings in order", "[machines]") {
     std::vector<Member> members;
-    std::vector<std::string> texts;
+    std::vector<MachineText> texts;
     for (int host = 0; host < 70; ++host) {
         for (const int cpu : {16, 0}) members.push_back({host, cpu});
         topology::Graph graph = read_machine("cpu_two_sockets").graph;
         graph.change(0).cpu.model = host;
-        texts.push_back(topology::describe(graph));
+        texts.push_back(text_of(graph));
     }
     const Machines many = machines_of(group_of(members, texts));
     CHECK(many.rings() == 0);
@@ -318,6 +332,7 @@ TEST_CASE("equal machines have equal texts, whatever host and process they are o
     for (size_t i = 0; i < other.nodes().size(); ++i) {
         topology::Node& node = other.change(int(i));
         node.gpu.rank = int(i);
+        if (node.kind == topology::NodeKind::gpu) node.gpu.domain = "rack-7";
         if (node.kind == topology::NodeKind::port) node.port.guid = "0x" + std::to_string(i);
         if (node.kind == topology::NodeKind::cpu) node.cpu.allowed = "1";
     }
@@ -340,11 +355,11 @@ TEST_CASE("equal machines have equal texts, whatever host and process they are o
 TEST_CASE("texts come back as they were left, and what there is no room for is unknown", "[machines]") {
     AgreedTexts texts;
     texts.tuning = std::string("a\0b", 3);
-    texts.add_machine("one");
-    texts.add_machine("");
-    texts.add_machine("two");
-    texts.add_machine("one");
-    texts.add_machine(std::string(AgreedTexts::machine_bytes_most + 1, 'x'));
+    texts.add_machine({"one", "rack"});
+    texts.add_machine({""});
+    texts.add_machine({"two", "rack"});
+    texts.add_machine({"one"});
+    texts.add_machine({std::string(AgreedTexts::machine_bytes_most + 1, 'x'), "another"});
     CHECK(texts.machines.size() == 2);
     texts.refusal = {weftSystemError, "no file"};
     const auto group = HostGroup::create(3);
@@ -354,19 +369,23 @@ TEST_CASE("texts come back as they were left, and what there is no room for is u
     CHECK(read.tuning == texts.tuning);
     CHECK(read.machines == texts.machines);
     CHECK(read.machine_of == std::vector<int32_t>{0, -1, 1, 0, -1});
-    CHECK(read.machine(3) == "one");
-    CHECK(read.machine(1).empty());
-    CHECK(read.machine(99).empty());
+    CHECK(read.machine(0) == MachineText{"one", "rack"});
+    CHECK(read.machine(2) == MachineText{"two", "rack"});
+    CHECK(read.machine(3) == MachineText{"one"});
+    CHECK(read.machine(4) == MachineText{"", "another"});
+    for (const int host : {-1, 1, 99}) CHECK(read.machine(host) == MachineText());
     REQUIRE(read.refusal);
     CHECK(read.refusal->code == weftSystemError);
     CHECK(read.refusal->sentence == "no file");
     // Thousands of hosts that are all different.
     AgreedTexts many;
     many.tuning = std::string(AgreedTexts::tuning_bytes_most, 't');
-    for (int host = 0; host < 20'000; ++host) many.add_machine(std::to_string(host) + std::string(9'000, 'm'));
+    for (int host = 0; host < 20'000; ++host)
+        many.add_machine({std::to_string(host) + std::string(9'000, 'm'), std::to_string(host) + std::string(50, 'd')});
     CHECK(many.machine_of.size() == 20'000);
     CHECK(many.machines.size() > 40);
-    CHECK(many.machine(19'999).empty());
+    CHECK(many.machine(19'999) == MachineText());
+    CHECK(many.domains.size() == 4096);
     REQUIRE(many.leave(**group));
     CHECK(AgreedTexts::of(**group).machines == many.machines);
     CHECK_FALSE(AgreedTexts::of(**group).refusal);

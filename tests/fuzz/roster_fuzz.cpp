@@ -35,7 +35,7 @@ T check(const uint8_t* data, size_t bytes) {
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t bytes) {
     const AgreedTexts texts = check<AgreedTexts>(data, bytes);
-    for (int host = -1; host <= int(texts.machine_of.size()); ++host) (void)texts.machine(host).size();
+    for (int host = -1; host <= int(texts.machine_of.size()); ++host) (void)texts.machine(host).text.size();
     const Roster roster = check<Roster>(data, bytes);
     for (size_t host = 0; host < roster.hosts.size(); ++host)
         if (roster.text(int(host)).empty()) std::abort();
