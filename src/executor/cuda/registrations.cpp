@@ -248,7 +248,8 @@ void Registrations::withdraw(int entry) {
 // Descriptors are few: nobody keeps one when all have mapped what it stands for.
 void Registrations::withdraw_fetched() {
     for (int entry = 0; entry < entries_max; ++entry) {
-        if (letters_[size_t(entry)].load(std::memory_order_acquire) == 0) continue;  // pairs with add()
+        uint64_t letter = letters_[size_t(entry)].load(std::memory_order_acquire);  // pairs with add()
+        if (letter == 0) continue;
         const uint64_t state = mapper_->table(rank_).entries[entry].state.load(std::memory_order_relaxed);
         bool fetched = true;
         for (int peer = 0; peer < ranks_ && fetched; ++peer) {
@@ -257,7 +258,9 @@ void Registrations::withdraw_fetched() {
                       theirs.replies[rank_][entry].state.load(std::memory_order_acquire) == state ||
                       theirs.left.load(std::memory_order_acquire) != 0 || !group_->alive(peer);
         }
-        if (fetched) withdraw(entry);
+        // The rank may have closed the entry meanwhile, and posted another letter.
+        if (fetched && letters_[size_t(entry)].compare_exchange_strong(letter, 0, std::memory_order_acquire))
+            mail_->withdraw(letter);
     }
 }
 
