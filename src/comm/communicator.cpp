@@ -343,7 +343,8 @@ Status Communicator::place_barrier_on_device(Call& call) {
     auto place = device_->place({nullptr, 0}, {nullptr, 0}, call.stream);
     if (!place) return place.take_status();
     if (call.settings.preference != 0) return no_preference_on_device();
-    call.operation.space = Space::device;
+    call.copied = device_->copies();
+    if (!call.copied) call.operation.space = Space::device;
     return ok();
 }
 
@@ -356,7 +357,8 @@ Status Communicator::place(Call& call) {
         if (!stream) return stream.take_status();
     }
     if (collective == Collective::barrier) {
-        if (call.stream && !call.queued) return place_barrier_on_device(call);
+        if (call.stream && !call.queued) WEFT_TRY(place_barrier_on_device(call));
+        if (call.operation.space == Space::device) return ok();
         if (tokens_.empty()) tokens_.resize(size_t(ranks()));
         call.receive = tokens_.data();
         call.send = tokens_.data() + rank_;

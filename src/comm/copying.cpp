@@ -67,7 +67,7 @@ Status Communicator::copy_in(Call& on_host) {
         reads = spans_of(copied_portions_.sends, element);
         writes = spans_of(copied_portions_.receives, element);
         on_host.portions = &copied_portions_;
-    } else {
+    } else if (operation.collective != Collective::barrier) {  // its tokens are the host's
         const int parts = parts_of(operation.collective, ranks());
         const auto held = [&](const void* buffer, Held held) {
             return DeviceSpan{buffer, operation.bytes() * size_t(parts_held(held, parts))};

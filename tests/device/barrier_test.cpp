@@ -3,7 +3,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
+#include <thread>
 
 #include "tests/device/ranks.hpp"
 
@@ -100,7 +102,38 @@ TEST_CASE("a barrier stands in the order of its stream and of the communicator's
     }
 }
 
-TEST_CASE("every collective of no elements is carried out, among others with elements", "[barrier]") {
+// Whether kernels serve it or the host, on copies; there it has ended when it returns.
+TEST_CASE("what ranks' streams did before a barrier is done when the streams are behind it", "[barrier][copies]") {
+    const Ranks ranks(spread(3));
+    std::atomic<int> come = 0;
+    const auto call = [&](int rank) {
+        const Stream& stream = *ranks.streams[size_t(rank)];
+        const Current current(stream.device);
+        const auto arrive = [](void* counter) { ++*static_cast<std::atomic<int>*>(counter); };
+        demand(cuLaunchHostFunc(stream.handle, arrive, &come));
+        return barrier(ranks, rank);
+    };
+    ranks.group(call);
+    for (const auto& stream : ranks.streams) {
+        stream->finish();
+        CHECK(come == 3);
+    }
+    std::atomic<int> early = 0;
+    std::vector<std::thread> threads;
+    for (int rank = 0; rank < 3; ++rank)
+        threads.emplace_back([&, rank] {
+            for (int round = 2; round < 20; ++round) {
+                early += call(rank) != weftSuccess;
+                ranks.streams[size_t(rank)]->finish();
+                early += come < 3 * round;
+            }
+        });
+    for (std::thread& thread : threads) thread.join();
+    CHECK(early == 0);
+    ranks.check_healthy();
+}
+
+TEST_CASE("every collective of no elements is carried out, among others with elements", "[barrier][copies]") {
     const weftConfig_t config = with_algo(GENERATE(as<const char*>(), nullptr, "^one_shot,^two_shot"));
     const Ranks ranks(spread(rank_count()), &config);
     std::mt19937 random(seed());
@@ -159,6 +192,18 @@ TEST_CASE("a barrier that a rank does not come to ends at the deadline", "[barri
     ranks.finish();
     for (int rank = 0; rank < 2; ++rank) CHECK(ranks.await_failure(rank) == weftTimeout);
     CHECK_REFUSED(barrier(ranks, 0), ranks.comms[0], weftTimeout, "for rank 1 in barrier of CUDA streams");
+}
+
+TEST_CASE("a barrier in a captured stream is refused where the host serves it", "[copies]") {
+    if (std::string(std::getenv("FAKE_CUDA")).find("version") == std::string::npos) return;
+    const Ranks ranks(spread(1));
+    const Current current(0);
+    demand(cuStreamBeginCapture(ranks.streams[0]->handle, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+    CHECK_REFUSED(barrier(ranks, 0), ranks.comms[0], weftInvalidUsage, "the stream is captured");
+    CUgraph graph;
+    demand(cuStreamEndCapture(ranks.streams[0]->handle, &graph));
+    demand(cuGraphDestroy(graph));
+    CHECK(barrier(ranks, 0) == weftSuccess);
 }
 
 TEST_CASE("a barrier in a CUDA stream is refused where no device serves it", "[barrier]") {
