@@ -132,7 +132,10 @@ void DeviceSide::meet(std::shared_ptr<HostGroup> group, const net::Identity* ide
         s.sharing |=
             other != rank && here && std::equal(std::begin(row.device.uuid), std::end(row.device.uuid), s.facts.uuid);
     }
-    if (s.copies) return;
+    if (s.copies) {
+        s.sharing = false;  // no stream waits for another one's kernels
+        return;
+    }
     if (ranks > Domain::ranks_max)
         return s.decline(fmt::format("the communicator has {} ranks: this version serves device memory of up to {}",
                                      ranks, Domain::ranks_max));

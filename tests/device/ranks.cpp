@@ -1,5 +1,6 @@
 #include "tests/device/ranks.hpp"
 
+#include <cstdlib>
 #include <cstring>
 
 namespace weft::test {
@@ -9,6 +10,8 @@ std::vector<int> spread(int ranks) {
     for (int rank = 0; rank < ranks; ++rank) placing.push_back(rank % devices());
     return placing;
 }
+
+bool on_copies() { return contains(std::getenv("FAKE_CUDA"), "version"); }
 
 weftConfig_t with_algo(const char* algo) {
     weftConfig_t config = WEFT_CONFIG_INITIALIZER;

@@ -77,6 +77,8 @@ struct Captured {
     std::vector<CUgraphExec> graphs;
 };
 
+// Whether the driver is too old for kernels, so that calls on device memory are the host's, on copies.
+bool on_copies();
 weftConfig_t with_algo(const char* algo);  // null: what is usual
 // Ranks on devices in turn.
 std::vector<int> spread(int ranks);

@@ -147,6 +147,23 @@ TEST_CASE("sixteen ranks are served by fused kernels, more by steps, and too man
         many.comms[0], weftInvalidUsage, "the communicator has 65 ranks");
 }
 
+TEST_CASE("on copies ranks take the legacy stream, whether they share a device or not", "[copies]") {
+    if (!on_copies()) return;
+    const Ranks ranks(GENERATE(std::vector<int>{0, 1}, std::vector<int>{0, 0}));
+    const uint32_t ours[] = {5, 6};
+    std::vector<std::unique_ptr<DeviceBuffer>> buffers;
+    for (const int device : ranks.placing) {
+        buffers.push_back(std::make_unique<DeviceBuffer>(device, sizeof ours));
+        buffers.back()->write(ours, sizeof ours);
+    }
+    ranks.group([&](int rank) {
+        void* const at = buffers[size_t(rank)]->data();
+        return weftAllReduce(at, at, 2, weftUint32, weftSum, ranks.comms[size_t(rank)], nullptr);
+    });
+    const uint32_t expected[] = {10, 12};
+    for (const auto& buffer : buffers) CHECK(memcmp(buffer->read(sizeof expected).data(), expected, 8) == 0);
+}
+
 TEST_CASE("ranks in threads of their own call as they like", "[results][copies]") {
     const char* const algo = GENERATE(as<const char*>(), nullptr, "ring", "halving_doubling");
     const weftConfig_t config = with_algo(algo);
