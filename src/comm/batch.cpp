@@ -1,7 +1,8 @@
 #include "src/comm/batch.hpp"
 
 #include <algorithm>
-#include <deque>
+
+#include "src/comm/lane.hpp"
 
 namespace weft {
 
@@ -23,120 +24,6 @@ Status QueuedCall::begin() {
 }
 
 namespace {
-
-// The calls on one communicator.
-struct Lane {
-    weftComm* handle;
-    std::unique_ptr<Entered> entered = {};          // of who carries out its calls here
-    std::unique_ptr<Turn> turn = {};                // or of a stream
-    std::shared_ptr<Outcomes> outcomes = {};        // of the calls' group; null: they are of none
-    std::deque<QueuedCall> calls = {};              // none on a communicator that refuses them
-    std::vector<Communicator::Call> messages = {};  // likewise; until they are begun
-    std::vector<size_t> numbers = {};               // of the messages; from when they are begun of those in host memory
-    bool begun = false;
-    bool refused = false;
-    bool exchanging = false;
-
-    // The first call is done.
-    Status finish() {
-        const QueuedCall& first = calls.front();
-        WEFT_TRY(first.end());
-        if (first.fusion && !first.fusion->scatter()) return take_apart(), ok();
-        if (outcomes && first.fusion) outcomes->all_done(first.fusion->calls());
-        if (outcomes && !first.fusion) outcomes->done(first.number);
-        calls.pop_front();
-        begun = false;
-        return ok();
-    }
-    // Puts what the first call was joined from in its place.
-    void take_apart() {
-        const std::shared_ptr<Fusion> fusion = std::move(calls.front().fusion);
-        calls.pop_front();
-        begun = false;
-        calls.insert(calls.begin(), fusion->calls().begin(), fusion->calls().end());
-    }
-    bool done() const { return calls.empty() && messages.empty() && !exchanging; }
-    // Done, but the others' one-sided calls may want something of it, and this thread is there anyway. On a stream
-    // others may have their turn.
-    bool serves() const { return done() && entered && communicator().has_windows() && !communicator().dead(); }
-    Communicator& communicator() const { return *handle->communicator; }
-    void add(QueuedCall queued) {
-        if (queued.undertaking || !queued.call.is_message()) return calls.push_back(std::move(queued));
-        messages.push_back(queued.call);
-        numbers.push_back(queued.number);
-    }
-    // The messages have begun: those on devices are done here.
-    void follow_messages() {
-        size_t kept = 0;
-        for (size_t i = 0; i < numbers.size(); ++i)
-            if (messages[i].operation.space == Space::host)
-                numbers[kept++] = numbers[i];
-            else if (outcomes)
-                outcomes->done(numbers[i]);
-        numbers.resize(kept);
-    }
-    void finish_messages() {
-        exchanging = false;
-        if (outcomes) outcomes->done(numbers);
-        numbers.clear();
-    }
-    // The numbers of what is not done: the first call or what that is made of, all calls, the messages.
-    std::vector<size_t> of_first() const { return of(calls.front()); }
-    std::vector<size_t> of_calls() const {
-        std::vector<size_t> all;
-        for (const QueuedCall& queued : calls)
-            for (const size_t number : of(queued)) all.push_back(number);
-        return all;
-    }
-    // Of what pause() found in trouble.
-    std::vector<size_t> of_blocked() const {
-        return calls.empty() || communicator().messages_in_trouble() ? of_messages() : of_first();
-    }
-    std::vector<size_t> of_messages() const {
-        if (!exchanging || !messages.empty()) return numbers;
-        std::vector<size_t> all;
-        for (const size_t place : communicator().unfinished_messages())
-            if (place < numbers.size()) all.push_back(numbers[place]);
-        return all;
-    }
-    // The first call was refused here alone, by `failure`. What this rank does to others' memory behind it is left out,
-    // too; calls in which all take part are not, for the others are waiting in them.
-    void skip(const Status& failure) {
-        const bool access = calls.front().access != nullptr;
-        calls.pop_front();
-        if (!access) return;
-        for (const QueuedCall& queued : calls)
-            if (queued.access && outcomes) (void)outcomes->fail(queued.number, handle, left_out(failure));
-        std::erase_if(calls, [](const QueuedCall& queued) { return queued.access != nullptr; });
-    }
-    // After a failure. A call that all ranks refused alike leaves messages alone.
-    void drop(const Status& failure) {
-        const bool dead = communicator().dead();
-        if (outcomes) (void)outcomes->fail(of_calls(), handle, left_out(failure));
-        if (outcomes && dead) {
-            const std::vector<size_t> broken = of_messages();
-            (void)outcomes->fail(broken, handle, left_out(failure));
-            for (const size_t number : numbers)
-                if (std::find(broken.begin(), broken.end(), number) == broken.end()) outcomes->done(number);
-        }
-        calls.clear();
-        if (!dead) return;
-        messages.clear();
-        numbers.clear();
-        exchanging = false;
-    }
-
-  private:
-    static std::vector<size_t> of(const QueuedCall& queued) {
-        if (!queued.fusion) return {queued.number};
-        std::vector<size_t> all;
-        for (const QueuedCall& each : queued.fusion->calls()) all.push_back(each.number);
-        return all;
-    }
-    static Status left_out(const Status& failure) {
-        return fail(failure.code(), "not carried out, for another failed: {}", failure.sentence());
-    }
-};
 
 class Batch {
   public:
@@ -160,16 +47,7 @@ class Batch {
 
 // What an exception, or the end of the process, has left undone.
 Batch::~Batch() {
-    for (Lane& lane : lanes_) {
-        if (!lane.outcomes) continue;
-        for (const QueuedCall& queued : lane.calls) {
-            if (!queued.fusion)
-                lane.outcomes->give_up({&queued.number, 1});
-            else
-                for (const QueuedCall& each : queued.fusion->calls()) lane.outcomes->give_up({&each.number, 1});
-        }
-        lane.outcomes->give_up(lane.numbers);
-    }
+    for (Lane& lane : lanes_) lane.give_up();
 }
 
 // The failure is that of the calls with these numbers, the first of which it names from here on.
