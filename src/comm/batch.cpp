@@ -97,9 +97,11 @@ bool Batch::exchange(Lane& lane) {
         failure = communicator.begin_messages(lane.messages);
         if (failure) lane.follow_messages();
         lane.messages.clear();
+        if (!failure && communicator.dead()) return give_up(lane, lane.numbers, std::move(failure)), true;
         if (!failure) {
-            give_up(lane, lane.numbers, std::move(failure));
-            return true;
+            // Refused here alone: the others wait in the calls beside them.
+            keep(lane, lane.numbers, failure);
+            return lane.finish_messages(), true;
         }
     }
     const Progress progress = communicator.advance_messages();

@@ -151,6 +151,29 @@ TEST_CASE("weftCommAbort ends kernels that wait for messages", "[messages]") {
     CHECK_REFUSED(pair.receive(0, 1, 1), pair.comm(0), weftRemoteError, "rank 1 aborted");
 }
 
+TEST_CASE("calls beside messages that are refused are carried out", "[messages]") {
+    const Pair pair;
+    const Stream other(pair.ranks->placing[0]);
+    weftComm_t children[3] = {};
+    demand(weftGroupStart());
+    demand(pair.send(0, 1, 5));
+    demand(weftSend(pair.buffer(0), 5, weftFloat32, 2, pair.comm(0), other.weft()));
+    for (int rank = 0; rank < 3; ++rank) {
+        demand(weftCommSplit(pair.comm(rank), 0, 0, &children[rank], nullptr));
+        demand(weftBarrier(pair.comm(rank), pair.stream(rank)));
+    }
+    CHECK(weftGroupEnd() == weftInvalidUsage);
+    CHECK_THAT(weftGetLastError(nullptr), Catch::Contains("go to one stream"));
+    for (uint64_t call = 0; call < 8; ++call) {
+        weftResult_t result = weftInProgress;
+        demand(weftGroupGetCallError(call, &result, nullptr));
+        CHECK(result == (call < 2 ? weftInvalidUsage : weftSuccess));
+    }
+    pair.ranks->finish();
+    pair.ranks->check_healthy();
+    for (const weftComm_t child : children) CHECK(weftCommDestroy(child) == weftSuccess);
+}
+
 TEST_CASE("what messages on device memory are refused for leaves the communicator whole", "[messages]") {
     const Pair pair;
     demand(weftGroupStart());
