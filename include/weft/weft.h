@@ -156,7 +156,8 @@ WEFT_API weftResult_t weftGroupEnd(void);
  * the start and the end counts that carries something out on ranks or makes a communicator, refused or not, but for
  * those that are refused inside of every group; what inner groups had counts, weftPreparedStart is one call. Outside a
  * group weftPreparedStart counts as the end of a group of the calls as they were prepared, weftGroupPrepare as that of
- * one whose calls, but for those that were refused, have succeeded. Thread-safe: each thread asks of its own.
+ * one whose calls, but for those that were refused, have succeeded, or were refused with it. What a reduction's function
+ * (weftRedOpCreate) ends meanwhile is before it. Thread-safe: each thread asks of its own.
  * Errors: weftInvalidArgument (null). */
 WEFT_API weftResult_t weftGroupGetCallCount(uint64_t* calls);
 /* What became of one call of that group.

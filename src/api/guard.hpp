@@ -53,9 +53,14 @@ Status numbered(const char* function, const weftComm* handle, Body&& body) {
     if (!group.open()) [[likely]]
         return body();
     group.count(function);
-    Status status = body();
-    group.made(handle, status);
-    return status;
+    try {
+        Status status = body();
+        group.made(handle, status);
+        return status;
+    } catch (...) {
+        group.not_made();
+        throw;
+    }
 }
 
 template <class Body>

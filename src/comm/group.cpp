@@ -18,15 +18,16 @@ Group::~Group() {
 }
 
 void Group::start() {
-    if (depth_++ > 0) return;
-    if (!collected_ || collected_.use_count() > 1) collected_ = std::make_shared<Outcomes>();
-    collected_->clear();
+    if (depth_ == 0) {
+        if (!collected_ || collected_.use_count() > 1) collected_ = std::make_shared<Outcomes>();
+        collected_->clear();
+    }
+    ++depth_;
 }
 
-const std::shared_ptr<Outcomes>& Group::begin_as(const Outcomes& prepared) {
+void Group::begin_as(const Outcomes& prepared) {
     if (!ended_ || ended_.use_count() > 1) ended_ = std::make_shared<Outcomes>();
     ended_->begin_as(prepared);
-    return ended_;
 }
 
 Status Group::check(const QueuedCall& queued) const {
@@ -74,18 +75,14 @@ Status Group::end() {
     if (--depth_ > 0) return ok();
     usual_ = calls_.size();
     ended_.swap(collected_);
-    return carry_out(std::exchange(joinings_, {}), std::exchange(calls_, {}));
-}
-
-Status Group::carry_out(std::vector<Joining> joinings, std::vector<QueuedCall> calls) try {
-    Status joined = submit(std::move(joinings), ended_);
-    // Whatever became of the new ones: peers wait for the calls on communicators that were there before.
-    Status driven = submit(std::move(calls), ended_);
-    const bool failed = !joined && joined.code() != weftInProgress;
-    return failed || driven ? std::move(joined) : std::move(driven);
-} catch (...) {
-    ended_->give_up_rest();
-    throw;
+    return carry_out([joinings = std::exchange(joinings_, {}), calls = std::exchange(calls_, {})](
+                         const std::shared_ptr<Outcomes>& outcomes) mutable {
+        Status joined = submit(std::move(joinings), outcomes);
+        // Whatever became of the new ones: peers wait for the calls on communicators that were there before.
+        Status driven = submit(std::move(calls), outcomes);
+        const bool failed = !joined && joined.code() != weftInProgress;
+        return failed || driven ? std::move(joined) : std::move(driven);
+    });
 }
 
 Result<Group::Kept> Group::end_prepared() {
@@ -99,11 +96,12 @@ Result<Group::Kept> Group::end_prepared() {
     Kept kept{std::exchange(calls_, {}), ended_};
     if (joins || std::any_of(kept.calls.begin(), kept.calls.end(),
                              [](const QueuedCall& queued) { return queued.undertaking != nullptr; })) {
-        ended_->give_up_rest();
-        return fail(
+        Status refusal = fail(
             weftInvalidUsage,
             "weftGroupPrepare: the group makes a communicator or a window, or ends one, which happens once; prepare "
             "calls alone");
+        ended_->refuse(refusal);
+        return refusal;
     }
     auto outcomes = std::make_shared<Outcomes>();
     outcomes->begin_as(*ended_);

@@ -16,6 +16,7 @@ class Group {
     // A call of `function` is being made, whatever comes of it: of the open group.
     void count(const char* function) { collected_->count(function); }
     void made(const weftComm* handle, const Status& status) { collected_->made(handle, status); }
+    void not_made() noexcept { collected_->not_made(); }
     // Carries out what was collected, if it is the outermost.
     Status end();
     // The same, but hands out what was collected; fails, with this group ended all the same, if it is not the outermost
@@ -25,9 +26,12 @@ class Group {
         std::shared_ptr<const Outcomes> outcomes;  // as they are before the calls begin
     };
     Result<Kept> end_prepared();
-    // Outside a group: a prepared one is carried out, and is the one that this thread ended last.
-    const std::shared_ptr<Outcomes>& begin_as(const Outcomes& prepared);
-    Status carry_out(std::vector<Joining> joinings, std::vector<QueuedCall> calls);
+    // Outside a group: a prepared one is carried out by `work`, and is the one that this thread ended last.
+    template <class Work>
+    Status carry_out_as(const Outcomes& prepared, Work&& work) {
+        begin_as(prepared);
+        return carry_out(work);
+    }
     // Of the group that this thread ended last; null: none yet.
     const Outcomes* ended() const { return ended_.get(); }
     // Refuses a call that cannot go with the others on its communicator.
@@ -40,6 +44,22 @@ class Group {
     bool holds(const weftComm* handle) const;
 
   private:
+    void begin_as(const Outcomes& prepared);
+    // What `work` does with the outcomes of the group that has just ended. Users' reductions may end others meanwhile.
+    template <class Work>
+    Status carry_out(Work&& work) {
+        std::shared_ptr<Outcomes> own = std::move(ended_);
+        try {
+            Status done = work(own);
+            ended_ = std::move(own);
+            return done;
+        } catch (...) {
+            own->give_up_rest();
+            ended_ = std::move(own);
+            throw;
+        }
+    }
+
     int depth_ = 0;
     size_t usual_ = 0;  // calls of the last group
     std::vector<QueuedCall> calls_;

@@ -34,7 +34,7 @@ size_t Outcomes::add_part() {
 void Outcomes::made(const weftComm* handle, const Status& status) {
     const size_t number = entries_.size() - 1;
     if (!status && status.code() != weftInProgress) (void)fail(number, handle, status);
-    done(number);
+    --entries_[number].parts;  // no stream has it yet
 }
 
 void Outcomes::begin_as(const Outcomes& prepared) {
@@ -45,6 +45,11 @@ void Outcomes::begin_as(const Outcomes& prepared) {
 void Outcomes::put_off() {
     std::lock_guard lock(mutex_);
     for (Entry& entry : entries_) entry.parts = 0;
+}
+
+void Outcomes::refuse(const Status& refusal) {
+    for (size_t number = 0; number < entries_.size(); ++number)
+        if (entries_[number].parts > 0) (void)fail(number, nullptr, refusal);
 }
 
 std::string Outcomes::name_of(size_t number, const weftComm* handle) const {
@@ -84,8 +89,9 @@ void Outcomes::give_up_rest() noexcept {
 weftResult_t Outcomes::of(size_t number, const char*& sentence) const {
     std::lock_guard lock(mutex_);
     const Entry& entry = entries_[number];
-    sentence = entry.sentence.c_str();
+    sentence = "";  // not the entry's, which a stream may write yet
     if (entry.code == weftSuccess) return entry.parts > 0 ? weftInProgress : weftSuccess;
+    sentence = entry.sentence.c_str();
     if (entry.sentence.empty())
         sentence = "the call was given up: memory ran out, or the process ended";  // and nobody could say more
     return entry.code;

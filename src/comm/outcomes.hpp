@@ -21,12 +21,14 @@ class Outcomes {
     void clear();
     void count(const char* function);
     size_t add_part();  // the call's number
-    // It has been made, or was refused.
+    // It has been made, or was refused; or an exception ended that.
     void made(const weftComm* handle, const Status& status);
+    void not_made() noexcept { give_up(entries_.back()); }
     // Of prepared calls, which are carried out anew.
     void begin_as(const Outcomes& prepared);
-    // It is not to be carried out, but keeps what is known of refused calls.
+    // It is not to be carried out, but keeps what is known of refused calls; or none of it ever can be.
     void put_off();
+    void refuse(const Status& refusal);
 
     // ---- While it is carried out.
     void done(std::span<const size_t> numbers) {
@@ -49,7 +51,7 @@ class Outcomes {
     void give_up_rest() noexcept;
 
     size_t size() const { return entries_.size(); }
-    // weftInProgress: it is not done yet. A sentence stays where it is until clear().
+    // weftInProgress: it is not done yet. A sentence stays where it is, and what it is, until clear().
     weftResult_t of(size_t number, const char*& sentence) const;
 
   private:

@@ -35,19 +35,20 @@ Status start(const weftPrepared& prepared) {
         for (const QueuedCall& queued : calls) WEFT_TRY(group.add(queued));
         return ok();
     }
-    const auto& outcomes = group.begin_as(*prepared.kept.outcomes);
-    if (calls.size() != 1 || is_queued(calls[0])) return group.carry_out({}, calls);
-    // As a call by itself, without a copy.
-    const QueuedCall& only = calls[0];
-    Status done = check_handle(only.handle);
-    if (done) {
-        Entered entered(only.handle);
-        done = entered.entered() ? submit(entered, only.handle, {&only.call, 1}) : entered.refused();
-    }
-    if (done) return outcomes->done(only.number), ok();
-    done = outcomes->fail(only.number, only.handle, done);
-    only.handle->keep_error(done);
-    return done;
+    return group.carry_out_as(*prepared.kept.outcomes, [&](const std::shared_ptr<Outcomes>& outcomes) -> Status {
+        if (calls.size() != 1 || is_queued(calls[0])) return submit(calls, outcomes);
+        // As a call by itself, without a copy.
+        const QueuedCall& only = calls[0];
+        Status done = check_handle(only.handle);
+        if (done) {
+            Entered entered(only.handle);
+            done = entered.entered() ? submit(entered, only.handle, {&only.call, 1}) : entered.refused();
+        }
+        if (done) return outcomes->done(only.number), ok();
+        done = outcomes->fail(only.number, only.handle, done);
+        only.handle->keep_error(done);
+        return done;
+    });
 }
 
 }  // namespace weft

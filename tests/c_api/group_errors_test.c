@@ -287,15 +287,84 @@ static void prepared_calls(void) {
     CHECK_OK(weftPreparedDestroy(single));
 }
 
-static void given_up(void) {
+static void not_prepared(void) {
     weftComm_t one, child = NULL;
     weftPrepared_t prepared;
     CHECK_OK(weftCommInitAll(&one, 1, NULL));
     CHECK_OK(weftGroupStart());
     CHECK_OK(weftCommSplit(one, 0, 0, &child, NULL));
     CHECK_FAILS(weftGroupPrepare(&prepared), weftInvalidUsage, "makes a communicator");
-    check_failed(0, weftSystemError, "given up", "memory ran out");
+    check_failed(0, weftInvalidUsage, "call 0 of the group, weftCommSplit: ", "makes a communicator");
     CHECK_OK(weftCommDestroy(one));
+}
+
+static void lasting_message(void) {
+    weftResult_t result;
+    const char* message = NULL;
+    begin_with(2);
+    CHECK_OK(weftGroupStart());
+    CHECK_OK(weftBarrier(comms[0], streams[0]));
+    CHECK_OK(weftGroupEnd());
+    CHECK_OK(weftGroupGetCallError(0, &result, &message));
+    CHECK(result == weftInProgress && *message == 0);
+    CHECK_CODE(gather_some(1, 1, NULL), weftMismatch);
+    CHECK(awaited(0) == weftMismatch);
+    CHECK(*message == 0);
+    check_failed(0, weftMismatch, "call 0 of the group, weftBarrier", "all_gather");
+    CHECK_CODE(weftStreamWait(streams[0], WEFT_STREAM_ALL, -1), weftMismatch);
+    end_with(2);
+}
+
+/* Adds, and carries out groups on a communicator of its own: one without calls, one of three. */
+static void add_and_group(const void* left, const void* right, void* result, size_t count, weftDataType_t type,
+                          void* context) {
+    weftComm_t own = *(weftComm_t*)context;
+    size_t i;
+    int call;
+    (void)type;
+    CHECK_OK(weftGroupStart());
+    for (call = 0; call < 3; ++call) CHECK_OK(weftBarrier(own, NULL));
+    CHECK_OK(weftGroupEnd());
+    CHECK(call_count() == 3);
+    check_succeeded(0, 3);
+    CHECK_OK(weftGroupStart());
+    CHECK_OK(weftGroupEnd());
+    CHECK(call_count() == 0);
+    for (i = 0; i < count; ++i) ((int*)result)[i] = ((const int*)left)[i] + ((const int*)right)[i];
+}
+static void groups_in_functions(void) {
+    static int values[2] = {1, 2};
+    weftComm_t own[2];
+    weftRedOp_t op[2];
+    weftPrepared_t prepared;
+    int rank, round;
+    begin_with(2);
+    for (rank = 0; rank < 2; ++rank) {
+        CHECK_OK(weftCommInitAll(&own[rank], 1, NULL));
+        CHECK_OK(weftRedOpCreate(&op[rank], add_and_group, &own[rank], weftInt32, 1, comms[rank]));
+    }
+    CHECK_OK(weftGroupStart());
+    for (rank = 0; rank < 2; ++rank)
+        CHECK_OK(weftAllReduce(&values[rank], &values[rank], 1, weftInt32, op[rank], comms[rank], NULL));
+    CHECK_OK(weftGroupEnd());
+    CHECK(values[0] == 3 && values[1] == 3);
+    CHECK(call_count() == 2);
+    check_succeeded(0, 2);
+    /* One call, which starts without a copy: the other rank's is in a stream. */
+    CHECK_OK(weftGroupStart());
+    CHECK_OK(weftAllReduce(&values[0], &values[0], 1, weftInt32, op[0], comms[0], NULL));
+    CHECK_OK(weftGroupPrepare(&prepared));
+    for (round = 0; round < 2; ++round) {
+        CHECK_OK(weftAllReduce(&values[1], &values[1], 1, weftInt32, op[1], comms[1], streams[1]));
+        CHECK_OK(weftPreparedStart(prepared));
+        CHECK_OK(weftStreamWait(streams[1], WEFT_STREAM_ALL, -1));
+        CHECK(call_count() == 1);
+        check_succeeded(0, 1);
+    }
+    CHECK(values[0] == 12 && values[1] == 12);
+    CHECK_OK(weftPreparedDestroy(prepared));
+    end_with(2);
+    for (rank = 0; rank < 2; ++rank) CHECK_OK(weftCommDestroy(own[rank]));
 }
 
 int main(void) {
@@ -308,6 +377,8 @@ int main(void) {
     run_case("communicators to be made are calls of the group", communicators_to_be_made);
     run_case("what streams have not done is in progress, and may fail later", calls_in_streams);
     run_case("prepared calls are told as the group was that they are of", prepared_calls);
-    run_case("calls of a group that cannot be prepared are given up", given_up);
+    run_case("calls of a group that cannot be prepared are refused with it", not_prepared);
+    run_case("a message that was asked for stays what it was when a stream goes on", lasting_message);
+    run_case("what a reduction's function carries out is a group before the one that it is in", groups_in_functions);
     return summary();
 }
