@@ -75,8 +75,8 @@ Status Group::end() {
     if (--depth_ > 0) return ok();
     usual_ = calls_.size();
     ended_.swap(collected_);
-    return carry_out([joinings = std::exchange(joinings_, {}), calls = std::exchange(calls_, {})](
-                         const std::shared_ptr<Outcomes>& outcomes) mutable {
+    return carry_out([joinings = std::exchange(joinings_, {}),
+                      calls = std::exchange(calls_, {})](const std::shared_ptr<Outcomes>& outcomes) mutable {
         Status joined = submit(std::move(joinings), outcomes);
         // Whatever became of the new ones: peers wait for the calls on communicators that were there before.
         Status driven = submit(std::move(calls), outcomes);
