@@ -80,6 +80,8 @@ Result<bool> send_packet(int socket, const MailedDescriptors* letter, size_t fir
     }
     if (sendmsg(socket, &header, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0) return true;
     if (would_block()) return false;
+    // As many of this user's as may be are on their way: others must take theirs.
+    if (errno == ETOOMANYREFS) return usleep(1000), false;
     return fail(weftSystemError, "{}", errno_text(errno));
 }
 
@@ -243,8 +245,8 @@ void DescriptorMail::serve() try {
         if (entries[0].revents != 0) return;
         const int64_t now = now_us();
         for (size_t i = visitors.size(); i-- > 0;) {
-            const bool goes = entries[2 + i].revents != 0 ? !attend(visitors[i]) : now > visitors[i].until_us;
-            if (goes) visitors.erase(visitors.begin() + ptrdiff_t(i));
+            const bool over = entries[2 + i].revents != 0 && !attend(visitors[i]);
+            if (over || now > visitors[i].until_us) visitors.erase(visitors.begin() + ptrdiff_t(i));
         }
         if (entries[1].revents == 0) continue;
         Fd socket(accept4(listener_.number(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));

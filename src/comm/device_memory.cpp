@@ -88,7 +88,7 @@ Result<void*> allocate_device_memory(size_t bytes) {
 
 bool free_device_memory(void* address) {
     AllGivenMemory& all = given_memory();
-    GivenMemory freed;  // which waits for the device, without the lock
+    GivenMemory freed;  // which may wait for the device, without the lock
     {
         const std::lock_guard lock(all.mutex);
         const auto place = all.by_address.find(reinterpret_cast<CUdeviceptr>(address));
