@@ -99,9 +99,10 @@ TEST_CASE("a process of another host that dies or leaves while others wait for i
             const int waiting = victim == 0 ? 1 : 0;
             Job job(shape.ranks(), "gpus 4; leaks fatal", 4);
             job.processes_a_host = shape.processes;
-            const auto start = [&, v = victim](int rank) {
-                const bool beside_victim = shape.processes == 2 && rank == 2;
-                if (rank == v)
+            // Names of a structured binding are not captured by clang 14.
+            const auto start = [&, of = shape, dying = victim](int rank) {
+                const bool beside_victim = of.processes == 2 && rank == 2;
+                if (rank == dying)
                     job.start({"init", "say ready", dies ? "pause" : "destroy"});
                 else if (rank == waiting)
                     job.start({"init", "receive 100", "error", "destroy"});
