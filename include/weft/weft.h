@@ -324,7 +324,8 @@ WEFT_API weftResult_t weftScatter(const void* sendbuff, void* recvbuff, size_t c
 /* Ends when every rank has come to it. stream: NULL, or one of weftStreamCreate: a barrier of the host, which returns,
  * or is done in its stream, when every rank has called it. A CUDA stream, for the legacy one CU_STREAM_LEGACY: it is
  * enqueued as weftAllReduce on device memory is, and what is behind it in the stream begins when the streams of all
- * ranks have come to it; all ranks take one kind, else weftMismatch. */
+ * ranks have come to it. All ranks take one kind, else weftMismatch; where a device runs no kernels of Weft's the call
+ * waits for its stream and is the host's barrier, and the two kinds meet. */
 WEFT_API weftResult_t weftBarrier(weftComm_t comm, weftStream_t stream);
 
 /* ---- Messages between two ranks ----
