@@ -62,8 +62,10 @@ TEST_CASE("a call whose memory cannot be had is an error of every rank, which sa
                 const std::string call = scene.calls.back().substr(0, scene.calls.back().find('='));
                 for (int rank = 0; rank < 3; ++rank) {
                     INFO("rank " << rank << " said\n" << job[rank].output());
-                    // A communicator that is being made fails on the others, or in their first call on it.
+                    // A communicator that is being made fails on the others, or in their first call on it. Of messages
+                    // another rank may have exchanged all of its own before that one was refused.
                     if (call == "split" && rank != poor) continue;
+                    if (call == "all_to_all_v" && rank != poor && job.answer(rank, call) == "0") continue;
                     CHECK(says_so(job, poor, job[rank].output()) == refused);
                     if (call != "reduce") CHECK(job.answer(rank, call).rfind(refused ? "2 " : "0", 0) == 0);
                 }
