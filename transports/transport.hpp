@@ -5,8 +5,10 @@
 #pragma once
 #include <poll.h>
 
+#include <array>
 #include <cstring>
 #include <memory>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -138,28 +140,30 @@ class Board {
         return *reinterpret_cast<BoardLine*>(lines_ + (size_t(tile % board_slots) * size_t(locals_) + place(rank)) *
                                                           HostGeometry::board_line_stride);
     }
-    // Where in its slot a tile's data begin: they go round in it. Lines that a reader still has in its second-level cache
-    // take several times as long to write as others. The same on all ranks.
+    // Where tiles' data lie: in one slot after the other, and there in one place after the other. Lines that a reader still
+    // has in its second-level cache take several times as long to write as others. The same on all ranks.
     struct Rotation {
-        uint32_t mask = 0;   // one less than how many places there are, a power of two
-        uint32_t pitch = 0;  // bytes from one to the next
+        uint32_t mask = 0;             // one less than how many places of a slot there are, a power of two
+        uint32_t pitch = 0;            // bytes from one to the next
+        uint32_t slots = board_slots;  // that the data go round in, a power of two
         size_t bytes() const { return size_t(mask + 1) * pitch; }
-        size_t begin(uint32_t tile) const { return size_t(tile / board_slots & mask) * pitch; }
+        size_t begin(uint32_t tile) const { return size_t(tile / slots & mask) * pitch; }
     };
     // Of tiles of so many bytes, a multiple of a line. What all ranks' slots hold together, and a rank reads, is more than
-    // a second-level cache and less than a last-level one. Measured, perf/README.md.
-    static Rotation rotation(size_t tile_bytes, int ranks);
+    // a second-level cache and less than a last-level one. `in_order`: a rank posts no tile before it has read all of the
+    // last one, so that two slots do (rule 3). Measured, perf/README.md.
+    static Rotation rotation(size_t tile_bytes, int ranks, bool in_order);
     std::byte* slot(int rank, uint32_t tile) const {
         return heaps_ + HostGeometry::heap_stride * place(rank) + slot_stride * (tile % board_slots);
     }
     std::byte* slot(int rank, uint32_t tile, const Rotation& rotation) const {
-        return slot(rank, tile) + rotation.begin(tile);
+        return slot(rank, tile % rotation.slots) + rotation.begin(tile);
     }
     void wake() { host_->wake(); }
     bool aborted() const { return host_->aborted(); }
-    // Makes this rank's slots hold `bytes` each. Local: nobody is told (rule 4).
-    Status reserve(size_t bytes);
-    size_t reserved() const { return reserved_; }
+    // Makes this rank's first `slots` hold `bytes` each. Local: nobody is told (rule 4).
+    Status reserve(size_t bytes, uint32_t slots = board_slots);
+    size_t reserved() const { return std::accumulate(reserved_.begin(), reserved_.end(), size_t(0)); }
 
     uint32_t tile = 0;  // of the next tile; rises alike on all ranks
 
@@ -173,7 +177,7 @@ class Board {
     const int* places_;  // by rank; null where all ranks are on this host, each at its own place
     int locals_;
     int rank_;
-    size_t reserved_ = 0;
+    std::array<size_t, board_slots> reserved_{};  // by slot
 };
 
 }  // namespace weft

@@ -521,7 +521,7 @@ void Communicator::abort() {
 }
 
 uint64_t Communicator::board_bytes() const {
-    return uint64_t(board_->reserved()) * board_slots + HostGeometry::board_line_stride * board_slots;
+    return uint64_t(board_->reserved()) + HostGeometry::board_line_stride * board_slots;
 }
 
 }  // namespace weft

@@ -42,13 +42,6 @@ bool of_one_process(const HostGroup& group) {
 
 const char* seats_text(bool apart) { return apart ? "several NUMA domains" : "one NUMA domain of a host"; }
 
-bool has(const Schedule& schedule, Opcode opcode) {
-    for (const Block& block : schedule.blocks)
-        for (const Instruction& instruction : block.instructions)
-            if (instruction.opcode == opcode) return true;
-    return false;
-}
-
 }  // namespace
 
 Planner::Planner(HostGroup& group, const net::Identity* identity, int rank, Board* board, const Movers& movers,
@@ -157,15 +150,16 @@ Result<std::unique_ptr<PreparedPlan>> Planner::plan(const Operation& operation, 
                       .board_bytes = Board::slot_bytes_max};
     if (bounds.wanted == 0 && choice.algorithm->tile_bytes)
         bounds.wanted = choice.algorithm->tile_bytes(layout_, costs_.links, whole);
-    const size_t tile = tile_bytes_of(binding.schedule, bytes, bounds);
+    plan.tile_bytes = std::min(tile_bytes_of(binding.schedule, bytes, bounds), bytes);
+    plan.tiles = tiles_of(bytes, plan.tile_bytes);
+    plan.pipelined =
+        pays_pipelined(binding.schedule, bytes, plan.tile_bytes) && !plan.scaled() && !operation.calls_function();
     if (!binding.schedule.board.empty()) {
         plan.board = board_;
-        const size_t used = round_to_line(parts * std::min(tile, bytes));
-        plan.rotation = Board::rotation(used, layout_.ranks);
-        WEFT_TRY(board_->reserve(plan.rotation.bytes()));
+        const bool in_order = reads_in_order(binding.schedule) && !choice.algorithm->of_user && !plan.pipelined;
+        plan.rotation = Board::rotation(round_to_line(parts * plan.tile_bytes), layout_.ranks, in_order);
+        WEFT_TRY(board_->reserve(plan.rotation.bytes(), plan.rotation.slots));
     }
-    plan.tile_bytes = std::min(tile, bytes);
-    plan.tiles = tiles_of(bytes, plan.tile_bytes);
     if (has_scratch(binding.schedule)) {
         const size_t scratch = weft::scratch_bytes(binding.schedule, plan.tile_bytes);
         if (scratch_.size() < scratch) scratch_.resize(scratch);
@@ -178,10 +172,9 @@ Result<std::unique_ptr<PreparedPlan>> Planner::plan(const Operation& operation, 
         // Who adds up what another process lends copies it first: through a slot the other end does that meanwhile.
         plan.lends_processes = bytes <= costs_.links.lent_most_bytes && !facts_of(operation.collective).reduces;
     }
-    if (has(binding.schedule, Opcode::two_shot)) {
+    if (is_two_shot(binding.schedule)) {
         plan.reach = &reach_;
         plan.offers = reach_.state() != Reach::State::refused && !plan.scaled();
-        plan.pipelined = plan.tiles >= 4 && !plan.scaled() && !operation.calls_function();
         if (agreed_.cross_messages && plan.offers && bytes >= cross_least_bytes && bytes <= cross_most_bytes &&
             layout_.ranks <= cross_most_ranks)
             plan.cross_memory = &cross_memory_;

@@ -52,6 +52,8 @@ struct Schedule {
 size_t largest_tile_bytes(const Schedule& schedule, size_t slot_bytes);
 // Whether the board, if any, is one of all ranks.
 bool board_of_all(const Schedule& schedule);
+// The fused instruction alone.
+bool is_two_shot(const Schedule& schedule);
 // Whether some instruction uses the rank's scratch.
 bool has_scratch(const Schedule& schedule);
 // What that takes with tiles of `tile_bytes` a part.

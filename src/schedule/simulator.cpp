@@ -17,11 +17,6 @@ constexpr uint64_t pipelined_most = 64;
 // What a connection's key has room for.
 constexpr int simulated_ranks_most = 1 << 26;
 
-bool pipelines(const Schedule& schedule) {
-    return schedule.blocks.size() == 1 && schedule.blocks[0].instructions.size() == 1 &&
-           schedule.blocks[0].instructions[0].opcode == Opcode::two_shot;
-}
-
 class Preparation {
   public:
     Preparation(const Fabric& fabric, const SimulatedCall& call) : fabric_(fabric), call_(call) {}
@@ -58,14 +53,13 @@ class Preparation {
                                   .slot_bytes = slot_bytes_of(costs.slot_bytes, first.fifo_depth),
                                   .board_bytes = costs.board_bytes});
         // Where all reach all buffers a two-shot is one tile.
-        if (pipelines(first) && call_.mode.direct(first.ranks)) tile = call_.bytes;
+        if (is_two_shot(first) && call_.mode.direct(first.ranks)) tile = call_.bytes;
         tile_bytes_ = std::min(tile, call_.bytes);
         tiles_ = tile_bytes_ == 0 ? 1 : tiles_of(call_.bytes, tile_bytes_);
     }
 
     Schedule elementary(Schedule schedule) const {
-        // As the planner has it: below, the phases of so few tiles are not worth it.
-        if (pipelines(schedule) && tiles_ >= 4)
+        if (pays_pipelined(schedule, call_.bytes, tile_bytes_))
             return expand_pipelined(schedule, call_.mode, int(std::min(tiles_, pipelined_most)));
         return expand(schedule, call_.mode);
     }

@@ -22,6 +22,14 @@ struct TileBounds {
 // Of each part, not yet cut down to a shorter message. `bytes`: of a part.
 size_t tile_bytes_of(const Schedule& schedule, size_t bytes, const TileBounds& bounds);
 
+// Whether a two-shot of `bytes` goes faster where one loop body stages a tile, reduces the one before and hands out the
+// one before that. It spares each tile a wait, and keeps memory busy where what is stored leaves the caches. Measured,
+// perf/README.md.
+bool pays_pipelined(const Schedule& schedule, size_t bytes, size_t tile_bytes);
+// Whether each rank reads all that it wants of a tile of the board before it posts anything of the next one: Weft's own
+// algorithms that have a board alone are one block, which goes from tile to tile. A user's may have several.
+bool reads_in_order(const Schedule& schedule);
+
 // How often the schedule runs, once a tile: an empty message still meets everybody.
 constexpr uint64_t tiles_of(size_t bytes, size_t tile_bytes) {
     return bytes == 0 ? 1 : (bytes + tile_bytes - 1) / tile_bytes;

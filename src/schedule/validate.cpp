@@ -167,6 +167,8 @@ Sentence object_to_operands(const Schedule& schedule, const Block& block, const 
     if (Sentence found = object_to_span(it, schedule.chunks)) return found;
     if (kind_of(it.opcode) == OpcodeKind::connection && it.count > schedule.span)
         return object("its message holds {} chunks; the schedule's header says at most {}", it.count, schedule.span);
+    if (fused && (schedule.blocks.size() != 1 || schedule.blocks[0].instructions.size() != 1))
+        return object("it is fused: it is all that a rank does");
     if (fused && it.count != 1) return object("it has {} chunks; it works on one", it.count);
     if (fused && schedule.collective != Collective::all_reduce)
         return object("it is fused, which is for {} only", name_of(Collective::all_reduce));

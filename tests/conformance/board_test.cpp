@@ -61,7 +61,7 @@ TEST_CASE("slots of the largest size do not touch each other", "[board]") {
     for (int rank = 0; rank < 3; ++rank) {
         Board& board = *boards.ranks[size_t(rank)];
         REQUIRE(board.reserve(Board::slot_bytes_max).ok());
-        CHECK(board.reserved() == Board::slot_bytes_max);
+        CHECK(board.reserved() == board_slots * Board::slot_bytes_max);
         for (uint32_t tile = 0; tile < board_slots; ++tile) {
             CHECK(reinterpret_cast<uintptr_t>(board.slot(rank, tile)) % 64 == 0);
             memset(board.slot(rank, tile), int(rank * board_slots + int(tile) + 1), Board::slot_bytes_max);
@@ -81,14 +81,14 @@ TEST_CASE("slots of the largest size do not touch each other", "[board]") {
 TEST_CASE("growing keeps what the slots hold and grows nobody else's", "[board]") {
     Boards boards(2);
     Board& board = *boards.ranks[0];
-    CHECK(board.reserved() == Board::slot_bytes_first);
+    CHECK(board.reserved() == board_slots * Board::slot_bytes_first);
     memset(board.slot(0, 2), 0x5a, Board::slot_bytes_first);
     for (const size_t bytes :
          {size_t(1), Board::slot_bytes_first, size_t(100'000), size_t(50'000), Board::slot_bytes_max}) {
         const size_t before = board.reserved();
         REQUIRE(board.reserve(bytes).ok());
-        CHECK(board.reserved() == std::max(before, bytes));
-        CHECK(boards.ranks[1]->reserved() == Board::slot_bytes_first);
+        CHECK(board.reserved() == std::max(before, board_slots * bytes));
+        CHECK(boards.ranks[1]->reserved() == board_slots * Board::slot_bytes_first);
         const std::vector<std::byte> expected(Board::slot_bytes_first, std::byte{0x5a});
         CHECK(memcmp(boards.ranks[1]->slot(0, 2), expected.data(), expected.size()) == 0);
     }
@@ -98,25 +98,29 @@ TEST_CASE("growing keeps what the slots hold and grows nobody else's", "[board]"
 TEST_CASE("data go round in their slot, one behind the other, and stay in it", "[board]") {
     Boards boards(2);
     const Board& board = *boards.ranks[0];
-    const Board::Rotation rotation{7, 4096}, none;
+    const Board::Rotation rotation{7, 4096}, none, in_two{0, 1 << 20, 2};
     CHECK(rotation.bytes() == 8 * 4096);
     for (uint32_t tile = 0; tile < 100; ++tile) {
         const size_t begin = size_t(board.slot(1, tile, rotation) - board.slot(1, tile));
         CHECK(begin == tile / board_slots % 8 * 4096);
         CHECK(board.slot(1, tile, none) == board.slot(1, tile));
+        CHECK(board.slot(1, tile, in_two) == board.slot(1, tile % 2));
     }
     // The counter of tiles may wrap.
     CHECK(board.slot(1, ~uint32_t(0), rotation) - board.slot(1, 3) == 7 * 4096);
     for (int ranks = 1; ranks <= 256; ++ranks)
         for (size_t bytes = 64; bytes <= Board::slot_bytes_max; bytes += bytes < 10'000 ? 64 : 4096 + 64) {
-            const Board::Rotation of = Board::rotation(bytes, ranks);
+            const Board::Rotation of = Board::rotation(bytes, ranks, false),
+                                  in_order = Board::rotation(bytes, ranks, true);
             const bool fits =
-                of.pitch == bytes && (of.mask & (of.mask + 1)) == 0 && of.bytes() <= Board::slot_bytes_max &&
+                of.slots == board_slots && in_order.slots == (of.mask > 0 ? board_slots : 2) &&
+                in_order.mask == of.mask && in_order.pitch == of.pitch && of.pitch == bytes &&
+                (of.mask & (of.mask + 1)) == 0 && of.bytes() <= Board::slot_bytes_max &&
                 of.bytes() <= std::max({bytes, Board::slot_bytes_first, (size_t(1) << 20) / size_t(ranks)});
             if (!fits) FAIL_CHECK(bytes << " bytes of " << ranks << " ranks");
         }
-    CHECK(Board::rotation(4096, 2).bytes() == 512 << 10);
-    CHECK(Board::rotation(0, 2).bytes() == 0);
+    CHECK(Board::rotation(4096, 2, true).bytes() == 512 << 10);
+    CHECK(Board::rotation(0, 2, true).bytes() == 0);
 }
 
 TEST_CASE("what a rank has not grown takes no memory", "[board]") {
@@ -141,7 +145,7 @@ TEST_CASE("a slot beyond the largest is refused with both sizes, and changes not
     CHECK(status.code() == weftInternalError);
     CHECK_THAT(status.sentence(), Catch::Contains(std::to_string(Board::slot_bytes_max + 1)) &&
                                       Catch::Contains(std::to_string(Board::slot_bytes_max)));
-    CHECK(boards.ranks[0]->reserved() == Board::slot_bytes_first);
+    CHECK(boards.ranks[0]->reserved() == board_slots * Board::slot_bytes_first);
     CHECK(boards.ranks[0]->reserve(Board::slot_bytes_max).ok());
 }
 

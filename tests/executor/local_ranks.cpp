@@ -11,6 +11,7 @@
 #include "src/base/datatype.hpp"
 #include "src/base/waiting.hpp"
 #include "src/schedule/lending.hpp"
+#include "src/schedule/tiles.hpp"
 
 namespace weft::test {
 
@@ -31,10 +32,9 @@ bool at(const std::vector<bool>& flags, int rank) { return !flags.empty() && fla
 
 Schedule schedule_of(const Call& call, int rank, Form form, const BoardMode& mode) {
     const Schedule written = call.build(rank);
-    const bool two_shot = written.blocks.size() == 1 && written.blocks[0].instructions.size() == 1 &&
-                          written.blocks[0].instructions[0].opcode == Opcode::two_shot;
     if (form == Form::as_written) return written;
-    if (form == Form::expanded_pipelined && two_shot) return expand_pipelined(written, mode, int(call.tiles()));
+    if (form == Form::expanded_pipelined && is_two_shot(written))
+        return expand_pipelined(written, mode, int(call.tiles()));
     return expand(written, mode);
 }
 
@@ -280,11 +280,12 @@ struct LocalRanks::Rank {
             plan.board = all->boards_[size_t(rank)].get();
             // Other places from call to call.
             const size_t used = (size_t(schedule.parts()) * plan.tile_bytes + line_bytes - 1) / line_bytes * line_bytes;
-            plan.rotation = Board::rotation(used, 2 + int(index % 7));
-            require(plan.board->reserve(plan.rotation.bytes()));
+            plan.pipelined = call.pipelined && call.op != premul;
+            const bool in_order = reads_in_order(schedule) && !plan.pipelined && index % 4 != 3;
+            plan.rotation = Board::rotation(used, 2 + int(index % 7), in_order);
+            require(plan.board->reserve(plan.rotation.bytes(), plan.rotation.slots));
             plan.reach = &all->reaches_[size_t(rank)];
             plan.offers = call.offers && call.op != premul && plan.reach->state() != Reach::State::refused;
-            plan.pipelined = call.pipelined && call.op != premul;
             if (call.cross && plan.offers) plan.cross_memory = &all->crossings_[size_t(rank)];
         }
         run = std::make_unique<Run>(plan);

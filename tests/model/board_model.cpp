@@ -64,6 +64,7 @@ std::string Call::text() const {
 
 std::string Scenario::text() const {
     std::string text = fmt::format("{} ranks, {} slots", ranks, slots);
+    if (in_order_slots < slots) text += fmt::format(", {} for plain calls", in_order_slots);
     for (const Call& call : calls) text += "; " + call.text();
     if (odd_rank >= 0) text += fmt::format("; but rank {} makes call {} a {}", odd_rank, odd_index, odd_call.text());
     for (int rank = 0; rank < ranks; ++rank)
@@ -205,10 +206,18 @@ Program Model::body(int rank, int index, int part) const {
     if (pipelined) {
         // The fused loop: staging is as early and copying out as late in it as can be, the worst for reuse.
         for (int tile = 0; tile <= own.tiles; ++tile) {
+            const auto post_done = [&](bool now) {
+                if (now && tile < own.tiles) add(Step::post_done, tile);
+            };
+            const bool before_result = is(Fault::done_before_result),
+                       before_copies = is(Fault::done_before_last_copies);
             if (tile + 1 < own.tiles) stage(tile + 1);
-            if (tile < own.tiles) reduce_and_post(tile);
+            post_done(before_result);
+            if (tile < own.tiles) reduce(program, rank, tile, in_place);
+            post_done(before_copies);
             if (tile > 0) copy_out(tile - 1);
             if (tile + 1 < own.tiles) add(Step::post_entry, tile + 1);
+            post_done(!before_result && !before_copies);
             if (tile + 1 < own.tiles) add(Step::wait_entry, tile + 1);
             if (tile < own.tiles) wait_done(tile);
         }

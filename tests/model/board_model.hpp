@@ -20,6 +20,8 @@ inline constexpr int tiles_most = 5;
 inline constexpr int calls_most = 3;
 
 enum class Shape : uint8_t { one_shot_inline, one_shot, two_shot, two_shot_pipelined, two_level };
+// Each rank reads all of a tile before it posts the next.
+constexpr bool in_order(Shape shape) { return shape <= Shape::two_shot; }
 enum class Offer : uint8_t { nothing, input, both };
 
 // One call as every rank makes it; `offers` and `in_place` are what each rank alone knows, and no part of the
@@ -64,6 +66,7 @@ const char* name_of(Fault fault);
 struct Scenario {
     int ranks = 2;
     int slots = 4;
+    int in_order_slots = 4;  // that the data of plain calls go round in, if there are as many; a power of two
     std::vector<Call> calls{};
     std::array<bool, ranks_most> mapped{true, true, true};  // what each rank answers in an agreement round
     int odd_rank = -1;                                      // makes `odd_call` in place of call number `odd_index`

@@ -167,6 +167,25 @@ TEST_CASE("plain calls need two slots, pipelined ones three", "[model]") {
     }
 }
 
+TEST_CASE("plain calls may go round in two slots of four, among others that take all", "[model]") {
+    Suite suite("two of four slots");
+    for (const int ranks : {2, 3}) {
+        const bool few = ranks == 2;
+        suite.all_sequences({.ranks = ranks, .in_order_slots = 2}, all_calls(), few ? 3 : 2);
+        suite.all_sequences({.ranks = ranks, .in_order_slots = 2, .growth_may_fail = true},
+                            {one_shot(), two_shot(2), pipelined(2, some)}, few ? 3 : 2);
+        // From each place to each.
+        for (int tiles = 1; tiles <= 4; ++tiles)
+            for (const Call& others : {pipelined(2), pipelined(3), one_shot_inline(), two_level(2, ranks)})
+                for (const Call& plain : {one_shot(2), two_shot(3)}) {
+                    suite.holds({.ranks = 2, .in_order_slots = 2, .calls = {one_shot(tiles), others, plain}});
+                    suite.holds({.ranks = 2, .in_order_slots = 2, .calls = {pipelined(tiles), plain, others}});
+                }
+        const Report report = explore({.ranks = ranks, .in_order_slots = 1, .calls = {one_shot(), two_shot(1)}});
+        CHECK(report.broken != "");
+    }
+}
+
 TEST_CASE("two-level calls keep the promises, whoever owns shards, wherever the blocks are", "[model]") {
     Suite suite("two-level");
     for (const int owners : {1, 2}) {
@@ -228,6 +247,9 @@ TEST_CASE("every seeded fault is found, with the steps that lead to it", "[model
         {Fault::owners_stage_early, {.slots = 3, .calls = {two_level(5)}}, "wants the result of tile"},
         {Fault::result_before_sum, {.calls = {two_level(1)}}, "before it is summed"},
         {Fault::done_before_last_copies, {.slots = 3, .calls = {two_level(5)}}, "wants the result of tile"},
+        {Fault::done_before_last_copies,
+         {.in_order_slots = 2, .calls = {pipelined(3), one_shot()}},
+         "wants the result of tile"},
         {Fault::done_before_result, {.ranks = 3, .calls = {two_level(1, 1)}}, "wants the result of tile 0"},
         {Fault::done_wait_dropped, {.calls = {two_level(1)}}, "wants the result of tile 0"},
         {Fault::entry_wait_of_one_dropped, {.ranks = 3, .calls = {two_level(1, 1)}}, "has no memory"},

@@ -116,9 +116,10 @@ std::string Model::perform(State& state, int rank, const Step& step) const {
     Rank& self = state.ranks[rank];
     const Call& own = call(rank, self.call);
     const int tile = number(state, rank, step.tile);
-    const int slot = tile % scenario_.slots;
+    const int slot =
+        tile % (in_order(own.shape) ? std::min(scenario_.slots, scenario_.in_order_slots) : scenario_.slots);
     const uint8_t own_word = uint8_t((tile + 1) << 4 | fingerprint(rank, self.call));
-    Line& line = state.lines[rank][slot];
+    Line& line = state.lines[rank][tile % scenario_.slots];
     auto payload = [&](int what) { line.payload = uint8_t((tile + 1) << 4 | what); };
     // Chunks lie elsewhere in the next tile that uses the slot: sizes differ, and chunk 0 may end where chunk 1 begins.
     auto place = [&](int chunk) { return (chunk + tile / scenario_.slots) % scenario_.ranks; };
@@ -178,7 +179,8 @@ std::string Model::perform(State& state, int rank, const Step& step) const {
         case Step::decide:
         case Step::agree: return decide(state, rank, step);
         case Step::read_payload:
-            if (state.lines[step.chunk][slot].payload == uint8_t((tile + 1) << 4 | says_data)) return {};
+            if (state.lines[step.chunk][tile % scenario_.slots].payload == uint8_t((tile + 1) << 4 | says_data))
+                return {};
             return fmt::format("rank {} reads the payload of rank {} and finds that of another tile", rank, step.chunk);
         case Step::read_whole: {
             std::string broken;

@@ -205,6 +205,10 @@ TEST_CASE("a fault in a text is told with its line and column", "[schedule]") {
          "line 3, column 1: it runs after a step of its own block, whose order is fixed"},
         {block + "  recv [0] -> output after 1.0", "line 3, column 1: it runs after block 1, which does not exist"},
         {block + "  post entry", "line 3, column 1: it uses the board, but the schedule's header does not say `board`"},
+        {"schedule x all_reduce rank 0 of 2 channels 1 chunks 1 board\nblock channel 0\n  one_shot input[0] -> output "
+         "finish\n"
+         "  nop",
+         "line 3, column 1: it is fused: it is all that a rank does"},
         {block + "  recv [0] -> output \x01\xff",
          "line 3, column 22: expected `into`, `left`, `finish`, `repeat`, `tile`, `after` or the line's end, found "
          "`?`"},

@@ -8,25 +8,51 @@ using namespace weft;
 
 TEST_CASE("tiles on one host leave room in its caches, between hosts they are not cut for that", "[tiles]") {
     const TileBounds bounds{.slot_bytes = size_t(1) << 30, .board_bytes = Board::slot_bytes_max};
-    const auto tile = [&](const char* algorithm, int ranks, int hosts, size_t bytes) {
+    const auto tile = [&](const char* name, int ranks, int hosts, size_t bytes,
+                          Collective collective = Collective::all_reduce) {
+        const Algorithm& algorithm = *registry::find_algorithm(name, collective);
+        const Parameters parameters{.root = facts_of(collective).rooted ? 0 : -1};
         const Layout layout = layout_in_blocks(ranks, hosts);
-        const size_t first = tile_bytes_of(registry::find_algorithm(algorithm)->build(layout, {}), bytes, bounds);
+        const size_t first = tile_bytes_of(algorithm.build(layout, parameters), bytes, bounds);
         // Headers alone decide, which ranks have alike.
         Layout last = layout;
         last.rank = ranks - 1;
-        CHECK(tile_bytes_of(registry::find_algorithm(algorithm)->build(last, {}), bytes, bounds) == first);
+        CHECK(tile_bytes_of(algorithm.build(last, parameters), bytes, bounds) == first);
         return first;
     };
     constexpr size_t kib = 1 << 10, mib = 1 << 20;
-    CHECK(tile("two_shot", 2, 1, mib) == 512 * kib);
-    CHECK(tile("two_shot", 4, 1, mib) == 256 * kib);
-    CHECK(tile("two_shot", 4, 1, 64 * mib) == 512 * kib);
-    for (const int ranks : {8, 16, 32, 64}) {
+    // Two slots of each rank, one call of up to 1 MiB; a tile below which waits would count.
+    for (const int ranks : {2, 4, 8, 16, 32, 64, 256}) {
         INFO(ranks << " ranks");
-        // The slots of all ranks, four each, or a tile below which waits would count.
-        CHECK(tile("two_shot", ranks, 1, mib) == std::max(128 * kib, 8 * mib / size_t(4 * ranks)));
-        CHECK(tile("two_shot", ranks, 1, 64 * mib) == 512 * kib);
+        const auto in_two_slots = [&](size_t all) { return std::clamp(all / size_t(2 * ranks), 128 * kib, mib); };
+        CHECK(tile("two_shot", ranks, 1, mib) == in_two_slots(16 * mib));
+        CHECK(tile("two_shot", ranks, 1, 4 * mib) == in_two_slots(8 * mib));
+        if (ranks > 2) CHECK(tile("two_shot", ranks, 1, 64 * mib) == 512 * kib);
     }
+    // What one rank gives goes in pieces.
+    CHECK(tile("two_shot", 4, 1, mib, Collective::reduce) == 256 * kib);
+    CHECK(tile("one_shot", 8, 1, mib, Collective::broadcast) == 256 * kib);
     for (const char* algorithm : {"two_level_ring", "two_level_doubling"})
         CHECK(tile(algorithm, 32, 4, 16 * mib) == mib);
+}
+
+TEST_CASE("what reads in order is one block, and goes from tile to tile", "[tiles]") {
+    int found = 0;
+    for (const Algorithm& algorithm : registry::algorithms())
+        for (const int ranks : {2, 3, 8, 17})
+            for (const int hosts : {1, 2}) {
+                Layout layout = layout_in_blocks(ranks, hosts);
+                if (algorithm.refusal(layout)) continue;
+                const bool rooted = facts_of(algorithm.collective).rooted;
+                for (int root = rooted ? 0 : -1; root < (rooted ? ranks : 0); ++root)
+                    for (layout.rank = 0; layout.rank < ranks; ++layout.rank) {
+                        const Schedule schedule = algorithm.build(layout, {.root = root});
+                        if (!reads_in_order(schedule)) continue;
+                        ++found;
+                        INFO(algorithm.name << " of " << ranks << " ranks, rank " << layout.rank << ", root " << root);
+                        CHECK(schedule.blocks.size() == 1);
+                        for (const Instruction& it : schedule.blocks[0].instructions) CHECK(it.tile == 0);
+                    }
+            }
+    CHECK(found > 500);
 }
