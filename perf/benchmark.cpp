@@ -205,7 +205,7 @@ Case Benchmark::prepare(const Setting& setting, size_t bytes, bool in_place, con
                      .op = setting.op,
                      .root = setting.root,
                      .comm = rank_.comm(),
-                     .stream = arguments_.null_stream ? nullptr : rank_.stream(),
+                     .stream = rank_.stream(),
                      .window = buffers.window()};
     if (buffers.window()) measured.call.window_offset = buffers.window_offset(measured.call.receive);
     const size_t largest = *std::max_element(arguments_.sizes.begin(), arguments_.sizes.end());

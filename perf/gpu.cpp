@@ -33,7 +33,8 @@ T need(weft::Result<T> result) {
 struct Gpu::Parts {
     const Driver& driver;
     Context context;
-    Stream stream;
+    Stream own;  // none where the legacy stream is used
+    CUstream stream;
     Event begin, end;
     Graph graph;
     std::map<void*, DeviceMemory> memory;
@@ -44,7 +45,7 @@ Gpu::~Gpu() = default;
 
 int Gpu::count() { return need(device_count(*need(Driver::get()))); }
 
-std::unique_ptr<Gpu> Gpu::use(int device) {
+std::unique_ptr<Gpu> Gpu::use(int device, bool legacy) {
     const int there = count();
     if (device >= there)
         throw Failure(
@@ -54,12 +55,13 @@ std::unique_ptr<Gpu> Gpu::use(int device) {
     const Driver& driver = *need(Driver::get());
     Context context = need(Context::retain(driver, device));
     need(driver.check(driver.CtxSetCurrent(context.handle()), "make GPU {} current", device));
-    Stream stream = need(Stream::create(context));
+    Stream own = legacy ? Stream() : need(Stream::create(context));
+    const CUstream stream = own.handle();
     Event begin = need(Event::create(context, Event::Kind::timing)),
           end = need(Event::create(context, Event::Kind::timing));
-    return std::unique_ptr<Gpu>(
-        new Gpu(device, std::unique_ptr<Parts>(new Parts{
-                            driver, std::move(context), std::move(stream), std::move(begin), std::move(end), {}, {}})));
+    return std::unique_ptr<Gpu>(new Gpu(
+        device, std::unique_ptr<Parts>(new Parts{
+                    driver, std::move(context), std::move(own), stream, std::move(begin), std::move(end), {}, {}})));
 }
 
 std::string Gpu::name() const {
@@ -71,7 +73,7 @@ void Gpu::make_current() const {
     need(parts_->driver.check(parts_->driver.CtxSetCurrent(parts_->context.handle()), "make GPU {} current", device_));
 }
 
-void* Gpu::stream() const { return parts_->stream.handle(); }
+void* Gpu::stream() const { return parts_->stream; }
 
 void* Gpu::allocate(size_t bytes) {
     DeviceMemory memory = need(DeviceMemory::allocate(parts_->context, bytes));
@@ -83,28 +85,30 @@ void* Gpu::allocate(size_t bytes) {
 void Gpu::free(void* memory) { parts_->memory.erase(memory); }
 
 void Gpu::to_device(void* to, const void* from, size_t bytes) {
-    need(copy_async(parts_->driver, CUdeviceptr(to), CUdeviceptr(from), bytes, parts_->stream.handle()));
+    need(copy_async(parts_->driver, CUdeviceptr(to), CUdeviceptr(from), bytes, parts_->stream));
     synchronize();
 }
 
 void Gpu::to_host(void* to, const void* from, size_t bytes) { to_device(to, from, bytes); }
 
-void Gpu::synchronize() { need(parts_->stream.synchronize()); }
+void Gpu::synchronize() {
+    need(parts_->driver.check(parts_->driver.StreamSynchronize(parts_->stream), "finish the work of GPU {}", device_));
+}
 
 double Gpu::time_us(const std::function<void()>& enqueue) {
-    need(parts_->begin.record(parts_->stream.handle()));
+    need(parts_->begin.record(parts_->stream));
     enqueue();
-    need(parts_->end.record(parts_->stream.handle()));
+    need(parts_->end.record(parts_->stream));
     need(parts_->end.synchronize());
     return double(need(parts_->end.milliseconds_since(parts_->begin))) * 1e3;
 }
 
 void Gpu::capture(const std::function<void()>& enqueue) {
-    need(Graph::begin(parts_->driver, parts_->stream.handle()));
+    need(Graph::begin(parts_->driver, parts_->stream));
     enqueue();
-    parts_->graph = need(Graph::end(parts_->driver, parts_->stream.handle()));
+    parts_->graph = need(Graph::end(parts_->driver, parts_->stream));
 }
 
-void Gpu::replay() { need(parts_->graph.launch(parts_->stream.handle())); }
+void Gpu::replay() { need(parts_->graph.launch(parts_->stream)); }
 
 }  // namespace perf

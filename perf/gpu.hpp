@@ -10,8 +10,9 @@ namespace perf {
 // Thread-bound to the rank's thread, in which its context is current. Whatever CUDA refuses is thrown as Failure.
 class Gpu {
   public:
-    // Makes the device the thread's current one, as a rank does before it joins.
-    static std::unique_ptr<Gpu> use(int device);
+    // Makes the device the thread's current one, as a rank does before it joins. `legacy`: everything goes to the legacy
+    // stream, which calls get as NULL.
+    static std::unique_ptr<Gpu> use(int device, bool legacy = false);
     // How many there are; a Failure that says why there are none.
     static int count();
     ~Gpu();

@@ -39,7 +39,7 @@ int local_rank() {
 
 // The GPU of a rank, current in this thread from here on; null if none is asked for.
 std::unique_ptr<Gpu> gpu_for(const Arguments& arguments, int index) {
-    return arguments.gpus > 0 ? Gpu::use(index / arguments.ranks_per_gpu) : nullptr;
+    return arguments.gpus > 0 ? Gpu::use(index / arguments.ranks_per_gpu, arguments.null_stream) : nullptr;
 }
 
 // Takes the communicator: destroys it after the body, aborts it after a failure.

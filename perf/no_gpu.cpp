@@ -10,7 +10,7 @@ Gpu::Gpu(int device, std::unique_ptr<Parts> parts) : device_(device), parts_(std
 Gpu::~Gpu() = default;
 
 int Gpu::count() { throw Failure("this build of Weft has no CUDA: -g needs one that has (docs/gpu.md)"); }
-std::unique_ptr<Gpu> Gpu::use(int) { return count(), nullptr; }
+std::unique_ptr<Gpu> Gpu::use(int, bool) { return count(), nullptr; }
 
 // None of these is reached: nobody has a Gpu.
 std::string Gpu::name() const { return ""; }

@@ -189,7 +189,10 @@ Run on_gpus(const Expected& program, const std::string& arguments) {
 }
 TEST_CASE("every collective passes on buffers of GPUs, from every root, as calls and as graphs") {
     for (const Expected& program : expected) {
-        for (const char* flags : {"-g 2", "-g 1 --ranks-per-gpu 3", "-g 3 -G 2", "-g 3 -R 1", "-g 2 -p 1"}) {
+        for (const char* flags :
+             {"-g 2", "-g 1 --ranks-per-gpu 3", "-g 3 -G 2", "-g 3 -R 1", "-g 2 -p 1", "-g 2 -y 1"}) {
+            // Without buffers and with stream NULL a wait for signals is one on the host.
+            if (program.name == "put" && std::string(flags) == "-g 2 -y 1") continue;
             const Run run = on_gpus(program, std::string(flags) + " -b 12 -e 1200000 -f 100 -n 2 -r -1");
             INFO(program.name << ' ' << flags << '\n' << run.output);
             CHECK(run.status == 0);
