@@ -27,6 +27,12 @@ std::string version_text(const char* library) {
     return fmt::format("{} {}.{}.{}", library, version / 10000, version / 100 % 100, version % 100);
 }
 
+// Where results are checked. It is rank 0's GPU that is spoken of: others may differ, which costs them time alone.
+std::string checking_text(const Gpu& gpu) {
+    if (gpu.no_kernels().empty()) return "# Results are checked on the GPUs\n";
+    return fmt::format("# Results are copied to the host to be checked: {}\n", gpu.no_kernels());
+}
+
 // Owns the reduction's handle where it is one that must be made. Thread-bound to the rank's thread.
 class ReductionHandle {
   public:
@@ -147,7 +153,7 @@ int64_t Benchmark::check(const Case& measured, const Setting& setting, bool in_p
     const Data data(collective_, setting.element, setting.reduction, seat, seed_);
     seed_ += parts();
     // What results must replace, and what nobody may write: behind the buffers, and where a rank has no use for them.
-    const Period untouched(guard_bytes, std::byte(0xa5));
+    const Period untouched(4096, std::byte(0xa5));
     const auto period = [&](const Data::Contents& contents, size_t part) -> const Period& {
         return contents[part].empty() ? untouched : contents[part];
     };
@@ -353,6 +359,7 @@ int Benchmark::run() {
         fmt::print(stderr, "{}: -J {}: the file cannot be created\n", collective_.program, arguments_.json_file);
     if (rank_.combine(unwritable ? 1 : 0, weftMax) > 0) return 2;
     if (json_ && !lines()) print(fmt::format("# Writing JSON output to {}\n", json_->path()));
+    if (rank_.gpu() && !lines() && arguments_.checks > 0) print(checking_text(*rank_.gpu()));
     if (arguments_.regret)
         print(preamble_text(collective_, arguments_, places) + regret_header());
     else if (!lines())

@@ -74,6 +74,7 @@ void Buffers::release() {
 
 void Buffers::write(Side side, size_t offset, size_t bytes, const Period& period) const {
     if (!rank_.gpu()) return fill(address(side) + offset, bytes, period);
+    if (rank_.gpu()->no_kernels().empty()) return rank_.gpu()->fill(address(side) + offset, bytes, period);
     mirror_.resize(std::max(mirror_.size(), bytes));
     fill(mirror_.data(), bytes, period);
     rank_.gpu()->to_device(address(side) + offset, mirror_.data(), bytes);
@@ -81,6 +82,8 @@ void Buffers::write(Side side, size_t offset, size_t bytes, const Period& period
 
 size_t Buffers::wrong(Side side, size_t offset, size_t bytes, const Period& period, size_t element_bytes) const {
     const std::byte* looked_at = address(side) + offset;
+    if (rank_.gpu() && rank_.gpu()->no_kernels().empty())
+        return rank_.gpu()->count_wrong(looked_at, bytes, period, element_bytes);
     if (rank_.gpu()) {
         mirror_.resize(std::max(mirror_.size(), bytes));
         rank_.gpu()->to_host(mirror_.data(), looked_at, bytes);

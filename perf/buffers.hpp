@@ -40,7 +40,7 @@ class Buffers {
     std::byte* address(Side side) const { return static_cast<std::byte*>(memory_[side]) + layout_.offset; }
     // Writes the period over and over (pattern.hpp) from `offset` on, in bytes.
     void write(Side side, size_t offset, size_t bytes, const Period& period) const;
-    // Elements that differ from it. A GPU's are looked at on the host, every one.
+    // Elements that differ from it; of a GPU's memory they are counted there, or on the host (Gpu::no_kernels()).
     size_t wrong(Side side, size_t offset, size_t bytes, const Period& period, size_t element_bytes) const;
 
     // Of host memory, what one rank's buffers take, both together; saturates.
@@ -53,7 +53,7 @@ class Buffers {
     void* memory_[2] = {};
     void* handles_[2] = {};
     weftWindow_t window_ = nullptr;
-    mutable std::vector<std::byte> mirror_;  // on the host, of one of a GPU's
+    mutable std::vector<std::byte> mirror_;  // on the host, of one of a GPU's that runs no kernels
 };
 
 // Memory that this host can still give, in bytes; 0 if it does not say.

@@ -4,7 +4,9 @@
 #include <fmt/format.h>
 
 #include <map>
+#include <optional>
 
+#include "gpu_pattern.hpp"
 #include "rank.hpp"
 #include "src/drivers/cuda/device.hpp"
 #include "src/drivers/cuda/event.hpp"
@@ -38,6 +40,8 @@ struct Gpu::Parts {
     Event begin, end;
     Graph graph;
     std::map<void*, DeviceMemory> memory;
+    std::optional<GpuPattern> pattern;
+    std::string no_kernels;  // empty: there is a pattern
 };
 
 Gpu::Gpu(int device, std::unique_ptr<Parts> parts) : device_(device), parts_(std::move(parts)) {}
@@ -59,9 +63,17 @@ std::unique_ptr<Gpu> Gpu::use(int device, bool legacy) {
     const CUstream stream = own.handle();
     Event begin = need(Event::create(context, Event::Kind::timing)),
           end = need(Event::create(context, Event::Kind::timing));
-    return std::unique_ptr<Gpu>(new Gpu(
-        device, std::unique_ptr<Parts>(new Parts{
-                    driver, std::move(context), std::move(own), stream, std::move(begin), std::move(end), {}, {}})));
+    // Loaded before the ranks join: it may wait for the device, and so for kernels that wait for this rank.
+    auto pattern = GpuPattern::load(context);
+    std::unique_ptr<Gpu> gpu(new Gpu(
+        device,
+        std::unique_ptr<Parts>(new Parts{
+            driver, std::move(context), std::move(own), stream, std::move(begin), std::move(end), {}, {}, {}, {}})));
+    if (pattern)
+        gpu->parts_->pattern = std::move(*pattern);
+    else
+        gpu->parts_->no_kernels = pattern.status().sentence();
+    return gpu;
 }
 
 std::string Gpu::name() const {
@@ -93,6 +105,16 @@ void Gpu::to_host(void* to, const void* from, size_t bytes) { to_device(to, from
 
 void Gpu::synchronize() {
     need(parts_->driver.check(parts_->driver.StreamSynchronize(parts_->stream), "finish the work of GPU {}", device_));
+}
+
+const std::string& Gpu::no_kernels() const { return parts_->no_kernels; }
+
+void Gpu::fill(void* buffer, size_t bytes, const Period& period) {
+    need(parts_->pattern->fill(parts_->stream, buffer, bytes, period));
+}
+
+size_t Gpu::count_wrong(const void* buffer, size_t bytes, const Period& period, size_t element_bytes) {
+    return need(parts_->pattern->count_wrong(parts_->stream, buffer, bytes, period, element_bytes));
 }
 
 double Gpu::time_us(const std::function<void()>& enqueue) {

@@ -5,6 +5,8 @@
 #include <memory>
 #include <string>
 
+#include "pattern.hpp"
+
 namespace perf {
 
 // Thread-bound to the rank's thread, in which its context is current. Whatever CUDA refuses is thrown as Failure.
@@ -27,6 +29,12 @@ class Gpu {
     void to_device(void* to, const void* from, size_t bytes);  // done when it returns, after all work of the stream
     void to_host(void* to, const void* from, size_t bytes);    // likewise
     void synchronize();
+
+    // Why it does not run the benchmarks' own kernels; empty: it does, and fill() and count_wrong() of pattern.hpp are
+    // served in its memory. Done when they return, after all work of the stream.
+    const std::string& no_kernels() const;
+    void fill(void* buffer, size_t bytes, const Period& period);
+    size_t count_wrong(const void* buffer, size_t bytes, const Period& period, size_t element_bytes);
 
     // Microseconds of what `enqueue` puts into the stream, by events around it; waits for its end.
     double time_us(const std::function<void()>& enqueue);

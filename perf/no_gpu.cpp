@@ -21,6 +21,12 @@ void Gpu::free(void*) {}
 void Gpu::to_device(void*, const void*, size_t) {}
 void Gpu::to_host(void*, const void*, size_t) {}
 void Gpu::synchronize() {}
+const std::string& Gpu::no_kernels() const {
+    static const std::string none;
+    return none;
+}
+void Gpu::fill(void*, size_t, const Period&) {}
+size_t Gpu::count_wrong(const void*, size_t, const Period&, size_t) { return 0; }
 double Gpu::time_us(const std::function<void()>&) { return 0; }
 void Gpu::capture(const std::function<void()>&) {}
 void Gpu::replay() {}

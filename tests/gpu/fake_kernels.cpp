@@ -1,8 +1,9 @@
 // fake_kernels.cpp: the kernels for the fake driver: a shared object of the bodies as C++, under the names of the entry
-// points in the device code, and as virtual ranks under those of virtual_ranks.cu.
+// points in the device code, and as virtual ranks under those of virtual_ranks.cu. Those of the benchmarks, too.
 #include <string>
 #include <utility>
 
+#include "perf/pattern_kernels.hpp"
 #include "src/executor/cuda/access.hpp"
 #include "src/executor/cuda/host_kernels.hpp"
 #include "src/executor/cuda/messages.hpp"
@@ -38,6 +39,11 @@ void access_kernel(FakeBlock& block, AccessArguments arguments) {
     access(team, arguments);
 }
 
+template <auto body>
+void pattern_kernel(FakeBlock& block, perf::PatternArguments arguments) {
+    body({0, 1, block.index[0], block.grid[0]}, arguments);
+}
+
 // As many registers as their 512 threads may have, so that a multiprocessor has room for one block, as on a GPU.
 FakeKernel of_whole_multiprocessor(FakeKernel kernel) {
     kernel.registers = 65536 / threads_max;
@@ -50,6 +56,8 @@ void add_all(FakeKernelTable add, std::integer_sequence<int, index...>) {
     static std::string names[kernels];
     add(fake_kernel<message_kernel>(message_entry_point));
     add(fake_kernel<access_kernel>(access_entry_point));
+    add(fake_kernel<pattern_kernel<perf::fill_pattern>>(perf::fill_entry_point));
+    add(fake_kernel<pattern_kernel<perf::count_wrong_elements>>(perf::wrong_entry_point));
     ((names[index] = std::string("virtual_") + (entry_point(body_of(index), type_of(index), index % 2) + 5)), ...);
     (add(fake_kernel<rank_kernel<index>>(entry_point(body_of(index), type_of(index), index % 2))), ...);
     (add(of_whole_multiprocessor(fake_kernel<grid_kernel<index>>(names[index].c_str()))), ...);

@@ -1,7 +1,8 @@
 // kernel_names.cpp KIND: the kernels that are asked for by name, a line each: `shipping`, those in the library; `virtual`,
-// those of virtual_ranks.cu.
+// those of virtual_ranks.cu; `perf`, those of the benchmarks.
 #include <cstring>
 
+#include "perf/pattern_kernels.hpp"
 #include "src/executor/cuda/access_arguments.hpp"
 #include "src/executor/cuda/message_arguments.hpp"
 #include "tests/gpu/device_ranks.hpp"
@@ -9,6 +10,10 @@
 int main(int count, char** arguments) {
     using namespace weft;
     if (count != 2) return 2;
+    if (strcmp(arguments[1], "perf") == 0) {
+        fmt::print("{}\n{}\n", perf::fill_entry_point, perf::wrong_entry_point);
+        return 0;
+    }
     const bool shipping = strcmp(arguments[1], "shipping") == 0;
     if (shipping) fmt::print("{}\n{}\n", cuda::message_entry_point, cuda::access_entry_point);
     for (int body = 0; body < cuda::body_count; ++body) {

@@ -69,13 +69,51 @@ TEST_CASE("a right library passes on buffers of GPUs, with every way to run ther
     CHECK(lines_with(shared.output, " device  1 [0000:") == 2);
 }
 
-TEST_CASE("wrong elements in a GPU's memory are found") {
+#if defined(FAKE_CUDA_KERNELS)
+TEST_CASE(
+    "on buffers of GPUs that run kernels a right library passes with every type and reduction, and a wrong one not") {
+    const std::string kernels = gpus + " FAKE_CUDA_KERNELS=" FAKE_CUDA_KERNELS;
+    for (const char* flags : {"", " -u 1", " -u 3 -y 1"}) {
+        const Run all =
+            run("right", "-g 3 -b 1000 -e 100000 -f 100 -n 1 -w 0 -d all -o all" + std::string(flags), kernels);
+        INFO(all.output);
+        CHECK(all.status == 0);
+        CHECK_THAT(all.output,
+                   Contains("# Results are checked on the GPUs\n") && Contains("# Out of bounds values : 0 OK"));
+    }
+    for (const char* type :
+         {"float -b 4000 -e 4000", "int8 -b 1000 -e 1000", "half -b 2000 -e 2000", "uint64 -b 8000 -e 8000"}) {
+        const Run wrong = run("corrupt", "-g 2 -n 1 -u 1 -d " + std::string(type), kernels);
+        INFO(wrong.output);
+        CHECK(wrong.status == 1);
+        CHECK_THAT(wrong.output, Contains("# Out of bounds values : 2 FAILED"));
+    }
+}
+#endif
+
+TEST_CASE("wrong elements in a GPU's memory are found on the host") {
     for (const char* fake : {"corrupt", "misplace", "overrun"}) {
         const Run one = run(fake, "-g 3 -b 4000 -e 4000 -n 1", gpus);
         INFO(fake << one.output);
         CHECK(one.status == 1);
         CHECK_THAT(one.output, Contains("FAILED"));
     }
+}
+
+TEST_CASE("where no kernels run on a GPU results are checked on the host, which is told with the reason") {
+    const Run without = run("right", "-g 2 -b 4000 -e 4000 -n 1", gpus);
+    CHECK(without.status == 0);
+    CHECK_THAT(without.output, Contains("# Results are copied to the host to be checked: "));
+    CHECK_THAT(run("right", "-g 2 -b 4000 -e 4000 -n 1 -c 0", gpus).output, !Contains("# Results"));
+    CHECK_THAT(run("right", "-t 2 -b 4000 -e 4000 -n 1").output, !Contains("# Results"));
+#if defined(FAKE_CUDA_KERNELS)
+    const std::string kernels = "FAKE_CUDA_KERNELS=" FAKE_CUDA_KERNELS " WEFT_CUDA_LIBRARY=" FAKE_CUDA_LIBRARY;
+    const Run old = run("corrupt", "-g 2 -b 4000 -e 4000 -n 1", kernels + " FAKE_CUDA='gpus 2; version 12080'");
+    INFO(old.output);
+    CHECK(old.status == 1);
+    CHECK_THAT(old.output, Contains("to be checked: CUDA could not load ") && Contains("the driver serves CUDA 12.8") &&
+                               Contains("values : 2 FAILED"));
+#endif
 }
 
 TEST_CASE("GPUs that are not there are missed with a sentence") {

@@ -182,10 +182,30 @@ TEST_CASE("--regret knows every candidate of a collective over Weft") {
 #endif
 
 #if defined(FAKE_CUDA_KERNELS)
+const std::string gpus_with_kernels =
+    "WEFT_CUDA_LIBRARY=" FAKE_CUDA_LIBRARY " FAKE_CUDA_KERNELS=" FAKE_CUDA_KERNELS " FAKE_CUDA='gpus 4; leaks fatal' ";
+
 Run on_gpus(const Expected& program, const std::string& arguments) {
-    return run_command("WEFT_CUDA_LIBRARY=" FAKE_CUDA_LIBRARY " FAKE_CUDA_KERNELS=" FAKE_CUDA_KERNELS
-                       " FAKE_CUDA='gpus 4; leaks fatal' " +
-                       real(program) + " " + arguments);
+    return run_command(gpus_with_kernels + real(program) + " " + arguments);
+}
+TEST_CASE("every fault in a GPU's memory is counted there, with every collective, element by element") {
+    for (const Expected& program : expected)
+        for (const std::string fault : {"corrupt", "overrun", "scribble", "intrude"}) {
+            if (fault == "intrude" && program.name != "gather" && program.name != "reduce") continue;
+            // Three ranks as on the host; GPUs in the threads' place.
+            std::string flags = size_flags(program, 3);
+            flags.replace(0, 4, "-g 3");
+            const Run wrong = run_command(gpus_with_kernels + "FAKE_WEFT=" + fault + " " FAKES "/" + program.name +
+                                          "_perf_fake " + flags);
+            INFO(program.name << ' ' << fault << '\n' << wrong.output);
+            CHECK(wrong.status == 1);
+            CHECK_THAT(wrong.output, Contains("# Results are checked on the GPUs\n") && Contains("FAILED"));
+            const std::vector<std::string> words = words_of_line(wrong.output);
+            REQUIRE(words.size() == 13);
+            // As many as on the host.
+            CHECK(words[8] == words_of_line(over_fake(program, size_flags(program, 3), fault).output).at(8));
+            CHECK(words[8] != "0");
+        }
 }
 TEST_CASE("every collective passes on buffers of GPUs, from every root, as calls and as graphs") {
     for (const Expected& program : expected) {
