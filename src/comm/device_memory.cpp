@@ -2,30 +2,24 @@
 
 #include <map>
 #include <mutex>
-#include <vector>
 
 #include "src/base/per_process.hpp"
 #include "src/drivers/cuda/device.hpp"
-#include "src/drivers/cuda/memory.hpp"
+#include "src/drivers/cuda/exportable_memory.hpp"
 #include "src/drivers/cuda/stream.hpp"
-#include "src/drivers/cuda/vmm.hpp"
 
 namespace weft {
 
 using cuda::Context;
-using cuda::DeviceMemory;
 using cuda::Driver;
+using cuda::ExportableMemory;
 using cuda::RelaxedCapture;
-using cuda::VmmMemory;
 
 namespace {
 
 struct GivenMemory {
     Context context;  // which what follows must not outlive
-    VmmMemory shared;
-    DeviceMemory plain;  // of a device that has no memory of the first kind: cuIpc exports it
-    CUdeviceptr address() const { return shared.address() ? shared.address() : plain.address(); }
-    size_t bytes() const { return shared.address() ? shared.bytes() : plain.bytes(); }
+    ExportableMemory memory;
 };
 
 struct AllGivenMemory {
@@ -35,20 +29,6 @@ struct AllGivenMemory {
 AllGivenMemory& given_memory() {
     static PerProcess<AllGivenMemory> of_process;
     return of_process.get();
-}
-
-// Those that reach the device's memory, when they are let.
-Result<std::vector<int>> devices_that_reach(const Driver& driver, int device) {
-    auto count = device_count(driver);
-    if (!count) return count.take_status();
-    std::vector<int> devices;
-    for (int other = 0; other < *count; ++other) {
-        if (other == device) continue;
-        auto access = peer_access(driver, other, device);
-        if (!access) return access.take_status();
-        if (access->reachable) devices.push_back(other);
-    }
-    return devices;
 }
 
 }  // namespace
@@ -68,19 +48,13 @@ Result<void*> allocate_device_memory(size_t bytes) {
     given.context = std::move(*context);
     auto properties = describe_device(**driver, **device);
     if (!properties) return properties.take_status();
-    if (properties->vmm && properties->vmm_fd) {
-        auto peers = devices_that_reach(**driver, **device);
-        if (!peers) return peers.take_status();
-        auto memory = VmmMemory::allocate(given.context, bytes, *peers);
-        if (!memory) return memory.take_status();
-        given.shared = std::move(*memory);
-    } else {
-        auto memory = DeviceMemory::allocate(given.context, bytes > 0 ? bytes : 1);
-        if (!memory) return memory.take_status();
-        given.plain = std::move(*memory);
-    }
+    const auto way =
+        properties->vmm && properties->vmm_fd ? ExportableMemory::Way::descriptor : ExportableMemory::Way::ipc;
+    auto memory = ExportableMemory::allocate(given.context, bytes > 0 ? bytes : 1, way);
+    if (!memory) return memory.take_status();
+    given.memory = std::move(*memory);
     AllGivenMemory& all = given_memory();
-    const CUdeviceptr address = given.address();
+    const CUdeviceptr address = given.memory.address();
     const std::lock_guard lock(all.mutex);
     all.by_address[address] = std::move(given);
     return reinterpret_cast<void*>(address);
@@ -97,8 +71,7 @@ bool free_device_memory(void* address) {
         all.by_address.erase(place);
     }
     const RelaxedCapture relaxed(freed.context.driver());
-    freed.shared = {};
-    freed.plain = {};
+    freed.memory = {};
     return true;
 }
 
@@ -109,8 +82,8 @@ bool is_own_device_memory(const void* address, size_t bytes) {
     const auto next = all.by_address.upper_bound(begin);
     if (next == all.by_address.begin()) return false;
     const GivenMemory& given = std::prev(next)->second;
-    const size_t offset = begin - given.address();
-    return offset <= given.bytes() && bytes <= given.bytes() - offset;
+    const size_t offset = begin - given.memory.address();
+    return offset <= given.memory.bytes() && bytes <= given.memory.bytes() - offset;
 }
 
 }  // namespace weft
