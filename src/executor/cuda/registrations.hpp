@@ -24,6 +24,8 @@
 
 namespace weft::cuda {
 
+class RegistrationMapper;
+
 // Thread-bound to the rank, but for look().
 class Registrations {
   public:
@@ -72,8 +74,6 @@ class Registrations {
     void look();
 
   private:
-    struct Table;
-    struct Mapper;
     struct Own {
         uintptr_t base = 0;
         size_t bytes = 0;
@@ -93,8 +93,8 @@ class Registrations {
     std::shared_ptr<HostGroup> group_;
     int rank_, ranks_;
     std::shared_ptr<const KernelSet> kernels_;
-    SharedMemory made_;               // rank 0's
-    std::shared_ptr<Mapper> mapper_;  // null: no other process, or none that could be shared
+    SharedMemory made_;                           // rank 0's
+    std::shared_ptr<RegistrationMapper> mapper_;  // null: no other process, or none that could be shared
     std::array<Own, entries_max> own_{};
     std::shared_ptr<DescriptorMail> mail_;                      // null until there is a letter
     std::array<std::atomic<uint64_t>, entries_max> letters_{};  // by entry, while they are posted; 0: none
