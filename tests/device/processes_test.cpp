@@ -1,4 +1,4 @@
-// processes_test.cpp: ranks in processes of their own, which reach each other's device memory by cuIpc.
+// processes_test.cpp: ranks in processes of their own, which reach each other's device memory by cuIpc, or by file descriptors.
 #include <fstream>
 
 #include "tests/device/job.hpp"
@@ -194,6 +194,35 @@ TEST_CASE("what one rank cannot export, or another cannot map, is staged by all,
         INFO(logged(folder));
         CHECK_FALSE(contains(job[0].output(), "offered 1"));
     }
+}
+
+TEST_CASE("a process that was late with its descriptors is asked again, and what it registers is used in place",
+          "[processes]") {
+    Job job(2, "gpus 2; leaks fatal", 2);
+    const Folder folder;
+    job.variables = log_of_offers(folder);
+    const std::string keep = folder.path / "keep", go = folder.path / "go",
+                      memory = memory_of(DeviceBuffer::Kind::weft);
+    job.start(
+        {"init", memory, "await " + keep, "keep 1000", "say kept", "await " + go, "registered 300000", "destroy"});
+    job.start({"init", memory, "say there", "await " + go, "registered 300000", "destroy"});
+    const auto stop = [&](int process) {
+        job[process].kill(SIGSTOP);
+        REQUIRE(eventually([&] { return process_state(job[process].pid()) == 'T'; }));
+    };
+    REQUIRE(job[1].says("there"));
+    stop(1);
+    std::ofstream(keep).flush();
+    REQUIRE(job[0].says("kept"));
+    stop(0);
+    job[1].kill(SIGCONT);
+    CHECK(eventually([&] { return contains(logged(folder), "the process that has them does not answer"); }));
+    job[0].kill(SIGCONT);
+    CHECK(eventually([&] { return contains(logged(folder), "what rank 0 has registered is mapped now"); }));
+    std::ofstream(go).flush();
+    job.finish();
+    INFO(logged(folder));
+    CHECK(contains(job[0].output(), "registered"));
 }
 
 TEST_CASE("a buffer of more pieces than file descriptors are passed for is staged", "[processes]") {
@@ -422,9 +451,13 @@ TEST_CASE("a process may end without destroying its communicator", "[processes]"
 TEST_CASE("devices that do not reach each other go through the host's memory, and the log says why", "[processes]") {
     struct {
         const char *machine, *why;
-    } const cases[] = {{"gpus 3; p2p 0 1 0; p2p 1 0 0; leaks fatal", "CUDA_ERROR_PEER_ACCESS_UNSUPPORTED (217)"},
-                       {"gpus 3; p2p 1 2 lies; p2p 2 1 lies; leaks fatal", "did not arrive"},
-                       {"gpus 3; fault cuIpcOpenMemHandle 0 201; leaks fatal", "CUDA_ERROR_INVALID_CONTEXT (201)"}};
+    } const cases[] = {
+        {"gpus 3; p2p 0 1 0; p2p 1 0 0; leaks fatal", "CUDA_ERROR_PEER_ACCESS_UNSUPPORTED (217)"},
+        {"gpus 3; p2p 1 2 lies; p2p 2 1 lies; leaks fatal", "did not arrive"},
+        {"gpus 3; fault cuIpcOpenMemHandle 0 201; fault cuMemImportFromShareableHandle 0 101; leaks fatal",
+         "CUDA_ERROR_INVALID_CONTEXT (201)"},
+        {"gpus 3; fault cuIpcOpenMemHandle 0 201; fault cuMemCreate 0 801; leaks fatal",
+         "by file descriptors: rank 0: CUDA could not allocate "}};
     const std::string algo = GENERATE(as<std::string>(), "", "ring", "double_binary_tree");
     for (const auto& each : cases)
         for (const int together : {1, 3}) {
@@ -440,6 +473,39 @@ TEST_CASE("devices that do not reach each other go through the host's memory, an
             CHECK(contains(job[0].error(), "device memory goes through the host's, which is slow: rank "));
             CHECK(contains(job[0].error(), each.why));
         }
+}
+
+TEST_CASE("where cuIpc is refused, to all or to one, device memory is mapped by file descriptors", "[processes]") {
+    const struct {
+        const char *fault, *why;
+    } cases[] = {{"fault cuIpcOpenMemHandle 0 201; ", "CUDA_ERROR_INVALID_CONTEXT (201)"},
+                 {"fault cuIpcGetMemHandle 0 801; ", "CUDA does not let other processes map it"}};
+    for (const auto& each : cases)
+        for (const int together : {1, 2})
+            for (const bool all : {true, false}) {
+                const std::string machine = "gpus 3; leaks fatal", refused = each.fault + machine;
+                Job job(4, machine, 3, together);
+                job.variables = {"WEFT_DEBUG=INFO"};
+                const std::string next = new_id();
+                for (int first = 0; first < 4; first += together) {
+                    // A second communicator takes over the memory of the first.
+                    const Steps steps{"init",           "reduce 1000", "reduce 100000",
+                                      "reduce 3000000", "all 300",     "messages 400000",
+                                      "host 1000",      "destroy",     "id 4 " + std::to_string(first) + " " + next,
+                                      "init",           "reduce 1000", "all 300001",
+                                      "destroy"};
+                    job.start(steps, all || first == 2 ? refused : machine);
+                }
+                job.finish();
+                const std::string& log = job[0].error();
+                INFO(refused << '\n' << log);
+                const std::string mapped = "device memory is mapped by file descriptors: rank ";
+                const size_t first = log.find(mapped);
+                REQUIRE(first != std::string::npos);
+                CHECK(log.find(mapped, first + 1) != std::string::npos);
+                CHECK(contains(log, each.why));
+                CHECK_FALSE(contains(log, "goes through the host's"));
+            }
 }
 
 TEST_CASE("where the host's memory cannot be shared either, device memory is refused and says both reasons",

@@ -20,15 +20,20 @@ constexpr int64_t peer_patience_us = 300'000;      // peers that leave at about 
 
 // Memory of domains that are gone. To free it waits for the device, where kernels of another communicator may wait for
 // a rank of this very thread: it is kept for the next domain, and freed when the process has none.
-struct Spare {
+struct SpareMemory {
     Context context;
-    DeviceMemory memory;
+    ExportableMemory memory;
+    size_t bytes;  // that it was asked for
+};
+struct SpareWords {
+    Context context;
     PinnedMemory host_words, abroad;
 };
 struct Parked {
     std::mutex mutex;
     std::list<std::unique_ptr<Domain>> all;
-    std::list<Spare> spares;
+    std::list<SpareMemory> memory;
+    std::list<SpareWords> words;
     int alive = 0;  // domains that are not retired
 };
 Parked& parked_domains() {
@@ -59,22 +64,53 @@ Domain::Domain(std::shared_ptr<HostGroup> group, int rank, std::shared_ptr<const
     ++parked.alive;
 }
 
-bool Domain::take_spare(size_t bytes) {
+Status Domain::take_memory(ExportableMemory::Way way) {
+    const Context& context = kernels_->context();
+    const size_t bytes = places().bytes;
     Parked& parked = parked_domains();
-    std::lock_guard lock(parked.mutex);
-    const auto spare = std::find_if(parked.spares.begin(), parked.spares.end(), [&](const Spare& each) {
-        return each.context.device() == kernels_->context().device() && each.memory.bytes() == bytes &&
-               each.abroad.bytes() == abroad_bytes();
-    });
-    if (spare == parked.spares.end()) return false;
-    memory_ = std::move(spare->memory);
-    host_words_ = std::move(spare->host_words);
-    abroad_ = std::move(spare->abroad);
-    parked.spares.erase(spare);
-    return true;
+    const auto use = [this](ExportableMemory& memory) { unused_ = std::exchange(memory_, std::move(memory)); };
+    {
+        std::lock_guard lock(parked.mutex);
+        const auto spare = std::find_if(parked.memory.begin(), parked.memory.end(), [&](const SpareMemory& each) {
+            return each.context.device() == context.device() && each.bytes == bytes && each.memory.way() == way;
+        });
+        if (spare != parked.memory.end()) {
+            use(spare->memory);
+            parked.memory.erase(spare);
+            return ok();
+        }
+    }
+    auto memory = ExportableMemory::allocate(context, bytes, way);
+    if (memory) use(*memory);
+    return memory.take_status();
+}
+
+Status Domain::take_host_words() {
+    const Context& context = kernels_->context();
+    Parked& parked = parked_domains();
+    {
+        std::lock_guard lock(parked.mutex);
+        const auto spare = std::find_if(parked.words.begin(), parked.words.end(), [&](const SpareWords& each) {
+            return each.context.device() == context.device() && each.abroad.bytes() == abroad_bytes();
+        });
+        if (spare != parked.words.end()) {
+            host_words_ = std::move(spare->host_words);
+            abroad_ = std::move(spare->abroad);
+            parked.words.erase(spare);
+            return ok();
+        }
+    }
+    auto host_words = PinnedMemory::allocate(context, sizeof(HostWords));
+    if (!host_words) return host_words.take_status();
+    host_words_ = std::move(*host_words);
+    if (abroad_bytes() == 0) return ok();
+    auto abroad = PinnedMemory::allocate(context, abroad_bytes());
+    if (abroad) abroad_ = std::move(*abroad);
+    return abroad.take_status();
 }
 
 Domain::~Domain() {
+    if (mail_) mail_->withdraw(letter_);
     const ContextScope scope(kernels_->context());
     for (Event* event : {&done_, &captured_done_}) *event = Event();
     stream_ = Stream();
@@ -259,6 +295,7 @@ bool Domain::try_release() {
         if (working()) return false;
         const RelaxedCapture relaxed(kernels_->driver());
         mappings_.clear();
+        imports_.clear();
         unmapped_ = true;
         group_->row(rank_).device_left.store(1, std::memory_order_release);
     }
@@ -289,7 +326,8 @@ void Domain::retire(std::unique_ptr<Domain> domain) {
         usleep(100);
     Parked& parked = parked_domains();
     std::list<std::unique_ptr<Domain>> gone;  // outside the lock, as spare memory
-    std::list<Spare> free;
+    std::list<SpareMemory> free_memory;
+    std::list<SpareWords> free_words;
     {
         std::lock_guard lock(parked.mutex);
         --parked.alive;
@@ -300,16 +338,19 @@ void Domain::retire(std::unique_ptr<Domain> domain) {
             place = next;
         }
         for (const auto& each : gone) {
-            auto context = Context::retain(driver, each->kernels_->context().device());
-            if (context && each->memory_.address() != 0)
-                parked.spares.push_back({std::move(*context), std::move(each->memory_), std::move(each->host_words_),
-                                         std::move(each->abroad_)});
+            const int device = each->kernels_->context().device();
+            for (ExportableMemory* memory : {&each->memory_, &each->unused_})
+                if (auto context = Context::retain(driver, device); context && memory->address() != 0)
+                    parked.memory.push_back({std::move(*context), std::move(*memory), each->places().bytes});
+            if (auto context = Context::retain(driver, device); context && each->host_words_.data() != nullptr)
+                parked.words.push_back({std::move(*context), std::move(each->host_words_), std::move(each->abroad_)});
         }
-        if (parked.alive == 0) free.swap(parked.spares);
+        if (parked.alive == 0) free_memory.swap(parked.memory), free_words.swap(parked.words);
     }
     const RelaxedCapture relaxed(driver);
     gone.clear();
-    free.clear();
+    free_memory.clear();
+    free_words.clear();
 }
 
 }  // namespace weft::cuda

@@ -10,11 +10,12 @@
 #include <string>
 #include <vector>
 
+#include "src/base/descriptor_mail.hpp"
 #include "src/base/host_group.hpp"
 #include "src/base/shared_memory.hpp"
 #include "src/drivers/cuda/event.hpp"
+#include "src/drivers/cuda/exportable_memory.hpp"
 #include "src/drivers/cuda/ipc.hpp"
-#include "src/drivers/cuda/memory.hpp"
 #include "src/drivers/cuda/stream.hpp"
 #include "src/executor/cuda/connections.hpp"
 #include "src/executor/cuda/kernel_set.hpp"
@@ -90,7 +91,7 @@ class Domain {
     // Whether launches were captured, whose graphs may be replayed at any time. Thread-safe.
     bool captured() const { return captured_.load(std::memory_order_relaxed); }
 
-    uint64_t device_bytes() const { return memory_.bytes(); }
+    uint64_t device_bytes() const { return memory_.bytes() + unused_.bytes(); }
     // Why ranks share host memory instead of the devices', the same on all; empty: they share the devices'.
     const std::string& detour() const { return detour_; }
 
@@ -103,6 +104,10 @@ class Domain {
   private:
     // agreeing: the host's ranks have come to an end, and hear those of other hosts.
     enum class Stage { offering, reaching, verifying, agreeing, known };
+    // Letters of the stages; a finding's are several.
+    enum LetterNumber : int { offers, reached = 16, verified = 32, agreed = 48, of_each_way = 64 };
+    // How ranks of different processes reach each other's memory, in the order in which it is tried.
+    enum class Way { ipc, descriptors, host };
 
     Places places() const;
     // What kernels of messages and of one-sided calls have in common.
@@ -111,7 +116,13 @@ class Domain {
     // Of pinned host memory: ends of connections abroad, then a MessageAbroad for each rank there.
     size_t abroad_bytes() const;
     Status offer();
+    Status offer_by_ipc();
+    Status offer_by_descriptor();
     Status offer_host_memory();
+    Status begin();
+    Status prepare_memory(ExportableMemory::Way way);
+    Status take_memory(ExportableMemory::Way way);
+    Status take_host_words();
     Status write_probe();
     Status write_programs();
     Status reach();
@@ -133,13 +144,12 @@ class Domain {
         bool root = false;  // a rank could not offer anything
     };
     Obstacle first_obstacle(int stage) const;
-    // Nothing is in the way, the second way is tried, or there is none.
-    void conclude(Obstacle obstacle);
+    // Nothing is in the way, another way is tried, or there is none. `mapped`: it is behind the mapping.
+    void conclude(Obstacle obstacle, bool mapped);
     Status map(int peer);
+    Status map_of_process(int peer);
     Status copy_by_kernel(CUdeviceptr to, CUdeviceptr from);
     Status probe(int peer);
-    // Memory of an earlier domain; false: there is none of that size.
-    bool take_spare(size_t bytes);
     // One step of leaving: false if kernels of ours may still run, or peers have not left.
     bool try_release();
 
@@ -155,17 +165,24 @@ class Domain {
     PinnedMemory host_words_;
     PinnedMemory abroad_;  // what goes to other hosts; none where there is one host
     FailureReport* report_ = nullptr;
-    DeviceMemory memory_;
+    ExportableMemory memory_;
+    ExportableMemory unused_;               // of a way that did not serve: peers may map it until they leave
+    std::shared_ptr<DescriptorMail> mail_;  // while the memory's letter is posted
+    uint64_t letter_ = 0;
     SharedMemory host_memory_;                 // the first rank's: of all ranks of the host
     std::shared_ptr<HostPlaces> host_places_;  // the same, for this process's devices
-    std::vector<IpcMapping> mappings_;
+    std::vector<IpcMapping> mappings_;         // of other processes' memory; or
+    std::vector<VmmMemory> imports_;
     std::vector<CUdeviceptr> bases_;  // by rank: its memory, as this rank's kernels address it; 0 abroad
     Connections connections_;
     Stream stream_;  // for what is done while joining
 
     Stage stage_ = Stage::offering;
+    Way way_ = Way::ipc;
     std::string obstacle_, detour_;
-    bool told_ = false;  // other hosts
+    std::string tried_;      // why the ways before did not serve
+    std::string unoffered_;  // why this rank has nothing to offer on this way
+    bool told_ = false;      // other hosts
 
     Event done_;           // after the newest direct launch
     Event captured_done_;  // after the newest of the capture `capture_`

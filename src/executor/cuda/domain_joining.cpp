@@ -1,12 +1,9 @@
 // domain_joining.cpp: how ranks make a domain (domain.hpp): the letters that they write each other, and what is tried.
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstring>
 #include <utility>
 
 #include "src/base/log.hpp"
-#include "src/base/per_process.hpp"
 #include "src/executor/cuda/domain_memory.hpp"
 #include "src/executor/cuda/finding.hpp"
 
@@ -14,65 +11,15 @@ namespace weft::cuda {
 
 namespace {
 
-// Letters of the stages of making a domain; transports' keys are hashes.
 constexpr uint64_t domain_letter_key = 0x6465766963650000u;
-enum : int { offers, reached = 16, verified = 32, agreed = 48, second_way = 64 };
-
-// Where other processes find a rank's memory; the address is for ranks of its own.
-struct DomainOffer {
-    uint64_t address;
-    IpcExport exported;
-    bool shared;  // `exported` is valid
-};
-static_assert(sizeof(DomainOffer) <= HostGroup::letter_bytes);
 
 uint32_t own_number(int rank) { return 0x77656674u + uint32_t(rank); }
 uint32_t number_between(int from, int to) { return 0x9e3779b9u * uint32_t(from * Domain::ranks_max + to + 1) | 1; }
 
 }  // namespace
 
-Result<std::shared_ptr<SharedWords>> SharedWords::of(const std::shared_ptr<HostGroup>& group, const Context& context) {
-    return shared_by_process<SharedWords>(group.get(), [&]() -> Result<std::shared_ptr<SharedWords>> {
-        auto words = std::make_shared<SharedWords>();
-        words->group_ = group;
-        const size_t used = offsetof(HostHeader, abort) + sizeof(AbortRecord), page = page_bytes();
-        WEFT_TRY(words->pinned_.pin(context, &group->header(), (used + page - 1) / page * page));
-        return words;
-    });
-}
-
-Result<std::shared_ptr<HostPlaces>> HostPlaces::of(const PeerMemory& where, const Context& context) {
-    return shared_by_process<HostPlaces>(
-        std::pair(where.process, where.inode), [&]() -> Result<std::shared_ptr<HostPlaces>> {
-            auto places = std::make_shared<HostPlaces>();
-            auto memory = map_peer_memory(where);
-            if (!memory) return memory.take_status();
-            places->memory_ = std::move(*memory);
-            WEFT_TRY(places->pinned_.pin(context, places->memory_->data(), places->memory_->bytes()));
-            return places;
-        });
-}
-
-Status PinnedPages::pin(const Context& context, void* data, size_t bytes) {
-    auto retained = Context::retain(context.driver(), context.device());
-    if (!retained) return retained.take_status();
-    context_ = std::move(*retained);
-    auto pinned = PinnedMemory::pin(context, data, bytes);
-    if (!pinned) return pinned.take_status();
-    memory_ = std::move(*pinned);
-    return ok();
-}
-
-Result<CUdeviceptr> PinnedPages::address() const {
-    const Driver& driver = context_.driver();
-    CUdeviceptr address = 0;
-    WEFT_TRY(driver.check(driver.MemHostGetDevicePointer(&address, memory_.data(), 0),
-                          "map pinned host memory for a device"));
-    return address;
-}
-
 uint64_t Domain::key(int stage) const {
-    return domain_letter_key + uint64_t(stage) + (detour_.empty() || stage >= agreed ? 0 : second_way);
+    return domain_letter_key + uint64_t(stage) + uint64_t(stage >= agreed ? 0 : of_each_way * int(way_));
 }
 // To everybody of the host: nobody carries letters, all look into their writer's heap.
 Status Domain::post(int stage, const void* letter, size_t bytes) {
@@ -143,8 +90,8 @@ Result<bool> Domain::advance() {
     if (stage_ == Stage::known) return true;
     const ContextScope scope(kernels_->context());
     const RelaxedCapture relaxed(kernels_->driver());
-    if (stage_ == Stage::offering && (detour_.empty() || leads() || find(members_[0], offers))) {
-        WEFT_TRY(detour_.empty() ? offer() : offer_host_memory());
+    if (stage_ == Stage::offering && (way_ != Way::host || leads() || find(members_[0], offers))) {
+        WEFT_TRY(offer());
         stage_ = Stage::reaching;
     }
     if (stage_ == Stage::reaching && letters_there(offers)) {
@@ -153,10 +100,10 @@ Result<bool> Domain::advance() {
     }
     if (stage_ == Stage::verifying && letters_there(reached)) {
         if (Obstacle obstacle = first_obstacle(reached); !obstacle.text.empty()) {
-            conclude(std::move(obstacle));
+            conclude(std::move(obstacle), false);
         } else {
             if (!find(rank_, verified)) WEFT_TRY(verify());
-            if (letters_there(verified)) conclude(first_obstacle(verified));
+            if (letters_there(verified)) conclude(first_obstacle(verified), true);
         }
     }
     if (stage_ == Stage::agreeing) {
@@ -168,116 +115,31 @@ Result<bool> Domain::advance() {
 }
 
 // All ranks come here alike, for they have read the same letters.
-void Domain::conclude(Obstacle obstacle) {
+void Domain::conclude(Obstacle obstacle, bool mapped) {
+    if (mail_) mail_->withdraw(letter_);  // who could fetch it has
+    mail_ = nullptr;
+    if (!tried_.empty() && !obstacle.text.empty())
+        obstacle.text = fmt::format("{}; and {}: {}", tried_,
+                                    way_ == Way::host ? "through host memory" : "by file descriptors", obstacle.text);
     // A device that cannot be used for one thing is of no use for another.
-    if (obstacle.text.empty() || obstacle.root || !detour_.empty()) {
-        if (!obstacle.text.empty() && !detour_.empty())
-            obstacle.text = fmt::format("{}; and through host memory: {}", detour_, obstacle.text);
+    if (obstacle.text.empty() || obstacle.root || way_ == Way::host) {
+        if (way_ == Way::descriptors && obstacle.text.empty() && leads())
+            WEFT_LOG_RANK(rank_, info, init, "device memory is mapped by file descriptors: {}", tried_);
         obstacle_ = std::move(obstacle.text);
         stage_ = other_hosts_.empty() ? Stage::known : Stage::agreeing;
         return;
     }
-    if (leads())
-        WEFT_LOG_RANK(rank_, warn, init, "device memory goes through the host's, which is slow: {}", obstacle.text);
-    detour_ = std::move(obstacle.text);
-    obstacle_.clear();
-    stage_ = Stage::offering;
-}
-
-// What fails here leaves the communicator without a domain, and not without its host ranks: others hear why.
-Status Domain::offer() {
-    const Context& context = kernels_->context();
-    const Driver& driver = kernels_->driver();
-    DomainOffer letter{};
-    const Status made = [&]() -> Status {
-        if (!obstacle_.empty()) return {weftSystemError, obstacle_};
-        auto words = SharedWords::of(group_, context);
-        if (!words) return words.take_status();
-        shared_words_ = std::move(*words);
-        auto abort = shared_words_->abort();
-        if (!abort) return abort.take_status();
-        abort_ = *abort;
-        const Places places = this->places();
-        const bool spare = take_spare(places.bytes);
-        if (!spare) {
-            auto host_words = PinnedMemory::allocate(context, sizeof(HostWords));
-            if (!host_words) return host_words.take_status();
-            host_words_ = std::move(*host_words);
-            if (abroad_bytes() > 0) {
-                auto abroad = PinnedMemory::allocate(context, abroad_bytes());
-                if (!abroad) return abroad.take_status();
-                abroad_ = std::move(*abroad);
-            }
-        }
-        if (abroad_.data()) memset(abroad_.data(), 0, connections_.abroad_words_bytes());
-        for (size_t i = 0; i < abroad_ranks_.size(); ++i)
-            memset(static_cast<std::byte*>(abroad_.data()) + connections_.abroad_bytes() + i * sizeof(MessageAbroad), 0,
-                   offsetof(MessageAbroad, sent_slots));
-        memset(host_words_.data(), 0, sizeof(HostWords));
-        report_ = &static_cast<HostWords*>(host_words_.data())->report;
-        for (Event* event : {&done_, &captured_done_}) {
-            auto made = Event::create(context);
-            if (!made) return made.take_status();
-            *event = std::move(*made);
-        }
-        auto stream = Stream::create(context);
-        if (!stream) return stream.take_status();
-        stream_ = std::move(*stream);
-        if (!spare) {
-            auto memory = DeviceMemory::allocate(context, places.bytes);
-            if (!memory) return memory.take_status();
-            memory_ = std::move(*memory);
-        }
-        // But for the slots of messages and what lies behind, of which nothing is read before it was written.
-        WEFT_TRY(fill_async(driver, memory_.address(), 0, places.message_slots, stream_.handle()));
-        bases_[size_t(rank_)] = memory_.address();
-        WEFT_TRY(write_probe());
-        if (!one_process()) {
-            // Without: the others cannot map it, which is no reason to have no domain.
-            auto exported = export_ipc(driver, memory_.address());
-            letter.shared = bool(exported);
-            if (exported)
-                letter.exported = *exported;
-            else
-                WEFT_LOG_RANK(rank_, info, init, "{}", exported.status().sentence());
-        }
-        letter.address = memory_.address();
-        return ok();
-    }();
-    if (!made) obstacle_ = made.sentence();
-    return post(offers, &letter, sizeof letter);
-}
-
-// The second way: one segment for all ranks of the host, the first one's, who offers it first. Whoever offers has
-// written its own part.
-Status Domain::offer_host_memory() {
-    PeerMemory letter{};
-    const Status made = [&]() -> Status {
-        const size_t each = this->places().programs, bytes = each * members_.size();
-        if (leads()) {
-            auto memory = SharedMemory::create("weft-device-detour", bytes);
-            if (!memory) return memory.take_status();
-            host_memory_ = std::move(*memory);
-            WEFT_TRY(host_memory_.back(0, bytes));
-            letter = {getpid(), host_memory_.fd(), process_token(), host_memory_.inode()};
-        } else {
-            memcpy(&letter, find(members_[0], offers), sizeof letter);
-            if (letter.process == 0) return fail(weftSystemError, "rank {} has no host memory to offer", members_[0]);
-        }
-        auto places = HostPlaces::of(letter, kernels_->context());
-        if (!places) return places.take_status();
-        host_places_ = std::move(*places);
-        auto address = host_places_->address();
-        if (!address) return address.take_status();
-        for (size_t place = 0; place < members_.size(); ++place)
-            bases_[size_t(members_[place])] = *address + each * place;
-        return write_probe();
-    }();
-    if (!made) {
-        obstacle_ = made.sentence();
-        letter = {};
+    tried_ = std::move(obstacle.text);
+    // What can be mapped and does not work will not do so by another mapping.
+    way_ = way_ == Way::ipc && !mapped && !one_process() ? Way::descriptors : Way::host;
+    if (way_ == Way::host) {
+        if (leads())
+            WEFT_LOG_RANK(rank_, warn, init, "device memory goes through the host's, which is slow: {}", tried_);
+        detour_ = tried_;
     }
-    return post(offers, &letter, sizeof letter);
+    obstacle_.clear();
+    unoffered_.clear();
+    stage_ = Stage::offering;
 }
 
 // What the others will read and what we shall write there.
@@ -304,30 +166,6 @@ Status Domain::write_programs() {
     return stream_.synchronize();
 }
 
-Status Domain::map(int peer) {
-    DomainOffer letter;
-    memcpy(&letter, find(peer, offers), sizeof letter);
-    if (letter.address == 0) return fail(weftSystemError, "rank {} could not offer its device memory", peer);
-    const RankRow &own = group_->row(rank_), &row = group_->row(peer);
-    const Context& context = kernels_->context();
-    if (group_->same_process(rank_, peer)) {
-        bases_[size_t(peer)] = letter.address;
-        if (row.device.ordinal == own.device.ordinal) return ok();
-        auto other = Context::retain(kernels_->driver(), row.device.ordinal);
-        if (!other) return other.take_status();
-        WEFT_TRY(context.enable_peer(*other));
-        peer_contexts_.push_back(std::move(*other));
-        return ok();
-    }
-    if (!letter.shared)
-        return fail(weftSystemError, "CUDA does not let other processes map it (its log at INFO has the error)");
-    auto mapping = IpcMapping::open(context, letter.exported);
-    if (!mapping) return mapping.take_status();
-    bases_[size_t(peer)] = mapping->address();
-    mappings_.push_back(std::move(*mapping));
-    return ok();
-}
-
 // By a kernel, as messages will go: copy engines may take another way.
 Status Domain::copy_by_kernel(CUdeviceptr to, CUdeviceptr from) {
     KernelArguments arguments{};
@@ -352,7 +190,8 @@ Status Domain::probe(int peer) {
 Status Domain::reach() {
     const Status done = [&]() -> Status {
         if (!obstacle_.empty()) return {weftSystemError, obstacle_};
-        for (const int peer : detour_.empty() ? members_ : std::vector<int>())
+        if (!unoffered_.empty()) return {weftSystemError, unoffered_};
+        for (const int peer : way_ == Way::host ? std::vector<int>() : members_)
             if (Status status = map(peer); !status)
                 return fail(status.code(), "cannot reach rank {}'s memory: {}", peer, status.sentence());
         for (const int peer : members_)
