@@ -55,36 +55,6 @@ bool is_own_user(int socket) {
 
 bool would_block() { return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR; }
 
-// One packet of a letter, from its descriptor number `first` on. False: not now.
-Result<bool> send_packet(int socket, const MailedDescriptors* letter, size_t first) {
-    MailReply reply{mail_magic, letter != nullptr, 0, 0};
-    if (letter != nullptr) reply.text_bytes = letter->text.size(), reply.descriptors = letter->descriptors.size();
-    iovec parts[2] = {{&reply, sizeof reply}, {nullptr, 0}};
-    if (letter != nullptr && first == 0) parts[1] = {const_cast<std::byte*>(letter->text.data()), letter->text.size()};
-    msghdr header{};
-    header.msg_iov = parts;
-    header.msg_iovlen = 2;
-    alignas(cmsghdr) char control[CMSG_SPACE(descriptors_a_packet * sizeof(int))] = {};
-    const size_t count = letter == nullptr ? 0 : std::min(descriptors_a_packet, letter->descriptors.size() - first);
-    if (count > 0) {
-        header.msg_control = control;
-        header.msg_controllen = CMSG_SPACE(count * sizeof(int));
-        cmsghdr* const rights = CMSG_FIRSTHDR(&header);
-        rights->cmsg_level = SOL_SOCKET;
-        rights->cmsg_type = SCM_RIGHTS;
-        rights->cmsg_len = CMSG_LEN(count * sizeof(int));
-        for (size_t i = 0; i < count; ++i) {
-            const int number = letter->descriptors[first + i].number();
-            memcpy(CMSG_DATA(rights) + i * sizeof number, &number, sizeof number);
-        }
-    }
-    if (sendmsg(socket, &header, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0) return true;
-    if (would_block()) return false;
-    // As many of this user's as may be are on their way: others must take theirs.
-    if (errno == ETOOMANYREFS) return usleep(1000), false;
-    return fail(weftSystemError, "{}", errno_text(errno));
-}
-
 Status await(int socket, short events, int64_t deadline_us) {
     for (;;) {
         const int64_t left_us = deadline_us - now_us();
@@ -149,9 +119,9 @@ Status receive_packet(int socket, MailReply& reply, MailedDescriptors& letter, i
 }  // namespace
 
 struct DescriptorMail::Visitor {
-    Fd socket;
+    UnsharedFd socket;
     int64_t until_us;
-    std::shared_ptr<const MailedDescriptors> letter = {};
+    std::shared_ptr<const Posted> letter = {};
     bool asked = false;
     size_t sent = 0;  // descriptors
 };
@@ -168,7 +138,7 @@ Result<std::shared_ptr<DescriptorMail>> DescriptorMail::of_process() {
             return fail(weftSystemError, "no socket to pass file descriptors by could be made: {}", errno_text(errno));
         Fd ending(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
         if (!ending) return fail(weftSystemError, "no descriptor for an event could be had: {}", errno_text(errno));
-        auto mail = std::make_shared<DescriptorMail>(std::move(listener), std::move(ending), address);
+        auto mail = std::make_shared<DescriptorMail>(UnsharedFd(std::move(listener)), std::move(ending), address);
         auto thread = OwnedThread::start("weft-mail", [mail = mail.get()] { mail->serve(); });
         if (!thread) return thread.take_status();
         mail->thread_ = std::move(*thread);
@@ -176,7 +146,7 @@ Result<std::shared_ptr<DescriptorMail>> DescriptorMail::of_process() {
     });
 }
 
-DescriptorMail::DescriptorMail(Fd listener, Fd ending, const MailAddress& address)
+DescriptorMail::DescriptorMail(UnsharedFd listener, Fd ending, const MailAddress& address)
     : listener_(std::move(listener)), ending_(std::move(ending)), address_(address) {}
 
 DescriptorMail::~DescriptorMail() {
@@ -187,9 +157,11 @@ DescriptorMail::~DescriptorMail() {
 }
 
 uint64_t DescriptorMail::post(MailedDescriptors letter) {
-    auto shared = std::make_shared<const MailedDescriptors>(std::move(letter));
+    auto posted = std::make_shared<Posted>();
+    posted->text = std::move(letter.text);
+    for (Fd& descriptor : letter.descriptors) posted->descriptors.emplace_back(std::move(descriptor));
     const std::lock_guard lock(mutex_);
-    letters_[++posted_] = std::move(shared);
+    letters_[++posted_] = std::move(posted);
     return posted_;
 }
 
@@ -198,10 +170,39 @@ void DescriptorMail::withdraw(uint64_t number) {
     letters_.erase(number);
 }
 
-std::shared_ptr<const MailedDescriptors> DescriptorMail::find(uint64_t number) const {
+std::shared_ptr<const DescriptorMail::Posted> DescriptorMail::find(uint64_t number) const {
     const std::lock_guard lock(mutex_);
     const auto place = letters_.find(number);
     return place == letters_.end() ? nullptr : place->second;
+}
+
+Result<bool> DescriptorMail::send_packet(int socket, const Posted* letter, size_t first) {
+    MailReply reply{mail_magic, letter != nullptr, 0, 0};
+    if (letter != nullptr) reply.text_bytes = letter->text.size(), reply.descriptors = letter->descriptors.size();
+    iovec parts[2] = {{&reply, sizeof reply}, {nullptr, 0}};
+    if (letter != nullptr && first == 0) parts[1] = {const_cast<std::byte*>(letter->text.data()), letter->text.size()};
+    msghdr header{};
+    header.msg_iov = parts;
+    header.msg_iovlen = 2;
+    alignas(cmsghdr) char control[CMSG_SPACE(descriptors_a_packet * sizeof(int))] = {};
+    const size_t count = letter == nullptr ? 0 : std::min(descriptors_a_packet, letter->descriptors.size() - first);
+    if (count > 0) {
+        header.msg_control = control;
+        header.msg_controllen = CMSG_SPACE(count * sizeof(int));
+        cmsghdr* const rights = CMSG_FIRSTHDR(&header);
+        rights->cmsg_level = SOL_SOCKET;
+        rights->cmsg_type = SCM_RIGHTS;
+        rights->cmsg_len = CMSG_LEN(count * sizeof(int));
+        for (size_t i = 0; i < count; ++i) {
+            const int number = letter->descriptors[first + i].number();
+            memcpy(CMSG_DATA(rights) + i * sizeof number, &number, sizeof number);
+        }
+    }
+    if (sendmsg(socket, &header, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0) return true;
+    if (would_block()) return false;
+    // As many of this user's as may be are on their way: others must take theirs.
+    if (errno == ETOOMANYREFS) return usleep(1000), false;
+    return fail(weftSystemError, "{}", errno_text(errno));
 }
 
 // What can be done for it now. False: it goes.
@@ -251,7 +252,8 @@ void DescriptorMail::serve() try {
         if (entries[1].revents == 0) continue;
         Fd socket(accept4(listener_.number(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
         if (!socket && !would_block()) usleep(10'000);  // no descriptor is left, for the moment
-        if (socket && is_own_user(socket.number())) visitors.push_back({std::move(socket), now + visit_patience_us});
+        if (socket && is_own_user(socket.number()))
+            visitors.push_back({UnsharedFd(std::move(socket)), now + visit_patience_us});
     }
 } catch (const std::exception& exception) {
     WEFT_LOG(warn, mem, "no file descriptors are passed any more: {}", exception.what());

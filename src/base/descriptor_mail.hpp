@@ -1,6 +1,7 @@
 // descriptor_mail.hpp: file descriptors for other processes of this user and network namespace. Whoever has some posts
 // them as a letter; whoever was told address and number fetches it over a socket without a name in the file system. A
-// thread of the process's hands letters out while somebody holds its mail.
+// thread of the process's hands letters out while somebody holds its mail. A child after fork keeps neither socket nor
+// letters.
 #pragma once
 #include <cstdint>
 #include <map>
@@ -11,6 +12,7 @@
 #include "src/base/fd.hpp"
 #include "src/base/result.hpp"
 #include "src/base/thread.hpp"
+#include "src/base/unshared_fd.hpp"
 
 namespace weft {
 
@@ -31,7 +33,7 @@ class DescriptorMail {
   public:
     // The process's.
     static Result<std::shared_ptr<DescriptorMail>> of_process();
-    DescriptorMail(Fd listener, Fd ending, const MailAddress& address);
+    DescriptorMail(UnsharedFd listener, Fd ending, const MailAddress& address);
     DescriptorMail(const DescriptorMail&) = delete;
     ~DescriptorMail();
 
@@ -42,14 +44,21 @@ class DescriptorMail {
 
   private:
     struct Visitor;
+    struct Posted {
+        std::vector<std::byte> text;
+        std::vector<UnsharedFd> descriptors;
+    };
     void serve();
     bool attend(Visitor& visitor) const;
-    std::shared_ptr<const MailedDescriptors> find(uint64_t number) const;
+    std::shared_ptr<const Posted> find(uint64_t number) const;
+    // One packet of a letter, or of none, from its descriptor number `first` on. False: not now.
+    static Result<bool> send_packet(int socket, const Posted* letter, size_t first);
 
-    Fd listener_, ending_;
+    UnsharedFd listener_;
+    Fd ending_;
     MailAddress address_;
     mutable std::mutex mutex_;
-    std::map<uint64_t, std::shared_ptr<const MailedDescriptors>> letters_;
+    std::map<uint64_t, std::shared_ptr<const Posted>> letters_;
     uint64_t posted_ = 0;
     OwnedThread thread_;
 };

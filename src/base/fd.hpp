@@ -21,6 +21,8 @@ class Fd {
     int number() const { return number_; }
     explicit operator bool() const { return number_ >= 0; }
     void reset() { *this = Fd(); }
+    // Somebody else's from here on.
+    int release() { return std::exchange(number_, -1); }
 
   private:
     int number_ = -1;

@@ -3,6 +3,7 @@
 #include "src/base/descriptor_mail.hpp"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -204,6 +205,41 @@ TEST_CASE("a child has mail of its own", "[descriptor_mail]") {
     int status = -1;
     REQUIRE(waitpid(child, &status, 0) == child);
     CHECK(status == 0);
+}
+
+TEST_CASE("a child that lives on keeps neither its parent's socket nor what is in its letters", "[descriptor_mail]") {
+    auto mail = mail_of_process();
+    const MailAddress address = mail->address();
+    // More than one table of what a child closes holds.
+    std::vector<Fd> readers;
+    MailedDescriptors letter;
+    for (int i = 0; i < 100; ++i) {
+        int ends[2];
+        REQUIRE(pipe2(ends, O_CLOEXEC) == 0);
+        readers.emplace_back(ends[0]);
+        letter.descriptors.emplace_back(ends[1]);
+    }
+    const uint64_t number = mail->post(std::move(letter));
+    const pid_t child = fork();
+    if (child == 0) {
+        // What it opens has the numbers of what was closed, and its parent's owners leave that alone.
+        Fd own[200];
+        for (Fd& fd : own) fd = Fd(open("/dev/null", O_RDONLY | O_CLOEXEC));
+        mail.reset();
+        for (const Fd& fd : own)
+            if (fcntl(fd.number(), F_GETFD) < 0) _exit(1);
+        for (;;) pause();
+    }
+    mail->withdraw(number);
+    for (const Fd& reader : readers) {
+        char byte;
+        CHECK(read(reader.number(), &byte, 1) == 0);  // nobody can write any more
+    }
+    mail.reset();
+    CHECK_THAT(failure_of(address, number), Catch::Contains("has ended"));
+    REQUIRE(waitpid(child, nullptr, WNOHANG) == 0);
+    kill(child, SIGKILL);
+    REQUIRE(waitpid(child, nullptr, 0) == child);
 }
 #endif
 

@@ -1,0 +1,64 @@
+#include "src/base/unshared_fd.hpp"
+
+#include <pthread.h>
+
+#include <cstdint>
+
+#include "src/base/host_group.hpp"
+
+namespace weft {
+
+namespace {
+
+// Without a lock, which another thread might hold when a child is forked.
+struct PlacesToClose {
+    std::atomic<int> numbers[64]{};  // one more than a descriptor's; 0: free
+    std::atomic<PlacesToClose*> next{nullptr};
+};
+PlacesToClose first_places;
+
+void close_in_child() {
+    for (PlacesToClose* places = &first_places; places != nullptr; places = places->next.load())
+        for (std::atomic<int>& number : places->numbers)
+            if (const int taken = number.exchange(0)) close(taken - 1);
+}
+
+std::atomic<int>* take_place(int fd) {
+    static const int registered = pthread_atfork(nullptr, nullptr, close_in_child);
+    (void)registered;
+    for (PlacesToClose* places = &first_places;; places = places->next.load()) {
+        for (std::atomic<int>& number : places->numbers) {
+            int free = 0;
+            if (number.compare_exchange_strong(free, fd + 1)) return &number;
+        }
+        if (places->next.load() != nullptr) continue;
+        auto* const fresh = new PlacesToClose;  // never given back: as many are wanted again
+        PlacesToClose* none = nullptr;
+        if (!places->next.compare_exchange_strong(none, fresh)) delete fresh;
+    }
+}
+
+}  // namespace
+
+// A child that is forked before it has a place, or when it has none any more, keeps its copy.
+UnsharedFd::UnsharedFd(Fd fd) : process_(process_token()) {
+    if (!fd) return;
+    place_ = take_place(fd.number());
+    number_ = fd.release();
+}
+
+UnsharedFd& UnsharedFd::operator=(UnsharedFd&& other) noexcept {
+    std::swap(number_, other.number_);
+    std::swap(place_, other.place_);
+    std::swap(process_, other.process_);
+    return *this;
+}
+
+// The place first: a child must not close what has the number next.
+UnsharedFd::~UnsharedFd() {
+    if (number_ < 0 || process_ != process_token()) return;
+    place_->store(0);
+    close(number_);
+}
+
+}  // namespace weft

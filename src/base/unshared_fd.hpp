@@ -1,0 +1,30 @@
+// unshared_fd.hpp: owner of a descriptor that a child after fork does not keep. There what it stands for would live as
+// long as the child: a socket at which nobody answers, a device's memory.
+#pragma once
+#include <atomic>
+#include <cstdint>
+#include <utility>
+
+#include "src/base/fd.hpp"
+
+namespace weft {
+
+// In the child it is closed as soon as that is forked, and its owner gives nothing back.
+class UnsharedFd {
+  public:
+    UnsharedFd() = default;
+    explicit UnsharedFd(Fd fd);
+    UnsharedFd(UnsharedFd&& other) noexcept { *this = std::move(other); }
+    UnsharedFd& operator=(UnsharedFd&& other) noexcept;
+    ~UnsharedFd();
+
+    int number() const { return number_; }
+    explicit operator bool() const { return number_ >= 0; }
+
+  private:
+    int number_ = -1;
+    std::atomic<int>* place_ = nullptr;  // where the child finds it
+    uint64_t process_ = 0;
+};
+
+}  // namespace weft
