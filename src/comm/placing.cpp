@@ -1,0 +1,147 @@
+// placing.cpp: where a call of a communicator is: in host memory, on its device, or on copies of what lies there, and in
+// whose stream. Buffers are asked for in each call, for they may have been freed since.
+#include <algorithm>
+
+#include "src/comm/communicator.hpp"
+#include "src/comm/host_stream.hpp"
+
+namespace weft {
+
+namespace {
+
+// What lies between the first part of a buffer and the end of its last.
+DeviceSpan extent(const void* buffer, const std::vector<Portion>& portions, size_t element) {
+    uintptr_t begin = UINTPTR_MAX, end = 0;
+    for (const Portion& portion : portions) {
+        if (portion.count == 0) continue;
+        const auto at = reinterpret_cast<uintptr_t>(portion.data);
+        begin = std::min(begin, at);
+        end = std::max(end, at + portion.count * element);
+    }
+    return end == 0 ? DeviceSpan{buffer, 0} : DeviceSpan{reinterpret_cast<const void*>(begin), end - begin};
+}
+
+Status no_device_for_stream() {
+    return fail(weftInvalidArgument,
+                "stream must be NULL or one of weftStreamCreate's: this communicator has no device, for {}",
+                DeviceSide::why_none());
+}
+
+Status no_preference_on_device() {
+    return fail(weftInvalidArgument,
+                "algo and channels of weftCommSetCallConfig are for host memory: the communicator's config chooses on "
+                "device memory");
+}
+
+}  // namespace
+
+Status Communicator::place_counts(const Call& call, CountsOnDevice& counts) {
+    if (call.operation.space != Space::device && !call.copied)
+        return fail(weftInvalidArgument,
+                    "sendbuff and recvbuff are host memory: counts in device memory are for buffers in device memory; "
+                    "weftAlltoAllv takes the others");
+    const size_t table = size_t(ranks()) * sizeof(uint64_t);
+    const struct {
+        const char* name;
+        const uint64_t* address;
+    } tables[] = {{"sendcounts", counts.sent},
+                  {"sdispls", counts.send_places},
+                  {"recvcounts", counts.received},
+                  {"rdispls", counts.receive_places}};
+    for (const auto& [name, address] : tables) {
+        if (reinterpret_cast<uintptr_t>(address) % sizeof(uint64_t) != 0)
+            return fail(weftInvalidArgument, "{} does not begin at a multiple of 8 bytes: it has size_t", name);
+        WEFT_TRY(device_->room(name, {address, table}).take_status());
+    }
+    const size_t element = datatype_bytes[call.operation.type];
+    const auto elements = [&](const char* name, const void* buffer, uint64_t& room) -> Status {
+        if (!buffer) return ok();
+        auto bytes = device_->room(name, {buffer, element});
+        if (bytes) room = *bytes / element;
+        return bytes.take_status();
+    };
+    WEFT_TRY(elements("sendbuff", call.send, counts.send_room));
+    return elements("recvbuff", call.receive, counts.receive_room);
+}
+
+// In a CUDA stream it is a call on device memory, without any buffers of the user's.
+Status Communicator::place_barrier_on_device(Call& call) {
+    if (!device_) return no_device_for_stream();
+    auto place = device_->place({nullptr, 0}, {nullptr, 0}, call.stream);
+    if (!place) return place.take_status();
+    if (call.settings.preference != 0) return no_preference_on_device();
+    call.copied = device_->copies();
+    if (!call.copied) call.operation.space = Space::device;
+    return ok();
+}
+
+Status Communicator::place(Call& call) {
+    const Collective collective = call.operation.collective;
+    call.settings = call_settings_;
+    call.queued = call.stream && is_host_stream(call.stream);
+    if (call.queued) {
+        auto stream = host_stream(call.stream);
+        if (!stream) return stream.take_status();
+    }
+    if (collective == Collective::barrier) {
+        if (call.stream && !call.queued) WEFT_TRY(place_barrier_on_device(call));
+        if (call.operation.space == Space::device) return ok();
+        if (tokens_.empty()) tokens_.resize(size_t(ranks()));
+        call.receive = tokens_.data();
+        call.send = tokens_.data() + rank_;
+        return ok();
+    }
+    if (device_) {
+        // What this rank has no use for is not looked at.
+        const int parts = parts_of(collective, ranks());
+        const size_t element = datatype_bytes[call.operation.type];
+        const auto held = [&](const void* buffer, Held held, std::vector<Portion> Portions::*which) {
+            if (uneven(collective)) return extent(buffer, call.portions->*which, element);
+            return DeviceSpan{buffer, call.operation.bytes() * size_t(parts_held(held, parts))};
+        };
+        const Held in = input_of(collective, rank_, call.operation.root),
+                   out = output_of(collective, rank_, call.operation.root);
+        const DeviceSpan send = held(call.send, in, &Portions::sends),
+                         receive = held(call.receive, out, &Portions::receives);
+        const bool sends = in != Held::nothing && (call.send || !uneven(collective)),
+                   receives = out != Held::nothing && (call.receive || !uneven(collective));
+        // Without any buffer, what else is on a device says where the call is.
+        const bool counts_alone = uneven(collective) && call.portions->counts.sent && !call.send && !call.receive;
+        const void* const on_device = counts_alone ? call.portions->counts.sent : call.queued ? nullptr : call.stream;
+        auto place = device_->place(sends ? send : receive, receives ? receive : send, on_device);
+        if (!place) return place.take_status();
+        if (place->space == Space::device && call.queued)
+            return fail(weftInvalidArgument,
+                        "the buffers are device memory and the stream is weftStreamCreate's, which is for host "
+                        "memory: pass a CUDA stream");
+        if (place->space == Space::device && call.settings.preference != 0 && !one_sided(collective))
+            return no_preference_on_device();
+        if (place->space == Space::device && call.operation.calls_function())
+            return fail(weftInvalidArgument,
+                        "a user's reduction works on host memory only: its function cannot run on a device");
+        if (place->space == Space::host && call.operand_on_device)
+            return fail(weftInvalidArgument,
+                        "op {} has its scalar in device memory, and the buffers are host memory: residence "
+                        "weftScalarHostImmediate serves both",
+                        call.made);
+        // Windows of device memory there are none then, and who asks is told so.
+        call.copied = place->space == Space::device && device_->copies() && !one_sided(collective);
+        call.operation.space = call.copied ? Space::host : place->space;
+        call.mapped = place->mapped;
+        return ok();
+    }
+    if (call.stream && !call.queued) return no_device_for_stream();
+    return ok();
+}
+
+Status Communicator::check_device_scalar(const void* scalar, size_t bytes) {
+    if (!device_)
+        return fail(weftInvalidArgument, "residence weftScalarDevice: this communicator has no device, for {}",
+                    DeviceSide::why_none());
+    const auto place = device_->place({scalar, bytes}, {scalar, bytes}, nullptr);
+    if (!place) return fail(place.status().code(), "the scalar as a buffer: {}", place.status().sentence());
+    if (place->space == Space::device) return ok();
+    return fail(weftInvalidArgument, "the scalar is host memory: its residence is weftScalarHostImmediate");
+}
+
+}  // namespace weft
