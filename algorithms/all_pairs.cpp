@@ -117,14 +117,12 @@ Schedule all_pairs_reduce_scatter(const Layout& layout, const Parameters&) {
     return pairs.finish();
 }
 
-// On one host what is only handed out is lent, or copied twice; where ranks share cores each message of others waits
-// for its receiver's turn. Measured for 2 to 8 ranks on 2 cores.
+// On one host what is only handed out is lent, or copied twice.
 static double lending_us(const Layout& layout, const LinkCosts& costs, size_t bytes) {
-    constexpr double message_us = 3;
     const size_t part = bytes / size_t(layout.ranks);
-    const double own = 1.0 / layout.ranks, turns = costs.ranks_per_core - 1;
+    const double own = 1.0 / layout.ranks;
     const double streams = own + (1 - own) * costs.message_streams(part);
-    return costs.meeting_us() + costs.skew_us + (layout.ranks - 1) * turns * message_us +
+    return costs.meeting_us() + costs.skew_us + (layout.ranks - 1) * Network(layout, costs, bytes).turns_us() +
            streams * costs.stream_us(bytes, 2 * bytes);
 }
 

@@ -25,6 +25,9 @@ class Network {
     int peers_abroad() const { return machines() ? ranks_ - ranks_a_host_ : ranks_ - 1; }
     // What a processor does for a message at one of its ends.
     double end_us() const { return machines() ? costs_.net_message_us / 2 : costs_.net_message_us; }
+    // What each message within a host costs besides where ranks share cores: its receiver's turn. Measured for 2 to 8 ranks
+    // on 2 cores.
+    double turns_us() const { return 3.0 * (costs_.ranks_per_core - 1); }
     // What the processor does with a message besides: into the slot, out of it, into place.
     double handling_us(double bytes) const;
     // `bytes` through each host's link, to the next host or to one further away. The links of one machine are its

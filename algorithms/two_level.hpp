@@ -57,6 +57,23 @@ double between_hosts_us(const TwoLevel& levels, const Layout& layout, const Link
 // Tiles overlap: the board works on one while another travels.
 double overlapped_us(double board_us, double between_us, const LinkCosts& costs, size_t bytes);
 
+// Ranks are numbered host by host, as many on each: row h has host h's, column l who is in place l.
+struct Grid {
+    explicit Grid(const Layout& layout)
+        : hosts(layout), rank(layout.rank), ranks(layout.ranks), rows(hosts.count()), columns(ranks / rows) {}
+
+    Hosts hosts;
+    int rank, ranks, rows, columns;
+    int rank_at(int row, int column) const { return row * columns + column; }
+    // Moves down a column, from this row on.
+    Chunk down(int column, int row = 0) const { return Chunk{0, rank_at(row, column), ranks}.then(columns); }
+    Embedding of_column(const Schedule& inner, Buffer input, Buffer scratch) const {
+        Embedding::Where where{hosts.column(hosts.place), {}, ranks, input, Buffer::output, scratch};
+        for (int row = 0; row < rows; ++row) where.chunks.push_back({rank_at(row, hosts.place), 1});
+        return {inner, where};
+    }
+};
+
 size_t owners_of(const TwoLevel& levels, const Layout& layout);
 
 }  // namespace weft

@@ -23,26 +23,10 @@ constexpr int two_level_parts_fifo_depth = 2;
 
 constexpr Parameters one_channel = {.channels = 1};
 
-// Ranks are numbered host by host, as many on each: row h has host h's, column l who is in place l.
-struct Grid {
-    explicit Grid(const Layout& layout)
-        : hosts(layout), rank(layout.rank), ranks(layout.ranks), rows(hosts.count()), columns(ranks / rows) {}
-
-    Hosts hosts;
-    int rank, ranks, rows, columns;
-    int rank_at(int row, int column) const { return row * columns + column; }
-    // Moves down a column, from this row on.
-    Chunk down(int column, int row = 0) const { return Chunk{0, rank_at(row, column), ranks}.then(columns); }
-    Embedding of_column(const Schedule& inner, Buffer input, Buffer scratch) const {
-        Embedding::Where where{hosts.column(hosts.place), {}, ranks, input, Buffer::output, scratch};
-        for (int row = 0; row < rows; ++row) where.chunks.push_back({rank_at(row, hosts.place), 1});
-        return {inner, where};
-    }
-    // All that others of this host sum, or carry on.
-    Step stage_others(BlockBuilder& block) const {
-        return block.loop(rows).span(columns - 1).copy(down(hosts.place + 1)).to(Buffer::slot);
-    }
-};
+// All that others of this host sum, or carry on.
+Step stage_others(const Grid& grid, BlockBuilder& block) {
+    return block.loop(grid.rows).span(grid.columns - 1).copy(grid.down(grid.hosts.place + 1)).to(Buffer::slot);
+}
 
 // A leader of each host, its first rank, and the parts of each host's ranks, which are numbered host by host.
 struct Led {
@@ -149,7 +133,7 @@ Schedule scatter_columns(const TwoLevel& levels, const Layout& layout) {
     const Embedding embedding = grid.of_column(inner, Buffer::slot, Buffer::slot);
     BlockBuilder block = schedule.block({});
     Gate gate(embedding.ends());
-    gate.pass(block, [&] { return grid.stage_others(block); });
+    gate.pass(block, [&] { return stage_others(grid, block); });
     block.post(entry);
     block.wait(entry);
     Step sum = block.loop(grid.rows).reduce(grid.down(grid.hosts.place)).to(Buffer::slot);
@@ -216,7 +200,7 @@ Schedule two_level_all_pairs_all_to_all(const Layout& layout, const Parameters&)
                       .board = grid.hosts.local()});
     const int row = grid.hosts.host, column = grid.hosts.place;
     BlockBuilder board = schedule.block({});
-    grid.stage_others(board);
+    stage_others(grid, board);
     board.post(entry);
     board.copy({grid.rank});
     board.wait(entry);
