@@ -2,6 +2,7 @@
 // log2 N rounds of the whole buffer: for tiny messages. Where N is no power of two, the first ranks pair up, one of
 // each pair takes part for both and hands the result back: two rounds more.
 // Source: Thakur, Rabenseifner and Gropp, "Optimization of collective communication operations in MPICH", 2005.
+#include <algorithm>
 #include <optional>
 
 #include "algorithms/algorithms.hpp"
@@ -57,14 +58,29 @@ Schedule recursive_doubling_all_reduce(const Layout& layout, const Parameters&) 
     return schedule.finish();
 }
 
+// So many ranks in a row, of every such row, are on one machine: they exchange without its network.
+static int ranks_together(const Network& network, const Layout& layout) {
+    if (!network.machines() || largest_power_within(layout.ranks) != layout.ranks) return 1;
+    int together = layout.ranks;
+    for (const auto ranks : layout.ranks_by_host()) together = std::min(together, int(ranks.size() & -ranks.size()));
+    return together;
+}
+
 double recursive_doubling_all_reduce_us(const Layout& layout, const LinkCosts& costs, size_t bytes) {
     if (layout.ranks == 1) return costs.stream_us(bytes, 2 * bytes);
     const Network network(layout, costs, bytes);
     const int exchanging = largest_power_within(layout.ranks);
     Network::Rounds rounds;
     using Coming = Network::Coming;
-    for (int distance = 1; distance < exchanging; distance *= 2)
-        network.add_round(rounds, distance, double(bytes), Coming::parts);
+    const int together = ranks_together(network, layout);
+    for (int distance = 1; distance < exchanging; distance *= 2) {
+        if (distance >= together) {
+            network.add_round(rounds, distance, double(bytes), Coming::parts);
+        } else {
+            rounds.latency_us += network.message_us(false);
+            rounds.handling_us += network.handling_us(double(bytes));
+        }
+    }
     if (exchanging != layout.ranks)
         for (const Coming coming : {Coming::parts, Coming::finished})
             network.add_round(rounds, 1, double(bytes), coming);
