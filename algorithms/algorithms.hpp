@@ -49,6 +49,13 @@ double two_level_doubling_all_reduce_us(const Layout& layout, const LinkCosts& c
 Schedule leader_doubling_all_reduce(const Layout& layout, const Parameters& parameters);
 double leader_doubling_all_reduce_us(const Layout& layout, const LinkCosts& costs, size_t bytes);
 
+Schedule rail_tree_all_reduce(const Layout& layout, const Parameters& parameters);
+Schedule rail_halving_doubling_all_reduce(const Layout& layout, const Parameters& parameters);
+Schedule rail_doubling_all_reduce(const Layout& layout, const Parameters& parameters);
+double rail_tree_all_reduce_us(const Layout& layout, const LinkCosts& costs, size_t bytes);
+double rail_halving_doubling_all_reduce_us(const Layout& layout, const LinkCosts& costs, size_t bytes);
+double rail_doubling_all_reduce_us(const Layout& layout, const LinkCosts& costs, size_t bytes);
+
 // The other collectives. Predictions are for a whole of `bytes`; some rows share one.
 Schedule ring_all_gather(const Layout& layout, const Parameters& parameters);
 Schedule ring_reduce_scatter(const Layout& layout, const Parameters& parameters);
@@ -152,6 +159,7 @@ const char* not_two_levels(const Layout& layout);
 const char* no_grid(const Layout& layout);
 const char* no_grid_of_pairs(const Layout& layout);
 const char* no_leaders(const Layout& layout);
+const char* no_rails(const Layout& layout);  // of connections alone
 // Why there are too many ranks for connections between all of them; null: there are not.
 const char* too_many_pairs(const Layout& layout);
 const char* too_many_pairs_here(const Layout& layout);  // on one host, where the board serves more

@@ -6,11 +6,15 @@ namespace weft::test {
 
 namespace {
 
-constexpr const char* algorithms[] = {"ring", "recursive_doubling", "halving_doubling", "double_binary_tree",
-                                      "all_pairs"};
-
 struct Shape {
     int hosts, processes, each;  // processes of a host, ranks of a process
+    // That reduce between them; those along rails are for several ranks a host.
+    std::vector<const char*> algorithms() const {
+        std::vector<const char*> all{"ring", "recursive_doubling", "halving_doubling", "double_binary_tree",
+                                     "all_pairs"};
+        if (processes * each > 1) all.insert(all.end(), {"rail_tree", "rail_halving_doubling", "rail_doubling"});
+        return all;
+    }
     int ranks() const { return hosts * processes * each; }
     std::string text() const {
         return std::to_string(hosts) + " hosts of " + std::to_string(processes) + " processes of " +
@@ -28,9 +32,11 @@ bool said_nothing_between(Subprocess& process, int ranks) {
 }  // namespace
 
 TEST_CASE("ranks of several hosts reduce over TCP, by every algorithm", "[hosts]") {
-    for (const Shape shape : {Shape{2, 1, 1}, Shape{2, 2, 1}, Shape{3, 1, 1}, Shape{2, 1, 2}})
-        for (const char* algo : algorithms) {
-            if (small() && algo != algorithms[shape.ranks() % 5]) continue;
+    for (const Shape shape :
+         {Shape{2, 1, 1}, Shape{2, 2, 1}, Shape{3, 1, 1}, Shape{2, 1, 2}, Shape{3, 2, 1}, Shape{2, 1, 3}}) {
+        const std::vector<const char*> all = shape.algorithms();
+        for (const char* algo : all) {
+            if (small() && algo != all[size_t(shape.ranks()) % 5] && algo != all.back()) continue;
             INFO(shape.text() << ", " << algo);
             Job job(shape.ranks(), "gpus 4; leaks fatal", 4, shape.each);
             job.processes_a_host = shape.processes;
@@ -44,6 +50,7 @@ TEST_CASE("ranks of several hosts reduce over TCP, by every algorithm", "[hosts]
             for (int process = 0; process < shape.hosts * shape.processes; ++process)
                 CHECK(said_nothing_between(job[process], shape.each));
         }
+    }
 }
 
 TEST_CASE("where the driver of one rank of several hosts is too old all work on copies", "[hosts][copies]") {

@@ -38,6 +38,12 @@ std::vector<int32_t> hosts_of(Hosts hosts, int ranks) {
     return of;
 }
 
+bool made_of_two(const std::string& algorithm) {
+    for (const char* beginning : {"two_level", "leader", "rail"})
+        if (algorithm.find(beginning) == 0) return true;
+    return false;
+}
+
 std::string Case::text() const {
     const char* where = place == Place::out ? "out of place" : place == Place::in ? "in place" : "partly in place";
     return fmt::format("{} by {}, {}, {} channels, {} tiles, {}, {}{}", weft::name_of(collective), algorithm,

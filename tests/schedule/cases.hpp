@@ -19,6 +19,9 @@ enum class Hosts { one, two, lonely, dealt, pairs };
 inline constexpr Hosts all_hosts[] = {Hosts::one, Hosts::two, Hosts::lonely, Hosts::dealt, Hosts::pairs};
 std::vector<int32_t> hosts_of(Hosts hosts, int ranks);
 
+// One form inside a host and one between hosts.
+bool made_of_two(const std::string& algorithm);
+
 struct Case {
     std::string algorithm;
     Way way = Way::plain;

@@ -128,8 +128,12 @@ static const char* harmless(const Case& one, const Mutant& mutant, const std::ve
         return "all ranks reduce their neighbour's chunk: each still has its one rank, and the results go to all";
     if (mutant.fault == Fault::missing_wait && (here.paired(before, first) || here.paired(first, second)))
         return "the wait beside it sees posts made back to back with these";
+    // Along rails what comes from the own host is added up in one place.
+    const Layout layout = one.layout(ranks, std::max(mutant.rank, 0));
+    const bool inside = made_of_two(one.algorithm) && here.block.source >= 0 &&
+                        layout.host_of(here.block.source) == layout.host_of(layout.rank);
     const bool exchange = one.algorithm.find("doubling") != std::string::npos && !halves(one.algorithm) &&
-                          here.block.source == here.block.target;
+                          here.block.source == here.block.target && !inside;
     if (mutant.fault == Fault::exchanged_operands && (!exchange || mutant.rank < 0))
         return "the sum is made in one place, or by all who make it alike";
     if (mutant.fault != Fault::exchanged_neighbours || !second) return nullptr;

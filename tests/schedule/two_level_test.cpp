@@ -15,8 +15,6 @@ namespace {
 constexpr Collective over_hosts[] = {Collective::broadcast, Collective::reduce, Collective::all_gather,
                                      Collective::reduce_scatter, Collective::all_to_all};
 
-bool made_of_two(const std::string& name) { return name.find("two_level") == 0 || name.find("leader") == 0; }
-
 std::string refusal(const char* algorithm, Collective collective, std::vector<int32_t> hosts) {
     const char* why = registry::find_algorithm(algorithm, collective)->refusal({int(hosts.size()), 0, hosts});
     return why ? why : "";
@@ -104,6 +102,9 @@ TEST_CASE("each byte leaves a host as often as it must", "[schedule]") {
         CHECK(chunks == 6);
     for (const auto& [host, chunks] : chunks_leaving("leader_halving_doubling", Collective::reduce_scatter, 8, 4))
         CHECK(chunks == 6);
+    // Both halves of an all-reduce of eight chunks.
+    for (const auto& [host, chunks] : chunks_leaving("rail_halving_doubling", Collective::all_reduce, 8, 4))
+        CHECK(chunks == 2 * 6);
     // Each of two ranks has two parts for each of three hosts.
     for (const auto& [host, chunks] : chunks_leaving("two_level_all_pairs", Collective::all_to_all, 8, 4))
         CHECK(chunks == 12);
