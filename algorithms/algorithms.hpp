@@ -152,6 +152,22 @@ double leader_binomial_tree_reduce_us(const Layout& layout, const LinkCosts& cos
 double two_level_tree_reduce_us(const Layout& layout, const LinkCosts& costs, size_t bytes);
 size_t two_level_tree_rooted_tile_bytes(const Layout& layout, const LinkCosts& costs, size_t bytes);
 
+Schedule rail_ring_all_gather(const Layout& layout, const Parameters& parameters);
+Schedule rail_all_pairs_all_gather(const Layout& layout, const Parameters& parameters);
+Schedule rail_ring_reduce_scatter(const Layout& layout, const Parameters& parameters);
+Schedule rail_all_pairs_reduce_scatter(const Layout& layout, const Parameters& parameters);
+Schedule rail_all_pairs_all_to_all(const Layout& layout, const Parameters& parameters);
+double rail_ring_all_gather_us(const Layout& layout, const LinkCosts& costs, size_t bytes);
+double rail_all_pairs_all_gather_us(const Layout& layout, const LinkCosts& costs, size_t bytes);
+double rail_ring_reduce_scatter_us(const Layout& layout, const LinkCosts& costs, size_t bytes);
+double rail_all_pairs_reduce_scatter_us(const Layout& layout, const LinkCosts& costs, size_t bytes);
+double rail_all_pairs_all_to_all_us(const Layout& layout, const LinkCosts& costs, size_t bytes);
+
+Schedule rail_tree_broadcast(const Layout& layout, const Parameters& parameters);
+Schedule rail_binomial_tree_broadcast(const Layout& layout, const Parameters& parameters);
+double rail_tree_broadcast_us(const Layout& layout, const LinkCosts& costs, size_t bytes);
+double rail_binomial_tree_broadcast_us(const Layout& layout, const LinkCosts& costs, size_t bytes);
+
 // Why a layout is not for what runs over one board of all ranks, or for what needs boards and a network; null: it is.
 const char* several_hosts(const Layout& layout);
 const char* not_two_levels(const Layout& layout);
@@ -160,6 +176,8 @@ const char* no_grid(const Layout& layout);
 const char* no_grid_of_pairs(const Layout& layout);
 const char* no_leaders(const Layout& layout);
 const char* no_rails(const Layout& layout);  // of connections alone
+const char* no_rails_of_parts(const Layout& layout);
+const char* no_rails_of_pairs(const Layout& layout);
 // Why there are too many ranks for connections between all of them; null: there are not.
 const char* too_many_pairs(const Layout& layout);
 const char* too_many_pairs_here(const Layout& layout);  // on one host, where the board serves more

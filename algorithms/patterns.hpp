@@ -1,4 +1,5 @@
-// patterns.hpp: who sends to whom in patterns that several algorithms share: the binomial tree, the circulant's skips.
+// patterns.hpp: who sends to whom in patterns that several algorithms share: the binomial tree, the circulant's skips,
+// turns.
 #pragma once
 #include <algorithm>
 #include <vector>
@@ -47,6 +48,15 @@ inline std::vector<int> circulant_skips(int ranks) {
     while (skips.back() > 1) skips.push_back((skips.back() + 1) / 2);
     std::reverse(skips.begin(), skips.end());
     return skips;
+}
+
+// All but one of so many, in turns: two have each other in the same one. So what comes in a turn waits for no later turn
+// of its sender's, and tiles follow each other from turn to turn.
+inline std::vector<int> others_in_turns(int place, int count) {
+    std::vector<int> others;
+    for (int turn = 0; turn < count; ++turn)
+        if (const int other = (turn - place + count) % count; other != place) others.push_back(other);
+    return others;
 }
 
 }  // namespace weft

@@ -10,6 +10,7 @@
 
 #include "algorithms/algorithms.hpp"
 #include "algorithms/network.hpp"
+#include "algorithms/patterns.hpp"
 #include "algorithms/two_level.hpp"
 
 namespace weft {
@@ -61,15 +62,12 @@ class Rails {
                  .input = input}};
     }
 
-    // With each other rank of the host a block that receives from owners or sends to them: calls emit(block, place). Two
-    // ranks have each other in the same turn. So what comes in a turn waits for no later one of its sender's, and tiles
-    // follow each other from turn to turn.
+    // With each other rank of the host, in turns, a block that receives from owners or sends to them: calls
+    // emit(block, place).
     template <class Emit>
     void each(int channel, bool receives_from_owners, Emit&& emit) {
-        const int ranks = int(own_.size());
-        for (int turn = 0; turn < ranks; ++turn) {
-            const int place = (turn - hosts_.place + ranks) % ranks, peer = own_[size_t(place)];
-            if (place == hosts_.place) continue;
+        for (const int place : others_in_turns(hosts_.place, int(own_.size()))) {
+            const int peer = own_[size_t(place)];
             const bool receives = owns(receives_from_owners ? place : hosts_.place),
                        sends = owns(receives_from_owners ? hosts_.place : place);
             if (!receives && !sends) continue;
@@ -121,14 +119,16 @@ constexpr TwoLevel rail_halving_doubling = {"rail_halving_doubling", halving_dou
 constexpr TwoLevel rail_doubling = {"rail_doubling", recursive_doubling_all_reduce, recursive_doubling_all_reduce_us,
                                     INT_MAX};
 
-// Inside a host one message of everybody's to each other rank, and one back: sent, and added or taken out. `exchanges`:
+// Inside a host one message of everybody's to each other rank, and one back: sent, and added, one
+// after the other, or taken out. `exchanges`:
 // between hosts the same block sends and receives, so that each tile waits for the one before to arrive.
 double rails_us(const TwoLevel& levels, bool exchanges, const Layout& layout, const LinkCosts& costs, size_t bytes) {
     const Network network(layout, costs, bytes);
     const double owners = double(owners_of(levels, layout)), others = network.ranks_a_host() - 1;
     // What comes is added to what has come before, and ranks that share a core take turns for each message.
-    const double latency = 2 * network.message_us(false) + others * (costs.signal_us + 2 * network.turns_us());
-    const double handling = (3 + 2) * costs.stream_us(size_t(double(bytes) * others / owners), 2 * bytes);
+    const double latency = 2 * network.message_us(false) + others * (costs.signal_us / 2 + 2 * network.turns_us());
+    const double passes = 2 + (1 + 2) * costs.side_by_side;
+    const double handling = passes * costs.stream_us(size_t(double(bytes) * others / owners), 2 * bytes);
     // A short message is one shard's.
     const double shards = std::clamp(double(bytes) / 64, 1.0, owners);
     double between = between_hosts_us(levels, layout, costs, size_t(double(bytes) / shards), shards);

@@ -73,6 +73,11 @@ static constexpr Algorithm algorithm_table[] = {
           not_two_levels}),
     tree({"two_level_tree", Collective::broadcast, two_level_tree_broadcast, two_level_tree_broadcast_us,
           "the board inside a host, two trees between hosts", not_two_levels, two_level_tree_rooted_tile_bytes}),
+    tree({"rail_binomial_tree", Collective::broadcast, rail_binomial_tree_broadcast, rail_binomial_tree_broadcast_us,
+          "all pairs inside a host, a tree for each of its ranks between hosts", no_rails}),
+    tree({"rail_tree", Collective::broadcast, rail_tree_broadcast, rail_tree_broadcast_us,
+          "all pairs inside a host, two trees for each of its ranks between hosts", no_rails,
+          two_level_tree_rooted_tile_bytes}),
 
     in_rank_order({"one_shot", Collective::reduce, one_shot_reduce, one_shot_reduce_us,
                    "the root reads everything: one wait", several_hosts}),
@@ -107,6 +112,10 @@ static constexpr Algorithm algorithm_table[] = {
      no_leaders},
     {"two_level_ring", Collective::all_gather, two_level_ring_all_gather, two_level_ring_all_gather_us,
      "the board inside a host, a ring for each of its ranks between hosts", no_grid},
+    {"rail_ring", Collective::all_gather, rail_ring_all_gather, rail_ring_all_gather_us,
+     "all pairs inside a host, a ring for each of its ranks between hosts", no_rails_of_parts},
+    {"rail_all_pairs", Collective::all_gather, rail_all_pairs_all_gather, rail_all_pairs_all_gather_us,
+     "all pairs inside a host, and for each of its ranks between hosts", no_rails_of_pairs},
 
     in_rank_order({"one_shot", Collective::reduce_scatter, one_shot_reduce_scatter, one_shot_reduce_scatter_us,
                    "each writes once, each sums its part: one wait", several_hosts}),
@@ -123,6 +132,10 @@ static constexpr Algorithm algorithm_table[] = {
      no_leaders},
     {"two_level_ring", Collective::reduce_scatter, two_level_ring_reduce_scatter, two_level_ring_reduce_scatter_us,
      "the board inside a host, a ring for each of its ranks between hosts", no_grid},
+    {"rail_ring", Collective::reduce_scatter, rail_ring_reduce_scatter, rail_ring_reduce_scatter_us,
+     "all pairs inside a host, a ring for each of its ranks between hosts", no_rails_of_parts},
+    {"rail_all_pairs", Collective::reduce_scatter, rail_all_pairs_reduce_scatter, rail_all_pairs_reduce_scatter_us,
+     "all pairs inside a host, and for each of its ranks between hosts", no_rails_of_pairs},
     on_demand(in_rank_order({"rank_order", Collective::reduce_scatter, rank_order_reduce_scatter,
                              rank_order_reduce_scatter_us, "all_pairs with sums in rank order", too_many_pairs_here})),
 
@@ -134,6 +147,8 @@ static constexpr Algorithm algorithm_table[] = {
      "half of the buffer in each of log2 N rounds", too_many_parts},
     {"two_level_all_pairs", Collective::all_to_all, two_level_all_pairs_all_to_all, two_level_all_pairs_all_to_all_us,
      "the board inside a host, one message from each rank to each other host", no_grid_of_pairs},
+    {"rail_all_pairs", Collective::all_to_all, rail_all_pairs_all_to_all, rail_all_pairs_all_to_all_us,
+     "all pairs inside a host, one message from each rank to each other host", no_rails_of_pairs},
 
     {"one_shot", Collective::gather, one_shot_gather, one_shot_from_one_us,
      "each writes once, the root reads: one wait", several_hosts},

@@ -52,15 +52,16 @@ LinkCosts StepAlgorithm::costs(size_t bytes) const {
     costs.signal_us = signal_us;
     costs.switch_us = 0;
     const double links_us_per_byte = links_gbs > 0 ? 1 / (1e3 * links_gbs) : 0;
+    costs.tile_bytes =
+        std::min<size_t>(most_tile_bytes, size_t(1) << 40) * size_t(parts_of(algorithm->collective, layout.ranks));
     double block = block_us_per_byte / at_once;
     if (layout.host_count() > 1) {
-        // One tile goes from block to block; of many each block has one.
-        const double tile = double(most_tile_bytes) * double(parts_of(algorithm->collective, layout.ranks));
-        const double alone = 1 / std::max(1.0, std::ceil(double(bytes) / tile));
-        block *= (alone + (1 - alone) / blocks_in_turn) / passes_abroad;
+        // One tile goes from block to block, but for what is for several peers; of many each block has one.
+        const double alone = 1 / double(costs.tiles(bytes)), each = alone + (1 - alone) / blocks_in_turn;
+        block *= each / passes_abroad;
+        costs.side_by_side = 1 / (each * blocks_in_turn);
     }
     costs.cached_us_per_byte = costs.memory_us_per_byte = std::max(block, links_us_per_byte);
-    costs.tile_bytes = std::min<size_t>(most_tile_bytes, size_t(1) << 40);
     costs.net_latency_us += proxies_us;
     costs.net_slot_bytes = cuda::Connections::slot_bytes;
     return costs;

@@ -105,6 +105,7 @@ class Builder {
     static Builder like(const Schedule& schedule, int tiles);
     BlockBuilder block(Ends ends);
     int blocks() const { return int(schedule_.blocks.size()); }  // so far
+    bool receives(int block) const { return schedule_.blocks[size_t(block)].source >= 0; }
     Schedule finish() { return std::move(schedule_); }
 
   private:

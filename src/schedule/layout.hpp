@@ -61,6 +61,8 @@ struct LinkCosts {
     double cached_us_per_byte = 1 / 27e3;         // copy or reduce one stream, data in cache
     double memory_us_per_byte = 1 / 15e3;         // the same from and to memory
     size_t cache_bytes = 4 << 20;                 // working set of a rank up to which `cached` holds
+    // Of what a pass costs, where it is over as many pieces as a rank has blocks that work at the same time.
+    double side_by_side = 1;
     double skew_us = 0.8;           // a further phase: ranks arrive apart, and first misses on what was just written
     size_t tile_bytes = 128 << 10;  // of the message that one round of an algorithm walks
     double net_latency_us = 12;     // a short message from a rank of one host to a rank of another

@@ -193,6 +193,8 @@ TEST_CASE("random calls of ranks on several hosts are right under every algorith
                                                  "two_level_doubling",
                                                  "leader_doubling",
                                                  "rail_tree",
+                                                 "rail_ring",
+                                                 "rail_all_pairs,rail_binomial_tree",
                                                  "rail_halving_doubling",
                                                  "rail_doubling",
                                                  "all_pairs",

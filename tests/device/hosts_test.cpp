@@ -70,8 +70,12 @@ TEST_CASE("where the driver of one rank of several hosts is too old all work on 
 
 TEST_CASE("every collective goes between hosts, by what WEFT_ALGO admits", "[hosts]") {
     for (const Shape shape : {Shape{2, 1, 1}, Shape{2, 2, 1}, Shape{3, 1, 1}, Shape{2, 1, 2}})
-        for (const char* algo : {"", "ring", "binomial_tree,halving_doubling", "linear,all_pairs"}) {
+        for (const char* algo :
+             {"", "ring", "binomial_tree,halving_doubling", "linear,all_pairs",
+              "all_reduce,broadcast:rail_tree;all_gather,reduce_scatter:rail_ring;all_to_all:rail_all_pairs",
+              "broadcast:rail_binomial_tree;all_gather,reduce_scatter:rail_all_pairs"}) {
             if (small() && shape.ranks() != 4) continue;
+            if (contains(algo, "rail") && shape.processes * shape.each == 1) continue;
             INFO(shape.text() << ", " << algo);
             Job job(shape.ranks(), "gpus 4; leaks fatal", 4, shape.each);
             job.processes_a_host = shape.processes;

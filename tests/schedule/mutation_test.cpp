@@ -156,6 +156,10 @@ static const char* harmless(const Case& one, const Mutant& mutant, const std::ve
     if (mutant.rank < 0 && first->opcode == Opcode::send && !is_board(second) && disjoint(*first, *second, ranks) &&
         here.meets_another(mutant.block))
         return "who receives before it sends does so from a rank that does not, and the two work on different memory";
+    const bool only_receives = kind_of(first->opcode) == OpcodeKind::connection && !sends(first->opcode);
+    if (only_receives && second->opcode == Opcode::send && disjoint(*first, *second, ranks))
+        return "it is sent before something else is received, there is room for it, and the two work on different "
+               "memory";
     const auto only_waits = [](const Instruction* it) {
         return it->opcode == Opcode::wait || it->opcode == Opcode::nop;
     };

@@ -66,6 +66,13 @@ TEST_CASE("layouts without two levels, or whose parts do not lie as they must, a
     CHECK(refusal("leader_halving_doubling", Collective::reduce_scatter, {0, 0, 1}) == "");
     CHECK(refusal("two_level_tree", Collective::broadcast, {0, 1, 0}) == "");
     CHECK(refusal("leader_binomial_tree", Collective::reduce, {0, 1, 0}) == "");
+    CHECK(refusal("rail_ring", Collective::all_gather, {0, 1, 0, 1}) == dealt);
+    CHECK(refusal("rail_all_pairs", Collective::reduce_scatter, {0, 0, 1}) == uneven);
+    CHECK(refusal("rail_all_pairs", Collective::all_to_all, {0, 0, 1}) == uneven);
+    CHECK(refusal("rail_tree", Collective::broadcast, {0, 1, 0}) == "");
+    CHECK(refusal("rail_tree", Collective::all_reduce, hosts_in_blocks(64, 2)) == "");
+    CHECK(refusal("rail_tree", Collective::all_reduce, hosts_in_blocks(65, 2)) ==
+          "needs two connections to every rank of a host: at most 32 ranks on each");
 }
 
 // A ring keeps links and processors busy, too, and passes a host's border as seldom.
@@ -102,17 +109,24 @@ TEST_CASE("each byte leaves a host as often as it must", "[schedule]") {
         CHECK(chunks == 6);
     for (const auto& [host, chunks] : chunks_leaving("leader_halving_doubling", Collective::reduce_scatter, 8, 4))
         CHECK(chunks == 6);
+    for (const char* name : {"rail_ring", "rail_all_pairs"})
+        for (const Collective collective : {Collective::all_gather, Collective::reduce_scatter})
+            for (const auto& [host, chunks] : chunks_leaving(name, collective, 8, 4)) CHECK(chunks == 6);
     // Both halves of an all-reduce of eight chunks.
     for (const auto& [host, chunks] : chunks_leaving("rail_halving_doubling", Collective::all_reduce, 8, 4))
         CHECK(chunks == 2 * 6);
     // Each of two ranks has two parts for each of three hosts.
-    for (const auto& [host, chunks] : chunks_leaving("two_level_all_pairs", Collective::all_to_all, 8, 4))
-        CHECK(chunks == 12);
+    for (const char* name : {"two_level_all_pairs", "rail_all_pairs"})
+        for (const auto& [host, chunks] : chunks_leaving(name, Collective::all_to_all, 8, 4)) CHECK(chunks == 12);
     // A whole of four chunks, from each of the others but the root's, in all.
     int all = 0;
     for (const auto& [host, chunks] : chunks_leaving("two_level_tree", Collective::reduce, 8, 4, 3)) all += chunks;
     CHECK(all == 3 * 4);
     CHECK(chunks_leaving("two_level_tree", Collective::reduce, 8, 4, 3).count(1) == 0);
+    // To three hosts, each of the four chunks once.
+    all = 0;
+    for (const auto& [host, chunks] : chunks_leaving("rail_tree", Collective::broadcast, 8, 4, 3)) all += chunks;
+    CHECK(all == 3 * 4);
     // To a host each, whole.
     all = 0;
     for (const auto& [host, chunks] : chunks_leaving("leader_binomial_tree", Collective::broadcast, 8, 4, 3))
