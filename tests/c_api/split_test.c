@@ -85,6 +85,39 @@ static void children_of_children(void) {
     CHECK_OK(weftCommDestroy(comms[0]));
 }
 
+static uint64_t board_bytes(weftComm_t comm) {
+    uint64_t bytes = 0;
+    CHECK_OK(weftCommMemStats(comm, weftMemBoard, &bytes));
+    return bytes;
+}
+
+static void slots_when_wanted(void) {
+    enum { count = 1 << 14 };
+    static const int same[2] = {0, 0};
+    static float data[2][count];
+    weftComm_t parents[2], children[2];
+    uint64_t fresh[2];
+    int rank;
+    make_all(parents, 2);
+    split_all(parents, 2, same, same, children);
+    for (rank = 0; rank < 2; ++rank) {
+        fresh[rank] = board_bytes(children[rank]);
+        CHECK(fresh[rank] < board_bytes(parents[rank])); /* lines alone; a first communicator has slots, too */
+    }
+    CHECK_OK(weftGroupStart());
+    for (rank = 0; rank < 2; ++rank) {
+        data[rank][count - 1] = 1;
+        CHECK_OK(weftAllReduce(data[rank], data[rank], count, weftFloat32, weftSum, children[rank], NULL));
+    }
+    CHECK_OK(weftGroupEnd());
+    for (rank = 0; rank < 2; ++rank) {
+        CHECK(data[rank][count - 1] == 2);
+        CHECK(board_bytes(children[rank]) > fresh[rank]);
+    }
+    end_all(parents, 2);
+    end_all(children, 2);
+}
+
 /* A split has its place among the calls of a group, whatever the other ranks put into theirs. */
 static weftComm_t threaded[2];
 static weftComm_t threaded_children[2];
@@ -285,6 +318,7 @@ int main(void) {
     setenv("WEFT_DEBUG", "NONE", 1);
     run_case("ranks of one colour are a communicator, ordered by key and then by rank", colors_and_keys);
     run_case("children have children", children_of_children);
+    run_case("a child's slots take no memory until a call wants them", slots_when_wanted);
     run_case("a split in a group has its turn among the calls on its communicator", order_in_a_group);
     run_case("a child has its parent's settings where its own say nothing", settings);
     run_case("a split by some ranks only names the others, and one against another call both", not_by_all);
