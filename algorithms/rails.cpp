@@ -4,8 +4,8 @@
 // adds its own and theirs, all-reduces the sum along its rail, in place in its output, and sends the result to the
 // others of its host. Each byte leaves a host as often as the algorithm between hosts has it, over all its links at once.
 // Source: Cho et al., "BlueConnect: decomposing all-reduce for deep learning on heterogeneous network hierarchy", 2019.
+#include <algorithm>
 #include <climits>
-#include <cmath>
 #include <optional>
 
 #include "algorithms/algorithms.hpp"

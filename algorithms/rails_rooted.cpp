@@ -5,6 +5,7 @@
 // Source: Barnett et al., "Interprocessor collective communication library (InterCom)", 1994, for scatter and gather
 // inside; Cho et al., "BlueConnect: decomposing all-reduce for deep learning on heterogeneous network hierarchy", 2019,
 // for rails.
+#include <algorithm>
 #include <optional>
 
 #include "algorithms/algorithms.hpp"
