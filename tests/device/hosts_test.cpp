@@ -148,6 +148,20 @@ TEST_CASE("devices of a host that do not reach each other go through its memory,
     CHECK_FALSE(contains(job[2].error(), "goes through the host's"));
 }
 
+TEST_CASE("one host's ranks share their devices' memory by descriptors, the other's by cuIpc", "[hosts]") {
+    Job job(4, "gpus 4; leaks fatal", 4);
+    job.processes_a_host = 2;
+    job.variables = {"WEFT_DEBUG=INFO"};
+    for (int process = 0; process < 4; ++process)
+        job.start({"init", "reduce 1000", "reduce 300001", "all 5000", "host 1000", "reduce 0", "destroy"},
+                  process < 2 ? "gpus 4; fault cuIpcOpenMemHandle 0 201; leaks fatal" : "gpus 4; leaks fatal");
+    job.finish();
+    for (const int first : {0, 2}) {
+        CHECK(contains(job[first].error(), "device memory is mapped by file descriptors: rank ") == (first == 0));
+        CHECK_FALSE(contains(job[first].error(), "goes through the host's"));
+    }
+}
+
 TEST_CASE("who leaves or ends right after its calls has sent all of them", "[hosts]") {
     for (const char* algo : {"ring", "double_binary_tree"})
         for (const std::string count : {"100", "200003"})
