@@ -74,7 +74,7 @@ TEST_CASE("programs that cannot be copied to a device leave the way through host
     const weftConfig_t config = with_algo("ring");
     const Ranks ranks(spread(2), &config);
     CHECK(compare(ranks, {weftInt32, weftSum, 3000, false, 0}, random) == "");
-    char text[2000];
+    char text[8000];
     demand(weftCommExplain(ranks.comms[0], 3000, weftInt32, weftSum, text, sizeof text, nullptr));
     CHECK_THAT(text, Catch::Contains("in device memory: ring, ") && Catch::Contains("through host memory"));
 }
@@ -224,7 +224,7 @@ TEST_CASE("kernels that cannot be loaded on one rank make all ranks work on copi
         for (const size_t count : {0, 100, 300'000})
             CHECK(compare(ranks, {weftInt32, weftSum, count, count == 100, 0}, random) == "");
         for (weftComm_t comm : ranks.comms) {
-            char text[4000];
+            char text[8000];
             demand(weftCommExplain(comm, 100, weftInt32, weftSum, text, sizeof text, nullptr));
             CHECK_THAT(text, Catch::Contains("in device memory: the same, on copies in the host's memory"));
             uint64_t bytes = 0;

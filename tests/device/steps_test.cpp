@@ -27,7 +27,7 @@ struct Planned {
 };
 Planned planned(weftComm_t comm, const Call& call) {
     const Operation operation = call.operation();
-    char text[4000];
+    char text[8000];
     demand(weftCommExplain(comm, operation.count, call.type, weftRedOp_t(call.op == premul ? weftSum : call.op), text,
                            sizeof text, nullptr));
     const char* line = strstr(text, "in device memory: ");
