@@ -40,6 +40,8 @@ bool of_one_process(const HostGroup& group) {
     return true;
 }
 
+bool has_board(const Algorithm& of_user) { return !of_user.of_user->schedules[0].board.empty(); }
+
 const char* seats_text(bool apart) { return apart ? "several NUMA domains" : "one NUMA domain of a host"; }
 
 }  // namespace
@@ -52,6 +54,7 @@ Planner::Planner(HostGroup& group, const net::Identity* identity, int rank, Boar
       movers_(&movers),
       streaming_bytes_(streaming_bytes),
       catalog_(std::move(catalog)),
+      two_slots_(std::none_of(catalog_->of_users().begin(), catalog_->of_users().end(), has_board)),
       agreed_(group.header().agreed),
       machines_(std::move(machines)),
       layout_(machines_->layout(rank)),
@@ -147,7 +150,8 @@ Result<std::unique_ptr<PreparedPlan>> Planner::plan(const Operation& operation, 
     const size_t parts = size_t(binding.schedule.parts()), bytes = operation.bytes(), whole = parts * bytes;
     TileBounds bounds{.wanted = size_t(std::max<int64_t>(0, agreed_.tile_bytes)),
                       .slot_bytes = connector_.slot_bytes(binding.schedule.fifo_depth),
-                      .board_bytes = Board::slot_bytes_max};
+                      .board_bytes = Board::slot_bytes_max,
+                      .two_slots = two_slots_};
     if (bounds.wanted == 0 && choice.algorithm->tile_bytes)
         bounds.wanted = choice.algorithm->tile_bytes(layout_, costs_.links, whole);
     plan.tile_bytes = std::min(tile_bytes_of(binding.schedule, bytes, bounds), bytes);
@@ -156,7 +160,7 @@ Result<std::unique_ptr<PreparedPlan>> Planner::plan(const Operation& operation, 
         pays_pipelined(binding.schedule, bytes, plan.tile_bytes) && !plan.scaled() && !operation.calls_function();
     if (!binding.schedule.board.empty()) {
         plan.board = board_;
-        const bool in_order = reads_in_order(binding.schedule) && !choice.algorithm->of_user && !plan.pipelined;
+        const bool in_order = two_slots_ && reads_in_order(binding.schedule) && !plan.pipelined;
         plan.rotation = Board::rotation(round_to_line(parts * plan.tile_bytes), layout_.ranks, in_order);
         WEFT_TRY(board_->reserve(plan.rotation.bytes(), plan.rotation.slots));
     }

@@ -77,6 +77,9 @@ class Planner {
     const Movers* movers_;
     int64_t streaming_bytes_;
     std::shared_ptr<const Catalog> catalog_;
+    // Whether two slots do for tiles that are read in order: not beside a user's algorithm over a board, whose blocks may
+    // be further apart than Weft's own.
+    bool two_slots_;
     AgreedOptions agreed_;
     std::shared_ptr<const Machines> machines_;
     Layout layout_;

@@ -51,13 +51,9 @@ Status check_set(std::span<const Schedule> schedules, const BoardMode& mode, con
                 if (kind_of(it.opcode) == OpcodeKind::fused) return true;
         return false;
     };
-    auto only_two_shot = [](const Schedule& schedule) {
-        return schedule.blocks.size() == 1 && schedule.blocks[0].instructions.size() == 1 &&
-               schedule.blocks[0].instructions[0].opcode == Opcode::two_shot;
-    };
     std::vector<CheckedOperation> forms;
     if (std::any_of(schedules.begin(), schedules.end(), has_fused)) {
-        const bool pipelined = std::all_of(schedules.begin(), schedules.end(), only_two_shot);
+        const bool pipelined = std::all_of(schedules.begin(), schedules.end(), is_two_shot);
         for (const BoardMode& each : {BoardMode{}, {some, false}, {everybody, false}, {everybody, true}}) {
             forms.push_back({.schedule = [&by_rank, each](int rank) { return expand(*by_rank[rank], each); },
                              .runs = 2,
@@ -68,12 +64,13 @@ Status check_set(std::span<const Schedule> schedules, const BoardMode& mode, con
                      .mode = each});
         }
     } else {
-        // Where blocks may be some runs apart, as many runs as bring a slot of the board into use again.
+        // As many runs as bring a slot of the board into use again, and blocks as far apart as they may be.
         int apart = 0;
         for (const Schedule& schedule : schedules)
             for (const Block& block : schedule.blocks)
                 for (const Instruction& it : block.instructions) apart = std::max(apart, int(it.after.ago));
-        const int runs = apart == 0 ? 2 : apart + options.board_slots + 1;
+        const bool reuses = apart > 0 || !schedules[0].board.empty();
+        const int runs = reuses ? apart + options.board_slots + 1 : 2;
         forms.push_back({.schedule = [&by_rank](int rank) { return *by_rank[rank]; }, .runs = runs, .mode = mode});
     }
     // Bounds of chunks are multiples of 64 bytes: 64 bytes make one chunk, half as many lines as ranks about half of

@@ -95,7 +95,7 @@ struct LinkCosts {
         if (bytes < lent_least_bytes || bytes > lent_most_bytes) return 2;
         return ranks_per_core > 1 ? 1.5 : 1.3;
     }
-    size_t tiles(size_t bytes) const { return std::max<size_t>(1, (bytes + tile_bytes - 1) / tile_bytes); }
+    size_t tiles(size_t bytes) const { return std::max<size_t>(1, bytes / tile_bytes + (bytes % tile_bytes != 0)); }
 };
 
 }  // namespace weft

@@ -20,28 +20,29 @@ constexpr size_t long_bytes = 8 << 20;
 // tiles are as large as that cache allows, the whole message if it can be: phase by phase, in two slots. One rank's data
 // travel in several tiles, for while others read the one it writes the next. Measured, perf/README.md. Where a host has
 // only some of the ranks all count all the same: what travels between hosts is cut into as many pieces more.
-size_t board_tile_bytes(const Schedule& schedule, size_t bytes, size_t most) {
+size_t board_tile_bytes(const Schedule& schedule, size_t bytes, const TileBounds& bounds) {
     const size_t each = size_t(schedule.ranks);
     const size_t least = bytes < long_bytes ? small_tile_bytes : bytes < 32 << 20 ? 256 << 10 : 512 << 10;
     size_t wanted = (bytes < 32 << 20 ? 64 << 10 : 128 << 10) * each;
     if (board_of_all(schedule)) {
         // What so many slots of all ranks take, so long as that is a tile.
         const auto slots_hold = [&](size_t slots, size_t all) { return all / (slots * each) / line * line; };
-        if (bytes < long_bytes && reads_in_order(schedule) && !facts_of(schedule.collective).rooted) {
+        if (bytes < long_bytes && bounds.two_slots && reads_in_order(schedule) &&
+            !facts_of(schedule.collective).rooted) {
             wanted = slots_hold(2, bytes <= 1 << 20 ? 16 << 20 : 8 << 20);
         } else {
             wanted = std::min(wanted, slots_hold(few_slots, bytes < 4 << 20 ? 8 << 20 : 16 << 20));
             wanted = std::max(wanted, slots_hold(few_slots, 4 << 20));
         }
     }
-    return std::min(std::max(wanted, least), most);
+    return std::min(std::max(wanted, least), bounds.board_bytes);
 }
 
 }  // namespace
 
 bool pays_pipelined(const Schedule& schedule, size_t bytes, size_t tile_bytes) {
     return is_two_shot(schedule) && tiles_of(bytes, tile_bytes) >= 4 &&
-           (bytes >= long_bytes || tile_bytes < small_tile_bytes);
+           (bytes >= long_bytes || tile_bytes <= small_tile_bytes);
 }
 
 bool reads_in_order(const Schedule& schedule) {
@@ -61,7 +62,7 @@ size_t tile_bytes_of(const Schedule& schedule, size_t bytes, const TileBounds& b
     // Ranks differ in what they do, but not in what the headers of their schedules say: their tiles are equal.
     const size_t most = largest_tile_bytes(schedule, bounds.slot_bytes);
     if (!schedule.board.empty()) {
-        if (tile == 0) tile = of_a_part(board_tile_bytes(schedule, parts * bytes, bounds.board_bytes));
+        if (tile == 0) tile = of_a_part(board_tile_bytes(schedule, parts * bytes, bounds));
         return std::min({tile, of_a_part(bounds.board_bytes), most});
     }
     if (schedule.fifo_depth > 0) return tile == 0 ? most : std::min(tile, most);

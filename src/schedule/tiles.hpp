@@ -17,6 +17,7 @@ struct TileBounds {
     size_t wanted = 0;       // of the whole; 0: as large as may be
     size_t slot_bytes = 0;   // of a connection's slots
     size_t board_bytes = 0;  // of a rank's slot of the board, the most
+    bool two_slots = true;   // do for the data of tiles that are read in order
 };
 
 // Of each part, not yet cut down to a shorter message. `bytes`: of a part.
