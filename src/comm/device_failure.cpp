@@ -49,7 +49,7 @@ std::string DeviceObserver::whereabouts(int other) const {
 
 Status DeviceObserver::explain_message(const cuda::FailureReport& report, const cuda::MessageReport& message) const {
     const auto view = [](uint32_t mark, uint64_t bytes) {
-        const auto type = weftDataType_t(mark & 0xff);
+        const weftDataType_t type = type_of(mark);
         return MessageView{mark, is_datatype(type) ? bytes / size_of(type) : bytes};
     };
     const MessageView ours = view(report.fingerprint, message.bytes);

@@ -182,7 +182,7 @@ Status Communicator::begin_uneven() {
     watchdog_.begin();
     Exchange& exchange = messages(parts_, parts_name).exchange();
     const auto type = weftDataType_t(call_.operation.type);
-    const Exchange::Purpose purpose{caller_for(call_.operation.collective), uint16_t(sequence_)};
+    const Exchange::Purpose purpose{caller_for(call_.operation.collective), uint16_t(sequence_), call_.operation.op};
     if (call_.operation.collective == Collective::reduce_scatter_v) {
         partials_.begin(call_.operation, call_.operand, *call_.portions, rank_, planner_.movers());
         for (const Portion& portion : call_.portions->sends)

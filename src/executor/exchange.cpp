@@ -34,8 +34,8 @@ void Exchange::add(int peer, bool outgoing, void* data, uint64_t count, weftData
     Queue& queue = outgoing ? other.sends : other.receives;
     const uint16_t number = of_collective(purpose.by) ? purpose.number : ++queue.begun;
     const int index = int(transfers_.size());
-    transfers_.push_back(
-        {static_cast<std::byte*>(data), count, count * size_of(type), 0, message_mark(type, purpose.by, number), none});
+    transfers_.push_back({static_cast<std::byte*>(data), count, count * size_of(type), 0,
+                          message_mark(type, purpose.by, number, purpose.reduction), none});
     if (queue.first == none)
         queue.first = index;
     else

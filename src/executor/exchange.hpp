@@ -36,11 +36,12 @@ class Exchange {
     // Messages from `streamed_least` bytes on are stored past the caches where they end.
     Exchange(HostGroup& group, int rank, const Movers& movers, size_t streamed_least, Connect connect);
 
-    // The call that a message is of, and, of a collective, its number: the two ends must agree.
+    // The call that a message is of, and, of a collective, its number and its reduction: the two ends must agree.
     using Caller = MessageCaller;
     struct Purpose {
         Caller by;
         uint16_t number = 0;
+        uint8_t reduction = 0;
     };
     // Buffers are the exchange's until advance() says done.
     void send(int peer, const void* data, uint64_t count, weftDataType_t type, const Purpose& purpose);

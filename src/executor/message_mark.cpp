@@ -4,7 +4,7 @@
 
 #include <iterator>
 
-#include "src/base/datatype.hpp"
+#include "src/base/operation.hpp"
 
 namespace weft {
 
@@ -21,18 +21,27 @@ const char* counterpart_of(MessageCaller by) {
     return name_of(by == Caller::send ? Caller::receive : by == Caller::receive ? Caller::send : by);
 }
 
+static_assert(weftNumTypes <= message_type_bits + 1 &&
+              Operation::op_of_ordered_function <= message_reduction_bits >> 5);
+
+bool reduces(const MessageView& view) { return caller_of(view.mark) == MessageCaller::reduce_scatter_v; }
+
 std::string amount(const MessageView& view) {
-    const auto type = weftDataType_t(view.mark & 0xff);
-    return fmt::format("{} {}", view.count, is_datatype(type) ? weft::name_of(type) : "elements of an unknown type");
+    const weftDataType_t type = type_of(view.mark);
+    std::string text =
+        fmt::format("{} {}", view.count, is_datatype(type) ? weft::name_of(type) : "elements of an unknown type");
+    if (reduces(view)) text += fmt::format(" ({})", Operation{.op = reduction_of(view.mark)}.name_of_reduction());
+    return text;
 }
 
 }  // namespace
 
 std::string differing_messages(int from, const MessageView& sent, int to, const MessageView& wanted) {
     return fmt::format(
-        "rank {} called {} with {} for rank {}, which called {} with {} from rank {}: count, type and the order of "
+        "rank {} called {} with {} for rank {}, which called {} with {} from rank {}: count, type{} and the order of "
         "messages between two ranks must be the same on both",
-        from, name_of(caller_of(sent.mark)), amount(sent), to, name_of(caller_of(wanted.mark)), amount(wanted), from);
+        from, name_of(caller_of(sent.mark)), amount(sent), to, name_of(caller_of(wanted.mark)), amount(wanted), from,
+        reduces(sent) && reduces(wanted) ? ", reduction" : "");
 }
 
 std::string owed_message(int rank, bool outgoing, bool begun, const MessageView& view) {

@@ -1,6 +1,6 @@
 // message_mark.hpp: what both ends of a message say of it, by which they find out that they mean different things: the
-// type, the call that it is of, and of a collective its number. A word, which travels with the message; kernels
-// compare it too.
+// type, the call that it is of, and of a collective its number and its reduction. A word, which travels with the message;
+// kernels compare it too.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -22,11 +22,15 @@ enum class MessageCaller : uint8_t {
 };
 constexpr bool of_collective(MessageCaller by) { return by > MessageCaller::send_receive; }
 
-inline constexpr uint32_t message_present_bit = 1 << 8, message_caller_bits = 15 << 10;
-// Never zero.
-constexpr uint32_t message_mark(weftDataType_t type, MessageCaller by, uint16_t number) {
-    return uint32_t(type) | message_present_bit | uint32_t(by) << 10 | uint32_t(number) << 16;
+inline constexpr uint32_t message_type_bits = 31, message_reduction_bits = 15 << 5, message_present_bit = 1 << 9,
+                          message_caller_bits = 15 << 10;
+// Never zero. `reduction`: as Operation::op has it; 0 where none is made.
+constexpr uint32_t message_mark(weftDataType_t type, MessageCaller by, uint16_t number, uint8_t reduction = 0) {
+    return uint32_t(type) | uint32_t(reduction) << 5 | message_present_bit | uint32_t(by) << 10 |
+           uint32_t(number) << 16;
 }
+constexpr weftDataType_t type_of(uint32_t mark) { return weftDataType_t(mark & message_type_bits); }
+constexpr uint8_t reduction_of(uint32_t mark) { return uint8_t((mark & message_reduction_bits) >> 5); }
 constexpr MessageCaller caller_of(uint32_t mark) { return MessageCaller((mark & message_caller_bits) >> 10); }
 // The part in which both ends must agree: what comes from weftSend may be taken by weftSendRecv.
 constexpr uint32_t compared(uint32_t mark) {

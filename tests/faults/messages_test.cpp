@@ -213,6 +213,39 @@ TEST_CASE("counts that differ in collectives of uneven parts are told to all ran
                     }
 }
 
+TEST_CASE("reductions that differ in a reduce-scatter of uneven parts are told to all ranks, with both", "[messages]") {
+    struct Kind {
+        const char *name, *told;
+    };
+    const Kind kinds[] = {{"sum", "sum"},
+                          {"prod", "prod"},
+                          {"scaled", "premulsum"},
+                          {"function", "user's reduction"},
+                          {"ordered_function", "user's reduction in rank order"}};
+    for (const Where& where : everywhere)
+        for (const Kind& usual : kinds)
+            for (const Kind& odd : kinds) {
+                if (&usual >= &odd || (small() && &usual != kinds && &odd != kinds + 4)) continue;
+                INFO(where.name << ": rank 1 of 3 combines by " << odd.name << ", the others by " << usual.name);
+                Job job(3);
+                for (int rank = 0; rank < 3; ++rank)
+                    job.start(rank,
+                              {"init", std::string("reduce_scatter_v=10,11,12,") + (rank == 1 ? odd : usual).name,
+                               "reduce=1", "async", "destroy"},
+                              variables_of(where, rank));
+                job.finish();
+                for (int rank = 0; rank < 3; ++rank) {
+                    const std::string& said = job[rank].output();
+                    INFO("rank " << rank << " said\n" << said);
+                    for (const Kind& kind : {usual, odd})
+                        CHECK(contains(said, " int32 (" + std::string(kind.told) + ") "));
+                    CHECK(contains(said, "rank 1"));
+                    CHECK(contains(said, "count, type, reduction and the order of messages"));
+                    CHECK(job.answer(rank, "async") == "9");
+                }
+            }
+}
+
 TEST_CASE("who waits for a rank whose uneven parts were refused names it at the deadline", "[messages]") {
     for (const char* step : {"all_to_all_v", "all_gather_v", "gather_v", "reduce_scatter_v"})
         CHECK(with_growing_limit(500, [&](int64_t limit_ms) {

@@ -43,6 +43,20 @@ void worker::step_call(Worker& self, const Values& values) {
 
 namespace {
 
+// sum or prod; scaled, function, ordered_function: one made for this call, which lasts as long as the communicator.
+weftRedOp_t reduction(Worker& self, const std::string& name) {
+    const auto add = [](const void* left, const void* right, void* result, size_t count, weftDataType_t, void*) {
+        for (size_t i = 0; i < count; ++i)
+            static_cast<int*>(result)[i] = static_cast<const int*>(left)[i] + static_cast<const int*>(right)[i];
+    };
+    weftRedOp_t op = name == "prod" ? weftProd : weftSum;
+    int scale = 1;
+    if (name == "scaled") weftRedOpCreatePreMulSum(&op, &scale, weftInt32, weftScalarHostImmediate, self.comm);
+    if (name == "function" || name == "ordered_function")
+        weftRedOpCreate(&op, add, nullptr, weftInt32, name == "function", self.comm);
+    return op;
+}
+
 enum class Uneven { all_to_all_v, all_gather_v, gather_v, scatter_v, reduce_scatter_v };
 
 void step_uneven(Worker& self, const Values& values, Uneven which) {
@@ -71,14 +85,16 @@ void step_uneven(Worker& self, const Values& values, Uneven which) {
                         weftScatterv(send, counts.data(), places.data(), receive, own, weftInt32, 0, comm, nullptr));
         case Uneven::reduce_scatter_v:
             return tell("reduce_scatter_v",
-                        weftReduceScatterv(send, receive, counts.data(), weftInt32, weftSum, comm, nullptr));
+                        weftReduceScatterv(send, receive, counts.data(), weftInt32,
+                                           reduction(self, counts.size() < values.size() ? values.back() : "sum"), comm,
+                                           nullptr));
     }
 }
 
 }  // namespace
 
 // all_to_all_v=COUNT,COUNT...: with each rank as many elements as it sends us; all_gather_v, gather_v, scatter_v,
-// reduce_scatter_v: COUNT elements of each rank, or for each; the root is rank 0
+// reduce_scatter_v: COUNT elements of each rank, or for each, and the last one's reduction; the root is rank 0
 void worker::step_all_to_all_v(Worker& self, const Values& values) { step_uneven(self, values, Uneven::all_to_all_v); }
 void worker::step_all_gather_v(Worker& self, const Values& values) { step_uneven(self, values, Uneven::all_gather_v); }
 void worker::step_gather_v(Worker& self, const Values& values) { step_uneven(self, values, Uneven::gather_v); }
