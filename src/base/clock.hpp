@@ -1,5 +1,7 @@
 // clock.hpp: monotonic time, for deadlines and logs, never for the hot path.
 #pragma once
+#include <time.h>
+
 #include <chrono>
 #include <cstdint>
 
@@ -8,6 +10,13 @@ namespace weft {
 inline int64_t now_us() {
     return std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::steady_clock::now().time_since_epoch())
         .count();
+}
+
+// The same to some milliseconds, for a quarter of what reading it costs.
+inline int64_t coarse_now_us() {
+    timespec time;
+    clock_gettime(CLOCK_MONOTONIC_COARSE, &time);
+    return time.tv_sec * 1'000'000 + time.tv_nsec / 1000;
 }
 
 }  // namespace weft

@@ -112,6 +112,12 @@ struct alignas(64) RankRow {
     // One more than the rank whose memory it is at, itself, for a one-sided call; 0: nobody's.
     std::atomic<int32_t> touching;
     std::atomic<int64_t> in_function_us;  // since when it is in the function of a user's reduction; 0: it is in none
+    // What it waits for outside of collectives (PartnerWait), and since when nothing of that has moved; 0: not for long.
+    std::atomic<int64_t> partner_wait_us;
+    std::atomic<uint64_t> partner_wait;
+    // A line that it writes when a group collects calls: how many, and since when.
+    alignas(64) std::atomic<uint32_t> held_calls;
+    std::atomic<int64_t> held_us;
     // Blobs left for others (see mailbox below).
     alignas(64) std::atomic<uint32_t> letters;
     // Of a rank of another host: when its leader last told where it is, by this host's monotonic clock; 0: never.

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "src/base/clock.hpp"
 #include "src/base/cpu.hpp"
@@ -141,7 +142,7 @@ bool Waiting::look(bool may_sleep) {
         group_->row(rank_).sleeping.store(1, std::memory_order_relaxed);
         group_->header().sleepers.fetch_add(1);
         membarrier().everywhere();
-        armed_ = true;
+        armed_ = announced_ = true;
     }
     if (group_->aborted()) return true;
     if (now < next_look_us_) return false;
@@ -161,6 +162,19 @@ void Waiting::disarm() {
     armed_ = false;
     group_->row(rank_).sleeping.store(0, std::memory_order_relaxed);
     group_->header().sleepers.fetch_sub(1);
+}
+
+void Waiting::tell(const PartnerWait& wait) {
+    told_ = announced_ = true;
+    RankRow& row = group_->row(rank_);
+    row.partner_wait.store(wait.word(), std::memory_order_relaxed);
+    row.partner_wait_us.store(since_us_, std::memory_order_relaxed);
+}
+
+void Waiting::withdraw() {
+    announced_ = false;
+    if (armed_) disarm();
+    if (std::exchange(told_, false)) group_->row(rank_).partner_wait_us.store(0, std::memory_order_relaxed);
 }
 
 }  // namespace weft

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "src/base/host_group.hpp"
+#include "src/base/partner_wait.hpp"
 
 namespace weft {
 
@@ -38,11 +39,13 @@ class Waiting {
     using AddDescriptors = std::function<void(std::vector<pollfd>&)>;
     bool pause_on_sockets(const RankSet& missing, bool may_sleep, const AddDescriptors& add_descriptors);
 
+    // After pause() has returned true: others shall know what this wait is for, until something moves.
+    void tell(const PartnerWait& wait);
     // Something moved: the next silence begins anew.
     void stir() {
         polls_ = 0;
-        if (armed_) [[unlikely]]
-            disarm();
+        if (announced_) [[unlikely]]
+            withdraw();
     }
     // How long nothing has moved, as of the last pause() that looked at the clock.
     int64_t silence_us() const { return silence_us_; }
@@ -51,16 +54,19 @@ class Waiting {
     bool look(bool may_sleep);
     void sleep();
     void disarm();
+    void withdraw();
     static int current_cpu();
 
     HostGroup* group_;
     int rank_;
     int64_t sleep_us_;
     int last_cpu_ = -1;
-    uint64_t polls_ = 0;     // since something moved
-    bool armed_ = false;     // our row says that we sleep
-    bool crowded_ = false;   // others run on our core
-    int crowded_waits_ = 0;  // for so many more waits that is taken for granted
+    uint64_t polls_ = 0;      // since something moved
+    bool armed_ = false;      // our row says that we sleep
+    bool told_ = false;       // or what we wait for
+    bool announced_ = false;  // one of them, perhaps
+    bool crowded_ = false;    // others run on our core
+    int crowded_waits_ = 0;   // for so many more waits that is taken for granted
     std::vector<pollfd> descriptors_;
     int64_t since_us_ = 0;
     int64_t silence_us_ = 0;

@@ -14,7 +14,10 @@ struct Whereabouts {
     uint32_t state;  // RankState
     uint32_t stopped;
     uint64_t entered, finished;
-    int64_t in_function_us;  // for how long it has been in the function of a user's reduction; 0: it is in none
+    // For how long, 0: not; see RankRow.
+    int64_t in_function_us, partner_wait_us, held_us;
+    uint64_t partner_wait;
+    uint32_t held_calls;
     Operation operation;
 };
 
@@ -81,8 +84,15 @@ void Census::put(int rank, ByteWriter& to) const {
     entry.state = uint32_t(row.state.load(std::memory_order_acquire));
     const auto position = row.position.read();
     entry.stopped = group_->stopped(rank);
-    if (const int64_t since_us = row.in_function_us.load(std::memory_order_relaxed); since_us != 0)
-        entry.in_function_us = std::max<int64_t>(1, now_us() - since_us);
+    const auto age_us = [now = now_us()](const std::atomic<int64_t>& since) -> int64_t {
+        const int64_t since_us = since.load(std::memory_order_relaxed);
+        return since_us == 0 ? 0 : std::max<int64_t>(1, now - since_us);
+    };
+    entry.in_function_us = age_us(row.in_function_us);
+    entry.partner_wait_us = age_us(row.partner_wait_us);
+    entry.held_us = age_us(row.held_us);
+    entry.partner_wait = row.partner_wait.load(std::memory_order_relaxed);
+    entry.held_calls = row.held_calls.load(std::memory_order_relaxed);
     if (position) {
         entry.entered = position->entered;
         entry.finished = position->finished;
@@ -150,7 +160,12 @@ void Census::read_table(ByteReader& content) {
         if (entry.state == uint32_t(RankState::left)) row.state.store(RankState::left, std::memory_order_release);
         if (entry.state == uint32_t(RankState::dead)) group_->mark_dead(entry.rank);
         row.stopped.store(entry.stopped, std::memory_order_relaxed);
-        row.in_function_us.store(entry.in_function_us == 0 ? 0 : now - entry.in_function_us, std::memory_order_relaxed);
+        const auto since = [now](int64_t age_us) { return age_us == 0 ? 0 : now - age_us; };
+        row.in_function_us.store(since(entry.in_function_us), std::memory_order_relaxed);
+        row.partner_wait.store(entry.partner_wait, std::memory_order_relaxed);
+        row.partner_wait_us.store(since(entry.partner_wait_us), std::memory_order_relaxed);
+        row.held_calls.store(entry.held_calls, std::memory_order_relaxed);
+        row.held_us.store(since(entry.held_us), std::memory_order_relaxed);
         row.heard_us.store(now, std::memory_order_release);
     }
     group_->wake_sleepers();

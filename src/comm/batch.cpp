@@ -235,6 +235,7 @@ Status submit(std::vector<QueuedCall> calls, const std::shared_ptr<Outcomes>& ou
             Status usable = check_handle(queued.handle);
             auto entered = usable ? std::make_unique<Entered>(queued.handle) : nullptr;
             if (entered && !entered->entered()) usable = entered->refused();
+            if (usable) queued.handle->communicator->release_calls();
             auto stream = usable ? stream_of(queued.handle, queued.call) : Result<std::shared_ptr<HostStream>>(nullptr);
             if (!stream) usable = stream.take_status();
             if (!usable) {

@@ -7,7 +7,9 @@
 #include <map>
 #include <memory>
 #include <span>
+#include <utility>
 
+#include "src/base/clock.hpp"
 #include "src/base/waiting.hpp"
 #include "src/bootstrap/gathering.hpp"
 #include "src/comm/device.hpp"
@@ -149,6 +151,16 @@ class Communicator {
     void await_borrowers();
     // After advance() said failed.
     Status take_failure() { return std::move(failure_); }
+
+    // ---- Calls that an open group collects, as whoever waits for this rank is told.
+    void hold_call() {
+        RankRow& row = group_->row(rank_);
+        if (held_calls_ == 0) row.held_us.store(coarse_now_us(), std::memory_order_relaxed);
+        row.held_calls.store(++held_calls_, std::memory_order_relaxed);
+    }
+    void release_calls() {
+        if (std::exchange(held_calls_, 0) != 0) group_->row(rank_).held_calls.store(0, std::memory_order_relaxed);
+    }
 
     // ---- Reductions that the user has made.
     struct MadeReduction {
@@ -327,6 +339,7 @@ class Communicator {
     std::vector<std::byte> joined_;  // what is joined of a group's calls
     std::map<int, std::shared_ptr<const MadeReduction>> reductions_;
     int next_reduction_ = weftNumOps;
+    uint32_t held_calls_ = 0;
     std::list<int> registered_;  // of device memory the entry, else DeviceSide::no_entry
 };
 

@@ -47,9 +47,17 @@ Status Group::add(QueuedCall queued) {
     return ok();
 }
 
+Status Group::add(weftComm* handle, const Communicator::Call& call) {
+    WEFT_TRY(add(QueuedCall(handle, call)));
+    return handle->communicator->hold_call(), ok();
+}
+
 Status Group::add_or_run(weftComm* handle, std::shared_ptr<Undertaking> undertaking) {
     QueuedCall queued(handle, std::move(undertaking));
-    if (open()) return add(std::move(queued));
+    if (open()) {
+        WEFT_TRY(add(std::move(queued)));
+        return handle->communicator->hold_call(), ok();
+    }
     std::vector<QueuedCall> alone;
     alone.push_back(std::move(queued));
     return submit(std::move(alone));
@@ -91,6 +99,8 @@ Result<Group::Kept> Group::end_prepared() {
         return --depth_,
                fail(weftInvalidUsage, "weftGroupPrepare inside another group: only the outermost is prepared");
     depth_ = 0;
+    for (const QueuedCall& queued : calls_)
+        if (Entered entered(queued.handle); entered.entered()) queued.handle->communicator->release_calls();
     ended_.swap(collected_);
     const bool joins = !std::exchange(joinings_, {}).empty();
     Kept kept{std::exchange(calls_, {}), ended_};

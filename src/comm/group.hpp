@@ -37,7 +37,7 @@ class Group {
     // Refuses a call that cannot go with the others on its communicator.
     Status check(const QueuedCall& queued) const;
     Status add(QueuedCall queued);
-    Status add(weftComm* handle, const Communicator::Call& call) { return add(QueuedCall(handle, call)); }
+    Status add(weftComm* handle, const Communicator::Call& call);
     // What `handle` has been asked for: now, or in its turn when an open group ends.
     Status add_or_run(weftComm* handle, std::shared_ptr<Undertaking> undertaking);
     void add(Joining joining);

@@ -233,6 +233,7 @@ Status Communicator::pause_for_messages(bool may_sleep) {
     if (!(sockets ? waiting_.pause_on_sockets(*waits_for, may_sleep, add_descriptors_)
                   : waiting_.pause(*waits_for, may_sleep))) [[likely]]
         return ok();
+    if (beside) waiting_.tell(alone->awaited());
     Status trouble;
     if (in_call_) {
         watch(call_limit_);

@@ -217,6 +217,7 @@ Status Communicator::pause_for_access(bool may_sleep) {
     if (!(sockets ? waiting_.pause_on_sockets(*waits_for, may_sleep, add_descriptors_)
                   : waiting_.pause(*waits_for, may_sleep))) [[likely]]
         return ok();
+    waiting_.tell(one_sided_->awaited());
     Limit limit = call_limit_;
     if (beside) limit.timeout_ms = earlier(limit.timeout_ms, message_limit_.timeout_ms);
     watch(limit);

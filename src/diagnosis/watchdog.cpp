@@ -3,10 +3,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "src/base/clock.hpp"
 #include "src/base/log.hpp"
+#include "src/base/partner_wait.hpp"
 
 namespace weft {
 
@@ -15,6 +17,25 @@ namespace {
 constexpr int64_t in_flight_us = 30'000'000;
 
 std::string seconds(int64_t us) { return fmt::format("{:.1f} s", double(us) / 1e6); }
+
+// What a rank is at that is in no collective; empty: that is not known.
+std::string beside_collectives(const RankRow& row) {
+    // By PartnerWait::Kind.
+    static constexpr const char* waits[] = {
+        "waits for a message of rank {} (weftRecv)",     "waits for rank {} to take a message (weftSend)",
+        "waits for a message of rank {} (weftSendRecv)", "waits for rank {} to take a message (weftSendRecv)",
+        "waits for signals of rank {} (weftWaitSignal)", "waits for rank {} in a one-sided call"};
+    std::string text;
+    const auto wait = PartnerWait::of(row.partner_wait.load(std::memory_order_relaxed));
+    if (const int64_t since_us = row.partner_wait_us.load(std::memory_order_relaxed);
+        since_us != 0 && wait.kind < std::size(waits))
+        text += fmt::format(", {} since {}", fmt::format(fmt::runtime(waits[wait.kind]), wait.peer),
+                            seconds(now_us() - since_us));
+    if (const uint32_t calls = row.held_calls.load(std::memory_order_relaxed); calls != 0)
+        text += fmt::format(", holds {} call{} in an open group since {}: weftGroupEnd is missing", calls,
+                            calls == 1 ? "" : "s", seconds(now_us() - row.held_us.load(std::memory_order_relaxed)));
+    return text;
+}
 
 }  // namespace
 
@@ -159,8 +180,13 @@ std::string Watchdog::whereabouts(int other, uint64_t sequence) const {
         text += fmt::format(" has sent no news for {}", seconds(ago_us));
     else
         text += group_->stopped(other) ? " is stopped (SIGSTOP or a debugger)" : " is alive";
-    if (!report || report->entered == 0) return text + ", has not called anything yet";
-    if (!report->inside()) return text + fmt::format(", outside Weft, last operation {}", report->finished);
+    const std::string beside = beside_collectives(row);
+    if (!report || report->entered == 0)
+        return text + (beside.empty() ? ", has not called anything yet" : beside + ", has called no collective yet");
+    if (!report->inside())
+        return text +
+               fmt::format("{}, last operation {}", beside.empty() ? ", outside Weft" : beside, report->finished);
+    text += beside;
     if (const int64_t since_us = row.in_function_us.load(std::memory_order_relaxed); since_us != 0)
         text += fmt::format(", in the function of a user's reduction since {}", seconds(now_us() - since_us));
     if (report->entered == sequence) return text + ", inside this operation";

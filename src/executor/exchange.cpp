@@ -261,6 +261,21 @@ void Exchange::add_descriptors(std::vector<pollfd>& list) const {
     }
 }
 
+PartnerWait Exchange::awaited() const {
+    for (const bool outgoing : {false, true})
+        for (const int rank : busy_) {
+            const Peer& peer = peers_[size_t(rank)];
+            const Queue& queue = outgoing ? peer.sends : peer.receives;
+            if (queue.first == none) continue;
+            const bool both = caller_of(front(queue).mark) == Caller::send_receive;
+            return {outgoing ? both ? PartnerWait::taking_of_both : PartnerWait::taking
+                    : both   ? PartnerWait::message_of_both
+                             : PartnerWait::message,
+                    rank};
+        }
+    return {PartnerWait::taking, busy_.front()};
+}
+
 std::string Exchange::owed_by(int rank) const {
     const Peer& peer = peers_[size_t(rank)];
     for (const bool outgoing : {false, true}) {

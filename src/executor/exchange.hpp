@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "src/base/partner_wait.hpp"
 #include "src/base/rank_set.hpp"
 #include "src/executor/cross_memory.hpp"
 #include "src/executor/host/movers.hpp"
@@ -56,6 +57,8 @@ class Exchange {
     bool networked() const { return networked_; }
     bool connecting() const { return connecting_; }
     void add_descriptors(std::vector<pollfd>& list) const;
+    // What it waits for, one thing of all. Not idle.
+    PartnerWait awaited() const;
     // What is missing from `peer`, for people: "has not called weftRecv for the 10 float that rank 1 sends by
     // weftSend".
     std::string owed_by(int peer) const;

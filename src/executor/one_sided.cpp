@@ -250,6 +250,12 @@ bool OneSided::connecting() const {
     return any;
 }
 
+PartnerWait OneSided::awaited() const {
+    int peer = call_.peer;
+    missing_.for_each([&](int rank) { peer = rank; });
+    return {call_.kind == OneSidedCall::Kind::wait ? PartnerWait::signal : PartnerWait::one_sided, peer};
+}
+
 std::string OneSided::owed_by(int peer) {
     using Kind = OneSidedCall::Kind;
     std::string owed;

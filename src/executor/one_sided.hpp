@@ -66,6 +66,8 @@ class OneSided {
     Progress advance();  // moved, blocked, done or failed
     const RankSet& missing() const { return missing_; }
     Status take_failure() { return std::move(failure_); }
+    // What it waits for, one thing of all. While some are missing.
+    PartnerWait awaited() const;
     // What is missing from `peer`, for people.
     std::string owed_by(int peer);
     void abandon();

@@ -56,6 +56,92 @@ TEST_CASE("a rank that computes is alive and outside Weft, which is no error", "
     for (int rank = 0; rank < 3; ++rank) CHECK(job.answer(rank, "reduce") == "0");
 }
 
+TEST_CASE("who waits for a rank that is at something else is told what it waits for, and since when", "[late]") {
+    struct Elsewhere {
+        const char *late, *partner;  // what rank 2 does in place of a call, and rank 1 when it is to go on
+        const char* told;
+    };
+    const Elsewhere everything[] = {
+        {"receive=10,1", "send=10,2", "is alive, waits for a message of rank 1 (weftRecv) since "},
+        {"send=5000000,1", "receive=5000000,2", "is alive, waits for rank 1 to take a message (weftSend) since "},
+        {"wait=1", "signal=2", "is alive, waits for signals of rank 1 (weftWaitSignal) since "}};
+    for (const bool apart : {false, true})
+        for (const bool first : {true, false})
+            for (const Elsewhere& elsewhere : everything) {
+                if (small() && apart == first) continue;
+                INFO(elsewhere.late << (apart ? " between hosts" : "") << (first ? ", no collective before" : ""));
+                Job job(3);
+                const bool window =
+                    std::string(elsewhere.late).rfind("wait", 0) == 0;  // its registration is a collective
+                for (int rank = 0; rank < 3; ++rank) {
+                    Steps steps{"init"};
+                    if (window) steps.push_back("window=4");
+                    if (!first) steps.push_back("reduce=1");
+                    if (rank == 2) steps.push_back(elsewhere.late);
+                    if (rank == 1) steps.insert(steps.end(), {"say=here", "await", elsewhere.partner});
+                    steps.insert(steps.end(), {"reduce=100", "destroy"});
+                    job.start(rank, steps,
+                              {"WEFT_WARN_MS=100", apart ? "WEFT_HOSTID=node" + std::to_string(rank) : "WEFT_HOSTID="});
+                }
+                const std::string expected = "rank 2 (pid " + std::to_string(job[2].pid());
+                CHECK(job[1].says("here"));
+                CHECK(eventually([&] { return contains(job[0].error(), elsewhere.told); }));
+                CHECK(contains(job[0].error(), expected));
+                if (first && !window) CHECK(contains(job[0].error(), ", has called no collective yet"));
+                if (!first) CHECK(contains(job[0].error(), ", last operation "));
+                go_on(job, {1});
+                job.finish();
+                for (int rank = 0; rank < 3; ++rank) {
+                    INFO("rank " << rank << " said\n" << job[rank].output() << job[rank].error());
+                    CHECK(job.answer(rank, "reduce") == "0");
+                }
+            }
+}
+
+TEST_CASE("what a rank waited for is not told of it any more when it has come", "[late]") {
+    Job job(3);
+    for (int rank = 0; rank < 3; ++rank)
+        job.start(rank,
+                  {"init", "reduce=1", rank == 2 ? "receive=10,1" : "say=here", rank == 1 ? "await" : "say=on",
+                   rank == 1 ? "send=10,2" : "say=on", rank == 2 ? "await" : "say=on", "reduce=100", "destroy"},
+                  {"WEFT_WARN_MS=100"});
+    CHECK(eventually([&] { return contains(job[0].error(), "waits for a message of rank 1 (weftRecv) since "); }));
+    go_on(job, {1});
+    CHECK(job[2].says("receive 0"));
+    // Rank 1 comes to the collective only now, and warns of rank 2.
+    CHECK(eventually([&] { return contains(job[1].error(), "is alive, outside Weft, last operation 1"); }));
+    CHECK(!contains(job[1].error(), "waits for a message"));
+    go_on(job, {2});
+    job.finish();
+    for (int rank = 0; rank < 3; ++rank) CHECK(job.answer(rank, "reduce") == "0");
+}
+
+TEST_CASE("a group that a rank has not ended is named by who waits for its calls", "[late]") {
+    for (const bool apart : {false, true})
+        for (const int calls : {1, 3}) {
+            Job job(2);
+            const std::vector<std::string> variables{"WEFT_WARN_MS=100", "WEFT_JOIN_BYTES=0"};
+            for (int rank = 0; rank < 2; ++rank) {
+                Steps steps{"init", "reduce=1"};
+                if (rank == 1) steps.push_back("held_group=" + std::to_string(calls));
+                if (rank == 0) steps.insert(steps.end(), size_t(calls), "reduce=1");
+                steps.insert(steps.end(), {"reduce=100", "destroy"});
+                auto own = variables;
+                if (apart) own.push_back("WEFT_HOSTID=node" + std::to_string(rank));
+                job.start(rank, steps, own);
+            }
+            CHECK(job[1].says("held"));
+            const std::string many = calls == 1 ? "holds 1 call in" : "holds 3 calls in";
+            const std::string told = ") is alive, " + many + " an open group since ";
+            CHECK(eventually([&] { return contains(job[0].error(), told); }));
+            CHECK(contains(job[0].error(), "s: weftGroupEnd is missing, last operation 1"));
+            go_on(job, {1});
+            job.finish();
+            for (int rank = 0; rank < 2; ++rank) CHECK(job.answer(rank, "reduce") == "0");
+            CHECK(job.answer(1, "group") == "0");
+        }
+}
+
 TEST_CASE("at the deadline every rank that runs is told who is late", "[late]") {
     for (const char* call : {"reduce=100", "reduce=500000"})
         CHECK(with_growing_limit(600, [&](int64_t limit_ms) {

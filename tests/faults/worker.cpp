@@ -254,6 +254,15 @@ void step_cross(Worker& self, const Values& values) {
     tell("right " + std::to_string(sums[0] == self.ranks && sums[1] == self.ranks));
     for (weftComm_t comm : comms) tell("destroy", weftCommDestroy(comm));
 }
+// held_group=CALLS: a group of so many all-reduces, which ends when SIGUSR1 comes
+void step_held_group(Worker& self, const Values& values) {
+    std::vector<int> sums(size_t(number(values, 0, 1)), self.rank + 1);
+    tell("start", weftGroupStart());
+    for (int& sum : sums) weftAllReduce(&sum, &sum, 1, weftInt32, weftSum, self.comm, nullptr);
+    tell("held");
+    await_signal();
+    tell("group", weftGroupEnd());
+}
 // A group with a call in it, never ended.
 void step_open_group(Worker& self, const Values&) {
     tell("group", weftGroupStart());
@@ -405,6 +414,7 @@ const std::map<std::string, void (*)(Worker&, const Values&)> steps = {{"init", 
                                                                        {"put_loop", step_put_loop},
                                                                        {"fork_window", step_fork_window},
                                                                        {"open_group", step_open_group},
+                                                                       {"held_group", step_held_group},
                                                                        {"unique_id", step_unique_id},
                                                                        {"environment", step_environment}};
 

@@ -1,0 +1,23 @@
+// partner_wait.hpp: whom a rank waits for outside of collectives, as its row tells those who wait for it in one.
+#pragma once
+#include <cstdint>
+
+namespace weft {
+
+struct PartnerWait {
+    enum Kind : uint32_t {
+        message,
+        taking,
+        message_of_both,
+        taking_of_both,
+        signal,
+        one_sided
+    };  // _of_both: weftSendRecv
+    Kind kind;
+    int32_t peer;
+
+    uint64_t word() const { return uint64_t(kind) << 32 | uint32_t(peer); }
+    static PartnerWait of(uint64_t word) { return {Kind(word >> 32), int32_t(uint32_t(word))}; }
+};
+
+}  // namespace weft
