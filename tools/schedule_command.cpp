@@ -145,7 +145,7 @@ Status build(const Request& request) {
 
 // Of a text or of MSCCL's XML.
 Result<std::vector<Schedule>> read_schedule_file(const std::string& name) {
-    const auto text = read_file(name, schedule_bytes_most);
+    const auto text = read_file(name, schedule_bytes_most, Pipes::read);
     if (!text) return Status(text.status().code(), text.status().sentence());
     auto schedules = read_schedules(*text);
     if (!schedules) return fail(weftInvalidUsage, "{}: {}", name, schedules.status().sentence());

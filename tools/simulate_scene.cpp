@@ -52,7 +52,7 @@ Status place_on_equal(const SimulateRequest& request, Scene& scene) {
 }
 
 Status read_graph(const SimulateRequest& request, Scene& scene) {
-    auto text = read_file(request.topology, topology::topology_file_bytes_most);
+    auto text = read_file(request.topology, topology::topology_file_bytes_most, Pipes::read);
     if (!text) return text.take_status();
     auto read = topology::discover_file(options().hwloc_library, *text);
     if (!read) return fail(weftInvalidUsage, "{}: {}", request.topology, read.status().sentence());

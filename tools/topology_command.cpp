@@ -41,7 +41,7 @@ struct Machine {
 };
 
 Result<std::string> topology_text(const std::string& file) {
-    return read_file(file, topology::topology_file_bytes_most);
+    return read_file(file, topology::topology_file_bytes_most, Pipes::read);
 }
 
 Result<Machine> played(const std::string& source, Result<topology::Discovered> found) {

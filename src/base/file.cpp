@@ -1,11 +1,17 @@
 #include "src/base/file.hpp"
 
+#include <sys/stat.h>
+
 #include <cerrno>
 #include <fstream>
 
 namespace weft {
 
-Result<std::string> read_file(const std::string& name, size_t bytes_most) {
+Result<std::string> read_file(const std::string& name, size_t bytes_most, Pipes pipes) {
+    struct stat info;
+    if (pipes == Pipes::refused && stat(name.c_str(), &info) == 0 && (S_ISFIFO(info.st_mode) || S_ISSOCK(info.st_mode)))
+        return fail(weftInvalidUsage, "{} is a {}, for whose end nobody may wait here: name a file", name,
+                    S_ISFIFO(info.st_mode) ? "pipe" : "socket");
     errno = 0;
     std::ifstream file(name, std::ios::binary);
     std::string text;

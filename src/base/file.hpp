@@ -7,8 +7,10 @@
 
 namespace weft {
 
-// weftInvalidUsage: it is larger; weftSystemError: it cannot be read. Both name it. Reentrant.
-Result<std::string> read_file(const std::string& name, size_t bytes_most);
+// Opening a pipe waits for who writes it, reading it for their end: for commands, not for what options name.
+enum class Pipes { refused, read };
+// weftInvalidUsage: it is larger, or a pipe; weftSystemError: it cannot be read. Both name it. Reentrant.
+Result<std::string> read_file(const std::string& name, size_t bytes_most, Pipes pipes = Pipes::refused);
 // In the place of what it held. weftSystemError: it cannot be written. Reentrant.
 Status write_file(const std::string& name, const std::string& text);
 
