@@ -320,6 +320,7 @@ int answer(const Question& question) {
     const auto catalog = Catalog::load(options().algo_files, question.ranks, registry::algorithms());
     if (!catalog) return fmt::print(stderr, "weft info explain: {}\n", catalog.status().sentence()), 1;
     fmt::print("{}\n", explain(operation, layout, costs, preferences, catalog->rows()));
+    for (const Catalog::LeftOut& one : catalog->left_out()) fmt::print("WEFT_ALGO_FILES: {}\n", one.told);
     return 0;
 }
 

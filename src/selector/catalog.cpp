@@ -4,6 +4,7 @@
 #include <map>
 
 #include "src/base/file.hpp"
+#include "src/base/log.hpp"
 #include "src/base/per_process.hpp"
 #include "src/schedule/checker.hpp"
 #include "src/schedule/msccl.hpp"
@@ -32,6 +33,9 @@ Result<std::shared_ptr<const Catalog>> Catalog::shared(std::string_view files, i
     return shared_by_process<const Catalog>(key, [&]() -> Result<std::shared_ptr<const Catalog>> {
         auto catalog = load(files, ranks, own);
         if (!catalog) return catalog.take_status();
+        for (const LeftOut& one : catalog->left_out()) WEFT_LOG(info, algo, "{}", one.told);
+        if (!catalog->left_out().empty() && catalog->of_users().empty())
+            WEFT_LOG(warn, algo, "WEFT_ALGO_FILES has nothing for {} ranks: {}", ranks, catalog->left_out()[0].told);
         return std::make_shared<const Catalog>(std::move(*catalog));
     });
 }
@@ -42,7 +46,7 @@ std::vector<std::string_view> Catalog::names() const {
         if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
     };
     for (const Algorithm& row : rows_) add(row.name);
-    for (const std::string& name : left_out_) add(name);
+    for (const LeftOut& one : left_out_) add(one.name);
     return names;
 }
 
@@ -68,7 +72,9 @@ Status Catalog::add_file(const std::string& name, int ranks) {
                         "{}: {} is the name of an algorithm of Weft's own for {}: give yours another one", name,
                         first.algorithm, name_of(first.collective));
         if (ranks > 0 && first.ranks != ranks) {
-            left_out_.push_back(first.algorithm);
+            left_out_.push_back(
+                {first.algorithm, fmt::format("{}: {} for {} is for {} ranks, this communicator has {}: left out", name,
+                                              first.algorithm, name_of(first.collective), first.ranks, ranks)});
             continue;
         }
         for (const Schedule& schedule : schedules)

@@ -26,6 +26,11 @@ class Catalog {
     std::span<const Algorithm> of_users() const { return rows().last(users_.size()); }
     // As WEFT_ALGO may have them: of algorithms for other numbers of ranks too. Views of what the catalog holds.
     std::vector<std::string_view> names() const;
+    // What the files have for other numbers of ranks, and how a user is told.
+    struct LeftOut {
+        std::string name, told;
+    };
+    const std::vector<LeftOut>& left_out() const { return left_out_; }
     // Of the user's files, whatever the ranks: the same on all ranks that choose alike; 0: there are none.
     uint64_t digest() const { return digest_; }
 
@@ -34,7 +39,7 @@ class Catalog {
 
     std::vector<Algorithm> rows_;
     std::vector<std::unique_ptr<UserAlgorithm>> users_;
-    std::vector<std::string> left_out_;  // names
+    std::vector<LeftOut> left_out_;
     uint64_t digest_ = 0;
 };
 

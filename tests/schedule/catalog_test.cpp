@@ -56,6 +56,18 @@ bool contains(const std::string& text, const std::string& part) { return text.fi
 
 }  // namespace
 
+TEST_CASE("what is for another number of ranks is told with its file", "[catalog]") {
+    Files files;
+    const std::string file = files.write("mine.txt", write_text(mine("ring", 4)));
+    const auto here = files.load(4), elsewhere = files.load(5);
+    REQUIRE((here && elsewhere));
+    CHECK(here->left_out().empty());
+    CHECK(elsewhere->of_users().empty());
+    REQUIRE(elsewhere->left_out().size() == 1);
+    CHECK(elsewhere->left_out()[0].told ==
+          file + ": mine for all_reduce is for 4 ranks, this communicator has 5: left out");
+}
+
 TEST_CASE("a user's algorithm serves the messages, ranks and root that its file says", "[catalog]") {
     Files files;
     std::vector<Schedule> ring = mine("ring", 4), tree = mine("binomial_tree", 4, Collective::broadcast, 2);
