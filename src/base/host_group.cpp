@@ -206,6 +206,8 @@ Status HostGroup::claim(int rank) {
                     errno_text(errno));
     }
     for (int i = 0; i < 1000 && told.load(std::memory_order_acquire) == 0; ++i) usleep(1000);  // until it has said so
+    if (home(rank).claimant.load(std::memory_order_acquire) == process_token())
+        return fail(weftMismatch, "process {} joined twice as rank {} of {}", getpid(), rank, ranks());
     return fail(weftMismatch, "two processes are rank {} of {}: pid {} and pid {}", rank, ranks(),
                 told.load(std::memory_order_acquire), getpid());
 }

@@ -175,6 +175,8 @@ class Communicator {
         }
     };
     int make_reduction(const MadeReduction& reduction);
+    // Whether this thread is in the function of one, and so inside.
+    bool in_function_here() const { return in_function_of(&group_->row(rank_).in_function_us); }
     Status check_device_scalar(const void* scalar, size_t bytes);
     bool drop_reduction(int op) { return reductions_.erase(op) > 0; }
     const MadeReduction* reduction(int op) const {

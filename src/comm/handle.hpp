@@ -78,6 +78,11 @@ class Entered {
     bool entered() const { return alone_ && handle_->magic.load(std::memory_order_relaxed) == weftComm::living; }
     Status refused() const {
         if (alone_) return check_handle(handle_);
+        if (const auto communicator = handle_->share(); communicator && communicator->in_function_here())
+            return fail(
+                weftInvalidUsage,
+                "this thread is inside this communicator, in the function of a user's reduction (weftRedOpCreate), "
+                "which must not call Weft on it");
         return fail(weftInvalidUsage,
                     "another thread is inside this communicator: use one communicator from one thread at a time, or "
                     "one communicator a thread");

@@ -31,8 +31,8 @@ Status check_config(const weftConfig_t& config) {
 // Milliseconds that can be counted in microseconds: what is longer than that is 292,000 years anyway.
 int64_t countable_ms(int64_t ms) { return std::min(ms, INT64_MAX / 1000); }
 
-Status set_algo(const std::string& algo, const Catalog& catalog, MeetingOptions& meeting) {
-    WEFT_TRY(AlgoRules::check("WEFT_ALGO", algo, catalog.names()));
+Status set_algo(const char* option, const std::string& algo, const Catalog& catalog, MeetingOptions& meeting) {
+    WEFT_TRY(AlgoRules::check(option, algo, catalog.names()));
     if (algo.size() >= sizeof meeting.proposal.algo)
         return fail(weftInvalidArgument, "the list of algorithms has {} characters; at most {} are read", algo.size(),
                     sizeof meeting.proposal.algo - 1);
@@ -73,7 +73,7 @@ Result<Settings> settings_of_environment(int ranks) {
     own.catalog = std::move(*catalog);
     meeting.tuning = [file = environment.tune_file] { return tuning_text_of(file); };
     meeting.proposal.user_algorithms = own.catalog->digest();
-    WEFT_TRY(set_algo(environment.algo, *own.catalog, meeting));
+    WEFT_TRY(set_algo("WEFT_ALGO", environment.algo, *own.catalog, meeting));
     meeting.proposal.tile_bytes = environment.tile_bytes;
     meeting.proposal.channels = environment.channels;
     meeting.proposal.direct = environment.direct;
@@ -101,7 +101,7 @@ Status apply(const weftConfig_t* given, Settings& settings) {
     if (config.commName) settings.options.name = config.commName;
     if (config.timeoutMs >= 0) settings.options.timeout_ms = countable_ms(config.timeoutMs);
     if (config.initTimeoutMs >= 0) settings.options.init_timeout_ms = countable_ms(config.initTimeoutMs);
-    if (config.algo) WEFT_TRY(set_algo(config.algo, *settings.options.catalog, settings.meeting));
+    if (config.algo) WEFT_TRY(set_algo("config.algo", config.algo, *settings.options.catalog, settings.meeting));
     if (config.deterministic != WEFT_CONFIG_UNDEF_INT) {
         if (config.deterministic != 0 && config.deterministic != 1)
             return fail(weftInvalidArgument, "config.deterministic is {}; it is 0, 1 or undefined",

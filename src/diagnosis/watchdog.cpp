@@ -66,7 +66,7 @@ Status Watchdog::mismatch(int other, uint64_t sequence, const Operation& operati
             if (ours == theirs)
                 return fail(weftMismatch,
                             "ranks {} and {} both called {} as operation {}{} but chose different algorithms: are they "
-                            "the same build, with the same WEFT_ options?",
+                            "the same build, with the same WEFT_ options and the same weftCommSetCallConfig?",
                             low, high, operation.text(), sequence, name());
             return fail(weftMismatch,
                         "operation {}{}: rank {} called {}, rank {} called {}; every rank must make the same calls in "

@@ -97,6 +97,9 @@ static void configs(void) {
     config.commName = NULL;
     config.blocking = 7;
     CHECK_FAILS(weftCommInitRankConfig(&comm, 1, new_id(), 0, &config), weftInvalidArgument, "blocking is 7");
+    config.blocking = 1;
+    config.algo = "foo";
+    CHECK_FAILS(weftCommInitRankConfig(&comm, 1, new_id(), 0, &config), weftInvalidArgument, "config.algo names `foo`");
 }
 
 /* A program compiled against an older header has a smaller struct, one against a newer header a larger. */
@@ -233,6 +236,32 @@ static void larger(const void* left, const void* right, void* result, size_t cou
     if (type != weftInt32) return;
     ++*(int*)context;
     for (i = 0; i < count; ++i) ((int32_t*)result)[i] = a[i] > b[i] ? a[i] : b[i];
+}
+
+static weftComm_t called_inside;
+static void calls_weft(const void* left, const void* right, void* result, size_t count, weftDataType_t type,
+                       void* context) {
+    int32_t value = 1;
+    CHECK_FAILS(weftAllReduce(&value, &value, 1, weftInt32, weftSum, called_inside, NULL), weftInvalidUsage,
+                "this thread is inside this communicator, in the function of a user's reduction");
+    larger(left, right, result, count, type, context);
+}
+
+static void reduction_that_calls_weft(void) {
+    weftComm_t both[2];
+    weftRedOp_t ops[2];
+    int32_t values[2] = {-5, 9}, results[2] = {0, 0};
+    int calls = 0, rank;
+    CHECK_OK(weftCommInitAll(both, 2, NULL));
+    called_inside = both[1];
+    CHECK_OK(weftRedOpCreate(&ops[0], larger, &calls, weftInt32, 1, both[0]));
+    CHECK_OK(weftRedOpCreate(&ops[1], calls_weft, &calls, weftInt32, 1, both[1]));
+    CHECK_OK(weftGroupStart());
+    for (rank = 0; rank < 2; ++rank)
+        CHECK_OK(weftReduceScatter(values, &results[rank], 1, weftInt32, ops[rank], both[rank], NULL));
+    CHECK_OK(weftGroupEnd());
+    CHECK(results[0] == -5 && results[1] == 9 && calls > 1);
+    for (rank = 0; rank < 2; ++rank) CHECK_OK(weftCommDestroy(both[rank]));
 }
 
 static void users_reductions(void) {
@@ -413,6 +442,7 @@ int main(void) {
     run_case("weftAllReduce refuses each wrong argument and lives on", all_reduce);
     run_case("pre-multiplied sums belong to their communicator and type", pre_multiplied_sums);
     run_case("users' reductions belong to their communicator and type, and are called", users_reductions);
+    run_case("a reduction's function that calls Weft on its communicator is told so", reduction_that_calls_weft);
     run_case("bits are combined, of integers alone", bits);
     run_case("observers check their arguments", observers);
     run_case("a communicator that has ended is refused by every call", after_the_end);

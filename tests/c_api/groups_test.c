@@ -127,7 +127,7 @@ static void same_rank_twice_in_one_group(void) {
     CHECK_OK(weftGroupStart());
     CHECK_OK(weftCommInitRank(&comms[0], 2, id, 1));
     CHECK_OK(weftCommInitRank(&comms[1], 2, id, 1));
-    CHECK_FAILS(weftGroupEnd(), weftMismatch, "two processes are rank 1 of 2");
+    CHECK_FAILS(weftGroupEnd(), weftMismatch, "joined twice as rank 1 of 2");
     CHECK(comms[0] == NULL && comms[1] == NULL);
 }
 

@@ -34,6 +34,9 @@ class UserReductionFailed : public std::exception {
     std::string sentence_;
 };
 
+// Whether this thread is in the function of a reduction whose UserReduction::in_function_us that is.
+bool in_function_of(const std::atomic<int64_t>* in_function_us);
+
 // As a mover of ReduceJob: sources combined in their order, the left operand first; averages and streaming are none of
 // its business. All sources are read before a destination that is one of them is written. Throws
 // UserReductionFailed: destinations hold anything then. Reentrant, but as the function is.
