@@ -145,7 +145,9 @@ WEFT_API weftResult_t weftCommUserRank(const weftComm_t comm, int* rank);
  * is how one thread drives several ranks. Groups nest: the outermost end drives. Calls of one communicator go to one
  * stream or to none. Small all-reduces of a communicator that follow each other are carried out as one
  * (WEFT_JOIN_BYTES), so every rank groups its calls alike: who does not is told so (weftMismatch). Wrong arguments are
- * refused by the call itself; weftGroupEnd returns the first error of all others, and weftGetLastError names the call,
+ * refused by the call itself, the others are carried out; where a call waits for one of the same function that this
+ * thread was refused on another rank of the communicator, weftGroupEnd ends it with weftInvalidUsage, and the
+ * communicator on all ranks. weftGroupEnd returns the first error of all others, and weftGetLastError names the call,
  * "call 3 of the group, weftReduce on communicator trainer (rank 1 of 4): ..", as it does for each communicator's own
  * first error. Thread-safe.
  * Errors: weftInvalidUsage (an end without a start), and those of the calls inside. ---- */
@@ -215,7 +217,8 @@ WEFT_API weftResult_t weftStreamMark(weftStream_t stream, uint64_t* mark);
 WEFT_API weftResult_t weftStreamTest(weftStream_t stream, uint64_t mark);
 /* Waits for what is before `mark`, as weftStreamTest has it; weftTimeout after `timeoutMs` milliseconds of it, after
  * which nothing is broken and it may be called again; negative: as long as it takes, which the calls' own deadlines
- * bound. Thread-safe. Errors: as weftStreamTest. */
+ * bound. Calls that an open group holds are not the stream's yet: it does not wait for those, as weftStreamMark and
+ * weftStreamTest do not count them, until the outermost weftGroupEnd. Thread-safe. Errors: as weftStreamTest. */
 WEFT_API weftResult_t weftStreamWait(weftStream_t stream, uint64_t mark, int64_t timeoutMs);
 
 /* Sets what calls on `comm` ask for from now on, until it is set anew: `config`, or, if that is NULL, nothing but what

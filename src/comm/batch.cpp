@@ -40,6 +40,8 @@ class Batch {
     bool exchange(Lane& lane);
     bool advance(Lane& lane);
     Status pause(Lane& lane);
+    Status look_for_refused(const Lane& lane) const;
+    Status name_refused(const Lane& lane, Status failure) const;
 
     std::vector<Lane> lanes_;
     Status first_;
@@ -143,6 +145,44 @@ Status Batch::pause(Lane& lane) {
     return lane.calls.empty() ? lane.communicator().pause(alone) : lane.calls.front().pause(alone && !lane.exchanging);
 }
 
+// Whether a lane waits for a rank whose call of the same function this group was refused: this thread would make it, and
+// is here. Another thread may be driving that rank; then, and for messages, the deadline decides.
+Status Batch::look_for_refused(const Lane& lane) const {
+    if (!lane.outcomes || lane.turn || lane.calls.empty() || !lane.begun) return ok();
+    for (const Outcomes::Refused& refused : lane.outcomes->refused()) {
+        if (!check_handle(refused.handle)) continue;
+        const auto theirs =
+            std::find_if(lanes_.begin(), lanes_.end(), [&](const Lane& one) { return one.handle == refused.handle; });
+        const bool ours = theirs != lanes_.end();
+        if (ours ? !theirs->done() : refused.handle->inside.load(std::memory_order_acquire) != 0) continue;
+        const auto other = const_cast<weftComm*>(refused.handle)->share();
+        if (!other || !refused.handle->turns.idle() || !lane.communicator().waits_for_call_of(*other) ||
+            !lane.outcomes->of_one_function(refused.number, lane.of_first()[0]))
+            continue;
+        const char* sentence = nullptr;
+        (void)lane.outcomes->of(refused.number, sentence);
+        return lane.communicator().die_of(fail(weftInvalidUsage,
+                                               "{} for rank {}, whose call was refused in this group: {}",
+                                               lane.communicator().text_of_wait(), other->rank(), sentence));
+    }
+    return ok();
+}
+
+// At the deadline: what may be behind it.
+Status Batch::name_refused(const Lane& lane, Status failure) const {
+    if (!lane.outcomes || failure.code() != weftTimeout) return failure;
+    for (const Outcomes::Refused& refused : lane.outcomes->refused()) {
+        if (!check_handle(refused.handle)) continue;
+        const auto other = const_cast<weftComm*>(refused.handle)->share();
+        if (!other || !other->is_beside(lane.communicator())) continue;
+        const char* sentence = nullptr;
+        (void)lane.outcomes->of(refused.number, sentence);
+        return fail(weftTimeout, "{}; a call of rank {} was refused in this group: {}", failure.sentence(),
+                    other->rank(), sentence);
+    }
+    return failure;
+}
+
 Status Batch::run() {
     // If an exception ends this: whoever waits for what is still to be done is told. In any case buffers go back to the
     // user only when none of this thread's ranks moves any more.
@@ -175,8 +215,11 @@ Status Batch::run() {
         if (moved) continue;
         // Everybody is blocked: wait a little in each one's way.
         for (Lane& lane : lanes_)
-            if (!lane.done())
-                if (Status failure = pause(lane); !failure) give_up(lane, lane.of_blocked(), std::move(failure));
+            if (!lane.done()) {
+                Status failure = pause(lane);
+                if (failure) failure = look_for_refused(lane);
+                if (!failure) give_up(lane, lane.of_blocked(), name_refused(lane, std::move(failure)));
+            }
     }
     return std::move(first_);
 }

@@ -355,6 +355,16 @@ Status Communicator::pause(bool may_sleep) {
     return ok();
 }
 
+bool Communicator::waits_for_call_of(const Communicator& other) const {
+    if (!is_beside(other) || !in_call_ || on_device_ || !missing().contains(other.rank_)) return false;
+    const auto report = group_->row(other.rank_).position.read();
+    return report && report->entered < sequence_;
+}
+
+std::string Communicator::text_of_wait() const {
+    return fmt::format("rank {} waits in operation {}, {}", rank_, sequence_, position().operation.text());
+}
+
 void Communicator::break_off() noexcept {
     dead_ = true;
     char sentence[128];  // memory may be what is missing

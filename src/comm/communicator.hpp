@@ -97,6 +97,11 @@ class Communicator {
     // The same of counts that a kernel will read, and how much room the buffers have.
     Status place_counts(const Call& call, CountsOnDevice& counts);
     Status die_of(Status failure) { return die(std::move(failure)); }
+    // Whether they are of one group; and whether this one waits, in a call, for what the other has not called.
+    bool is_beside(const Communicator& other) const { return group_ == other.group_ && rank_ != other.rank_; }
+    bool waits_for_call_of(const Communicator& other) const;
+    // "rank 0 waits in operation 1, all_reduce of 1 int32, sum": while it is in one.
+    std::string text_of_wait() const;
     Status begin(const Call& call);
     // done, moved or blocked; a failure has been told to all ranks, and the communicator is dead.
     Progress advance();

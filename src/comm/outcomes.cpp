@@ -1,5 +1,7 @@
 #include "src/comm/outcomes.hpp"
 
+#include <string_view>
+
 #include "src/comm/handle.hpp"
 
 namespace weft {
@@ -22,6 +24,7 @@ std::string text_of(const weftComm* handle) {
 void Outcomes::clear() {
     std::lock_guard lock(mutex_);
     entries_.clear();
+    refused_.clear();
 }
 
 void Outcomes::count(const char* function) { entries_.push_back({.function = function, .parts = 1}); }
@@ -33,13 +36,17 @@ size_t Outcomes::add_part() {
 
 void Outcomes::made(const weftComm* handle, const Status& status) {
     const size_t number = entries_.size() - 1;
-    if (!status && status.code() != weftInProgress) (void)fail(number, handle, status);
+    if (!status && status.code() != weftInProgress) {
+        (void)fail(number, handle, status);
+        if (handle) refused_.push_back({handle, number});
+    }
     --entries_[number].parts;  // no stream has it yet
 }
 
 void Outcomes::begin_as(const Outcomes& prepared) {
     std::lock_guard lock(mutex_);
     entries_ = prepared.entries_;
+    refused_ = prepared.refused_;
 }
 
 void Outcomes::put_off() {
@@ -69,6 +76,10 @@ Status Outcomes::fail(std::span<const size_t> numbers, const weftComm* handle, c
         entry.code = failure.code();
     }
     return {failure.code(), first.empty() ? failure.sentence() : std::move(first)};
+}
+
+bool Outcomes::of_one_function(size_t one, size_t other) const {
+    return std::string_view(entries_[one].function) == entries_[other].function;
 }
 
 void Outcomes::give_up(Entry& entry) noexcept {

@@ -50,6 +50,14 @@ class Outcomes {
     void give_up(std::span<const size_t> numbers) noexcept;
     void give_up_rest() noexcept;
 
+    // Calls that were refused when they were made, on which communicators: others may wait for them.
+    struct Refused {
+        const weftComm* handle;
+        size_t number;
+    };
+    const std::vector<Refused>& refused() const { return refused_; }
+    bool of_one_function(size_t one, size_t other) const;
+
     size_t size() const { return entries_.size(); }
     // weftInProgress: it is not done yet. A sentence stays where it is, and what it is, until clear().
     weftResult_t of(size_t number, const char*& sentence) const;
@@ -67,6 +75,7 @@ class Outcomes {
 
     mutable std::mutex mutex_;
     std::vector<Entry> entries_;
+    std::vector<Refused> refused_;
 };
 
 }  // namespace weft

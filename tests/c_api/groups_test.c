@@ -146,6 +146,51 @@ static void wrong_call_among_right_ones(void) {
     end_all(comms, 2);
 }
 
+/* Nobody else makes the call that was refused: whoever waits for it is told, and not only at the deadline. */
+static void refused_on_another_rank(void) {
+    weftComm_t comms[3];
+    static int values[3][100000];
+    const char* const algorithms[] = {NULL, "ring"};
+    size_t i, count;
+    int rank;
+    for (i = 0; i < 2; ++i)
+        for (count = 1; count <= 100000; count *= 100000) {
+            weftCallConfig_t config = WEFT_CALL_CONFIG_INITIALIZER;
+            config.algo = algorithms[i];
+            make_all(comms, 3);
+            CHECK_OK(weftGroupStart());
+            for (rank = 0; rank < 3; ++rank) {
+                CHECK_OK(weftCommSetCallConfig(comms[rank], &config));
+                if (rank != 1) CHECK_OK(sum_ints(values[rank], (int)count, comms[rank]));
+            }
+            CHECK_FAILS(weftAllReduce(NULL, values[1], count, weftInt32, weftSum, comms[1], NULL), weftInvalidArgument,
+                        "sendbuff is NULL");
+            CHECK_FAILS(weftGroupEnd(), weftInvalidUsage,
+                        "for rank 1, whose call was refused in this group: call 2 of");
+            CHECK(strstr(weftGetLastError(NULL), "sendbuff is NULL"));
+            end_all(comms, 3);
+        }
+}
+
+/* Of messages it cannot be known: the deadline decides, and says what was refused. */
+static void refused_message(void) {
+    weftComm_t comms[2];
+    weftConfig_t config = WEFT_CONFIG_INITIALIZER;
+    weftUniqueId id;
+    int value = 1, rank;
+    config.timeoutMs = 300;
+    CHECK_OK(weftGetUniqueId(&id));
+    CHECK_OK(weftGroupStart());
+    for (rank = 0; rank < 2; ++rank) CHECK_OK(weftCommInitRankConfig(&comms[rank], 2, id, rank, &config));
+    CHECK_OK(weftGroupEnd());
+    CHECK_OK(weftGroupStart());
+    CHECK_OK(weftRecv(&value, 1, weftInt32, 1, comms[0], NULL));
+    CHECK_FAILS(weftSend(NULL, 1, weftInt32, 0, comms[1], NULL), weftInvalidArgument, "NULL");
+    CHECK_FAILS(weftGroupEnd(), weftTimeout,
+                "a call of rank 1 was refused in this group: call 1 of the group, weftSend");
+    end_all(comms, 2);
+}
+
 static void destroy_inside(void) {
     weftComm_t comms[2];
     int values[2] = {1, 2};
@@ -213,6 +258,9 @@ int main(void) {
     run_case("communicators of different ids are made in one group", inits);
     run_case("one thread that takes a rank twice is told", same_rank_twice_in_one_group);
     run_case("a wrong call in a group is refused and the others happen", wrong_call_among_right_ones);
+    run_case("who waits for a call that another rank of the thread was refused is told at once",
+             refused_on_another_rank);
+    run_case("who waits for a message that was refused is told at the deadline", refused_message);
     run_case("a communicator with calls in an open group is not destroyed", destroy_inside);
     run_case("an abort in a group ends one communicator only", abort_inside);
     run_case("ranks of one thread that disagree are told, each of them", mismatch);
