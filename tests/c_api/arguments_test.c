@@ -134,7 +134,7 @@ static void algorithms(void) {
                                         "all_gather,barrier:ring;@1M-:^ring;"};
     weftConfig_t config = WEFT_CONFIG_INITIALIZER;
     weftComm_t comm = NULL;
-    char text[2000], many[1200];
+    char text[8000], many[1200];
     size_t i;
     for (i = 0; i < sizeof right / sizeof *right; ++i) {
         float sum = 3;
