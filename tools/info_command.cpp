@@ -21,11 +21,9 @@
 #include "src/registry.hpp"
 #include "src/selector/algo_rules.hpp"
 #include "src/selector/catalog.hpp"
-#include "src/selector/selector.hpp"
 #include "src/selector/tuning_file.hpp"
-#include "tools/algorithm_named.hpp"
+#include "tools/explain_command.hpp"
 #include "tools/topology_command.hpp"
-#include "topology/container.hpp"
 #include "topology/discover.hpp"
 #include "topology/summary.hpp"
 
@@ -273,85 +271,13 @@ void print(const Json& all) {
 
 }  // namespace
 
-// What would be chosen for a call on ranks that need not exist.
-struct Question {
-    std::vector<std::string> call;  // [collective,] size
-    std::string collective;
-    int ranks = 2, hosts = 1, cores = 0;
-    bool one_machine = false;
-    int64_t link_mbps = 0;
-};
-
-int answer(const Question& question) {
-    const auto refuse = [](const std::string& sentence) {
-        fmt::print(stderr, "weft info explain: {}\n", sentence);
-        return 2;
-    };
-    std::string name = question.collective, size = question.call.back();
-    if (question.call.size() == 2) {
-        if (!name.empty()) return refuse("the collective is named twice: leave --collective out");
-        name = question.call.front();
-    }
-    const auto bytes = parse_integer(size, true);
-    if (!bytes || *bytes < 0) return refuse(fmt::format("{} is no size: it is bytes, with K, M or G", size));
-    if (question.ranks < 1 || question.hosts < 1 || question.hosts > question.ranks)
-        return refuse(fmt::format("{} ranks on {} hosts cannot be", question.ranks, question.hosts));
-    const auto collective = collective_meant(name.empty() ? name_of(Collective::all_reduce) : name);
-    if (!collective) return refuse(collective.status().sentence());
-    const int machines = question.one_machine ? 1 : question.hosts;
-    if (machines == 1 && question.link_mbps > 0)
-        return refuse("--link-mbps is of the network between machines, and here is one: give --hosts, or leave it out");
-    // As ranks of programs that are started in this environment.
-    const int hosts = ranks_share_memory() ? question.hosts : question.ranks;
-    Operation operation;
-    operation.collective = *collective;
-    operation.type = weftFloat32;
-    operation.op = weftSum;
-    operation.count =
-        uint64_t(*bytes) / size_of(weftFloat32) / uint64_t(parts_of(*collective, std::max(1, question.ranks)));
-    const Layout layout = layout_in_blocks(question.ranks, hosts);
-    const int cores = question.cores > 0 ? question.cores : topology::usable_cores();
-    const bool kernel_copies = kernel_copies_messages(options().cross_memory);
-    auto tuning = tuning_of_file(options().tune_file);
-    if (!tuning) return fmt::print(stderr, "weft info explain: {}\n", tuning.status().sentence()), 1;
-    const Costs costs(link_costs_in_blocks(question.ranks, hosts, machines, cores, question.link_mbps, kernel_copies),
-                      std::move(*tuning));
-    const Preferences preferences{options().algo, options().channels, options().deterministic != 0};
-    const auto catalog = Catalog::load(options().algo_files, question.ranks, registry::algorithms());
-    if (!catalog) return fmt::print(stderr, "weft info explain: {}\n", catalog.status().sentence()), 1;
-    fmt::print("{}\n", explain(operation, layout, costs, preferences, catalog->rows()));
-    for (const Catalog::LeftOut& one : catalog->left_out()) fmt::print("WEFT_ALGO_FILES: {}\n", one.told);
-    return 0;
-}
-
 void add_info_command(CLI::App& app, int& exit_status) {
     auto as_json = std::make_shared<bool>(false);
     CLI::App* command = app.add_subcommand(
         "info",
         "Tells version, build, machine, GPUs, transports, algorithms, and every option with its value and origin");
     command->add_flag("--json", *as_json, "For machines: one JSON object");
-    auto question = std::make_shared<Question>();
-    CLI::App* explaining = command->add_subcommand(
-        "explain", "Tells which algorithm a collective would take, and what each is predicted to cost");
-    explaining
-        ->add_option("call", question->call,
-                     "A collective, all_reduce if it is left out, and the size of the larger buffer: bytes, with K, M "
-                     "or G")
-        ->option_text("[COLLECTIVE] SIZE")
-        ->required()
-        ->expected(1, 2);
-    explaining->add_option("--collective", question->collective, "The collective, where SIZE stands alone");
-    explaining->add_option("-n,--ranks", question->ranks, "Ranks of the communicator (2)");
-    explaining->add_option(
-        "--hosts", question->hosts,
-        "Hosts that they are on, in blocks (1; a host for each rank where WEFT_TRANSPORTS has no shm)");
-    explaining->add_flag("--one-machine", question->one_machine,
-                         "The hosts are containers of this machine, or named by WEFT_HOSTID: they share its cores, and "
-                         "its memory is their network");
-    explaining->add_option("--cores", question->cores, "Cores of a machine (this one's)")
-        ->check(CLI::Range(1, 1 << 20));
-    explaining->add_option("--link-mbps", question->link_mbps, "Megabits a second of a host's network (unknown)");
-    explaining->callback([=, &exit_status] { exit_status = answer(*question); });
+    CLI::App* explaining = add_explain_command(*command, exit_status);
     CLI::App* showing = command->add_subcommand("topology", "The machine as a tree, as `weft topology show` has it");
     make_topology_show(*showing, exit_status);
     command->callback([=, &exit_status] {

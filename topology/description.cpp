@@ -1,6 +1,7 @@
 #include "topology/description.hpp"
 
 #include <map>
+#include <optional>
 #include <utility>
 
 #include "topology/topology_xml.hpp"
@@ -21,18 +22,22 @@ std::vector<Gpu*> all_of(Node& node) {
 
 }  // namespace
 
-std::string shared_domain(const Graph& graph) {
-    std::string domain;
-    const std::vector<int> gpus = graph.of_kind(NodeKind::gpu);
-    for (const int gpu : gpus) {
-        if (graph.node(gpu).gpu.domain != graph.node(gpus.front()).gpu.domain) return {};
-        domain = graph.node(gpu).gpu.domain;
+std::string shared_domain(const Graph& graph, int host) {
+    std::optional<std::string> domain;
+    for (const int gpu : graph.of_kind(NodeKind::gpu)) {
+        const Node& node = graph.node(gpu);
+        if (node.host != host) continue;
+        if (domain && *domain != node.gpu.domain) return {};
+        domain = node.gpu.domain;
     }
-    return domain;
+    return domain.value_or("");
 }
 
 std::string describe(const Graph& graph, bool gpus) {
-    if (graph.hosts().size() != 1) return {};
+    return graph.hosts().size() == 1 ? describe_host(graph, 0, gpus) : std::string();
+}
+
+std::string describe_host(const Graph& graph, int host, bool gpus) {
     Graph stated = graph, plain;
     stated.disconnect();
     std::map<std::string, std::string> renamed;
@@ -40,8 +45,9 @@ std::string describe(const Graph& graph, bool gpus) {
     bool all = plain.host("").ok();
     for (const Node& original : stated.nodes()) {
         indices.push_back(unknown);
-        if (original.kind == NodeKind::nvswitch || !all) continue;
+        if (original.host != host || original.kind == NodeKind::nvswitch || !all) continue;
         Node node = original;
+        node.host = 0;
         if (node.parent >= 0) node.parent = indices[size_t(node.parent)];
         node.cpu.allowed.clear();
         for (Gpu* gpu : all_of(node)) {
@@ -66,6 +72,7 @@ std::string describe(const Graph& graph, bool gpus) {
     for (const Statement& statement : stated.statements()) {
         Statement same = statement;
         same.source = indices[size_t(same.source)];
+        if (same.source == unknown) continue;
         if (const auto place = renamed.find(same.target); place != renamed.end()) same.target = place->second;
         if (gpus && all) all = plain.state(std::move(same)).ok();
     }

@@ -10,8 +10,10 @@ namespace weft::topology {
 // names of hosts and NVLink domains, identifiers of ports, bus ids but those of GPUs, ranks, parts of the processors.
 // Empty: the graph is of several hosts. gpus: whether their links are known; else they are left unnamed.
 std::string describe(const Graph& graph, bool gpus = true);
+// The same of one of its hosts, as if it were alone.
+std::string describe_host(const Graph& graph, int host, bool gpus = true);
 
-// The NVLink domain that all of its GPUs are in, which other hosts may be in, too; empty: there is none.
-std::string shared_domain(const Graph& graph);
+// The NVLink domain that all GPUs of the host are in, which other hosts may be in, too; empty: there is none.
+std::string shared_domain(const Graph& graph, int host = 0);
 
 }  // namespace weft::topology

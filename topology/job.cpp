@@ -85,13 +85,9 @@ Result<Placement> place(const Job& job) {
     return result;
 }
 
-namespace {
-
 int cores_of(const Cpu& cpu) {
     return cpu.cores > 0 ? cpu.cores : std::max(1, CpuMask::from_mask(cpu.affinity).count());
 }
-
-}  // namespace
 
 Result<Job> job_of_all(const Graph& graph, int copies, const std::vector<int>& devs) {
     if (copies < 1 || copies > hosts_most)

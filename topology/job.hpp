@@ -53,7 +53,10 @@ Result<Placement> place(const Job& job);
 Result<Job> job_of_all(const Graph& graph, int copies, const std::vector<int>& devs = {});
 
 // The same with `ranks` of each copy: on its first GPUs; where it has no GPU, on cores, as many of each cpu as it has of
-// all. 0: on all of them. Where nobody says how many cores a cpu has, its hardware threads count, else it is one.
+// all. 0: on all of them.
 Result<Job> job_of_ranks(const Graph& graph, int copies, int ranks);
+
+// Where nobody says how many a cpu has, its hardware threads count, else it is one.
+int cores_of(const Cpu& cpu);
 
 }  // namespace weft::topology

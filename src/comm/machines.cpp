@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <map>
 #include <mutex>
 #include <optional>
 #include <utility>
@@ -13,11 +12,10 @@
 #include "src/base/options.hpp"
 #include "src/base/per_process.hpp"
 #include "src/bootstrap/agreed_texts.hpp"
+#include "topology/arrangement.hpp"
 #include "topology/cpu_mask.hpp"
 #include "topology/description.hpp"
 #include "topology/discover.hpp"
-#include "topology/rails.hpp"
-#include "topology/rank_orders.hpp"
 #include "topology/topology_xml.hpp"
 
 namespace weft {
@@ -58,14 +56,6 @@ namespace {
 
 // Different ones that are searched together: each costs a search on every rank.
 constexpr int kinds_most = 64;
-
-// `4 6 5 7 ..`
-std::string shortened(const std::vector<int32_t>& ranks) {
-    constexpr size_t most = 16;
-    std::string text;
-    for (size_t i = 0; i < std::min(most, ranks.size()); ++i) text += fmt::format("{}{}", i == 0 ? "" : " ", ranks[i]);
-    return ranks.size() > most ? text + " .." : text;
-}
 
 }  // namespace
 
@@ -122,17 +112,7 @@ class Machines::Seating {
         return ok();
     }
     // By host, as Layout has it: the NVLink domains that several hosts are in.
-    std::vector<int32_t> domains() const {
-        std::map<std::string, int> hosts;
-        for (const std::string& name : domain_of_) ++hosts[name];
-        std::map<std::string, int32_t> numbers;
-        std::vector<int32_t> all;
-        for (const std::string& name : domain_of_) {
-            const bool shared = !name.empty() && hosts[name] > 1;
-            all.push_back(shared ? numbers.try_emplace(name, int32_t(numbers.size())).first->second : -1);
-        }
-        return numbers.empty() ? std::vector<int32_t>() : all;
-    }
+    std::vector<int32_t> domains() const { return topology::domains_of(domain_of_); }
     int hosts() const { return int(job_.graph_of.size()); }
     int unknown() const { return unknown_; }  // hosts whose machine is
     int kinds() const { return int(machines_.size()); }
@@ -218,46 +198,10 @@ Status Machines::find(const HostGroup& group) {
 }
 
 Machines::Rings Machines::find(const char* what, const Seating& seating, std::vector<int32_t> domains) {
-    Rings rings;
     Layout layout = plain_;
-    if (seating.hosts() > 1) {
-        layout.rails = rings.rails = topology::rails_of(seating.job());
-        layout.domains = rings.domains = std::move(domains);
-    }
-    const auto channels = topology::search(seating.job());
-    if (!channels) {
-        notes_.push_back(
-            fmt::format("{}: rings pass hosts and ranks in their order, for {}", what, channels.status().sentence()));
-        return rings;
-    }
-    rings.gbs = channels->found_gbs;
-    topology::take_rings(*channels, layout);
-    rings.orders = layout.ring_orders;
-    notes_.push_back(
-        fmt::format("{}: {} kind{} of machines; {}{}", what, seating.kinds(), seating.kinds() == 1 ? "" : "s",
-                    rings.orders.empty() ? std::string("rings pass the ranks in their order")
-                                         : fmt::format("{} ring{} along the links, the first {}", rings.orders.size(),
-                                                       rings.orders.size() == 1 ? "" : "s", shortened(rings.orders[0])),
-                    rings.gbs > 0 ? fmt::format("; links of {:.3g} GB/s in all", rings.gbs) : ""));
-    if (seating.hosts() > 1) note_neighbours(what, layout);
-    return rings;
-}
-
-// Of several hosts: by which NICs ranks leave them, and which of them NVLinks join.
-void Machines::note_neighbours(const char* what, const Layout& layout) {
-    const topology::Passages passages = topology::passages_of(layout, 0);
-    const int rails = 1 + *std::max_element(layout.rails.begin(), layout.rails.end());
-    if (rails > 0)
-        notes_.push_back(fmt::format(
-            "{}: rails by the NIC nearest to each rank, {} of them: {}; of {} ways from host to host of the first ring "
-            "{} "
-            "keep{} their rail",
-            what, rails, shortened(layout.rails), passages.all, passages.on_rail, passages.on_rail == 1 ? "s" : ""));
-    if (layout.domains.empty()) return;
-    const int domains = 1 + *std::max_element(layout.domains.begin(), layout.domains.end());
-    notes_.push_back(fmt::format("{}: {} NVLink domain{} of several hosts, by host {}; {} of those ways lie{} in one",
-                                 what, domains, domains == 1 ? "" : "s", shortened(layout.domains), passages.in_domain,
-                                 passages.in_domain == 1 ? "s" : ""));
+    topology::Arranged found = topology::arrange(seating.job(), what, std::move(domains), layout);
+    for (std::string& note : found.notes) notes_.push_back(std::move(note));
+    return {std::move(layout.ring_orders), std::move(layout.rails), std::move(layout.domains), found.gbs};
 }
 
 Layout Machines::with(const Rings& rings, int rank) const {

@@ -46,7 +46,6 @@ class Machines {
     };
     Status find(const HostGroup& group);
     Rings find(const char* what, const Seating& seating, std::vector<int32_t> domains);
-    void note_neighbours(const char* what, const Layout& layout);
     Layout with(const Rings& rings, int rank) const;
     static uint64_t digest(const Rings& rings);
 

@@ -13,8 +13,10 @@
 #include "tests/folder.hpp"
 #include "tests/subprocess.hpp"
 #include "tests/topology/machines.hpp"
+#include "topology/arrangement.hpp"
 #include "topology/cpu_mask.hpp"
 #include "topology/description.hpp"
+#include "topology/played_hosts.hpp"
 
 using namespace weft;
 using namespace weft::test;
@@ -216,6 +218,55 @@ TEST_CASE("hosts of one NVLink domain are known as such, and are alike with thos
     mixed.change(mixed.of_kind(topology::NodeKind::gpu)[3]).gpu.domain = "another";
     members.resize(16);
     CHECK(machines_of(group_of(members, {text("rack-0"), text_of(mixed)})).device_layout(0).domains.empty());
+}
+
+TEST_CASE("what a file's machines are played as is what communicators there find", "[machines]") {
+    struct Played {
+        const char* machine;
+        int copies, ranks, hosts, domains;
+    };
+    for (const auto& [machine, copies, ranks, hosts, domains] :
+         {Played{"dgx_h100", 1, 0, 1, 0}, Played{"dgx_h100", 3, 18, 3, 0}, Played{"gb200_nvl72_slice", 1, 0, 2, 1},
+          Played{"gb200_nvl72_slice", 2, 12, 4, 2}, Played{"cpu_two_sockets", 2, 12, 2, 0}}) {
+        CAPTURE(machine, copies, ranks);
+        const topology::Graph graph = read_machine(machine).graph;
+        auto played = topology::play_hosts(graph, copies, ranks);
+        if (!played) FAIL(played.status().sentence());
+        Layout& layout = played->layout;
+        CHECK(layout.host_count() == hosts);
+        CHECK(played->graphs.size() == 1);  // trays of a rack are alike
+        const auto seated = topology::job_of_ranks(graph, copies, ranks / copies);
+        std::vector<std::string> ids;
+        for (const topology::Seat& seat : seated->seats) ids.push_back(graph.node(seat.node).busid);
+        std::vector<Member> members;
+        const int ranks_a_host = layout.ranks / hosts;
+        for (int rank = 0; rank < layout.ranks; ++rank) {
+            // Cores are numbered through both sockets.
+            const int core = rank % ranks_a_host * 32 / ranks_a_host;
+            members.push_back({layout.host_of(rank), core, played->gpus ? ids[size_t(rank)].c_str() : nullptr});
+        }
+        std::vector<MachineText> texts;
+        for (int host = 0; host < hosts; ++host)
+            texts.push_back({topology::describe_host(graph, int(size_t(host) % graph.hosts().size())),
+                             domains > 0 ? "rack " + std::to_string(host / 2) : ""});
+        const Machines machines = machines_of(group_of(members, texts));
+        const Layout there = played->gpus ? machines.device_layout(0) : machines.layout(0);
+        const auto notes =
+            topology::arrange(played->job, played->gpus ? "GPUs" : "processors", played->domains, layout).notes;
+        CHECK(layout.ring_orders == there.ring_orders);
+        CHECK(layout.rails == there.rails);
+        CHECK(layout.domains == there.domains);
+        CHECK(layout.rails.empty() == (hosts == 1));
+        CHECK((layout.domains.empty() ? 0 : 1 + layout.domains.back()) == domains);
+        REQUIRE(!notes.empty());
+        for (const std::string& note : notes)
+            CHECK(std::find(machines.notes().begin(), machines.notes().end(), note) != machines.notes().end());
+    }
+    const topology::Graph graph = read_machine("dgx_h100").graph;
+    CHECK_THAT(topology::play_hosts(graph, 2, 9).status().sentence(),
+               Catch::Contains("9 ranks do not fill 2 machines"));
+    CHECK_THAT(topology::play_hosts(graph, 1, 9).status().sentence(), Catch::Contains("9 ranks have no room"));
+    CHECK_FALSE(topology::play_hosts(graph, 0, 8).ok());
 }
 
 namespace {

@@ -176,6 +176,47 @@ TEST_CASE("hosts that are one machine are explained as a program there chooses",
     CHECK(explained({"--one-machine", "--hosts", "4", "--link-mbps", "1000"}).status == 2);
 }
 
+TEST_CASE("rings, rails and NVLink domains of machines that a file describes are explained", "[info]") {
+    const auto explained = [](const std::string& machine, std::vector<std::string> arguments,
+                              std::vector<std::string> variables = {}) {
+        arguments.insert(arguments.begin(),
+                         {WEFT_COMMAND, "info", "explain", "16M", "--topology", WEFT_MACHINES + machine});
+        return run(arguments, std::move(variables));
+    };
+    const Outcome two = explained("dgx_h100.xml", {"--hosts", "2"});
+    CHECK(two.status == 0);
+    CHECK(two.error == "");
+    CHECK(contains(two.output, "GPUs: 1 kind of machines; 8 rings along the links, the first 0 "));
+    CHECK(contains(two.output, "; links of 384 GB/s in all\n"));
+    CHECK(contains(two.output,
+                   "GPUs: rails by the NIC nearest to each rank, 8 of them: 0 1 2 3 4 5 6 7 0 1 2 3 4 5 6 7; "
+                   "of 2 ways from host to host of the first ring 2 keep their rail\n"));
+    CHECK(!contains(two.output, "NVLink domain"));
+    for (int ring = 0; ring < 8; ++ring) CHECK(contains(two.output, "\nring " + std::to_string(ring) + ": 0 "));
+    CHECK(!contains(two.output, "\nring 8"));
+    CHECK(contains(two.output, "on 16 ranks of 2 hosts, 1 a core\n"));
+    CHECK(contains(two.output, "chosen: "));
+    // Two trays of a rack are two hosts of one domain; two such racks two domains.
+    const Outcome rack = explained("gb200_nvl72_slice.xml", {});
+    CHECK(contains(rack.output, "GPUs: 1 NVLink domain of several hosts, by host 0 0; 2 of those ways lie in one\n"));
+    CHECK(contains(rack.output, "on 8 ranks of 2 hosts"));
+    CHECK(contains(explained("gb200_nvl72_slice.xml", {"--hosts", "2", "-n", "16"}).output,
+                   "GPUs: 2 NVLink domains of several hosts, by host 0 0 1 1; 2 of those ways lie in one\n"));
+    // One host has no rails; what its network carries counts where several have one.
+    CHECK(!contains(explained("dgx_h100.xml", {}).output, "rails"));
+    CHECK(explained("dgx_h100.xml", {"--hosts", "2", "--link-mbps", "400000"}).output == two.output);
+    CHECK(explained("dgx_h100.xml", {"--hosts", "2", "--link-mbps", "1000"}).output != two.output);
+    CHECK(contains(explained("cpu_two_sockets.xml", {"-n", "4"}).output, "processors: 1 kind of machines; "));
+    // What cannot be.
+    CHECK(contains(explained("dgx_h100.xml", {"-n", "9"}).error, "9 ranks have no room"));
+    CHECK(explained("dgx_h100.xml", {"-n", "9"}).status == 2);
+    CHECK(explained("dgx_h100.xml", {"-n", "0"}).status == 2);
+    CHECK(explained("dgx_h100.xml", {"--hosts", "0"}).status == 2);
+    CHECK(contains(explained("dgx_h100.xml", {"--one-machine"}).error, "--one-machine"));
+    CHECK(contains(explained("dgx_h100.xml", {}, {"WEFT_TRANSPORTS=tcp"}).error, "WEFT_TRANSPORTS"));
+    CHECK(contains(explained("nowhere.xml", {}).error, "nowhere.xml"));
+}
+
 TEST_CASE("the machine's topology is told in a few lines", "[info]") {
     const Json topology = info({})["machine"]["topology"];
     REQUIRE(topology["summary"].size() == 3);

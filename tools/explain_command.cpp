@@ -1,0 +1,157 @@
+#include "tools/explain_command.hpp"
+
+#include <fmt/core.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "src/base/file.hpp"
+#include "src/base/options.hpp"
+#include "src/comm/joining.hpp"
+#include "src/registry.hpp"
+#include "src/selector/catalog.hpp"
+#include "src/selector/selector.hpp"
+#include "src/selector/tuning_file.hpp"
+#include "tools/algorithm_named.hpp"
+#include "topology/arrangement.hpp"
+#include "topology/container.hpp"
+#include "topology/discover.hpp"
+#include "topology/played_hosts.hpp"
+#include "topology/topology_xml.hpp"
+
+namespace weft::tools {
+namespace {
+
+// What would be chosen for a call on ranks that need not exist.
+struct Question {
+    std::vector<std::string> call;  // [collective,] size
+    std::string collective;
+    std::optional<int> ranks;
+    int hosts = 1, cores = 0;  // 0: not said
+    bool one_machine = false;
+    int64_t link_mbps = 0;
+    std::string topology;  // file; empty: not said
+};
+
+// Ranks that lie on machines as `question` says.
+struct Place {
+    Layout layout;
+    int machines = 1, cores = 1;
+    int64_t link_mbps = 0;
+};
+
+Result<Place> place_on_equal(const Question& question) {
+    const int ranks = question.ranks.value_or(2);
+    if (ranks < 1 || question.hosts < 1 || question.hosts > ranks)
+        return fail(weftInvalidArgument, "{} ranks on {} hosts cannot be", ranks, question.hosts);
+    const int machines = question.one_machine ? 1 : question.hosts;
+    if (machines == 1 && question.link_mbps > 0)
+        return fail(weftInvalidArgument,
+                    "--link-mbps is of the network between machines, and here is one: give --hosts, or leave it out");
+    // As ranks of programs that are started in this environment.
+    const int hosts = ranks_share_memory() ? question.hosts : ranks;
+    const int cores = question.cores > 0 ? question.cores : topology::usable_cores();
+    return Place{layout_in_blocks(ranks, hosts), machines, cores, question.link_mbps};
+}
+
+// Prints what communicators there would tell when they are made, and all rings.
+Result<Place> place_on_played(const Question& question) {
+    if (question.one_machine)
+        return fail(weftInvalidArgument, "--one-machine is of this machine, --topology of others: give one of them");
+    if (!ranks_share_memory())
+        return fail(weftInvalidArgument,
+                    "--topology is of ranks that share their hosts' memory, and WEFT_TRANSPORTS forbids it");
+    const auto text = read_file(question.topology, topology::topology_file_bytes_most);
+    if (!text) return Status(text.status().code(), text.status().sentence());
+    const auto read = topology::discover_file(options().hwloc_library, *text);
+    if (!read) return fail(weftInvalidArgument, "{}: {}", question.topology, read.status().sentence());
+    if (question.ranks && *question.ranks < 1) return fail(weftInvalidArgument, "{} ranks cannot be", *question.ranks);
+    auto played = topology::play_hosts(read->graph, question.hosts, question.ranks.value_or(0));
+    if (!played) return fail(weftInvalidArgument, "{}: {}", question.topology, played.status().sentence());
+    for (const std::string& note : read->notes) fmt::print(stderr, "{}: {}\n", question.topology, note);
+    Layout& layout = played->layout;
+    for (const std::string& note :
+         topology::arrange(played->job, played->gpus ? "GPUs" : "processors", played->domains, layout).notes)
+        fmt::print("{}\n", note);
+    constexpr size_t shown_most = 128;
+    for (size_t ring = 0; ring < layout.ring_orders.size(); ++ring)
+        fmt::print("ring {}: {}\n", ring, topology::shortened(layout.ring_orders[ring], shown_most));
+    const int hosts = layout.host_count();
+    return Place{layout, hosts, question.cores > 0 ? question.cores : played->cores,
+                 question.link_mbps > 0 ? question.link_mbps : played->link_mbps};
+}
+
+int answer(const Question& question) {
+    const auto refuse = [](const std::string& sentence) {
+        fmt::print(stderr, "weft info explain: {}\n", sentence);
+        return 2;
+    };
+    std::string name = question.collective, size = question.call.back();
+    if (question.call.size() == 2) {
+        if (!name.empty()) return refuse("the collective is named twice: leave --collective out");
+        name = question.call.front();
+    }
+    const auto bytes = parse_integer(size, true);
+    if (!bytes || *bytes < 0) return refuse(fmt::format("{} is no size: it is bytes, with K, M or G", size));
+    const auto collective = collective_meant(name.empty() ? name_of(Collective::all_reduce) : name);
+    if (!collective) return refuse(collective.status().sentence());
+    const auto place = question.topology.empty() ? place_on_equal(question) : place_on_played(question);
+    if (!place) return refuse(place.status().sentence());
+    const Layout& layout = place->layout;
+    Operation operation;
+    operation.collective = *collective;
+    operation.type = weftFloat32;
+    operation.op = weftSum;
+    operation.count = uint64_t(*bytes) / size_of(weftFloat32) / uint64_t(parts_of(*collective, layout.ranks));
+    const bool kernel_copies = kernel_copies_messages(options().cross_memory);
+    auto tuning = tuning_of_file(options().tune_file);
+    if (!tuning) return fmt::print(stderr, "weft info explain: {}\n", tuning.status().sentence()), 1;
+    const Costs costs(link_costs_in_blocks(layout.ranks, layout.host_count(), place->machines, place->cores,
+                                           place->link_mbps, kernel_copies),
+                      std::move(*tuning));
+    const Preferences preferences{options().algo, options().channels, options().deterministic != 0};
+    const auto catalog = Catalog::load(options().algo_files, layout.ranks, registry::algorithms());
+    if (!catalog) return fmt::print(stderr, "weft info explain: {}\n", catalog.status().sentence()), 1;
+    fmt::print("{}\n", explain(operation, layout, costs, preferences, catalog->rows()));
+    for (const Catalog::LeftOut& one : catalog->left_out()) fmt::print("WEFT_ALGO_FILES: {}\n", one.told);
+    return 0;
+}
+
+}  // namespace
+
+CLI::App* add_explain_command(CLI::App& info, int& exit_status) {
+    auto question = std::make_shared<Question>();
+    CLI::App* explaining = info.add_subcommand(
+        "explain", "Tells which algorithm a collective would take, and what each is predicted to cost");
+    explaining
+        ->add_option("call", question->call,
+                     "A collective, all_reduce if it is left out, and the size of the larger buffer: bytes, with K, M "
+                     "or G")
+        ->option_text("[COLLECTIVE] SIZE")
+        ->required()
+        ->expected(1, 2);
+    explaining->add_option("--collective", question->collective, "The collective, where SIZE stands alone");
+    explaining->add_option("-n,--ranks", question->ranks,
+                           "Ranks of the communicator (2; of --topology as many as have room)");
+    explaining->add_option(
+        "--hosts", question->hosts,
+        "Hosts that they are on, in blocks (1; a host for each rank where WEFT_TRANSPORTS has no shm); so many of "
+        "--topology's machines");
+    explaining->add_flag("--one-machine", question->one_machine,
+                         "The hosts are containers of this machine, or named by WEFT_HOSTID: they share its cores, and "
+                         "its memory is their network");
+    explaining->add_option("--cores", question->cores, "Cores of a machine (this one's, or as --topology has it)")
+        ->check(CLI::Range(1, 1 << 20));
+    explaining->add_option("--link-mbps", question->link_mbps,
+                           "Megabits a second of a host's network (unknown, or as --topology has it)");
+    explaining->add_option(
+        "--topology", question->topology,
+        "NCCL's topology file of the machines: ranks sit on their GPUs, or on cores, and rings, rails "
+        "and NVLink domains are told as communicators there would find them");
+    explaining->callback([=, &exit_status] { exit_status = answer(*question); });
+    return explaining;
+}
+
+}  // namespace weft::tools
