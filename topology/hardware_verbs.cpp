@@ -37,6 +37,13 @@ class VerbsSource {
             return it.rdma && it.port.name == name_ && (it.port.number == port.number || it.port.number == unknown);
         });
         const std::string folder = "class/infiniband/" + name_;
+        if (!port.refused.empty()) {
+            if (known != all.end()) known->dma_buf = device.dma_buf;
+            const bool told = known != all.end() || sys_.exists(folder);
+            say(hardware_.notes, "{}: it is {}", printable(port.refused),
+                told ? fmt::format("what {} tells", sys_.root()) : "left out");
+            return;
+        }
         if (!port.active) {
             // What /sys had down was said.
             if (known == all.end() && sys_.exists(folder)) return;

@@ -1,6 +1,7 @@
 // fake_verbs.cpp: a libibverbs whose devices stand in FAKE_VERBS, separated by semicolons, each after what it belongs to:
 //   device NAME [denied|mute]        that cannot be opened, or asked
 //   port STATE WIDTH SPEED LAYER     numbers as the library gives them
+//   port mute                        that cannot be asked
 //   gid GROUPS TYPE                  "fe80:0000:0000:0000:0c42:a103:0065:ba1a"
 //   dma_buf ERRNO                    what registering one is refused with
 // "none": there are no devices; "error": they cannot be listed. -DOLD: a library from before dma-buf and tables of GIDs.
@@ -69,7 +70,7 @@ std::vector<FakeDevice*> read_world(const std::string& text) {
             world.push_back(device);
         } else if (what == "port") {
             int state = 0, width = 0, speed = 0, layer = 0;
-            words >> state >> width >> speed >> layer;
+            words >> state >> width >> speed >> layer;  // of a mute one none is a number: the state stays 0
             PortAttributes& port = world.back()->context.ports.emplace_back();
             port = {};
             port.state = state;
@@ -122,6 +123,7 @@ int ibv_query_device(Context* context, DeviceAttributes* attributes) {
 }
 int ibv_query_port(Context* context, uint8_t port, PortAttributes* attributes) {
     if (port < 1 || port > context->ports.size()) return EINVAL;
+    if (context->ports[port - 1].state == 0) return EIO;
     *attributes = context->ports[port - 1];
     return 0;
 }

@@ -146,6 +146,21 @@ TEST_CASE("ports that are down are left out, and said once", "[topology][verbs]"
     CHECK(!has_port(found, "mlx5_1"));
 }
 
+TEST_CASE("a port that does not answer is what /sys tells, which is said", "[topology][verbs]") {
+    VerbsHost host("device mlx5_0; port mute; device rxe0; port mute; port 4 2 32 2");
+    host.tree.rdma(host.nic, "mlx5_0");
+    const Discovered found = host.discover();
+    REQUIRE(found.notes.size() == 2);
+    CHECK(found.notes[0].find("port 1 of mlx5_0 does not answer: ") == 0);
+    CHECK(found.notes[0].find(": it is what ") != std::string::npos);
+    CHECK(port_of(found, "mlx5_0").speed == 200'000);
+    // One that /sys does not have.
+    CHECK(found.notes[1].find("port 1 of rxe0 does not answer: ") == 0);
+    CHECK(found.notes[1].find(": it is left out") != std::string::npos);
+    CHECK(port_of(found, "rxe0").number == 2);
+    CHECK(found.graph.of_kind(NodeKind::port).size() == 2);
+}
+
 TEST_CASE("speeds are width times the rate of a lane; strange ones are unknown", "[topology][verbs]") {
     struct Row {
         const char* port;

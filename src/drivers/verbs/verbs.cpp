@@ -106,7 +106,7 @@ class OpenDevice {
         Port& port = device.ports.emplace_back();
         port.number = number;
         if (const int error = functions_.ibv_query_port(context_, uint8_t(number), &found)) {
-            port.state = errno_text(error);
+            port.refused = fmt::format("port {} of {} does not answer: {}", number, device.name, errno_text(error));
             return 0;
         }
         port.state = state_text(found.state);

@@ -17,8 +17,9 @@ struct Gid {
 };
 
 struct Port {
-    int number = 0;     // from 1
-    std::string state;  // "ACTIVE", "DOWN"
+    int number = 0;       // from 1
+    std::string state;    // "ACTIVE", "DOWN"
+    std::string refused;  // a sentence: why it does not answer; then what follows is unknown
     bool active = false;
     int mbps = -1;           // width times speed; -1: unknown
     std::string link_layer;  // "InfiniBand", "Ethernet"; empty: unknown
