@@ -15,6 +15,7 @@
 #include "src/selector/selector.hpp"
 #include "src/selector/tuning_file.hpp"
 #include "tools/algorithm_named.hpp"
+#include "tools/environment_check.hpp"
 #include "topology/arrangement.hpp"
 #include "topology/container.hpp"
 #include "topology/discover.hpp"
@@ -97,6 +98,11 @@ int answer(const Question& question) {
     if (!bytes || *bytes < 0) return refuse(fmt::format("{} is no size: it is bytes, with K, M or G", size));
     const auto collective = collective_meant(name.empty() ? name_of(Collective::all_reduce) : name);
     if (!collective) return refuse(collective.status().sentence());
+    const EnvironmentCheck check = check_environment(Catalog::load(options().algo_files, 0, registry::algorithms()));
+    for (const std::string& sentence : check.warnings)
+        fmt::print(stderr, "weft info explain: warning: {}\n", sentence);
+    for (const std::string& sentence : check.errors) fmt::print(stderr, "weft info explain: {}\n", sentence);
+    if (!check.errors.empty()) return 1;
     const auto place = question.topology.empty() ? place_on_equal(question) : place_on_played(question);
     if (!place) return refuse(place.status().sentence());
     const Layout& layout = place->layout;
@@ -116,7 +122,7 @@ int answer(const Question& question) {
     if (!catalog) return fmt::print(stderr, "weft info explain: {}\n", catalog.status().sentence()), 1;
     fmt::print("{}\n", explain(operation, layout, costs, preferences, catalog->rows()));
     for (const Catalog::LeftOut& one : catalog->left_out()) fmt::print("WEFT_ALGO_FILES: {}\n", one.told);
-    return 0;
+    return select(operation, layout, costs, preferences, catalog->rows()) ? 0 : 1;
 }
 
 }  // namespace

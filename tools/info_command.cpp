@@ -10,18 +10,13 @@
 #include <vector>
 
 #include "src/base/cpu.hpp"
-#include "src/base/log.hpp"
 #include "src/base/options.hpp"
-#include "src/comm/joining.hpp"
 #include "src/drivers/inventory.hpp"
 #include "src/executor/cuda/device_code.hpp"
 #include "src/executor/host/movers.hpp"
-#include "src/net/address.hpp"
-#include "src/net/door.hpp"
 #include "src/registry.hpp"
-#include "src/selector/algo_rules.hpp"
 #include "src/selector/catalog.hpp"
-#include "src/selector/tuning_file.hpp"
+#include "tools/environment_check.hpp"
 #include "tools/explain_command.hpp"
 #include "tools/topology_command.hpp"
 #include "topology/discover.hpp"
@@ -161,32 +156,13 @@ Json describe_options() {
 }
 
 Json describe() {
-    Json problems = Json::array();
-    const auto add = [&](const Status& status) {
-        if (!status) problems.push_back(status.sentence());
-    };
-    add(options_status());
-    add(movers_asked_for().take_status());
-    add(check_transports());
-    if (!options().port_range.empty()) add(net::parse_port_range(options().port_range).take_status());
-    // A machine without a network is no mistake, unless one is asked for.
-    if (!options().socket_ifname.empty() || !options().socket_family.empty()) add(net::local_addresses().take_status());
-    add(tuning_of_file(options().tune_file).take_status());
-    Json algorithms;
-    if (const auto catalog = Catalog::load(options().algo_files, 0, registry::algorithms()); !catalog) {
-        problems.push_back(catalog.status().sentence());
-        algorithms = describe(registry::algorithms());
-    } else {
-        if (Status known = AlgoRules::check("WEFT_ALGO", options().algo, catalog->names()); !known)
-            problems.push_back(known.sentence());
-        algorithms = describe(catalog->rows());
-    }
-    std::vector<std::string> warnings = options().warnings;
-    for (const std::string& sentence : make_log_settings(options()).warnings) warnings.push_back(sentence);
+    const auto catalog = Catalog::load(options().algo_files, 0, registry::algorithms());
+    const EnvironmentCheck check = check_environment(catalog);
     return {{"build", describe_build()}, {"machine", describe_machine()},
             {"gpus", describe_gpus()},   {"transports", describe_transports()},
-            {"algorithms", algorithms},  {"options", describe_options()},
-            {"warnings", warnings},      {"errors", problems}};
+            {"algorithms", describe(catalog ? catalog->rows() : registry::algorithms())},
+            {"options", describe_options()},
+            {"warnings", check.warnings}, {"errors", check.errors}};
 }
 
 std::string word(const Json& value) { return value.is_string() ? value.get<std::string>() : value.dump(); }

@@ -159,6 +159,31 @@ TEST_CASE("what would be chosen is explained for ranks and hosts that do not exi
     CHECK(explained({"8", "-n", "2", "--hosts", "3"}).status == 2);
 }
 
+TEST_CASE("what a job would refuse of the environment nothing is explained with", "[info]") {
+    const auto explained = [](std::vector<std::string> variables) {
+        return run({WEFT_COMMAND, "info", "explain", "1M", "-n", "4"}, std::move(variables));
+    };
+    const Outcome misspelt = explained({"WEFT_ALGO=rign"});
+    CHECK(misspelt.status == 1);
+    CHECK(misspelt.output == "");
+    // The sentence of plain `weft info`.
+    CHECK(misspelt.error == "weft info explain: " + info({"WEFT_ALGO=rign"}, 1)["errors"][0].get<std::string>() + "\n");
+    CHECK(explained({"WEFT_DIRECT=7"}).status == 1);
+    CHECK(explained({"WEFT_ALGO_FILES=/nowhere.txt"}).status == 1);
+    CHECK(explained({"WEFT_TUNE_FILE=/nowhere.json"}).status == 1);
+    const Outcome warned = explained({"WEFT_TIMOUT_MS=1"});
+    CHECK(warned.status == 0);
+    CHECK(contains(warned.error, "weft info explain: warning: WEFT_TIMOUT_MS is not an option"));
+    // No algorithm is wrong, but none is left.
+    std::string none = "WEFT_ALGO=";
+    for (const Algorithm& row : registry::algorithms())
+        if (row.collective == Collective::all_reduce) none += "^" + std::string(row.name) + ",";
+    none.pop_back();
+    const Outcome unserved = explained({none});
+    CHECK(unserved.status == 1);
+    CHECK(contains(unserved.output, "no algorithm can serve all_reduce"));
+}
+
 TEST_CASE("hosts that are one machine are explained as a program there chooses", "[info]") {
     const auto explained = [](std::vector<std::string> arguments, std::vector<std::string> variables = {}) {
         arguments.insert(arguments.begin(), {WEFT_COMMAND, "info", "explain", "1M", "-n", "8"});

@@ -1,0 +1,34 @@
+#include "tools/environment_check.hpp"
+
+#include "src/base/log.hpp"
+#include "src/base/options.hpp"
+#include "src/comm/joining.hpp"
+#include "src/net/address.hpp"
+#include "src/net/door.hpp"
+#include "src/selector/algo_rules.hpp"
+#include "src/selector/tuning_file.hpp"
+
+namespace weft::tools {
+
+EnvironmentCheck check_environment(const Result<Catalog>& catalog) {
+    EnvironmentCheck check;
+    const auto add = [&](const Status& status) {
+        if (!status) check.errors.push_back(status.sentence());
+    };
+    add(options_status());
+    add(movers_asked_for().take_status());
+    add(check_transports());
+    if (!options().port_range.empty()) add(net::parse_port_range(options().port_range).take_status());
+    // A machine without a network is no mistake, unless one is asked for.
+    if (!options().socket_ifname.empty() || !options().socket_family.empty()) add(net::local_addresses().take_status());
+    add(tuning_of_file(options().tune_file).take_status());
+    if (catalog)
+        add(AlgoRules::check("WEFT_ALGO", options().algo, catalog->names()));
+    else
+        check.errors.push_back(catalog.status().sentence());
+    check.warnings = options().warnings;
+    for (const std::string& sentence : make_log_settings(options()).warnings) check.warnings.push_back(sentence);
+    return check;
+}
+
+}  // namespace weft::tools
