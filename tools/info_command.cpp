@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "src/base/build_facts.hpp"
 #include "src/base/cpu.hpp"
 #include "src/base/options.hpp"
 #include "src/drivers/inventory.hpp"
@@ -22,45 +23,19 @@
 #include "topology/discover.hpp"
 #include "topology/summary.hpp"
 
-#ifndef __has_feature
-#define __has_feature(name) 0
-#endif
-
 namespace weft::tools {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-std::string compiler() {
-#if defined(__clang__)
-    return "Clang " __clang_version__;
-#else
-    return "GCC " __VERSION__;
-#endif
-}
-
-Json sanitizers() {
-    Json names = Json::array();
-#if defined(__SANITIZE_ADDRESS__) || __has_feature(address_sanitizer)
-    names.push_back("address");
-#endif
-#if defined(__SANITIZE_THREAD__) || __has_feature(thread_sanitizer)
-    names.push_back("thread");
-#endif
-#if __has_feature(undefined_behavior_sanitizer)
-    names.push_back("undefined");
-#endif
-    return names;
-}
 
 Json describe_build() {
     Json sets = Json::array();
     for (const Movers* set : all_movers()) sets.push_back(set->isa);
     const std::string& wanted = options().isa;
     const Movers* active = wanted.empty() ? &movers() : find_movers(wanted);
-    return {{"version", fmt::format("{}.{}.{}", WEFT_MAJOR, WEFT_MINOR, WEFT_PATCH)},
-            {"compiler", compiler()},
-            {"sanitizers", sanitizers()},
+    return {{"version", library_version()},
+            {"compiler", library_compiler()},
+            {"sanitizers", library_sanitizers()},
             {"isa_sets", sets},
             {"isa_active", active != nullptr ? Json(active->isa) : Json()}};
 }
@@ -158,11 +133,14 @@ Json describe_options() {
 Json describe() {
     const auto catalog = Catalog::load(options().algo_files, 0, registry::algorithms());
     const EnvironmentCheck check = check_environment(catalog);
-    return {{"build", describe_build()}, {"machine", describe_machine()},
-            {"gpus", describe_gpus()},   {"transports", describe_transports()},
+    return {{"build", describe_build()},
+            {"machine", describe_machine()},
+            {"gpus", describe_gpus()},
+            {"transports", describe_transports()},
             {"algorithms", describe(catalog ? catalog->rows() : registry::algorithms())},
             {"options", describe_options()},
-            {"warnings", check.warnings}, {"errors", check.errors}};
+            {"warnings", check.warnings},
+            {"errors", check.errors}};
 }
 
 std::string word(const Json& value) { return value.is_string() ? value.get<std::string>() : value.dump(); }

@@ -2,7 +2,6 @@
 // `weft topology` shows machines and searches them for channels, `weft tune` measures this one.
 #include <fcntl.h>
 #include <fmt/core.h>
-#include <weft/types.h>
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
@@ -11,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "src/base/build_facts.hpp"
 #include "tools/info_command.hpp"
 #include "tools/run_command.hpp"
 #include "tools/schedule_command.hpp"
@@ -24,7 +24,7 @@ int main(int argc, char** argv) {
     if (lowest > 2) close(lowest);
 
     CLI::App app("Weft: collective communication on one machine or many.", "weft");
-    app.set_version_flag("--version", fmt::format("weft {}.{}.{}", WEFT_MAJOR, WEFT_MINOR, WEFT_PATCH));
+    app.set_version_flag("--version", "weft " + weft::library_version());
     app.require_subcommand(1);
     int exit_status = 0;
     weft::tools::add_run_command(app, exit_status);

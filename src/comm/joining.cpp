@@ -4,14 +4,18 @@
 
 #include <algorithm>
 #include <cstring>
+#include <mutex>
 #include <new>
 
+#include "src/base/build_facts.hpp"
 #include "src/base/cpu.hpp"
+#include "src/base/log.hpp"
 #include "src/base/name_list.hpp"
 #include "src/base/options.hpp"
 #include "src/base/per_process.hpp"
 #include "src/bootstrap/agreed_texts.hpp"
 #include "src/comm/machines.hpp"
+#include "src/executor/cuda/device_code.hpp"
 #include "src/registry.hpp"
 #include "src/selector/algo_rules.hpp"
 #include "src/selector/tuning_file.hpp"
@@ -38,6 +42,13 @@ Status set_algo(const char* option, const std::string& algo, const Catalog& cata
                     sizeof meeting.proposal.algo - 1);
     memcpy(meeting.proposal.algo, algo.c_str(), algo.size() + 1);
     return ok();
+}
+
+template <class Items, class NameOf>
+std::string names_of(const Items& items, NameOf&& name_of) {
+    std::string names;
+    for (const auto& item : items) names += fmt::format("{}{}", names.empty() ? "" : ", ", name_of(item));
+    return names;
 }
 
 // Of rank 0's file, for all.
@@ -112,6 +123,24 @@ Status apply(const weftConfig_t* given, Settings& settings) {
     return ok();
 }
 
+std::string mover_names() {
+    return names_of(all_movers(), [](const Movers* set) { return set->isa; });
+}
+
+// What runs here, for whoever reads the log later; before anything can go wrong.
+void tell_version_once() {
+    static PerProcess<std::once_flag> told;
+    std::call_once(told.get(), [] {
+        const std::string sanitizers = names_of(library_sanitizers(), [](const std::string& name) { return name; });
+        WEFT_LOG(version, init, "Weft {}, compiled by {}{}{}; transports {}; movers {}; {}", library_version(),
+                 library_compiler(), sanitizers.empty() ? "" : " with sanitizers ", sanitizers,
+                 names_of(registry::transports(), [](const Transport& transport) { return transport.name; }),
+                 mover_names(),
+                 cuda::device_code().empty() ? std::string("without device code")
+                                             : fmt::format("device code for sm {}", cuda::device_code_targets()));
+    });
+}
+
 }  // namespace
 
 Result<std::shared_ptr<const Catalog>> catalog_for(int ranks) {
@@ -127,9 +156,7 @@ Status check_transports() {
 Result<const Movers*> movers_asked_for() {
     const std::string& isa = options().isa;
     if (const Movers* found = isa.empty() ? &movers() : find_movers(isa)) return found;
-    std::string names;
-    for (const Movers* set : all_movers()) names += fmt::format("{}{}", names.empty() ? "" : ", ", set->isa);
-    return fail(weftInvalidArgument, "WEFT_ISA is `{}`; this machine has {}", isa, names);
+    return fail(weftInvalidArgument, "WEFT_ISA is `{}`; this machine has {}", isa, mover_names());
 }
 
 bool ranks_share_memory() { return NameList(options().transports).admits("shm"); }
@@ -164,6 +191,7 @@ Result<Joining> prepare_joining(weftComm** comm, int nranks, const UniqueId& id,
         return fail(weftInvalidArgument, "nranks is {}; a communicator has 1 to {} ranks", nranks, max_ranks);
     if (rank < 0 || rank >= nranks)
         return fail(weftInvalidArgument, "rank is {}; with nranks {} it is 0 to {}", rank, nranks, nranks - 1);
+    tell_version_once();
     auto settings = settings_of_environment(nranks);
     if (!settings) return settings.take_status();
     WEFT_TRY(apply(given, *settings));

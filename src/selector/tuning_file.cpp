@@ -4,6 +4,7 @@
 
 #include <mutex>
 
+#include "src/base/build_facts.hpp"
 #include "src/base/cpu.hpp"
 #include "src/base/file.hpp"
 #include "src/base/log.hpp"
@@ -51,7 +52,7 @@ void warn_once(const std::string& sentence) {
 
 Tuning tuning_of_here() {
     Tuning here;
-    here.version = fmt::format("{}.{}.{}", WEFT_MAJOR, WEFT_MINOR, WEFT_PATCH);
+    here.version = library_version();
     here.processor = cpu_model();
     here.machine_cores = int(sysconf(_SC_NPROCESSORS_ONLN));
     here.cores = allowed_cores();

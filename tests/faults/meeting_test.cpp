@@ -4,6 +4,7 @@
 #include <cstring>
 #include <fstream>
 
+#include "src/base/build_facts.hpp"
 #include "src/registry.hpp"
 #include "src/schedule/text.hpp"
 #include "src/selector/selector.hpp"
@@ -132,6 +133,31 @@ TEST_CASE("a misspelt option is answered with what exists", "[meeting]") {
     CHECK(job.answer(3, "init").rfind("4 WEFT_ISA is `mmx`; this machine has ", 0) == 0);
     CHECK(contains(job.answer(4, "init"), "excludes everything"));
     CHECK(job.answer(5, "init") == "4 WEFT_TRANSPORTS names `shmm`, which does not exist; there are shm, tcp");
+}
+
+TEST_CASE("a process says once what runs in it, from WEFT_DEBUG's level VERSION on", "[meeting]") {
+    Job job(1);
+    for (const char* level : {"VERSION", "INFO", "NONE"})
+        job.start(0, {"make_later", "id=later", "init", "destroy", "make_later", "id=later", "init", "destroy"},
+                  {"WEFT_DEBUG=" + std::string(level)});
+    job.start(0, {"init"}, {"WEFT_DEBUG=VERSION", "WEFT_TRANSPORTS=shmm"});
+    job.finish();
+    const auto lines_of_version = [&](int process) {
+        std::vector<std::string> found = lines_of(job[process].error());
+        std::erase_if(found, [](const std::string& line) { return !contains(line, " WEFT VERSION "); });
+        return found;
+    };
+    const std::vector<std::string> alone = lines_of(job[0].error());
+    REQUIRE(alone.size() == 1);
+    CHECK_THAT(alone[0], Catch::Contains(" WEFT VERSION Weft " + weft::library_version() + ", compiled by " +
+                                         weft::library_compiler()) &&
+                             Catch::Contains("; transports shm, tcp; movers ") && Catch::Contains("plain; ") &&
+                             Catch::Contains("device code"));
+    CHECK(lines_of_version(1).size() == 1);
+    CHECK(lines_of(job[1].error()).size() > 1);
+    CHECK(lines_of_version(2).empty());
+    // What is wrong with the environment is said by something.
+    CHECK(lines_of_version(3).size() == 1);
 }
 
 TEST_CASE("ranks with other algorithm files, or with wrong ones, are told so", "[meeting]") {
