@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <cstdio>
+#include <cstdlib>
 #include <memory>
 #include <string>
 
@@ -92,6 +93,7 @@ Status tune(SimulateRequest request, bool all_collectives) {
     if (request.algorithm != "all" || !request.trace.empty() || request.as_json)
         return fail(weftInvalidArgument, "--tune is of `all` algorithms, without --trace and --json");
     if (all_collectives) request.collective.clear();
+    request.anyway = true;  // a curve without its largest sizes would be believed there, too
     return write_simulated_tuning(std::move(request), simulated_rows);
 }
 
@@ -174,6 +176,11 @@ void add_simulate_command(CLI::App& schedule_command, std::function<void(const S
         ->add_option("-b,--bytes", request->bytes,
                      "Of the largest buffer of the call, as benchmarks count them; 64K, 1M and the like")
         ->transform(CLI::AsSizeValue(false))
+        ->check([](const std::string& text) {
+            return std::strtoull(text.c_str(), nullptr, 10) <= simulated_bytes_most
+                       ? std::string()
+                       : fmt::format("{} bytes are more than {}T", text, simulated_bytes_most >> 40);
+        })
         ->capture_default_str();
     command->add_option("-c,--channels", request->channels, "Channels; else as many as fill the links")
         ->check(CLI::Range(1, simulated_channels_most));
@@ -186,6 +193,7 @@ void add_simulate_command(CLI::App& schedule_command, std::function<void(const S
         ->transform(CLI::AsSizeValue(false));
     command->add_flag("--every-rank", request->every_rank,
                       "Simulates all ranks, also where one host's would stand for all");
+    command->add_flag("--anyway", request->anyway, "Simulates also what takes more than 200 million steps, for long");
     command->add_option("--links", request->links_shown, "How many of the busiest links are shown")
         ->check(CLI::NonNegativeNumber)
         ->capture_default_str();

@@ -196,6 +196,31 @@ Result<std::unique_ptr<Fabric>> fabric_of(const Scene& scene, const Algorithm& r
     return fabric;
 }
 
+// Says before a long simulation that it is one, and refuses one that nobody would wait for.
+static Status weigh(const char* name, bool anyway, int ranks, const SimulatedEffort& effort) {
+    constexpr uint64_t told_from = 20'000'000, steps_most = 200'000'000;
+    // Of ranks that have left the caches; see docs/simulation.md.
+    constexpr double us_a_step = 1.5;
+    const auto text = [&](uint64_t steps) {
+        const double minutes = double(steps) * us_a_step / 60e6;
+        std::string long_time = fmt::format("some {} million steps of {} ranks, ", steps / 1'000'000, effort.ranks);
+        long_time += minutes < 120 ? fmt::format("about {:.0f} minutes", std::ceil(minutes))
+                                   : fmt::format("about {:.0f} hours", minutes / 60);
+        const char* why =
+            effort.too_uneven ? "; many chunks are empty, so every rank is simulated: fewer --channels or more --bytes "
+                                "let one host stand for all"
+            : effort.ranks == ranks
+                ? "; every rank is simulated, for no host can stand for the others: say fewer --ranks or --hosts"
+                : "; the message is of very many tiles: say fewer --bytes, or more --tile-bytes";
+        return fmt::format("{}: {}{}", name, long_time, why);
+    };
+    if (!anyway && effort.steps > steps_most)
+        return fail(weftInvalidArgument, "{}. More than {} million steps are simulated with --anyway alone",
+                    text(uint64_t(double(effort.steps) / effort.prepared * effort.ranks)), steps_most / 1'000'000);
+    if (effort.prepared == effort.ranks && effort.steps > told_from) fmt::print(stderr, "{}\n", text(effort.steps));
+    return ok();
+}
+
 SimulatedCall call_of(const SimulateRequest& request, const Scene& scene, const Algorithm& row) {
     HostKind kind = scene.kind;
     kind.net_bytes_per_us = scene.net_bytes_per_us;
@@ -205,6 +230,9 @@ SimulatedCall call_of(const SimulateRequest& request, const Scene& scene, const 
         return row.build(layout, parameters);
     };
     if (request.every_rank) call.symmetry = Symmetry::none;
+    call.weigh = [&row, anyway = request.anyway, ranks = scene.layout.ranks](const SimulatedEffort& effort) {
+        return weigh(row.name, anyway, ranks, effort);
+    };
     return call;
 }
 

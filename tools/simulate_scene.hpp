@@ -15,6 +15,7 @@ namespace weft::tools {
 
 inline constexpr int simulated_ranks_most = 1'000'000;  // what fits some gigabytes of memory, every rank simulated
 inline constexpr int simulated_channels_most = 64;
+inline constexpr uint64_t simulated_bytes_most = uint64_t(1) << 48;  // as tuning files have them at most
 
 struct SimulateRequest {
     std::string algorithm;  // "all": every one that can serve
@@ -31,6 +32,7 @@ struct SimulateRequest {
     std::vector<std::string> failed_links, failed_hosts;
     std::vector<std::string> constants;  // NAME=VALUE
     bool every_rank = false;
+    bool anyway = false;  // however long it takes
     bool as_json = false;
     int links_shown = 5;
     std::string trace;  // file; empty: none

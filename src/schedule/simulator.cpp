@@ -37,7 +37,19 @@ class Preparation {
         int period = first.ranks;
         if (symmetric(first)) period = fabric_.rotation();
         SimulatedRanks machine(fabric_, call_, {first.ranks, period, call_.bytes, tile_bytes_, even_});
-        for (int rank = 0; rank < period; ++rank) machine.add(elementary(rank == 0 ? first : call_.schedule(rank)));
+        SimulatedEffort effort{.ranks = period, .too_uneven = too_uneven_};
+        for (int rank = 0; rank < period; ++rank) {
+            Schedule schedule = rank == 0 ? first : call_.schedule(rank);
+            const bool overlaps = pays_pipelined(schedule, call_.bytes, tile_bytes_);
+            schedule = elementary(std::move(schedule));
+            if (call_.weigh) {
+                ++effort.prepared;
+                effort.steps +=
+                    steps_of(schedule) * (overlaps ? (tiles_ + pipelined_most - 1) / pipelined_most : tiles_);
+                WEFT_TRY(call_.weigh(effort));
+            }
+            machine.add(std::move(schedule));
+        }
         WEFT_TRY(machine.connect());
         WEFT_TRY(machine.run());
         return read(machine, period);
@@ -64,6 +76,14 @@ class Preparation {
         return expand(schedule, call_.mode);
     }
 
+    // Of one run.
+    static uint64_t steps_of(const Schedule& schedule) {
+        uint64_t steps = 0;
+        for (const Block& block : schedule.blocks)
+            for (const Instruction& instruction : block.instructions) steps += uint64_t(instruction.repeat);
+        return steps;
+    }
+
     // Whether too many chunks are empty, and skipped, for all to count as the mean: more than a quarter. Where messages
     // are of many chunks few of them are empty.
     static bool too_uneven(const Schedule& schedule, size_t length) {
@@ -78,7 +98,8 @@ class Preparation {
         if (call_.symmetry == Symmetry::none || period >= first.ranks || first.ranks % period != 0) return false;
         const size_t last = call_.bytes - (tiles_ - 1) * tile_bytes_;
         even_ = !chunks_alike(first, tile_bytes_) || !chunks_alike(first, last);
-        if (even_ && (call_.symmetry != Symmetry::even || too_uneven(first, last))) return even_ = false;
+        too_uneven_ = even_ && call_.symmetry == Symmetry::even && too_uneven(first, last);
+        if (even_ && (call_.symmetry != Symmetry::even || too_uneven_)) return even_ = false;
         std::vector<Schedule> turn;
         for (int rank = 0; rank < first.ranks; ++rank) {
             Schedule schedule = rank == 0 ? first : call_.schedule(rank);
@@ -118,7 +139,7 @@ class Preparation {
     const SimulatedCall& call_;
     size_t tile_bytes_ = 0;
     uint64_t tiles_ = 1;
-    bool even_ = false;
+    bool even_ = false, too_uneven_ = false;
 };
 
 }  // namespace

@@ -49,6 +49,13 @@ struct SimulatedLoad {
     double at_us, bytes_per_us;
 };
 
+// What a simulation takes, as far as its ranks have been prepared.
+struct SimulatedEffort {
+    int ranks, prepared = 0;  // that are simulated
+    uint64_t steps = 0;       // of those prepared, in all tiles
+    bool too_uneven = false;  // every rank is simulated, for many of the chunks are empty
+};
+
 struct SimulatedCall {
     std::function<Schedule(int rank)> schedule;  // fused instructions and all
     size_t bytes = 0;                            // of a part (base/collective.hpp)
@@ -56,6 +63,8 @@ struct SimulatedCall {
     size_t wanted_tile_bytes = 0;                // of the whole, as Algorithm::tile_bytes has it
     BoardMode mode = {};
     Symmetry symmetry = Symmetry::even;
+    // After each rank's preparation; a failure ends it, so that nobody waits for what takes hours.
+    std::function<Status(const SimulatedEffort&)> weigh = {};
     std::function<void(const SimulatedStep&)> observe = {};       // in the order of their ends
     std::function<void(const SimulatedLoad&)> observe_load = {};  // whenever it changes
 };

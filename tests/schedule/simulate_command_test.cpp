@@ -317,6 +317,32 @@ TEST_CASE("weft schedule simulate --tune writes a file by which such hosts choos
     CHECK(simulate(with({"-b", "8", "--collective", "barrier", "--tune", "/nonexistent/x.json"})).exit_status == 1);
 }
 
+TEST_CASE("what would take very long is refused, with the reason, or told before", "[simulate]") {
+    const std::string h100 = machines + "dgx_h100.xml";
+    const struct {
+        std::vector<std::string> words;
+        const char* reason;
+    } long_ones[] = {
+        {{"ring", "--topology", h100, "--hosts", "512"},
+         "many chunks are empty, so every rank is simulated: fewer --channels or more"},
+        {{"ring", "--hosts", "1250", "--bytes", "64K"}, "many chunks are empty"},
+        {{"ring", "-n", "1000000"}, "many chunks are empty"},
+        {{"ring", "--hosts", "2", "--bytes", "256T"}, "the message is of very many tiles: say fewer --bytes"},
+    };
+    for (const auto& [words, reason] : long_ones) {
+        const Outcome refused = simulate(words);
+        INFO(refused.err);
+        CHECK(refused.exit_status == 2);
+        CHECK(refused.err.find(reason) != std::string::npos);
+        CHECK(refused.err.find("steps are simulated with --anyway alone") != std::string::npos);
+    }
+    CHECK(simulate({"ring", "--hosts", "2", "--bytes", "257T"}).err.find("bytes are more than 256T") !=
+          std::string::npos);
+    CHECK(simulate({"ring", "--hosts", "2", "--bytes", "1E"}).exit_status == 2);
+    // One that takes a while begins with a line; short ones say nothing.
+    CHECK(simulate({"ring", "--hosts", "2"}).err == "");
+}
+
 TEST_CASE("weft schedule simulate --trace writes what happened when", "[schedule]") {
     const TemporaryFile file;
     const Json found = simulated({"ring", "--hosts", "2", "-b", "1M", "--every-rank", "--trace", file.name});
