@@ -6,6 +6,7 @@
 #include <CLI/CLI.hpp>
 #include <cmath>
 #include <cstdlib>
+#include <filesystem>
 
 namespace perf {
 namespace {
@@ -178,7 +179,12 @@ std::variant<Arguments, Refusal> parse_arguments(const std::string& program, int
         ->check(CLI::IsMember({"mean", "median-max"}))
         ->group(report_group);
     app.add_option("--seconds", a.seconds, "Seconds measured a size by median-max (0.3)")
-        ->check(CLI::Range(1e-6, 1e6))
+        ->check([](const std::string& text) {  // CLI::Range lets what is no number pass
+            double value = 0;
+            return CLI::detail::lexical_cast(text, value) && value >= 1e-6 && value <= 1e6
+                       ? std::string()
+                       : fmt::format("{} is no number of seconds from 1e-6 to 1e6", text);
+        })
         ->group(report_group);
     app.add_option("--json-lines", a.json_lines_peer,
                    "Print perf/peers' lines under this name instead of the table; implies --stat median-max")
@@ -216,6 +222,12 @@ std::variant<Arguments, Refusal> parse_arguments(const std::string& program, int
         for (size_t i = 0; i < std::size(gpu_flags); ++i)
             if (gpu_values[i] != gpu_flags[i].only)
                 throw Objection{fmt::format("{} {}: {}", gpu_flags[i].flags, gpu_values[i], gpu_flags[i].reason)};
+        std::error_code unseen;
+        const auto kind = std::filesystem::status(a.json_file, unseen).type();
+        if (!a.json_file.empty() && kind != std::filesystem::file_type::regular &&
+            kind != std::filesystem::file_type::not_found)
+            throw Objection{
+                fmt::format("-J {} is no file, but a folder or device: name one that can be made", a.json_file)};
         if (registered == 2)
             throw Objection{
                 "-R 2: symmetric windows do not exist in Weft yet; -R 1 gives buffers that all ranks of a host can "

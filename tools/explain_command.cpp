@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <climits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -89,18 +90,23 @@ int answer(const Question& question) {
         fmt::print(stderr, "weft info explain: {}\n", sentence);
         return 2;
     };
-    std::string name = question.collective, size = question.call.back();
-    if (question.call.size() == 2) {
+    std::string name = question.collective, size = question.call.empty() ? "" : question.call.back();
+    // A single word is a size, unless it is a collective's name.
+    const bool word_is_name = question.call.size() == 1 && !parse_integer(size, true) && collective_meant(size);
+    if (question.call.size() == 2 || word_is_name) {
         if (!name.empty()) return refuse("the collective is named twice: leave --collective out");
         name = question.call.front();
+        if (word_is_name) size.clear();
     }
-    const auto bytes = parse_integer(size, true);
+    const auto bytes = parse_integer(size.empty() ? "0" : size, true);
     if (!bytes || *bytes < 0) return refuse(fmt::format("{} is no size: it is bytes, with K, M or G", size));
     const auto collective = collective_meant(name.empty() ? name_of(Collective::all_reduce) : name);
     if (!collective) return refuse(collective.status().sentence());
+    if (size.empty() && *collective != Collective::barrier)
+        return refuse(
+            fmt::format("say a size, in bytes, with K, M or G: weft info explain {} 1M", name_of(*collective)));
     const EnvironmentCheck check = check_environment(Catalog::load(options().algo_files, 0, registry::algorithms()));
-    for (const std::string& sentence : check.warnings)
-        fmt::print(stderr, "weft info explain: warning: {}\n", sentence);
+    for (const std::string& sentence : check.warnings) fmt::print(stderr, "weft info explain: warning: {}\n", sentence);
     for (const std::string& sentence : check.errors) fmt::print(stderr, "weft info explain: {}\n", sentence);
     if (!check.errors.empty()) return 1;
     const auto place = question.topology.empty() ? place_on_equal(question) : place_on_played(question);
@@ -134,24 +140,27 @@ CLI::App* add_explain_command(CLI::App& info, int& exit_status) {
     explaining
         ->add_option("call", question->call,
                      "A collective, all_reduce if it is left out, and the size of the larger buffer: bytes, with K, M "
-                     "or G")
+                     "or G; a barrier has none")
         ->option_text("[COLLECTIVE] SIZE")
-        ->required()
-        ->expected(1, 2);
+        ->expected(0, 2);
     explaining->add_option("--collective", question->collective, "The collective, where SIZE stands alone");
-    explaining->add_option("-n,--ranks", question->ranks,
-                           "Ranks of the communicator (2; of --topology as many as have room)");
-    explaining->add_option(
-        "--hosts", question->hosts,
-        "Hosts that they are on, in blocks (1; a host for each rank where WEFT_TRANSPORTS has no shm); so many of "
-        "--topology's machines");
+    explaining
+        ->add_option("-n,--ranks", question->ranks, "Ranks of the communicator (2; of --topology as many as have room)")
+        ->check(CLI::Range(1, max_ranks));
+    explaining
+        ->add_option("--hosts", question->hosts,
+                     "Hosts that they are on, in blocks (1; a host for each rank where WEFT_TRANSPORTS has no shm); so "
+                     "many of --topology's machines")
+        ->check(CLI::Range(1, max_ranks));
     explaining->add_flag("--one-machine", question->one_machine,
                          "The hosts are containers of this machine, or named by WEFT_HOSTID: they share its cores, and "
                          "its memory is their network");
     explaining->add_option("--cores", question->cores, "Cores of a machine (this one's, or as --topology has it)")
         ->check(CLI::Range(1, 1 << 20));
-    explaining->add_option("--link-mbps", question->link_mbps,
-                           "Megabits a second of a host's network (unknown, or as --topology has it)");
+    explaining
+        ->add_option("--link-mbps", question->link_mbps,
+                     "Megabits a second of a host's network (unknown, or as --topology has it)")
+        ->check(CLI::Range(1, INT_MAX));
     explaining->add_option(
         "--topology", question->topology,
         "NCCL's topology file of the machines: ranks sit on their GPUs, or on cores, and rings, rails "

@@ -23,7 +23,8 @@ namespace {
 constexpr const char* separator = "--";
 constexpr const char* shielded_separator = " --";
 
-constexpr int ranks_limit = 65'536;  // as many processes as Linux gives a small machine
+constexpr double seconds_most = 1e9;  // 30 years; in microseconds it fits where times are counted
+constexpr int ranks_limit = 65'536;   // as many processes as Linux gives a small machine
 
 // All ranks are on this machine: if they need a network at all (WEFT_HOSTID, WEFT_TRANSPORTS), the loopback interface
 // is enough, and nothing is opened to others.
@@ -81,6 +82,13 @@ void add_run_command(CLI::App& app, int& exit_status) {
     auto job = std::make_shared<Job>();
     auto no_kill = std::make_shared<bool>(false);
     auto bind = std::make_shared<std::string>("core");
+    // CLI::Range lets what is no number pass.
+    const auto seconds = [](const std::string& text) {
+        double value = 0;
+        return CLI::detail::lexical_cast(text, value) && value >= 0 && value <= seconds_most
+                   ? std::string()
+                   : fmt::format("{} is no number of seconds from 0 to {}", text, seconds_most);
+    };
     CLI::App* command = app.add_subcommand(
         "run", "Starts a program as the N ranks of a job on this machine: weft run -n 4 ./program its arguments");
     command->prefix_command();
@@ -90,7 +98,8 @@ void add_run_command(CLI::App& app, int& exit_status) {
         "0 has the launcher's standard input. The status is that of the first rank that failed, 128 + signal if one "
         "ended\n"
         "it; 124 after --timeout; 127 if the program is not found. What the ranks leave running is ended with the "
-        "job.");
+        "job,\n"
+        "unless weft run itself is killed with SIGKILL: what ranks have started lives on then.");
     command->add_option("-n,--ranks", job->ranks, "Ranks to start")->required()->check(CLI::Range(1, ranks_limit));
     command
         ->add_option("--bind", *bind, "core: rank r to the r-th core allowed, in turns if there are more ranks; none")
@@ -99,9 +108,9 @@ void add_run_command(CLI::App& app, int& exit_status) {
     command->add_flag("--label", job->label, "Put [rank] before each line of output");
     command->add_flag("--no-kill", *no_kill, "Leave the other ranks alone when one fails");
     command->add_option("--timeout", job->time_limit_s, "End the job after so many seconds; 0 is never")
-        ->check(CLI::NonNegativeNumber);
+        ->check(seconds);
     // For tests, which have no five seconds to spare; not shown in the help.
-    command->add_option("--grace", job->grace_s)->check(CLI::NonNegativeNumber)->group("");
+    command->add_option("--grace", job->grace_s)->check(seconds)->group("");
     command->callback([=, &exit_status] {
         job->end_others = !*no_kill;
         job->bind_cores = *bind == "core";

@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <climits>
 #include <cstdio>
 #include <memory>
 #include <string>
@@ -28,7 +29,7 @@ struct Request {
     std::string xml, svg;  // empty: none
     bool pxn = false;
     int hosts = 1;
-    std::vector<int> gpus;  // empty: all
+    std::string gpus;  // dev,dev,..; empty: all
     std::string rails = "best";
     bool all_links = false;
     std::string graph;  // empty: none
@@ -91,6 +92,9 @@ Status show(const Request& request) {
     if (!machine) return Status(machine.status().code(), machine.status().sentence());
     fmt::print("{}", topology::write_text(machine->graph, {.pxn = request.pxn}));
     print_notes(*machine);
+    // As a search there ends.
+    if (machine->graph.nodes().empty())
+        return fail(weftInvalidArgument, "{}: a machine without a cpu; there is nothing to show", machine->source);
     if (!request.xml.empty()) WEFT_TRY(topology::write_topology_file(machine->graph, request.xml));
     return request.svg.empty() ? ok() : draw(request, *machine, nullptr);
 }
@@ -114,11 +118,32 @@ Status check(const Request& request, const Machine& machine, const topology::Job
     return ok();
 }
 
+// Empty: all.
+Result<std::vector<int>> gpus_of(const Request& request) {
+    std::vector<int> gpus;
+    if (request.gpus.empty()) return gpus;
+    for (size_t begin = 0; begin <= request.gpus.size();) {
+        const size_t end = std::min(request.gpus.find(',', begin), request.gpus.size());
+        const std::string word = request.gpus.substr(begin, end - begin);
+        begin = end + 1;
+        const auto dev = parse_integer(word, false);
+        if (!dev || *dev < 0 || *dev > INT_MAX)
+            return fail(weftInvalidArgument, "--gpus {}: `{}` is no GPU's dev; give numbers with commas: 0,1,2,3",
+                        request.gpus, word);
+        if (std::count(gpus.begin(), gpus.end(), int(*dev)) > 0)
+            return fail(weftInvalidArgument, "--gpus {} names {} twice", request.gpus, *dev);
+        gpus.push_back(int(*dev));
+    }
+    return gpus;
+}
+
 Status search(const Request& request) {
     const auto machine = machine_of(request);
     if (!machine) return Status(machine.status().code(), machine.status().sentence());
     print_notes(*machine);
-    const auto job = topology::job_of_all(machine->graph, request.hosts, request.gpus);
+    const auto gpus = gpus_of(request);
+    if (!gpus) return Status(gpus.status().code(), gpus.status().sentence());
+    const auto job = topology::job_of_all(machine->graph, request.hosts, *gpus);
     if (!job) return fail(job.status().code(), "{}: {}", machine->source, job.status().sentence());
     if (!request.graph.empty()) return check(request, *machine, *job);
     topology::SearchOptions options;
@@ -140,6 +165,9 @@ int exit_status_of(const Status& status) {
     return status ? 0 : status.code() == weftInvalidArgument ? 2 : 1;
 }
 
+// Empty words would stand for what is not said, as in `--hwloc "$unset"`.
+std::string not_empty(const std::string& text) { return text.empty() ? "it is given, but empty" : ""; }
+
 // Where the machine comes from.
 void add_sources(CLI::App& command, Request& request) {
     CLI::Option* file =
@@ -148,6 +176,9 @@ void add_sources(CLI::App& command, Request& request) {
         command.add_option("--hwloc", request.hwloc_file, "File of hwloc's, as lstopo writes it: lstopo machine.xml");
     CLI::Option* synthetic = command.add_option("--synthetic", request.synthetic,
                                                 "hwloc's description: \"package:2 numa:1 l3:1 core:8 pu:2\"");
+    hwloc_file->check(not_empty);
+    synthetic->check(not_empty);
+    file->check(not_empty);
     file->excludes(hwloc_file)->excludes(synthetic);
     hwloc_file->excludes(synthetic);
 }
@@ -177,7 +208,8 @@ void add_topology_command(CLI::App& app, int& exit_status) {
         "search", "Prints the channels of a job and how good they are: weft topology search machine.xml --hosts 4");
     add_sources(*search_command, *request);
     search_command->add_option("--hosts", request->hosts, "How many machines like it, each with all its GPUs");
-    search_command->add_option("--gpus", request->gpus, "Only these of each machine, by dev: 0,1,2,3")->delimiter(',');
+    search_command->add_option("--gpus", request->gpus, "Only these of each machine, by dev: 0,1,2,3")
+        ->check(not_empty);
     search_command
         ->add_option("--rails", request->rails, "Whether channels keep to NICs of the same index: only, any, best")
         ->check(CLI::IsMember({"only", "any", "best"}));

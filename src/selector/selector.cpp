@@ -75,8 +75,8 @@ Result<Choice> select(const Operation& operation, const Layout& layout, const Co
         for (const Candidate& candidate : all)
             reasons +=
                 fmt::format("{}{}: {}", reasons.empty() ? "" : "; ", candidate.algorithm->name, candidate.excluded);
-        return fail(weftInvalidArgument, "no algorithm can serve {} on {} ranks ({})", operation.text(), layout.ranks,
-                    reasons);
+        return fail(weftInvalidArgument, "no algorithm can serve {} on {} rank{} ({})", operation.text(), layout.ranks,
+                    layout.ranks == 1 ? "" : "s", reasons);
     }
     return Choice{best->algorithm,
                   {.channels = preferences.channels > 0 ? preferences.channels : 1,
@@ -130,7 +130,8 @@ const char* transports_of(const Layout& layout) {
 
 std::string ranks_text(const Layout& layout) {
     const int hosts = layout.host_count();
-    return fmt::format("{} ranks{}", layout.ranks, hosts > 1 ? fmt::format(" of {} hosts", hosts) : "");
+    return fmt::format("{} {}{}", layout.ranks, layout.ranks == 1 ? "rank" : "ranks",
+                       hosts > 1 ? fmt::format(" of {} hosts", hosts) : "");
 }
 
 }  // namespace

@@ -102,6 +102,12 @@ TEST_CASE("flags that contradict each other are refused") {
     }
     CHECK(accepted({"--regret", "--seconds", "1"}).regret);
     CHECK_THAT(refused({"--nonsense"}), Contains("--nonsense"));
+    for (const char* seconds : {"nan", "inf", "-1", "0"})
+        CHECK_THAT(refused({"--stat", "median-max", "--seconds", seconds}), Contains("is no number of seconds"));
+    // It would have been written beside them.
+    for (const char* path : {"/tmp", "/dev/null", "/proc/self"})
+        CHECK_THAT(refused({"-J", path}), Contains("is no file, but a folder or device"));
+    accepted({"-J", "/nowhere/report.json"});
     CHECK_THAT(refused({"-t", "0"}), Contains("nthreads"));
 }
 

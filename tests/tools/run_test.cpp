@@ -170,7 +170,11 @@ TEST_CASE("a wrong command line is a sentence", "[run]") {
         {{weft, "run", "-n", "2", "--"}, "which program?"},
         {{weft, "run", "-n", "2", "--labels", "true"}, "--labels is not an option of weft run"},
         {{weft, "run", "-n", "2", "--bind", "socket", "true"}, "socket not in {core,none}"},
-        {{weft, "run", "-n", "2", "--timeout", "-1", "true"}, "--timeout"},
+        {{weft, "run", "-n", "2", "--timeout", "-1", "true"}, "--timeout: -1 is no number of seconds"},
+        {{weft, "run", "-n", "2", "--timeout", "nan", "true"}, "--timeout: nan is no number of seconds"},
+        {{weft, "run", "-n", "2", "--timeout", "inf", "true"}, "--timeout: inf is no number of seconds"},
+        {{weft, "run", "-n", "2", "--timeout", "1e18", "true"}, "--timeout: 1e18 is no number of seconds"},
+        {{weft, "run", "-n", "2", "--grace", "nan", "true"}, "--grace: nan is no number of seconds"},
         {{weft}, "A subcommand is required"},
         {{weft, "fly"}, "weft: fly is not a command"},
     };
