@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cctype>
 #include <charconv>
 
 namespace weft::topology {
@@ -43,6 +44,19 @@ CpuMask CpuMask::from_mask(std::string_view mask) {
         mask = comma == mask.npos ? std::string_view() : mask.substr(0, comma);
     }
     return made;
+}
+
+bool CpuMask::is_mask(std::string_view text) {
+    for (size_t digits = 0, i = 0; i <= text.size(); ++i) {
+        if (i < text.size() && std::isxdigit(uint8_t(text[i]))) {
+            if (++digits > 8) return false;
+        } else if (digits == 0 || (i < text.size() && text[i] != ',')) {
+            return false;
+        } else {
+            digits = 0;
+        }
+    }
+    return true;
 }
 
 CpuMask CpuMask::from_set(const CpuSet& set) {

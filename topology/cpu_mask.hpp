@@ -25,6 +25,8 @@ class CpuMask {
     void add(int thread);
     bool contains(int thread) const;
     int count() const;
+    // Whether from_mask() can read it: groups of up to eight hexadecimal digits.
+    static bool is_mask(std::string_view text);
     bool empty() const { return words_.empty(); }
     int first() const;  // -1: none
     int last() const;

@@ -181,6 +181,10 @@ Result<Discovered> discover_this_host(const Options& options, const Asked& asked
         auto both = merge(file->graph, found.graph);
         if (!both) return fail(weftInvalidUsage, "WEFT_TOPO_FILE, {}: {}", options.topo_file, both.status().sentence());
         found.graph = std::move(both->graph);
+        if (!both->foreign.empty()) {
+            found.foreign = fmt::format("WEFT_TOPO_FILE, {}: {}", options.topo_file, both->foreign);
+            found.notes.push_back(found.foreign);
+        }
         for (const std::string& note : both->notes)
             found.notes.push_back(fmt::format("{}: {}", options.topo_file, note));
     }

@@ -15,6 +15,7 @@ namespace weft::topology {
 struct Discovered {
     Graph graph;                     // connected
     std::vector<std::string> notes;  // what is unknown, denied, slower than it could be, or allowed in part
+    std::string foreign = {};        // not empty: WEFT_TOPO_FILE is of another machine; one of the notes
 };
 
 // Where it is looked. Tests give trees of their own.

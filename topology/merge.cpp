@@ -38,12 +38,14 @@ class Merger {
     }
 
     Result<Merged> merge() {
+        std::string foreign = other_processors("arch", &Cpu::arch);
+        if (foreign.empty()) foreign = other_processors("vendor", &Cpu::vendor);
         WEFT_TRY(match_hosts());
         for (int i = 0; i < int(index_.size()); ++i) WEFT_TRY(take(i));
         for (const Statement& it : detected_.statements()) WEFT_TRY(take(it));
         note_unseen();
         WEFT_TRY(graph_.connect(notes_));
-        return Merged{std::move(graph_), std::move(notes_)};
+        return Merged{std::move(graph_), std::move(notes_), std::move(foreign)};
     }
 
   private:
@@ -62,6 +64,21 @@ class Merger {
             }
         if (any(NodeKind::port, [](const Node& node) { return node.port.dev; }))
             for (const int port : graph_.of_kind(NodeKind::port)) graph_.change(port).port.dev = unknown;
+    }
+
+    // What no cpu that was detected has, where some are known to have another.
+    std::string other_processors(const char* what, std::string Cpu::*member) const {
+        std::set<std::string> detected;
+        for (const int cpu : detected_.of_kind(NodeKind::cpu)) detected.insert(detected_.node(cpu).cpu.*member);
+        detected.erase("");
+        if (detected.empty()) return {};
+        for (const int cpu : graph_.of_kind(NodeKind::cpu)) {
+            const std::string& stated = graph_.node(cpu).cpu.*member;
+            if (!stated.empty() && detected.count(stated) == 0)
+                return fmt::format("the file is of another machine: {} of {} is {}, and here it is {}", what,
+                                   graph_.name(cpu), stated, *detected.begin());
+        }
+        return {};
     }
 
     Status match_hosts() {

@@ -14,6 +14,8 @@ namespace weft::topology {
 struct Merged {
     Graph graph;                     // connected
     std::vector<std::string> notes;  // where the two contradict each other, a sentence each
+    // Not empty: the file is of another machine, for its processors are of another architecture or vendor; a sentence.
+    std::string foreign = {};
 };
 
 // weftInvalidArgument: together they are too large.

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "src/base/xml.hpp"
+#include "topology/cpu_mask.hpp"
 #include "topology/notes.hpp"
 #include "topology/speeds.hpp"
 #include "topology/topology_xml.hpp"
@@ -166,6 +167,11 @@ class TopologyReader : xml::Handler {
         node.host = *host;
         node.cpu.numaid = element.number("numaid", -1, 65'535);
         node.cpu.affinity = text(element, "affinity");
+        if (!node.cpu.affinity.empty() && !CpuMask::is_mask(node.cpu.affinity)) {
+            note(element.mark().line, "affinity of cpu {} is {}: taken for unknown; write it as in ffff,ffffffff",
+                 node.cpu.numaid, shown(node.cpu.affinity));
+            node.cpu.affinity.clear();
+        }
         node.cpu.arch = text(element, "arch");
         node.cpu.vendor = text(element, "vendor");
         node.cpu.family = number(element, "familyid", 0, INT_MAX);

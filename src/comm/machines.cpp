@@ -73,6 +73,8 @@ Result<MachineText> describe_this_machine(bool gpus) {
         const std::string dump = std::exchange(wanted.topo_dump_file, {});
         auto found = topology::discover_this_host(wanted, {.nvml = gpus, .verbs = false});
         if (!found) return found.take_status();
+        if (!found->foreign.empty() && !known.machines[!gpus])
+            WEFT_LOG(warn, init, "{}; its statements are kept", found->foreign);
         if (!dump.empty())
             if (const Status written = topology::write_topology_file(found->graph, dump); !written)
                 WEFT_LOG(warn, init, "WEFT_TOPO_DUMP_FILE: {}", written.sentence());

@@ -476,6 +476,21 @@ TEST_CASE("random calls are right in rings by NUMA domains, on one host and on s
         }
 }
 
+TEST_CASE("a file of another machine's processors is warned of once a process", "[machines]") {
+    const Folder folder;
+    const std::string file = folder.path / "machine.xml";
+    std::ofstream(file) << "<system version=\"1\"><cpu numaid=\"0\" arch=\"ppc64\" affinity=\"f\"/></system>";
+    const Outcome outcome =
+        run({WEFT_COMMAND, "run", "-n", "3", WEFT_WORKER, "1", "2", "100", "0"}, {"WEFT_TOPO_FILE=" + file});
+    INFO(outcome.error);
+    CHECK(outcome.status == 0);
+    const std::string sentence =
+        " WEFT WARN WEFT_TOPO_FILE, " + file + ": the file is of another machine: arch of cpu 0 is ppc64";
+    const size_t first = outcome.error.find(sentence);
+    REQUIRE(first != std::string::npos);
+    CHECK(outcome.error.find(sentence, first + 1) == std::string::npos);
+}
+
 TEST_CASE("a machine's file that is none fails the ranks with its name and the reason", "[machines]") {
     const Folder folder;
     const std::string file = folder.path / "machine.xml";

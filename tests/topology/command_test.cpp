@@ -1,4 +1,5 @@
 // `weft topology show` and `search`: what they print, write and return.
+#include <filesystem>
 #include <fstream>
 
 #include "tests/catch.hpp"
@@ -80,6 +81,12 @@ TEST_CASE("weft topology show without a file shows this machine, merged with wha
     CHECK(broken.status == 1);
     CHECK(broken.error.find("WEFT_TOPO_FILE, ") != std::string::npos);
     CHECK(run({WEFT_COMMAND, "topology", "show"}, {"WEFT_TOPO_FILE=/nowhere.xml"}).status == 1);
+    const Folder stranger;
+    const std::string other = stranger.path / "other.xml";
+    std::ofstream(other) << "<system version=\"1\"><cpu numaid=\"0\" arch=\"ppc64\" affinity=\"f\"/></system>";
+    CHECK(run({WEFT_COMMAND, "topology", "show"}, {"WEFT_TOPO_FILE=" + other})
+              .error.find("the file is of another machine: arch of cpu 0 is ppc64, and here it is ") !=
+          std::string::npos);
     const Outcome nowhere = run({WEFT_COMMAND, "topology", "show"}, {"WEFT_TOPO_DUMP_FILE=/nowhere/dump.xml"});
     CHECK(nowhere.status == 1);
     CHECK(nowhere.error.find("/nowhere/dump.xml could not be written") != std::string::npos);
@@ -155,14 +162,47 @@ bound by what joins gpu 3 with the rest: pci of 6 GB/s from gpu 3 to cpu 1
               .output.find("2 ranks on 1 machine\n") == 0);
     CHECK(run({WEFT_COMMAND, "topology", "search", folder + "machines/dgx_h100.xml", "--hosts", "2", "--rails", "only"})
               .output.find("PXN to NICs, in and out by the same NIC") != std::string::npos);
-    for (const std::vector<std::string>& wrong :
-         {std::vector<std::string>{"--hosts", "0"}, {"--gpus", "9"}, {"--rails", "some"}, {"--xml", "/none/of/this"}}) {
+    for (const std::vector<std::string>& wrong : {std::vector<std::string>{"--hosts", "0"},
+                                                  {"--gpus", "9"},
+                                                  {"--gpus", ""},
+                                                  {"--gpus", "0,,1"},
+                                                  {"--gpus", "0,0"},
+                                                  {"--gpus", "0,"},
+                                                  {"--rails", "some"},
+                                                  {"--xml", "/none/of/this"}}) {
         std::vector<std::string> words{WEFT_COMMAND, "topology", "search", bridge};
         words.insert(words.end(), wrong.begin(), wrong.end());
         const Outcome refused = run(words);
         INFO(refused.error);
         CHECK(refused.status != 0);
         CHECK(refused.error != "");
+    }
+}
+
+TEST_CASE("sources of machines that are given, but empty, are refused", "[topology]") {
+    for (const char* command : {"show", "search"})
+        for (const std::vector<std::string>& words :
+             {std::vector<std::string>{"--hwloc", ""}, {"--synthetic", ""}, {""}}) {
+            std::vector<std::string> all{WEFT_COMMAND, "topology", command};
+            all.insert(all.end(), words.begin(), words.end());
+            const Outcome refused = run(all);
+            INFO(command << ' ' << words[0] << refused.error);
+            CHECK(refused.status == 2);
+            CHECK(refused.error.find("given, but empty") != std::string::npos);
+            CHECK(refused.output == "");
+        }
+}
+
+TEST_CASE("a machine without a cpu is neither shown nor drawn, nor searched", "[topology]") {
+    const Folder made;
+    const std::string file = made.path / "none.xml", picture = made.path / "none.svg";
+    std::ofstream(file) << "<system version=\"1\"/>";
+    for (const char* command : {"show", "search"}) {
+        const Outcome refused = run({WEFT_COMMAND, "topology", command, file, "--svg", picture});
+        CHECK(refused.status == 2);
+        CHECK(refused.output == "");
+        CHECK(refused.error.find("weft topology: " + file + ": ") != std::string::npos);
+        CHECK(!std::filesystem::exists(picture));
     }
 }
 

@@ -113,6 +113,19 @@ TEST_CASE("what the file states is kept, and the contradiction told", "[topology
     CHECK(node_named(graph, "gpu2") > 0);
 }
 
+TEST_CASE("a file of processors that the machine does not have is of another machine", "[topology]") {
+    const auto machine = [](const std::string& facts) { return graph_of("<cpu numaid=\"0\" " + facts + "/>"); };
+    const Graph here = machine("arch=\"x86_64\" vendor=\"AuthenticAMD\" affinity=\"f\"");
+    CHECK(merged(machine("arch=\"arm64\""), here).foreign ==
+          "the file is of another machine: arch of cpu 0 is arm64, and here it is x86_64");
+    CHECK(merged(machine("arch=\"x86_64\" vendor=\"GenuineIntel\""), here).foreign ==
+          "the file is of another machine: vendor of cpu 0 is GenuineIntel, and here it is AuthenticAMD");
+    // What is not stated, or not detected, contradicts nobody.
+    for (const char* facts : {"", "arch=\"x86_64\"", "vendor=\"AuthenticAMD\" familyid=\"6\""})
+        CHECK(merged(machine(facts), here).foreign == "");
+    CHECK(merged(machine("arch=\"arm64\" vendor=\"ARM\""), machine("")).foreign == "");
+}
+
 TEST_CASE("what only one of two files states is taken, where both do and differ the first one's is kept",
           "[topology]") {
     const std::string machine = R"(<cpu numaid="0">

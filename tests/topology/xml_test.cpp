@@ -82,6 +82,18 @@ TEST_CASE("strange things are said with their line, and left out or taken for so
 <pci busid="0000:04:00.0" class="0x030200"/>
 <pci busid="0000:05:00.0"><pcilink target="0000:77:00.0"/></pci>
 <future><pci/></future>)");
+    for (const char* affinity : {"0-3", "0xff", "f,", "123456789", "ffff,zz"}) {
+        const auto strange = read_topology(fmt::format(
+            "<system version=\"1\">\n<cpu numaid=\"0\" affinity=\"{}\" arch=\"x86_64\"/></system>", affinity));
+        REQUIRE(strange.ok());
+        CHECK(strange->notes ==
+              std::vector<std::string>{fmt::format(
+                  "line 2: affinity of cpu 0 is `{}`: taken for unknown; write it as in ffff,ffffffff", affinity)});
+        CHECK(strange->graph.node(0).cpu.affinity == "");
+    }
+    for (const char* affinity : {"f", "00000000,000000ff", "0", ""})
+        CHECK(read_topology(fmt::format("<system version=\"1\"><cpu numaid=\"0\" affinity=\"{}\"/></system>", affinity))
+                  ->notes.empty());
     CHECK(machine.notes ==
           std::vector<std::string>{
               "line 3: link_speed of 0000:01:00.0 is `fast`: taken for unknown; write it as in 16.0 GT/s PCIe",
