@@ -6,6 +6,7 @@
 #include <cstring>
 #include <mutex>
 #include <new>
+#include <set>
 
 #include "src/base/build_facts.hpp"
 #include "src/base/cpu.hpp"
@@ -51,10 +52,25 @@ std::string names_of(const Items& items, NameOf&& name_of) {
     return names;
 }
 
+// Times of what this Weft does not have count for nothing.
+void tell_unknown_once(const Tuning& tuning, const std::string& file, const Catalog& catalog) {
+    static PerProcess<std::once_flag> told;
+    std::call_once(told.get(), [&] {
+        const std::vector<std::string_view> names = catalog.names();
+        std::set<std::string> unknown;
+        for (const Tuning::Curve& curve : tuning.curves)
+            if (std::find(names.begin(), names.end(), curve.algorithm) == names.end()) unknown.insert(curve.algorithm);
+        if (!unknown.empty())
+            WEFT_LOG(warn, algo, "WEFT_TUNE_FILE: {}: there is no algorithm {}: its times count for nothing", file,
+                     names_of(unknown, [](const std::string& name) { return name; }));
+    });
+}
+
 // Of rank 0's file, for all.
-Result<std::string> tuning_text_of(const std::string& file) {
+Result<std::string> tuning_text_of(const std::string& file, const Catalog& catalog) {
     auto tuning = tuning_of_file(file);
     if (!tuning) return tuning.take_status();
+    if (*tuning) tell_unknown_once(**tuning, file, catalog);
     std::string text = *tuning ? (*tuning)->text() : std::string();
     if (text.size() > AgreedTexts::tuning_bytes_most)
         return fail(
@@ -82,7 +98,7 @@ Result<Settings> settings_of_environment(int ranks) {
     auto catalog = catalog_for(ranks);
     if (!catalog) return catalog.take_status();
     own.catalog = std::move(*catalog);
-    meeting.tuning = [file = environment.tune_file] { return tuning_text_of(file); };
+    meeting.tuning = [file = environment.tune_file, catalog = own.catalog] { return tuning_text_of(file, *catalog); };
     meeting.proposal.user_algorithms = own.catalog->digest();
     WEFT_TRY(set_algo("WEFT_ALGO", environment.algo, *own.catalog, meeting));
     meeting.proposal.tile_bytes = environment.tile_bytes;

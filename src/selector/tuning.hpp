@@ -48,6 +48,7 @@ struct Tuning {
     bool kernel_copies = false;
     LinkCosts constants;  // of these only constant_table()'s count; unless fitted, built_in()'s
     std::vector<Curve> curves;
+    std::vector<std::string> notes = {};  // what of the text counts for nothing; not written
 
     // weftInvalidUsage: it is cut off, of another form or holds what cannot be; the sentence says where.
     static Result<Tuning> read(std::string_view text);

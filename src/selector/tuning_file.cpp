@@ -71,6 +71,10 @@ Result<std::shared_ptr<const Tuning>> tuning_of_file(const std::string& name) {
                                                            : "simulate anew with `weft schedule simulate --tune`"));
         return std::shared_ptr<const Tuning>();
     }
+    static PerProcess<std::once_flag> noted;
+    std::call_once(noted.get(), [&] {
+        for (const std::string& note : (*tuning)->notes) WEFT_LOG(warn, algo, "WEFT_TUNE_FILE: {}: {}", name, note);
+    });
     return tuning;
 }
 

@@ -1,7 +1,10 @@
 // tuning_text.cpp: a tuning as JSON: `weft tune` writes it, WEFT_TUNE_FILE names it.
+#include <algorithm>
 #include <charconv>
 #include <climits>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <tuple>
 
 #include "src/selector/tuning.hpp"
 
@@ -110,6 +113,33 @@ Tuning::Curve read_curve(TuningReader& reader, const Json& row) {
     return curve;
 }
 
+constexpr size_t tuning_notes_most = 20;  // more nobody reads
+
+void note_unknown(const Json& constants, std::vector<std::string>& notes) {
+    for (const auto& [name, value] : constants.items()) {
+        const auto is_it = [&name = name](const Tuning::Constant& constant) { return name == constant.name; };
+        const auto table = Tuning::constant_table();
+        if (notes.size() < tuning_notes_most && std::none_of(table.begin(), table.end(), is_it))
+            notes.push_back(
+                fmt::format("there is no constant {}: it counts for nothing", Json(name).dump(-1, ' ', true)));
+    }
+}
+
+// nearest() takes the first.
+void note_doubled(const std::vector<Tuning::Curve>& curves, std::vector<std::string>& notes) {
+    std::map<std::tuple<Collective, std::string, int, int, std::optional<bool>>, size_t> known;
+    for (size_t i = 0; i < curves.size(); ++i) {
+        const Tuning::Curve& curve = curves[i];
+        const auto [first, fresh] =
+            known.insert({{curve.collective, curve.algorithm, curve.ranks, curve.hosts, curve.apart}, i});
+        if (!fresh && notes.size() < tuning_notes_most)
+            notes.push_back(
+                fmt::format("times[{}] are of what times[{}] are of, {} by {} of {} ranks on {} hosts: the "
+                            "first count",
+                            i, first->second, name_of(curve.collective), curve.algorithm, curve.ranks, curve.hosts));
+    }
+}
+
 }  // namespace
 
 Result<Tuning> Tuning::read(std::string_view text) {
@@ -129,9 +159,11 @@ Result<Tuning> Tuning::read(std::string_view text) {
         tuning.link_mbps = reader.whole(*machine, "link_mbps", 0, INT_MAX);
         tuning.kernel_copies = reader.truth(*machine, "kernel_copies");
     }
-    if (const Json* constants = reader.object(json, "constants"))
+    if (const Json* constants = reader.object(json, "constants")) {
         for (const Constant& constant : constant_table())
             tuning.constants.*constant.member = reader.time(*constants, constant.name);
+        note_unknown(*constants, tuning.notes);
+    }
     if (!reader.objection().empty()) return fail(weftInvalidUsage, "{}", reader.objection());
     const Json* times = reader.list(json, "times");
     for (size_t i = 0; times && i < times->size() && reader.objection().empty(); ++i) {
@@ -139,6 +171,7 @@ Result<Tuning> Tuning::read(std::string_view text) {
         if (!reader.objection().empty()) return fail(weftInvalidUsage, "times[{}]: {}", i, reader.objection());
     }
     if (!reader.objection().empty()) return fail(weftInvalidUsage, "{}", reader.objection());
+    note_doubled(tuning.curves, tuning.notes);
     return tuning;
 }
 

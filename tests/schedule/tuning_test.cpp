@@ -115,6 +115,24 @@ TEST_CASE("what is no tuning is refused with what is wrong and where", "[tuning]
                Contains("times[2]: it is not an object"));
 }
 
+TEST_CASE("what of a tuning counts for nothing is noted", "[tuning]") {
+    Tuning tuning = tuning_of_here();
+    tuning.curves = {{Collective::all_reduce, "ring", 2, 1, {{8, 1}}},
+                     {Collective::all_reduce, "ring", 4, 1, {{8, 1}}},
+                     {Collective::all_reduce, "ring", 2, 1, {{8, 9}}}};
+    std::string text = tuning.text();
+    const std::string constants = "\"constants\": {";
+    text.insert(text.find(constants) + constants.size(), "\"alhpa_us\": 1,");
+    const auto read = Tuning::read(text);
+    REQUIRE(read);
+    CHECK(read->notes == std::vector<std::string>{"there is no constant \"alhpa_us\": it counts for nothing",
+                                                  "times[2] are of what times[0] are of, all_reduce by ring of 2 ranks "
+                                                  "on 1 hosts: the first count"});
+    CHECK(read->nearest(Collective::all_reduce, "ring", layout_in_blocks(2, 1))->points[0].us == 1);
+    tuning.curves.pop_back();
+    CHECK(Tuning::read(tuning.text())->notes.empty());
+}
+
 TEST_CASE("a tuning that is cut off anywhere is refused", "[tuning]") {
     const std::string whole = a_tuning().text();
     const size_t end = whole.rfind('}');

@@ -78,6 +78,17 @@ TEST_CASE("what is measured is written, read back, explained and used", "[tune]"
     const std::string built_in = run_program({logged[0], logged[1]}).error;
     CHECK_THAT(built_in, Contains(" us predicted; ") && !Contains("measured"));
 
+    // Of an algorithm that this Weft does not have.
+    Tuning unknown = *tuning;
+    unknown.curves[0].algorithm = "rign";
+    std::ofstream(file) << unknown.text();
+    const std::string noted = run_program({"WEFT_TUNE_FILE=" + file}).error;
+    CHECK_THAT(noted,
+               Contains("WEFT_TUNE_FILE: " + file + ": there is no algorithm rign: its times count for nothing"));
+    std::ofstream(file) << tuning->text();
+    CHECK_THAT(run_program({"WEFT_TUNE_FILE=" + file}).error,
+               !Contains("counts for nothing") && !Contains("count for"));
+
     // By ranks that sit otherwise it is not believed, who sit as these did take it.
     const char* left_out = ": inside a host the built-in costs serve";
     CHECK_THAT(run_program({"WEFT_TUNE_FILE=" + file, "WEFT_DEBUG=INFO"}, "3").error, !Contains(left_out));
