@@ -199,13 +199,13 @@ Result<std::unique_ptr<Fabric>> fabric_of(const Scene& scene, const Algorithm& r
 // Says before a long simulation that it is one, and refuses one that nobody would wait for.
 static Status weigh(const char* name, bool anyway, int ranks, const SimulatedEffort& effort) {
     constexpr uint64_t told_from = 20'000'000, steps_most = 200'000'000;
-    // Of ranks that have left the caches; see docs/simulation.md.
+    // Of ranks that have left the caches, and messages none of which is empty; see docs/simulation.md.
     constexpr double us_a_step = 1.5;
     const auto text = [&](uint64_t steps) {
         const double minutes = double(steps) * us_a_step / 60e6;
         std::string long_time = fmt::format("some {} million steps of {} ranks, ", steps / 1'000'000, effort.ranks);
-        long_time += minutes < 120 ? fmt::format("about {:.0f} minutes", std::ceil(minutes))
-                                   : fmt::format("about {:.0f} hours", minutes / 60);
+        long_time += minutes < 120 ? fmt::format("up to {:.0f} minutes", std::ceil(minutes))
+                                   : fmt::format("up to {:.0f} hours", minutes / 60);
         const char* why =
             effort.too_uneven ? "; many chunks are empty, so every rank is simulated: fewer --channels or more --bytes "
                                 "let one host stand for all"

