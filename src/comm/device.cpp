@@ -26,6 +26,7 @@ DeviceSide::DeviceSide(std::unique_ptr<State> state) : state_(std::move(state)) 
 
 DeviceSide::~DeviceSide() {
     State& s = *state_;
+    const RelaxedCapture relaxed(*s.driver);  // another thread may capture meanwhile
     // Peers may die while we wait for our kernels: they are watched until those have ended.
     if (s.domain) s.domain->finish();
     if (s.abroad) (void)s.abroad->drain(s.timeout_ns > 0 ? now_us() + int64_t(s.timeout_ns / 1000) : 0);
@@ -37,6 +38,7 @@ DeviceSide::~DeviceSide() {
     else if (s.group)
         s.group->row(s.rank).device_left.store(1, std::memory_order_release);
     if (s.group && !s.group->one_host()) s.group->ring();  // the leader may be waiting for it
+    state_.reset();
 }
 
 DeviceFacts DeviceSide::facts() const { return state_->facts; }

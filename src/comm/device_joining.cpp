@@ -22,6 +22,7 @@ using cuda::Driver;
 using cuda::KernelSet;
 using cuda::ranks_max;
 using cuda::Registrations;
+using cuda::RelaxedCapture;
 
 namespace {
 
@@ -54,6 +55,8 @@ Result<std::unique_ptr<DeviceSide>> DeviceSide::find(int which) {
     }
     auto state = std::make_unique<State>();
     state->driver = *driver;
+    // Opening a context is what a capture of another thread, or of this one, would forbid, and be ended by.
+    const RelaxedCapture relaxed(**driver);
     const auto made = [&] { return std::unique_ptr<DeviceSide>(new DeviceSide(std::move(state))); };
     CUcontext context = nullptr;
     if (which == current) {

@@ -71,7 +71,7 @@ bool free_device_memory(void* address) {
         all.by_address.erase(place);
     }
     const RelaxedCapture relaxed(freed.context.driver());
-    freed.memory = {};
+    freed = {};
     return true;
 }
 

@@ -1,6 +1,7 @@
 // failures_test.cpp: what becomes of calls on device memory when ranks call different things, are late, abort, or lack
 // what it takes: a sentence on every rank, and the process lives.
 #include <cstring>
+#include <future>
 #include <thread>
 
 #include "tests/device/ranks.hpp"
@@ -31,6 +32,31 @@ void check_works() {
     const Ranks ranks(spread(2));
     CHECK(compare(ranks, {weftInt32, weftSum, 3000, false, 0}, random) == "");
 }
+
+// Not of this thread, which is the one that is held to it.
+struct CaptureElsewhere {
+    explicit CaptureElsewhere(int device) : stream(device) {
+        std::thread([&] {
+            const Current current(stream.device);
+            demand(cuStreamBeginCapture(stream.handle, CU_STREAM_CAPTURE_MODE_GLOBAL));
+            begun.set_value();
+            over.get_future().wait();
+            CUgraph graph = nullptr;
+            ended.set_value(cuStreamEndCapture(stream.handle, &graph));
+            cuGraphDestroy(graph);
+        }).swap(thread);
+        begun.get_future().wait();
+    }
+    CUresult end() {
+        over.set_value();
+        thread.join();
+        return ended.get_future().get();
+    }
+    Stream stream;
+    std::promise<void> begun, over;
+    std::promise<CUresult> ended;
+    std::thread thread;
+};
 
 }  // namespace
 
@@ -77,6 +103,55 @@ TEST_CASE("programs that cannot be copied to a device leave the way through host
     char text[8000];
     demand(weftCommExplain(ranks.comms[0], 3000, weftInt32, weftSum, text, sizeof text, nullptr));
     CHECK_THAT(text, Catch::Contains("in device memory: ring, ") && Catch::Contains("through host memory"));
+}
+
+TEST_CASE("communicators come and go while another thread captures, and have their devices", "[joining]") {
+    std::vector<std::unique_ptr<DeviceBuffer>> buffers;
+    for (const int device : spread(2)) buffers.push_back(std::make_unique<DeviceBuffer>(device, 4000));
+    const auto sum = [&](const Ranks& ranks) {
+        ranks.group([&](int rank) {
+            void* const buffer = buffers[size_t(rank)]->data();
+            return weftAllReduce(buffer, buffer, 1000, weftInt32, weftSum, ranks.comms[size_t(rank)],
+                                 ranks.streams[size_t(rank)]->weft());
+        });
+        ranks.finish();
+    };
+    const std::vector<int> ones(1000, 1), eights(1000, 8);
+    for (const auto& buffer : buffers) buffer->write(ones.data(), 4000);
+    {
+        CaptureElsewhere capture(0);
+        sum(Ranks(spread(2)));  // the first of its devices, and the last
+        {
+            const Ranks outer(spread(2));
+            sum(Ranks(spread(2)));
+            sum(outer);
+        }
+        CHECK(capture.end() == CUDA_SUCCESS);
+    }
+    for (const auto& buffer : buffers) CHECK(memcmp(buffer->read(4000).data(), eights.data(), 4000) == 0);
+}
+
+TEST_CASE("a communicator that is split off while the stream is captured serves it", "[joining]") {
+    const Ranks ranks(spread(2));
+    const Buffers buffers(ranks, 4000);
+    std::vector<weftComm_t> children(2);
+    {
+        const Captured captured(ranks, [&] {
+            ranks.group([&](int rank) {
+                return weftCommSplit(ranks.comms[size_t(rank)], 0, rank, &children[size_t(rank)], nullptr);
+            });
+            ranks.group([&](int rank) {
+                return weftAllReduce(buffers[rank], buffers[rank], 1000, weftInt32, weftSum, children[size_t(rank)],
+                                     ranks.streams[size_t(rank)]->weft());
+            });
+        });
+        const std::vector<int> ones(1000, 1), twos(1000, 2);
+        for (const auto& buffer : buffers.all) buffer->write(ones.data(), 4000);
+        captured.launch();
+        ranks.finish();
+        for (const auto& buffer : buffers.all) CHECK(memcmp(buffer->read(4000).data(), twos.data(), 4000) == 0);
+    }
+    for (weftComm_t child : children) demand(weftCommDestroy(child));
 }
 
 TEST_CASE("device memory on one rank and host memory on another is a mismatch that says so", "[failures]") {

@@ -265,6 +265,7 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice device) {
 CUresult cuDevicePrimaryCtxRelease_v2(CUdevice device) {
     FAKE_ENTER(DevicePrimaryCtxRelease);
     if (const CUresult early = check_device(device); early != CUDA_SUCCESS) return early;
+    if (const CUresult early = check_unsafe(); early != CUDA_SUCCESS) return early;
     std::lock_guard lock(world().mutex);
     Context& primary = world().devices[size_t(device)]->context;
     if (primary.retained == 0) return CUDA_ERROR_INVALID_CONTEXT;

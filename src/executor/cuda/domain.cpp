@@ -319,6 +319,7 @@ void Domain::finish() const {
 
 void Domain::retire(std::unique_ptr<Domain> domain) {
     const Driver& driver = domain->kernels_->driver();
+    const RelaxedCapture relaxed(driver);
     const bool elsewhere = !domain->one_process();
     // Ranks of this process may be driven by this thread: they leave after us.
     for (const int64_t until = now_us() + peer_patience_us;
@@ -347,7 +348,6 @@ void Domain::retire(std::unique_ptr<Domain> domain) {
         }
         if (parked.alive == 0) free_memory.swap(parked.memory), free_words.swap(parked.words);
     }
-    const RelaxedCapture relaxed(driver);
     gone.clear();
     free_memory.clear();
     free_words.clear();
