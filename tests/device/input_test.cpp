@@ -118,6 +118,23 @@ TEST_CASE("managed memory and memory of pools count as device memory", "[input]"
     check_lives(ranks);
 }
 
+TEST_CASE("a stream that has been destroyed, or never was one, is refused", "[input][copies]") {
+    const Ranks ranks(spread(2));
+    const DeviceBuffer own(0, 4000);
+    CUstream destroyed = nullptr;
+    {
+        const Stream stream(0);
+        destroyed = stream.handle;
+    }
+    for (CUstream stream : {destroyed, reinterpret_cast<CUstream>(0x77777770)}) {
+        CHECK_REFUSED(reduce(ranks.comms[0], own.data(), own.data(), 10, stream), ranks.comms[0], weftInvalidArgument,
+                      "is no stream of CUDA's");
+        CHECK_REFUSED(weftSend(own.data(), 10, weftUint32, 1, ranks.comms[0], reinterpret_cast<weftStream_t>(stream)),
+                      ranks.comms[0], weftInvalidArgument, "is no stream of CUDA's");
+    }
+    check_lives(ranks);
+}
+
 TEST_CASE("a stream of another device is refused", "[input]") {
     if (devices() < 2) return;
     const Ranks ranks({0, 1});

@@ -44,7 +44,11 @@ Status Stream::wait_for(const Event& event) const {
 
 Result<StreamFacts> describe_stream(const Driver& driver, CUstream stream) {
     StreamFacts facts;
-    WEFT_TRY(driver.check(driver.StreamGetCtx(stream, &facts.context), "tell a stream's context (is it destroyed?)"));
+    const CUresult found = driver.StreamGetCtx(stream, &facts.context);
+    if (found == CUDA_ERROR_INVALID_HANDLE || found == CUDA_ERROR_CONTEXT_IS_DESTROYED)
+        return fail(weftInvalidArgument, "{} is no stream of CUDA's: has it, or its context, been destroyed?",
+                    static_cast<const void*>(stream));
+    WEFT_TRY(driver.check(found, "tell a stream's context"));
     {
         ContextScope scope(driver, facts.context);
         WEFT_TRY(scope.take_status());
