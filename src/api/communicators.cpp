@@ -206,6 +206,7 @@ weftResult_t weftCommGetAsyncError(weftComm_t comm, weftResult_t* asyncError) {
         Status state = stream ? stream->test(HostStream::everything) : ok();
         // While a call is under way its buffers are in use, whatever has hit the communicator.
         if (state) state = communicator->state();
+        if (!state && state.code() != weftInProgress) comm->keep_error(state);
         *asyncError = state.code();
         return ok();
     });

@@ -74,6 +74,7 @@ TEST_CASE("ranks that call different things on device memory hear what each call
         ranks.finish();
         for (int rank = 0; rank < 3; ++rank) {
             CHECK(ranks.await_failure(rank) == weftMismatch);
+            CHECK_THAT(weftGetLastError(ranks.comms[size_t(rank)]), Catch::Contains("rank 1 called all_reduce of "));
             CHECK_REFUSED(
                 reduce(ranks, buffers, rank, each.most_call), ranks.comms[size_t(rank)], weftMismatch,
                 "rank 1 called all_reduce of " + std::to_string(each.rank_1_calls) + " float, sum, in device memory");
