@@ -289,6 +289,17 @@ TEST_CASE("a rank that cannot make its part of what devices share leaves all wit
     check_works();
 }
 
+TEST_CASE("what a join has begun on its memory is over when that goes, at whichever copy it fails", "[joining]") {
+    for (int copy = 1; copy <= 4; ++copy) {
+        INFO(copy);
+        fake::add_setting("fault cuMemcpyAsync " + std::to_string(copy) + " 999");
+        const int early = fake::streams_destroyed_early();
+        { const Ranks ranks(spread(2)); }
+        CHECK(fake::streams_destroyed_early() == early);
+    }
+    check_works();
+}
+
 TEST_CASE("kernels that cannot be loaded on one rank make all ranks work on copies", "[joining]") {
     // It is looked for in each of the five libraries.
     fake::add_setting(

@@ -99,6 +99,10 @@ CUresult cuStreamDestroy_v2(CUstream handle) {
     if (found == world().streams.end()) return CUDA_ERROR_INVALID_HANDLE;
     if (found->second->capture) found->second->capture->invalid = true;
     stop_stream(found->second);
+    if (const Stream& gone = *found->second; gone.last && !gone.last->done()) {
+        gone.context->orphans.push_back(gone.last);
+        ++world().destroyed_early;
+    }
     world().streams.erase(found);
     return CUDA_SUCCESS;
 }

@@ -32,6 +32,8 @@ int running_blocks(int device);
 // made current. Its streams are destroyed before it.
 void* make_context(int device);
 void destroy_context(void* context);
+// How many streams have been destroyed while they had work to do, which goes on.
+int streams_destroyed_early();
 // Of the kernel launched last; INT_MIN: its stream's.
 int last_priority();
 

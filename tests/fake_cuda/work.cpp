@@ -114,6 +114,8 @@ std::vector<Done> outstanding(Context* context) {
         if (stream && stream->context == context && stream->last) last.push_back(stream->last);
     };
     add(context->legacy);
+    std::erase_if(context->orphans, [](const Done& work) { return work->done(); });
+    last.insert(last.end(), context->orphans.begin(), context->orphans.end());
     for (const auto& [handle, stream] : all.streams) add(stream);
     for (const auto& [thread, stream] : all.per_thread) add(stream);
     return last;

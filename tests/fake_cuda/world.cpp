@@ -268,6 +268,11 @@ int calls(const std::string& function) {
     return world().calls[function];
 }
 
+int streams_destroyed_early() {
+    std::lock_guard lock(world().mutex);
+    return world().destroyed_early;
+}
+
 int running_blocks(int device) { return world().devices[size_t(device)]->multiprocessors->running(); }
 
 void* make_context(int device) {

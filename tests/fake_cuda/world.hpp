@@ -60,6 +60,7 @@ struct Context {
     CUresult error = CUDA_SUCCESS;  // sticky, after a kernel's fault
     std::set<int> peers;            // devices whose cuMemAlloc memory it may reach
     std::shared_ptr<Stream> legacy;
+    std::vector<std::shared_ptr<Completion>> orphans;  // last work of streams that were destroyed while they had some
 };
 
 struct Device {
@@ -86,6 +87,7 @@ struct World {
     std::map<CUuserObject, std::shared_ptr<UserObject>> objects;
     std::set<std::shared_ptr<Capture>> captures;
     uint64_t next_id = 1;
+    int destroyed_early = 0;  // streams
 };
 World& world();
 

@@ -293,7 +293,8 @@ bool Domain::working() const {
 bool Domain::try_release() {
     if (!unmapped_) {
         if (working()) return false;
-        const RelaxedCapture relaxed(kernels_->driver());
+        // Where joining has failed, copies and kernels of it may still run on our memory and peers'.
+        if (stream_) (void)stream_.synchronize();
         mappings_.clear();
         imports_.clear();
         unmapped_ = true;
