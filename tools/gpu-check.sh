@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # gpu-check.sh: everything about GPUs that needs one, in one command: the build for this GPU, every GPU test, the
-# benchmarks of kernels and of whole calls, the kernels under compute-sanitizer, benchmarks on the host's cores; last a table
-# of results beside their goals. Needs a CUDA toolkit, a compiler, meson, ninja; and Weft's packages, or build-bundle/
-# (tools/gpu-bundle). Without a GPU it builds and says so. Eight minutes at most, of which the build is a part: run again,
+# benchmarks of kernels and of whole calls, on one GPU and on all of several, the kernels under compute-sanitizer, benchmarks on
+# the host's cores; last a table of results beside their goals. Needs a CUDA toolkit (that of tools/cuda-toolkit does, but for
+# the sanitizer), a compiler, meson, ninja; and Weft's packages, or build-bundle/ (tools/gpu-bundle). Without a GPU it builds and says so. Eight minutes at most, of which the build is a part: run again,
 # it takes up what was built. What there was no time for is named.
 #   --quick      no sanitizers, no cores
 #   --no-build   with the programs in $WEFT_GPU_BUILD (build-gpu) as they are
@@ -25,6 +25,8 @@ build=${WEFT_GPU_BUILD:-build-gpu}
 budget_s=${WEFT_GPU_BUDGET_S:-480}
 export -n WEFT_GPU_BUILD WEFT_GPU_BUDGET_S  # no options of Weft's, which would say so
 toolkit=${CUDA_HOME:-${CUDA_PATH:-/usr/local/cuda}}
+# What quickstart has fetched serves where there is no other.
+[ -x "$toolkit/bin/nvcc" ] || ! [ -e build-toolkit/complete ] || toolkit=$(tools/cuda-toolkit)
 [ -x build-bundle/pkg-config ] && export PKG_CONFIG=$top/build-bundle/pkg-config
 # Ranks that are threads of one process need a queue each.
 export CUDA_DEVICE_MAX_CONNECTIONS=32
@@ -78,7 +80,8 @@ check_processes() { check 60 "$2" "$build/tools/weft" run -n "$1" "$(perf_of all
 
 # result WHAT VALUE [GOAL MET]
 result() { results+=("$1|$2|${3:-}|${4:-}"); }
-# Out of place, of the first and the last size. A rank of all_reduce reads and writes the message once.
+# Out of place, of the first and the last size. A rank of all_reduce reads and writes the message once; ranks: those that
+# share a GPU, 0: none do.
 copy_gbs=0
 result_of_perf() {
     local value
@@ -88,7 +91,7 @@ result_of_perf() {
         END {
             if (!first) exit
             printf "%s, %s %s us", first, size(bytes), us
-            if (copy > 0 && us > 0) printf ", %.0f %% of the copy", 100 * 2 * ranks * bytes / us / 1e3 / copy
+            if (ranks > 0 && copy > 0 && us > 0) printf ", %.0f %% of the copy", 100 * 2 * ranks * bytes / us / 1e3 / copy
         }' "$log")
     result "$1" "${value:-none}"
 }
@@ -103,6 +106,9 @@ case $? in
     *) exit 1 ;;
 esac
 
+# What this machine is, as Weft sees it: for whoever reads the log of another's.
+check 30 "weft info" "$build/tools/weft" info
+gpus=$(grep -c '^  device [0-9]' "$log")
 if check 150 "tests" "$build/tests/gpu/gpu_test"; then
     result "100,000 calls of random sizes, and the other tests" "passed" "no error" met
 else
@@ -127,6 +133,25 @@ check_processes 4 "their buffers registered" "${few[@]}" --show algo -R 1
 result_of_perf "4 processes, registered" 4
 check_processes 2 "2 processes, each in the other's memory by cuIpc" -g 1 --ranks-per-gpu 2 -b 8 -e "$most" -f 8 -n "$least_n" -R 1
 result_of_perf "2 processes, registered (cuIpc)" 2
+# Each on a GPU of its own, over whatever links them.
+if [ "$gpus" -gt 1 ]; then
+    all=(-b 8 -e "$most" -f 8 -n "$least_n")
+    check_perf "all-reduce, $gpus GPUs as threads" -g "$gpus" "${all[@]}" --show algo
+    result_of_perf "$gpus GPUs as threads" 0
+    check_perf "$gpus GPUs as threads, as graphs" -g "$gpus" "${all[@]}" -G "$least_n"
+    result_of_perf "$gpus GPUs as threads, as graphs" 0
+    check_processes "$gpus" "$gpus GPUs as processes" -g 1 "${all[@]}" --show algo
+    result_of_perf "$gpus GPUs as processes" 0
+    check_processes "$gpus" "$gpus GPUs as processes, registered" -g 1 "${all[@]}" --show algo -R 1
+    result_of_perf "$gpus GPUs as processes, registered" 0
+    check_processes "$gpus" "$gpus GPUs as processes, registered, as graphs" -g 1 "${all[@]}" -R 1 -G "$least_n"
+    for name in all_gather reduce_scatter broadcast alltoall sendrecv; do
+        check 40 "$name, $gpus GPUs as threads" "$(perf_of "$name")" -g "$gpus" "${all[@]}"
+        check 40 "$name, $gpus GPUs as processes, registered" "$build/tools/weft" run -n "$gpus" "$(perf_of "$name")" -g 1 "${all[@]}" -R 1
+    done
+else
+    result "several GPUs" "not tried: there is one here"
+fi
 # NCCL beside, where it is found; it is not Weft's failure if that cannot put ranks on one GPU.
 if [ -n "${PERF_NCCL_LIBRARY:-}" ] || [[ $(ldconfig -p) == *libnccl.so.2* ]]; then
     : >"$log"
@@ -138,13 +163,15 @@ else
     result "NCCL, 4 threads on one GPU" "no libnccl.so.2 found"
 fi
 if [ "$quick" = 0 ]; then
-    if [ -x "$toolkit/bin/compute-sanitizer" ]; then
+    sanitizer=$toolkit/bin/compute-sanitizer
+    [ -x "$sanitizer" ] || sanitizer=$(command -v compute-sanitizer)
+    if [ -n "$sanitizer" ]; then
         for tool in memcheck racecheck; do
-            WEFT_TEST_SMALL=1 check 60 "$tool" "$toolkit/bin/compute-sanitizer" --tool "$tool" --error-exitcode 1 --print-limit 20 \
+            WEFT_TEST_SMALL=1 check 60 "$tool" "$sanitizer" --tool "$tool" --error-exitcode 1 --print-limit 20 \
                 "$build/tests/gpu/gpu_test" "virtual ranks in one grid give the bits of rank order"
         done
     else
-        echo "no sanitizer runs: $toolkit/bin/compute-sanitizer is not there"
+        result "memcheck, racecheck" "not run: no compute-sanitizer found" "a CUDA toolkit's" missed
     fi
 fi
 for algo in ring double_binary_tree halving_doubling; do

@@ -7,7 +7,8 @@ for program in tests/gpu/gpu_test tools/weft perf/put_perf perf/all_reduce_perf_
 done
 folder=$(mktemp -d) || exit 1
 trap 'rm -rf "$folder"' EXIT
-check() { WEFT_TEST_SMALL=1 WEFT_GPU_BUILD=$1 WEFT_GPU_BUDGET_S=$2 PERF_NCCL_LIBRARY= "$source/tools/gpu-check.sh" --no-build >"$folder/log" 2>&1; }
+machine="multiprocessors 64; gpus"
+check() { FAKE_CUDA="$machine ${3:-2}" WEFT_TEST_SMALL=1 WEFT_GPU_BUILD=$1 WEFT_GPU_BUDGET_S=$2 PERF_NCCL_LIBRARY= "$source/tools/gpu-check.sh" --no-build >"$folder/log" 2>&1; }
 fail() { cat "$folder/log"; echo "gpu_check_test: $1"; exit 1; }
 
 check "$build" 100000 || fail "it failed"
@@ -16,15 +17,24 @@ sed -n '/^results/,$p' "$folder/log" >"$folder/results"
 for row in "100,000 calls.* passed .*goal: no error, met" "8 B, 8 virtual ranks, launch to done  .* us .*below 8 us" \
     "8 B, 8 virtual ranks, launch to done, graph .* us .*below 6 us" "device copy.* GB/s" "peer_two_shot of .*, 2 virtual ranks .*goal: 85 %" \
     "local_reduce of .*, 8 virtual ranks .* of the copy" "peer_two_shot by type.*bfloat16" "all_reduce_perf, 4 threads on one GPU .*8 B .* us, 4 KiB .* us, .* of the copy" \
+    "2 GPUs as threads .*8 B .* us, 4 KiB .* us *$" "2 GPUs as threads, as graphs .*4 KiB" "2 GPUs as processes .*4 KiB" "2 GPUs as processes, registered .*4 KiB" \
     "the same as graphs .*4 KiB" "4 processes, registered .*4 KiB" "2 processes, registered (cuIpc) .*4 KiB" "NCCL"; do
     grep -q "^$row" "$folder/results" || fail "no result: $row"
 done
 
+grep -q "^  device 1 .*Fake GPU 1" "$folder/log" || fail "it does not begin with weft info"
+for stage in "alltoall, 2 GPUs as threads" "sendrecv, 2 GPUs as processes, registered" "2 GPUs as processes, registered, as graphs"; do
+    grep -q "^<== $stage: [0-9]* s$" "$folder/log" || fail "no stage $stage"
+done
+[ -x "${CUDA_HOME:-${CUDA_PATH:-/usr/local/cuda}}/bin/compute-sanitizer" ] || command -v compute-sanitizer >/dev/null ||
+    grep -q "^memcheck, racecheck .*not run: no compute-sanitizer found" "$folder/results" || fail "it does not say that the sanitizer is missing"
+
 # A program that is missing is a failure, and so are stages without time.
 mkdir -p "$folder/build/perf" && ln -s "$build/tests" "$build/tools" "$folder/build/" && ln -s "$build"/perf/*_perf* "$folder/build/perf/"
 rm "$folder/build/perf/put_perf"
-check "$folder/build" 100000 && fail "it does not miss put_perf"
+check "$folder/build" 100000 1 && fail "it does not miss put_perf"
 grep -q "^failed: put, 4 threads on one GPU" "$folder/log" || fail "it does not miss put_perf"
 tail -n 1 "$folder/log" | grep -qx "gpu-check: 3 stages failed" || fail "it misses something else"
+grep -q "^several GPUs .*not tried: there is one here" "$folder/log" || fail "it does not say that there is one GPU"
 check "$build" 0 && fail "it does not say that there was no time"
 grep -q "^left out for want of time: puts as graphs" "$folder/log" || fail "it does not say what there was no time for"
