@@ -23,7 +23,10 @@ Status check_buffers(const Communicator::Call& call, int rank, int ranks) {
                  out_bytes = part_bytes * size_t(parts_held(out, parts));
     if ((!call.send && in_bytes > 0) || (!call.receive && out_bytes > 0)) [[unlikely]]
         return fail(weftInvalidArgument, "{} is NULL although count is {}",
-                    !call.send && in_bytes > 0 ? "sendbuff" : "recvbuff", operation.count);
+                    call.only_buffer             ? call.only_buffer
+                    : !call.send && in_bytes > 0 ? "sendbuff"
+                                                 : "recvbuff",
+                    operation.count);
     if (in_bytes == 0 || out_bytes == 0) return ok();
     const auto first = reinterpret_cast<uintptr_t>(call.send), second = reinterpret_cast<uintptr_t>(call.receive);
     const bool overlap = first < second ? second - first < in_bytes : first - second < out_bytes;
@@ -47,6 +50,7 @@ struct Arguments {
     weftDataType_t type = weftUint8;
     weftRedOp_t op = weftSum;
     int root = 0;
+    const char* only_buffer = nullptr;  // see Communicator::Call
 };
 
 // A function each: what the checks need to know of the collective is known when they are compiled.
@@ -61,6 +65,7 @@ weftResult_t run(const char* function, const Arguments& arguments, weftComm_t co
         call.send = arguments.send;
         call.receive = arguments.receive;
         call.stream = stream;
+        call.only_buffer = arguments.only_buffer;
         Entered entered(comm);
         if (!entered.entered()) [[unlikely]]
             return entered.refused();
@@ -90,7 +95,7 @@ weftResult_t weftBroadcast(const void* sendbuff, void* recvbuff, size_t count, w
 }
 
 weftResult_t weftBcast(void* buff, size_t count, weftDataType_t type, int root, weftComm_t comm, weftStream_t stream) {
-    return run<Collective::broadcast>(__func__, {buff, buff, count, type, weftSum, root}, comm, stream);
+    return run<Collective::broadcast>(__func__, {buff, buff, count, type, weftSum, root, "buff"}, comm, stream);
 }
 
 weftResult_t weftReduce(const void* sendbuff, void* recvbuff, size_t count, weftDataType_t type, weftRedOp_t op,

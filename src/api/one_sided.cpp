@@ -58,6 +58,7 @@ weftResult_t run(const char* function, Collective which, const Local& local, int
         call.send = local.send;
         call.receive = local.receive;
         call.stream = stream;
+        call.only_buffer = local.name;
         call.access = &access;
         WEFT_TRY(place(entered, *comm->communicator, call));
         if (Group::current().open()) return Group::current().add(comm, call);
@@ -101,6 +102,7 @@ weftResult_t weftCommWindowRegister(weftComm_t comm, void* buff, size_t size, we
             call.operation.type = uint8_t(weftInt8);
             call.operation.count = size;
             call.send = buff;
+            call.only_buffer = "buff";
             placed = place(entered, *comm->communicator, call);
         }
         if (placed.code() == weftUnhandledCudaError) return placed;

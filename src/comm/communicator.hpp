@@ -79,6 +79,7 @@ class Communicator {
         int made;             // its number
         bool operand_on_device;
         void* stream;
+        const char* only_buffer;   // what the user calls it, if there is one; null: sendbuff and recvbuff
         bool queued;               // the stream is one of ours, a weftStream
         bool mapped;               // see DevicePlace
         bool copied;               // in device memory, of which the host works on copies (copying.cpp)

@@ -49,13 +49,13 @@ void DeviceSide::finish() const {
     if (state_->domain) state_->domain->finish();
 }
 
-Result<DevicePlace> DeviceSide::place(const DeviceSpan& send, const DeviceSpan& receive, const void* stream) {
+Result<DevicePlace> DeviceSide::place(const DeviceArgument& send, const DeviceArgument& receive, const void* stream) {
     const State& s = *state_;
     return s.buffers->place(send, receive, stream != nullptr, s.why_not);
 }
 
-Result<uint64_t> DeviceSide::room(const char* name, const DeviceSpan& span) {
-    return state_->buffers->room(name, span, state_->why_not);
+Result<uint64_t> DeviceSide::room(const DeviceArgument& argument) {
+    return state_->buffers->room(argument, state_->why_not);
 }
 
 void DeviceSide::look(bool may_wait) const {

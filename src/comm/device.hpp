@@ -70,6 +70,12 @@ struct DeviceSpan {
     size_t bytes;
 };
 
+// The same with what the user calls it.
+struct DeviceArgument {
+    const char* name;
+    DeviceSpan span;
+};
+
 struct DevicePlace {
     Space space;
     bool mapped;  // both buffers are of cuMemAlloc or Weft: kernels of every device with peer access reach them
@@ -113,13 +119,13 @@ class DeviceSide {
     // Waits for the kernels of this rank's calls; after an abort, two seconds at most.
     void finish() const;
 
-    // Where a call's buffers lie, and whether that can be served; who has one alone names it twice. With no bytes and
+    // Where a call's buffers lie, and whether that can be served; who has one alone passes it twice. With no bytes and
     // no buffers a stream says that it is device memory. Asks the driver each time: device memory may have been freed
     // and be another's by now.
-    Result<DevicePlace> place(const DeviceSpan& send, const DeviceSpan& receive, const void* stream);
-    // How many bytes there are of the memory of this rank's device that `span` lies in, from its begin on, as far as
-    // the driver tells. Fails if it is other memory, or ends earlier. `name`: what the user calls it.
-    Result<uint64_t> room(const char* name, const DeviceSpan& span);
+    Result<DevicePlace> place(const DeviceArgument& send, const DeviceArgument& receive, const void* stream);
+    // How many bytes there are of the memory of this rank's device that the argument lies in, from its begin on, as far
+    // as that is known. Fails if it is other memory, or ends earlier.
+    Result<uint64_t> room(const DeviceArgument& argument);
     // Two steps of a call: what may be refused, which does not count as a call; then the launch.
     Status prepare(const DeviceCall& call);
     const Operation& prepared() const;  // with its choice

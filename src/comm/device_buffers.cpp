@@ -29,6 +29,19 @@ bool readable(const void* address, size_t bytes) {
     return true;
 }
 
+// As far as its end is known; base 0: it is not. VMM memory of the user's may consist of several pieces, of which the
+// driver tells one.
+struct Allocation {
+    CUdeviceptr base;
+    size_t bytes;
+};
+Allocation allocation(const void* address, const PointerFacts& at) {
+    if (at.kind == MemoryKind::device || at.kind == MemoryKind::pool) return {at.base, at.bytes};
+    if (at.kind != MemoryKind::vmm) return {0, 0};
+    const auto own = own_device_memory(address);
+    return {reinterpret_cast<CUdeviceptr>(own.data()), own.size()};
+}
+
 Status no_device_memory(const char* buffer, const std::string& why) {
     return fail(weftInvalidUsage, "{} is device memory, but {}", buffer, why);
 }
@@ -58,7 +71,8 @@ Result<CUcontext> DeviceBuffers::any_context() {
     return CUcontext(nullptr);
 }
 
-Result<PointerFacts> DeviceBuffers::describe(const void* address, size_t bytes) {
+Result<PointerFacts> DeviceBuffers::describe(const DeviceArgument& argument) {
+    const auto [address, bytes] = argument.span;
     // Where calls are on device memory a wrong answer would be worse than asking.
     if (!own_ && host_addresses_.contains(address)) return PointerFacts{};
     const RelaxedCapture relaxed(*driver_);
@@ -74,71 +88,74 @@ Result<PointerFacts> DeviceBuffers::describe(const void* address, size_t bytes) 
     }
     if (facts.kind == MemoryKind::unknown && bytes > 0) {
         if (!readable(address, bytes))
-            return fail(weftInvalidArgument, "{} is neither host memory nor memory that CUDA knows: has it been freed?",
-                        address);
+            return fail(weftInvalidArgument,
+                        "{}, at {}, is neither host memory nor memory that CUDA knows: has it been freed?",
+                        argument.name, address);
         if (!own_) host_addresses_.insert(address);
     }
     return facts;
 }
 
-Status DeviceBuffers::check(const char* name, const void* address, size_t bytes, const PointerFacts& at,
-                            const std::string& why_not) const {
+Status DeviceBuffers::check(const DeviceArgument& argument, const PointerFacts& at, const std::string& why_not) const {
+    const char* const name = argument.name;
     if (!why_not.empty()) return no_device_memory(name, why_not);
     // Managed memory comes to the device that touches it.
     if (at.kind != MemoryKind::managed && at.device != own_->device())
         return fail(weftInvalidArgument, "{} is memory of device {}, the communicator's rank {} is on device {}", name,
                     at.device, rank_, own_->device());
-    // VMM memory may consist of several pieces, of which the driver tells one.
-    const size_t offset = size_t(reinterpret_cast<CUdeviceptr>(address) - at.base);
-    if (at.kind == MemoryKind::device && at.base != 0 && offset + bytes > at.bytes)
+    const auto [base, bytes] = allocation(argument.span.address, at);
+    const size_t offset = size_t(reinterpret_cast<CUdeviceptr>(argument.span.address) - base);
+    if (base != 0 && offset + argument.span.bytes > bytes)
         return fail(weftInvalidArgument, "{} ends {} bytes behind its allocation, which has {}", name,
-                    offset + bytes - at.bytes, at.bytes);
+                    offset + argument.span.bytes - bytes, bytes);
     return ok();
 }
 
-Result<uint64_t> DeviceBuffers::room(const char* name, const DeviceSpan& span, const std::string& why_not) {
-    auto at = describe(span.address, span.bytes);
+Result<uint64_t> DeviceBuffers::room(const DeviceArgument& argument, const std::string& why_not) {
+    auto at = describe(argument);
     if (!at) return at.take_status();
     if (!at->on_device())
-        return fail(weftInvalidArgument, "{} is {}: it must be device memory", name, name_of(at->kind));
-    WEFT_TRY(check(name, span.address, span.bytes, *at, why_not));
-    if (at->kind != MemoryKind::device || at->base == 0) return UINT64_MAX;
-    return at->base + at->bytes - reinterpret_cast<CUdeviceptr>(span.address);
+        return fail(weftInvalidArgument, "{} is {}: it must be device memory", argument.name, name_of(at->kind));
+    WEFT_TRY(check(argument, *at, why_not));
+    const auto [base, bytes] = allocation(argument.span.address, *at);
+    return base == 0 ? UINT64_MAX : base + bytes - reinterpret_cast<CUdeviceptr>(argument.span.address);
 }
 
-Result<DevicePlace> DeviceBuffers::place(const DeviceSpan& send, const DeviceSpan& receive, bool stream,
+Result<DevicePlace> DeviceBuffers::place(const DeviceArgument& sent, const DeviceArgument& received, bool stream,
                                          const std::string& why_not) {
+    const DeviceSpan &send = sent.span, &receive = received.span;
     if (send.bytes == 0 && receive.bytes == 0 && (!send.address || !receive.address)) {
         if (stream && !why_not.empty()) return fail(weftInvalidUsage, "there is a stream, but {}", why_not);
         return DevicePlace{stream ? Space::device : Space::host, false};
     }
-    auto from = describe(send.address, send.bytes);
+    auto from = describe(sent);
     if (!from) return from.take_status();
     Result<PointerFacts> to = PointerFacts(*from);
-    if (receive.address != send.address) to = describe(receive.address, receive.bytes);
+    if (receive.address != send.address) to = describe(received);
     if (!to) return to.take_status();
     // Without a device managed memory is the host's.
     const auto on_device = [&](const PointerFacts& at) {
         return at.on_device() && (own_ || at.kind != MemoryKind::managed);
     };
     if (on_device(*from) != on_device(*to))
-        return fail(weftInvalidArgument, "sendbuff is {}, recvbuff is {}: both must be of one kind",
-                    name_of(from->kind), name_of(to->kind));
+        return fail(weftInvalidArgument, "{} is {}, {} is {}: both must be of one kind", sent.name, name_of(from->kind),
+                    received.name, name_of(to->kind));
     if (!on_device(*from)) {
         if (stream)
-            return fail(weftInvalidArgument,
-                        "sendbuff is {}, and there is a stream: calls on host memory block, with stream NULL; if it "
-                        "should be device memory, it has been freed",
-                        name_of(from->kind));
+            return fail(
+                weftInvalidArgument,
+                "{} is {}, and there is a stream: calls on host memory block, with stream NULL; if it should be "
+                "device memory, it has been freed",
+                sent.name, name_of(from->kind));
         return DevicePlace{Space::host, false};
     }
-    WEFT_TRY(check("sendbuff", send.address, send.bytes, *from, why_not));
-    WEFT_TRY(check("recvbuff", receive.address, receive.bytes, *to, why_not));
+    WEFT_TRY(check(sent, *from, why_not));
+    WEFT_TRY(check(received, *to, why_not));
     // What other processes could map is ordinary memory of the primary context, not a graph's or another process's; or
     // it is Weft's own.
     const auto reached = [](const DeviceSpan& span, const PointerFacts& at) {
         return (at.kind == MemoryKind::device && at.ipc) ||
-               (at.kind == MemoryKind::vmm && is_own_device_memory(span.address, span.bytes));
+               (at.kind == MemoryKind::vmm && !own_device_memory(span.address).empty());
     };
     return DevicePlace{Space::device, reached(send, *from) && reached(receive, *to)};
 }

@@ -28,17 +28,16 @@ class DeviceBuffers {
         : driver_(&driver), own_(own), rank_(rank) {}
 
     // `why_not`: why device memory is not served; empty: it is.
-    Result<DevicePlace> place(const DeviceSpan& send, const DeviceSpan& receive, bool stream,
+    Result<DevicePlace> place(const DeviceArgument& send, const DeviceArgument& receive, bool stream,
                               const std::string& why_not);
 
     // See DeviceSide.
-    Result<uint64_t> room(const char* name, const DeviceSpan& span, const std::string& why_not);
+    Result<uint64_t> room(const DeviceArgument& argument, const std::string& why_not);
 
   private:
     Result<CUcontext> any_context();
-    Result<cuda::PointerFacts> describe(const void* address, size_t bytes);
-    Status check(const char* name, const void* address, size_t bytes, const cuda::PointerFacts& at,
-                 const std::string& why_not) const;
+    Result<cuda::PointerFacts> describe(const DeviceArgument& argument);
+    Status check(const DeviceArgument& argument, const cuda::PointerFacts& at, const std::string& why_not) const;
 
     const cuda::Driver* driver_;
     const cuda::Context* own_;

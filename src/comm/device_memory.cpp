@@ -20,6 +20,7 @@ namespace {
 struct GivenMemory {
     Context context;  // which what follows must not outlive
     ExportableMemory memory;
+    size_t bytes = 0;  // that were asked for, of whole pages
 };
 
 struct AllGivenMemory {
@@ -53,6 +54,7 @@ Result<void*> allocate_device_memory(size_t bytes) {
     auto memory = ExportableMemory::allocate(given.context, bytes > 0 ? bytes : 1, way);
     if (!memory) return memory.take_status();
     given.memory = std::move(*memory);
+    given.bytes = bytes;
     AllGivenMemory& all = given_memory();
     const CUdeviceptr address = given.memory.address();
     const std::lock_guard lock(all.mutex);
@@ -75,15 +77,15 @@ bool free_device_memory(void* address) {
     return true;
 }
 
-bool is_own_device_memory(const void* address, size_t bytes) {
+std::span<const std::byte> own_device_memory(const void* address) {
     AllGivenMemory& all = given_memory();
     const auto begin = reinterpret_cast<CUdeviceptr>(address);
     const std::lock_guard lock(all.mutex);
     const auto next = all.by_address.upper_bound(begin);
-    if (next == all.by_address.begin()) return false;
+    if (next == all.by_address.begin()) return {};
     const GivenMemory& given = std::prev(next)->second;
-    const size_t offset = begin - given.memory.address();
-    return offset <= given.memory.bytes() && bytes <= given.memory.bytes() - offset;
+    if (begin - given.memory.address() >= given.memory.bytes()) return {};
+    return {static_cast<const std::byte*>(given.memory.data()), given.bytes};
 }
 
 }  // namespace weft

@@ -2,6 +2,7 @@
 // process with peer access reaches, and which other processes can map. Thread-safe.
 #pragma once
 #include <cstddef>
+#include <span>
 
 #include "src/base/result.hpp"
 
@@ -11,7 +12,7 @@ namespace weft {
 Result<void*> allocate_device_memory(size_t bytes);
 // False: the address is none that was given here, or was freed before.
 bool free_device_memory(void* address);
-// Whether all these bytes are of one allocation that was given here.
-bool is_own_device_memory(const void* address, size_t bytes);
+// The allocation that was given here in which the address lies, as long as it was asked for; empty: in none.
+std::span<const std::byte> own_device_memory(const void* address);
 
 }  // namespace weft

@@ -57,8 +57,8 @@ void* DeviceSide::copied(Copied, const void*) const { std::abort(); }
 Status DeviceSide::copy_out(Copied) { std::abort(); }
 uint64_t DeviceSide::copied_bytes() const { std::abort(); }
 void DeviceSide::finish() const { std::abort(); }
-Result<DevicePlace> DeviceSide::place(const DeviceSpan&, const DeviceSpan&, const void*) { std::abort(); }
-Result<uint64_t> DeviceSide::room(const char*, const DeviceSpan&) { std::abort(); }
+Result<DevicePlace> DeviceSide::place(const DeviceArgument&, const DeviceArgument&, const void*) { std::abort(); }
+Result<uint64_t> DeviceSide::room(const DeviceArgument&) { std::abort(); }
 Status DeviceSide::prepare(const DeviceCall&) { std::abort(); }
 const Operation& DeviceSide::prepared() const { std::abort(); }
 Status DeviceSide::launch(const DeviceCall&) { std::abort(); }
@@ -85,6 +85,6 @@ Result<void*> allocate_device_memory(size_t bytes) {
                 bytes);
 }
 bool free_device_memory(void*) { return false; }
-bool is_own_device_memory(const void*, size_t) { return false; }
+std::span<const std::byte> own_device_memory(const void*) { return {}; }
 
 }  // namespace weft

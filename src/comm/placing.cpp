@@ -51,12 +51,12 @@ Status Communicator::place_counts(const Call& call, CountsOnDevice& counts) {
     for (const auto& [name, address] : tables) {
         if (reinterpret_cast<uintptr_t>(address) % sizeof(uint64_t) != 0)
             return fail(weftInvalidArgument, "{} does not begin at a multiple of 8 bytes: it has size_t", name);
-        WEFT_TRY(device_->room(name, {address, table}).take_status());
+        WEFT_TRY(device_->room({name, {address, table}}).take_status());
     }
     const size_t element = datatype_bytes[call.operation.type];
     const auto elements = [&](const char* name, const void* buffer, uint64_t& room) -> Status {
         if (!buffer) return ok();
-        auto bytes = device_->room(name, {buffer, element});
+        auto bytes = device_->room({name, {buffer, element}});
         if (bytes) room = *bytes / element;
         return bytes.take_status();
     };
@@ -67,7 +67,7 @@ Status Communicator::place_counts(const Call& call, CountsOnDevice& counts) {
 // In a CUDA stream it is a call on device memory, without any buffers of the user's.
 Status Communicator::place_barrier_on_device(Call& call) {
     if (!device_) return no_device_for_stream();
-    auto place = device_->place({nullptr, 0}, {nullptr, 0}, call.stream);
+    auto place = device_->place({}, {}, call.stream);
     if (!place) return place.take_status();
     if (call.settings.preference != 0) return no_preference_on_device();
     call.copied = device_->copies();
@@ -101,8 +101,9 @@ Status Communicator::place(Call& call) {
         };
         const Held in = input_of(collective, rank_, call.operation.root),
                    out = output_of(collective, rank_, call.operation.root);
-        const DeviceSpan send = held(call.send, in, &Portions::sends),
-                         receive = held(call.receive, out, &Portions::receives);
+        const DeviceArgument send{call.only_buffer ? call.only_buffer : "sendbuff",
+                                  held(call.send, in, &Portions::sends)},
+            receive{call.only_buffer ? call.only_buffer : "recvbuff", held(call.receive, out, &Portions::receives)};
         const bool sends = in != Held::nothing && (call.send || !uneven(collective)),
                    receives = out != Held::nothing && (call.receive || !uneven(collective));
         // Without any buffer, what else is on a device says where the call is.
@@ -124,6 +125,8 @@ Status Communicator::place(Call& call) {
                         "op {} has its scalar in device memory, and the buffers are host memory: residence "
                         "weftScalarHostImmediate serves both",
                         call.made);
+        // The reduction may be older than the memory's end.
+        if (call.operand_on_device) WEFT_TRY(device_->room({"the scalar", {call.operand, element}}).take_status());
         // Windows of device memory there are none then, and who asks is told so.
         call.copied = place->space == Space::device && device_->copies() && !one_sided(collective);
         call.operation.space = call.copied ? Space::host : place->space;
@@ -138,8 +141,9 @@ Status Communicator::check_device_scalar(const void* scalar, size_t bytes) {
     if (!device_)
         return fail(weftInvalidArgument, "residence weftScalarDevice: this communicator has no device, for {}",
                     DeviceSide::why_none());
-    const auto place = device_->place({scalar, bytes}, {scalar, bytes}, nullptr);
-    if (!place) return fail(place.status().code(), "the scalar as a buffer: {}", place.status().sentence());
+    const DeviceArgument argument{"the scalar", {scalar, bytes}};
+    auto place = device_->place(argument, argument, nullptr);
+    if (!place) return place.take_status();
     if (place->space == Space::device) return ok();
     return fail(weftInvalidArgument, "the scalar is host memory: its residence is weftScalarHostImmediate");
 }

@@ -75,7 +75,7 @@ TEST_CASE("freed device memory is refused, with a stream and without", "[input]"
         freed = buffer.data();
     }
     CHECK_REFUSED(reduce(ranks.comms[0], freed, freed, 10, ranks.streams[0]->handle), ranks.comms[0],
-                  weftInvalidArgument, "has it been freed?");
+                  weftInvalidArgument, "is neither host memory nor memory that CUDA knows: has it been freed?");
     CHECK_REFUSED(reduce(ranks.comms[0], freed, freed, 10, nullptr), ranks.comms[0], weftInvalidArgument,
                   "has it been freed?");
     check_lives(ranks);
@@ -86,6 +86,27 @@ TEST_CASE("a buffer shorter than the message is refused", "[input]") {
     const DeviceBuffer buffer(0, 4095, 0), long_enough(0, 8192);
     CHECK_REFUSED(reduce(ranks.comms[0], buffer.data(), long_enough.data(), 1025, ranks.streams[0]->handle),
                   ranks.comms[0], weftInvalidArgument, "sendbuff ends 4 bytes behind its allocation");
+    // A byte of the buffer's own beside. Weft's memory ends where what was asked for does, though it is of whole pages.
+    for (const auto kind : {DeviceBuffer::Kind::pool, DeviceBuffer::Kind::weft}) {
+        const DeviceBuffer other(0, 4096, 0, kind);
+        CHECK_REFUSED(reduce(ranks.comms[0], long_enough.data(), other.data(), 1026, ranks.streams[0]->handle),
+                      ranks.comms[0], weftInvalidArgument,
+                      "recvbuff ends 7 bytes behind its allocation, which has 4097");
+    }
+    check_lives(ranks);
+}
+
+TEST_CASE("a reduction whose scalar in device memory was freed is refused", "[input][copies]") {
+    const Ranks ranks(spread(2));
+    const DeviceBuffer own(0, 4000);
+    weftRedOp_t op;
+    {
+        const DeviceBuffer scalar(0, 64);
+        demand(weftRedOpCreatePreMulSum(&op, scalar.data(), weftUint32, weftScalarDevice, ranks.comms[0]));
+    }
+    CHECK_REFUSED(weftAllReduce(own.data(), own.data(), 10, weftUint32, op, ranks.comms[0], ranks.streams[0]->weft()),
+                  ranks.comms[0], weftInvalidArgument, "the scalar, at ");
+    demand(weftRedOpDestroy(op, ranks.comms[0]));
     check_lives(ranks);
 }
 
@@ -141,6 +162,35 @@ TEST_CASE("a stream of another device is refused", "[input]") {
     const DeviceBuffer own(0, 4000);
     CHECK_REFUSED(reduce(ranks.comms[0], own.data(), own.data(), 10, ranks.streams[1]->handle), ranks.comms[0],
                   weftInvalidArgument, "the stream belongs to device 1");
+    check_lives(ranks);
+}
+
+TEST_CASE("what is refused has the name that the call gives it", "[input]") {
+    if (devices() < 2) return;
+    const Ranks ranks({0, 1});
+    const DeviceBuffer own(0, 4000), other(1, 4000);
+    std::vector<uint32_t> host(10);
+    weftComm_t comm = ranks.comms[0];
+    weftStream_t stream = ranks.streams[0]->weft();
+    const auto refused = [&](const std::string& sentence, weftResult_t result) {
+        CHECK(result == weftInvalidArgument);
+        CHECK_THAT(weftGetLastError(comm), Catch::StartsWith(sentence));
+    };
+    const std::string elsewhere = " is memory of device 1, the communicator's rank 0 is on device 0",
+                      of_host = " is host memory, and there is a stream";
+    refused("buff" + elsewhere, weftBcast(other.data(), 4, weftUint32, 0, comm, stream));
+    refused("buff" + of_host, weftBcast(host.data(), 4, weftUint32, 1, comm, stream));
+    refused("buff is NULL although count is 4", weftBcast(nullptr, 4, weftUint32, 1, comm, stream));
+    refused("recvbuff" + of_host, weftRecv(host.data(), 4, weftUint32, 1, comm, stream));
+    refused("recvbuff ends 3999 bytes behind", weftRecv(own.data(), 2000, weftUint32, 1, comm, stream));
+    refused("sendbuff" + elsewhere, weftSend(other.data(), 4, weftUint32, 1, comm, stream));
+    refused("recvbuff" + elsewhere, weftSendRecv(own.data(), 4, 1, other.data(), 4, 1, weftUint32, comm, stream));
+    refused("recvbuff" + of_host, weftScatter(nullptr, host.data(), 4, weftUint32, 1, comm, stream));
+    refused("sendbuff" + elsewhere, weftGather(other.data(), nullptr, 4, weftUint32, 1, comm, stream));
+    refused("sendbuff is device memory, recvbuff is host memory",
+            weftReduce(own.data(), host.data(), 4, weftUint32, weftSum, 0, comm, stream));
+    weftRedOp_t op;
+    refused("the scalar" + elsewhere, weftRedOpCreatePreMulSum(&op, other.data(), weftUint32, weftScalarDevice, comm));
     check_lives(ranks);
 }
 
