@@ -8,6 +8,7 @@
 
 #include "src/base/clock.hpp"
 #include "src/base/log.hpp"
+#include "src/base/options.hpp"
 #include "src/base/per_process.hpp"
 #include "src/bootstrap/roster.hpp"
 #include "src/comm/device_state.hpp"
@@ -101,6 +102,20 @@ Result<std::unique_ptr<DeviceSide>> DeviceSide::find(int which) {
     return made();
 }
 
+// By the first of them. With MPS as it should be, else so slow that users should know.
+void DeviceSide::State::tell_of_sharing(const std::vector<int>& elsewhere) const {
+    const std::string others = ranks_text(elsewhere);
+    if (kernels->mps())
+        WEFT_LOG_RANK(rank, info, init, "shares device {} with {} of other processes, whose kernels run at once by MPS",
+                      device(), others);
+    else
+        WEFT_LOG_RANK(rank, warn, init,
+                      "shares device {} with {} of other processes, without MPS: it runs one process at a time, so a "
+                      "call waits for its turns, which is slow; nvidia-cuda-mps-control -d starts MPS, or make these "
+                      "ranks threads of one process",
+                      device(), others);
+}
+
 // All ranks decide alike: from what the rows say, or each that it has no device.
 void DeviceSide::meet(std::shared_ptr<HostGroup> group, const net::Identity* identity, int rank, int64_t timeout_ms,
                       std::shared_ptr<const Catalog> catalog, std::shared_ptr<const Machines> machines) {
@@ -111,6 +126,8 @@ void DeviceSide::meet(std::shared_ptr<HostGroup> group, const net::Identity* ide
     if (!s.why_not.empty()) return;
     const int ranks = s.group->ranks();
     std::vector<DeviceFacts> facts;
+    std::vector<int> elsewhere;  // ranks of other processes on this device
+    bool first_here = true;      // of the ranks on it
     for (int other = 0; other < ranks; ++other) {
         const RankRow& row = s.group->row(other);
         facts.push_back(row.device);
@@ -132,13 +149,20 @@ void DeviceSide::meet(std::shared_ptr<HostGroup> group, const net::Identity* ide
         // A process may be several hosts, as it likes; whoever has the same device is on the same machine.
         const bool here =
             s.group->local(other) ? row.process == s.group->row(rank).process : s.group->home(other).pid == getpid();
-        s.sharing |=
-            other != rank && here && std::equal(std::begin(row.device.uuid), std::end(row.device.uuid), s.facts.uuid);
+        const bool shares =
+            other != rank && std::equal(std::begin(row.device.uuid), std::end(row.device.uuid), s.facts.uuid);
+        s.sharing |= shares && here;
+        first_here &= !shares || rank < other;
+        if (shares && !here) elsewhere.push_back(other);
     }
     if (s.copies) {
         s.sharing = false;  // no stream waits for another one's kernels
         return;
     }
+    if (!elsewhere.empty() && first_here) s.tell_of_sharing(elsewhere);
+    if (rank == 0 && options().gpu_threads % 32 != 0)
+        warn_of_device_once(fmt::format("WEFT_GPU_THREADS is {}, and kernels have whole warps: {} threads",
+                                        options().gpu_threads, s.group->header().agreed.gpu_threads));
     if (ranks > Domain::ranks_max)
         return s.decline(fmt::format("the communicator has {} ranks: this version serves device memory of up to {}",
                                      ranks, Domain::ranks_max));

@@ -79,6 +79,7 @@ struct DeviceSide::State {
         abroad.reset();
         if (domain) cuda::Domain::retire(std::move(domain));
     }
+    void tell_of_sharing(const std::vector<int>& elsewhere) const;
     void look_again();
     void look(bool at_others, bool may_wait);
     Status check_others(const std::vector<int>& missing);

@@ -328,6 +328,28 @@ TEST_CASE("a process whose kernel runs when it dies is named, and the others go 
     }
 }
 
+TEST_CASE("a GPU that ranks of several processes share is told, and whether MPS serves them at once", "[processes]") {
+    for (const bool mps : {false, true})
+        for (const int devices : {1, 2}) {
+            Job job(4, std::string("gpus 2; leaks fatal") + (mps ? "; attribute * 133 1" : ""), devices, 2);
+            job.variables = {"WEFT_DEBUG=INFO"};
+            job.start_all({"init", "reduce 1000", "destroy"});
+            job.finish();
+            const char* const sentence = mps ? "of other processes, whose kernels run at once by MPS"
+                                             : "of other processes, without MPS: it runs one process at a time";
+            INFO(job[0].error());
+            CHECK(contains(job[0].error(), "shares device 0 with " +
+                                               std::string(devices == 1 ? "ranks 2 to 3" : "rank 2") + " " + sentence));
+            const size_t told = job[0].error().find(sentence);
+            CHECK((job[0].error().find(sentence, told + 1) == std::string::npos) == (devices == 1));
+            CHECK_FALSE(contains(job[1].error(), sentence));
+        }
+    Job apart(2, "gpus 2; leaks fatal", 2);
+    apart.start_all({"init", "reduce 1000", "destroy"});
+    apart.finish();
+    CHECK(apart[0].error() == "");
+}
+
 TEST_CASE("a process that dies while the devices join is named", "[processes]") {
     Job job(2, "gpus 2; leaks fatal", 2);
     job.start({"init"});
@@ -438,6 +460,7 @@ TEST_CASE("WEFT_GPU_BLOCKS and WEFT_GPU_THREADS of rank 0 limit the kernels of a
     INFO(log);
     CHECK(contains(log, "3 blocks of a kernel at most"));
     CHECK(contains(log, "peer_two_shot, 3 blocks of 128 threads"));
+    CHECK(contains(log, "WEFT_GPU_THREADS is 129, and kernels have whole warps: 128 threads"));
     CHECK_FALSE(contains(log, "of 512 threads"));
 }
 

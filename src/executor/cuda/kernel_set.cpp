@@ -121,6 +121,7 @@ Status KernelSet::load(const Driver& driver, int device) {
     properties->bus_id.copy(facts_.bus_id, sizeof facts_.bus_id - 1);
     facts_.resident_blocks = resident * properties->multiprocessors;
     // Drivers older than the attribute refuse launches that have it.
+    mps_ = properties->mps;
     sync_domains_ = properties->memory_sync_domains > 1 && driver.version() >= 12000;
     return ok();
 }

@@ -30,6 +30,8 @@ class KernelSet {
     const DeviceFacts& facts() const { return facts_; }
     // Fences of our kernels need not wait for stores of others.
     bool sync_domains() const { return sync_domains_; }
+    // Kernels of several processes run at once.
+    bool mps() const { return mps_; }
 
     KernelSet() = default;
 
@@ -40,7 +42,7 @@ class KernelSet {
     Kernel kernels_[body_count][weftNumTypes][2];
     Kernel messages_, access_;
     DeviceFacts facts_{};
-    bool sync_domains_ = false;
+    bool sync_domains_ = false, mps_ = false;
 };
 
 }  // namespace weft::cuda
