@@ -77,7 +77,8 @@ typedef WEFT_ENUM {
     weftMaxRedOp = 0x7fffffff
 } weftRedOp_t;
 
-/* Where weftRedOpCreatePreMulSum reads its scalar: host memory only yet. */
+/* Where weftRedOpCreatePreMulSum finds its scalar: in memory of the communicator's device, read by each kernel when it
+ * runs; or in host memory, read at once. */
 typedef WEFT_ENUM { weftScalarDevice = 0, weftScalarHostImmediate = 1 } weftScalarResidence_t;
 
 /* A reduction of the user's (weftRedOpCreate): writes left[i] op right[i] to result[i] for each i < `count`. `left` and

@@ -36,13 +36,13 @@ std::string KnownOperations::text(uint32_t wanted) const {
 }
 
 std::string DeviceObserver::name_of(int other) const {
-    return group.name_of(other) + (group.stopped(other) ? " is stopped (SIGSTOP or a debugger)" : "");
+    return group.name_of(other) + (group.stopped(other) ? " is stopped (SIGSTOP or a debugger); it" : "");
 }
 
 std::string DeviceObserver::whereabouts(int other) const {
     const auto report = group.row(other).position.read();
     const std::string text = name_of(other);
-    if (!report) return text;
+    if (!report) return text + " is about to call something";
     if (report->entered == 0) return text + " has not called anything yet";
     return text + fmt::format(" last called operation {}, {}", report->entered, report->operation.text());
 }

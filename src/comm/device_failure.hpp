@@ -45,7 +45,7 @@ struct DeviceObserver {
   private:
     Status explain_message(const cuda::FailureReport& report, const cuda::MessageReport& message) const;
     Status explain_counts(const cuda::FailureReport& report, const cuda::MessageReport& message) const;
-    std::string name_of(int other) const;  // and whether its process is stopped
+    std::string name_of(int other) const;  // and whether its process is stopped; a verb follows
     // The same, and what the rank enqueued last.
     std::string whereabouts(int other) const;
 };

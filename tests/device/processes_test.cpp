@@ -283,6 +283,22 @@ TEST_CASE("what is registered is unmapped when its communicator ends", "[process
     job.finish();
 }
 
+TEST_CASE("a process that is stopped while kernels wait for it is told to be so at the deadline", "[processes]") {
+    const Folder folder;
+    const std::string go = folder.path / "go";
+    Job job(2, "gpus 2", 2);
+    job.variables = {"WEFT_TIMEOUT_MS=500"};
+    job.start({"init", "reduce 10", "await " + go, "launch 100", "error", "exit"});
+    job.start({"init", "reduce 10", "say ready", "pause"});
+    REQUIRE(job[1].says("ready"));
+    job[1].kill(SIGSTOP);
+    std::ofstream(go).flush();
+    job.finish(0);
+    job[1].kill(SIGKILL);
+    job[1].wait();
+    CHECK(contains(job[0].output(), ") is stopped (SIGSTOP or a debugger); it last called operation "));
+}
+
 TEST_CASE("a process that dies while kernels wait for it is named, and the others go on without it", "[processes]") {
     for (const std::string count : {"launch 100", "launch 100000", "launch 1000000", "launch 200000 by ring"}) {
         Job job(3, "gpus 4; leaks fatal", 3);
