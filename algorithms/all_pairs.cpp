@@ -126,14 +126,25 @@ static double lending_us(const Layout& layout, const LinkCosts& costs, size_t by
            streams * costs.stream_us(bytes, 2 * bytes);
 }
 
+// What the ends of a rank's messages take, one behind the other: of the processor that does the rest, too, or of the one
+// that carries for kernels meanwhile.
+static void add_ends(Network::Rounds& rounds, const LinkCosts& costs, double ends_us) {
+    if (costs.net_by_kernels)
+        rounds.link_us = std::max(rounds.link_us, ends_us);
+    else
+        rounds.latency_us += ends_us;
+}
+
 static double one_round_us(const Layout& layout, const LinkCosts& costs, size_t bytes, Network::Coming coming) {
     if (layout.ranks == 1) return costs.stream_us(bytes, 2 * bytes);
     const Network network(layout, costs, bytes);
     Network::Rounds rounds;
     for (int distance = 1; distance < layout.ranks; ++distance)
         network.add_round(rounds, distance, double(bytes) / layout.ranks, coming);
-    rounds.latency_us = network.message_us(network.hosts() > 1) +
-                        (2 * network.peers_abroad() - 1) * network.end_us() * costs.ranks_per_core;
+    // What is sent goes side by side; sums are made one after the other.
+    rounds.handling_us *= coming == Network::Coming::finished ? costs.side_by_side : (1 + costs.side_by_side) / 2;
+    rounds.latency_us = network.message_us(network.hosts() > 1);
+    add_ends(rounds, costs, (2 * network.peers_abroad() - 1) * network.end_us() * costs.ranks_per_core);
     return network.overlapped_us(rounds, double(bytes), 2 * double(costs.net_slot_bytes));
 }
 double all_pairs_gathered_us(const Layout& layout, const LinkCosts& costs, size_t bytes) {
@@ -151,10 +162,12 @@ double all_pairs_all_reduce_us(const Layout& layout, const LinkCosts& costs, siz
     for (int distance = 1; distance < layout.ranks; ++distance)
         for (const auto coming : {Network::Coming::parts, Network::Coming::finished})
             network.add_round(rounds, distance, double(bytes) / layout.ranks, coming);
+    // Of its four passes the sums are one.
+    rounds.handling_us *= (1 + 3 * costs.side_by_side) / 4;
     // The messages of a half travel at once, but the processor sends and receives one after the other; three of these
     // hide in the latencies (measured with 3, 4 and 8 ranks).
-    rounds.latency_us = 2 * network.message_us(network.hosts() > 1) +
-                        (4 * network.peers_abroad() - 3) * network.end_us() * costs.ranks_per_core;
+    rounds.latency_us = 2 * network.message_us(network.hosts() > 1);
+    add_ends(rounds, costs, (4 * network.peers_abroad() - 3) * network.end_us() * costs.ranks_per_core);
     return network.overlapped_us(rounds, double(bytes), 2 * double(costs.net_slot_bytes));
 }
 

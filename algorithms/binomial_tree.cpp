@@ -173,7 +173,7 @@ struct Traffic {
     Network::Coming coming;
 };
 
-// Between machines: a host's link carries what its ranks have to do with other hosts, which in most rounds is nothing.
+// Between machines: a host's links carry what its ranks have to do with other hosts, which in most rounds is nothing.
 double between_machines_us(const Network& network, const Layout& layout, const LinkCosts& costs, size_t bytes,
                            const Traffic& traffic) {
     const RankOrder order = traffic.parted ? RankOrder(layout.ranks) : layout.host_major();
@@ -183,21 +183,19 @@ double between_machines_us(const Network& network, const Layout& layout, const L
     int distance = 1, crossing = 0;
     while (2 * distance < layout.ranks) distance *= 2;
     for (; distance >= 1; distance /= 2) {
-        std::vector<double> out(size_t(network.hosts()), 0.0);
+        std::vector<double> out(size_t(network.all_links()), 0.0);
         bool crosses = false;
         const double most = traffic.parted ? double(bytes) * distance / layout.ranks : double(bytes);
         for (int place = 0; place + distance < layout.ranks; place += 2 * distance) {
-            const int from = layout.host_of(order[size_t(place)]), to = layout.host_of(order[size_t(place + distance)]);
+            const int from = order[size_t(place)], to = order[size_t(place + distance)];
             const double share = std::min(1.0, double(layout.ranks - place - distance) / distance);
-            if (from == to) continue;
+            if (layout.host_of(from) == layout.host_of(to)) continue;
             crosses = true;
-            out[size_t(from)] += traffic.parted ? most * share : most;
+            out[size_t(network.link_of(from))] += traffic.parted ? most * share : most;
         }
         const double link = network.link_us(*std::max_element(out.begin(), out.end()));
-        rounds.latency_us += network.message_us(crosses);
-        rounds.link_us += link * (traffic.down ? 1 + crossing * alone : 1);
-        rounds.handling_us +=
-            network.handling_us(most) / (crosses && traffic.coming == Network::Coming::finished ? 3 : 1);
+        rounds.add(network.message_us(crosses), link * (traffic.down ? 1 + crossing * alone : 1),
+                   network.handling_us(most, crosses, traffic.coming));
         crossing += crosses;
     }
     return network.overlapped_us(rounds, double(bytes), tile);

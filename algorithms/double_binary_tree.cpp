@@ -227,20 +227,23 @@ size_t double_binary_tree_tile_bytes(const Layout& layout, const LinkCosts& fitt
     return std::clamp(size_t(tile) / 64 * 64, least, 2 * costs.net_slot_bytes);
 }
 
-// What the edges of both trees that cross hosts' borders take, at the host with the most; each carries half of the
-// buffer. `one_way`: down, from place 0 of `host_of` on, else either way.
-template <class Parent, class HostOf>
-static double crossing_us(const Network& network, int ranks, double bytes, bool one_way, Parent&& parent,
-                          HostOf&& host_of) {
-    std::vector<double> in(size_t(network.hosts()), 0.0), out = in;
+// What the edges of both trees that cross hosts' borders take, at the link with the most; each carries half of the
+// buffer. `one_way`: down, from place 0 of `rank_of` on, else either way.
+template <class Parent, class RankOf>
+static double crossing_us(const Network& network, const Layout& layout, double bytes, bool one_way, Parent&& parent,
+                          RankOf&& rank_of) {
+    std::vector<double> in(size_t(network.all_links()), 0.0), out = in;
     for (int t = 0; t < 2; ++t)
-        for (int place = 0; place < ranks; ++place) {
+        for (int place = 0; place < layout.ranks; ++place) {
             const int up = parent(place, t);
-            if (up < 0 || host_of(place) == host_of(up)) continue;
-            const double edge_us = network.link_us(bytes / 2, std::abs(host_of(place) - host_of(up)) > 1);
-            for (const auto& [arrives, leaves] : {std::pair{place, up}, std::pair{up, place}}) {
-                in[size_t(host_of(arrives))] += edge_us;
-                out[size_t(host_of(leaves))] += edge_us;
+            if (up < 0) continue;
+            const int lower = rank_of(place), upper = rank_of(up);
+            const int distance = std::abs(layout.host_of(lower) - layout.host_of(upper));
+            if (distance == 0) continue;
+            const double edge_us = network.link_us(bytes / 2, distance > 1);
+            for (const auto& [arrives, leaves] : {std::pair{lower, upper}, std::pair{upper, lower}}) {
+                in[size_t(network.link_of(arrives))] += edge_us;
+                out[size_t(network.link_of(leaves))] += edge_us;
                 if (one_way) break;
             }
         }
@@ -269,12 +272,12 @@ double double_binary_tree_all_reduce_us(const Layout& layout, const LinkCosts& c
     const Tree tree{ranks};
     const RankOrder order = layout.host_major();
     const double link = crossing_us(
-        network, ranks, double(bytes), false,
+        network, layout, double(bytes), false,
         [&](int place, int t) {
             const int up = tree.parent(node_of(place, t, ranks));
             return up < 0 ? -1 : place_of(up, t, ranks);
         },
-        [&](int place) { return layout.host_of(order[size_t(place)]); });
+        [&](int place) { return order[size_t(place)]; });
     const double tile = double(std::min(bytes, double_binary_tree_tile_bytes(layout, costs, bytes)));
     const double tiles = bytes == 0 ? 1 : std::ceil(double(bytes) / tile);
     const double messages = tiles * network.message_us(hosts > 1);
@@ -287,8 +290,8 @@ static double one_way_us(const Layout& layout, const LinkCosts& costs, size_t by
     const Network network(layout, costs, bytes);
     const OneWay trees(Collective::broadcast, layout, 0);
     const double link = crossing_us(
-        network, layout.ranks, double(bytes), true, [&](int place, int t) { return trees.parent_of(place, t); },
-        [&](int place) { return layout.host_of(trees.rank(place)); });
+        network, layout, double(bytes), true, [&](int place, int t) { return trees.parent_of(place, t); },
+        [&](int place) { return trees.rank(place); });
     const double tile = double(std::min(bytes, double_binary_tree_tile_bytes(layout, costs, bytes)));
     const double tiles = bytes == 0 ? 1 : std::ceil(double(bytes) / tile);
     // Half as many messages as for both ways.

@@ -122,7 +122,7 @@ Schedule dissemination_barrier(const Layout& layout, const Parameters&) {
 
 // In the order of rounds, whichever half they are of.
 static double rounds_us(const Layout& layout, const LinkCosts& costs, size_t bytes,
-                        std::initializer_list<Network::Coming> halves) {
+                        std::initializer_list<Network::Coming> halves, bool by_scratch = false) {
     if (layout.ranks == 1) return costs.stream_us(bytes, 2 * bytes);
     const Network network(layout, costs, bytes);
     const std::vector<int> skips = circulant_skips(layout.ranks);
@@ -131,7 +131,9 @@ static double rounds_us(const Layout& layout, const LinkCosts& costs, size_t byt
         for (const Network::Coming coming : halves)
             network.add_round(rounds, skips[round], double(bytes) * (skips[round + 1] - skips[round]) / layout.ranks,
                               coming);
-    return network.overlapped_us(rounds, double(bytes), 2 * double(costs.net_slot_bytes));
+    const double tile = 2 * double(costs.net_slot_bytes);
+    return by_scratch ? network.by_scratch_us(rounds, double(bytes), tile)
+                      : network.overlapped_us(rounds, double(bytes), tile);
 }
 double halving_doubling_all_reduce_us(const Layout& layout, const LinkCosts& costs, size_t bytes) {
     return rounds_us(layout, costs, bytes, {Network::Coming::parts, Network::Coming::finished});
@@ -140,7 +142,7 @@ double halving_doubling_all_gather_us(const Layout& layout, const LinkCosts& cos
     return rounds_us(layout, costs, bytes, {Network::Coming::finished});
 }
 double halving_doubling_reduce_scatter_us(const Layout& layout, const LinkCosts& costs, size_t bytes) {
-    return rounds_us(layout, costs, bytes, {Network::Coming::parts});
+    return rounds_us(layout, costs, bytes, {Network::Coming::parts}, true);
 }
 
 // Of half of the ranks a message holds a line each at least, and a slot holds 128 KiB.

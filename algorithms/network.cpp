@@ -7,7 +7,8 @@
 namespace weft {
 
 Network::Network(const Layout& layout, const LinkCosts& costs, size_t bytes)
-    : costs_(costs),
+    : layout_(layout),
+      costs_(costs),
       ranks_(layout.ranks),
       hosts_(layout.host_count()),
       ranks_a_host_(layout.ranks),
@@ -15,6 +16,34 @@ Network::Network(const Layout& layout, const LinkCosts& costs, size_t bytes)
     if (hosts_ == 1) return;
     ranks_a_host_ = 1;
     for (const auto ranks : layout.ranks_by_host()) ranks_a_host_ = std::max(ranks_a_host_, int(ranks.size()));
+    if (costs.net_links > 1) find_links();
+}
+
+void Network::find_links() {
+    const int links = costs_.net_links;
+    link_of_.resize(size_t(ranks_));
+    sharing_.resize(size_t(ranks_a_host_) + 1);
+    const RanksByHost hosts = layout_.ranks_by_host();
+    for (int host = 0; host < hosts_; ++host) {
+        const auto ranks = hosts[size_t(host)];
+        for (size_t place = 0; place < ranks.size(); ++place) {
+            const int rail = layout_.rails.empty() ? int(place) : std::max(0, layout_.rails[size_t(ranks[place])]);
+            link_of_[size_t(ranks[place])] = int32_t(host * links + rail % links);
+        }
+        // From either end on.
+        const auto count = [&](auto first, auto last) {
+            std::vector<int> on(size_t(links), 0);
+            int most = 0;
+            for (size_t crossing = 1; first != last; ++first, ++crossing) {
+                most = std::max(most, ++on[size_t(link_of_[size_t(*first)] % links)]);
+                sharing_[crossing] = std::max(sharing_[crossing], most);
+            }
+        };
+        count(ranks.begin(), ranks.end());
+        count(ranks.rbegin(), ranks.rend());
+    }
+    for (size_t crossing = 1; crossing < sharing_.size(); ++crossing)  // of smaller hosts
+        sharing_[crossing] = std::max(sharing_[crossing], sharing_[crossing - 1]);
 }
 
 int Network::sharing(double working) const { return std::max(1, int(std::ceil(costs_.ranks_per_core * working))); }
@@ -40,11 +69,18 @@ void Network::add_round(Rounds& rounds, int distance, double bytes, Coming comin
     const int crossing = hosts_ == 1 ? 0 : std::min(ranks_a_host_, nearest);
     const double working = std::min(1.0, 2.0 * senders / ranks_);  // both ends of each message
     const double carrying = costs_.one_machine ? std::max(1.0 / costs_.ranks_per_core, double(senders) / ranks_) : 1;
-    rounds.latency_us += message_us(crossing > 0, working);
-    rounds.link_us += carrying * link_us(crossing * bytes, nearest > ranks_a_host_);
-    // Between hosts past the slots.
-    rounds.handling_us += handling_us(bytes) * sharing(working) / costs_.ranks_per_core /
-                          (crossing > 0 && coming == Coming::finished ? 3 : 1);
+    // A kernel passes over what it sends and over what comes, a thread's three streams are of both.
+    const int ends = costs_.net_by_kernels && crossing > 0 && senders == ranks_ ? 2 : 1;
+    // Rounds to ranks nearby go past so many borders, one behind the other; in all others a message may be between hosts.
+    bool waits_abroad = crossing > 0;
+    if (machines() && nearest < ranks_a_host_) {
+        const int borders = (rounds.near_distance + ranks_a_host_ - 1) / ranks_a_host_;
+        rounds.near_distance += nearest;
+        waits_abroad = borders * ranks_a_host_ < rounds.near_distance;
+    }
+    rounds.add(message_us(waits_abroad, working),
+               carrying * link_us(on_a_link(crossing) * bytes, nearest > ranks_a_host_),
+               ends * handling_us(bytes, crossing > 0, coming) * sharing(working) / costs_.ranks_per_core);
 }
 
 // Of the shorter of the two, measured with two ranks over loopback: 64 MiB take the longer, the more there is to sum.
@@ -54,8 +90,17 @@ double Network::overlapped_us(const Rounds& rounds, double bytes, double tile_by
     // The links of one machine are its processors, which do one after the other.
     if (costs_.one_machine && costs_.ranks_per_core > 1) return rounds.latency_us + rounds.link_us + rounds.handling_us;
     const double tiles = std::max(1.0, std::ceil(bytes / tile_bytes));
-    return rounds.latency_us + std::max(rounds.link_us, rounds.handling_us) +
-           std::min(rounds.link_us, rounds.handling_us) * std::max(1 / tiles, never_overlapped);
+    const double busy_us = std::max(rounds.link_us, rounds.handling_us) +
+                           std::min(rounds.link_us, rounds.handling_us) * std::max(1 / tiles, never_overlapped);
+    const double slowest_us = (tiles - 1) * rounds.longest_wait_us + rounds.longest_work_us;
+    return rounds.latency_us + (machines() ? std::max(busy_us, slowest_us) : busy_us);
+}
+
+double Network::by_scratch_us(const Rounds& rounds, double bytes, double tile_bytes) const {
+    const double overlapped = overlapped_us(rounds, bytes, tile_bytes);
+    if (!machines()) return overlapped;
+    const double tiles = std::max(1.0, std::ceil(bytes / tile_bytes));
+    return std::max(overlapped, in_turn_us(rounds, bytes, tile_bytes) - (tiles - 1) * rounds.longest_wait_us);
 }
 
 double Network::in_turn_us(const Rounds& rounds, double bytes, double tile_bytes) {

@@ -1,5 +1,8 @@
 // network.hpp: what rounds of messages cost where some ranks share a host: for the predictions of this folder.
 #pragma once
+#include <algorithm>
+#include <vector>
+
 #include "src/schedule/layout.hpp"
 
 namespace weft {
@@ -30,7 +33,18 @@ class Network {
     double turns_us() const { return 3.0 * (costs_.ranks_per_core - 1); }
     // What the processor does with a message besides: into the slot, out of it, into place.
     double handling_us(double bytes) const;
-    // `bytes` through each host's link, to the next host or to one further away. The links of one machine are its
+    // What comes is added or, if it is finished, only let into its place: between hosts past the slots, if that goes.
+    enum class Coming { parts, finished };
+    double handling_us(double bytes, bool crosses, Coming coming) const {
+        return handling_us(bytes) / (crosses && coming == Coming::finished && !costs_.net_by_kernels ? 3 : 1);
+    }
+    // A rank's link to other hosts, among those of all hosts: all_links() of them.
+    int link_of(int rank) const { return link_of_.empty() ? layout_.host_of(rank) : link_of_[size_t(rank)]; }
+    int all_links() const { return hosts_ * costs_.net_links; }
+    // Where so many ranks of each host, the first or the last ones, have something to send or to take, those that share
+    // one link.
+    int on_a_link(int crossing) const { return sharing_.empty() ? crossing : sharing_[size_t(crossing)]; }
+    // `bytes` through one link of each host, to the next host or to one further away. The links of one machine are its
     // processors, which carry for one rank after the other.
     double link_us(double bytes, bool far = false) const {
         return bytes * costs_.net_us_per_byte * (far ? costs_.net_far : 1) *
@@ -41,28 +55,44 @@ class Network {
     // Rounds one after the other, summed up by what keeps them busy.
     struct Rounds {
         double latency_us = 0, link_us = 0, handling_us = 0;
+        // The most that one of them waits, and is busy otherwise.
+        double longest_wait_us = 0, longest_work_us = 0;
+        int near_distance = 0;  // of those between ranks that are less than a host apart, together
+        void add(double message_us, double through_link_us, double by_processor_us) {
+            latency_us += message_us;
+            link_us += through_link_us;
+            handling_us += by_processor_us;
+            longest_wait_us = std::max(longest_wait_us, message_us);
+            longest_work_us = std::max(longest_work_us, through_link_us + by_processor_us);
+        }
     };
-    // One more, in which every rank, or so many of them, sends `bytes` to the one `distance` places ahead, and adds what
-    // comes or, if it is finished, only lets it into its place.
-    enum class Coming { parts, finished };
+    // One more, in which every rank, or so many of them, sends `bytes` to the one `distance` places ahead.
     void add_round(Rounds& rounds, int distance, double bytes, Coming coming) const {
         add_round(rounds, distance, bytes, coming, ranks_);
     }
     void add_round(Rounds& rounds, int distance, double bytes, Coming coming, int senders) const;
     // Of `bytes` in tiles of `tile_bytes`, each of which goes through the rounds behind the other: while one travels
-    // the processor works on the next, though it has its part in the travelling too.
+    // the processor works on the next, though it has its part in the travelling too. A round sends its part of a tile when
+    // it has what came of the tile before.
     double overlapped_us(const Rounds& rounds, double bytes, double tile_bytes) const;
+    // Where a tile's first sum takes scratch that the last round of the one before has read: only its first message is on
+    // its way by then.
+    double by_scratch_us(const Rounds& rounds, double bytes, double tile_bytes) const;
     // Where a tile waits for the one before, whose scratch it takes.
     static double in_turn_us(const Rounds& rounds, double bytes, double tile_bytes);
 
   private:
     int sharing(double working) const;  // a core
+    void find_links();
 
+    const Layout& layout_;
     const LinkCosts& costs_;
     int ranks_;
     int hosts_;
     int ranks_a_host_;
     size_t working_bytes_;  // of a rank, on one host
+    // Where hosts have several links: by rank its own, and by how many ranks of a host how many are on one.
+    std::vector<int32_t> link_of_, sharing_;
 };
 
 }  // namespace weft

@@ -103,10 +103,11 @@ Schedule two_level_all_reduce(const TwoLevel& levels, const Layout& layout, cons
 
 double between_hosts_us(const TwoLevel& levels, const Layout& layout, const LinkCosts& costs, size_t bytes,
                         double at_once) {
+    const Network network(layout, costs, bytes);
     LinkCosts shared = costs;
-    shared.net_us_per_byte *= at_once;
-    shared.ranks_per_core =
-        std::max(1, int(std::ceil(costs.ranks_per_core * at_once / Network(layout, costs, bytes).ranks_a_host())));
+    shared.net_us_per_byte *= at_once * (double(network.on_a_link(int(at_once))) / int(at_once));
+    shared.net_links = 1;
+    shared.ranks_per_core = std::max(1, int(std::ceil(costs.ranks_per_core * at_once / network.ranks_a_host())));
     return levels.between_hosts_us(layout_of_hosts(layout), shared, bytes);
 }
 

@@ -22,13 +22,18 @@ Result<WeftChoice> choice_on_devices(const Operation& operation, const Scene& sc
                                             .own = is_asked,
                                             .blocks_max = cuda::blocks_max,
                                             .link_mbps = link_mbps,
-                                            .links_gbs = layout.hosts == 1 ? scene.links_gbs : 0},
+                                            .links_gbs = layout.hosts == 1 ? scene.links_gbs : 0,
+                                            .net_links = scene.net_links},
                                            scene.layout, 0);
     layout.steps = std::move(steps.rows);
     layout.excluded = std::move(steps.excluded);
     auto plan = plan_on_device(operation, layout);
     if (!plan) return plan.take_status();
-    WeftChoice choice{plan->algorithm, {}};
+    WeftChoice choice{plan->algorithm, {}, {}};
+    if (plan->steps >= 0)
+        for (const StepAlgorithm& one : layout.steps)
+            if (one.algorithm->collective == operation.collective)
+                choice.predicted_us[one.algorithm] = one.predicted_us(operation.whole_bytes(layout.ranks));
     const bool one_shot = plan->body == cuda::Body::packet_one_shot || plan->body == cuda::Body::peer_one_shot;
     if (plan->steps < 0) choice.algorithm = one_shot ? "one_shot" : "two_shot";
     for (const Algorithm* row : scene.rows) {
@@ -53,12 +58,15 @@ Result<WeftChoice> weft_choice(const SimulateRequest& request, const Scene& scen
     const auto link_mbps = int64_t(std::min(8 * scene.net_bytes_per_us, 1e15));
     if (scene.kind.devices) return choice_on_devices(operation, scene, link_mbps);
     // A core for each rank, which stage what they send, as they do in the simulation.
-    const LinkCosts costs = scene.layout.host_count() == 1
-                                ? host_link_costs(scene.layout.ranks, scene.layout.ranks, false)
-                                : network_link_costs(1, link_mbps, false);
+    LinkCosts costs = scene.layout.host_count() == 1 ? host_link_costs(scene.layout.ranks, scene.layout.ranks, false)
+                                                     : network_link_costs(1, link_mbps, false);
+    costs.net_links = scene.net_links;
     auto choice = select(operation, scene.layout, costs, {}, registry::algorithms());
     if (!choice) return choice.take_status();
-    return WeftChoice{choice->algorithm->name, {}};
+    WeftChoice weft{choice->algorithm->name, {}, {}};
+    for (const Candidate& one : candidates(operation, scene.layout, costs, {}, registry::algorithms()))
+        if (one.excluded.empty()) weft.predicted_us[one.algorithm] = one.predicted.us;
+    return weft;
 }
 
 }  // namespace weft::tools

@@ -1,6 +1,7 @@
 // simulate_choice.hpp: which algorithm Weft would choose for a simulated call.
 #pragma once
 #include <algorithm>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -10,7 +11,8 @@ namespace weft::tools {
 
 struct WeftChoice {
     std::string algorithm;
-    std::vector<const Algorithm*> unable;  // of the scene's, those that device memory is not served by
+    std::vector<const Algorithm*> unable;             // of the scene's, those that device memory is not served by
+    std::map<const Algorithm*, double> predicted_us;  // of those that predictions decide between
     bool is_able(const Algorithm* row) const { return std::find(unable.begin(), unable.end(), row) == unable.end(); }
 };
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <utility>
 
 namespace weft::tools {
@@ -136,6 +137,11 @@ std::string text_of_choice(const std::vector<SimulatedRow>& rows, const Result<W
 void print_comparison(const SimulateRequest& request, const Scene& scene, std::vector<SimulatedRow> rows,
                       const Result<WeftChoice>& choice) {
     const auto is_able = [&](const SimulatedRow& row) { return !choice || choice->is_able(row.row); };
+    const auto prediction_of = [&](const SimulatedRow& row) -> std::optional<double> {
+        if (!choice) return {};
+        const auto found = choice->predicted_us.find(row.row);
+        return found == choice->predicted_us.end() ? std::nullopt : std::optional(found->second);
+    };
     std::stable_sort(rows.begin(), rows.end(), [](const SimulatedRow& one, const SimulatedRow& other) {
         return (one.found ? one.found->us : unlimited) < (other.found ? other.found->us : unlimited);
     });
@@ -144,6 +150,7 @@ void print_comparison(const SimulateRequest& request, const Scene& scene, std::v
         for (const SimulatedRow& row : rows) {
             all["algorithms"].push_back(json_of(request, scene, row));
             all["algorithms"].back()["served"] = is_able(row);
+            if (const auto predicted = prediction_of(row)) all["algorithms"].back()["predicted_us"] = *predicted;
         }
         all["choice"] = choice ? Json(choice->algorithm) : Json();
         fmt::print("{}\n", all.dump(2));
@@ -153,11 +160,13 @@ void print_comparison(const SimulateRequest& request, const Scene& scene, std::v
         std::any_of(rows.begin(), rows.end(), [](const SimulatedRow& row) { return row.healthy_us.has_value(); });
     fmt::print("{} of {} bytes, {} ranks on {} {}\n\n", request.collective, request.bytes, scene.layout.ranks,
                scene.hosts, scene.machines);
-    fmt::print("{:<28} {:>14} {:>12}", "algorithm", "time us", "busbw GB/s");
+    fmt::print("{:<28} {:>14} {:>12} {:>14}", "algorithm", "time us", "busbw GB/s", "Weft predicts");
     fmt::print("{}", damaged ? fmt::format(" {:>14} {:>8}\n", "undamaged us", "times") : "\n");
     for (const SimulatedRow& row : rows) {
         if (!row.found) continue;
-        fmt::print("{:<28} {:>14.2f} {:>12.3f}", row.row->name, row.found->us, bus_gbs(request, scene, row.found->us));
+        const auto predicted = prediction_of(row);
+        fmt::print("{:<28} {:>14.2f} {:>12.3f} {:>14}", row.row->name, row.found->us,
+                   bus_gbs(request, scene, row.found->us), predicted ? fmt::format("{:.2f}", *predicted) : "");
         if (row.healthy_us) fmt::print(" {:>14.2f} {:>8.2f}", *row.healthy_us, row.found->us / *row.healthy_us);
         fmt::print("{}\n", is_able(row) ? "" : "  not for device memory yet");
     }

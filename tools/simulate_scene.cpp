@@ -11,6 +11,7 @@
 #include "tools/simulated_call.hpp"
 #include "topology/discover.hpp"
 #include "topology/graph_fabric.hpp"
+#include "topology/rails.hpp"
 #include "topology/rank_orders.hpp"
 #include "topology/speeds.hpp"
 #include "topology/topology_xml.hpp"
@@ -80,6 +81,7 @@ Status seat_on_equal(const SimulateRequest& request, int hosts, int ranks_a_host
     scene.layout = {fabric.ranks(), 0, fabric.hosts()};
     scene.machines = scene.kind.name;
     scene.net_bytes_per_us = scene.kind.net_bytes_per_us;
+    scene.net_links = scene.kind.devices ? ranks_a_host : 1;
     scene.parameters.channels = request.channels > 0 ? request.channels : channels_that_fill(scene.kind, hosts);
     return ok();
 }
@@ -89,6 +91,12 @@ Status seat_on_graph(const SimulateRequest& request, Scene& scene) {
     if (!fabric) return fail(fabric.status().code(), "{}: {}", request.topology, fabric.status().sentence());
     scene.layout = {fabric->ranks(), 0, fabric->hosts()};
     scene.hosts = scene.layout.host_count();
+    scene.net_links = 1;
+    if (scene.hosts > 1) {
+        scene.layout.rails = topology::rails_of(scene.job);
+        const auto& rails = scene.layout.rails;
+        scene.net_links = std::max(1, 1 + *std::max_element(rails.begin(), rails.end()));
+    }
     const size_t slash = request.topology.rfind('/');
     scene.machines = request.topology.substr(slash == std::string::npos ? 0 : slash + 1);
     for (const int port : scene.graph->of_kind(topology::NodeKind::port))

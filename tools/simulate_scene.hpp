@@ -49,6 +49,7 @@ struct Scene {
     int hosts = 1;
     std::string machines;                    // "dgx-h100", "machine.xml"
     double net_bytes_per_us = 0;             // of a port
+    int net_links = 1;                       // of a host: ports, each of its own ranks
     std::shared_ptr<topology::Graph> graph;  // null: equal hosts of the kind
     topology::Job job = {};                  // on the graph
     bool alternates = false;                 // its rings pass each second machine the other way round

@@ -21,9 +21,9 @@ constexpr int channels_by_default = 16;
 // Between hosts one block outruns most networks; two, so that one sends while the other adds.
 constexpr int channels_abroad = 2;
 constexpr double block_us_per_byte = 1 / 18e3;
-// A processor passes over a message between hosts three times (Network::handling_us); a block once: what comes goes on
-// from the registers that it was added in.
-constexpr double passes_abroad = 3;
+// A processor passes over a message between hosts three times (Network::handling_us); a block once at each end, and once
+// in all where what comes goes on from the registers that it was added in.
+constexpr double processor_passes = 3;
 // Between two blocks through memory 0.8 us within a device, and twice that to the next.
 constexpr double signal_us = 1.7;
 // From a kernel to the proxy and from the proxy to a kernel, through the host's memory.
@@ -49,6 +49,8 @@ double blocks_in_turn_of(const Schedule& schedule) {
 
 LinkCosts StepAlgorithm::costs(size_t bytes) const {
     LinkCosts costs = network_link_costs(1, link_mbps, true, one_machine);
+    costs.net_links = net_links;
+    costs.net_by_kernels = true;
     costs.signal_us = signal_us;
     costs.switch_us = 0;
     const double links_us_per_byte = links_gbs > 0 ? 1 / (1e3 * links_gbs) : 0;
@@ -58,12 +60,13 @@ LinkCosts StepAlgorithm::costs(size_t bytes) const {
     if (layout.host_count() > 1) {
         // One tile goes from block to block, but for what is for several peers; of many each block has one.
         const double alone = 1 / double(costs.tiles(bytes)), each = alone + (1 - alone) / blocks_in_turn;
-        block *= each / passes_abroad;
+        block *= each / processor_passes;
         costs.side_by_side = 1 / (each * blocks_in_turn);
     }
     costs.cached_us_per_byte = costs.memory_us_per_byte = std::max(block, links_us_per_byte);
     costs.net_latency_us += proxies_us;
     costs.net_slot_bytes = cuda::Connections::slot_bytes;
+    if (layout.host_count() > 1) costs.net_slot_bytes *= size_t(at_once);
     return costs;
 }
 
@@ -90,7 +93,8 @@ StepAlgorithms step_algorithms(const StepsWanted& wanted, const Layout& layout, 
             }))
             continue;
         const bool rooted = facts_of(row.collective).rooted && !row.of_user;
-        StepAlgorithm fresh{&row, {channels}, layout, wanted.link_mbps, wanted.one_machine, wanted.links_gbs};
+        StepAlgorithm fresh{
+            &row, {channels}, layout, wanted.link_mbps, wanted.one_machine, wanted.links_gbs, wanted.net_links};
         fresh.first_program = all.connections.programs();
         fresh.programs = rooted ? layout.ranks : 1;
         fresh.most_tile_bytes = SIZE_MAX;

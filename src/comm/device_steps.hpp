@@ -19,6 +19,7 @@ struct StepAlgorithm {
     int64_t link_mbps = 0;       // of several hosts: the slowest network; 0: unknown
     bool one_machine = false;    // several hosts are: what goes between them takes its loopback
     double links_gbs = 0;        // of one host: what its devices' rings carry together; 0: unknown
+    int net_links = 1;           // of several hosts: links of each
     int blocks = 1;              // of each rank's kernel
     int at_once = 1;             // that share a message and work at the same time
     double blocks_in_turn = 1;   // of those, which work at the same time where each has another tile
@@ -53,6 +54,7 @@ struct StepsWanted {
     int64_t link_mbps = 0;       // of several hosts: the slowest network; 0: unknown
     bool one_machine = false;    // several hosts are: what goes between them takes its loopback
     double links_gbs = 0;        // of one host: what its devices' rings carry together; 0: unknown
+    int net_links = 1;           // of several hosts: links of each; connections over sockets have one in common
     bool deterministic = false;  // rank 0's WEFT_DETERMINISTIC
 };
 

@@ -66,8 +66,10 @@ struct LinkCosts {
     double skew_us = 0.8;           // a further phase: ranks arrive apart, and first misses on what was just written
     size_t tile_bytes = 128 << 10;  // of the message that one round of an algorithm walks
     double net_latency_us = 12;     // a short message from a rank of one host to a rank of another
-    double net_us_per_byte = 1 / 1.2e3;  // of one host's link, each direction; all ranks of the host share it
-    bool one_machine = false;            // hosts are processes or containers of one, whose network is its memory
+    double net_us_per_byte = 1 / 1.2e3;  // of one of a host's links, each direction
+    // Links of a host. A rank uses that of its rail (Layout::rails), or, where those are unknown, of its place on its host.
+    int net_links = 1;
+    bool one_machine = false;  // hosts are processes or containers of one, whose network is its memory
     static constexpr double loopback_latency_us = 5.5,
                             loopback_us_per_byte = 1 / 3.7e3;  // then, if nobody knows better
     double net_message_us = 4;  // of that, what a processor has to do: ranks of one core wait for each other
@@ -77,6 +79,7 @@ struct LinkCosts {
     // kernel, which looks up every page. Measured, perf/README.md.
     size_t lent_least_bytes = 16 << 10, lent_most_bytes = 2 << 20;
     size_t net_slot_bytes = 256 << 10;  // of a connection: what a message can hold
+    bool net_by_kernels = false;        // who writes slots and reads them; a thread's sockets go past them where they can
     // By which algorithms cut tiles, where these costs were fitted to times of tiles cut so; null: by these.
     std::shared_ptr<const LinkCosts> cut_by = nullptr;
     const LinkCosts& cutting() const { return cut_by ? *cut_by : *this; }
