@@ -2,19 +2,53 @@
 
 #include <algorithm>
 #include <cassert>
+#include <map>
+#include <tuple>
+#include <utility>
 
 namespace weft {
 
-Hosts::Hosts(const Layout& layout) : Hosts(layout, -1) {}
+Hosts::Hosts(const Layout& layout) : host(layout.host_of(layout.rank)), place(0), ranks_(layout.ranks_by_host()) {
+    find_place(layout.rank);
+}
 
-Hosts::Hosts(const Layout& layout, int first) : host(layout.host_of(layout.rank)), ranks_(layout.ranks_by_host()) {
-    if (first >= 0) {
-        turned_host_ = layout.host_of(first);
-        turned_ = layout.ranks_of(turned_host_);
-        std::rotate(turned_.begin(), std::find(turned_.begin(), turned_.end(), first), turned_.end());
-    }
+void Hosts::find_place(int rank) {
     const auto own = (*this)[host];
-    place = int(std::find(own.begin(), own.end(), layout.rank) - own.begin());
+    place = int(std::find(own.begin(), own.end(), rank) - own.begin());
+}
+
+// From that rail on, round; stable.
+static void order_by_rails(std::vector<int32_t>& ranks, const std::vector<int32_t>& rails, int32_t first_rail) {
+    const int32_t all = 1 + std::max(0, *std::max_element(rails.begin(), rails.end()));
+    std::map<int32_t, int32_t> seen;  // by rail
+    std::vector<std::tuple<int32_t, int32_t, int32_t>> keys;
+    for (const int32_t rank : ranks) {
+        const int32_t rail = std::max(0, rails[size_t(rank)]);
+        keys.emplace_back(seen[rail]++, (rail - first_rail + all) % all, rank);
+    }
+    std::stable_sort(keys.begin(), keys.end(), [](const auto& one, const auto& other) {
+        return std::pair(std::get<0>(one), std::get<1>(one)) < std::pair(std::get<0>(other), std::get<1>(other));
+    });
+    for (size_t i = 0; i < ranks.size(); ++i) ranks[i] = std::get<2>(keys[i]);
+}
+
+Hosts Hosts::by_rails(const Layout& layout, int first) {
+    Hosts hosts(layout);
+    const bool rails = !layout.rails.empty();
+    if (!rails && first < 0) return hosts;
+    const int32_t first_rail = rails && first >= 0 ? std::max(0, layout.rails[size_t(first)]) : 0;
+    hosts.ordered_.resize(size_t(hosts.count()));
+    for (int of = 0; of < hosts.count(); ++of) {
+        const bool turned = first >= 0 && layout.host_of(first) == of;
+        if (!rails && !turned) continue;
+        const auto ranks = hosts.ranks_[size_t(of)];
+        std::vector<int32_t> ordered(ranks.begin(), ranks.end());
+        if (turned) std::rotate(ordered.begin(), std::find(ordered.begin(), ordered.end(), first), ordered.end());
+        if (rails) order_by_rails(ordered, layout.rails, first_rail);
+        hosts.ordered_[size_t(of)] = std::move(ordered);
+    }
+    hosts.find_place(layout.rank);
+    return hosts;
 }
 
 std::vector<int32_t> Hosts::column(int at) const {

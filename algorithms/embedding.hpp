@@ -8,11 +8,15 @@ namespace weft {
 // The ranks by host, and where one of them is.
 struct Hosts {
     explicit Hosts(const Layout& layout);
-    // The same with `first` the first of its host.
-    Hosts(const Layout& layout, int first);
+    // Where rails are known each host's in their order, one of each and then the next of each: the first so many use as
+    // many links as there are, and who is in one place has one rail on all hosts that are alike. `first`: the first of its
+    // host; -1: no rank in particular.
+    static Hosts by_rails(const Layout& layout, int first = -1);
 
     int count() const { return int(ranks_.size()); }
-    std::span<const int32_t> operator[](int of) const { return of == turned_host_ ? turned_ : ranks_[size_t(of)]; }
+    std::span<const int32_t> operator[](int of) const {
+        return ordered_.empty() || ordered_[size_t(of)].empty() ? ranks_[size_t(of)] : ordered_[size_t(of)];
+    }
     std::vector<int32_t> local() const { return {(*this)[host].begin(), (*this)[host].end()}; }
     // The ranks that are in this place on each host.
     std::vector<int32_t> column(int at) const;
@@ -20,9 +24,10 @@ struct Hosts {
     int host, place;  // of the rank, and its own among its host's
 
   private:
+    void find_place(int rank);
+
     RanksByHost ranks_;
-    int turned_host_ = -1;  // which another rank than the lowest is the first of
-    std::vector<int32_t> turned_;
+    std::vector<std::vector<int32_t>> ordered_;  // by host; empty: as in ranks_
 };
 
 // What such a schedule sees of a layout: a rank for each host.

@@ -1,5 +1,6 @@
 #include "algorithms/network.hpp"
 
+#include <algorithm>
 #include <cmath>
 
 #include "algorithms/algorithms.hpp"
@@ -23,6 +24,7 @@ void Network::find_links() {
     const int links = costs_.net_links;
     link_of_.resize(size_t(ranks_));
     sharing_.resize(size_t(ranks_a_host_) + 1);
+    spread_.resize(size_t(ranks_a_host_) + 1);
     const RanksByHost hosts = layout_.ranks_by_host();
     for (int host = 0; host < hosts_; ++host) {
         const auto ranks = hosts[size_t(host)];
@@ -39,11 +41,18 @@ void Network::find_links() {
                 sharing_[crossing] = std::max(sharing_[crossing], most);
             }
         };
+        std::vector<int> on(size_t(links), 0), before;  // how many of its link stand before each
+        for (const int32_t rank : ranks) before.push_back(on[size_t(link_of_[size_t(rank)] % links)]++);
+        std::sort(before.begin(), before.end());
+        for (size_t owners = 1; owners <= before.size(); ++owners)
+            spread_[owners] = std::max(spread_[owners], before[owners - 1] + 1);
         count(ranks.begin(), ranks.end());
         count(ranks.rbegin(), ranks.rend());
     }
-    for (size_t crossing = 1; crossing < sharing_.size(); ++crossing)  // of smaller hosts
+    for (size_t crossing = 1; crossing < sharing_.size(); ++crossing) {  // of smaller hosts
         sharing_[crossing] = std::max(sharing_[crossing], sharing_[crossing - 1]);
+        spread_[crossing] = std::max(spread_[crossing], spread_[crossing - 1]);
+    }
 }
 
 int Network::sharing(double working) const { return std::max(1, int(std::ceil(costs_.ranks_per_core * working))); }

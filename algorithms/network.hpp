@@ -44,6 +44,8 @@ class Network {
     // Where so many ranks of each host, the first or the last ones, have something to send or to take, those that share
     // one link.
     int on_a_link(int crossing) const { return sharing_.empty() ? crossing : sharing_[size_t(crossing)]; }
+    // The same where they are the first by rails (Hosts::by_rails).
+    int owners_on_a_link(int owners) const { return spread_.empty() ? owners : spread_[size_t(owners)]; }
     // `bytes` through one link of each host, to the next host or to one further away. The links of one machine are its
     // processors, which carry for one rank after the other.
     double link_us(double bytes, bool far = false) const {
@@ -92,7 +94,7 @@ class Network {
     int ranks_a_host_;
     size_t working_bytes_;  // of a rank, on one host
     // Where hosts have several links: by rank its own, and by how many ranks of a host how many are on one.
-    std::vector<int32_t> link_of_, sharing_;
+    std::vector<int32_t> link_of_, sharing_, spread_;
 };
 
 }  // namespace weft

@@ -29,7 +29,7 @@ constexpr size_t rails_most = 32;
 class Rails {
   public:
     Rails(const TwoLevel& levels, const Layout& layout, const Parameters& parameters)
-        : hosts_(layout),
+        : hosts_(Hosts::by_rails(layout)),
           own_(hosts_.local()),
           owners_(int(owners_of(levels, layout))),
           inner_(levels.between_hosts(layout_of_hosts(layout), parameters)),

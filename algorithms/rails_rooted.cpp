@@ -23,7 +23,7 @@ constexpr int rails_rooted_fifo_depth = 2;
 class RailsFromRoot {
   public:
     RailsFromRoot(const TwoLevel& levels, const Layout& layout, int root)
-        : hosts_(layout, root),
+        : hosts_(Hosts::by_rails(layout, root)),
           own_(hosts_.local()),
           owners_(int(owners_of(levels, layout))),
           at_root_(layout.host_of(layout.rank) == layout.host_of(root)),

@@ -28,7 +28,7 @@ namespace {
 class Composition {
   public:
     Composition(const TwoLevel& levels, const Layout& layout, const Parameters& parameters)
-        : hosts_(layout),
+        : hosts_(Hosts::by_rails(layout)),
           owners_(int(owners_of(levels, layout))),
           inner_(levels.between_hosts(layout_of_hosts(layout), parameters)),
           schedule_(levels.name, Collective::all_reduce, layout,
@@ -36,7 +36,7 @@ class Composition {
                      .chunks = inner_.chunks * owners_,
                      .fifo_depth = inner_.fifo_depth,
                      .span = inner_.span,
-                     .board = hosts_.local()}) {}
+                     .board = layout.local_ranks()}) {}
 
     Schedule make() {
         if (hosts_.local().size() == 1) {
@@ -105,7 +105,7 @@ double between_hosts_us(const TwoLevel& levels, const Layout& layout, const Link
                         double at_once) {
     const Network network(layout, costs, bytes);
     LinkCosts shared = costs;
-    shared.net_us_per_byte *= at_once * (double(network.on_a_link(int(at_once))) / int(at_once));
+    shared.net_us_per_byte *= at_once * (double(network.owners_on_a_link(int(at_once))) / int(at_once));
     shared.net_links = 1;
     shared.ranks_per_core = std::max(1, int(std::ceil(costs.ranks_per_core * at_once / network.ranks_a_host())));
     return levels.between_hosts_us(layout_of_hosts(layout), shared, bytes);

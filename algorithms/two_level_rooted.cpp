@@ -17,7 +17,7 @@ namespace {
 class Rooted {
   public:
     Rooted(const TwoLevel& levels, Collective collective, const Layout& layout, const Parameters& parameters)
-        : hosts_(layout, parameters.root),
+        : hosts_(Hosts::by_rails(layout, parameters.root)),
           owners_(int(owners_of(levels, layout))),
           at_root_(layout.host_of(layout.rank) == layout.host_of(parameters.root)),
           inner_(levels.between_hosts(layout_of_hosts(layout), {.root = layout.host_of(parameters.root)})),

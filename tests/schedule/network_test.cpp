@@ -43,6 +43,8 @@ TEST_CASE("ranks share their host's links by their rails, or else by their place
         CHECK(Network(plain, each, 0).on_a_link(crossing) == std::min(1, crossing));
         CHECK(Network(plain, two, 0).on_a_link(crossing) == (crossing + 1) / 2);
         CHECK(Network(in_turns, two, 0).on_a_link(crossing) == (crossing + 1) / 2);
+        CHECK(Network(halves, two, 0).owners_on_a_link(crossing) == (crossing + 1) / 2);
+        CHECK(Network(halves, one, 0).owners_on_a_link(crossing) == crossing);
         // The last ranks of a host, which are those that send beyond its border, are all on one.
         CHECK(Network(halves, two, 0).on_a_link(crossing) == std::min(4, crossing));
         CHECK(Network(lone, two, 0).on_a_link(crossing) == std::min(7, crossing));

@@ -1,8 +1,10 @@
 // two_level_test.cpp: what is made of two, one form inside a host and one between hosts: whom it serves, when it is
 // chosen, and how much goes through a host's link.
 #include <map>
+#include <set>
 
 #include "src/registry.hpp"
+#include "src/schedule/checker.hpp"
 #include "src/selector/selector.hpp"
 #include "tests/catch.hpp"
 #include "tests/schedule/cases.hpp"
@@ -98,6 +100,45 @@ TEST_CASE("between hosts of one rank each, few rounds serve short messages and f
         CHECK(chosen(Collective::all_gather, 1 << 10, hosts, hosts) == "halving_doubling");
         CHECK(chosen(Collective::all_to_all, 1 << 10, hosts, hosts) == "bruck");
         CHECK(chosen(Collective::all_to_all, 4 << 20, hosts, hosts) == "all_pairs");
+    }
+}
+
+TEST_CASE("where rails are known ranks of one talk to each other, and owners of a shard use all of them",
+          "[schedule]") {
+    // Ranks in another order on each host; then hosts with more ranks than others, which sit rail by rail.
+    const Layout alike{12, 0, hosts_in_blocks(12, 3), {}, {0, 1, 2, 3, 2, 0, 3, 1, 3, 2, 1, 0}},
+        unequal{12, 0, {0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1}, {}, {0, 0, 0, 0, 1, 1, 1, 1, 0, 0, 1, 1}};
+    for (const Algorithm& row : registry::algorithms()) {
+        const Collective collective = row.collective;
+        const bool rooted = collective == Collective::broadcast || collective == Collective::reduce;
+        if (!made_of_two(row.name) || (collective != Collective::all_reduce && !rooted)) continue;
+        for (const Layout& layout : {alike, unequal})
+            for (int root = rooted ? 0 : -1; root < (rooted ? 12 : 0); ++root) {
+                INFO(row.name << " for " << name_of(collective) << ", root " << root);
+                std::vector<Schedule> schedules;
+                std::map<int, std::set<int>> used;  // rails, by host
+                bool same = true;
+                int owners = 0;
+                for (Layout seen = layout; seen.rank < 12; ++seen.rank) {
+                    schedules.push_back(row.schedule(seen, {.channels = 1, .root = root}));
+                    bool owns = false;
+                    for (const Block& block : schedules.back().blocks)
+                        for (const int32_t peer : {block.source, block.target}) {
+                            if (peer < 0 || seen.host_of(peer) == seen.host_of(seen.rank)) continue;
+                            owns = true;
+                            same = same && seen.rails[size_t(peer)] == seen.rails[size_t(seen.rank)];
+                            used[seen.host_of(seen.rank)].insert(seen.rails[size_t(seen.rank)]);
+                        }
+                    owners += owns;
+                }
+                CHECK(same);
+                // By one of each host's, or by four.
+                for (const auto& [host, rails] : used)
+                    CHECK(int(rails.size()) == (owners == layout.host_count() ? 1 : layout.host_count() == 3 ? 4 : 2));
+                const Status status = check_set(schedules);
+                INFO(status.sentence());
+                CHECK(status.ok());
+            }
     }
 }
 
