@@ -8,7 +8,14 @@
 
 namespace weft {
 
-Hosts::Hosts(const Layout& layout) : host(layout.host_of(layout.rank)), place(0), ranks_(layout.ranks_by_host()) {
+Hosts::Hosts(const Layout& layout, int first)
+    : host(layout.host_of(layout.rank)), place(0), ranks_(layout.ranks_by_host()) {
+    if (first >= 0) {
+        ordered_.resize(size_t(count()));
+        std::vector<int32_t>& turned = ordered_[size_t(layout.host_of(first))];
+        turned = layout.ranks_of(layout.host_of(first));
+        std::rotate(turned.begin(), std::find(turned.begin(), turned.end(), first), turned.end());
+    }
     find_place(layout.rank);
 }
 
@@ -33,19 +40,14 @@ static void order_by_rails(std::vector<int32_t>& ranks, const std::vector<int32_
 }
 
 Hosts Hosts::by_rails(const Layout& layout, int first) {
-    Hosts hosts(layout);
-    const bool rails = !layout.rails.empty();
-    if (!rails && first < 0) return hosts;
-    const int32_t first_rail = rails && first >= 0 ? std::max(0, layout.rails[size_t(first)]) : 0;
+    Hosts hosts(layout, first);
+    if (layout.rails.empty()) return hosts;
+    const int32_t first_rail = first >= 0 ? std::max(0, layout.rails[size_t(first)]) : 0;
     hosts.ordered_.resize(size_t(hosts.count()));
     for (int of = 0; of < hosts.count(); ++of) {
-        const bool turned = first >= 0 && layout.host_of(first) == of;
-        if (!rails && !turned) continue;
-        const auto ranks = hosts.ranks_[size_t(of)];
-        std::vector<int32_t> ordered(ranks.begin(), ranks.end());
-        if (turned) std::rotate(ordered.begin(), std::find(ordered.begin(), ordered.end(), first), ordered.end());
-        if (rails) order_by_rails(ordered, layout.rails, first_rail);
-        hosts.ordered_[size_t(of)] = std::move(ordered);
+        std::vector<int32_t>& ranks = hosts.ordered_[size_t(of)];
+        if (ranks.empty()) ranks = layout.ranks_of(of);
+        order_by_rails(ranks, layout.rails, first_rail);
     }
     hosts.find_place(layout.rank);
     return hosts;

@@ -7,10 +7,10 @@ namespace weft {
 
 // The ranks by host, and where one of them is.
 struct Hosts {
-    explicit Hosts(const Layout& layout);
+    // `first`: the first of its host; -1: the lowest rank is.
+    explicit Hosts(const Layout& layout, int first = -1);
     // Where rails are known each host's in their order, one of each and then the next of each: the first so many use as
-    // many links as there are, and who is in one place has one rail on all hosts that are alike. `first`: the first of its
-    // host; -1: no rank in particular.
+    // many links as there are, and who is in one place has one rail on all hosts that are alike.
     static Hosts by_rails(const Layout& layout, int first = -1);
 
     int count() const { return int(ranks_.size()); }
