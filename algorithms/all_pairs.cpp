@@ -144,6 +144,7 @@ static double one_round_us(const Layout& layout, const LinkCosts& costs, size_t 
     // What is sent goes side by side; sums are made one after the other.
     rounds.handling_us *= coming == Network::Coming::finished ? costs.side_by_side : (1 + costs.side_by_side) / 2;
     rounds.latency_us = network.message_us(network.hosts() > 1);
+    rounds.longest_wait_us = 0;  // nobody waits for what comes before the next tile is sent
     add_ends(rounds, costs, (2 * network.peers_abroad() - 1) * network.end_us() * costs.ranks_per_core);
     return network.overlapped_us(rounds, double(bytes), 2 * double(costs.net_slot_bytes));
 }

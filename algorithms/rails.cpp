@@ -1,8 +1,9 @@
 // Two-level all-reduce of connections alone, for ranks that have no board: devices of several hosts. Inside a host all
-// pairs, between hosts any algorithm, along rails: a rail is the ranks in one place of each host. The buffer is cut into
-// as many shards as the smallest host has ranks. Everybody sends each owner of a shard on its host that shard; the owner
-// adds its own and theirs, all-reduces the sum along its rail, in place in its output, and sends the result to the
-// others of its host. Each byte leaves a host as often as the algorithm between hosts has it, over all its links at once.
+// pairs, between hosts any algorithm, along rails: a rail is the ranks in one place of each host, places by NICs where
+// these are known. The buffer is cut into as many shards as the smallest host has ranks. Everybody sends each owner of a
+// shard on its host that shard; the owner adds its own and theirs, all-reduces the sum along its rail, in place in its
+// output, and sends the result to the others of its host. Each byte leaves a host as often as the algorithm between hosts
+// has it, over all its links at once.
 // Source: Cho et al., "BlueConnect: decomposing all-reduce for deep learning on heterogeneous network hierarchy", 2019.
 #include <algorithm>
 #include <climits>

@@ -109,8 +109,10 @@ struct Beside {
         const double ranks = network.ranks_a_host(), others = ranks - 1;
         // Of each two ranks a message each way for each host, one behind the other; tiles or sums go from turn to turn.
         const double messages = others * network.hosts();
+        // A thread turns to both ends of a message, of a kernel's blocks one sends while another takes in.
+        const double ends = costs.net_by_kernels ? 1 : 2;
         latency_us = network.message_us(false) + others * costs.signal_us / 2 +
-                     messages * (2 * costs.signal_us * costs.side_by_side + network.turns_us());
+                     messages * (ends * costs.signal_us * costs.side_by_side + network.turns_us());
         handling_us = passes * costs.stream_us(size_t(double(bytes) * others / ranks), 2 * bytes);
     }
 };
