@@ -79,7 +79,7 @@ struct LinkCosts {
     // kernel, which looks up every page. Measured, perf/README.md.
     size_t lent_least_bytes = 16 << 10, lent_most_bytes = 2 << 20;
     size_t net_slot_bytes = 256 << 10;  // of a connection: what a message can hold
-    bool net_by_kernels = false;        // who writes slots and reads them; a thread's sockets go past them where they can
+    bool net_by_kernels = false;  // who writes slots and reads them; a thread's sockets go past them where they can
     // By which algorithms cut tiles, where these costs were fitted to times of tiles cut so; null: by these.
     std::shared_ptr<const LinkCosts> cut_by = nullptr;
     const LinkCosts& cutting() const { return cut_by ? *cut_by : *this; }
