@@ -89,14 +89,11 @@ class Rails {
         return sum;
     }
     void hand_out(const std::vector<Dependency>& ends) {
-        std::optional<Dependency> finished;  // of several ends the first block has what comes after all
-        if (ends.size() == 1) finished = ends[0];
+        Junction finished(ends);
         each(finished_channel, true, [&](BlockBuilder block, int place) {
             if (owns(hosts_.place)) {
-                const bool first = !finished;
-                if (first) finished = after_all(block, ends, [&] { return block.nop(); }).dependency();
-                Step given = block.span(inner_.chunks).send(shard(hosts_.place)).from(Buffer::output);
-                if (!first) given.after(*finished);
+                const Dependency ready = finished.in(block);
+                block.span(inner_.chunks).send(shard(hosts_.place)).from(Buffer::output).after(ready);
             }
             if (!owns(place)) return;
             Step taken = block.span(inner_.chunks).recv(shard(place));
@@ -120,9 +117,9 @@ constexpr TwoLevel rail_halving_doubling = {"rail_halving_doubling", halving_dou
 constexpr TwoLevel rail_doubling = {"rail_doubling", recursive_doubling_all_reduce, recursive_doubling_all_reduce_us,
                                     INT_MAX};
 
-// Inside a host one message of everybody's to each other rank, and one back: sent, and added, one
-// after the other, or taken out. `exchanges`:
-// between hosts the same block sends and receives, so that each tile waits for the one before to arrive.
+// Inside a host one message of everybody's to each other rank, and one back: sent, and added, one after the other, or
+// taken out. `exchanges`: between hosts the same block sends and receives, so that each tile waits for the one before to
+// arrive.
 double rails_us(const TwoLevel& levels, bool exchanges, const Layout& layout, const LinkCosts& costs, size_t bytes) {
     const Network network(layout, costs, bytes);
     const double owners = double(owners_of(levels, layout)), others = network.ranks_a_host() - 1;

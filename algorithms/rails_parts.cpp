@@ -8,7 +8,7 @@
 // Traeff and Rougier, "MPI collectives and datatypes for hierarchical all-to-all communication", 2014.
 #include <algorithm>
 #include <climits>
-#include <optional>
+#include <utility>
 
 #include "algorithms/algorithms.hpp"
 #include "algorithms/network.hpp"
@@ -53,16 +53,13 @@ Schedule gather_along_rails(const TwoLevel& levels, const Layout& layout) {
         block.recv({grid.rank_at(row, place)});
         return sent;
     };
-    std::optional<Dependency> come;  // of several ends the first block has what comes after all
-    if (ends.size() == 1) come = ends[0];
+    Junction come(std::move(ends));
     each_beside(grid, schedule, [&](BlockBuilder block, int place) {
         exchange(block, grid.hosts.host, place, Buffer::input);
         for (int distance = 1; distance < grid.rows; ++distance) {
             const int row = (grid.hosts.host + distance) % grid.rows;
-            const bool first = !come;
-            if (first) come = after_all(block, ends, [&] { return block.nop(); }).dependency();
-            Step sent = exchange(block, row, place, Buffer::output);
-            if (distance == 1 && !first) sent.after(*come);
+            const Dependency ready = distance == 1 ? come.in(block) : Dependency();
+            exchange(block, row, place, Buffer::output).after(ready);
         }
     });
     return schedule.finish();

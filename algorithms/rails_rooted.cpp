@@ -6,7 +6,6 @@
 // inside; Cho et al., "BlueConnect: decomposing all-reduce for deep learning on heterogeneous network hierarchy", 2019,
 // for rails.
 #include <algorithm>
-#include <optional>
 
 #include "algorithms/algorithms.hpp"
 #include "algorithms/network.hpp"
@@ -75,18 +74,15 @@ class RailsFromRoot {
     }
     // To each other rank of the host but the root, and from it what it owns.
     void hand_out(const std::vector<Dependency>& have) {
-        std::optional<Dependency> all;  // of several the first block has what comes after all
-        if (have.size() == 1) all = have[0];
+        Junction all(have);
         for (const int other : others_in_turns(place(), int(own_.size()))) {
             const int peer = own_[size_t(other)];
             const bool sends = owns(place()), receives = owns(other);
             if ((at_root_ && other == 0) || (!sends && !receives)) continue;
             BlockBuilder block = schedule_.block({.source = receives ? peer : -1, .target = sends ? peer : -1});
             if (sends) {
-                const bool first = !all;
-                if (first) all = after_all(block, have, [&] { return block.nop(); }).dependency();
-                Step given = send(block, place()).from(Buffer::output);
-                if (!first) given.after(*all);
+                const Dependency ready = all.in(block);
+                send(block, place()).from(Buffer::output).after(ready);
             }
             if (receives) recv(block, other);
         }

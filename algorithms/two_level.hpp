@@ -1,4 +1,5 @@
-// two_level.hpp: collectives over hosts made of two: one among the hosts, embedded in one over each host's board.
+// two_level.hpp: collectives over hosts made of two: one among the hosts, embedded in one inside each host, over its board
+// or (rails.cpp) its connections.
 #pragma once
 #include "algorithms/algorithm.hpp"
 #include "algorithms/embedding.hpp"
@@ -49,6 +50,24 @@ Step after_all(BlockBuilder& block, const std::vector<Dependency>& others, Emit&
     gate.after(others);
     return step;
 }
+
+// Where blocks go on when several steps are done: the first that asks waits for all of these, the others for it.
+class Junction {
+  public:
+    explicit Junction(std::vector<Dependency> ends) : ends_(std::move(ends)) {
+        if (ends_.size() == 1) all_ = ends_[0];
+    }
+    // What the block's next step comes after; nothing, if the block itself waits.
+    Dependency in(BlockBuilder& block) {
+        if (all_ != Dependency()) return all_;
+        all_ = after_all(block, ends_, [&] { return block.nop(); }).dependency();
+        return {};
+    }
+
+  private:
+    std::vector<Dependency> ends_;
+    Dependency all_;
+};
 
 // Of the part between hosts, where `at_once` ranks of each host have a whole of `bytes` each, and share its link and
 // its processors.

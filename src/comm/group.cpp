@@ -47,17 +47,16 @@ Status Group::add(QueuedCall queued) {
     return ok();
 }
 
-Status Group::add(weftComm* handle, const Communicator::Call& call) {
-    WEFT_TRY(add(QueuedCall(handle, call)));
-    return handle->communicator->hold_call(), ok();
+Status Group::hold(QueuedCall queued) {
+    Communicator& communicator = *queued.handle->communicator;
+    WEFT_TRY(add(std::move(queued)));
+    communicator.hold_call();
+    return ok();
 }
 
 Status Group::add_or_run(weftComm* handle, std::shared_ptr<Undertaking> undertaking) {
     QueuedCall queued(handle, std::move(undertaking));
-    if (open()) {
-        WEFT_TRY(add(std::move(queued)));
-        return handle->communicator->hold_call(), ok();
-    }
+    if (open()) return hold(std::move(queued));
     std::vector<QueuedCall> alone;
     alone.push_back(std::move(queued));
     return submit(std::move(alone));

@@ -37,13 +37,15 @@ class Group {
     // Refuses a call that cannot go with the others on its communicator.
     Status check(const QueuedCall& queued) const;
     Status add(QueuedCall queued);
-    Status add(weftComm* handle, const Communicator::Call& call);
+    Status add(weftComm* handle, const Communicator::Call& call) { return hold(QueuedCall(handle, call)); }
     // What `handle` has been asked for: now, or in its turn when an open group ends.
     Status add_or_run(weftComm* handle, std::shared_ptr<Undertaking> undertaking);
     void add(Joining joining);
     bool holds(const weftComm* handle) const;
 
   private:
+    // add(), of a call that this thread makes now: whoever waits for it is told that it is held.
+    Status hold(QueuedCall queued);
     void begin_as(const Outcomes& prepared);
     // What `work` does with the outcomes of the group that has just ended. Users' reductions may end others meanwhile.
     template <class Work>

@@ -51,9 +51,9 @@ Status check(int ranks, std::span<const CheckedOperation> operations, const Chec
              Proved* proved = nullptr);
 
 // A set of schedules as from a file, one for each rank, in any order: proves two operations of two runs each (over a
-// board, or where blocks may be runs apart, as many as use all slots again), out of place, in place and mixed, each with no, most and some chunks empty. Fused
-// instructions are proved in every mode and, a two-shot alone, pipelined, too; for elementary ones `mode` says whom
-// `either` reads in place.
+// board, or where blocks may be runs apart, as many as use all slots again), out of place, in place and mixed, each with
+// no, most and some chunks empty. Fused instructions are proved in every mode and, a two-shot alone, pipelined, too; for
+// elementary ones `mode` says whom `either` reads in place.
 Status check_set(std::span<const Schedule> schedules, const BoardMode& mode = {}, const CheckOptions& options = {},
                  Proved* proved = nullptr);
 

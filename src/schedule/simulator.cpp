@@ -39,13 +39,11 @@ class Preparation {
         SimulatedRanks machine(fabric_, call_, {first.ranks, period, call_.bytes, tile_bytes_, even_});
         SimulatedEffort effort{.ranks = period, .too_uneven = too_uneven_};
         for (int rank = 0; rank < period; ++rank) {
-            Schedule schedule = rank == 0 ? first : call_.schedule(rank);
-            const bool overlaps = pays_pipelined(schedule, call_.bytes, tile_bytes_);
-            schedule = elementary(std::move(schedule));
+            Schedule schedule = elementary(rank == 0 ? first : call_.schedule(rank));
             if (call_.weigh) {
+                const auto tiles_a_run = uint64_t(schedule.tiles);
                 ++effort.prepared;
-                effort.steps +=
-                    steps_of(schedule) * (overlaps ? (tiles_ + pipelined_most - 1) / pipelined_most : tiles_);
+                effort.steps += steps_of(schedule) * ((tiles_ + tiles_a_run - 1) / tiles_a_run);
                 WEFT_TRY(call_.weigh(effort));
             }
             machine.add(std::move(schedule));
