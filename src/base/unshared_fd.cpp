@@ -23,9 +23,10 @@ void close_in_child() {
             if (const int taken = number.exchange(0)) close(taken - 1);
 }
 
+// Before there are threads: of two, one of which forks meanwhile, a child would wait for the other for ever.
+[[maybe_unused]] const int close_in_child_registered = pthread_atfork(nullptr, nullptr, close_in_child);
+
 std::atomic<int>* take_place(int fd) {
-    static const int registered = pthread_atfork(nullptr, nullptr, close_in_child);
-    (void)registered;
     for (PlacesToClose* places = &first_places;; places = places->next.load()) {
         for (std::atomic<int>& number : places->numbers) {
             int free = 0;

@@ -1,5 +1,7 @@
 #include "src/drivers/cuda/vmm.hpp"
 
+#include <fcntl.h>
+
 #include <algorithm>
 #include <cstdint>
 
@@ -204,6 +206,7 @@ Result<Fd> export_piece(const Driver& driver, CUdeviceptr address) {
                           "export the memory at {:#x} as a file descriptor (was it made for that, by cuMemCreate's "
                           "requestedHandleTypes?)",
                           address));
+    fcntl(fd, F_SETFD, FD_CLOEXEC);  // whatever the driver does
     return Fd(fd);
 }
 

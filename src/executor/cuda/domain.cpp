@@ -110,7 +110,7 @@ Status Domain::take_host_words() {
 }
 
 Domain::~Domain() {
-    if (mail_) mail_->withdraw(letter_);
+    withdraw_letter();
     const ContextScope scope(kernels_->context());
     for (Event* event : {&done_, &captured_done_}) *event = Event();
     stream_ = Stream();
@@ -321,6 +321,7 @@ void Domain::finish() const {
 void Domain::retire(std::unique_ptr<Domain> domain) {
     const Driver& driver = domain->kernels_->driver();
     const RelaxedCapture relaxed(driver);
+    domain->withdraw_letter();
     const bool elsewhere = !domain->one_process();
     // Ranks of this process may be driven by this thread: they leave after us.
     for (const int64_t until = now_us() + peer_patience_us;

@@ -125,7 +125,7 @@ class Domain {
     Status take_host_words();
     Status write_probe();
     Status write_programs();
-    Status reach();
+    Result<bool> reach();
     Status verify();
     // Whether all ranks have posted their letter of the stage.
     bool letters_there(int stage) const;
@@ -150,6 +150,7 @@ class Domain {
     Status map_of_process(int peer);
     Status copy_by_kernel(CUdeviceptr to, CUdeviceptr from);
     Status probe(int peer);
+    void withdraw_letter();
     // One step of leaving: false if kernels of ours may still run, or peers have not left.
     bool try_release();
 
@@ -182,6 +183,7 @@ class Domain {
     std::string obstacle_, detour_;
     std::string tried_;      // why the ways before did not serve
     std::string unoffered_;  // why this rank has nothing to offer on this way
+    int late_ = -1;          // whose process has not handed out its descriptor yet; -1: nobody's
     bool told_ = false;      // other hosts
 
     Event done_;           // after the newest direct launch

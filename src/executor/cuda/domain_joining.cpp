@@ -18,6 +18,34 @@ uint32_t number_between(int from, int to) { return 0x9e3779b9u * uint32_t(from *
 
 }  // namespace
 
+// What a rank needs on each way.
+Status Domain::begin() {
+    const Context& context = kernels_->context();
+    if (!obstacle_.empty()) return {weftSystemError, obstacle_};
+    auto words = SharedWords::of(group_, context);
+    if (!words) return words.take_status();
+    shared_words_ = std::move(*words);
+    auto abort = shared_words_->abort();
+    if (!abort) return abort.take_status();
+    abort_ = *abort;
+    WEFT_TRY(take_host_words());
+    if (abroad_.data()) memset(abroad_.data(), 0, connections_.abroad_words_bytes());
+    for (size_t i = 0; i < abroad_ranks_.size(); ++i)
+        memset(static_cast<std::byte*>(abroad_.data()) + connections_.abroad_bytes() + i * sizeof(MessageAbroad), 0,
+               offsetof(MessageAbroad, sent_slots));
+    memset(host_words_.data(), 0, sizeof(HostWords));
+    report_ = &static_cast<HostWords*>(host_words_.data())->report;
+    for (Event* event : {&done_, &captured_done_}) {
+        auto made = Event::create(context);
+        if (!made) return made.take_status();
+        *event = std::move(*made);
+    }
+    auto stream = Stream::create(context);
+    if (!stream) return stream.take_status();
+    stream_ = std::move(*stream);
+    return ok();
+}
+
 uint64_t Domain::key(int stage) const {
     return domain_letter_key + uint64_t(stage) + uint64_t(stage >= agreed ? 0 : of_each_way * int(way_));
 }
@@ -38,6 +66,7 @@ bool Domain::letters_there(int stage) const {
 std::vector<int> Domain::missing() const {
     std::vector<int> ranks;
     if (stage_ == Stage::known) return ranks;
+    if (late_ >= 0) return {late_};
     const bool offering = stage_ == Stage::offering || stage_ == Stage::reaching, abroad = stage_ == Stage::agreeing;
     const int stage = offering ? offers : abroad ? agreed : find(rank_, verified) ? verified : reached;
     for (const int peer : abroad ? other_hosts_ : members_)
@@ -95,8 +124,9 @@ Result<bool> Domain::advance() {
         stage_ = Stage::reaching;
     }
     if (stage_ == Stage::reaching && letters_there(offers)) {
-        WEFT_TRY(reach());
-        stage_ = Stage::verifying;
+        auto reached = reach();
+        if (!reached) return reached;
+        if (*reached) stage_ = Stage::verifying;
     }
     if (stage_ == Stage::verifying && letters_there(reached)) {
         if (Obstacle obstacle = first_obstacle(reached); !obstacle.text.empty()) {
@@ -116,8 +146,7 @@ Result<bool> Domain::advance() {
 
 // All ranks come here alike, for they have read the same letters.
 void Domain::conclude(Obstacle obstacle, bool mapped) {
-    if (mail_) mail_->withdraw(letter_);  // who could fetch it has
-    mail_ = nullptr;
+    withdraw_letter();  // who could fetch it has
     if (!tried_.empty() && !obstacle.text.empty())
         obstacle.text = fmt::format("{}; and {}: {}", tried_,
                                     way_ == Way::host ? "through host memory" : "by file descriptors", obstacle.text);
@@ -139,7 +168,13 @@ void Domain::conclude(Obstacle obstacle, bool mapped) {
     }
     obstacle_.clear();
     unoffered_.clear();
+    std::fill(bases_.begin(), bases_.end(), 0);
     stage_ = Stage::offering;
+}
+
+void Domain::withdraw_letter() {
+    if (mail_) mail_->withdraw(letter_);
+    mail_ = nullptr;
 }
 
 // What the others will read and what we shall write there.
@@ -186,22 +221,29 @@ Status Domain::probe(int peer) {
                           own + offsetof(Probe, given) + word * size_t(peer));
 }
 
-// Maps what the others offer, reads it, and writes into it.
-Status Domain::reach() {
+// Maps what the others offer, reads it, and writes into it. False: somebody's process does not hand out its descriptor yet.
+Result<bool> Domain::reach() {
+    late_ = -1;
     const Status done = [&]() -> Status {
         if (!obstacle_.empty()) return {weftSystemError, obstacle_};
         if (!unoffered_.empty()) return {weftSystemError, unoffered_};
-        for (const int peer : way_ == Way::host ? std::vector<int>() : members_)
-            if (Status status = map(peer); !status)
-                return fail(status.code(), "cannot reach rank {}'s memory: {}", peer, status.sentence());
+        for (const int peer : members_) {
+            if (bases_[size_t(peer)] != 0) continue;  // mapped when this was tried before; its own; in host memory all
+            Status status = map(peer);
+            if (status) continue;
+            if (status.code() == weftTimeout && group_->alive(peer)) late_ = peer;
+            return fail(status.code(), "cannot reach rank {}'s memory: {}", peer, status.sentence());
+        }
         for (const int peer : members_)
             if (peer != rank_) WEFT_TRY(probe(peer));
         WEFT_TRY(write_programs());
         WEFT_TRY(stream_.synchronize());
         return ok();
     }();
+    if (late_ >= 0) return false;
     if (!done) WEFT_LOG_RANK(rank_, info, init, "no device memory in common: {}", done.sentence());
-    return post_finding(reached, done, !obstacle_.empty());
+    WEFT_TRY(post_finding(reached, done, !obstacle_.empty()));
+    return true;
 }
 
 // Whether what was read was right, and what the others say they have written is here.

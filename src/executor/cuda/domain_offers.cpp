@@ -14,7 +14,9 @@ namespace weft::cuda {
 
 namespace {
 
-constexpr int64_t fetching_patience_us = 2'000'000;  // a process that is stopped does not hand out its descriptor
+// A process that is stopped does not hand out its descriptor: it is asked again when others of this thread have had their
+// turn, until the ranks' time to join is over.
+constexpr int64_t fetching_patience_us = 200'000;
 
 // Where other processes find a rank's memory; the address is for ranks of its own, 0: it could not offer any.
 struct DomainOffer {
@@ -40,34 +42,6 @@ Status Domain::offer() {
         case Way::host: return offer_host_memory();
     }
     __builtin_unreachable();
-}
-
-// What a rank needs on each way.
-Status Domain::begin() {
-    const Context& context = kernels_->context();
-    if (!obstacle_.empty()) return {weftSystemError, obstacle_};
-    auto words = SharedWords::of(group_, context);
-    if (!words) return words.take_status();
-    shared_words_ = std::move(*words);
-    auto abort = shared_words_->abort();
-    if (!abort) return abort.take_status();
-    abort_ = *abort;
-    WEFT_TRY(take_host_words());
-    if (abroad_.data()) memset(abroad_.data(), 0, connections_.abroad_words_bytes());
-    for (size_t i = 0; i < abroad_ranks_.size(); ++i)
-        memset(static_cast<std::byte*>(abroad_.data()) + connections_.abroad_bytes() + i * sizeof(MessageAbroad), 0,
-               offsetof(MessageAbroad, sent_slots));
-    memset(host_words_.data(), 0, sizeof(HostWords));
-    report_ = &static_cast<HostWords*>(host_words_.data())->report;
-    for (Event* event : {&done_, &captured_done_}) {
-        auto made = Event::create(context);
-        if (!made) return made.take_status();
-        *event = std::move(*made);
-    }
-    auto stream = Stream::create(context);
-    if (!stream) return stream.take_status();
-    stream_ = std::move(*stream);
-    return ok();
 }
 
 // Memory of this kind, as it has to be before peers see it.

@@ -268,6 +268,8 @@ std::optional<std::byte*> Registrations::reach(int owner, const Place& place) co
     const RegistrationTable::Reply& reply = mapper_->table(rank_).replies[owner][place.entry];
     const uint64_t state = reply.state.load(std::memory_order_acquire);  // pairs with serve()
     if (state < place.state) return {};
+    // Its letter is asked for again.
+    if (state == place.state && reply.wanted.load(std::memory_order_acquire) != 0) return {};
     const uint64_t base = state == place.state ? reply.address.load(std::memory_order_acquire) : 0;
     return base == 0 ? nullptr : reinterpret_cast<std::byte*>(base + place.offset);
 }
