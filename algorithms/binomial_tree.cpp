@@ -217,8 +217,10 @@ static double tree_us(const Layout& layout, const LinkCosts& costs, size_t bytes
 }
 double binomial_tree_broadcast_us(const Layout& layout, const LinkCosts& costs, size_t bytes) {
     // One of the two copies while the other one does, or one copies all.
-    if (layout.ranks == 2 && layout.host_count() == 1)
-        return Network(layout, costs, bytes).one_way_us(false) + 1.5 * costs.stream_us(bytes, 2 * bytes);
+    if (layout.ranks == 2 && layout.host_count() == 1) {
+        const Network network(layout, costs, bytes);
+        return network.slot_back_us() + network.one_way_us(false) + 1.5 * costs.stream_us(bytes, 2 * bytes);
+    }
     return tree_us(layout, costs, bytes, {false, true, Network::Coming::finished});
 }
 double binomial_tree_reduce_us(const Layout& layout, const LinkCosts& costs, size_t bytes) {

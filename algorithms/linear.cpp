@@ -101,9 +101,9 @@ static double ahead_us(const Layout& layout, const LinkCosts& costs, size_t byte
                                             (size_t(peers) * bytes <= cached_bytes ? 1 : leaves_cache);
 }
 double linear_broadcast_us(const Layout& layout, const LinkCosts& costs, size_t bytes) {
-    // Nobody to go on to: a tree's message, in more slots, which leave the cache sooner.
+    // Nobody to go on to: a tree's message, in more slots, none of which is waited for, but which leave the cache sooner.
     if (layout.ranks == 2)
-        return Network(layout, costs, bytes).one_way_us(false) + 2 * costs.stream_us(bytes, 2 * bytes);
+        return Network(layout, costs, bytes).one_way_us(false) + 2.5 * costs.stream_us(bytes, 2 * bytes);
     return ahead_us(layout, costs, bytes, 0.7);
 }
 double linear_reduce_us(const Layout& layout, const LinkCosts& costs, size_t bytes) {

@@ -213,7 +213,7 @@ double ring_chain_us(const Layout& layout, const LinkCosts& costs, size_t bytes)
     const double tile = double(std::min(bytes, ring_chain_tile_bytes(layout, costs, bytes)));
     const double tiles = bytes == 0 ? 1 : std::ceil(double(bytes) / tile);
     const Network network(layout, costs, bytes);
-    if (!network.machines()) return (tiles + layout.ranks - 2) * hop_us(network, tile);
+    if (!network.machines()) return network.slot_back_us() + (tiles + layout.ranks - 2) * hop_us(network, tile);
     // A tile goes from host to host as often as there are others; behind it links and processors are never idle.
     const double handling = network.handling_us(tile) * 2 / 3, link = network.link_us(tile);
     const double first = (network.hosts() - 1) * (network.one_way_us(true) + link) +
@@ -242,7 +242,7 @@ double ring_all_reduce_us(const Layout& layout, const LinkCosts& costs, size_t b
     const double streams = (4 * ranks - 3) / ranks;
     // A step cannot begin before the rank behind has ended its own: 2(N-1) hops a tile, and each waits its turn on its
     // core.
-    const double hops = 2 * (ranks - 1) * (costs.meeting_us() * double(costs.tiles(bytes)) + costs.skew_us);
+    const double hops = 2 * (ranks - 1) * (costs.meeting_us() * double(costs.tiles(bytes)) + costs.sums_skew_us());
     return hops + streams * costs.stream_us(bytes, 2 * bytes);
 }
 

@@ -58,7 +58,7 @@ double two_shot_all_reduce_us(const Layout& layout, const LinkCosts& costs, size
     // The others' chunks staged and copied out, N sources of an N-th summed and the sum stored twice.
     const double streams = 2 * (ranks - 1) / ranks + 1 + 1 / ranks;
     // Two waits a tile; that ranks arrive apart costs once, for the tiles that follow overlap.
-    const double waits = 2 * costs.meeting_us() * double(costs.tiles(bytes)) + costs.skew_us;
+    const double waits = 2 * costs.meeting_us() * double(costs.tiles(bytes)) + costs.sums_skew_us();
     return waits + streams * costs.stream_us(bytes, 2 * bytes);
 }
 

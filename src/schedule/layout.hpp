@@ -63,9 +63,11 @@ struct LinkCosts {
     size_t cache_bytes = 4 << 20;                 // working set of a rank up to which `cached` holds
     // Of what a pass costs, where it is over as many pieces as a rank has blocks that work at the same time.
     double side_by_side = 1;
-    double skew_us = 0.8;           // a further phase: ranks arrive apart, and first misses on what was just written
-    size_t tile_bytes = 128 << 10;  // of the message that one round of an algorithm walks
-    double net_latency_us = 12;     // a short message from a rank of one host to a rank of another
+    double skew_us = 0.8;  // a further phase: ranks arrive apart, and first misses on what was just written
+    // Where a phase reads what the one before has summed, two ranks that arrive together miss as much.
+    double sums_skew_us() const { return std::max(skew_us, 0.8); }
+    size_t tile_bytes = 128 << 10;       // of the message that one round of an algorithm walks
+    double net_latency_us = 12;          // a short message from a rank of one host to a rank of another
     double net_us_per_byte = 1 / 1.2e3;  // of one of a host's links, each direction
     // Links of a host. A rank uses that of its rail (Layout::rails), or, where those are unknown, of its place on its host.
     int net_links = 1;
