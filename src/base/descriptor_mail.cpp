@@ -64,8 +64,8 @@ Status await(int socket, short events, int64_t deadline_us) {
     }
 }
 
-Result<Fd> connect_to(const MailAddress& to, int64_t deadline_us) {
-    Fd socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+Result<UnsharedFd> connect_to(const MailAddress& to, int64_t deadline_us) {
+    UnsharedFd socket(Fd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)));
     if (!socket) return fail(weftSystemError, "no socket could be made: {}", errno_text(errno));
     const AbstractName name = name_of(to);
     while (connect(socket.number(), reinterpret_cast<const sockaddr*>(&name.address), name.bytes) != 0) {
@@ -104,7 +104,7 @@ Status receive_packet(int socket, MailReply& reply, MailedDescriptors& letter, i
             for (size_t at = 0; at + sizeof(int) <= item->cmsg_len - CMSG_LEN(0); at += sizeof(int)) {
                 int number;
                 memcpy(&number, CMSG_DATA(item) + at, sizeof number);
-                letter.descriptors.emplace_back(number);
+                letter.descriptors.emplace_back(Fd(number));
             }
     if (header.msg_flags & MSG_CTRUNC)
         return fail(weftSystemError, "no file descriptor is left for them: raise the limit (ulimit -n)");
@@ -121,7 +121,7 @@ Status receive_packet(int socket, MailReply& reply, MailedDescriptors& letter, i
 struct DescriptorMail::Visitor {
     UnsharedFd socket;
     int64_t until_us;
-    std::shared_ptr<const Posted> letter = {};
+    std::shared_ptr<const MailedDescriptors> letter = {};
     bool asked = false;
     size_t sent = 0;  // descriptors
 };
@@ -157,9 +157,7 @@ DescriptorMail::~DescriptorMail() {
 }
 
 uint64_t DescriptorMail::post(MailedDescriptors letter) {
-    auto posted = std::make_shared<Posted>();
-    posted->text = std::move(letter.text);
-    for (Fd& descriptor : letter.descriptors) posted->descriptors.emplace_back(std::move(descriptor));
+    auto posted = std::make_shared<const MailedDescriptors>(std::move(letter));
     const std::lock_guard lock(mutex_);
     letters_[++posted_] = std::move(posted);
     return posted_;
@@ -170,13 +168,13 @@ void DescriptorMail::withdraw(uint64_t number) {
     letters_.erase(number);
 }
 
-std::shared_ptr<const DescriptorMail::Posted> DescriptorMail::find(uint64_t number) const {
+std::shared_ptr<const MailedDescriptors> DescriptorMail::find(uint64_t number) const {
     const std::lock_guard lock(mutex_);
     const auto place = letters_.find(number);
     return place == letters_.end() ? nullptr : place->second;
 }
 
-Result<bool> DescriptorMail::send_packet(int socket, const Posted* letter, size_t first) {
+Result<bool> DescriptorMail::send_packet(int socket, const MailedDescriptors* letter, size_t first) {
     MailReply reply{mail_magic, letter != nullptr, 0, 0};
     if (letter != nullptr) reply.text_bytes = letter->text.size(), reply.descriptors = letter->descriptors.size();
     iovec parts[2] = {{&reply, sizeof reply}, {nullptr, 0}};

@@ -1,7 +1,7 @@
 // descriptor_mail.hpp: file descriptors for other processes of this user and network namespace. Whoever has some posts
 // them as a letter; whoever was told address and number fetches it over a socket without a name in the file system. A
-// thread of the process's hands letters out while somebody holds its mail. A child after fork keeps neither socket nor
-// letters.
+// thread of the process's hands letters out while somebody holds its mail. A child after fork keeps neither sockets nor
+// letters, nor what is being fetched.
 #pragma once
 #include <cstdint>
 #include <map>
@@ -24,7 +24,7 @@ struct MailAddress {
 
 struct MailedDescriptors {
     std::vector<std::byte> text;  // at most mailed_text_max bytes
-    std::vector<Fd> descriptors;
+    std::vector<UnsharedFd> descriptors;
 };
 constexpr size_t mailed_text_max = 32 << 10;
 
@@ -44,21 +44,17 @@ class DescriptorMail {
 
   private:
     struct Visitor;
-    struct Posted {
-        std::vector<std::byte> text;
-        std::vector<UnsharedFd> descriptors;
-    };
     void serve();
     bool attend(Visitor& visitor) const;
-    std::shared_ptr<const Posted> find(uint64_t number) const;
+    std::shared_ptr<const MailedDescriptors> find(uint64_t number) const;
     // One packet of a letter, or of none, from its descriptor number `first` on. False: not now.
-    static Result<bool> send_packet(int socket, const Posted* letter, size_t first);
+    static Result<bool> send_packet(int socket, const MailedDescriptors* letter, size_t first);
 
     UnsharedFd listener_;
     Fd ending_;
     MailAddress address_;
     mutable std::mutex mutex_;
-    std::map<uint64_t, std::shared_ptr<const Posted>> letters_;
+    std::map<uint64_t, std::shared_ptr<const MailedDescriptors>> letters_;
     uint64_t posted_ = 0;
     OwnedThread thread_;
 };

@@ -41,7 +41,7 @@ MailedDescriptors letter_of(size_t count, const std::string& text) {
     for (size_t i = 0; i < count; ++i) {
         Fd fd(memfd_create("weft-test", MFD_CLOEXEC));
         REQUIRE(write(fd.number(), &i, sizeof i) == sizeof i);
-        letter.descriptors.push_back(std::move(fd));
+        letter.descriptors.emplace_back(std::move(fd));
     }
     return letter;
 }
@@ -81,6 +81,25 @@ Fd silent_listener(const MailAddress& address) {
                  socklen_t(offsetof(sockaddr_un, sun_path) + 1 + size_t(length))) == 0);
     REQUIRE(listen(listener.number(), 1) == 0);
     return listener;
+}
+
+// A packet with one of them, as a process's mail sends them.
+[[maybe_unused]] void send_of_letter_of_three(const Fd& visitor, const Fd& descriptor) {
+    uint64_t reply[4] = {0x7765'6674'6d61'696c, 1, 0, 3};
+    iovec part{reply, sizeof reply};
+    alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+    msghdr header{};
+    header.msg_iov = &part;
+    header.msg_iovlen = 1;
+    header.msg_control = control;
+    header.msg_controllen = sizeof control;
+    cmsghdr* const rights = CMSG_FIRSTHDR(&header);
+    rights->cmsg_level = SOL_SOCKET;
+    rights->cmsg_type = SCM_RIGHTS;
+    rights->cmsg_len = CMSG_LEN(sizeof(int));
+    const int number = descriptor.number();
+    memcpy(CMSG_DATA(rights), &number, sizeof number);
+    CHECK(sendmsg(visitor.number(), &header, MSG_NOSIGNAL) >= 0);
 }
 
 }  // namespace
@@ -217,7 +236,7 @@ TEST_CASE("a child that lives on keeps neither its parent's socket nor what is i
         int ends[2];
         REQUIRE(pipe2(ends, O_CLOEXEC) == 0);
         readers.emplace_back(ends[0]);
-        letter.descriptors.emplace_back(ends[1]);
+        letter.descriptors.emplace_back(Fd(ends[1]));
     }
     const uint64_t number = mail->post(std::move(letter));
     const pid_t child = fork();
@@ -237,6 +256,37 @@ TEST_CASE("a child that lives on keeps neither its parent's socket nor what is i
     }
     mail.reset();
     CHECK_THAT(failure_of(address, number), Catch::Contains("has ended"));
+    REQUIRE(waitpid(child, nullptr, WNOHANG) == 0);
+    kill(child, SIGKILL);
+    REQUIRE(waitpid(child, nullptr, 0) == child);
+}
+
+TEST_CASE("a child that lives on keeps nothing of a letter that its parent is fetching", "[descriptor_mail]") {
+    const MailAddress address{{uint64_t(getpid()), 4712}, {1, 2}};
+    const Fd listener = silent_listener(address);
+    int ends[2];
+    REQUIRE(pipe2(ends, O_CLOEXEC | O_NONBLOCK) == 0);
+    const Fd reader(ends[0]);
+    Fd writer(ends[1]);
+    const size_t before = open_descriptors();
+    std::string failure;
+    std::thread fetching([&] { failure = failure_of(address, 1); });
+    const Fd visitor(accept4(listener.number(), nullptr, nullptr, SOCK_CLOEXEC));
+    // Of a letter of three, two come: when the second is there, the first one has its owner.
+    for (int i = 0; i < 2; ++i) send_of_letter_of_three(visitor, writer);
+    CHECK(eventually([&] { return open_descriptors() == before + 4; }));  // and both ends of the socket
+    writer.reset();
+    const pid_t child = fork();
+    if (child == 0)
+        for (;;) pause();
+    CHECK(send(visitor.number(), "?", 1, MSG_NOSIGNAL) == 1);
+    fetching.join();
+    CHECK_THAT(failure, Catch::Contains("sent something else"));
+    char request[64];
+    CHECK(recv(visitor.number(), request, sizeof request, 0) > 1);
+    // Nobody has the other end of the socket any more, nor can anybody write.
+    CHECK(eventually([&] { return recv(visitor.number(), request, sizeof request, MSG_DONTWAIT) == 0; }));
+    CHECK(eventually([&] { return read(reader.number(), request, 1) == 0; }));
     REQUIRE(waitpid(child, nullptr, WNOHANG) == 0);
     kill(child, SIGKILL);
     REQUIRE(waitpid(child, nullptr, 0) == child);

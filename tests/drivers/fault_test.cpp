@@ -78,9 +78,9 @@ const std::vector<Case>& cases() {
              if (!pieces) return pieces.take_status();
              Result<bool> opened = vmm_opened(context.driver(), *pieces, context.device());
              if (!opened) return opened.take_status();
-             std::vector<Fd> fds;
+             std::vector<UnsharedFd> fds;
              for (int i = 0; i < 2; ++i) {
-                 Result<Fd> fd = export_piece(context.driver(), memory->address());
+                 Result<UnsharedFd> fd = export_piece(context.driver(), memory->address());
                  if (!fd) return fd.take_status();
                  fds.push_back(std::move(*fd));
              }

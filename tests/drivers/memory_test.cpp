@@ -5,11 +5,13 @@
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 
 #include "src/drivers/cuda/ipc.hpp"
 #include "src/drivers/cuda/pointer.hpp"
 #include "src/drivers/cuda/stream.hpp"
 #include "src/drivers/cuda/vmm.hpp"
+#include "tests/amount.hpp"
 #include "tests/drivers/fake.hpp"
 #include "tests/drivers/hex.hpp"
 #include "tests/subprocess.hpp"
@@ -275,12 +277,27 @@ TEST_CASE("what a buffer in VMM memory is made of is told piece by piece, the fi
     REQUIRE(driver->MemAddressFree(base, 60 * page) == CUDA_SUCCESS);
 }
 
+#if !WEFT_TEST_TSAN  // which ends a program that forks and goes on
+TEST_CASE("a child keeps no descriptor of VMM memory that its parent has just exported", "[vmm]") {
+    FakeDriver driver;
+    const Context context = driver.context();
+    const VmmMemory memory = take(VmmMemory::allocate(context, 100));
+    const UnsharedFd exported = take(export_piece(*driver, memory.address()));
+    const pid_t child = fork();
+    if (child == 0) _exit(fcntl(exported.number(), F_GETFD) < 0 ? 0 : 1);
+    int status = -1;
+    REQUIRE(waitpid(child, &status, 0) == child);
+    CHECK(status == 0);
+    CHECK(fcntl(exported.number(), F_GETFD) == FD_CLOEXEC);
+}
+#endif
+
 TEST_CASE("another process maps VMM memory by a descriptor, found by any address in it", "[vmm]") {
     FakeDriver driver;
     const Context context = driver.context();
     const VmmMemory memory = take(VmmMemory::allocate(context, 100));
     word_at(memory.address()) = 4711;
-    const auto pass = [&](Fd fd, int device, const std::string& setting = "") {
+    const auto pass = [&](const UnsharedFd& fd, int device, const std::string& setting = "") {
         const int inherited = fcntl(fd.number(), F_DUPFD, 50);
         const std::string said =
             peer({"vmm", std::to_string(device), std::to_string(inherited), std::to_string(memory.bytes())}, setting);
@@ -290,7 +307,8 @@ TEST_CASE("another process maps VMM memory by a descriptor, found by any address
     CHECK(pass(take(export_piece(*driver, memory.address())), 1) == "read 4711\n");
     CHECK(word_at(memory.address()) == 78);
     CHECK(pass(take(export_piece(*driver, memory.address() + 5000)), 0) == "read 78\n");
-    CHECK(contains(pass(Fd(open("/dev/null", O_RDWR | O_CLOEXEC)), 0), "import another process's device memory"));
+    CHECK(contains(pass(UnsharedFd(Fd(open("/dev/null", O_RDWR | O_CLOEXEC))), 0),
+                   "import another process's device memory"));
     // A machine whose P2P is said to work, and does not.
     word_at(memory.address()) = 9;
     CHECK(pass(take(export_piece(*driver, memory.address())), 1, "p2p 1 0 lies") == "read 9\n");

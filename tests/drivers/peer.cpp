@@ -136,7 +136,7 @@ void open_ipc(const char* handle, uint64_t offset) {
 
 void import_vmm(int device, int fd, size_t bytes) {
     const Context context = need(Context::retain(driver(), device));
-    const Fd descriptors[] = {Fd(fd)};
+    const UnsharedFd descriptors[] = {UnsharedFd(Fd(fd))};
     const uint64_t sizes[] = {bytes};
     const VmmMemory memory = need(VmmMemory::import(context, descriptors, sizes));
     exchange(static_cast<uint64_t*>(memory.data()), 78);

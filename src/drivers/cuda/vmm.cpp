@@ -84,7 +84,7 @@ Result<VmmMemory> VmmMemory::allocate(const Context& context, size_t bytes, cons
     return memory;
 }
 
-Result<VmmMemory> VmmMemory::import(const Context& context, std::span<const Fd> descriptors,
+Result<VmmMemory> VmmMemory::import(const Context& context, std::span<const UnsharedFd> descriptors,
                                     std::span<const uint64_t> bytes) {
     const Driver& driver = context.driver();
     VmmMemory memory;
@@ -195,19 +195,20 @@ Result<bool> vmm_opened(const Driver& driver, std::span<const VmmPiece> pieces, 
     return true;
 }
 
-Result<Fd> export_piece(const Driver& driver, CUdeviceptr address) {
+Result<UnsharedFd> export_piece(const Driver& driver, CUdeviceptr address) {
     CUmemGenericAllocationHandle handle = 0;
     WEFT_TRY(driver.check(driver.MemRetainAllocationHandle(&handle, reinterpret_cast<void*>(address)),
                           "find the piece of memory that is mapped at {:#x}", address));
     int fd = -1;
     const CUresult result = driver.MemExportToShareableHandle(&fd, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
+    UnsharedFd descriptor(Fd(result == CUDA_SUCCESS ? fd : -1));
     driver.MemRelease(handle);
     WEFT_TRY(driver.check(result,
                           "export the memory at {:#x} as a file descriptor (was it made for that, by cuMemCreate's "
                           "requestedHandleTypes?)",
                           address));
     fcntl(fd, F_SETFD, FD_CLOEXEC);  // whatever the driver does
-    return Fd(fd);
+    return descriptor;
 }
 
 }  // namespace weft::cuda

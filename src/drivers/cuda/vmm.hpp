@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "src/base/fd.hpp"
+#include "src/base/unshared_fd.hpp"
 #include "src/drivers/cuda/context.hpp"
 
 namespace weft::cuda {
@@ -20,7 +20,7 @@ class VmmMemory {
     static Result<VmmMemory> allocate(const Context& context, size_t bytes, const std::vector<int>& peers = {});
     // Memory of another process, by descriptors that its export_piece() gave, which may be closed afterwards, and how
     // many bytes each piece has.
-    static Result<VmmMemory> import(const Context& context, std::span<const Fd> descriptors,
+    static Result<VmmMemory> import(const Context& context, std::span<const UnsharedFd> descriptors,
                                     std::span<const uint64_t> bytes);
     VmmMemory(VmmMemory&& other) noexcept { *this = std::move(other); }
     VmmMemory& operator=(VmmMemory&& other) noexcept;
@@ -57,6 +57,6 @@ Result<std::vector<VmmPiece>> vmm_pieces(const Driver& driver, CUdeviceptr addre
 // Whether kernels of the device may write all of them.
 Result<bool> vmm_opened(const Driver& driver, std::span<const VmmPiece> pieces, int device);
 // A descriptor of the piece of VMM memory around `address`, wherever it came from (a caching allocator, say).
-Result<Fd> export_piece(const Driver& driver, CUdeviceptr address);
+Result<UnsharedFd> export_piece(const Driver& driver, CUdeviceptr address);
 
 }  // namespace weft::cuda
