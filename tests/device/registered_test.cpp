@@ -114,9 +114,9 @@ TEST_CASE("what one rank cannot export, or another cannot map, is staged by all,
 
 TEST_CASE("a process that was late with its descriptors is asked again, and what it registers is used in place",
           "[processes]") {
-    // A window that is registered before that waits for it.
-    const bool window = GENERATE(false, true);
-    Job job(2, "gpus 2; leaks fatal", 2);
+    // A window that is registered before that waits for it. Of several ranks that want something of it one asks.
+    const auto [window, each] = GENERATE(std::pair(false, 1), std::pair(true, 1), std::pair(false, 2));
+    Job job(2 * each, "gpus 4; leaks fatal", 2 * each, each);
     const Folder folder;
     job.variables = log_of_offers(folder);
     const std::string keep = folder.path / "keep", go = folder.path / "go",
@@ -141,6 +141,7 @@ TEST_CASE("a process that was late with its descriptors is asked again, and what
     job.finish();
     INFO(logged(folder));
     if (!window) CHECK(contains(job[0].output(), "registered"));
+    if (each > 1) CHECK(contains(logged(folder), "its process has not answered before"));
 }
 
 TEST_CASE("a buffer of more pieces than file descriptors are passed for is staged", "[processes]") {

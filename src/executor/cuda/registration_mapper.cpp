@@ -19,7 +19,8 @@ namespace weft::cuda {
 
 namespace {
 
-constexpr int64_t fetch_patience_us = 2'000'000;  // a process that is stopped does not hand out descriptors
+// A process that is stopped does not hand out descriptors. Which did not answer before is asked with little hope.
+constexpr int64_t fetch_patience_us = 2'000'000, retry_patience_us = 200'000;
 // Between tries, twice as long each time: while it waits nothing else of the process is mapped.
 constexpr int64_t retry_least_us = 1'000'000, retry_most_us = 30'000'000;
 
@@ -61,8 +62,12 @@ RegistrationMapper::RegistrationMapper(std::shared_ptr<HostGroup> group, int ran
       rank_(rank),
       kernels_(std::move(kernels)),
       tables_(std::move(tables)),
-      mapped_(size_t(group_->ranks())),
-      late_(size_t(group_->ranks())) {}
+      mapped_(size_t(group_->ranks())) {
+    for (int owner = 0; owner < group_->ranks(); ++owner)
+        late_.push_back(*shared_by_process<Lateness>(
+            group_->row(owner).process,
+            []() -> Result<std::shared_ptr<Lateness>> { return std::make_shared<Lateness>(); }));
+}
 
 bool RegistrationMapper::take_due() { return again_.exchange(false) || now_us() >= retry_us_.load(); }
 
@@ -94,7 +99,7 @@ void RegistrationMapper::serve() {
             serve(owner, entry);
             late |= mapped_[size_t(owner)][size_t(entry)].late;
         }
-        if (late) retry_us_.store(std::min(retry_us_.load(), late_[size_t(owner)].until_us));
+        if (late) retry_us_.store(std::min(retry_us_.load(), late_[size_t(owner)]->until_us));
     }
 }
 
@@ -103,7 +108,7 @@ void RegistrationMapper::serve(int owner, int entry) {
     const uint64_t state = theirs.state.load(std::memory_order_acquire);
     Mapped& ours = mapped_[size_t(owner)][size_t(entry)];
     const bool again = ours.late && state == ours.state;
-    if (state == ours.state && !(again && now_us() >= late_[size_t(owner)].until_us)) return;
+    if (state == ours.state && !(again && now_us() >= late_[size_t(owner)]->until_us)) return;
     ours = {};
     if (RegistrationTable::is_open(state)) {
         auto there = map(owner, theirs);
@@ -135,10 +140,11 @@ void RegistrationMapper::leave() {
 
 Result<RegistrationMapper::Mapped> RegistrationMapper::map(int owner, const RegistrationTable::Entry& theirs) {
     if (theirs.letter == 0) return map_ipc(theirs.handle);
-    Lateness& late = late_[size_t(owner)];
+    Lateness& late = *late_[size_t(owner)];
     if (now_us() < late.until_us)
         return fail(weftTimeout, "its process has not answered before when file descriptors were fetched from it");
-    auto there = map_pieces(table(owner).mail, theirs.letter);
+    const int64_t patience_us = late.wait_us > 0 ? retry_patience_us : fetch_patience_us;
+    auto there = map_pieces(table(owner).mail, theirs.letter, patience_us);
     if (there.status().code() == weftTimeout) {
         late.wait_us = std::clamp(2 * late.wait_us, retry_least_us, retry_most_us);
         late.until_us = now_us() + late.wait_us;
@@ -163,11 +169,12 @@ Result<RegistrationMapper::Mapped> RegistrationMapper::map_ipc(const CUipcMemHan
 }
 
 // Likewise, of each registration.
-Result<RegistrationMapper::Mapped> RegistrationMapper::map_pieces(const MailAddress& from, uint64_t letter) const {
+Result<RegistrationMapper::Mapped> RegistrationMapper::map_pieces(const MailAddress& from, uint64_t letter,
+                                                                  int64_t patience_us) const {
     auto mapping = shared_by_process<VmmMemory>(
         std::tuple(kernels_->context().device(), from.name[0], from.name[1], letter),
         [&]() -> Result<std::shared_ptr<VmmMemory>> {
-            auto fetched = fetch_memory(kernels_->context(), from, letter, now_us() + fetch_patience_us);
+            auto fetched = fetch_memory(kernels_->context(), from, letter, now_us() + patience_us);
             if (!fetched) return fetched.take_status();
             return std::make_shared<VmmMemory>(std::move(*fetched));
         });

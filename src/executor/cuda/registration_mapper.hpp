@@ -38,7 +38,8 @@ class RegistrationMapper : public std::enable_shared_from_this<RegistrationMappe
         CUdeviceptr base = 0;
         bool late = false;  // its letter has not come in time
     };
-    // Of an owner's process that did not answer: until when it is left alone, the longer the oftener it was late.
+    // Of a process that did not answer: until when it is left alone, the longer the oftener it was late. All mappers of
+    // ours know the same: else each would wait for it anew, and what others want mapped behind them all.
     struct Lateness {
         int64_t until_us = 0, wait_us = 0;
     };
@@ -48,7 +49,7 @@ class RegistrationMapper : public std::enable_shared_from_this<RegistrationMappe
     void leave();
     Result<Mapped> map(int owner, const RegistrationTable::Entry& theirs);
     Result<Mapped> map_ipc(const CUipcMemHandle& handle) const;
-    Result<Mapped> map_pieces(const MailAddress& from, uint64_t letter) const;
+    Result<Mapped> map_pieces(const MailAddress& from, uint64_t letter, int64_t patience_us) const;
 
     std::shared_ptr<HostGroup> group_;
     int rank_;
@@ -56,7 +57,7 @@ class RegistrationMapper : public std::enable_shared_from_this<RegistrationMappe
     std::shared_ptr<SharedMemory> tables_;
     std::atomic<bool> queued_{false}, again_{false};
     std::vector<std::array<Mapped, Registrations::entries_max>> mapped_;  // by owner
-    std::vector<Lateness> late_;                                          // by owner
+    std::vector<std::shared_ptr<Lateness>> late_;                         // by owner: its process's
     std::atomic<int64_t> retry_us_{INT64_MAX};                            // when the first of these is asked again
 };
 
