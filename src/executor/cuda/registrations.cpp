@@ -22,6 +22,7 @@ namespace weft::cuda {
 namespace {
 
 constexpr uint64_t registration_letter_key = 0x7265676973746572;
+constexpr uint64_t without_tables_key = registration_letter_key + 1;
 constexpr int64_t answer_patience_us = 2'000'000;  // service threads look every 50 ms
 constexpr int64_t leave_patience_us = 10'000'000;  // what else runs on the device may keep us from unmapping
 
@@ -46,7 +47,7 @@ Registrations::Registrations(std::shared_ptr<HostGroup> group, int rank, std::sh
     if (!status) WEFT_LOG_RANK(rank_, info, mem, "device memory cannot be registered: {}", status.sentence());
 }
 
-// Without tables nothing is registered, which costs no more than time.
+// Without tables nothing is registered, which costs no more than time; others are told, for we cannot reply.
 void Registrations::open() {
     const std::byte* letter = group_->find_letter(0, registration_letter_key);
     if (letter == nullptr) return;
@@ -55,6 +56,8 @@ void Registrations::open() {
     auto tables = map_peer_memory(where);
     if (!tables) {
         WEFT_LOG_RANK(rank_, info, mem, "device memory cannot be registered: {}", tables.status().sentence());
+        const Status told = group_->post_letter(rank_, rank_, without_tables_key, &rank_, sizeof rank_);
+        if (!told) WEFT_LOG_RANK(rank_, info, mem, "others are not told of that: {}", told.sentence());
         return;
     }
     mapper_ = std::make_shared<RegistrationMapper>(group_, rank_, kernels_, std::move(*tables));
@@ -153,6 +156,11 @@ void Registrations::withdraw(int entry) {
     if (const uint64_t letter = letters_[size_t(entry)].exchange(0, std::memory_order_acquire)) mail_->withdraw(letter);
 }
 
+bool Registrations::without_tables(int peer) const {
+    return mapper_->table(peer).here.load(std::memory_order_relaxed) == 0 &&
+           group_->find_letter(peer, without_tables_key) != nullptr;
+}
+
 // Descriptors are few: nobody keeps one when all have mapped what it stands for.
 void Registrations::withdraw_fetched() {
     for (int entry = 0; entry < entries_max; ++entry) {
@@ -166,7 +174,7 @@ void Registrations::withdraw_fetched() {
             const bool replied = reply.state.load(std::memory_order_acquire) == state &&
                                  reply.wanted.load(std::memory_order_acquire) == 0;
             fetched = group_->same_process(rank_, peer) || replied ||
-                      theirs.left.load(std::memory_order_acquire) != 0 || !group_->alive(peer);
+                      theirs.left.load(std::memory_order_acquire) != 0 || without_tables(peer) || !group_->alive(peer);
         }
         // The rank may have closed the entry meanwhile, and posted another letter.
         if (fetched && letters_[size_t(entry)].compare_exchange_strong(letter, 0, std::memory_order_acquire))

@@ -89,6 +89,8 @@ class Registrations {
     Status post_pieces(const std::vector<VmmPiece>& pieces, uint64_t& letter);
     void withdraw(int entry);
     void withdraw_fetched();
+    // It could not map them, and never replies. Else it may come to have them.
+    bool without_tables(int peer) const;
 
     std::shared_ptr<HostGroup> group_;
     int rank_, ranks_;

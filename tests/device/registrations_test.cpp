@@ -1,0 +1,80 @@
+// registrations_test.cpp: what a rank keeps open of memory that it has registered, where another process cannot map the
+// tables that the ranks reply in.
+#include "src/executor/cuda/registrations.hpp"
+
+#include <fcntl.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+
+#include <csignal>
+#include <filesystem>
+
+#include "tests/drivers/fake.hpp"
+
+namespace weft::test {
+
+namespace {
+
+using namespace cuda;
+
+size_t descriptors_of_process() {
+    const std::filesystem::directory_iterator all("/proc/self/fd");
+    return size_t(std::distance(begin(all), end(all)));
+}
+
+// Rank 1, which takes its steps when it is told, and never ends by itself.
+[[noreturn]] void be_other_process(std::shared_ptr<HostGroup> group, std::shared_ptr<const KernelSet> kernels, int told,
+                                   int tells) {
+    char step = 0;
+    if (!group->claim(1)) _exit(1);
+    Registrations registrations(std::move(group), 1, std::move(kernels));
+    if (write(tells, &step, 1) != 1 || read(told, &step, 1) != 1) _exit(1);
+    rlimit limit;
+    getrlimit(RLIMIT_NOFILE, &limit);
+    limit.rlim_cur = 0;
+    if (setrlimit(RLIMIT_NOFILE, &limit) != 0) _exit(1);
+    registrations.open();
+    if (write(tells, &step, 1) != 1) _exit(1);
+    for (;;) pause();
+}
+
+}  // namespace
+
+TEST_CASE("descriptors of registered memory are closed when whoever has not mapped it says that it never will",
+          "[registrations]") {
+    auto group = take(HostGroup::create(2));
+    for (int rank = 0; rank < 2; ++rank) {
+        demand(group->back_rows(rank, 1));
+        group->row(rank).process = process_token() + uint64_t(rank);
+    }
+    const Driver& driver = *take(Driver::get());
+    const auto kernels = take(KernelSet::of_device(driver, 0));
+    int to[2], from[2];
+    REQUIRE(pipe2(to, O_CLOEXEC) == 0);
+    REQUIRE(pipe2(from, O_CLOEXEC) == 0);
+    const Fd told(to[0]), tell(to[1]), hear(from[0]), tells(from[1]);
+    const pid_t other = fork();
+    if (other == 0) be_other_process(group, kernels, told.number(), tells.number());
+    char step = 0;
+    REQUIRE(read(hear.number(), &step, 1) == 1);
+    REQUIRE(group->alive(1));
+    {
+        Registrations registrations(group, 0, kernels);
+        registrations.open();
+        const VmmMemory memory = take(VmmMemory::allocate(kernels->context(), 1000));
+        const int entry = take(registrations.add(memory.data(), 1000, Registrations::Use::buffer));
+        const size_t posted = descriptors_of_process();
+        // It may come to have the tables, and ask.
+        registrations.look();
+        CHECK(descriptors_of_process() == posted);
+        REQUIRE(write(tell.number(), &step, 1) == 1);
+        REQUIRE(read(hear.number(), &step, 1) == 1);
+        registrations.look();
+        CHECK(descriptors_of_process() == posted - 1);
+        demand(registrations.remove(entry, Registrations::Use::buffer));
+    }
+    kill(other, SIGKILL);
+    REQUIRE(waitpid(other, nullptr, 0) == other);
+}
+
+}  // namespace weft::test
