@@ -185,7 +185,7 @@ double one_shot_all_reduce_us(const Layout& layout, const LinkCosts& costs, size
     if (layout.ranks == 1) return costs.stream_us(bytes, 2 * bytes);
     // Staging, the own input and the result at full price; what others staged at less than half: those reads overlap,
     // and what ranks of the same core staged is in its cache. Measured for 2 to 8 ranks on 2 cores.
-    const double streams = 2.05 + 0.4 * layout.ranks;
+    const double streams = 2.2 + 0.4 * layout.ranks;
     return costs.meeting_us() * costs.tiles(bytes) + streams * costs.stream_us(bytes, (2 + layout.ranks) * bytes);
 }
 

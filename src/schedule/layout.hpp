@@ -64,8 +64,9 @@ struct LinkCosts {
     // Of what a pass costs, where it is over as many pieces as a rank has blocks that work at the same time.
     double side_by_side = 1;
     double skew_us = 0.8;  // a further phase: ranks arrive apart, and first misses on what was just written
-    // Where a phase reads what the one before has summed, two ranks that arrive together miss as much.
-    double sums_skew_us() const { return std::max(skew_us, 0.8); }
+    // Where a phase reads what the one before has summed, two ranks that arrive together miss too. Measured: twice that and
+    // more of private buffers, nothing of weftMemAlloc's, of which two_shot is the faster one from 4 KiB on.
+    double sums_skew_us() const { return std::max(skew_us, 0.4); }
     size_t tile_bytes = 128 << 10;       // of the message that one round of an algorithm walks
     double net_latency_us = 12;          // a short message from a rank of one host to a rank of another
     double net_us_per_byte = 1 / 1.2e3;  // of one of a host's links, each direction
