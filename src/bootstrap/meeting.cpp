@@ -167,8 +167,11 @@ Status Meeting::late() const {
     }
     // Who is missing: the root's word counts, for this host's segment has only the ranks that are here.
     const std::string obstacle = gathering_->obstacle();
-    return fail(weftTimeout, "rank {} waited {} ms for {}: are all {} ranks started, with this unique id?{}", rank_,
-                options_.timeout_ms,
+    // Who met and failed before this rank came left nothing behind that says so.
+    return fail(weftTimeout,
+                "rank {} waited {} ms for {}: are all {} ranks started, with this unique id? If some have failed "
+                "already, their errors say why{}",
+                rank_, options_.timeout_ms,
                 obstacle.empty() || obstacle.starts_with("rank") ? obstacle.empty() ? missing_ranks() : obstacle
                                                                  : missing_ranks() + "; " + obstacle,
                 ranks_, stopped_processes());

@@ -87,6 +87,34 @@ TEST_CASE("a rank that exits before the others have come is a rank that never co
           }) == "");
 }
 
+TEST_CASE("who waits for ranks that have failed already is told that they may have", "[meeting]") {
+    const std::string told =
+        "are all 3 ranks started, with this unique id? If some have failed already, their errors "
+        "say why";
+    {
+        Job job(3);
+        job.start(0, {"init"}, {quiet});
+        job.start_as(1, 4, {"init"}, {quiet});
+        job.finish();
+        for (int process = 0; process < 2; ++process)
+            CHECK(contains(job.answer(process, "init"), "all ranks must be given the same nranks"));
+        job.start(2, {"init=300"}, {quiet});
+        job.finish();
+        INFO(job.answer(2, "init"));
+        CHECK((misses(job.answer(2, "init"), 0) && misses(job.answer(2, "init"), 1)));
+        CHECK(contains(job.answer(2, "init"), told));
+    }
+    // One that fails before it meets anybody.
+    Job job(3);
+    job.start(0, {"init"}, {quiet, "WEFT_ISA=mmx"});
+    job.finish();
+    CHECK(job.answer(0, "init").rfind("4 WEFT_ISA", 0) == 0);
+    job.start(1, {"init=300"}, {quiet});
+    job.finish();
+    INFO(job.answer(1, "init"));
+    CHECK((misses(job.answer(1, "init"), 0) && contains(job.answer(1, "init"), told)));
+}
+
 TEST_CASE("an id that another host made for its own ranks is refused with a sentence", "[meeting]") {
     // As it would be written there: another identity at its place, and a checksum that fits.
     weftUniqueId id = weft::UniqueId::make_local()->bytes();
