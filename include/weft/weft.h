@@ -416,8 +416,8 @@ WEFT_API weftResult_t weftCommWindowDeregister(weftComm_t comm, weftWindow_t win
 WEFT_API weftResult_t weftWinGetUserPtr(weftComm_t comm, weftWindow_t win, void** outUserPtr);
 
 /* Writes `count` elements, of type `datatype`, of localbuff into rank `peer`'s part of `peerWin`, from byte
- * peerWinOffset on. peerWin is this rank's own handle of the window; peer may be this very rank; localbuff does not
- * overlap what is written. */
+ * peerWinOffset on. peerWin is this rank's own handle of the window; peer may be this very rank; localbuff and
+ * what is written are equal or disjoint. */
 WEFT_API weftResult_t weftPut(const void* localbuff, size_t count, weftDataType_t datatype, int peer,
                               weftWindow_t peerWin, size_t peerWinOffset, weftComm_t comm, weftStream_t stream);
 /* The same, `count` elements of type `datatype` from localbuff to peerWinOffset in peerWin at `peer`, then signal
@@ -426,7 +426,8 @@ WEFT_API weftResult_t weftPutSignal(const void* localbuff, size_t count, weftDat
                                     weftWindow_t peerWin, size_t peerWinOffset, int sigIdx, int ctx, unsigned int flags,
                                     weftComm_t comm, weftStream_t stream);
 /* Reads `count` elements, of type `datatype`, of rank `peer`'s part of `peerWin`, from byte peerWinOffset on, into
- * localbuff. It sees what this rank has put into that part before. */
+ * localbuff. It sees what this rank has put into that part before. localbuff and what is read are
+ * equal or disjoint. */
 WEFT_API weftResult_t weftGet(void* localbuff, size_t count, weftDataType_t datatype, int peer, weftWindow_t peerWin,
                               size_t peerWinOffset, weftComm_t comm, weftStream_t stream);
 /* Sends rank `peer` signal sigIdx of context ctx, without data. flags is 0. */

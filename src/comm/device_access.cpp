@@ -77,8 +77,10 @@ Status DeviceSide::prepare_access(const DeviceAccess& access) {
     State& s = *state_;
     const OneSidedCall& call = access.call;
     using Kind = OneSidedCall::Kind;
-    if (call.kind == Kind::put || call.kind == Kind::get)
+    if (call.kind == Kind::put || call.kind == Kind::get) {
         WEFT_TRY(check_inside(call, s.windows->bytes(call.window, call.peer)));
+        if (call.bytes > 0) WEFT_TRY(check_overlap(call, s.windows->at(call.window, call.peer) + call.offset));
+    }
     if (call.kind != Kind::wait && s.group->row(call.peer).state.load(std::memory_order_acquire) == RankState::left)
         return fail(weftRemoteError, "{} left the communicator: its part of the window is gone",
                     s.group->name_of(call.peer));

@@ -104,6 +104,17 @@ Status check_inside(const OneSidedCall& call, uint64_t part_bytes) {
                 call.kind == OneSidedCall::Kind::put ? "written" : "read");
 }
 
+Status check_overlap(const OneSidedCall& call, const std::byte* there) {
+    const auto first = reinterpret_cast<uintptr_t>(call.data), second = reinterpret_cast<uintptr_t>(there);
+    const uintptr_t distance = first < second ? second - first : first - second;
+    if (distance == 0 || distance >= call.bytes) return ok();
+    const bool puts = call.kind == OneSidedCall::Kind::put;
+    return fail(weftInvalidArgument,
+                "localbuff overlaps what is {0} of rank {1}'s part of the window: {2} bytes each, {3} apart; they must "
+                "be equal or disjoint: nothing was {0}",
+                puts ? "written" : "read", call.peer, call.bytes, distance);
+}
+
 void merge_waits(std::span<const SignalWait> waits, std::vector<SignalWait>& into) {
     into.clear();
     for (const SignalWait& wait : waits) {
@@ -125,7 +136,10 @@ Status OneSided::begin(const OneSidedCall& call) {
         const WindowPart& part = window.parts[size_t(call.peer)];
         WEFT_TRY(check_inside(call, part.bytes));
         if (call.bytes > 0) reached_ = reach(window, call.peer);
-        if (reached_.base) reached_.base += call.offset;
+        if (reached_.base) {
+            reached_.base += call.offset;
+            WEFT_TRY(check_overlap(call, reached_.base));
+        }
     }
     call_ = call;
     done_ = 0;

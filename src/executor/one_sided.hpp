@@ -41,6 +41,8 @@ struct OneSidedCall {
 };
 // Whether what a put or get names is inside the peer's part, which has so many bytes.
 Status check_inside(const OneSidedCall& call, uint64_t part_bytes);
+// Whether what it names there, at an address of this process, and the data here are the same or have nothing in common.
+Status check_overlap(const OneSidedCall& call, const std::byte* there);
 // Each signal once, with all that is waited for of it.
 void merge_waits(std::span<const SignalWait> waits, std::vector<SignalWait>& into);
 

@@ -208,6 +208,20 @@ static void wrong_arguments(void) {
     REFUSES(weftPut(a, 1, weftInt32, 1, windows[0], 0, comm, (weftStream_t)a), "stream must be NULL");
     REFUSES(weftGet(NULL, 1, weftInt32, 1, windows[0], 0, comm, NULL), "localbuff is NULL");
     REFUSES(weftGet(a, 1, weftInt32, 1, windows[0], sizeof parts[1], comm, NULL), "nothing was read");
+    /* A rank's own part, and memory in it: the same place, or another one. */
+    memset(parts[0], 0, sizeof parts[0]);
+    memcpy(parts[0], a, sizeof a);
+    REFUSES(weftPut(parts[0], 3, weftInt32, 0, windows[0], 4, comm, NULL),
+            "localbuff overlaps what is written of rank 0's part of the window: 12 bytes each, 4 apart");
+    REFUSES(weftPut(parts[0] + 2, 3, weftInt32, 0, windows[0], 0, comm, NULL), "nothing was written");
+    REFUSES(weftGet(parts[0] + 1, large, weftInt32, 0, windows[0], 0, comm, NULL),
+            "be equal or disjoint: nothing was read");
+    CHECK_OK(weftPut(parts[0], large, weftInt32, 0, windows[0], 0, comm, NULL));
+    CHECK_OK(weftGet(parts[0] + 1, 1, weftInt32, 0, windows[0], 4, comm, NULL));
+    CHECK_OK(weftPut(parts[0] + 1, 0, weftInt32, 0, windows[0], 4, comm, NULL));
+    CHECK(memcmp(parts[0], a, sizeof a) == 0 && parts[0][4] == 0);
+    CHECK_OK(weftPut(parts[0], 2, weftInt32, 0, windows[0], 8, comm, NULL));
+    CHECK(parts[0][1] == 2 && parts[0][2] == 1 && parts[0][3] == 2);
     REFUSES(weftPutSignal(a, 1, weftInt32, 1, windows[0], 0, WEFT_SIGNALS, 0, 0, comm, NULL), "sigIdx is 16");
     REFUSES(weftSignal(1, -1, 0, 0, comm, NULL), "sigIdx is -1");
     REFUSES(weftSignal(1, 0, WEFT_SIGNAL_CONTEXTS, 0, comm, NULL), "ctx is 4; it is 0 to 3");
