@@ -88,8 +88,8 @@ class Tuner {
   private:
     // What the size before took.
     struct Past {
-        double cell_us = 0;  // a call of each algorithm
-        std::map<std::string, double> us;
+        double cell_us = 0;                // a call of each algorithm, in this pass
+        std::map<std::string, double> us;  // the best of all passes
     };
 
     void run_collective(Collective collective) {
@@ -141,14 +141,17 @@ class Tuner {
     void run_cell(TunedTime time, const perf::Case& measured, double seconds, Past& past) {
         std::vector<std::string> names = candidates(time.collective, measured.call.count, time.bytes, past);
         const auto times = perf::race(rank_, measured, names, seconds);
-        past = {};
+        std::map<std::string, double>& best = best_[{time.collective, time.bytes}];
+        past.cell_us = 0;
         for (size_t i = 0; i < names.size(); ++i) {
             time.algorithm = names[i];
             time.us = perf::lower_decile(times[i]);
-            past.us[names[i]] = time.us;
+            const auto [known, fresh] = best.emplace(names[i], time.us);
+            if (!fresh) known->second = std::min(known->second, time.us);
             past.cell_us += time.us;
             if (rank_.is_first()) fmt::print("{}\n", time.text());
         }
+        past.us = best;
         if (rank_.is_first()) std::fflush(stdout);
     }
 
@@ -177,6 +180,7 @@ class Tuner {
     const TuneWork& work_;
     std::vector<TunedSize> sizes_;
     std::vector<float> send_, receive_;
+    std::map<std::pair<Collective, size_t>, std::map<std::string, double>> best_;  // by size, of all passes so far
     std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
     int done_ = 0;  // collectives, in all passes
 };
