@@ -12,13 +12,13 @@
 
 #include <algorithm>
 #include <cstring>
-#include <filesystem>
 #include <span>
 #include <thread>
 
 #include "src/base/clock.hpp"
 #include "tests/amount.hpp"
 #include "tests/catch.hpp"
+#include "tests/open_descriptors.hpp"
 #include "tests/patience.hpp"
 
 namespace weft::test {
@@ -62,11 +62,6 @@ bool is_letter_of(const MailedDescriptors& letter, size_t count, const std::stri
 
 std::string failure_of(const MailAddress& from, uint64_t number, int64_t patience_us = long_us) {
     return fetch_descriptors(from, number, now_us() + patience_us).status().sentence();
-}
-
-size_t open_descriptors() {
-    const std::filesystem::directory_iterator all("/proc/self/fd");
-    return size_t(std::distance(begin(all), end(all)));
 }
 
 // A socket of that name, in whose queue somebody waits.

@@ -7,20 +7,15 @@
 #include <sys/wait.h>
 
 #include <csignal>
-#include <filesystem>
 
 #include "tests/drivers/fake.hpp"
+#include "tests/open_descriptors.hpp"
 
 namespace weft::test {
 
 namespace {
 
 using namespace cuda;
-
-size_t descriptors_of_process() {
-    const std::filesystem::directory_iterator all("/proc/self/fd");
-    return size_t(std::distance(begin(all), end(all)));
-}
 
 // Rank 1, which takes its steps when it is told, and never ends by itself.
 [[noreturn]] void be_other_process(std::shared_ptr<HostGroup> group, std::shared_ptr<const KernelSet> kernels, int told,
@@ -63,14 +58,14 @@ TEST_CASE("descriptors of registered memory are closed when whoever has not mapp
         registrations.open();
         const VmmMemory memory = take(VmmMemory::allocate(kernels->context(), 1000));
         const int entry = take(registrations.add(memory.data(), 1000, Registrations::Use::buffer));
-        const size_t posted = descriptors_of_process();
+        const size_t posted = open_descriptors();
         // It may come to have the tables, and ask.
         registrations.look();
-        CHECK(descriptors_of_process() == posted);
+        CHECK(open_descriptors() == posted);
         REQUIRE(write(tell.number(), &step, 1) == 1);
         REQUIRE(read(hear.number(), &step, 1) == 1);
         registrations.look();
-        CHECK(descriptors_of_process() == posted - 1);
+        CHECK(open_descriptors() == posted - 1);
         demand(registrations.remove(entry, Registrations::Use::buffer));
     }
     kill(other, SIGKILL);
