@@ -31,8 +31,8 @@ class Network {
     // What each message within a host costs besides where ranks share cores: its receiver's turn. Measured for 2 to 8 ranks
     // on 2 cores.
     double turns_us() const { return 3.0 * (costs_.ranks_per_core - 1); }
-    // Two ranks with a core each that only send and only take: the sender has to see that the slots it used are free again.
-    // Measured, of calls one behind the other.
+    // Of two ranks of a host, one of which only sends: it has to see that the slots it used are free again. Measured, with a
+    // core each, of calls one behind the other.
     double slot_back_us() const { return ranks_ == 2 && hosts_ == 1 ? 1.5 * costs_.signal_us : 0; }
     // What the processor does with a message besides: into the slot, out of it, into place.
     double handling_us(double bytes) const;

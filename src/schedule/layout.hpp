@@ -63,12 +63,9 @@ struct LinkCosts {
     size_t cache_bytes = 4 << 20;                 // working set of a rank up to which `cached` holds
     // Of what a pass costs, where it is over as many pieces as a rank has blocks that work at the same time.
     double side_by_side = 1;
-    double skew_us = 0.8;  // a further phase: ranks arrive apart, and first misses on what was just written
-    // Where a phase reads what the one before has summed, two ranks that arrive together miss too. Measured: twice that and
-    // more of private buffers, nothing of weftMemAlloc's, of which two_shot is the faster one from 4 KiB on.
-    double sums_skew_us() const { return std::max(skew_us, 0.4); }
-    size_t tile_bytes = 128 << 10;       // of the message that one round of an algorithm walks
-    double net_latency_us = 12;          // a short message from a rank of one host to a rank of another
+    double skew_us = 0.8;           // a further phase: ranks arrive apart, and first misses on what was just written
+    size_t tile_bytes = 128 << 10;  // of the message that one round of an algorithm walks
+    double net_latency_us = 12;     // a short message from a rank of one host to a rank of another
     double net_us_per_byte = 1 / 1.2e3;  // of one of a host's links, each direction
     // Links of a host. A rank uses that of its rail (Layout::rails), or, where those are unknown, of its place on its host.
     int net_links = 1;
@@ -89,6 +86,9 @@ struct LinkCosts {
 
     // All ranks meet: a flag is seen, after each rank of a core had its turn.
     double meeting_us() const { return signal_us + (ranks_per_core - 1) * switch_us; }
+    // Where a phase reads what the one before has summed, two ranks that arrive together miss, too. A compromise: of private
+    // buffers it is more, of weftMemAlloc's, which two_shot reads in place, less (perf/README.md).
+    double sums_skew_us() const { return std::max(skew_us, 0.4); }
     // One pass over `bytes` by every rank, those of a core one after the other. `working_bytes`: what the algorithm
     // touches.
     double stream_us(size_t bytes, size_t working_bytes) const {
