@@ -14,8 +14,9 @@ SimulatedCall simulated_call(const Algorithm& row, const HostKind& kind, const L
         costs.net_slot_bytes = kind.slot_bytes;
         call.wanted_tile_bytes = row.tile_bytes(layout, costs, parts * call.bytes);
     }
-    // Devices of a host reach each other's memory; threads of different processes stage.
-    if (kind.devices) call.mode = {std::vector<bool>(size_t(layout.ranks), true), true};
+    // Devices of a host reach each other's memory; threads of different processes stage, and so do packets.
+    const bool packets = row.name == std::string_view("one_shot");
+    if (kind.devices && !packets) call.mode = {std::vector<bool>(size_t(layout.ranks), true), true};
     return call;
 }
 

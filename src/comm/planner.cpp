@@ -17,6 +17,9 @@ namespace {
 // Of connections on one host: larger slots leave the second-level cache, smaller ones pay more switches.
 constexpr size_t slot_bytes_here = 128 << 10;
 
+// Of a one-shot: shorter ones take as long with a second wait, or longer. Measured, perf/README.md.
+constexpr size_t offered_least_bytes = 8 << 10;
+
 // Messages that the kernel copies between processes in less time than staging takes. Measured, perf/README.md.
 constexpr size_t cross_least_bytes = 64 << 10, cross_most_bytes = 8 << 20;
 constexpr int cross_most_ranks = 2;
@@ -176,9 +179,9 @@ Result<std::unique_ptr<PreparedPlan>> Planner::plan(const Operation& operation, 
         // Who adds up what another process lends copies it first: through a slot the other end does that meanwhile.
         plan.lends_processes = bytes <= costs_.links.lent_most_bytes && !facts_of(operation.collective).reduces;
     }
-    if (is_two_shot(binding.schedule)) {
+    if (is_two_shot(binding.schedule) || (is_one_shot(binding.schedule) && bytes >= offered_least_bytes)) {
         plan.reach = &reach_;
-        plan.offers = reach_.state() != Reach::State::refused && !plan.scaled();
+        plan.offers = agreed_.direct != 0 && !plan.scaled();
         if (agreed_.cross_messages && plan.offers && bytes >= cross_least_bytes && bytes <= cross_most_bytes &&
             layout_.ranks <= cross_most_ranks)
             plan.cross_memory = &cross_memory_;

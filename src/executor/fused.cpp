@@ -1,6 +1,7 @@
 // fused.cpp: one-shot and two-shot over a board as one routine each: the same steps as their expansions
 // (src/schedule/expand.cpp), without an instruction for each chunk, and with the tiles of a long message overlapped.
 // The protocol: src/README.md, "The board"; the figures: perf/README.md.
+#include <cstddef>
 #include <cstring>
 
 #include "src/executor/run.hpp"
@@ -11,29 +12,35 @@ namespace weft {
 Progress Run::one_shot(BlockState& state) {
     const Plan& plan = *plan_;
     for (;;) {
-        const size_t length = plan.tile_length(state.tile), offset = state.tile * plan.tile_bytes;
-        const bool inside_line = length <= inline_bytes;
         if (state.stage == Stage::begin) {
-            copy_input(inside_line ? line(rank_, state.tile).payload : slot(rank_, state.tile), offset, length,
-                       &board_stores());
+            const size_t length = plan.tile_length(state.tile);
+            copy_input(length <= inline_bytes ? line(rank_, state.tile).payload : slot(rank_, state.tile),
+                       state.tile * plan.tile_bytes, length, &board_stores());
             post_entry(state.tile);
             arm(state.tile, no_tile);
             state.stage = Stage::entries;
         }
         if (const Progress progress = poll(); progress != Progress::moved) return progress;
-        for (int rank = 0; rank < ranks_; ++rank)
-            sources_[size_t(rank)] = inside_line ? line(rank, state.tile).payload : slot(rank, state.tile);
-        if (!plan.scaled()) sources_[size_t(rank_)] = send_ + offset;  // the same bits, and in our cache
-        if (length > 0) {
-            void* destination = receive_ + offset;
-            reduce(&destination, 1, sources_.data(), ranks_, length, true, 1);
-        }
+        reduce_whole(state.tile);
         state.stage = Stage::begin;
         if (++state.tile == plan.tiles) {
             plan.board->tile = base_tile_ + uint32_t(plan.tiles);
             return Progress::done;
         }
     }
+}
+
+// From what all have staged: in payloads, if no offers stand there.
+void Run::reduce_whole(uint64_t tile) {
+    const Plan& plan = *plan_;
+    const size_t length = plan.tile_length(tile), offset = tile * plan.tile_bytes;
+    const bool inside_line = length <= inline_bytes && !plan.offers;
+    for (int rank = 0; rank < ranks_; ++rank)
+        sources_[size_t(rank)] = inside_line ? line(rank, tile).payload : slot(rank, tile);
+    if (!plan.scaled()) sources_[size_t(rank_)] = send_ + offset;  // the same bits, and in our cache
+    if (length == 0) return;
+    void* destination = receive_ + offset;
+    reduce(&destination, 1, sources_.data(), ranks_, length, true, 1);
 }
 
 void Run::stage_input(uint64_t tile) {
@@ -46,11 +53,12 @@ void Run::stage_input(uint64_t tile) {
     }
 }
 
-// The chunks of others: what lies before our own chunk and what lies behind it.
+// The chunks of others: what lies before our own chunk and what lies behind it; of a one-shot all.
 int Run::staging_jobs(uint64_t tile, Stores stores, CopyJob* jobs) {
     if (offered_input_) return 0;
-    const Range own = chunk_of(tile, rank_);
-    const size_t length = plan_->tile_length(tile), behind = own.tile_offset + own.bytes;
+    const size_t length = plan_->tile_length(tile);
+    const Range own = stages_whole_ ? Range{0, 0} : chunk_of(tile, rank_);
+    const size_t behind = own.tile_offset + own.bytes;
     const std::byte* input = send_ + tile * plan_->tile_bytes;
     std::byte* staged = slot(rank_, tile);
     int count = 0;
@@ -97,10 +105,26 @@ void Run::post_offer_and_entry(uint64_t tile) {
     post_entry(tile);
 }
 
+bool Run::nobody_offers() const {
+    uint64_t offered = 0;
+    for (int rank = 0; rank < ranks_; ++rank) {
+        uint64_t addresses[2];
+        static_assert(offsetof(Offer, send_address) == 0 && offsetof(Offer, receive_address) == sizeof(uint64_t));
+        memcpy(addresses, line(rank, 0).payload, sizeof addresses);
+        offered |= addresses[0] | addresses[1];
+    }
+    return offered == 0;
+}
+
 // What all have offered, read off the payloads that all see alike: which inputs are read in place, and whether the
 // operation is direct. An offer while nobody knows yet whether offers count makes a round of agreement due after the
 // last tile.
 Progress Run::decide(BlockState& state) {
+    one_phase_ = stages_whole_ && !plan_->cross_memory && nobody_offers();
+    if (one_phase_) {  // what a short message should not pay for
+        agreement_due_ = 0;
+        return Progress::moved;
+    }
     agreement_due_ = plan_->cross_memory && plan_->cross_memory->state() == CrossMemory::State::unknown
                          ? uint32_t(Agreement::memory_crossed)
                          : 0;
@@ -130,6 +154,7 @@ Progress Run::decide(BlockState& state) {
         std::atomic_thread_fence(std::memory_order_seq_cst);
         if (plan_->board->aborted()) return abandon();
     }
+    one_phase_ = stages_whole_ && !lends_;
     if (!all && !cross) return Progress::moved;
     // Direct: the message is one tile; we read our chunk from all inputs and write it to all outputs.
     const size_t first = chunk_bound(plan_->bytes(), ranks_, rank_),
@@ -257,6 +282,12 @@ Progress Run::two_shot(BlockState& state) {
                     if (const Progress progress = decide(state);
                         progress != Progress::moved || state.stage == Stage::ended)
                         return progress;
+                if (one_phase_) {
+                    reduce_whole(state.tile);
+                    state.stage = Stage::begin;
+                    if (++state.tile < plan.tiles) continue;
+                    break;
+                }
                 if (plan.pipelined) {
                     state.stage = Stage::pipeline;
                     wait_entry_ = wait_done_ = no_tile;  // nothing to wait for before tile 0 is reduced

@@ -24,6 +24,7 @@ Run::Run(const Plan& plan)
     if (!schedule.board.empty()) place_ = place_of(rank_);
     fused_ = schedule.blocks.size() == 1 && !schedule.blocks[0].instructions.empty() &&
              kind_of(schedule.blocks[0].instructions[0].opcode) == OpcodeKind::fused;
+    stages_whole_ = is_one_shot(schedule);
     fits_line_ = size_t(parts_) * plan.bytes() <= inline_bytes;
     // An all-reduce's payloads say what is offered, and its fused form has a way of its own.
     inside_line_ = fits_line_ && schedule.collective != Collective::all_reduce;
@@ -159,7 +160,7 @@ Progress Run::execute(size_t index, const Instruction& instruction) {
             return Progress::moved;
         case Opcode::nop: return Progress::moved;
         case Opcode::wait: return await(instruction, state, tile);
-        case Opcode::one_shot: return one_shot(state);
+        case Opcode::one_shot: return plan_->offers ? two_shot(state) : one_shot(state);
         case Opcode::two_shot: return two_shot(state);
     }
     assert(!"an opcode without a handler");

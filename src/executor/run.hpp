@@ -104,11 +104,13 @@ class Run {
 
     // fused.cpp: the fused instructions; each runs all tiles of the operation.
     Progress one_shot(BlockState& state);
-    Progress two_shot(BlockState& state);
+    Progress two_shot(BlockState& state);  // also a one-shot whose buffers may be offered
     Progress two_shot_direct(BlockState& state);
     void stage_input(uint64_t tile);
     void post_offer_and_entry(uint64_t tile);
     Progress decide(BlockState& state);
+    bool nobody_offers() const;
+    void reduce_whole(uint64_t tile);
     Progress finish_two_shot(uint64_t board_tiles);
     Progress cross_own_chunk();
     bool crosses() const { return plan_->cross_memory && plan_->cross_memory->state() == CrossMemory::State::ready; }
@@ -139,9 +141,8 @@ class Run {
     }
     int place_of(int rank) const;
 
-    Range chunk_of(uint64_t tile, int chunk) const {
-        return chunk_range(plan_->tile_length(tile), plan_->schedule->chunks, chunk, 1);
-    }
+    // Of a fused instruction: a rank's share.
+    Range chunk_of(uint64_t tile, int chunk) const { return chunk_range(plan_->tile_length(tile), ranks_, chunk, 1); }
     std::optional<Progress> move_abroad(size_t index, const Instruction& instruction, uint64_t tile, const Span& span);
     Span span_of(const Instruction& instruction, int iteration, uint64_t tile) const {
         return chunk_span(instruction, iteration, plan_->tile_length(tile), plan_->schedule->chunks, parts_);
@@ -178,7 +179,9 @@ class Run {
     const int32_t* members_;
     bool fits_line_ = false;  // the whole: a line's payload can hold it
     bool inside_line_ = false;
-    bool fused_ = false;  // one fused instruction, which walks the tiles itself
+    bool fused_ = false;         // one fused instruction, which walks the tiles itself
+    bool stages_whole_ = false;  // a one-shot
+    bool one_phase_ = false;     // and no offered buffer is used in it
 
     std::vector<BlockState> blocks_;
     RankSet waiting_;           // of a fused instruction

@@ -27,6 +27,11 @@ Builder Builder::like(const Schedule& schedule) {
     builder.schedule_.blocks.clear();
     return builder;
 }
+Builder Builder::in_shares(const Schedule& schedule) {
+    Builder builder = like(schedule);
+    builder.schedule_.chunks = schedule.ranks;
+    return builder;
+}
 Builder Builder::like(const Schedule& schedule, int tiles) {
     Builder builder = like(schedule);
     builder.schedule_.tiles = tiles;

@@ -103,6 +103,7 @@ class Builder {
     // Another schedule's header, with no block yet.
     static Builder like(const Schedule& schedule);
     static Builder like(const Schedule& schedule, int tiles);
+    static Builder in_shares(const Schedule& schedule);  // with a chunk for each rank
     BlockBuilder block(Ends ends);
     int blocks() const { return int(schedule_.blocks.size()); }  // so far
     bool receives(int block) const { return schedule_.blocks[size_t(block)].source >= 0; }

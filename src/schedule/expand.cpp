@@ -11,15 +11,21 @@ namespace {
 
 constexpr int entry_phase = 0, done_phase = 1;
 
-// The pieces of a two-shot on one tile, as one rank does them.
+// The pieces of a two-shot on one tile, as one rank does them; or of a one-shot, whose ranks stage the whole, that goes
+// on as a two-shot because some offered buffers are used.
 class TwoShot {
   public:
     TwoShot(BlockBuilder& block, const Schedule& schedule, const Instruction& fused, const BoardMode& mode)
-        : block_(block), fused_(fused), rank_(schedule.rank), ranks_(schedule.ranks), mode_(mode) {}
+        : block_(block),
+          fused_(fused),
+          rank_(schedule.rank),
+          ranks_(schedule.ranks),
+          staged_(fused.opcode == Opcode::one_shot ? ranks_ : ranks_ - 1),
+          mode_(mode) {}
 
     // Who reads this rank's input in place needs no copy of it.
     void stage(int tile) {
-        if (!mode_.reads(rank_)) block_.loop(ranks_ - 1).copy(others()).from(fused_.source).to(Buffer::slot).tile(tile);
+        if (!mode_.reads(rank_)) block_.loop(staged_).copy(others()).from(fused_.source).to(Buffer::slot).tile(tile);
     }
     void reduce_own(int tile) {
         const Buffer source = mode_.readable.empty() ? Buffer::slot : Buffer::either;
@@ -42,6 +48,7 @@ class TwoShot {
     const Instruction& fused_;
     int rank_;
     int ranks_;
+    int staged_;  // chunks: those of others, then perhaps the own one
     const BoardMode& mode_;
 };
 
@@ -69,7 +76,8 @@ void expand_two_shot(TwoShot two_shot, bool direct) {
 }  // namespace
 
 Schedule expand(const Schedule& schedule, const BoardMode& mode) {
-    Builder builder = Builder::like(schedule);
+    const bool shares = is_one_shot(schedule) && schedule.chunks == 1 && !mode.readable.empty();
+    Builder builder = shares ? Builder::in_shares(schedule) : Builder::like(schedule);
     // Where each step's last instruction has gone, for those that run after it.
     std::map<std::pair<int, int>, int> moved;
     for (int b = 0; b < int(schedule.blocks.size()); ++b) {
@@ -78,9 +86,9 @@ Schedule expand(const Schedule& schedule, const BoardMode& mode) {
         for (int s = 0; s < int(from.instructions.size()); ++s) {
             const Instruction& it = from.instructions[s];
             const int first = block.size();
-            if (it.opcode == Opcode::one_shot)
+            if (it.opcode == Opcode::one_shot && !shares)
                 expand_one_shot(block, it);
-            else if (it.opcode == Opcode::two_shot)
+            else if (kind_of(it.opcode) == OpcodeKind::fused)
                 expand_two_shot({block, schedule, it, mode}, mode.direct(schedule.ranks));
             else
                 block.append(it);

@@ -7,7 +7,8 @@
 
 namespace weft {
 
-// What the ranks of a board have agreed that they can reach of each other's buffers.
+// What the ranks of a board have agreed that they can reach of each other's buffers. A one_shot whose ranks can reach
+// some of them goes on as a two_shot does.
 struct BoardMode {
     std::vector<bool> readable;  // by rank: its input is read in place, it stages nothing; empty: nobody's
     bool all_writable = false;   // with everybody readable: results go straight to all outputs
@@ -20,7 +21,7 @@ struct BoardMode {
     bool operator==(const BoardMode&) const = default;
 };
 
-// A schedule without fused instructions comes back as it is. one_shot stages whatever the mode.
+// A schedule without fused instructions comes back as it is.
 Schedule expand(const Schedule& schedule, const BoardMode& mode);
 
 // A two-shot over `tiles` tiles with its phases overlapped: round k stages tile k+1, reduces tile k and copies out tile

@@ -86,9 +86,8 @@ struct LinkCosts {
 
     // All ranks meet: a flag is seen, after each rank of a core had its turn.
     double meeting_us() const { return signal_us + (ranks_per_core - 1) * switch_us; }
-    // Where a phase reads what the one before has summed, two ranks that arrive together miss, too. A compromise: of private
-    // buffers it is more, of weftMemAlloc's, which two_shot reads in place, less (perf/README.md).
-    double sums_skew_us() const { return std::max(skew_us, 0.4); }
+    // Where a phase reads what the one before has summed, two ranks that arrive together miss, too (perf/README.md).
+    double sums_skew_us() const { return std::max(skew_us, 0.8); }
     // One pass over `bytes` by every rank, those of a core one after the other. `working_bytes`: what the algorithm
     // touches.
     double stream_us(size_t bytes, size_t working_bytes) const {

@@ -16,10 +16,12 @@ size_t largest_tile_bytes(const Schedule& schedule, size_t slot_bytes) {
 
 bool board_of_all(const Schedule& schedule) { return schedule.board.size() == size_t(schedule.ranks); }
 
-bool is_two_shot(const Schedule& schedule) {
+static bool is_only(Opcode opcode, const Schedule& schedule) {
     return schedule.blocks.size() == 1 && schedule.blocks[0].instructions.size() == 1 &&
-           schedule.blocks[0].instructions[0].opcode == Opcode::two_shot;
+           schedule.blocks[0].instructions[0].opcode == opcode;
 }
+bool is_one_shot(const Schedule& schedule) { return is_only(Opcode::one_shot, schedule); }
+bool is_two_shot(const Schedule& schedule) { return is_only(Opcode::two_shot, schedule); }
 
 bool has_scratch(const Schedule& schedule) {
     for (const Block& block : schedule.blocks)

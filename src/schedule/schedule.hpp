@@ -53,6 +53,7 @@ size_t largest_tile_bytes(const Schedule& schedule, size_t slot_bytes);
 // Whether the board, if any, is one of all ranks.
 bool board_of_all(const Schedule& schedule);
 // The fused instruction alone.
+bool is_one_shot(const Schedule& schedule);
 bool is_two_shot(const Schedule& schedule);
 // Whether some instruction uses the rank's scratch.
 bool has_scratch(const Schedule& schedule);

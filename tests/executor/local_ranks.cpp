@@ -141,7 +141,8 @@ std::optional<std::string> difference(const Call& call, const std::vector<Bytes>
     return {};
 }
 
-LocalRanks::LocalRanks(int ranks, Reached reached, bool direct) : group_(require(HostGroup::create(ranks))) {
+LocalRanks::LocalRanks(int ranks, Reached reached, bool direct)
+    : group_(require(HostGroup::create(ranks))), direct_(direct) {
     Arena* arena = require(Arena::get());
     tokens_.resize(size_t(ranks));
     for (int rank = 0; rank < ranks; ++rank) {
@@ -167,8 +168,7 @@ LocalRanks::~LocalRanks() = default;
 
 BoardMode LocalRanks::mode(const Call& call) const {
     BoardMode mode;
-    if (call.offers && call.cross && call.op != premul && reach_state(0) != Reach::State::refused &&
-        cross_state(0) == CrossMemory::State::ready) {
+    if (call.offers && call.cross && call.op != premul && direct_ && cross_state(0) == CrossMemory::State::ready) {
         // The kernel reads all inputs and writes all outputs.
         mode.readable.assign(size_t(ranks()), true);
         mode.all_writable = true;
@@ -285,7 +285,7 @@ struct LocalRanks::Rank {
             plan.rotation = Board::rotation(used, 2 + int(index % 7), in_order);
             require(plan.board->reserve(plan.rotation.bytes(), plan.rotation.slots));
             plan.reach = &all->reaches_[size_t(rank)];
-            plan.offers = call.offers && call.op != premul && plan.reach->state() != Reach::State::refused;
+            plan.offers = call.offers && call.op != premul && all->direct_;
             if (call.cross && plan.offers) plan.cross_memory = &all->crossings_[size_t(rank)];
         }
         run = std::make_unique<Run>(plan);

@@ -129,6 +129,7 @@ class LocalRanks {
     std::vector<Rank> prepare(const std::vector<Call>& calls);
 
     std::shared_ptr<HostGroup> group_;
+    bool direct_;
     std::vector<std::unique_ptr<Board>> boards_;
     std::vector<Reach> reaches_;
     std::vector<CrossMemory> crossings_;

@@ -7,20 +7,23 @@
 namespace weft::test {
 namespace {
 
-Call two_shot(const WildInputs& wild, int n, weftDataType_t type, int op, size_t count, std::mt19937& random) {
+Call shot(const char* algorithm, const WildInputs& wild, int n, weftDataType_t type, int op, size_t count,
+          std::mt19937& random) {
     Call call;
-    call.algorithm = registry::find_algorithm("two_shot");
+    call.algorithm = registry::find_algorithm(algorithm);
     call.type = type;
     call.op = op;
     call.tile_bytes = 64 + 64 * (random() % 8);
     call.offers = true;
     wild.fill(call, n, count, random);
-    call.pipelined = call.tiles() >= 4 && random() % 4 != 0;
+    call.pipelined = algorithm == std::string("two_shot") && call.tiles() >= 4 && random() % 4 != 0;
     call.in_place = random() % 2 ? random_flags(n, random) : std::vector<bool>();
     call.send_offset = random() % 2 ? 0 : random() % 64;
     call.receive_offset = random() % 2 ? 0 : random() % 64;
     return call;
 }
+
+const char* either(std::mt19937& random) { return random() % 2 ? "one_shot" : "two_shot"; }
 
 constexpr size_t counts[] = {0, 1, 2, 17, 63, 64, 65, 1000, 3001};
 
@@ -36,7 +39,7 @@ TEST_CASE("ranks of one process work on each other's buffers directly, with the 
             for (const int op : reductions_of(type))
                 for (const size_t count : counts) {
                     if (random() % (small() ? 32 : 2) != 0) continue;
-                    const Call call = two_shot(wild, n, weftDataType_t(type), op, count, random);
+                    const Call call = shot(either(random), wild, n, weftDataType_t(type), op, count, random);
                     REQUIRE(ranks.mode(call).direct(n) == (op != premul));
                     if (const auto wrong = difference(call, ranks.run(call, random), expected(call, ranks.mode(call))))
                         FAIL_CHECK(*wrong);
@@ -53,8 +56,8 @@ TEST_CASE("processes read those buffers in place that lie in arenas, with the in
         LocalRanks ranks(n, Reached::processes);
         for (int round = 0; round < (small() ? 20 : 300); ++round) {
             const auto type = weftDataType_t(random() % weftNumTypes);
-            Call call =
-                two_shot(wild, n, type, random_reduction(type, random), counts[random() % std::size(counts)], random);
+            Call call = shot(either(random), wild, n, type, random_reduction(type, random),
+                             counts[random() % std::size(counts)], random);
             call.from_arena = round % 3 == 0 ? std::vector<bool>(size_t(n), true) : random_flags(n, random);
             const BoardMode mode = ranks.mode(call);
             (mode.direct(n) ? direct : mode.readable.empty() ? staged : mixed) += 1;
@@ -72,7 +75,7 @@ TEST_CASE("processes agree in the first operation that offers, and no sooner", "
     std::mt19937 random(seed());
     const WildInputs wild(random);
     LocalRanks ranks(3, Reached::processes);
-    Call call = two_shot(wild, 3, weftFloat32, weftSum, 1000, random);
+    Call call = shot(either(random), wild, 3, weftFloat32, weftSum, 1000, random);
     const auto run = [&] {
         const BoardMode mode = ranks.mode(call);
         if (const auto wrong = difference(call, ranks.run(call, random), expected(call, mode))) FAIL_CHECK(*wrong);
@@ -90,7 +93,7 @@ TEST_CASE("a process maps the arena of another once, however many of its ranks a
     WEFT_PRINT_SEED();
     std::mt19937 random(seed());
     const WildInputs wild(random);
-    Call call = two_shot(wild, 3, weftFloat32, weftSum, 1000, random);
+    Call call = shot(either(random), wild, 3, weftFloat32, weftSum, 1000, random);
     call.from_arena = {true, true, true};
     const auto maps = [] {
         std::ifstream file("/proc/self/maps");
@@ -126,8 +129,8 @@ TEST_CASE("where the kernel copies between processes, private buffers end in the
         LocalRanks ranks(n, Reached::processes);
         for (int round = 0; round < (small() ? 20 : 200); ++round) {
             const auto type = weftDataType_t(random() % weftNumTypes);
-            Call call =
-                two_shot(wild, n, type, random_reduction(type, random), counts[random() % std::size(counts)], random);
+            Call call = shot(either(random), wild, n, type, random_reduction(type, random),
+                             counts[random() % std::size(counts)], random);
             call.cross = round % 4 != 3;
             if (random() % 4 == 0) call.from_arena = random_flags(n, random);
             const BoardMode mode = ranks.mode(call);
@@ -147,7 +150,7 @@ TEST_CASE("one process that the kernel does not let us read means that all messa
     LocalRanks ranks(3, Reached::processes);
     ranks.group().row(1).token_address = 8;  // nothing is mapped there
     for (int round = 0; round < 3; ++round) {
-        Call call = two_shot(wild, 3, weftFloat32, weftSum, 1000, random);
+        Call call = shot(either(random), wild, 3, weftFloat32, weftSum, 1000, random);
         call.cross = true;
         if (const auto wrong = difference(call, ranks.run(call, random), expected(call))) FAIL_CHECK(*wrong);
         for (int rank = 0; rank < 3; ++rank) CHECK(ranks.cross_state(rank) == CrossMemory::State::refused);
@@ -161,7 +164,7 @@ TEST_CASE("one arena that cannot be mapped means that all messages are staged, o
     LocalRanks ranks(3, Reached::processes);
     ranks.group().row(2).arena_inode += 1;  // the descriptor has come to mean another file
     for (int round = 0; round < 3; ++round) {
-        Call call = two_shot(wild, 3, weftFloat32, weftSum, 1000, random);
+        Call call = shot(either(random), wild, 3, weftFloat32, weftSum, 1000, random);
         call.from_arena = {true, true, true};
         if (const auto wrong = difference(call, ranks.run(call, random), expected(call, ranks.mode(call))))
             FAIL_CHECK(*wrong);
@@ -174,7 +177,7 @@ TEST_CASE("where buffers may not be reached, everything is staged", "[executor]"
     std::mt19937 random(seed());
     const WildInputs wild(random);
     LocalRanks ranks(4, Reached::threads, false);
-    const Call call = two_shot(wild, 4, weftFloat64, weftMax, 1000, random);
+    const Call call = shot(either(random), wild, 4, weftFloat64, weftMax, 1000, random);
     CHECK(ranks.reach_state(0) == Reach::State::refused);
     CHECK(ranks.mode(call).readable.empty());
     if (const auto wrong = difference(call, ranks.run(call, random), expected(call))) FAIL_CHECK(*wrong);

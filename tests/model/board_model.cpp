@@ -10,6 +10,7 @@ const char* name_of(Shape shape) {
     switch (shape) {
         case Shape::one_shot_inline: return "one-shot in the payload";
         case Shape::one_shot: return "one-shot";
+        case Shape::one_shot_offered: return "one-shot that offers";
         case Shape::two_shot: return "two-shot";
         case Shape::two_shot_pipelined: return "pipelined two-shot";
         case Shape::two_level: return "two-level";
@@ -17,7 +18,10 @@ const char* name_of(Shape shape) {
     return "?";
 }
 
-bool is_two_shot(const Call& call) { return call.shape == Shape::two_shot || call.shape == Shape::two_shot_pipelined; }
+bool says_offers(const Call& call) {
+    return call.shape == Shape::one_shot_offered || call.shape == Shape::two_shot ||
+           call.shape == Shape::two_shot_pipelined;
+}
 
 }  // namespace
 
@@ -116,7 +120,7 @@ Program Model::beginning(int rank, int index, Mapping mapping) const {
         add(Step::split);
         return program;
     }
-    if (!is_two_shot(own)) {
+    if (!says_offers(own)) {
         auto post = [&](int tile) {
             if (is(Fault::entry_before_staging)) add(Step::post_entry, tile);
             if (!is_inline) add(Step::stage_whole, tile);
@@ -146,8 +150,10 @@ Program Model::beginning(int rank, int index, Mapping mapping) const {
     const bool read_in_place =
         own.offers[rank] != Offer::nothing &&
         (mapping == Mapping::yes || (mapping == Mapping::unknown && is(Fault::offerers_do_not_stage)));
+    const bool whole = own.shape == Shape::one_shot_offered;
+    if (whole && !read_in_place) add(Step::stage_whole);
     for (int chunk = 0; chunk < scenario_.ranks; ++chunk)
-        if (chunk != rank && !read_in_place) add(Step::stage, 0, chunk);
+        if (chunk != rank && !whole && !read_in_place) add(Step::stage, 0, chunk);
     if (is(Fault::growth_after_staging)) add(Step::back);
     if (!is(Fault::entry_before_payload) && !is(Fault::entry_before_staging)) add(Step::post_entry);
     add(Step::wait_entry);
@@ -165,7 +171,7 @@ void Model::reduce(Program& program, int rank, int tile, int inputs_in_place) co
     program.push_back({Step::write_result, uint8_t(tile), uint8_t(rank)});
 }
 
-// What follows the decision of a two-shot.
+// What follows the decision of a call that says what it offers.
 Program Model::body(int rank, int index, int part) const {
     const Call& own = call(rank, index);
     const int ranks = scenario_.ranks;
@@ -191,8 +197,13 @@ Program Model::body(int rank, int index, int part) const {
     }
     const int in_place = part == part_round ? 0 : part - part_staged;
     const bool pipelined = own.shape == Shape::two_shot_pipelined;
+    const bool whole = own.shape == Shape::one_shot_offered;
     auto stage = [&](int tile) {
-        if (!(in_place >> rank & 1)) for_others([&](int chunk) { add(Step::stage, tile, chunk); });
+        if (in_place >> rank & 1) return;
+        if (whole)
+            add(Step::stage_whole, tile);
+        else
+            for_others([&](int chunk) { add(Step::stage, tile, chunk); });
     };
     auto copy_out = [&](int tile) { for_others([&](int chunk) { add(Step::copy_out, tile, chunk); }); };
     auto reduce_and_post = [&](int tile) {
@@ -203,7 +214,16 @@ Program Model::body(int rank, int index, int part) const {
     auto wait_done = [&](int tile) {
         if (!is(Fault::done_wait_dropped)) add(Step::wait_done, tile);
     };
-    if (pipelined) {
+    if (whole && in_place == 0) {
+        for (int tile = 0; tile < own.tiles; ++tile) {
+            for_others([&](int peer) { add(Step::read_whole, tile, peer); });
+            add(Step::write_whole, tile);
+            if (tile + 1 == own.tiles) break;
+            stage(tile + 1);
+            add(Step::post_entry, tile + 1);
+            add(Step::wait_entry, tile + 1);
+        }
+    } else if (pipelined) {
         // The fused loop: staging is as early and copying out as late in it as can be, the worst for reuse.
         for (int tile = 0; tile <= own.tiles; ++tile) {
             const auto post_done = [&](bool now) {

@@ -19,7 +19,7 @@ inline constexpr int slots_most = 4;
 inline constexpr int tiles_most = 5;
 inline constexpr int calls_most = 3;
 
-enum class Shape : uint8_t { one_shot_inline, one_shot, two_shot, two_shot_pipelined, two_level };
+enum class Shape : uint8_t { one_shot_inline, one_shot, one_shot_offered, two_shot, two_shot_pipelined, two_level };
 // Each rank reads all of a tile before it posts the next.
 constexpr bool in_order(Shape shape) { return shape <= Shape::two_shot; }
 enum class Offer : uint8_t { nothing, input, both };

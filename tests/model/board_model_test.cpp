@@ -17,6 +17,9 @@ constexpr std::array<bool, 3> apart{}, in_place{true, true, true}, mixed{true, f
 
 Call one_shot_inline() { return {Shape::one_shot_inline, 1, nobody, mixed}; }
 Call one_shot(int tiles = 1) { return {Shape::one_shot, tiles, nobody, mixed}; }
+Call offered(int tiles, std::array<Offer, 3> offers = nobody, std::array<bool, 3> places = mixed) {
+    return {Shape::one_shot_offered, tiles, offers, places};
+}
 Call two_shot(int tiles, std::array<Offer, 3> offers = nobody, std::array<bool, 3> places = mixed) {
     return {Shape::two_shot, tiles, offers, places};
 }
@@ -38,7 +41,9 @@ std::vector<Call> all_calls() {
             pipelined(2, everybody),
             two_shot(2, inputs, in_place),
             two_shot(2, some),
-            pipelined(3, some, in_place)};
+            pipelined(3, some, in_place),
+            offered(2, everybody),
+            offered(2, some)};
 }
 std::vector<Call> plain_calls() {
     std::vector<Call> plain = all_calls();
@@ -46,7 +51,8 @@ std::vector<Call> plain_calls() {
     return plain;
 }
 std::vector<Call> few_calls() {
-    return {one_shot(), two_shot(2), pipelined(2), two_shot(1, everybody, in_place), pipelined(2, some)};
+    return {one_shot(),         two_shot(2),     pipelined(2), two_shot(1, everybody, in_place),
+            pipelined(2, some), offered(2, some)};
 }
 
 // Explores many scenarios and says at its end how much that was.
@@ -86,6 +92,9 @@ class Suite {
     size_t scenarios_ = 0, states_ = 0, most_ = 0;
 };
 
+// Of sequences that take the longest to explore.
+int length_most() { return test::small() ? 2 : 3; }
+
 constexpr std::array<bool, 3> all_map{true, true, true}, one_cannot_map{true, false, true};
 
 }  // namespace
@@ -98,14 +107,14 @@ TEST_CASE("every sequence of three calls keeps the promises, two ranks", "[model
 
 TEST_CASE("every sequence of three calls keeps the promises, three ranks", "[model]") {
     Suite suite("three calls, three ranks");
-    suite.all_sequences({.ranks = 3}, few_calls(), 3);
-    suite.all_sequences({.ranks = 3, .mapped = one_cannot_map}, few_calls(), 3);
+    suite.all_sequences({.ranks = 3}, few_calls(), length_most());
+    suite.all_sequences({.ranks = 3, .mapped = one_cannot_map}, few_calls(), length_most());
     suite.all_sequences({.ranks = 3}, all_calls(), 2);
 }
 
 TEST_CASE("a rank may die between any two steps: all others end", "[model]") {
     Suite suite("death");
-    suite.all_sequences({.ranks = 2, .may_die = true}, all_calls(), 3);
+    suite.all_sequences({.ranks = 2, .may_die = true}, all_calls(), length_most());
     suite.all_sequences({.ranks = 2, .mapped = one_cannot_map, .may_die = true}, all_calls(), 2);
     for (const Call& call : all_calls()) suite.holds({.ranks = 3, .calls = {call}, .may_die = true});
     suite.all_sequences({.ranks = 3, .may_die = true}, {one_shot(), two_shot(1, everybody), two_shot(1, some)}, 2);
@@ -114,7 +123,7 @@ TEST_CASE("a rank may die between any two steps: all others end", "[model]") {
 TEST_CASE("any wait may end by its deadline: nobody takes garbage for a result, nobody writes where it may not",
           "[model]") {
     Suite suite("deadlines");
-    suite.all_sequences({.ranks = 2, .may_give_up = true}, all_calls(), 3);
+    suite.all_sequences({.ranks = 2, .may_give_up = true}, all_calls(), length_most());
     suite.all_sequences({.ranks = 2, .mapped = one_cannot_map, .may_give_up = true}, all_calls(), 2);
     for (const Call& call : all_calls()) suite.holds({.ranks = 3, .calls = {call}, .may_give_up = true});
     suite.all_sequences({.ranks = 3, .may_give_up = true}, {one_shot(), two_shot(1, everybody), two_shot(1, some)}, 2);
@@ -227,14 +236,20 @@ TEST_CASE("every seeded fault is found, with the steps that lead to it", "[model
         {Fault::done_before_result, {.calls = {two_shot(1)}}, "wants the result of tile 0"},
         {Fault::done_wait_dropped, {.calls = {two_shot(1)}}, "wants the result of tile 0"},
         {Fault::done_wait_dropped, {.calls = {fused}}, "wants the result of tile"},
+        {Fault::done_wait_dropped, {.calls = {two_shot(1, everybody), offered(1, some)}}, "wants the result of tile"},
         {Fault::direct_done_wait_dropped, {.calls = {direct, direct}}, "returns success without"},
+        {Fault::direct_done_wait_dropped,
+         {.calls = {offered(1, everybody), offered(1, everybody)}},
+         "returns success without"},
         {Fault::old_done_is_an_error, {.calls = {two_shot(3), one_shot(3), two_shot(3)}}, "out of step"},
         {Fault::entry_wait_of_one_dropped, {.ranks = 3, .calls = {one_shot()}}, "has no memory"},
         {Fault::offers_without_agreement, {.calls = {direct, one_shot()}, .mapped = no}, "decides otherwise"},
         {Fault::offers_without_agreement, {.ranks = 3, .calls = {partly}, .mapped = no}, "decides otherwise"},
         {Fault::offerers_do_not_stage, {.calls = {direct}, .mapped = no}, "finds nothing"},
+        {Fault::offerers_do_not_stage, {.calls = {offered(1, everybody)}, .mapped = no}, "finds nothing"},
         {Fault::offerers_do_not_stage, {.ranks = 3, .calls = {partly}, .mapped = no}, "finds nothing"},
         {Fault::round_of_offerers_only, {.calls = {partly}, .mapped = yes}, "decides otherwise"},
+        {Fault::round_of_offerers_only, {.calls = {offered(2, some)}, .mapped = yes}, "decides otherwise"},
         {Fault::growth_after_staging, {.calls = {one_shot_inline(), one_shot()}}, "has no memory"},
         {Fault::leaves_silently, {.calls = {one_shot()}, .may_give_up = true}, "abort word is not set"},
         {Fault::leaves_silently, {.ranks = 3, .calls = {two_shot(1)}, .may_give_up = true}, "waits forever"},

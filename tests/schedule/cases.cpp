@@ -58,6 +58,8 @@ bool anywhere(const Algorithm& algorithm, int ranks) {
 std::vector<Case> cases_of(const Algorithm& algorithm, int channels_most, int ranks) {
     const std::string name = algorithm.name;
     std::vector<Way> ways = {Way::plain};
+    if (name == "one_shot" && algorithm.collective == Collective::all_reduce)
+        ways = {Way::plain, Way::mixed, Way::all_readable, Way::direct};
     if (name == "two_shot" && algorithm.collective == Collective::all_reduce)
         ways = {Way::plain, Way::mixed, Way::all_readable, Way::direct, Way::pipelined, Way::pipelined_mixed};
     std::vector<int> roots = {-1};

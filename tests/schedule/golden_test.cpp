@@ -35,6 +35,7 @@ static const Golden goldens[] = {
     {"ring_all_reduce_5_channels_2.txt", "ring", 5, 2, ""},
     {"one_shot_all_reduce_4.txt", "one_shot", 4, 1, ""},
     {"one_shot_all_reduce_4_staged.txt", "one_shot", 4, 1, "staged"},
+    {"one_shot_all_reduce_4_readable.txt", "one_shot", 4, 1, "readable=0,2"},
     {"two_shot_all_reduce_4.txt", "two_shot", 4, 1, ""},
     {"two_shot_all_reduce_4_staged.txt", "two_shot", 4, 1, "staged"},
     {"two_shot_all_reduce_4_readable.txt", "two_shot", 4, 1, "readable=0,2"},

@@ -126,6 +126,11 @@ static const char* harmless(const Case& one, const Mutant& mutant, const std::ve
     auto is_local = [](const Instruction* it) { return it && kind_of(it->opcode) == OpcodeKind::local; };
     if (mutant.fault == Fault::shifted_chunk && one.way == Way::direct && mutant.rank < 0)
         return "all ranks reduce their neighbour's chunk: each still has its one rank, and the results go to all";
+    // A one-shot that goes on as a two-shot.
+    if (one.way == Way::mixed && first && first->targets == Buffer::slot && first->repeat == ranks) {
+        if (mutant.fault == Fault::shifted_chunk) return "all chunks are staged, whichever comes first";
+        if (mutant.fault == Fault::shortened_loop) return "its own chunk, staged last, nobody reads there";
+    }
     if (mutant.fault == Fault::missing_wait && (here.paired(before, first) || here.paired(first, second)))
         return "the wait beside it sees posts made back to back with these";
     // Along rails what comes from the own host is added up in one place.
