@@ -25,6 +25,7 @@ TEST_CASE("processes reduce over mapped device memory", "[processes]") {
 TEST_CASE("threads and processes together", "[processes]") {
     for (const char* algo : {"", "ring", "halving_doubling"})
         for (const int devices : {4, 2}) {
+            if (small() && devices == 4 && *algo) continue;
             Job job(4, "gpus 4; leaks fatal", devices, 2);
             job.algo = algo;
             job.start_all(
@@ -328,6 +329,7 @@ TEST_CASE("devices that do not reach each other go through the host's memory, an
     const std::string algo = GENERATE(as<std::string>(), "", "ring", "double_binary_tree");
     for (const auto& each : cases)
         for (const int together : {1, 3}) {
+            if (small() && !algo.empty() && (together == 3 || &each != cases)) continue;
             if (together == 3 && !contains(each.machine, "p2p 0 1 0")) continue;  // what only processes meet
             Job job(3, each.machine, 3, together);
             job.variables = {"WEFT_DEBUG=WARN"};
@@ -350,6 +352,7 @@ TEST_CASE("where cuIpc is refused, to all or to one, device memory is mapped by 
     for (const auto& each : cases)
         for (const int together : {1, 2})
             for (const bool all : {true, false}) {
+                if (small() && all == (together == 2)) continue;
                 const std::string machine = "gpus 3; leaks fatal", refused = each.fault + machine;
                 Job job(4, machine, 3, together);
                 job.variables = {"WEFT_DEBUG=INFO"};

@@ -49,6 +49,7 @@ TEST_CASE("every algorithm leaves the interpreter's bits on hosts of every shape
     const WildInputs wild(random);
     for (const int n : {1, 2, 3, 4, 5, 6, 7, 8, 9, 16})
         for (int hosts = 1; hosts <= std::min(4, n); ++hosts) {
+            if (small() && n > 3 && n != 8 && (n + hosts) % 3 != 0) continue;
             LocalRanks ranks(n);
             for (const Algorithm& row : registry::algorithms())
                 for (int type = 0; type < weftNumTypes; ++type)

@@ -74,6 +74,7 @@ TEMPLATE_TEST_CASE(
     constexpr weftDataType_t type = TestType::type;
     constexpr size_t bytes = sizeof(Element<type>);
     WEFT_PRINT_SEED();
+    std::mt19937 random(test::seed());
     const Sources<type> data(64);
     std::vector<test::Fenced> buffers(3, test::Fenced(most_elements * bytes));
     // Bytes by which sources and destinations are off a line: not at all, by an element or so, by a byte.
@@ -86,6 +87,7 @@ TEMPLATE_TEST_CASE(
                 const auto expected = truth<type>(weftRedOp_t(op), from, most_elements, divisor);
                 for (const Movers* set : all_movers()) {
                     for (const size_t count : counts) {
+                        if (test::small() && random() % 3 != 0) continue;
                         for (const int destinations : {1, 2, 3}) {
                             for (const int streamed : {0, 1, INT_MAX}) {
                                 void* to[3];
@@ -212,7 +214,7 @@ TEMPLATE_TEST_CASE("small floats are combined and rounded right for all of their
     std::mt19937 random(test::seed());
     std::vector<Element<type>> left(65536), right(65536), result(65536);
     for (size_t i = 0; i < left.size(); ++i) left[i] = Element<type>(i);
-    for (int round = 0; round < (sizeof(Element<type>) == 1 ? 1 : 100); ++round) {
+    for (int round = 0; round < (sizeof(Element<type>) == 1 ? 1 : test::small() ? 10 : 100); ++round) {
         for (size_t i = 0; i < right.size(); ++i) right[i] = Element<type>(sizeof right[i] == 1 ? i >> 8 : random());
         const std::vector<const void*> from = {left.data(), right.data()};
         void* const to[] = {result.data()};

@@ -25,7 +25,8 @@ TEST_CASE("every algorithm is right, and combines in the order that its row says
           "[schedule][numbers]") {
     proved_ways = 0;
     for (const Algorithm& row : registry::algorithms())
-        for (int ranks = 1; ranks <= (sanitized ? 20 : 128); ++ranks)
+        for (int ranks = 1; ranks <= (sanitized ? 20 : 128); ++ranks) {
+            if (small() && ranks > 20 && ranks % 32 > 1 && ranks != 127) continue;
             for (Case one : cases_of(row, 3, ranks)) {
                 // Of what has a connection to everybody a sample of the larger numbers: 128 ranks have 16,000.
                 if (row.on_demand && ranks > 32 && ranks % 24 != 0) continue;
@@ -35,7 +36,8 @@ TEST_CASE("every algorithm is right, and combines in the order that its row says
                 if (ranks > 32 && ranks % 32 != 0) one.tiles = std::min(one.tiles, 2);
                 prove(row, one, ranks);
             }
-    CHECK(proved_ways > (sanitized ? 2'000 : 20'000));
+        }
+    CHECK(proved_ways > (small() || sanitized ? 2'000 : 20'000));
 }
 
 TEST_CASE("every algorithm is right for larger numbers of ranks", "[schedule][large]") {
@@ -43,6 +45,7 @@ TEST_CASE("every algorithm is right for larger numbers of ranks", "[schedule][la
     proved_ways = 0;
     for (const Algorithm& row : registry::algorithms()) {
         for (int ranks : {129, 255, 256, 257, 511, 512, 777, 1000, 1024}) {
+            if (small() && ranks != 129 && ranks != 256 && ranks != 1000) continue;
             int turn = 0;
             for (Case one : cases_of(row, ranks < 512 ? 3 : 1, ranks)) {
                 // Of the others than all-reduce a sample; who has a connection to everybody has too many of them.
@@ -64,7 +67,7 @@ TEST_CASE("every algorithm is right for larger numbers of ranks", "[schedule][la
             }
         }
     }
-    CHECK(proved_ways > 500);
+    CHECK(proved_ways > (small() ? 150 : 500));
 }
 
 TEST_CASE("chunks that are empty are skipped on both ends, wherever they lie", "[schedule]") {
