@@ -66,10 +66,6 @@ class Run {
     Progress advance_blocks();
     Progress advance_block(size_t index);
     Progress execute(size_t index, const Instruction& instruction);
-    Result<bool> flush();
-    Progress blocked_on(size_t index, bool source);
-    Progress suspects(int rank, const SlotInfo& message);
-    Progress move_connection(size_t index, const Instruction& instruction, uint64_t tile);
     Progress move_local(const Instruction& instruction, int iteration, uint64_t tile);
     void move_piece(const Instruction& instruction, int iteration, uint64_t tile, const Piece& piece);
     void copy_chunk_into(const Instruction& instruction, int iteration, uint64_t tile);
@@ -96,6 +92,13 @@ class Run {
     }
     Progress await(const Instruction& instruction, BlockState& state, uint64_t tile);
     bool reached(const Dependency& dependency, uint64_t tile) const;
+
+    // connected.cpp: what moves over connections.
+    Progress move_connection(size_t index, const Instruction& instruction, uint64_t tile);
+    std::optional<Progress> move_abroad(size_t index, const Instruction& instruction, uint64_t tile, const Span& span);
+    Progress blocked_on(size_t index, bool source);
+    Progress suspects(int rank, const SlotInfo& message);
+    Result<bool> flush();
 
     // lent.cpp: what messages lend.
     bool settled();
@@ -143,7 +146,6 @@ class Run {
 
     // Of a fused instruction: a rank's share.
     Range chunk_of(uint64_t tile, int chunk) const { return chunk_range(plan_->tile_length(tile), ranks_, chunk, 1); }
-    std::optional<Progress> move_abroad(size_t index, const Instruction& instruction, uint64_t tile, const Span& span);
     Span span_of(const Instruction& instruction, int iteration, uint64_t tile) const {
         return chunk_span(instruction, iteration, plan_->tile_length(tile), plan_->schedule->chunks, parts_);
     }
