@@ -108,7 +108,7 @@ TEST_CASE("ranks that do not come to a split or a shrink are named at the deadli
     job.finish();
 
     Job other(3);
-    const std::vector<std::string> soon{"WEFT_INIT_TIMEOUT_MS=" + std::string(sanitized ? "20000" : "4000")};
+    const std::vector<std::string> soon{"WEFT_INIT_TIMEOUT_MS=" + std::string(sanitized ? "12000" : "4000")};
     other.start(0, {"init", "shrink=0,1"}, soon);
     for (const int rank : {1, 2}) other.start(rank, {"init", "hold"}, soon);
     CHECK(other[0].says("shrink 8 "));
@@ -119,7 +119,7 @@ TEST_CASE("ranks that do not come to a split or a shrink are named at the deadli
 
 TEST_CASE("a shrink that one rank has tried in vain comes to something when all try it", "[split]") {
     Job job(3);
-    const std::vector<std::string> soon{"WEFT_INIT_TIMEOUT_MS=" + std::string(sanitized ? "10000" : "2000"), quiet};
+    const std::vector<std::string> soon{"WEFT_INIT_TIMEOUT_MS=" + std::string(sanitized ? "7000" : "2000"), quiet};
     job.start(0, {"init", "await", "shrink=0,2", "shrink=1,2", "reduce=100"}, soon);
     job.start(1, {"init", "await", "shrink=1,2", "reduce=100"}, soon);
     job.start(2, {"init", "hold"}, soon);
