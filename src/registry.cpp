@@ -100,10 +100,11 @@ static constexpr Algorithm algorithm_table[] = {
 
     {"one_shot", Collective::all_gather, one_shot_all_gather, one_shot_all_gather_us,
      "each writes once, all read: one wait", several_hosts},
-    {"halving_doubling", Collective::all_gather, halving_doubling_all_gather, halving_doubling_all_gather_us,
-     "(N-1)/N of the buffer in log2 N rounds", too_many_parts},
+    // Before halving_doubling, which between two ranks is as long but sends what it has just written.
     {"all_pairs", Collective::all_gather, all_pairs_all_gather, all_pairs_gathered_us,
      "(N-1)/N of the buffer in a round of N-1 messages", too_many_pairs},
+    {"halving_doubling", Collective::all_gather, halving_doubling_all_gather, halving_doubling_all_gather_us,
+     "(N-1)/N of the buffer in log2 N rounds", too_many_parts},
     {"ring", Collective::all_gather, ring_all_gather, ring_all_gather_us, "(N-1)/N of the buffer in N-1 steps"},
     {"pat", Collective::all_gather, pat_all_gather, pat_all_gather_us,
      "(N-1)/N of the buffer in log2 N rounds, little of it far", too_many_parts},

@@ -489,8 +489,9 @@ WEFT_API weftResult_t weftReduceScatterv(const void* sendbuff, void* recvbuff, c
 /* ---- Memory ---- */
 
 /* Allocates `bytes` of host memory, zeroed, page aligned, that other processes of this host can map, and writes where
- * to `ptr`: collectives whose buffers all come from here copy less. Thread-safe. Errors: weftInvalidArgument (null),
- * weftSystemError (how much could not be had). */
+ * to `ptr`: an all-reduce whose buffers all come from here, and other collectives and messages that send from here, copy
+ * less, from some 16 KiB on. Thread-safe. Errors: weftInvalidArgument (null), weftSystemError (how much could not be
+ * had). */
 WEFT_API weftResult_t weftMemAlloc(void** ptr, size_t bytes);
 /* Allocates `bytes` of memory, not zeroed, on the CUDA device that is current in the calling thread, and writes its
  * address to `ptr`: virtual memory (cuMemCreate), in whole pages of the device, 2 MiB as a rule, that every GPU of this

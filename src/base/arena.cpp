@@ -23,6 +23,12 @@ Arena::Arena(SharedMemory memory) : memory_(std::move(memory)) { free_[0] = memo
 
 Arena* Arena::existing() { return processes.get().arena.load(std::memory_order_acquire); }
 
+uint64_t Arena::place_of(const void* address, size_t bytes) {
+    const Arena* arena = existing();
+    if (!arena || !arena->contains(address, bytes)) return 0;
+    return uint64_t(static_cast<const std::byte*>(address) - arena->memory().data()) + 1;
+}
+
 Result<Arena*> Arena::get() {
     Holder& holder = processes.get();
     if (Arena* made = holder.arena.load(std::memory_order_acquire)) return made;

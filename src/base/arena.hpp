@@ -16,6 +16,8 @@ class Arena {
     // Null if none has been made in this process.
     static Arena* existing();
     static Result<Arena*> get();
+    // One more than the offset at which it lies in this process's; 0: it does not.
+    static uint64_t place_of(const void* address, size_t bytes);
 
     Result<void*> allocate(size_t bytes);
     // Fails if `address` was not given out here.

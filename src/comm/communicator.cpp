@@ -263,8 +263,7 @@ Status Communicator::refuse_or_die(Status failure) {
 
 void* Communicator::register_buffer(void* address, size_t bytes) {
     const auto entry = device_ ? device_->register_buffer(address, bytes) : std::nullopt;
-    const Arena* arena = Arena::existing();
-    if (!entry && (!arena || !arena->contains(address, bytes)))
+    if (!entry && Arena::place_of(address, bytes) == 0)
         WEFT_LOG_RANK(
             rank_, info, mem,
             "{} bytes at {} are private memory: peers cannot map them; weftMemAlloc gives memory that they can", bytes,

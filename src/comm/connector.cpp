@@ -11,8 +11,10 @@
 
 namespace weft {
 
-// Of the blob with the receiver's address, which no transport fills: whether it can read what the sender lends it.
+// Of the blob with the receiver's address, which no transport fills: what it can read of what the sender lends it.
 static constexpr size_t reads_word = std::size(Blob{}.words) - 1;
+static uint64_t word_of(CanRead reads) { return uint64_t(reads.addresses) | uint64_t(reads.arena) << 1; }
+static CanRead reads_of(uint64_t word) { return {.addresses = (word & 1) != 0, .arena = (word & 2) != 0}; }
 
 // What one connection from each rank of a host to each goes round in: both ways between two ranks are more than a
 // second-level cache, and all together no more than a share of the last-level one. Measured, perf/README.md.
@@ -44,6 +46,7 @@ Status Connector::listen(Binding& binding) {
             return peer >= 0 && group_->local(peer) && group_->same_process(rank_, peer);
         };
         ends.source_in_process = in_process(block.source);
+        if (block.source >= 0) ends.source_arena = arena_of(block.source);
         ends.target_in_process = in_process(block.target);
         binding.is_new.push_back({concerns(block.source) && !ends.source, concerns(block.target) && !ends.target});
     }
@@ -57,7 +60,7 @@ Status Connector::listen(Binding& binding) {
         if (!transport) return transport.take_status();
         auto receiver = (*transport)->listen(options, address);
         if (!receiver) return receiver.take_status();
-        address.words[reads_word] = can_read(block.source);
+        address.words[reads_word] = word_of(can_read(block.source));
         WEFT_TRY(group_->post_letter(rank_, block.source, letter_key(key, block.source), &address, sizeof address));
         binding.ends[index].source = receiver->get();
         receivers_[key] = std::move(*receiver);
@@ -92,8 +95,8 @@ Result<bool> Connector::connect(Binding& binding, RankSet& missing) {
                       group_->name_of(block.target), (*transport)->name, block.channel, schedule.fifo_depth,
                       slot_bytes(schedule.fifo_depth) >> 10);
         binding.ends[index].target = sender->get();
-        binding.ends[index].target_reads = address.words[reads_word] != 0;
-        senders_[key] = {std::move(*sender), address.words[reads_word] != 0};
+        binding.ends[index].target_reads = reads_of(address.words[reads_word]);
+        senders_[key] = {std::move(*sender), reads_of(address.words[reads_word])};
     }
     binding.connected = all;
     return all;
@@ -123,10 +126,18 @@ ConnectionOptions Connector::options(Binding& binding, int channel, int peer, bo
 
 size_t Connector::slot_bytes(int depth) const { return slot_bytes_of(settings_.slot_bytes, depth); }
 
-// Whether we can read what a rank of this host lends us.
-bool Connector::can_read(int peer) const {
-    if (!group_->local(peer)) return false;
-    return group_->same_process(rank_, peer) || (settings_.kernel_copies && CrossMemory(*group_, rank_).probe(peer));
+// Of what a rank of this host lends us.
+CanRead Connector::can_read(int peer) {
+    if (!group_->local(peer)) return {};
+    if (group_->same_process(rank_, peer)) return {.addresses = true};
+    return {.addresses = settings_.kernel_copies && CrossMemory(*group_, rank_).probe(peer),
+            .arena = arena_of(peer) != nullptr};
+}
+
+// Of another process of this host; null: it is not mapped.
+std::byte* Connector::arena_of(int peer) {
+    const bool other = settings_.maps_arenas && group_->local(peer) && !group_->same_process(rank_, peer);
+    return other ? arenas_.of(peer) : nullptr;
 }
 
 // The first that can; both ends see the same facts.

@@ -34,9 +34,10 @@ class Connector {
         size_t* heap_used;              // of the rank; null where there is nothing on this host to be connected:
         bool only_abroad = false;       // connections on this host are nobody's, or another's
         bool kernel_copies = false;     // the kernel may copy between the processes, where it can
+        bool maps_arenas = false;       // what lies in weftMemAlloc's memory is read there
     };
     Connector(HostGroup& group, int rank, const Settings& settings)
-        : group_(&group), rank_(rank), settings_(settings) {}
+        : group_(&group), rank_(rank), settings_(settings), arenas_(group, rank) {}
 
     Status listen(Binding& binding);
     // Of connections of so many slots: more than a few are smaller, so that all take as much memory.
@@ -60,15 +61,17 @@ class Connector {
     uint64_t letter_key(const Key& key, int sender) const;
     ConnectionOptions options(Binding& binding, int channel, int peer, bool incoming) const;
     Result<const Transport*> transport_to(const ConnectionOptions& options) const;
-    bool can_read(int peer) const;
+    CanRead can_read(int peer);
+    std::byte* arena_of(int peer);
 
     HostGroup* group_;
     int rank_;
     Settings settings_;
+    PeerArenas arenas_;
     std::map<Key, std::unique_ptr<Receiver>> receivers_;
     struct Target {
         std::unique_ptr<Sender> sender;
-        bool reads;  // what it is lent
+        CanRead reads;
     };
     std::map<Key, Target> senders_;
 };

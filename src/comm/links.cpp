@@ -23,7 +23,8 @@ Links::Links(HostGroup& group, int rank, const Settings& settings)
                            line_bytes * line_bytes,
              .name = settings.name,
              .heap_used = settings.heap_used,
-             .kernel_copies = settings.kernel_copies}),
+             .kernel_copies = settings.kernel_copies,
+             .maps_arenas = settings.maps_arenas}),
       abroad_(group, rank,
               {.identity = settings.identity,
                .slot_bytes = settings.abroad_slot_bytes,
@@ -41,6 +42,7 @@ Status Links::connect(int peer, PeerLink& link) {
     if (!connected) return connected.take_status();
     link.source = binding.ends[0].source;
     link.same_process = binding.ends[0].source_in_process;
+    link.arena = binding.ends[0].source_arena;
     if (!*connected) return ok();
     link.target = binding.ends[0].target;
     link.reads_us = binding.ends[0].target_reads;

@@ -75,7 +75,8 @@ Planner::Planner(HostGroup& group, const net::Identity* identity, int rank, Boar
                  {.identity = identity,
                   .slot_bytes = group.one_host() ? slot_bytes_here : costs_.links.net_slot_bytes,
                   .heap_used = &heap_used_,
-                  .kernel_copies = agreed_.cross_messages != 0}) {
+                  .kernel_copies = agreed_.cross_messages != 0,
+                  .maps_arenas = agreed_.direct != 0}) {
     if (rank == 0)
         for (const std::string& note : machines_->notes()) WEFT_LOG_RANK(rank, info, init, "{}", note);
     const std::optional<bool> apart = machines_->apart();
@@ -177,7 +178,7 @@ Result<std::unique_ptr<PreparedPlan>> Planner::plan(const Operation& operation, 
         plan.lasting = binding.lasting;
         plan.lent_least = costs_.links.lent_least_bytes;
         // Who adds up what another process lends copies it first: through a slot the other end does that meanwhile.
-        plan.lends_processes = bytes <= costs_.links.lent_most_bytes && !facts_of(operation.collective).reduces;
+        plan.lends_by_kernel = bytes <= costs_.links.lent_most_bytes && !facts_of(operation.collective).reduces;
     }
     if (is_two_shot(binding.schedule) || (is_one_shot(binding.schedule) && bytes >= offered_least_bytes)) {
         plan.reach = &reach_;

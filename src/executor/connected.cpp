@@ -37,18 +37,20 @@ Progress Run::move_connection(size_t index, const Instruction& instruction, uint
     }
     const bool fetched = info.address != 0;
     // Straight into place, if it is copied.
-    const bool by_kernel = fetched && !ends.source_in_process, at_once = by_kernel && !reduces && stores;
+    const std::byte* lent_here =
+        fetched ? lent_bytes(info.address, ends.source_arena, ends.source_in_process) : nullptr;
+    const bool by_kernel = fetched && !lent_here, at_once = by_kernel && !reduces && stores;
     if (fetched) {
         if (!plan_->peer_memory->lent_memory_stays()) return abandon();
         if (by_kernel && !at_once) {
             if (Status got = fetch(block.source, info); !got) return failure_ = std::move(got), Progress::failed;
             incoming.data = fetched_.data();
-        } else if (!by_kernel) {
-            incoming.data = reinterpret_cast<std::byte*>(info.address);
+        } else if (lent_here) {
+            incoming.data = const_cast<std::byte*>(lent_here);
         }
     }
     SlotStores* const slot_stores = sends && !ends.target_abroad ? &plan_->slot_stores[block.target] : nullptr;
-    const std::byte* lent = sends ? lasting_place(index, instruction, tile, span) : nullptr;
+    const uint64_t lent = sends ? lent_place(index, instruction, tile, span) : 0;
     size_t done = 0;  // bytes of the message
     Status read;
     each_piece(span, tile, [&](const Piece& piece) {
@@ -90,9 +92,8 @@ Progress Run::move_connection(size_t index, const Instruction& instruction, uint
     if (!read) return failure_ = std::move(read), Progress::failed;
     if (fetched && !plan_->peer_memory->lent_memory_stays()) return abandon();
     if (sends) {
-        lent_ |= lent != nullptr;
-        Status status = ends.target->publish(
-            {span.bytes, sequence_, plan_->operation_fingerprint, reinterpret_cast<uint64_t>(lent)});
+        lent_ |= lent != 0;
+        Status status = ends.target->publish({span.bytes, sequence_, plan_->operation_fingerprint, lent});
         if (!status) return failure_ = std::move(status), Progress::failed;
     }
     if (receives) {

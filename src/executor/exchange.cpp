@@ -146,16 +146,18 @@ Progress Exchange::send_some(Peer& peer) {
             auto slot = target.acquire();
             if (!slot) return fails(slot.take_status());
             if (!*slot) return so_far;
-            const bool lends = transfer.done == 0 && peer.link.reads_us && left >= lent_least &&
-                               (peer.link.same_process || left <= lent_most);
+            const uint64_t lent =
+                transfer.done == 0 && left >= lent_least
+                    ? lent_address(data, left, peer.link.reads_us, peer.link.same_process, left <= lent_most)
+                    : 0;
+            const bool lends = lent != 0;
             const size_t bytes = lends ? left : std::min(left, slot->capacity);
             if (!lends && bytes <= 64)
                 copy_small(slot->data, data, bytes);
             else if (!lends)
                 peer.stores.copy(*movers_, slot->data, data, bytes);
-            Status published =
-                target.publish({bytes, transfer.count, transfer.mark, lends ? reinterpret_cast<uint64_t>(data) : 0});
-            if (!published) return fails(std::move(published));
+            if (Status published = target.publish({bytes, transfer.count, transfer.mark, lent}); !published)
+                return fails(std::move(published));
             peer.lent |= lends;
             transfer.done += bytes;
         }
@@ -197,8 +199,8 @@ Progress Exchange::pull(int rank, Peer& peer) {
     const size_t bytes = std::min(pull_bytes, transfer.bytes - transfer.done);
     if (group_->aborted()) return fails(group_->abort_status());
     const uint64_t address = peer.pulled_from + transfer.done;
-    if (peer.link.same_process)
-        copy_out(transfer, reinterpret_cast<const std::byte*>(address), bytes);
+    if (const std::byte* here = lent_bytes(address, peer.link.arena, peer.link.same_process))
+        copy_out(transfer, here, bytes);
     else if (Status read = memory_.read(rank, transfer.data + transfer.done, address, bytes); !read)
         return fails(std::move(read));
     if (group_->aborted()) return fails(group_->abort_status());

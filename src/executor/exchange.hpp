@@ -24,9 +24,10 @@ struct PeerLink {
     Sender* target = nullptr;
     size_t slot_bytes = 0;
     bool abroad = false;
-    bool connected = false;     // both are there
-    bool same_process = false;  // its memory is ours
-    bool reads_us = false;      // the peer can copy from our memory, whose addresses it is told. Valid once connected
+    bool connected = false;      // both are there
+    bool same_process = false;   // its memory is ours
+    CanRead reads_us;            // what the peer can of what we lend it. Valid once connected
+    std::byte* arena = nullptr;  // the peer's, as it is mapped here
 };
 
 // Thread-bound to the rank. Kept, so that a message allocates nothing.

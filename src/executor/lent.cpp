@@ -3,18 +3,18 @@
 
 namespace weft {
 
-// Where what the instruction sends will stay until the operation ends, if the receiver shall read it there; else null.
-const std::byte* Run::lasting_place(size_t index, const Instruction& instruction, uint64_t tile,
-                                    const Span& span) const {
+// Where what the instruction sends will stay until the operation ends, if the receiver shall read it there; else 0.
+uint64_t Run::lent_place(size_t index, const Instruction& instruction, uint64_t tile, const Span& span) const {
     const BlockEnds& ends = plan_->ends[index];
-    if (plan_->lasting.empty() || !ends.target_reads || span.count != 1 || span.bytes < plan_->lent_least)
-        return nullptr;
-    if (!plan_->lasting[index][size_t(blocks_[index].step)]) return nullptr;
-    if (!ends.target_in_process && !plan_->lends_processes) return nullptr;
+    if (plan_->lasting.empty() || !ends.target_reads.any() || span.count != 1 || span.bytes < plan_->lent_least)
+        return 0;
+    if (!plan_->lasting[index][size_t(blocks_[index].step)]) return 0;
     const bool from_input = instruction.opcode == Opcode::send && instruction.source == Buffer::input;
-    if (from_input && plan_->scaled()) return nullptr;
+    if (from_input && plan_->scaled()) return 0;
     const Piece piece = tiling_.piece(tile, plan_->tile_length(tile), span.pieces[0].tile_offset, span.bytes);
-    return piece.bytes == span.bytes ? (from_input ? send_ : receive_) + piece.offset : nullptr;
+    if (piece.bytes != span.bytes) return 0;
+    return lent_address((from_input ? send_ : receive_) + piece.offset, piece.bytes, ends.target_reads,
+                        ends.target_in_process, plan_->lends_by_kernel);
 }
 
 Status Run::fetch(int source, const SlotInfo& info) {
@@ -26,7 +26,7 @@ Status Run::fetch(int source, const SlotInfo& info) {
 bool Run::settled() {
     bool all = true;
     for (size_t index = 0; index < blocks_.size(); ++index)
-        if (plan_->ends[index].target_reads && !plan_->ends[index].target->settled()) {
+        if (plan_->ends[index].target_reads.any() && !plan_->ends[index].target->settled()) {
             connections_wait_.insert(plan_->schedule->blocks[index].target);
             all = false;
         }
@@ -35,7 +35,7 @@ bool Run::settled() {
 
 bool Run::may_be_reading(int peer) const {
     for (size_t index = 0; lent_ && index < plan_->ends.size(); ++index)
-        if (plan_->schedule->blocks[index].target == peer && plan_->ends[index].target_reads &&
+        if (plan_->schedule->blocks[index].target == peer && plan_->ends[index].target_reads.any() &&
             !plan_->ends[index].target->settled())
             return true;
     return false;

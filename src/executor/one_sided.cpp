@@ -5,7 +5,6 @@
 
 #include "src/base/arena.hpp"
 #include "src/base/log.hpp"
-#include "src/base/peer_memory.hpp"
 #include "src/executor/host/small_copy.hpp"
 #include "src/executor/run.hpp"
 
@@ -23,18 +22,16 @@ OneSided::OneSided(HostGroup& group, int rank, const Settings& settings, Connect
       deliveries_(group, rank,
                   {std::move(connect), std::move(called_by),
                    [this](uint32_t window, uint64_t offset, uint64_t bytes) { return memory(window, offset, bytes); },
-                   [this](int peer, int signal) { signals_.came(peer, signal); }}) {}
+                   [this](int peer, int signal) { signals_.came(peer, signal); }}),
+      arenas_(group, rank) {}
 
 // ---- Windows
 
 Result<WindowPart> OneSided::open(uint32_t number, void* address, size_t bytes, size_t& heap_used) {
     WEFT_TRY(signals_.make(heap_used));
     windows_[number] = {static_cast<std::byte*>(address), bytes};
-    WindowPart part{reinterpret_cast<uint64_t>(address), bytes, 0, signals_.place()};
-    const Arena* arena = Arena::existing();
-    if (bytes > 0 && arena && arena->contains(address, bytes))
-        part.in_arena = uint64_t(static_cast<std::byte*>(address) - arena->memory().data()) + 1;
-    return part;
+    return WindowPart{reinterpret_cast<uint64_t>(address), bytes, bytes > 0 ? Arena::place_of(address, bytes) : 0,
+                      signals_.place()};
 }
 
 void OneSided::complete(uint32_t number, std::span<const WindowPart> parts) {
@@ -68,23 +65,9 @@ const OneSided::Reached& OneSided::reach(Window& window, int peer) {
 OneSided::Reached OneSided::find_way(const WindowPart& part, int peer) {
     if (!group_->local(peer)) return {Way::message};
     if (group_->same_process(rank_, peer)) return {Way::mapped, reinterpret_cast<std::byte*>(part.address)};
-    std::byte* arena = part.in_arena != 0 && settings_.direct ? arena_of(peer) : nullptr;
+    std::byte* arena = part.in_arena != 0 && settings_.direct ? arenas_.of(peer) : nullptr;
     if (arena) return {Way::mapped, arena + (part.in_arena - 1)};
     return {kernel_copies(peer) ? Way::kernel : Way::message};
-}
-
-std::byte* OneSided::arena_of(int peer) {
-    const RankRow& row = group_->row(peer);
-    const auto [place, fresh] = arenas_.try_emplace(row.process);
-    if (fresh) {
-        auto memory = map_peer_memory({row.pid, row.arena_fd, row.process, row.arena_inode});
-        if (memory)
-            place->second = std::move(*memory);
-        else
-            WEFT_LOG_RANK(rank_, info, shm, "windows of rank {} (pid {}) cannot be mapped: {}", peer, row.pid,
-                          memory.status().sentence());
-    }
-    return place->second ? place->second->data() : nullptr;
 }
 
 bool OneSided::kernel_copies(int peer) {

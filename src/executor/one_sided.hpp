@@ -97,7 +97,6 @@ class OneSided {
     std::byte* memory(uint32_t window, uint64_t offset, uint64_t bytes);
     const Reached& reach(Window& window, int peer);
     Reached find_way(const WindowPart& part, int peer);
-    std::byte* arena_of(int peer);
     bool kernel_copies(int peer);
     Progress copy_some();
     Progress await_peer();
@@ -113,8 +112,8 @@ class OneSided {
     Signals signals_;
     Deliveries deliveries_;
     std::map<uint32_t, Window> windows_;
-    std::map<uint64_t, std::shared_ptr<SharedMemory>> arenas_;  // by process; null: it cannot be mapped
-    std::map<int, bool> kernel_copies_;                         // by rank, once tried
+    PeerArenas arenas_;
+    std::map<int, bool> kernel_copies_;  // by rank, once tried
 
     OneSidedCall call_{};
     std::vector<SignalWait> waits_;  // of the call, one for each signal

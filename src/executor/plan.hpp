@@ -7,6 +7,7 @@
 #include "src/executor/cross_memory.hpp"
 #include "src/executor/host/movers.hpp"
 #include "src/executor/host/slot_stores.hpp"
+#include "src/executor/lent_memory.hpp"
 #include "src/executor/reach.hpp"
 #include "src/schedule/schedule.hpp"
 #include "transports/transport.hpp"
@@ -20,7 +21,8 @@ struct BlockEnds {
     bool source_abroad = false, target_abroad = false;  // over a network: data goes past the slots where it can
     // What one lends the other is read as the process's own memory, else by the kernel.
     bool source_in_process = false, target_in_process = false;
-    bool target_reads = false;  // the target can read what it is lent. Valid once connected
+    CanRead target_reads = {};          // what it is lent. Valid once connected
+    std::byte* source_arena = nullptr;  // as it is mapped here
 };
 
 struct Plan {
@@ -31,7 +33,7 @@ struct Plan {
     // By block and instruction: whether it may lend what it sends (schedule/lending.hpp); empty: nothing is lent.
     std::vector<std::vector<bool>> lasting;
     size_t lent_least = 0;                     // bytes of a message that is lent
-    bool lends_processes = true;               // also to other processes
+    bool lends_by_kernel = true;               // also where the kernel copies it
     const CrossMemory* peer_memory = nullptr;  // reads what others lend; wherever there are connections on a host
     Board* board = nullptr;
     Board::Rotation rotation;  // of a tile of all parts; our slots are backed for all of it

@@ -17,9 +17,7 @@ Reach::Reach(HostGroup& host, int rank, bool allowed) : host_(&host), rank_(rank
 uint64_t Reach::offer(const void* address, size_t bytes) const {
     if (state_ == State::refused) return 0;
     if (one_process_) return reinterpret_cast<uint64_t>(address);
-    const Arena* arena = Arena::existing();
-    if (!arena || !arena->contains(address, bytes)) return 0;
-    return uint64_t(static_cast<const std::byte*>(address) - arena->memory().data()) + 1;
+    return Arena::place_of(address, bytes);
 }
 
 bool Reach::map_arenas() {

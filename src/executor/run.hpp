@@ -102,7 +102,7 @@ class Run {
 
     // lent.cpp: what messages lend.
     bool settled();
-    const std::byte* lasting_place(size_t index, const Instruction& instruction, uint64_t tile, const Span& span) const;
+    uint64_t lent_place(size_t index, const Instruction& instruction, uint64_t tile, const Span& span) const;
     Status fetch(int source, const SlotInfo& info);
 
     // fused.cpp: the fused instructions; each runs all tiles of the operation.

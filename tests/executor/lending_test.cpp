@@ -1,5 +1,5 @@
 // lending_test.cpp: messages that say where their bytes lie instead of carrying them: every algorithm of every
-// collective, read as memory of the process and by the kernel, in place and not, by ranks that come at any time. What
+// collective, read as memory of the process, in the lender's arena and by the kernel, in place and not, by ranks that come at any time. What
 // changes while it is lent shows as other bits than the interpreter's, for readers come late.
 #include "src/schedule/lending.hpp"
 #include "tests/executor/checked_runs.hpp"
@@ -22,6 +22,7 @@ Call random_call(const WildInputs& wild, int n, const Algorithm& row, std::mt199
     wild.fill(call, n, count, random);
     call.lends = random() % 8 != 0;
     call.in_place = random_flags(n, random);
+    call.from_arena = random_flags(n, random);
     if (row.collective == Collective::all_to_all) call.in_place = {};
     call.send_offset = random() % 2 ? 0 : random() % 64;
     call.receive_offset = random() % 2 ? 0 : random() % 64;

@@ -271,7 +271,8 @@ struct LocalRanks::Rank {
             const auto in_process = [&](int peer) { return peer >= 0 && all->group_->same_process(rank, peer); };
             ends.source_in_process = in_process(block.source);
             ends.target_in_process = in_process(block.target);
-            ends.target_reads = block.target >= 0;
+            ends.target_reads = {.addresses = block.target >= 0, .arena = block.target >= 0 && index % 2 == 0};
+            if (block.source >= 0) ends.source_arena = require(Arena::get())->memory().data();
             plan.ends.push_back(ends);
         }
         plan.peer_memory = &all->crossings_[size_t(rank)];

@@ -1,0 +1,22 @@
+#include "src/executor/lent_memory.hpp"
+
+#include "src/base/log.hpp"
+#include "src/base/peer_memory.hpp"
+
+namespace weft {
+
+std::byte* PeerArenas::of(int peer) {
+    const RankRow& row = group_->row(peer);
+    const auto [place, fresh] = arenas_.try_emplace(row.process);
+    if (fresh) {
+        auto memory = map_peer_memory({row.pid, row.arena_fd, row.process, row.arena_inode});
+        if (memory)
+            place->second = std::move(*memory);
+        else
+            WEFT_LOG_RANK(rank_, info, shm, "weftMemAlloc's memory of rank {} (pid {}) cannot be mapped: {}", peer,
+                          row.pid, memory.status().sentence());
+    }
+    return place->second ? place->second->data() : nullptr;
+}
+
+}  // namespace weft

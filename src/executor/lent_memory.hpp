@@ -1,0 +1,49 @@
+// lent_memory.hpp: how a message of a host says where the bytes lie that it lends (src/README.md, "Lending"), and who can
+// read them there.
+#pragma once
+#include <map>
+#include <memory>
+
+#include "src/base/arena.hpp"
+#include "src/base/host_group.hpp"
+
+namespace weft {
+
+// What a rank can read of what another lends it.
+struct CanRead {
+    bool addresses = false;  // memory of the lender's process: it is its own, or the kernel copies
+    bool arena = false;      // the lender's arena: it is mapped here
+    bool any() const { return addresses || arena; }
+};
+
+// SlotInfo::address: an address of the lender's process, or with this bit, which none has, where it lies in its arena.
+inline constexpr uint64_t in_arena = uint64_t(1) << 63;
+
+// 0: the reader could not read it, or should not. `kernel`: whether the kernel may copy, of other processes.
+inline uint64_t lent_address(const void* data, size_t bytes, CanRead reader, bool same_process, bool kernel) {
+    const uint64_t address = reader.addresses ? reinterpret_cast<uint64_t>(data) : 0;
+    if (same_process) return address;
+    if (const uint64_t place = reader.arena ? Arena::place_of(data, bytes) : 0; place != 0)
+        return in_arena | (place - 1);
+    return kernel ? address : 0;
+}
+// Null: the kernel has to copy it. `arena`: the lender's, as it is mapped here.
+inline const std::byte* lent_bytes(uint64_t address, const std::byte* arena, bool same_process) {
+    if (address & in_arena) return arena + (address & ~in_arena);
+    return same_process ? reinterpret_cast<const std::byte*>(address) : nullptr;
+}
+
+// Other processes' arenas, mapped when they are first asked for. Thread-bound to the rank.
+class PeerArenas {
+  public:
+    PeerArenas(HostGroup& group, int rank) : group_(&group), rank_(rank) {}
+    // Where that of a rank of this host lies here; null: it cannot be mapped, which the log says once.
+    std::byte* of(int peer);
+
+  private:
+    HostGroup* group_;
+    int rank_;
+    std::map<uint64_t, std::shared_ptr<SharedMemory>> arenas_;  // by process; null: it cannot be mapped
+};
+
+}  // namespace weft
