@@ -59,12 +59,6 @@ Result<BoardMode> parse_readable(std::string_view list, int ranks) {
     return mode;
 }
 
-// Whether the schedule is one two_shot instruction, the only one that is pipelined.
-bool can_pipeline(const Schedule& schedule) {
-    return schedule.blocks.size() == 1 && schedule.blocks[0].instructions.size() == 1 &&
-           schedule.blocks[0].instructions[0].opcode == Opcode::two_shot;
-}
-
 Result<Schedule> expanded(const Schedule& schedule, const std::string& expansion) {
     const std::string_view text = expansion;
     if (text.empty()) return schedule;
@@ -81,7 +75,7 @@ Result<Schedule> expanded(const Schedule& schedule, const std::string& expansion
         if (error != std::errc() || end != text.data() + text.size() || tiles < 1 || tiles > tiles_shown_most)
             return fail(weftInvalidArgument, "pipelined takes a number of tiles, 1..{}, as in pipelined=4",
                         tiles_shown_most);
-        if (!can_pipeline(schedule))
+        if (!is_two_shot(schedule))
             return fail(weftInvalidArgument, "{} is not pipelined; two_shot is", schedule.algorithm);
         return expand_pipelined(schedule, {}, tiles);
     }

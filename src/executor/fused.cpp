@@ -1,7 +1,6 @@
 // fused.cpp: one-shot and two-shot over a board as one routine each: the same steps as their expansions
 // (src/schedule/expand.cpp), without an instruction for each chunk, and with the tiles of a long message overlapped.
 // The protocol: src/README.md, "The board"; the figures: perf/README.md.
-#include <cstddef>
 #include <cstring>
 
 #include "src/executor/run.hpp"
@@ -108,10 +107,9 @@ void Run::post_offer_and_entry(uint64_t tile) {
 bool Run::nobody_offers() const {
     uint64_t offered = 0;
     for (int rank = 0; rank < ranks_; ++rank) {
-        uint64_t addresses[2];
-        static_assert(offsetof(Offer, send_address) == 0 && offsetof(Offer, receive_address) == sizeof(uint64_t));
-        memcpy(addresses, line(rank, 0).payload, sizeof addresses);
-        offered |= addresses[0] | addresses[1];
+        Offer offer;
+        memcpy(&offer, line(rank, 0).payload, sizeof offer);
+        offered |= offer.send_address | offer.receive_address;
     }
     return offered == 0;
 }

@@ -43,10 +43,10 @@ struct Plan {
     size_t tile_bytes = 0;              // of each part; a multiple of 64 unless there is one tile
     uint64_t tiles = 1;                 // at least 1: an empty message still meets everybody
     bool pipelined = false;             // two-shot: one loop body stages, reduces and hands out different tiles
-    bool offers = false;                // two-shot: the entry post says which buffers peers can reach
+    bool offers = false;                // fused: the first entry says which buffers peers can reach; an agreed fact
     bool networked = false;             // some end is abroad
     CrossMemory* cross_memory =
-        nullptr;  // two-shot: the kernel copies, once all have agreed that it can; null: not wanted
+        nullptr;  // fused: the kernel copies, once all have agreed that it can; null: not wanted
     // Where the schedule wants Buffer::scratch: the rank's, of scratch_bytes(); one operation uses it at a time.
     std::vector<std::byte>* scratch = nullptr;
     Stores stores = Stores::ordinary;

@@ -53,6 +53,11 @@ Status check_set(std::span<const Schedule> schedules, const BoardMode& mode, con
     };
     std::vector<CheckedOperation> forms;
     if (std::any_of(schedules.begin(), schedules.end(), has_fused)) {
+        // What fused ranks do depends on what is offered; elementary instructions would not follow.
+        if (!std::all_of(schedules.begin(), schedules.end(), is_one_shot) &&
+            !std::all_of(schedules.begin(), schedules.end(), is_two_shot))
+            return fail(weftInvalidArgument,
+                        "one_shot and two_shot are done by all ranks or by none: some ranks have one, and others not");
         const bool pipelined = std::all_of(schedules.begin(), schedules.end(), is_two_shot);
         for (const BoardMode& each : {BoardMode{}, {some, false}, {everybody, false}, {everybody, true}}) {
             forms.push_back({.schedule = [&by_rank, each](int rank) { return expand(*by_rank[rank], each); },

@@ -64,6 +64,7 @@ struct LinkCosts {
     // Of what a pass costs, where it is over as many pieces as a rank has blocks that work at the same time.
     double side_by_side = 1;
     double skew_us = 0.8;           // a further phase: ranks arrive apart, and first misses on what was just written
+    double sums_skew = 1;           // so many of them where the phase reads what the one before has summed
     size_t tile_bytes = 128 << 10;  // of the message that one round of an algorithm walks
     double net_latency_us = 12;     // a short message from a rank of one host to a rank of another
     double net_us_per_byte = 1 / 1.2e3;  // of one of a host's links, each direction
@@ -86,8 +87,7 @@ struct LinkCosts {
 
     // All ranks meet: a flag is seen, after each rank of a core had its turn.
     double meeting_us() const { return signal_us + (ranks_per_core - 1) * switch_us; }
-    // Where a phase reads what the one before has summed, two ranks that arrive together miss, too (perf/README.md).
-    double sums_skew_us() const { return std::max(skew_us, 0.8); }
+    double sums_skew_us() const { return sums_skew * skew_us; }
     // One pass over `bytes` by every rank, those of a core one after the other. `working_bytes`: what the algorithm
     // touches.
     double stream_us(size_t bytes, size_t working_bytes) const {

@@ -62,8 +62,8 @@ class Preparation {
                                  {.wanted = call_.wanted_tile_bytes,
                                   .slot_bytes = slot_bytes_of(costs.slot_bytes, first.fifo_depth),
                                   .board_bytes = costs.board_bytes});
-        // Where all reach all buffers a two-shot is one tile.
-        if (is_two_shot(first) && call_.mode.direct(first.ranks)) tile = call_.bytes;
+        // Where all reach all buffers a fused one is one tile.
+        if ((is_one_shot(first) || is_two_shot(first)) && call_.mode.direct(first.ranks)) tile = call_.bytes;
         tile_bytes_ = std::min(tile, call_.bytes);
         tiles_ = tile_bytes_ == 0 ? 1 : tiles_of(call_.bytes, tile_bytes_);
     }

@@ -112,6 +112,7 @@ TEST_CASE("random calls of processes are right, with every algorithm and every w
     const std::vector<std::vector<std::string>> settings = {
         {},
         {"WEFT_ALGO=one_shot", "WEFT_TILE_BYTES=4096"},
+        {"WEFT_ALGO=one_shot", "WEFT_CROSS_MEMORY=1"},
         {"WEFT_ALGO=two_shot", "WEFT_CROSS_MEMORY=1"},
         {"WEFT_ALGO=two_shot", "WEFT_TILE_BYTES=4096", "WEFT_STREAMING_BYTES=0"},
         {"WEFT_ALGO=two_shot", "WEFT_DIRECT=0", "WEFT_TILE_BYTES=1000"},

@@ -20,6 +20,7 @@ const Scene scenes[] = {
     {"small calls", false, {}, "loop=2", ""},
     {"calls of many tiles", false, {}, "loop=3000000", ""},
     {"calls in mappable memory", false, {"shared"}, "loop=1000000", ""},
+    {"short calls in mappable memory", false, {"shared"}, "loop=4000", "one_shot"},
     {"connecting a ring", true, {}, "loop=100000", "ring"},
     {"a ring", false, {}, "loop=500000", "ring"},
     {"broadcasts", false, {}, "loop=1000,-1,broadcast", ""},

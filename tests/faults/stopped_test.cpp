@@ -19,6 +19,7 @@ const StopScene stop_scenes[] = {
     {"small calls", {}, "loop=2", {}},
     {"calls of many tiles", {}, "loop=1000000", {"WEFT_CROSS_MEMORY=0"}},
     {"calls in mappable memory", {"shared"}, "loop=3000000", {}},
+    {"short calls in mappable memory", {"shared"}, "loop=4000", {"WEFT_ALGO=one_shot", "WEFT_TILE_BYTES=4096"}},
     {"calls that the kernel copies", {}, "loop=1000000", {"WEFT_CROSS_MEMORY=1"}},
     {"a ring", {}, "loop=500000", {"WEFT_ALGO=ring"}},
     {"broadcasts along a chain", {}, "loop=100000,-1,broadcast", {"WEFT_ALGO=ring"}},

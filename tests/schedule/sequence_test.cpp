@@ -68,11 +68,13 @@ TEST_CASE("long sequences of any operations are right", "[schedule]") {
 TEST_CASE("a board needs two slots for plain operations, three for pipelined ones", "[schedule]") {
     for (int ranks : {2, 3, 4, 7}) {
         for (const char* algorithm : {"one_shot", "two_shot"}) {
-            const std::vector<Case> plain(3, Case{.algorithm = algorithm, .tiles = 3});
-            CHECK(check_cases(ranks, plain, {.board_slots = 2}).ok());
-            const Status status = check_cases(ranks, plain, {.board_slots = 1});
-            INFO(status.sentence());
-            CHECK(!status.ok());
+            for (const Way way : {Way::plain, Way::mixed}) {
+                const std::vector<Case> plain(3, Case{.algorithm = algorithm, .way = way, .tiles = 3});
+                CHECK(check_cases(ranks, plain, {.board_slots = 2}).ok());
+                const Status status = check_cases(ranks, plain, {.board_slots = 1});
+                INFO(status.sentence());
+                CHECK(!status.ok());
+            }
         }
         const std::vector<Case> pipelined(2, Case{.algorithm = "two_shot", .way = Way::pipelined, .tiles = 5});
         CHECK(check_cases(ranks, pipelined, {.board_slots = 3}).ok());
