@@ -279,6 +279,36 @@ class MemBuffer {
     std::size_t bytes_ = 0;
 };
 
+// A buffer that Communicator::register_buffer() declared; deregistered when destroyed, before the buffer is freed. A
+// communicator that has ended before has deregistered it. Move-only. Thread-bound, with its communicator.
+class Registration {
+  public:
+    // Of no buffer.
+    Registration() = default;
+    Registration(Registration&& other) noexcept
+        : comm_(std::exchange(other.comm_, nullptr)), handle_(std::exchange(other.handle_, nullptr)) {}
+    Registration& operator=(Registration&& other) noexcept {
+        std::swap(comm_, other.comm_);
+        std::swap(handle_, other.handle_);
+        return *this;
+    }
+    ~Registration() {
+        if (handle_) (void)weftCommDeregister(comm_, handle_);
+    }
+    explicit operator bool() const noexcept { return handle_ != nullptr; }
+    // Now, and says whether that went well; after weftTimeout it may be tried again, and the buffer must stay until then.
+    void deregister() {
+        check(weftCommDeregister(comm_, handle_));
+        handle_ = nullptr;
+    }
+
+  private:
+    friend class Communicator;
+    Registration(weftComm_t comm, void* handle) : comm_(comm), handle_(handle) {}
+    weftComm_t comm_ = nullptr;
+    void* handle_ = nullptr;
+};
+
 // This process's membership in a group of ranks; leaves it when destroyed. Move-only. Thread-bound but for abort(),
 // async_error(), ranks() and rank(), which are thread-safe.
 class Communicator {
@@ -447,6 +477,13 @@ class Communicator {
         check(weftSendRecv(send, send_count, target, receive, receive_count, source, datatype_of<T>(), get(), stream));
     }
 
+    // Declares a buffer that will be used often: see weftCommRegister. It is the caller's, and outlives the registration.
+    Registration register_buffer(void* memory, std::size_t bytes) {
+        void* handle = nullptr;
+        check(weftCommRegister(get(), memory, bytes, &handle));
+        return Registration(get(), handle);
+    }
+
     // Windows: see weft.h. The memory and the handle are the caller's until all ranks have deregistered it.
     weftWindow_t register_window(void* memory, std::size_t bytes, int flags = WEFT_WIN_DEFAULT) {
         weftWindow_t window = nullptr;
@@ -534,14 +571,18 @@ class Communicator {
     }
     void destroy_op(weftRedOp_t op) { check(weftRedOpDestroy(op, get())); }
 
-    // Which algorithms could serve the call, the time predicted for each, and which is chosen.
+    // Which algorithms could serve an all-reduce, the time predicted for each, and which is chosen.
     std::string explain(std::size_t count, weftDataType_t type, weftRedOp_t op = weftSum) {
-        std::size_t needed = 0;
-        check(weftCommExplain(get(), count, type, op, nullptr, 0, &needed));
-        std::string text(needed, '\0');
-        check(weftCommExplain(get(), count, type, op, &text[0], text.size(), nullptr));
-        text.pop_back();  // the final 0
-        return text;
+        return whole_text([&](char* text, std::size_t capacity, std::size_t* needed) {
+            return weftCommExplain(get(), count, type, op, text, capacity, needed);
+        });
+    }
+    // Likewise of another collective, by its name in logs: see weftCommExplainCollective.
+    std::string explain(const std::string& collective, std::size_t count, weftDataType_t type, weftRedOp_t op = weftSum,
+                        int root = 0) {
+        return whole_text([&](char* text, std::size_t capacity, std::size_t* needed) {
+            return weftCommExplainCollective(get(), collective.c_str(), count, type, op, root, text, capacity, needed);
+        });
     }
     // Bytes that this communicator holds on this rank.
     std::uint64_t memory_bytes(weftMemStat_t stat = weftMemTotal) const {
@@ -551,6 +592,17 @@ class Communicator {
     }
 
   private:
+    // What `write` writes when it is told how much room there is, after it has said how much it needs.
+    template <class Write>
+    static std::string whole_text(Write write) {
+        std::size_t needed = 0;
+        check(write(nullptr, 0, &needed));
+        std::string text(needed, '\0');
+        check(write(&text[0], text.size(), nullptr));
+        text.pop_back();  // the final 0
+        return text;
+    }
+
     // What `make` receives in its place, now or when a group ends.
     template <class Make>
     static Communicator made(Make make) {

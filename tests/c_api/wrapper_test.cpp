@@ -317,7 +317,39 @@ void memory_and_explanation() {
     const std::string text = comm.explain(100, weftFloat32);
     CHECK_TEXT(text.c_str(), "chosen: ");
     CHECK(text.size() == strlen(text.c_str()));
+    CHECK(comm.explain("all_reduce", 100, weftFloat32, weftMax) == comm.explain(100, weftFloat32, weftMax));
+    CHECK_TEXT(comm.explain("broadcast", 100, weftFloat32).c_str(), "broadcast");
+    check_throws([&] { comm.explain("broadcast", 100, weftFloat32, weftSum, 1); }, weftInvalidArgument, "root");
+    check_throws([&] { comm.explain("al_reduce", 100, weftFloat32); }, weftInvalidArgument, "all_to_all");
     CHECK(comm.memory_bytes() >= comm.memory_bytes(weftMemBoard));
+}
+
+void registrations() {
+    static_assert(!std::is_copy_constructible<Registration>::value &&
+                      std::is_nothrow_move_constructible<Registration>::value &&
+                      std::is_nothrow_move_assignable<Registration>::value,
+                  "");
+    MemBuffer buffer(4096);
+    std::vector<Registration> registrations;
+    {
+        Communicator comm(1, make_unique_id(), 0);
+        registrations.push_back(comm.register_buffer(buffer.data(), buffer.bytes()));
+        Registration second = comm.register_buffer(buffer.data(), 8), none;
+        CHECK(registrations[0] && second && !none);
+        Registration third(std::move(second));
+        CHECK(third && !second);
+        none = std::move(third);
+        CHECK(none && !third);
+        comm.all_reduce(buffer.as<float>(), 1024);
+        Communicator moved = std::move(comm);
+        none.deregister();
+        CHECK(!none);
+        check_throws([&] { none.deregister(); }, weftInvalidArgument, "no handle of weftCommRegister");
+        check_throws([&] { moved.register_buffer(nullptr, 8); }, weftInvalidArgument, "buff is NULL");
+        check_throws([&] { comm.register_buffer(buffer.data(), 8); }, weftInvalidArgument, "communicator is NULL");
+    }
+    // The communicator has ended, and with it what was registered.
+    check_throws([&] { registrations[0].deregister(); }, weftInvalidArgument, "destroyed or aborted before");
 }
 
 }  // namespace
@@ -340,6 +372,7 @@ int main() {
     run_case("a group says which of its calls failed", errors_of_groups);
     run_case("streams are waited for, prepared calls start again", streams_and_prepared_calls);
     run_case("windows are put into and got from", windows);
+    run_case("registrations end with their owners", registrations);
     run_case("buffers own their memory, and explanations come whole", memory_and_explanation);
     return summary();
 }
