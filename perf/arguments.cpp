@@ -270,6 +270,11 @@ std::variant<Arguments, Refusal> parse_arguments(const std::string& program, int
         if (sizes.empty()) a.sizes = walk(a);
         for (const std::string& size : words_of(sizes)) a.sizes.push_back(parse_size("--sizes", size));
         if (a.sizes.empty()) throw Objection{"--sizes holds no size"};
+        if (!sizes.empty()) {
+            const auto [least, most] = std::minmax_element(a.sizes.begin(), a.sizes.end());
+            a.min_bytes = *least;
+            a.max_bytes = *most;
+        }
     } catch (const CLI::CallForHelp&) {
         return Refusal{0, app.help()};
     } catch (const CLI::ParseError& error) {

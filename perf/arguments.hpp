@@ -27,7 +27,7 @@ struct Arguments {
     int ranks_per_gpu = 1;
     int graph_launches = 0;  // above 0: the iterations are a CUDA graph, launched so often
     bool null_stream = false;
-    size_t min_bytes = 32 << 20;
+    size_t min_bytes = 32 << 20;  // or of --sizes the least and the most
     size_t max_bytes = 32 << 20;
     size_t step_bytes = 1 << 20;
     int step_factor = 1;        // above 1 it replaces step_bytes

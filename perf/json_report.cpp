@@ -63,7 +63,7 @@ JsonReport::JsonReport(const char* library, const Arguments& a, const std::vecto
     json["library_version"] = version;
     Json& config = json["config"];
     config["nthreads"] = a.threads;
-    config["ngpus"] = std::max(1, a.gpus);
+    config["ngpus"] = a.gpus;
     config["minimum_bytes"] = a.min_bytes;
     config["maximum_bytes"] = a.max_bytes;
     if (a.step_factor > 1)

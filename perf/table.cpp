@@ -106,9 +106,9 @@ std::string preamble_text(const Collective& collective, const Arguments& a, cons
     text += fmt::format(
         "# nThread {} nGpus {} minBytes {} maxBytes {} step: {}({}) warmup iters: {} iters: {} agg iters: {} "
         "validation: {} graph: {} unalign: {}\n",
-        a.threads, std::max(1, a.gpus), a.min_bytes, a.max_bytes,
-        a.step_factor > 1 ? size_t(a.step_factor) : a.step_bytes, a.step_factor > 1 ? "factor" : "bytes", a.warmups,
-        a.iterations, a.calls_per_group, a.checks, a.graph_launches, a.unalign_elements);
+        a.threads, a.gpus, a.min_bytes, a.max_bytes, a.step_factor > 1 ? size_t(a.step_factor) : a.step_bytes,
+        a.step_factor > 1 ? "factor" : "bytes", a.warmups, a.iterations, a.calls_per_group, a.checks, a.graph_launches,
+        a.unalign_elements);
     if (a.statistic == Statistic::median_max)
         text += fmt::format(
             "# Time: batches of calls after a barrier, the slowest rank's, median over batches in {} s a size\n",

@@ -261,12 +261,15 @@ TEST_CASE("JSON holds the arguments, the ranks and the rows, and an old file is 
     const std::string path =
         std::filesystem::temp_directory_path() / ("weft-perf-" + std::to_string(getpid()) + ".json");
     for (const std::string& written : {path, path + ".0"}) {
-        const Run run_with_json = run("right", "-t 2 -b 8 -e 16 -f 2 -M 1 -J " + path);
+        const Run run_with_json = run("right", "-t 2 --sizes 8,16 -M 1 -J " + path);
         CHECK_THAT(run_with_json.output, Contains("# Writing JSON output to " + written));
         std::ifstream file(written);
         const auto json = nlohmann::json::parse(file);
-        CHECK(json["args"].size() == 13);
+        CHECK(json["args"].size() == 9);
         CHECK(json["config"]["nthreads"] == 2);
+        CHECK(json["config"]["ngpus"] == 0);
+        CHECK(json["config"]["minimum_bytes"] == 8);
+        CHECK(json["config"]["maximum_bytes"] == 16);
         CHECK(json["config"]["devices"][1]["rank"] == 1);
         REQUIRE(json["results"].size() == 2);
         CHECK(json["results"][1]["size"] == 16);

@@ -35,6 +35,16 @@ const Collective collective = {.served_by = "Weft",
 
 }  // namespace
 
+TEST_CASE("the head says which sizes run, and of how many GPUs") {
+    const auto head = [](std::vector<const char*> words) {
+        return preamble_text(collective, arguments_of(std::move(words)), {});
+    };
+    CHECK_THAT(head({}), Contains("# nThread 1 nGpus 0 minBytes 33554432 maxBytes 33554432 step: 1048576(bytes)"));
+    CHECK_THAT(head({"-b", "8", "-e", "100", "-f", "2"}), Contains(" minBytes 8 maxBytes 100 step: 2(factor)"));
+    CHECK_THAT(head({"--sizes", "4K,8,64K,16"}), Contains(" minBytes 8 maxBytes 65536 "));
+    CHECK_THAT(head({"-t", "2", "-g", "3"}), Contains("# nThread 2 nGpus 3 "));
+}
+
 TEST_CASE("a line has nccl-tests' columns, to the character") {
     CHECK(row_text(arguments_of({}), a_row()) ==
           "     1048576        262144     float     sum      -1"
