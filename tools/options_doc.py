@@ -1,14 +1,33 @@
 #!/usr/bin/env python3
-# options_doc.py OPTIONS_DEF [--check DOCUMENT]: docs/options.md from src/base/options.def; --check says whether it still fits.
+# options_doc.py OPTIONS_DEF [--check DOCUMENT]: docs/options.md from src/base/options.def and log_category.def beside it;
+# --check says whether it still fits.
 import re
 import sys
+from pathlib import Path
 
 HEAD = """# Options
 
 Every option is an environment variable. `weft info` shows each with its value and where that came from. A misspelt name is a
 warning, a value that is no number or out of range is an error when a communicator is made.
 
-This page is made from `src/base/options.def`: `tools/options_doc.py src/base/options.def > docs/options.md`."""
+This page is made from `src/base/options.def` and `log_category.def`: `tools/options_doc.py src/base/options.def > docs/options.md`."""
+ALIASES = """
+Of NCCL's variables these are read, each where Weft's own is unset: {}. No other `NCCL_` variable is: `NCCL_ALGO` and
+`NCCL_PROTO`, say, whose words are not Weft's, do nothing."""
+CATEGORIES = """
+## Log categories
+
+What `WEFT_DEBUG_SUBSYS` chooses among at INFO and TRACE; warnings are shown whatever their category. A list replaces what
+is shown unless asked: `COLL` shows those lines alone, `^NET` all but those.
+
+| category | shown unless asked | |
+|---|---|---|"""
+EXAMPLE = """
+`WEFT_DEBUG=INFO weft run -n 2 ./sharded_training` (an example) says among others; host, process, thread and rank stand first:
+
+```
+node1:28695:28695 [0] WEFT INFO all_gather of 8 float (64 bytes) on 2 ranks: one_shot over shm, 0.12 us predicted; halving_doubling 0.22 us, all_pairs 0.22 us, pat 0.22 us, ring 0.22 us
+```"""
 LIMITS = {"INT_MAX", "INT64_MAX"}
 
 
@@ -21,11 +40,20 @@ def number(word):
     return word.replace("'", "")
 
 
-def document(source):
+def categories_of(source):
+    """A line for each category, in the order of the rows."""
+    rows = re.findall(r'^WEFT_LOG_CATEGORY\((\w+),\s*(true|false),\s*((?:"(?:[^"\\]|\\.)*"\s*)+)\)', source, re.M)
+    if not rows or len(rows) != len(re.findall(r"^WEFT_LOG_CATEGORY\(", source, re.M)):
+        raise ValueError("a row of log_category.def is not understood")
+    return [f"| `{name.upper()}` | {'yes' if shown == 'true' else 'no'} | {text_of(help_text)} |" for name, shown, help_text in rows]
+
+
+def document(source, categories):
     aliases = {}
     for name, variable in re.findall(r"^WEFT_OPTION_ALIAS\(\s*(\w+),\s*(\w+)\s*\)", source, re.M):
         aliases.setdefault(name, []).append(variable)
     lines = [HEAD]
+    lines.append(ALIASES.format(", ".join(f"`{variable}`" for variables in aliases.values() for variable in variables)))
     table = False
     # A section comment directly before rows, or a row.
     token = re.compile(r'^//\s*(?P<title>[^\n]+)\n(?=WEFT_)|^WEFT_(?P<kind>TEXT_|SECRET_)?OPTION\((?P<row>(?:"(?:[^"\\]|\\.)*"|[^")])*)\)', re.M)
@@ -59,12 +87,12 @@ def document(source):
     rows = len(re.findall(r"^WEFT_(?:TEXT_|SECRET_)?OPTION\(", source, re.M))
     if rows != sum(line.startswith("| `WEFT_") for line in lines):
         raise ValueError("a row of options.def is not understood")
-    return "\n".join(lines) + "\n"
+    return "\n".join([*lines, CATEGORIES, *categories_of(categories), EXAMPLE]) + "\n"
 
 
 def main():
-    with open(sys.argv[1]) as file:
-        made = document(file.read())
+    options = Path(sys.argv[1])
+    made = document(options.read_text(), options.with_name("log_category.def").read_text())
     if len(sys.argv) < 4 or sys.argv[2] != "--check":
         sys.stdout.write(made)
         return 0

@@ -17,20 +17,36 @@ WEFT_TEXT_OPTION(algo, "", "Names; more names.")
 WEFT_SECRET_OPTION(key, "k", "A key.")
 WEFT_OPTION_ALIAS(algo, OTHER_ALGO)
 """
+CATEGORIES = """// log_category.def: what it is for.
+WEFT_LOG_CATEGORY(init, true, "who came (and who did not)")
+WEFT_LOG_CATEGORY(mem, false,
+                  "what is "
+                  "mapped")
+"""
 
 
 class OptionsDocTest(unittest.TestCase):
     def test_every_row_becomes_a_line_of_its_section(self):
-        lines = options_doc.document(SOURCE).splitlines()
-        self.assertEqual([line for line in lines if line.startswith("## ")], ["## Time", "## Words"])
+        lines = options_doc.document(SOURCE, CATEGORIES).splitlines()
+        self.assertEqual([line for line in lines if line.startswith("## ")], ["## Time", "## Words", "## Log categories"])
         self.assertIn("| `WEFT_WAIT_MS` | 10000 | 0 and more | Waits (long). |", lines)
         self.assertIn("| `WEFT_RANK` | unset | 0 and more | This rank. |", lines)
         self.assertIn("| `WEFT_ALGO` | unset | text | Names; more names. Also read as `OTHER_ALGO`. |", lines)
         self.assertIn("| `WEFT_KEY` | k | text | A key. |", lines)
 
+    def test_every_category_becomes_a_line(self):
+        lines = options_doc.document(SOURCE, CATEGORIES).splitlines()
+        self.assertIn("| `INIT` | yes | who came (and who did not) |", lines)
+        self.assertIn("| `MEM` | no | what is mapped |", lines)
+
+    def test_names_of_others_that_are_read_are_listed(self):
+        self.assertIn("each where Weft's own is unset: `OTHER_ALGO`.", options_doc.document(SOURCE, CATEGORIES))
+
     def test_a_row_that_is_not_understood_is_an_error(self):
         with self.assertRaisesRegex(ValueError, "not understood"):
-            options_doc.document(SOURCE + 'WEFT_OPTION(broken, int, 0, 0, 1, "no end)\n')
+            options_doc.document(SOURCE + 'WEFT_OPTION(broken, int, 0, 0, 1, "no end)\n', CATEGORIES)
+        with self.assertRaisesRegex(ValueError, "not understood"):
+            options_doc.document(SOURCE, CATEGORIES + 'WEFT_LOG_CATEGORY(net, maybe, "no end)\n')
 
 
 if __name__ == "__main__":
