@@ -106,8 +106,7 @@ std::vector<std::string> environment_of(const Arrangement& arrangement) {
     const std::vector<std::string> ours = {
         "WEFT_TUNE_FILE=none", std::string("WEFT_TRANSPORTS=") + arrangement.transport(), "WEFT_SOCKET_IFNAME==lo"};
     std::vector<std::string> variables = ours;
-    for (char** entry = environ; *entry; ++entry) {
-        const std::string variable = *entry;
+    for (const std::string& variable : whole_environment()) {
         const std::string name = variable.substr(0, variable.find('=') + 1);
         const auto replaced = [&](const std::string& own) { return own.starts_with(name); };
         const bool of_library = name.starts_with("WEFT_") || name.starts_with("NCCL_");

@@ -114,11 +114,9 @@ std::string unknown_name_sentence(const std::string& variable) {
 
 std::vector<std::string> find_unknown_names() {
     std::vector<std::string> sentences;
-    for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
-        std::string_view text = *entry;
-        if (text.substr(0, 5) != "WEFT_" || text.substr(0, 10) == "WEFT_TEST_")
-            continue;  // the latter are the tests' own
-        std::string variable(text.substr(0, text.find('=')));
+    for (const std::string& text : whole_environment()) {
+        if (!text.starts_with("WEFT_") || text.starts_with("WEFT_TEST_")) continue;  // the latter are the tests' own
+        const std::string variable = text.substr(0, text.find('='));
         const auto& rows = option_rows();
         if (std::any_of(rows.begin(), rows.end(), [&](const OptionRow& row) { return variable == row.variable; }))
             continue;
@@ -178,6 +176,12 @@ std::optional<std::string> environment(const char* variable) {
     const char* value = std::getenv(variable);
     if (value == nullptr || *value == '\0') return {};
     return std::string(value);
+}
+
+std::vector<std::string> whole_environment() {
+    std::vector<std::string> variables;
+    for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) variables.push_back(*entry);
+    return variables;
 }
 
 const std::vector<OptionRow>& option_rows() {

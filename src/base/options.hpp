@@ -12,6 +12,8 @@ namespace weft {
 
 // The variable's value; none if it is unset or empty. Thread-safe as long as nobody calls setenv.
 std::optional<std::string> environment(const char* variable);
+// Every variable as NAME=VALUE, for what is passed on. Likewise.
+std::vector<std::string> whole_environment();
 
 enum class Origin : uint8_t { standard, environment, alias };
 

@@ -60,6 +60,22 @@ TEST_CASE("an empty environment gives every option its default", "[options]") {
     }
 }
 
+TEST_CASE("the whole environment is told as it stands", "[options]") {
+    Environment environment{{"WEFT_ALGO", "ring=1"}, {"WEFT_TUNE_FILE", ""}};
+    const std::vector<std::string> variables = whole_environment();
+    for (const char* wanted : {"WEFT_ALGO=ring=1", "WEFT_TUNE_FILE="}) {
+        INFO(wanted);
+        CHECK(std::count(variables.begin(), variables.end(), wanted) == 1);
+    }
+    REQUIRE(clearenv() == 0);
+    CHECK(whole_environment().empty());
+    for (const std::string& variable : variables) {
+        const size_t end = variable.find('=');
+        setenv(variable.substr(0, end).c_str(), variable.c_str() + end + 1, 1);
+    }
+    CHECK(whole_environment() == variables);
+}
+
 TEST_CASE("a variable sets its option, and the origin says so", "[options]") {
     Environment environment{{"WEFT_TIMEOUT_MS", "0"}, {"WEFT_ALGO", "ring,^one_shot"}, {"WEFT_DIRECT", "0"}};
     Result<Options> options = read_options();

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # tidy.py ROOT: what no compiler and no formatter sees: includes against the arrows of src/README.md, include cycles, dead
-# files, folders that no build enters, missing test twins, getenv outside src/base, files without a head comment. Prints one line for each objection; exits 1 if there is one.
+# files, folders that no build enters, missing test twins, getenv and environ outside src/base, files without a head comment. Prints one line for each objection; exits 1 if there is one.
 import re
 import sys
 from pathlib import Path
@@ -198,8 +198,11 @@ def check_getenv(tree):
         if file.startswith(("src/base/", "tests/")):
             continue
         for number, line in enumerate(text.splitlines(), 1):
-            if re.search(r"\b(secure_)?getenv\s*\(", line.split("//")[0]):
-                yield f"{file}:{number}: getenv outside src/base: add a row to src/base/options.def"
+            code = re.sub(r'"(\\.|[^"\\])*"', '""', line).split("//")[0]
+            found = re.search(r"\b(?:secure_getenv|getenv)(?=\s*\()|\b(?:__)?environ\b", code)
+            if found:
+                yield (f"{file}:{number}: {found.group()} outside src/base: add a row to src/base/options.def, "
+                       "or pass on base's whole_environment()")
 
 
 def check_heads(tree):

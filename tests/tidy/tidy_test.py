@@ -149,6 +149,12 @@ class TidyTest(unittest.TestCase):
     def test_getenv_belongs_to_base(self):
         self.assert_one({"algorithms/ring.cpp": '#include "algorithms/ring.hpp"\n#include "algorithms/algorithm.hpp"\n'
                          'auto x = std::getenv("A");  // y\n'}, "algorithms/ring.cpp:3", "getenv")
+        for line in ("for (char** entry = environ; *entry; ++entry)", "auto all = ::environ;", "char** all = __environ;"):
+            self.assert_one({"algorithms/ring.cpp": '#include "algorithms/ring.hpp"\n#include "algorithms/algorithm.hpp"\n' +
+                             line + "\n"}, "algorithms/ring.cpp:3", "environ outside src/base")
+        self.assertEqual(self.objections({
+            "algorithms/ring.cpp": '#include "algorithms/ring.hpp"\n#include "algorithms/algorithm.hpp"\n'
+                                   'auto x = "/proc/1/environ", y = environment("A");  // not environ\n'}), [])
 
     def test_a_file_says_what_it_is_for(self):
         self.assert_one({"perf/table.hpp": "#pragma once\n"}, "perf/table.hpp", "head comment")
