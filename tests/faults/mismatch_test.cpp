@@ -85,11 +85,15 @@ TEST_CASE("every collective tells all ranks of a call that differs", "[mismatch]
         {"broadcast,1000", "broadcast,1001", "broadcast of 1000 int32", "broadcast of 1001 int32"},
         {"reduce,1000", "reduce,1001", "reduce of 1000 int32, sum, root 0", "reduce of 1001 int32, sum, root 0"},
         {"all_gather,1000", "all_gather,1001", "all_gather of 1000 int32", "all_gather of 1001 int32"},
+        {"reduce,1000", "reduce,1000,0,2,1", "reduce of 1000 int32, sum, root 0", "reduce of 1000 int32, prod, root 0"},
+        {"all_gather,1000", "all_gather,1000,0,3", "all_gather of 1000 int32", "all_gather of 1000 uint32"},
         {"all_gather,1000", "reduce_scatter,1000", "all_gather of 1000 int32", "reduce_scatter of 1000 int32, sum"},
         {"reduce_scatter,100", "reduce_scatter,101", "reduce_scatter of 100 int32", "reduce_scatter of 101 int32"},
+        {"reduce_scatter,100", "reduce_scatter,100,0,3", "reduce_scatter of 100 int32", "reduce_scatter of 100 uint32"},
         {"all_to_all,1000", "all_to_all,1001", "all_to_all of 1000 int32", "all_to_all of 1001 int32"},
         {"gather,1000", "gather,1001", "gather of 1000 int32, root 0", "gather of 1001 int32, root 0"},
         {"scatter,1000,1", "scatter,1000,0", "scatter of 1000 int32, root 1", "scatter of 1000 int32, root 0"},
+        {"scatter,1000", "scatter,1001", "scatter of 1000 int32, root 0", "scatter of 1001 int32, root 0"},
         {"barrier", "broadcast,1", "barrier", "broadcast of 1 int32, root 0"},
     };
     // Over the board and over connections, where who only sends has ended before anybody looks: the next call tells it.

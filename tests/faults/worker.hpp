@@ -53,9 +53,10 @@ weftResult_t reduce(Worker& self, size_t count, weftDataType_t type, weftRedOp_t
 // Two of so many bytes each, the same ones every time.
 std::pair<void*, void*> buffers(Worker& self, size_t bytes);
 
-// worker_collectives.cpp. One collective of count int32, which are the number of their rank from 1; what comes out is
-// looked at.
-weftResult_t collective(Worker& self, const std::string& name, size_t count, int root);
+// worker_collectives.cpp. One collective of count elements of four bytes, of int32 the number of their rank from 1; what
+// comes out of int32 and sum is looked at.
+weftResult_t collective(Worker& self, const std::string& name, size_t count, int root, weftDataType_t type = weftInt32,
+                        weftRedOp_t op = weftSum);
 void step_call(Worker& self, const Values& values);
 void step_all_to_all_v(Worker& self, const Values& values);
 void step_all_gather_v(Worker& self, const Values& values);

@@ -7,8 +7,9 @@
 
 using namespace worker;
 
-weftResult_t worker::collective(Worker& self, const std::string& name, size_t count, int root) {
-    if (name == "all_reduce") return reduce(self, count, weftInt32, weftSum);
+weftResult_t worker::collective(Worker& self, const std::string& name, size_t count, int root, weftDataType_t type,
+                                weftRedOp_t op) {
+    if (name == "all_reduce") return reduce(self, count, type, op);
     if (name == "barrier") return weftBarrier(self.comm, nullptr);
     const auto ranks = size_t(self.ranks);
     const auto [send, receive] = buffers(self, ranks * count * sizeof(int));
@@ -19,14 +20,15 @@ weftResult_t worker::collective(Worker& self, const std::string& name, size_t co
     const bool parts = name == "all_gather" || name == "all_to_all" || name == "gather";
     const int sum = self.ranks * (self.ranks + 1) / 2;
     weftResult_t code = weftInternalError;
-    if (name == "broadcast") code = weftBroadcast(in, out, count, weftInt32, root, self.comm, nullptr);
-    if (name == "reduce") code = weftReduce(in, out, count, weftInt32, weftSum, root, self.comm, nullptr);
-    if (name == "all_gather") code = weftAllGather(in, out, count, weftInt32, self.comm, nullptr);
-    if (name == "reduce_scatter") code = weftReduceScatter(in, out, count, weftInt32, weftSum, self.comm, nullptr);
-    if (name == "all_to_all") code = weftAlltoAll(in, out, count, weftInt32, self.comm, nullptr);
-    if (name == "gather") code = weftGather(in, out, count, weftInt32, root, self.comm, nullptr);
-    if (name == "scatter") code = weftScatter(in, out, count, weftInt32, root, self.comm, nullptr);
-    if (code != weftSuccess || (to_root && self.rank != root)) return code;
+    if (name == "broadcast") code = weftBroadcast(in, out, count, type, root, self.comm, nullptr);
+    if (name == "reduce") code = weftReduce(in, out, count, type, op, root, self.comm, nullptr);
+    if (name == "all_gather") code = weftAllGather(in, out, count, type, self.comm, nullptr);
+    if (name == "reduce_scatter") code = weftReduceScatter(in, out, count, type, op, self.comm, nullptr);
+    if (name == "all_to_all") code = weftAlltoAll(in, out, count, type, self.comm, nullptr);
+    if (name == "gather") code = weftGather(in, out, count, type, root, self.comm, nullptr);
+    if (name == "scatter") code = weftScatter(in, out, count, type, root, self.comm, nullptr);
+    const bool known = type == weftInt32 && op == weftSum;
+    if (code != weftSuccess || !known || (to_root && self.rank != root)) return code;
     for (size_t i = 0; i < count * (parts ? ranks : 1); ++i) {
         const int expected = parts ? int(i / count) + 1 : name.rfind("reduce", 0) == 0 ? sum : root + 1;
         if (out[i] == expected) continue;
@@ -36,9 +38,10 @@ weftResult_t worker::collective(Worker& self, const std::string& name, size_t co
     return code;
 }
 
-// call=NAME,COUNT[,ROOT]
+// call=NAME,COUNT[,ROOT[,TYPE[,OP]]], of a type of four bytes
 void worker::step_call(Worker& self, const Values& values) {
-    tell("call", collective(self, values[0], size_t(number(values, 1, 1)), int(number(values, 2, 0))));
+    tell("call", collective(self, values[0], size_t(number(values, 1, 1)), int(number(values, 2, 0)),
+                            weftDataType_t(number(values, 3, weftInt32)), weftRedOp_t(number(values, 4, weftSum))));
 }
 
 namespace {
