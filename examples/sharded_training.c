@@ -1,6 +1,6 @@
 /* sharded_training.c: training with sharded parameters, as FSDP and ZeRO do it, of a linear model: each rank keeps one
  * part of the parameters. A step gathers all of them, computes the gradient of the rank's own samples, and scatters the
- * mean gradient, each rank its part.
+ * mean gradient, each rank its part. Every step makes the same two calls, so they are prepared once.
  *
  *     weft run -n 4 ./sharded_training */
 #include <math.h>
@@ -35,6 +35,7 @@ static float gradient_of(const float* weights, float* gradient, int parameters, 
 
 int main(void) {
     weftComm_t comm;
+    weftPrepared_t gather, scatter;
     int ranks, rank, parameters, step, i;
     float *weights, *gradient, *own, loss = 0;
     void* memory;
@@ -50,17 +51,26 @@ int main(void) {
     gradient = weights + parameters;
     own = weights + rank * shard;
 
+    /* In place: this rank's part lies where the result has it. Nothing is carried out yet. */
+    CHECK(weftGroupStart());
+    CHECK(weftAllGather(own, weights, shard, weftFloat32, comm, NULL));
+    CHECK(weftGroupPrepare(&gather));
+    CHECK(weftGroupStart());
+    CHECK(weftReduceScatter(gradient, gradient + rank * shard, shard, weftFloat32, weftAvg, comm, NULL));
+    CHECK(weftGroupPrepare(&scatter));
+
     for (step = 0; step < steps; ++step) {
-        /* In place: this rank's part lies where the result has it. */
-        CHECK(weftAllGather(own, weights, shard, weftFloat32, comm, NULL));
+        CHECK(weftPreparedStart(gather));
         loss = gradient_of(weights, gradient, parameters, rank);
-        CHECK(weftReduceScatter(gradient, gradient + rank * shard, shard, weftFloat32, weftAvg, comm, NULL));
+        CHECK(weftPreparedStart(scatter));
         for (i = 0; i < shard; ++i) own[i] -= 0.1f * gradient[rank * shard + i];
     }
     CHECK(weftAllReduce(&loss, &loss, 1, weftFloat32, weftAvg, comm, NULL));
 
     for (i = 0; i < shard; ++i) EXPECT(fabsf(own[i] - truth(rank * shard + i)) < 0.01f);
     if (rank == 0) printf("%d parameters on %d ranks, loss %g\n", parameters, ranks, (double)loss);
+    CHECK(weftPreparedDestroy(gather));
+    CHECK(weftPreparedDestroy(scatter));
     CHECK(weftMemFree(memory));
     CHECK(weftCommDestroy(comm));
     return 0;
