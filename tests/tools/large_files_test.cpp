@@ -171,5 +171,11 @@ TEST_CASE("where memory ends a sentence says so", "[large]") {
 TEST_CASE("a file of hundreds of megabytes is not read to its end", "[large]") {
     const LargeFile file("");
     REQUIRE(truncate(file.name().c_str(), off_t(40) << 30) == 0);  // holes, which take no room
-    file.check_refused("is larger than ");
+    file.check_refused("is larger than 256 MiB");
+    // By a program too, here by what asks for its choice.
+    const Outcome outcome =
+        run({"env", "WEFT_ALGO_FILES=" + file.name(), WEFT_COMMAND, "info", "explain", "1M", "-n", "2"});
+    INFO(outcome.output << outcome.error);
+    CHECK(outcome.status == 1);
+    CHECK(contains(outcome.output + outcome.error, file.name() + " is larger than 256 MiB"));
 }
