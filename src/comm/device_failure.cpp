@@ -47,6 +47,11 @@ std::string DeviceObserver::whereabouts(int other) const {
     return text + fmt::format(" last called operation {}, {}", report->entered, report->operation.text());
 }
 
+bool DeviceObserver::has_made_our_calls(int other) const {
+    const auto own = group.row(rank).position.read(), theirs = group.row(other).position.read();
+    return own && theirs && theirs->entered >= own->entered;
+}
+
 Status DeviceObserver::explain_message(const cuda::FailureReport& report, const cuda::MessageReport& message) const {
     const auto view = [](uint32_t mark, uint64_t bytes) {
         const weftDataType_t type = type_of(mark);
@@ -104,9 +109,13 @@ Status DeviceObserver::explain(const cuda::FailureReport& report, const cuda::Me
         case cuda::Failure::timeout:
             return fail(weftTimeout,
                         "the kernel of rank {} waited {:.1f} s for rank {} in {}, the deadline (WEFT_TIMEOUT_MS) is {} "
-                        "ms: {}",
+                        "ms: {}{}",
                         report.rank, double(timeout_ms) / 1e3, report.peer, ours, timeout_ms,
-                        report.peer >= 0 ? whereabouts(report.peer) : "nobody in particular");
+                        report.peer >= 0 ? whereabouts(report.peer) : "nobody in particular",
+                        report.peer >= 0 && has_made_our_calls(report.peer)
+                            ? "; it has made this call, and its kernel may be behind other work of its stream or have "
+                              "found no room on the device (WEFT_GPU_BLOCKS; docs/gpu.md, Several communicators)"
+                            : "");
         // The abort word is set by whoever has written the error before.
         case cuda::Failure::aborted:
         case cuda::Failure::counts:

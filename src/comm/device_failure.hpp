@@ -48,6 +48,8 @@ struct DeviceObserver {
     std::string name_of(int other) const;  // and whether its process is stopped; a verb follows
     // The same, and what the rank enqueued last.
     std::string whereabouts(int other) const;
+    // As many as we have: it is not late, whatever its kernels wait for.
+    bool has_made_our_calls(int other) const;
 };
 
 // Ranks that died or left while kernels of ours wait for messages with them or for their signals: who owes nothing may

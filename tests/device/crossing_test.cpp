@@ -3,6 +3,7 @@
 // room a kernel takes up unless WEFT_GPU_BLOCKS says less (meson.build).
 #include <cstdlib>
 #include <cstring>
+#include <string>
 
 #include "tests/device/ranks.hpp"
 #include "tests/fake_cuda/control.hpp"
@@ -28,12 +29,15 @@ struct Both {
         return weftAllReduce(buffer, buffer, count, weftUint32, weftSum, ranks.comms[rank],
                              ranks.streams[rank]->weft());
     }
-    weftResult_t failure() const {
+    // The first of them that has failed.
+    weftResult_t failure(std::string* sentence = nullptr) const {
         for (const Ranks* ranks : {&first, &second})
             for (weftComm_t comm : ranks->comms) {
                 weftResult_t state = weftSuccess;
                 demand(weftCommGetAsyncError(comm, &state));
-                if (state != weftSuccess) return state;
+                if (state == weftSuccess) continue;
+                if (sentence) *sentence = weftGetLastError(comm);
+                return state;
             }
         return weftSuccess;
     }
@@ -71,7 +75,13 @@ TEST_CASE("kernels that wait for room which others hold that wait for them end a
               if (!both.cross()) return "a kernel had ended before the other ones were launched";
               // The first that gives up leaves its room, in which the other may end well.
               (void)eventually([&] { return both.failure() != weftSuccess; });
-              if (both.failure() != weftTimeout) return "there is no deadline";
+              std::string sentence;
+              if (both.failure(&sentence) != weftTimeout) return "there is no deadline";
+              // Nobody is late.
+              CHECK_THAT(sentence, Catch::Contains("last called operation 1, all_reduce") &&
+                                       Catch::Contains("it has made this call, and its kernel may be behind other work "
+                                                       "of its stream or have found no room on the device "
+                                                       "(WEFT_GPU_BLOCKS"));
               return "";
           }) == "");
     // The devices are free again. One behind the other: those of two streams may begin in any order.
