@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cctype>
 #include <mutex>
 #include <set>
 #include <vector>
@@ -27,19 +28,29 @@ using cuda::RelaxedCapture;
 
 namespace {
 
-// Once a process, however many communicators meet it.
-void warn_of_device_once(const std::string& sentence) {
+// Once a process for each reason, however many communicators meet it, on whichever devices: the first is named.
+void warn_of_device_once(const std::string& sentence, std::string reason) {
     struct Said {
         std::mutex mutex;
-        std::set<std::string> sentences;
+        std::set<std::string> reasons;
     };
     static PerProcess<Said> of_process;
     Said& said = of_process.get();
     {
         std::lock_guard lock(said.mutex);
-        if (!said.sentences.insert(sentence).second) return;
+        if (!said.reasons.insert(std::move(reason)).second) return;
     }
     WEFT_LOG(warn, init, "{}", sentence);
+}
+void warn_of_device_once(const std::string& sentence) { warn_of_device_once(sentence, sentence); }
+
+// A reason without the number of the device that it is told of.
+std::string of_any_device(std::string reason, int device) {
+    const std::string number = std::to_string(device), name = "device " + number;
+    for (size_t at = 0; (at = reason.find(name, at)) != std::string::npos; ++at)
+        if (at + name.size() == reason.size() || !isdigit(static_cast<unsigned char>(reason[at + name.size()])))
+            reason.erase(at + name.size() - number.size(), number.size());
+    return reason;
 }
 
 }  // namespace
@@ -93,12 +104,17 @@ Result<std::unique_ptr<DeviceSide>> DeviceSide::find(int which) {
     } else {
         state->bare = std::move(*bare);
         state->facts.use = DeviceFacts::copied;
-        warn_of_device_once(fmt::format(
-            "no kernels of Weft's run on device {}, so its memory is copied to the host's and back, which is "
-            "slow: {}",
-            which, kernels.status().sentence()));
+        const std::string why = kernels.status().sentence();
+        warn_of_device_once(
+            fmt::format("no kernels of Weft's run on device {}, so its memory is copied to the host's and back, which "
+                        "is slow: {} (the same of other devices is not told again)",
+                        which, why),
+            "copied: " + of_any_device(why, which));
     }
-    if (!state->why_not.empty()) warn_of_device_once(fmt::format("device {} is not used: {}", which, state->why_not));
+    if (!state->why_not.empty())
+        warn_of_device_once(fmt::format("device {} is not used: {} (the same of other devices is not told again)",
+                                        which, state->why_not),
+                            "not used: " + of_any_device(state->why_not, which));
     return made();
 }
 

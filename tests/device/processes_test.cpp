@@ -246,9 +246,8 @@ TEST_CASE("where a driver is too old for the device code all ranks work on copie
                 const size_t first = logged.find(said_once);
                 REQUIRE(first != std::string::npos);
                 CHECK(contains(logged, each.why));
-                // One a device.
-                CHECK(logged.find(said_once, logged.find(said_once, first + 1) + (ranks_each == 2)) ==
-                      std::string::npos);
+                // Once, on however many devices.
+                CHECK(logged.find(said_once, first + 1) == std::string::npos);
             }
         }
 }
