@@ -104,6 +104,7 @@ Json describe_gpus() {
             {"nvml_why_not", drivers.nvml_why_not},
             {"device_code", codes},
             {"device_code_targets", cuda::device_code_targets()},
+            {"device_code_why_not", codes.empty() ? "" : drivers.code_why_not},
             {"devices", rows}};
 }
 
@@ -169,6 +170,9 @@ void print_gpus(const Json& gpus) {
     fmt::print("  device code   {}\n",
                bytes == 0 ? "none in this build"
                           : fmt::format("for sm {}, {} KiB", word(gpus["device_code_targets"]), bytes / 1024));
+    if (gpus["device_code_why_not"] != "")
+        fmt::print("{:16}{},\n{:16}so calls on device memory work on copies in the host's, which is slow\n", "",
+                   word(gpus["device_code_why_not"]), "");
     for (const Json& gpu : gpus["devices"]) {
         if (gpu["problem"] != "") {
             fmt::print("  device {:<6} {}\n", word(gpu["device"]), word(gpu["problem"]));

@@ -23,6 +23,7 @@ struct DriverInventory {
     std::string cuda_library;  // what was opened
     std::string cuda_version;  // of CUDA that the driver serves: 13.0
     std::string cuda_why_not;  // why there is none; empty if there is one
+    std::string code_why_not;  // why the driver takes no device code of this build's toolkit; empty if it does
     std::string nvml_version;  // the driver's own: 580.65.06
     std::string nvml_why_not;
     std::vector<GpuInventory> gpus;

@@ -62,4 +62,20 @@ TEST_CASE("a device that cannot be asked is told with its problem, and the other
     CHECK(told.gpus["devices"][1]["problem"] == "");
     CHECK(contains(told.text, "device 0      CUDA could not tell the memory of device 0: CUDA_ERROR_UNKNOWN"));
 }
+
+TEST_CASE("a driver that is too old for the device code is told, and that calls are copies then", "[info]") {
+    const std::vector<std::string> variables = {"WEFT_CUDA_LIBRARY=" FAKE_CUDA_LIBRARY, "WEFT_NVML_LIBRARY=none"};
+    const Told now = info(variables);
+    CHECK(now.gpus["device_code_why_not"] == "");
+    CHECK_FALSE(contains(now.text, "too old"));
+    auto with_old = variables;
+    with_old.push_back("FAKE_CUDA=version 11080");
+    const Told old = info(with_old);
+    CHECK(old.gpus["cuda_version"] == "11.8");
+    if (old.gpus["device_code"].empty()) return;
+    const auto why = old.gpus["device_code_why_not"].get<std::string>();
+    CHECK(contains(why, "the driver is too old for it: it serves CUDA 11.8, the code was built by "));
+    CHECK(contains(old.text, why + ",\n"));
+    CHECK(contains(old.text, "calls on device memory work on copies in the host's"));
+}
 #endif
