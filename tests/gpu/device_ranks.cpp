@@ -105,24 +105,35 @@ bool DeviceRanks::failed() const {
     return false;
 }
 
-void DeviceRanks::make_arguments(weftDataType_t type, int op, size_t bytes, uint32_t fingerprint) {
-    bytes_ = bytes;
+void DeviceRanks::make_arguments(Operation operation) {
+    operation.choice = uint64_t(launch_.body);
+    const CollectiveFacts facts = facts_of(operation.collective);
     blocks_ = launch_.blocks;
+    result_bytes_.clear();
     for (int rank = 0; rank < ranks_; ++rank) {
         KernelArguments& a = arguments_[size_t(rank)];
         a = {};
         a.rank = rank;
         a.ranks = ranks_;
-        a.fingerprint = fingerprint;
-        a.op = op == premul || op == weftAvg ? weftSum : weftRedOp_t(op);
-        a.average_of = op == weftAvg ? uint32_t(ranks_) : 0;
-        a.scaled = op == premul;
-        a.send = reinterpret_cast<const std::byte*>(buffer(send_, rank) + margin + send_offset_);
-        a.receive = !in_place_.empty() && in_place_[size_t(rank)]
-                        ? const_cast<std::byte*>(a.send)
-                        : reinterpret_cast<std::byte*>(buffer(receive_, rank) + margin + receive_offset_);
-        a.bytes = bytes;
-        a.tile_bytes = launch_.staged ? staging_bytes : 0;
+        a.fingerprint = fingerprint(operation);
+        bind_operation(a, operation, ranks_);
+        const Held in = input_of(operation.collective, rank, operation.root),
+                   out = output_of(operation.collective, rank, operation.root);
+        result_bytes_.push_back(a.bytes * size_t(parts_held(out, parts_of(operation.collective, ranks_))));
+        const CUdeviceptr sends = buffer(send_, rank) + margin + send_offset_;
+        // In place: where the shorter of the two lies in the longer.
+        const bool in_place = !in_place_.empty() && in_place_[size_t(rank)] && in != Held::nothing &&
+                              out != Held::nothing && !facts.transposes;
+        a.receive =
+            reinterpret_cast<std::byte*>(!in_place ? buffer(receive_, rank) + margin + receive_offset_
+                                                   : sends + (in == Held::all ? first_held(out, rank, a.bytes) : 0));
+        a.send = reinterpret_cast<const std::byte*>(sends +
+                                                    (in_place && out == Held::all ? first_held(in, rank, a.bytes) : 0));
+        // In what is read where it lies, each taker's part is one of a tile.
+        if (launch_.staged)
+            a.tile_bytes = launch_.body == Body::peer_one_shot && a.give_stride != 0
+                               ? staging_bytes / size_t(ranks_) / 64 * 64
+                               : staging_bytes;
         a.offers = launch_.offers && !a.scaled;
         a.timeout_ns = timeout_ns_;
         auto* host = reinterpret_cast<HostWords*>(pinned_.address()) + rank;
@@ -144,10 +155,11 @@ void DeviceRanks::make_arguments(weftDataType_t type, int op, size_t bytes, uint
             a.inputs[peer] = launch_.staged ? staged : arguments_[size_t(peer)].send;
             a.outputs[peer] = launch_.staged ? staged : arguments_[size_t(peer)].receive;
         }
-    const std::string name = launch_.placing == Placing::grid
-                                 ? virtual_entry_point(launch_.body, type)
-                                 : entry_point(launch_.body, type, adds(op == premul ? weftSum : weftRedOp_t(op)));
-    kernel_ = &gpu_.kernel(name);
+    // What only moves is any type's; the virtual ranks have bytes for it, but no words of integers.
+    const bool grid = launch_.placing == Placing::grid;
+    const weftDataType_t element = grid && !facts.reduces ? weftInt8 : element_of(operation);
+    kernel_ = &gpu_.kernel(grid ? virtual_entry_point(launch_.body, element)
+                                : entry_point(launch_.body, element, adds(weftRedOp_t(operation.op))));
 }
 
 void DeviceRanks::make_program(const Call& call) {
@@ -216,13 +228,11 @@ void DeviceRanks::bind(const Call& call, const DeviceLaunch& launch) {
     send_offset_ = call.send_offset;
     receive_offset_ = call.receive_offset;
     in_place_ = call.in_place;
-    Operation operation = call.operation();
-    operation.choice = uint64_t(launch.body);
-    make_arguments(call.type, call.op, call.bytes(), fingerprint(operation));
+    make_arguments(call.operation());
     if (launch.body == Body::steps) make_program(call);
     for (int rank = 0; rank < ranks_; ++rank) {
         KernelArguments& a = arguments_[size_t(rank)];
-        if (call.op == premul) memcpy(&a.scalar, call.scalars[size_t(rank)].data(), call.scalars[size_t(rank)].size());
+        if (a.scaled) memcpy(&a.scalar, call.scalars[size_t(rank)].data(), call.scalars[size_t(rank)].size());
         const Bytes& input = call.inputs[size_t(rank)];
         if (!input.empty())
             require(gpu_.driver.check(
@@ -235,12 +245,15 @@ void DeviceRanks::bind(const Call& call, const DeviceLaunch& launch) {
     require(gpu_.context.synchronize());
 }
 
-void DeviceRanks::bind_bytes(weftDataType_t type, size_t bytes, const DeviceLaunch& launch, const Call* schedule_of) {
+void DeviceRanks::bind_bytes(weftDataType_t type, size_t bytes, const DeviceLaunch& launch, const Call* call_of) {
     launch_ = launch;
     send_offset_ = receive_offset_ = 0;
     in_place_.clear();
-    make_arguments(type, weftSum, bytes, uint32_t(bytes) * 31 + uint32_t(launch.body));
-    if (schedule_of) make_program(*schedule_of);
+    Operation operation{.collective = call_of ? call_of->collective() : Collective::all_reduce};
+    operation.type = uint8_t(type);
+    operation.count = bytes / size_of(type);
+    make_arguments(operation);
+    if (launch.body == Body::steps) make_program(*call_of);
     require(copy_async(gpu_.driver, arguments_memory_.address(), reinterpret_cast<CUdeviceptr>(arguments_.data()),
                        sizeof(KernelArguments) * arguments_.size(), nullptr));
     require(gpu_.context.synchronize());
@@ -270,12 +283,13 @@ void DeviceRanks::synchronize() {
 
 std::vector<Bytes> DeviceRanks::results() {
     std::vector<Bytes> all;
-    for (const KernelArguments& a : arguments_) {
-        Bytes bytes(bytes_);
-        if (bytes_ > 0)
-            require(gpu_.driver.check(gpu_.driver.Memcpy(reinterpret_cast<CUdeviceptr>(bytes.data()),
-                                                         reinterpret_cast<CUdeviceptr>(a.receive), bytes_),
-                                      "copy the result"));
+    for (size_t rank = 0; rank < arguments_.size(); ++rank) {
+        Bytes bytes(result_bytes_[rank]);
+        if (!bytes.empty())
+            require(gpu_.driver.check(
+                gpu_.driver.Memcpy(reinterpret_cast<CUdeviceptr>(bytes.data()),
+                                   reinterpret_cast<CUdeviceptr>(arguments_[rank].receive), bytes.size()),
+                "copy the result"));
         all.push_back(std::move(bytes));
     }
     return all;

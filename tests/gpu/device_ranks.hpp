@@ -57,7 +57,7 @@ struct DeviceLaunch {
     bool offers = false;  // staged: ranks tell each other where their buffers are
 };
 
-// Their memory, and launches on it. Buffers of up to `bytes_max`.
+// Their memory, and launches on it. Buffers of up to `bytes_max`, with all their parts.
 class DeviceRanks {
   public:
     DeviceRanks(int ranks, size_t bytes_max);
@@ -70,8 +70,10 @@ class DeviceRanks {
 
     // Binds a call: inputs are copied to the device, arguments made.
     void bind(const Call& call, const DeviceLaunch& launch);
-    // The same without data, for benchmarks: `bytes` of whatever lies there.
-    void bind_bytes(weftDataType_t type, size_t bytes, const DeviceLaunch& launch, const Call* schedule_of = nullptr);
+    // The same without data, for benchmarks: `bytes` a part of whatever lies there. Of an all-reduce, or of what
+    // `call_of` is: its collective and, of steps, its algorithm, channels and tiles.
+    void bind_bytes(weftDataType_t type, size_t bytes, const DeviceLaunch& launch, const Call* call_of = nullptr);
+    int blocks() const { return blocks_; }  // of each rank, as bound
     // What one rank launches next differs from what was bound. Waits for nothing.
     void change_call(int rank, size_t bytes) {
         arguments_[size_t(rank)].bytes = bytes;
@@ -86,7 +88,7 @@ class DeviceRanks {
     std::vector<Bytes> run(const Call& call, const DeviceLaunch& launch);
 
   private:
-    void make_arguments(weftDataType_t type, int op, size_t bytes, uint32_t fingerprint);
+    void make_arguments(Operation operation);
     void make_program(const Call& call);
     CUdeviceptr buffer(const cuda::DeviceMemory& memory, int rank) const {
         return memory.address() + stride_ * size_t(rank);
@@ -105,7 +107,8 @@ class DeviceRanks {
     std::vector<cuda::KernelArguments> arguments_;
     DeviceLaunch launch_;
     cuda::Kernel* kernel_ = nullptr;
-    size_t bytes_ = 0, send_offset_ = 0, receive_offset_ = 0;
+    size_t send_offset_ = 0, receive_offset_ = 0;
+    std::vector<size_t> result_bytes_;  // by rank
     std::vector<bool> in_place_;
     int blocks_ = 1;
 };

@@ -1,7 +1,8 @@
-// gpu_bench.cpp: how fast the kernels are on this GPU, virtual ranks in one grid: each technique and size beside the
-// bound by the bytes that it moves at the speed of a device copy. Nothing that could fail. Lines that begin with
+// gpu_bench.cpp: how fast the kernels are on this GPU, virtual ranks in one grid: each technique, of schedules some, and
+// size beside the bound by the bytes that it moves at the speed of a device copy. Nothing that could fail. Lines that begin with
 // "result: " are for tools/gpu-check.sh: what|value|goal|met.
 #include <algorithm>
+#include <bit>
 #include <chrono>
 #include <functional>
 
@@ -66,20 +67,104 @@ double copy_gbs() {
     return 2 * double(bytes) / us / 1e3;
 }
 
-// The quickest of some shapes. All blocks of a grid have to find room at once.
-double best_us(DeviceRanks& ranks, weftDataType_t type, size_t bytes, Body body) {
+// A body and what it is asked for: an all-reduce, a collective of parts, or an all-reduce by an algorithm's steps.
+struct Technique {
+    Body body = Body::packet_one_shot;
+    const char* algorithm = "one_shot";
+    Collective collective = Collective::all_reduce;
+
+    std::string name() const {
+        return body == Body::steps                    ? fmt::format("steps, {}", algorithm)
+               : collective == Collective::all_reduce ? std::string(name_of(body))
+                                                      : fmt::format("{}, {}", name_of(body), name_of(collective));
+    }
+    bool by_packets() const { return body == Body::packet_one_shot || body == Body::packet_two_shot; }
+    int parts(int ranks) const { return parts_of(collective, ranks); }
+    Call call(int ranks, int channels) const {
+        Call call;
+        call.algorithm = registry::find_algorithm(algorithm, collective);
+        call.channels = channels;
+        call.inputs.resize(size_t(ranks));
+        call.tile_bytes = 64 << 20;  // as much as the slots allow
+        return call;
+    }
+};
+const Technique techniques[] = {{Body::packet_one_shot},
+                                {Body::packet_two_shot},
+                                {Body::peer_two_shot},
+                                {Body::peer_one_shot, "one_shot", Collective::all_gather},
+                                {Body::peer_one_shot, "one_shot", Collective::reduce_scatter},
+                                {Body::peer_one_shot, "one_shot", Collective::all_to_all},
+                                {Body::steps, "ring"},
+                                {Body::steps, "double_binary_tree"},
+                                {Body::steps, "halving_doubling"},
+                                {Body::local_reduce}};
+
+// Bytes that a rank's blocks read and write, in wholes of the message: chunks out of slots and buffers and into them.
+double moved_by(const Schedule& schedule) {
+    double chunks = 0;
+    for (const Block& block : schedule.blocks)
+        for (const Instruction& line : block.instructions) {
+            double touched = 0;
+            for (const char use : std::string_view(uses_of(line.opcode)))
+                touched += use == 'o' ? std::popcount(line.targets) : 1;
+            chunks += touched * line.repeat * line.count;
+        }
+    return chunks / schedule.chunks;
+}
+// The same of all ranks; packets twice, for half of a line is the epoch. What is read a second time comes out of caches.
+double moved_by(const Technique& technique, int ranks) {
+    const double n = ranks;
+    switch (technique.body) {
+        case Body::packet_one_shot: return n * (2 + 4 * (n - 1));
+        case Body::packet_two_shot: return 2 * n + 8 * (n - 1);
+        case Body::peer_two_shot: return 2 * n;
+        // Each rank reads a whole, and writes it or, reduced, a part of it.
+        case Body::peer_one_shot: return technique.collective == Collective::reduce_scatter ? n + 1 : 2 * n;
+        case Body::local_reduce: return n * (n + 1);
+        case Body::steps: break;
+    }
+    double all = 0;
+    const Call call = technique.call(ranks, 1);
+    for (int rank = 0; rank < ranks; ++rank) all += moved_by(call.algorithm->build(call.layout(rank), {.channels = 1}));
+    return all;
+}
+
+int64_t room_of(const Technique& technique, weftDataType_t type) {
     Gpu& gpu = Gpu::get();
-    const int ranks_count = ranks.ranks(), multiprocessors = gpu.properties.multiprocessors;
-    const int room =
-        multiprocessors * require(gpu.kernel(virtual_entry_point(body, type)).blocks_per_multiprocessor(512, 0));
+    return gpu.properties.multiprocessors *
+           require(gpu.kernel(virtual_entry_point(technique.body, type)).blocks_per_multiprocessor(512, 0));
+}
+double paced_us(DeviceRanks& ranks, size_t bytes) {
+    return pace_us(ranks.stream(0), small() ? 1 : bytes >= 8 << 20 ? 5 : 100, [&] { ranks.launch(); });
+}
+// The quickest of some numbers of channels, each a block or a few of each rank; 0: no schedule finds room.
+double best_steps_us(DeviceRanks& ranks, weftDataType_t type, size_t bytes, const Technique& technique) {
+    double best = 0;
+    for (const int channels : {1, 2, 4, 8, 16}) {
+        const Call call = technique.call(ranks.ranks(), channels);
+        if (call.algorithm->refusal(call.layout(0)) || (small() && channels > 2)) continue;
+        if (channels > 1 && bytes / size_t(channels * ranks.ranks()) < 512) continue;
+        ranks.bind_bytes(type, bytes, {Body::steps, 0, 512, false, Placing::grid}, &call);
+        if (ranks.blocks() > cuda::blocks_max || ranks.blocks() * ranks.ranks() > room_of(technique, type)) continue;
+        const double us = paced_us(ranks, bytes);
+        best = best > 0 ? std::min(best, us) : us;
+    }
+    return best;
+}
+// The quickest of some shapes. All blocks of a grid have to find room at once. `bytes` of the whole.
+double best_us(DeviceRanks& ranks, weftDataType_t type, size_t bytes, const Technique& technique) {
+    if (technique.body == Body::steps) return best_steps_us(ranks, type, bytes, technique);
+    const int ranks_count = ranks.ranks(), multiprocessors = Gpu::get().properties.multiprocessors;
+    const Call call = technique.call(ranks_count, 1);
+    const size_t part_bytes = bytes / size_t(technique.parts(ranks_count));
     double best = 1e30;
     for (const int blocks : {1, 2, 4, 8, 16, 32, 64}) {
-        if (blocks > cuda::blocks_of(body) || blocks * ranks_count > room) continue;
+        if (blocks > cuda::blocks_of(technique.body) || blocks * ranks_count > room_of(technique, type)) continue;
         if (blocks > 1 && bytes / size_t(blocks) < 512) continue;
         if (blocks < 8 && bytes >= 8 << 20 && blocks * ranks_count * 4 < multiprocessors) continue;
-        ranks.bind_bytes(type, bytes, {body, blocks, 512, false, Placing::grid});
-        const int times = small() ? 1 : bytes >= 8 << 20 ? 5 : 100;
-        best = std::min(best, pace_us(ranks.stream(0), times, [&] { ranks.launch(); }));
+        ranks.bind_bytes(type, part_bytes, {technique.body, blocks, 512, false, Placing::grid}, &call);
+        best = std::min(best, paced_us(ranks, bytes));
     }
     return best;
 }
@@ -97,49 +182,53 @@ TEST_CASE("how fast the kernels are", "[.][bench]") {
     fmt::print("{}, sm_{}, {} multiprocessors; device copy {:.0f} GB/s read and written\n", gpu.properties.name,
                gpu.properties.sm, gpu.properties.multiprocessors, copy);
 
-    fmt::print("\n8 bytes, launch to done, us\nranks  technique         launch  graph\n");
-    double quickest = 1e30, quickest_graph = 1e30;  // of 8 ranks
+    fmt::print("\n8 bytes (of parts: each), launch to done, us\nranks  {:29} launch  graph\n", "technique");
+    double quickest = 1e30, quickest_graph = 1e30;  // all-reduces of 8 ranks
     for (const int n : {2, 4, 8})
-        for (const Body body : {Body::packet_one_shot, Body::packet_two_shot, Body::peer_two_shot}) {
+        for (const Technique& technique : techniques) {
+            if (technique.body == Body::local_reduce) continue;
             DeviceRanks ranks(n, 4096);
-            ranks.bind_bytes(weftFloat32, 8, {body, 1, 64, false, Placing::grid});
+            const Call call = technique.call(n, 1);
+            const bool steps = technique.body == Body::steps;
+            ranks.bind_bytes(weftFloat32, 8, {technique.body, steps ? 0 : 1, 64, false, Placing::grid}, &call);
+            if (ranks.blocks() * n > room_of(technique, weftFloat32)) continue;
             const double plain = latency_us(ranks.stream(0), [&] { ranks.launch(); });
             require(cuda::Graph::begin(gpu.driver, ranks.stream(0).handle()));
             ranks.launch();
             const cuda::Graph graph = require(cuda::Graph::end(gpu.driver, ranks.stream(0).handle()));
             const double replayed =
                 latency_us(ranks.stream(0), [&] { require(graph.launch(ranks.stream(0).handle())); });
-            fmt::print("{:5}  {:16} {:7.2f} {:6.2f}\n", n, name_of(body), plain, replayed);
-            if (n < 8) continue;
+            fmt::print("{:5}  {:29} {:6.2f} {:6.2f}\n", n, technique.name(), plain, replayed);
+            if (n < 8 || technique.collective != Collective::all_reduce) continue;
             quickest = std::min(quickest, plain);
             quickest_graph = std::min(quickest_graph, replayed);
         }
 
     // Of what the goal speaks of: 64 MiB and more.
-    std::map<std::pair<Body, int>, double> least_share;
+    std::map<std::pair<int, int>, double> least_share;  // by technique and ranks
     const std::vector<size_t> sizes =
         small() ? std::vector<size_t>{1 << 10, 64 << 10}
                 : std::vector<size_t>{1 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 8 << 20, 64 << 20, 256 << 20};
     const size_t long_bytes = small() ? 64 << 10 : 64 << 20;
     fmt::print(
-        "\nfloat, sum: us, and of the bytes moved the share of the copy's speed\nranks  size      technique            "
-        " us  share\n");
+        "\nfloat, sum, size of the whole: us, and the share of the copy's speed at which bytes are moved, packets "
+        "twice,\nof what lies in caches more than all of it\nranks  size      {:29}       us  share\n",
+        "technique");
     for (const int n : {2, 4, 8}) {
         DeviceRanks ranks(n, sizes.back());
         for (const size_t bytes : sizes)
-            for (const Body body :
-                 {Body::packet_one_shot, Body::packet_two_shot, Body::peer_two_shot, Body::local_reduce}) {
-                const bool packets = body == Body::packet_one_shot || body == Body::packet_two_shot;
-                if (packets && bytes > 1 << 20) continue;
-                const double us = best_us(ranks, weftFloat32, bytes, body);
-                // Every rank reads its share of all messages and writes it to all; the local reduction is done by each.
-                const double moved =
-                    body == Body::local_reduce ? double(n) * (n + 1) * double(bytes) : 2.0 * n * double(bytes);
-                const double share = 100 * moved / us / 1e3 / copy;
-                fmt::print("{:5}  {:8}  {:16} {:8.1f}{}\n", n, size_text(bytes), name_of(body), us,
-                           packets ? "" : fmt::format("  {:3.0f} %", share));
-                if (packets || bytes < long_bytes) continue;
-                double& least = least_share.try_emplace({body, n}, share).first->second;
+            for (int number = 0; number < int(std::size(techniques)); ++number) {
+                const Technique& technique = techniques[number];
+                if (technique.by_packets() && bytes > 1 << 20) continue;
+                const double us = best_us(ranks, weftFloat32, bytes, technique);
+                if (us == 0) {
+                    fmt::print("{:5}  {:8}  {:29} finds no room\n", n, size_text(bytes), technique.name());
+                    continue;
+                }
+                const double share = 100 * moved_by(technique, n) * double(bytes) / us / 1e3 / copy;
+                fmt::print("{:5}  {:8}  {:29} {:8.1f}  {:3.0f} %\n", n, size_text(bytes), technique.name(), us, share);
+                if (technique.by_packets() || bytes < long_bytes) continue;
+                double& least = least_share.try_emplace({number, n}, share).first->second;
                 least = std::min(least, share);
             }
     }
@@ -148,7 +237,7 @@ TEST_CASE("how fast the kernels are", "[.][bench]") {
     DeviceRanks ranks(8, long_bytes);
     std::string by_type;
     for (const weftDataType_t type : virtual_types) {
-        const double us = best_us(ranks, type, long_bytes, Body::peer_two_shot);
+        const double us = best_us(ranks, type, long_bytes, {Body::peer_two_shot});
         const double share = 100 * 16.0 * double(long_bytes) / us / 1e3 / copy;
         fmt::print("{:10} {:8.1f} us  {:3.0f} %\n", name_of(type), us, share);
         by_type += fmt::format("{}{} {:.0f} %", by_type.empty() ? "" : ", ", name_of(type), share);
@@ -160,10 +249,14 @@ TEST_CASE("how fast the kernels are", "[.][bench]") {
                  quickest < 8);
     print_result("8 B, 8 virtual ranks, launch to done, graph", fmt::format("{:.2f} us", quickest_graph), "below 6 us",
                  quickest_graph < 6);
-    for (const auto& [which, share] : least_share)
-        print_result(fmt::format("{} of {} and more, {} virtual ranks", name_of(which.first), size_text(long_bytes),
-                                 which.second),
-                     fmt::format("{:.0f} % of the copy", share), "85 %", share >= 85);
+    // The goal is of what moves no byte but from the inputs and into the outputs.
+    for (const auto& [which, share] : least_share) {
+        const Technique& technique = techniques[which.first];
+        const bool goal = technique.body != Body::steps;
+        print_result(
+            fmt::format("{} of {} and more, {} virtual ranks", technique.name(), size_text(long_bytes), which.second),
+            fmt::format("{:.0f} % of the copy", share), goal ? "85 %" : "", share >= 85);
+    }
     print_result(fmt::format("peer_two_shot by type, {}, 8 virtual ranks", size_text(long_bytes)), by_type, "", true);
 }
 

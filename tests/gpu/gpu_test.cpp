@@ -1,6 +1,6 @@
 // gpu_test.cpp: the kernels on a GPU, bit for bit against the interpreter: the shipping ones with a stream for each
-// rank, the bodies as virtual ranks in one grid. Under a sanitizer only the latter ([grid]), for it runs kernels one
-// after the other.
+// rank ([streams]), the bodies as virtual ranks in one grid ([grid]). Under a sanitizer only of the latter, for it runs
+// kernels one after the other: those that are [sanitizer], too (tools/gpu-check.sh).
 #include "tests/executor/wild_inputs.hpp"
 #include "tests/gpu/device_ranks.hpp"
 #include "tests/patience.hpp"
@@ -26,23 +26,70 @@ DeviceLaunch placed(DeviceLaunch launch, Placing placing) {
     return launch;
 }
 std::vector<Bytes> in_rank_order(Call call) {
-    call.algorithm = registry::find_algorithm("one_shot");
+    call.algorithm = registry::find_algorithm("one_shot", call.collective());
     call.tile_bytes = std::max<size_t>(64, call.bytes());
     return expected(call);
 }
-Call call_of(int type, int op) {
+Call call_of(int type, int op, Collective collective = Collective::all_reduce) {
     Call call;
-    call.algorithm = registry::find_algorithm("one_shot");
+    call.algorithm = registry::find_algorithm("one_shot", collective);
     call.type = weftDataType_t(type);
     call.op = op;
     return call;
 }
+bool by_peers(const DeviceLaunch& launch) {
+    return launch.body == Body::peer_two_shot || launch.body == Body::peer_one_shot;
+}
+// A rank does not know its peers' scalars.
 bool can_run(const Call& call, const DeviceLaunch& launch) {
-    return call.op != premul || launch.body != Body::peer_two_shot || launch.staged;
+    return call.op != premul || !by_peers(launch) || launch.staged;
 }
 void check(DeviceRanks& ranks, const Call& call, const DeviceLaunch& launch, const std::vector<Bytes>& right) {
     if (const auto where = difference(call, ranks.run(call, launch), right))
         FAIL_CHECK(*where << ": " << name_of(launch.body) << ", " << launch.blocks << " blocks: " << call.text());
+}
+
+constexpr size_t most_bytes = 64 << 10;  // of a buffer
+
+constexpr Collective others[] = {Collective::broadcast,      Collective::reduce,     Collective::all_gather,
+                                 Collective::reduce_scatter, Collective::all_to_all, Collective::gather,
+                                 Collective::scatter};
+// By packets, and by the body for long messages: from buffer to buffer, through staging memory, and as ranks offer it.
+std::vector<DeviceLaunch> launches_of(Collective collective) {
+    const Body peer = facts_of(collective).parted ? Body::peer_one_shot : Body::peer_two_shot;
+    return {{Body::packet_one_shot, 1, 128},
+            {Body::packet_one_shot, 4, 512},
+            {peer, 1, 256},
+            {peer, 4, 512},
+            {peer, 4, 512, true},
+            {peer, 4, 512, true, Placing::streams, true}};
+}
+// Any of that collective: root, sizes, who is in place.
+void draw(Call& call, int n, const WildInputs& inputs, std::mt19937& random) {
+    const CollectiveFacts facts = facts_of(call.collective());
+    if (facts.rooted) call.root = int(random() % unsigned(n));
+    inputs.fill(call, n, random() % (size_t(4000) / size_t(parts_of(call.collective(), n))), random);
+    if (!facts.transposes) call.in_place = random_flags(n, random);
+}
+
+void check_steps(Placing placing) {
+    WEFT_PRINT_SEED();
+    std::mt19937 random(seed());
+    const WildInputs inputs(random);
+    for (const int n : {2, 3, 4, 8}) {
+        DeviceRanks ranks(n, most_bytes);
+        for (const char* name : {"ring", "double_binary_tree", "halving_doubling", "recursive_doubling"})
+            for (int round = 0; round < (small() ? 2 : 8); ++round) {
+                Call call = call_of(virtual_types[random() % 4], weftSum);
+                call.algorithm = registry::find_algorithm(name);
+                if (call.algorithm->refusal({.ranks = n, .rank = 0})) continue;
+                inputs.fill(call, n, random() % 5000, random);
+                call.in_place = random_flags(n, random);
+                call.tile_bytes = 64 * (1 + random() % 64);
+                DeviceLaunch launch{Body::steps, 0, 512};
+                check(ranks, call, placed(launch, placing), expected(call));
+            }
+    }
 }
 
 }  // namespace
@@ -67,7 +114,7 @@ TEST_CASE("every shipping kernel gives the bits of rank order", "[streams]") {
     }
 }
 
-TEST_CASE("virtual ranks in one grid give the bits of rank order", "[grid]") {
+TEST_CASE("virtual ranks in one grid give the bits of rank order", "[grid][sanitizer]") {
     WEFT_PRINT_SEED();
     std::mt19937 random(seed());
     const WildInputs inputs(random);
@@ -85,25 +132,50 @@ TEST_CASE("virtual ranks in one grid give the bits of rank order", "[grid]") {
     }
 }
 
-TEST_CASE("schedules on the device's step machine leave the interpreter's bits", "[grid][streams]") {
+TEST_CASE("every shipping kernel of other collectives gives the bits of rank order", "[streams]") {
     WEFT_PRINT_SEED();
     std::mt19937 random(seed());
     const WildInputs inputs(random);
-    for (const int n : {2, 3, 4, 8}) {
-        DeviceRanks ranks(n, 64 << 10);
-        for (const char* name : {"ring", "double_binary_tree", "halving_doubling", "recursive_doubling"})
-            for (const Placing placing : {Placing::grid, Placing::streams})
-                for (int round = 0; round < (small() ? 2 : 8); ++round) {
-                    Call call = call_of(virtual_types[random() % 4], weftSum);
-                    call.algorithm = registry::find_algorithm(name);
-                    if (call.algorithm->refusal({.ranks = n, .rank = 0})) continue;
-                    inputs.fill(call, n, random() % 5000, random);
-                    call.in_place = random_flags(n, random);
-                    call.tile_bytes = 64 * (1 + random() % 64);
-                    DeviceLaunch launch{Body::steps, 0, 512};
-                    check(ranks, call, placed(launch, placing), expected(call));
+    for (const int n : {1, 2, 3, 4, 8}) {
+        DeviceRanks ranks(n, most_bytes);
+        for (const Collective collective : others)
+            for (const DeviceLaunch& launch : launches_of(collective))
+                for (int type = 0; type < weftNumTypes; ++type) {
+                    const int op = facts_of(collective).reduces ? any_reduction_of(type, random) : int(weftSum);
+                    Call call = call_of(type, op, collective);
+                    if (!can_run(call, launch) || (small() && random() % 8 != 0)) continue;
+                    draw(call, n, inputs, random);
+                    call.send_offset = random() % 2 ? random() % 4 * size_of(call.type) : 0;
+                    call.receive_offset = random() % 2 ? random() % 4 * size_of(call.type) : 0;
+                    check(ranks, call, launch, in_rank_order(call));
                 }
     }
+}
+
+TEST_CASE("other collectives of virtual ranks in one grid give the bits of rank order", "[grid][sanitizer]") {
+    WEFT_PRINT_SEED();
+    std::mt19937 random(seed());
+    const WildInputs inputs(random);
+    for (const int n : {1, 2, 3, 5, 8}) {
+        DeviceRanks ranks(n, most_bytes);
+        for (const Collective collective : others)
+            for (const DeviceLaunch& launch : launches_of(collective))
+                for (const int type : virtual_types) {
+                    const int sums[] = {weftSum, weftAvg, premul};
+                    const int op = facts_of(collective).reduces ? sums[random() % 3] : int(weftSum);
+                    Call call = call_of(type, op, collective);
+                    if (!can_run(call, launch) || (small() && random() % 4 != 0)) continue;
+                    draw(call, n, inputs, random);
+                    check(ranks, call, placed(launch, Placing::grid), in_rank_order(call));
+                }
+    }
+}
+
+TEST_CASE("schedules on the device's step machine leave the interpreter's bits", "[streams]") {
+    check_steps(Placing::streams);
+}
+TEST_CASE("schedules of virtual ranks in one grid leave the interpreter's bits", "[grid][sanitizer]") {
+    check_steps(Placing::grid);
 }
 
 TEST_CASE("every pattern of a small float is widened and rounded as the CPU does it", "[streams]") {
@@ -126,18 +198,27 @@ TEST_CASE("every pattern of a small float is widened and rounded as the CPU does
         }
 }
 
-TEST_CASE("a hundred thousand calls of random sizes in a row", "[grid]") {
+// Twenty of each, back to back: any body, any number of ranks, sums, averages and scaled sums.
+TEST_CASE("a hundred thousand calls of five thousand random kinds in a row", "[grid]") {
     WEFT_PRINT_SEED();
     std::mt19937 random(seed());
     const WildInputs inputs(random);
-    const int n = 4;
-    DeviceRanks ranks(n, 64 << 10);
-    for (int call_number = 0; call_number < (small() ? 10 : 1000); ++call_number) {
-        Call call = call_of(virtual_types[random() % 4], weftSum);
-        inputs.fill(call, n, random() % 3000, random);
-        const DeviceLaunch launch = placed(launches[random() % std::size(launches)], Placing::grid);
-        ranks.bind(call, launch);
-        for (int i = 0; i < 100; ++i) ranks.launch();
+    std::map<int, DeviceRanks> all;
+    for (const int n : {2, 3, 4, 8}) all.try_emplace(n, n, most_bytes);
+    for (int kind = 0; kind < (small() ? 40 : 5000); ++kind) {
+        auto& [n, ranks] = *std::next(all.begin(), int(random() % all.size()));
+        const Collective collective = random() % 2 ? Collective::all_reduce : others[random() % std::size(others)];
+        const int sums[] = {weftSum, weftAvg, premul};
+        const int op = facts_of(collective).reduces ? sums[random() % 3] : int(weftSum);
+        Call call = call_of(virtual_types[random() % 4], op, collective);
+        const auto of_other = launches_of(collective);
+        DeviceLaunch launch = collective == Collective::all_reduce ? launches[random() % std::size(launches)]
+                                                                   : of_other[random() % of_other.size()];
+        launch.staged |= by_peers(launch) && op == premul;
+        draw(call, n, inputs, random);
+        call.in_place.clear();  // it would be another call's input the second time
+        ranks.bind(call, placed(launch, Placing::grid));
+        for (int i = 0; i < 20; ++i) ranks.launch();
         ranks.synchronize();
         REQUIRE(!ranks.failed());
         if (const auto where = difference(call, ranks.results(), in_rank_order(call)))
