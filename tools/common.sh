@@ -59,6 +59,13 @@ install_packages() {
         as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}"
 }
 
+# has_compiler TOOLKIT: whether it has an nvcc, and is as new as Weft wants it (meson.build).
+has_compiler() {
+    local release
+    release=$("$1/bin/nvcc" --version 2>/dev/null | sed -n 's/.*release \([0-9]*\.[0-9]*\).*/\1/p') || return 1
+    [ -n "$release" ] && printf '12.4\n%s\n' "$release" | sort -V -C
+}
+
 # configure FOLDER OPTIONS...: a build folder with these options, new or existing.
 configure() {
     local folder=$1
