@@ -1,12 +1,16 @@
-// fake_nccl.cpp: a libnccl.so.2 that has what perf/peers/nccl.cpp calls, and lets Weft do it.
+// fake_nccl.cpp: a libnccl.so.2 that has what perf/peers/nccl.cpp calls, and lets Weft do it. FAKE_NCCL_VERSION: which one
+// it says it is.
 #include <weft/weft.h>
+
+#include <cstdlib>
 
 #define FAKE_NCCL __attribute__((visibility("default")))
 
 extern "C" {
 
 FAKE_NCCL weftResult_t ncclGetVersion(int* version) {
-    *version = 23007;
+    const char* wanted = std::getenv("FAKE_NCCL_VERSION");
+    *version = wanted ? std::atoi(wanted) : 23007;
     return weftSuccess;
 }
 FAKE_NCCL const char* ncclGetErrorString(weftResult_t result) { return weftGetErrorString(result); }
