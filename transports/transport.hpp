@@ -34,8 +34,8 @@ struct SlotInfo {
     uint64_t bytes = 0;
     uint64_t operation = 0;    // sequence number of the call
     uint32_t fingerprint = 0;  // of the operation
-    // Not 0: the bytes are not in the slot but *lent*, here in the sender's process, until the slot is released. Only
-    // to receivers that can read there.
+    // Not 0: the bytes are not in the slot but *lent*, until the slot is released: where, says executor/lent_memory.hpp.
+    // Only to receivers that can read there.
     uint64_t address = 0;
 };
 
@@ -108,7 +108,8 @@ struct ConnectionOptions {
 // The Receiver listens and writes where into a blob; bootstrap carries it; the Sender connects to it.
 // A blob holds offsets and addresses.
 struct Blob {
-    uint64_t words[12] = {};
+    static constexpr size_t of_transport = 11;  // words; the last is who connects'
+    uint64_t words[of_transport + 1] = {};
 };
 
 struct Transport {

@@ -490,7 +490,8 @@ WEFT_API weftResult_t weftReduceScatterv(const void* sendbuff, void* recvbuff, c
 
 /* Allocates `bytes` of host memory, zeroed, page aligned, that other processes of this host can map, and writes where
  * to `ptr`: an all-reduce whose buffers all come from here, and other collectives and messages that send from here, copy
- * less, from some 16 KiB on. Thread-safe. Errors: weftInvalidArgument (null), weftSystemError (how much could not be
+ * less, from some 16 KiB on; others than an all-reduce only if the sender's process had taken some of it before the two
+ * ranks first spoke with each other. Thread-safe. Errors: weftInvalidArgument (null), weftSystemError (how much could not be
  * had). */
 WEFT_API weftResult_t weftMemAlloc(void** ptr, size_t bytes);
 /* Allocates `bytes` of memory, not zeroed, on the CUDA device that is current in the calling thread, and writes its

@@ -16,7 +16,11 @@ struct PeerMemory {
 // Its descriptor. Thread-safe.
 Result<Fd> open_peer_memory(const PeerMemory& where);
 
-// Mapped once here whoever wants it: a map may take as much address space as the machine has memory. Thread-safe.
+// Whether any of its pages has been taken. Thread-safe.
+bool peer_memory_in_use(const PeerMemory& where);
+
+// Mapped once here whoever wants it: a map may take as much address space as the machine has memory. All together take a
+// quarter of the address space at most, then it is refused. Core dumps leave it out. Thread-safe.
 Result<std::shared_ptr<SharedMemory>> map_peer_memory(const PeerMemory& where);
 
 }  // namespace weft

@@ -11,8 +11,8 @@
 
 namespace weft {
 
-// Of the blob with the receiver's address, which no transport fills: what it can read of what the sender lends it.
-static constexpr size_t reads_word = std::size(Blob{}.words) - 1;
+// Of the blob with the receiver's address: what it can read of what the sender lends it.
+static constexpr size_t reads_word = Blob::of_transport;
 static uint64_t word_of(CanRead reads) { return uint64_t(reads.addresses) | uint64_t(reads.arena) << 1; }
 static CanRead reads_of(uint64_t word) { return {.addresses = (word & 1) != 0, .arena = (word & 2) != 0}; }
 
@@ -137,7 +137,7 @@ CanRead Connector::can_read(int peer) {
 // Of another process of this host; null: it is not mapped.
 std::byte* Connector::arena_of(int peer) {
     const bool other = settings_.maps_arenas && group_->local(peer) && !group_->same_process(rank_, peer);
-    return other ? arenas_.of(peer) : nullptr;
+    return other ? arenas_.if_used(peer) : nullptr;
 }
 
 // The first that can; both ends see the same facts.

@@ -11,7 +11,7 @@ namespace weft {
 namespace {
 
 // A message that its receiver copies in one go from where it lies, if it can read there: below, two copies through a slot
-// cost less than the way there and back; above, between processes, two cores that each copy half of the way, through
+// cost less than the way there and back; above, where the kernel copies, two cores that each copy half of the way, through
 // slots in their caches, are faster than one that has the kernel look up every page. Measured, perf/README.md.
 constexpr size_t lent_least = 16 << 10, lent_most = 2 << 20;
 constexpr size_t pull_bytes = 1 << 20;  // at a time: then we look whether somebody has failed
@@ -197,13 +197,13 @@ Progress Exchange::receive_some(int rank, Peer& peer) {
 Progress Exchange::pull(int rank, Peer& peer) {
     Transfer& transfer = front(peer.receives);
     const size_t bytes = std::min(pull_bytes, transfer.bytes - transfer.done);
-    if (group_->aborted()) return fails(group_->abort_status());
+    if (!memory_.lent_memory_stays()) return fails(group_->abort_status());
     const uint64_t address = peer.pulled_from + transfer.done;
     if (const std::byte* here = lent_bytes(address, peer.link.arena, peer.link.same_process))
         copy_out(transfer, here, bytes);
     else if (Status read = memory_.read(rank, transfer.data + transfer.done, address, bytes); !read)
         return fails(std::move(read));
-    if (group_->aborted()) return fails(group_->abort_status());
+    if (!memory_.lent_memory_stays()) return fails(group_->abort_status());
     transfer.done += bytes;
     if (transfer.done < transfer.bytes) return Progress::moved;
     peer.pulled_from = 0;

@@ -19,4 +19,11 @@ std::byte* PeerArenas::of(int peer) {
     return place->second ? place->second->data() : nullptr;
 }
 
+std::byte* PeerArenas::if_used(int peer) {
+    const RankRow& row = group_->row(peer);
+    const bool wanted =
+        arenas_.count(row.process) != 0 || peer_memory_in_use({row.pid, row.arena_fd, row.process, row.arena_inode});
+    return wanted ? of(peer) : nullptr;
+}
+
 }  // namespace weft

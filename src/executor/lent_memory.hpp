@@ -16,21 +16,21 @@ struct CanRead {
     bool any() const { return addresses || arena; }
 };
 
-// SlotInfo::address: an address of the lender's process, or with this bit, which none has, where it lies in its arena.
+// SlotInfo::address: an address of the lender's process, or, for other processes, with this bit where it lies in its arena.
 inline constexpr uint64_t in_arena = uint64_t(1) << 63;
 
 // 0: the reader could not read it, or should not. `kernel`: whether the kernel may copy, of other processes.
 inline uint64_t lent_address(const void* data, size_t bytes, CanRead reader, bool same_process, bool kernel) {
     const uint64_t address = reader.addresses ? reinterpret_cast<uint64_t>(data) : 0;
-    if (same_process) return address;
+    if (same_process || (address & in_arena)) return same_process ? address : 0;
     if (const uint64_t place = reader.arena ? Arena::place_of(data, bytes) : 0; place != 0)
         return in_arena | (place - 1);
     return kernel ? address : 0;
 }
 // Null: the kernel has to copy it. `arena`: the lender's, as it is mapped here.
 inline const std::byte* lent_bytes(uint64_t address, const std::byte* arena, bool same_process) {
-    if (address & in_arena) return arena + (address & ~in_arena);
-    return same_process ? reinterpret_cast<const std::byte*>(address) : nullptr;
+    if (same_process) return reinterpret_cast<const std::byte*>(address);
+    return arena && (address & in_arena) ? arena + (address & ~in_arena) : nullptr;
 }
 
 // Other processes' arenas, mapped when they are first asked for. Thread-bound to the rank.
@@ -39,6 +39,8 @@ class PeerArenas {
     PeerArenas(HostGroup& group, int rank) : group_(&group), rank_(rank) {}
     // Where that of a rank of this host lies here; null: it cannot be mapped, which the log says once.
     std::byte* of(int peer);
+    // The same if its process has ever taken memory from it, or it is mapped already; else null.
+    std::byte* if_used(int peer);
 
   private:
     HostGroup* group_;

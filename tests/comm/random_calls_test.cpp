@@ -118,6 +118,8 @@ TEST_CASE("random calls of processes are right, with every algorithm and every w
         {"WEFT_ALGO=two_shot", "WEFT_DIRECT=0", "WEFT_TILE_BYTES=1000"},
         {"WEFT_ALGO=ring", "WEFT_CHANNELS=3", "WEFT_TILE_BYTES=8192"},
         {"WEFT_ALGO=ring", "WEFT_CROSS_MEMORY=1"},
+        {"WEFT_ALGO=all_pairs,ring,linear", "WEFT_DIRECT=0"},
+        {"WEFT_ALGO=all_pairs,ring,linear", "WEFT_TILE_BYTES=300000"},
         {"WEFT_CROSS_MEMORY=1"},
         {"WEFT_SLEEP_US=0", "WEFT_TILE_BYTES=16384"},
     };

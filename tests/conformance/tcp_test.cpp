@@ -114,6 +114,20 @@ void reset(Fd socket) {
 
 }  // namespace
 
+TEST_CASE("a receiver's address names as many addresses as there is room for, and leaves the last word to who connects",
+          "[tcp]") {
+    tcp::Place place{.token = 7, .depth = 4, .stripes = 2, .slot_bytes = 4096, .addresses = {}};
+    for (const char* text : {"10.0.0.1:1", "10.1.0.1:2", "[fd00::1]:3", "[fd00::2]:4", "[fd00::ffff:fffe]:5"})
+        place.addresses.push_back(*net::Address::parse(text));
+    Blob blob = place.blob();
+    CHECK(blob.words[Blob::of_transport] == 0);
+    blob.words[Blob::of_transport] = 3;
+    const auto told = tcp::Place::of(blob);
+    REQUIRE(told);
+    REQUIRE(told->addresses.size() == 4);
+    for (size_t i = 0; i < told->addresses.size(); ++i) CHECK(told->addresses[i].text() == place.addresses[i].text());
+}
+
 TEST_CASE("messages arrive whole wherever TCP cuts the stream", "[tcp]") {
     const std::string wire = wire_of(1, pattern(100, 1)) + wire_of(2, {}) + wire_of(3, pattern(50, 3));
     for (size_t cut = 0; cut <= wire.size(); cut += 3) {

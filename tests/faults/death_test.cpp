@@ -27,6 +27,7 @@ const Scene scenes[] = {
     {"broadcasts along a chain", false, {}, "loop=100000,-1,broadcast", "ring"},
     {"short broadcasts ahead of each other", false, {}, "loop=2,-1,broadcast", "linear"},
     {"large all-gathers", false, {}, "loop=300000,-1,all_gather", "all_pairs"},
+    {"large all-gathers of mappable memory", false, {"shared"}, "loop=300000,-1,all_gather", "all_pairs"},
     {"reductions up a tree", false, {}, "loop=100000,-1,reduce", "binomial_tree"},
     {"all-gathers", false, {}, "loop=30000,-1,all_gather", "halving_doubling"},
     {"all-to-alls", false, {}, "loop=30000,-1,all_to_all", "all_pairs"},

@@ -24,6 +24,7 @@ const StopScene stop_scenes[] = {
     {"a ring", {}, "loop=500000", {"WEFT_ALGO=ring"}},
     {"broadcasts along a chain", {}, "loop=100000,-1,broadcast", {"WEFT_ALGO=ring"}},
     {"all-to-alls", {}, "loop=30000,-1,all_to_all", {"WEFT_ALGO=all_pairs"}},
+    {"all-to-alls of mappable memory", {"shared"}, "loop=300000,-1,all_to_all", {"WEFT_ALGO=all_pairs"}},
 };
 
 // False: it has ended instead.

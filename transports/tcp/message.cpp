@@ -7,7 +7,7 @@ namespace weft::tcp {
 namespace {
 
 constexpr size_t address_words = 3;  // the words before them
-constexpr size_t address_bytes = sizeof(Blob) - address_words * sizeof(uint64_t);
+constexpr size_t address_bytes = (Blob::of_transport - address_words) * sizeof(uint64_t);
 
 }  // namespace
 
