@@ -46,7 +46,7 @@ Status Connector::listen(Binding& binding) {
             return peer >= 0 && group_->local(peer) && group_->same_process(rank_, peer);
         };
         ends.source_in_process = in_process(block.source);
-        if (block.source >= 0) ends.source_arena = arena_of(block.source);
+        if (ends.source) ends.source_arena = arena_of(block.source);
         ends.target_in_process = in_process(block.target);
         binding.is_new.push_back({concerns(block.source) && !ends.source, concerns(block.target) && !ends.target});
     }
@@ -60,7 +60,10 @@ Status Connector::listen(Binding& binding) {
         if (!transport) return transport.take_status();
         auto receiver = (*transport)->listen(options, address);
         if (!receiver) return receiver.take_status();
-        address.words[reads_word] = word_of(can_read(block.source));
+        const CanRead reads = can_read(block.source);
+        address.words[reads_word] = word_of(reads);
+        // What we say and what we have are one: the peer may take its first memory at any time.
+        if (reads.arena) binding.ends[index].source_arena = arenas_.of(block.source);
         WEFT_TRY(group_->post_letter(rank_, block.source, letter_key(key, block.source), &address, sizeof address));
         binding.ends[index].source = receiver->get();
         receivers_[key] = std::move(*receiver);
