@@ -22,10 +22,10 @@ inline constexpr uint64_t in_arena = uint64_t(1) << 63;
 // 0: the reader could not read it, or should not. `kernel`: whether the kernel may copy, of other processes.
 inline uint64_t lent_address(const void* data, size_t bytes, CanRead reader, bool same_process, bool kernel) {
     const uint64_t address = reader.addresses ? reinterpret_cast<uint64_t>(data) : 0;
-    if (same_process || (address & in_arena)) return same_process ? address : 0;
+    if (same_process) return address;
     if (const uint64_t place = reader.arena ? Arena::place_of(data, bytes) : 0; place != 0)
         return in_arena | (place - 1);
-    return kernel ? address : 0;
+    return kernel && !(address & in_arena) ? address : 0;
 }
 // Null: the kernel has to copy it. `arena`: the lender's, as it is mapped here.
 inline const std::byte* lent_bytes(uint64_t address, const std::byte* arena, bool same_process) {
