@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "src/base/datatype.hpp"
+#include "tests/comm/user_functions.hpp"
 #include "tests/reference/exact.hpp"
 
 namespace weft::test {
@@ -15,10 +16,22 @@ using reference::Bytes;
 
 namespace {
 
-enum class What { all_reduce, reduce, broadcast, all_gather, reduce_scatter, all_to_all, gather, scatter };
-constexpr int what_count = 8;
-constexpr const char* names[] = {"all_reduce",     "reduce",     "broadcast", "all_gather",
+enum class What { all_reduce, reduce, broadcast, bcast, all_gather, reduce_scatter, all_to_all, gather, scatter };
+constexpr int what_count = 9;
+constexpr const char* names[] = {"all_reduce",     "reduce",     "broadcast", "bcast",  "all_gather",
                                  "reduce_scatter", "all_to_all", "gather",    "scatter"};
+
+// What a call reduces by, where it is none of Weft's.
+constexpr int premultiplied = weftNumOps, commuting = weftNumOps + 1, ordered = weftNumOps + 2;
+
+// `context` is whether it has been told of another type.
+template <uint64_t (*combine)(uint64_t, uint64_t)>
+void each(const void* left, const void* right, void* result, size_t count, weftDataType_t type, void* context) {
+    if (type != weftUint64) *static_cast<bool*>(context) = true;
+    for (size_t i = 0; i < count; ++i)
+        static_cast<uint64_t*>(result)[i] =
+            combine(static_cast<const uint64_t*>(left)[i], static_cast<const uint64_t*>(right)[i]);
+}
 
 uint64_t hash_of(const std::byte* data, size_t bytes) {
     uint64_t hash = 0xcbf29ce484222325u;
@@ -42,18 +55,21 @@ struct RandomCall::Drawn {
     What what;
     int ranks, root;
     weftDataType_t type;
-    int op;  // weftNumOps: a pre-multiplied sum
+    int op;  // or one of those above
     bool whole;
     size_t count;                        // of a part
     std::vector<bool> in_place, shared;  // by rank
     std::vector<size_t> offsets;
     std::vector<Bytes> inputs, scalars;  // inputs: those parts that the rank sends
 
+    bool by_function() const { return op > premultiplied; }
+    bool broadcasts() const { return what == What::broadcast || what == What::bcast; }
     bool reduces() const { return what == What::all_reduce || what == What::reduce || what == What::reduce_scatter; }
     // How many parts a rank sends and receives.
     int sent(int rank) const {
         switch (what) {
-            case What::broadcast: return rank == root;
+            case What::broadcast:
+            case What::bcast: return rank == root;
             case What::reduce_scatter:
             case What::all_to_all: return ranks;
             case What::scatter: return rank == root ? ranks : 0;
@@ -83,6 +99,10 @@ struct RandomCall::Drawn {
         type = weftDataType_t(random() % weftNumTypes);
         op = reduces() ? int(random() % (weftNumOps + 1)) : int(weftSum);
         if (!serves(weftRedOp_t(op), type)) op = weftSum;
+        if (sequence.functions && reduces() && random() % 4 == 0) {
+            op = random() % 2 ? commuting : ordered;
+            type = weftUint64;
+        }
         whole = op != weftProd && random() % 2;
         switch (random() % 8) {
             case 0: count = random() % 3; break;
@@ -93,13 +113,15 @@ struct RandomCall::Drawn {
         if (sent(root) > 1 || received(root) > 1) count = (count + size_t(ranks) - 1) / size_t(ranks);
         const bool all_shared = random() % 3 == 0;
         for (int rank = 0; rank < ranks; ++rank) {
-            in_place.push_back(random() % 2 && what != What::all_to_all);
+            in_place.push_back((random() % 2 && what != What::all_to_all) || what == What::bcast);
             shared.push_back(all_shared || random() % 2);
             offsets.push_back(random() % 2 ? 0 : random() % 64);
             const size_t elements = count * size_t(sent(rank));
             inputs.push_back(whole ? reference::whole(type, elements, ranks, rank, random)
                                    : reference::mild(type, elements, random));
-            if (op == weftNumOps)
+            if (by_function())
+                for (std::byte& byte : inputs.back()) byte = std::byte(random());
+            if (op == premultiplied)
                 scalars.push_back(whole ? reference::whole_scalar(type, random) : reference::mild(type, 1, random));
         }
     }
@@ -109,6 +131,7 @@ struct RandomCall::Drawn {
             case What::all_reduce: return weftAllReduce(send, receive, count, type, by, comm, stream);
             case What::reduce: return weftReduce(send, receive, count, type, by, root, comm, stream);
             case What::broadcast: return weftBroadcast(send, receive, count, type, root, comm, stream);
+            case What::bcast: return weftBcast(receive, count, type, root, comm, stream);
             case What::all_gather: return weftAllGather(send, receive, count, type, comm, stream);
             case What::reduce_scatter: return weftReduceScatter(send, receive, count, type, by, comm, stream);
             case What::all_to_all: return weftAlltoAll(send, receive, count, type, comm, stream);
@@ -124,18 +147,37 @@ struct RandomCall::Drawn {
             std::vector<Bytes> contributions;
             for (int giver = 0; giver < ranks; ++giver)
                 contributions.push_back(part(giver, what == What::reduce_scatter ? rank : 0));
-            const bool scaled = op == weftNumOps;
+            if (by_function()) return function_fault(contributions, got);
+            const bool scaled = op == premultiplied;
             const reference::Question question{type, scaled ? weftSum : weftRedOp_t(op), &contributions,
                                                scaled ? &scalars : nullptr};
             const size_t first = reference::first_wrong(question, got, whole);
             return first == count ? "" : "element " + std::to_string(first) + " is wrong";
         }
-        const bool from_root = what == What::broadcast || what == What::scatter;
+        const bool from_root = broadcasts() || what == What::scatter;
         const Bytes right =
             part(from_root ? root : index, what == What::scatter || what == What::all_to_all ? rank : 0);
         return right.empty() || memcmp(got, right.data(), right.size()) == 0
                    ? ""
                    : "part " + std::to_string(index) + " is not what was sent";
+    }
+
+    // In rank order, which one of the two does not need.
+    std::string function_fault(const std::vector<Bytes>& contributions, const std::byte* got) const {
+        for (size_t i = 0; i < count; ++i) {
+            const auto element = [i](const std::byte* bytes) {
+                uint64_t value;
+                memcpy(&value, bytes + i * sizeof value, sizeof value);
+                return value;
+            };
+            uint64_t right = element(contributions[0].data());
+            for (size_t giver = 1; giver < contributions.size(); ++giver) {
+                const uint64_t given = element(contributions[giver].data());
+                right = op == ordered ? compose(right, given) : circle(right, given);
+            }
+            if (element(got) != right) return "element " + std::to_string(i) + " is wrong";
+        }
+        return "";
     }
 };
 
@@ -181,20 +223,33 @@ RandomCall::RandomCall(const Sequence& sequence, int index, int rank, int ranks)
 
 RandomCall::~RandomCall() = default;
 
+weftResult_t RandomCall::make_reduction(weftRedOp_t* op, weftComm_t comm) {
+    if (drawn_->op == premultiplied)
+        return weftRedOpCreatePreMulSum(op, drawn_->scalars[size_t(rank_)].data(), drawn_->type,
+                                        weftScalarHostImmediate, comm);
+    return weftRedOpCreate(op, drawn_->op == ordered ? each<compose> : each<circle>, &misled_, drawn_->type,
+                           drawn_->op != ordered, comm);
+}
+
 weftResult_t RandomCall::issue(weftComm_t comm, weftStream_t stream, bool in_group) {
     const Bytes& input = drawn_->inputs[size_t(rank_)];
     if (!input.empty()) memcpy(send_, input.data(), input.size());
     auto op = weftRedOp_t(drawn_->op);
-    const bool scaled = drawn_->op == weftNumOps;
-    if (scaled)
-        if (const weftResult_t made = weftRedOpCreatePreMulSum(&op, drawn_->scalars[size_t(rank_)].data(), drawn_->type,
-                                                               weftScalarHostImmediate, comm);
-            made != weftSuccess)
-            return made;
+    if (drawn_->op >= premultiplied) {
+        if (const weftResult_t made = make_reduction(&op, comm); made != weftSuccess) return made;
+        made_ = op;
+    }
     const weftResult_t called = drawn_->call(drawn_->sent(rank_) > 0 ? send_ : nullptr,
                                              drawn_->received(rank_) > 0 ? receive_ : nullptr, op, comm, stream);
     // What is on a stream, or prepared, keeps it; an open group does not let it go.
-    return scaled && !in_group && called == weftSuccess ? weftRedOpDestroy(op, comm) : called;
+    return (rank_ + index_) % 2 == 0 && !in_group && called == weftSuccess ? end(comm) : called;
+}
+
+weftResult_t RandomCall::end(weftComm_t comm) {
+    if (!made_) return weftSuccess;
+    const weftRedOp_t op = *made_;
+    made_.reset();
+    return weftRedOpDestroy(op, comm);
 }
 
 std::string RandomCall::fault() const {
@@ -202,6 +257,7 @@ std::string RandomCall::fault() const {
     for (int place = 0; place < drawn_->received(rank_); ++place)
         if (std::string wrong = drawn_->fault(rank_, place, receive_ + size_t(place) * part); !wrong.empty())
             return wrong;
+    if (misled_) return "the user's function was told another type";
     const Bytes& input = drawn_->inputs[size_t(rank_)];
     if (second_ && !input.empty() && memcmp(send_, input.data(), input.size()) != 0) return "the input was changed";
     return "";

@@ -4,6 +4,7 @@
 #include <weft/weft.h>
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "tests/comm/random_calls.hpp"
@@ -23,6 +24,8 @@ class RandomCall {
     weftResult_t issue(weftComm_t comm, weftStream_t stream, bool in_group = false);
     // What is wrong with what this rank has, or nothing.
     std::string fault() const;
+    // Destroys the reduction that the call used, unless it is destroyed already.
+    weftResult_t end(weftComm_t comm);
     // Of an all-reduce: ranks have the same bits? Calls, whether or not comm blocks; nothing is wrong, or it is said.
     std::string differing_bits(weftComm_t comm) const;
     // A sentence that says which call it was.
@@ -31,11 +34,15 @@ class RandomCall {
   private:
     struct Drawn;
     class Memory;
+    weftResult_t make_reduction(weftRedOp_t* op, weftComm_t comm);
+
     int rank_, index_;
     uint32_t seed_;
     std::unique_ptr<Drawn> drawn_;
     std::unique_ptr<Memory> first_, second_;
     std::byte *send_ = nullptr, *receive_ = nullptr;
+    std::optional<weftRedOp_t> made_;
+    bool misled_ = false;  // the user's function, about types
 };
 
 }  // namespace weft::test

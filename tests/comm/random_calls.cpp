@@ -12,6 +12,7 @@ std::string run_random_calls(weftComm_t comm, const Sequence& sequence) {
         RandomCall call(sequence, index, rank, ranks);
         if (call.issue(comm, nullptr) != weftSuccess || (index % 16 == 0 && weftBarrier(comm, nullptr) != weftSuccess))
             return call.name() + ": " + weftGetLastError(comm);
+        if (call.end(comm) != weftSuccess) return call.name() + ": " + weftGetLastError(comm);
         std::string wrong = call.fault();
         if (wrong.empty()) wrong = call.differing_bits(comm);
         if (!wrong.empty()) return call.name() + ": " + wrong;

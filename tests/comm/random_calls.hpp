@@ -14,6 +14,7 @@ struct Sequence {
     int calls = 0;
     size_t most_elements = 50'000;
     bool all_reduce_only = false;
+    bool functions = false;  // of the user's too; one does not commute, so no algorithm may be demanded
 };
 
 // Runs this rank's part. What went wrong, or nothing.

@@ -18,6 +18,7 @@ constexpr int most_calls = 6, stream_count = 2;
 class Program {
   public:
     Program(weftComm_t world, const Sequence& sequence) : sequence_(sequence), all_(sequence.seed) {
+        sequence_.functions = true;
         int rank = 0;
         check(weftCommUserRank(world, &rank));
         own_.seed(sequence.seed * 31 + uint32_t(rank));

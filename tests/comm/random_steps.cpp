@@ -1,5 +1,6 @@
 #include "tests/comm/random_steps.hpp"
 
+#include <chrono>
 #include <cstdlib>
 
 #include "tests/comm/random_call.hpp"
@@ -18,6 +19,7 @@ class CollectiveStep : public RandomStep {
     weftResult_t issue(weftStream_t stream, bool in_group) override { return call_.issue(comm_, stream, in_group); }
     std::string fault() override {
         std::string wrong = call_.fault();
+        if (wrong.empty() && call_.end(comm_) != weftSuccess) wrong = weftGetLastError(comm_);
         if (wrong.empty()) wrong = call_.differing_bits(comm_);
         return wrong.empty() ? "" : call_.name() + ": " + wrong;
     }
@@ -70,6 +72,34 @@ class MessageStep : public RandomStep {
     weftComm_t comm_;
     int to_, from_, number_;
     std::vector<int> sent_, received_;
+};
+
+// Nobody is through before the last has called. By the machine's clock, which all ranks read.
+class BarrierStep : public RandomStep {
+  public:
+    explicit BarrierStep(const RandomPlace& place) : comm_(place.comm) {}
+    weftResult_t issue(weftStream_t stream, bool in_group) override {
+        called_ns_ = now_ns();
+        const weftResult_t result = weftBarrier(comm_, stream);
+        if (result == weftSuccess && !stream && !in_group) through_ns_ = now_ns();
+        return result;
+    }
+    std::string fault() override {
+        // On a stream, in a group, or on a communicator that does not block: it is done by now.
+        if (through_ns_ == 0) through_ns_ = now_ns();
+        int64_t last_ns = called_ns_;
+        if (settled(comm_, weftAllReduce(&last_ns, &last_ns, 1, weftInt64, weftMax, comm_, nullptr)) != weftSuccess)
+            return weftGetLastError(comm_);
+        return through_ns_ >= last_ns ? "" : "a rank was through a barrier before the last had called it";
+    }
+
+  private:
+    static int64_t now_ns() {
+        return std::chrono::steady_clock::now().time_since_epoch() / std::chrono::nanoseconds(1);
+    }
+
+    weftComm_t comm_;
+    int64_t called_ns_ = 0, through_ns_ = 0;
 };
 
 // Everybody puts into the next rank's window, waits for what the one before puts, and reads what a third one has.
@@ -151,10 +181,11 @@ weftResult_t RandomWindow::close(weftComm_t comm) { return settled(comm, weftCom
 
 std::unique_ptr<RandomStep> draw_step(const Sequence& sequence, const RandomPlace& place, int number, int index,
                                       std::mt19937& random) {
-    switch (random() % 8) {
+    switch (random() % 9) {
         case 0: return std::make_unique<MessageStep>(place, number, random() % 2 ? random() % 5000 : random() % 9);
         case 1: return std::make_unique<UnevenStep>(sequence, place, number);
         case 2: return std::make_unique<WindowStep>(place, number, index, random);
+        case 3: return std::make_unique<BarrierStep>(place);
         default: return std::make_unique<CollectiveStep>(sequence, place, number);
     }
 }
