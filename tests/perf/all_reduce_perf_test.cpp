@@ -254,6 +254,12 @@ TEST_CASE("what is being measured stands on a terminal, and is wiped before anyt
     CHECK(progress.back() == '\r');
     CHECK(lines_with(progress, " \r") == 4);
     CHECK(lines_with(progress, "\r ") == 4);
+    // Standard output has the table alone; the same where there is no terminal, and nothing else then.
+    CHECK(lines_with(shown.output, "\n           8  ") == 1);
+    CHECK(lines_with(shown.output, "\n          16  ") == 1);
+    CHECK(lines_with(shown.output, "place ...") == 0);
+    CHECK(lines_with(shown.output, "\r") == 0);
+    CHECK(run_command("(" + command + " >/dev/null)").output.empty());
     CHECK(lines_with(run_command(command).output, "place ...") == 0);
 }
 
