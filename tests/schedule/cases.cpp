@@ -23,6 +23,7 @@ static const char* name_of(Hosts hosts) {
         case Hosts::lonely: return "rank 0 alone on its host";
         case Hosts::dealt: return "dealt to three hosts";
         case Hosts::pairs: return "two ranks a host";
+        case Hosts::rails: return "32 ranks a host";
     }
     return "unknown hosts";
 }
@@ -34,6 +35,7 @@ std::vector<int32_t> hosts_of(Hosts hosts, int ranks) {
         if (hosts == Hosts::lonely) of.push_back(rank > 0);
         if (hosts == Hosts::dealt) of.push_back(rank % 3);
         if (hosts == Hosts::pairs) of.push_back(rank / 2);
+        if (hosts == Hosts::rails) of.push_back(rank / 32);
     }
     return of;
 }

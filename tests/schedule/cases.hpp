@@ -14,8 +14,9 @@ enum class Place { out, in, mixed };
 inline constexpr Place places[] = {Place::out, Place::in, Place::mixed};
 
 // Where the ranks are: on one host; in blocks on two; rank 0 alone and the others together; dealt out to three in turn;
-// two on each host, and the last perhaps alone.
-enum class Hosts { one, two, lonely, dealt, pairs };
+// two on each host, and the last perhaps alone; 32 on each, the most that rails have, for larger numbers.
+enum class Hosts { one, two, lonely, dealt, pairs, rails };
+// For any number of ranks.
 inline constexpr Hosts all_hosts[] = {Hosts::one, Hosts::two, Hosts::lonely, Hosts::dealt, Hosts::pairs};
 std::vector<int32_t> hosts_of(Hosts hosts, int ranks);
 

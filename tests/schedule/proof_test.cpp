@@ -70,6 +70,34 @@ TEST_CASE("every algorithm is right for larger numbers of ranks", "[schedule][la
     CHECK(proved_ways > (small() ? 150 : 500));
 }
 
+TEST_CASE("forms of every collective inside hosts and between them are right for larger numbers of ranks",
+          "[schedule][large]") {
+    if (sanitized) return;
+    proved_ways = 0;
+    int turn = 0;
+    for (const Algorithm& row : registry::algorithms()) {
+        // Of all-reduce the case above has them.
+        if (!made_of_two(row.name) || row.collective == Collective::all_reduce) continue;
+        const int before = proved_ways;
+        for (const int ranks : {256, 1000, 1024}) {
+            if (small() && ranks != 256) continue;
+            const bool rooted = facts_of(row.collective).rooted;
+            for (const Hosts hosts : {Hosts::two, Hosts::pairs, Hosts::rails}) {
+                // Some of these need hosts of one size.
+                if (ranks > 256 && (ranks == 1024) != (hosts == Hosts::rails)) continue;
+                for (const int root : rooted ? std::vector<int>{0, ranks / 2 + 1} : std::vector<int>{-1}) {
+                    if (row.refusal({ranks, 0, hosts_of(hosts, ranks)})) continue;
+                    const Place place = row.collective == Collective::all_to_all ? Place::out : places[turn++ % 3];
+                    prove(row, {row.name, Way::plain, 1, place, 1, hosts, row.collective, root}, ranks);
+                }
+            }
+        }
+        INFO(name_of(row.collective) << " by " << row.name);
+        CHECK(proved_ways > before);
+    }
+    CHECK(proved_ways > (small() ? 45 : 90));
+}
+
 TEST_CASE("chunks that are empty are skipped on both ends, wherever they lie", "[schedule]") {
     for (const Algorithm& row : registry::algorithms()) {
         for (int ranks : {2, 3, 4, 5, 8, 13}) {
