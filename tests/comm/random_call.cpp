@@ -28,9 +28,13 @@ constexpr int premultiplied = weftNumOps, commuting = weftNumOps + 1, ordered = 
 template <uint64_t (*combine)(uint64_t, uint64_t)>
 void each(const void* left, const void* right, void* result, size_t count, weftDataType_t type, void* context) {
     if (type != weftUint64) *static_cast<bool*>(context) = true;
-    for (size_t i = 0; i < count; ++i)
-        static_cast<uint64_t*>(result)[i] =
-            combine(static_cast<const uint64_t*>(left)[i], static_cast<const uint64_t*>(right)[i]);
+    for (size_t i = 0; i < count; ++i) {  // the buffers of the calls lie at any address
+        uint64_t pair[2];
+        memcpy(&pair[0], static_cast<const std::byte*>(left) + i * sizeof pair[0], sizeof pair[0]);
+        memcpy(&pair[1], static_cast<const std::byte*>(right) + i * sizeof pair[1], sizeof pair[1]);
+        const uint64_t combined = combine(pair[0], pair[1]);
+        memcpy(static_cast<std::byte*>(result) + i * sizeof combined, &combined, sizeof combined);
+    }
 }
 
 uint64_t hash_of(const std::byte* data, size_t bytes) {

@@ -101,8 +101,11 @@ TEST_CASE("who waits for ranks that have failed already is told that they may ha
         job.start(2, {"init=300"}, {quiet});
         job.finish();
         INFO(job.answer(2, "init"));
-        CHECK((misses(job.answer(2, "init"), 0) && misses(job.answer(2, "init"), 1)));
-        CHECK(contains(job.answer(2, "init"), told));
+        // Now and then it still learns the reason itself.
+        if (!contains(job.answer(2, "init"), "all ranks must be given the same nranks")) {
+            CHECK((misses(job.answer(2, "init"), 0) && misses(job.answer(2, "init"), 1)));
+            CHECK(contains(job.answer(2, "init"), told));
+        }
     }
     // One that fails before it meets anybody.
     Job job(3);
