@@ -15,7 +15,7 @@ SimulatedCall simulated_call(const Algorithm& row, const HostKind& kind, const L
         call.wanted_tile_bytes = row.tile_bytes(layout, costs, parts * call.bytes);
     }
     // Devices of a host reach each other's memory; threads of different processes stage, and so do packets.
-    const bool packets = row.name == std::string_view("one_shot");
+    const bool packets = row.collective == Collective::all_reduce && is_one_shot(row.schedule(layout, {}));
     if (kind.devices && !packets) call.mode = {std::vector<bool>(size_t(layout.ranks), true), true};
     return call;
 }

@@ -30,7 +30,8 @@ static_assert(sizeof(BoardLine) == line_bytes);
 // What an agreement round settles for good.
 enum Agreement : uint32_t { arenas_mapped = 1, memory_crossed = 2 };
 
-// What the first entry of a two-shot, or of a one-shot that is long enough, offers: where peers may read and write this rank's buffers; 0: not offered.
+// What the first entry of a two-shot, or of a one-shot that is long enough, offers: where peers may read and write this
+// rank's buffers; 0: not offered.
 struct Offer {
     uint64_t send_address;
     uint64_t receive_address;

@@ -6,6 +6,7 @@
 #include <memory>
 #include <vector>
 
+#include "src/executor/peer_arenas.hpp"
 #include "src/executor/plan.hpp"
 #include "transports/transport.hpp"
 

@@ -1,11 +1,7 @@
 // lent_memory.hpp: how a message of a host says where the bytes lie that it lends (src/README.md, "Lending"), and who can
 // read them there.
 #pragma once
-#include <map>
-#include <memory>
-
 #include "src/base/arena.hpp"
-#include "src/base/host_group.hpp"
 
 namespace weft {
 
@@ -32,20 +28,5 @@ inline const std::byte* lent_bytes(uint64_t address, const std::byte* arena, boo
     if (same_process) return reinterpret_cast<const std::byte*>(address);
     return arena && (address & in_arena) ? arena + (address & ~in_arena) : nullptr;
 }
-
-// Other processes' arenas, mapped when they are first asked for. Thread-bound to the rank.
-class PeerArenas {
-  public:
-    PeerArenas(HostGroup& group, int rank) : group_(&group), rank_(rank) {}
-    // Where that of a rank of this host lies here; null: it cannot be mapped, which the log says once.
-    std::byte* of(int peer);
-    // The same if its process has ever taken memory from it, or it is mapped already; else null.
-    std::byte* if_used(int peer);
-
-  private:
-    HostGroup* group_;
-    int rank_;
-    std::map<uint64_t, std::shared_ptr<SharedMemory>> arenas_;  // by process; null: it cannot be mapped
-};
 
 }  // namespace weft

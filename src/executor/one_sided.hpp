@@ -9,6 +9,7 @@
 
 #include "src/base/shared_memory.hpp"
 #include "src/executor/deliveries.hpp"
+#include "src/executor/peer_arenas.hpp"
 #include "src/executor/signals.hpp"
 
 namespace weft {

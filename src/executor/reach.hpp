@@ -3,10 +3,9 @@
 // weftMemAlloc's arenas, once all have agreed that each has mapped all (src/README.md, "The board", rule 7).
 // Thread-bound to the rank.
 #pragma once
-#include <memory>
 #include <vector>
 
-#include "src/base/host_group.hpp"
+#include "src/executor/peer_arenas.hpp"
 
 namespace weft {
 
@@ -32,8 +31,8 @@ class Reach {
     int rank_;
     bool one_process_ = true;
     State state_;
-    std::vector<std::shared_ptr<SharedMemory>> maps_;  // shared by the process
-    std::vector<std::byte*> arenas_;                   // by rank
+    PeerArenas peers_;
+    std::vector<std::byte*> arenas_;  // by rank
 };
 
 }  // namespace weft

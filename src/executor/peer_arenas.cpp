@@ -1,4 +1,4 @@
-#include "src/executor/lent_memory.hpp"
+#include "src/executor/peer_arenas.hpp"
 
 #include "src/base/log.hpp"
 #include "src/base/peer_memory.hpp"
