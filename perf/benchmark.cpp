@@ -228,7 +228,7 @@ Result Benchmark::measure(const Setting& setting, size_t bytes, bool in_place, c
     const Case measured = prepare(setting, bytes, in_place, buffers);
     Result result;
     result.measurement =
-        mean ? measure_mean(rank_, measured, arguments_) : measure_median_max(rank_, measured, arguments_.seconds);
+        mean ? measure_mean(rank_, measured, arguments_) : measure_median_max(rank_, measured, arguments_);
     Measurement& taken = result.measurement;
     taken.time_us /= collective_.messages;
     taken.least_us /= collective_.messages;

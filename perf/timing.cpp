@@ -66,9 +66,13 @@ double time_calls(Rank& rank, const Case& measured, int calls) {
     });
 }
 
-static double time_batch(Rank& rank, const Case& measured, int batch) {
+// So many iterations; a call each is the plainest loop.
+static double time_batch(Rank& rank, const Case& measured, const Arguments& arguments, int batch) {
     rank.barrier();
-    return time_calls(rank, measured, batch);
+    if (arguments.calls_per_group == 1) return time_calls(rank, measured, batch);
+    return time_us(rank, [&] {
+        for (int i = 0; i < batch; ++i) iterate(rank, measured, arguments, i);
+    });
 }
 
 void call_once(const Rank& rank, const Case& measured) {
@@ -119,26 +123,27 @@ Measurement measure_mean(Rank& rank, const Case& measured, const Arguments& argu
     return result;
 }
 
-Measurement measure_median_max(Rank& rank, const Case& measured, double seconds) {
-    const double budget_us = seconds * 1e6;
-    // Doubling batches until one fills a tenth of the time, which also says how long a call takes. The first batch
+Measurement measure_median_max(Rank& rank, const Case& measured, const Arguments& arguments) {
+    const double budget_us = arguments.seconds * 1e6;
+    // Doubling batches until one fills a tenth of the time, which also says how long an iteration takes. The first batch
     // never ends it: it may hold set-up costs.
-    double call_us = 0;
+    double iteration_us = 0;
     for (int batch = 1; batch <= 4096; batch *= 2) {
-        const double took = rank.combine(time_batch(rank, measured, batch), weftMax);
-        call_us = std::max(took / batch, 1e-3);
+        const double took = rank.combine(time_batch(rank, measured, arguments, batch), weftMax);
+        iteration_us = std::max(took / batch, 1e-3);
         if (batch > 1 && took > budget_us / 10) break;
     }
-    const int batch = int(100 / call_us) + 1;
-    const int iterations = std::clamp(int(budget_us / (call_us * batch)), 3, 4000);
-    std::vector<double> times(size_t(iterations), 0.0);
-    for (double& time : times) time = time_batch(rank, measured, batch) / batch;
+    const int batch = int(100 / iteration_us) + 1;
+    const int batches = std::clamp(int(budget_us / (iteration_us * batch)), 3, 4000);
+    const int calls = batch * arguments.calls_per_group;
+    std::vector<double> times(size_t(batches), 0.0);
+    for (double& time : times) time = time_batch(rank, measured, arguments, batch) / calls;
     rank.combine(times, weftMax);
     Measurement result;
     std::sort(times.begin(), times.end());
     result.time_us = times[times.size() / 2];
     result.least_us = times.front();
-    result.calls = int64_t(iterations) * batch;
+    result.calls = int64_t(batches) * calls;
     return result;
 }
 

@@ -38,7 +38,7 @@ Measurement measure_mean(Rank& rank, const Case& measured, const Arguments& argu
 
 // That of perf/peers/bench.h, with an 8-byte all-reduce for MPI's barrier: an iteration is a barrier and a batch of
 // calls that fills some 100 us; it takes what the slowest rank takes; the result is the median over iterations.
-Measurement measure_median_max(Rank& rank, const Case& measured, double seconds);
+Measurement measure_median_max(Rank& rank, const Case& measured, const Arguments& arguments);
 
 // The columns of -I, in us and per cent.
 struct Spread {

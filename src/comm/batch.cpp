@@ -6,23 +6,6 @@
 
 namespace weft {
 
-QueuedCall::QueuedCall(weftComm* on, const Communicator::Call& queued) : handle(on), call(queued) {
-    if (call.portions) portions = std::make_shared<const Portions>(*call.portions);
-    call.portions = portions.get();
-    if (call.access) access = std::make_shared<const Access>(*call.access);
-    call.access = access.get();
-    if (call.operand) reduction = handle->communicator->share_reduction(call.made);
-}
-
-QueuedCall::QueuedCall(weftComm* on, std::shared_ptr<Undertaking> made)
-    : handle(on), call{}, undertaking(std::move(made)) {}
-
-Status QueuedCall::begin() {
-    if (undertaking) return undertaking->begin();
-    if (fusion) fusion->gather(call);
-    return communicator().begin(call);
-}
-
 namespace {
 
 class Batch {
@@ -82,7 +65,7 @@ void Batch::come_in() {
 // leaves its parent as it was.
 void Batch::give_up(Lane& lane, std::span<const size_t> numbers, Status failure) {
     keep(lane, numbers, failure);
-    const bool own = !lane.calls.empty() && (lane.calls.front().undertaking || lane.calls.front().access);
+    const bool own = !lane.calls.empty() && (lane.calls.front().undertaking || lane.calls.front().call.access);
     if (own && lane.communicator().usable())
         lane.skip(failure);
     else

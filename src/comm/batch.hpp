@@ -6,33 +6,8 @@
 
 #include "src/comm/fusion.hpp"
 #include "src/comm/joining.hpp"
-#include "src/comm/undertaking.hpp"
 
 namespace weft {
-
-// A call with what it needs until it is carried out. A value: prepared ones are carried out many times.
-struct QueuedCall {
-    weftComm* handle;
-    Communicator::Call call;
-    std::shared_ptr<Undertaking> undertaking = nullptr;                      // null: a call
-    std::shared_ptr<const Portions> portions = nullptr;                      // the call's
-    std::shared_ptr<const Access> access = nullptr;                          // likewise
-    std::shared_ptr<const Communicator::MadeReduction> reduction = nullptr;  // likewise, though it may be ended
-    std::shared_ptr<Fusion> fusion = nullptr;  // of the calls that it is made of; null: it is one
-    size_t number = 0;                         // in its group, as Outcomes has it
-
-    QueuedCall(weftComm* handle, const Communicator::Call& call);
-    QueuedCall(weftComm* handle, std::shared_ptr<Undertaking> undertaking);
-
-    Status begin();
-    Progress advance() const { return undertaking ? undertaking->advance() : communicator().advance(); }
-    Status pause(bool may_sleep) const {
-        return undertaking ? undertaking->pause(may_sleep) : communicator().pause(may_sleep);
-    }
-    Status take_failure() const { return undertaking ? undertaking->take_failure() : communicator().take_failure(); }
-    Status end() const { return undertaking ? ok() : communicator().end(); }
-    Communicator& communicator() const { return *handle->communicator; }
-};
 
 // Whether it is given to a stream.
 bool is_queued(const QueuedCall& queued);

@@ -238,8 +238,8 @@ class Communicator {
     bool dead() const { return dead_; }  // thread-bound
     void abort();
     bool aborted_here() const { return aborted_here_.load(std::memory_order_acquire); }
-    // Up to which small calls of a group are joined: two ranks of a host meet in less time than the copies take.
-    size_t join_bytes() const { return group_->one_host() && ranks() <= 2 ? 0 : size_t(planner_.agreed().join_bytes); }
+    // Up to which small calls of a group are joined.
+    size_t join_bytes() const { return ranks() == 1 ? 0 : size_t(planner_.agreed().join_bytes); }
     std::span<std::byte> buffer_of_joined(size_t bytes) {
         if (joined_.size() < bytes) joined_.resize(bytes);
         return {joined_.data(), bytes};

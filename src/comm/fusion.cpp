@@ -71,9 +71,9 @@ struct Range {
 
 Fusion::~Fusion() = default;
 
-void Fusion::apply(std::deque<QueuedCall>& calls, size_t most_bytes) {
-    if (calls.size() < 2 || most_bytes == 0) return;
-    std::deque<QueuedCall> joined;
+void Fusion::apply(CallQueue& queue, size_t most_bytes) {
+    if (queue.size() < 2 || most_bytes == 0) return;
+    std::vector<QueuedCall> calls = queue.take(), joined;
     for (size_t begin = 0, end = 0; begin < calls.size(); begin = end) {
         size_t bytes = 0;
         end = begin;
@@ -96,30 +96,38 @@ void Fusion::apply(std::deque<QueuedCall>& calls, size_t most_bytes) {
             // The first deadline that passes is that of all.
             whole.call.settings.timeout_ms =
                 whole.communicator().earlier(whole.call.settings.timeout_ms, calls[i].call.settings.timeout_ms);
-            fusion->calls_.push_back(std::move(calls[i]));
         }
         fusion->bytes_ = bytes + element;
         operation.count = bytes / element + 1;
         operation.joined =
             uint64_t(end - begin) << Operation::joined_shift | hash % (uint64_t(1) << Operation::joined_shift);
+        if (end - begin == calls.size()) {
+            fusion->calls_.swap(calls);
+        } else {
+            fusion->calls_.assign(std::move_iterator(calls.begin() + ptrdiff_t(begin)),
+                                  std::move_iterator(calls.begin() + ptrdiff_t(end)));
+        }
         whole.fusion = std::move(fusion);
     }
-    calls = std::move(joined);
+    queue.put(std::move(joined));
 }
 
 // No call reads what another one writes. (An earlier one could, but it seldom does.)
 bool Fusion::in_order() const {
     std::vector<Range> written;
+    written.reserve(calls_.size());
     for (size_t i = 0; i < calls_.size(); ++i) {
         const auto begin = reinterpret_cast<uintptr_t>(calls_[i].call.receive);
         written.push_back({begin, begin + calls_[i].call.operation.bytes(), 0, i});
     }
-    std::sort(written.begin(), written.end(), [](const Range& a, const Range& b) { return a.begin < b.begin; });
+    const auto earlier = [](const Range& a, const Range& b) { return a.begin < b.begin; };
+    if (!std::is_sorted(written.begin(), written.end(), earlier)) std::sort(written.begin(), written.end(), earlier);
     uintptr_t furthest = 0;
     for (Range& range : written) range.furthest = furthest = std::max(furthest, range.end);
     for (size_t i = 0; i < calls_.size(); ++i) {
         const auto begin = reinterpret_cast<uintptr_t>(calls_[i].call.send),
                    end = begin + calls_[i].call.operation.bytes();
+        if (end <= written.front().begin || begin >= furthest) continue;  // as where inputs lie beside all outputs
         auto after = std::lower_bound(written.begin(), written.end(), end,
                                       [](const Range& range, uintptr_t limit) { return range.begin < limit; });
         while (after != written.begin() && (--after)->furthest > begin)

@@ -5,20 +5,17 @@
 // Whether a call of a group reads what an earlier one of it writes, only its rank knows. One element more says it to
 // all: if it is so on any rank, all throw away what they reduced and carry out the calls one by one.
 #pragma once
-#include <deque>
 #include <span>
 #include <vector>
 
-#include "src/comm/communicator.hpp"
+#include "src/comm/queued_call.hpp"
 
 namespace weft {
-
-struct QueuedCall;
 
 class Fusion {
   public:
     // Joins what may be joined among `calls` on one communicator, in their order; at most `most_bytes` in one.
-    static void apply(std::deque<QueuedCall>& calls, size_t most_bytes);
+    static void apply(CallQueue& calls, size_t most_bytes);
 
     ~Fusion();
     // Before it begins: `call` reduces the communicator's buffer for such calls, of which one is under way at a time.

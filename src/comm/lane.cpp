@@ -38,7 +38,9 @@ void Lane::take_apart() {
     const std::shared_ptr<Fusion> fusion = std::move(calls.front().fusion);
     calls.pop_front();
     begun = false;
-    calls.insert(calls.begin(), fusion->calls().begin(), fusion->calls().end());
+    std::vector<QueuedCall> all = std::move(fusion->calls());
+    for (QueuedCall& later : calls) all.push_back(std::move(later));
+    calls.put(std::move(all));
 }
 
 void Lane::follow_messages() {
@@ -82,12 +84,14 @@ std::vector<size_t> Lane::of_blocked() const {
 }
 
 void Lane::skip(const Status& failure) {
-    const bool access = calls.front().access != nullptr;
+    const bool access = calls.front().call.access != nullptr;
     calls.pop_front();
     if (!access) return;
     for (const QueuedCall& queued : calls)
-        if (queued.access && outcomes) (void)outcomes->fail(queued.number, handle, left_out(failure));
-    std::erase_if(calls, [](const QueuedCall& queued) { return queued.access != nullptr; });
+        if (queued.call.access && outcomes) (void)outcomes->fail(queued.number, handle, left_out(failure));
+    std::vector<QueuedCall> others = calls.take();
+    std::erase_if(others, [](const QueuedCall& queued) { return queued.call.access != nullptr; });
+    calls.put(std::move(others));
 }
 
 void Lane::drop(const Status& failure) {

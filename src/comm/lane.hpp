@@ -1,8 +1,6 @@
 // lane.hpp: the calls of a batch on one communicator: its messages, which go on beside the others, and those, one after
 // the other; and which of them its group is told of when they end. Of the thread that carries out the batch.
 #pragma once
-#include <deque>
-
 #include "src/comm/batch.hpp"
 
 namespace weft {
@@ -12,7 +10,7 @@ struct Lane {
     std::unique_ptr<Entered> entered = {};          // of who carries out its calls here
     std::unique_ptr<Turn> turn = {};                // or of a stream
     std::shared_ptr<Outcomes> outcomes = {};        // of the calls' group; null: they are of none
-    std::deque<QueuedCall> calls = {};              // none on a communicator that refuses them
+    CallQueue calls = {};                           // none on a communicator that refuses them
     std::vector<Communicator::Call> messages = {};  // likewise; until they are begun
     std::vector<size_t> numbers = {};               // of the messages; from when they are begun of those in host memory
     bool begun = false;
