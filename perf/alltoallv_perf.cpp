@@ -29,9 +29,7 @@ const perf::Collective all_to_all_v = {
     .run =
         [](const perf::Call& call) {
             static thread_local std::vector<size_t> counts, places;
-            int rank = 0, ranks = 0;
-            weftCommUserRank(call.comm, &rank);
-            weftCommCount(call.comm, &ranks);
+            const int rank = call.seat.rank, ranks = call.seat.ranks;
             counts.clear();
             places.clear();
             for (int peer = 0; peer < ranks; ++peer) {

@@ -209,7 +209,7 @@ Case Benchmark::prepare(const Setting& setting, size_t bytes, bool in_place, con
                      .count = count,
                      .type = element.type,
                      .op = setting.op,
-                     .root = setting.root,
+                     .seat = {rank_.index(), rank_.count(), setting.root},
                      .comm = rank_.comm(),
                      .stream = rank_.stream(),
                      .window = buffers.window()};

@@ -18,7 +18,8 @@ const perf::Collective broadcast = {
     .bus_factor = [](int) { return 1.0; },
     .run =
         [](const perf::Call& call) {
-            return weftBroadcast(call.send, call.receive, call.count, call.type, call.root, call.comm, call.stream);
+            return weftBroadcast(call.send, call.receive, call.count, call.type, call.seat.root, call.comm,
+                                 call.stream);
         },
 };
 

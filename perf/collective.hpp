@@ -6,19 +6,6 @@
 
 namespace perf {
 
-struct Call {
-    const void* send = nullptr;  // null: the rank has no use for it
-    void* receive = nullptr;     // likewise
-    size_t count = 0;            // elements of a part
-    weftDataType_t type = weftFloat32;
-    weftRedOp_t op = weftSum;
-    int root = 0;
-    weftComm_t comm = nullptr;
-    weftStream_t stream = nullptr;  // of the buffers' GPU
-    weftWindow_t window = nullptr;  // of the receiving buffers, if they are lent
-    size_t window_offset = 0;       // of `receive` in it, in bytes, alike on all ranks
-};
-
 // Whose view it is.
 struct Seat {
     int rank = 0;
@@ -26,7 +13,21 @@ struct Seat {
     int root = 0;
 };
 // On the ring of all ranks.
+inline int next(const Seat& seat) { return (seat.rank + 1) % seat.ranks; }
 inline int previous(const Seat& seat) { return (seat.rank + seat.ranks - 1) % seat.ranks; }
+
+struct Call {
+    const void* send = nullptr;  // null: the rank has no use for it
+    void* receive = nullptr;     // likewise
+    size_t count = 0;            // elements of a part
+    weftDataType_t type = weftFloat32;
+    weftRedOp_t op = weftSum;
+    Seat seat = {};
+    weftComm_t comm = nullptr;
+    weftStream_t stream = nullptr;  // of the buffers' GPU
+    weftWindow_t window = nullptr;  // of the receiving buffers, if they are lent
+    size_t window_offset = 0;       // of `receive` in it, in bytes, alike on all ranks
+};
 
 // What a rank's buffer holds of the whole, which has a part for each rank or is one part.
 enum class Holds : uint8_t {

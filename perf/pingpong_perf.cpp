@@ -21,18 +21,15 @@ const perf::Collective ping_pong = {
     .bus_factor = [](int) { return 1.0; },
     .run =
         [](const perf::Call& call) {
-            int rank = 0, ranks = 0;
-            weftCommUserRank(call.comm, &rank);
-            weftCommCount(call.comm, &ranks);
-            const int other = partner({rank, ranks, 0});
+            const int other = partner(call.seat);
             if (other < 0) return weftSuccess;
             const auto send = [&] { return weftSend(call.send, call.count, call.type, other, call.comm, call.stream); };
             const auto receive = [&] {
                 return weftRecv(call.receive, call.count, call.type, other, call.comm, call.stream);
             };
-            const weftResult_t first = rank < other ? send() : receive();
+            const weftResult_t first = call.seat.rank < other ? send() : receive();
             if (first != weftSuccess) return first;
-            return rank < other ? receive() : send();
+            return call.seat.rank < other ? receive() : send();
         },
 };
 

@@ -21,13 +21,10 @@ const perf::Collective put = {
     .bus_factor = [](int) { return 1.0; },
     .run =
         [](const perf::Call& call) {
-            int rank = 0, ranks = 0;
-            weftCommUserRank(call.comm, &rank);
-            weftCommCount(call.comm, &ranks);
-            const weftResult_t put = weftPutSignal(call.send, call.count, call.type, (rank + 1) % ranks, call.window,
+            const weftResult_t put = weftPutSignal(call.send, call.count, call.type, perf::next(call.seat), call.window,
                                                    call.window_offset, 0, 0, 0, call.comm, call.stream);
             if (put != weftSuccess) return put;
-            const weftWaitSignalDesc_t from_previous = {1, perf::previous({rank, ranks, 0}), 0, 0};
+            const weftWaitSignalDesc_t from_previous = {1, perf::previous(call.seat), 0, 0};
             return weftWaitSignal(1, &from_previous, call.comm, call.stream);
         },
 };

@@ -17,7 +17,7 @@ const perf::Collective reduce = {
     .bus_factor = [](int) { return 1.0; },
     .run =
         [](const perf::Call& call) {
-            return weftReduce(call.send, call.receive, call.count, call.type, call.op, call.root, call.comm,
+            return weftReduce(call.send, call.receive, call.count, call.type, call.op, call.seat.root, call.comm,
                               call.stream);
         },
 };

@@ -17,7 +17,7 @@ const perf::Collective scatter = {
     .bus_factor = [](int ranks) { return (ranks - 1.0) / ranks; },
     .run =
         [](const perf::Call& call) {
-            return weftScatter(call.send, call.receive, call.count, call.type, call.root, call.comm, call.stream);
+            return weftScatter(call.send, call.receive, call.count, call.type, call.seat.root, call.comm, call.stream);
         },
 };
 

@@ -18,11 +18,8 @@ const perf::Collective send_receive = {
     .bus_factor = [](int) { return 1.0; },
     .run =
         [](const perf::Call& call) {
-            int rank = 0, ranks = 0;
-            weftCommUserRank(call.comm, &rank);
-            weftCommCount(call.comm, &ranks);
-            return weftSendRecv(call.send, call.count, (rank + 1) % ranks, call.receive, call.count,
-                                perf::previous({rank, ranks, 0}), call.type, call.comm, call.stream);
+            return weftSendRecv(call.send, call.count, perf::next(call.seat), call.receive, call.count,
+                                perf::previous(call.seat), call.type, call.comm, call.stream);
         },
 };
 

@@ -28,9 +28,13 @@ const Call calls[] = {
     {Collective::all_reduce,
      [](const perf::Call& c) { return weftAllReduce(c.send, c.receive, c.count, c.type, c.op, c.comm, nullptr); }},
     {Collective::broadcast,
-     [](const perf::Call& c) { return weftBroadcast(c.send, c.receive, c.count, c.type, c.root, c.comm, nullptr); }},
+     [](const perf::Call& c) {
+         return weftBroadcast(c.send, c.receive, c.count, c.type, c.seat.root, c.comm, nullptr);
+     }},
     {Collective::reduce,
-     [](const perf::Call& c) { return weftReduce(c.send, c.receive, c.count, c.type, c.op, c.root, c.comm, nullptr); }},
+     [](const perf::Call& c) {
+         return weftReduce(c.send, c.receive, c.count, c.type, c.op, c.seat.root, c.comm, nullptr);
+     }},
     {Collective::all_gather,
      [](const perf::Call& c) { return weftAllGather(c.send, c.receive, c.count, c.type, c.comm, nullptr); }},
     {Collective::reduce_scatter,
@@ -38,9 +42,9 @@ const Call calls[] = {
     {Collective::all_to_all,
      [](const perf::Call& c) { return weftAlltoAll(c.send, c.receive, c.count, c.type, c.comm, nullptr); }},
     {Collective::gather,
-     [](const perf::Call& c) { return weftGather(c.send, c.receive, c.count, c.type, c.root, c.comm, nullptr); }},
+     [](const perf::Call& c) { return weftGather(c.send, c.receive, c.count, c.type, c.seat.root, c.comm, nullptr); }},
     {Collective::scatter,
-     [](const perf::Call& c) { return weftScatter(c.send, c.receive, c.count, c.type, c.root, c.comm, nullptr); }},
+     [](const perf::Call& c) { return weftScatter(c.send, c.receive, c.count, c.type, c.seat.root, c.comm, nullptr); }},
     {Collective::barrier, [](const perf::Call& c) { return weftBarrier(c.comm, nullptr); }},
 };
 

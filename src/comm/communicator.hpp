@@ -279,6 +279,8 @@ class Communicator {
     void leave_buffers();
     Status die(Status failure);
     Status prepare();
+    // True: it is done. Most small messages between ranks that run need nothing of what waiting needs.
+    bool moved_at_once(const Call& call);
     Status begin_message(const Call& call);
     Status begin_device_messages(std::span<const Call> messages);
     Status begin_uneven_on_device();

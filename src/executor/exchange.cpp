@@ -32,7 +32,8 @@ void Exchange::add(int peer, bool outgoing, void* data, uint64_t count, weftData
         peers_.resize(size_t(group_->ranks()));
     Peer& other = peers_[size_t(peer)];
     Queue& queue = outgoing ? other.sends : other.receives;
-    const uint16_t number = of_collective(purpose.by) ? purpose.number : ++queue.begun;
+    const uint16_t number = number_of(purpose, queue);
+    if (!of_collective(purpose.by)) ++queue.begun;
     const int index = int(transfers_.size());
     transfers_.push_back({static_cast<std::byte*>(data), count, count * size_of(type), 0,
                           message_mark(type, purpose.by, number, purpose.reduction), none});
@@ -56,17 +57,57 @@ void Exchange::receive(int peer, void* data, uint64_t count, weftDataType_t type
     add(peer, false, data, count, type, purpose);
 }
 
+bool Exchange::is_simple(int rank, size_t bytes) const {
+    if (rank == rank_ || bytes >= lent_least || peers_.empty()) return false;
+    const PeerLink& link = peers_[size_t(rank)].link;
+    return link.connected && !link.abroad && bytes <= link.slot_bytes;
+}
+
+bool Exchange::send_at_once(int rank, const void* data, uint64_t count, weftDataType_t type, const Purpose& purpose) {
+    const size_t bytes = count * size_of(type);
+    Peer& peer = peers_[size_t(rank)];
+    auto slot = peer.link.target->acquire();
+    if (!slot || !*slot) return false;
+    copy_in(peer, slot->data, data, bytes);
+    const uint32_t mark = message_mark(type, purpose.by, number_of(purpose, peer.sends), purpose.reduction);
+    if (!peer.link.target->publish({bytes, count, mark})) return false;
+    ++peer.sends.begun;
+    return true;
+}
+
+bool Exchange::receive_at_once(int rank, void* data, uint64_t count, weftDataType_t type, const Purpose& purpose) {
+    const size_t bytes = count * size_of(type);
+    Peer& peer = peers_[size_t(rank)];
+    SlotInfo came;
+    auto slot = peer.link.source->receive(came);
+    if (!slot || !*slot) return false;
+    const uint32_t mark = message_mark(type, purpose.by, number_of(purpose, peer.receives), purpose.reduction);
+    if (compared(came.fingerprint) != compared(mark) || came.operation != count || came.address != 0 ||
+        came.bytes != bytes) [[unlikely]]
+        return false;
+    copy_out(data, slot->data, bytes, bytes);
+    if (!peer.link.source->release()) return false;
+    ++peer.receives.begun;
+    return true;
+}
+
 void Exchange::pop(Queue& queue) {
     queue.first = front(queue).next;
     if (queue.first == none) queue.last = none;
 }
 
-void Exchange::copy_out(const Transfer& transfer, const void* from, size_t bytes) const {
-    std::byte* to = transfer.data + transfer.done;
+void Exchange::copy_in(Peer& peer, void* slot, const void* from, size_t bytes) const {
+    if (bytes <= 64)
+        copy_small(slot, from, bytes);
+    else
+        peer.stores.copy(*movers_, slot, from, bytes);
+}
+
+void Exchange::copy_out(void* to, const void* from, size_t bytes, size_t whole) const {
     if (bytes <= 64)
         copy_small(to, from, bytes);
     else
-        movers_->copy({to, from, bytes, transfer.bytes < streamed_least_ ? Stores::ordinary : Stores::streaming});
+        movers_->copy({to, from, bytes, whole < streamed_least_ ? Stores::ordinary : Stores::streaming});
 }
 
 Progress Exchange::fails(Status failure) {
@@ -152,10 +193,7 @@ Progress Exchange::send_some(Peer& peer) {
                     : 0;
             const bool lends = lent != 0;
             const size_t bytes = lends ? left : std::min(left, slot->capacity);
-            if (!lends && bytes <= 64)
-                copy_small(slot->data, data, bytes);
-            else if (!lends)
-                peer.stores.copy(*movers_, slot->data, data, bytes);
+            if (!lends) copy_in(peer, slot->data, data, bytes);
             if (Status published = target.publish({bytes, transfer.count, transfer.mark, lent}); !published)
                 return fails(std::move(published));
             peer.lent |= lends;
@@ -184,7 +222,7 @@ Progress Exchange::receive_some(int rank, Peer& peer) {
         if (came.bytes > transfer.bytes - transfer.done)
             return fails(fail(weftInternalError, "rank {} got {} bytes from rank {} where {} were left", rank_,
                               came.bytes, rank, transfer.bytes - transfer.done));
-        copy_out(transfer, slot->data, came.bytes);
+        copy_out(transfer.data + transfer.done, slot->data, came.bytes, transfer.bytes);
         transfer.done += came.bytes;
         if (Status released = source.release(); !released) return fails(std::move(released));
         if (transfer.done == transfer.bytes) pop(peer.receives);
@@ -200,7 +238,7 @@ Progress Exchange::pull(int rank, Peer& peer) {
     if (!memory_.lent_memory_stays()) return fails(group_->abort_status());
     const uint64_t address = peer.pulled_from + transfer.done;
     if (const std::byte* here = lent_bytes(address, peer.link.arena, peer.link.same_process))
-        copy_out(transfer, here, bytes);
+        copy_out(transfer.data + transfer.done, here, bytes, transfer.bytes);
     else if (Status read = memory_.read(rank, transfer.data + transfer.done, address, bytes); !read)
         return fails(std::move(read));
     if (!memory_.lent_memory_stays()) return fails(group_->abort_status());

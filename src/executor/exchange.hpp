@@ -49,6 +49,13 @@ class Exchange {
     void send(int peer, const void* data, uint64_t count, weftDataType_t type, const Purpose& purpose);
     void receive(int peer, void* data, uint64_t count, weftDataType_t type, const Purpose& purpose);
 
+    // The same of one message alone, by an exchange that is idle, to or from a peer for whom so many bytes are a small
+    // message on this host: it is done when these return. False: nothing has happened, for there is no room or no
+    // message yet, or it is not as simple as that.
+    bool is_simple(int peer, size_t bytes) const;
+    bool send_at_once(int peer, const void* data, uint64_t count, weftDataType_t type, const Purpose& purpose);
+    bool receive_at_once(int peer, void* data, uint64_t count, weftDataType_t type, const Purpose& purpose);
+
     bool idle() const { return busy_.empty(); }
     // moved, blocked, done or failed.
     Progress advance();
@@ -95,6 +102,9 @@ class Exchange {
         // Where the sender of the message that is being received has it, if it told.
         uint64_t pulled_from = 0;
     };
+    static uint16_t number_of(const Purpose& purpose, const Queue& queue) {
+        return of_collective(purpose.by) ? purpose.number : uint16_t(queue.begun + 1);
+    }
     void add(int peer, bool outgoing, void* data, uint64_t count, weftDataType_t type, const Purpose& purpose);
     Transfer& front(const Queue& queue) { return transfers_[size_t(queue.first)]; }
     const Transfer& front(const Queue& queue) const { return transfers_[size_t(queue.first)]; }
@@ -108,8 +118,9 @@ class Exchange {
     static bool ended(Peer& peer);
     Progress differs(int rank, const Transfer& transfer, const SlotInfo& came);
     Progress fails(Status failure);
-    // A piece of a message to where it ends.
-    void copy_out(const Transfer& transfer, const void* from, size_t bytes) const;
+    // A piece of a message into a slot; and of one of `whole` bytes to where it ends.
+    void copy_in(Peer& peer, void* slot, const void* from, size_t bytes) const;
+    void copy_out(void* to, const void* from, size_t bytes, size_t whole) const;
 
     HostGroup* group_;
     int rank_;
