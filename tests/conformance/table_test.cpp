@@ -1,13 +1,10 @@
 // table_test.cpp: the table of what Weft serves, by the C API: each algorithm of the registry, on host memory and on the
 // fake driver's device memory, over what the environment leaves between the ranks (shared memory, or TCP), for so many
-// ranks, with each type, reduction, count, root and placement of buffers. Their product explodes: of these six columns
-// every two values of two columns meet in some call. All are held against the interpreter, on data that is exact in
-// any order. Two-level algorithms want several hosts of several ranks, which are processes: tests/comm.
-#include <algorithm>
-#include <array>
+// ranks; and the collectives of uneven parts likewise. Two-level algorithms want several hosts of several ranks, which
+// are processes: hosts_table_test.cpp.
 #include <set>
 
-#include "tests/device/calls.hpp"
+#include "tests/conformance/uneven_table.hpp"
 
 namespace weft::test {
 
@@ -15,90 +12,7 @@ namespace {
 
 using Kind = DeviceBuffer::Kind;
 
-// An index for each column.
-using Line = std::vector<int>;
-
-// Lines of indices below `sizes` in which every two values of two columns meet: each begins with a pair that has not met
-// yet, and of some draws of the rest takes the one with the most of those.
-std::vector<Line> all_pairs_of(const std::vector<int>& sizes, std::mt19937& random) {
-    constexpr int draws = 12;
-    using Pair = std::array<int, 4>;  // column, value, and those of a later column
-    const int columns = int(sizes.size());
-    std::set<Pair> left;
-    for (int a = 0; a < columns; ++a)
-        for (int b = a + 1; b < columns; ++b)
-            for (int in_a = 0; in_a < sizes[size_t(a)]; ++in_a)
-                for (int in_b = 0; in_b < sizes[size_t(b)]; ++in_b) left.insert({a, in_a, b, in_b});
-    const auto met = [&](const Line& line) {
-        std::vector<Pair> pairs;
-        for (int a = 0; a < columns; ++a)
-            for (int b = a + 1; b < columns; ++b)
-                if (const Pair pair{a, line[size_t(a)], b, line[size_t(b)]}; left.count(pair)) pairs.push_back(pair);
-        return pairs;
-    };
-    std::vector<Line> lines;
-    while (!left.empty()) {
-        const Pair first = *left.begin();
-        Line best;
-        for (int draw = 0; draw < draws; ++draw) {
-            Line line;
-            for (const int size : sizes) line.push_back(int(random() % unsigned(size)));
-            line[size_t(first[0])] = first[1];
-            line[size_t(first[2])] = first[3];
-            if (best.empty() || met(line).size() > met(best).size()) best = line;
-        }
-        for (const Pair& pair : met(best)) left.erase(pair);
-        lines.push_back(best);
-    }
-    return lines;
-}
-
-// The columns: what their values are for a collective.
-struct Table {
-    static constexpr size_t counts[] = {0, 1, 13, 700, 9'000};  // of the whole
-    enum class Placement { apart, in_place, in_place_on_some, beside_lines };
-    enum Column { ranks, type, op, count, root, placement };
-
-    Collective collective;
-    std::vector<int> rank_counts = small() ? std::vector{1, 3} : std::vector{1, 2, 3, 5, 8};
-
-    std::vector<int> sizes() const {
-        const CollectiveFacts facts = facts_of(collective);
-        return {int(rank_counts.size()), weftNumTypes,         facts.reduces ? premul + 1 : 1,
-                int(std::size(counts)),  facts.rooted ? 3 : 1, 4};
-    }
-    Call call(const Line& line, std::mt19937& random) const {
-        const CollectiveFacts facts = facts_of(collective);
-        const int n = rank_counts[size_t(line[ranks])];
-        Call call;
-        call.algorithm = registry::find_algorithm("one_shot", collective);
-        REQUIRE(call.algorithm);
-        call.root = facts.rooted ? std::array{0, n / 2, n - 1}[size_t(line[root])] : -1;
-        call.type = weftDataType_t(line[type]);
-        const std::vector<int> ops = reductions_of(call.type);
-        call.op = !facts.reduces                                             ? int(weftSum)
-                  : std::find(ops.begin(), ops.end(), line[op]) != ops.end() ? line[op]
-                                                                             : ops[size_t(line[op]) % ops.size()];
-        // In another order products of floats are others.
-        if (call.op == weftProd && !is_integer(call.type)) call.op = weftMax;
-        const size_t whole = counts[line[count]], parts = size_t(parts_of(collective, n));
-        const size_t elements = (whole + parts - 1) / parts;
-        const auto where = Placement(line[placement]);
-        for (int rank = 0; rank < n; ++rank) {
-            const size_t held = elements * size_t(parts_held(call.input_held(rank), int(parts)));
-            call.inputs.push_back(reference::whole(call.type, held, n, rank, random));
-            if (call.op == premul) call.scalars.push_back(reference::whole_scalar(call.type, random));
-            call.in_place.push_back(!facts.transposes && (where == Placement::in_place ||
-                                                          (where == Placement::in_place_on_some && rank % 2 == 0)));
-        }
-        if (where == Placement::beside_lines) {
-            call.send_offset = (1 + random() % 7) * size_of(call.type);
-            call.receive_offset = (1 + random() % 7) * size_of(call.type);
-        }
-        call.tile_bytes = std::max<size_t>(64, elements * size_of(call.type));
-        return call;
-    }
-};
+std::vector<int> rank_counts() { return small() ? std::vector{1, 3} : std::vector{1, 2, 3, 5, 8}; }
 
 // Every rank is a host of its own.
 bool several_hosts() {
@@ -111,49 +25,6 @@ Layout layout_of_ranks(int ranks) {
     return {ranks, 0, hosts};
 }
 
-// The calls of a collective's table, by whatever algorithm the ranks admit.
-class Checks {
-  public:
-    explicit Checks(std::mt19937& random) : random_(random) {}
-
-    // Those for so many ranks. False: this memory is not served by the algorithm at all.
-    bool check(const Ranks& ranks, Collective collective, Kind kind) {
-        const Table table{collective};
-        for (const Line& line : lines(table)) {
-            if (table.rank_counts[size_t(line[Table::ranks])] != ranks.count()) continue;
-            if (small() && random_() % 3 != 0) continue;
-            const Call call = table.call(line, random_);
-            INFO(call.text());
-            const Buffers buffers(ranks, call, kind);
-            try {
-                enqueue(ranks, call, buffers);
-            } catch (const std::exception& refused) {
-                if (buffers.on_host() || !contains(refused.what(), "is served by none of what it admits")) throw;
-                return false;
-            }
-            ranks.finish();
-            ranks.check_healthy();
-            if (const auto where = difference(call, buffers.results(), expected(call))) FAIL_CHECK(*where);
-            if (const int rank = buffers.spoilt(call); rank >= 0)
-                FAIL_CHECK("rank " << rank << " wrote what is not its result");
-            ++calls_;
-        }
-        return true;
-    }
-    int calls() const { return calls_; }
-
-  private:
-    // One table for all algorithms of a collective.
-    const std::vector<Line>& lines(const Table& table) {
-        auto& known = lines_[table.collective];
-        if (known.empty()) known = all_pairs_of(table.sizes(), random_);
-        return known;
-    }
-    std::mt19937& random_;
-    std::map<Collective, std::vector<Line>> lines_;
-    int calls_ = 0;
-};
-
 std::set<std::string> names() {
     std::set<std::string> all;
     for (const Algorithm& row : registry::algorithms()) all.insert(row.name);
@@ -165,7 +36,7 @@ std::set<std::string> check_all(Kind kind, std::mt19937& random) {
     Checks checks(random);
     std::set<std::string> served;
     for (const std::string& name : names())
-        for (const int n : Table{Collective::all_reduce}.rank_counts) {
+        for (const int n : rank_counts()) {
             std::vector<const Algorithm*> rows;
             for (const Algorithm& row : registry::algorithms())
                 if (row.name == name && !row.refusal(layout_of_ranks(n))) rows.push_back(&row);
@@ -178,12 +49,34 @@ std::set<std::string> check_all(Kind kind, std::mt19937& random) {
                     ranks.group([&](int rank) { return weftBarrier(ranks.comms[size_t(rank)], nullptr); });
                     continue;
                 }
-                if (checks.check(ranks, row->collective, kind))
+                if (checks.check(ranks, Table{row->collective, rank_counts()}, kind))
                     served.insert(name + " " + facts_of(row->collective).name);
             }
         }
     CHECK(checks.calls() > int(served.size()));
     return served;
+}
+
+// Those of uneven parts are messages, but for reductions on devices, which are of the algorithm that is named.
+void check_uneven(Kind kind, std::mt19937& random) {
+    Checks checks(random);
+    const bool on_device = !DeviceBuffer::on_host(kind);
+    int reduced = 0;
+    for (const int n : rank_counts()) {
+        INFO(n << " ranks");
+        const Ranks ranks(spread(n));
+        for (const Collective collective : uneven_collectives)
+            CHECK(checks.check(ranks, UnevenTable{collective, rank_counts(), on_device}, kind));
+        for (const Algorithm& row : registry::algorithms()) {
+            if (!on_device || row.collective != Collective::reduce || row.refusal(layout_of_ranks(n))) continue;
+            INFO(row.name);
+            const weftConfig_t config = with_algo(row.name);
+            reduced += checks.check(Ranks(spread(n), &config),
+                                    UnevenTable{Collective::reduce_scatter_v, rank_counts(), true}, kind);
+        }
+    }
+    CHECK(checks.calls() > 0);
+    CHECK((reduced > int(rank_counts().size())) == on_device);
 }
 
 }  // namespace
@@ -207,7 +100,7 @@ TEST_CASE("every algorithm agrees with the reference on host memory", "[table]")
     const Kind kind = GENERATE(Kind::host, Kind::host_shared);
     const std::set<std::string> served = check_all(kind, random);
     // All that do not want several ranks a host.
-    const int n = Table{Collective::all_reduce}.rank_counts.back();
+    const int n = rank_counts().back();
     for (const Algorithm& row : registry::algorithms())
         if (row.collective != Collective::barrier && !row.refusal(layout_of_ranks(n)))
             CHECK(served.count(std::string(row.name) + " " + facts_of(row.collective).name) == 1);
@@ -234,6 +127,12 @@ TEST_CASE("every algorithm that kernels serve agrees with the reference on devic
         INFO(each);
         CHECK(served.count(each) == 1);
     }
+}
+
+TEST_CASE("collectives of uneven parts leave what the model says", "[table][uneven]") {
+    INFO("seed " << seed());
+    std::mt19937 random(seed());
+    check_uneven(GENERATE(Kind::host, Kind::host_shared, Kind::plain), random);
 }
 
 }  // namespace weft::test

@@ -11,8 +11,9 @@ constexpr std::byte mark{0xa5};
 
 }  // namespace
 
-Buffers::Buffers(const Ranks& ranks, const Call& call, DeviceBuffer::Kind kind) : kind_(kind) {
-    for (int rank = 0; rank < ranks.count(); ++rank) {
+Buffers::Buffers(const Ranks& ranks, const Call& call, DeviceBuffer::Kind kind) : kind_(kind), first_(ranks.first) {
+    for (int own = 0; own < ranks.count(); ++own) {
+        const int rank = first_ + own;
         const Bytes& input = call.inputs[size_t(rank)];
         const Held in = call.input_held(rank), out = call.output_held(rank);
         const size_t received = call.bytes() * size_t(parts_held(out, call.parts()));
@@ -26,7 +27,7 @@ Buffers::Buffers(const Ranks& ranks, const Call& call, DeviceBuffer::Kind kind) 
         place.first_bytes = place.in_place ? std::max(input.size(), received) : input.size();
         place.second_bytes = place.in_place ? 0 : received;
         const auto make = [&](size_t bytes, size_t offset) {
-            auto buffer = std::make_unique<DeviceBuffer>(ranks.placing[size_t(rank)], bytes + margin, offset, kind);
+            auto buffer = std::make_unique<DeviceBuffer>(ranks.placing[size_t(own)], bytes + margin, offset, kind);
             const Bytes marks(bytes + margin, mark);
             buffer->write(marks.data(), marks.size());
             return buffer;
@@ -54,8 +55,9 @@ std::vector<Bytes> Buffers::results() const {
 }
 
 int Buffers::spoilt(const Call& call) const {
-    for (size_t rank = 0; rank < places_.size(); ++rank) {
-        const Place& place = places_[rank];
+    for (size_t own = 0; own < places_.size(); ++own) {
+        const size_t rank = size_t(first_) + own;
+        const Place& place = places_[own];
         const Bytes first = place.first->read(place.first_bytes + margin),
                     second = place.second->read(place.second_bytes + margin);
         const auto marked = [](const Bytes& bytes, size_t from) {
@@ -68,12 +70,20 @@ int Buffers::spoilt(const Call& call) const {
     return -1;
 }
 
+Reductions::Reductions(const Ranks& ranks, int op, weftDataType_t type, const std::vector<Bytes>& scalars)
+    : ranks_(ranks), made_(op == premul), ops_(ranks.comms.size(), weftRedOp_t(op)) {
+    for (size_t own = 0; own < ops_.size() && made_; ++own) {
+        Bytes scalar = scalars[size_t(ranks.first) + own];
+        demand(weftRedOpCreatePreMulSum(&ops_[own], scalar.data(), type, weftScalarHostImmediate, ranks.comms[own]));
+    }
+}
+Reductions::~Reductions() {
+    for (size_t own = 0; own < ops_.size() && made_; ++own) (void)weftRedOpDestroy(ops_[own], ranks_.comms[own]);
+}
+
 void enqueue(const Ranks& ranks, const Call& call, const Buffers& buffers) {
-    std::vector<weftRedOp_t> ops(ranks.comms.size(), weftRedOp_t(call.op));
-    const bool scaled = call.op == premul && facts_of(call.collective()).reduces;
-    for (size_t rank = 0; rank < ops.size() && scaled; ++rank)
-        demand(weftRedOpCreatePreMulSum(&ops[rank], const_cast<std::byte*>(call.scalars[rank].data()), call.type,
-                                        weftScalarHostImmediate, ranks.comms[rank]));
+    const Reductions reductions(ranks, facts_of(call.collective()).reduces ? call.op : weftSum, call.type,
+                                call.scalars);
     const size_t count = call.operation().count;
     const int root = call.root;
     ranks.group([&](int rank) {
@@ -82,7 +92,7 @@ void enqueue(const Ranks& ranks, const Call& call, const Buffers& buffers) {
         weftComm_t comm = ranks.comms[size_t(rank)];
         const weftStream_t stream = buffers.on_host() ? nullptr : ranks.streams[size_t(rank)]->weft();
         const weftDataType_t type = call.type;
-        const weftRedOp_t op = ops[size_t(rank)];
+        const weftRedOp_t op = reductions.of(rank);
         switch (call.collective()) {
             case Collective::all_reduce: return weftAllReduce(send, receive, count, type, op, comm, stream);
             case Collective::broadcast: return weftBroadcast(send, receive, count, type, root, comm, stream);
@@ -95,7 +105,6 @@ void enqueue(const Ranks& ranks, const Call& call, const Buffers& buffers) {
             default: return weftInvalidArgument;
         }
     });
-    for (size_t rank = 0; rank < ops.size() && scaled; ++rank) demand(weftRedOpDestroy(ops[rank], ranks.comms[rank]));
 }
 
 }  // namespace weft::test

@@ -6,14 +6,14 @@
 
 namespace weft::test {
 
-// The ranks' buffers of one call, with bytes around them that must stay.
+// The buffers of one call of these ranks, a process's or all, with bytes around them that must stay.
 class Buffers {
   public:
     Buffers(const Ranks& ranks, const Call& call, DeviceBuffer::Kind kind = DeviceBuffer::Kind::plain);
     bool on_host() const { return DeviceBuffer::on_host(kind_); }
     const void* send(int rank) const { return at(rank).send; }
     void* receive(int rank) const { return at(rank).receive; }
-    // By rank, after the call.
+    // By rank, after the call, those of this process's ranks.
     std::vector<Bytes> results() const;
     // The first rank of which something was written that is not its result; -1: none.
     int spoilt(const Call& call) const;
@@ -28,7 +28,23 @@ class Buffers {
     };
     const Place& at(int rank) const { return places_[size_t(rank)]; }
     DeviceBuffer::Kind kind_;
+    int first_;
     std::vector<Place> places_;
+};
+
+// What the ranks pass as a call's reduction: made while this lives, if they scale what they give.
+class Reductions {
+  public:
+    // `scalars`: of all ranks, for premul.
+    Reductions(const Ranks& ranks, int op, weftDataType_t type, const std::vector<Bytes>& scalars);
+    Reductions(const Reductions&) = delete;
+    ~Reductions();
+    weftRedOp_t of(int rank) const { return ops_[size_t(rank)]; }
+
+  private:
+    const Ranks& ranks_;
+    bool made_;
+    std::vector<weftRedOp_t> ops_;
 };
 
 // On every rank, in a group; on the host it is done then.

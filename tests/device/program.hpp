@@ -49,6 +49,14 @@ class DeviceBuffer {
     size_t pieces_bytes_ = 0;
 };
 
+// Numbers that kernels read.
+struct Numbers {
+    Numbers(int device, const std::vector<size_t>& values) : on(device, values.size() * sizeof(size_t)) { set(values); }
+    void set(const std::vector<size_t>& values) const { on.write(values.data(), values.size() * sizeof(size_t)); }
+    const size_t* data() const { return static_cast<const size_t*>(on.data()); }
+    DeviceBuffer on;
+};
+
 struct Stream {
     explicit Stream(int device, unsigned flags = CU_STREAM_NON_BLOCKING);
     Stream(const Stream&) = delete;

@@ -19,13 +19,21 @@ weftConfig_t with_algo(const char* algo) {
     return config;
 }
 
-Ranks::Ranks(const std::vector<int>& where, const weftConfig_t* config) : placing(where), comms(where.size()) {
+static weftUniqueId new_unique_id() {
     weftUniqueId id;
     demand(weftGetUniqueId(&id));
+    return id;
+}
+
+Ranks::Ranks(const std::vector<int>& where, const weftConfig_t* config)
+    : Ranks(new_unique_id(), int(where.size()), 0, where, config) {}
+
+Ranks::Ranks(const weftUniqueId& id, int ranks, int from, const std::vector<int>& where, const weftConfig_t* config)
+    : of(ranks), first(from), placing(where), comms(where.size()) {
     demand(weftGroupStart());
     for (int rank = 0; rank < count(); ++rank) {
         const Current current(placing[size_t(rank)]);
-        demand(weftCommInitRankConfig(&comms[size_t(rank)], count(), id, rank, config));
+        demand(weftCommInitRankConfig(&comms[size_t(rank)], of, id, first + rank, config));
         streams.push_back(std::make_unique<Stream>(placing[size_t(rank)]));
     }
     demand(weftGroupEnd());

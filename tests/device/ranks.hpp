@@ -23,9 +23,11 @@ inline bool contains(const std::string& text, const std::string& part) { return 
         CHECK_THAT(weftGetLastError(comm), Catch::Contains(part)); \
     } while (0)
 
-// Rank r is on device placing[r] and has a stream of its own.
+// Rank r is on device placing[r] and has a stream of its own. All of a communicator's, or a process's: those from `first`
+// on, which are numbered here from 0 on.
 struct Ranks {
     explicit Ranks(const std::vector<int>& placing, const weftConfig_t* config = nullptr);
+    Ranks(const weftUniqueId& id, int of, int first, const std::vector<int>& placing, const weftConfig_t* config);
     Ranks(const Ranks&) = delete;
     ~Ranks();
     int count() const { return int(comms.size()); }
@@ -42,6 +44,7 @@ struct Ranks {
     // Until the rank has heard of a failure.
     weftResult_t await_failure(int rank) const;
 
+    int of, first;
     std::vector<int> placing;
     std::vector<weftComm_t> comms;
     std::vector<std::unique_ptr<Stream>> streams;

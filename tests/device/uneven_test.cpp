@@ -53,13 +53,6 @@ struct Uneven {
 
 enum class Kind { all_to_all, device_counts, gather, scatter, all_gather, reduce_scatter };
 
-// Numbers that kernels read.
-struct Numbers {
-    Numbers(int device, const std::vector<size_t>& values) : on(device, values.size() * sizeof(size_t)) { set(values); }
-    void set(const std::vector<size_t>& values) const { on.write(values.data(), values.size() * sizeof(size_t)); }
-    const size_t* data() const { return static_cast<const size_t*>(on.data()); }
-    DeviceBuffer on;
-};
 // What a rank has of an all-to-all's.
 struct Counts {
     Counts(int device, const Uneven& parts, size_t rank)

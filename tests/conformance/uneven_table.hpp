@@ -1,0 +1,55 @@
+// uneven_table.hpp: collectives of uneven parts as such a table (table.hpp): ranks, type, reduction, how long the parts
+// are, how they lie in their buffers, root, placement, and whether the counts are in device memory. The model is what
+// each buffer holds before and after, to the byte, gaps between parts and margins included.
+#pragma once
+#include "tests/conformance/table.hpp"
+
+namespace weft::test {
+
+inline constexpr Collective uneven_collectives[] = {Collective::all_to_all_v, Collective::gather_v,
+                                                    Collective::scatter_v, Collective::all_gather_v,
+                                                    Collective::reduce_scatter_v};
+
+struct UnevenCall {
+    // Parts of one buffer, one for each rank or the rank's own alone: elements.
+    struct Parts {
+        std::vector<size_t> counts, places;
+        size_t elements = 0;  // of the buffer
+    };
+    Collective collective = Collective::all_to_all_v;
+    int root = -1;  // of a rooted collective
+    weftDataType_t type = weftFloat32;
+    int op = weftSum;                       // or premul
+    std::vector<std::vector<Bytes>> given;  // by giver and taker
+    std::vector<Bytes> scalars;             // by rank; empty unless premul
+    // By rank.
+    std::vector<Parts> sends, takes;
+    std::vector<bool> in_place, counted;         // counted: the counts are in device memory
+    size_t send_offset = 0, receive_offset = 0;  // bytes from a line
+
+    int ranks() const { return int(sends.size()); }
+    Held input_held(int rank) const { return input_of(collective, rank, root); }
+    Held output_held(int rank) const { return output_of(collective, rank, root); }
+    // What the rank receives of the giver; of what is reduced all givers' sum.
+    Bytes taken(int giver, int taker) const;
+    std::string text() const;
+};
+
+struct UnevenTable {
+    enum class Lengths { nothing, equal, some, one_giver, any, one_long };
+    enum class Laying { closely, gaps, backwards, shuffled };
+    enum class Placement { apart, beside_lines, in_place, in_place_on_some };
+    enum Column { ranks, type, op, lengths, laying, root, placement, counted };
+
+    Collective collective;
+    std::vector<int> rank_counts;
+    bool on_device;  // where counts may be
+
+    std::vector<int> sizes() const;
+    UnevenCall call(const Line& line, std::mt19937& random) const;
+};
+
+// As that of a Call.
+std::string fault_of(const Ranks& ranks, const UnevenCall& call, DeviceBuffer::Kind kind);
+
+}  // namespace weft::test
