@@ -280,7 +280,10 @@ Status submit(std::vector<QueuedCall> calls, const std::shared_ptr<Outcomes>& ou
             if (outcomes) (void)outcomes->fail(queued.number, queued.handle, home->refusal);
             continue;
         }
-        parts[home->part].lanes[home->lane].add(std::move(queued));
+        Lane& lane = parts[home->part].lanes[home->lane];
+        // What stands before it in the group is carried out all the same.
+        if (queued.undertaking && lane.calls.empty() && lane.messages.empty()) queued.undertaking->announce();
+        lane.add(std::move(queued));
     }
     for (Part& part : parts) {
         if (!part.stream) continue;

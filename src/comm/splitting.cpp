@@ -119,12 +119,20 @@ Status Splitting::choose_child() {
 
 // ---- Shrink
 
+std::string Splitting::why_aborted() const {
+    return fmt::format("rank {} shrinks the communicator (weftCommShrink with WEFT_SHRINK_ABORT)", parent().rank());
+}
+
+// What is in progress in streams may wait for ranks that never come.
+void Splitting::announce() {
+    if (kind_ == Kind::shrink_and_abort) (void)parent().group()->raise(weftRemoteError, parent().rank(), why_aborted());
+}
+
 Status Splitting::begin_shrinking() {
     const HostGroup& group = *parent().group();
     const bool abort = kind_ == Kind::shrink_and_abort;
     if (abort)
-        parent().stop(
-            fmt::format("rank {} shrinks the communicator (weftCommShrink with WEFT_SHRINK_ABORT)", parent().rank()));
+        parent().stop(why_aborted());
     else
         WEFT_TRY(parent().usable());
     parent().flush();

@@ -19,6 +19,7 @@ class Splitting final : public Undertaking {
 
     const weftComm* child() const override { return joining_.handle.get(); }
 
+    void announce() override;
     Status begin() override;
     Progress advance() override;
     Status pause(bool may_sleep) override;
@@ -48,6 +49,7 @@ class Splitting final : public Undertaking {
     Status begin_joining(Child child, const UniqueId::RootPlace& root, int root_rank);
     Status make_meeting(const UniqueId::RootPlace& root, int root_rank);
     void tell_failure(const Status& failure);
+    std::string why_aborted() const;
     Status begin_shrinking();
     Status look_at_parent();
 

@@ -14,6 +14,8 @@ class Undertaking {
     Undertaking& operator=(const Undertaking&) = delete;
     virtual ~Undertaking() = default;
 
+    // Where it is asked for, before it waits for calls in progress to end: what these shall know. Thread-safe.
+    virtual void announce() {}
     virtual Status begin() = 0;
     virtual Progress advance() = 0;
     virtual Status pause(bool may_sleep) = 0;

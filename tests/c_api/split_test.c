@@ -291,6 +291,28 @@ static void shrink_failed(void) {
     for (rank = 1; rank < 4; ++rank) CHECK_OK(weftCommDestroy(children[rank]));
 }
 
+/* What waits in streams for the rank that is left out ends. */
+static void shrink_in_progress(void) {
+    static int exclude[1] = {2};
+    weftComm_t parents[3], children[3] = {NULL, NULL, NULL};
+    weftStream_t streams[2];
+    int values[3] = {1, 1, 1}, rank;
+    make_all(parents, 3);
+    for (rank = 0; rank < 2; ++rank) {
+        CHECK_OK(weftStreamCreate(&streams[rank]));
+        CHECK_OK(weftAllReduce(&values[rank], &values[rank], 1, weftInt32, weftSum, parents[rank], streams[rank]));
+    }
+    CHECK_OK(weftGroupStart());
+    for (rank = 0; rank < 2; ++rank)
+        CHECK_OK(weftCommShrink(parents[rank], exclude, 1, &children[rank], NULL, WEFT_SHRINK_ABORT));
+    CHECK_OK(weftGroupEnd());
+    for (rank = 0; rank < 2; ++rank) CHECK(weftStreamDestroy(streams[rank]) == weftRemoteError);
+    for (rank = 0; rank < 3; ++rank) CHECK_OK(weftCommDestroy(parents[rank]));
+    sums(children, 3, values);
+    for (rank = 0; rank < 2; ++rank) CHECK(values[rank] == 1 + 2);
+    for (rank = 0; rank < 2; ++rank) CHECK_OK(weftCommDestroy(children[rank]));
+}
+
 static void shrink_wrong(void) {
     weftConfig_t config = WEFT_CONFIG_INITIALIZER;
     weftComm_t parents[3], child;
@@ -326,6 +348,7 @@ int main(void) {
     run_case("a finalized communicator takes no calls, and nobody waits to make it so", finalized);
     run_case("a healthy communicator shrinks by ranks that do not call, and lives on", shrink_healthy);
     run_case("an aborted communicator shrinks to those that are left", shrink_failed);
+    run_case("calls in streams that wait for who is left out end where ranks shrink and abort", shrink_in_progress);
     run_case("a wrong shrink is told what to change and harms nobody", shrink_wrong);
     return summary();
 }

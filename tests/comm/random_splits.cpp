@@ -30,12 +30,13 @@ class Family {
         for (step_ = 0; step_ < steps && wrong_.empty(); ++step_) {
             const size_t chosen = draw(uint32_t(alive_.size()));
             const uint32_t what = draw(8);
+            // The first one stays to the end, so that large ones are made until then.
             if (alive_.size() >= most_alive || (what == 0 && alive_.size() > 1))
-                end(chosen);
+                end(1 + draw(uint32_t(alive_.size() - 1)));
             else if (what <= 2)
                 split(chosen);
             else if (what == 3)
-                shrink(chosen);
+                shrink(chosen, chosen > 0 && draw(2) == 0);
             else
                 gather(chosen);
         }
@@ -102,7 +103,60 @@ class Family {
                   "a rank without a colour got a communicator, or one with it none");
     }
 
-    void shrink(size_t chosen) {
+    // What a rank has begun, in a stream of its own, on a communicator that others shrink and abort.
+    struct Begun {
+        weftStream_t stream = nullptr;
+        std::vector<int> given, got;
+        bool may_end_well = false;
+        bool refused = false;  // others have aborted already
+    };
+    enum class Outstanding { nothing, of_those_who_stay, of_all, that_nobody_sends };
+
+    void check_or_aborted(weftResult_t code) {
+        if (code != weftRemoteError) check(code);
+    }
+    std::map<int, Begun> begin(const Known& parent, const Known& staying) {
+        // No earlier call is in progress anywhere any more; this one may be, on who is slow.
+        if (parent.own.size() > 1) check(weftGroupStart());
+        for (const auto& [rank, comm] : parent.own) check_or_aborted(weftBarrier(comm, nullptr));
+        if (parent.own.size() > 1) check_or_aborted(weftGroupEnd());
+        const auto what = Outstanding(draw(4));
+        const size_t count = 1 + draw(20'000);
+        std::map<int, Begun> all;
+        for (const auto& [rank, comm] : parent.own) {
+            if (what == Outstanding::nothing) break;
+            if (what == Outstanding::of_those_who_stay && staying.own.count(rank) == 0) continue;
+            Begun& its = all[rank];
+            its.given.assign(count, rank * 1000 + step_);
+            its.got.resize(count * parent.members.size());
+            its.may_end_well = what == Outstanding::of_all;
+            check(weftStreamCreate(&its.stream));
+            int number = -1;
+            check(weftCommUserRank(comm, &number));
+            const weftResult_t code =
+                what == Outstanding::that_nobody_sends
+                    ? weftRecv(its.got.data(), count, weftInt32, (number + 1) % int(parent.members.size()), comm,
+                               its.stream)
+                    : weftAllGather(its.given.data(), its.got.data(), count, weftInt32, comm, its.stream);
+            its.refused = code == weftRemoteError;
+            check_or_aborted(code);
+        }
+        return all;
+    }
+    // It is right, or has ended with weftRemoteError.
+    void conclude(const Known& parent, std::map<int, Begun>& all) {
+        for (auto& [rank, its] : all) {
+            const weftResult_t code = weftStreamDestroy(its.stream);
+            if (code == weftSuccess && its.may_end_well && !its.refused)
+                check_gathered(parent, rank, its.got);
+            else
+                check((code == weftSuccess && its.refused) || code == weftRemoteError,
+                      "what was in progress on rank " + std::to_string(rank) + " ended with " + std::to_string(code) +
+                          ": " + weftGetLastError(nullptr));
+        }
+    }
+
+    void shrink(size_t chosen, bool abort) {
         const Known parent = alive_[chosen];
         std::vector<int> excluded;
         Known child;
@@ -115,17 +169,25 @@ class Family {
         Known callers = parent;
         for (const int place : excluded) callers.own.erase(parent.members[size_t(place)]);
         child.own = callers.own;
+        std::map<int, Begun> begun;
+        if (abort) begun = begin(parent, callers);
         bool no_place = false;
         together(callers, [&](int rank, weftComm_t comm) {
             const weftResult_t code = weftCommShrink(comm, excluded.data(), int(excluded.size()), &child.own[rank],
-                                                     nullptr, WEFT_SHRINK_DEFAULT);
+                                                     nullptr, abort ? WEFT_SHRINK_ABORT : WEFT_SHRINK_DEFAULT);
             // Which processes came first on their hosts is not known here; without them all are refused alike.
             no_place = code != weftSuccess && std::strstr(weftGetLastError(nullptr), "that led their hosts");
             if (!no_place) check(code);
         });
         // Those who were left out do not hear of it, so it counts as one of which nobody has a part.
         if (no_place) child.own.clear();
-        if (wrong_.empty()) adopt(std::move(child));
+        if (abort) {
+            conclude(parent, begun);
+            end(chosen);
+        }
+        if (!wrong_.empty()) return;
+        adopt(std::move(child));
+        gather(alive_.size() - 1);
     }
 
     void gather(size_t chosen) {
@@ -139,11 +201,14 @@ class Family {
         together(known, [&](int rank, weftComm_t comm) {
             check(weftAllGather(given[rank].data(), gathered[rank].data(), count, weftInt32, comm, nullptr));
         });
-        for (const auto& [rank, values] : gathered)
-            for (size_t i = 0; i < values.size(); ++i)
-                check(values[i] == known.members[i / count] * 1000 + step_,
-                      "rank " + std::to_string(rank) + " gathered " + std::to_string(values[i]) + " as element " +
-                          std::to_string(i));
+        for (const auto& [rank, values] : gathered) check_gathered(known, rank, values);
+    }
+    void check_gathered(const Known& known, int rank, const std::vector<int>& values) {
+        const size_t count = values.size() / known.members.size();
+        for (size_t i = 0; i < values.size(); ++i)
+            if (values[i] != known.members[i / count] * 1000 + step_)
+                return check(false, "rank " + std::to_string(rank) + " gathered " + std::to_string(values[i]) +
+                                        " as element " + std::to_string(i));
     }
 
     void end(size_t chosen) {

@@ -1,6 +1,7 @@
-// random_splits.hpp: a random sequence of splits, shrinks, collectives and ends over a growing family of communicators,
-// each checked against a model: who is in it, in which order. Every rank draws the same sequence from the seed;
-// clients' interface only, so ranks may be threads or processes, or several of them one thread's.
+// random_splits.hpp: a random sequence of splits, shrinks (of healthy communicators, and of such as are aborted with what
+// is in progress on them), collectives and ends over a growing family of communicators, each checked against a model: who
+// is in it, in which order. Every rank draws the same sequence from the seed; clients' interface only, so ranks may be
+// threads or processes, or several of them one thread's.
 #pragma once
 #include <weft/weft.h>
 
