@@ -136,11 +136,13 @@ Schedule two_level_ring_reduce_scatter(const Layout& layout, const Parameters& p
 Schedule leader_halving_doubling_all_gather(const Layout& layout, const Parameters& parameters);
 Schedule leader_halving_doubling_reduce_scatter(const Layout& layout, const Parameters& parameters);
 Schedule two_level_all_pairs_all_to_all(const Layout& layout, const Parameters& parameters);
+Schedule leader_all_pairs_all_to_all(const Layout& layout, const Parameters& parameters);
 double two_level_ring_all_gather_us(const Layout& layout, const LinkCosts& costs, size_t bytes);
 double two_level_ring_reduce_scatter_us(const Layout& layout, const LinkCosts& costs, size_t bytes);
 double leader_halving_doubling_all_gather_us(const Layout& layout, const LinkCosts& costs, size_t bytes);
 double leader_halving_doubling_reduce_scatter_us(const Layout& layout, const LinkCosts& costs, size_t bytes);
 double two_level_all_pairs_all_to_all_us(const Layout& layout, const LinkCosts& costs, size_t bytes);
+double leader_all_pairs_all_to_all_us(const Layout& layout, const LinkCosts& costs, size_t bytes);
 
 Schedule leader_binomial_tree_broadcast(const Layout& layout, const Parameters& parameters);
 Schedule two_level_tree_broadcast(const Layout& layout, const Parameters& parameters);
@@ -175,6 +177,7 @@ const char* not_two_levels(const Layout& layout);
 const char* no_grid(const Layout& layout);
 const char* no_grid_of_pairs(const Layout& layout);
 const char* no_leaders(const Layout& layout);
+const char* no_leaders_of_pairs(const Layout& layout);
 const char* no_rails(const Layout& layout);  // of connections alone
 const char* no_rails_of_parts(const Layout& layout);
 const char* no_rails_of_pairs(const Layout& layout);

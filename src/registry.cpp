@@ -148,6 +148,8 @@ static constexpr Algorithm algorithm_table[] = {
      "half of the buffer in each of log2 N rounds", too_many_parts},
     {"two_level_all_pairs", Collective::all_to_all, two_level_all_pairs_all_to_all, two_level_all_pairs_all_to_all_us,
      "the board inside a host, one message from each rank to each other host", no_grid_of_pairs},
+    {"leader_all_pairs", Collective::all_to_all, leader_all_pairs_all_to_all, leader_all_pairs_all_to_all_us,
+     "the board inside a host, one message from one rank of it to each other host", no_leaders_of_pairs},
     {"rail_all_pairs", Collective::all_to_all, rail_all_pairs_all_to_all, rail_all_pairs_all_to_all_us,
      "all pairs inside a host, one message from each rank to each other host", no_rails_of_pairs},
 

@@ -165,7 +165,8 @@ Result<std::unique_ptr<PreparedPlan>> Planner::plan(const Operation& operation, 
     if (!binding.schedule.board.empty()) {
         plan.board = board_;
         const bool in_order = two_slots_ && reads_in_order(binding.schedule) && !plan.pipelined;
-        plan.rotation = Board::rotation(round_to_line(parts * plan.tile_bytes), layout_.ranks, in_order);
+        plan.rotation =
+            Board::rotation(round_to_line(board_bytes(binding.schedule, plan.tile_bytes)), layout_.ranks, in_order);
         WEFT_TRY(board_->reserve(plan.rotation.bytes(), plan.rotation.slots));
     }
     if (has_scratch(binding.schedule)) {

@@ -25,7 +25,7 @@ Run::Run(const Plan& plan)
     fused_ = schedule.blocks.size() == 1 && !schedule.blocks[0].instructions.empty() &&
              kind_of(schedule.blocks[0].instructions[0].opcode) == OpcodeKind::fused;
     stages_whole_ = is_one_shot(schedule);
-    fits_line_ = size_t(parts_) * plan.bytes() <= inline_bytes;
+    fits_line_ = board_bytes(schedule, plan.bytes()) <= inline_bytes;
     // An all-reduce's payloads say what is offered, and its fused form has a way of its own.
     inside_line_ = fits_line_ && schedule.collective != Collective::all_reduce;
     sources_.resize(size_t(std::max(ranks_, 2)));

@@ -19,6 +19,7 @@ Builder::Builder(const char* algorithm, Collective collective, const Layout& lay
     schedule_.span = shape.span;
     schedule_.board = std::move(shape.board);
     schedule_.scratch = shape.scratch;
+    schedule_.wide = shape.wide;
 }
 
 Builder Builder::like(const Schedule& schedule) {

@@ -93,6 +93,7 @@ class Builder {
         int tiles = 1;
         int root = -1;
         int scratch = 0;  // cells
+        int wide = 1;
     };
     struct Ends {
         int channel = 0;

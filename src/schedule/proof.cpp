@@ -38,7 +38,8 @@ Status Proof::load() {
         tiles += operation.tiles;
         WEFT_TRY(load_boards(operation));
         uint64_t cells = uint64_t(ranks_) * first.chunks * operation.tiles;
-        for (const Schedule& schedule : operation.schedules) cells += uint64_t(schedule.scratch);
+        for (const Schedule& schedule : operation.schedules)
+            cells += uint64_t(schedule.scratch) + uint64_t(schedule.wide - 1) * schedule.chunks;
         if (cells > cells_most)
             return fail(weftInvalidArgument, "{} chunks on {} ranks in {} tiles are too much to check", first.chunks,
                         ranks_, operation.tiles);
@@ -125,6 +126,7 @@ static Status differ(const Schedule& first, const Schedule& other) {
         {"chunks", first.chunks == other.chunks},
         {"tiles", first.tiles == other.tiles},
         {"largest span", first.span == other.span},
+        {"width", first.wide == other.wide},
         {"FIFO depth", first.fifo_depth == other.fifo_depth},
         {"range of bytes", first.least_bytes == other.least_bytes && first.most_bytes == other.most_bytes}};
     for (auto [what, same] : facts)

@@ -112,7 +112,7 @@ class Proof {
     void complete_step(const Here& here);
     Here here(int thread) const;
     bool empty(const Here& here) const {
-        return here.operation->empty_chunks[here.tile + 1 == here.operation->tiles][here.chunk];
+        return here.operation->empty_chunks[here.tile + 1 == here.operation->tiles][here.chunk % here.schedule->chunks];
     }
     bool skipped(const Here& here) const;
     size_t fifo_depth(const Here& here) const {

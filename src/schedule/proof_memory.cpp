@@ -198,8 +198,9 @@ Proof::Slot* Proof::enter(const Here& here, Buffer buffer, int rank) {
     }
     slot.tile = tile;
     slot.checked_thread = -1;
-    slot.cells.assign(size_t(!on_board && here.schedule->scratch > 0 ? here.schedule->scratch : here.schedule->chunks),
-                      {});
+    const Schedule& schedule = *here.schedule;
+    slot.cells.assign(
+        size_t(!on_board && schedule.scratch > 0 ? schedule.scratch : int64_t(schedule.wide) * schedule.chunks), {});
     return &slot;
 }
 

@@ -33,7 +33,11 @@ bool has_scratch(const Schedule& schedule) {
 size_t scratch_bytes(const Schedule& schedule, size_t tile_bytes) {
     const int parts = schedule.parts();
     if (schedule.scratch > 0) return size_t(schedule.scratch) * cell_bytes(tile_bytes, schedule.chunks / parts);
-    return has_scratch(schedule) ? size_t(parts) * tile_bytes : 0;
+    return has_scratch(schedule) ? size_t(schedule.wide) * size_t(parts) * tile_bytes : 0;
+}
+
+size_t board_bytes(const Schedule& schedule, size_t tile_bytes) {
+    return size_t(schedule.wide) * size_t(schedule.parts()) * tile_bytes;
 }
 
 const char* name_of(Opcode opcode) {

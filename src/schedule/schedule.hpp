@@ -35,6 +35,9 @@ struct Schedule {
     int32_t span = 1;        // chunks that the largest message of any rank holds
     int32_t fifo_depth = 0;  // slots a connection needs so that no run blocks forever; 0: no connections
     int32_t scratch = 0;     // cells of this rank's scratch; 0: it lies as a tile does, if it is used at all
+    // Tiles that a slot of the board and scratch that lies as a tile does have room for, one behind the other: there,
+    // and only there, chunks have numbers up to wide * chunks. More than 1 only where each part is one chunk.
+    int32_t wide = 1;
     // Of a user's file: the messages that it is for, by the bytes of the whole.
     int64_t least_bytes = 0, most_bytes = INT64_MAX;
     // The ranks it needs a board of, ascending, this rank among them (perhaps alone, where others share one); empty: no
@@ -57,6 +60,8 @@ bool is_one_shot(const Schedule& schedule);
 bool is_two_shot(const Schedule& schedule);
 // Whether some instruction uses the rank's scratch.
 bool has_scratch(const Schedule& schedule);
+// What a slot of the board takes with tiles of `tile_bytes` a part.
+size_t board_bytes(const Schedule& schedule, size_t tile_bytes);
 // What that takes with tiles of `tile_bytes` a part.
 size_t scratch_bytes(const Schedule& schedule, size_t tile_bytes);
 

@@ -182,6 +182,10 @@ Status read_header(Line& line, Schedule& schedule) {
         line.advance();
         WEFT_TRY(line.number("the number of cells", schedule.scratch));
     }
+    if (line.at("wide")) {
+        line.advance();
+        WEFT_TRY(line.number("how wide slots of the board are", schedule.wide));
+    }
     if (line.at("bytes")) {
         line.advance();
         WEFT_TRY(line.number("bytes", schedule.least_bytes));
@@ -199,8 +203,9 @@ Status read_header(Line& line, Schedule& schedule) {
     }
     return line.ended()
                ? ok()
-               : line.wrong("expected `tiles`, `span`, `fifo`, `scratch`, `bytes`, `board` or the line's end, {}",
-                            line.found());
+               : line.wrong(
+                     "expected `tiles`, `span`, `fifo`, `scratch`, `wide`, `bytes`, `board` or the line's end, {}",
+                     line.found());
 }
 
 Status read_block(Line& line, Block& block) {

@@ -65,6 +65,7 @@ std::string write_text(const Schedule& schedule) {
     if (schedule.span != 1) text += fmt::format(" span {}", schedule.span);
     if (schedule.fifo_depth != 0) text += fmt::format(" fifo {}", schedule.fifo_depth);
     if (schedule.scratch != 0) text += fmt::format(" scratch {}", schedule.scratch);
+    if (schedule.wide != 1) text += fmt::format(" wide {}", schedule.wide);
     const bool bounded = schedule.most_bytes != INT64_MAX;
     if (schedule.least_bytes != 0 || bounded) text += fmt::format(" bytes {}", schedule.least_bytes);
     if (bounded) text += fmt::format(" to {}", schedule.most_bytes);

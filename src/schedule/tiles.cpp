@@ -63,7 +63,7 @@ size_t tile_bytes_of(const Schedule& schedule, size_t bytes, const TileBounds& b
     const size_t most = largest_tile_bytes(schedule, bounds.slot_bytes);
     if (!schedule.board.empty()) {
         if (tile == 0) tile = of_a_part(board_tile_bytes(schedule, parts * bytes, bounds));
-        return std::min({tile, of_a_part(bounds.board_bytes), most});
+        return std::min({tile, of_a_part(bounds.board_bytes / size_t(schedule.wide)), most});
     }
     if (schedule.fifo_depth > 0) return tile == 0 ? most : std::min(tile, most);
     return bytes;

@@ -62,6 +62,14 @@ Sentence object_to_parts(const Schedule& schedule) {
                   schedule.parts());
 }
 
+Sentence object_to_width(const Schedule& schedule) {
+    if (schedule.wide == 1) return {};
+    if (Sentence found = object_to_number("the width", schedule.wide, 1, chunks_most / schedule.chunks)) return found;
+    if (schedule.parts() == 1 || schedule.chunks != schedule.parts())
+        return object("slots of the board that are wider than a tile take parts of one chunk each");
+    return schedule.scratch == 0 ? Sentence() : object("it is wider than a tile, but its scratch is cells");
+}
+
 Sentence object_to_header(const Schedule& schedule) {
     if (schedule.algorithm.empty() || schedule.algorithm.size() > 64)
         return object("the algorithm's name has 1..64 letters");
@@ -80,7 +88,8 @@ Sentence object_to_header(const Schedule& schedule) {
            (found = object_to_number("the number of chunks", schedule.chunks, 1, chunks_most)) ||
            (found = object_to_parts(schedule)) ||
            (found = object_to_number("the number of tiles", schedule.tiles, 1, tiles_most)) ||
-           (found = object_to_number("the largest span", schedule.span, 1, schedule.chunks)) ||
+           (found = object_to_width(schedule)) ||
+           (found = object_to_number("the largest span", schedule.span, 1, schedule.wide * schedule.chunks)) ||
            (found = object_to_number("the FIFO depth", schedule.fifo_depth, 0, fifo_depth_most)) ||
            (found = object_to_number("the number of cells", schedule.scratch, 0, cells_of_scratch_most)) ||
            (found = object_to_number("the least number of bytes", schedule.least_bytes, 0, INT64_MAX)) ||
@@ -139,6 +148,12 @@ Sentence object_to_cells(const Schedule& schedule, const Instruction& it) {
     return {};
 }
 
+// How many chunks a place has that is read or written: buffers hold the whole.
+int chunks_in(const Schedule& schedule, unsigned buffers) {
+    const unsigned wide = Buffer::slot | Buffer::scratch;
+    return buffers != 0 && (buffers & ~wide) == 0 ? schedule.wide * schedule.chunks : schedule.chunks;
+}
+
 Sentence object_to_operands(const Schedule& schedule, const Block& block, const Instruction& it) {
     const char* uses = uses_of(it.opcode);
     const bool on_board = kind_of(it.opcode) == OpcodeKind::board, fused = kind_of(it.opcode) == OpcodeKind::fused;
@@ -164,7 +179,8 @@ Sentence object_to_operands(const Schedule& schedule, const Block& block, const 
         return object("the rank is none of the board's, or moves where the board is not one of all ranks");
     if ((on_board || it.opcode == Opcode::nop) && (it.chunk != Index() || it.repeat != 1 || it.count != 1))
         return object("it has a chunk or repeats; {} does neither", on_board ? "a board's instruction" : "a nop");
-    if (Sentence found = object_to_span(it, schedule.chunks)) return found;
+    const unsigned at_chunk = it.moves ? unsigned(it.source) : it.source | it.targets;
+    if (Sentence found = object_to_span(it, chunks_in(schedule, at_chunk))) return found;
     if (kind_of(it.opcode) == OpcodeKind::connection && it.count > schedule.span)
         return object("its message holds {} chunks; the schedule's header says at most {}", it.count, schedule.span);
     if (fused && (schedule.blocks.size() != 1 || schedule.blocks[0].instructions.size() != 1))
@@ -176,7 +192,8 @@ Sentence object_to_operands(const Schedule& schedule, const Block& block, const 
         return object("it names a chunk for its targets, which a copy of one chunk does only");
     if (it.moves && facts_of(schedule.collective).reduces && schedule.parts() == 1)
         return object("it moves a chunk to another's place, where contributions to each are added up");
-    if (Sentence found = it.moves ? object_to_index("the targets' chunk", it.into, schedule.chunks) : Sentence())
+    if (Sentence found =
+            it.moves ? object_to_index("the targets' chunk", it.into, chunks_in(schedule, it.targets)) : Sentence())
         return found;
     if (Sentence found = object_to_cells(schedule, it)) return found;
     if (it.opcode == Opcode::add && (targets & (targets - 1)) != 0) return object("it adds to more than one target");

@@ -203,6 +203,7 @@ TEST_CASE("random calls of ranks on several hosts are right under every algorith
                                                  "all_pairs",
                                                  "rank_order",
                                                  "leader_halving_doubling,leader_binomial_tree,two_level_all_pairs",
+                                                 "leader_all_pairs",
                                                  "scatter_all_gather,bruck",
                                                  "linear",
                                                  "binomial_tree"};

@@ -17,7 +17,7 @@ namespace weft::test {
 
 namespace {
 
-constexpr size_t connection_slot_bytes = 64 << 10;
+constexpr size_t connection_slot_bytes = 128 << 10;  // leaders of 8 ranks each have messages of 64 chunks
 
 void require(const Status& status) {
     if (!status) throw std::runtime_error(status.sentence());
@@ -280,7 +280,7 @@ struct LocalRanks::Rank {
         if (!schedule.board.empty()) {
             plan.board = all->boards_[size_t(rank)].get();
             // Other places from call to call.
-            const size_t used = (size_t(schedule.parts()) * plan.tile_bytes + line_bytes - 1) / line_bytes * line_bytes;
+            const size_t used = (board_bytes(schedule, plan.tile_bytes) + line_bytes - 1) / line_bytes * line_bytes;
             plan.pipelined = call.pipelined && call.op != premul;
             const bool in_order = reads_in_order(schedule) && !plan.pipelined && index % 4 != 3;
             plan.rotation = Board::rotation(used, 2 + int(index % 7), in_order);

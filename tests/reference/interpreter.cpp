@@ -138,7 +138,7 @@ class Interpreter {
     Memory& memory(Buffer buffer, int rank, int tile) {
         Memory& all = memories_[{buffer, rank, tile}];
         if (all.bytes.empty()) {
-            all.bytes.resize(job_.tile_bytes * size_t(parts_));
+            all.bytes.resize(job_.tile_bytes * size_t(parts_) * size_t(schedule(rank).wide));
             all.written.resize(all.bytes.size());
         }
         return all;

@@ -79,6 +79,7 @@ static const Golden goldens[] = {
      Collective::reduce_scatter},
     {"two_level_ring_reduce_scatter_6_hosts_3.txt", "two_level_ring", 6, 1, "", 3, Collective::reduce_scatter},
     {"two_level_all_pairs_all_to_all_4_hosts_2.txt", "two_level_all_pairs", 4, 1, "", 2, Collective::all_to_all},
+    {"leader_all_pairs_all_to_all_5_hosts_3.txt", "leader_all_pairs", 5, 1, "", 3, Collective::all_to_all},
     {"one_shot_broadcast_3_root_1.txt", "one_shot", 3, 1, "", 1, Collective::broadcast, 1},
     {"binomial_tree_broadcast_6_root_1.txt", "binomial_tree", 6, 1, "", 1, Collective::broadcast, 1},
     {"scatter_all_gather_broadcast_6_root_1.txt", "scatter_all_gather", 6, 1, "", 1, Collective::broadcast, 1},

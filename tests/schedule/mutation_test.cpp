@@ -20,7 +20,10 @@ static int slots_needed(const Case& one, int ranks) {
     const bool two_levels = one.algorithm.find("two_level") == 0 || one.algorithm.find("leader") == 0;
     // Who carries on what lies in a slot holds it longer than the board's next tile.
     if (two_levels && one.collective != Collective::all_reduce)
-        return one.algorithm == "leader_halving_doubling" || facts_of(one.collective).reduces ? 4 : 2;
+        return one.algorithm == "leader_halving_doubling" || one.algorithm == "leader_all_pairs" ||
+                       facts_of(one.collective).reduces
+                   ? 4
+                   : 2;
     if (registry::find_algorithm(one.algorithm) && one.layout(ranks, 0).host_count() > 1) {
         size_t least = size_t(ranks);
         for (const auto host : one.layout(ranks, 0).ranks_by_host()) least = std::min(least, host.size());
@@ -146,7 +149,8 @@ static const char* harmless(const Case& one, const Mutant& mutant, const std::ve
     const auto keeps = [&](const Instruction* it, const Instruction* other) {
         const bool looked_at = (other->source | other->targets) & Buffer::output && other->chunk == it->chunk;
         const bool for_itself = it->targets == Buffer::output || (it->targets == Buffer::scratch && is_board(other));
-        return it->opcode == Opcode::copy && it->source == Buffer::input && for_itself && !looked_at;
+        const bool own_slot = it->source == Buffer::slot && it->rank == Index{mutant.rank, 0, 1, 0} && is_board(other);
+        return it->opcode == Opcode::copy && (it->source == Buffer::input || own_slot) && for_itself && !looked_at;
     };
     if (keeps(first, second) || keeps(second, first)) return "what a rank copies for itself nobody waits for";
     if (one.collective == Collective::reduce && first->opcode == Opcode::reduce && first->targets == Buffer::output)

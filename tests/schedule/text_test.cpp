@@ -172,7 +172,8 @@ TEST_CASE("a fault in a text is told with its line and column", "[schedule]") {
         {"schedule x all_reduce rank 4 of 4 channels 1 chunks 1",
          "line 1, column 1: the rank is 4; it must lie in 0..3"},
         {"schedule x all_reduce rank 0 of 4 channels 1 chunks 1 fast",
-         "line 1, column 55: expected `tiles`, `span`, `fifo`, `scratch`, `bytes`, `board` or the line's end, found "
+         "line 1, column 55: expected `tiles`, `span`, `fifo`, `scratch`, `wide`, `bytes`, `board` or the line's end, "
+         "found "
          "`fast`"},
         {"schedule x all_reduce rank 0 of 4 channels 1 chunks 1 scratch -2",
          "line 1, column 1: the number of cells is -2; it must lie in 0..65536"},

@@ -34,6 +34,8 @@ TEST_CASE("tiles on one host leave room in its caches, between hosts they are no
     CHECK(tile("one_shot", 8, 1, mib, Collective::broadcast) == 256 * kib);
     for (const char* algorithm : {"two_level_ring", "two_level_doubling"})
         CHECK(tile(algorithm, 32, 4, 16 * mib) == mib);
+    // A leader's slot holds a tile of the whole, and what comes for all 32 of its host from the others: 17 as large.
+    CHECK(tile("leader_all_pairs", 64, 2, mib, Collective::all_to_all) == mib / 17 / 64 / 64 * 64);
 }
 
 TEST_CASE("what reads in order is one block, and goes from tile to tile", "[tiles]") {

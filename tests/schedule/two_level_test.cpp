@@ -66,6 +66,11 @@ TEST_CASE("layouts without two levels, or whose parts do not lie as they must, a
     CHECK(refusal("two_level_all_pairs", Collective::all_to_all, {0, 0, 1}) == uneven);
     CHECK(refusal("leader_halving_doubling", Collective::all_gather, {0, 1, 0, 1}) == dealt);
     CHECK(refusal("leader_halving_doubling", Collective::reduce_scatter, {0, 0, 1}) == "");
+    CHECK(refusal("leader_all_pairs", Collective::all_to_all, {0, 1, 0, 1}) == dealt);
+    CHECK(refusal("leader_all_pairs", Collective::all_to_all, {0, 0, 1}) == "");
+    CHECK(refusal("leader_all_pairs", Collective::all_to_all, hosts_in_blocks(256, 4)) == "");
+    CHECK(refusal("leader_all_pairs", Collective::all_to_all, hosts_in_blocks(130, 2)) ==
+          "has what all ranks of a host send to others in one rank's memory: at most 64 on each, fewer of many hosts");
     CHECK(refusal("two_level_tree", Collective::broadcast, {0, 1, 0}) == "");
     CHECK(refusal("leader_binomial_tree", Collective::reduce, {0, 1, 0}) == "");
     CHECK(refusal("rail_ring", Collective::all_gather, {0, 1, 0, 1}) == dealt);
@@ -159,7 +164,7 @@ TEST_CASE("each byte leaves a host as often as it must", "[schedule]") {
     for (const auto& [host, chunks] : chunks_leaving("rail_halving_doubling", Collective::all_reduce, 8, 4))
         CHECK(chunks == 2 * 6);
     // Each of two ranks has two parts for each of three hosts.
-    for (const char* name : {"two_level_all_pairs", "rail_all_pairs"})
+    for (const char* name : {"two_level_all_pairs", "leader_all_pairs", "rail_all_pairs"})
         for (const auto& [host, chunks] : chunks_leaving(name, Collective::all_to_all, 8, 4)) CHECK(chunks == 12);
     // A whole of four chunks, from each of the others but the root's, in all.
     int all = 0;
