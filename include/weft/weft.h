@@ -222,13 +222,16 @@ WEFT_API weftResult_t weftStreamTest(weftStream_t stream, uint64_t mark);
 WEFT_API weftResult_t weftStreamWait(weftStream_t stream, uint64_t mark, int64_t timeoutMs);
 
 /* Sets what calls on `comm` ask for from now on, until it is set anew: `config`, or, if that is NULL, nothing but what
- * the communicator has. Calls that were made before, queued or prepared ones too, keep theirs. algo and channels count
- * for collectives on host memory, and must be alike on all ranks, else the call that differs is a weftMismatch; a rank
- * whose algo leaves no algorithm is refused alone, and the others wait for it. Calls on device memory are refused while
- * they are set. timeoutMs is not for calls on device memory. priority is for those alone, undefined: the stream's;
- * beyond what cudaDeviceGetStreamPriorityRange tells the end of that counts. For host memory streams have priorities
- * (weftStreamCreateWithPriority). Thread-bound. Errors: weftInvalidArgument (names no algorithm, channels out of range,
- * not initialised), weftInvalidUsage (another thread is inside; more than 255 different settings). */
+ * the communicator has. Calls that were made before, queued, captured or prepared ones too, keep theirs. algo and
+ * channels count for collectives of equal parts, and must be alike on all ranks, else the call that differs is a
+ * weftMismatch; a rank whose algo leaves no algorithm is refused alone, and the others wait for it. On device memory they
+ * choose among what the communicator has (docs/gpu.md): the fused kernels as one_shot and two_shot, and algorithms over
+ * connections if WEFT_ALGO, or algo of its config, named them or left nothing else, with the channels that it has; other
+ * calls are refused with what is missing. timeoutMs counts for every call, on device memory for each wait of its kernel.
+ * priority is for calls on device memory alone, undefined: the stream's; beyond what cudaDeviceGetStreamPriorityRange
+ * tells the end of that counts. For host memory streams have priorities (weftStreamCreateWithPriority). Thread-bound.
+ * Errors: weftInvalidArgument (names no algorithm, channels out of range, not initialised), weftInvalidUsage (another
+ * thread is inside; more than 255 different settings). */
 WEFT_API weftResult_t weftCommSetCallConfig(weftComm_t comm, const weftCallConfig_t* config);
 
 /* ---- Reductions ---- */

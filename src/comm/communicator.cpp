@@ -210,9 +210,11 @@ Status Communicator::finalize() {
 Status Communicator::set_call_settings(int64_t timeout_ms, const char* algo, int channels, int priority) {
     CallSettings settings{timeout_ms < 0 ? -1 : std::min(timeout_ms, INT64_MAX / 1000), 0, priority};
     if (algo || channels >= 0) {
+        const bool fresh = !planner_.knows(algo_or_agreed(algo), channels_or_agreed(channels));
         auto preference = planner_.preference(algo_or_agreed(algo), channels_or_agreed(channels));
         if (!preference) return preference.take_status();
         settings.preference = *preference;
+        if (fresh && device_) device_->prefer(settings.preference, algo_or_agreed(algo), channels_or_agreed(channels));
     }
     call_settings_ = settings;
     return ok();
@@ -245,7 +247,7 @@ Status Communicator::begin_on_device() {
     if (uneven(call_.operation.collective)) return begin_uneven_on_device();
     if (one_sided(call_.operation.collective)) return begin_access_on_device();
     const DeviceCall call{call_.operation, call_.send,   call_.receive,           call_.operand,
-                          call_.stream,    call_.mapped, call_.operand_on_device, call_.settings.priority};
+                          call_.stream,    call_.mapped, call_.operand_on_device, call_.settings};
     if (Status prepared = device_->prepare(call); !prepared) return refuse_or_die(std::move(prepared));
     // Before the launch: a kernel may fail at once, and whoever tells of it looks here for what was called.
     group_->row(rank_).position.enter(++sequence_, device_->prepared());

@@ -54,13 +54,7 @@ class Communicator {
     const Membership* membership() const { return membership_.get(); }  // null: one host
     const DeviceSide* device() const { return device_.get(); }          // null: the process used no CUDA
 
-    // ---- What a call may ask for beside its arguments.
-    struct CallSettings {
-        int64_t timeout_ms = -1;  // negative: the communicator's
-        uint8_t preference = 0;   // see Planner
-        int priority = WEFT_CONFIG_UNDEF_INT;
-    };
-    // Of those that are made from now on. As weftCommSetCallConfig.
+    // ---- What calls that are made from now on ask for beside their arguments. As weftCommSetCallConfig.
     Status set_call_settings(int64_t timeout_ms, const char* algo, int channels, int priority);
     // Whether that is known already, so that it may be set while streams drive the communicator.
     bool knows_settings(const char* algo, int channels) const {
@@ -232,7 +226,8 @@ class Communicator {
 
     // ---- Observers and abort, thread-safe.
     std::string explain(const Operation& operation) const {
-        return planner_.explain(operation, call_settings_.preference) + (device_ ? device_->explain(operation) : "");
+        return planner_.explain(operation, call_settings_.preference) +
+               (device_ ? device_->explain(operation, call_settings_.preference) : "");
     }
     Status state() const;
     bool dead() const { return dead_; }  // thread-bound

@@ -87,7 +87,7 @@ bool DeviceSide::State::await_news(const DeviceObserver& observer, bool may_wait
 void DeviceSide::State::look(bool at_others, bool may_wait) try {
     if (at_others && registrations) registrations->look();
     if (group->aborted()) return;
-    const DeviceObserver observer{*group, rank, known, timeout_ns / 1'000'000};
+    const DeviceObserver observer{*group, rank, known, timeout_ns};
     Status found;
     if (domain->failure() != cuda::Failure::none) {
         if (!await_news(observer, may_wait)) return;
@@ -112,11 +112,11 @@ void DeviceSide::State::look(bool at_others, bool may_wait) try {
     group->raise(weftSystemError, rank, "a rank ran out of memory while it looked after its device");
 }
 
-std::string DeviceSide::explain(const Operation& operation) const {
+std::string DeviceSide::explain(const Operation& operation, uint8_t preference) const {
     const State& s = *state_;
     if (!s.why_not.empty()) return fmt::format("\nin device memory: not served, for {}", s.why_not);
     if (s.copies) return "\nin device memory: the same, on copies in the host's memory";
-    const auto plan = plan_on_device(operation, s.layout);
+    const auto plan = plan_on_device(operation, s.layout_for(preference));
     if (!plan) return fmt::format("\nin device memory: {}", plan.status().sentence());
     return fmt::format("\nin device memory: {}{}{}, by {} that Weft has not measured on a GPU", plan->text(),
                        s.domain->detour().empty() ? "" : ", through host memory",

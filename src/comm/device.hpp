@@ -9,6 +9,7 @@
 
 #include "src/base/host_group.hpp"
 #include "src/base/result.hpp"
+#include "src/comm/call_settings.hpp"
 #include "src/comm/machines.hpp"
 #include "src/comm/portions.hpp"
 #include "src/executor/message_mark.hpp"
@@ -54,14 +55,14 @@ struct DeviceCall {
     void* stream;
     bool mapped;            // see DevicePlace
     bool scalar_on_device;  // the kernel reads it; else it is read at once
-    int priority;           // of weftCallConfig_t
+    CallSettings settings;
 };
 
 // A one-sided call; its data is device memory, and so is its window.
 struct DeviceAccess {
     OneSidedCall call;
     void* stream;
-    int priority;
+    CallSettings settings;
 };
 
 // A buffer of a call: what the rank has of it.
@@ -126,6 +127,9 @@ class DeviceSide {
     // How many bytes there are of the memory of this rank's device that the argument lies in, from its begin on, as far
     // as that is known. Fails if it is other memory, or ends earlier.
     Result<uint64_t> room(const DeviceArgument& argument);
+    // What calls with this number ask for (CallSettings): algorithms, as WEFT_ALGO, of those that the communicator has, and
+    // so many channels; 0: as many as it has.
+    void prefer(uint8_t preference, const std::string& algo, int channels);
     // Two steps of a call: what may be refused, which does not count as a call; then the launch.
     Status prepare(const DeviceCall& call);
     const Operation& prepared() const;  // with its choice
@@ -133,7 +137,7 @@ class DeviceSide {
     // Messages of one group, any number to and from any ranks, in one kernel. Two steps likewise.
     Status prepare_messages(std::span<const DeviceMessage> messages, void* stream);
     Status prepare_messages(const CountedMessages& messages, void* stream);
-    Status launch_messages(void* stream, int priority);
+    Status launch_messages(void* stream, const CallSettings& settings);
 
     // ---- Windows of device memory, by the numbers that they have on all ranks (src/README.md, "Windows").
     // Why device memory cannot be in one; ok if it can. `mapped`: see DevicePlace.
@@ -164,7 +168,7 @@ class DeviceSide {
     void look(bool may_wait) const;
 
     // Lines for people.
-    std::string explain(const Operation& operation) const;
+    std::string explain(const Operation& operation, uint8_t preference) const;
     uint64_t device_bytes() const;
 
   private:

@@ -56,7 +56,6 @@ DeviceWindows& DeviceSide::State::own_windows() {
     if (!windows) {
         windows = std::make_unique<DeviceWindows>(*group, rank, *registrations);
         domain->bind(access_arguments);
-        access_arguments.timeout_ns = timeout_ns;
     }
     return *windows;
 }
@@ -94,12 +93,13 @@ Status DeviceSide::launch_access(const DeviceAccess& access) {
     const auto stream = static_cast<CUstream>(access.stream);
     ContextScope scope(s.kernels->context());
     WEFT_TRY(scope.take_status());
-    auto priority = s.priority(access.priority);
+    auto priority = s.priority(access.settings.priority);
     if (!priority) return priority.take_status();
     WEFT_TRY(s.domain->order(stream, s.stream));
     AccessArguments& a = s.access_arguments;
     LaunchShape shape{
         .blocks = 1, .threads = 32, .remote_sync_domain = s.kernels->sync_domains(), .priority = *priority};
+    a.timeout_ns = s.timeout_of(access.settings);
     a.bytes = 0;
     a.signal = -1;
     a.wait_count = 0;

@@ -14,6 +14,12 @@ namespace {
 
 Status mismatch(int rank, const std::string& called, int other, const std::string& other_called) {
     if (rank > other) return mismatch(other, other_called, rank, called);
+    if (called == other_called)
+        return fail(
+            weftMismatch,
+            "ranks {} and {} both called {} but chose different kernels: are they the same build, with the same "
+            "WEFT_ options and the same weftCommSetCallConfig?",
+            rank, other, called);
     return fail(weftMismatch,
                 "rank {} called {}, rank {} called {}; every rank must make the same calls in the same order", rank,
                 called, other, other_called);
@@ -39,6 +45,14 @@ std::string DeviceObserver::name_of(int other) const {
     return group.name_of(other) + (group.stopped(other) ? " is stopped (SIGSTOP or a debugger); it" : "");
 }
 
+std::string DeviceObserver::waited(const cuda::FailureReport& report, const std::string& what) const {
+    const uint64_t timeout_ms = report.timeout_ns / 1'000'000;
+    return fmt::format("the kernel of rank {} waited {:.1f} s for {}, the deadline ({}) is {} ms", report.rank,
+                       double(timeout_ms) / 1e3, what,
+                       report.timeout_ns == timeout_ns ? "WEFT_TIMEOUT_MS" : "timeoutMs of the call's config",
+                       timeout_ms);
+}
+
 std::string DeviceObserver::whereabouts(int other) const {
     const auto report = group.row(other).position.read();
     const std::string text = name_of(other);
@@ -61,9 +75,7 @@ Status DeviceObserver::explain_message(const cuda::FailureReport& report, const 
     if (report.failure == cuda::Failure::mismatch)
         return {weftMismatch, differing_messages(report.peer, view(report.other_fingerprint, message.other_bytes),
                                                  report.rank, ours)};
-    return fail(weftTimeout,
-                "the kernel of rank {} waited {:.1f} s for messages, the deadline (WEFT_TIMEOUT_MS) is {} ms: {} {}",
-                report.rank, double(timeout_ms) / 1e3, timeout_ms, name_of(report.peer),
+    return fail(weftTimeout, "{}: {} {}", waited(report, "messages"), name_of(report.peer),
                 owed_message(report.rank, message.outgoing, message.begun, ours));
 }
 
@@ -89,9 +101,7 @@ Status DeviceObserver::explain(const cuda::FailureReport& report, const cuda::Me
     if (message.valid && (report.failure == cuda::Failure::mismatch || report.failure == cuda::Failure::timeout))
         return explain_message(report, message);
     if (report.waiting == cuda::Waiting::signal && report.failure == cuda::Failure::timeout)
-        return fail(weftTimeout,
-                    "the kernel of rank {} waited {:.1f} s for signals, the deadline (WEFT_TIMEOUT_MS) is {} ms: {} {}",
-                    report.rank, double(timeout_ms) / 1e3, timeout_ms, name_of(report.peer),
+        return fail(weftTimeout, "{}: {} {}", waited(report, "signals"), name_of(report.peer),
                     owed_signals(report.rank, signal.signal, signal.came, signal.wanted));
     const auto ours = [&] {
         std::string text = known.text(report.fingerprint);
@@ -107,10 +117,7 @@ Status DeviceObserver::explain(const cuda::FailureReport& report, const cuda::Me
             return mismatch(report.rank, ours, report.peer, theirs);
         }
         case cuda::Failure::timeout:
-            return fail(weftTimeout,
-                        "the kernel of rank {} waited {:.1f} s for rank {} in {}, the deadline (WEFT_TIMEOUT_MS) is {} "
-                        "ms: {}{}",
-                        report.rank, double(timeout_ms) / 1e3, report.peer, ours, timeout_ms,
+            return fail(weftTimeout, "{}: {}{}", waited(report, fmt::format("rank {} in {}", report.peer, ours)),
                         report.peer >= 0 ? whereabouts(report.peer) : "nobody in particular",
                         report.peer >= 0 && has_made_our_calls(report.peer)
                             ? "; it has made this call, and its kernel may be behind other work of its stream or have "

@@ -30,7 +30,7 @@ struct DeviceObserver {
     const HostGroup& group;
     int rank;
     const KnownOperations& known;
-    uint64_t timeout_ms;
+    uint64_t timeout_ns;  // the communicator's
 
     // The failure that a kernel of `rank` has reported; `message` counts if it is valid, `signal` if one waited for it.
     Status explain(const cuda::FailureReport& report, const cuda::MessageReport& message,
@@ -45,6 +45,8 @@ struct DeviceObserver {
   private:
     Status explain_message(const cuda::FailureReport& report, const cuda::MessageReport& message) const;
     Status explain_counts(const cuda::FailureReport& report, const cuda::MessageReport& message) const;
+    // "waited 0.1 s for rank 1, the deadline (WEFT_TIMEOUT_MS) is 100 ms"
+    std::string waited(const cuda::FailureReport& report, const std::string& what) const;
     std::string name_of(int other) const;  // and whether its process is stopped; a verb follows
     // The same, and what the rank enqueued last.
     std::string whereabouts(int other) const;

@@ -208,6 +208,7 @@ void DeviceSide::meet(std::shared_ptr<HostGroup> group, const net::Identity* ide
     s.layout.steps = std::move(steps.rows);
     s.layout.excluded = std::move(steps.excluded);
     s.layout.tile_bytes = size_t(agreed.tile_bytes);
+    s.machines = std::move(machines);
     Connections connections = std::move(steps.connections);
     if (ranks <= ranks_max && s.layout.hosts == 1)
         s.registrations = std::make_unique<Registrations>(s.group, rank, s.kernels);
@@ -216,6 +217,14 @@ void DeviceSide::meet(std::shared_ptr<HostGroup> group, const net::Identity* ide
     s.abroad = std::make_unique<DeviceAbroad>(s.group, *identity, rank, s.domain->abroad_ends());
     // Others hear of it as of any other obstacle.
     if (const Status listening = s.abroad->listen(); !listening) s.domain->object(listening);
+}
+
+void DeviceSide::prefer(uint8_t preference, const std::string& algo, int channels) {
+    State& s = *state_;
+    if (!s.domain) return;  // nothing is chosen here
+    if (channels == int(s.group->header().agreed.channels)) channels = 0;
+    s.preferred[preference] =
+        layout_preferring(s.layout, algo, channels, s.machines->device_layout(0), s.catalog->rows());
 }
 
 Result<bool> DeviceSide::advance() {
@@ -257,7 +266,7 @@ Status DeviceSide::begin(int64_t timeout_ms) {
             WEFT_LOG_RANK(s.rank, info, init, "device memory is not served: {}", s.why_not);
         return ok();
     }
-    s.timeout_ns = uint64_t(std::min(timeout_ms, INT64_MAX / 1'000'000)) * 1'000'000;
+    s.timeout_ns = nanoseconds_of(timeout_ms);
     s.offers = s.registrations && s.domain->detour().empty();
     if (s.offers) s.registrations->open();
     if (s.abroad) WEFT_TRY(s.abroad->begin(s.domain->abroad_ends(), s.domain->ended()));

@@ -19,8 +19,8 @@ using cuda::MessageArguments;
 using cuda::ranks_max;
 
 // A new key: nothing here calls the driver, so it may happen during a capture.
-Result<PreparedLaunch*> DeviceSide::State::plan(const Operation& called) {
-    auto plan = plan_on_device(called, layout);
+Result<PreparedLaunch*> DeviceSide::State::plan(const Operation& called, uint8_t preference) {
+    auto plan = plan_on_device(called, layout_for(preference));
     if (!plan) return plan.take_status();
     const Operation operation = served_as(called);
     auto fresh = std::make_unique<PreparedLaunch>();
@@ -53,10 +53,9 @@ Result<PreparedLaunch*> DeviceSide::State::plan(const Operation& called) {
     fresh->lends_receive = out != Held::nothing && plan->body == Body::peer_two_shot;
     if (steps) domain->bind_program(a, layout.steps[size_t(plan->steps)].program(operation.root));
     a.offers = plan->staged() && offers && !a.scaled;
-    a.timeout_ns = timeout_ns;
     known.add(plan->operation);
     if (rank == 0) WEFT_LOG_RANK(rank, info, algo, "{}: {}", plan->operation.text(), plan->text());
-    return plans.insert(PlanKey(called), std::move(fresh));
+    return plans.insert(PlanKey(called, preference), std::move(fresh));
 }
 
 // What a call may be refused for.
@@ -113,9 +112,9 @@ Status DeviceSide::prepare(const DeviceCall& call) {
     WEFT_TRY(s.take_stream(call.stream));
     // Of calls of all ranks alone: others are not counted alike.
     if (s.sharing) WEFT_TRY(s.domain->claim(static_cast<CUstream>(call.stream)));
-    s.prepared = s.plans.find(PlanKey(call.operation));
+    s.prepared = s.plans.find(PlanKey(call.operation, call.settings.preference));
     if (!s.prepared) [[unlikely]] {
-        auto plan = s.plan(call.operation);
+        auto plan = s.plan(call.operation, call.settings.preference);
         if (!plan) return plan.take_status();
         s.prepared = *plan;
     }
@@ -150,13 +149,14 @@ Status DeviceSide::launch(const DeviceCall& call) {
         a.receive = static_cast<std::byte*>(call.receive) - it.receive_begins;
     }
     a.launch = ++s.launches;
+    a.timeout_ns = s.timeout_of(call.settings);
     if (a.offers) s.offer(it, call);
     a.scalar_pointer = a.scaled && call.scalar_on_device ? call.scalar : nullptr;
     if (a.scaled && !a.scalar_pointer) __builtin_memcpy(&a.scalar, call.scalar, datatype_bytes[call.operation.type]);
     const auto stream = static_cast<CUstream>(call.stream);
     ContextScope scope(s.kernels->context());
     WEFT_TRY(scope.take_status());
-    auto priority = s.priority(call.priority);
+    auto priority = s.priority(call.settings.priority);
     if (!priority) return priority.take_status();
     WEFT_TRY(s.domain->order(stream, s.stream));
     LaunchShape shape = it.shape;
@@ -192,7 +192,6 @@ DeviceMessages& DeviceSide::State::own_messages() {
     if (!messages) [[unlikely]] {
         domain->bind(message_arguments);
         messages = std::make_unique<DeviceMessages>(rank, layout.ranks, message_arguments.abroad);
-        message_arguments.timeout_ns = timeout_ns;
     }
     return *messages;
 }
@@ -216,6 +215,10 @@ Status DeviceSide::prepare_messages(const CountedMessages& messages, void* strea
     return s.take_stream(stream);
 }
 
+uint64_t DeviceSide::State::timeout_of(const CallSettings& settings) const {
+    return settings.timeout_ms < 0 ? timeout_ns : nanoseconds_of(settings.timeout_ms);
+}
+
 Result<std::optional<int>> DeviceSide::State::priority(int asked) {
     if (asked == WEFT_CONFIG_UNDEF_INT) [[likely]]
         return std::optional<int>();
@@ -227,14 +230,15 @@ Result<std::optional<int>> DeviceSide::State::priority(int asked) {
     return std::optional<int>(std::clamp(asked, priorities->first, priorities->second));
 }
 
-Status DeviceSide::launch_messages(void* on, int asked_priority) {
+Status DeviceSide::launch_messages(void* on, const CallSettings& settings) {
     State& s = *state_;
     MessageArguments& a = s.message_arguments;
     a.launch = ++s.launches;
+    a.timeout_ns = s.timeout_of(settings);
     const auto stream = static_cast<CUstream>(on);
     ContextScope scope(s.kernels->context());
     WEFT_TRY(scope.take_status());
-    auto priority = s.priority(asked_priority);
+    auto priority = s.priority(settings.priority);
     if (!priority) return priority.take_status();
     WEFT_TRY(s.domain->order(stream, s.stream));
     if (s.messages->lanes() == 0) return ok();

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "src/base/name_list.hpp"
+#include "src/comm/device.hpp"
 #include "src/selector/selector.hpp"
 
 namespace weft {
@@ -78,7 +79,12 @@ DevicePlan plan_by(const StepAlgorithm& steps, DevicePlan plan, const DeviceLayo
     return plan;
 }
 
+bool has_channels(const StepAlgorithm& steps, int asked) {
+    return asked == 0 || !steps.rings || steps.parameters.channels == asked;
+}
+
 bool allowed(const StepAlgorithm& steps, const Operation& operation, const DeviceLayout& layout) {
+    if (!has_channels(steps, layout.channels)) return false;
     const NameList list(layout.rules.names_for(operation.collective, operation.whole_bytes(layout.ranks)));
     return steps.algorithm->collective == operation.collective && list.admits(steps.algorithm->name);
 }
@@ -93,12 +99,15 @@ Result<DevicePlan> plan_by_steps(DevicePlan plan, const DeviceLayout& layout) {
             best = &one;
     if (!best) {
         const auto excluded = layout.excluded.find(plan.operation.collective);
-        return fail(weftInvalidUsage, "{}{} on device memory of {} ranks{} is served by none of what {}{}{}",
-                    layout.algo.empty() ? "" : fmt::format("WEFT_ALGO is {}: ", layout.algo),
-                    name_of(plan.operation.collective), layout.ranks,
-                    layout.hosts > 1 ? fmt::format(" on {} hosts", layout.hosts) : "",
-                    layout.algo.empty() ? "there is" : "it admits", excluded == layout.excluded.end() ? "" : "; ",
-                    excluded == layout.excluded.end() ? "" : excluded->second);
+        return fail(
+            weftInvalidUsage, "{}{} on device memory of {} ranks{} is served by none of what {}{}{}",
+            layout.algo.empty()
+                ? ""
+                : fmt::format("{} is {}: ", layout.of_call ? "algo of the call's config" : "WEFT_ALGO", layout.algo),
+            name_of(plan.operation.collective), layout.ranks,
+            layout.hosts > 1 ? fmt::format(" on {} hosts", layout.hosts) : "",
+            layout.algo.empty() ? "there is" : "it admits", excluded == layout.excluded.end() ? "" : "; ",
+            excluded == layout.excluded.end() ? "" : excluded->second);
     }
     return plan_by(*best, std::move(plan), layout);
 }
@@ -162,9 +171,52 @@ DevicePlan plan_fused(DevicePlan plan, const DeviceLayout& layout) {
 
 bool needs_steps(const DeviceLayout& layout, Collective collective) {
     const std::vector<size_t> sizes = layout.rules.borders();
-    // Of an all-reduce one_shot serves the short ones alone.
-    return !std::all_of(sizes.begin(), sizes.end(),
-                        [&](size_t bytes) { return Fused(layout, collective, bytes).two_shot; });
+    return std::any_of(sizes.begin(), sizes.end(), [&](size_t bytes) {
+        const NameList names(layout.rules.names_for(collective, bytes));
+        const bool named = std::any_of(names.allowed.begin(), names.allowed.end(),
+                                       [](std::string_view name) { return name != "one_shot" && name != "two_shot"; });
+        // Of an all-reduce one_shot serves the short ones alone.
+        return named || !Fused(layout, collective, bytes).two_shot;
+    });
+}
+
+DeviceLayout layout_preferring(const DeviceLayout& made, const std::string& algo, int channels, const Layout& ranks,
+                               std::span<const Algorithm> rows) {
+    DeviceLayout layout = made;
+    layout.algo = algo;
+    layout.of_call = true;
+    layout.channels = channels;
+    layout.rules = AlgoRules(algo, ranks, rows);
+    const auto exclude = [&](const Algorithm& row, const std::string& why) {
+        std::string& excluded = layout.excluded[row.collective];
+        excluded += fmt::format("{}{}: {}", excluded.empty() ? "" : "; ", row.name, why);
+    };
+    for (const StepAlgorithm& steps : layout.steps)
+        if (!has_channels(steps, channels))
+            exclude(*steps.algorithm,
+                    fmt::format("{} channels were made with the communicator (WEFT_CHANNELS), and the "
+                                "call asks for {}",
+                                steps.parameters.channels, channels));
+    const std::vector<size_t> sizes = layout.rules.borders();
+    for (const Algorithm& row : rows) {
+        const bool named = std::any_of(sizes.begin(), sizes.end(), [&](size_t bytes) {
+            const NameList names(layout.rules.names_for(row.collective, bytes));
+            return std::find(names.allowed.begin(), names.allowed.end(), row.name) != names.allowed.end();
+        });
+        const bool there = std::any_of(layout.steps.begin(), layout.steps.end(),
+                                       [&](const StepAlgorithm& steps) { return steps.algorithm == &row; });
+        const auto place = made.excluded.find(row.collective);
+        const bool told = place != made.excluded.end() &&
+                          ("; " + place->second).find(fmt::format("; {}: ", row.name)) != std::string::npos;
+        const std::string_view name = row.name;
+        if (named && !there && !told && !row.on_demand && has_device_form(row.collective) && name != "one_shot" &&
+            name != "two_shot")
+            exclude(row,
+                    "its connections are made with the communicator, if WEFT_ALGO, or algo of its config, names it or "
+                    "admits "
+                    "nothing else");
+    }
+    return layout;
 }
 
 Operation served_as(const Operation& operation) {

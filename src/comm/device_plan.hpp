@@ -16,7 +16,7 @@ namespace weft {
 struct DeviceLayout {
     int ranks = 1;
     int blocks_max = 1;  // of each rank's kernel, so that those of all ranks of a device run at once
-    std::string algo;    // rank 0's WEFT_ALGO
+    std::string algo;    // rank 0's WEFT_ALGO, or what a call asks for
     // Where no fused body serves every message: what else there is.
     std::vector<StepAlgorithm> steps = {};
     std::map<Collective, std::string> excluded = {};  // and what there is not, and why
@@ -26,8 +26,15 @@ struct DeviceLayout {
     uint64_t rings = 0;                               // as Choice::rings
     int threads = cuda::threads_max;                  // of each block: rank 0's WEFT_GPU_THREADS
     uint32_t capabilities = ~uint32_t(0);             // that all ranks' devices have
+    bool of_call = false;                             // see layout_preferring()
+    int channels = 0;                                 // that the call asks for; 0: as many as there are
 };
-// Whether a collective needs step machines, with connections between the ranks, for messages of some size.
+// For calls that ask for algorithms themselves: of those that the communicator has, and so many rings; 0: as many as it
+// has. What it lacks is excluded with the reason. ranks: as rank 0 sees them; rows: all algorithms.
+DeviceLayout layout_preferring(const DeviceLayout& made, const std::string& algo, int channels, const Layout& ranks,
+                               std::span<const Algorithm> rows);
+// Whether a collective needs step machines, with connections between the ranks, for messages of some size; or may, as
+// WEFT_ALGO names some, for which calls may then ask.
 bool needs_steps(const DeviceLayout& layout, Collective collective);
 
 // `blocks_max` from what each rank says of its device; 0: the ranks of some device do not find room on it together.

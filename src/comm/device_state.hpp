@@ -1,6 +1,9 @@
 // device_state.hpp: what DeviceSide holds, for the files that make it: device_joining.cpp (how ranks come to serve
 // device memory), device_launching.cpp (calls), device.cpp (the rest: places, failures, leaving).
 #pragma once
+#include <algorithm>
+#include <map>
+
 #include "src/bootstrap/service.hpp"
 #include "src/comm/device.hpp"
 #include "src/comm/device_abroad.hpp"
@@ -17,6 +20,10 @@
 #include "src/executor/cuda/registrations.hpp"
 
 namespace weft {
+
+constexpr uint64_t nanoseconds_of(int64_t milliseconds) {
+    return uint64_t(std::min(milliseconds, INT64_MAX / 1'000'000)) * 1'000'000;
+}
 
 // A plan's kernel and arguments, but for the buffers.
 struct PreparedLaunch {
@@ -45,9 +52,11 @@ struct DeviceSide::State {
     int64_t next_look_us = 0;
     std::unique_ptr<cuda::Domain> domain;
     std::shared_ptr<const Catalog> catalog;
+    std::shared_ptr<const Machines> machines;
     DeviceLayout layout;
-    bool sharing = false;  // another rank of this process is on this device
-    bool offers = false;   // the ranks reach each other's memory: large messages may stay where they are
+    std::map<uint8_t, DeviceLayout> preferred;  // see prefer()
+    bool sharing = false;                       // another rank of this process is on this device
+    bool offers = false;  // the ranks reach each other's memory: large messages may stay where they are
     std::unique_ptr<cuda::Registrations> registrations;
     std::unique_ptr<DeviceAbroad> abroad;  // null: one host
 
@@ -84,7 +93,12 @@ struct DeviceSide::State {
     void look(bool at_others, bool may_wait);
     Status check_others(const std::vector<int>& missing);
     bool await_news(const DeviceObserver& observer, bool may_wait);
-    Result<PreparedLaunch*> plan(const Operation& operation);
+    const DeviceLayout& layout_for(uint8_t preference) const {
+        const auto place = preferred.find(preference);
+        return place == preferred.end() ? layout : place->second;
+    }
+    uint64_t timeout_of(const CallSettings& settings) const;  // in nanoseconds
+    Result<PreparedLaunch*> plan(const Operation& operation, uint8_t preference);
     void offer(PreparedLaunch& it, const DeviceCall& call) const;
     Status take_stream(void* stream_of_call);
     DeviceMessages& own_messages();

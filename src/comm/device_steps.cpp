@@ -129,7 +129,7 @@ StepAlgorithms step_algorithms(const StepsWanted& wanted, const Layout& layout, 
         }
         // Rings, as many as are wanted, share the message; channels of others stand for steps one behind the other.
         if (!row.of_user && row.schedule(layout, {channels + 1, rooted ? 0 : -1}).channels == channels + 1)
-            fresh.at_once = channels;
+            fresh.at_once = channels, fresh.rings = true;
         for (const auto& schedules : by_root)
             for (const Schedule& schedule : schedules)
                 fresh.blocks_in_turn = std::max(fresh.blocks_in_turn, blocks_in_turn_of(schedule) / fresh.at_once);

@@ -22,6 +22,7 @@ struct StepAlgorithm {
     int net_links = 1;           // of several hosts: links of each
     int blocks = 1;              // of each rank's kernel
     int at_once = 1;             // that share a message and work at the same time
+    bool rings = false;          // `parameters.channels` of them share it
     double blocks_in_turn = 1;   // of those, which work at the same time where each has another tile
     size_t most_tile_bytes = 0;  // of a part: that slots hold
     size_t first_program = 0;    // among the connections' programs

@@ -59,12 +59,13 @@ uint64_t DeviceSide::copied_bytes() const { std::abort(); }
 void DeviceSide::finish() const { std::abort(); }
 Result<DevicePlace> DeviceSide::place(const DeviceArgument&, const DeviceArgument&, const void*) { std::abort(); }
 Result<uint64_t> DeviceSide::room(const DeviceArgument&) { std::abort(); }
+void DeviceSide::prefer(uint8_t, const std::string&, int) { std::abort(); }
 Status DeviceSide::prepare(const DeviceCall&) { std::abort(); }
 const Operation& DeviceSide::prepared() const { std::abort(); }
 Status DeviceSide::launch(const DeviceCall&) { std::abort(); }
 Status DeviceSide::prepare_messages(std::span<const DeviceMessage>, void*) { std::abort(); }
 Status DeviceSide::prepare_messages(const CountedMessages&, void*) { std::abort(); }
-Status DeviceSide::launch_messages(void*, int) { std::abort(); }
+Status DeviceSide::launch_messages(void*, const CallSettings&) { std::abort(); }
 Status DeviceSide::fits_window(const void*, size_t, bool) const { std::abort(); }
 Status DeviceSide::open_window(uint32_t, void*, size_t, WindowPart&) { std::abort(); }
 std::vector<int> DeviceSide::window_missing(uint32_t) const { std::abort(); }
@@ -77,7 +78,7 @@ Status DeviceSide::launch_access(const DeviceAccess&) { std::abort(); }
 std::optional<int> DeviceSide::register_buffer(const void*, size_t) { std::abort(); }
 Status DeviceSide::deregister_buffer(int) { std::abort(); }
 void DeviceSide::look(bool) const { std::abort(); }
-std::string DeviceSide::explain(const Operation&) const { std::abort(); }
+std::string DeviceSide::explain(const Operation&, uint8_t) const { std::abort(); }
 uint64_t DeviceSide::device_bytes() const { std::abort(); }
 
 Result<void*> allocate_device_memory(size_t bytes) {

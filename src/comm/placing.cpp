@@ -27,12 +27,6 @@ Status no_device_for_stream() {
                 DeviceSide::why_none());
 }
 
-Status no_preference_on_device() {
-    return fail(weftInvalidArgument,
-                "algo and channels of weftCommSetCallConfig are for host memory: the communicator's config chooses on "
-                "device memory");
-}
-
 }  // namespace
 
 Status Communicator::place_counts(const Call& call, CountsOnDevice& counts) {
@@ -69,7 +63,7 @@ Status Communicator::place_barrier_on_device(Call& call) {
     if (!device_) return no_device_for_stream();
     auto place = device_->place({}, {}, call.stream);
     if (!place) return place.take_status();
-    if (call.settings.preference != 0) return no_preference_on_device();
+    call.settings.preference = 0;  // what is asked for is for calls with data
     call.copied = device_->copies();
     if (!call.copied) call.operation.space = Space::device;
     return ok();
@@ -115,8 +109,6 @@ Status Communicator::place(Call& call) {
             return fail(weftInvalidArgument,
                         "the buffers are device memory and the stream is weftStreamCreate's, which is for host "
                         "memory: pass a CUDA stream");
-        if (place->space == Space::device && call.settings.preference != 0 && !one_sided(collective))
-            return no_preference_on_device();
         if (place->space == Space::device && call.operation.calls_function())
             return fail(weftInvalidArgument,
                         "a user's reduction works on host memory only: its function cannot run on a device");

@@ -78,9 +78,12 @@ Status Communicator::begin_messages(std::span<const Call> messages) {
 Status Communicator::begin_device_messages(std::span<const Call> messages) {
     device_messages_.clear();
     const Call* first = nullptr;
+    CallSettings settings;
     for (const Call& call : messages) {
         if (call.operation.space == Space::host) continue;
+        if (!first) settings = call.settings;
         if (!first) first = &call;
+        settings.timeout_ms = earlier(settings.timeout_ms, call.settings.timeout_ms);
         if (call.stream != first->stream)
             return fail(weftInvalidUsage,
                         "messages of one group on device memory go to one stream: one kernel moves them all");
@@ -93,8 +96,7 @@ Status Communicator::begin_device_messages(std::span<const Call> messages) {
     WEFT_TRY(usable());
     if (Status prepared = device_->prepare_messages(device_messages_, first->stream); !prepared)
         return refuse_or_die(std::move(prepared));
-    if (Status launched = device_->launch_messages(first->stream, first->settings.priority); !launched)
-        return die(std::move(launched));
+    if (Status launched = device_->launch_messages(first->stream, settings); !launched) return die(std::move(launched));
     return ok();
 }
 
@@ -122,7 +124,7 @@ Status Communicator::launch_uneven(Status prepared) {
     if (!prepared) return refuse_or_die(std::move(prepared));
     group_->row(rank_).position.enter(++sequence_, call_.operation);
     on_device_ = true;
-    if (Status launched = device_->launch_messages(call_.stream, call_.settings.priority); !launched)
+    if (Status launched = device_->launch_messages(call_.stream, call_.settings); !launched)
         return die(std::move(launched));
     return ok();
 }
@@ -134,14 +136,9 @@ Status Communicator::launch_parts() {
         const Portion& part =
             *std::find_if(sends.begin(), sends.end(), [&](const Portion& one) { return one.peer == root; });
         if (part.count == 0) continue;
-        DeviceCall call{call_.operation,
-                        part.data,
-                        nullptr,
-                        call_.operand,
-                        call_.stream,
-                        call_.mapped,
-                        call_.operand_on_device,
-                        call_.settings.priority};
+        DeviceCall call{call_.operation,         part.data,     nullptr, call_.operand, call_.stream, call_.mapped,
+                        call_.operand_on_device, call_.settings};
+        call.settings.preference = 0;  // what is asked for is for calls of equal parts
         call.operation.collective = Collective::reduce;
         call.operation.root = root;
         call.operation.count = part.count;

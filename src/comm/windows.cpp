@@ -172,7 +172,7 @@ Status Communicator::begin_access() {
 Status Communicator::begin_access_on_device() {
     auto call = one_sided_call();
     if (!call) return call.take_status();
-    const DeviceAccess access{*call, call_.stream, call_.settings.priority};
+    const DeviceAccess access{*call, call_.stream, call_.settings};
     if (Status prepared = device_->prepare_access(access); !prepared)
         return prepared.code() == weftRemoteError ? die(std::move(prepared)) : refuse_or_die(std::move(prepared));
     prepared_ = nullptr;

@@ -221,10 +221,6 @@ TEST_CASE("a barrier in a CUDA stream is refused where no device serves it", "[b
     if (devices() == 1) return;
     CHECK_REFUSED(weftBarrier(ranks.comms[0], ranks.streams[1]->weft()), ranks.comms[0], weftInvalidArgument,
                   "the stream belongs to device 1");
-    weftCallConfig_t settings = WEFT_CALL_CONFIG_INITIALIZER;
-    settings.algo = "ring";
-    demand(weftCommSetCallConfig(ranks.comms[0], &settings));
-    CHECK_REFUSED(barrier(ranks, 0), ranks.comms[0], weftInvalidArgument, "are for host memory");
 }
 
 }  // namespace weft::test

@@ -184,6 +184,34 @@ TEST_CASE("rings are as many as there is room for, and what needs more blocks is
     CHECK_THAT(none.status().sentence(), Catch::Contains("double_binary_tree: ") && Catch::Contains("room for 2"));
 }
 
+TEST_CASE("calls choose among what the communicator has, and hear what it lacks") {
+    const auto preferring = [](const DeviceLayout& made, const std::string& algo, int channels = 0) {
+        return layout_preferring(made, algo, channels, Layout{made.ranks}, registry::algorithms());
+    };
+    const auto refusal = [](const DeviceLayout& layout) {
+        const auto none = plan_on_device(operation_of(1 << 20), layout);
+        return none ? "served" : none.status().sentence();
+    };
+    // All are there where steps alone serve; each says why it is not.
+    const DeviceLayout many = layout_of(20, 64, "");
+    for (const char* name : {"ring", "double_binary_tree"})
+        CHECK(plan_of(1 << 20, preferring(many, name)).algorithm == name);
+    CHECK(plan_of(1 << 20, preferring(many, "ring", 16)).algorithm == "ring");
+    CHECK_THAT(refusal(preferring(many, "ring", 3)),
+               Catch::Contains("ring: 16 channels were made with the communicator"));
+    CHECK(plan_of(1 << 20, preferring(many, "double_binary_tree", 3)).algorithm == "double_binary_tree");
+    CHECK_THAT(refusal(preferring(many, "one_shot")), Catch::Contains("algo of the call's config is one_shot: "));
+    CHECK_THAT(refusal(preferring(layout_of(16, 2, "ring,double_binary_tree"), "double_binary_tree")),
+               Catch::Contains("double_binary_tree: ") && Catch::Contains("room for 2"));
+    // Named, they are made, and taken only if they are asked for.
+    const DeviceLayout both = layout_of(4, 64, "one_shot,two_shot,ring");
+    CHECK(plan_of(1 << 20, both).body == cuda::Body::peer_two_shot);
+    CHECK(plan_of(1 << 20, preferring(both, "ring")).algorithm == "ring");
+    CHECK(plan_of(1 << 20, preferring(layout_of(4, 64, "ring"), "two_shot")).body == cuda::Body::peer_two_shot);
+    CHECK_THAT(refusal(preferring(layout_of(4, 64, ""), "ring")),
+               Catch::Contains("; ring: its connections are made with the communicator"));
+}
+
 TEST_CASE("every collective has a kernel of its own kind, short and long, on one host and on several") {
     for (const Collective collective : all_collectives) {
         if (!has_device_form(collective)) continue;

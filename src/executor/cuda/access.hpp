@@ -122,6 +122,7 @@ class AccessMachine {
         report.rank = a_.rank;
         report.peer = peer;
         report.block = uint32_t(team_.block);
+        report.timeout_ns = a_.timeout_ns;
         store_release(reinterpret_cast<uint32_t*>(&report.failure), uint32_t(failure));
     }
 

@@ -69,6 +69,7 @@ struct FailureReport {
     uint32_t fingerprint;        // of this rank's operation
     uint32_t other_fingerprint;  // mismatch: of the peer's
     uint64_t tile;
+    uint64_t timeout_ns;  // of the kernel
 };
 
 // Packets (packets.hpp): a line carries 8 bytes of data and the epoch twice, so that each half says whether it is

@@ -88,6 +88,7 @@ class Meeting {
         report.fingerprint = arguments_.fingerprint;
         report.other_fingerprint = other_fingerprint;
         report.tile = tile_;
+        report.timeout_ns = arguments_.timeout_ns;
         store_release(reinterpret_cast<uint32_t*>(&report.failure), uint32_t(failure));
     }
 

@@ -269,6 +269,7 @@ class MessageMachine {
         report.block = uint32_t(team_.block);
         report.fingerprint = item.mark;
         report.other_fingerprint = other_mark;
+        report.timeout_ns = a_.timeout_ns;
         store_release(reinterpret_cast<uint32_t*>(&report.failure), uint32_t(failure));
     }
 

@@ -1,0 +1,15 @@
+// call_settings.hpp: what a call may ask for beside its arguments (weftCommSetCallConfig). A value.
+#pragma once
+#include <cstdint>
+
+#include "weft/types.h"
+
+namespace weft {
+
+struct CallSettings {
+    int64_t timeout_ms = -1;  // negative: the communicator's
+    uint8_t preference = 0;   // see Planner and DeviceSide::prefer()
+    int priority = WEFT_CONFIG_UNDEF_INT;
+};
+
+}  // namespace weft
