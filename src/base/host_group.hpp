@@ -319,6 +319,9 @@ class HostGroup {
     std::atomic<bool> settled_{false};  // release, pairs with alive()
 };
 
+// `ranks 3, 5 to 7 and 12`, shortened after some.
+std::string ranks_text(const std::vector<int>& ascending);
+
 // Number of this process, random, new after a fork.
 uint64_t process_token();
 uint64_t process_token_address();

@@ -136,20 +136,4 @@ AgreedFacts facts_of(const std::vector<HostEntry>& hosts) {
     return facts;
 }
 
-std::string ranks_text(const std::vector<int>& ascending) {
-    constexpr int most_runs = 8;
-    std::string text = ascending.size() == 1 ? "rank " : "ranks ";
-    int runs = 0;
-    for (size_t first = 0; first < ascending.size();) {
-        size_t last = first;
-        while (last + 1 < ascending.size() && ascending[last + 1] == ascending[last] + 1) ++last;
-        if (++runs > most_runs) return text + fmt::format(" and {} more", ascending.size() - first);
-        if (runs > 1) text += ", ";
-        text += last > first ? fmt::format("{} to {}", ascending[first], ascending[last])
-                             : fmt::format("{}", ascending[first]);
-        first = last + 1;
-    }
-    return text;
-}
-
 }  // namespace weft

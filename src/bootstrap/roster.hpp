@@ -73,7 +73,4 @@ struct HostTree {
     }
 };
 
-// `ranks 3, 5 to 7 and 12`, shortened after some.
-std::string ranks_text(const std::vector<int>& ascending);
-
 }  // namespace weft

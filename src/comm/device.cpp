@@ -119,7 +119,7 @@ std::string DeviceSide::explain(const Operation& operation, uint8_t preference) 
     const auto plan = plan_on_device(operation, s.layout_for(preference));
     if (!plan) return fmt::format("\nin device memory: {}", plan.status().sentence());
     return fmt::format("\nin device memory: {}{}{}, by {} that Weft has not measured on a GPU", plan->text(),
-                       s.domain->detour().empty() ? "" : ", through host memory",
+                       s.domain->detour_text(),
                        !plan->staged() ? ""
                        : s.offers && !operation.scales()
                            ? ", in place where all buffers are of cudaMalloc or weftMemAllocDevice and, if other "

@@ -11,7 +11,6 @@
 #include "src/base/log.hpp"
 #include "src/base/options.hpp"
 #include "src/base/per_process.hpp"
-#include "src/bootstrap/roster.hpp"
 #include "src/comm/device_state.hpp"
 
 namespace weft {
@@ -272,7 +271,7 @@ Status DeviceSide::begin(int64_t timeout_ms) {
     if (s.abroad) WEFT_TRY(s.abroad->begin(s.domain->abroad_ends(), s.domain->ended()));
     WEFT_LOG_RANK(s.rank, info, init, "serves memory of device {}, {} blocks of a kernel at most{}{}", s.device(),
                   s.layout.blocks_max, s.sharing ? ", which it shares with ranks of this process" : "",
-                  s.domain->detour().empty() ? "" : ", through host memory");
+                  s.domain->detour_text());
     if (s.group->ranks() == 1) return ok();
     // Somebody must see deaths and kernels' failures while the rank's thread waits in the driver, or is elsewhere.
     auto service = Service::of_process();

@@ -315,31 +315,41 @@ TEST_CASE("a process may end without destroying its communicator", "[processes]"
     job.finish();
 }
 
-TEST_CASE("devices that do not reach each other go through the host's memory, and the log says why", "[processes]") {
+TEST_CASE("memory that some device does not reach is the host's, and the log says whose and why", "[processes]") {
     struct {
-        const char *machine, *why;
+        const char *machine, *why, *whose;
     } const cases[] = {
-        {"gpus 3; p2p 0 1 0; p2p 1 0 0; leaks fatal", "CUDA_ERROR_PEER_ACCESS_UNSUPPORTED (217)"},
-        {"gpus 3; p2p 1 2 lies; p2p 2 1 lies; leaks fatal", "did not arrive"},
+        {"gpus 3; p2p 0 1 0; p2p 1 0 0; leaks fatal", "CUDA_ERROR_PEER_ACCESS_UNSUPPORTED (217)", " of ranks 0 to 1"},
+        {"gpus 3; p2p 1 2 lies; p2p 2 1 lies; leaks fatal", "did not arrive", " of ranks 1 to 2"},
+        {"gpus 3; p2p 0 1 0; leaks fatal", "rank 0: cannot reach rank 1's memory: ", " of rank 1"},
+        {"gpus 3; p2p 0 1 0; p2p 1 0 0; p2p 1 2 0; p2p 2 1 0; leaks fatal", "CUDA_ERROR_PEER_ACCESS_UNSUPPORTED (217)",
+         ""},
+        // What is found when the others' memory has moved.
+        {"gpus 3; p2p 0 1 0; p2p 1 2 lies; p2p 2 1 lies; leaks fatal", "did not arrive", ""},
         {"gpus 3; fault cuIpcOpenMemHandle 0 201; fault cuMemImportFromShareableHandle 0 101; leaks fatal",
-         "CUDA_ERROR_INVALID_CONTEXT (201)"},
+         "CUDA_ERROR_INVALID_CONTEXT (201)", ""},
         {"gpus 3; fault cuIpcOpenMemHandle 0 201; fault cuMemCreate 0 801; leaks fatal",
-         "by file descriptors: rank 0: CUDA could not allocate "}};
+         "by file descriptors: rank 0: CUDA could not allocate ", ""}};
     const std::string algo = GENERATE(as<std::string>(), "", "ring", "double_binary_tree");
     for (const auto& each : cases)
         for (const int together : {1, 3}) {
             if (small() && !algo.empty() && (together == 3 || &each != cases)) continue;
-            if (together == 3 && !contains(each.machine, "p2p 0 1 0")) continue;  // what only processes meet
+            // What only processes meet.
+            if (together == 3 && (!contains(each.machine, "p2p 0 1 0") || contains(each.machine, "lies"))) continue;
             Job job(3, each.machine, 3, together);
-            job.variables = {"WEFT_DEBUG=WARN"};
+            job.variables = {"WEFT_DEBUG=INFO"};
             job.algo = algo;
             job.start_all({"init", "reduce 1000", "reduce 100000", "reduce 3000000", "all 300", "all 300001",
                            "host 1000", "reduce 0", "destroy"});
             job.finish();
             INFO(each.machine << '\n' << job[0].output() << job[0].error());
             CHECK(contains(job[0].output(), "init 0\ndestroy 0\n"));
-            CHECK(contains(job[0].error(), "device memory goes through the host's, which is slow: rank "));
+            const std::string whose = each.whose;
+            CHECK(contains(job[0].error(), "device memory" + whose + " goes through the host's, which is slow: rank "));
             CHECK(contains(job[0].error(), each.why));
+            CHECK(contains(job[0].error(), whose.empty()
+                                               ? ", through host memory\n"
+                                               : ", through host memory to and from" + whose.substr(3) + '\n'));
         }
 }
 

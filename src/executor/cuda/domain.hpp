@@ -92,8 +92,10 @@ class Domain {
     bool captured() const { return captured_.load(std::memory_order_relaxed); }
 
     uint64_t device_bytes() const { return memory_.bytes() + unused_.bytes(); }
-    // Why ranks share host memory instead of the devices', the same on all; empty: they share the devices'.
+    // Why host memory stands in for that of some ranks' devices or of all, the same on all ranks; empty: for none's. And
+    // which way kernels go then: ", through host memory to and from ranks 0 and 3".
     const std::string& detour() const { return detour_; }
+    std::string detour_text() const;
 
     // Returns when the kernels that were launched directly have ended; after an abort it waits two seconds at most.
     void finish() const;
@@ -106,8 +108,9 @@ class Domain {
     enum class Stage { offering, reaching, verifying, agreeing, known };
     // Letters of the stages; a finding's are several.
     enum LetterNumber : int { offers, reached = 16, verified = 32, agreed = 48, of_each_way = 64 };
-    // How ranks of different processes reach each other's memory, in the order in which it is tried.
-    enum class Way { ipc, descriptors, host };
+    // How ranks of different processes reach each other's memory, in the order in which it is tried; then host memory in
+    // the place of that of the ranks which not all reach, and of all.
+    enum class Way { ipc, descriptors, some_host, host };
 
     Places places() const;
     // What kernels of messages and of one-sided calls have in common.
@@ -133,19 +136,24 @@ class Domain {
     uint64_t key(int stage) const;
     const std::byte* find(int peer, int stage) const;  // null until it is there
     Status post(int stage, const void* letter, size_t bytes);
-    Status post_finding(int stage, const Status& status, bool root);
+    Status post_finding(int stage, const Status& status, bool root, uint64_t unreached);
     Status tell_hosts();
     bool hosts_agree();
     bool leads() const { return rank_ == members_[0]; }
     bool one_process() const;
+    static uint64_t bit(int rank) { return uint64_t(1) << unsigned(rank); }
+    uint64_t all_members() const;
+    std::vector<int> hosted() const;  // ascending
     // What the first rank in order has met in a stage; all ranks read the same letters.
     struct Obstacle {
         std::string text;   // empty: nothing is in the way
         bool root = false;  // a rank could not offer anything
     };
     Obstacle first_obstacle(int stage) const;
-    // Nothing is in the way, another way is tried, or there is none. `mapped`: it is behind the mapping.
-    void conclude(Obstacle obstacle, bool mapped);
+    // Of the ranks, by bit, whose memory not all reach, as a stage has shown; all, where something else is in the way.
+    uint64_t unreached_in(int stage) const;
+    // After a stage of the way that is tried: nothing is in the way, another way is tried, or there is none.
+    void conclude(int stage);
     Status map(int peer);
     Status map_of_process(int peer);
     Status copy_by_kernel(CUdeviceptr to, CUdeviceptr from);
@@ -170,8 +178,9 @@ class Domain {
     ExportableMemory unused_;               // of a way that did not serve: peers may map it until they leave
     std::shared_ptr<DescriptorMail> mail_;  // while the memory's letter is posted
     uint64_t letter_ = 0;
-    SharedMemory host_memory_;                 // the first rank's: of all ranks of the host
+    SharedMemory host_memory_;                 // the first rank's: of all ranks that are hosted
     std::shared_ptr<HostPlaces> host_places_;  // the same, for this process's devices
+    uint64_t hosted_ = 0;                      // by bit: ranks for whose devices' memory it stands in
     std::vector<IpcMapping> mappings_;         // of other processes' memory; or
     std::vector<VmmMemory> imports_;
     std::vector<CUdeviceptr> bases_;  // by rank: its memory, as this rank's kernels address it; 0 abroad

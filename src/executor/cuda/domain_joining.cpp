@@ -74,8 +74,8 @@ std::vector<int> Domain::missing() const {
     return ranks;
 }
 
-Status Domain::post_finding(int stage, const Status& status, bool root) {
-    return in_letters(status, root, [&](int letter, const Finding& finding) {
+Status Domain::post_finding(int stage, const Status& status, bool root, uint64_t unreached) {
+    return in_letters(status, root, unreached, [&](int letter, const Finding& finding) {
         return post(stage + letter, &finding, sizeof finding);
     });
 }
@@ -91,12 +91,41 @@ Domain::Obstacle Domain::first_obstacle(int stage) const {
     return {};
 }
 
+uint64_t Domain::all_members() const {
+    uint64_t all = 0;
+    for (const int member : members_) all |= bit(member);
+    return all;
+}
+
+std::vector<int> Domain::hosted() const {
+    std::vector<int> ranks;
+    for (const int member : members_)
+        if ((hosted_ & bit(member)) != 0) ranks.push_back(member);
+    return ranks;
+}
+
+std::string Domain::detour_text() const {
+    if (detour_.empty()) return {};
+    return hosted_ == all_members() ? ", through host memory"
+                                    : ", through host memory to and from " + ranks_text(hosted());
+}
+
+uint64_t Domain::unreached_in(int stage) const {
+    uint64_t ranks = 0;
+    for (const int peer : members_) {
+        const auto* finding = reinterpret_cast<const Finding*>(find(peer, stage));
+        if (!finding->good && finding->unreached == 0) return all_members();
+        ranks |= finding->unreached;
+    }
+    return ranks;
+}
+
 // The host's first rank speaks for all, who have come to the same end.
 Status Domain::tell_hosts() {
     if (!leads()) return ok();
     const Status end = obstacle_.empty() ? ok() : Status(weftSystemError, obstacle_);
     for (const int other : other_hosts_)
-        WEFT_TRY(in_letters(end, false, [&](int letter, const Finding& finding) {
+        WEFT_TRY(in_letters(end, false, 0, [&](int letter, const Finding& finding) {
             return group_->post_letter(rank_, other, key(agreed + letter), &finding, sizeof finding);
         }));
     return ok();
@@ -119,7 +148,7 @@ Result<bool> Domain::advance() {
     if (stage_ == Stage::known) return true;
     const ContextScope scope(kernels_->context());
     const RelaxedCapture relaxed(kernels_->driver());
-    if (stage_ == Stage::offering && (way_ != Way::host || leads() || find(members_[0], offers))) {
+    if (stage_ == Stage::offering && (way_ < Way::some_host || leads() || find(members_[0], offers))) {
         WEFT_TRY(offer());
         stage_ = Stage::reaching;
     }
@@ -129,11 +158,11 @@ Result<bool> Domain::advance() {
         if (*reached) stage_ = Stage::verifying;
     }
     if (stage_ == Stage::verifying && letters_there(reached)) {
-        if (Obstacle obstacle = first_obstacle(reached); !obstacle.text.empty()) {
-            conclude(std::move(obstacle), false);
+        if (!first_obstacle(reached).text.empty()) {
+            conclude(reached);
         } else {
             if (!find(rank_, verified)) WEFT_TRY(verify());
-            if (letters_there(verified)) conclude(first_obstacle(verified), true);
+            if (letters_there(verified)) conclude(verified);
         }
     }
     if (stage_ == Stage::agreeing) {
@@ -145,11 +174,13 @@ Result<bool> Domain::advance() {
 }
 
 // All ranks come here alike, for they have read the same letters.
-void Domain::conclude(Obstacle obstacle, bool mapped) {
+void Domain::conclude(int stage) {
     withdraw_letter();  // who could fetch it has
+    Obstacle obstacle = first_obstacle(stage);
     if (!tried_.empty() && !obstacle.text.empty())
-        obstacle.text = fmt::format("{}; and {}: {}", tried_,
-                                    way_ == Way::host ? "through host memory" : "by file descriptors", obstacle.text);
+        obstacle.text =
+            fmt::format("{}; and {}: {}", tried_,
+                        way_ >= Way::some_host ? "through host memory" : "by file descriptors", obstacle.text);
     // A device that cannot be used for one thing is of no use for another.
     if (obstacle.text.empty() || obstacle.root || way_ == Way::host) {
         if (way_ == Way::descriptors && obstacle.text.empty() && leads())
@@ -160,15 +191,20 @@ void Domain::conclude(Obstacle obstacle, bool mapped) {
     }
     tried_ = std::move(obstacle.text);
     // What can be mapped and does not work will not do so by another mapping.
-    way_ = way_ == Way::ipc && !mapped && !one_process() ? Way::descriptors : Way::host;
-    if (way_ == Way::host) {
+    if (way_ == Way::ipc && stage == reached && !one_process()) {
+        way_ = Way::descriptors;
+        std::fill(bases_.begin(), bases_.end(), 0);
+    } else {
+        hosted_ = way_ < Way::some_host ? unreached_in(stage) : all_members();
+        way_ = hosted_ == all_members() ? Way::host : Way::some_host;
         if (leads())
-            WEFT_LOG_RANK(rank_, warn, init, "device memory goes through the host's, which is slow: {}", tried_);
+            WEFT_LOG_RANK(rank_, warn, init, "device memory{} goes through the host's, which is slow: {}",
+                          way_ == Way::host ? "" : " of " + ranks_text(hosted()), tried_);
         detour_ = tried_;
+        for (const int rank : hosted()) bases_[size_t(rank)] = 0;
     }
     obstacle_.clear();
     unoffered_.clear();
-    std::fill(bases_.begin(), bases_.end(), 0);
     stage_ = Stage::offering;
 }
 
@@ -224,46 +260,61 @@ Status Domain::probe(int peer) {
 // Maps what the others offer, reads it, and writes into it. False: somebody's process does not hand out its descriptor yet.
 Result<bool> Domain::reach() {
     late_ = -1;
-    const Status done = [&]() -> Status {
+    uint64_t unreached = 0;
+    Status first;  // of those
+    Status done = [&]() -> Status {
         if (!obstacle_.empty()) return {weftSystemError, obstacle_};
         if (!unoffered_.empty()) return {weftSystemError, unoffered_};
         for (const int peer : members_) {
-            if (bases_[size_t(peer)] != 0) continue;  // mapped when this was tried before; its own; in host memory all
+            if (bases_[size_t(peer)] != 0) continue;  // mapped when this was tried before; its own; in host memory
             Status status = map(peer);
             if (status) continue;
-            if (status.code() == weftTimeout && group_->alive(peer)) late_ = peer;
-            return fail(status.code(), "cannot reach rank {}'s memory: {}", peer, status.sentence());
+            if (status.code() == weftTimeout && group_->alive(peer)) return late_ = peer, ok();
+            if (first) first = fail(status.code(), "cannot reach rank {}'s memory: {}", peer, status.sentence());
+            unreached |= bit(peer);
         }
         for (const int peer : members_)
-            if (peer != rank_) WEFT_TRY(probe(peer));
-        WEFT_TRY(write_programs());
-        WEFT_TRY(stream_.synchronize());
-        return ok();
+            if (peer != rank_ && bases_[size_t(peer)] != 0) WEFT_TRY(probe(peer));
+        if (unreached == 0) WEFT_TRY(write_programs());
+        return stream_.synchronize();
     }();
     if (late_ >= 0) return false;
+    if (done)
+        done = std::move(first);
+    else
+        unreached = 0;
     if (!done) WEFT_LOG_RANK(rank_, info, init, "no device memory in common: {}", done.sentence());
-    WEFT_TRY(post_finding(reached, done, !obstacle_.empty()));
+    WEFT_TRY(post_finding(reached, done, !obstacle_.empty(), unreached));
     return true;
 }
 
 // Whether what was read was right, and what the others say they have written is here.
 Status Domain::verify() {
-    const Status done = [&]() -> Status {
+    uint64_t unreached = 0;
+    Status first;  // of what is wrong with those
+    Status done = [&]() -> Status {
         Probe& probe = static_cast<HostWords*>(host_words_.data())->probe;
         WEFT_TRY(copy_async(kernels_->driver(), host_words_.address() + offsetof(HostWords, probe),
                             bases_[size_t(rank_)] + places().probe, sizeof probe, stream_.handle()));
         WEFT_TRY(stream_.synchronize());
         for (const int peer : members_) {
             if (peer == rank_) continue;
-            if (probe.seen[peer] != own_number(peer))
-                return fail(weftSystemError, "reads something else where rank {}'s device memory is mapped", peer);
-            if (probe.from[peer] != number_between(peer, rank_))
-                return fail(weftSystemError, "what rank {} wrote into its device memory did not arrive", peer);
+            const bool reads = probe.seen[peer] == own_number(peer),
+                       is_written = probe.from[peer] == number_between(peer, rank_);
+            if (!reads) unreached |= bit(peer);
+            if (!is_written) unreached |= bit(rank_);
+            if (!first || (reads && is_written)) continue;
+            first = reads ? fail(weftSystemError, "what rank {} wrote into its device memory did not arrive", peer)
+                          : fail(weftSystemError, "reads something else where rank {}'s device memory is mapped", peer);
         }
         return ok();
     }();
+    if (done)
+        done = std::move(first);
+    else
+        unreached = 0;
     if (!done) WEFT_LOG_RANK(rank_, warn, init, "peer access between GPUs does not work: {}", done.sentence());
-    return post_finding(verified, done, false);
+    return post_finding(verified, done, false, unreached);
 }
 
 }  // namespace weft::cuda

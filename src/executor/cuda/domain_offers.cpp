@@ -39,6 +39,7 @@ Status Domain::offer() {
     switch (way_) {
         case Way::ipc: return offer_by_ipc();
         case Way::descriptors: return offer_by_descriptor();
+        case Way::some_host:
         case Way::host: return offer_host_memory();
     }
     __builtin_unreachable();
@@ -94,12 +95,13 @@ Status Domain::offer_by_descriptor() {
     return post(offers, &letter, sizeof letter);
 }
 
-// The last way: one segment for all ranks of the host, the first one's, who offers it first. Whoever offers has
-// written its own part.
+// The last ways: one segment for all ranks that are hosted, the host's first rank's, who offers it first. Whoever offers
+// has written its own part; the others' memory stays as it was offered before.
 Status Domain::offer_host_memory() {
     PeerMemory letter{};
     const Status made = [&]() -> Status {
-        const size_t each = this->places().programs, bytes = each * members_.size();
+        const std::vector<int> hosted = this->hosted();
+        const size_t each = this->places().programs, bytes = each * hosted.size();
         if (leads()) {
             auto memory = SharedMemory::create("weft-device-detour", bytes);
             if (!memory) return memory.take_status();
@@ -115,8 +117,7 @@ Status Domain::offer_host_memory() {
         host_places_ = std::move(*places);
         auto address = host_places_->address();
         if (!address) return address.take_status();
-        for (size_t place = 0; place < members_.size(); ++place)
-            bases_[size_t(members_[place])] = *address + each * place;
+        for (size_t place = 0; place < hosted.size(); ++place) bases_[size_t(hosted[place])] = *address + each * place;
         return write_probe();
     }();
     if (!made) {
@@ -132,8 +133,9 @@ Status Domain::map(int peer) {
     memcpy(&address, found, sizeof address);
     if (address == 0) return fail(weftSystemError, "rank {} could not offer its device memory", peer);
     if (group_->same_process(rank_, peer)) {
+        WEFT_TRY(map_of_process(peer));
         bases_[size_t(peer)] = address;
-        return map_of_process(peer);
+        return ok();
     }
     const Context& context = kernels_->context();
     if (way_ == Way::descriptors) {
