@@ -144,12 +144,12 @@ WEFT_API weftResult_t weftCommUserRank(const weftComm_t comm, int* rank);
 /* ---- Groups: calls between start and end on this thread are begun together; end drives them all to completion, which
  * is how one thread drives several ranks. Groups nest: the outermost end drives. Calls of one communicator go to one
  * stream or to none. Small all-reduces of a communicator that follow each other are carried out as one
- * (WEFT_JOIN_BYTES), so every rank groups its calls alike: who does not is told so (weftMismatch). Wrong arguments are
- * refused by the call itself, the others are carried out; where a call waits for one of the same function that this
- * thread was refused on another rank of the communicator, weftGroupEnd ends it with weftInvalidUsage, and the
- * communicator on all ranks. weftGroupEnd returns the first error of all others, and weftGetLastError names the call,
- * "call 3 of the group, weftReduce on communicator trainer (rank 1 of 4): ..", as it does for each communicator's own
- * first error. Thread-safe.
+ * (WEFT_JOIN_BYTES), so on host memory every rank groups its calls alike: who does not is told so (weftMismatch); on
+ * device memory they are one kernel, and ranks need not. Wrong arguments are refused by the call itself, the others are
+ * carried out; where a call waits for one of the same function that this thread was refused on another rank of the
+ * communicator, weftGroupEnd ends it with weftInvalidUsage, and the communicator on all ranks. weftGroupEnd returns the
+ * first error of all others, and weftGetLastError names the call, "call 3 of the group, weftReduce on communicator
+ * trainer (rank 1 of 4): ..", as it does for each communicator's own first error. Thread-safe.
  * Errors: weftInvalidUsage (an end without a start), and those of the calls inside. ---- */
 WEFT_API weftResult_t weftGroupStart(void);
 WEFT_API weftResult_t weftGroupEnd(void);

@@ -19,6 +19,7 @@ class Batch {
   private:
     void keep(Lane& lane, std::span<const size_t> numbers, Status& failure);
     void come_in();
+    bool alone_on_its_streams(const Lane& lane) const;
     void give_up(Lane& lane, std::span<const size_t> numbers, Status failure);
     bool exchange(Lane& lane);
     bool advance(Lane& lane);
@@ -59,6 +60,22 @@ void Batch::come_in() {
         if (lane.outcomes) lane.outcomes->give_up(all);
     }
     std::erase_if(lanes_, [](const Lane& lane) { return lane.refused; });
+}
+
+// Ranks that make these calls one by one may have those of another communicator between them, on one stream: then one
+// kernel for several would wait for what stands behind the other's.
+bool Batch::alone_on_its_streams(const Lane& lane) const {
+    const auto uses = [](const Lane& other, const void* stream) {
+        return std::any_of(other.calls.begin(), other.calls.end(),
+                           [&](const QueuedCall& queued) { return queued.call.stream == stream; }) ||
+               std::any_of(other.messages.begin(), other.messages.end(),
+                           [&](const Communicator::Call& message) { return message.stream == stream; });
+    };
+    return std::none_of(lanes_.begin(), lanes_.end(), [&](const Lane& other) {
+        return &other != &lane && std::any_of(lane.calls.begin(), lane.calls.end(), [&](const QueuedCall& queued) {
+            return queued.call.operation.space == Space::device && uses(other, queued.call.stream);
+        });
+    });
 }
 
 // The communicator's first error is the call's; what else waits on it has failed too. A child that was not to be made
@@ -182,7 +199,7 @@ Status Batch::run() {
     };
     come_in();
     Ending ending{lanes_};
-    for (Lane& lane : lanes_) Fusion::apply(lane.calls, lane.communicator().join_bytes());
+    for (Lane& lane : lanes_) Fusion::apply(lane.calls, alone_on_its_streams(lane));
     for (size_t left = lanes_.size(); left > 0;) {
         bool moved = false;
         left = 0;

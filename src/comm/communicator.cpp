@@ -243,17 +243,39 @@ Status Communicator::begin(const Call& call) {
     return ok();
 }
 
+namespace {
+
+DeviceCall on_device(const Communicator::Call& call) {
+    return {call.operation, call.send,   call.receive,           call.operand,
+            call.stream,    call.mapped, call.operand_on_device, call.settings};
+}
+
+}  // namespace
+
 Status Communicator::begin_on_device() {
     if (uneven(call_.operation.collective)) return begin_uneven_on_device();
     if (one_sided(call_.operation.collective)) return begin_access_on_device();
-    const DeviceCall call{call_.operation, call_.send,   call_.receive,           call_.operand,
-                          call_.stream,    call_.mapped, call_.operand_on_device, call_.settings};
+    const DeviceCall call = weft::on_device(call_);
     if (Status prepared = device_->prepare(call); !prepared) return refuse_or_die(std::move(prepared));
     // Before the launch: a kernel may fail at once, and whoever tells of it looks here for what was called.
     group_->row(rank_).position.enter(++sequence_, device_->prepared());
     prepared_ = nullptr;
     on_device_ = true;
     if (Status launched = device_->launch(call); !launched) return die(std::move(launched));
+    return ok();
+}
+
+Status Communicator::begin_joined_on_device(std::span<const Call> calls) {
+    WEFT_TRY(usable());
+    call_ = calls.back();
+    std::vector<DeviceCall> on_device;
+    for (const Call& call : calls) on_device.push_back(weft::on_device(call));
+    if (Status prepared = device_->prepare_joined(on_device); !prepared) return refuse_or_die(std::move(prepared));
+    for (size_t i = 0; i < calls.size(); ++i)
+        group_->row(rank_).position.enter(++sequence_, device_->prepared_joined(i));
+    prepared_ = nullptr;
+    on_device_ = true;
+    if (Status launched = device_->launch_joined(on_device); !launched) return die(std::move(launched));
     return ok();
 }
 

@@ -98,6 +98,9 @@ class Communicator {
     // "rank 0 waits in operation 1, all_reduce of 1 int32, sum": while it is in one.
     std::string text_of_wait() const;
     Status begin(const Call& call);
+    // Of calls on device memory that Fusion has found fit, in one kernel; a refusal leaves nothing begun.
+    bool joins_on_device() const { return device_ && device_->joins(); }
+    Status begin_joined_on_device(std::span<const Call> calls);
     // done, moved or blocked; a failure has been told to all ranks, and the communicator is dead.
     Progress advance();
     // While blocked: spins, yields or sleeps, and now and then looks for trouble. A failure as above.
@@ -234,7 +237,7 @@ class Communicator {
     void abort();
     bool aborted_here() const { return aborted_here_.load(std::memory_order_acquire); }
     // Up to which small calls of a group are joined.
-    size_t join_bytes() const { return ranks() == 1 ? 0 : size_t(planner_.agreed().join_bytes); }
+    size_t join_bytes() const { return size_t(planner_.agreed().join_bytes); }
     std::span<std::byte> buffer_of_joined(size_t bytes) {
         if (joined_.size() < bytes) joined_.resize(bytes);
         return {joined_.data(), bytes};

@@ -134,6 +134,13 @@ class DeviceSide {
     Status prepare(const DeviceCall& call);
     const Operation& prepared() const;  // with its choice
     Status launch(const DeviceCall& call);
+    // Whether neighbouring all-reduces of a group may go in one kernel. Each is carried out there as by a kernel of its
+    // own, so that ranks need not agree on it; what is refused is refused for all, and they can be called by themselves.
+    // All are of one stream, type, reduction and settings, and none uses what another one writes.
+    bool joins() const;
+    Status prepare_joined(std::span<const DeviceCall> calls);
+    const Operation& prepared_joined(size_t place) const;
+    Status launch_joined(std::span<const DeviceCall> calls);
     // Messages of one group, any number to and from any ranks, in one kernel. Two steps likewise.
     Status prepare_messages(std::span<const DeviceMessage> messages, void* stream);
     Status prepare_messages(const CountedMessages& messages, void* stream);

@@ -15,7 +15,9 @@ using cuda::element_of;
 using cuda::Kernel;
 using cuda::KernelArguments;
 using cuda::LaunchShape;
+using cuda::message_items_within;
 using cuda::MessageArguments;
+using cuda::MessageItem;
 using cuda::ranks_max;
 
 // A new key: nothing here calls the driver, so it may happen during a capture.
@@ -112,13 +114,17 @@ Status DeviceSide::prepare(const DeviceCall& call) {
     WEFT_TRY(s.take_stream(call.stream));
     // Of calls of all ranks alone: others are not counted alike.
     if (s.sharing) WEFT_TRY(s.domain->claim(static_cast<CUstream>(call.stream)));
-    s.prepared = s.plans.find(PlanKey(call.operation, call.settings.preference));
-    if (!s.prepared) [[unlikely]] {
-        auto plan = s.plan(call.operation, call.settings.preference);
-        if (!plan) return plan.take_status();
-        s.prepared = *plan;
-    }
+    auto plan = s.plan_of(call);
+    if (!plan) return plan.take_status();
+    s.prepared = *plan;
     return ok();
+}
+
+Result<PreparedLaunch*> DeviceSide::State::plan_of(const DeviceCall& call) {
+    PreparedLaunch* const known = plans.find(PlanKey(call.operation, call.settings.preference));
+    if (known) [[likely]]
+        return known;
+    return plan(call.operation, call.settings.preference);
 }
 
 // All or nothing: a peer that finds one address uses both. Where it needs none, what it finds is never looked at.
@@ -163,6 +169,72 @@ Status DeviceSide::launch(const DeviceCall& call) {
     shape.priority = *priority;
     WEFT_TRY(s.enqueue_served(*it.kernel, shape, stream, a));
     return s.domain->note(stream, s.stream);
+}
+
+// Where ranks share a device launches are counted, to tell who is on whose stream.
+bool DeviceSide::joins() const {
+    const State& s = *state_;
+    return s.domain && !s.sharing && s.layout.hosts == 1 && s.layout.ranks <= ranks_max;
+}
+
+Status DeviceSide::prepare_joined(std::span<const DeviceCall> calls) {
+    State& s = *state_;
+    WEFT_TRY(s.take_stream(calls[0].stream));
+    s.joined.clear();
+    for (const DeviceCall& call : calls) {
+        auto plan = s.plan_of(call);
+        if (!plan) return plan.take_status();
+        if ((*plan)->plan.body != Body::packet_one_shot)
+            return fail(weftInvalidUsage, "{} goes by a kernel that carries out one call", call.operation.text());
+        s.joined.push_back(*plan);
+    }
+    return ok();
+}
+
+const Operation& DeviceSide::prepared_joined(size_t place) const { return state_->joined[place]->plan.operation; }
+
+Status DeviceSide::launch_joined(std::span<const DeviceCall> calls) {
+    State& s = *state_;
+    PreparedLaunch& first = *s.joined[0];
+    std::vector<MessageItem> further;
+    LaunchShape shape = first.shape;
+    for (size_t i = 1; i < calls.size(); ++i) {
+        const KernelArguments& its = s.joined[i]->arguments;
+        further.push_back({static_cast<std::byte*>(calls[i].receive), static_cast<const std::byte*>(calls[i].send),
+                           its.bytes, its.fingerprint});
+        shape.blocks = std::max(shape.blocks, s.joined[i]->shape.blocks);
+    }
+    const auto stream = static_cast<CUstream>(calls[0].stream);
+    ContextScope scope(s.kernels->context());
+    WEFT_TRY(scope.take_status());
+    auto priority = s.priority(calls[0].settings.priority);
+    if (!priority) return priority.take_status();
+    shape.priority = *priority;
+    WEFT_TRY(s.domain->order(stream, s.stream));
+    WEFT_TRY(s.note(further, stream, *priority));
+    KernelArguments a = first.arguments;
+    a.send = static_cast<const std::byte*>(calls[0].send);
+    a.receive = static_cast<std::byte*>(calls[0].receive);
+    a.launch = ++s.launches;
+    a.timeout_ns = s.timeout_of(calls[0].settings);
+    a.further = s.message_arguments.table;
+    a.further_count = int32_t(further.size());
+    WEFT_TRY(s.enqueue(*first.kernel, shape, stream, &a));
+    return s.domain->note(stream, s.stream);
+}
+
+Status DeviceSide::State::note(std::span<const MessageItem> items, CUstream on, std::optional<int> priority) {
+    (void)own_messages();
+    MessageArguments& a = message_arguments;
+    a.does = MessageArguments::note;
+    for (size_t noted = 0; noted < items.size(); noted += size_t(a.item_count)) {
+        a.noted = int32_t(noted);
+        a.item_count = int32_t(std::min(items.size() - noted, size_t(message_items_within)));
+        std::copy_n(items.begin() + ptrdiff_t(noted), a.item_count, a.items);
+        a.launch = ++launches;
+        WEFT_TRY(enqueue(kernels->messages(), {.blocks = 1, .threads = 128, .priority = priority}, on, &a));
+    }
+    return ok();
 }
 
 Status DeviceSide::State::enqueue(const Kernel& kernel, const LaunchShape& shape, CUstream on, void* arguments) const {

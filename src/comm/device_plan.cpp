@@ -19,8 +19,6 @@ constexpr size_t one_shot_bytes = 16 << 10, one_shot_bytes_of_two = 64 << 10;
 constexpr size_t packets_bytes = 512 << 10;
 // The same of one message that all get from the root, or the root from all: so much goes through its links.
 constexpr size_t packets_of_root_bytes = 128 << 10;
-// Of a message for each block, in one round: half of its lines.
-constexpr size_t packet_bytes_a_block = 2 << 10;
 // A block of 512 threads has 32 KiB under way with four 16-byte loads of each.
 constexpr size_t peer_bytes_a_block = 32 << 10;
 
@@ -137,7 +135,7 @@ Result<DevicePlan> plan_all_reduce(DevicePlan plan, const DeviceLayout& layout) 
         return allowed(one, plan.operation, layout) && !one.algorithm->of_user;
     });
     if (!fused.two_shot && (!fused.one_shot || (bytes > most_one_shot && steps))) return plan_by_steps(plan, layout);
-    size_t bytes_a_block = packet_bytes_a_block;
+    size_t bytes_a_block = cuda::packet_bytes_a_block;
     if (!fused.two_shot || (fused.one_shot && bytes <= most_one_shot)) {
         plan.body = cuda::Body::packet_one_shot;
     } else if (bytes <= packets_bytes) {
@@ -159,7 +157,7 @@ DevicePlan plan_fused(DevicePlan plan, const DeviceLayout& layout) {
     const size_t through = operation.bytes() * size_t(layout.ranks);
     if (through <= (parted ? packets_bytes : packets_of_root_bytes)) {
         plan.body = cuda::Body::packet_one_shot;
-        set_grid(plan, operation.bytes(), packet_bytes_a_block, layout);
+        set_grid(plan, operation.bytes(), cuda::packet_bytes_a_block, layout);
     } else {
         plan.body = parted ? cuda::Body::peer_one_shot : cuda::Body::peer_two_shot;
         set_grid(plan, operation.whole_bytes(layout.ranks), peer_bytes_a_block, layout);

@@ -63,6 +63,7 @@ struct DeviceSide::State {
     uint64_t timeout_ns = 0;
     PlansByKey<PreparedLaunch> plans;
     PreparedLaunch* prepared = nullptr;
+    std::vector<PreparedLaunch*> joined;  // of one kernel
     uint32_t launches = 0;
     cuda::StreamFacts stream;
     std::unique_ptr<DeviceMessages> messages;
@@ -99,6 +100,9 @@ struct DeviceSide::State {
     }
     uint64_t timeout_of(const CallSettings& settings) const;  // in nanoseconds
     Result<PreparedLaunch*> plan(const Operation& operation, uint8_t preference);
+    Result<PreparedLaunch*> plan_of(const DeviceCall& call);
+    // Into the table of messages, for a kernel that comes behind.
+    Status note(std::span<const cuda::MessageItem> items, CUstream on, std::optional<int> priority);
     void offer(PreparedLaunch& it, const DeviceCall& call) const;
     Status take_stream(void* stream_of_call);
     DeviceMessages& own_messages();

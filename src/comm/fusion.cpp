@@ -50,17 +50,30 @@ void write_vote(std::byte* place, weftDataType_t type, int vote) {
     });
 }
 
+bool is_on_device(const QueuedCall& queued) { return queued.call.operation.space == Space::device; }
+
 bool can_join(const QueuedCall& queued) {
     const Operation& operation = queued.call.operation;
-    return !queued.undertaking && operation.collective == Collective::all_reduce && operation.space == Space::host &&
-           !queued.call.copied && operation.count > 0 && operation.bytes() <= small_bytes &&
-           votes(operation, queued.communicator().ranks()).has_value();
+    if (queued.undertaking || operation.collective != Collective::all_reduce || queued.call.copied ||
+        operation.count == 0 || operation.bytes() > small_bytes)
+        return false;
+    if (is_on_device(queued)) return !operation.scales() && queued.communicator().joins_on_device();
+    return votes(operation, queued.communicator().ranks()).has_value();
 }
 
 bool alike(const Call& one, const Call& other) {
-    return one.operation.type == other.operation.type && one.operation.op == other.operation.op &&
-           one.settings.preference == other.settings.preference;
+    if (one.operation.type != other.operation.type || one.operation.op != other.operation.op ||
+        one.operation.space != other.operation.space || one.settings.preference != other.settings.preference)
+        return false;
+    return one.operation.space == Space::host ||
+           (one.stream == other.stream && one.settings.timeout_ms == other.settings.timeout_ms &&
+            one.settings.priority == other.settings.priority);
 }
+
+// Of one kernel; its table has room for more.
+constexpr size_t most_on_device = 1024;
+// The table is written by a kernel of its own: of two calls that would be two kernels all the same.
+constexpr size_t least_on_device = 3;
 
 struct Range {
     uintptr_t begin, end, furthest;  // furthest: end of this and all before it
@@ -71,21 +84,36 @@ struct Range {
 
 Fusion::~Fusion() = default;
 
-void Fusion::apply(CallQueue& queue, size_t most_bytes) {
-    if (queue.size() < 2 || most_bytes == 0) return;
+void Fusion::apply(CallQueue& queue, bool on_device_too) {
+    if (queue.size() < 2) return;
+    const Communicator& communicator = queue.front().communicator();
+    if (communicator.join_bytes() == 0) return;
     std::vector<QueuedCall> calls = queue.take(), joined;
     for (size_t begin = 0, end = 0; begin < calls.size(); begin = end) {
         size_t bytes = 0;
         end = begin;
-        while (end < calls.size() && can_join(calls[end]) && alike(calls[begin].call, calls[end].call) &&
-               bytes + calls[end].call.operation.bytes() <= most_bytes)
+        const bool on_device = is_on_device(calls[begin]);
+        const bool pays = on_device ? on_device_too : communicator.ranks() > 1;
+        const size_t most_bytes = pays ? communicator.join_bytes() : 0, most = on_device ? most_on_device : SIZE_MAX;
+        while (end < calls.size() && end - begin < most && can_join(calls[end]) &&
+               alike(calls[begin].call, calls[end].call) && bytes + calls[end].call.operation.bytes() <= most_bytes)
             bytes += calls[end++].call.operation.bytes();
-        if (end - begin < 2) {
+        if (end - begin < (on_device ? least_on_device : 2)) {
             end = begin + 1;
             joined.push_back(std::move(calls[begin]));
             continue;
         }
         auto fusion = std::make_shared<Fusion>();
+        if (on_device) {
+            fusion->calls_.assign(calls.begin() + ptrdiff_t(begin), calls.begin() + ptrdiff_t(end));
+            if (fusion->apart()) {
+                joined.push_back(calls[begin]);
+                joined.back().fusion = std::move(fusion);
+            } else {
+                std::move(calls.begin() + ptrdiff_t(begin), calls.begin() + ptrdiff_t(end), std::back_inserter(joined));
+            }
+            continue;
+        }
         QueuedCall& whole = joined.emplace_back(calls[begin]);
         Operation& operation = whole.call.operation;
         const size_t element = datatype_bytes[operation.type];
@@ -112,16 +140,25 @@ void Fusion::apply(CallQueue& queue, size_t most_bytes) {
     queue.put(std::move(joined));
 }
 
-// No call reads what another one writes. (An earlier one could, but it seldom does.)
-bool Fusion::in_order() const {
+namespace {
+
+std::vector<Range> written_by(const std::vector<QueuedCall>& calls) {
     std::vector<Range> written;
-    written.reserve(calls_.size());
-    for (size_t i = 0; i < calls_.size(); ++i) {
-        const auto begin = reinterpret_cast<uintptr_t>(calls_[i].call.receive);
-        written.push_back({begin, begin + calls_[i].call.operation.bytes(), 0, i});
+    written.reserve(calls.size());
+    for (size_t i = 0; i < calls.size(); ++i) {
+        const auto begin = reinterpret_cast<uintptr_t>(calls[i].call.receive);
+        written.push_back({begin, begin + calls[i].call.operation.bytes(), 0, i});
     }
     const auto earlier = [](const Range& a, const Range& b) { return a.begin < b.begin; };
     if (!std::is_sorted(written.begin(), written.end(), earlier)) std::sort(written.begin(), written.end(), earlier);
+    return written;
+}
+
+}  // namespace
+
+// No call reads what another one writes. (An earlier one could, but it seldom does.)
+bool Fusion::in_order() const {
+    std::vector<Range> written = written_by(calls_);
     uintptr_t furthest = 0;
     for (Range& range : written) range.furthest = furthest = std::max(furthest, range.end);
     for (size_t i = 0; i < calls_.size(); ++i) {
@@ -134,6 +171,22 @@ bool Fusion::in_order() const {
             if (after->end > begin && after->call != i) return false;
     }
     return true;
+}
+
+// Nor do two write the same.
+bool Fusion::apart() const {
+    const std::vector<Range> written = written_by(calls_);
+    for (size_t i = 1; i < written.size(); ++i)
+        if (written[i].begin < written[i - 1].end) return false;
+    return in_order();
+}
+
+bool Fusion::on_device() const { return is_on_device(calls_[0]); }
+
+Status Fusion::begin_on_device() {
+    std::vector<Call> calls;
+    for (const QueuedCall& queued : calls_) calls.push_back(queued.call);
+    return calls_[0].communicator().begin_joined_on_device(calls);
 }
 
 void Fusion::gather(Call& call) {
@@ -151,6 +204,7 @@ void Fusion::gather(Call& call) {
 }
 
 bool Fusion::scatter() const {
+    if (on_device()) return true;
     const Operation& operation = calls_[0].call.operation;
     const size_t element = datatype_bytes[operation.type];
     std::byte fine[8];

@@ -16,6 +16,7 @@ void QueuedCall::keep_pointed() {
 
 Status QueuedCall::begin() {
     if (undertaking) return undertaking->begin();
+    if (fusion && fusion->on_device()) return fusion->begin_on_device();
     if (fusion) fusion->gather(call);
     return communicator().begin(call);
 }

@@ -107,6 +107,11 @@ struct StepBlock {
     ConnectionEnd source, target;
 };
 
+// Of a message for each block of packets, in one round: half of its lines.
+inline constexpr size_t packet_bytes_a_block = 2 << 10;
+
+struct MessageItem;
+
 struct KernelArguments {
     int32_t rank, ranks;
     uint32_t launch;  // tells a kernel from those that this rank launched before and after it
@@ -153,6 +158,11 @@ struct KernelArguments {
     int32_t tiles;       // of one run of the schedule
     std::byte* scratch;  // Buffer::scratch: device memory of the rank's own
     bool dependent;      // some instruction waits for another block
+    // packet_one_shot of an all-reduce: further ones behind it, each with the blocks, epochs and fingerprint that it has
+    // as a kernel of its own, so peers need not know. In device memory: `data` receives, `other` is sent, `mark` is the
+    // fingerprint.
+    const MessageItem* further = nullptr;
+    int32_t further_count = 0;
 };
 static_assert(sizeof(KernelArguments) <= 4096, "passed by value");
 

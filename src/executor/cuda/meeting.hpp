@@ -19,6 +19,11 @@ class Meeting {
     WEFT_DEVICE Meeting(const Team& team, const KernelArguments& arguments)
         : team_(team), arguments_(arguments), own_(*arguments.own) {
         epoch_ = own_.epoch[team.block];
+        begin_operation(arguments.fingerprint);
+    }
+    // The next one of a kernel that carries out several.
+    WEFT_DEVICE void begin_operation(uint32_t fingerprint) {
+        fingerprint_ = fingerprint;
         first_epoch_ = epoch_ + 1;
     }
 
@@ -85,7 +90,7 @@ class Meeting {
         report.peer = peer;
         report.block = uint32_t(team_.block);
         report.epoch = epoch_;
-        report.fingerprint = arguments_.fingerprint;
+        report.fingerprint = fingerprint_;
         report.other_fingerprint = other_fingerprint;
         report.tile = tile_;
         report.timeout_ns = arguments_.timeout_ns;
@@ -115,7 +120,7 @@ class Meeting {
         return true;
     }
     WEFT_DEVICE bool alike(int peer, uint64_t word) {
-        if (uint32_t(word) == arguments_.fingerprint) return true;
+        if (uint32_t(word) == fingerprint_) return true;
         if (int32_t(epoch_of(word) - first_epoch_) < 0 || int32_t(epoch_of(word) - epoch_) > 0) return true;
         return fail(Failure::mismatch, Waiting::nothing, peer, uint32_t(word)), false;
     }
@@ -135,7 +140,7 @@ class Meeting {
         for (int peer = team_.thread; peer < arguments_.ranks; peer += team_.threads) {
             if (peer == arguments_.rank) continue;
             uint64_t* word = &arguments_.words[peer]->barrier[team_.block][arguments_.rank];
-            const uint64_t value = barrier_word(epoch_, arguments_.fingerprint);
+            const uint64_t value = barrier_word(epoch_, fingerprint_);
             if (release)
                 store_release(word, value);
             else
@@ -166,7 +171,7 @@ class Meeting {
     const Team& team_;
     const KernelArguments& arguments_;
     RankWords& own_;
-    uint32_t epoch_, first_epoch_;
+    uint32_t epoch_, first_epoch_, fingerprint_;
     uint64_t tile_ = 0;
 };
 

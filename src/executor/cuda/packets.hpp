@@ -5,6 +5,7 @@
 // Inference", 2025.
 #pragma once
 #include "src/executor/cuda/meeting.hpp"
+#include "src/executor/cuda/message_arguments.hpp"
 #include "src/executor/cuda/reduce.hpp"
 
 namespace weft::cuda {
@@ -99,25 +100,28 @@ template <weftDataType_t type, bool adds>
 class PacketExchange {
   public:
     WEFT_DEVICE PacketExchange(const Team& team, const KernelArguments& arguments)
-        : team_(team), a_(arguments), reducer_(arguments), meeting_(team, arguments) {}
+        : team_(team),
+          a_(arguments),
+          reducer_(arguments),
+          meeting_(team, arguments),
+          send_(arguments.send),
+          receive_(arguments.receive),
+          bytes_(arguments.bytes),
+          blocks_(team.blocks) {}
 
     // Who gives sends each taker what is for it; who takes combines what has come, or puts each giver's in its place.
     // A thread has sent its lines of a round before it writes any of them, so the buffers may be one.
     WEFT_DEVICE void one_shot() {
         if (!meeting_.begin()) return;
-        const bool gives = is_one_of(a_.giver, a_.rank), takes = is_one_of(a_.taker, a_.rank);
-        const Round round = rounds_of(lines_per_sender);
-        for (uint64_t number = 0; number < round.rounds; ++number) {
-            if (!meeting_.announce()) return;
-            meeting_.at_tile(number);
-            const uint64_t first = first_unit(round, number);
-            const int lines = lines_here(round, first);
-            for (int line = team_.thread; line < lines && gives; line += team_.threads)
-                give(line, first + uint64_t(line));
-            bool failed = false;
-            for (int line = team_.thread; line < lines && takes && !failed; line += team_.threads)
-                failed = !take(line, first + uint64_t(line));
-            if (team_.any(failed) || !meeting_.await(Waiting::packet)) return;
+        for (int next = 0;; ++next) {
+            if (a_.further_count > 0) blocks_ = blocks_of(bytes_);
+            if (team_.block < blocks_ && !one_shot_rounds()) return;
+            if (next >= a_.further_count) break;
+            const MessageItem& item = a_.further[next];
+            send_ = item.other;
+            receive_ = item.data;
+            bytes_ = item.bytes;
+            meeting_.begin_operation(item.mark);
         }
         meeting_.leave();
     }
@@ -166,6 +170,30 @@ class PacketExchange {
   private:
     static constexpr int batch = 8;  // lines that are looked at together
 
+    // As the host reckons them for a kernel of its own; the grid has those of the longest.
+    WEFT_DEVICE int blocks_of(uint64_t bytes) const {
+        const uint64_t wanted = (bytes + packet_bytes_a_block - 1) / packet_bytes_a_block;
+        return wanted < 1 ? 1 : wanted < uint64_t(team_.blocks) ? int(wanted) : team_.blocks;
+    }
+    // False: leave.
+    WEFT_DEVICE bool one_shot_rounds() {
+        const bool gives = is_one_of(a_.giver, a_.rank), takes = is_one_of(a_.taker, a_.rank);
+        const Round round = rounds_of(lines_per_sender);
+        for (uint64_t number = 0; number < round.rounds; ++number) {
+            if (!meeting_.announce()) return false;
+            meeting_.at_tile(number);
+            const uint64_t first = first_unit(round, number);
+            const int lines = lines_here(round, first);
+            for (int line = team_.thread; line < lines && gives; line += team_.threads)
+                give(line, first + uint64_t(line));
+            bool failed = false;
+            for (int line = team_.thread; line < lines && takes && !failed; line += team_.threads)
+                failed = !take(line, first + uint64_t(line));
+            if (team_.any(failed) || !meeting_.await(Waiting::packet)) return false;
+        }
+        return true;
+    }
+
     WEFT_DEVICE void give(int line, uint64_t unit) const {
         if (a_.give_stride == 0) {
             const uint64_t own = own_unit(unit);
@@ -202,7 +230,7 @@ class PacketExchange {
         int lines;
     };
     WEFT_DEVICE Round rounds_of(int most_lines) const {
-        const uint64_t units = (a_.bytes + unit_bytes - 1) / unit_bytes, blocks = uint64_t(team_.blocks);
+        const uint64_t units = (bytes_ + unit_bytes - 1) / unit_bytes, blocks = uint64_t(blocks_);
         // So few that all blocks have some; sixteen fill a line of the cache.
         uint64_t lines = (units + blocks - 1) / blocks;
         lines = (lines + 15) / 16 * 16;
@@ -212,7 +240,7 @@ class PacketExchange {
         return {units, units == 0 ? 1 : (units + a_round - 1) / a_round, int(lines)};
     }
     WEFT_DEVICE uint64_t first_unit(const Round& round, uint64_t number) const {
-        return (number * uint64_t(team_.blocks) + uint64_t(team_.block)) * uint64_t(round.lines);
+        return (number * uint64_t(blocks_) + uint64_t(team_.block)) * uint64_t(round.lines);
     }
     WEFT_DEVICE int lines_here(const Round& round, uint64_t first) const {
         if (first >= round.units) return 0;
@@ -225,12 +253,12 @@ class PacketExchange {
         return peer < a_.ranks ? peer : peer - a_.ranks;
     }
     WEFT_DEVICE size_t bytes_of(uint64_t unit) const {
-        const uint64_t left = a_.bytes - unit * unit_bytes;
+        const uint64_t left = bytes_ - unit * unit_bytes;
         return left < unit_bytes ? size_t(left) : unit_bytes;
     }
     // Of what is for `taker`.
     WEFT_DEVICE uint64_t own_unit(uint64_t unit, int taker = 0) const {
-        const uint64_t raw = load_unit(a_.send + uint64_t(taker) * a_.give_stride + unit * unit_bytes, bytes_of(unit));
+        const uint64_t raw = load_unit(send_ + uint64_t(taker) * a_.give_stride + unit * unit_bytes, bytes_of(unit));
         return reducer_.scaled() ? scaled(reducer_, raw) : raw;
     }
     static WEFT_DEVICE_COLD uint64_t scaled(const Reducer<type, adds>& reducer, uint64_t unit) {
@@ -239,7 +267,7 @@ class PacketExchange {
         return wide.rounded();
     }
     WEFT_DEVICE void put_unit(uint64_t unit, uint64_t value, int giver = 0) const {
-        store_unit(a_.receive + uint64_t(giver) * a_.take_stride + unit * unit_bytes, bytes_of(unit), value);
+        store_unit(receive_ + uint64_t(giver) * a_.take_stride + unit * unit_bytes, bytes_of(unit), value);
     }
 
     WEFT_DEVICE PacketLine* line_at(int owner, int sender, int line) const {
@@ -325,6 +353,11 @@ class PacketExchange {
     const KernelArguments& a_;
     const Reducer<type, adds> reducer_;
     Meeting meeting_;
+    // Of the call.
+    const std::byte* send_;
+    std::byte* receive_;
+    uint64_t bytes_;
+    int blocks_;
 };
 
 template <weftDataType_t type, bool adds>

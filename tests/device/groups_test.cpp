@@ -1,0 +1,264 @@
+// groups_test.cpp: small all-reduces of a group on device memory, which go in one kernel: as each by itself would, whatever
+// other ranks do, in their order where one uses what another one writes, and each with its own name in errors.
+#include <cstring>
+#include <thread>
+
+#include "tests/device/ranks.hpp"
+#include "tests/fake_cuda/control.hpp"
+
+namespace weft::test {
+
+namespace {
+
+struct Reduction {
+    size_t count;
+    weftDataType_t type = weftInt32;
+    weftRedOp_t op = weftSum;
+};
+
+// Buffers of all reductions on one rank, one behind the other, with a gap; in place.
+struct Memory {
+    Memory(int device, const std::vector<Reduction>& all, std::mt19937& random) {
+        size_t bytes = 0;
+        for (const Reduction& one : all) {
+            places.push_back(bytes);
+            bytes += (one.count * size_of(one.type) + 4 + 15) / 8 * 8 + random() % 2 * 4;
+            inputs.push_back(reference::mild(one.type, one.count, random));
+        }
+        buffer = std::make_unique<DeviceBuffer>(device, bytes);
+        fill();
+    }
+    void fill() const {
+        Bytes all(buffer_bytes());
+        for (size_t i = 0; i < inputs.size(); ++i) memcpy(all.data() + places[i], inputs[i].data(), inputs[i].size());
+        buffer->write(all.data(), all.size());
+    }
+    size_t buffer_bytes() const { return places.back() + inputs.back().size(); }
+    void* at(size_t i) const { return static_cast<std::byte*>(buffer->data()) + places[i]; }
+    Bytes result(size_t i) const {
+        const Bytes all = buffer->read(buffer_bytes());
+        return {all.begin() + ptrdiff_t(places[i]), all.begin() + ptrdiff_t(places[i] + inputs[i].size())};
+    }
+    std::vector<size_t> places;
+    std::vector<Bytes> inputs;
+    std::unique_ptr<DeviceBuffer> buffer;
+};
+
+struct Group {
+    Group(const Ranks& of, std::vector<Reduction> reductions, std::mt19937& random)
+        : ranks(of), all(std::move(reductions)) {
+        for (const int device : ranks.placing) memory.push_back(std::make_unique<Memory>(device, all, random));
+    }
+    weftResult_t call(int rank, size_t i) const {
+        const auto r = size_t(rank);
+        return weftAllReduce(memory[r]->at(i), memory[r]->at(i), all[i].count, all[i].type, all[i].op, ranks.comms[r],
+                             ranks.streams[r]->weft());
+    }
+    weftResult_t calls(int rank) const {
+        for (size_t i = 0; i < all.size(); ++i)
+            if (const weftResult_t called = call(rank, i); called != weftSuccess) return called;
+        return weftSuccess;
+    }
+    void enqueue() const {
+        ranks.group([&](int rank) { return calls(rank); });
+    }
+    // Against those of the host.
+    void check() const {
+        std::vector<std::vector<Bytes>> expected(memory.size());
+        for (size_t rank = 0; rank < memory.size(); ++rank) expected[rank] = memory[rank]->inputs;
+        for (size_t i = 0; i < all.size(); ++i)
+            ranks.group([&](int rank) {
+                void* const data = expected[size_t(rank)][i].data();
+                return weftAllReduce(data, data, all[i].count, all[i].type, all[i].op, ranks.comms[size_t(rank)],
+                                     nullptr);
+            });
+        for (size_t rank = 0; rank < memory.size(); ++rank)
+            for (size_t i = 0; i < all.size(); ++i)
+                if (memory[rank]->result(i) != expected[rank][i])
+                    FAIL_CHECK("rank " << rank << ", call " << i << " of " << all[i].count);
+    }
+    const Ranks& ranks;
+    std::vector<Reduction> all;
+    std::vector<std::unique_ptr<Memory>> memory;
+};
+
+// Several of them are joined with threads that share no device.
+bool joins(const Ranks& ranks) { return devices() >= ranks.count(); }
+int launches() { return fake::calls("cuLaunchKernelEx"); }
+
+std::vector<Reduction> drawn(size_t calls, std::mt19937& random) {
+    std::vector<Reduction> all;
+    for (size_t i = 0; i < calls; ++i) {
+        const size_t most = size_t(1) << random() % 13;  // 16 KiB at most
+        all.push_back({1 + random() % most});
+    }
+    return all;
+}
+
+}  // namespace
+
+TEST_CASE("small all-reduces of a group go in one kernel, and leave what each by itself would", "[groups]") {
+    INFO("seed " << seed());
+    std::mt19937 random(seed());
+    for (const int n : small() ? std::vector{3} : std::vector{2, 3, 8}) {
+        const Ranks ranks(spread(n));
+        for (const size_t calls : {3, 20, 200}) {
+            const Group group(ranks, drawn(calls, random), random);
+            const int before = launches();
+            group.enqueue();
+            ranks.finish();
+            const int took = (launches() - before) / n;
+            INFO(n << " ranks, " << calls << " calls, " << took << " launches");
+            CHECK((!joins(ranks) || took <= int(calls / 72 + calls / 100 + 4)));
+            ranks.check_healthy();
+            group.check();
+        }
+        // Of several types and reductions neighbours that are alike are joined.
+        Group mixed(ranks, drawn(40, random), random);
+        std::vector<Reduction> all = mixed.all;
+        for (size_t i = 0; i < all.size(); ++i) {
+            all[i].type = i < 20 ? weftInt32 : weftUint64;
+            all[i].op = i % 20 < 12 ? weftSum : i % 20 < 16 ? weftMax : weftMin;
+            if (i == 7) all[i].count = 100'000;  // too long
+            if (i == 27) all[i].count = 0;
+        }
+        const Group various(ranks, std::move(all), random);
+        various.enqueue();
+        ranks.finish();
+        ranks.check_healthy();
+        various.check();
+    }
+}
+
+TEST_CASE("ranks need not group their calls alike", "[groups]") {
+    INFO("seed " << seed());
+    std::mt19937 random(seed());
+    const Ranks ranks(spread(3));
+    for (int round = 0; round < 3; ++round) {
+        const Group group(ranks, drawn(30, random), random);
+        std::vector<std::thread> threads;
+        for (int rank = 0; rank < 3; ++rank)
+            threads.emplace_back([&, rank] {
+                const size_t at_once = rank == 0 ? 1 : rank == 1 ? 30 : 7;
+                for (size_t first = 0; first < 30; first += at_once) {
+                    demand(weftGroupStart());
+                    for (size_t i = first; i < std::min<size_t>(30, first + at_once); ++i) demand(group.call(rank, i));
+                    demand(weftGroupEnd());
+                }
+            });
+        for (std::thread& thread : threads) thread.join();
+        ranks.finish();
+        ranks.check_healthy();
+        group.check();
+    }
+}
+
+TEST_CASE("calls of a group that use what others write keep their order", "[groups]") {
+    const Ranks ranks(spread(3));
+    constexpr size_t count = 4000;  // several blocks
+    std::vector<std::unique_ptr<DeviceBuffer>> buffers;
+    for (const int device : ranks.placing) buffers.push_back(std::make_unique<DeviceBuffer>(device, 3 * count * 4));
+    std::vector<uint32_t> ones(3 * count, 1);
+    for (const auto& buffer : buffers) buffer->write(ones.data(), 3 * count * 4);
+    // By one rank alone shifted by one element: its calls overlap, the others' do not.
+    ranks.group([&](int rank) {
+        auto* const at = static_cast<uint32_t*>(buffers[size_t(rank)]->data());
+        for (int call = 0; call < 6; ++call) {
+            uint32_t* const from = rank == 1 ? at + call : at;
+            uint32_t* const to = rank == 1 ? at + call + 1 : at + (call % 2 + 1) * count;
+            if (const weftResult_t called = weftAllReduce(from, rank == 1 ? from : to, count - 10, weftUint32, weftSum,
+                                                          ranks.comms[size_t(rank)], ranks.streams[size_t(rank)]->weft());
+                called != weftSuccess)
+                return called;
+        }
+        return weftSuccess;
+    });
+    ranks.finish();
+    ranks.check_healthy();
+    // Element i of call k is two ones and what rank 1 has there: that of element i + 1 of the call before.
+    std::vector<uint32_t> model(3 * count, 1);
+    for (int call = 0; call < 6; ++call)
+        for (size_t i = 0; i < count - 10; ++i) model[size_t(call) + i] += 2;
+    const Bytes got = buffers[1]->read(3 * count * 4);
+    CHECK(memcmp(got.data(), model.data(), 3 * count * 4) == 0);
+}
+
+TEST_CASE("calls of another communicator on the same stream stay between those of a group", "[groups]") {
+    std::mt19937 random(23);
+    weftConfig_t config = WEFT_CONFIG_INITIALIZER;
+    config.timeoutMs = 5000;
+    const Ranks ranks(spread(2), &config), others(spread(2), &config);
+    const Group group(ranks, drawn(12, random), random);
+    const auto call = [&](int rank, size_t i) {
+        const Memory& memory = *group.memory[size_t(rank)];
+        const Ranks& of = i % 2 == 0 ? ranks : others;
+        demand(weftAllReduce(memory.at(i), memory.at(i), group.all[i].count, weftInt32, weftSum, of.comms[size_t(rank)],
+                             ranks.streams[size_t(rank)]->weft()));
+    };
+    std::thread one_by_one([&] {
+        for (size_t i = 0; i < 12; ++i) call(1, i);
+    });
+    demand(weftGroupStart());
+    for (size_t i = 0; i < 12; ++i) call(0, i);
+    demand(weftGroupEnd());
+    one_by_one.join();
+    ranks.finish();
+    ranks.check_healthy();
+    others.check_healthy();
+    group.check();
+}
+
+TEST_CASE("what is joined is captured, prepared and replayed", "[groups]") {
+    std::mt19937 random(21);
+    const Ranks ranks(spread(3));
+    const Group group(ranks, drawn(100, random), random);
+    {
+        const Captured captured(ranks, [&] { group.enqueue(); });
+        for (int replay = 0; replay < 3; ++replay) {
+            captured.launch();
+            ranks.finish();
+            ranks.check_healthy();
+            group.check();
+            for (const auto& memory : group.memory) memory->fill();
+        }
+    }
+    weftPrepared_t prepared = nullptr;
+    demand(weftGroupStart());
+    for (int rank = 0; rank < 3; ++rank) demand(group.calls(rank));
+    demand(weftGroupPrepare(&prepared));
+    for (int start = 0; start < 3; ++start) {
+        demand(weftPreparedStart(prepared));
+        ranks.finish();
+        group.check();
+        for (const auto& memory : group.memory) memory->fill();
+    }
+    demand(weftPreparedDestroy(prepared));
+}
+
+TEST_CASE("a call of a joined group that differs is named as it was called", "[groups]") {
+    std::mt19937 random(22);
+    const Ranks ranks(spread(3));
+    Group group(ranks, {{10}, {20}, {30}, {40}, {50}}, random);
+    ranks.differing_group([&](int rank) {
+        for (size_t i = 0; i < 5; ++i) {
+            const auto r = size_t(rank);
+            const size_t count = rank == 1 && i == 2 ? 29 : group.all[i].count;
+            if (const weftResult_t called =
+                    weftAllReduce(group.memory[r]->at(i), group.memory[r]->at(i), count, weftInt32, weftSum,
+                                  ranks.comms[r], ranks.streams[r]->weft());
+                called != weftSuccess)
+                return called;
+        }
+        return weftSuccess;
+    });
+    ranks.finish();
+    // Of the others a rank sees what they called last: of one of the two that differ the sentence has the call.
+    for (int rank = 0; rank < 3; ++rank) {
+        CHECK(ranks.await_failure(rank) == weftMismatch);
+        CHECK_REFUSED(group.call(rank, 0), ranks.comms[size_t(rank)], weftMismatch, "rank 1 called ");
+        CHECK_THAT(weftGetLastError(ranks.comms[size_t(rank)]),
+                   Catch::Contains("called all_reduce of 30 int32") || Catch::Contains("called all_reduce of 29 int32"));
+    }
+}
+
+}  // namespace weft::test
