@@ -460,10 +460,10 @@ WEFT_API weftResult_t weftAlltoAllv(const void* sendbuff, const size_t sendcount
  * so the host neither knows them nor waits; they and the buffers stay until that has run. Counts may be zero; a buffer
  * of which no part has any may be NULL. The other ranks may call either form. Errors as weftAlltoAllv, by that name
  * where two ranks differ, and weftInvalidArgument (memory that is not the device's). Found when the kernel runs: counts
- * that reach beyond the buffer's allocation of cudaMalloc (where it ends is not known of other device memory), and a
- * rank that does not take what it gives itself; then nothing of this rank moves, and the communicator is dead on all
- * ranks, with a sentence (weftCommGetAsyncError, weftGetLastError). Not checked: that parts which are received overlap
- * neither each other nor what is sent. */
+ * that reach beyond the buffer's allocation of cudaMalloc (where it ends is not known of other device memory), a rank
+ * that does not take what it gives itself, and parts that are received and overlap each other or what is sent; then
+ * nothing of this rank moves, and the communicator is dead on all ranks, with a sentence (weftCommGetAsyncError,
+ * weftGetLastError). */
 WEFT_API weftResult_t weftAlltoAllvDeviceCounts(const void* sendbuff, const size_t sendcounts[], const size_t sdispls[],
                                                 void* recvbuff, const size_t recvcounts[], const size_t rdispls[],
                                                 weftDataType_t type, weftComm_t comm, weftStream_t stream);

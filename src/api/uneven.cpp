@@ -66,10 +66,8 @@ Status check_disjoint(const std::vector<Portion>& portions, const char* counts_n
     for (size_t i = 1; i < sorted.size(); ++i) {
         const Portion &one = sorted[i - 1], &other = sorted[i];
         if (begin_of(other) - begin_of(one) < one.count * element)
-            return fail(weftInvalidArgument,
-                        "recvbuff: the parts of ranks {} and {} overlap: {} elements there, and the other begins {} "
-                        "behind; displacements must leave each rank its {}",
-                        one.peer, other.peer, one.count, (begin_of(other) - begin_of(one)) / element, counts_name);
+            return {weftInvalidArgument, overlapping_parts(one.peer, other.peer, one.count,
+                                                           (begin_of(other) - begin_of(one)) / element, counts_name)};
     }
     return ok();
 }
@@ -95,11 +93,9 @@ Status check_apart(const Portions& portions, size_t element, int rank, bool may_
                 begin_of(to) + to.count * element <= begin_of(from))
                 continue;
             if (may_be_in_place && to.peer == rank && to.data == own && from.data == own) continue;
-            return fail(weftInvalidArgument,
-                        "sendbuff and recvbuff overlap: what goes to rank {} and what comes from rank {}; they must be "
-                        "disjoint{}",
-                        from.peer, to.peer,
-                        may_be_in_place ? ", but for this rank's own part, which may lie in place" : "");
+            return {weftInvalidArgument,
+                    overlapping_buffers(from.peer, to.peer) +
+                        (may_be_in_place ? ", but for this rank's own part, which may lie in place" : "")};
         }
     return ok();
 }

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "src/comm/communicator.hpp"
+#include "src/comm/device_failure.hpp"
 
 namespace weft {
 
@@ -35,22 +36,32 @@ Status Communicator::read_counts(const Call& call, Portions& portions) {
         const auto* at = static_cast<const uint64_t*>(device_->copied(DeviceSide::Copied::call, from[table]));
         tables[table].assign(at, at + n);
     }
-    const auto add = [&](const char* name, std::vector<Portion>& to, const void* buffer, uint64_t room,
-                         const std::vector<uint64_t>& count, const std::vector<uint64_t>& place) -> Status {
-        for (size_t peer = 0; peer < n; ++peer) {
-            if (count[peer] > room || place[peer] > room - count[peer])
-                return fail(weftInvalidArgument,
-                            "{} elements of {} from element {} on, for rank {}, reach beyond its allocation",
-                            count[peer], name, place[peer], peer);
-            auto* const data = static_cast<std::byte*>(const_cast<void*>(buffer)) + place[peer] * element;
-            to.push_back({int(peer), data, count[peer]});
-        }
-        return ok();
-    };
-    Status fit = add("sendbuff", portions.sends, call.send, counts.send_room, tables[0], tables[1]);
-    if (fit) fit = add("recvbuff", portions.receives, call.receive, counts.receive_room, tables[2], tables[3]);
+    const cuda::MessageCounts read{.sent = tables[0].data(),
+                                   .send_places = tables[1].data(),
+                                   .received = tables[2].data(),
+                                   .receive_places = tables[3].data(),
+                                   .send = static_cast<std::byte*>(const_cast<void*>(call.send)),
+                                   .receive = static_cast<std::byte*>(call.receive),
+                                   .send_room = counts.send_room,
+                                   .receive_room = counts.receive_room,
+                                   .lent_least = 0,
+                                   .element = uint32_t(element),
+                                   .mark = 0,
+                                   .lent = {}};
+    const cuda::CountFaults faults(read, rank_, ranks());
+    cuda::CountFault fault{};
     // The others are in the call.
-    return fit ? std::move(fit) : die(std::move(fit));
+    for (int pair = 0; pair < faults.pairs(); ++pair)
+        if (faults.find(pair, fault)) return die(explain_counts(rank_, fault));
+    const auto add = [&](std::vector<Portion>& to, std::byte* buffer, const std::vector<uint64_t>& count,
+                         const std::vector<uint64_t>& place) {
+        // Of what is empty nobody reads the place.
+        for (size_t peer = 0; peer < n; ++peer)
+            to.push_back({int(peer), count[peer] == 0 ? buffer : buffer + place[peer] * element, count[peer]});
+    };
+    add(portions.sends, read.send, tables[0], tables[1]);
+    add(portions.receives, read.receive, tables[2], tables[3]);
+    return ok();
 }
 
 // What the call reads and writes; `on_host`: the call, with what it names as it lies on the device.

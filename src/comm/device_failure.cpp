@@ -4,6 +4,7 @@
 #include <atomic>
 #include <tuple>
 
+#include "src/comm/portions.hpp"
 #include "src/diagnosis/news.hpp"
 #include "src/executor/message_mark.hpp"
 #include "src/executor/signals.hpp"
@@ -26,6 +27,27 @@ Status mismatch(int rank, const std::string& called, int other, const std::strin
 }
 
 }  // namespace
+
+Status explain_counts(int rank, const cuda::CountFault& fault) {
+    const auto [counts, places, buffer] = fault.outgoing ? std::tuple("sendcounts", "sdispls", "sendbuff")
+                                                         : std::tuple("recvcounts", "rdispls", "recvbuff");
+    const cuda::CountReport& report = fault.report;
+    const std::string call = fmt::format("rank {} called weftAlltoAllvDeviceCounts", rank);
+    switch (report.fault) {
+        case cuda::CountReport::outside: break;
+        case cuda::CountReport::own:
+            return fail(weftInvalidArgument,
+                        "{} with sendcounts[{}] {} and recvcounts[{}] {}: what a rank gives itself it also takes", call,
+                        fault.peer, report.count, fault.peer, report.other);
+        case cuda::CountReport::overlap:
+            return fail(weftInvalidArgument, "{}: {}", call,
+                        overlapping_parts(fault.peer, report.other_rank, report.count, report.other, counts));
+        case cuda::CountReport::sent:
+            return fail(weftInvalidArgument, "{}: {}", call, overlapping_buffers(fault.peer, report.other_rank));
+    }
+    return fail(weftInvalidArgument, "{} with {}[{}] {} and {}[{}] {}, and {} has room for {} elements", call, counts,
+                fault.peer, report.count, places, fault.peer, report.other, buffer, report.room);
+}
 
 void KnownOperations::add(const Operation& operation) {
     std::lock_guard lock(mutex_);
@@ -79,25 +101,10 @@ Status DeviceObserver::explain_message(const cuda::FailureReport& report, const 
                 owed_message(report.rank, message.outgoing, message.begun, ours));
 }
 
-Status DeviceObserver::explain_counts(const cuda::FailureReport& report, const cuda::MessageReport& message) const {
-    const auto [counts, places, buffer] = message.outgoing ? std::tuple("sendcounts", "sdispls", "sendbuff")
-                                                           : std::tuple("recvcounts", "rdispls", "recvbuff");
-    if (!message.counts.outside)
-        return fail(
-            weftInvalidArgument,
-            "rank {} called weftAlltoAllvDeviceCounts with sendcounts[{}] {} and recvcounts[{}] {}: what a rank "
-            "gives itself it also takes",
-            report.rank, report.peer, message.counts.count, report.peer, message.counts.other);
-    return fail(
-        weftInvalidArgument,
-        "rank {} called weftAlltoAllvDeviceCounts with {}[{}] {} and {}[{}] {}, and {} has room for {} elements",
-        report.rank, counts, report.peer, message.counts.count, places, report.peer, message.counts.other, buffer,
-        message.counts.room);
-}
-
 Status DeviceObserver::explain(const cuda::FailureReport& report, const cuda::MessageReport& message,
                                const cuda::SignalReport& signal) const {
-    if (report.failure == cuda::Failure::counts) return explain_counts(report, message);
+    if (report.failure == cuda::Failure::counts)
+        return explain_counts(report.rank, {report.peer, message.outgoing, message.counts});
     if (message.valid && (report.failure == cuda::Failure::mismatch || report.failure == cuda::Failure::timeout))
         return explain_message(report, message);
     if (report.waiting == cuda::Waiting::signal && report.failure == cuda::Failure::timeout)

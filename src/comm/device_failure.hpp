@@ -8,7 +8,7 @@
 #include "src/base/host_group.hpp"
 #include "src/base/result.hpp"
 #include "src/executor/cuda/access_arguments.hpp"
-#include "src/executor/cuda/message_arguments.hpp"
+#include "src/executor/cuda/count_faults.hpp"
 
 namespace weft {
 
@@ -24,6 +24,9 @@ class KnownOperations {
     mutable std::mutex mutex_;
     std::vector<Operation> all_;
 };
+
+// What is wrong with the counts that a rank gave to weftAlltoAllvDeviceCounts.
+Status explain_counts(int rank, const cuda::CountFault& fault);
 
 // For one look. Reentrant.
 struct DeviceObserver {
@@ -44,7 +47,6 @@ struct DeviceObserver {
 
   private:
     Status explain_message(const cuda::FailureReport& report, const cuda::MessageReport& message) const;
-    Status explain_counts(const cuda::FailureReport& report, const cuda::MessageReport& message) const;
     // "waited 0.1 s for rank 1, the deadline (WEFT_TIMEOUT_MS) is 100 ms"
     std::string waited(const cuda::FailureReport& report, const std::string& what) const;
     std::string name_of(int other) const;  // and whether its process is stopped; a verb follows

@@ -1,6 +1,7 @@
 // portions.hpp: who gives whom how much in a collective of uneven parts.
 #pragma once
 #include <cstdint>
+#include <string>
 #include <vector>
 
 namespace weft {
@@ -20,5 +21,10 @@ struct Portions {
     std::vector<Portion> sends, receives;
     CountsOnDevice counts = {};  // null: the lists say all
 };
+
+// Of parts in recvbuff, of which the first has so many elements, and the second begins so many behind its begin.
+std::string overlapping_parts(int first, int second, uint64_t count, uint64_t behind, const char* counts_name);
+// What goes to one rank, and what comes from one.
+std::string overlapping_buffers(int to, int from);
 
 }  // namespace weft

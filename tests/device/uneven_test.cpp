@@ -175,10 +175,10 @@ struct Routing {
             receives.push_back(std::make_unique<DeviceBuffer>(device, room * 4));
         }
     }
-    weftResult_t call(size_t rank, const size_t* sendcounts = nullptr) const {
+    weftResult_t call(size_t rank, void* receive = nullptr) const {
         const Counts& c = *counts[rank];
         return weftAlltoAllvDeviceCounts(
-            sends[rank]->data(), sendcounts ? sendcounts : c.sent.data(), c.send_places.data(), receives[rank]->data(),
+            sends[rank]->data(), c.sent.data(), c.send_places.data(), receive ? receive : receives[rank]->data(),
             c.received.data(), c.receive_places.data(), weftInt32, ranks.comms[rank], ranks.streams[rank]->weft());
     }
     // Element i of what p sends q is 10000 p + 1000 q + i.
@@ -252,7 +252,7 @@ TEST_CASE("counts on devices are read anew by every replay of a graph", "[messag
     for (CUgraphExec graph : graphs) demand(cuGraphExecDestroy(graph));
 }
 
-TEST_CASE("counts on devices that do not fit are told on every rank, and write nothing outside", "[messages]") {
+TEST_CASE("counts on devices that do not fit are told on every rank, and write nothing outside", "[messages][copies]") {
     const Uneven right = three_by_three({{1, 2, 3}, {0, 400, 6}, {7, 0, 0}});
     constexpr size_t whole = 2000, vast = size_t(1) << 63;
     struct {
@@ -277,6 +277,17 @@ TEST_CASE("counts on devices that do not fit are told on every rank, and write n
          {whole - 1, 2, 0},
          "recvcounts[0] 2 and rdispls[0] 1999, and recvbuff has room for 2000"},
         {{0, 400, 6}, {0, 0, 0}, {2, 399, 0}, {0, 2, 0}, "sendcounts[1] 400 and recvcounts[1] 399: what a rank gives"},
+        {{0, 400, 6},
+         {0, 0, 0},
+         {2, 400, 0},
+         {0, 1, 0},
+         "rank 1 called weftAlltoAllvDeviceCounts: recvbuff: the parts of ranks 0 and 1 overlap: 2 elements there, and "
+         "the other begins 1 behind; displacements must leave each rank its recvcounts"},
+        {{0, 400, 6},
+         {0, 0, 0},
+         {2, 400, 0},
+         {399, 0, 0},
+         "recvbuff: the parts of ranks 1 and 0 overlap: 400 elements there, and the other begins 399 behind"},
     };
     for (const auto& each : cases) {
         INFO(each.text);
@@ -300,6 +311,37 @@ TEST_CASE("counts on devices that do not fit are told on every rank, and write n
         const Bytes got = routing.receives[1]->read(whole * 4);
         CHECK(std::all_of(got.begin(), got.end(),
                           [](std::byte one) { return one == std::byte{0xff} || one == std::byte{0xfe}; }));
+    }
+}
+
+TEST_CASE("parts that counts on devices lay over what is sent are told, and beside it they are right",
+          "[messages][copies]") {
+    const Uneven right = three_by_three({{1, 2, 3}, {0, 400, 6}, {7, 0, 0}});
+    for (const bool over : {false, true}) {
+        const Routing routing(right);
+        routing.fill(right);
+        // Of rank 1, in one allocation.
+        auto* const sent = static_cast<int32_t*>(routing.sends[1]->data());
+        const auto call = [&](int rank) {
+            return routing.call(size_t(rank), rank == 1 ? sent + (over ? 100 : 1000) : nullptr);
+        };
+        if (!over) {
+            routing.ranks.group(call);
+            routing.ranks.finish();
+            routing.ranks.check_healthy();
+            int32_t last = 0;
+            const Bytes all = routing.sends[1]->read(2000 * 4);
+            memcpy(&last, &all[(1000 + right.receive_places[1][1] + 399) * 4], sizeof last);
+            CHECK(last == 11'399);
+            continue;
+        }
+        routing.ranks.failing_group(weftInvalidArgument, call);
+        routing.ranks.finish();
+        for (int rank = 0; rank < 3; ++rank) {
+            CHECK(routing.ranks.await_failure(rank) == weftInvalidArgument);
+            CHECK_REFUSED(call(rank), routing.ranks.comms[size_t(rank)], weftInvalidArgument,
+                          "rank 1 called weftAlltoAllvDeviceCounts: sendbuff and recvbuff overlap: what goes to rank ");
+        }
     }
 }
 

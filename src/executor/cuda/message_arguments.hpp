@@ -96,10 +96,15 @@ struct MessageCounts {
     const std::byte* lent[message_ranks_max];  // where the peer's kernels find `send`; null: nowhere
 };
 
-// Failure::counts, all elements. Outside: a count, its displacement, and what there is of the buffer. Else what a rank gives
-// itself and what it takes.
+// Failure::counts, all elements.
 struct CountReport {
-    bool outside;
+    enum Fault : uint8_t {
+        outside,  // a count, its displacement, and what there is of the buffer
+        own,      // what a rank gives itself, and what it takes
+        overlap,  // of two parts that are received: what the first has, and how far behind its begin the other's is
+        sent,     // what goes to a rank overlaps what comes from one
+    } fault;
+    int32_t other_rank;
     uint64_t count, other, room;
 };
 // Beside the FailureReport of a kernel of messages, before its `failure`.
