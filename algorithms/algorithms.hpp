@@ -64,6 +64,7 @@ Schedule ring_reduce(const Layout& layout, const Parameters& parameters);
 double ring_all_gather_us(const Layout& layout, const LinkCosts& costs, size_t bytes);
 double ring_reduce_scatter_us(const Layout& layout, const LinkCosts& costs, size_t bytes);
 double ring_chain_us(const Layout& layout, const LinkCosts& costs, size_t bytes);
+double ring_broadcast_us(const Layout& layout, const LinkCosts& costs, size_t bytes);
 size_t ring_chain_tile_bytes(const Layout& layout, const LinkCosts& costs, size_t bytes);
 
 Schedule one_shot_all_gather(const Layout& layout, const Parameters& parameters);

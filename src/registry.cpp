@@ -62,7 +62,7 @@ static constexpr Algorithm algorithm_table[] = {
           "the whole buffer in each of log2 N rounds"}),
     {"linear", Collective::broadcast, linear_broadcast, linear_broadcast_us, "the root to each, which goes on at once",
      too_many_ahead},
-    {"ring", Collective::broadcast, ring_broadcast, ring_chain_us, "a chain, tile behind tile", nullptr,
+    {"ring", Collective::broadcast, ring_broadcast, ring_broadcast_us, "a chain, tile behind tile", nullptr,
      ring_chain_tile_bytes},
     {"scatter_all_gather", Collective::broadcast, scatter_all_gather_broadcast, scatter_all_gather_us,
      "2(N-1)/N of the buffer in 2 log2 N rounds", too_many_to_scatter},

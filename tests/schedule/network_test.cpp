@@ -109,3 +109,21 @@ TEST_CASE("rounds between ranks nearby pass a border as often as they can", "[ne
     CHECK(latency({4, 4, 1}) == Approx(2 * abroad + within));
     CHECK(latency({31, 30}) == Approx(abroad + within));
 }
+
+TEST_CASE("a chain of processors that are a host each has ranks that share one work in turn", "[network]") {
+    // Two a core, over loopback.
+    const LinkCosts costs = network_link_costs(2, 0, true, true);
+    const auto chain = [&](int ranks, size_t bytes) {
+        return us_of("ring", Collective::broadcast, layout_in_blocks(ranks, ranks), costs, bytes);
+    };
+    const auto tree = [&](int ranks, size_t bytes) {
+        return us_of("binomial_tree", Collective::broadcast, layout_in_blocks(ranks, ranks), costs, bytes);
+    };
+    // What was measured: a chain of three always, of four where messages are short or very long.
+    for (const size_t bytes : {8, 4 << 10, 64 << 10, 1 << 20, 4 << 20}) CHECK(chain(3, bytes) < tree(3, bytes));
+    for (const size_t bytes : {8, 4 << 10, 4 << 20}) CHECK(chain(4, bytes) < tree(4, bytes));
+    for (const size_t bytes : {16 << 10, 64 << 10}) CHECK(chain(4, bytes) > tree(4, bytes));
+    // One hop more takes what a message takes that nobody on its core delays.
+    CHECK(chain(5, 8) - chain(4, 8) < costs.net_latency_us);
+    CHECK(us_of("ring", Collective::reduce, layout_in_blocks(4, 4), costs, 8) > chain(4, 8));
+}
