@@ -158,8 +158,12 @@ double leader_all_pairs_all_to_all_us(const Layout& layout, const LinkCosts& cos
     const double messages_in_a_slot =
         double(bytes) / layout.ranks * sizes.longest_message / double(costs.net_slot_bytes);
     const double tiles = std::max(double(costs.tiles(bytes)), std::ceil(messages_in_a_slot));
-    // Staged and copied out by all, gathered by the leader, for whom the others wait.
-    const double board = 2 * costs.meeting_us() * tiles + 2 * costs.skew_us + 2 * costs.stream_us(bytes, 2 * bytes) +
+    // Staged and copied out by all, gathered by the leader, for whom the others wait, chunk by chunk: lines that another
+    // core has written. Between what one of them takes and the simulator's step.
+    constexpr double chunk_us = 0.2;
+    const double chunks = local * (layout.ranks - local);
+    const double board = chunks * chunk_us + 2 * costs.meeting_us() * tiles + 2 * costs.skew_us +
+                         2 * costs.stream_us(bytes, 2 * bytes) +
                          local * alone.stream_us(bytes, size_t(2 * local) * bytes);
     // What the leader's processor carries it carries while those who wait have their turns there. Measured for 8 ranks on 2
     // cores.
