@@ -166,8 +166,9 @@ TEST_CASE("calls of a group that use what others write keep their order", "[grou
         for (int call = 0; call < 6; ++call) {
             uint32_t* const from = rank == 1 ? at + call : at;
             uint32_t* const to = rank == 1 ? at + call + 1 : at + (call % 2 + 1) * count;
-            if (const weftResult_t called = weftAllReduce(from, rank == 1 ? from : to, count - 10, weftUint32, weftSum,
-                                                          ranks.comms[size_t(rank)], ranks.streams[size_t(rank)]->weft());
+            if (const weftResult_t called =
+                    weftAllReduce(from, rank == 1 ? from : to, count - 10, weftUint32, weftSum,
+                                  ranks.comms[size_t(rank)], ranks.streams[size_t(rank)]->weft());
                 called != weftSuccess)
                 return called;
         }
@@ -243,9 +244,8 @@ TEST_CASE("a call of a joined group that differs is named as it was called", "[g
         for (size_t i = 0; i < 5; ++i) {
             const auto r = size_t(rank);
             const size_t count = rank == 1 && i == 2 ? 29 : group.all[i].count;
-            if (const weftResult_t called =
-                    weftAllReduce(group.memory[r]->at(i), group.memory[r]->at(i), count, weftInt32, weftSum,
-                                  ranks.comms[r], ranks.streams[r]->weft());
+            if (const weftResult_t called = weftAllReduce(group.memory[r]->at(i), group.memory[r]->at(i), count,
+                                                          weftInt32, weftSum, ranks.comms[r], ranks.streams[r]->weft());
                 called != weftSuccess)
                 return called;
         }
@@ -256,8 +256,8 @@ TEST_CASE("a call of a joined group that differs is named as it was called", "[g
     for (int rank = 0; rank < 3; ++rank) {
         CHECK(ranks.await_failure(rank) == weftMismatch);
         CHECK_REFUSED(group.call(rank, 0), ranks.comms[size_t(rank)], weftMismatch, "rank 1 called ");
-        CHECK_THAT(weftGetLastError(ranks.comms[size_t(rank)]),
-                   Catch::Contains("called all_reduce of 30 int32") || Catch::Contains("called all_reduce of 29 int32"));
+        CHECK_THAT(weftGetLastError(ranks.comms[size_t(rank)]), Catch::Contains("called all_reduce of 30 int32") ||
+                                                                    Catch::Contains("called all_reduce of 29 int32"));
     }
 }
 
