@@ -18,7 +18,7 @@ inline void append_escaped(std::string& text, char letter) {
         case '\n':
         case '\r':
         case '\t': text += fmt::format("&#{};", int(letter)); break;
-        default: text += letter >= 0 && letter < ' ' ? '?' : letter;  // XML has no such letters
+        default: text += static_cast<unsigned char>(letter) < ' ' ? '?' : letter;  // XML has no such letters
     }
 }
 
