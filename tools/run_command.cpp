@@ -14,6 +14,9 @@
 
 #include "src/base/options.hpp"
 #include "src/bootstrap/unique_id.hpp"
+#include "src/registry.hpp"
+#include "src/selector/algo_rules.hpp"
+#include "src/selector/catalog.hpp"
 #include "tools/launcher.hpp"
 
 namespace weft::tools {
@@ -52,6 +55,13 @@ Result<std::string> make_unique_id() {
     return text;
 }
 
+// What each rank would refuse: said once, and not by all of them. Names of the user's files they look for themselves.
+Status check_names_of_algorithms() {
+    if (!options_status() || !options().algo_files.empty()) return ok();
+    const auto catalog = Catalog::load("", 0, registry::algorithms());
+    return catalog ? AlgoRules::check("WEFT_ALGO", options().algo, catalog->names()) : ok();
+}
+
 Result<int> run(Job& job, std::vector<std::string> command) {
     for (std::string& word : command) {
         if (word == shielded_separator) word = separator;
@@ -64,6 +74,7 @@ Result<int> run(Job& job, std::vector<std::string> command) {
     if (command.empty())
         return fail(weftInvalidArgument, "which program? As in `weft run -n 4 ./program its arguments`");
     job.command = std::move(command);
+    WEFT_TRY(check_names_of_algorithms());
     Result<std::string> id = make_unique_id();
     if (!id) return id.take_status();
     job.unique_id = std::move(*id);

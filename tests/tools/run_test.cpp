@@ -156,6 +156,17 @@ TEST_CASE("a program that cannot be started is a sentence and a shell's status",
     CHECK(outcome.error == "weft run: cannot start /etc/passwd: Permission denied (errno 13)\n");
 }
 
+TEST_CASE("a misspelt algorithm is told once, and no rank begins", "[run]") {
+    const Outcome outcome = run({WEFT_COMMAND, "run", "-n", "4", "echo", "begun"}, {"WEFT_ALGO=rign"});
+    CHECK(outcome.status != 0);
+    CHECK(outcome.output == "");
+    const size_t first = outcome.error.find("rign");
+    REQUIRE(first != std::string::npos);
+    CHECK(outcome.error.find("WEFT_ALGO") != std::string::npos);
+    CHECK(outcome.error.find("rign", first + 1) == std::string::npos);
+    CHECK(run({WEFT_COMMAND, "run", "-n", "2", "true"}, {"WEFT_ALGO=all_reduce@-1M:two_shot;^ring"}).status == 0);
+}
+
 TEST_CASE("a wrong command line is a sentence", "[run]") {
     const std::string weft = WEFT_COMMAND;
     struct Misuse {
