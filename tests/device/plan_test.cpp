@@ -148,8 +148,6 @@ TEST_CASE("other algorithms run by steps, where no fused kernel is allowed or se
     CHECK(plan_of(8, mixed).body == cuda::Body::packet_one_shot);
     CHECK(plan_of(1 << 20, mixed).body == cuda::Body::steps);
     CHECK(layout_of(8, 64, "").steps.empty());
-    for (const StepAlgorithm& one : layout_of(8, 64, "ring,two_shot").steps)
-        CHECK(one.algorithm->collective != Collective::all_reduce);
     CHECK(plan_of(1 << 30, layout_of(8, 64, "ring,two_shot")).body == cuda::Body::peer_two_shot);
     // More ranks than fused kernels know: rings for long messages.
     const DeviceLayout many = layout_of(40, 64, "");
