@@ -31,8 +31,7 @@ struct QueuedCall {
         if (call.portions || call.access || call.operand) [[unlikely]]
             keep_pointed();
     }
-    QueuedCall(weftComm* on, std::shared_ptr<Undertaking> made)
-        : handle(on), call{}, undertaking(std::move(made)) {}
+    QueuedCall(weftComm* on, std::shared_ptr<Undertaking> made) : handle(on), call{}, undertaking(std::move(made)) {}
 
     Status begin();
     Progress advance() const { return undertaking ? undertaking->advance() : communicator().advance(); }
