@@ -100,8 +100,8 @@ std::vector<Dependency> exchange_messages(const Exchange& exchange, Builder& sch
 
 constexpr TwoLevel exchange_by_leaders = {"leader_all_pairs", nullptr, all_pairs_gathered_us, 1};
 
-// Chunks that a slot of a connection, and one of the board, hold at a line each.
-constexpr int message_most = 4096, arrivals_most = 16384;
+// Chunks that a slot of a connection holds at a line each.
+constexpr int message_most = 4096;
 
 }  // namespace
 
@@ -177,7 +177,7 @@ const char* no_leaders_of_pairs(const Layout& layout) {
     if (const char* refusal = no_leaders(layout)) return refusal;
     if (const char* refusal = too_many_pairs(layout_of_hosts(layout))) return refusal;
     const Sizes sizes(layout);
-    return sizes.longest_message > message_most || sizes.width * layout.ranks > arrivals_most
+    return sizes.longest_message > message_most || sizes.width * layout.ranks > Schedule::wide_chunks_most
                ? "has what all ranks of a host send to others in one rank's memory: at most 64 on each, fewer of many "
                  "hosts"
                : nullptr;

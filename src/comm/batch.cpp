@@ -19,7 +19,7 @@ class Batch {
   private:
     void keep(Lane& lane, std::span<const size_t> numbers, Status& failure);
     void come_in();
-    bool alone_on_its_streams(const Lane& lane) const;
+    void join();
     void give_up(Lane& lane, std::span<const size_t> numbers, Status failure);
     bool exchange(Lane& lane);
     bool advance(Lane& lane);
@@ -62,20 +62,39 @@ void Batch::come_in() {
     std::erase_if(lanes_, [](const Lane& lane) { return lane.refused; });
 }
 
+// CUDA's streams that a lane's calls go to, ascending.
+std::vector<const void*> streams_of(const Lane& lane) {
+    std::vector<const void*> streams;
+    const auto add = [&](const Communicator::Call& call) {
+        if (call.operation.space == Space::device && (streams.empty() || streams.back() != call.stream))
+            streams.push_back(call.stream);
+    };
+    for (const QueuedCall& queued : lane.calls) add(queued.call);
+    for (const Communicator::Call& message : lane.messages) add(message);
+    std::sort(streams.begin(), streams.end());
+    streams.erase(std::unique(streams.begin(), streams.end()), streams.end());
+    return streams;
+}
+
+// Whether work on one waits for none on the other. The legacy stream waits for others, and they for it.
+bool are_apart(const std::vector<const void*>& one, const std::vector<const void*>& other) {
+    if (one.empty() || other.empty()) return true;
+    constexpr uintptr_t legacy = 1;  // or NULL, which stands for it
+    return uintptr_t(one[0]) > legacy && uintptr_t(other[0]) > legacy &&
+           std::find_first_of(one.begin(), one.end(), other.begin(), other.end()) == one.end();
+}
+
 // Ranks that make these calls one by one may have those of another communicator between them, on one stream: then one
 // kernel for several would wait for what stands behind the other's.
-bool Batch::alone_on_its_streams(const Lane& lane) const {
-    const auto uses = [](const Lane& other, const void* stream) {
-        return std::any_of(other.calls.begin(), other.calls.end(),
-                           [&](const QueuedCall& queued) { return queued.call.stream == stream; }) ||
-               std::any_of(other.messages.begin(), other.messages.end(),
-                           [&](const Communicator::Call& message) { return message.stream == stream; });
-    };
-    return std::none_of(lanes_.begin(), lanes_.end(), [&](const Lane& other) {
-        return &other != &lane && std::any_of(lane.calls.begin(), lane.calls.end(), [&](const QueuedCall& queued) {
-            return queued.call.operation.space == Space::device && uses(other, queued.call.stream);
-        });
-    });
+void Batch::join() {
+    std::vector<std::vector<const void*>> streams;
+    if (lanes_.size() > 1)
+        for (const Lane& lane : lanes_) streams.push_back(streams_of(lane));
+    for (size_t i = 0; i < lanes_.size(); ++i) {
+        bool alone = true;
+        for (size_t k = 0; k < streams.size(); ++k) alone &= k == i || are_apart(streams[i], streams[k]);
+        Fusion::apply(lanes_[i].calls, alone);
+    }
 }
 
 // The communicator's first error is the call's; what else waits on it has failed too. A child that was not to be made
@@ -199,7 +218,7 @@ Status Batch::run() {
     };
     come_in();
     Ending ending{lanes_};
-    for (Lane& lane : lanes_) Fusion::apply(lane.calls, alone_on_its_streams(lane));
+    join();
     for (size_t left = lanes_.size(); left > 0;) {
         bool moved = false;
         left = 0;

@@ -181,6 +181,9 @@ Status DeviceSide::prepare_joined(std::span<const DeviceCall> calls) {
     State& s = *state_;
     WEFT_TRY(s.take_stream(calls[0].stream));
     s.joined.clear();
+    // All are made before one is kept: the cache is emptied when it is full.
+    for (const DeviceCall& call : calls)
+        if (auto plan = s.plan_of(call); !plan) return plan.take_status();
     for (const DeviceCall& call : calls) {
         auto plan = s.plan_of(call);
         if (!plan) return plan.take_status();

@@ -85,10 +85,19 @@ struct Range {
 Fusion::~Fusion() = default;
 
 void Fusion::apply(CallQueue& queue, bool on_device_too) {
-    if (queue.size() < 2) return;
-    const Communicator& communicator = queue.front().communicator();
-    if (communicator.join_bytes() == 0) return;
-    std::vector<QueuedCall> calls = queue.take(), joined;
+    if (queue.size() < 2 || queue.front().communicator().join_bytes() == 0) return;
+    std::vector<QueuedCall> calls = queue.take();
+    try {
+        queue.put(joined(calls, on_device_too));
+    } catch (...) {
+        queue.put(std::move(calls));  // what is left of them says who is to be told
+        throw;
+    }
+}
+
+std::vector<QueuedCall> Fusion::joined(std::vector<QueuedCall>& calls, bool on_device_too) {
+    const Communicator& communicator = calls[0].communicator();
+    std::vector<QueuedCall> joined;
     for (size_t begin = 0, end = 0; begin < calls.size(); begin = end) {
         size_t bytes = 0;
         end = begin;
@@ -137,7 +146,7 @@ void Fusion::apply(CallQueue& queue, bool on_device_too) {
         }
         whole.fusion = std::move(fusion);
     }
-    queue.put(std::move(joined));
+    return joined;
 }
 
 namespace {

@@ -29,6 +29,7 @@ class Fusion {
     std::vector<QueuedCall>& calls() { return calls_; }
 
   private:
+    static std::vector<QueuedCall> joined(std::vector<QueuedCall>& calls, bool on_device);
     bool in_order() const;
     bool apart() const;
 

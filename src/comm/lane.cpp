@@ -35,10 +35,11 @@ Status Lane::finish() {
 }
 
 void Lane::take_apart() {
-    const std::shared_ptr<Fusion> fusion = std::move(calls.front().fusion);
+    const std::shared_ptr<Fusion> fusion = calls.front().fusion;
+    std::vector<QueuedCall>& all = fusion->calls();
+    all.reserve(all.size() + calls.size());
     calls.pop_front();
     begun = false;
-    std::vector<QueuedCall> all = std::move(fusion->calls());
     for (QueuedCall& later : calls) all.push_back(std::move(later));
     calls.put(std::move(all));
 }

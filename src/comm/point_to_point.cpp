@@ -177,10 +177,9 @@ bool Communicator::moved_at_once(const Call& call) {
     const Operation& operation = call.operation;
     if (!exchange.is_simple(operation.root, operation.bytes())) return false;
     const auto type = weftDataType_t(operation.type);
-    if (operation.collective == Collective::send) {
-        waiting_.seen_here();
+    waiting_.seen_here();
+    if (operation.collective == Collective::send)
         return exchange.send_at_once(operation.root, call.send, operation.count, type, {call.by});
-    }
     missing_both_.clear();
     missing_both_.insert(operation.root);
     for (int look = 0; look < looks_at_once; ++look) {

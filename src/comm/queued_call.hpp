@@ -58,7 +58,6 @@ class CallQueue {
     auto begin() const { return calls_.begin() + ptrdiff_t(first_); }
     auto end() const { return calls_.end(); }
 
-    void reserve(size_t count) { calls_.reserve(count); }
     void push_back(QueuedCall queued) { calls_.push_back(std::move(queued)); }
     void pop_front();
     // All of them.

@@ -37,6 +37,7 @@ struct Schedule {
     int32_t scratch = 0;     // cells of this rank's scratch; 0: it lies as a tile does, if it is used at all
     // Tiles that a slot of the board and scratch that lies as a tile does have room for, one behind the other: there,
     // and only there, chunks have numbers up to wide * chunks. More than 1 only where each part is one chunk.
+    static constexpr int32_t wide_chunks_most = 1 << 14;  // a line each fills a slot of the board
     int32_t wide = 1;
     // Of a user's file: the messages that it is for, by the bytes of the whole.
     int64_t least_bytes = 0, most_bytes = INT64_MAX;

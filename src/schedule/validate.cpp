@@ -64,7 +64,9 @@ Sentence object_to_parts(const Schedule& schedule) {
 
 Sentence object_to_width(const Schedule& schedule) {
     if (schedule.wide == 1) return {};
-    if (Sentence found = object_to_number("the width", schedule.wide, 1, chunks_most / schedule.chunks)) return found;
+    const int most = std::max(1, Schedule::wide_chunks_most / schedule.chunks);
+    if (Sentence found = object_to_number("the width", schedule.wide, 1, most)) return found;
+    if (schedule.board.empty()) return object("slots of the board are wider than a tile, but there is no board");
     if (schedule.parts() == 1 || schedule.chunks != schedule.parts())
         return object("slots of the board that are wider than a tile take parts of one chunk each");
     return schedule.scratch == 0 ? Sentence() : object("it is wider than a tile, but its scratch is cells");
@@ -179,7 +181,9 @@ Sentence object_to_operands(const Schedule& schedule, const Block& block, const 
         return object("the rank is none of the board's, or moves where the board is not one of all ranks");
     if ((on_board || it.opcode == Opcode::nop) && (it.chunk != Index() || it.repeat != 1 || it.count != 1))
         return object("it has a chunk or repeats; {} does neither", on_board ? "a board's instruction" : "a nop");
-    const unsigned at_chunk = it.moves ? unsigned(it.source) : it.source | it.targets;
+    const unsigned at_chunk = it.moves                      ? unsigned(it.source)
+                              : it.opcode == Opcode::reduce ? unsigned(Buffer::input)  // its own contribution
+                                                            : it.source | it.targets;
     if (Sentence found = object_to_span(it, chunks_in(schedule, at_chunk))) return found;
     if (kind_of(it.opcode) == OpcodeKind::connection && it.count > schedule.span)
         return object("its message holds {} chunks; the schedule's header says at most {}", it.count, schedule.span);
