@@ -1,6 +1,6 @@
 #include "tests/conformance/uneven_table.hpp"
 
-#include <fmt/ranges.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
@@ -187,12 +187,18 @@ Bytes UnevenCall::taken(int giver, int taker) const {
 }
 
 std::string UnevenCall::text() const {
-    std::string all = fmt::format("{} of {}, op {}, root {}, {} ranks, offsets {} and {}, in place {}, counted {}",
-                                  facts_of(collective).name, name_of(type), op, root, ranks(), send_offset,
-                                  receive_offset, in_place, counted);
-    for (int rank = 0; rank < ranks(); ++rank)
-        all += fmt::format("\nrank {} sends {} at {}, receives {} at {}", rank, sends[size_t(rank)].counts,
-                           sends[size_t(rank)].places, takes[size_t(rank)].counts, takes[size_t(rank)].places);
+    std::string all = fmt::format("{} of {}, op {}, root {}, {} ranks, offsets {} and {}", facts_of(collective).name,
+                                  name_of(type), op, root, ranks(), send_offset, receive_offset);
+    const auto listed = [](const std::vector<size_t>& numbers) { return fmt::join(numbers, " "); };
+    const auto is = [](const std::vector<bool>& flags, int rank) {
+        return size_t(rank) < flags.size() && flags[size_t(rank)];
+    };
+    for (int rank = 0; rank < ranks(); ++rank) {
+        const auto &gives = sends[size_t(rank)], &gets = takes[size_t(rank)];
+        all += fmt::format("\nrank {}{}{} sends {} at {}, receives {} at {}", rank,
+                           is(in_place, rank) ? ", in place," : "", is(counted, rank) ? ", counted on its device," : "",
+                           listed(gives.counts), listed(gives.places), listed(gets.counts), listed(gets.places));
+    }
     return all;
 }
 
