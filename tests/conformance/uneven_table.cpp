@@ -189,7 +189,11 @@ Bytes UnevenCall::taken(int giver, int taker) const {
 std::string UnevenCall::text() const {
     std::string all = fmt::format("{} of {}, op {}, root {}, {} ranks, offsets {} and {}", facts_of(collective).name,
                                   name_of(type), op, root, ranks(), send_offset, receive_offset);
-    const auto listed = [](const std::vector<size_t>& numbers) { return fmt::join(numbers, " "); };
+    const auto listed = [](const std::vector<size_t>& numbers) {
+        std::string list;
+        for (const size_t number : numbers) list += (list.empty() ? "" : " ") + std::to_string(number);
+        return list;
+    };
     const auto is = [](const std::vector<bool>& flags, int rank) {
         return size_t(rank) < flags.size() && flags[size_t(rank)];
     };
