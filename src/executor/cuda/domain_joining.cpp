@@ -114,8 +114,8 @@ uint64_t Domain::unreached_in(int stage) const {
     uint64_t ranks = 0;
     for (const int peer : members_) {
         const auto* finding = reinterpret_cast<const Finding*>(find(peer, stage));
-        if (!finding->good && finding->unreached == 0) return all_members();
-        ranks |= finding->unreached;
+        if (!finding->good && finding->unreached() == 0) return all_members();
+        ranks |= finding->unreached();
     }
     return ranks;
 }
