@@ -1,5 +1,6 @@
 // groups_test.cpp: small all-reduces of a group on device memory, which go in one kernel: as each by itself would, whatever
 // other ranks do, in their order where one uses what another one writes, and each with its own name in errors.
+#include <algorithm>
 #include <cstring>
 #include <thread>
 
@@ -30,7 +31,8 @@ struct Memory {
     }
     void fill() const {
         Bytes all(buffer_bytes());
-        for (size_t i = 0; i < inputs.size(); ++i) memcpy(all.data() + places[i], inputs[i].data(), inputs[i].size());
+        for (size_t i = 0; i < inputs.size(); ++i)
+            std::copy(inputs[i].begin(), inputs[i].end(), all.begin() + ptrdiff_t(places[i]));
         buffer->write(all.data(), all.size());
     }
     size_t buffer_bytes() const { return places.back() + inputs.back().size(); }
