@@ -338,7 +338,7 @@ class Communicator {
     std::unique_ptr<OneSided> one_sided_;                   // likewise
     uint32_t windows_ = 0;                                  // so far
     std::atomic<int> host_windows_{0}, device_windows_{0};  // of these, by the memory that they are
-    RankSet missing_both_;
+    RankSet waited_for_;
     Status failure_;
     bool dead_ = false;
     std::atomic<bool> aborted_here_{false};

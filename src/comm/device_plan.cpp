@@ -211,8 +211,7 @@ DeviceLayout layout_preferring(const DeviceLayout& made, const std::string& algo
             name != "two_shot")
             exclude(row,
                     "its connections are made with the communicator, if WEFT_ALGO, or algo of its config, names it or "
-                    "admits "
-                    "nothing else");
+                    "admits nothing else");
     }
     return layout;
 }

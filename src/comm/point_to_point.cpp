@@ -180,12 +180,12 @@ bool Communicator::moved_at_once(const Call& call) {
     waiting_.seen_here();
     if (operation.collective == Collective::send)
         return exchange.send_at_once(operation.root, call.send, operation.count, type, {call.by});
-    missing_both_.clear();
-    missing_both_.insert(operation.root);
+    waited_for_.clear();
+    waited_for_.insert(operation.root);
     for (int look = 0; look < looks_at_once; ++look) {
         if (exchange.receive_at_once(operation.root, call.receive, operation.count, type, {call.by}))
             return waiting_.stir(), true;
-        if (waiting_.pause(missing_both_, false)) break;
+        if (waiting_.pause(waited_for_, false)) break;
     }
     return false;
 }
@@ -245,9 +245,9 @@ Status Communicator::pause_for_messages(bool may_sleep) {
     const Exchange *alone = beside ? &messages_->exchange() : nullptr, *parts = uneven_ ? &parts_->exchange() : nullptr;
     const RankSet* waits_for = beside ? &alone->missing() : &missing();
     if (beside && in_call_) {
-        missing_both_ = missing();
-        missing_both_.insert(alone->missing());
-        waits_for = &missing_both_;
+        waited_for_ = missing();
+        waited_for_.insert(alone->missing());
+        waits_for = &waited_for_;
     }
     const bool sockets = (alone && alone->networked()) || (parts && parts->networked()) ||
                          (in_call_ && prepared_ && prepared_->plan.networked);

@@ -207,9 +207,9 @@ Status Communicator::pause_for_access(bool may_sleep) {
     const bool beside = has_messages();
     const RankSet* waits_for = &one_sided_->missing();
     if (beside) {
-        missing_both_ = one_sided_->missing();
-        missing_both_.insert(messages_->exchange().missing());
-        waits_for = &missing_both_;
+        waited_for_ = one_sided_->missing();
+        waited_for_.insert(messages_->exchange().missing());
+        waits_for = &waited_for_;
     }
     const bool sockets = one_sided_->networked() || (beside && messages_->exchange().networked());
     // Letters wake nobody who sleeps in the kernel's poll.
