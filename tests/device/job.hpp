@@ -23,6 +23,8 @@ class Job {
                                              "FAKE_CUDA=" + machine, "WEFT_ALGO=" + algo};
         if (processes_a_host > 0)
             environment.push_back("WEFT_HOSTID=node" + std::to_string(int(processes_.size()) / processes_a_host));
+        const char* const sanitizer = getenv("ASAN_OPTIONS");
+        environment.push_back("ASAN_OPTIONS=" + std::string(sanitizer ? sanitizer : "") + ":handle_abort=1");
         environment.insert(environment.end(), variables.begin(), variables.end());
         processes_.push_back(std::make_unique<Subprocess>(arguments, environment));
     }
@@ -36,12 +38,15 @@ class Job {
     Subprocess& operator[](int process) { return *processes_[size_t(process)]; }
     // That it ends in order, having given back everything.
     void finish(int process) {
-        INFO("process " << process << " said:\n" << (*this)[process].output() << (*this)[process].error());
-        const bool ended = eventually([&] { return is_gone((*this)[process].pid()); });
+        Subprocess& one = (*this)[process];
+        const bool ended = eventually([&] { return is_gone(one.pid()); });
+        // A sanitizer tells where it hangs.
+        if (!ended) one.kill(SIGABRT);
+        const int code = one.wait();
+        INFO("process " << process << " said:\n" << one.output() << one.error());
         CHECK(ended);
-        if (!ended) (*this)[process].kill(SIGKILL);
-        CHECK((*this)[process].wait() == 0);
-        CHECK_FALSE(contains((*this)[process].output(), "wrong"));
+        CHECK(code == 0);
+        CHECK_FALSE(contains(one.output(), "wrong"));
     }
     void finish() {
         for (int process = 0; process < int(processes_.size()); ++process) finish(process);

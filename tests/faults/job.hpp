@@ -127,13 +127,16 @@ class Job {
 
     // Waits for the process's end, and that it was an orderly one.
     void finish(int process) {
-        INFO("process " << process << " said:\n" << (*this)[process].output() << (*this)[process].error());
-        if (!eventually([&] { return is_gone((*this)[process].pid()); })) {
+        Subprocess& one = (*this)[process];
+        const bool ended = eventually([&] { return is_gone(one.pid()); });
+        if (!ended) {
             tell_all();
-            (*this)[process].kill(SIGKILL);
-            FAIL_CHECK("process " << process << " hangs");
+            one.kill(SIGKILL);
         }
-        CHECK((*this)[process].wait() == 0);
+        const int code = one.wait();
+        INFO("process " << process << " said:\n" << one.output() << one.error());
+        CHECK(ended);
+        CHECK(code == 0);
         ended_.insert(process);
     }
     void kill(int process) {
