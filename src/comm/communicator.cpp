@@ -378,9 +378,17 @@ Status Communicator::pause(bool may_sleep) {
     return ok();
 }
 
+bool Communicator::is_beside(const Communicator& other) const {
+    // Without shared memory two ranks of a process are hosts of their own.
+    const bool same = membership_ && other.membership_
+                          ? membership_->identity().name == other.membership_->identity().name
+                          : group_ == other.group_;
+    return same && rank_ != other.rank_;
+}
+
 bool Communicator::waits_for_call_of(const Communicator& other) const {
     if (!is_beside(other) || !in_call_ || on_device_ || !missing().contains(other.rank_)) return false;
-    const auto report = group_->row(other.rank_).position.read();
+    const auto report = other.group_->row(other.rank_).position.read();
     return report && report->entered < sequence_;
 }
 

@@ -92,8 +92,9 @@ class Communicator {
     // The same of counts that a kernel will read, and how much room the buffers have.
     Status place_counts(const Call& call, CountsOnDevice& counts);
     Status die_of(Status failure) { return die(std::move(failure)); }
-    // Whether they are of one group; and whether this one waits, in a call, for what the other has not called.
-    bool is_beside(const Communicator& other) const { return group_ == other.group_ && rank_ != other.rank_; }
+    // Whether the other is another rank of the same communicator; and whether this one waits, in a call, for what the
+    // other has not called.
+    bool is_beside(const Communicator& other) const;
     bool waits_for_call_of(const Communicator& other) const;
     // "rank 0 waits in operation 1, all_reduce of 1 int32, sum": while it is in one.
     std::string text_of_wait() const;
