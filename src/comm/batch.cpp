@@ -23,6 +23,7 @@ class Batch {
     void give_up(Lane& lane, std::span<const size_t> numbers, Status failure);
     bool exchange(Lane& lane);
     bool advance(Lane& lane);
+    bool is_ahead(const Lane& lane) const;
     Status pause(Lane& lane);
     Status look_for_refused(const Lane& lane) const;
     Status name_refused(const Lane& lane, Status failure) const;
@@ -138,8 +139,8 @@ bool Batch::advance(Lane& lane) {
         Status failure;
         Progress progress = Progress::blocked;
         const bool on_device = lane.calls.front().call.operation.space == Space::device;
-        if (!lane.begun) failure = lane.calls.front().begin();
-        lane.begun = true;
+        if (on_device && !lane.begun && is_ahead(lane)) break;
+        if (!lane.begun) failure = lane.begin();
         if (failure) progress = lane.calls.front().advance();
         if (failure && progress == Progress::failed) failure = lane.calls.front().take_failure();
         if (!failure && lane.calls.front().fusion && !lane.communicator().dead()) {
@@ -152,15 +153,25 @@ bool Batch::advance(Lane& lane) {
             return moved || progress == Progress::moved;
         }
         moved = true;
-        // Launches of all ranks in turn: a full queue makes a launch wait for kernels that wait for the others'.
-        if (on_device) break;
+        if (on_device) break;  // the others' turn
     }
     return moved;
+}
+
+// A full queue makes a launch wait for kernels that wait for those of the others, whose launches are this thread's, too:
+// so they go in step, also where some ranks join calls that others launch one by one.
+bool Batch::is_ahead(const Lane& lane) const {
+    return std::any_of(lanes_.begin(), lanes_.end(), [&](const Lane& other) {
+        return other.launched < lane.launched && !other.calls.empty() &&
+               other.communicator().is_beside(lane.communicator());
+    });
 }
 
 // With several lanes none may sleep for long.
 Status Batch::pause(Lane& lane) {
     const bool alone = lanes_.size() == 1;
+    // Others have not launched yet what it may not be ahead of.
+    if (!lane.calls.empty() && !lane.begun) return lane.exchanging ? lane.communicator().pause(false) : ok();
     return lane.calls.empty() ? lane.communicator().pause(alone) : lane.calls.front().pause(alone && !lane.exchanging);
 }
 

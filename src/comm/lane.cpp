@@ -23,6 +23,13 @@ void Lane::add(QueuedCall queued) {
     numbers.push_back(queued.number);
 }
 
+Status Lane::begin() {
+    QueuedCall& first = calls.front();
+    begun = true;
+    if (first.call.operation.space == Space::device) launched += first.fusion ? first.fusion->calls().size() : 1;
+    return first.begin();
+}
+
 Status Lane::finish() {
     const QueuedCall& first = calls.front();
     WEFT_TRY(first.end());

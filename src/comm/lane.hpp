@@ -16,8 +16,11 @@ struct Lane {
     bool begun = false;
     bool refused = false;
     bool exchanging = false;
+    size_t launched = 0;  // calls on device memory that have begun, each by itself or joined
 
     void add(QueuedCall queued);
+    // Begins the first call.
+    Status begin();
     Communicator& communicator() const { return *handle->communicator; }
     bool done() const { return calls.empty() && messages.empty() && !exchanging; }
     // Done, but the others' one-sided calls may want something of it, and this thread is there anyway. On a stream

@@ -28,6 +28,7 @@ void serve(const std::shared_ptr<Stream>& stream) {
             if (stream->queue.empty()) return;
             work = std::move(stream->queue.front());
             stream->queue.pop_front();
+            stream->changed.notify_all();  // whoever waits for room
         }
         wait_all(work.after);
         if (const CUresult result = work.run(); result != CUDA_SUCCESS) lose(stream->context, result);
@@ -121,8 +122,20 @@ std::vector<Done> outstanding(Context* context) {
     return last;
 }
 
+// As the driver has it, where a queue is full.
+static void await_room(Stream& stream) {
+    size_t most;
+    {
+        std::lock_guard lock(world().mutex);
+        most = size_t(world().setting.queue);
+    }
+    std::unique_lock lock(stream.mutex);
+    stream.changed.wait(lock, [&] { return stream.queue.size() < most; });
+}
+
 CUresult enqueue(const std::shared_ptr<Stream>& stream, Run run, std::vector<Done> after, Done* ended) {
     World& all = world();
+    await_room(*stream);
     std::lock_guard lock(all.mutex);
     if (stream->context->error != CUDA_SUCCESS) return stream->context->error;
     if (const std::shared_ptr<Capture> capture = stream->capture) {

@@ -114,6 +114,8 @@ void Setting::read(const std::string& statements) {
             else
                 fault.code = std::stoi(what);
             faults.push_back(fault);
+        } else if (name == "queue") {
+            words >> queue;
         } else if (name == "leaks") {
             words >> name;
             leaks_fatal = name == "fatal";
