@@ -18,7 +18,11 @@ namespace weft {
 namespace {
 
 constexpr uint32_t polls_between_yields =
-    128;                                       // some 0.7 us of spinning, about what a yield to nobody costs twice over
+    128;  // some 0.7 us of spinning, about what a yield to nobody costs twice over
+// Likewise where other ranks have last been seen on this core: they may have work while we wait for one elsewhere. Who is
+// where is looked at in one of so many waits.
+constexpr uint32_t polls_between_yields_shared = 16;
+constexpr int waits_between_surveys = 256;
 constexpr uint32_t polls_between_clocks = 64;  // of those that yield; a clock costs 26 ns, a switch a microsecond
 // Of polls of sockets, each with a yield: from how long a poll on average others must have run on this core, ranks as a
 // rule; from how long a single one it was a time slice, of a stranger; and how many waits that is remembered for.
@@ -76,13 +80,24 @@ bool Waiting::pause(const RankSet& missing, bool may_sleep) {
         sleep();
         return look(may_sleep);
     }
-    if (same_core || polls_ % polls_between_yields == 0) {
+    if (polls_ == polls_between_yields_shared && --waits_to_survey_ < 0) survey();
+    // Who drives other ranks, too, sees them on its core, and moves them itself.
+    const bool shared = shares_core_ && may_sleep;
+    if (same_core || polls_ % (shared ? polls_between_yields_shared : polls_between_yields) == 0) {
         sched_yield();
         if (polls_ % polls_between_clocks == 0) return look(may_sleep);
         return group_->aborted();
     }
     spin_once();
     return false;
+}
+
+void Waiting::survey() {
+    waits_to_survey_ = waits_between_surveys;
+    const std::vector<int>& all = group_->locals();
+    shares_core_ = std::any_of(all.begin(), all.end(), [this](int rank) {
+        return rank != rank_ && group_->row(rank).cpu.load(std::memory_order_relaxed) == last_cpu_ + 1;
+    });
 }
 
 bool Waiting::pause_on_sockets(const RankSet& missing, bool may_sleep, const AddDescriptors& add_descriptors) {

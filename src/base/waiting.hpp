@@ -1,7 +1,7 @@
 // waiting.hpp: what a rank does while others have not come: the rule that decides between spinning, yielding and
 // sleeping. It knows which processor each missing rank was last seen on: one that shares ours can only run if we yield,
-// so we do at once; for others we spin. After long silence the rank sleeps; whoever publishes something wakes those
-// that say they do.
+// so we do at once; for others we spin, less long where some rank shares our core. After long silence the rank sleeps;
+// whoever publishes something wakes those that say they do.
 #pragma once
 #include <poll.h>
 
@@ -52,6 +52,7 @@ class Waiting {
 
   private:
     bool look(bool may_sleep);
+    void survey();
     void sleep();
     void disarm();
     void withdraw();
@@ -61,6 +62,8 @@ class Waiting {
     int rank_;
     int64_t sleep_us_;
     int last_cpu_ = -1;
+    bool shares_core_ = false;  // as of the last survey()
+    int waits_to_survey_ = 0;
     uint64_t polls_ = 0;      // since something moved
     bool armed_ = false;      // our row says that we sleep
     bool told_ = false;       // or what we wait for
