@@ -281,7 +281,8 @@ double double_binary_tree_all_reduce_us(const Layout& layout, const LinkCosts& c
     const double tile = double(std::min(bytes, double_binary_tree_tile_bytes(layout, costs, bytes)));
     const double tiles = bytes == 0 ? 1 : std::ceil(double(bytes) / tile);
     const double messages = tiles * network.message_us(hosts > 1);
-    return 2 * way_us(network, layout, tile) + std::max({link, messages, 4 * network.handling_us(double(bytes) / 2)});
+    const double handling = 4 * network.handling_us(double(bytes) / 2);
+    return 2 * way_us(network, layout, tile) + std::max(messages, network.carried_us(link, handling));
 }
 
 // The root is taken for rank 0: which one it is changes little. `halves`: of the buffer, that a rank has to handle.

@@ -92,12 +92,15 @@ void Network::add_round(Rounds& rounds, int distance, double bytes, Coming comin
                ends * handling_us(bytes, crossing > 0, coming) * sharing(working) / costs_.ranks_per_core);
 }
 
+double Network::carried_us(double link_us, double handling_us) const {
+    return links_are_cores() ? link_us + handling_us : std::max(link_us, handling_us);
+}
+
 // Of the shorter of the two, measured with two ranks over loopback: 64 MiB take the longer, the more there is to sum.
 static constexpr double never_overlapped = 0.25;
 
 double Network::overlapped_us(const Rounds& rounds, double bytes, double tile_bytes) const {
-    // The links of one machine are its processors, which do one after the other.
-    if (costs_.one_machine && costs_.ranks_per_core > 1) return rounds.latency_us + rounds.link_us + rounds.handling_us;
+    if (links_are_cores()) return rounds.latency_us + carried_us(rounds.link_us, rounds.handling_us);
     const double tiles = std::max(1.0, std::ceil(bytes / tile_bytes));
     const double busy_us = std::max(rounds.link_us, rounds.handling_us) +
                            std::min(rounds.link_us, rounds.handling_us) * std::max(1 / tiles, never_overlapped);

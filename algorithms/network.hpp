@@ -76,6 +76,8 @@ class Network {
         add_round(rounds, distance, bytes, coming, ranks_);
     }
     void add_round(Rounds& rounds, int distance, double bytes, Coming coming, int senders) const;
+    // What travels, and what is done with it meanwhile.
+    double carried_us(double link_us, double handling_us) const;
     // Of `bytes` in tiles of `tile_bytes`, each of which goes through the rounds behind the other: while one travels
     // the processor works on the next, though it has its part in the travelling too. A round sends its part of a tile when
     // it has what came of the tile before.
@@ -88,6 +90,8 @@ class Network {
 
   private:
     int sharing(double working) const;  // a core
+    // The links of one machine are its processors, which do one after the other.
+    bool links_are_cores() const { return costs_.one_machine && costs_.ranks_per_core > 1; }
     void find_links();
 
     const Layout& layout_;
