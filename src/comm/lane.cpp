@@ -44,6 +44,7 @@ Status Lane::finish() {
 void Lane::take_apart() {
     const std::shared_ptr<Fusion> fusion = calls.front().fusion;
     std::vector<QueuedCall>& all = fusion->calls();
+    if (fusion->on_device()) launched -= all.size();  // they will be by themselves
     all.reserve(all.size() + calls.size());
     calls.pop_front();
     begun = false;
