@@ -100,7 +100,7 @@ double Network::carried_us(double link_us, double handling_us) const {
 static constexpr double never_overlapped = 0.25;
 
 double Network::overlapped_us(const Rounds& rounds, double bytes, double tile_bytes) const {
-    if (links_are_cores()) return rounds.latency_us + carried_us(rounds.link_us, rounds.handling_us);
+    if (links_are_cores()) return rounds.latency_us + rounds.link_us + rounds.handling_us;
     const double tiles = std::max(1.0, std::ceil(bytes / tile_bytes));
     const double busy_us = std::max(rounds.link_us, rounds.handling_us) +
                            std::min(rounds.link_us, rounds.handling_us) * std::max(1 / tiles, never_overlapped);

@@ -72,6 +72,15 @@ class Subprocess {
 
     pid_t pid() const { return pid_; }
     void kill(int signal) { ::kill(pid_, signal); }
+    // Waits until it has ended by itself. False: it hangs.
+    bool ends() const {
+        return eventually([this] { return is_gone(pid_); });
+    }
+    // Ends one that hangs, by a signal at which a sanitizer may tell where it stands.
+    void end() {
+        kill(SIGABRT);
+        if (!ends()) kill(SIGKILL);
+    }
     // The status a shell would tell: 128 + signal if one ended it.
     int wait() {
         int status = 0;

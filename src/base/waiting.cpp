@@ -17,8 +17,8 @@ namespace weft {
 
 namespace {
 
-constexpr uint32_t polls_between_yields =
-    128;  // some 0.7 us of spinning, about what a yield to nobody costs twice over
+// Some 0.7 us of spinning, about what a yield to nobody costs twice over.
+constexpr uint32_t polls_between_yields = 128;
 // Likewise where other ranks have last been seen on this core: they may have work while we wait for one elsewhere. Who is
 // where is looked at in one of so many waits.
 constexpr uint32_t polls_between_yields_shared = 16;

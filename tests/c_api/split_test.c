@@ -98,7 +98,8 @@ static void slots_when_wanted(void) {
     weftComm_t parents[2], children[2];
     uint64_t fresh[2];
     int rank;
-    if (getenv("WEFT_TRANSPORTS")) return; /* over TCP alone there are no such slots */
+    const char* const transports = getenv("WEFT_TRANSPORTS");
+    if (transports && !strcmp(transports, "tcp")) return; /* there are no such slots */
     make_all(parents, 2);
     split_all(parents, 2, same, same, children);
     for (rank = 0; rank < 2; ++rank) {

@@ -88,6 +88,13 @@ struct Group {
 bool joins(const Ranks& ranks) { return devices() >= ranks.count(); }
 int launches() { return fake::calls("cuLaunchKernelEx"); }
 
+// While it lives.
+struct ShortQueues {
+    ShortQueues() { fake::add_setting("queue 4"); }
+    ShortQueues(const ShortQueues&) = delete;
+    ~ShortQueues() { fake::add_setting("queue 1024"); }
+};
+
 std::vector<Reduction> drawn(size_t calls, std::mt19937& random) {
     std::vector<Reduction> all;
     for (size_t i = 0; i < calls; ++i) {
@@ -224,7 +231,7 @@ TEST_CASE("one thread's ranks launch in step, however their calls are joined, wh
         const Group group(ranks, std::move(all), random);
         const Stream second(ranks.placing[1]);
         int on_host[3] = {1, 2, 3};
-        fake::add_setting("queue 4");
+        const ShortQueues queues;
         ranks.group([&](int rank) {
             const auto self = size_t(rank);
             if (rank != 1) demand(group.calls(rank));
@@ -236,7 +243,6 @@ TEST_CASE("one thread's ranks launch in step, however their calls are joined, wh
             }
             return weftAllReduce(&on_host[rank], &on_host[rank], 1, weftInt32, weftSum, ranks.comms[self], nullptr);
         });
-        fake::add_setting("queue 1024");
         ranks.finish();
         second.finish();
         ranks.check_healthy();

@@ -23,7 +23,7 @@ class Job {
                                              "FAKE_CUDA=" + machine, "WEFT_ALGO=" + algo};
         if (processes_a_host > 0)
             environment.push_back("WEFT_HOSTID=node" + std::to_string(int(processes_.size()) / processes_a_host));
-        const char* const sanitizer = getenv("ASAN_OPTIONS");
+        const char* const sanitizer = getenv("ASAN_OPTIONS");  // which shall tell where a process hangs
         environment.push_back("ASAN_OPTIONS=" + std::string(sanitizer ? sanitizer : "") + ":handle_abort=1");
         environment.insert(environment.end(), variables.begin(), variables.end());
         processes_.push_back(std::make_unique<Subprocess>(arguments, environment));
@@ -39,9 +39,8 @@ class Job {
     // That it ends in order, having given back everything.
     void finish(int process) {
         Subprocess& one = (*this)[process];
-        const bool ended = eventually([&] { return is_gone(one.pid()); });
-        // A sanitizer tells where it hangs.
-        if (!ended) one.kill(SIGABRT);
+        const bool ended = one.ends();
+        if (!ended) one.end();
         const int code = one.wait();
         INFO("process " << process << " said:\n" << one.output() << one.error());
         CHECK(ended);

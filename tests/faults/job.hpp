@@ -128,10 +128,10 @@ class Job {
     // Waits for the process's end, and that it was an orderly one.
     void finish(int process) {
         Subprocess& one = (*this)[process];
-        const bool ended = eventually([&] { return is_gone(one.pid()); });
+        const bool ended = one.ends();
         if (!ended) {
             tell_all();
-            one.kill(SIGKILL);
+            one.end();
         }
         const int code = one.wait();
         INFO("process " << process << " said:\n" << one.output() << one.error());
