@@ -39,6 +39,8 @@ class Subprocess {
             std::string variable = *entry;
             if (variable.rfind("WEFT_", 0) != 0 && variable.rfind("NCCL_", 0) != 0) variables.push_back(variable);
         }
+        // A process that is slow is not dead. Of two values the first counts.
+        variables.push_back("WEFT_HEARTBEAT_MS=120000");
         posix_spawn_file_actions_t actions;
         posix_spawn_file_actions_init(&actions);
         posix_spawn_file_actions_adddup2(&actions, source, 0);

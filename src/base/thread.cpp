@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <signal.h>
 
+#include <fstream>
 #include <system_error>
 
 #include "src/base/host_group.hpp"
@@ -31,6 +32,12 @@ Status run_detached(const char* name, std::function<void()> function) {
     if (!thread) return thread.take_status();
     thread->detach();
     return ok();
+}
+
+int64_t processor_wait_us() {
+    std::ifstream file("/proc/thread-self/schedstat");
+    int64_t run_ns = 0, wait_ns = 0;
+    return file >> run_ns >> wait_ns ? wait_ns / 1000 : 0;
 }
 
 Result<OwnedThread> OwnedThread::start(const char* name, std::function<void()> function) {

@@ -12,6 +12,10 @@ namespace weft {
 // Runs `function` on a thread that nobody joins. Fails if there can be none. `name`: at most 15 letters. Thread-safe.
 Status run_detached(const char* name, std::function<void()> function);
 
+// How long the calling thread has been ready to run and had to wait for a processor, in all; 0 where the kernel does not
+// say.
+int64_t processor_wait_us();
+
 // A thread that whoever started it ends. In a child after fork, where it does not run, there is nothing to end.
 class OwnedThread {
   public:

@@ -253,6 +253,7 @@ void Control::look_around() {
 
 void Control::tick() {
     tick_timer_ = service().after(tick_us, [this] { tick(); });
+    if (neighbours_) neighbours_->notice_sleep();
     look_around();
     if (!group_->aborted()) look_for_the_dead();
     if (neighbours_ && !group_->aborted()) neighbours_->tick();

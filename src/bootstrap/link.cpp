@@ -1,6 +1,8 @@
 #include "src/bootstrap/link.hpp"
 
 #include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
@@ -39,6 +41,13 @@ void Link::send(uint32_t kind, const ByteWriter& content) {
     service_->post([this, alive] {
         if (*alive) step(0);
     });
+}
+
+std::optional<int64_t> Link::machine_silent_us() const {
+    tcp_info info{};
+    socklen_t bytes = sizeof info;
+    if (getsockopt(stream_.descriptor(), IPPROTO_TCP, TCP_INFO, &info, &bytes) != 0) return {};
+    return int64_t(info.tcpi_last_ack_recv) * 1000;
 }
 
 void Link::close_when_idle() {

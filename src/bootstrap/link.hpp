@@ -32,6 +32,9 @@ class Link {
     // comes is read and dropped, and when the other end has closed too on_end is called with success.
     void finish();
     const net::Address& peer() const { return stream_.peer(); }
+    // For how long nothing has come from the machine at the other end, not even its kernel's acknowledgement of what was
+    // sent; nothing: unknown.
+    std::optional<int64_t> machine_silent_us() const;
     int64_t heard_us = 0;   // when something last came
     int64_t spoken_us = 0;  // when something was last queued
 

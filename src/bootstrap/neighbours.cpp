@@ -4,6 +4,7 @@
 
 #include "src/base/clock.hpp"
 #include "src/base/log.hpp"
+#include "src/base/thread.hpp"
 
 namespace weft {
 
@@ -20,7 +21,8 @@ Neighbours::Neighbours(std::shared_ptr<Reception> reception, const net::Identity
       host_(host),
       heartbeat_ms_(heartbeat_ms),
       handlers_(std::move(handlers)),
-      begun_us_(now_us()) {
+      begun_us_(now_us()),
+      ticked_us_(begun_us_) {
     reception_->expect(identity_.name, net::control, uint64_t(host_), [this](net::Arrival arrival) {
         const int child = int(arrival.purpose.detail);
         if (child > 0 && child < int(roster_->hosts.size()) && HostTree::parent(child) == host_)
@@ -110,15 +112,28 @@ void Neighbours::finish() {
     for (const auto& [host, link] : links_) link->finish();
 }
 
-void Neighbours::tick() {
-    // Signs leave at ticks: less than some of them is no silence.
-    const int64_t now = now_us(), limit_us = std::max(heartbeat_ms_ * 1000, 4 * tick_us);
-    // Who was stopped itself, or not given a processor, has not listened: it does not accuse others of silence.
-    const int64_t asleep_us = now - std::exchange(ticked_us_, now);
-    if (asleep_us > std::min(4 * tick_us, limit_us / 2))
+// Signs leave at ticks: less than some of them is no silence.
+int64_t Neighbours::limit_us() const { return std::max(heartbeat_ms_ * 1000, 4 * tick_us); }
+
+// Who was stopped itself, or not given a processor, has not listened: it does not accuse others of silence.
+void Neighbours::notice_sleep() {
+    const int64_t now = now_us(), asleep_us = now - std::exchange(ticked_us_, now);
+    const int64_t waited = processor_wait_us(), waited_us = waited - std::exchange(processor_wait_us_, waited);
+    if (asleep_us > std::min(4 * tick_us, limit_us() / 2))
         for (const auto& [host, link] : links_) link->heard_us = now;
+    if (heartbeat_ms_ > 0 && asleep_us > limit_us() / 2)
+        WEFT_LOG(warn, net,
+                 "this process, which leads its host, {} for {:.1f} s and gave no sign of life: after {} ms "
+                 "(WEFT_HEARTBEAT_MS) others take its host for dead",
+                 waited_us > asleep_us / 2 ? "was given no processor, which others used,"
+                                           : "was stopped (SIGSTOP, a debugger, or its whole machine)",
+                 double(asleep_us) / 1e6, heartbeat_ms_);
+}
+
+void Neighbours::tick() {
+    const int64_t now = now_us();
     std::string trouble;
-    if (now - begun_us_ > std::max(limit_us, link_patience_us))
+    if (now - begun_us_ > std::max(limit_us(), link_patience_us))
         visit([&](int host) {
             if (links_.count(host) || !ended_.insert(host).second) return;
             trouble = fmt::format(
@@ -128,12 +143,18 @@ void Neighbours::tick() {
         });
     for (const auto& [host, link] : links_) {
         if (heartbeat_ms_ <= 0) break;
-        if (now - link->spoken_us > limit_us / 4) send(host, News::alive);
-        if (now - link->heard_us > limit_us && !leaving_.count(host) && trouble.empty())
+        if (now - link->spoken_us > limit_us() / 4) send(host, News::alive);
+        if (now - link->heard_us > limit_us() && !leaving_.count(host) && trouble.empty())
             trouble = fmt::format(
-                "{} has given no sign of life for {:.1f} s: it is down or stopped, or the network "
-                "to it is cut (WEFT_HEARTBEAT_MS is {})",
-                roster_->text(host), double(now - link->heard_us) / 1e6, heartbeat_ms_);
+                "{} has given no sign of life for {:.1f} s: {} (WEFT_HEARTBEAT_MS is {})", roster_->text(host),
+                double(now - link->heard_us) / 1e6,
+                // We have sent some meanwhile.
+                link->machine_silent_us().value_or(limit_us()) < limit_us() / 2
+                    ? fmt::format("its machine acknowledges what is sent to it, so its leader (pid {}) is stopped or "
+                                  "is given no processor",
+                                  roster_->hosts[size_t(host)].pid)
+                    : "it is down, or the network to it is cut",
+                heartbeat_ms_);
     }
     if (!trouble.empty()) handlers_.on_trouble(trouble);
 }

@@ -39,9 +39,11 @@ class Neighbours {
 
     void send(int host, News kind, const ByteWriter& content = {});
     void flood(News kind, const ByteWriter& content, int except = -1);
+    // Says so if this process has not run for long; before tick(), and also when that is not called any more.
+    void notice_sleep();
     // Says that we live, and finds who does not.
     void tick();
-    static constexpr int64_t tick_us = 250'000;  // between calls of it
+    static constexpr int64_t tick_us = 250'000;  // between calls of these
 
     // Ends all links once what was sent is out, also those that come yet.
     void finish();
@@ -55,6 +57,7 @@ class Neighbours {
 
   private:
     Service& service() { return reception_->service(); }
+    int64_t limit_us() const;
     void dial_parent();
     void link(int host, Fd socket);
     void end(int host, const Status& why);
@@ -65,8 +68,9 @@ class Neighbours {
     int host_;
     int64_t heartbeat_ms_;
     Handlers handlers_;
-    int64_t begun_us_, ticked_us_ = 0;
-    std::unique_ptr<Dial> dial_;  // to the parent
+    int64_t begun_us_, ticked_us_;
+    int64_t processor_wait_us_ = 0;  // of the service thread, at the last tick
+    std::unique_ptr<Dial> dial_;     // to the parent
     uint64_t retry_timer_ = 0;
     std::map<int, std::unique_ptr<Link>> links_;
     // Frames for neighbours that are not linked yet.

@@ -466,11 +466,10 @@ TEST_CASE("random calls are right in rings by NUMA domains, on one host and on s
     for (const int hosts : {0, 2})
         for (const char* algo : {"ring", ""}) {
             CAPTURE(hosts, algo);
-            const Outcome outcome =
-                run({WEFT_COMMAND, "run", "-n", "5", "--bind", "core", WEFT_WORKER, std::to_string(seed()),
-                     small() ? "8" : "30", "60000", std::to_string(hosts)},
-                    {"WEFT_TOPO_FILE=" + file, "WEFT_DEBUG=INFO", "WEFT_DEBUG_SUBSYS=INIT", "WEFT_WARN_MS=0",
-                     "WEFT_TIMEOUT_MS=120000", "WEFT_HEARTBEAT_MS=120000", std::string("WEFT_ALGO=") + algo});
+            const Outcome outcome = run({WEFT_COMMAND, "run", "-n", "5", "--bind", "core", WEFT_WORKER,
+                                         std::to_string(seed()), small() ? "8" : "30", "60000", std::to_string(hosts)},
+                                        {"WEFT_TOPO_FILE=" + file, "WEFT_DEBUG=INFO", "WEFT_DEBUG_SUBSYS=INIT",
+                                         "WEFT_WARN_MS=0", "WEFT_TIMEOUT_MS=120000", std::string("WEFT_ALGO=") + algo});
             INFO("seed " << seed() << '\n' << outcome.error);
             CHECK(outcome.status == 0);
             CHECK_THAT(outcome.error, Catch::Contains("processors: 1 kind of machines"));

@@ -220,7 +220,7 @@ TEST_CASE("random calls of ranks on several hosts are right under every algorith
             const uint32_t number = seed() + uint32_t(ranks);
             CAPTURE(hosts, ranks, number, algo);
             // A rank that is slow is not dead.
-            std::vector<std::string> variables = {"WEFT_TIMEOUT_MS=120000", "WEFT_HEARTBEAT_MS=120000", no_warnings};
+            std::vector<std::string> variables = {"WEFT_TIMEOUT_MS=120000", no_warnings};
             if (!algo.empty()) variables.push_back("WEFT_ALGO=" + algo);
             if (ranks % 2 == 1) variables.push_back("WEFT_TILE_BYTES=10000");
             const Outcome outcome = run({WEFT_COMMAND, "run", "-n", std::to_string(ranks), WEFT_WORKER,

@@ -43,7 +43,7 @@ TEST_CASE("random programs of processes are right, on one host and on several", 
         const Outcome outcome =
             run({WEFT_COMMAND, "run", "-n", std::to_string(ranks), WEFT_WORKER, std::to_string(seed()),
                  small() ? "15" : "60", "20000", std::to_string(hosts), "programs"},
-                {"WEFT_TIMEOUT_MS=120000", "WEFT_HEARTBEAT_MS=120000", "WEFT_WARN_MS=0"});
+                {"WEFT_TIMEOUT_MS=120000", "WEFT_WARN_MS=0"});
         CHECK(outcome.error == "");
         CHECK(outcome.status == 0);
     }

@@ -53,7 +53,7 @@ TEST_CASE("families of communicators of processes, on one host and on several, a
                              : "200",
                  "0", std::to_string(hosts), "splits"},
                 // Of what ends with an aborted communicator the library warns.
-                {"WEFT_TIMEOUT_MS=120000", "WEFT_HEARTBEAT_MS=120000", "WEFT_DEBUG=NONE"});
+                {"WEFT_TIMEOUT_MS=120000", "WEFT_DEBUG=NONE"});
         CHECK(outcome.error == "");
         CHECK(outcome.status == 0);
     }

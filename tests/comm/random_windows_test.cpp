@@ -42,7 +42,7 @@ void check_processes(int ranks, int hosts, const std::vector<std::string>& varia
     CAPTURE(ranks, hosts, seed(), shown);
     std::vector<std::string> all = variables;
     // A rank that is slow is not dead.
-    all.insert(all.end(), {"WEFT_WARN_MS=0", "WEFT_TIMEOUT_MS=120000", "WEFT_HEARTBEAT_MS=120000"});
+    all.insert(all.end(), {"WEFT_WARN_MS=0", "WEFT_TIMEOUT_MS=120000"});
     const Outcome outcome = run({WEFT_COMMAND, "run", "-n", std::to_string(ranks), WEFT_WORKER, std::to_string(seed()),
                                  small() ? "6" : "18", "100000", std::to_string(hosts), "windows"},
                                 all);

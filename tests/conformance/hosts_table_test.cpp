@@ -23,7 +23,7 @@ std::string run_job(size_t number, DeviceBuffer::Kind kind) {
             "WEFT_TEST_SEED=" + std::to_string(seed()), std::string("WEFT_CUDA_LIBRARY=") + getenv("WEFT_CUDA_LIBRARY"),
             "WEFT_WARN_MS=0",
             // A rank that is slow is not dead.
-            "WEFT_TIMEOUT_MS=120000", "WEFT_HEARTBEAT_MS=120000"};
+            "WEFT_TIMEOUT_MS=120000"};
         if (small()) variables.emplace_back("WEFT_TEST_SMALL=1");
         processes.push_back(std::make_unique<Subprocess>(std::vector<std::string>{TABLE_WORKER}, variables));
     }

@@ -82,8 +82,6 @@ class Job {
         arguments.insert(arguments.end(), {FAULT_WORKER, id_, std::to_string(ranks), std::to_string(rank)});
         arguments.insert(arguments.end(), steps.begin(), steps.end());
         variables.push_back(mark());
-        // A process that is slow is not dead; of two values the first counts.
-        variables.push_back("WEFT_HEARTBEAT_MS=60000");
         processes_.push_back(std::make_unique<Subprocess>(arguments, variables));
     }
     // Waits until the process that was started last leads the meeting, or cannot.

@@ -104,22 +104,25 @@ TEST_CASE("at the deadline ranks of every host are told who is late", "[late]") 
 TEST_CASE("a stopped leader is missed by the heartbeat, and told so when it goes on", "[late]") {
     CHECK(with_growing_limit(1000, [](int64_t heartbeat_ms) {
               SpreadJob job(3, 1);
-              start_waiting(job, {"WEFT_HEARTBEAT_MS=" + std::to_string(heartbeat_ms), quiet});
+              start_waiting(job, {"WEFT_HEARTBEAT_MS=" + std::to_string(heartbeat_ms)});
               stop(job[1]);
               go_on_without(job, 1);
               bool as_expected = true;
               for (const int rank : {0, 2}) {
                   CHECK(job[rank].says("async "));
                   const std::string told = job[rank].output();
-                  as_expected &= contains(told, "reduce 6 ") && contains(told, "host node1 ") &&
-                                 contains(told, "with rank 1") && contains(told, "no sign of life") &&
-                                 contains(told, "async 6");
+                  as_expected &=
+                      contains(told, "reduce 6 ") && contains(told, "host node1 ") && contains(told, "with rank 1") &&
+                      contains(told, "no sign of life") &&
+                      contains(told, "so its leader (pid " + std::to_string(job[1].pid()) + ") is stopped") &&
+                      contains(told, "async 6");
               }
               job[1].kill(SIGUSR1);
               job[1].kill(SIGCONT);
               job.finish();
               // What the others found, not that they were silent while it was stopped itself.
-              as_expected &= contains(job[1].output(), "6 ") && !contains(job[1].output(), "host node0");
+              as_expected &= contains(job[1].output(), "6 ") && !contains(job[1].output(), "host node0") &&
+                             contains(job[1].error(), "this process, which leads its host, was stopped (SIGSTOP");
               for (int rank = 0; rank < 3; ++rank) as_expected &= job.answer(rank, "reduce") == "0";
               return as_expected ? "" : job.everything();
           }) == "");
