@@ -87,4 +87,20 @@ Status Arena::free(void* address) {
     return ok();
 }
 
+Result<ArenaMemory> ArenaMemory::allocate(size_t bytes) {
+    auto arena = Arena::get();
+    if (!arena) return arena.take_status();
+    auto data = (*arena)->allocate(bytes);
+    if (!data) return data.take_status();
+    ArenaMemory memory;
+    memory.arena_ = *arena;
+    memory.data_ = static_cast<std::byte*>(*data);
+    memory.bytes_ = bytes;
+    return memory;
+}
+
+ArenaMemory::~ArenaMemory() {
+    if (data_ && Arena::existing() == arena_) (void)arena_->free(data_);
+}
+
 }  // namespace weft

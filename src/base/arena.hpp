@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 #include <mutex>
+#include <utility>
 
 #include "src/base/shared_memory.hpp"
 
@@ -32,6 +33,28 @@ class Arena {
     std::mutex mutex_;
     std::map<size_t, size_t> free_;  // offset -> bytes; neighbours merged
     std::map<size_t, size_t> used_;
+};
+
+// Some of the process's arena, given back with this; not by a child after fork, whose it is not.
+class ArenaMemory {
+  public:
+    ArenaMemory() = default;
+    static Result<ArenaMemory> allocate(size_t bytes);
+    ArenaMemory(ArenaMemory&& other) noexcept { swap(other); }
+    ArenaMemory& operator=(ArenaMemory other) noexcept { return swap(other), *this; }
+    ~ArenaMemory();
+    std::byte* data() const { return data_; }
+    size_t bytes() const { return bytes_; }
+
+  private:
+    void swap(ArenaMemory& other) noexcept {
+        std::swap(arena_, other.arena_);
+        std::swap(data_, other.data_);
+        std::swap(bytes_, other.bytes_);
+    }
+    Arena* arena_ = nullptr;
+    std::byte* data_ = nullptr;
+    size_t bytes_ = 0;
 };
 
 }  // namespace weft

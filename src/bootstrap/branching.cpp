@@ -54,6 +54,9 @@ void say_given_up(const HostGroup& parent, const Child& child, int rank) {
     Birth& own = birth_of(parent, child, rank);
     own.wanted.store(0, std::memory_order_release);
     own.offered.store(0, std::memory_order_release);
+    // Of the first rank: who tries again before it shall not go where it went.
+    own.refused.store(0, std::memory_order_release);
+    own.detour.store(0, std::memory_order_release);
     own.failed.store(child.number, std::memory_order_release);
 }
 

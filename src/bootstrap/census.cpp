@@ -56,8 +56,9 @@ void Census::sweep(uint32_t number) {
     swept_us_ = now_us();
     gathered_ = {};
     reports_due_.clear();
-    for (const int rank : group_->locals()) put(rank, gathered_);
-    gathered_count_ = uint32_t(group_->locals().size());
+    const std::vector<int> ranks = ours();
+    for (const int rank : ranks) put(rank, gathered_);
+    gathered_count_ = uint32_t(ranks.size());
     ByteWriter content;
     content.put(number);
     neighbours_->visit([&](int child) {
@@ -99,6 +100,19 @@ void Census::put(int rank, ByteWriter& to) const {
         entry.operation = position->operation;
     }
     to.put(entry);
+}
+
+std::vector<int> Census::ours() const {
+    std::vector<int> ranks;
+    for (int rank = 0; rank < group_->ranks(); ++rank) {
+        const int host = group_->home(rank).host;
+        const auto gone = [&] {
+            const RankState state = group_->row(rank).state.load(std::memory_order_acquire);
+            return state == RankState::left || state == RankState::dead;
+        };
+        if (host == host_ || (neighbours_->ended(HostTree::next(host_, host)) && gone())) ranks.push_back(rank);
+    }
+    return ranks;
 }
 
 ByteWriter Census::table_of(const std::vector<int>& ranks) const {

@@ -22,8 +22,11 @@ class Census {
     void on_end(int host);
     void read_table(ByteReader& content);
 
-    // Tables: of some ranks of this host.
+    // Tables: of some ranks.
     ByteWriter table_of(const std::vector<int>& ranks) const;
+    // Whom nobody else tells of: the ranks of this host, and those that have left or died on hosts of which none is in
+    // the way any more.
+    std::vector<int> ours() const;
 
   private:
     void sweep(uint32_t number);

@@ -23,6 +23,7 @@ namespace weft {
 namespace {
 
 constexpr int64_t tick_us = Neighbours::tick_us;    // how soon a death on this host is told to others
+constexpr int64_t unreachable_us = 3'000'000;       // for who is behind it to be known
 constexpr int64_t finish_patience_us = 12'000'000;  // for neighbours to take the last words
 constexpr int64_t finish_hurried_us = 2'000'000;    // likewise, at the end of the process
 // At the end of the process: how often it is looked whether others are in calls that need us, how long they may be, and
@@ -193,12 +194,7 @@ void Control::on_frame(int host, News kind, ByteReader& content) {
         case News::letter: {
             const auto letter = content.get<HostGroup::Letter>();
             if (!content.at_end() || letter.to < 0 || letter.to >= group_->ranks()) break;
-            const int target = group_->home(letter.to).host;
-            if (target != host_) {
-                ByteWriter copy;
-                copy.put(letter);
-                return neighbours_->send(HostTree::next(host_, target), kind, copy);
-            }
+            if (group_->home(letter.to).host != host_) return forward(letter);
             if (Status status = group_->deliver(letter); !status) group_->raise(status.code(), -1, status.sentence());
             return;
         }
@@ -218,6 +214,7 @@ void Control::on_frame(int host, News kind, ByteReader& content) {
             if (!content.at_end() || gone < 0 || gone >= int(roster_.hosts.size())) break;
             return mark_lost(gone, sentence, host);
         }
+        case News::farewell: census_->read_table(content); return go_if_done();
         case News::goodbye: [[fallthrough]];
         case News::table: {
             const ByteWriter copy = content.rest();
@@ -230,22 +227,53 @@ void Control::on_frame(int host, News kind, ByteReader& content) {
     WEFT_LOG(warn, net, "{} sent a message that means nothing here", roster_.text(host));
 }
 
+// What this host's ranks have for others.
+void Control::carry() {
+    if (host_ >= 0)
+        for (const int rank : group_->locals())
+            while (const auto* letter = group_->letter_abroad(rank, letters_[rank])) forward(*letter);
+    if (group_->aborted()) tell_abort(-1);
+}
+
+void Control::forward(const HostGroup::Letter& letter) {
+    const int next = HostTree::next(host_, group_->home(letter.to).host);
+    if (neighbours_->ended(next)) {
+        unreachable_.insert(letter.to);
+        if (unreachable_timer_ == 0)
+            unreachable_timer_ = service().after(unreachable_us, [this] { tell_unreachable(); });
+        return;
+    }
+    ByteWriter content;
+    content.put(letter);
+    neighbours_->send(next, News::letter, content);
+}
+
+// Two ranks would wait for each other in silence. Whoever died or left meanwhile has been named by others.
+void Control::tell_unreachable() {
+    for (const int rank : std::exchange(unreachable_, {})) {
+        const RankState state = group_->row(rank).state.load(std::memory_order_acquire);
+        if (state == RankState::left || state == RankState::dead || group_->aborted()) continue;
+        const int target = group_->home(rank).host;
+        group_->raise(
+            weftRemoteError, -1,
+            fmt::format("{} cannot be reached for the first time: news of {} go by {}, whose leader has ended",
+                        group_->name_of(rank), roster_.hosts[size_t(target)].name,
+                        roster_.hosts[size_t(HostTree::next(host_, target))].name));
+        tell_abort(-1);
+    }
+    unreachable_timer_ = 0;
+}
+
 // The doorbell rang: what has changed in the segment that others must know?
 void Control::look_around() {
     uint64_t rung;
     (void)!read(group_->doorbell(), &rung, sizeof rung);
-    if (group_->aborted()) tell_abort(-1);
+    carry();
     if (host_ < 0) {
         if (group_->aborted() || int(group_->header().joined.load(std::memory_order_acquire)) == group_->ranks())
             tell_news();
         return registration_.look_around();
     }
-    for (const int rank : group_->locals())
-        while (const auto* letter = group_->letter_abroad(rank, letters_[rank])) {
-            ByteWriter content;
-            content.put(*letter);
-            neighbours_->send(HostTree::next(host_, group_->home(letter->to).host), News::letter, content);
-        }
     const uint32_t curious = group_->header().curious.load(std::memory_order_acquire);
     if (curious != std::exchange(curious_, curious)) census_->request();
     go_if_done();
@@ -345,6 +373,8 @@ void Control::go_if_done() {
     if (!neighbours_) return end();
     if (finishing_since_us_ == 0) {
         if (needed()) return;
+        carry();
+        neighbours_->flood(News::farewell, census_->table_of(census_->ours()));
         finishing_since_us_ = now_us();
         neighbours_->finish();
     }
@@ -369,6 +399,7 @@ void Control::end() {
     service().on_failure(this, {});
     service().cancel(tick_timer_);
     service().cancel(hurry_timer_);
+    service().cancel(unreachable_timer_);
     reception_->door().dismiss(identity_.name);
     registration_.end();
     if (!leaving_) {

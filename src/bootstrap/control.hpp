@@ -8,6 +8,7 @@
 #pragma once
 #include <map>
 #include <memory>
+#include <set>
 
 #include "src/bootstrap/census.hpp"
 #include "src/bootstrap/neighbours.hpp"
@@ -45,6 +46,9 @@ class Control {
     void on_frame(int host, News kind, ByteReader& content);
     void mark_lost(int host, const std::string& sentence, int except);
     void look_around();
+    void carry();
+    void forward(const HostGroup::Letter& letter);
+    void tell_unreachable();
     void tick();
     void look_for_the_dead();
     void tell_abort(int except);
@@ -70,6 +74,8 @@ class Control {
     std::unique_ptr<Neighbours> neighbours_;
     std::unique_ptr<Census> census_;
     std::map<int, uint32_t> letters_;  // of local ranks, carried so far
+    std::set<int> unreachable_;        // ranks elsewhere for whom there are letters and no way
+    uint64_t unreachable_timer_ = 0;
     bool abort_told_ = false;
     bool goodbye_told_ = false;  // that one host has left is all that others need: calls cannot succeed any more
     uint32_t curious_ = 0;       // as last seen

@@ -59,7 +59,7 @@ void Neighbours::link(int host, Fd socket) {
     link = std::make_unique<Link>(
         service(), std::move(socket),
         [this, host](uint32_t kind, ByteReader& content) {
-            if (News(kind) == News::goodbye) leaving_.insert(host);
+            if (News(kind) == News::farewell) departed_.insert(host);
             handlers_.on_frame(host, News(kind), content);
         },
         [this, host](const Status& why) { end(host, why); });
@@ -73,7 +73,7 @@ void Neighbours::link(int host, Fd socket) {
 void Neighbours::end(int host, const Status& why) {
     links_.erase(host);
     ended_.insert(host);
-    handlers_.on_end(host, finishing_ || leaving_.count(host) ? nullptr : &why);
+    handlers_.on_end(host, finishing_ || departed_.count(host) ? nullptr : &why);
 }
 
 void Neighbours::send(int host, News kind, const ByteWriter& content) {
@@ -125,8 +125,9 @@ void Neighbours::notice_sleep() {
         WEFT_LOG(warn, net,
                  "this process, which leads its host, {} for {:.1f} s and gave no sign of life: after {} ms "
                  "(WEFT_HEARTBEAT_MS) others take its host for dead",
-                 waited_us > asleep_us / 2 ? "was given no processor, which others used,"
-                                           : "was stopped (SIGSTOP, a debugger, or its whole machine)",
+                 waited_us > asleep_us / 2
+                     ? "was given no processor, which others used,"
+                     : "was stopped (SIGSTOP, a debugger, its container's quota, or its whole machine)",
                  double(asleep_us) / 1e6, heartbeat_ms_);
 }
 
@@ -144,7 +145,7 @@ void Neighbours::tick() {
     for (const auto& [host, link] : links_) {
         if (heartbeat_ms_ <= 0) break;
         if (now - link->spoken_us > limit_us() / 4) send(host, News::alive);
-        if (now - link->heard_us > limit_us() && !leaving_.count(host) && trouble.empty())
+        if (now - link->heard_us > limit_us() && !departed_.count(host) && trouble.empty())
             trouble = fmt::format(
                 "{} has given no sign of life for {:.1f} s: {} (WEFT_HEARTBEAT_MS is {})", roster_->text(host),
                 double(now - link->heard_us) / 1e6,

@@ -16,19 +16,20 @@ enum class News : uint32_t {
     letter = 1,     // HostGroup::Letter, to the host of its addressee
     failed,         // code, rank, text: the first error
     alive,          // nothing
-    goodbye,        // entries of this host's ranks: its leader's have left, so that its end will be no death
+    goodbye,        // entries of this host's ranks: its leader's have left
     sweep_request,  // up: somebody wants to know where everyone is
     sweep,          // down: number
     report,         // up: number, entries of a subtree
     table,          // entries of ranks, for all
-    lost,           // host, text: its leader is gone without goodbye
+    lost,           // host, text: its leader is gone without farewell
+    farewell,       // entries of the sender's ranks, and of those behind it that have ended: its own end is in order
 };
 
 class Neighbours {
   public:
     struct Handlers {
         std::function<void(int host, News kind, ByteReader& content)> on_frame;
-        // A link has ended; `why` is null if in order, after a goodbye.
+        // A link has ended; `why` is null if in order, after a farewell.
         std::function<void(int host, const Status* why)> on_end;
         std::function<void(const std::string& sentence)> on_trouble;
     };
@@ -75,8 +76,8 @@ class Neighbours {
     std::map<int, std::unique_ptr<Link>> links_;
     // Frames for neighbours that are not linked yet.
     std::map<int, std::vector<std::pair<News, ByteWriter>>> early_;
-    std::set<int> leaving_;  // neighbours that said goodbye; many carry on for others
-    std::set<int> ended_;    // neighbours whose link has ended
+    std::set<int> departed_;  // neighbours that said farewell
+    std::set<int> ended_;     // neighbours whose link has ended
     bool finishing_ = false;
 };
 

@@ -265,6 +265,17 @@ Status Communicator::begin_on_device() {
     return ok();
 }
 
+std::span<std::byte> Communicator::buffer_of_joined(size_t bytes) {
+    if (joined_.bytes() < bytes && joined_heap_.size() < bytes) {
+        auto memory = ArenaMemory::allocate(std::max(bytes, 2 * joined_.bytes()));
+        if (memory)
+            joined_ = std::move(*memory);
+        else
+            joined_heap_.resize(bytes);
+    }
+    return {joined_.bytes() < bytes ? joined_heap_.data() : joined_.data(), bytes};
+}
+
 Status Communicator::begin_joined_on_device(std::span<const Call> calls) {
     WEFT_TRY(usable());
     call_ = calls.back();

@@ -9,6 +9,7 @@
 #include <span>
 #include <utility>
 
+#include "src/base/arena.hpp"
 #include "src/base/clock.hpp"
 #include "src/base/waiting.hpp"
 #include "src/bootstrap/gathering.hpp"
@@ -239,14 +240,12 @@ class Communicator {
     bool aborted_here() const { return aborted_here_.load(std::memory_order_acquire); }
     // Up to which small calls of a group are joined.
     size_t join_bytes() const { return size_t(planner_.agreed().join_bytes); }
-    std::span<std::byte> buffer_of_joined(size_t bytes) {
-        if (joined_.size() < bytes) joined_.resize(bytes);
-        return {joined_.data(), bytes};
-    }
+    // Which lies where peers read it in place, if there is room; none is in use.
+    std::span<std::byte> buffer_of_joined(size_t bytes);
     uint64_t board_bytes() const;
     uint64_t connection_bytes() const { return planner_.connection_bytes(); }
     uint64_t heap_bytes() const {
-        return plans_.heap_bytes() + planner_.scratch_bytes() + tokens_.size() + joined_.size() +
+        return plans_.heap_bytes() + planner_.scratch_bytes() + tokens_.size() + joined_.bytes() + joined_heap_.size() +
                partials_.heap_bytes() + (device_ ? device_->copied_bytes() : 0);
     }
     uint64_t device_bytes() const { return device_ ? device_->device_bytes() : 0; }
@@ -344,8 +343,9 @@ class Communicator {
     bool dead_ = false;
     std::atomic<bool> aborted_here_{false};
 
-    std::vector<std::byte> tokens_;  // what a barrier gathers
-    std::vector<std::byte> joined_;  // what is joined of a group's calls
+    std::vector<std::byte> tokens_;       // what a barrier gathers
+    ArenaMemory joined_;                  // what is joined of a group's calls
+    std::vector<std::byte> joined_heap_;  // the same where the arena has no room
     std::map<int, std::shared_ptr<const MadeReduction>> reductions_;
     int next_reduction_ = weftNumOps;
     uint32_t held_calls_ = 0;

@@ -22,26 +22,16 @@ uintptr_t address_of(const DeviceSpan& span) { return reinterpret_cast<uintptr_t
 
 }  // namespace
 
-DeviceCopies::~DeviceCopies() {
-    pinned_ = {};
-    if (data_) (void)arena_->free(data_);
-}
-
 // Nothing is under way in the old one.
 Status DeviceCopies::make_room(size_t bytes) {
-    if (bytes <= bytes_) return ok();
-    auto arena = Arena::get();
-    if (!arena) return arena.take_status();
+    if (bytes <= memory_.bytes()) return ok();
+    bytes = (std::max(bytes, memory_.bytes() * 2) + room_step_bytes - 1) / room_step_bytes * room_step_bytes;
     pinned_ = {};
-    if (data_) WEFT_TRY(arena_->free(data_));
-    data_ = nullptr;
-    arena_ = *arena;
-    bytes = (std::max(bytes, std::exchange(bytes_, 0) * 2) + room_step_bytes - 1) / room_step_bytes * room_step_bytes;
-    auto memory = arena_->allocate(bytes);
+    memory_ = {};
+    auto memory = ArenaMemory::allocate(bytes);
     if (!memory) return memory.take_status();
-    data_ = static_cast<std::byte*>(*memory);
-    bytes_ = bytes;
-    auto pinned = PinnedMemory::pin(*context_, data_, bytes_);
+    memory_ = std::move(*memory);
+    auto pinned = PinnedMemory::pin(*context_, memory_.data(), memory_.bytes());
     if (pinned)
         pinned_ = std::move(*pinned);
     else
@@ -78,7 +68,7 @@ void* DeviceCopies::at(const void* on_device) const {
     auto next = std::upper_bound(regions_.begin(), regions_.end(), address,
                                  [](uintptr_t one, const Region& region) { return one < region.begin; });
     if (next == regions_.begin() || address >= (--next)->end) return const_cast<void*>(on_device);
-    return data_ + next->offset + (address - next->begin);
+    return memory_.data() + next->offset + (address - next->begin);
 }
 
 Status DeviceCopies::begin(std::span<const DeviceSpan> reads, std::span<const DeviceSpan> writes, CUstream stream) {

@@ -16,7 +16,6 @@ class DeviceCopies {
     // The context outlives this.
     explicit DeviceCopies(const cuda::Context& context) : context_(&context) {}
     DeviceCopies(const DeviceCopies&) = delete;
-    ~DeviceCopies();
 
     // Copies what a call reads, behind the stream's work so far. What it reads and writes may overlap.
     Status begin(std::span<const DeviceSpan> reads, std::span<const DeviceSpan> writes, CUstream stream);
@@ -24,7 +23,7 @@ class DeviceCopies {
     void* at(const void* on_device) const;
     // Copies what the call has written.
     Status end();
-    uint64_t bytes() const { return bytes_; }
+    uint64_t bytes() const { return memory_.bytes(); }
 
   private:
     struct Region {
@@ -35,9 +34,7 @@ class DeviceCopies {
     void arrange(std::span<const DeviceSpan> reads, std::span<const DeviceSpan> writes);
 
     const cuda::Context* context_;
-    Arena* arena_ = nullptr;  // peers of the host reach what is of it
-    std::byte* data_ = nullptr;
-    size_t bytes_ = 0;
+    ArenaMemory memory_;         // peers of the host reach it
     cuda::PinnedMemory pinned_;  // none where the machine refuses: copies are slower then
     std::vector<Region> regions_;
     std::vector<DeviceSpan> writes_;

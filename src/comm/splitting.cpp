@@ -280,12 +280,12 @@ Status Splitting::look_at_parent() {
         if (!group.local(rank)) continue;
         const RankRow& row = group.row(rank);
         const bool left = row.state.load(std::memory_order_acquire) == RankState::left;
-        if (by_id_ && !left && !group.alive(rank))
-            return fail(weftRemoteError, "{} died while the ranks were making a communicator from this one",
-                        group.name_of(rank));
+        const bool called = row.birth.wanted.load(std::memory_order_acquire) == family_.number;
+        if (by_id_ && (left ? !called : !group.alive(rank)))
+            return fail(weftRemoteError, "{} {} while the ranks were making a communicator from this one",
+                        group.name_of(rank), left ? "left" : "died");
         // It failed where this rank was through, in the telling.
-        if (kind_ == Kind::split && row.gave_up.load(std::memory_order_acquire) != 0 &&
-            row.birth.wanted.load(std::memory_order_acquire) != family_.number)
+        if (kind_ == Kind::split && row.gave_up.load(std::memory_order_acquire) != 0 && !called)
             return fail(weftRemoteError,
                         "{} failed before it could make a communicator from this one: its error says why",
                         group.name_of(rank));

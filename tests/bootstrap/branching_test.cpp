@@ -82,3 +82,31 @@ TEST_CASE("who comes when the first rank has given up is told at once", "[branch
     CHECK(told.status().sentence().find("rank 0 (pid") != std::string::npos);
     CHECK(told.status().sentence().find("has given up") != std::string::npos);
 }
+
+TEST_CASE("who tries again before the first rank does goes where that one will be", "[branching]") {
+    const auto parent = parent_of(3);
+    MeetingOptions impatient = options();
+    impatient.timeout_ms = 100;
+    const Child child{9, {0, 1, 2}, true};
+    const auto try_in_threads = [&](const MeetingOptions& patience, std::vector<int> ranks, Branching* begun) {
+        std::vector<std::string> wrong(3);
+        std::vector<std::thread> threads;
+        for (const int rank : ranks)
+            threads.emplace_back([&, rank] {
+                Branching own(parent, child, rank, patience, true);
+                auto entered = enter(begun && rank == 1 ? *begun : own);
+                if (entered) return;
+                wrong[size_t(rank)] = entered.status().sentence();
+                say_given_up(*parent, child, rank);
+            });
+        for (std::thread& thread : threads) thread.join();
+        return wrong;
+    };
+    // Rank 1 may not open the segment, so they meet by an id; rank 2 does not come.
+    const auto first = try_in_threads(impatient, {0, 1}, nullptr);
+    CHECK(first[0] != "");
+    CHECK(first[1] != "");
+    Branching early(parent, child, 1, options(), true);
+    for (int step = 0; step < 3; ++step) CHECK_FALSE(*early.advance());
+    for (const std::string& wrong : try_in_threads(options(), {0, 1, 2}, &early)) CHECK(wrong == "");
+}

@@ -145,6 +145,40 @@ TEST_CASE("leaders end, whatever the order in which ranks leave", "[control]") {
     }
 }
 
+TEST_CASE("of every host that has left who asks is told, however many have", "[control]") {
+    Hosts hosts(count);
+    REQUIRE(hosts.met());
+    for (const int host : {3, beside, below}) hosts.leave(host);
+    for (const int curious : {0, inner, 5})
+        for (const int host : {3, beside, below}) {
+            INFO(curious << " asks for " << host);
+            CHECK(eventually([&] {
+                hosts[curious].header().curious.fetch_add(1);
+                hosts[curious].ring();
+                return hosts[curious].row(host).state == RankState::left;
+            }));
+        }
+    for (int host = 0; host < count; ++host) CHECK(!hosts[host].aborted());
+}
+
+TEST_CASE("ranks that would meet by way of a leader that has ended are told so", "[control]") {
+    Hosts hosts(3);
+    REQUIRE(hosts.met());
+    hosts.post(1, 2, 1);
+    CHECK(hosts.comes(1, 2, 1));
+    hosts.leave(0);
+    Control::await_leaving();
+    hosts.post(1, 2, 2);
+    CHECK(eventually([&] { return hosts[1].aborted(); }));
+    CHECK_THAT(hosts[1].abort_status().sentence(),
+               Catch::Contains("rank 2 (pid 1002 on node2) cannot be reached for the first time") &&
+                   Catch::Contains("by node0, whose leader has ended"));
+    CHECK(!hosts[2].aborted());
+    // What is for a rank that has left needs no way.
+    hosts.leave(1);
+    CHECK(!hosts[2].aborted());
+}
+
 TEST_CASE("the end of a process waits for ranks in a call that its own have finished, not for others", "[control]") {
     // It gives up after two seconds without news, which a slow machine does not always bring: then once more.
     constexpr auto patience = std::chrono::seconds(2);

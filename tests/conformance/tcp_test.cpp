@@ -458,10 +458,24 @@ TEST_CASE("stripes that contradict each other are errors", "[tcp]") {
     }
 }
 
+TEST_CASE("a place has no stripe without an address, though its interfaces have more than it has room for", "[tcp]") {
+    for (const int interfaces : {1, 3, 4}) {
+        Place place{.token = 1, .depth = 1, .stripes = interfaces, .slot_bytes = 1, .addresses = {}};
+        for (int i = 0; i < interfaces; ++i)
+            place.addresses.push_back(loopback("::1").with_port(uint16_t(i + 1)).of_interface(i));
+        const auto back = Place::of(place.blob());
+        REQUIRE(back);
+        CHECK(back->stripes == std::min(interfaces, 3));
+        for (int stripe = 0; stripe < back->stripes; ++stripe)
+            CHECK(std::any_of(back->addresses.begin(), back->addresses.end(),
+                              [&](const net::Address& address) { return address.interface() == stripe; }));
+    }
+}
+
 TEST_CASE("a place survives its blob, and shares cover a message without gaps", "[tcp]") {
     Place place{.token = ~uint64_t(0), .depth = 5, .stripes = 2, .slot_bytes = 123, .addresses = {}};
     for (int i = 0; i < 9; ++i)
-        place.addresses.push_back(loopback(i % 2 ? "::1" : "127.0.0.1").with_port(uint16_t(i + 1)));
+        place.addresses.push_back(loopback(i % 2 ? "::1" : "127.0.0.1").with_port(uint16_t(i + 1)).of_interface(i % 2));
     const auto back = Place::of(place.blob());
     REQUIRE(back);
     CHECK(back->token == place.token);

@@ -64,6 +64,17 @@ TEST_CASE("when no leader is left the others are told that they cannot shrink", 
     }
 }
 
+TEST_CASE("a rank that leaves instead of shrinking with the others is named", "[split]") {
+    SpreadJob job(2, 2);
+    for (int rank = 0; rank < 4; ++rank)
+        job.start(rank, {"init", rank % 3 == 0 ? "say=none" : "shrink=0,0", "destroy"}, {quiet});
+    job.finish();
+    INFO(job.everything());
+    CHECK(contains(job.answer(2, "shrink"), "rank 3 (pid " + std::to_string(job[3].pid()) +
+                                                " on node1) left while the ranks were making a communicator"));
+    CHECK(job.answer(1, "shrink").rfind("6 ", 0) == 0);
+}
+
 TEST_CASE("splits of several hosts leave no descriptors, threads or segments behind", "[split]") {
     SpreadJob job(2, 2);
     for (int rank = 0; rank < 4; ++rank)

@@ -1,5 +1,6 @@
 #include "transports/tcp/message.hpp"
 
+#include <algorithm>
 #include <cstring>
 
 namespace weft::tcp {
@@ -14,14 +15,20 @@ constexpr size_t address_bytes = (Blob::of_transport - address_words) * sizeof(u
 Blob Place::blob() const {
     Blob blob;
     std::vector<std::byte> packed;
-    uint64_t count = 0;
+    size_t count = 0;
     for (const net::Address& address : addresses) {
         if (packed.size() + address.packed_bytes() > address_bytes) break;
         address.pack(packed);
         ++count;
     }
+    // As many stripes as have an address here: of IPv6 there is room for three.
+    const auto end = addresses.begin() + ptrdiff_t(count);
+    int served = 0;
+    while (served < stripes && std::any_of(addresses.begin(), end,
+                                           [&](const net::Address& address) { return address.interface() == served; }))
+        ++served;
     blob.words[0] = token;
-    blob.words[1] = uint64_t(uint32_t(depth)) | uint64_t(stripes) << 32 | count << 48;
+    blob.words[1] = uint64_t(uint32_t(depth)) | uint64_t(std::max(1, served)) << 32 | uint64_t(count) << 48;
     blob.words[2] = slot_bytes;
     memcpy(blob.words + address_words, packed.data(), packed.size());
     return blob;

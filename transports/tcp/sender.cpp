@@ -143,7 +143,10 @@ Result<bool> TcpSender::send(const std::byte* data, const SlotInfo& info) {
     if (first_ == next_) [[likely]]
         return true;
     Outgoing& outgoing = at(message);
-    WEFT_TRY(back(outgoing));
+    if (Status backed = back(outgoing); !backed) {
+        broken_ = true;  // the rest of it is the caller's again
+        return backed;
+    }
     if (stripes_.empty() && info.bytes > 0)
         memcpy(outgoing.memory.get(), data, info.bytes);  // nobody knows yet how many there are
     for (size_t index = 0; index < stripes_.size(); ++index) {
