@@ -24,6 +24,7 @@ class Batch {
     bool exchange(Lane& lane);
     bool advance(Lane& lane);
     bool is_ahead(const Lane& lane) const;
+    void let_go();
     Status pause(Lane& lane);
     Status look_for_refused(const Lane& lane) const;
     Status name_refused(const Lane& lane, Status failure) const;
@@ -171,7 +172,10 @@ bool Batch::is_ahead(const Lane& lane) const {
 Status Batch::pause(Lane& lane) {
     const bool alone = lanes_.size() == 1;
     // Others have not launched yet what it may not be ahead of.
-    if (!lane.calls.empty() && !lane.begun) return lane.exchanging ? lane.communicator().pause(false) : ok();
+    if (!lane.calls.empty() && !lane.begun) {
+        if (lane.communicator().has_windows()) (void)lane.communicator().serve();
+        return lane.exchanging ? lane.communicator().pause(false) : ok();
+    }
     return lane.calls.empty() ? lane.communicator().pause(alone) : lane.calls.front().pause(alone && !lane.exchanging);
 }
 
@@ -213,6 +217,24 @@ Status Batch::name_refused(const Lane& lane, Status failure) const {
     return failure;
 }
 
+// Others may go on with a communicator that is through, or end it. One that is dead has buffers of the user's, which go
+// back when none of this thread's ranks of it moves any more.
+void Batch::let_go() {
+    for (size_t i = lanes_.size(); i-- > 0;) {
+        const Lane& lane = lanes_[i];
+        if (!lane.done() || lane.serves()) continue;
+        Communicator& communicator = lane.communicator();
+        if (communicator.dead()) {
+            if (std::any_of(lanes_.begin(), lanes_.end(), [&](const Lane& other) {
+                    return !other.done() && other.communicator().is_beside(communicator);
+                }))
+                continue;
+            communicator.await_borrowers();
+        }
+        lanes_.erase(lanes_.begin() + ptrdiff_t(i));
+    }
+}
+
 Status Batch::run() {
     // If an exception ends this: whoever waits for what is still to be done is told. In any case buffers go back to the
     // user only when none of this thread's ranks moves any more.
@@ -239,9 +261,7 @@ Status Batch::run() {
             moved |= advance(lane);
             left += !lane.done();
         }
-        // Others may go on with it.
-        std::erase_if(lanes_,
-                      [](const Lane& lane) { return lane.done() && !lane.serves() && !lane.communicator().dead(); });
+        let_go();
         if (moved) continue;
         // Everybody is blocked: wait a little in each one's way.
         for (Lane& lane : lanes_)

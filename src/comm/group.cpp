@@ -48,9 +48,10 @@ Status Group::add(QueuedCall queued) {
 }
 
 Status Group::hold(QueuedCall queued) {
-    Communicator& communicator = *queued.handle->communicator;
+    const auto communicator = queued.handle->share();  // another thread may abort it now
+    if (!communicator) return fail(weftInvalidArgument, "the communicator was destroyed or aborted before");
     WEFT_TRY(add(std::move(queued)));
-    communicator.hold_call();
+    communicator->hold_call();
     return ok();
 }
 

@@ -26,7 +26,9 @@ void Lane::add(QueuedCall queued) {
 Status Lane::begin() {
     QueuedCall& first = calls.front();
     begun = true;
-    if (first.call.operation.space == Space::device) launched += first.fusion ? first.fusion->calls().size() : 1;
+    const Operation& operation = first.call.operation;
+    if (operation.space == Space::device && !one_sided(operation.collective))
+        launched += first.fusion ? first.fusion->calls().size() : 1;
     return first.begin();
 }
 

@@ -16,7 +16,9 @@ struct Lane {
     bool begun = false;
     bool refused = false;
     bool exchanging = false;
-    size_t launched = 0;  // calls on device memory that have begun, each by itself or joined
+    // Calls on device memory that have begun, each by itself or joined; not one-sided ones, of which ranks make different
+    // numbers.
+    size_t launched = 0;
 
     void add(QueuedCall queued);
     // Begins the first call.
@@ -25,7 +27,10 @@ struct Lane {
     bool done() const { return calls.empty() && messages.empty() && !exchanging; }
     // Done, but the others' one-sided calls may want something of it, and this thread is there anyway. On a stream
     // others may have their turn.
-    bool serves() const { return done() && entered && communicator().has_windows() && !communicator().dead(); }
+    bool serves() const {
+        return done() && entered && communicator().has_windows() && !communicator().dead() &&
+               !communicator().group()->aborted();
+    }
 
     // The first call is done.
     Status finish();

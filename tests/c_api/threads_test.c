@@ -4,6 +4,7 @@
 
 #include <pthread.h>
 #include <sched.h>
+#include <time.h>
 
 enum { ranks = 4, calls = 300 };
 
@@ -151,6 +152,45 @@ static void abort_while_blocked(void) {
     CHECK_OK(weftCommDestroy(comms[1]));
 }
 
+struct group_thread {
+    pthread_t thread;
+    weftComm_t comms[2];
+    int made; /* its calls */
+    weftResult_t result;
+};
+
+static void* blocked_group(void* argument) {
+    struct group_thread* self = argument;
+    float values[2] = {1, 2};
+    int each;
+    CHECK_OK(weftGroupStart());
+    for (each = 0; each < 2; ++each)
+        CHECK_OK(weftAllReduce(&values[each], &values[each], 1, weftFloat32, weftSum, self->comms[each], NULL));
+    __atomic_store_n(&self->made, 1, __ATOMIC_RELEASE);
+    self->result = weftGroupEnd();
+    return NULL;
+}
+
+/* Nobody waits for the other one, which the same thread aborts next. */
+static void abort_of_each_in_a_group(void) {
+    weftComm_t one[2], other[2];
+    struct group_thread blocked = {0};
+    const struct timespec moment = {0, 50000000};
+    CHECK_OK(weftCommInitAll(one, 2, NULL));
+    CHECK_OK(weftCommInitAll(other, 2, NULL));
+    blocked.comms[0] = one[0];
+    blocked.comms[1] = other[0];
+    CHECK(pthread_create(&blocked.thread, NULL, blocked_group, &blocked) == 0);
+    while (!__atomic_load_n(&blocked.made, __ATOMIC_ACQUIRE)) sched_yield();
+    nanosleep(&moment, NULL); /* it is inside, as a rule */
+    CHECK_OK(weftCommAbort(one[0]));
+    CHECK_OK(weftCommAbort(other[0]));
+    pthread_join(blocked.thread, NULL);
+    CHECK(blocked.result != weftSuccess);
+    CHECK_OK(weftCommDestroy(one[1]));
+    CHECK_OK(weftCommDestroy(other[1]));
+}
+
 static void* abort_it(void* argument) {
     struct rank_thread* self = argument;
     self->result = weftCommAbort(self->comm);
@@ -199,6 +239,7 @@ int main(void) {
     run_case("threads with communicators of their own do not disturb each other", communicators_side_by_side);
     run_case("the second thread in a communicator is refused and harms nothing", two_threads_in_one);
     run_case("an abort from another thread ends a blocked call", abort_while_blocked);
+    run_case("communicators of one blocked group are aborted one after the other", abort_of_each_in_a_group);
     run_case("several threads may abort at once", aborts_at_once);
     run_case("a thread may end inside a group; its calls never happen", group_left_open);
     /* The process ends inside one: nothing waits for it. */

@@ -285,6 +285,33 @@ TEST_CASE("windows of both kinds of memory stand side by side, and their signals
     ranks.check_healthy();
 }
 
+TEST_CASE("in one thread's group one rank puts more often than the other waits, before what both do", "[windows]") {
+    for (const bool closing : {false, true}) {
+        INFO(closing);
+        weftConfig_t config = WEFT_CONFIG_INITIALIZER;
+        config.timeoutMs = 60'000;
+        const Ranks ranks(spread(2), &config);
+        Window window(ranks, 64);
+        const DeviceBuffer source(ranks.placing[0], 4);
+        const weftWaitSignalDesc_t three{3, 0, 0, 0};
+        int sums[2] = {1, 2};
+        demand(weftGroupStart());
+        for (size_t put = 0; put < 3; ++put)
+            demand(weftPutSignal(source.data(), 1, weftUint32, 1, window.windows[0], put * 4, 0, 0, 0,
+                                 comm_of(ranks, 0), stream_of(ranks, 0)));
+        demand(wait_for(ranks, 1, {three}));
+        for (int rank = 0; rank < 2; ++rank)
+            demand(closing
+                       ? weftCommWindowDeregister(comm_of(ranks, rank), window.windows[size_t(rank)])
+                       : weftAllReduce(&sums[rank], &sums[rank], 1, weftInt32, weftSum, comm_of(ranks, rank), nullptr));
+        CHECK(weftGroupEnd() == weftSuccess);
+        if (closing) window.windows.clear();
+        CHECK(sums[1] == (closing ? 2 : 3));
+        ranks.finish();
+        ranks.check_healthy();
+    }
+}
+
 TEST_CASE("a rank may lend nothing, and what cannot be a window's is told to all", "[windows]") {
     const int n = 3;
     const Ranks ranks(spread(n));
