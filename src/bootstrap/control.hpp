@@ -77,8 +77,9 @@ class Control {
     std::set<int> unreachable_;        // ranks elsewhere for whom there are letters and no way
     uint64_t unreachable_timer_ = 0;
     bool abort_told_ = false;
-    bool goodbye_told_ = false;  // that one host has left is all that others need: calls cannot succeed any more
-    uint32_t curious_ = 0;       // as last seen
+    bool goodbye_told_ =
+        false;  // that one host has left goes to all: collectives cannot succeed any more; who asks is told the rest
+    uint32_t curious_ = 0;  // as last seen
     uint64_t tick_timer_ = 0;
 
     bool leaving_ = false, ended_ = false;

@@ -1,7 +1,6 @@
 #include "src/comm/device_copies.hpp"
 
 #include <algorithm>
-#include <utility>
 
 #include "src/base/log.hpp"
 #include "src/drivers/cuda/stream.hpp"
