@@ -1,5 +1,5 @@
 // meeting_test.cpp: ranks of several hosts that cannot meet: missing, misnumbered, with a wrong id, where the root is
-// gone or cannot be reached, or is hidden among strangers.
+// gone or cannot be reached.
 #include <sodium.h>
 #include <sys/socket.h>
 
@@ -253,58 +253,6 @@ TEST_CASE("a wrong secret and an id of yesterday get nobody in and disturb nobod
     for (const int process : {2, 3}) {
         INFO(job.answer(process, "init"));
         CHECK(contains(job.answer(process, "init"), "does not know this unique id (of an earlier job"));
-    }
-}
-
-TEST_CASE("strangers at the root's door, thousands and all at once, keep nobody out", "[meeting]") {
-    SpreadJob job(2, 2);
-    for (int rank = 0; rank < 3; ++rank) job.start(rank, {"init", "loop=2,300", "destroy"}, {quiet});
-    const weft::net::Address root = root_of(job.id());
-    // Some stay connected and say nothing, some make noise, most hang up at once as a port scan does.
-    std::vector<Fd> silent;
-    const int connections = small() ? 1000 : 10'000;
-    for (int count = 0; count < connections; ++count) {
-        if (count == connections / 2) job.start(3, {"init", "loop=2,300", "destroy"}, {quiet});
-        Fd stranger(socket(root.family(), SOCK_STREAM | SOCK_CLOEXEC, 0));
-        if (!stranger || connect(stranger.number(), root.raw(), root.raw_bytes()) != 0) continue;
-        if (count % 3 == 0) (void)!send(stranger.number(), "GET / HTTP/1.0\r\n\r\n", 18, MSG_NOSIGNAL);
-        if (count % 25 == 0 && silent.size() < 400) silent.push_back(std::move(stranger));
-    }
-    job.finish();
-    for (int rank = 0; rank < 4; ++rank) CHECK(job.answer(rank, "loop") == "0");
-}
-
-TEST_CASE("strangers at the ranks' doors during calls disturb nobody", "[meeting]") {
-    NEEDS_A_NETWORK();
-    SpreadJob job(2, 1);
-    for (int rank = 0; rank < 2; ++rank)
-        job.start(rank, {"init", "await", small() ? "loop=100,300" : "loop=100,3000", "async", "destroy"}, {quiet});
-    for (int rank = 0; rank < 2; ++rank) CHECK(job[rank].says("init 0"));
-    std::vector<weft::net::Address> doors;
-    std::stringstream listening(command({"ss", "-H", "-t", "-l", "-n", "-p"}));
-    for (std::string line; std::getline(listening, line);)
-        for (int rank = 0; rank < 2; ++rank)
-            if (contains(line, "pid=" + std::to_string(job[rank].pid()) + ",")) {
-                std::stringstream words(line);
-                std::string word;
-                for (int i = 0; i < 4; ++i) words >> word;
-                if (auto address = weft::net::Address::parse(word); address && !address->is_link_local())
-                    doors.push_back(*address);
-            }
-    REQUIRE(doors.size() >= 2);
-    for (int rank = 0; rank < 2; ++rank) job[rank].kill(SIGUSR1);
-    std::vector<Fd> silent;
-    for (int count = 0; count < (small() ? 500 : 5000); ++count) {
-        const auto& door = doors[size_t(count) % doors.size()];
-        Fd stranger(socket(door.family(), SOCK_STREAM | SOCK_CLOEXEC, 0));
-        if (!stranger || connect(stranger.number(), door.raw(), door.raw_bytes()) != 0) continue;
-        if (count % 3 == 0) (void)!send(stranger.number(), "GET / HTTP/1.0\r\n\r\n", 18, MSG_NOSIGNAL);
-        if (count % 25 == 0 && silent.size() < 400) silent.push_back(std::move(stranger));
-    }
-    job.finish();
-    for (int rank = 0; rank < 2; ++rank) {
-        CHECK(job.answer(rank, "loop") == "0");
-        CHECK(job.answer(rank, "async") == "0");
     }
 }
 

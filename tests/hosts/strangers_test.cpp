@@ -1,0 +1,72 @@
+// strangers_test.cpp: others than ranks who connect to the root and to ranks, in numbers.
+#include <sys/socket.h>
+
+#include "src/base/fd.hpp"
+#include "src/bootstrap/unique_id.hpp"
+#include "tests/hosts/network.hpp"
+
+using namespace weft::test;
+using weft::Fd;
+using weft::UniqueId;
+
+namespace {
+
+// Some stay connected and say nothing, some make noise, most hang up at once as a port scan does.
+class Strangers {
+  public:
+    void knock(const weft::net::Address& door) {
+        const int number = count_++;
+        Fd stranger(socket(door.family(), SOCK_STREAM | SOCK_CLOEXEC, 0));
+        if (!stranger || connect(stranger.number(), door.raw(), door.raw_bytes()) != 0) return;
+        if (number % 3 == 0) (void)!send(stranger.number(), "GET / HTTP/1.0\r\n\r\n", 18, MSG_NOSIGNAL);
+        if (number % 25 == 0 && silent_.size() < 400) silent_.push_back(std::move(stranger));
+    }
+
+  private:
+    std::vector<Fd> silent_;
+    int count_ = 0;
+};
+
+}  // namespace
+
+TEST_CASE("strangers at the root's door, thousands and all at once, keep nobody out", "[strangers]") {
+    SpreadJob job(2, 2);
+    for (int rank = 0; rank < 3; ++rank) job.start(rank, {"init", "loop=2,300", "destroy"}, {quiet});
+    const weft::net::Address root = UniqueId::read(weft::api::unique_id_from_text(job.id()))->root_addresses().front();
+    Strangers strangers;
+    const int connections = small() ? 1000 : 10'000;
+    for (int count = 0; count < connections; ++count) {
+        if (count == connections / 2) job.start(3, {"init", "loop=2,300", "destroy"}, {quiet});
+        strangers.knock(root);
+    }
+    job.finish();
+    for (int rank = 0; rank < 4; ++rank) CHECK(job.answer(rank, "loop") == "0");
+}
+
+TEST_CASE("strangers at the ranks' doors during calls disturb nobody", "[strangers]") {
+    NEEDS_A_NETWORK();
+    SpreadJob job(2, 1);
+    for (int rank = 0; rank < 2; ++rank)
+        job.start(rank, {"init", "await", small() ? "loop=100,300" : "loop=100,3000", "async", "destroy"}, {quiet});
+    for (int rank = 0; rank < 2; ++rank) CHECK(job[rank].says("init 0"));
+    std::vector<weft::net::Address> doors;
+    std::stringstream listening(command({"ss", "-H", "-t", "-l", "-n", "-p"}));
+    for (std::string line; std::getline(listening, line);)
+        for (int rank = 0; rank < 2; ++rank)
+            if (contains(line, "pid=" + std::to_string(job[rank].pid()) + ",")) {
+                std::stringstream words(line);
+                std::string word;
+                for (int i = 0; i < 4; ++i) words >> word;
+                if (auto address = weft::net::Address::parse(word); address && !address->is_link_local())
+                    doors.push_back(*address);
+            }
+    REQUIRE(doors.size() >= 2);
+    for (int rank = 0; rank < 2; ++rank) job[rank].kill(SIGUSR1);
+    Strangers strangers;
+    for (int count = 0; count < (small() ? 500 : 5000); ++count) strangers.knock(doors[size_t(count) % doors.size()]);
+    job.finish();
+    for (int rank = 0; rank < 2; ++rank) {
+        CHECK(job.answer(rank, "loop") == "0");
+        CHECK(job.answer(rank, "async") == "0");
+    }
+}
