@@ -17,6 +17,7 @@ struct Whereabouts {
     // For how long, 0: not; see RankRow.
     int64_t in_function_us, partner_wait_us, held_us;
     uint64_t partner_wait;
+    uint64_t wanted;  // see Birth
     uint32_t held_calls;
     Operation operation;
 };
@@ -81,7 +82,7 @@ void Census::put(int rank, ByteWriter& to) const {
     const RankRow& row = group_->row(rank);
     Whereabouts entry{};
     entry.rank = rank;
-    // Before the position: who has left has called nothing since, so of it nobody is told an older call.
+    // Before the rest: who has left has called nothing since, so of it nobody is told an older call.
     entry.state = uint32_t(row.state.load(std::memory_order_acquire));
     const auto position = row.position.read();
     entry.stopped = group_->stopped(rank);
@@ -93,6 +94,7 @@ void Census::put(int rank, ByteWriter& to) const {
     entry.partner_wait_us = age_us(row.partner_wait_us);
     entry.held_us = age_us(row.held_us);
     entry.partner_wait = row.partner_wait.load(std::memory_order_relaxed);
+    entry.wanted = row.birth.wanted.load(std::memory_order_acquire);
     entry.held_calls = row.held_calls.load(std::memory_order_relaxed);
     if (position) {
         entry.entered = position->entered;
@@ -162,7 +164,7 @@ bool Census::back(int rank) {
 
 void Census::read_table(ByteReader& content) {
     const int64_t now = now_us();
-    for (uint32_t left = content.get<uint32_t>(); left > 0 && content.ok(); --left) {
+    for (uint32_t count = content.get<uint32_t>(); count > 0 && content.ok(); --count) {
         const auto entry = content.get<Whereabouts>();
         if (!content.ok() || entry.rank < 0 || entry.rank >= group_->ranks() || group_->local(entry.rank)) continue;
         if (!back(entry.rank)) return;
@@ -171,7 +173,10 @@ void Census::read_table(ByteReader& content) {
         const auto known = row.position.read();
         if (known && entry.entered > known->entered) row.position.enter(entry.entered, entry.operation);
         if (known && entry.finished > known->finished) row.position.finish(entry.finished);
-        if (entry.state == uint32_t(RankState::left)) row.state.store(RankState::left, std::memory_order_release);
+        const bool left = entry.state == uint32_t(RankState::left);
+        if (left || row.state.load(std::memory_order_relaxed) != RankState::left)
+            row.birth.wanted.store(entry.wanted, std::memory_order_relaxed);
+        if (left) row.state.store(RankState::left, std::memory_order_release);
         if (entry.state == uint32_t(RankState::dead)) group_->mark_dead(entry.rank);
         row.stopped.store(entry.stopped, std::memory_order_relaxed);
         const auto since = [now](int64_t age_us) { return age_us == 0 ? 0 : now - age_us; };

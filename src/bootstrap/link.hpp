@@ -62,6 +62,7 @@ class Dial {
     const net::Address& peer() const { return call_.peer(); }
     bool turned_away() const { return call_.turned_away(); }
     bool unknown() const { return call_.unknown(); }
+    bool refused() const { return call_.refused(); }
     std::string pending() const { return call_.pending(); }
 
   private:

@@ -9,6 +9,7 @@ namespace weft {
 
 namespace {
 constexpr int64_t retry_first_us = 20'000, retry_most_us = 1'000'000;
+constexpr int64_t door_closed_us = 5'000'000;
 constexpr int64_t root_silent_us = 2'500'000;  // it tells every second who is missing
 }  // namespace
 
@@ -51,8 +52,17 @@ void Registration::dial() {
             const bool unknown = settings_.root_exists && dial_->unknown() && !dial_->turned_away();
             const weftResult_t code = unknown ? weftInvalidUsage : why.code();
             obstacle_ = fmt::format("the root of the meeting was not reached: {}", why.sentence());
+            refused_us_ = !dial_->refused() ? 0 : refused_us_ == 0 ? now_us() : refused_us_;
             dial_.reset();
             if (all_here()) return;
+            if (settings_.door_exists && refused_us_ != 0 && now_us() - refused_us_ > door_closed_us) {
+                group_->raise(
+                    weftRemoteError, -1,
+                    fmt::format("the process where the ranks were to check in has left: {} s long nobody listened "
+                                "there ({})",
+                                door_closed_us / 1'000'000, why.sentence()));
+                return;
+            }
             if (code == weftMismatch || code == weftInvalidUsage) {
                 group_->raise(code, -1, why.sentence());
                 return;

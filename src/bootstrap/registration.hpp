@@ -14,6 +14,7 @@ namespace weft {
 struct RegistrationSettings {
     std::vector<net::Address> root;  // where to check in
     bool root_exists = false;        // it was there before anybody knew its address: being unknown there is final
+    bool door_exists = false;        // likewise of who lets others in there: where nobody listens it has ended
     HostEntry self;                  // without members
 };
 
@@ -53,6 +54,7 @@ class Registration {
     std::set<int> members_;
     bool abort_told_ = false;
     int64_t retry_us_;
+    int64_t refused_us_ = 0;  // since when nobody listens where the root is to be; 0: not so
     uint64_t retry_timer_ = 0;
     std::string obstacle_;  // as last heard
 };

@@ -161,7 +161,9 @@ Status Splitting::begin_joining(Child child, const UniqueId::RootPlace& root, in
     family_ = std::move(child);
     const auto place = std::find(family_.ranks.begin(), family_.ranks.end(), parent().rank());
     joining_.rank = int(place - family_.ranks.begin());
+    begun_us_ = now_us();
     given_up_.emplace(*parent().group(), family_);
+    news_.emplace(*parent().group());
     say_wanted(*parent().group(), family_, joining_.rank);
     Status made = make_meeting(root, root_rank);
     if (!made) tell_failure(made);
@@ -263,8 +265,7 @@ Progress Splitting::advance() {
     return !made ? Progress::failed : *made ? Progress::done : Progress::blocked;
 }
 
-// Whether those who are joining can still come. What becomes of the parent otherwise is nothing to its child; and of
-// ranks elsewhere nobody knows whose leader has ended.
+// Whether those who are joining can still come. What becomes of the parent otherwise is nothing to its child.
 Status Splitting::look_at_parent() {
     const HostGroup& group = *parent().group();
     if (parent().aborted_here())
@@ -273,19 +274,24 @@ Status Splitting::look_at_parent() {
     const int64_t now = now_us();
     if (now < next_look_us_) return ok();
     next_look_us_ = now + split_look_apart_us;
+    if (now - begun_us_ > RemoteNews::ask_apart_us) news_->ask();
     if (const int other = given_up_->find(group, family_); other >= 0)
         return fail(weftRemoteError, "{} has given up making a communicator from this one: its error says why",
                     group.name_of(other));
     for (const int rank : family_.ranks) {
-        if (!group.local(rank)) continue;
         const RankRow& row = group.row(rank);
+        const bool local = group.local(rank);
         const bool left = row.state.load(std::memory_order_acquire) == RankState::left;
         const bool called = row.birth.wanted.load(std::memory_order_acquire) == family_.number;
-        if (by_id_ && (left ? !called : !group.alive(rank)))
-            return fail(weftRemoteError, "{} {} while the ranks were making a communicator from this one",
-                        group.name_of(rank), left ? "left" : "died");
+        if (by_id_ && (left ? !called : !group.alive(rank))) {
+            // On another host it may have made this one and others before it left; then the roster is on its way.
+            if (!local && missed_us_ == 0) missed_us_ = now;
+            if (local || now - missed_us_ > RemoteNews::departed_us)
+                return fail(weftRemoteError, "{} {} while the ranks were making a communicator from this one",
+                            group.name_of(rank), left ? "left" : "died");
+        }
         // It failed where this rank was through, in the telling.
-        if (kind_ == Kind::split && row.gave_up.load(std::memory_order_acquire) != 0 && !called)
+        if (local && kind_ == Kind::split && row.gave_up.load(std::memory_order_acquire) != 0 && !called)
             return fail(weftRemoteError,
                         "{} failed before it could make a communicator from this one: its error says why",
                         group.name_of(rank));

@@ -4,6 +4,7 @@
 #include "src/bootstrap/branching.hpp"
 #include "src/comm/joining.hpp"
 #include "src/comm/undertaking.hpp"
+#include "src/diagnosis/news.hpp"
 
 namespace weft {
 
@@ -62,11 +63,13 @@ class Splitting final : public Undertaking {
 
     Child family_;  // those who are to be in the child; number 0: not known yet
     std::optional<GivenUp> given_up_;
+    std::optional<RemoteNews> news_;  // of the parent's ranks
     std::vector<std::byte> words_;
     bool telling_ = false;
     Joining joining_;
     bool by_id_ = false;  // they meet by an id
-    int64_t next_look_us_ = 0;
+    int64_t begun_us_ = 0, next_look_us_ = 0;
+    int64_t missed_us_ = 0;  // when one on another host was first found to be gone; 0: none is
     Status failure_;
 };
 

@@ -55,6 +55,12 @@ void Call::give_up(Attempt& attempt, const std::string& why) {
     attempts_.erase(attempts_.begin() + (&attempt - attempts_.data()));
 }
 
+Status Call::failed_to_connect(int error) {
+    refused_ |= error == ECONNREFUSED;
+    failed_otherwise_ |= error != ECONNREFUSED && error != ENETUNREACH;
+    return fail(weftRemoteError, "{}", errno_text(error));
+}
+
 Status Call::start(Attempt& attempt, int64_t now) {
     auto socket = open_stream(attempt.address.family());
     if (!socket) return socket.take_status();
@@ -70,7 +76,7 @@ Status Call::start(Attempt& attempt, int64_t now) {
         attempt.connected = true;
         attempt.connected_us = now;
     } else if (errno != EINPROGRESS && errno != EINTR) {
-        give_up(attempt, errno_text(errno));
+        give_up(attempt, failed_to_connect(errno).sentence());
     }
     return ok();
 }
@@ -83,7 +89,7 @@ Result<bool> Call::advance(Attempt& attempt) {
         int error = 0;
         socklen_t bytes = sizeof error;
         if (getsockopt(attempt.socket.number(), SOL_SOCKET, SO_ERROR, &error, &bytes) != 0) error = errno;
-        if (error != 0) return fail(weftRemoteError, "{}", errno_text(error));
+        if (error != 0) return failed_to_connect(error);
         attempt.connected = true;
         attempt.connected_us = now_us();
     }
@@ -125,6 +131,7 @@ Result<std::optional<Fd>> Call::advance() {
             if (!done && proven)
                 return fail(done.status().code(), "{}: {}", attempt.address.text(), done.status().sentence());
             if (!done) {
+                failed_otherwise_ |= attempt.connected;
                 give_up(attempt, done.status().sentence());
                 failed = true;
                 continue;

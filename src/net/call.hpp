@@ -29,6 +29,8 @@ class Call {
     bool turned_away() const { return turned_away_; }
     // After a failure: somebody who speaks the handshake does not know the communicator. Nobody can prove that.
     bool unknown() const { return unknown_; }
+    // After a failure: nobody listens at any of the addresses that can be reached from here.
+    bool refused() const { return refused_ && !failed_otherwise_; }
     // While nothing has come of it: which addresses keep us waiting, since when, and what became of the others.
     std::string pending() const;
     // Whom we are talking to, or tried last.
@@ -46,6 +48,7 @@ class Call {
         int64_t connected_us = 0;
     };
     Status start(Attempt& attempt, int64_t now);
+    Status failed_to_connect(int error);
     void give_up(Attempt& attempt, const std::string& why);
     Result<bool> advance(Attempt& attempt);
     Status start_more(int64_t now);
@@ -57,6 +60,7 @@ class Call {
     Address peer_;
     std::string why_;  // for each address given up
     bool turned_away_ = false, unknown_ = false;
+    bool refused_ = false, failed_otherwise_ = false;
     bool chosen_ = false;  // the one attempt left has proved the secret
 };
 

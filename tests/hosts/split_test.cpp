@@ -1,5 +1,8 @@
 // split_test.cpp: communicators made from one of several hosts: on one of them, across them, and of what is left when
 // ranks have died.
+#include <algorithm>
+#include <array>
+#include <list>
 #include <random>
 
 #include "tests/hosts/spread_job.hpp"
@@ -64,15 +67,30 @@ TEST_CASE("when no leader is left the others are told that they cannot shrink", 
     }
 }
 
-TEST_CASE("a rank that leaves instead of shrinking with the others is named", "[split]") {
-    SpreadJob job(2, 2);
-    for (int rank = 0; rank < 4; ++rank)
-        job.start(rank, {"init", rank % 3 == 0 ? "say=none" : "shrink=0,0", "destroy"}, {quiet});
-    job.finish();
-    INFO(job.everything());
-    CHECK(contains(job.answer(2, "shrink"), "rank 3 (pid " + std::to_string(job[3].pid()) +
-                                                " on node1) left while the ranks were making a communicator"));
-    CHECK(job.answer(1, "shrink").rfind("6 ", 0) == 0);
+TEST_CASE("a rank that leaves instead of shrinking with the others is named, whoever leads", "[split]") {
+    // Ranks in the order in which they are started: who comes first leads its host.
+    const std::array<int, 4> orders[] = {{0, 2, 1, 3}, {0, 3, 1, 2}, {1, 2, 0, 3}, {1, 3, 0, 2}};
+    std::list<SpreadJob> jobs;
+    for (const auto& order : orders) {
+        SpreadJob& job = jobs.emplace_back(2, 2);
+        for (int process = 0; process < 4; ++process) {
+            const int rank = order[size_t(process)];
+            job.start(rank, {"init", rank % 3 == 0 ? "say=none" : "shrink=0,0", "destroy"}, telling);
+            if (process < 2)
+                REQUIRE(eventually([&] { return contains(job[process].error(), "this process leads the meeting"); }));
+        }
+    }
+    auto job = jobs.begin();
+    for (const auto& order : orders) {
+        job->finish();
+        INFO(job->everything());
+        const auto process = [&](int rank) { return int(std::find(order.begin(), order.end(), rank) - order.begin()); };
+        CHECK(contains(job->answer(process(2), "shrink"),
+                       "rank 3 (pid " + std::to_string((*job)[process(3)].pid()) +
+                           " on node1) left while the ranks were making a communicator"));
+        CHECK(job->answer(process(1), "shrink").rfind("6 ", 0) == 0);
+        ++job;
+    }
 }
 
 TEST_CASE("splits of several hosts leave no descriptors, threads or segments behind", "[split]") {
