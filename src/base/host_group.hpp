@@ -123,6 +123,8 @@ struct alignas(64) RankRow {
     // Of a rank of another host: when its leader last told where it is, by this host's monotonic clock; 0: never.
     std::atomic<int64_t> heard_us;
     std::atomic<uint32_t> stopped;  // likewise: 1 if its process was stopped then
+    // 1: nothing is known of it but that the leader of its host, another process, died (release, before the state).
+    std::atomic<uint32_t> out_of_sight;
     // 1: none of its kernels runs any more and it has unmapped the device memory of others (release).
     std::atomic<uint32_t> device_left;
     Birth birth;

@@ -17,7 +17,7 @@ struct Whereabouts {
     // For how long, 0: not; see RankRow.
     int64_t in_function_us, partner_wait_us, held_us;
     uint64_t partner_wait;
-    uint64_t wanted;  // see Birth
+    uint64_t wanted, failed;  // see Birth
     uint32_t held_calls;
     Operation operation;
 };
@@ -95,6 +95,7 @@ void Census::put(int rank, ByteWriter& to) const {
     entry.held_us = age_us(row.held_us);
     entry.partner_wait = row.partner_wait.load(std::memory_order_relaxed);
     entry.wanted = row.birth.wanted.load(std::memory_order_acquire);
+    entry.failed = row.birth.failed.load(std::memory_order_acquire);
     entry.held_calls = row.held_calls.load(std::memory_order_relaxed);
     if (position) {
         entry.entered = position->entered;
@@ -174,8 +175,10 @@ void Census::read_table(ByteReader& content) {
         if (known && entry.entered > known->entered) row.position.enter(entry.entered, entry.operation);
         if (known && entry.finished > known->finished) row.position.finish(entry.finished);
         const bool left = entry.state == uint32_t(RankState::left);
-        if (left || row.state.load(std::memory_order_relaxed) != RankState::left)
+        if (left || row.state.load(std::memory_order_relaxed) != RankState::left) {
             row.birth.wanted.store(entry.wanted, std::memory_order_relaxed);
+            row.birth.failed.store(entry.failed, std::memory_order_relaxed);
+        }
         if (left) row.state.store(RankState::left, std::memory_order_release);
         if (entry.state == uint32_t(RankState::dead)) group_->mark_dead(entry.rank);
         row.stopped.store(entry.stopped, std::memory_order_relaxed);

@@ -154,7 +154,7 @@ void Control::settle(Roster roster) {
             [this](int host, News kind, ByteReader& content) { on_frame(host, kind, content); },
             [this](int host, const Status* why) {
                 census_->on_end(host);
-                if (why && !group_->aborted())
+                if (why && !group_->aborted() && !leader_has_left(host))
                     mark_lost(
                         host,
                         fmt::format("{} is lost: {}; its leader (pid {}) died, or the network reset the connection",
@@ -173,6 +173,16 @@ void Control::settle(Roster roster) {
 
 // ---- News
 
+// Whether that process ended in order, if perhaps without a farewell (_exit, exec): its ranks have told that they left.
+// What others of its host send and receive needs it not.
+bool Control::leader_has_left(int host) const {
+    const HostEntry& entry = roster_.hosts[size_t(host)];
+    return std::all_of(entry.members.begin(), entry.members.end(), [&](const RosterRank& member) {
+        return member.pid != entry.pid ||
+               group_->row(member.rank).state.load(std::memory_order_acquire) == RankState::left;
+    });
+}
+
 // Not an error by itself: what that host sent before may suffice for the calls that others are in. Who waits for its
 // ranks in vain reports it.
 void Control::mark_lost(int host, const std::string& sentence, int except) {
@@ -182,7 +192,11 @@ void Control::mark_lost(int host, const std::string& sentence, int except) {
         loss.sentence[sentence.copy(loss.sentence, sizeof loss.sentence - 1)] = 0;
         loss.state.store(1, std::memory_order_release);
     }
-    for (const RosterRank& member : roster_.hosts[size_t(host)].members) group_->mark_dead(member.rank);
+    for (const RosterRank& member : roster_.hosts[size_t(host)].members) {
+        if (member.pid != roster_.hosts[size_t(host)].pid && group_->back_rows(member.rank, 1))
+            group_->row(member.rank).out_of_sight.store(1, std::memory_order_release);
+        group_->mark_dead(member.rank);
+    }
     ByteWriter content;
     content.put(int32_t(host));
     content.put_text(sentence);

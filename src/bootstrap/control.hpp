@@ -44,6 +44,7 @@ class Control {
     Status write_rows();
     void tell_news() const;
     void on_frame(int host, News kind, ByteReader& content);
+    bool leader_has_left(int host) const;
     void mark_lost(int host, const std::string& sentence, int except);
     void look_around();
     void carry();

@@ -158,7 +158,7 @@ Status Gathering::try_abroad(bool roots) {
     settings.heartbeat_ms = options().heartbeat_ms;
     settings.registration.root = std::move(*addresses);
     settings.registration.root_exists = !id_.derived();
-    settings.registration.door_exists = id_.root_host().empty();
+    settings.registration.door_exists = id_.of_child();
     HostEntry& self = settings.registration.self;
     self.identity = host_;
     char name[HOST_NAME_MAX + 1] = {};

@@ -14,7 +14,7 @@ namespace weft {
 struct RegistrationSettings {
     std::vector<net::Address> root;  // where to check in
     bool root_exists = false;        // it was there before anybody knew its address: being unknown there is final
-    bool door_exists = false;        // likewise of who lets others in there: where nobody listens it has ended
+    bool door_exists = false;        // a process let others in there already: where nobody listens it has ended
     HostEntry self;                  // without members
 };
 

@@ -37,6 +37,8 @@ class UniqueId {
     // `derived`: rank 0's process is the root; else the process that made the id.
     bool has_root() const;
     bool derived() const { return content_.pid == 0 || content_.descendant != 0; }
+    // A communicator's that is made from another one.
+    bool of_child() const { return content_.host == 0 && has_root() && content_.root_host[0] == 0; }
     // Whether this process made it, or one that it follows from.
     bool made_here() const;
     std::vector<net::Address> root_addresses() const;

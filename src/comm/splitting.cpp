@@ -274,29 +274,61 @@ Status Splitting::look_at_parent() {
     const int64_t now = now_us();
     if (now < next_look_us_) return ok();
     next_look_us_ = now + split_look_apart_us;
-    if (now - begun_us_ > RemoteNews::ask_apart_us) news_->ask();
-    if (const int other = given_up_->find(group, family_); other >= 0)
-        return fail(weftRemoteError, "{} has given up making a communicator from this one: its error says why",
-                    group.name_of(other));
+    if (const int other = given_up_->find(group, family_); other >= 0) return has_given_up(other);
     for (const int rank : family_.ranks) {
-        const RankRow& row = group.row(rank);
-        const bool local = group.local(rank);
-        const bool left = row.state.load(std::memory_order_acquire) == RankState::left;
-        const bool called = row.birth.wanted.load(std::memory_order_acquire) == family_.number;
-        if (by_id_ && (left ? !called : !group.alive(rank))) {
-            // On another host it may have made this one and others before it left; then the roster is on its way.
-            if (!local && missed_us_ == 0) missed_us_ = now;
-            if (local || now - missed_us_ > RemoteNews::departed_us)
-                return fail(weftRemoteError, "{} {} while the ranks were making a communicator from this one",
-                            group.name_of(rank), left ? "left" : "died");
-        }
+        if (!group.local(rank)) continue;
+        if (by_id_ && is_gone(rank)) return has_gone(rank);
         // It failed where this rank was through, in the telling.
-        if (local && kind_ == Kind::split && row.gave_up.load(std::memory_order_acquire) != 0 && !called)
+        const RankRow& row = group.row(rank);
+        if (kind_ == Kind::split && row.gave_up.load(std::memory_order_acquire) != 0 &&
+            row.birth.wanted.load(std::memory_order_acquire) != family_.number)
             return fail(weftRemoteError,
                         "{} failed before it could make a communicator from this one: its error says why",
                         group.name_of(rank));
     }
-    return ok();
+    // Rows of ranks elsewhere take memory when they are read, so only who waits reads them.
+    return by_id_ && now - begun_us_ > RemoteNews::ask_apart_us ? look_abroad(now) : ok();
+}
+
+// Of ranks on other hosts, as their leaders tell of them.
+Status Splitting::look_abroad(int64_t now) {
+    const HostGroup& group = *parent().group();
+    news_->ask();
+    int missed = -1, resigned = -1;
+    for (const int rank : family_.ranks) {
+        if (group.local(rank) || !is_gone(rank)) continue;
+        const RankRow& row = group.row(rank);
+        const bool left = row.state.load(std::memory_order_acquire) == RankState::left;
+        if (!left && row.out_of_sight.load(std::memory_order_acquire)) continue;
+        // Who gave up and left has a reason, perhaps another's end.
+        const bool gave_up = left && row.birth.failed.load(std::memory_order_acquire) == family_.number;
+        (gave_up ? resigned : missed) = rank;
+    }
+    if (missed < 0 && resigned < 0) return missed_us_ = 0, ok();
+    // It may have made this one and others before it left; then the roster is on its way.
+    if (missed_us_ == 0) missed_us_ = now;
+    if (now - missed_us_ <= RemoteNews::departed_us) return ok();
+    return missed >= 0 ? has_gone(missed) : has_given_up(resigned);
+}
+
+// Left without coming for this child, or died.
+bool Splitting::is_gone(int rank) const {
+    const HostGroup& group = *parent().group();
+    const RankRow& row = group.row(rank);
+    if (row.state.load(std::memory_order_acquire) != RankState::left) return !group.alive(rank);
+    return row.birth.wanted.load(std::memory_order_acquire) != family_.number;
+}
+
+Status Splitting::has_gone(int rank) const {
+    const HostGroup& group = *parent().group();
+    const bool left = group.row(rank).state.load(std::memory_order_acquire) == RankState::left;
+    return fail(weftRemoteError, "{} {} while the ranks were making a communicator from this one", group.name_of(rank),
+                left ? "left" : "died");
+}
+
+Status Splitting::has_given_up(int rank) const {
+    return fail(weftRemoteError, "{} has given up making a communicator from this one: its error says why",
+                parent().group()->name_of(rank));
 }
 
 Status Splitting::pause(bool may_sleep) {

@@ -53,6 +53,10 @@ class Splitting final : public Undertaking {
     std::string why_aborted() const;
     Status begin_shrinking();
     Status look_at_parent();
+    Status look_abroad(int64_t now);
+    bool is_gone(int rank) const;
+    Status has_gone(int rank) const;
+    Status has_given_up(int rank) const;
 
     weftComm* parent_;
     weftComm** child_;
@@ -69,7 +73,7 @@ class Splitting final : public Undertaking {
     Joining joining_;
     bool by_id_ = false;  // they meet by an id
     int64_t begun_us_ = 0, next_look_us_ = 0;
-    int64_t missed_us_ = 0;  // when one on another host was first found to be gone; 0: none is
+    int64_t missed_us_ = 0;  // since when one on another host is found to be gone; 0: none is
     Status failure_;
 };
 

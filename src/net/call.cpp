@@ -63,7 +63,7 @@ Status Call::failed_to_connect(int error) {
 
 Status Call::start(Attempt& attempt, int64_t now) {
     auto socket = open_stream(attempt.address.family());
-    if (!socket) return socket.take_status();
+    if (!socket) return failed_otherwise_ = true, socket.take_status();
     attempt.started = true;
     attempt.since_us = now;
     attempt.socket = std::move(*socket);

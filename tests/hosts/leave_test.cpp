@@ -46,3 +46,19 @@ TEST_CASE("the end of a process does not wait for ranks that have finished what 
     job.finish();
     for (int rank = 0; rank < hosts; ++rank) CHECK(job.answer(rank, "destroy") == "0");
 }
+
+TEST_CASE("who goes on after its host's leader has left and ended without ceremony is not called dead", "[leave]") {
+    SpreadJob job(2, 2);
+    // Rank 0, which comes first, leads. A message had gone from 1 to 2 before, so they need no leader any more.
+    job.start(0, {"init", "reduce=10", "destroy", "vanish"}, telling);
+    REQUIRE(eventually([&] { return contains(job[0].error(), "this process leads the meeting"); }));
+    job.start(1, {"init", "send=10,2", "reduce=10", "sleep=2000", "send=10,2", "destroy"}, {quiet});
+    job.start(2, {"init", "receive=10,1", "reduce=10", "receive=10,1", "destroy"}, {quiet});
+    job.start(3, {"init", "reduce=10", "sleep=3000", "destroy"}, {quiet});
+    job.finish();
+    INFO(job.everything());
+    CHECK(job.answer(0, "destroy") == "0");
+    for (const char* call : {"send", "destroy"}) CHECK(job.answer(1, call) == "0");
+    for (const char* call : {"receive", "destroy"}) CHECK(job.answer(2, call) == "0");
+    CHECK(job.answer(3, "destroy") == "0");
+}

@@ -85,12 +85,34 @@ TEST_CASE("a rank that leaves instead of shrinking with the others is named, who
         job->finish();
         INFO(job->everything());
         const auto process = [&](int rank) { return int(std::find(order.begin(), order.end(), rank) - order.begin()); };
-        CHECK(contains(job->answer(process(2), "shrink"),
-                       "rank 3 (pid " + std::to_string((*job)[process(3)].pid()) +
-                           " on node1) left while the ranks were making a communicator"));
-        CHECK(job->answer(process(1), "shrink").rfind("6 ", 0) == 0);
+        const std::string named = "rank 3 (pid " + std::to_string((*job)[process(3)].pid()) +
+                                  " on node1) left while the ranks were making a communicator";
+        CHECK(contains(job->answer(process(2), "shrink"), named));
+        const std::string answer = job->answer(process(1), "shrink");
+        CHECK(answer.rfind("6 ", 0) == 0);
+        // Who failed for that reason is not accused.
+        CHECK(!contains(answer, "rank 2 ("));
         ++job;
     }
+}
+
+TEST_CASE("a rank that shrinks late is waited for, though its host's leader has died", "[split]") {
+    SpreadJob job(2, 2);
+    // Of its host the others know nothing more.
+    const Steps others{"init", "loop=100000", "shrink=1,0", "destroy_parent", "reduce=100", "destroy"};
+    for (const int rank : {0, 2}) {
+        job.start(rank, others, telling);
+        REQUIRE(eventually([&] { return contains(job[rank / 2].error(), "this process leads the meeting"); }));
+    }
+    job.start(1, {"init", "loop=100000", "sleep=7000", "shrink=1,0", "destroy_parent", "reduce=100", "destroy"},
+              {quiet});
+    job.start(3, others, {quiet});
+    for (int process = 0; process < 4; ++process) CHECK(job[process].says("init 0"));
+    job.kill(0);
+    job.finish();
+    INFO(job.everything());
+    for (int process = 1; process < 4; ++process)
+        for (const char* call : {"shrink", "reduce", "destroy"}) CHECK(job.answer(process, call) == "0");
 }
 
 TEST_CASE("splits of several hosts leave no descriptors, threads or segments behind", "[split]") {
