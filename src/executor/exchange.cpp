@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "src/executor/host/small_copy.hpp"
+#include "src/base/small_copy.hpp"
 #include "src/executor/run.hpp"
 
 namespace weft {

@@ -5,7 +5,7 @@
 
 #include "src/base/arena.hpp"
 #include "src/base/log.hpp"
-#include "src/executor/host/small_copy.hpp"
+#include "src/base/small_copy.hpp"
 #include "src/executor/run.hpp"
 
 namespace weft {

@@ -95,7 +95,10 @@ class Run {
 
     // connected.cpp: what moves over connections.
     Progress move_connection(size_t index, const Instruction& instruction, uint64_t tile);
-    std::optional<Progress> move_abroad(size_t index, const Instruction& instruction, uint64_t tile, const Span& span);
+    std::optional<Progress> move_past_slots(size_t index, const Instruction& instruction, uint64_t tile,
+                                            const Span& span);
+    std::optional<Progress> receive_few(size_t index, const Instruction& instruction, uint64_t tile,
+                                        const Piece& piece);
     Progress blocked_on(size_t index, bool source);
     Progress suspects(int rank, const SlotInfo& message);
     Result<bool> flush();

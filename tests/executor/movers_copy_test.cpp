@@ -1,9 +1,9 @@
 // movers_copy_test.cpp: copies, scalings and the fused loop of every set of movers that this machine can run.
 #include <algorithm>
 
+#include "src/base/small_copy.hpp"
 #include "src/executor/host/movers.hpp"
 #include "src/executor/host/slot_stores.hpp"
-#include "src/executor/host/small_copy.hpp"
 #include "tests/executor/mover_data.hpp"
 
 namespace weft {

@@ -9,6 +9,8 @@
 
 #include <tuple>
 
+#include "src/base/small_copy.hpp"
+
 namespace weft {
 
 namespace {
@@ -45,9 +47,8 @@ class Place {
     unsigned depth() const { return depth_; }
     size_t slot_bytes() const { return slot_bytes_; }
     Credits& credits() const { return *reinterpret_cast<Credits*>(base_); }
-    SlotHeader& header(uint64_t index) const {
-        return reinterpret_cast<SlotHeader*>(base_ + sizeof(Credits))[index % depth_];
-    }
+    SlotHeader& header(unsigned cell) const { return reinterpret_cast<SlotHeader*>(base_ + sizeof(Credits))[cell]; }
+    unsigned after(unsigned cell) const { return cell + 1 == depth_ ? 0 : cell + 1; }
     std::byte* data(size_t begin) const { return base_ + sizeof(Credits) + sizeof(SlotHeader) * depth_ + begin; }
     // Where the data of the slot after this one begin; `in_data`: of this one.
     size_t next(size_t begin, size_t in_data) const {
@@ -69,32 +70,29 @@ class ShmSender final : public Sender {
     ShmSender(const ConnectionOptions& options, Place place) : options_(options), place_(place) {}
 
     Result<Slot> acquire() override {
-        if (published_ - released_ >= place_.depth()) {
-            released_ = place_.credits().released.load(std::memory_order_acquire);  // pairs with release()
-            if (published_ - released_ > place_.depth())
-                return fail(weftInternalError,
-                            "rank {} got {} credits of {} slots from rank {}: the segment is damaged", options_.self,
-                            released_, published_, options_.peer);
-            if (published_ - released_ == place_.depth()) return Slot{};
-        }
-        return Slot{place_.data(begin_), place_.slot_bytes()};
+        auto credit = has_credit();
+        if (!credit) return credit.take_status();
+        return *credit ? Slot{place_.data(begin_), place_.slot_bytes()} : Slot{};
     }
 
     Status publish(const SlotInfo& info) override {
-        SlotHeader& header = place_.header(published_);
-        header.bytes = info.bytes;
-        header.fingerprint = info.fingerprint;
-        header.operation = info.operation;
-        header.lent = info.address != 0;
+        SlotHeader& header = place_.header(cell_);
         if (info.address != 0)
             memcpy(header.few, &info.address, sizeof info.address);
         else if (Place::is_few(info.bytes))
             memcpy(header.few, place_.data(begin_), sizeof header.few);
-        begin_ = place_.next(begin_, Place::in_data(info));
-        header.sequence.store(++published_, std::memory_order_release);  // pairs with receive()
-        if (info.address != 0) lent_ = published_;
-        options_.host->wake();
+        publish(header, info);
         return ok();
+    }
+
+    Result<bool> send(const std::byte* data, const SlotInfo& info) override {
+        if (!Place::is_few(info.bytes)) return Sender::send(data, info);
+        auto credit = has_credit();
+        if (!credit || !*credit) return credit;
+        SlotHeader& header = place_.header(cell_);
+        copy_small<sizeof header.few>(header.few, data, info.bytes);
+        publish(header, info);
+        return true;
     }
 
     bool settled() override {
@@ -103,9 +101,35 @@ class ShmSender final : public Sender {
     }
 
   private:
+    Result<bool> has_credit() {
+        if (published_ - released_ >= place_.depth()) {
+            released_ = place_.credits().released.load(std::memory_order_acquire);  // pairs with release()
+            if (published_ - released_ > place_.depth())
+                return fail(weftInternalError,
+                            "rank {} got {} credits of {} slots from rank {}: the segment is damaged", options_.self,
+                            released_, published_, options_.peer);
+            if (published_ - released_ == place_.depth()) return false;
+        }
+        return true;
+    }
+
+    // `few` is filled.
+    void publish(SlotHeader& header, const SlotInfo& info) {
+        header.bytes = info.bytes;
+        header.fingerprint = info.fingerprint;
+        header.operation = info.operation;
+        header.lent = info.address != 0;
+        begin_ = place_.next(begin_, Place::in_data(info));
+        cell_ = place_.after(cell_);
+        header.sequence.store(++published_, std::memory_order_release);  // pairs with receive()
+        if (info.address != 0) lent_ = published_;
+        options_.host->wake();
+    }
+
     ConnectionOptions options_;
     Place place_;
-    size_t begin_ = 0;  // of the data of the slot that is next
+    size_t begin_ = 0;   // of the data of the slot that is next
+    unsigned cell_ = 0;  // its header
     uint64_t published_ = 0;
     uint64_t released_ = 0;  // as last read
     uint64_t lent_ = 0;      // the last slot that holds an address
@@ -116,7 +140,7 @@ class ShmReceiver final : public Receiver {
     ShmReceiver(const ConnectionOptions& options, Place place) : options_(options), place_(place) {}
 
     Result<Slot> receive(SlotInfo& info) override {
-        SlotHeader& header = place_.header(released_);
+        SlotHeader& header = place_.header(cell_);
         const uint64_t sequence = header.sequence.load(std::memory_order_acquire);  // pairs with publish()
         if (sequence != released_ + 1) {
             // A ring cell holds nothing yet, or what was released a round ago; anything else is damage.
@@ -135,9 +159,10 @@ class ShmReceiver final : public Receiver {
 
     Status release() override {
         begin_ = place_.next(begin_, in_data_);
+        cell_ = place_.after(cell_);
         place_.credits().released.store(++released_, std::memory_order_release);  // pairs with acquire()
         // Many slots are for senders that are ahead: the next headers are already there, and come while we go on.
-        if (place_.depth() >= many_slots) __builtin_prefetch(&place_.header(released_ + 1));
+        if (place_.depth() >= many_slots) __builtin_prefetch(&place_.header(place_.after(cell_)));
         options_.host->wake();
         return ok();
     }
@@ -146,6 +171,7 @@ class ShmReceiver final : public Receiver {
     ConnectionOptions options_;
     Place place_;
     size_t begin_ = 0;    // of the data of the slot that is next
+    unsigned cell_ = 0;   // its header
     size_t in_data_ = 0;  // of the received slot
     uint64_t released_ = 0;
 };

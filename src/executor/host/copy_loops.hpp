@@ -1,8 +1,8 @@
 // copy_loops.hpp: copies for one instruction set, whole and in steps, see lanes.hpp.
 #pragma once
+#include "src/base/small_copy.hpp"
 #include "src/executor/host/lanes.hpp"
 #include "src/executor/host/movers.hpp"
-#include "src/executor/host/small_copy.hpp"
 
 namespace weft {
 namespace {

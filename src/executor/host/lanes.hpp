@@ -4,7 +4,7 @@
 // that includes it, and no function of std is called: none compiled for AVX-512 may become the copy that all use.
 #pragma once
 #include "src/base/arithmetic.hpp"
-#include "src/executor/host/small_copy.hpp"
+#include "src/base/small_copy.hpp"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
