@@ -290,20 +290,21 @@ bool Domain::working() const {
     return done && !*done;  // in a context that is lost nothing runs
 }
 
-bool Domain::try_release() {
-    if (!unmapped_) {
-        if (working()) return false;
-        // Where joining has failed, copies and kernels of it may still run on our memory and peers'.
-        if (stream_) (void)stream_.synchronize();
-        mappings_.clear();
-        imports_.clear();
-        unmapped_ = true;
-        group_->row(rank_).device_left.store(1, std::memory_order_release);
-    }
-    for (const int peer : members_)
-        if (peer != rank_ && !group_->row(peer).device_left.load(std::memory_order_acquire) && group_->alive(peer))
-            return false;
-    return true;
+void Domain::unmap() {
+    if (unmapped_ || working()) return;
+    // Where joining has failed, copies and kernels of it may still run on our memory and peers'.
+    if (stream_) (void)stream_.synchronize();
+    mappings_.clear();
+    imports_.clear();
+    unmapped_ = true;
+    group_->row(rank_).device_left.store(1, std::memory_order_release);
+}
+
+bool Domain::is_spare() const {
+    return unmapped_ && std::all_of(members_.begin(), members_.end(), [this](int peer) {
+               return peer == rank_ || group_->row(peer).device_left.load(std::memory_order_acquire) != 0 ||
+                      !group_->alive(peer);
+           });
 }
 
 void Domain::finish() const {
@@ -323,23 +324,32 @@ void Domain::retire(std::unique_ptr<Domain> domain) {
     const RelaxedCapture relaxed(driver);
     domain->withdraw_letter();
     const bool elsewhere = !domain->one_process();
+    domain->unmap();
     // Ranks of this process may be driven by this thread: they leave after us.
     for (const int64_t until = now_us() + peer_patience_us;
-         !domain->try_release() && domain->unmapped_ && elsewhere && now_us() < until;)
+         domain->unmapped_ && !domain->is_spare() && elsewhere && now_us() < until;)
         usleep(100);
     Parked& parked = parked_domains();
-    std::list<std::unique_ptr<Domain>> gone;  // outside the lock, as spare memory
+    std::list<std::unique_ptr<Domain>> mapped, gone;  // outside the lock, as spare memory
     std::list<SpareMemory> free_memory;
     std::list<SpareWords> free_words;
+    const auto take = [&](std::list<std::unique_ptr<Domain>>& to, auto which) {
+        for (auto place = parked.all.begin(); place != parked.all.end();)
+            if (const auto each = place++; which(**each)) to.splice(to.end(), parked.all, each);
+    };
+    {
+        std::lock_guard lock(parked.mutex);
+        take(mapped, [](const Domain& each) { return !each.unmapped_; });
+    }
+    // It waits for the device, and whoever comes meanwhile, to make a communicator or to end one, must not wait for us.
+    for (const auto& each : mapped) each->unmap();
     {
         std::lock_guard lock(parked.mutex);
         --parked.alive;
         parked.all.push_back(std::move(domain));
-        for (auto place = parked.all.begin(); place != parked.all.end();) {
-            const auto next = std::next(place);
-            if ((*place)->try_release()) gone.splice(gone.end(), parked.all, place);
-            place = next;
-        }
+        parked.all.splice(parked.all.end(), mapped);
+        // After each unmapping, of whichever thread: the last one finds all that have become spare.
+        take(gone, [](const Domain& each) { return each.is_spare(); });
         for (const auto& each : gone) {
             const int device = each->kernels_->context().device();
             for (ExportableMemory* memory : {&each->memory_, &each->unused_})

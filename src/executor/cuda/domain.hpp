@@ -159,8 +159,10 @@ class Domain {
     Status copy_by_kernel(CUdeviceptr to, CUdeviceptr from);
     Status probe(int peer);
     void withdraw_letter();
-    // One step of leaving: false if kernels of ours may still run, or peers have not left.
-    bool try_release();
+    // What is others', unless kernels of ours may still run. May wait for the device.
+    void unmap();
+    // We have unmapped what is others', and they what is ours, or they are dead.
+    bool is_spare() const;
 
     std::shared_ptr<HostGroup> group_;
     int rank_, ranks_;
