@@ -229,14 +229,14 @@ bool Domain::one_process() const {
                        [this](int rank) { return group_->same_process(rank, rank_); });
 }
 
-Status Domain::claim(CUstream stream) {
+Status Domain::claim(CUstream stream, const StreamFacts& facts) {
     ++claims_;
     if (stream == CU_STREAM_PER_THREAD) return ok();
     for (const int peer : members_) {
         const auto& theirs = shared_words_->claims[peer];
         // Streams may change hands from one operation to the next.
         if (peer == rank_ || theirs.launch.load(std::memory_order_acquire) < claims_ ||
-            theirs.stream.load(std::memory_order_relaxed) != stream)
+            theirs.stream.load(std::memory_order_relaxed) != facts.id)
             continue;
         --claims_;  // a call that is refused is none
         return fail(weftInvalidUsage,
@@ -244,7 +244,7 @@ Status Domain::claim(CUstream stream) {
                     "each rank a stream of its own, made with cudaStreamNonBlocking",
                     std::min(rank_, peer), std::max(rank_, peer));
     }
-    shared_words_->claims[rank_].stream.store(stream, std::memory_order_relaxed);
+    shared_words_->claims[rank_].stream.store(facts.id, std::memory_order_relaxed);
     shared_words_->claims[rank_].launch.store(claims_, std::memory_order_release);
     return ok();
 }
@@ -257,22 +257,22 @@ Status Domain::order(CUstream stream, const StreamFacts& facts) {
     };
     if (facts.capturing) {
         // What runs outside the graph cannot be waited for inside: the user orders the graph's launch.
-        if (capture_ == facts.capture_id && last_captured_ != stream) return wait(captured_done_);
+        if (capture_ == facts.capture_id && last_captured_ != facts.id) return wait(captured_done_);
         return ok();
     }
     // The thread's own stream: another one in another thread.
-    if (launched_ && (last_ != stream || stream == CU_STREAM_PER_THREAD)) return wait(done_);
+    if (launched_ && (last_ != facts.id || stream == CU_STREAM_PER_THREAD)) return wait(done_);
     return ok();
 }
 
 Status Domain::note(CUstream stream, const StreamFacts& facts) {
     if (facts.capturing) {
         capture_ = facts.capture_id;
-        last_captured_ = stream;
+        last_captured_ = facts.id;
         captured_.store(true, std::memory_order_relaxed);
         return captured_done_.record(stream);
     }
-    last_ = stream;
+    last_ = facts.id;
     launched_ = true;
     return done_.record(stream);
 }

@@ -72,7 +72,7 @@ class Domain {
     const KernelSet& kernels() const { return *kernels_; }
     // Where several ranks of this process are on one device: two that launch the same operation on one stream wait for
     // each other. Of the thread's own stream it cannot be told which that is.
-    Status claim(CUstream stream);
+    Status claim(CUstream stream, const StreamFacts& facts);
     // Before and after each launch on `stream`: launches of one rank run in the order of its calls whatever streams
     // they are on, for they use the same words. `stream` is no handle that names different streams.
     Status order(CUstream stream, const StreamFacts& facts);
@@ -199,7 +199,8 @@ class Domain {
 
     Event done_;           // after the newest direct launch
     Event captured_done_;  // after the newest of the capture `capture_`
-    CUstream last_ = nullptr, last_captured_ = nullptr;
+    uint64_t last_ = 0;    // stream, by id, and of the capture
+    uint64_t last_captured_ = 0;
     bool launched_ = false;
     uint64_t claims_ = 0;
     uint64_t capture_ = 0;
