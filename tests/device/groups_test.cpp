@@ -303,4 +303,34 @@ TEST_CASE("a call of a joined group that differs is named as it was called", "[g
     }
 }
 
+TEST_CASE("of joined calls of several blocks the one that differs is named, not the one behind it", "[groups]") {
+    std::mt19937 random(24);
+    const Ranks ranks(spread(3));
+    // In all but two block 0 has part alone. To rank 1 the one that differs is such a call, too: its other blocks go on
+    // to the last.
+    std::vector<Reduction> all(40, Reduction{10});
+    all.push_back({700});
+    all.push_back({800});
+    const Group group(ranks, std::move(all), random);
+    ranks.differing_group([&](int rank) {
+        for (size_t i = 0; i < group.all.size(); ++i) {
+            const auto r = size_t(rank);
+            const size_t count = rank == 1 && i == 40 ? 29 : group.all[i].count;
+            if (const weftResult_t called = weftAllReduce(group.memory[r]->at(i), group.memory[r]->at(i), count,
+                                                          weftInt32, weftSum, ranks.comms[r], ranks.streams[r]->weft());
+                called != weftSuccess)
+                return called;
+        }
+        return weftSuccess;
+    });
+    ranks.finish();
+    for (int rank = 0; rank < 3; ++rank) {
+        CHECK(ranks.await_failure(rank) == weftMismatch);
+        CHECK_REFUSED(group.call(rank, 0), ranks.comms[size_t(rank)], weftMismatch, "rank 1 called ");
+        CHECK_THAT(weftGetLastError(ranks.comms[size_t(rank)]), Catch::Contains("called all_reduce of 700 int32") ||
+                                                                    Catch::Contains("called all_reduce of 29 int32"));
+        CHECK_THAT(weftGetLastError(ranks.comms[size_t(rank)]), !Catch::Contains("all_reduce of 800 int32"));
+    }
+}
+
 }  // namespace weft::test
