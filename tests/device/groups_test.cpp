@@ -162,6 +162,22 @@ TEST_CASE("ranks need not group their calls alike", "[groups]") {
     }
 }
 
+TEST_CASE("a group may hold more kinds of calls than plans are kept", "[groups]") {
+    std::mt19937 random(25);
+    const Ranks ranks(spread(2));
+    std::vector<Reduction> all;  // plan_cache.hpp keeps 4096; it is full in the midst of what one kernel takes
+    for (const weftDataType_t type : {weftInt32, weftUint32, weftInt64, weftUint64})
+        for (const weftRedOp_t op : {weftSum, weftMax, weftMin})
+            for (size_t count = 1; count <= 350; ++count) all.push_back({count, type, op});
+    const Group group(ranks, std::move(all), random);
+    const int before = launches();
+    group.enqueue();
+    ranks.finish();
+    CHECK((!joins(ranks) || launches() - before < 400));
+    ranks.check_healthy();
+    group.check();
+}
+
 TEST_CASE("calls of a group that use what others write keep their order", "[groups]") {
     const Ranks ranks(spread(3));
     constexpr size_t count = 4000;  // several blocks
