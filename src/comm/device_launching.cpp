@@ -113,7 +113,7 @@ Status DeviceSide::prepare(const DeviceCall& call) {
     State& s = *state_;
     WEFT_TRY(s.take_stream(call.stream));
     // Of calls of all ranks alone: others are not counted alike.
-    if (s.sharing) WEFT_TRY(s.domain->claim(static_cast<CUstream>(call.stream)));
+    if (s.sharing) WEFT_TRY(s.domain->claim(static_cast<CUstream>(call.stream), s.stream));
     auto plan = s.plan_of(call);
     if (!plan) return plan.take_status();
     s.prepared = *plan;

@@ -173,6 +173,13 @@ TEST_CASE("a process whose kernel runs when it dies is named, and the others go 
     }
 }
 
+TEST_CASE("who unmaps what a communicator left that is gone keeps nobody else waiting", "[processes]") {
+    Job job(2, "gpus 2; leaks fatal", 2);
+    job.start({"init", "reduce 10", "leave_stuck", "destroy"});
+    job.start({"init", "reduce 10", "error", "destroy"});
+    job.finish();
+}
+
 TEST_CASE("a GPU that ranks of several processes share is told, and whether MPS serves them at once", "[processes]") {
     for (const bool mps : {false, true})
         for (const int devices : {1, 2}) {

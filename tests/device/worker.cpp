@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -11,6 +12,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "src/base/collective.hpp"
@@ -345,6 +347,40 @@ struct Worker {
             tell_wrong(got.data(), elements, expected);
         }
     }
+    // Leaves while its stream does not come to its kernel. When it has, who ends another communicator unmaps what this
+    // one had of others, and waits for the device; meanwhile a third thread makes one more.
+    void leave_stuck() {
+        const auto gate = [](void* open) {
+            while (!static_cast<std::atomic<bool>*>(open)->load()) usleep(1000);
+        };
+        const int own = device(0);
+        const Stream busy(own);
+        const DeviceBuffer buffer(own, 40);
+        std::atomic<bool> comes{false}, idle{false}, made{false};
+        weftComm_t ended = nullptr, more = nullptr;
+        demand(weftCommInitAll(&ended, 1, &own));
+        demand(cuLaunchHostFunc(streams[0]->handle, gate, &comes));
+        demand(weftAllReduce(buffer.data(), buffer.data(), 10, weftUint32, weftSum, comms[0], streams[0]->weft()));
+        demand(weftCommAbort(comms[0]));
+        tell("destroy", weftCommDestroy(comms[0]));
+        comms.clear();
+        demand(cuLaunchHostFunc(busy.handle, gate, &idle));
+        comes = true;
+        streams[0]->finish();
+        const int unmapped = fake::calls("cuIpcCloseMemHandle");
+        std::thread ending([&] { demand(weftCommDestroy(ended)); });
+        while (fake::calls("cuIpcCloseMemHandle") == unmapped) usleep(1000);
+        std::thread making([&] {
+            demand(weftCommInitAll(&more, 1, &own));
+            made = true;
+        });
+        for (int round = 0; round < 10'000 && !made; ++round) usleep(1000);
+        if (!made) test::tell("wrong: waits for the device");
+        idle = true;
+        ending.join();
+        making.join();
+        demand(weftCommDestroy(more));
+    }
     // A call, and the end of the process as soon as its own part is done.
     void vanish(size_t elements) {
         reduce(elements, true, true);
@@ -501,6 +537,7 @@ int main(int count, char** arguments) try {
         if (verb == "all") worker.all(number);
         if (verb == "host") worker.reduce(number, false, true);
         if (verb == "leave") worker.leave(number);
+        if (verb == "leave_stuck") worker.leave_stuck();
         if (verb == "vanish") worker.vanish(number);
         if (verb == "keep") worker.keep(number);
         if (verb == "drop") worker.drop();

@@ -153,6 +153,27 @@ TEST_CASE("a stream of the user's tells its device and its capture", "[stream]")
     CHECK(contains(describe_stream(*driver, gone).status().sentence(), "is no stream of CUDA's"));
 }
 
+TEST_CASE("streams are told apart whose handles are the same, if the driver can", "[stream]") {
+    for (const bool can : {true, false}) {
+        FakeDriver driver(can ? "" : "version 11080");
+        const Context context = driver.context();
+        const ContextScope scope(context);
+        std::vector<CUstream> handles;
+        std::vector<uint64_t> ids;
+        for (int round = 0; round < 2; ++round) {
+            const Stream stream = take(Stream::create(context));
+            handles.push_back(stream.handle());
+            for (int each = 0; each < 2; ++each) ids.push_back(take(describe_stream(*driver, stream.handle())).id);
+        }
+        REQUIRE(handles[0] == handles[1]);
+        CHECK(ids[0] == ids[1]);
+        CHECK((ids[1] != ids[2]) == can);
+        const auto id_of = [&](CUstream stream) { return take(describe_stream(*driver, stream)).id; };
+        CHECK(id_of(CU_STREAM_LEGACY) != id_of(CU_STREAM_PER_THREAD));
+        if (can) CHECK(id_of(nullptr) == id_of(CU_STREAM_LEGACY));
+    }
+}
+
 TEST_CASE("another process waits for an event", "[stream]") {
     FakeDriver driver;
     const Context context = driver.context();

@@ -85,8 +85,10 @@ CUresult cuStreamCreateWithPriority(CUstream* handle, unsigned flags, int priori
     FAKE_CURRENT(context);
     if ((flags & ~unsigned(CU_STREAM_NON_BLOCKING)) != 0) return CUDA_ERROR_INVALID_VALUE;
     const auto stream = make_stream(context, flags, priority);
-    *handle = reinterpret_cast<CUstream>(stream.get());
     std::lock_guard lock(world().mutex);
+    std::vector<CUstream>& spare = world().spare_handles;
+    *handle = spare.empty() ? reinterpret_cast<CUstream>(uintptr_t(stream->id) << 12) : spare.back();
+    if (!spare.empty()) spare.pop_back();
     world().streams[*handle] = stream;
     return CUDA_SUCCESS;
 }
@@ -104,6 +106,7 @@ CUresult cuStreamDestroy_v2(CUstream handle) {
         ++world().destroyed_early;
     }
     world().streams.erase(found);
+    world().spare_handles.push_back(handle);
     return CUDA_SUCCESS;
 }
 
@@ -138,6 +141,13 @@ CUresult cuStreamGetCtx(CUstream handle, CUcontext* context) {
     FAKE_ENTER(StreamGetCtx);
     FAKE_STREAM(stream, handle);
     *context = reinterpret_cast<CUcontext>(stream->context);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuStreamGetId(CUstream handle, unsigned long long* id) {
+    FAKE_ENTER(StreamGetId);
+    FAKE_STREAM(stream, handle);
+    *id = stream->id;
     return CUDA_SUCCESS;
 }
 

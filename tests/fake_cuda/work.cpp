@@ -68,6 +68,7 @@ std::shared_ptr<Stream> make_stream(Context* context, unsigned flags, int priori
     stream->flags = flags;
     stream->priority = priority;
     std::lock_guard lock(world().mutex);
+    stream->id = world().next_id++;
     const Done ended = std::make_shared<Completion>();
     world().workers.push_back(ended);
     // Not joined: a process may end, or the stream be destroyed, while work hangs.

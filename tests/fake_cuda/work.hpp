@@ -87,6 +87,7 @@ struct Stream {
     Context* context;
     unsigned flags;
     int priority;
+    uint64_t id = 0;  // nobody else's, ever
     bool per_thread = false;
     std::shared_ptr<Capture> capture;  // under the world's lock
 

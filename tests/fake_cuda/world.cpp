@@ -243,6 +243,7 @@ std::string reset(const std::string& setting) {
     forget_memory();
     all.captures.clear();
     all.streams.clear();
+    all.spare_handles.clear();
     all.per_thread.clear();
     all.workers.clear();
     all.events.clear();

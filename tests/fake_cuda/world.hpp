@@ -79,6 +79,7 @@ struct World {
     std::map<std::string, int> calls;
     int last_priority = INT_MIN;
     std::map<CUstream, std::shared_ptr<Stream>> streams;
+    std::vector<CUstream> spare_handles;  // of streams that were destroyed: the newest comes again first
     std::map<std::pair<std::thread::id, Context*>, std::shared_ptr<Stream>> per_thread;
     std::vector<std::shared_ptr<Completion>> workers;  // of all streams that there were: reset() waits for them
     std::map<CUevent, std::shared_ptr<Event>> events;

@@ -70,6 +70,9 @@ Result<StreamFacts> describe_stream(const Driver& driver, CUstream stream) {
     facts.capturing = status == CU_STREAM_CAPTURE_STATUS_ACTIVE;
     facts.capture_id = facts.capturing ? id : 0;
     if (!facts.capturing) facts.graph = nullptr;
+    unsigned long long number = 0;
+    const bool known = driver.StreamGetId != nullptr && driver.StreamGetId(stream, &number) == CUDA_SUCCESS;
+    facts.id = known ? number : reinterpret_cast<uintptr_t>(stream);
     return facts;
 }
 

@@ -32,6 +32,7 @@ class Stream {
 
 // What a stream of the user's is. Thread-bound where the stream is the thread's own.
 struct StreamFacts {
+    uint64_t id = 0;  // no other stream's; of a driver before 12.0 the handle, which may have been one's that is gone
     CUcontext context = nullptr;
     int device = -1;
     bool capturing = false;

@@ -229,14 +229,14 @@ bool Domain::one_process() const {
                        [this](int rank) { return group_->same_process(rank, rank_); });
 }
 
-Status Domain::claim(CUstream stream) {
+Status Domain::claim(CUstream stream, const StreamFacts& facts) {
     ++claims_;
     if (stream == CU_STREAM_PER_THREAD) return ok();
     for (const int peer : members_) {
         const auto& theirs = shared_words_->claims[peer];
         // Streams may change hands from one operation to the next.
         if (peer == rank_ || theirs.launch.load(std::memory_order_acquire) < claims_ ||
-            theirs.stream.load(std::memory_order_relaxed) != stream)
+            theirs.stream.load(std::memory_order_relaxed) != facts.id)
             continue;
         --claims_;  // a call that is refused is none
         return fail(weftInvalidUsage,
@@ -244,7 +244,7 @@ Status Domain::claim(CUstream stream) {
                     "each rank a stream of its own, made with cudaStreamNonBlocking",
                     std::min(rank_, peer), std::max(rank_, peer));
     }
-    shared_words_->claims[rank_].stream.store(stream, std::memory_order_relaxed);
+    shared_words_->claims[rank_].stream.store(facts.id, std::memory_order_relaxed);
     shared_words_->claims[rank_].launch.store(claims_, std::memory_order_release);
     return ok();
 }
@@ -257,22 +257,22 @@ Status Domain::order(CUstream stream, const StreamFacts& facts) {
     };
     if (facts.capturing) {
         // What runs outside the graph cannot be waited for inside: the user orders the graph's launch.
-        if (capture_ == facts.capture_id && last_captured_ != stream) return wait(captured_done_);
+        if (capture_ == facts.capture_id && last_captured_ != facts.id) return wait(captured_done_);
         return ok();
     }
     // The thread's own stream: another one in another thread.
-    if (launched_ && (last_ != stream || stream == CU_STREAM_PER_THREAD)) return wait(done_);
+    if (launched_ && (last_ != facts.id || stream == CU_STREAM_PER_THREAD)) return wait(done_);
     return ok();
 }
 
 Status Domain::note(CUstream stream, const StreamFacts& facts) {
     if (facts.capturing) {
         capture_ = facts.capture_id;
-        last_captured_ = stream;
+        last_captured_ = facts.id;
         captured_.store(true, std::memory_order_relaxed);
         return captured_done_.record(stream);
     }
-    last_ = stream;
+    last_ = facts.id;
     launched_ = true;
     return done_.record(stream);
 }
@@ -290,20 +290,21 @@ bool Domain::working() const {
     return done && !*done;  // in a context that is lost nothing runs
 }
 
-bool Domain::try_release() {
-    if (!unmapped_) {
-        if (working()) return false;
-        // Where joining has failed, copies and kernels of it may still run on our memory and peers'.
-        if (stream_) (void)stream_.synchronize();
-        mappings_.clear();
-        imports_.clear();
-        unmapped_ = true;
-        group_->row(rank_).device_left.store(1, std::memory_order_release);
-    }
-    for (const int peer : members_)
-        if (peer != rank_ && !group_->row(peer).device_left.load(std::memory_order_acquire) && group_->alive(peer))
-            return false;
-    return true;
+void Domain::unmap() {
+    if (unmapped_ || working()) return;
+    // Where joining has failed, copies and kernels of it may still run on our memory and peers'.
+    if (stream_) (void)stream_.synchronize();
+    mappings_.clear();
+    imports_.clear();
+    unmapped_ = true;
+    group_->row(rank_).device_left.store(1, std::memory_order_release);
+}
+
+bool Domain::is_spare() const {
+    return unmapped_ && std::all_of(members_.begin(), members_.end(), [this](int peer) {
+               return peer == rank_ || group_->row(peer).device_left.load(std::memory_order_acquire) != 0 ||
+                      !group_->alive(peer);
+           });
 }
 
 void Domain::finish() const {
@@ -323,23 +324,32 @@ void Domain::retire(std::unique_ptr<Domain> domain) {
     const RelaxedCapture relaxed(driver);
     domain->withdraw_letter();
     const bool elsewhere = !domain->one_process();
+    domain->unmap();
     // Ranks of this process may be driven by this thread: they leave after us.
     for (const int64_t until = now_us() + peer_patience_us;
-         !domain->try_release() && domain->unmapped_ && elsewhere && now_us() < until;)
+         domain->unmapped_ && !domain->is_spare() && elsewhere && now_us() < until;)
         usleep(100);
     Parked& parked = parked_domains();
-    std::list<std::unique_ptr<Domain>> gone;  // outside the lock, as spare memory
+    std::list<std::unique_ptr<Domain>> mapped, gone;  // outside the lock, as spare memory
     std::list<SpareMemory> free_memory;
     std::list<SpareWords> free_words;
+    const auto take = [&](std::list<std::unique_ptr<Domain>>& to, auto which) {
+        for (auto place = parked.all.begin(); place != parked.all.end();)
+            if (const auto each = place++; which(**each)) to.splice(to.end(), parked.all, each);
+    };
+    {
+        std::lock_guard lock(parked.mutex);
+        take(mapped, [](const Domain& each) { return !each.unmapped_; });
+    }
+    // It waits for the device, and whoever comes meanwhile, to make a communicator or to end one, must not wait for us.
+    for (const auto& each : mapped) each->unmap();
     {
         std::lock_guard lock(parked.mutex);
         --parked.alive;
         parked.all.push_back(std::move(domain));
-        for (auto place = parked.all.begin(); place != parked.all.end();) {
-            const auto next = std::next(place);
-            if ((*place)->try_release()) gone.splice(gone.end(), parked.all, place);
-            place = next;
-        }
+        parked.all.splice(parked.all.end(), mapped);
+        // After each unmapping, of whichever thread: the last one finds all that have become spare.
+        take(gone, [](const Domain& each) { return each.is_spare(); });
         for (const auto& each : gone) {
             const int device = each->kernels_->context().device();
             for (ExportableMemory* memory : {&each->memory_, &each->unused_})

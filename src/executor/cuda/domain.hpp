@@ -72,7 +72,7 @@ class Domain {
     const KernelSet& kernels() const { return *kernels_; }
     // Where several ranks of this process are on one device: two that launch the same operation on one stream wait for
     // each other. Of the thread's own stream it cannot be told which that is.
-    Status claim(CUstream stream);
+    Status claim(CUstream stream, const StreamFacts& facts);
     // Before and after each launch on `stream`: launches of one rank run in the order of its calls whatever streams
     // they are on, for they use the same words. `stream` is no handle that names different streams.
     Status order(CUstream stream, const StreamFacts& facts);
@@ -159,8 +159,10 @@ class Domain {
     Status copy_by_kernel(CUdeviceptr to, CUdeviceptr from);
     Status probe(int peer);
     void withdraw_letter();
-    // One step of leaving: false if kernels of ours may still run, or peers have not left.
-    bool try_release();
+    // What is others', unless kernels of ours may still run. May wait for the device.
+    void unmap();
+    // We have unmapped what is others', and they what is ours, or they are dead.
+    bool is_spare() const;
 
     std::shared_ptr<HostGroup> group_;
     int rank_, ranks_;
@@ -197,7 +199,8 @@ class Domain {
 
     Event done_;           // after the newest direct launch
     Event captured_done_;  // after the newest of the capture `capture_`
-    CUstream last_ = nullptr, last_captured_ = nullptr;
+    uint64_t last_ = 0;    // stream, by id, and of the capture
+    uint64_t last_captured_ = 0;
     bool launched_ = false;
     uint64_t claims_ = 0;
     uint64_t capture_ = 0;

@@ -78,7 +78,7 @@ class SharedWords {
 
     // That each rank of this process launched on last, and its how many-th launch that was.
     struct Claim {
-        std::atomic<CUstream> stream{nullptr};
+        std::atomic<uint64_t> stream{0};  // its id
         std::atomic<uint64_t> launch{0};
     } claims[Domain::ranks_max];
 

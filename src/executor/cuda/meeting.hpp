@@ -99,6 +99,8 @@ class Meeting {
 
   private:
     static constexpr uint64_t patience_ns = 100'000;  // a wait that long will not end in the next microsecond
+    // A third rank that is late may keep block 0 from what differs.
+    static constexpr uint64_t first_block_patience_ns = 1'000'000'000;
 
     // Not every turn: the words lie in memory beyond the multiprocessor, the abort word beyond the device.
     WEFT_DEVICE_COLD bool look_around(Waiting waiting, int peer, uint32_t turns, uint64_t& begin) {
@@ -122,7 +124,15 @@ class Meeting {
     WEFT_DEVICE bool alike(int peer, uint64_t word) {
         if (uint32_t(word) == fingerprint_) return true;
         if (int32_t(epoch_of(word) - first_epoch_) < 0 || int32_t(epoch_of(word) - epoch_) > 0) return true;
+        if (team_.block != 0) leave_it_to_first_block();
         return fail(Failure::mismatch, Waiting::nothing, peer, uint32_t(word)), false;
+    }
+    // Blocks of a kernel that carries out several calls do not wait for each other, and of calls that differ one may
+    // have fewer: this block may have met a call behind. Block 0 has part in all, and comes to the first that differs.
+    WEFT_DEVICE_COLD void leave_it_to_first_block() {
+        for (const uint64_t begin = clock_ns();
+             load_relaxed(&own_.failed) == 0 && clock_ns() - begin < first_block_patience_ns;)
+            sleep_a_little();
     }
     WEFT_DEVICE bool await_peer(int peer, Waiting waiting) {
         const uint64_t* word = &own_.barrier[team_.block][peer];
