@@ -125,7 +125,8 @@ std::optional<Progress> Run::move_past_slots(size_t index, const Instruction& in
         if (!sent) return failure_ = sent.take_status(), Progress::failed;
         return *sent ? Progress::moved : blocked_on(index, false);
     }
-    if (instruction.opcode == Opcode::recv && !ends.source_abroad) return receive_few(index, instruction, tile, piece);
+    if (instruction.opcode == Opcode::recv && !ends.source_abroad && span.bytes <= few_bytes)
+        return receive_few(index, instruction, tile, piece);
     if (!ends.source_abroad || (instruction.opcode != Opcode::recv && instruction.opcode != Opcode::recv_copy_send))
         return {};
     void* destinations[targets_most];
