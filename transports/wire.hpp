@@ -42,16 +42,22 @@ struct Offer {
 };
 static_assert(sizeof(Offer) <= inline_bytes);
 
-// Of every slot of a connection: what the slot holds. Written before the slot is published.
-struct alignas(line_bytes) SlotHeader {
-    std::atomic<uint64_t>
-        sequence;  // of the slot on this connection, from 1; release by the sender, acquire by the receiver
-    uint64_t bytes;
-    uint32_t lent;         // 1: `few` begins with the address at which the bytes lie in the sender's process
-    uint32_t fingerprint;  // of the operation
-    uint64_t operation;    // sequence number of the call
-    std::byte few[32];     // a message that finds room here is read here: one line goes from core to core, not two
+// Of every slot of a connection: what the slot holds. Written before the slot is published. Two to a line: where the
+// sender is ahead, a line goes from core to core for two messages.
+struct alignas(line_bytes / 2) SlotHeader {
+    enum Place : uint8_t { among_data = 0xfe, lent = 0xff };
+    // The slot's number on this connection, from 1, of which 32 bits count, and the operation's fingerprint; release by
+    // the sender, acquire by the receiver.
+    std::atomic<uint64_t> published;
+    uint64_t told;  // the sequence number of the call << 8 | a Place, or so many bytes in `few`
+    union {
+        std::byte few[16];  // a message that finds room here is read here: one line goes from core to core, not two
+        struct {
+            uint64_t bytes;
+            uint64_t address;  // of lent bytes, in the sender's process
+        } longer;
+    };
 };
-static_assert(sizeof(SlotHeader) == line_bytes);
+static_assert(2 * sizeof(SlotHeader) == line_bytes);
 
 }  // namespace weft

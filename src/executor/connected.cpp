@@ -1,11 +1,7 @@
-// connected.cpp: what instructions move over connections: from slots and into them, and, over a network and where they
-// are few bytes, past them.
-#include "src/base/small_copy.hpp"
+// connected.cpp: what instructions move over connections: from slots and into them, and over a network past them.
 #include "src/executor/run.hpp"
 
 namespace weft {
-
-constexpr size_t few_bytes = sizeof(SlotHeader::few);
 
 // An instruction's connections are looked at before anything moves, so a blocked one has done nothing.
 Progress Run::move_connection(size_t index, const Instruction& instruction, uint64_t tile) {
@@ -17,7 +13,7 @@ Progress Run::move_connection(size_t index, const Instruction& instruction, uint
     const bool receives = weft::receives(instruction.opcode), sends = weft::sends(instruction.opcode),
                reduces = weft::reduces(instruction.opcode), stores = weft::stores(instruction.opcode);
 
-    if (ends.source_abroad || ends.target_abroad || span.bytes <= few_bytes)
+    if (ends.source_abroad || ends.target_abroad)
         if (const auto progress = move_past_slots(index, instruction, tile, span)) return *progress;
     Slot incoming, outgoing;
     SlotInfo info;
@@ -107,9 +103,8 @@ Progress Run::move_connection(size_t index, const Instruction& instruction, uint
     return Progress::moved;
 }
 
-// Over a network what is only sent or only received goes between the user's buffer and the socket, past the slots; few
-// bytes go between it and a slot's header, without all that longer ones need. Nothing: this instruction does not, or not
-// with this message.
+// Over a network what is only sent or only received goes between the user's buffer and the socket, past the slots.
+// Nothing: this instruction does not, or not with this message.
 std::optional<Progress> Run::move_past_slots(size_t index, const Instruction& instruction, uint64_t tile,
                                              const Span& span) {
     const Block& block = plan_->schedule->blocks[index];
@@ -119,14 +114,12 @@ std::optional<Progress> Run::move_past_slots(size_t index, const Instruction& in
     if (piece.bytes != span.bytes) return {};
     const SlotInfo info{span.bytes, sequence_, plan_->operation_fingerprint};
     if (instruction.opcode == Opcode::send) {
-        if (!ends.target_abroad && span.bytes > few_bytes) return {};
+        if (!ends.target_abroad) return {};
         if (instruction.source == Buffer::input && plan_->scaled()) return {};
         auto sent = ends.target->send(own_source(instruction, tile, piece), info);
         if (!sent) return failure_ = sent.take_status(), Progress::failed;
         return *sent ? Progress::moved : blocked_on(index, false);
     }
-    if (instruction.opcode == Opcode::recv && !ends.source_abroad && span.bytes <= few_bytes)
-        return receive_few(index, instruction, tile, piece);
     if (!ends.source_abroad || (instruction.opcode != Opcode::recv && instruction.opcode != Opcode::recv_copy_send))
         return {};
     void* destinations[targets_most];
@@ -154,23 +147,6 @@ std::optional<Progress> Run::move_past_slots(size_t index, const Instruction& in
     }
     copy_to(outgoing.data, target, span.bytes, &plan_->slot_stores[block.target]);
     if (Status status = ends.target->publish(info); !status) return failure_ = std::move(status), Progress::failed;
-    return Progress::moved;
-}
-
-std::optional<Progress> Run::receive_few(size_t index, const Instruction& instruction, uint64_t tile,
-                                         const Piece& piece) {
-    Receiver& source = *plan_->ends[index].source;
-    void* destinations[targets_most];
-    if (own_targets(instruction, tile, piece, destinations) != 1) return {};
-    SlotInfo info;
-    auto slot = source.receive(info);
-    if (!slot) return failure_ = slot.take_status(), Progress::failed;
-    if (!*slot) return blocked_on(index, true);
-    if (info.fingerprint != plan_->operation_fingerprint || info.operation != sequence_ || info.bytes != piece.bytes)
-        return suspects(plan_->schedule->blocks[index].source, info);
-    if (info.address != 0) return {};
-    copy_small<few_bytes>(destinations[0], slot->data, piece.bytes);
-    if (Status status = source.release(); !status) return failure_ = std::move(status), Progress::failed;
     return Progress::moved;
 }
 

@@ -97,11 +97,24 @@ class Run {
     Progress move_connection(size_t index, const Instruction& instruction, uint64_t tile);
     std::optional<Progress> move_past_slots(size_t index, const Instruction& instruction, uint64_t tile,
                                             const Span& span);
-    std::optional<Progress> receive_few(size_t index, const Instruction& instruction, uint64_t tile,
-                                        const Piece& piece);
     Progress blocked_on(size_t index, bool source);
     Progress suspects(int rank, const SlotInfo& message);
     Result<bool> flush();
+
+    // few.cpp: calls of a few bytes.
+    struct FewStep {
+        Opcode opcode;
+        bool finish, left, from_input;    // as the instruction says
+        int32_t block = 0, place = 0;     // the instruction
+        int32_t before = -1, after = -1;  // steps that it comes after; -1: none
+        Receiver* source = nullptr;
+        Sender* target = nullptr;
+        size_t bytes = 0, from = 0, to = 0;  // `from` and `to` in the call's buffers
+        uint64_t ended = 0;                  // the turn in which it was taken last
+    };
+    std::vector<FewStep> few_steps() const;
+    Progress advance_few();
+    Progress take_step(const FewStep& step);
 
     // lent.cpp: what messages lend.
     bool settled();
@@ -189,6 +202,9 @@ class Run {
     bool one_phase_ = false;     // and no offered buffer is used in it
 
     std::vector<BlockState> blocks_;
+    std::vector<FewStep> few_;  // what it does, if that is all
+    uint64_t few_turn_ = 0;     // the call
+    size_t few_first_ = 0;      // all steps before it are done
     RankSet waiting_;           // of a fused instruction
     RankSet phase_waiting_[2];  // of the blocks that wait for a phase: places on the board
     RankSet connections_wait_;  // of blocks that wait for connections

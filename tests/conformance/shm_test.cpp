@@ -29,14 +29,70 @@ TEST_CASE("a sender has as many credits as the connection has slots, and each re
     }
 }
 
+TEST_CASE("of many slots, messages that fit a header take none, and there are more headers", "[shm]") {
+    constexpr int depth = 16, headers = 4 * depth;
+    const size_t ring_bytes = GENERATE(0, 64 << 10);
+    Connection connection(shm(), depth, 256, ring_bytes);
+    const auto sends = [&](uint64_t number, size_t bytes) {
+        const std::vector<std::byte> data(bytes, std::byte(number & 0xff));
+        const auto sent = connection.sender->send(data.data(), {bytes, number, uint32_t(number * 7)});
+        if (!sent) FAIL(sent.status().sentence());
+        return *sent;
+    };
+    for (int i = 0; i < headers; ++i) REQUIRE(sends(uint64_t(i), size_t(i % 17)));
+    REQUIRE(!sends(100, 0));
+    REQUIRE(!sends(100, 256));
+    for (int i = 0; i < headers; ++i) REQUIRE(connection.receive(uint64_t(i), size_t(i % 17)));
+    // What fits none of them has the slots, behind which what does still goes.
+    for (int i = 0; i < depth; ++i) REQUIRE(sends(uint64_t(i), 256));
+    REQUIRE(!sends(100, 17));
+    for (int i = depth; i < headers; ++i) REQUIRE(sends(uint64_t(i), 8));
+    REQUIRE(!sends(100, 8));
+    REQUIRE(connection.receive(0, 256));
+    REQUIRE(sends(uint64_t(headers), 17));
+    REQUIRE(!sends(100, 8));
+    for (int i = 1; i <= headers; ++i) REQUIRE(connection.receive(uint64_t(i), i < depth ? 256 : i < headers ? 8 : 17));
+
+    // In any order, far ahead and caught up.
+    std::minstd_rand random(7);
+    std::deque<size_t> under_way;
+    uint64_t sent = 0, received = 0;
+    bool ahead = true;
+    while (received < 20'000) {
+        const size_t bytes = random() % 2 == 0 ? random() % 17 : random() % 257;
+        if (random() % 100 == 0) ahead = !ahead;
+        if ((ahead || random() % 4 == 0) && sends(sent, bytes)) {
+            under_way.push_back(bytes);
+            ++sent;
+        }
+        if ((!ahead || random() % 4 == 0) && !under_way.empty()) {
+            REQUIRE(connection.receive(received++, under_way.front()));
+            under_way.pop_front();
+        }
+    }
+}
+
+TEST_CASE("more slots given back than were taken are damage", "[shm]") {
+    Connection connection(shm(), 2, 128);
+    const Slot slot = *connection.sender->acquire();
+    for (int i = 0; i < 2; ++i) REQUIRE(connection.send(uint64_t(i), 100));
+    // The count of released slots lies in a line of its own in front of the headers.
+    auto* const released = reinterpret_cast<std::atomic<uint64_t>*>(slot.data - 2 * sizeof(SlotHeader) - line_bytes);
+    REQUIRE(released->load() == 0);
+    released->store(GENERATE(as<uint64_t>(), 3, ~uint64_t(0)));
+    const auto acquired = connection.sender->acquire();
+    REQUIRE(!acquired.ok());
+    CHECK_THAT(acquired.status().sentence(), Catch::Contains("credits") && Catch::Contains("damaged"));
+}
+
 TEST_CASE("a slot with a wrong number is an error, not a message", "[shm]") {
     const Transport& transport = shm();
-    const uint64_t lie = GENERATE(as<uint64_t>(), 2, 5, uint64_t(1) << 63);
+    const uint64_t lie = GENERATE(as<uint64_t>(), 2, 5, 1u << 31);
     Connection connection(transport, 2, 128);
     const Slot slot = *connection.sender->acquire();
     REQUIRE(connection.send(1, 10));
     // The headers of both slots lie in front of the first one's data: damage its.
-    reinterpret_cast<SlotHeader*>(slot.data - 2 * sizeof(SlotHeader))->sequence.store(lie);
+    reinterpret_cast<SlotHeader*>(slot.data - 2 * sizeof(SlotHeader))->published.store(lie << 32);
     SlotInfo info;
     const auto got = connection.receiver->receive(info);
     REQUIRE(!got.ok());
@@ -45,14 +101,14 @@ TEST_CASE("a slot with a wrong number is an error, not a message", "[shm]") {
 }
 
 TEST_CASE("data go round through the whole ring, past slots that hold addresses or next to nothing", "[shm]") {
-    constexpr size_t slot_bytes = 1000, ring_bytes = 20'032;
+    constexpr size_t slot_bytes = 1000, ring_bytes = 20'032, few = sizeof SlotHeader::few;
     Connection connection(shm(), 3, slot_bytes, ring_bytes);
     std::set<const std::byte*> begins;
     std::minstd_rand random(5);
     uint64_t sent = 0, received = 0;
     std::deque<size_t> expected;
     while (received < 3000) {
-        const size_t bytes = random() % 4 == 0 ? random() % 33 : slot_bytes - random() % 60;
+        const size_t bytes = random() % 4 == 0 ? random() % (few + 1) : slot_bytes - random() % 60;
         if (auto slot = *connection.sender->acquire(); slot && random() % 3 != 0) {
             REQUIRE(slot.capacity == slot_bytes);
             if (random() % 5 == 0) {
@@ -60,7 +116,7 @@ TEST_CASE("data go round through the whole ring, past slots that hold addresses 
                 expected.push_back(SIZE_MAX);
                 continue;
             }
-            if (bytes > 32) begins.insert(slot.data);
+            if (bytes > few) begins.insert(slot.data);
             REQUIRE(connection.send(sent++, bytes));
             expected.push_back(bytes);
         } else if (!expected.empty()) {

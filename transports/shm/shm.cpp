@@ -19,24 +19,27 @@ struct alignas(line_bytes) Credits {
     std::atomic<uint64_t> released;  // slots given back by the receiver so far
 };
 
-constexpr int many_slots = 16;
+// Many slots are for senders that are ahead. Messages that fit headers have so many times the headers: a sender that
+// shares a core with its receivers has to wait, and they to run, that much less often.
+constexpr unsigned many_slots = 16, headers_a_slot = 4;
 // Of a rank's heap: connections that begin behind it have places, which are smaller, so that many find room.
 constexpr size_t rings_end = HostGroup::connections_end / 4;
 
-// What lies in the receiver's heap: Credits, `depth` times SlotHeader, then the data: a ring, or, if it would be none, a
-// place for each slot.
+// What lies in the receiver's heap: Credits, the headers, then the data of `depth` slots: a ring, or, if it would be none,
+// a place for each slot. What fits a header has no slot.
 class Place {
   public:
     // `ring_bytes`: 0, or at least least_ring_bytes().
     Place(std::byte* base, int depth, size_t slot_bytes, size_t ring_bytes)
         : base_(base),
           depth_(unsigned(depth)),
+          cells_(cells_of(depth_)),
           slot_bytes_(slot_bytes),
           end_(ring_bytes > 0 ? rounded(ring_bytes) : rounded(slot_bytes) * depth_),
           step_(ring_bytes > 0 ? 0 : rounded(slot_bytes)) {}
 
     static size_t bytes_of(int depth, size_t slot_bytes, size_t ring_bytes) {
-        return sizeof(Credits) + sizeof(SlotHeader) * size_t(depth) +
+        return sizeof(Credits) + headers_bytes(cells_of(unsigned(depth))) +
                (ring_bytes > 0 ? rounded(ring_bytes) : rounded(slot_bytes) * size_t(depth));
     }
     // All slots' data and, before the ring begins anew, what is too small for one more.
@@ -45,21 +48,26 @@ class Place {
     // Of a slot's bytes, those that lie among the data.
     static size_t in_data(const SlotInfo& info) { return info.address != 0 || is_few(info.bytes) ? 0 : info.bytes; }
     unsigned depth() const { return depth_; }
+    unsigned cells() const { return cells_; }
     size_t slot_bytes() const { return slot_bytes_; }
     Credits& credits() const { return *reinterpret_cast<Credits*>(base_); }
     SlotHeader& header(unsigned cell) const { return reinterpret_cast<SlotHeader*>(base_ + sizeof(Credits))[cell]; }
-    unsigned after(unsigned cell) const { return cell + 1 == depth_ ? 0 : cell + 1; }
-    std::byte* data(size_t begin) const { return base_ + sizeof(Credits) + sizeof(SlotHeader) * depth_ + begin; }
-    // Where the data of the slot after this one begin; `in_data`: of this one.
+    unsigned after(unsigned cell) const { return cell + 1 == cells_ ? 0 : cell + 1; }
+    std::byte* data(size_t begin) const { return base_ + sizeof(Credits) + headers_bytes(cells_) + begin; }
+    // Where the data of the message after this one begin; `in_data`: of this one.
     size_t next(size_t begin, size_t in_data) const {
+        if (in_data == 0) return begin;
         const size_t end = begin + (step_ > 0 ? step_ : rounded(in_data));
         return end + rounded(slot_bytes_) <= end_ ? end : 0;
     }
 
   private:
+    static unsigned cells_of(unsigned depth) { return depth < many_slots ? depth : depth * headers_a_slot; }
+    static size_t headers_bytes(unsigned cells) { return rounded(sizeof(SlotHeader) * cells); }
     static size_t rounded(size_t bytes) { return (bytes + line_bytes - 1) / line_bytes * line_bytes; }
     std::byte* base_;
-    unsigned depth_;
+    unsigned depth_;  // slots
+    unsigned cells_;  // headers
     size_t slot_bytes_;
     size_t end_;   // of the data
     size_t step_;  // from one slot's data to the next; 0: as long as they are
@@ -67,31 +75,35 @@ class Place {
 
 class ShmSender final : public Sender {
   public:
-    ShmSender(const ConnectionOptions& options, Place place) : options_(options), place_(place) {}
+    ShmSender(const ConnectionOptions& options, Place place)
+        : options_(options), place_(place), has_data_(place.cells()) {}
 
     Result<Slot> acquire() override {
-        auto credit = has_credit();
+        auto credit = has_credit(true);
         if (!credit) return credit.take_status();
         return *credit ? Slot{place_.data(begin_), place_.slot_bytes()} : Slot{};
     }
 
     Status publish(const SlotInfo& info) override {
         SlotHeader& header = place_.header(cell_);
-        if (info.address != 0)
-            memcpy(header.few, &info.address, sizeof info.address);
-        else if (Place::is_few(info.bytes))
+        uint8_t where = uint8_t(info.bytes);
+        if (info.address == 0 && Place::is_few(info.bytes)) {
             memcpy(header.few, place_.data(begin_), sizeof header.few);
-        publish(header, info);
+        } else {
+            header.longer = {info.bytes, info.address};
+            where = info.address != 0 ? SlotHeader::lent : SlotHeader::among_data;
+        }
+        publish(header, where, info);
         return ok();
     }
 
     Result<bool> send(const std::byte* data, const SlotInfo& info) override {
         if (!Place::is_few(info.bytes)) return Sender::send(data, info);
-        auto credit = has_credit();
+        auto credit = has_credit(false);
         if (!credit || !*credit) return credit;
         SlotHeader& header = place_.header(cell_);
         copy_small<sizeof header.few>(header.few, data, info.bytes);
-        publish(header, info);
+        publish(header, uint8_t(info.bytes), info);
         return true;
     }
 
@@ -101,35 +113,43 @@ class ShmSender final : public Sender {
     }
 
   private:
-    Result<bool> has_credit() {
-        if (published_ - released_ >= place_.depth()) {
-            released_ = place_.credits().released.load(std::memory_order_acquire);  // pairs with release()
-            if (published_ - released_ > place_.depth())
-                return fail(weftInternalError,
-                            "rank {} got {} credits of {} slots from rank {}: the segment is damaged", options_.self,
-                            released_, published_, options_.peer);
-            if (published_ - released_ == place_.depth()) return false;
+    // For a header, and, if it has data, a slot.
+    Result<bool> has_credit(bool data) {
+        if (has_room(data)) [[likely]]
+            return true;
+        const uint64_t released = place_.credits().released.load(std::memory_order_acquire);  // pairs with release()
+        if (released < released_ || released > published_)
+            return fail(weftInternalError, "rank {} got {} credits of {} slots from rank {}: the segment is damaged",
+                        options_.self, released, published_, options_.peer);
+        for (; released_ < released; ++released_) {
+            slots_taken_ -= has_data_[oldest_];
+            oldest_ = place_.after(oldest_);
         }
-        return true;
+        return has_room(data);
+    }
+    bool has_room(bool data) const {
+        return published_ - released_ < place_.cells() && (!data || slots_taken_ < place_.depth());
     }
 
-    // `few` is filled.
-    void publish(SlotHeader& header, const SlotInfo& info) {
-        header.bytes = info.bytes;
-        header.fingerprint = info.fingerprint;
-        header.operation = info.operation;
-        header.lent = info.address != 0;
-        begin_ = place_.next(begin_, Place::in_data(info));
+    // The rest of the header is filled.
+    void publish(SlotHeader& header, uint8_t where, const SlotInfo& info) {
+        header.told = info.operation << 8 | where;
+        const size_t in_data = Place::in_data(info);
+        slots_taken_ += has_data_[cell_] = in_data > 0;
+        begin_ = place_.next(begin_, in_data);
         cell_ = place_.after(cell_);
-        header.sequence.store(++published_, std::memory_order_release);  // pairs with receive()
+        header.published.store(++published_ << 32 | info.fingerprint,
+                               std::memory_order_release);  // pairs with receive()
         if (info.address != 0) lent_ = published_;
         options_.host->wake();
     }
 
     ConnectionOptions options_;
     Place place_;
-    size_t begin_ = 0;   // of the data of the slot that is next
-    unsigned cell_ = 0;  // its header
+    size_t begin_ = 0;                // of the data of the message that is next
+    unsigned cell_ = 0, oldest_ = 0;  // its header, and that of the first one not released
+    std::vector<uint8_t> has_data_;   // by header
+    unsigned slots_taken_ = 0;        // by what is not released
     uint64_t published_ = 0;
     uint64_t released_ = 0;  // as last read
     uint64_t lent_ = 0;      // the last slot that holds an address
@@ -141,15 +161,18 @@ class ShmReceiver final : public Receiver {
 
     Result<Slot> receive(SlotInfo& info) override {
         SlotHeader& header = place_.header(cell_);
-        const uint64_t sequence = header.sequence.load(std::memory_order_acquire);  // pairs with publish()
-        if (sequence != released_ + 1) {
+        const uint64_t published = header.published.load(std::memory_order_acquire);  // pairs with publish()
+        const uint32_t number = uint32_t(published >> 32), expected = uint32_t(released_ + 1);
+        if (number != expected) {
             // A ring cell holds nothing yet, or what was released a round ago; anything else is damage.
-            if (sequence == 0 || sequence + place_.depth() == released_ + 1) return Slot{};
+            if (published == 0 || number + place_.cells() == expected) return Slot{};
             return fail(weftInternalError, "rank {} found slot {} from rank {} numbered {}: the segment is damaged",
-                        options_.self, released_ + 1, options_.peer, sequence);
+                        options_.self, expected, options_.peer, number);
         }
-        info = {header.bytes, header.operation, header.fingerprint};
-        if (header.lent != 0) memcpy(&info.address, header.few, sizeof info.address);
+        const uint8_t where = uint8_t(header.told);
+        info = {where, header.told >> 8, uint32_t(published)};
+        if (!Place::is_few(where)) info.bytes = header.longer.bytes;
+        if (where == SlotHeader::lent) info.address = header.longer.address;
         if (info.address == 0 && info.bytes > place_.slot_bytes())
             return fail(weftInternalError, "rank {} got a slot from rank {} that claims {} bytes; slots hold {}",
                         options_.self, options_.peer, info.bytes, place_.slot_bytes());
@@ -161,7 +184,7 @@ class ShmReceiver final : public Receiver {
         begin_ = place_.next(begin_, in_data_);
         cell_ = place_.after(cell_);
         place_.credits().released.store(++released_, std::memory_order_release);  // pairs with acquire()
-        // Many slots are for senders that are ahead: the next headers are already there, and come while we go on.
+        // The next headers are already there, and come while we go on.
         if (place_.depth() >= many_slots) __builtin_prefetch(&place_.header(place_.after(cell_)));
         options_.host->wake();
         return ok();
@@ -170,9 +193,9 @@ class ShmReceiver final : public Receiver {
   private:
     ConnectionOptions options_;
     Place place_;
-    size_t begin_ = 0;    // of the data of the slot that is next
+    size_t begin_ = 0;    // of the data of the message that is next
     unsigned cell_ = 0;   // its header
-    size_t in_data_ = 0;  // of the received slot
+    size_t in_data_ = 0;  // of the received one
     uint64_t released_ = 0;
 };
 

@@ -1,0 +1,131 @@
+// few.cpp: a call whose every message and copy is a few bytes, among ranks of one host: its blocks as one list of steps
+// with their places found beforehand, for there what an instruction needs to be understood takes longer than its bytes
+// take to go between a buffer and a slot.
+#include <cstring>
+
+#include "src/base/small_copy.hpp"
+#include "src/executor/run.hpp"
+
+namespace weft {
+
+// Below what slots are ever stored to past the caches, or lent.
+constexpr size_t few_bytes = 1 << 10;
+
+static void copy_few(void* destination, const void* source, size_t bytes) {
+    if (bytes <= 64) return copy_small(destination, source, bytes);
+    memmove(destination, source, bytes);
+}
+
+// Empty: some instruction is another kind, or moves more.
+std::vector<Run::FewStep> Run::few_steps() const {
+    const Schedule& schedule = *plan_->schedule;
+    if (plan_->networked || plan_->tiles != 1 || schedule.tiles != 1 || !schedule.board.empty() || plan_->scaled() ||
+        (!plan_->lasting.empty() && plan_->lent_least <= few_bytes))
+        return {};
+    std::vector<int32_t> first_of(schedule.blocks.size() + 1, 0);
+    for (size_t block = 0; block < schedule.blocks.size(); ++block)
+        first_of[block + 1] = first_of[block] + int32_t(schedule.blocks[block].instructions.size());
+    std::vector<FewStep> steps;
+    for (size_t block = 0; block < schedule.blocks.size(); ++block) {
+        const BlockEnds& ends = plan_->ends[block];
+        for (const Instruction& instruction : schedule.blocks[block].instructions) {
+            const auto at = [&](const Span& span) {
+                return tiling_.piece(0, plan_->tile_length(0), span.pieces[0].tile_offset, span.bytes);
+            };
+            const Opcode opcode = instruction.opcode;
+            const bool known = opcode == Opcode::send || opcode == Opcode::recv || opcode == Opcode::recv_copy_send ||
+                               opcode == Opcode::recv_reduce_copy || opcode == Opcode::copy;
+            const bool reads = opcode != Opcode::recv && opcode != Opcode::recv_copy_send;
+            const Span span = span_of(instruction, 0, 0);
+            if (!known || instruction.repeat != 1 || span.count > 1 || span.bytes > few_bytes ||
+                (reads && instruction.source != Buffer::input && instruction.source != Buffer::output) ||
+                (opcode != Opcode::send && instruction.targets != Buffer::output))
+                return {};
+            FewStep step{opcode, instruction.finish, instruction.left, instruction.source == Buffer::input};
+            step.block = int32_t(block);
+            step.place = int32_t(steps.size()) - first_of[block];
+            if (step.place > 0) step.before = int32_t(steps.size()) - 1;
+            if (instruction.after.block >= 0 && instruction.after.ago == 0)
+                step.after = first_of[size_t(instruction.after.block)] + instruction.after.step;
+            step.source = ends.source;
+            step.target = ends.target;
+            step.bytes = span.bytes;
+            if (span.bytes > 0) {
+                const Piece piece = at(span);
+                if (piece.bytes != span.bytes) return {};
+                step.from = step.to = piece.offset;
+            }
+            if (instruction.moves && span.bytes > 0) {
+                const ChunkRange range =
+                    chunk_range(plan_->tile_length(0), schedule.chunks, instruction.into.at(0), 1, parts_);
+                step.to = tiling_.piece(0, plan_->tile_length(0), range.tile_offset, range.bytes).offset;
+            }
+            steps.push_back(step);
+        }
+    }
+    return steps;
+}
+
+Progress Run::advance_few() {
+    connections_wait_.clear();
+    missing_ = &connections_wait_;
+    const auto ended = [this](int32_t step) { return step < 0 || few_[size_t(step)].ended == few_turn_; };
+    bool moved = false;
+    for (size_t index = few_first_; index < few_.size(); ++index) {
+        FewStep& step = few_[index];
+        if (step.ended == few_turn_ || !ended(step.before) || !ended(step.after)) continue;
+        const Progress progress = step.bytes == 0 ? Progress::moved : take_step(step);
+        if (progress == Progress::blocked) continue;
+        if (progress != Progress::moved) return progress;
+        step.ended = few_turn_;
+        moved = true;
+    }
+    while (few_first_ < few_.size() && few_[few_first_].ended == few_turn_) ++few_first_;
+    if (few_first_ == few_.size()) return Progress::done;
+    return moved ? Progress::moved : Progress::blocked;
+}
+
+// Blocked, it has done nothing.
+Progress Run::take_step(const FewStep& step) {
+    const std::byte* from = (step.from_input ? send_ : receive_) + step.from;
+    std::byte* const to = receive_ + step.to;
+    const SlotInfo told{step.bytes, sequence_, plan_->operation_fingerprint};
+    if (step.opcode == Opcode::copy) {
+        copy_few(to, from, step.bytes);
+        return Progress::moved;
+    }
+    Slot incoming;
+    if (receives(step.opcode)) {
+        SlotInfo info;
+        auto slot = step.source->receive(info);
+        if (!slot) return failure_ = slot.take_status(), Progress::failed;
+        if (!*slot) return blocked_on(size_t(step.block), true);
+        const Block& block = plan_->schedule->blocks[size_t(step.block)];
+        if (info.fingerprint != told.fingerprint || info.operation != told.operation || info.bytes != told.bytes)
+            return suspects(block.source, info);
+        if (info.address != 0) [[unlikely]] {  // this rank lends nothing so short; the other one does
+            blocks_[size_t(step.block)].step = step.place;
+            return move_connection(size_t(step.block), block.instructions[size_t(step.place)], 0);
+        }
+        incoming = *slot;
+        if (step.opcode == Opcode::recv_copy_send) from = incoming.data;
+    }
+    if (sends(step.opcode)) {
+        auto sent = step.target->send(from, told);
+        if (!sent) return failure_ = sent.take_status(), Progress::failed;
+        if (!*sent) return blocked_on(size_t(step.block), false);
+        if (step.opcode == Opcode::send) return Progress::moved;
+    }
+    if (step.opcode == Opcode::recv_reduce_copy) {
+        void* destination = to;
+        const void* sources[2] = {incoming.data, from};
+        if (step.left) std::swap(sources[0], sources[1]);
+        reduce(&destination, 1, sources, 2, step.bytes, step.finish, 0);
+    } else {
+        copy_few(to, incoming.data, step.bytes);
+    }
+    if (Status status = step.source->release(); !status) return failure_ = std::move(status), Progress::failed;
+    return Progress::moved;
+}
+
+}  // namespace weft
