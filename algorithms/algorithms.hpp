@@ -124,8 +124,12 @@ double scatter_all_gather_us(const Layout& layout, const LinkCosts& costs, size_
 
 Schedule linear_gather(const Layout& layout, const Parameters& parameters);
 Schedule linear_scatter(const Layout& layout, const Parameters& parameters);
+Schedule linear_ahead_gather(const Layout& layout, const Parameters& parameters);
+Schedule linear_ahead_scatter(const Layout& layout, const Parameters& parameters);
 Schedule linear_broadcast(const Layout& layout, const Parameters& parameters);
 Schedule linear_reduce(const Layout& layout, const Parameters& parameters);
+double linear_ahead_gather_us(const Layout& layout, const LinkCosts& costs, size_t bytes);
+double linear_ahead_scatter_us(const Layout& layout, const LinkCosts& costs, size_t bytes);
 double linear_broadcast_us(const Layout& layout, const LinkCosts& costs, size_t bytes);
 double linear_reduce_us(const Layout& layout, const LinkCosts& costs, size_t bytes);
 double linear_gather_us(const Layout& layout, const LinkCosts& costs, size_t bytes);

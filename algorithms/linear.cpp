@@ -1,6 +1,7 @@
 // Linear: everybody to or from the root, at once. Gather and scatter: one round, (N-1)/N of the buffer through the root
-// and no byte twice through anybody: for large messages and few ranks. Broadcast and reduce: the root handles N-1
-// messages, but who sends waits for nobody, as long as there are slots: for small messages of one host.
+// and no byte twice through anybody: for large messages and few ranks. Broadcast and reduce, and linear_ahead of gather
+// and scatter: the root handles N-1 messages, but who sends waits for nobody, as long as there are slots, of which
+// there are many: for small messages of one host.
 // Source: the basic algorithm of every MPI library.
 #include <optional>
 
@@ -16,18 +17,19 @@ static constexpr int linear_fifo_depth = 2;
 // Who has a connection to each, with slots: the root.
 static constexpr int linear_ranks_most = 128;
 
-// Of broadcast and reduce: so many calls may the senders be ahead. Of whom the root has connections to all.
+// So many calls may the senders be ahead. Of whom the root has connections to all.
 static constexpr int ahead_most = 64, ranks_ahead_most = 32;
 
-static Builder builder(Collective collective, const Layout& layout, const Parameters& parameters) {
-    return {"linear",
+static Builder parts_builder(const char* name, int fifo_depth, Collective collective, const Layout& layout,
+                             const Parameters& parameters) {
+    return {name,
             collective,
             layout,
-            {.chunks = layout.ranks, .fifo_depth = layout.ranks > 1 ? linear_fifo_depth : 0, .root = parameters.root}};
+            {.chunks = layout.ranks, .fifo_depth = layout.ranks > 1 ? fifo_depth : 0, .root = parameters.root}};
 }
 
-Schedule linear_gather(const Layout& layout, const Parameters& parameters) {
-    Builder schedule = builder(Collective::gather, layout, parameters);
+static Schedule gather_by(const char* name, int fifo_depth, const Layout& layout, const Parameters& parameters) {
+    Builder schedule = parts_builder(name, fifo_depth, Collective::gather, layout, parameters);
     if (layout.rank != parameters.root) {
         schedule.block({.target = parameters.root}).send({layout.rank});
         return schedule.finish();
@@ -38,8 +40,8 @@ Schedule linear_gather(const Layout& layout, const Parameters& parameters) {
     return schedule.finish();
 }
 
-Schedule linear_scatter(const Layout& layout, const Parameters& parameters) {
-    Builder schedule = builder(Collective::scatter, layout, parameters);
+static Schedule scatter_by(const char* name, int fifo_depth, const Layout& layout, const Parameters& parameters) {
+    Builder schedule = parts_builder(name, fifo_depth, Collective::scatter, layout, parameters);
     if (layout.rank != parameters.root) {
         schedule.block({.source = parameters.root}).recv({layout.rank});
         return schedule.finish();
@@ -48,6 +50,19 @@ Schedule linear_scatter(const Layout& layout, const Parameters& parameters) {
     for (int peer = 0; peer < layout.ranks; ++peer)
         if (peer != layout.rank) schedule.block({.target = peer}).send({peer});
     return schedule.finish();
+}
+
+Schedule linear_gather(const Layout& layout, const Parameters& parameters) {
+    return gather_by("linear", linear_fifo_depth, layout, parameters);
+}
+Schedule linear_scatter(const Layout& layout, const Parameters& parameters) {
+    return scatter_by("linear", linear_fifo_depth, layout, parameters);
+}
+Schedule linear_ahead_gather(const Layout& layout, const Parameters& parameters) {
+    return gather_by("linear_ahead", ahead_most, layout, parameters);
+}
+Schedule linear_ahead_scatter(const Layout& layout, const Parameters& parameters) {
+    return scatter_by("linear_ahead", ahead_most, layout, parameters);
 }
 
 static Builder whole_builder(Collective collective, const Layout& layout, const Parameters& parameters) {
@@ -90,24 +105,37 @@ Schedule linear_reduce(const Layout& layout, const Parameters& parameters) {
 // Messages of the root's, and its copies, beside those of the ranks that share its core. `streams`: what one costs, and
 // so much more once the slots that it walks through are more than stay in the cache. Measured for 2 to 8 ranks on 2
 // cores.
-static double ahead_us(const Layout& layout, const LinkCosts& costs, size_t bytes, double streams) {
-    if (layout.ranks == 1) return costs.stream_us(bytes, 2 * bytes);
+// `bytes`: of a message; `touched`: what a call touches of a rank's buffers.
+static double ahead_us(const Layout& layout, const LinkCosts& costs, size_t bytes, size_t touched, double streams) {
+    if (layout.ranks == 1) return costs.stream_us(bytes, touched);
     constexpr double message_us = 0.03, leaves_cache = 2.6;
     constexpr size_t cached_bytes = 256 << 10;
     const int peers = layout.ranks - 1, turns = costs.ranks_per_core;
     LinkCosts alone = costs;
     alone.ranks_per_core = 1;
-    return peers * turns * message_us + streams * (peers + turns - 1) * alone.stream_us(bytes, 2 * bytes) *
+    return peers * turns * message_us + streams * (peers + turns - 1) * alone.stream_us(bytes, touched) *
                                             (size_t(peers) * bytes <= cached_bytes ? 1 : leaves_cache);
 }
 double linear_broadcast_us(const Layout& layout, const LinkCosts& costs, size_t bytes) {
     // Nobody to go on to: a tree's message, in more slots, none of which is waited for, but which leave the cache sooner.
     if (layout.ranks == 2)
         return Network(layout, costs, bytes).one_way_us(false) + 2.5 * costs.stream_us(bytes, 2 * bytes);
-    return ahead_us(layout, costs, bytes, 0.7);
+    return ahead_us(layout, costs, bytes, 2 * bytes, 0.7);
 }
 double linear_reduce_us(const Layout& layout, const LinkCosts& costs, size_t bytes) {
-    return ahead_us(layout, costs, bytes, 1.15);
+    return ahead_us(layout, costs, bytes, 2 * bytes, 1.15);
+}
+
+// Of parts: each rank's message is its own. Two ranks that have a core each take no turns: what is left is a message's own
+// cost, and copies through more slots.
+static double parts_ahead_us(const Layout& layout, const LinkCosts& costs, size_t bytes, double streams) {
+    return ahead_us(layout, costs, bytes / size_t(layout.ranks), 2 * bytes, layout.ranks == 2 ? 2.3 : streams);
+}
+double linear_ahead_gather_us(const Layout& layout, const LinkCosts& costs, size_t bytes) {
+    return parts_ahead_us(layout, costs, bytes, 1.2);
+}
+double linear_ahead_scatter_us(const Layout& layout, const LinkCosts& costs, size_t bytes) {
+    return parts_ahead_us(layout, costs, bytes, 1.55);
 }
 
 const char* too_many_ahead(const Layout& layout) {

@@ -32,6 +32,7 @@ const Scene scenes[] = {
     {"all-gathers", false, {}, "loop=30000,-1,all_gather", "halving_doubling"},
     {"all-to-alls", false, {}, "loop=30000,-1,all_to_all", "all_pairs"},
     {"gathers", false, {}, "loop=30000,-1,gather", "linear"},
+    {"short scatters ahead of each other", false, {}, "loop=2,-1,scatter", "linear_ahead"},
     {"barriers", false, {}, "loop=1,-1,barrier", ""},
 };
 

@@ -59,7 +59,7 @@ TEST_CASE("weft schedule says what exists when a name is misspelt", "[schedule]"
         {{"schedule", "show", "rign", "--ranks", "4"},
          "there is no algorithm `rign` for all_reduce; there are one_shot, two_shot, ring, recursive_doubling"},
         {{"schedule", "show", "two_shot", "--ranks", "4", "--collective", "gather"},
-         "there is no algorithm `two_shot` for gather; there are one_shot, binomial_tree, linear"},
+         "there is no algorithm `two_shot` for gather; there are one_shot, binomial_tree, linear, linear_ahead"},
         {{"schedule", "show", "ring", "--ranks", "4", "--collective", "all_gathr"},
          "there is no collective `all_gathr`; there are all_reduce, broadcast"},
         {{"schedule", "show", "ring", "--ranks", "4", "--collective", "reduce", "--root", "4"},

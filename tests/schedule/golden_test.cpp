@@ -111,6 +111,8 @@ static const Golden goldens[] = {
     {"one_shot_scatter_3_root_1.txt", "one_shot", 3, 1, "", 1, Collective::scatter, 1},
     {"binomial_tree_scatter_6_root_1.txt", "binomial_tree", 6, 1, "", 1, Collective::scatter, 1},
     {"linear_scatter_3_root_1.txt", "linear", 3, 1, "", 1, Collective::scatter, 1},
+    {"linear_ahead_gather_3_root_1.txt", "linear_ahead", 3, 1, "", 1, Collective::gather, 1},
+    {"linear_ahead_scatter_3_root_1.txt", "linear_ahead", 3, 1, "", 1, Collective::scatter, 1},
     {"one_shot_barrier_3.txt", "one_shot", 3, 1, "", 1, Collective::barrier},
     {"dissemination_barrier_5.txt", "dissemination", 5, 1, "", 1, Collective::barrier},
     {"ring_all_gather_3_channels_2.txt", "ring", 3, 2, "", 1, Collective::all_gather},
