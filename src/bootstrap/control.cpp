@@ -254,7 +254,11 @@ void Control::forward(const HostGroup::Letter& letter) {
     if (neighbours_->ended(next)) {
         unreachable_.insert(letter.to);
         if (unreachable_timer_ == 0)
-            unreachable_timer_ = service().after(unreachable_us, [this] { tell_unreachable(); });
+            unreachable_timer_ = service().after(unreachable_us, [this] {
+                unreachable_timer_ = 0;
+                tell_unreachable();
+                go_if_done();
+            });
         return;
     }
     ByteWriter content;
@@ -275,7 +279,6 @@ void Control::tell_unreachable() {
                         roster_.hosts[size_t(HostTree::next(host_, target))].name));
         tell_abort(-1);
     }
-    unreachable_timer_ = 0;
 }
 
 // The doorbell rang: what has changed in the segment that others must know?
@@ -378,7 +381,8 @@ bool Control::needed() const {
     bool here = false;
     for (const int rank : group_->locals())
         here |= group_->row(rank).state.load(std::memory_order_acquire) == RankState::joined || has_kernels(rank);
-    if (!here && neighbours_->remaining() <= 1) return false;
+    // Letters that have no way are told of in a while.
+    if (!here && neighbours_->remaining() <= 1 && (unreachable_.empty() || hurried_us_ != 0)) return false;
     return hurried_us_ == 0 || (now_us() - hurried_us_ < hurry_patience_us && in_calls());
 }
 
@@ -388,6 +392,7 @@ void Control::go_if_done() {
     if (finishing_since_us_ == 0) {
         if (needed()) return;
         carry();
+        tell_unreachable();
         neighbours_->flood(News::farewell, census_->table_of(census_->ours()));
         finishing_since_us_ = now_us();
         neighbours_->finish();

@@ -179,6 +179,23 @@ TEST_CASE("ranks that would meet by way of a leader that has ended are told so",
     CHECK(!hosts[2].aborted());
 }
 
+TEST_CASE("a letter without a way is told of, though the leader that it came to has no ranks any more", "[control]") {
+    for (const bool process_ends : {false, true}) {
+        INFO(process_ends);
+        Hosts hosts(count);
+        REQUIRE(hosts.met());
+        hosts.leave(0);
+        Control::await_leaving();
+        hosts.post(below, 2, 1);
+        std::this_thread::sleep_for(std::chrono::milliseconds(300));  // it comes to the inner one, and no further
+        hosts.leave(inner);
+        if (process_ends) Control::await_leaving();
+        CHECK(eventually([&] { return hosts[below].aborted(); }));
+        CHECK_THAT(hosts[below].abort_status().sentence(),
+                   Catch::Contains("rank 2 ") && Catch::Contains("by node0, whose leader has ended"));
+    }
+}
+
 TEST_CASE("the end of a process waits for ranks in a call that its own have finished, not for others", "[control]") {
     // It gives up after two seconds without news, which a slow machine does not always bring: then once more.
     constexpr auto patience = std::chrono::seconds(2);
