@@ -75,7 +75,7 @@ weftResult_t run(const char* function, const Arguments& arguments, weftComm_t co
         if constexpr (collective != Collective::barrier)
             WEFT_TRY(check_buffers<collective>(call, communicator.rank(), communicator.ranks()));
         WEFT_TRY(place(entered, communicator, call));
-        if (Group& group = Group::current(); group.open()) return group.add(comm, call);
+        if (Group* const group = Group::current_open()) return group->add(comm, call);
         return submit(entered, comm, {&call, 1});
     });
 }

@@ -17,8 +17,9 @@ namespace {
 Status ended() { return fail(weftInvalidArgument, "the communicator was destroyed or aborted before"); }
 
 Status join_or_queue(std::vector<Joining> joinings) {
-    if (!Group::current().open()) return submit(std::move(joinings));
-    for (Joining& joining : joinings) Group::current().add(std::move(joining));
+    Group* const group = Group::current_open();
+    if (!group) return submit(std::move(joinings));
+    for (Joining& joining : joinings) group->add(std::move(joining));
     return ok();
 }
 

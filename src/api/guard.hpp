@@ -49,16 +49,16 @@ weftResult_t guarded_comm(weftComm* handle, Body&& body) noexcept {
 // The same for what a group may hold: there the call of `function` has a number, also if it is refused.
 template <class Body>
 Status numbered(const char* function, const weftComm* handle, Body&& body) {
-    Group& group = Group::current();
-    if (!group.open()) [[likely]]
+    Group* const group = Group::current_open();
+    if (!group) [[likely]]
         return body();
-    group.count(function);
+    group->count(function);
     try {
         Status status = body();
-        group.made(handle, status);
+        group->made(handle, status);
         return status;
     } catch (...) {
-        group.not_made();
+        group->not_made();
         throw;
     }
 }

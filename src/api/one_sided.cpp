@@ -61,7 +61,7 @@ weftResult_t run(const char* function, Collective which, const Local& local, int
         call.only_buffer = local.name;
         call.access = &access;
         WEFT_TRY(place(entered, *comm->communicator, call));
-        if (Group::current().open()) return Group::current().add(comm, call);
+        if (Group* const group = Group::current_open()) return group->add(comm, call);
         return submit(entered, comm, {&call, 1});
     });
 }

@@ -35,10 +35,9 @@ Call message(Collective which, Caller by, const void* send, void* receive, size_
 // Of one call of the user's.
 Status run(Entered& entered, weftComm_t comm, std::span<Call> messages) {
     Communicator& communicator = *comm->communicator;
-    Group& group = Group::current();
     for (Call& call : messages) WEFT_TRY(place(entered, communicator, call));
-    if (group.open()) {
-        for (const Call& call : messages) WEFT_TRY(group.add(comm, call));
+    if (Group* const group = Group::current_open()) {
+        for (const Call& call : messages) WEFT_TRY(group->add(comm, call));
         return ok();
     }
     if (messages.size() == 1 && messages[0].operation.root == communicator.rank())

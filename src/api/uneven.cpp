@@ -138,7 +138,7 @@ weftResult_t run(const char* function, const void* send, void* receive, const ch
         WEFT_TRY(place(entered, communicator, call));
         if (portions.counts.sent)
             WEFT_TRY(placed(entered, communicator, communicator.place_counts(call, portions.counts)));
-        if (Group& group = Group::current(); group.open()) return group.add(comm, call);
+        if (Group* const group = Group::current_open()) return group->add(comm, call);
         return submit(entered, comm, {&call, 1});
     });
 }

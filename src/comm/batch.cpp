@@ -274,11 +274,15 @@ Status Batch::run() {
     return std::move(first_);
 }
 
-// Where a call goes: a weftStream, the communicator's own stream, or nowhere: who calls carries it out.
+// Where a call goes: a weftStream, the communicator's own stream, for which its handle stands, or nowhere: who calls carries
+// it out. Whoever asks need not be inside.
 const void* destination(const weftComm* handle, const Communicator::Call& call) {
     if (call.queued) return call.stream;
     // Calls on device memory are enqueued by who makes them, or, on copies, carried out.
-    return call.operation.space == Space::device || call.copied ? nullptr : handle->own_stream.get();
+    return call.operation.space == Space::device || call.copied ||
+                   !handle->has_own_stream.load(std::memory_order_relaxed)
+               ? nullptr
+               : handle;
 }
 
 Result<std::shared_ptr<HostStream>> stream_of(const weftComm* handle, const Communicator::Call& call) {

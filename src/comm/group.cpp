@@ -12,17 +12,24 @@ Group& Group::current() {
 }
 
 Group::~Group() {
-    if (depth_ > 0)
-        WEFT_LOG(warn, coll, "a thread ends inside weftGroupStart, and calls were never begun: {}; call weftGroupEnd",
-                 calls_.size() + joinings_.size());
+    if (depth_ == 0) return;
+    close();
+    WEFT_LOG(warn, coll, "a thread ends inside weftGroupStart, and calls were never begun: {}; call weftGroupEnd",
+             calls_.size() + joinings_.size());
 }
 
 void Group::start() {
     if (depth_ == 0) {
         if (!collected_ || collected_.use_count() > 1) collected_ = std::make_shared<Outcomes>();
         collected_->clear();
+        open_groups.fetch_add(1, std::memory_order_relaxed);
     }
     ++depth_;
+}
+
+void Group::close() {
+    depth_ = 0;
+    open_groups.fetch_sub(1, std::memory_order_relaxed);
 }
 
 void Group::begin_as(const Outcomes& prepared) {
@@ -80,7 +87,8 @@ bool Group::holds(const weftComm* handle) const {
 
 Status Group::end() {
     if (depth_ == 0) return fail(weftInvalidUsage, "weftGroupEnd without weftGroupStart on this thread");
-    if (--depth_ > 0) return ok();
+    if (depth_ > 1) return --depth_, ok();
+    close();
     usual_ = calls_.size();
     ended_.swap(collected_);
     return carry_out([joinings = std::exchange(joinings_, {}),
@@ -98,7 +106,7 @@ Result<Group::Kept> Group::end_prepared() {
     if (depth_ > 1)
         return --depth_,
                fail(weftInvalidUsage, "weftGroupPrepare inside another group: only the outermost is prepared");
-    depth_ = 0;
+    close();
     for (const QueuedCall& queued : calls_)
         if (Entered entered(queued.handle); entered.entered()) queued.handle->communicator->release_calls();
     ended_.swap(collected_);

@@ -1,5 +1,6 @@
 // group.hpp: calls collected between weftGroupStart and weftGroupEnd on one thread. Thread-local.
 #pragma once
+#include <atomic>
 #include <vector>
 
 #include "src/comm/batch.hpp"
@@ -9,6 +10,13 @@ namespace weft {
 class Group {
   public:
     static Group& current();
+    // The current one, if it is open; else null, which costs a look at a count as long as no thread has one.
+    static Group* current_open() {
+        if (open_groups.load(std::memory_order_relaxed) == 0) [[likely]]
+            return nullptr;
+        Group& group = current();
+        return group.open() ? &group : nullptr;
+    }
     ~Group();
 
     bool open() const { return depth_ > 0; }
@@ -47,6 +55,7 @@ class Group {
     // add(), of a call that this thread makes now: whoever waits for it is told that it is held.
     Status hold(QueuedCall queued);
     void begin_as(const Outcomes& prepared);
+    void close();
     // What `work` does with the outcomes of the group that has just ended. Users' reductions may end others meanwhile.
     template <class Work>
     Status carry_out(Work&& work) {
@@ -61,6 +70,8 @@ class Group {
             throw;
         }
     }
+
+    static inline std::atomic<int> open_groups{0};  // in this process; a thread sees its own at once
 
     int depth_ = 0;
     size_t usual_ = 0;  // calls of the last group

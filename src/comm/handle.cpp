@@ -40,7 +40,7 @@ weftComm* make_handle() {
 
 void weftComm::deliver(std::unique_ptr<weft::Communicator> made, std::shared_ptr<weft::HostStream> stream) {
     std::lock_guard lock(mutex);
-    if (stream) own_stream = std::move(stream);
+    if (stream) keep_stream(std::move(stream));
     communicator = std::move(made);
     magic.store(living, std::memory_order_release);
 }

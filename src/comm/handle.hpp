@@ -20,6 +20,7 @@ struct weftComm {
     std::atomic<bool> cancelled{false};                // it was aborted while it was made
     weft::Turns turns;                                 // of streams: who has one drives it
     std::shared_ptr<weft::HostStream> own_stream;      // of what is called without a stream; null: that blocks
+    std::atomic<bool> has_own_stream{false};           // or had; for who is not inside
     uint64_t process = 0;                              // that made it
     std::shared_ptr<weft::Communicator> communicator;  // used by who is inside; others take share()
     std::mutex mutex;                                  // of what follows, and of giving up `communicator`
@@ -29,6 +30,10 @@ struct weftComm {
     void keep_error(const weft::Status& failure) {
         std::lock_guard lock(mutex);
         error = failure.sentence();
+    }
+    void keep_stream(std::shared_ptr<weft::HostStream> stream) {
+        own_stream = std::move(stream);
+        has_own_stream.store(true, std::memory_order_relaxed);
     }
     // Its communicator is there, with a stream of its own if it has none yet; or will never be.
     void deliver(std::unique_ptr<weft::Communicator> made, std::shared_ptr<weft::HostStream> stream);

@@ -242,7 +242,7 @@ Result<Joining> prepare_joining(weftComm** comm, int nranks, const UniqueId& id,
     joining.meeting = std::make_unique<Meeting>(id, nranks, rank, meeting);
     if (own_stream) {
         joining.hand_out(comm);
-        joining.handle->own_stream = std::move(own_stream);
+        joining.handle->keep_stream(std::move(own_stream));
     }
     return joining;
 }
