@@ -39,8 +39,9 @@ struct Algorithm {
     size_t (*tile_bytes)(const Layout& layout, const LinkCosts& costs, size_t bytes) = nullptr;
     const UserAlgorithm* of_user = nullptr;  // then build and predict_us are null
     Sums sums = Sums::as_they_come;
-    bool on_demand = false;  // for calls that want their sums in rank order, or where WEFT_ALGO names it
-    bool tree = false;       // bytes go along branches: predictions with NCCL's constants take those for trees
+    bool on_demand = false;   // for calls that want their sums in rank order, or where WEFT_ALGO names it
+    bool many_slots = false;  // is nothing without them, which kernels' connections do not have
+    bool tree = false;        // bytes go along branches: predictions with NCCL's constants take those for trees
 
     const char* refusal(const Layout& layout) const {
         if (of_user) return of_user->refusal(layout);

@@ -17,7 +17,7 @@ static constexpr int linear_fifo_depth = 2;
 // Who has a connection to each, with slots: the root.
 static constexpr int linear_ranks_most = 128;
 
-// So many calls may the senders be ahead. Of whom the root has connections to all.
+// So many calls may the senders be ahead, and more of what needs no slot. Of whom the root has connections to all.
 static constexpr int ahead_most = 64, ranks_ahead_most = 32;
 
 static Builder parts_builder(const char* name, int fifo_depth, Collective collective, const Layout& layout,
@@ -105,31 +105,32 @@ Schedule linear_reduce(const Layout& layout, const Parameters& parameters) {
 // Messages of the root's, and its copies, beside those of the ranks that share its core. `streams`: what one costs, and
 // so much more once the slots that it walks through are more than stay in the cache. Measured for 2 to 8 ranks on 2
 // cores.
-// `bytes`: of a message; `touched`: what a call touches of a rank's buffers.
-static double ahead_us(const Layout& layout, const LinkCosts& costs, size_t bytes, size_t touched, double streams) {
-    if (layout.ranks == 1) return costs.stream_us(bytes, touched);
+// `bytes`: of a message of a call of `whole`.
+static double ahead_us(const Layout& layout, const LinkCosts& costs, size_t bytes, size_t whole, double streams) {
+    if (layout.ranks == 1) return costs.stream_us(bytes, 2 * whole);
     constexpr double message_us = 0.03, leaves_cache = 2.6;
     constexpr size_t cached_bytes = 256 << 10;
     const int peers = layout.ranks - 1, turns = costs.ranks_per_core;
     LinkCosts alone = costs;
     alone.ranks_per_core = 1;
-    return peers * turns * message_us + streams * (peers + turns - 1) * alone.stream_us(bytes, touched) *
+    return peers * turns * message_us + streams * (peers + turns - 1) * alone.stream_us(bytes, 2 * whole) *
                                             (size_t(peers) * bytes <= cached_bytes ? 1 : leaves_cache);
 }
 double linear_broadcast_us(const Layout& layout, const LinkCosts& costs, size_t bytes) {
     // Nobody to go on to: a tree's message, in more slots, none of which is waited for, but which leave the cache sooner.
     if (layout.ranks == 2)
         return Network(layout, costs, bytes).one_way_us(false) + 2.5 * costs.stream_us(bytes, 2 * bytes);
-    return ahead_us(layout, costs, bytes, 2 * bytes, 0.7);
+    return ahead_us(layout, costs, bytes, bytes, 0.7);
 }
 double linear_reduce_us(const Layout& layout, const LinkCosts& costs, size_t bytes) {
-    return ahead_us(layout, costs, bytes, 2 * bytes, 1.15);
+    return ahead_us(layout, costs, bytes, bytes, 1.15);
 }
 
 // Of parts: each rank's message is its own. Two ranks that have a core each take no turns: what is left is a message's own
 // cost, and copies through more slots.
 static double parts_ahead_us(const Layout& layout, const LinkCosts& costs, size_t bytes, double streams) {
-    return ahead_us(layout, costs, bytes / size_t(layout.ranks), 2 * bytes, layout.ranks == 2 ? 2.3 : streams);
+    const bool no_turns = layout.ranks == 2 && costs.ranks_per_core == 1;
+    return ahead_us(layout, costs, bytes / size_t(layout.ranks), bytes, no_turns ? 2.3 : streams);
 }
 double linear_ahead_gather_us(const Layout& layout, const LinkCosts& costs, size_t bytes) {
     return parts_ahead_us(layout, costs, bytes, 1.2);

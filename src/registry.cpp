@@ -15,6 +15,10 @@ static constexpr Algorithm on_demand(Algorithm row) {
     row.on_demand = true;
     return row;
 }
+static constexpr Algorithm many_slots(Algorithm row) {
+    row.many_slots = true;
+    return row;
+}
 static constexpr Algorithm tree(Algorithm row) {
     row.tree = true;
     return row;
@@ -158,16 +162,16 @@ static constexpr Algorithm algorithm_table[] = {
     tree({"binomial_tree", Collective::gather, binomial_tree_gather, binomial_tree_gather_us, "log2 N rounds",
           too_many_parts}),
     {"linear", Collective::gather, linear_gather, linear_gather_us, "each to the root, at once", too_many_for_one},
-    {"linear_ahead", Collective::gather, linear_ahead_gather, linear_ahead_gather_us,
-     "each to the root, and goes on at once", too_many_ahead},
+    many_slots({"linear_ahead", Collective::gather, linear_ahead_gather, linear_ahead_gather_us,
+                "each to the root, and goes on at once", too_many_ahead}),
 
     {"one_shot", Collective::scatter, one_shot_scatter, one_shot_from_one_us,
      "the root writes once, each reads its part: one wait", several_hosts},
     tree({"binomial_tree", Collective::scatter, binomial_tree_scatter, binomial_tree_scatter_us, "log2 N rounds",
           too_many_parts}),
     {"linear", Collective::scatter, linear_scatter, linear_scatter_us, "the root to each, at once", too_many_for_one},
-    {"linear_ahead", Collective::scatter, linear_ahead_scatter, linear_ahead_scatter_us,
-     "the root to each, which goes on at once", too_many_ahead},
+    many_slots({"linear_ahead", Collective::scatter, linear_ahead_scatter, linear_ahead_scatter_us,
+                "the root to each, which goes on at once", too_many_ahead}),
 
     {"one_shot", Collective::barrier, one_shot_barrier, one_shot_all_gather_us, "one wait", several_hosts},
     {"dissemination", Collective::barrier, dissemination_barrier, halving_doubling_all_gather_us, "log2 N rounds"},

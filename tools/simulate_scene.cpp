@@ -163,7 +163,9 @@ Status find_rows(const SimulateRequest& request, int root, Scene& scene) {
     const auto meant = collective_meant(request.collective);
     if (request.algorithm == "all" && meant)
         for (const Algorithm& row : registry::algorithms())
-            if (*meant == row.collective && !row.on_demand && !row.refusal(scene.layout)) scene.rows.push_back(&row);
+            if (*meant == row.collective && !row.on_demand && !(row.many_slots && scene.kind.devices) &&
+                !row.refusal(scene.layout))
+                scene.rows.push_back(&row);
     if (scene.rows.empty()) {
         auto named = algorithm_named(request.algorithm, request.collective);
         if (!named) return named.take_status();

@@ -42,14 +42,14 @@ struct Offer {
 };
 static_assert(sizeof(Offer) <= inline_bytes);
 
-// Of every slot of a connection: what the slot holds. Written before the slot is published. Two to a line: where the
+// Of every message on a connection: what it is and where it lies. Written before it is published. Two to a line: where the
 // sender is ahead, a line goes from core to core for two messages.
 struct alignas(line_bytes / 2) SlotHeader {
-    enum Place : uint8_t { among_data = 0xfe, lent = 0xff };
-    // The slot's number on this connection, from 1, of which 32 bits count, and the operation's fingerprint; release by
+    enum Where : uint8_t { among_data = 0xfe, lent = 0xff };
+    // The message's number on this connection, from 1, of which 32 bits count, and the operation's fingerprint; release by
     // the sender, acquire by the receiver.
     std::atomic<uint64_t> published;
-    uint64_t told;  // the sequence number of the call << 8 | a Place, or so many bytes in `few`
+    uint64_t told;  // the sequence number of the call << 8 | a Where, or so many bytes in `few`
     union {
         std::byte few[16];  // a message that finds room here is read here: one line goes from core to core, not two
         struct {

@@ -101,6 +101,8 @@ StepAlgorithms step_algorithms(const StepsWanted& wanted, const Layout& layout, 
         std::string why;
         if (const char* refusal = row.refusal(layout))
             why = refusal;
+        else if (row.many_slots)
+            why = "needs many slots, and a kernel's connections have few: linear is the same in those";
         else if (wanted.deterministic && facts_of(row.collective).reduces && row.sums != Sums::in_rank_order)
             why = "does not combine in rank order, as WEFT_DETERMINISTIC wants";
         std::vector<std::vector<Schedule>> by_root;

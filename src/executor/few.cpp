@@ -29,9 +29,6 @@ std::vector<Run::FewStep> Run::few_steps() const {
     for (size_t block = 0; block < schedule.blocks.size(); ++block) {
         const BlockEnds& ends = plan_->ends[block];
         for (const Instruction& instruction : schedule.blocks[block].instructions) {
-            const auto at = [&](const Span& span) {
-                return tiling_.piece(0, plan_->tile_length(0), span.pieces[0].tile_offset, span.bytes);
-            };
             const Opcode opcode = instruction.opcode;
             const bool known = opcode == Opcode::send || opcode == Opcode::recv || opcode == Opcode::recv_copy_send ||
                                opcode == Opcode::recv_reduce_copy || opcode == Opcode::copy;
@@ -50,16 +47,11 @@ std::vector<Run::FewStep> Run::few_steps() const {
             step.source = ends.source;
             step.target = ends.target;
             step.bytes = span.bytes;
-            if (span.bytes > 0) {
-                const Piece piece = at(span);
-                if (piece.bytes != span.bytes) return {};
-                step.from = step.to = piece.offset;
-            }
-            if (instruction.moves && span.bytes > 0) {
-                const ChunkRange range =
-                    chunk_range(plan_->tile_length(0), schedule.chunks, instruction.into.at(0), 1, parts_);
-                step.to = tiling_.piece(0, plan_->tile_length(0), range.tile_offset, range.bytes).offset;
-            }
+            // A tile is the whole here.
+            if (span.bytes > 0) step.from = step.to = span.pieces[0].tile_offset;
+            if (instruction.moves)
+                step.to =
+                    chunk_range(plan_->tile_length(0), schedule.chunks, instruction.into.at(0), 1, parts_).tile_offset;
             steps.push_back(step);
         }
     }
@@ -88,10 +80,9 @@ Progress Run::advance_few() {
 // Blocked, it has done nothing.
 Progress Run::take_step(const FewStep& step) {
     const std::byte* from = (step.from_input ? send_ : receive_) + step.from;
-    std::byte* const to = receive_ + step.to;
     const SlotInfo told{step.bytes, sequence_, plan_->operation_fingerprint};
     if (step.opcode == Opcode::copy) {
-        copy_few(to, from, step.bytes);
+        copy_few(receive_ + step.to, from, step.bytes);
         return Progress::moved;
     }
     Slot incoming;
@@ -116,6 +107,7 @@ Progress Run::take_step(const FewStep& step) {
         if (!*sent) return blocked_on(size_t(step.block), false);
         if (step.opcode == Opcode::send) return Progress::moved;
     }
+    std::byte* const to = receive_ + step.to;
     if (step.opcode == Opcode::recv_reduce_copy) {
         void* destination = to;
         const void* sources[2] = {incoming.data, from};

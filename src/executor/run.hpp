@@ -44,8 +44,6 @@ class Run {
     bool may_be_using(int peer) const;
     // The same of what messages lent a peer.
     bool may_be_reading(int peer) const;
-    // Tiles finished: how far it is, for those who ask.
-    uint64_t tile() const { return blocks_.empty() ? 0 : blocks_[0].tile; }
 
   private:
     enum class Stage : uint8_t { begin, entries, dones, pipeline, agreement, ended };

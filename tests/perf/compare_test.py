@@ -25,12 +25,13 @@ class Compare(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.folder = pathlib.Path(folder.name)
 
-    def judge(self, lines, readme=None, mode=None, collective=None):
+    def judge(self, lines, readme=None, mode=None, collective=None, flags=()):
         source = self.folder / "lines.jsonl"
         source.write_text("\n".join(lines) + "\n")
         call = [PERF / "compare", "--from", source] + (["--readme", readme] if readme else [])
         call += ["--mode", mode] if mode else []
         call += ["-c", collective] if collective else []
+        call += flags
         return subprocess.run(call, capture_output=True, text=True)
 
     def test_a_ratio_is_of_medians_over_rounds_and_against_the_best_peer(self):
@@ -102,14 +103,27 @@ class Compare(unittest.TestCase):
     def test_the_table_replaces_what_is_between_the_markers_and_nothing_else(self):
         readme = self.folder / "README.md"
         readme.write_text("before\n<!-- perf/compare: begin -->\nold\n<!-- perf/compare: end -->\nafter\n")
-        self.judge([line("weft", 2, 8, 1)], readme)
+        both = [line("weft", 2, 8, 1), line("impi", 2, 8, 2)]
+        self.judge(both, readme)
         text = readme.read_text()
         self.assertTrue(text.startswith("before\n") and text.endswith("after\n"))
         self.assertNotIn("old", text)
         self.assertIn("**2 ranks**", text)
         readme.write_text("no markers\n")
-        self.assertNotEqual(self.judge([line("weft", 2, 8, 1)], readme).returncode, 0)
+        self.assertNotEqual(self.judge(both, readme).returncode, 0)
         self.assertEqual(readme.read_text(), "no markers\n")
+
+    def test_without_another_library_nothing_is_compared_and_the_table_stays(self):
+        readme = self.folder / "README.md"
+        old = "<!-- perf/compare: begin -->\nold\n<!-- perf/compare: end -->\n"
+        readme.write_text(old)
+        alone = [line("weft", 2, 8, 1), line("weft-memalloc", 2, 8, 1), line("limit", 2, 8, 1)]
+        for flags in ([], ["--ratios"]):
+            judged = self.judge(alone, readme, flags=flags)
+            self.assertEqual(judged.returncode, 1)
+            self.assertIn("no other library was measured", judged.stderr)
+            self.assertNotIn("No losses", judged.stdout)
+        self.assertEqual(readme.read_text(), old)
 
     def test_the_readme_has_the_markers(self):
         text = (PERF / "README.md").read_text()

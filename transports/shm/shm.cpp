@@ -1,7 +1,7 @@
 // shm.cpp: connections between ranks of one host: a ring of headers and one of data in the receiver's heap of the shared
-// segment. The sender owns a slot from the credit to the publication, the receiver from there to the release. The slot's
-// sequence word is the publication (release, pairs with the acquire in receive()); the count of released slots, in a
-// line of its own, is the credit (release, pairs with the acquire in acquire()).
+// segment. The sender owns a header and a slot from the credit to the publication, the receiver from there to the release.
+// The header's `published` is the publication (release, pairs with the acquire in receive()); the counts of what was
+// released, in a line of their own, are the credit (release, pair with the acquire in has_credit()).
 // In a ring a slot's data begin where those of the slot before end: both ends reckon alike, from the bytes that headers
 // tell. So data go round through all of it whatever the messages' size is, and nobody writes lines that the other still
 // has in its second-level cache, which takes several times as long.
@@ -16,7 +16,8 @@ namespace weft {
 namespace {
 
 struct alignas(line_bytes) Credits {
-    std::atomic<uint64_t> released;  // slots given back by the receiver so far
+    std::atomic<uint64_t> released;  // messages given back by the receiver so far
+    std::atomic<uint64_t> slots;     // of those that took a slot
 };
 
 // Many slots are for senders that are ahead. Messages that fit headers have so many times the headers: a sender that
@@ -75,8 +76,7 @@ class Place {
 
 class ShmSender final : public Sender {
   public:
-    ShmSender(const ConnectionOptions& options, Place place)
-        : options_(options), place_(place), has_data_(place.cells()) {}
+    ShmSender(const ConnectionOptions& options, Place place) : options_(options), place_(place) {}
 
     Result<Slot> acquire() override {
         auto credit = has_credit(true);
@@ -117,25 +117,23 @@ class ShmSender final : public Sender {
     Result<bool> has_credit(bool data) {
         if (has_room(data)) [[likely]]
             return true;
-        const uint64_t released = place_.credits().released.load(std::memory_order_acquire);  // pairs with release()
-        if (released < released_ || released > published_)
-            return fail(weftInternalError, "rank {} got {} credits of {} slots from rank {}: the segment is damaged",
-                        options_.self, released, published_, options_.peer);
-        for (; released_ < released; ++released_) {
-            slots_taken_ -= has_data_[oldest_];
-            oldest_ = place_.after(oldest_);
-        }
+        released_ = place_.credits().released.load(std::memory_order_acquire);  // both pair with release()
+        slots_released_ = place_.credits().slots.load(std::memory_order_acquire);
+        if (published_ - released_ > place_.cells() || slots_taken_ - slots_released_ > place_.depth())
+            return fail(weftInternalError,
+                        "rank {} got {} of {} messages and {} of {} slots back from rank {}: the segment is damaged",
+                        options_.self, released_, published_, slots_released_, slots_taken_, options_.peer);
         return has_room(data);
     }
     bool has_room(bool data) const {
-        return published_ - released_ < place_.cells() && (!data || slots_taken_ < place_.depth());
+        return published_ - released_ < place_.cells() && (!data || slots_taken_ - slots_released_ < place_.depth());
     }
 
     // The rest of the header is filled.
     void publish(SlotHeader& header, uint8_t where, const SlotInfo& info) {
         header.told = info.operation << 8 | where;
         const size_t in_data = Place::in_data(info);
-        slots_taken_ += has_data_[cell_] = in_data > 0;
+        slots_taken_ += in_data > 0;
         begin_ = place_.next(begin_, in_data);
         cell_ = place_.after(cell_);
         header.published.store(++published_ << 32 | info.fingerprint,
@@ -146,13 +144,12 @@ class ShmSender final : public Sender {
 
     ConnectionOptions options_;
     Place place_;
-    size_t begin_ = 0;                // of the data of the message that is next
-    unsigned cell_ = 0, oldest_ = 0;  // its header, and that of the first one not released
-    std::vector<uint8_t> has_data_;   // by header
-    unsigned slots_taken_ = 0;        // by what is not released
+    size_t begin_ = 0;   // of the data of the message that is next
+    unsigned cell_ = 0;  // its header
     uint64_t published_ = 0;
-    uint64_t released_ = 0;  // as last read
-    uint64_t lent_ = 0;      // the last slot that holds an address
+    uint64_t slots_taken_ = 0;
+    uint64_t released_ = 0, slots_released_ = 0;  // as last read
+    uint64_t lent_ = 0;                           // the last slot that holds an address
 };
 
 class ShmReceiver final : public Receiver {
@@ -183,7 +180,8 @@ class ShmReceiver final : public Receiver {
     Status release() override {
         begin_ = place_.next(begin_, in_data_);
         cell_ = place_.after(cell_);
-        place_.credits().released.store(++released_, std::memory_order_release);  // pairs with acquire()
+        if (in_data_ > 0) place_.credits().slots.store(++slots_released_, std::memory_order_release);
+        place_.credits().released.store(++released_, std::memory_order_release);  // both pair with has_credit()
         // The next headers are already there, and come while we go on.
         if (place_.depth() >= many_slots) __builtin_prefetch(&place_.header(place_.after(cell_)));
         options_.host->wake();
@@ -196,7 +194,7 @@ class ShmReceiver final : public Receiver {
     size_t begin_ = 0;    // of the data of the message that is next
     unsigned cell_ = 0;   // its header
     size_t in_data_ = 0;  // of the received one
-    uint64_t released_ = 0;
+    uint64_t released_ = 0, slots_released_ = 0;
 };
 
 std::string can_connect(const ConnectionOptions& options) {
