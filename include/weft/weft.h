@@ -114,8 +114,8 @@ WEFT_API weftResult_t weftCommShrink(weftComm_t comm, int* excludeRanksList, int
                                      const weftConfig_t* config, int shrinkFlags);
 /* Waits until this rank's calls on device memory have ended; from then on comm takes weftCommDestroy, weftCommAbort,
  * questions, and what concerns this rank alone (its settings, registrations and reductions); each other call, prepared
- * or on a stream, too, is weftInvalidUsage, and peers that wait for it are told at their deadline. Waits for no other
- * rank: peers can still complete what this rank has called. Not needed before weftCommDestroy.
+ * or on a stream, too, is weftInvalidUsage, and peers that wait for it are told at their deadline, or at once if their
+ * calls are of the same group (as refused ones are: Groups, below). Waits for no other rank: peers can still complete what this rank has called. Not needed before weftCommDestroy.
  * Errors: weftInvalidUsage (finalized before, or inside a group that holds calls on comm), the error of a communicator
  * that has failed. Thread-bound. */
 WEFT_API weftResult_t weftCommFinalize(weftComm_t comm);
@@ -493,7 +493,7 @@ WEFT_API weftResult_t weftReduceScatterv(const void* sendbuff, void* recvbuff, c
 
 /* Allocates `bytes` of host memory, zeroed, page aligned, that other processes of this host can map, and writes where
  * to `ptr`: an all-reduce whose buffers all come from here, and other collectives and messages that send from here, copy
- * less, from some 16 KiB on; others than an all-reduce only if the sender's process had taken some of it before the two
+ * less, an all-reduce from some 8 KiB on, others from 16 KiB, and only if the sender's process had taken some of it before the two
  * ranks first spoke with each other. Thread-safe. Errors: weftInvalidArgument (null), weftSystemError (how much could not be
  * had). */
 WEFT_API weftResult_t weftMemAlloc(void** ptr, size_t bytes);

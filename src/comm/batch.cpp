@@ -26,10 +26,12 @@ class Batch {
     bool is_ahead(const Lane& lane) const;
     void let_go();
     Status pause(Lane& lane);
+    std::vector<Outcomes::Refused> refused_beside(const Lane& lane) const;
     Status look_for_refused(const Lane& lane) const;
     Status name_refused(const Lane& lane, Status failure) const;
 
     std::vector<Lane> lanes_;
+    std::vector<Outcomes::Refused> refused_;  // when they were to begin, by communicators that live on
     Status first_;
 };
 
@@ -103,6 +105,7 @@ void Batch::join() {
 // leaves its parent as it was.
 void Batch::give_up(Lane& lane, std::span<const size_t> numbers, Status failure) {
     keep(lane, numbers, failure);
+    if (lane.outcomes && lane.communicator().finalized()) refused_.push_back({lane.handle, numbers[0]});
     const bool own = !lane.calls.empty() && (lane.calls.front().undertaking || lane.calls.front().call.access);
     if (own && lane.communicator().usable())
         lane.skip(failure);
@@ -179,11 +182,19 @@ Status Batch::pause(Lane& lane) {
     return lane.calls.empty() ? lane.communicator().pause(alone) : lane.calls.front().pause(alone && !lane.exchanging);
 }
 
+// Calls of the lane's group that this thread would have made: those refused when they were to begin, and, but on a stream's
+// thread, those refused when they were made.
+std::vector<Outcomes::Refused> Batch::refused_beside(const Lane& lane) const {
+    std::vector<Outcomes::Refused> all = refused_;
+    if (!lane.turn) all.insert(all.end(), lane.outcomes->refused().begin(), lane.outcomes->refused().end());
+    return all;
+}
+
 // Whether a lane waits for a rank whose call of the same function this group was refused: this thread would make it, and
 // is here. Another thread may be driving that rank; then, and for messages, the deadline decides.
 Status Batch::look_for_refused(const Lane& lane) const {
-    if (!lane.outcomes || lane.turn || lane.calls.empty() || !lane.begun) return ok();
-    for (const Outcomes::Refused& refused : lane.outcomes->refused()) {
+    if (!lane.outcomes || lane.calls.empty() || !lane.begun) return ok();
+    for (const Outcomes::Refused& refused : refused_beside(lane)) {
         if (!check_handle(refused.handle)) continue;
         const auto theirs =
             std::find_if(lanes_.begin(), lanes_.end(), [&](const Lane& one) { return one.handle == refused.handle; });
@@ -205,7 +216,7 @@ Status Batch::look_for_refused(const Lane& lane) const {
 // At the deadline: what may be behind it.
 Status Batch::name_refused(const Lane& lane, Status failure) const {
     if (!lane.outcomes || failure.code() != weftTimeout) return failure;
-    for (const Outcomes::Refused& refused : lane.outcomes->refused()) {
+    for (const Outcomes::Refused& refused : refused_beside(lane)) {
         if (!check_handle(refused.handle)) continue;
         const auto other = const_cast<weftComm*>(refused.handle)->share();
         if (!other || !other->is_beside(lane.communicator())) continue;

@@ -235,7 +235,8 @@ class Communicator {
                (device_ ? device_->explain(operation, call_settings_.preference) : "");
     }
     Status state() const;
-    bool dead() const { return dead_; }  // thread-bound
+    bool dead() const { return dead_; }            // thread-bound
+    bool finalized() const { return finalized_; }  // likewise
     void abort();
     bool aborted_here() const { return aborted_here_.load(std::memory_order_acquire); }
     // Up to which small calls of a group are joined.

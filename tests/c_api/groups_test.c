@@ -172,6 +172,39 @@ static void refused_on_another_rank(void) {
         }
 }
 
+/* Nor that on a communicator that was finalized, which is refused when its turn comes: now, when a prepared group is started,
+ * or on a stream. */
+static void finalized_on_another_rank(void) {
+    enum { now, prepared, streamed, ways };
+    int way, rank, value[3];
+    for (way = now; way < ways; ++way) {
+        weftComm_t comms[3];
+        weftStream_t stream = NULL;
+        weftPrepared_t calls = NULL;
+        make_all(comms, 3);
+        if (way == streamed) CHECK_OK(weftStreamCreate(&stream));
+        if (way != prepared) CHECK_OK(weftCommFinalize(comms[1]));
+        CHECK_OK(weftGroupStart());
+        for (rank = 0; rank < 3; ++rank)
+            CHECK_OK(weftAllReduce(&value[rank], &value[rank], 1, weftInt32, weftSum, comms[rank], stream));
+        if (way == prepared) {
+            CHECK_OK(weftGroupPrepare(&calls));
+            CHECK_OK(weftCommFinalize(comms[1]));
+            CHECK_FAILS(weftPreparedStart(calls), weftInvalidUsage, "the communicator was finalized");
+            CHECK_OK(weftPreparedDestroy(calls));
+        } else if (way == streamed) {
+            CHECK_OK(weftGroupEnd());
+            CHECK_FAILS(weftStreamWait(stream, WEFT_STREAM_ALL, -1), weftInvalidUsage,
+                        "the communicator was finalized");
+            CHECK_OK(weftStreamDestroy(stream));
+        } else {
+            CHECK_FAILS(weftGroupEnd(), weftInvalidUsage, "the communicator was finalized");
+        }
+        CHECK_TEXT(weftGetLastError(comms[0]), "for rank 1, whose call was refused in this group: call 1 of");
+        end_all(comms, 3);
+    }
+}
+
 /* Of messages it cannot be known: the deadline decides, and says what was refused. */
 static void refused_message(void) {
     weftComm_t comms[2];
@@ -260,6 +293,8 @@ int main(void) {
     run_case("a wrong call in a group is refused and the others happen", wrong_call_among_right_ones);
     run_case("who waits for a call that another rank of the thread was refused is told at once",
              refused_on_another_rank);
+    run_case("one thread's group in which a rank's communicator was finalized: the others are told of it at once",
+             finalized_on_another_rank);
     run_case("who waits for a message that was refused is told at the deadline", refused_message);
     run_case("a communicator with calls in an open group is not destroyed", destroy_inside);
     run_case("an abort in a group ends one communicator only", abort_inside);
