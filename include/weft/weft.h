@@ -90,7 +90,8 @@ WEFT_API weftResult_t weftCommInitFromEnvironment(weftComm_t* comm, const weftCo
 
 /* Makes communicators out of `comm`: all ranks that give the same `color` >= 0 are one, ordered by `key`, ranks with
  * equal keys as in comm. All ranks of comm call it, in one order with their other calls on comm; with a negative color
- * (WEFT_SPLIT_NOCOLOR) *newcomm is NULL. One color for all makes a duplicate. The new communicators and comm are
+ * (WEFT_SPLIT_NOCOLOR) *newcomm is NULL. One color for all makes a duplicate, which costs next to nothing
+ * until it is used, and then slots and connections of its own. The new communicators and comm are
  * independent from then on: each is destroyed by itself, in any order, and lives when another fails. They use comm's
  * device. config may be NULL; what it leaves undefined is as comm has it; `algo` counts on the new rank 0. Returns when
  * the new communicator is made; inside weftGroupStart/End weftGroupEnd makes it, in its turn among the calls on comm.

@@ -83,6 +83,9 @@ TEST_CASE("every collective tells all ranks of a call that differs", "[mismatch]
     const std::vector<Wrong> wrongs = {
         {"broadcast,1000,1", "broadcast,1000,0", "broadcast of 1000 int32, root 1", "broadcast of 1000 int32, root 0"},
         {"broadcast,1000", "broadcast,1001", "broadcast of 1000 int32", "broadcast of 1001 int32"},
+        {"broadcast,10", "broadcast,11", "broadcast of 10 int32", "broadcast of 11 int32"},
+        {"broadcast,200", "broadcast,300", "broadcast of 200 int32", "broadcast of 300 int32"},
+        {"reduce,2", "reduce,3", "reduce of 2 int32, sum, root 0", "reduce of 3 int32, sum, root 0"},
         {"reduce,1000", "reduce,1001", "reduce of 1000 int32, sum, root 0", "reduce of 1001 int32, sum, root 0"},
         {"all_gather,1000", "all_gather,1001", "all_gather of 1000 int32", "all_gather of 1001 int32"},
         {"reduce,1000", "reduce,1000,0,2,1", "reduce of 1000 int32, sum, root 0", "reduce of 1000 int32, prod, root 0"},
@@ -94,6 +97,7 @@ TEST_CASE("every collective tells all ranks of a call that differs", "[mismatch]
         {"gather,1000", "gather,1001", "gather of 1000 int32, root 0", "gather of 1001 int32, root 0"},
         {"scatter,1000,1", "scatter,1000,0", "scatter of 1000 int32, root 1", "scatter of 1000 int32, root 0"},
         {"scatter,1000", "scatter,1001", "scatter of 1000 int32, root 0", "scatter of 1001 int32, root 0"},
+        {"scatter,3", "scatter,4", "scatter of 3 int32, root 0", "scatter of 4 int32, root 0"},
         {"barrier", "broadcast,1", "barrier", "broadcast of 1 int32, root 0"},
     };
     // Over the board and over connections, where who only sends has ended before anybody looks: the next call tells it.
