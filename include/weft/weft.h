@@ -90,11 +90,11 @@ WEFT_API weftResult_t weftCommInitFromEnvironment(weftComm_t* comm, const weftCo
 
 /* Makes communicators out of `comm`: all ranks that give the same `color` >= 0 are one, ordered by `key`, ranks with
  * equal keys as in comm. All ranks of comm call it, in one order with their other calls on comm; with a negative color
- * (WEFT_SPLIT_NOCOLOR) *newcomm is NULL. One color for all makes a duplicate, which costs next to nothing
- * until it is used, and then slots and connections of its own. The new communicators and comm are
- * independent from then on: each is destroyed by itself, in any order, and lives when another fails. They use comm's
- * device. config may be NULL; what it leaves undefined is as comm has it; `algo` counts on the new rank 0. Returns when
- * the new communicator is made; inside weftGroupStart/End weftGroupEnd makes it, in its turn among the calls on comm.
+ * (WEFT_SPLIT_NOCOLOR) *newcomm is NULL. One color for all makes a duplicate, which costs next to nothing until it
+ * is used, and then slots and connections of its own. The new communicators and comm are independent from then on: each
+ * is destroyed by itself, in any order, and lives when another fails. They use comm's device. config may be NULL; what
+ * it leaves undefined is as comm has it; `algo` counts on the new rank 0. Returns when the new communicator is made;
+ * inside weftGroupStart/End weftGroupEnd makes it, in its turn among the calls on comm.
  * If comm or the new one does not block *newcomm is there at once, and taken as one of weftCommInitRank with
  * config.blocking = 0.
  * Errors: weftTimeout (the deadline is initTimeoutMs: who has not called it or has not come), weftMismatch (a rank
@@ -116,7 +116,8 @@ WEFT_API weftResult_t weftCommShrink(weftComm_t comm, int* excludeRanksList, int
 /* Waits until this rank's calls on device memory have ended; from then on comm takes weftCommDestroy, weftCommAbort,
  * questions, and what concerns this rank alone (its settings, registrations and reductions); each other call, prepared
  * or on a stream, too, is weftInvalidUsage, and peers that wait for it are told at their deadline, or at once if their
- * calls are of the same group (as refused ones are: Groups, below). Waits for no other rank: peers can still complete what this rank has called. Not needed before weftCommDestroy.
+ * calls are of the same group (as refused ones are: Groups, below). Waits for no other rank: peers can still complete
+ * what this rank has called. Not needed before weftCommDestroy.
  * Errors: weftInvalidUsage (finalized before, or inside a group that holds calls on comm), the error of a communicator
  * that has failed. Thread-bound. */
 WEFT_API weftResult_t weftCommFinalize(weftComm_t comm);
@@ -493,10 +494,9 @@ WEFT_API weftResult_t weftReduceScatterv(const void* sendbuff, void* recvbuff, c
 /* ---- Memory ---- */
 
 /* Allocates `bytes` of host memory, zeroed, page aligned, that other processes of this host can map, and writes where
- * to `ptr`: an all-reduce whose buffers all come from here, and other collectives and messages that send from here, copy
- * less, an all-reduce from some 8 KiB on, others from 16 KiB, and only if the sender's process had taken some of it before the two
- * ranks first spoke with each other. Thread-safe. Errors: weftInvalidArgument (null), weftSystemError (how much could not be
- * had). */
+ * to `ptr`: an all-reduce whose buffers all come from here copies less from some 8 KiB on; so do other collectives and
+ * messages that send from here, from 16 KiB on, if the sender's process had taken some of it before the two ranks first
+ * spoke with each other. Thread-safe. Errors: weftInvalidArgument (null), weftSystemError (how much could not be had). */
 WEFT_API weftResult_t weftMemAlloc(void** ptr, size_t bytes);
 /* Allocates `bytes` of memory, not zeroed, on the CUDA device that is current in the calling thread, and writes its
  * address to `ptr`: virtual memory (cuMemCreate), in whole pages of the device, 2 MiB as a rule, that every GPU of this

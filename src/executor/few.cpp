@@ -41,7 +41,6 @@ std::vector<Run::FewStep> Run::few_steps() const {
             FewStep step{opcode, instruction.finish, instruction.left, instruction.source == Buffer::input};
             step.block = int32_t(block);
             step.place = int32_t(steps.size()) - first_of[block];
-            if (step.place > 0) step.before = int32_t(steps.size()) - 1;
             if (instruction.after.block >= 0 && instruction.after.ago == 0)
                 step.after = first_of[size_t(instruction.after.block)] + instruction.after.step;
             step.source = ends.source;
@@ -61,18 +60,19 @@ std::vector<Run::FewStep> Run::few_steps() const {
 Progress Run::advance_few() {
     connections_wait_.clear();
     missing_ = &connections_wait_;
-    const auto ended = [this](int32_t step) { return step < 0 || few_[size_t(step)].ended == few_turn_; };
+    const auto ended = [this](size_t step) { return few_[step].ended == few_turn_; };
     bool moved = false;
     for (size_t index = few_first_; index < few_.size(); ++index) {
         FewStep& step = few_[index];
-        if (step.ended == few_turn_ || !ended(step.before) || !ended(step.after)) continue;
+        if (ended(index) || (step.place > 0 && !ended(index - 1)) || (step.after >= 0 && !ended(size_t(step.after))))
+            continue;
         const Progress progress = step.bytes == 0 ? Progress::moved : take_step(step);
         if (progress == Progress::blocked) continue;
         if (progress != Progress::moved) return progress;
         step.ended = few_turn_;
         moved = true;
     }
-    while (few_first_ < few_.size() && few_[few_first_].ended == few_turn_) ++few_first_;
+    while (few_first_ < few_.size() && ended(few_first_)) ++few_first_;
     if (few_first_ == few_.size()) return Progress::done;
     return moved ? Progress::moved : Progress::blocked;
 }

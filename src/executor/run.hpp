@@ -102,9 +102,9 @@ class Run {
     // few.cpp: calls of a few bytes.
     struct FewStep {
         Opcode opcode;
-        bool finish, left, from_input;    // as the instruction says
-        int32_t block = 0, place = 0;     // the instruction
-        int32_t before = -1, after = -1;  // steps that it comes after; -1: none
+        bool finish, left, from_input;  // as the instruction says
+        int32_t block = 0, place = 0;   // the instruction; in a block each step comes after the one before it
+        int32_t after = -1;             // and after this one; -1: none
         Receiver* source = nullptr;
         Sender* target = nullptr;
         size_t bytes = 0, from = 0, to = 0;  // `from` and `to` in the call's buffers

@@ -59,7 +59,8 @@ std::string check_calls(weftComm_t comm, int rank, size_t count, Buffers& buffer
 TEST_CASE("a call on host memory that was made before allocates nothing", "[steady]") {
     const char* const algo =
         GENERATE(as<const char*>(), "", "^one_shot,^two_shot", "ring", "recursive_doubling", "halving_doubling", "pat",
-                 "all_pairs", "double_binary_tree", "binomial_tree", "linear", "bruck", "scatter_all_gather");
+                 "all_pairs", "double_binary_tree", "binomial_tree", "linear", "bruck", "scatter_all_gather",
+                 "one_shot", "two_shot", "rank_order", "linear_ahead", "dissemination");
     for (const size_t count : {size_t(1), size_t(300), most}) {
         CAPTURE(algo, count);
         for (const std::string& wrong : on_threads(ranks, algo, [&](weftComm_t comm, int rank) {

@@ -13,23 +13,21 @@ constexpr size_t count = 1000;
 
 // Each rank's own, all of one value.
 struct Values {
-    Values(const Ranks& of, int value) : ranks(of) {
+    Values(const Ranks& of, int value) : ranks(of), buffers(of, count * sizeof(int)) {
         const std::vector<int> values(count, value);
-        for (const int device : ranks.placing) {
-            all.push_back(std::make_unique<DeviceBuffer>(device, count * sizeof(int)));
-            all.back()->write(values.data(), count * sizeof(int));
-        }
+        for (const auto& buffer : buffers.all) buffer->write(values.data(), count * sizeof(int));
     }
     weftResult_t sum(int rank, weftComm_t comm) const {
-        void* const data = all[size_t(rank)]->data();
-        return weftAllReduce(data, data, count, weftInt32, weftSum, comm, ranks.streams[size_t(rank)]->weft());
+        return weftAllReduce(buffers[rank], buffers[rank], count, weftInt32, weftSum, comm,
+                             ranks.streams[size_t(rank)]->weft());
     }
     bool are(int rank, int value) const {
         const std::vector<int> values(count, value);
-        return memcmp(all[size_t(rank)]->read(count * sizeof(int)).data(), values.data(), count * sizeof(int)) == 0;
+        return memcmp(buffers.all[size_t(rank)]->read(count * sizeof(int)).data(), values.data(),
+                      count * sizeof(int)) == 0;
     }
     const Ranks& ranks;
-    std::vector<std::unique_ptr<DeviceBuffer>> all;
+    RankBuffers buffers;
 };
 
 // All but the last rank shrink to themselves, one thread for all.
@@ -119,7 +117,7 @@ TEST_CASE("a reduction of the user's does not take device memory, and says so", 
     weftRedOp_t op;
     const auto nothing = [](const void*, const void*, void*, size_t, weftDataType_t, void*) {};
     demand(weftRedOpCreate(&op, nothing, nullptr, weftInt32, 1, ranks.comms[0]));
-    void* const data = values.all[0]->data();
+    void* const data = values.buffers[0];
     CHECK_REFUSED(weftAllReduce(data, data, count, weftInt32, op, ranks.comms[0], ranks.streams[0]->weft()),
                   ranks.comms[0], weftInvalidArgument, "works on host memory only");
     demand(weftRedOpDestroy(op, ranks.comms[0]));

@@ -11,15 +11,7 @@ namespace weft::test {
 
 namespace {
 
-struct Buffers {
-    Buffers(const Ranks& ranks, size_t bytes) {
-        for (const int device : ranks.placing) all.push_back(std::make_unique<DeviceBuffer>(device, bytes));
-    }
-    void* operator[](int rank) const { return all[size_t(rank)]->data(); }
-    std::vector<std::unique_ptr<DeviceBuffer>> all;
-};
-
-weftResult_t reduce(const Ranks& ranks, const Buffers& buffers, int rank, size_t count) {
+weftResult_t reduce(const Ranks& ranks, const RankBuffers& buffers, int rank, size_t count) {
     return weftAllReduce(buffers[rank], buffers[rank], count, weftFloat32, weftSum, ranks.comms[size_t(rank)],
                          ranks.streams[size_t(rank)]->weft());
 }
@@ -68,7 +60,7 @@ TEST_CASE("ranks that call different things on device memory hear what each call
     const weftConfig_t config = with_algo(algorithm());
     for (const auto& each : cases) {
         const Ranks ranks(spread(3), &config);
-        const Buffers buffers(ranks, 1'200'000);
+        const RankBuffers buffers(ranks, 1'200'000);
         ranks.differing_group(
             [&](int rank) { return reduce(ranks, buffers, rank, rank == 1 ? each.rank_1_calls : each.most_call); });
         ranks.finish();
@@ -86,7 +78,7 @@ TEST_CASE("ranks that call different things on device memory hear what each call
 TEST_CASE("calls whose messages never meet are told apart all the same", "[failures]") {
     // More ranks than know each other's words, and algorithms for short and for long messages.
     const Ranks ranks(spread(17));
-    const Buffers buffers(ranks, 2'000'000);
+    const RankBuffers buffers(ranks, 2'000'000);
     ranks.differing_group([&](int rank) { return reduce(ranks, buffers, rank, rank == 1 ? 10 : 500'000); });
     ranks.finish();
     for (int rank = 0; rank < 17; ++rank) CHECK(ranks.await_failure(rank) == weftMismatch);
@@ -134,7 +126,7 @@ TEST_CASE("communicators come and go while another thread captures, and have the
 
 TEST_CASE("a communicator that is split off while the stream is captured serves it", "[joining]") {
     const Ranks ranks(spread(2));
-    const Buffers buffers(ranks, 4000);
+    const RankBuffers buffers(ranks, 4000);
     std::vector<weftComm_t> children(2);
     {
         const Captured captured(ranks, [&] {
@@ -157,7 +149,7 @@ TEST_CASE("a communicator that is split off while the stream is captured serves 
 
 TEST_CASE("device memory on one rank and host memory on another is a mismatch that says so", "[failures]") {
     const Ranks ranks(spread(2));
-    const Buffers buffers(ranks, 4000);
+    const RankBuffers buffers(ranks, 4000);
     std::vector<float> host(1000);
     CHECK(reduce(ranks, buffers, 0, 1000) == weftSuccess);
     CHECK_REFUSED(weftAllReduce(host.data(), host.data(), 1000, weftFloat32, weftSum, ranks.comms[1], nullptr),
@@ -171,7 +163,7 @@ TEST_CASE("a rank that does not come is named at the deadline", "[failures]") {
     config.timeoutMs = 100;
     for (const size_t count : {100, 30'000, 300'000}) {
         const Ranks ranks(spread(2), &config);
-        const Buffers buffers(ranks, 1'200'000);
+        const RankBuffers buffers(ranks, 1'200'000);
         CHECK(reduce(ranks, buffers, 0, count) == weftSuccess);
         ranks.finish();
         for (int rank = 0; rank < 2; ++rank) CHECK(ranks.await_failure(rank) == weftTimeout);
@@ -187,7 +179,7 @@ TEST_CASE("a call that was captured on one rank only is named at the deadline", 
     weftConfig_t config = with_algo(algorithm());
     config.timeoutMs = 100;
     const Ranks ranks(spread(2), &config);
-    const Buffers buffers(ranks, 4000);
+    const RankBuffers buffers(ranks, 4000);
     const CUstream stream = ranks.streams[0]->handle;
     CUgraph graph = nullptr;
     {
@@ -207,7 +199,7 @@ TEST_CASE("a call that was captured on one rank only is named at the deadline", 
 TEST_CASE("a rank that leaves is named by those whose kernels wait for it", "[failures]") {
     const weftConfig_t config = with_algo(algorithm());
     Ranks ranks(spread(3), &config);
-    const Buffers buffers(ranks, 4000);
+    const RankBuffers buffers(ranks, 4000);
     ranks.group([&](int rank) { return reduce(ranks, buffers, rank, 1000); });
     demand(weftCommDestroy(ranks.comms[2]));
     ranks.comms.pop_back();
@@ -221,7 +213,7 @@ TEST_CASE("weftCommAbort ends kernels that wait, on every rank", "[failures]") {
     const weftConfig_t config = with_algo(algorithm());
     for (const size_t count : {100, 30'000, 300'000}) {
         const Ranks ranks(spread(3), &config);
-        const Buffers buffers(ranks, 1'200'000);
+        const RankBuffers buffers(ranks, 1'200'000);
         for (int rank = 0; rank < 2; ++rank) CHECK(reduce(ranks, buffers, rank, count) == weftSuccess);
         std::thread aborting([&] { CHECK(weftCommAbort(ranks.comms[0]) == weftSuccess); });
         ranks.finish();
@@ -237,7 +229,7 @@ TEST_CASE("weftCommDestroy waits for calls that are under way", "[failures]") {
     std::vector<uint32_t> ones(5000, 1);
     for (int round = 0; round < (small() ? 3 : 10); ++round) {
         auto ranks = std::make_unique<Ranks>(spread(3), &config);
-        const Buffers buffers(*ranks, 20'000);
+        const RankBuffers buffers(*ranks, 20'000);
         for (const auto& buffer : buffers.all) buffer->write(ones.data(), 20'000);
         for (int call = 0; call < 5; ++call)
             ranks->group([&](int rank) {
@@ -255,7 +247,7 @@ TEST_CASE("weftCommDestroy waits for calls that are under way", "[failures]") {
 
 TEST_CASE("a launch that fails is an error on every rank", "[failures]") {
     const Ranks ranks(spread(2));
-    const Buffers buffers(ranks, 4000);
+    const RankBuffers buffers(ranks, 4000);
     CHECK(reduce(ranks, buffers, 0, 100) == weftSuccess);
     fake::add_setting("fault cuLaunchKernelEx 1 719");
     CHECK_REFUSED(reduce(ranks, buffers, 1, 100), ranks.comms[1], weftUnhandledCudaError, "launch the kernel");
@@ -275,7 +267,7 @@ TEST_CASE("a rank that cannot make its part of what devices share leaves all wit
         INFO(each.fault);
         fake::add_setting(each.fault);
         const Ranks ranks(spread(2));
-        const Buffers buffers(ranks, 4000);
+        const RankBuffers buffers(ranks, 4000);
         for (int rank = 0; rank < 2; ++rank) {
             CHECK_REFUSED(reduce(ranks, buffers, rank, 100), ranks.comms[size_t(rank)], weftInvalidUsage, each.why);
             CHECK_THAT(weftGetLastError(ranks.comms[size_t(rank)]), Catch::Contains("device memory"));

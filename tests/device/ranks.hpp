@@ -49,6 +49,14 @@ struct Ranks {
     std::vector<weftComm_t> comms;
     std::vector<std::unique_ptr<Stream>> streams;
 };
+// One on each rank's device.
+struct RankBuffers {
+    RankBuffers(const Ranks& ranks, size_t bytes) {
+        for (const int device : ranks.placing) all.push_back(std::make_unique<DeviceBuffer>(device, bytes));
+    }
+    void* operator[](int rank) const { return all[size_t(rank)]->data(); }
+    std::vector<std::unique_ptr<DeviceBuffer>> all;
+};
 // A graph for each rank, of what `enqueue` enqueues.
 struct Captured {
     template <class Enqueue>

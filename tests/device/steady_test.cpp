@@ -44,29 +44,22 @@ void check_steady(const Ranks& ranks, const std::function<void()>& enqueue) {
     ranks.check_healthy();
 }
 
-struct Buffers {
-    explicit Buffers(const Ranks& ranks) {
-        for (const int device : ranks.placing) all.push_back(std::make_unique<DeviceBuffer>(device, bytes));
-    }
-    void* operator[](int rank) const { return all[size_t(rank)]->data(); }
-    static constexpr size_t bytes = 1 << 20;
-    std::vector<std::unique_ptr<DeviceBuffer>> all;
-};
+constexpr size_t bytes = 1 << 20;
 
 }  // namespace
 
 TEST_CASE("a collective that was called before neither allocates nor waits", "[steady]") {
     const weftConfig_t config = with_algo(GENERATE(as<const char*>(), nullptr, "ring"));
     const Ranks ranks(spread(2), &config);
-    const Buffers from(ranks), to(ranks);
-    for (const size_t count : {size_t(1), size_t(30'000), Buffers::bytes / 4})
+    const RankBuffers from(ranks, bytes), to(ranks, bytes);
+    for (const size_t count : {size_t(1), size_t(30'000), bytes / 4})
         check_steady(ranks, [&] {
             ranks.group([&](int rank) {
                 return weftAllReduce(from[rank], to[rank], count, weftFloat32, weftSum, ranks.comms[size_t(rank)],
                                      ranks.streams[size_t(rank)]->weft());
             });
         });
-    for (const size_t count : {size_t(1), Buffers::bytes / 8})
+    for (const size_t count : {size_t(1), bytes / 8})
         check_steady(ranks, [&] {
             ranks.group([&](int rank) {
                 return weftAllGather(from[rank], to[rank], count, weftFloat32, ranks.comms[size_t(rank)],
@@ -77,8 +70,8 @@ TEST_CASE("a collective that was called before neither allocates nor waits", "[s
 
 TEST_CASE("nor do messages", "[steady]") {
     const Ranks ranks(spread(2));
-    const Buffers from(ranks), to(ranks);
-    for (const size_t count : {size_t(1), Buffers::bytes / 4})
+    const RankBuffers from(ranks, bytes), to(ranks, bytes);
+    for (const size_t count : {size_t(1), bytes / 4})
         check_steady(ranks, [&] {
             ranks.group([&](int rank) {
                 return weftSendRecv(from[rank], count, 1 - rank, to[rank], count, 1 - rank, weftFloat32,
@@ -89,7 +82,7 @@ TEST_CASE("nor do messages", "[steady]") {
 
 TEST_CASE("nor does a call on another stream than the one before", "[steady]") {
     const Ranks ranks(spread(2));
-    const Buffers buffers(ranks);
+    const RankBuffers buffers(ranks, bytes);
     std::vector<std::unique_ptr<Stream>> others;
     for (const int device : ranks.placing) others.push_back(std::make_unique<Stream>(device));
     bool other = false;
