@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <bit>
 
-#include "transports/transport.hpp"
+#include "transports/board.hpp"
 
 namespace weft {
 

@@ -10,6 +10,7 @@
 #include "src/executor/lent_memory.hpp"
 #include "src/executor/reach.hpp"
 #include "src/schedule/schedule.hpp"
+#include "transports/board.hpp"
 #include "transports/transport.hpp"
 
 namespace weft {

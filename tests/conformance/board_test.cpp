@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "tests/catch.hpp"
-#include "transports/transport.hpp"
+#include "transports/board.hpp"
 
 namespace weft::test {
 namespace {

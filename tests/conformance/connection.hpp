@@ -8,6 +8,7 @@
 #include "src/registry.hpp"
 #include "tests/catch.hpp"
 #include "tests/subprocess.hpp"
+#include "transports/board.hpp"
 
 namespace weft::test {
 

@@ -12,6 +12,7 @@
 
 #include "src/net/secret.hpp"
 #include "src/registry.hpp"
+#include "transports/board.hpp"
 
 using namespace weft;
 

@@ -2,7 +2,7 @@
 #include "src/schedule/tiles.hpp"
 #include "src/registry.hpp"
 #include "tests/catch.hpp"
-#include "transports/transport.hpp"
+#include "transports/board.hpp"
 
 using namespace weft;
 

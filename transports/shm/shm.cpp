@@ -10,6 +10,7 @@
 #include <tuple>
 
 #include "src/base/small_copy.hpp"
+#include "transports/wire.hpp"
 
 namespace weft {
 
@@ -36,15 +37,17 @@ class Place {
           depth_(unsigned(depth)),
           cells_(cells_of(depth_)),
           slot_bytes_(slot_bytes),
-          end_(ring_bytes > 0 ? rounded(ring_bytes) : rounded(slot_bytes) * depth_),
-          step_(ring_bytes > 0 ? 0 : rounded(slot_bytes)) {}
+          end_(ring_bytes > 0 ? round_to_line(ring_bytes) : round_to_line(slot_bytes) * depth_),
+          step_(ring_bytes > 0 ? 0 : round_to_line(slot_bytes)) {}
 
     static size_t bytes_of(int depth, size_t slot_bytes, size_t ring_bytes) {
         return sizeof(Credits) + headers_bytes(cells_of(unsigned(depth))) +
-               (ring_bytes > 0 ? rounded(ring_bytes) : rounded(slot_bytes) * size_t(depth));
+               (ring_bytes > 0 ? round_to_line(ring_bytes) : round_to_line(slot_bytes) * size_t(depth));
     }
     // All slots' data and, before the ring begins anew, what is too small for one more.
-    static size_t least_ring_bytes(int depth, size_t slot_bytes) { return rounded(slot_bytes) * size_t(depth + 1); }
+    static size_t least_ring_bytes(int depth, size_t slot_bytes) {
+        return round_to_line(slot_bytes) * size_t(depth + 1);
+    }
     static bool is_few(size_t bytes) { return bytes <= sizeof SlotHeader::few; }
     // Of a slot's bytes, those that lie among the data.
     static size_t in_data(const SlotInfo& info) { return info.address != 0 || is_few(info.bytes) ? 0 : info.bytes; }
@@ -58,14 +61,13 @@ class Place {
     // Where the data of the message after this one begin; `in_data`: of this one.
     size_t next(size_t begin, size_t in_data) const {
         if (in_data == 0) return begin;
-        const size_t end = begin + (step_ > 0 ? step_ : rounded(in_data));
-        return end + rounded(slot_bytes_) <= end_ ? end : 0;
+        const size_t end = begin + (step_ > 0 ? step_ : round_to_line(in_data));
+        return end + round_to_line(slot_bytes_) <= end_ ? end : 0;
     }
 
   private:
     static unsigned cells_of(unsigned depth) { return depth < many_slots ? depth : depth * headers_a_slot; }
-    static size_t headers_bytes(unsigned cells) { return rounded(sizeof(SlotHeader) * cells); }
-    static size_t rounded(size_t bytes) { return (bytes + line_bytes - 1) / line_bytes * line_bytes; }
+    static size_t headers_bytes(unsigned cells) { return round_to_line(sizeof(SlotHeader) * cells); }
     std::byte* base_;
     unsigned depth_;  // slots
     unsigned cells_;  // headers

@@ -6,10 +6,12 @@
 #include <cerrno>
 #include <cstring>
 
+#include "transports/wire.hpp"
+
 namespace weft::tcp {
 
 Result<SlotMemory> allocate_slot(size_t bytes) {
-    const size_t whole = (std::max<size_t>(bytes, 1) + line_bytes - 1) / line_bytes * line_bytes;
+    const size_t whole = round_to_line(std::max<size_t>(bytes, 1));
     SlotMemory memory(static_cast<std::byte*>(aligned_alloc(line_bytes, whole)));
     if (!memory) return fail(weftSystemError, "no memory for a connection's slot of {} bytes", bytes);
     memset(memory.get(), 0, whole);
