@@ -106,6 +106,12 @@ TEST_CASE("the others may still say what they saw", "[run]") {
     CHECK(!contains(outcome.error, "ending"));
 }
 
+TEST_CASE("the others have five seconds, if nothing is said", "[run]") {
+    Outcome outcome = run(script({"-n", "2"}, "test $WEFT_RANK = 1 && exit 3; exec sleep 1000"));
+    CHECK(outcome.status == 3);
+    CHECK(contains(outcome.error, "ending rank 0, 5 s after the failure"));
+}
+
 TEST_CASE("ranks that do not end when asked are killed", "[run]") {
     Folder folder;
     // Rank 0 fails when the others are deaf.
