@@ -59,6 +59,11 @@ install_packages() {
         as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}"
 }
 
+# gpus_here: the compute capabilities of this machine's GPUs as gpu_targets takes them: 80,90; nothing where there are none.
+gpus_here() {
+    nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | tr -d '. ' | grep -xE '[0-9]+' | sort -un | paste -sd, || true
+}
+
 # has_compiler TOOLKIT: whether it has an nvcc, and is as new as Weft wants it (meson.build).
 has_compiler() {
     local release
