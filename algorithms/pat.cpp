@@ -3,6 +3,8 @@
 // switch, little crosses what lies between. Each part has a binomial tree of its own, rooted at its owner; a message
 // takes along all parts whose trees have an edge there. Those lie 2d apart for ranks d apart: they are put side by side
 // first, and back into place at the other end.
+// There is no all-reduce of this kind: an all-reduce's chunks differ in size by up to a line, so they cannot take each
+// other's place side by side. halving_doubling has as many rounds, and its messages are spans as the chunks lie.
 // As many parts as there are in every message: where a slot does not hold them, tiles are smaller, instead of the
 // messages that the paper sends one behind the other at the near end.
 // Source: Jeaugey, "PAT: a new algorithm for all-gather and reduce-scatter operations at scale", 2025.

@@ -48,9 +48,9 @@ Result<PreparedLaunch*> DeviceSide::State::plan(const Operation& called, uint8_t
     fresh->receive_begins = steps ? first_held(out, rank, a.bytes) : 0;
     // In what is read where it lies, each taker's part is one of a tile.
     a.tile_bytes = steps ? plan->tile_bytes : 0;
-    if (plan->body == Body::peer_two_shot) a.tile_bytes = Domain::staging_bytes;
+    if (plan->body == Body::peer_two_shot) a.tile_bytes = Domain::staging_bytes / 2;
     if (plan->body == Body::peer_one_shot)
-        a.tile_bytes = Domain::staging_bytes / size_t(a.give_stride ? layout.ranks : 1) / 64 * 64;
+        a.tile_bytes = Domain::staging_bytes / 2 / size_t(a.give_stride ? layout.ranks : 1) / 64 * 64;
     fresh->lends_send = in != Held::nothing;
     fresh->lends_receive = out != Held::nothing && plan->body == Body::peer_two_shot;
     if (steps) domain->bind_program(a, layout.steps[size_t(plan->steps)].program(operation.root));
@@ -81,7 +81,8 @@ Status DeviceSide::State::take_stream(void* stream_of_call) {
     if (copies && facts->capturing)
         return fail(weftInvalidUsage,
                     "the stream is captured, and calls on the communicator's device memory are copies that the host "
-                    "waits for (no kernels of Weft's run on some rank's device, as its log says): they cannot become "
+                    "waits for (no kernels of Weft's run on some rank's device, as its log says, or WEFT_GPU_PATH is "
+                    "copies): they cannot become "
                     "part of a graph");
     stream = *facts;
     return ok();
@@ -199,7 +200,8 @@ const Operation& DeviceSide::prepared_joined(size_t place) const { return state_
 Status DeviceSide::launch_joined(std::span<const DeviceCall> calls) {
     State& s = *state_;
     PreparedLaunch& first = *s.joined[0];
-    std::vector<MessageItem> further;
+    std::vector<MessageItem>& further = s.joined_items;
+    further.clear();
     LaunchShape shape = first.shape;
     for (size_t i = 1; i < calls.size(); ++i) {
         const KernelArguments& its = s.joined[i]->arguments;

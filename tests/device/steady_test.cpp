@@ -80,6 +80,42 @@ TEST_CASE("nor do messages", "[steady]") {
         });
 }
 
+TEST_CASE("nor do small all-reduces of a group, which are joined", "[steady]") {
+    const Ranks ranks(spread(2));
+    const RankBuffers buffers(ranks, bytes);
+    check_steady(ranks, [&] {
+        ranks.group([&](int rank) {
+            weftResult_t result = weftSuccess;
+            for (int call = 0; call < 100 && result == weftSuccess; ++call) {
+                auto* const place = static_cast<float*>(buffers[rank]) + 100 * call;
+                result = weftAllReduce(place, place, 100, weftFloat32, weftSum, ranks.comms[size_t(rank)],
+                                       ranks.streams[size_t(rank)]->weft());
+            }
+            return result;
+        });
+    });
+}
+
+TEST_CASE("nor do puts, and waits for their signals", "[steady]") {
+    const Ranks ranks(spread(2));
+    const RankBuffers from(ranks, bytes), memory(ranks, bytes);
+    std::vector<weftWindow_t> windows(2);
+    ranks.group([&](int rank) {
+        return weftCommWindowRegister(ranks.comms[size_t(rank)], memory[rank], bytes, &windows[size_t(rank)],
+                                      WEFT_WIN_DEFAULT);
+    });
+    check_steady(ranks, [&] {
+        ranks.group([&](int rank) {
+            const auto r = size_t(rank);
+            const weftWaitSignalDesc_t one{1, 1 - rank, 0, 0};
+            const weftResult_t put = weftPutSignal(from[rank], 1000, weftFloat32, 1 - rank, windows[r], 0, 0, 0, 0,
+                                                   ranks.comms[r], ranks.streams[r]->weft());
+            return put != weftSuccess ? put : weftWaitSignal(1, &one, ranks.comms[r], ranks.streams[r]->weft());
+        });
+    });
+    ranks.group([&](int rank) { return weftCommWindowDeregister(ranks.comms[size_t(rank)], windows[size_t(rank)]); });
+}
+
 TEST_CASE("nor does a call on another stream than the one before", "[steady]") {
     const Ranks ranks(spread(2));
     const RankBuffers buffers(ranks, bytes);

@@ -132,8 +132,8 @@ void DeviceRanks::make_arguments(Operation operation) {
         // In what is read where it lies, each taker's part is one of a tile.
         if (launch_.staged)
             a.tile_bytes = launch_.body == Body::peer_one_shot && a.give_stride != 0
-                               ? staging_bytes / size_t(ranks_) / 64 * 64
-                               : staging_bytes;
+                               ? staging_bytes / 2 / size_t(ranks_) / 64 * 64
+                               : staging_bytes / 2;
         a.offers = launch_.offers && !a.scaled;
         a.timeout_ns = timeout_ns_;
         auto* host = reinterpret_cast<HostWords*>(pinned_.address()) + rank;

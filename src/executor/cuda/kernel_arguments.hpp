@@ -131,7 +131,7 @@ struct KernelArguments {
     // takes: `bytes`, or 0 where all get the same, or what all give becomes one.
     uint64_t give_stride, take_stride;
     bool reduces = true;    // what is given is combined, else each giver's has a place of its own
-    uint64_t tile_bytes;    // of a part; steps: of the plan; peer bodies: of the staging memory, or 0
+    uint64_t tile_bytes;    // of a part; steps: of the plan; peer bodies: the most in half of the staging memory, or 0
     uint64_t timeout_ns;    // of one wait; 0: never
     const uint32_t* abort;  // not 0: leave; host memory
     // By block: the last launch that it has come to the end of, well or not; pinned host memory. Null: nobody asks.

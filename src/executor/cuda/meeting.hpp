@@ -130,8 +130,9 @@ class Meeting {
     // Blocks of a kernel that carries out several calls do not wait for each other, and of calls that differ one may
     // have fewer: this block may have met a call behind. Block 0 has part in all, and comes to the first that differs.
     WEFT_DEVICE_COLD void leave_it_to_first_block() {
-        for (const uint64_t begin = clock_ns();
-             load_relaxed(&own_.failed) == 0 && clock_ns() - begin < first_block_patience_ns;)
+        for (const uint64_t begin = clock_ns(); load_relaxed(&own_.failed) == 0 &&
+                                                load_relaxed(arguments_.abort) == 0 &&
+                                                clock_ns() - begin < first_block_patience_ns;)
             sleep_a_little();
     }
     WEFT_DEVICE bool await_peer(int peer, Waiting waiting) {

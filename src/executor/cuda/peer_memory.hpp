@@ -1,7 +1,8 @@
 // peer_memory.hpp: how the blocks of a kernel use peers' memory: in place where all ranks offer their buffers, else
-// through staging memory, a tile at a time; with a barrier of the block and its peers before each tile, and one behind.
-// The kernels tell each other where, so that a captured graph and a call with other buffers need no agreement of the
-// hosts.
+// through staging memory, a tile at a time; with a barrier of the block and its peers before the first tile, and one
+// behind each. Of several tiles two share that memory: before the barrier behind one the next is put into the other half,
+// so that blocks wait for each other once a tile. The kernels tell each other where, so that a captured graph and a call
+// with other buffers need no agreement of the hosts.
 #pragma once
 #include "src/executor/cuda/meeting.hpp"
 #include "src/executor/cuda/reduce.hpp"
@@ -18,9 +19,17 @@ WEFT_DEVICE ChunkRange piece_of(size_t tile_bytes, size_t length, int shares, in
     return {begin, (end < length ? end : length) - begin};
 }
 
+struct PeerTile {
+    size_t bytes;   // of a full one
+    size_t offset;  // in the message
+    size_t length;
+    size_t place;  // in staging memory, or, where buffers are used in place, 0
+};
+
 class PeerMemory {
   public:
-    WEFT_DEVICE PeerMemory(const Team& team, const KernelArguments& arguments)
+    // pieces: of a tile's size that a rank stages of each tile.
+    WEFT_DEVICE PeerMemory(const Team& team, const KernelArguments& arguments, int pieces = 1)
         : team_(team),
           a_(arguments),
           meeting_(team, arguments),
@@ -29,10 +38,11 @@ class PeerMemory {
           staged_(arguments.tile_bytes != 0) {
         tiles_ = staged_ && a_.bytes != 0 ? (a_.bytes + a_.tile_bytes - 1) / a_.tile_bytes : 1;
         tile_bytes_ = staged_ ? ((a_.bytes + tiles_ - 1) / tiles_ + 63) / 64 * 64 : a_.bytes;  // alike
+        half_bytes_ = tile_bytes_ * size_t(pieces);
     }
 
-    // Calls stage(tile_bytes, offset, length) for what peers shall find in this rank's staging memory of a tile, and
-    // work(tile_bytes, offset, length) between the barriers; then unstage(likewise) for what peers have put there.
+    // Calls stage(tile) for what peers shall find in this rank's staging memory, work(tile) when they do, and
+    // unstage(tile) for what they have put there.
     template <class Stage, class Work, class Unstage>
     WEFT_DEVICE void run(Stage&& stage, Work&& work, Unstage&& unstage) {
         if (!meeting_.begin()) return;
@@ -42,7 +52,7 @@ class PeerMemory {
             offer();
             // If nobody offers anything, no barrier was in vain.
             there = a_.offered_receive[a_.rank] == nullptr;
-            if (there) stage(tile_bytes_, 0, tile_length(a_.bytes, tile_bytes_, 0));
+            if (there) stage(tile_of(0));
             if (!meeting_.meet(Waiting::entry)) return;
             const int offering = offering_ranks();
             met = offering == 0 || offering == a_.ranks;
@@ -54,19 +64,24 @@ class PeerMemory {
                 tile_bytes_ = a_.bytes;
             }
         }
+        if (!staged_) {
+            if (!met && !(meeting_.announce() && meeting_.await(Waiting::entry))) return;
+        } else {
+            if (!there) stage(tile_of(0));
+            if (!met && !meeting_.meet(Waiting::entry)) return;
+        }
         for (uint64_t tile = 0; tile < tiles_; ++tile) {
-            const size_t offset = tile * tile_bytes_, length = tile_length(a_.bytes, tile_bytes_, tile);
             meeting_.at_tile(tile);
-            const bool first = tile == 0;
-            if (staged_) {
-                if (!(first && there)) stage(tile_bytes_, offset, length);
-                if (!(first && met) && !meeting_.meet(Waiting::entry)) return;
-            } else if (!met && !(meeting_.announce() && meeting_.await(Waiting::entry))) {
-                return;
+            work(tile_of(tile));
+            if (staged_ && tile + 1 < tiles_) {
+                // What threads of ours take out of that half since the last barrier others of ours write now: where
+                // buffers lie apart otherwise, not the same ones.
+                team_.barrier();
+                stage(tile_of(tile + 1));
             }
-            work(tile_bytes_, offset, length);
+            // Whoever is behind it has read what this half held before, and not begun with what comes there next.
             if (!meeting_.meet(Waiting::exit)) return;
-            if (staged_) unstage(tile_bytes_, offset, length);
+            if (staged_) unstage(tile_of(tile));
         }
         meeting_.leave();
     }
@@ -77,6 +92,10 @@ class PeerMemory {
     WEFT_DEVICE bool staged() const { return staged_; }
 
   private:
+    WEFT_DEVICE PeerTile tile_of(uint64_t tile) const {
+        return {tile_bytes_, size_t(tile * tile_bytes_), size_t(tile_length(a_.bytes, tile_bytes_, tile)),
+                (tile & 1) != 0 ? half_bytes_ : 0};
+    }
     // Tells this block's peers where our buffers are, if they may use them; the barrier of entry comes next and makes
     // it visible. A peer's block has read what we told before when we are here again: that was before its barrier of
     // exit.
@@ -101,7 +120,7 @@ class PeerMemory {
     std::byte* const* outputs_;
     bool staged_;
     uint64_t tiles_;
-    size_t tile_bytes_;
+    size_t tile_bytes_, half_bytes_;
 };
 
 }  // namespace weft::cuda

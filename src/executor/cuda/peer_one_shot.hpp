@@ -9,21 +9,21 @@ namespace weft::cuda {
 template <weftDataType_t type, bool adds>
 WEFT_DEVICE void peer_one_shot(const Team& team, const KernelArguments& a) {
     const Reducer<type, adds> reducer(a);
-    PeerMemory memory(team, a);
     // In staging memory a piece for each taker, a tile apart; one for all where they get the same.
     const int different = a.give_stride != 0 ? a.ranks : 1;
-    const auto stage = [&](size_t tile_bytes, size_t offset, size_t length) {
-        const ChunkRange piece = piece_of(tile_bytes, length, 1, 0, team);
+    PeerMemory memory(team, a, different);
+    const auto stage = [&](const PeerTile& tile) {
+        const ChunkRange piece = piece_of(tile.bytes, tile.length, 1, 0, team);
         for (int taker = 0; taker < different && is_one_of(a.giver, a.rank); ++taker)
-            copy_input(team, reducer, a.outputs[a.rank] + size_t(taker) * tile_bytes + piece.tile_offset,
-                       a.send + size_t(taker) * a.give_stride + offset + piece.tile_offset, piece.bytes);
+            copy_input(team, reducer, a.outputs[a.rank] + tile.place + size_t(taker) * tile.bytes + piece.tile_offset,
+                       a.send + size_t(taker) * a.give_stride + tile.offset + piece.tile_offset, piece.bytes);
     };
-    const auto work = [&](size_t tile_bytes, size_t offset, size_t length) {
+    const auto work = [&](const PeerTile& tile) {
         if (!is_one_of(a.taker, a.rank)) return;
-        const ChunkRange piece = piece_of(tile_bytes, length, 1, 0, team);
+        const ChunkRange piece = piece_of(tile.bytes, tile.length, 1, 0, team);
         const size_t mine = size_t(different > 1 ? a.rank : 0),
-                     from = mine * (memory.staged() ? tile_bytes : a.give_stride) + piece.tile_offset;
-        std::byte* const to = a.receive + offset + piece.tile_offset;
+                     from = tile.place + mine * (memory.staged() ? tile.bytes : a.give_stride) + piece.tile_offset;
+        std::byte* const to = a.receive + tile.offset + piece.tile_offset;
         if (a.reduces) {
             std::byte* const target = to - from;  // the streams' offsets are one
             const Streams<ranks_max, 1> streams{memory.inputs(), a.ranks, &target, 1, 0, true};
@@ -37,7 +37,7 @@ WEFT_DEVICE void peer_one_shot(const Team& team, const KernelArguments& a) {
                 copy_range(team, to + size_t(giver) * a.take_stride, memory.inputs()[giver] + from, piece.bytes);
         }
     };
-    memory.run(stage, work, [](size_t, size_t, size_t) {});
+    memory.run(stage, work, [](const PeerTile&) {});
 }
 
 }  // namespace weft::cuda

@@ -11,15 +11,16 @@ WEFT_DEVICE void peer_two_shot(const Team& team, const KernelArguments& a) {
     const Reducer<type, adds> reducer(a);
     PeerMemory memory(team, a);
     // The others' pieces of a tile, and ours.
-    const auto stage = [&](size_t tile_bytes, size_t offset, size_t length) {
+    const auto stage = [&](const PeerTile& tile) {
         for (int rank = 0; rank < a.ranks && is_one_of(a.giver, a.rank); ++rank) {
-            const ChunkRange piece = piece_of(tile_bytes, length, a.ranks, rank, team);
-            copy_input(team, reducer, a.outputs[a.rank] + piece.tile_offset, a.send + offset + piece.tile_offset,
-                       piece.bytes);
+            const ChunkRange piece = piece_of(tile.bytes, tile.length, a.ranks, rank, team);
+            copy_input(team, reducer, a.outputs[a.rank] + tile.place + piece.tile_offset,
+                       a.send + tile.offset + piece.tile_offset, piece.bytes);
         }
     };
-    const auto work = [&](size_t tile_bytes, size_t, size_t length) {
-        const ChunkRange own = piece_of(tile_bytes, length, a.ranks, a.rank, team);
+    const auto work = [&](const PeerTile& tile) {
+        const ChunkRange own = piece_of(tile.bytes, tile.length, a.ranks, a.rank, team);
+        const size_t begin = tile.place + own.tile_offset;
         const bool one_giver = a.giver >= 0, one_taker = a.taker >= 0;
         const Streams<ranks_max, ranks_max> streams{memory.inputs() + (one_giver ? a.giver : 0),
                                                     one_giver ? 1 : a.ranks,
@@ -27,13 +28,13 @@ WEFT_DEVICE void peer_two_shot(const Team& team, const KernelArguments& a) {
                                                     one_taker ? 1 : a.ranks,
                                                     one_taker ? 0 : a.rank,
                                                     true};
-        reduce_range<type, adds>(team, reducer, streams, own.tile_offset, own.tile_offset + own.bytes);
+        reduce_range<type, adds>(team, reducer, streams, begin, begin + own.bytes);
     };
-    const auto unstage = [&](size_t tile_bytes, size_t offset, size_t length) {
+    const auto unstage = [&](const PeerTile& tile) {
         for (int rank = 0; rank < a.ranks && is_one_of(a.taker, a.rank); ++rank) {
-            const ChunkRange piece = piece_of(tile_bytes, length, a.ranks, rank, team);
-            copy_range(team, a.receive + offset + piece.tile_offset, a.outputs[a.rank] + piece.tile_offset,
-                       piece.bytes);
+            const ChunkRange piece = piece_of(tile.bytes, tile.length, a.ranks, rank, team);
+            copy_range(team, a.receive + tile.offset + piece.tile_offset,
+                       a.outputs[a.rank] + tile.place + piece.tile_offset, piece.bytes);
         }
     };
     memory.run(stage, work, unstage);
