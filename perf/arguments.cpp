@@ -165,8 +165,10 @@ std::variant<Arguments, Refusal> parse_arguments(const std::string& program, int
         ->check(count_or_zero)
         ->group(run_group);
     app.add_option("-R,--local_register", registered,
-                   "1: buffers of weftMemAlloc, registered; 0: private, of malloc (0)")
+                   "1: buffers of weftMemAlloc, on GPUs of weftMemAllocDevice, registered; 0: private, of malloc, of "
+                   "cuMemAlloc (0)")
         ->group(run_group);
+    app.add_flag("--plain-memory", a.plain_memory, "With -R 1: buffers of cuMemAlloc, registered")->group(gpu_group);
     app.add_option("-u,--unalign", a.unalign_elements, "Buffers start this many elements later (0)")
         ->check(count_or_zero)
         ->group(run_group);
@@ -234,8 +236,9 @@ std::variant<Arguments, Refusal> parse_arguments(const std::string& program, int
                 "map"};
         if (registered != 0 && registered != 1)
             throw Objection{fmt::format("-R {} means nothing: give 0 or 1", registered)};
-        if (a.gpus == 0 && (a.ranks_per_gpu > 1 || a.graph_launches > 0))
-            throw Objection{"--ranks-per-gpu and -G speak of GPUs: give -g 1 as well"};
+        if (a.gpus == 0 && (a.ranks_per_gpu > 1 || a.graph_launches > 0 || a.plain_memory))
+            throw Objection{"--ranks-per-gpu, -G and --plain-memory speak of GPUs: give -g 1 as well"};
+        if (a.plain_memory && registered == 0) throw Objection{"--plain-memory says what -R 1 registers: give both"};
         if (a.graph_launches > 0 && (per_iteration != 0 || a.blocking % 2 == 1 || statistic == "median-max"))
             throw Objection{"-G times whole graphs: leave out -I, -z and --stat median-max"};
         if (a.graph_launches > 0 && stream_null != 0)

@@ -47,6 +47,7 @@ struct Arguments {
     std::string json_file;
     Average average = Average::mean;
     bool registered = false;
+    bool plain_memory = false;  // registered all the same; of GPUs
     bool memory_report = false;
     int unalign_elements = 0;
     bool per_iteration = false;

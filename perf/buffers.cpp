@@ -30,11 +30,9 @@ Buffers::Buffers(Rank& rank, const Layout& layout) : rank_(rank), layout_(layout
     const size_t bytes = layout.offset + layout.bytes + guard_bytes;
     std::string shortage;
     for (void*& memory : memory_) {
-        if (rank.gpu())
-            memory = device_memory(*rank.gpu(), bytes, shortage);
-        else if (!layout.registered)
-            memory = std::malloc(bytes);
-        else if (weftMemAlloc(&memory, bytes) != weftSuccess)
+        if (!from_weft())
+            memory = rank.gpu() ? device_memory(*rank.gpu(), bytes, shortage) : std::malloc(bytes);
+        else if ((rank.gpu() ? weftMemAllocDevice : weftMemAlloc)(&memory, bytes) != weftSuccess)
             shortage = weftGetLastError(nullptr);
         if (!memory && shortage.empty()) shortage = fmt::format("malloc cannot give {} bytes", bytes);
         if (!shortage.empty()) break;
@@ -62,10 +60,10 @@ void Buffers::release() {
     window_ = nullptr;
     for (int i = 0; i < 2; ++i) {
         if (handles_[i]) weftCommDeregister(rank_.comm(), handles_[i]);
-        if (rank_.gpu())
-            rank_.gpu()->free(memory_[i]);
-        else if (layout_.registered)
+        if (from_weft())
             weftMemFree(memory_[i]);
+        else if (rank_.gpu())
+            rank_.gpu()->free(memory_[i]);
         else
             std::free(memory_[i]);
         memory_[i] = handles_[i] = nullptr;

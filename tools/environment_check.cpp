@@ -17,6 +17,7 @@ EnvironmentCheck check_environment(const Result<Catalog>& catalog) {
     };
     add(options_status());
     add(movers_asked_for().take_status());
+    add(gpu_path_asked_for().take_status());
     add(check_transports());
     if (!options().port_range.empty()) add(net::parse_port_range(options().port_range).take_status());
     // A machine without a network is no mistake, unless one is asked for.

@@ -37,10 +37,9 @@ results=()       # "what|value|goal|met"
 failed=()
 left_out=()
 
-target=90
+target=$(gpus_here)
+target=${target:-90}
 if command -v nvidia-smi >/dev/null; then
-    found=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | head -1 | tr -d '. ')
-    [[ $found =~ ^[0-9]+$ ]] && target=$found
     nvidia-smi --query-gpu=name,driver_version,clocks.sm,clocks.mem --format=csv 2>/dev/null
 fi
 
@@ -114,6 +113,11 @@ if check 150 "tests" "$build/tests/gpu/gpu_test"; then
 else
     result "100,000 calls of 5,000 random kinds, and the others" "failed" "no error" missed
 fi
+# Calls of the library's, by programs that use CUDA themselves: wrong buffers and streams, captures, ranks that die.
+calls="~[fake]~[refused]" collectives_cases="*"
+[ -z "${WEFT_TEST_SMALL:-}" ] || calls="[input]~[fake],[graphs]" collectives_cases="ranks that call different collectives*"
+WEFT_TEST_SMALL=1 check 120 "calls" "$build/tests/device/real_device_test" "$calls"
+WEFT_TEST_SMALL=1 check 90 "collectives" "$build/tests/device/real_device_collectives_test" "$collectives_cases"
 check 120 "benchmarks of kernels" "$build/tests/gpu/gpu_test" "[bench]"
 while IFS='|' read -r what value goal met; do result "$what" "$value" "$goal" "$met"; done < <(sed -n 's/^result: //p' "$log")
 copy_gbs=$(sed -n 's/.*device copy \([0-9]*\) GB.*/\1/p' "$log")
@@ -129,10 +133,13 @@ check_perf "the same as graphs" "${ranks[@]}" "${in_turn[@]}" -G "$((4 * least_n
 result_of_perf "the same as graphs" 4
 check_processes 4 "the same as processes, which share the GPU by time" "${few[@]}" --show algo
 result_of_perf "4 processes, which share the GPU by time" 4
-check_processes 4 "their buffers registered" "${few[@]}" --show algo -R 1
+check_processes 4 "their buffers registered (cuIpc)" "${few[@]}" --show algo -R 1 --plain-memory
 result_of_perf "4 processes, registered" 4
-check_processes 2 "2 processes, each in the other's memory by cuIpc" -g 1 --ranks-per-gpu 2 -b 8 -e "$most" -f 8 -n "$least_n" -R 1
+pair=(-g 1 --ranks-per-gpu 2 -b 8 -e "$most" -f 8 -n "$least_n")
+check_processes 2 "2 processes, each in the other's memory by cuIpc" "${pair[@]}" -R 1 --plain-memory
 result_of_perf "2 processes, registered (cuIpc)" 2
+check_processes 2 "2 processes, each in the other's memory by descriptors (weftMemAllocDevice)" "${pair[@]}" -R 1
+result_of_perf "2 processes, registered (descriptors)" 2
 # Each on a GPU of its own, over whatever links them.
 if [ "$gpus" -gt 1 ]; then
     all=(-b 8 -e "$most" -f 8 -n "$least_n")
@@ -199,6 +206,16 @@ check 40 "uneven parts as processes, their buffers registered" "$build/tools/wef
 check 40 "puts as graphs" "$(perf_of put)" "${few[@]}" -G "$least_n"
 check 40 "puts as processes" "$build/tools/weft" run -n 4 "$(perf_of put)" "${few[@]}"
 check 40 "all-gather as processes, their buffers registered" "$build/tools/weft" run -n 4 "$(perf_of all_gather)" "${few[@]}" -R 1
+# The ways that a healthy GPU does not take by itself. Threads reach each other by pointers whatever there is.
+[ -n "${WEFT_TEST_SMALL:-}" ] || pair[7]=16M
+for path in descriptors host copies; do
+    export WEFT_GPU_PATH=$path
+    check_processes 2 "2 processes by $path" "${pair[@]}"
+    result_of_perf "2 processes by WEFT_GPU_PATH=$path" 2
+    check 40 "messages of 2 processes by $path" "$build/tools/weft" run -n 2 "$(perf_of sendrecv)" "${pair[@]}"
+    [ "$path" = descriptors ] || check_perf "2 threads by $path" "${pair[@]}"
+done
+unset WEFT_GPU_PATH
 # Without shared memory every process is a host of its own: through pinned memory, the proxy threads and loopback.
 export WEFT_TRANSPORTS=tcp
 [ -n "${WEFT_TEST_SMALL:-}" ] || most=64M

@@ -50,6 +50,8 @@ struct Nccl {
     const char* (*GetLastError)(void*);
     weftResult_t (*CommRegister)(void*, void*, size_t, void**);
     weftResult_t (*CommDeregister)(void*, void*);
+    weftResult_t (*MemAlloc)(void**, size_t);
+    weftResult_t (*MemFree)(void*);
 };
 
 thread_local std::string last_error;
@@ -75,7 +77,7 @@ Result<Nccl> open_nccl() {
     FIND(GetVersion), FIND(GetUniqueId), FIND(CommInitRank), FIND(CommDestroy), FIND(CommAbort);
     FIND(CommGetAsyncError), FIND(CommCount), FIND(CommUserRank), FIND(GroupStart), FIND(GroupEnd), FIND(AllReduce);
     FIND(RedOpCreatePreMulSum), FIND(RedOpDestroy), FIND(GetErrorString), FIND(GetLastError), FIND(CommRegister);
-    FIND(CommDeregister);
+    FIND(CommDeregister), FIND(MemAlloc), FIND(MemFree);
 #undef FIND
     library->keep();
     if (!missing.empty()) return fail(weftSystemError, "{} has no {}: NCCL 2.19 or newer is wanted", name, missing);
@@ -202,7 +204,8 @@ weftResult_t weftRedOpCreatePreMulSum(weftRedOp_t* op, void* scalar, weftDataTyp
 weftResult_t weftRedOpDestroy(weftRedOp_t op, weftComm_t comm) { return nccl()->RedOpDestroy(int(op), comm->handle); }
 
 weftResult_t weftMemAlloc(void**, size_t) { return refuse(weftInvalidUsage, "-R 1 on host memory is Weft's own"); }
-weftResult_t weftMemFree(void*) { return weftSuccess; }
+weftResult_t weftMemAllocDevice(void** address, size_t bytes) { return nccl()->MemAlloc(address, bytes); }
+weftResult_t weftMemFree(void* address) { return nccl()->MemFree(address); }
 weftResult_t weftCommRegister(const weftComm_t comm, void* buffer, size_t bytes, void** handle) {
     return nccl()->CommRegister(comm->handle, buffer, bytes, handle);
 }

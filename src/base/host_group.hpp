@@ -22,6 +22,9 @@
 
 namespace weft {
 
+// With which way to each other's device memory ranks begin.
+enum class GpuPath : int32_t { fastest, descriptors, host, copies };
+
 // What all ranks must do alike although each reads its own environment: rank 0's values count.
 struct AgreedOptions {
     char algo[1024];
@@ -34,6 +37,7 @@ struct AgreedOptions {
     int32_t deterministic;
     int32_t gpu_blocks;  // of a rank's kernel; 0: as there is room
     int32_t gpu_threads;
+    GpuPath gpu_path;
     uint64_t user_algorithms;  // a digest: those of all ranks are the same
 };
 

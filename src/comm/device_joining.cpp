@@ -139,7 +139,14 @@ void DeviceSide::meet(std::shared_ptr<HostGroup> group, const net::Identity* ide
     s.rank = rank;
     s.deadline_us = timeout_ms > 0 ? now_us() + timeout_ms * 1000 : 0;
     if (!s.why_not.empty()) return;
+    const AgreedOptions& agreed = s.group->header().agreed;
     const int ranks = s.group->ranks();
+    if (agreed.gpu_path == GpuPath::copies) {
+        s.copies = true;
+        if (rank == 0)
+            WEFT_LOG_RANK(rank, info, init,
+                          "device memory is copied to the host's and back, which is slow: WEFT_GPU_PATH is copies");
+    }
     std::vector<DeviceFacts> facts;
     std::vector<int> elsewhere;  // ranks of other processes on this device
     bool first_here = true;      // of the ranks on it
@@ -177,11 +184,10 @@ void DeviceSide::meet(std::shared_ptr<HostGroup> group, const net::Identity* ide
     if (!elsewhere.empty() && first_here) s.tell_of_sharing(elsewhere);
     if (rank == 0 && options().gpu_threads % 32 != 0)
         warn_of_device_once(fmt::format("WEFT_GPU_THREADS is {}, and kernels have whole warps: {} threads",
-                                        options().gpu_threads, s.group->header().agreed.gpu_threads));
+                                        options().gpu_threads, agreed.gpu_threads));
     if (ranks > Domain::ranks_max)
         return s.decline(fmt::format("the communicator has {} ranks: this version serves device memory of up to {}",
                                      ranks, Domain::ranks_max));
-    const AgreedOptions& agreed = s.group->header().agreed;
     s.layout = {ranks, blocks_together(facts), agreed.algo};
     if (agreed.gpu_blocks > 0) s.layout.blocks_max = std::min(s.layout.blocks_max, agreed.gpu_blocks);
     s.layout.threads = agreed.gpu_threads;

@@ -1,8 +1,10 @@
 #include "src/comm/device_memory.hpp"
 
+#include <algorithm>
 #include <map>
 #include <mutex>
 
+#include "src/base/log.hpp"
 #include "src/base/per_process.hpp"
 #include "src/drivers/cuda/device.hpp"
 #include "src/drivers/cuda/exportable_memory.hpp"
@@ -49,9 +51,15 @@ Result<void*> allocate_device_memory(size_t bytes) {
     given.context = std::move(*context);
     auto properties = describe_device(**driver, **device);
     if (!properties) return properties.take_status();
-    const auto way =
-        properties->vmm && properties->vmm_fd ? ExportableMemory::Way::descriptor : ExportableMemory::Way::ipc;
-    auto memory = ExportableMemory::allocate(given.context, bytes > 0 ? bytes : 1, way);
+    const auto allocate = [&](ExportableMemory::Way way) {
+        return ExportableMemory::allocate(given.context, std::max(bytes, size_t(1)), way);
+    };
+    const bool descriptors = properties->vmm && properties->vmm_fd;
+    auto memory = allocate(descriptors ? ExportableMemory::Way::descriptor : ExportableMemory::Way::ipc);
+    if (!memory && memory.status().code() == weftUnhandledCudaError && descriptors) {
+        WEFT_LOG(info, mem, "weftMemAllocDevice takes memory of cuMemAlloc: {}", memory.status().sentence());
+        memory = allocate(ExportableMemory::Way::ipc);
+    }
     if (!memory) return memory.take_status();
     given.memory = std::move(*memory);
     given.bytes = bytes;

@@ -110,6 +110,9 @@ Result<Settings> settings_of_environment(int ranks) {
     meeting.proposal.deterministic = environment.deterministic;
     meeting.proposal.gpu_blocks = environment.gpu_blocks;
     meeting.proposal.gpu_threads = environment.gpu_threads / 32 * 32;
+    auto path = gpu_path_asked_for();
+    if (!path) return path.take_status();
+    meeting.proposal.gpu_path = *path;
     WEFT_TRY(check_transports());
     return settings;
 }
@@ -173,6 +176,14 @@ Result<const Movers*> movers_asked_for() {
     const std::string& isa = options().isa;
     if (const Movers* found = isa.empty() ? &movers() : find_movers(isa)) return found;
     return fail(weftInvalidArgument, "WEFT_ISA is `{}`; this machine has {}", isa, mover_names());
+}
+
+Result<GpuPath> gpu_path_asked_for() {
+    static constexpr std::string_view names[] = {"", "descriptors", "host", "copies"};  // as in GpuPath
+    const std::string& name = options().gpu_path;
+    const auto* const found = std::find(std::begin(names), std::end(names), name);
+    if (found != std::end(names)) return GpuPath(found - std::begin(names));
+    return fail(weftInvalidArgument, "WEFT_GPU_PATH is `{}`; it is descriptors, host, copies, or empty", name);
 }
 
 bool ranks_share_memory() { return NameList(options().transports).admits("shm"); }

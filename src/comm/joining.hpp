@@ -37,6 +37,8 @@ struct Joining {
 Status check_transports();
 // As WEFT_ISA says.
 Result<const Movers*> movers_asked_for();
+// As WEFT_GPU_PATH says.
+Result<GpuPath> gpu_path_asked_for();
 // Whether ranks of this machine are one host: not where WEFT_TRANSPORTS forbids that memory is shared.
 bool ranks_share_memory();
 

@@ -35,6 +35,8 @@ class Program {
                 end_one();
             else if (what == 3)
                 set_call_config();
+            else if (what == 4 && families_.size() < most_families)
+                shrink();
             else
                 round();
         }
@@ -97,6 +99,26 @@ class Program {
         check_begun(begun);
         if (wrong_.empty()) check_settled(parent.comm, begun);
         if (wrong_.empty()) check_settled(child, begun);
+        if (wrong_.empty()) add(child);
+    }
+
+    // Without one rank, which has a communicator of its own in that one's place.
+    void shrink() {
+        const Member& parent = families_[draw(all_, uint32_t(families_.size()))];
+        int excluded = int(draw(all_, 64)) % parent.ranks;
+        weftComm_t child = nullptr;
+        if (parent.ranks == 1 || parent.rank == excluded) {
+            weftUniqueId id;
+            check(weftGetUniqueId(&id));
+            check(weftCommInitRank(&child, 1, id, 0));
+        } else {
+            weftConfig_t config = WEFT_CONFIG_INITIALIZER;
+            config.blocking = draw(own_, 2) == 0;
+            const weftResult_t begun = weftCommShrink(parent.comm, &excluded, 1, &child, &config, WEFT_SHRINK_DEFAULT);
+            check_begun(begun);
+            if (wrong_.empty()) check_settled(parent.comm, begun);
+            if (wrong_.empty()) check_settled(child, begun);
+        }
         if (wrong_.empty()) add(child);
     }
 

@@ -1,6 +1,6 @@
 // random_programs.hpp: a random program of all ways to call: collectives, reductions by functions of the user's, those
 // of uneven parts, barriers, messages and one-sided calls on several communicators, of which some do not block, by
-// themselves, in groups, on streams, prepared, with settings of their own, communicators split and ended meanwhile; each
+// themselves, in groups, on streams, prepared, with settings of their own, communicators split, shrunk and ended meanwhile; each
 // result against the exact reference. All ranks draw the same program from the seed, but each for itself which calls go
 // to streams. Clients' interface only, so ranks may be threads or processes.
 #pragma once

@@ -74,6 +74,40 @@ class MessageStep : public RandomStep {
     std::vector<int> sent_, received_;
 };
 
+// Two and two, each by a send and a receive of its own; who has nobody beside it does nothing.
+class PairStep : public RandomStep {
+  public:
+    PairStep(const RandomPlace& place, int number, size_t elements)
+        : place_(place), partner_(place.rank ^ 1), number_(number), sent_(elements), received_(elements) {
+        for (size_t i = 0; i < elements; ++i) sent_[i] = element(place.rank, i);
+    }
+    weftResult_t issue(weftStream_t stream, bool) override {
+        if (partner_ >= place_.ranks) return weftSuccess;
+        const auto send = [&] {
+            return weftSend(sent_.data(), sent_.size(), weftInt32, partner_, place_.comm, stream);
+        };
+        const auto receive = [&] {
+            return weftRecv(received_.data(), received_.size(), weftInt32, partner_, place_.comm, stream);
+        };
+        // Outside a group each waits for its counterpart.
+        const bool first = place_.rank < partner_;
+        const weftResult_t result = first ? send() : receive();
+        return !fine(result) ? result : first ? receive() : send();
+    }
+    std::string fault() override {
+        for (size_t i = 0; i < received_.size() && partner_ < place_.ranks; ++i)
+            if (received_[i] != element(partner_, i)) return "what the partner sent is not what came";
+        return "";
+    }
+
+  private:
+    int element(int rank, size_t index) const { return rank * 100'000 + number_ * 19 + int(index); }
+
+    RandomPlace place_;
+    int partner_, number_;
+    std::vector<int> sent_, received_;
+};
+
 // Nobody is through before the last has called. By the machine's clock, which all ranks read.
 class BarrierStep : public RandomStep {
   public:
@@ -181,8 +215,10 @@ weftResult_t RandomWindow::close(weftComm_t comm) { return settled(comm, weftCom
 
 std::unique_ptr<RandomStep> draw_step(const Sequence& sequence, const RandomPlace& place, int number, int index,
                                       std::mt19937& random) {
-    switch (random() % 9) {
-        case 0: return std::make_unique<MessageStep>(place, number, random() % 2 ? random() % 5000 : random() % 9);
+    const auto elements = [&] { return random() % 2 ? random() % 5000 : random() % 9; };
+    switch (random() % 10) {
+        case 0: return std::make_unique<MessageStep>(place, number, elements());
+        case 9: return std::make_unique<PairStep>(place, number, elements());
         case 1: return std::make_unique<UnevenStep>(sequence, place, number);
         case 2: return std::make_unique<WindowStep>(place, number, index, random);
         case 3: return std::make_unique<BarrierStep>(place);

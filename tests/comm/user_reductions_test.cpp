@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <iostream>
+#include <memory>
 #include <numeric>
 #include <random>
 #include <stdexcept>
@@ -127,7 +128,7 @@ TEST_CASE("a function that throws ends the call on all ranks, who are told which
         if (*static_cast<int*>(context) == 2) throw 42;
         if (result != left) memcpy(result, left, count * sizeof(float));
     };
-    enum Kind { whole, uneven, few };
+    enum Kind { whole, uneven, few, grouped, streamed, prepared_group };
     struct Way {
         const char* algo;
         Kind kind;
@@ -138,7 +139,13 @@ TEST_CASE("a function that throws ends the call on all ranks, who are told which
                            {"one_shot", whole, 2, "no std::exception"},
                            {"ring", whole, 1, "no such colour"},
                            {"", uneven, 1, "no such colour"},
-                           {"linear,ring", few, 1, "no such colour"}}) {
+                           {"linear,ring", few, 1, "no such colour"},
+                           {"double_binary_tree", whole, 1, "no such colour"},
+                           {"all_pairs", grouped, 1, "no such colour"},
+                           {"", grouped, 2, "no std::exception"},
+                           {"halving_doubling", streamed, 1, "no such colour"},
+                           {"", streamed, 2, "no std::exception"},
+                           {"ring", prepared_group, 1, "no such colour"}}) {
         if (over_tcp() && strstr(way.algo, "shot")) continue;
         CAPTURE(way.algo, int(way.kind));
         const auto told = on_threads(3, way.algo, [&](weftComm_t comm, int rank) -> std::string {
@@ -147,13 +154,36 @@ TEST_CASE("a function that throws ends the call on all ranks, who are told which
             std::vector<float> buffer(30'000, 1.0f), part(10'000);
             const std::vector<size_t> counts(3, part.size());
             if (weftRedOpCreate(&op, throws, &what, weftFloat32, 1, comm) != weftSuccess) return "not made";
+            weftStream_t stream = nullptr;
+            weftPrepared_t prepared = nullptr;
+            const auto reduce = [&](size_t count) {
+                return weftAllReduce(buffer.data(), buffer.data(), count, weftFloat32, op, comm, stream);
+            };
+            const auto in_group = [&](auto&& end) {
+                weftGroupStart();
+                reduce(buffer.size());
+                reduce(100);
+                return end();
+            };
+            if (way.kind == streamed && weftStreamCreate(&stream) != weftSuccess) return "no stream";
+            if (way.kind == prepared_group && in_group([&] { return weftGroupPrepare(&prepared); }) != weftSuccess)
+                return "not prepared";
+            const std::unique_ptr<weftStream, weftResult_t (*)(weftStream_t)> ended(stream, weftStreamDestroy);
+            const std::unique_ptr<weftPrepared, weftResult_t (*)(weftPrepared_t)> dropped(prepared,
+                                                                                          weftPreparedDestroy);
             const auto call = [&] {
+                if (way.kind == grouped) return in_group(weftGroupEnd);
+                if (way.kind == prepared_group) return weftPreparedStart(prepared);
+                if (way.kind == streamed) {
+                    const weftResult_t queued = reduce(buffer.size());
+                    return queued != weftSuccess ? queued : weftStreamWait(stream, WEFT_STREAM_ALL, -1);
+                }
                 if (way.kind == few)  // where the function runs
                     return weftReduce(buffer.data(), buffer.data(), 100, weftFloat32, op, 1, comm, nullptr);
                 if (way.kind == uneven)
                     return weftReduceScatterv(buffer.data(), part.data(), counts.data(), weftFloat32, op, comm,
                                               nullptr);
-                return weftAllReduce(buffer.data(), buffer.data(), buffer.size(), weftFloat32, op, comm, nullptr);
+                return reduce(buffer.size());
             };
             // Others may still be in it when rank 1 has gone on and thrown.
             if (call() != weftSuccess) return weftGetLastError(comm);
@@ -162,9 +192,11 @@ TEST_CASE("a function that throws ends the call on all ranks, who are told which
             if (call() == weftSuccess && weftBarrier(comm, nullptr) == weftSuccess) return "nobody was told";
             return weftGetLastError(comm);
         });
+        // The first of the second call.
+        const char* const second = way.kind == grouped || way.kind == prepared_group ? "3" : "2";
         for (const std::string& sentence : told) {
             CHECK_THAT(sentence, Catch::Contains("rank 1: the function of the user's reduction threw an exception (" +
-                                                 std::string(way.told) + ") in operation 2"));
+                                                 std::string(way.told) + ") in operation " + second));
         }
     }
 }

@@ -41,6 +41,7 @@ std::vector<Line> all_pairs_of(const std::vector<int>& sizes, std::mt19937& rand
 }
 
 int reduction_of(int number, weftDataType_t type) {
+    if (number == sum_by_function) return weftSum;
     const std::vector<int> ops = reductions_of(type);
     const int op = std::find(ops.begin(), ops.end(), number) != ops.end() ? number : ops[size_t(number) % ops.size()];
     // In another order products of floats are others.
@@ -49,7 +50,7 @@ int reduction_of(int number, weftDataType_t type) {
 
 std::vector<int> Table::sizes() const {
     const CollectiveFacts facts = facts_of(collective);
-    return {int(rank_counts.size()), weftNumTypes,         facts.reduces ? premul + 1 : 1,
+    return {int(rank_counts.size()), weftNumTypes,         facts.reduces ? reductions_drawn : 1,
             int(std::size(counts)),  facts.rooted ? 3 : 1, 4};
 }
 
@@ -62,6 +63,7 @@ Call Table::call(const Line& line, std::mt19937& random) const {
     call.root = facts.rooted ? std::array{0, n / 2, n - 1}[size_t(line[root])] : -1;
     call.type = weftDataType_t(line[type]);
     call.op = facts.reduces ? reduction_of(line[op], call.type) : int(weftSum);
+    call.by_function = line[op] == sum_by_function;
     const size_t whole = counts[line[count]], parts = size_t(parts_of(collective, n));
     const size_t elements = (whole + parts - 1) / parts;
     const auto where = Placement(line[placement]);

@@ -16,6 +16,8 @@ using Line = std::vector<int>;
 // Lines of indices below `sizes` in which every two values of two columns meet.
 std::vector<Line> all_pairs_of(const std::vector<int>& sizes, std::mt19937& random);
 
+// A column of reductions: those of types.h, premul, and a user's that sums, which on device memory is the usual one.
+inline constexpr int sum_by_function = premul + 1, reductions_drawn = premul + 2;
 // Of the reductions that serve the type the one of that number, or another one; a sum's result is exact in any order.
 int reduction_of(int number, weftDataType_t type);
 

@@ -211,7 +211,7 @@ std::vector<int> UnevenTable::sizes() const {
     const bool tables = collective != Collective::reduce_scatter_v;
     return {int(rank_counts.size()),
             weftNumTypes,
-            facts.reduces ? premul + 1 : 1,
+            facts.reduces ? reductions_drawn : 1,
             6,
             tables ? 4 : 1,
             facts.rooted ? 3 : 1,
@@ -225,7 +225,7 @@ std::string fault_of(const Ranks& ranks, const UnevenCall& call, DeviceBuffer::K
         owns.push_back(std::make_unique<Own>(call, ranks.first + own, ranks.placing[size_t(own)], kind));
     const bool on_host = DeviceBuffer::on_host(kind);
     {
-        const Reductions reductions(ranks, call.op, call.type, call.scalars);
+        const Reductions reductions(ranks, call.op, call.type, call.scalars, call.by_function && on_host);
         ranks.group([&](int own) {
             return owns[size_t(own)]->issue(ranks.comms[size_t(own)], reductions.of(own),
                                             on_host ? nullptr : ranks.streams[size_t(own)]->weft());
@@ -247,6 +247,7 @@ UnevenCall UnevenTable::call(const Line& line, std::mt19937& random) const {
     call.root = facts.rooted ? std::array{0, n / 2, n - 1}[size_t(line[root])] : -1;
     call.type = weftDataType_t(line[type]);
     call.op = facts.reduces ? reduction_of(line[op], call.type) : int(weftSum);
+    call.by_function = line[op] == sum_by_function;
     const auto where = Placement(line[placement]);
     if (where == Placement::beside_lines) {
         call.send_offset = (1 + random() % 7) * size_of(call.type);

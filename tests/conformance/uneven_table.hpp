@@ -20,6 +20,7 @@ struct UnevenCall {
     int root = -1;  // of a rooted collective
     weftDataType_t type = weftFloat32;
     int op = weftSum;                       // or premul
+    bool by_function = false;               // the sum is a C function's, on host memory
     std::vector<std::vector<Bytes>> given;  // by giver and taker
     std::vector<Bytes> scalars;             // by rank; empty unless premul
     // By rank.

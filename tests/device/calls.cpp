@@ -70,9 +70,28 @@ int Buffers::spoilt(const Call& call) const {
     return -1;
 }
 
-Reductions::Reductions(const Ranks& ranks, int op, weftDataType_t type, const std::vector<Bytes>& scalars)
-    : ranks_(ranks), made_(op == premul), ops_(ranks.comms.size(), weftRedOp_t(op)) {
-    for (size_t own = 0; own < ops_.size() && made_; ++own) {
+namespace {
+
+void sum(const void* left, const void* right, void* result, size_t count, weftDataType_t type, void*) {
+    const void* const sources[] = {left, right};
+    find_movers("plain")->reduce[type][weftSum]({.destinations = &result,
+                                                 .destination_count = 1,
+                                                 .sources = sources,
+                                                 .source_count = 2,
+                                                 .count = count,
+                                                 .average_of = 0,
+                                                 .stores = Stores::ordinary});
+}
+
+}  // namespace
+
+Reductions::Reductions(const Ranks& ranks, int op, weftDataType_t type, const std::vector<Bytes>& scalars,
+                       bool by_function)
+    : ranks_(ranks), made_(op == premul || by_function), ops_(ranks.comms.size(), weftRedOp_t(op)) {
+    REQUIRE((!by_function || op == weftSum));
+    for (size_t own = 0; own < ops_.size() && by_function; ++own)
+        demand(weftRedOpCreate(&ops_[own], sum, nullptr, type, 1, ranks.comms[own]));
+    for (size_t own = 0; own < ops_.size() && op == premul; ++own) {
         Bytes scalar = scalars[size_t(ranks.first) + own];
         demand(weftRedOpCreatePreMulSum(&ops_[own], scalar.data(), type, weftScalarHostImmediate, ranks.comms[own]));
     }
@@ -82,8 +101,8 @@ Reductions::~Reductions() {
 }
 
 void enqueue(const Ranks& ranks, const Call& call, const Buffers& buffers) {
-    const Reductions reductions(ranks, facts_of(call.collective()).reduces ? call.op : weftSum, call.type,
-                                call.scalars);
+    const Reductions reductions(ranks, facts_of(call.collective()).reduces ? call.op : weftSum, call.type, call.scalars,
+                                call.by_function && buffers.on_host());
     const size_t count = call.operation().count;
     const int root = call.root;
     ranks.group([&](int rank) {

@@ -35,8 +35,8 @@ class Buffers {
 // What the ranks pass as a call's reduction: made while this lives, if they scale what they give.
 class Reductions {
   public:
-    // `scalars`: of all ranks, for premul.
-    Reductions(const Ranks& ranks, int op, weftDataType_t type, const std::vector<Bytes>& scalars);
+    // `scalars`: of all ranks, for premul. by_function: a C function that does what `op` does, for host memory.
+    Reductions(const Ranks& ranks, int op, weftDataType_t type, const std::vector<Bytes>& scalars, bool by_function);
     Reductions(const Reductions&) = delete;
     ~Reductions();
     weftRedOp_t of(int rank) const { return ops_[size_t(rank)]; }

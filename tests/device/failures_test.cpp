@@ -86,7 +86,7 @@ TEST_CASE("calls whose messages never meet are told apart all the same", "[failu
     CHECK_THAT(weftGetLastError(ranks.comms[0]), Catch::Contains("called all_reduce of 500000 float"));
 }
 
-TEST_CASE("programs that cannot be copied to a device leave the way through host memory", "[joining]") {
+TEST_CASE("programs that cannot be copied to a device leave the way through host memory", "[joining][fake]") {
     // The first copies are of what proves that ranks reach each other.
     fake::add_setting("fault cuMemcpyAsync 3 2");
     std::mt19937 random(5);
@@ -245,7 +245,7 @@ TEST_CASE("weftCommDestroy waits for calls that are under way", "[failures]") {
     }
 }
 
-TEST_CASE("a launch that fails is an error on every rank", "[failures]") {
+TEST_CASE("a launch that fails is an error on every rank", "[failures][fake]") {
     const Ranks ranks(spread(2));
     const RankBuffers buffers(ranks, 4000);
     CHECK(reduce(ranks, buffers, 0, 100) == weftSuccess);
@@ -255,7 +255,7 @@ TEST_CASE("a launch that fails is an error on every rank", "[failures]") {
     CHECK(ranks.await_failure(0) == weftUnhandledCudaError);
 }
 
-TEST_CASE("a rank that cannot make its part of what devices share leaves all with host memory", "[joining]") {
+TEST_CASE("a rank that cannot make its part of what devices share leaves all with host memory", "[joining][fake]") {
     struct {
         const char *fault, *why;
     } const cases[] = {{"fault cuMemAlloc 2 2", "CUDA_ERROR_OUT_OF_MEMORY"},
@@ -283,7 +283,7 @@ TEST_CASE("a rank that cannot make its part of what devices share leaves all wit
     check_works();
 }
 
-TEST_CASE("what a join has begun on its memory is over when that goes, at whichever copy it fails", "[joining]") {
+TEST_CASE("what a join has begun on its memory is over when that goes, at whichever copy it fails", "[joining][fake]") {
     for (int copy = 1; copy <= 4; ++copy) {
         INFO(copy);
         fake::add_setting("fault cuMemcpyAsync " + std::to_string(copy) + " 999");
@@ -294,7 +294,7 @@ TEST_CASE("what a join has begun on its memory is over when that goes, at whiche
     check_works();
 }
 
-TEST_CASE("kernels that cannot be loaded on one rank make all ranks work on copies", "[joining]") {
+TEST_CASE("kernels that cannot be loaded on one rank make all ranks work on copies", "[joining][fake]") {
     // It is looked for in each of the five libraries.
     fake::add_setting(
         "fault cuLibraryGetKernel 1 500; fault cuLibraryGetKernel 2 500; fault cuLibraryGetKernel 3 500; "

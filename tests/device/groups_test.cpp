@@ -4,6 +4,7 @@
 #include <cstring>
 #include <thread>
 
+#include "tests/device/machine.hpp"
 #include "tests/device/ranks.hpp"
 #include "tests/fake_cuda/control.hpp"
 
@@ -86,7 +87,7 @@ struct Group {
 
 // Several of them are joined with threads that share no device.
 bool joins(const Ranks& ranks) { return devices() >= ranks.count(); }
-int launches() { return fake::calls("cuLaunchKernelEx"); }
+int launches() { return real_driver() ? 0 : fake::calls("cuLaunchKernelEx"); }
 
 // While it lives.
 struct ShortQueues {

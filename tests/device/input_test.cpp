@@ -139,7 +139,7 @@ TEST_CASE("managed memory and memory of pools count as device memory", "[input]"
     check_lives(ranks);
 }
 
-TEST_CASE("a stream that has been destroyed, or never was one, is refused", "[input][copies]") {
+TEST_CASE("a stream that has been destroyed, or never was one, is refused", "[input][copies][fake]") {
     const Ranks ranks(spread(2));
     const DeviceBuffer own(0, 4000);
     CUstream destroyed = nullptr;
@@ -194,7 +194,7 @@ TEST_CASE("what is refused has the name that the call gives it", "[input]") {
     check_lives(ranks);
 }
 
-TEST_CASE("a stream of another context of the device is refused", "[input]") {
+TEST_CASE("a stream of another context of the device is refused", "[input][fake]") {
     const Ranks ranks(spread(2));
     const DeviceBuffer own(0, 4000);
     const auto other = static_cast<CUcontext>(fake::make_context(0));
@@ -324,7 +324,7 @@ TEST_CASE("a capture that has been ended by an error says so, and the next captu
     check_lives(ranks);
 }
 
-TEST_CASE("kernels have the priority that calls ask for, as far as the device has it", "[input]") {
+TEST_CASE("kernels have the priority that calls ask for, as far as the device has it", "[input][fake]") {
     const Ranks ranks(spread(2));
     const DeviceBuffer first(ranks.placing[0], 4000), second(ranks.placing[1], 4000);
     void* const buffers[] = {first.data(), second.data()};

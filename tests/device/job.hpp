@@ -1,5 +1,6 @@
-// job.hpp: processes with ranks on the fake driver's devices (worker.cpp), on one host or on several made-up ones.
+// job.hpp: processes with ranks on a machine's devices (worker.cpp), on one host or on several made-up ones.
 #pragma once
+#include "tests/device/machine.hpp"
 #include "tests/device/ranks.hpp"
 #include "weft/weft.hpp"
 
@@ -13,14 +14,14 @@ inline std::string new_id() { return api::to_text(api::make_unique_id()); }
 class Job {
   public:
     Job(int ranks, std::string machine, int devices, int each = 1)
-        : ranks_(ranks), each_(each), devices_(devices), machine_(std::move(machine)) {}
+        : ranks_(ranks), each_(each), devices_(devices_of(devices)), machine_(std::move(machine)) {}
     void start(const Steps& steps, const std::string& machine) {
-        std::vector<std::string> arguments{DEVICE_WORKER,          id_,
+        std::vector<std::string> arguments{device_worker(),        id_,
                                            std::to_string(ranks_), std::to_string(int(processes_.size()) * each_),
                                            std::to_string(each_),  std::to_string(devices_)};
         arguments.insert(arguments.end(), steps.begin(), steps.end());
-        std::vector<std::string> environment{std::string("WEFT_CUDA_LIBRARY=") + FAKE_CUDA_LIBRARY,
-                                             "FAKE_CUDA=" + machine, "WEFT_ALGO=" + algo};
+        std::vector<std::string> environment = environment_of(machine);
+        environment.push_back("WEFT_ALGO=" + algo);
         if (processes_a_host > 0)
             environment.push_back("WEFT_HOSTID=node" + std::to_string(int(processes_.size()) / processes_a_host));
         const char* const sanitizer = getenv("ASAN_OPTIONS");  // which shall tell where a process hangs

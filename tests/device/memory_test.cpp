@@ -70,7 +70,7 @@ TEST_CASE("memory of a device that is allocated while a stream is captured is no
     demand(cuGraphDestroy(graph));
 }
 
-TEST_CASE("a device without memory that is passed by descriptors gives ordinary memory", "[memory]") {
+TEST_CASE("a device without memory that is passed by descriptors gives ordinary memory", "[memory][fake]") {
     const int device = devices() - 1;
     fake::add_setting("attribute * 103 0");
     void* const memory = allocate_on(device, 1000);
@@ -78,6 +78,23 @@ TEST_CASE("a device without memory that is passed by descriptors gives ordinary 
     CHECK(attribute<size_t>(CU_POINTER_ATTRIBUTE_RANGE_SIZE, memory) == 1000);
     CHECK(attribute<bool>(CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE, memory));
     demand(weftMemFree(memory));
+}
+
+TEST_CASE("a device that refuses memory of the kind that it says it has gives it in another one", "[memory][fake]") {
+    const int device = devices() - 1;
+    SECTION("that network cards reach") {
+        fake::add_setting("attribute * 110 1; fault cuMemCreate 1 801");
+        void* const memory = allocate_on(device, 1000);
+        CHECK(attribute<size_t>(CU_POINTER_ATTRIBUTE_RANGE_SIZE, memory) == size_t(2) << 20);
+        demand(weftMemFree(memory));
+        fake::add_setting("attribute * 110 0");
+    }
+    SECTION("that is passed by descriptors") {
+        fake::add_setting("fault cuMemCreate 1 801");
+        void* const memory = allocate_on(device, 1000);
+        CHECK(attribute<size_t>(CU_POINTER_ATTRIBUTE_RANGE_SIZE, memory) == 1000);
+        demand(weftMemFree(memory));
+    }
 }
 
 }  // namespace weft::test

@@ -94,7 +94,7 @@ TEST_CASE("a process that dies while others wait for its messages is named", "[p
     CHECK(contains(job[0].output(), victim));
 }
 
-TEST_CASE("a process that is silent for long while ranks join by descriptors is waited for", "[processes]") {
+TEST_CASE("a process that is silent for long while ranks join by descriptors is waited for", "[processes][fake]") {
     const std::string machine = "gpus 2; leaks fatal; fault cuIpcGetMemHandle 0 801";
     Job job(2, machine, 2);
     job.variables = {"WEFT_DEBUG=INFO"};
@@ -173,14 +173,15 @@ TEST_CASE("a process whose kernel runs when it dies is named, and the others go 
     }
 }
 
-TEST_CASE("who unmaps what a communicator left that is gone keeps nobody else waiting", "[processes]") {
+TEST_CASE("who unmaps what a communicator left that is gone keeps nobody else waiting", "[processes][fake]") {
     Job job(2, "gpus 2; leaks fatal", 2);
     job.start({"init", "reduce 10", "leave_stuck", "destroy"});
     job.start({"init", "reduce 10", "error", "destroy"});
     job.finish();
 }
 
-TEST_CASE("a GPU that ranks of several processes share is told, and whether MPS serves them at once", "[processes]") {
+TEST_CASE("a GPU that ranks of several processes share is told, and whether MPS serves them at once",
+          "[processes][fake]") {
     for (const bool mps : {false, true})
         for (const int devices : {1, 2}) {
             Job job(4, std::string("gpus 2; leaks fatal") + (mps ? "; attribute * 133 1" : ""), devices, 2);
@@ -202,7 +203,7 @@ TEST_CASE("a GPU that ranks of several processes share is told, and whether MPS 
     CHECK_FALSE(contains(apart[0].error(), "shares"));
 }
 
-TEST_CASE("a process that dies while the devices join is named", "[processes]") {
+TEST_CASE("a process that dies while the devices join is named", "[processes][fake]") {
     Job job(2, "gpus 2; leaks fatal", 2);
     job.start({"init"});
     // The other has joined, and sleeps before it offers its memory.
@@ -230,7 +231,7 @@ TEST_CASE("what ranks of different processes called is told by both", "[processe
 }
 
 TEST_CASE("where a driver is too old for the device code all ranks work on copies, and that is said once a process",
-          "[processes]") {
+          "[processes][fake]") {
     const struct {
         const char *machine, *why;
     } cases[] = {
@@ -259,7 +260,7 @@ TEST_CASE("where a driver is too old for the device code all ranks work on copie
         }
 }
 
-TEST_CASE("a device that lacks what kernels need is told by its name, and its memory is copied", "[processes]") {
+TEST_CASE("a device that lacks what kernels need is told by its name, and its memory is copied", "[processes][fake]") {
     // CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY
     Job job(2, "gpus 2; attribute 1 19 0; leaks fatal", 2);
     job.start_all({"init", "reduce 1000", "all 1000", "destroy"});
@@ -269,7 +270,7 @@ TEST_CASE("a device that lacks what kernels need is told by its name, and its me
                    "is copied to the host's and back, which is slow: device 1 has no words in host memory"));
 }
 
-TEST_CASE("one rank whose driver is too old makes all work on copies, whatever theirs is", "[processes]") {
+TEST_CASE("one rank whose driver is too old makes all work on copies, whatever theirs is", "[processes][fake]") {
     Job job(3, "gpus 3; leaks fatal", 3);
     job.variables = {"WEFT_DEBUG=INFO"};
     const Steps steps{"init", "reduce 1000", "all 50000", "captured 100", "no_window 100", "reduce 10", "destroy"};
@@ -288,7 +289,7 @@ TEST_CASE("one rank whose driver is too old makes all work on copies, whatever t
     }
 }
 
-TEST_CASE("a process that dies while others wait for it with copies of device memory is named", "[processes]") {
+TEST_CASE("a process that dies while others wait for it with copies of device memory is named", "[processes][fake]") {
     Job job(2, "gpus 2; version 12080; leaks fatal", 2);
     job.start({"init", "reduce 10", "launch 1000", "destroy"});
     job.start({"init", "reduce 10", "say ready", "pause"});
@@ -322,7 +323,7 @@ TEST_CASE("a process may end without destroying its communicator", "[processes]"
     job.finish();
 }
 
-TEST_CASE("memory that some device does not reach is the host's, and the log says whose and why", "[processes]") {
+TEST_CASE("memory that some device does not reach is the host's, and the log says whose and why", "[processes][fake]") {
     struct {
         const char *machine, *why, *whose;
     } const cases[] = {
@@ -360,7 +361,8 @@ TEST_CASE("memory that some device does not reach is the host's, and the log say
         }
 }
 
-TEST_CASE("where cuIpc is refused, to all or to one, device memory is mapped by file descriptors", "[processes]") {
+TEST_CASE("where cuIpc is refused, to all or to one, device memory is mapped by file descriptors",
+          "[processes][fake]") {
     const struct {
         const char *fault, *why;
     } cases[] = {{"fault cuIpcOpenMemHandle 0 201; ", "CUDA_ERROR_INVALID_CONTEXT (201)"},
@@ -394,8 +396,39 @@ TEST_CASE("where cuIpc is refused, to all or to one, device memory is mapped by 
             }
 }
 
+TEST_CASE("WEFT_GPU_PATH says where ranks begin on a healthy machine, rank 0's for all", "[processes]") {
+    const struct {
+        const char *path, *said;
+    } cases[] = {{"descriptors",
+                  "device memory is mapped by file descriptors: rank 0: cannot reach rank 1's memory: WEFT_GPU_PATH "
+                  "is descriptors"},
+                 {"host",
+                  "device memory goes through the host's, which is slow: rank 0: cannot reach rank 1's memory: "
+                  "WEFT_GPU_PATH is host"},
+                 {"copies", "device memory is copied to the host's and back, which is slow: WEFT_GPU_PATH is copies"},
+                 {"", "serves memory of device 0"}};
+    for (const auto& each : cases)
+        for (const int together : {1, 3}) {
+            // Ranks of one process reach each other by pointers.
+            if (together == 3 && each.path == std::string("descriptors")) continue;
+            Job job(3, "gpus 3; leaks fatal", 3, together);
+            const Steps steps{"init",       "reduce 1000", "reduce 100000",   "reduce 3000000",
+                              "all 300001", "host 10",     "messages 400000", "destroy"};
+            for (int first = 0; first < 3; first += together) {
+                job.variables = {"WEFT_DEBUG=INFO",
+                                 std::string("WEFT_GPU_PATH=") + (first == 0 ? each.path : "copies")};
+                job.start(steps);
+            }
+            job.finish();
+            INFO(each.path << '\n' << job[0].output() << job[0].error());
+            CHECK(contains(job[0].error(), each.said));
+            for (const auto& other : cases)
+                if (&other != &each && other.path[0] != 0) CHECK_FALSE(contains(job[0].error(), other.said));
+        }
+}
+
 TEST_CASE("where the host's memory cannot be shared either, device memory is refused and says both reasons",
-          "[processes]") {
+          "[processes][fake]") {
     // The first pinned are the words of the communicator.
     Job job(2, "gpus 2; p2p 0 1 0; p2p 1 0 0; fault cuMemHostRegister 2 801; leaks fatal", 2);
     job.start_all({"init", "host 1000", "launch 1000", "host 1000", "destroy"});

@@ -1,4 +1,4 @@
-// program.hpp: a program on the fake driver's devices, through CUDA's own functions: memory, streams, and an exception
+// program.hpp: a program on CUDA's devices, through CUDA's own functions: memory, streams, and an exception
 // when something fails that should not.
 #pragma once
 #include <cuda.h>

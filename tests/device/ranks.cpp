@@ -11,7 +11,10 @@ std::vector<int> spread(int ranks) {
     return placing;
 }
 
-bool on_copies() { return contains(std::getenv("FAKE_CUDA"), "version"); }
+bool on_copies() {
+    const char* const machine = std::getenv("FAKE_CUDA");
+    return machine && contains(machine, "version");
+}
 
 weftConfig_t with_algo(const char* algo) {
     weftConfig_t config = WEFT_CONFIG_INITIALIZER;

@@ -1,4 +1,4 @@
-// ranks.hpp: ranks of one process on the fake driver's devices, and what their calls on device memory should give.
+// ranks.hpp: ranks of one process on CUDA's devices, and what their calls on device memory should give.
 #pragma once
 #include <functional>
 #include <memory>

@@ -61,7 +61,7 @@ TEST_CASE("registered virtual memory, in one piece or in several, is reduced whe
 }
 
 TEST_CASE("ranks of one process use memory of weftMemAllocDevice in place, and pieces only where they are opened",
-          "[processes]") {
+          "[processes][fake]") {
     using Kind = DeviceBuffer::Kind;
     const struct {
         Kind kind;
@@ -83,7 +83,8 @@ TEST_CASE("ranks of one process use memory of weftMemAllocDevice in place, and p
     }
 }
 
-TEST_CASE("what one rank cannot export, or another cannot map, is staged by all, and the log says why", "[processes]") {
+TEST_CASE("what one rank cannot export, or another cannot map, is staged by all, and the log says why",
+          "[processes][fake]") {
     using Kind = DeviceBuffer::Kind;
     const struct {
         Kind of_first;

@@ -6,7 +6,7 @@
 
 namespace weft::test {
 
-TEST_CASE("a stream with the handle of one that was destroyed still follows the call before", "[streams]") {
+TEST_CASE("a stream with the handle of one that was destroyed still follows the call before", "[streams][fake]") {
     const Ranks ranks(spread(2));
     std::vector<std::unique_ptr<DeviceBuffer>> buffers;
     const std::vector<uint32_t> ones(1000, 1);

@@ -43,7 +43,8 @@ struct Call {
     std::vector<int32_t> hosts = {};  // by rank; empty: one host. Hosts share the group's memory, but no board
     Form form = Form::as_written;
     weftDataType_t type = weftFloat32;
-    int op = weftSum;  // or premul
+    int op = weftSum;          // or premul
+    bool by_function = false;  // the sum is a C function's, where the API is called
     size_t tile_bytes = 64;
     bool pipelined = false;
     bool offers = false;  // if the ranks can reach each other and nothing is scaled

@@ -3,13 +3,15 @@
 # is missing or a flag that is wrong is found before there is a GPU.
 source=$1 build=$2
 nccl=$build/tests/perf/libfake_nccl.so
-for program in tests/gpu/gpu_test tools/weft perf/put_perf perf/all_reduce_perf_nccl tests/perf/libfake_nccl.so; do
+for program in tests/gpu/gpu_test tests/device/real_device_test tools/weft perf/put_perf perf/all_reduce_perf_nccl tests/perf/libfake_nccl.so; do
     [ -x "$build/$program" ] || { echo "skipped: $build/$program is not built: ninja all gpu"; exit 77; }
 done
 folder=$(mktemp -d) || exit 1
 trap 'rm -rf "$folder"' EXIT
 machine="multiprocessors 64; gpus"
-check() { FAKE_CUDA="$machine ${3:-2}" WEFT_TEST_SMALL=1 WEFT_GPU_BUILD=$1 WEFT_GPU_BUDGET_S=$2 PERF_NCCL_LIBRARY=$nccl "$source/tools/gpu-check.sh" --no-build >"$folder/log" 2>&1; }
+# What programs find that are linked with the driver's library.
+mkdir "$folder/driver" && ln -s "$build/tests/fake_cuda/libcuda_fake.so" "$folder/driver/libcuda.so.1"
+check() { LD_LIBRARY_PATH="$folder/driver" FAKE_CUDA="$machine ${3:-2}" WEFT_TEST_SMALL=1 WEFT_GPU_BUILD=$1 WEFT_GPU_BUDGET_S=$2 PERF_NCCL_LIBRARY=$nccl "$source/tools/gpu-check.sh" --no-build >"$folder/log" 2>&1; }
 fail() { cat "$folder/log"; echo "gpu_check_test: $1"; exit 1; }
 
 check "$build" 100000 || fail "it failed"
@@ -20,12 +22,14 @@ for row in "100,000 calls.* passed .*goal: no error, met" "8 B, 8 virtual ranks,
     "local_reduce of .*, 8 virtual ranks .* of the copy" "peer_two_shot by type.*bfloat16" "all_reduce_perf, 4 threads on one GPU .*8 B .* us, 4 KiB .* us, .* of the copy" \
     "2 GPUs as threads .*8 B .* us, 4 KiB .* us *$" "2 GPUs as threads, as graphs .*4 KiB" "2 GPUs as processes .*4 KiB" "2 GPUs as processes, registered .*4 KiB" \
     "peer_one_shot, all_gather of .*, 4 virtual ranks .*goal: 85 %" "steps, ring of .*, 8 virtual ranks .* of the copy" \
-    "the same as graphs .*4 KiB" "4 processes, registered .*4 KiB" "2 processes, registered (cuIpc) .*4 KiB" "NCCL, 4 threads on one GPU .*4 KiB"; do
+    "the same as graphs .*4 KiB" "4 processes, registered .*4 KiB" "2 processes, registered (cuIpc) .*4 KiB" "2 processes, registered (descriptors) .*4 KiB" \
+    "2 processes by WEFT_GPU_PATH=descriptors .*4 KiB" "2 processes by WEFT_GPU_PATH=host .*4 KiB" "2 processes by WEFT_GPU_PATH=copies .*4 KiB" "NCCL, 4 threads on one GPU .*4 KiB"; do
     grep -q "^$row" "$folder/results" || fail "no result: $row"
 done
 
 grep -q "^  device 1 .*Fake GPU 1" "$folder/log" || fail "it does not begin with weft info"
-for stage in "alltoall, 2 GPUs as threads" "sendrecv, 2 GPUs as processes, registered" "2 GPUs as processes, registered, as graphs"; do
+for stage in "alltoall, 2 GPUs as threads" "sendrecv, 2 GPUs as processes, registered" "2 GPUs as processes, registered, as graphs" \
+    "messages of 2 processes by host" "2 threads by copies"; do
     grep -q "^<== $stage: [0-9]* s$" "$folder/log" || fail "no stage $stage"
 done
 [ -x "${CUDA_HOME:-${CUDA_PATH:-/usr/local/cuda}}/bin/compute-sanitizer" ] || command -v compute-sanitizer >/dev/null ||

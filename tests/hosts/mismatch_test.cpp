@@ -50,3 +50,17 @@ TEST_CASE("ranks of several hosts that call differently are told, all of them, w
                 CHECK(both);
             }
 }
+
+TEST_CASE("every collective tells ranks of several hosts of a call that differs", "[mismatch]") {
+    for (const WrongCall& wrong : wrong_calls)
+        for (const auto& [hosts, per_host] : {std::pair(2, 1), std::pair(2, 2)}) {
+            if (small() && per_host != 2) continue;
+            SpreadJob job(hosts, per_host);
+            const int odd = job.ranks() - 1;
+            INFO(wrong.usual << " where rank " << odd << " of " << job.ranks() << " on " << hosts << " hosts calls "
+                             << wrong.odd);
+            for (int rank = 0; rank < job.ranks(); ++rank) job.start(rank, wrong.steps(rank == odd), {quiet});
+            job.finish();
+            wrong.check_told(job);
+        }
+}

@@ -39,7 +39,8 @@ const std::string gpus = "WEFT_CUDA_LIBRARY=" FAKE_CUDA_LIBRARY " FAKE_CUDA='gpu
 TEST_CASE("the benchmark runs over a libnccl as over Weft, and says what it lacks") {
     const std::string nccl =
         gpus + " FAKE_CUDA_KERNELS=" FAKE_CUDA_KERNELS " PERF_NCCL_LIBRARY=" FAKE_NCCL_LIBRARY " " NCCL_TOOL " ";
-    for (const char* flags : {"-g 1", "-g 2", "-g 1 --ranks-per-gpu 3", "-g 2 -G 2", "-g 2 -R 1", "-g 2 -p 1"}) {
+    for (const char* flags : {"-g 1", "-g 2", "-g 1 --ranks-per-gpu 3", "-g 2 -G 2", "-g 2 -R 1",
+                              "-g 2 -R 1 --plain-memory", "-g 2 -p 1"}) {
         const Run one = run_command(nccl + "-b 4 -e 40000 -f 100 -n 2 --show algo " + flags);
         INFO(flags << '\n' << one.output);
         CHECK(one.status == 0);

@@ -82,6 +82,8 @@ TEST_CASE("flags that need a GPU are refused by name") {
     CHECK_THAT(refused({"-g", "1", "-G", "1", "-y", "1"}), Contains("cannot be captured"));
     CHECK_THAT(refused({"-C", "1"}), Contains("report_cputime"));
     CHECK_THAT(refused({"-R", "2"}), Contains("-R 1"));
+    CHECK_THAT(refused({"--plain-memory", "-R", "1"}), Contains("give -g 1"));
+    CHECK_THAT(refused({"--plain-memory", "-g", "1"}), Contains("-R 1"));
     CHECK_THAT(refused({"-D", "1"}), Contains("device"));
     accepted({"-g", "1", "-G", "0", "-y", "1"});
     CHECK(accepted({"-t", "2", "-g", "3", "--ranks-per-gpu", "4"}).ranks() == 24);

@@ -361,6 +361,9 @@ weftResult_t weftMemAlloc(void** memory, size_t bytes) {
     if (bytes > size_t(1) << 33) return last_error = "no memory", weftSystemError;
     return *memory = std::calloc(1, bytes), weftSuccess;
 }
+weftResult_t weftMemAllocDevice(void** memory, size_t) {
+    return *memory = nullptr, last_error = "there is no device", weftSystemError;
+}
 weftResult_t weftMemFree(void* memory) { return std::free(memory), weftSuccess; }
 weftResult_t weftCommRegister(const weftComm_t, void* memory, size_t, void** handle) {
     return *handle = memory, weftSuccess;

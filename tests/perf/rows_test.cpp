@@ -210,8 +210,8 @@ TEST_CASE("every fault in a GPU's memory is counted there, with every collective
 }
 TEST_CASE("every collective passes on buffers of GPUs, from every root, as calls and as graphs") {
     for (const Expected& program : expected) {
-        for (const char* flags :
-             {"-g 2", "-g 1 --ranks-per-gpu 3", "-g 3 -G 2", "-g 3 -R 1", "-g 2 -p 1", "-g 2 -y 1"}) {
+        for (const char* flags : {"-g 2", "-g 1 --ranks-per-gpu 3", "-g 3 -G 2", "-g 3 -R 1",
+                                  "-g 3 -R 1 --plain-memory", "-g 2 -p 1", "-g 2 -y 1"}) {
             if (weft::test::small() && (program.name.size() + std::string(flags).size()) % 2 != 0) continue;
             // Without buffers and with stream NULL a wait for signals is one on the host.
             if (program.name == "put" && std::string(flags) == "-g 2 -y 1") continue;

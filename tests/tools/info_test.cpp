@@ -111,6 +111,7 @@ TEST_CASE("what is wrong with the environment is told, and the status says so", 
         {"WEFT_SOCKET_IFNAME=none_of_these", "WEFT_SOCKET_IFNAME"},
         {"WEFT_SOCKET_FAMILY=AF_INET5", "WEFT_SOCKET_FAMILY"},
         {"WEFT_ISA=mmx", "WEFT_ISA is `mmx`; this machine has "},
+        {"WEFT_GPU_PATH=hots", "WEFT_GPU_PATH is `hots`; it is descriptors, host, copies, or empty"},
     };
     for (const auto& [variable, sentence] : misspelt) {
         all = info({variable}, 1);

@@ -9,7 +9,7 @@ namespace weft::cuda {
 
 namespace {
 
-// Of memory that can be exported as a file descriptor. RDMA-capable wherever the device can: it costs nothing.
+// Of memory that can be exported as a file descriptor. RDMA-capable wherever the device says it can: it costs nothing.
 CUmemAllocationProp properties_of(const Driver& driver, int device) {
     CUmemAllocationProp properties{};
     properties.type = CU_MEM_ALLOCATION_TYPE_PINNED;
@@ -75,10 +75,14 @@ Result<VmmMemory> VmmMemory::allocate(const Context& context, size_t bytes, cons
     if (bytes > SIZE_MAX - *granularity)
         return fail(weftSystemError, "CUDA could not allocate {} bytes on device {}", bytes, context.device());
     memory.bytes_ = (std::max(bytes, size_t(1)) + *granularity - 1) / *granularity * *granularity;
-    const CUmemAllocationProp properties = properties_of(driver, context.device());
+    CUmemAllocationProp properties = properties_of(driver, context.device());
     CUmemGenericAllocationHandle handle = 0;
-    WEFT_TRY(driver.check(driver.MemCreate(&handle, memory.bytes_, &properties, 0), "allocate {} bytes on device {}",
-                          memory.bytes_, context.device()));
+    CUresult result = driver.MemCreate(&handle, memory.bytes_, &properties, 0);
+    if (result != CUDA_SUCCESS && result != CUDA_ERROR_OUT_OF_MEMORY && properties.allocFlags.gpuDirectRDMACapable) {
+        properties.allocFlags.gpuDirectRDMACapable = 0;
+        result = driver.MemCreate(&handle, memory.bytes_, &properties, 0);
+    }
+    WEFT_TRY(driver.check(result, "allocate {} bytes on device {}", memory.bytes_, context.device()));
     memory.pieces_.push_back({handle, memory.bytes_});
     WEFT_TRY(memory.map(context, peers));
     return memory;

@@ -154,6 +154,7 @@ class Domain {
     uint64_t unreached_in(int stage) const;
     // After a stage of the way that is tried: nothing is in the way, another way is tried, or there is none.
     void conclude(int stage);
+    Status refused_by_option(int peer) const;
     Status map(int peer);
     Status map_of_process(int peer);
     Status copy_by_kernel(CUdeviceptr to, CUdeviceptr from);

@@ -127,7 +127,17 @@ Status Domain::offer_host_memory() {
     return post(offers, &letter, sizeof letter);
 }
 
+// Ways before the one that is asked for are not gone.
+Status Domain::refused_by_option(int peer) const {
+    const GpuPath path = group_->header().agreed.gpu_path;
+    if (path == GpuPath::host) return fail(weftSystemError, "WEFT_GPU_PATH is host");
+    if (path == GpuPath::descriptors && way_ == Way::ipc && !group_->same_process(rank_, peer))
+        return fail(weftSystemError, "WEFT_GPU_PATH is descriptors");
+    return ok();
+}
+
 Status Domain::map(int peer) {
+    WEFT_TRY(refused_by_option(peer));
     uint64_t address = 0;  // which all offers begin with
     const std::byte* const found = find(peer, offers);
     memcpy(&address, found, sizeof address);
