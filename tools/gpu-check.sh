@@ -114,10 +114,15 @@ else
     result "100,000 calls of 5,000 random kinds, and the others" "failed" "no error" missed
 fi
 # Calls of the library's, by programs that use CUDA themselves: wrong buffers and streams, captures, ranks that die.
-calls="~[fake]~[refused]" collectives_cases="*"
-[ -z "${WEFT_TEST_SMALL:-}" ] || calls="[input]~[fake],[graphs]" collectives_cases="ranks that call different collectives*"
+calls="~[fake]~[refused]" collectives_cases="~[repeats]" repeats=100000
+[ -z "${WEFT_TEST_SMALL:-}" ] || calls="[input]~[fake],[graphs]" collectives_cases="ranks that call different collectives*" repeats=200
 WEFT_TEST_SMALL=1 check 120 "calls" "$build/tests/device/real_device_test" "$calls"
-WEFT_TEST_SMALL=1 check 90 "collectives" "$build/tests/device/real_device_collectives_test" "$collectives_cases"
+WEFT_TEST_SMALL=1 check 60 "collectives" "$build/tests/device/real_device_collectives_test" "$collectives_cases"
+if WEFT_TEST_CALLS=$repeats check 60 "$repeats calls on streams" "$build/tests/device/real_device_collectives_test" "[repeats]"; then
+    result "$repeats calls of random kinds, of 4 ranks on streams" "passed" "no error" met
+else
+    result "$repeats calls of random kinds, of 4 ranks on streams" "failed" "no error" missed
+fi
 check 120 "benchmarks of kernels" "$build/tests/gpu/gpu_test" "[bench]"
 while IFS='|' read -r what value goal met; do result "$what" "$value" "$goal" "$met"; done < <(sed -n 's/^result: //p' "$log")
 copy_gbs=$(sed -n 's/.*device copy \([0-9]*\) GB.*/\1/p' "$log")

@@ -142,8 +142,8 @@ Status Communicator::usable() {
     }
     if (finalized_)
         return fail(weftInvalidUsage,
-                    "the communicator was finalized (weftCommFinalize): all it takes is "
-                    "weftCommDestroy");
+                    "the communicator was finalized (weftCommFinalize): it carries out nothing more; weftCommDestroy "
+                    "frees it");
     return ok();
 }
 

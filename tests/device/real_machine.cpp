@@ -13,7 +13,9 @@ namespace weft::test {
 
 bool real_driver() { return true; }
 std::vector<std::string> environment_of(const std::string&) { return {}; }
-std::string device_worker() { return std::filesystem::read_symlink("/proc/self/exe").parent_path() / "real_device_worker"; }
+std::string device_worker() {
+    return std::filesystem::read_symlink("/proc/self/exe").parent_path() / "real_device_worker";
+}
 int devices_of(int wanted) { return std::min(wanted, devices()); }
 
 }  // namespace weft::test

@@ -1,5 +1,8 @@
 // fake_kernels.cpp: the kernels for the fake driver: a shared object of the bodies as C++, under the names of the entry
 // points in the device code, and as virtual ranks under those of virtual_ranks.cu. Those of the benchmarks, too.
+// FAKE_CUDA_THREADS: of a block of the shipping kernels (1).
+#include <algorithm>
+#include <cstdlib>
 #include <string>
 #include <utility>
 
@@ -16,10 +19,17 @@ constexpr int kernels = body_count * weftNumTypes * 2;
 constexpr Body body_of(int index) { return Body(index / 2 / weftNumTypes); }
 constexpr weftDataType_t type_of(int index) { return weftDataType_t(index / 2 % weftNumTypes); }
 
+// Of a block of a rank's kernel. More than one find what one cannot: threads that do not wait for each other.
+template <class Body>
+void run(const FakeBlock& block, Body&& body) {
+    static const char* const given = std::getenv("FAKE_CUDA_THREADS");
+    static const int threads = given ? std::max(1, std::atoi(given)) : 1;
+    run_block(threads, int(block.index[0]), int(block.grid[0]), body);
+}
+
 template <int index>
 void rank_kernel(FakeBlock& block, KernelArguments arguments) {
-    const Team team{0, 1, int(block.index[0]), int(block.grid[0])};
-    host_kernel(body_of(index), type_of(index), index % 2)(team, arguments);
+    run(block, [&](const Team& team) { host_kernel(body_of(index), type_of(index), index % 2)(team, arguments); });
 }
 template <int index>
 void grid_kernel(FakeBlock& block, const KernelArguments* ranks, int blocks) {
@@ -29,14 +39,12 @@ void grid_kernel(FakeBlock& block, const KernelArguments* ranks, int blocks) {
 }
 
 void message_kernel(FakeBlock& block, MessageArguments arguments) {
-    const Team team{0, 1, int(block.index[0]), int(block.grid[0])};
     MessageBlock shared;
-    messages(team, arguments, shared);
+    run(block, [&](const Team& team) { messages(team, arguments, shared); });
 }
 
 void access_kernel(FakeBlock& block, AccessArguments arguments) {
-    const Team team{0, 1, int(block.index[0]), int(block.grid[0])};
-    access(team, arguments);
+    run(block, [&](const Team& team) { access(team, arguments); });
 }
 
 template <auto body>

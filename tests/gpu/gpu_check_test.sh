@@ -17,7 +17,7 @@ fail() { cat "$folder/log"; echo "gpu_check_test: $1"; exit 1; }
 check "$build" 100000 || fail "it failed"
 tail -n 1 "$folder/log" | grep -qx "gpu-check: nothing failed" || fail "the last line is another"
 sed -n '/^results/,$p' "$folder/log" >"$folder/results"
-for row in "100,000 calls.* passed .*goal: no error, met" "8 B, 8 virtual ranks, launch to done  .* us .*below 8 us" \
+for row in "100,000 calls.* passed .*goal: no error, met" "200 calls of random kinds, of 4 ranks on streams .*passed .*met" "8 B, 8 virtual ranks, launch to done  .* us .*below 8 us" \
     "8 B, 8 virtual ranks, launch to done, graph .* us .*below 6 us" "device copy.* GB/s" "peer_two_shot of .*, 2 virtual ranks .*goal: 85 %" \
     "local_reduce of .*, 8 virtual ranks .* of the copy" "peer_two_shot by type.*bfloat16" "all_reduce_perf, 4 threads on one GPU .*8 B .* us, 4 KiB .* us, .* of the copy" \
     "2 GPUs as threads .*8 B .* us, 4 KiB .* us *$" "2 GPUs as threads, as graphs .*4 KiB" "2 GPUs as processes .*4 KiB" "2 GPUs as processes, registered .*4 KiB" \

@@ -1,5 +1,5 @@
 // device.hpp: what kernel bodies need of the machine, in two forms: for the device, as CUDA and PTX, and for the host,
-// so that the same bodies run under test as ordinary threads. A block of the device is one thread on the host.
+// so that the same bodies run under test as ordinary threads. A block is one of them on the host, or a few.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -11,6 +11,7 @@
 #define WEFT_NO_UNROLL _Pragma("unroll 1")
 #else
 #include <atomic>
+#include <barrier>
 #include <chrono>
 #include <thread>
 #define WEFT_DEVICE inline
@@ -20,6 +21,30 @@
 #endif
 
 namespace weft::cuda {
+
+#if !defined(__CUDACC__)
+// Where the threads of a block meet on the host.
+class TeamBarrier {
+  public:
+    explicit TeamBarrier(int threads) : meets_(threads, Conclude{this}) {}
+    TeamBarrier(const TeamBarrier&) = delete;
+    void wait() { meets_.arrive_and_wait(); }
+    bool any(bool mine) {
+        if (mine) said_.store(true, std::memory_order_relaxed);
+        wait();
+        return any_;  // until all have come again
+    }
+
+  private:
+    struct Conclude {
+        TeamBarrier* self;
+        void operator()() noexcept { self->any_ = self->said_.exchange(false, std::memory_order_relaxed); }
+    };
+    std::atomic<bool> said_{false};
+    bool any_ = false;
+    std::barrier<Conclude> meets_;
+};
+#endif
 
 // The threads that run one block of one rank's kernel.
 struct Team {
@@ -31,8 +56,11 @@ struct Team {
     // A barrier that tells all threads whether any of them says so.
     __device__ __forceinline__ bool any(bool mine) const { return __syncthreads_or(mine) != 0; }
 #else
-    void barrier() const {}
-    bool any(bool mine) const { return mine; }
+    TeamBarrier* meets = nullptr;  // null: it has one thread
+    void barrier() const {
+        if (meets) meets->wait();
+    }
+    bool any(bool mine) const { return meets ? meets->any(mine) : mine; }
 #endif
 };
 

@@ -33,20 +33,21 @@ class Meeting {
     // All return false if this rank's kernel has failed; the block then leaves. The whole team calls them.
 
     // Before anything else. After a failure a kernel that was enqueued behind it finds its epochs used in part: what it
-    // told or sent would be taken for the failed one's. A block of the failed kernel itself goes on: peers shall hear
-    // what this rank called.
+    // told or sent would be taken for the failed one's. A graph's next replay has the failed one's number. A block of a
+    // kernel that met another call goes on, as does the next replay then: peers shall hear what this rank called, and
+    // compare it.
     WEFT_DEVICE bool begin() {
         const uint32_t failed = load_relaxed(&own_.failed);
-        const bool behind =
-            failed != 0 && (failed >> 8 != (arguments_.launch & 0xffffff) || load_relaxed(arguments_.abort) != 0);
-        return !team_.any(behind);
+        const bool heard = arguments_.domain && Failure(failed & 0xff) == Failure::mismatch &&
+                           failed >> 8 == (arguments_.launch & 0xffffff) && load_relaxed(arguments_.abort) == 0;
+        return !team_.any(failed != 0 && !heard);
     }
     // The next epoch, told to all peers. Nobody is waited for, but every 2^32 times. The team has met since the epoch
-    // before.
-    WEFT_DEVICE bool announce() {
+    // before. `release`: what stood before the kernel in its stream is seen by peers that have awaited the epoch.
+    WEFT_DEVICE bool announce(bool release = false) {
         ++epoch_;
         if (epoch_ == 0 && !begin_again()) return false;
-        if (arguments_.domain) tell(false);
+        if (arguments_.domain) tell(release);
         return true;
     }
     // Until all peers have announced this epoch. What they did before is seen afterwards.

@@ -69,13 +69,9 @@ class MessageMachine {
 
     WEFT_DEVICE bool first() const { return team_.thread == 0; }
 
-    // As Meeting::begin(): nothing moves behind a kernel that has failed. A replay has the same number, and the kernel
-    // before it has not written its items then.
-    WEFT_DEVICE bool begin() const {
-        const uint32_t word = load_relaxed(&own_.failed);
-        const bool other = a_.counted || word >> 8 != (a_.launch & 0xffffff);
-        return !team_.any(word != 0 && (other || load_relaxed(a_.abort) != 0));
-    }
+    // As Meeting::begin(): nothing moves behind a kernel that has failed, or in the blocks of that one which have not
+    // begun: a replay has the same number.
+    WEFT_DEVICE bool begin() const { return !team_.any(load_relaxed(&own_.failed) != 0); }
 
     // Lanes go round the blocks, channel after channel, so that short messages have one each.
     WEFT_DEVICE void open() {

@@ -50,6 +50,29 @@ TEST_CASE("a kernel behind one that failed does nothing: nobody takes its data f
     }
 }
 
+TEST_CASE("a replay behind a launch that failed does nothing, though it has the same number", "[cuda]") {
+    std::mt19937 random(1);
+    for (const Launch& launch : launches) {
+        INFO(name_of(launch.body));
+        VirtualRanks ranks(2);
+        ranks.set_timeout_ms(50);
+        const Call call = call_of(2, launch, 500, random);
+        auto parts = ranks.prepare(call, launch);
+        for (int replay = 0; replay < 2; ++replay) {
+            parts[0]->start();
+            parts[0]->join();
+            parts[0]->change_input();
+        }
+        CHECK(ranks.report(0).failure == Failure::timeout);
+        // The late rank's first one must not take what the second sent for the first's.
+        parts[1]->start();
+        parts[1]->join();
+        const Failure failure = ranks.report(1).failure;
+        CHECK((failure == Failure::timeout || failure == Failure::none));
+        if (failure == Failure::none) CHECK(parts[1]->result() == expected(call)[1]);
+    }
+}
+
 TEST_CASE("a rank that comes late is waited for", "[cuda]") {
     std::mt19937 random(1);
     for (const Launch& launch : launches) {

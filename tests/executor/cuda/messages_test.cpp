@@ -8,6 +8,7 @@
 
 #include "src/base/datatype.hpp"
 #include "src/comm/device_messages.hpp"
+#include "src/executor/cuda/host_kernels.hpp"
 #include "src/executor/cuda/messages.hpp"
 #include "tests/amount.hpp"
 #include "tests/catch.hpp"
@@ -55,9 +56,9 @@ struct MessageRanks {
             if (!arranged) std::abort();
             MessageArguments a = arguments(rank);
             const auto run = [&](int block, int of) {
-                const Team team{0, 1, block, of};
                 MessageBlock shared;
-                cuda::messages(team, a, shared);
+                cuda::run_block(1 + int(a.launch % 3), block, of,
+                                [&](const Team& team) { cuda::messages(team, a, shared); });
             };
             for (int noted = 0; !arrangement.fit() && noted < arrangement.items(); run(0, 1))
                 noted += arrangement.note(a, noted);

@@ -53,6 +53,7 @@ VirtualRanks::Part::Part(VirtualRanks& ranks, const Call& call, const Launch& la
     std::copy(input.begin(), input.end(), reinterpret_cast<std::byte*>(send_begin_));
     in_place_ = in_place;
 
+    team_ = 1 + int(ranks.launches_ % 3);
     KernelArguments& a = arguments;
     a.rank = rank;
     a.ranks = ranks.ranks_;
@@ -158,10 +159,8 @@ void VirtualRanks::Part::start() {
     const Operation operation = call_.operation();
     const HostKernel kernel = host_kernel(launch_.body, element_of(operation), adds(weftRedOp_t(operation.op)));
     for (int block = 0; block < blocks_; ++block)
-        threads_.emplace_back([=, this] {
-            const Team team{0, 1, block, blocks_};
-            kernel(team, arguments);
-        });
+        threads_.emplace_back(
+            [=, this] { run_block(team_, block, blocks_, [&](const Team& team) { kernel(team, arguments); }); });
 }
 
 size_t VirtualRanks::Part::in_bytes() const { return call_.inputs[size_t(rank_)].size(); }

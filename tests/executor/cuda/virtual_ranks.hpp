@@ -1,5 +1,5 @@
-// virtual_ranks.hpp: ranks whose kernels' bodies run on the host, a thread for each block, over memory laid out as on
-// devices that reach each other.
+// virtual_ranks.hpp: ranks whose kernels' bodies run on the host, one to three threads for each block, in turn, over
+// memory laid out as on devices that reach each other.
 #pragma once
 #include <map>
 #include <memory>
@@ -35,7 +35,9 @@ class VirtualRanks {
     class Part {
       public:
         Part(VirtualRanks& ranks, const Call& call, const Launch& launch, int rank);
-        void start();  // a thread for each block
+        void start();  // threads for each block
+        // Another input, as where a graph is launched again.
+        void change_input() { std::fill_n(send_begin_, in_bytes(), char(0x3f)); }
         void join() { threads_.clear(); }
         Bytes result() const;
         // Nothing beside the result was written, and of the input only what is in place.
@@ -55,7 +57,8 @@ class VirtualRanks {
         bool in_place_ = false;
         cuda::Program program_;
         std::vector<cuda::Pack<16>> scratch_;
-        int blocks_;  // the same on all ranks
+        int blocks_;    // the same on all ranks, as are
+        int team_ = 1;  // a block's threads
         std::vector<std::jthread> threads_;
     };
     std::vector<std::unique_ptr<Part>> prepare(const Call& call, const Launch& launch);

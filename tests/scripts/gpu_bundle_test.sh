@@ -1,0 +1,45 @@
+#!/usr/bin/env bash
+# gpu_bundle_test.sh SOURCE: what tools/gpu-bundle collects is enough for a program that uses each package: it is compiled and linked by
+# what the bundle's pkg-config says, nothing of the packages is taken from elsewhere, and a package that is not there is told.
+set -euo pipefail
+cd "$1"
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+bundle=$folder/bundle
+fail() { echo "gpu_bundle_test: $1"; exit 1; }
+tools/gpu-bundle "$folder" 2>/dev/null && fail "it takes a folder that is no bundle"
+[ -d "$folder" ] || fail "it removed a folder that is no bundle"
+tools/gpu-bundle "$bundle" >/dev/null
+tools/gpu-bundle "$bundle" >/dev/null || fail "it does not make its own bundle anew"
+cat >"$folder/all.cpp" <<'TEXT'
+#define FMT_HEADER_ONLY
+#include <CLI/CLI.hpp>
+#include <expat.h>
+#include <fmt/core.h>
+#include <nlohmann/json.hpp>
+#include <sodium.h>
+
+int main(int argc, char** argv) {
+    CLI::App app("all");
+    CLI11_PARSE(app, argc, argv);
+    XML_Parser parser = XML_ParserCreate(nullptr);
+    const bool read = XML_Parse(parser, "<a/>", 4, 1) == XML_STATUS_OK;
+    XML_ParserFree(parser);
+    fmt::print("{} {} {}\n", nlohmann::json::parse("[1]").size(), sodium_init() >= 0, read);
+}
+TEXT
+flags=() libraries=()
+for package in fmt libsodium expat CLI11 nlohmann_json; do
+    "$bundle/pkg-config" --modversion "$package" | grep -q '^[0-9]' || fail "$package has no version"
+    read -ra more < <("$bundle/pkg-config" --cflags "$package")
+    flags+=("${more[@]}")
+    read -ra more < <("$bundle/pkg-config" --libs "$package") || true
+    libraries+=("${more[@]}")
+done
+${CXX:-c++} -std=c++20 -MD -MF "$folder/read" "${flags[@]}" "$folder/all.cpp" -o "$folder/all" "${libraries[@]}"
+for part in fmt/core.h CLI/CLI.hpp nlohmann/json.hpp sodium.h expat.h; do grep -q "$bundle/include/$part" "$folder/read" || fail "$part is not the bundle's"; done
+[ "$("$folder/all")" = "1 true true" ] || fail "the program says something else"
+ldd "$folder/all" | grep -E "sodium|expat|fmt" && fail "a library is not in the program"
+"$bundle/pkg-config" --libs catch2-with-main | grep -q "Catch2WithMain" && [ -f "$bundle/include/catch2/catch.hpp" ] && [ -f "$bundle/lib/libCatch2WithMain.a" ] || fail "no Catch2"
+"$bundle/pkg-config" --exists ucx 2>/dev/null && fail "a package that is not there"
+exit 0
