@@ -34,7 +34,7 @@ Buffers::Buffers(Rank& rank, const Layout& layout) : rank_(rank), layout_(layout
             memory = rank.gpu() ? device_memory(*rank.gpu(), bytes, shortage) : std::malloc(bytes);
         else if ((rank.gpu() ? weftMemAllocDevice : weftMemAlloc)(&memory, bytes) != weftSuccess)
             shortage = weftGetLastError(nullptr);
-        if (!memory && shortage.empty()) shortage = fmt::format("malloc cannot give {} bytes", bytes);
+        if (!memory && shortage.empty()) shortage = fmt::format("{} bytes cannot be had", bytes);
         if (!shortage.empty()) break;
     }
     if (rank.combine(shortage.empty() ? 1 : 0, weftMin) == 0) {

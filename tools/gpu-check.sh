@@ -66,12 +66,27 @@ check() {
     : >"$log"
     if [ "$left" -lt 3 ]; then
         left_out+=("$name")
-        return 1
+        return 75
     fi
-    stage "$name" limited "$((limit < left ? limit : left))" "$@" && return
-    failed+=("$name")
-    return 1
+    local status=0
+    stage "$name" limited "$((limit < left ? limit : left))" "$@" || status=$?
+    case $status in
+        0) ;;
+        124 | 137) failed+=("$name (stopped)") ;;
+        *) failed+=("$name") ;;
+    esac
+    return "$status"
 }
+# result_of_check STATUS WHAT: a row of what shall be without an error.
+result_of_check() {
+    case $1 in
+        0) result "$2" "passed" "no error" met ;;
+        75) result "$2" "not run" "no error" ;;
+        *) result "$2" "failed" "no error" missed ;;
+    esac
+}
+# says WORDS NAME: a stage that shall have said so.
+says() { grep -q "$1" "$log" || failed+=("$2: it does not say \`$1\`"); }
 perf_of() { echo "$build/perf/$1_perf"; }
 # check_perf NAME OPTIONS...: all-reduce by threads. Of processes: check_processes COUNT NAME OPTIONS...
 check_perf() { check 60 "$1" "$(perf_of all_reduce)" "${@:2}"; }
@@ -108,21 +123,8 @@ esac
 # What this machine is, as Weft sees it: for whoever reads the log of another's.
 check 30 "weft info" "$build/tools/weft" info
 gpus=$(grep -c '^  device [0-9]' "$log")
-if check 150 "tests" "$build/tests/gpu/gpu_test"; then
-    result "100,000 calls of 5,000 random kinds, and the others" "passed" "no error" met
-else
-    result "100,000 calls of 5,000 random kinds, and the others" "failed" "no error" missed
-fi
-# Calls of the library's, by programs that use CUDA themselves: wrong buffers and streams, captures, ranks that die.
-calls="~[fake]~[refused]" collectives_cases="~[repeats]" repeats=100000
-[ -z "${WEFT_TEST_SMALL:-}" ] || calls="[input]~[fake],[graphs]" collectives_cases="ranks that call different collectives*" repeats=200
-WEFT_TEST_SMALL=1 check 120 "calls" "$build/tests/device/real_device_test" "$calls"
-WEFT_TEST_SMALL=1 check 60 "collectives" "$build/tests/device/real_device_collectives_test" "$collectives_cases"
-if WEFT_TEST_CALLS=$repeats check 60 "$repeats calls on streams" "$build/tests/device/real_device_collectives_test" "[repeats]"; then
-    result "$repeats calls of random kinds, of 4 ranks on streams" "passed" "no error" met
-else
-    result "$repeats calls of random kinds, of 4 ranks on streams" "failed" "no error" missed
-fi
+check 150 "tests" "$build/tests/gpu/gpu_test"
+result_of_check $? "100,000 calls of 5,000 random kinds, and the others"
 check 120 "benchmarks of kernels" "$build/tests/gpu/gpu_test" "[bench]"
 while IFS='|' read -r what value goal met; do result "$what" "$value" "$goal" "$met"; done < <(sed -n 's/^result: //p' "$log")
 copy_gbs=$(sed -n 's/.*device copy \([0-9]*\) GB.*/\1/p' "$log")
@@ -188,6 +190,19 @@ else
     echo "no NCCL: PERF_NCCL_LIBRARY may name a libnccl.so.2 to compare with"
     result "NCCL, 4 threads on one GPU" "no libnccl.so.2 found"
 fi
+# Calls of the library's, by programs that use CUDA themselves: wrong buffers and streams, captures, ranks that die.
+by_steps="$build/tests/device/real_device_collectives_test"
+calls="~[fake]~[refused]~[processes]" processes="[processes]~[fake]" collectives_cases="~[repeats]" repeats=100000
+[ -z "${WEFT_TEST_SMALL:-}" ] || calls="[input]~[fake],[graphs]" processes="threads and processes together" collectives_cases="ranks that call different collectives*" repeats=200
+if [ -x "$by_steps" ]; then
+    WEFT_TEST_SMALL=1 check 60 "calls" "$build/tests/device/real_device_test" "$calls"
+    WEFT_TEST_SMALL=1 check 90 "calls of processes" "$build/tests/device/real_device_test" "$processes"
+    WEFT_TEST_SMALL=1 check 60 "collectives" "$by_steps" "$collectives_cases"
+    WEFT_TEST_CALLS=$repeats check 60 "$repeats calls on streams" "$by_steps" "[repeats]"
+    result_of_check $? "$repeats calls of random kinds, of 4 ranks on streams"
+else
+    result "tests of calls" "not built: $toolkit has no libcuda.so to link with" "the toolkit's lib64/stubs" missed
+fi
 if [ "$quick" = 0 ]; then
     sanitizer=$toolkit/bin/compute-sanitizer
     [ -x "$sanitizer" ] || sanitizer=$(command -v compute-sanitizer)
@@ -213,9 +228,10 @@ check 40 "puts as processes" "$build/tools/weft" run -n 4 "$(perf_of put)" "${fe
 check 40 "all-gather as processes, their buffers registered" "$build/tools/weft" run -n 4 "$(perf_of all_gather)" "${few[@]}" -R 1
 # The ways that a healthy GPU does not take by itself. Threads reach each other by pointers whatever there is.
 [ -n "${WEFT_TEST_SMALL:-}" ] || pair[7]=16M
+declare -A way=([descriptors]="mapped by file descriptors" [host]="goes through the host's" [copies]="copied to the host's and back")
 for path in descriptors host copies; do
     export WEFT_GPU_PATH=$path
-    check_processes 2 "2 processes by $path" "${pair[@]}"
+    WEFT_DEBUG=INFO WEFT_DEBUG_SUBSYS=INIT check_processes 2 "2 processes by $path" "${pair[@]}" && says "${way[$path]}" "2 processes by $path"
     result_of_perf "2 processes by WEFT_GPU_PATH=$path" 2
     check 40 "messages of 2 processes by $path" "$build/tools/weft" run -n 2 "$(perf_of sendrecv)" "${pair[@]}"
     [ "$path" = descriptors ] || check_perf "2 threads by $path" "${pair[@]}"

@@ -24,6 +24,7 @@ namespace weft {
 
 // With which way to each other's device memory ranks begin.
 enum class GpuPath : int32_t { fastest, descriptors, host, copies };
+inline constexpr std::string_view gpu_path_names[] = {"", "descriptors", "host", "copies"};
 
 // What all ranks must do alike although each reads its own environment: rank 0's values count.
 struct AgreedOptions {

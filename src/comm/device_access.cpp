@@ -25,8 +25,7 @@ Status DeviceSide::fits_window(const void* address, size_t bytes, bool mapped) c
                     "windows of device memory serve up to {} ranks of one host whose devices reach each other's "
                     "memory, and {}",
                     ranks_max,
-                    s.copies
-                        ? "no kernels of Weft's run on some rank's device, as its log says, or WEFT_GPU_PATH is copies"
+                    s.copies                     ? s.why_copies()
                     : s.layout.hosts > 1         ? "the ranks are on several hosts"
                     : s.layout.ranks > ranks_max ? fmt::format("there are {}", s.layout.ranks)
                                                  : s.domain->detour());

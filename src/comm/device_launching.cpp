@@ -81,9 +81,8 @@ Status DeviceSide::State::take_stream(void* stream_of_call) {
     if (copies && facts->capturing)
         return fail(weftInvalidUsage,
                     "the stream is captured, and calls on the communicator's device memory are copies that the host "
-                    "waits for (no kernels of Weft's run on some rank's device, as its log says, or WEFT_GPU_PATH is "
-                    "copies): they cannot become "
-                    "part of a graph");
+                    "waits for ({}): they cannot become part of a graph",
+                    why_copies());
     stream = *facts;
     return ok();
 }

@@ -90,6 +90,12 @@ struct DeviceSide::State {
         abroad.reset();
         if (domain) cuda::Domain::retire(std::move(domain));
     }
+    // Of all ranks' devices, where there are no kernels.
+    const char* why_copies() const {
+        return group->header().agreed.gpu_path == GpuPath::copies
+                   ? "WEFT_GPU_PATH is copies"
+                   : "no kernels of Weft's run on some rank's device, as its log says";
+    }
     void tell_of_sharing(const std::vector<int>& elsewhere) const;
     void look_again();
     void look(bool at_others, bool may_wait);

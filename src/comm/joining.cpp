@@ -179,10 +179,9 @@ Result<const Movers*> movers_asked_for() {
 }
 
 Result<GpuPath> gpu_path_asked_for() {
-    static constexpr std::string_view names[] = {"", "descriptors", "host", "copies"};  // as in GpuPath
     const std::string& name = options().gpu_path;
-    const auto* const found = std::find(std::begin(names), std::end(names), name);
-    if (found != std::end(names)) return GpuPath(found - std::begin(names));
+    const auto* const found = std::find(std::begin(gpu_path_names), std::end(gpu_path_names), name);
+    if (found != std::end(gpu_path_names)) return GpuPath(found - std::begin(gpu_path_names));
     return fail(weftInvalidArgument, "WEFT_GPU_PATH is `{}`; it is descriptors, host, copies, or empty", name);
 }
 

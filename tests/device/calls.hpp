@@ -15,6 +15,8 @@ class Buffers {
     void* receive(int rank) const { return at(rank).receive; }
     // By rank, after the call, those of this process's ranks.
     std::vector<Bytes> results() const;
+    // Of ranks that do not call in place, behind what their streams have.
+    void forget_results(const Ranks& ranks) const;
     // The first rank of which something was written that is not its result; -1: none.
     int spoilt(const Call& call) const;
 

@@ -176,27 +176,43 @@ TEST_CASE("collectives of all kinds are enqueued one behind the other without wa
     }
 }
 
-// WEFT_TEST_CALLS: how many.
-TEST_CASE("calls of random kinds, twenty of each in a row, leave what the last one should", "[collectives][repeats]") {
+// WEFT_TEST_CALLS: how many. Two inputs in turns, so that what an earlier call has left is wrong for the next; before the
+// last of each nothing is left of results.
+TEST_CASE("calls of random kinds, twenty of each in a row, leave what the last ones should", "[collectives][repeats]") {
     INFO("seed " << seed());
     std::mt19937 random(seed());
     constexpr int in_a_row = 20;
     const char* const given = getenv("WEFT_TEST_CALLS");
     const long calls = given ? atol(given) : small() ? 3 * in_a_row : 100 * in_a_row;
+    REQUIRE(calls > 0);
     const weftConfig_t config = with_algo(GENERATE(as<const char*>(), nullptr, "^one_shot,^two_shot"));
     const int n = 4;
     const Ranks ranks(spread(n), &config);
     for (long made = 0; made < calls / 2; made += in_a_row) {
         const weftDataType_t types[] = {weftFloat32, weftBfloat16, weftInt8, weftFloat64};
         const size_t count = random() % 8 == 0 ? random() % 60'000 : random() % 1000;
-        Call call = draw(collectives[random() % std::size(collectives)], n, types[random() % std::size(types)], weftSum,
-                         count, Order::any, random);
-        call.in_place.clear();  // it would be another call's input the second time
-        const Buffers buffers(ranks, call);
-        for (int i = 0; i < in_a_row; ++i) enqueue(ranks, call, buffers);
+        const Call one = [&] {
+            Call call = draw(collectives[random() % std::size(collectives)], n, types[random() % std::size(types)],
+                             weftSum, count, Order::any, random);
+            call.in_place.clear();  // it would be another call's input the second time
+            return call;
+        }();
+        Call other = one;
+        for (int rank = 0; rank < n; ++rank) {
+            Bytes& input = other.inputs[size_t(rank)];
+            input = reference::whole(other.type, input.size() / size_of(other.type), n, rank, random);
+        }
+        const Buffers of_one(ranks, one), of_other(ranks, other);
+        for (int i = 0; i < in_a_row; i += 2) {
+            if (i == in_a_row - 2)
+                for (const Buffers* buffers : {&of_one, &of_other}) buffers->forget_results(ranks);
+            enqueue(ranks, one, of_one);
+            enqueue(ranks, other, of_other);
+        }
         ranks.finish();
         ranks.check_healthy();
-        check(call, buffers);
+        check(one, of_one);
+        check(other, of_other);
     }
 }
 

@@ -1,5 +1,8 @@
 // processes_test.cpp: ranks in processes of their own, which reach each other's device memory by cuIpc, or by file descriptors.
+#include <signal.h>
+
 #include <fstream>
+#include <random>
 
 #include "tests/device/job.hpp"
 #include "tests/device/ranks.hpp"
@@ -215,6 +218,55 @@ TEST_CASE("a process that dies while the devices join is named", "[processes][fa
     // Who looks late sees one that died before: "were meeting".
     CHECK(contains(job[0].output(), "init 6 call 0 of the group, weftCommInitRank: rank 1 (pid " +
                                         std::to_string(job[1].pid()) + ") died while the ranks were"));
+}
+
+TEST_CASE("a process that dies in any call of the driver while the devices join is named, unless they have",
+          "[processes][fake]") {
+    std::mt19937 random(seed());
+    INFO("seed " << seed());
+    for (const char* function :
+         {"cuMemAlloc", "cuMemHostAlloc", "cuMemHostRegister", "cuMemsetD8Async", "cuIpcGetMemHandle",
+          "cuIpcOpenMemHandle", "cuLaunchKernelEx", "cuMemcpyAsync", "cuStreamSynchronize"}) {
+        if (small() && random() % 3 != 0) continue;
+        const std::string fault = std::string("fault ") + function + " " + std::to_string(1 + random() % 3) + " dies";
+        Job job(3, "gpus 3", 3);
+        job.start({"init"});
+        job.start({"init"});
+        job.start({"init", "pause"}, "gpus 3; " + fault);
+        // Where the function is not called so often, it pauses.
+        (void)job[2].says("init ");
+        const pid_t pid = job[2].pid();
+        job[2].kill(SIGKILL);
+        job[2].wait();
+        for (const int rank : {0, 1}) {
+            job.finish(rank);
+            INFO(fault << '\n' << job[rank].output());
+            CHECK((contains(job[rank].output(), "rank 2 (pid " + std::to_string(pid) + ") died while the ranks were") ||
+                   contains(job[rank].output(), "init 0")));
+        }
+    }
+}
+
+TEST_CASE("a process that dies in a call of the driver, in the midst of one of Weft's, is named", "[processes][fake]") {
+    for (const char* function : {"cuMemcpy", "cuLaunchKernelEx"})
+        for (const char* algo : {"", "ring"}) {
+            Job job(3, "gpus 3; leaks fatal", 3);
+            job.algo = algo;
+            const std::string next = new_id(), fault = std::string("fault ") + function + " 1 dies";
+            for (int rank = 0; rank < 2; ++rank)
+                job.start({"init", "reduce 10", "launch 100000", "error", "destroy",
+                           "id 2 " + std::to_string(rank) + " " + next, "init", "reduce 5000", "destroy"});
+            job.start({"init", "reduce 10", fault, "launch 100000", "say lives"});
+            job[2].wait();
+            CHECK_FALSE(contains(job[2].output(), "lives"));
+            const std::string victim = "rank 2 (pid " + std::to_string(job[2].pid()) + ") died";
+            for (int rank = 0; rank < 2; ++rank) {
+                job.finish(rank);
+                INFO(fault << '\n' << job[rank].output());
+                CHECK(contains(job[rank].output(), "error 6"));
+                CHECK(contains(job[rank].output(), victim));
+            }
+        }
 }
 
 TEST_CASE("what ranks of different processes called is told by both", "[processes]") {

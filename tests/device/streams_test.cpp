@@ -36,7 +36,7 @@ TEST_CASE("a stream with the handle of one that was destroyed still follows the 
 }
 
 TEST_CASE("ranks that share a device may call on a stream with the handle of another rank's that is gone",
-          "[streams]") {
+          "[streams][fake]") {
     const Ranks ranks({0, 0});
     const DeviceBuffer zero(0, 400), one(0, 400);
     const auto call = [&](size_t rank, const Stream& stream) {

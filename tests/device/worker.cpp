@@ -1,4 +1,4 @@
-// worker.cpp: a process with some ranks of a job on the fake driver's devices: `device_worker ID RANKS FIRST COUNT
+// worker.cpp: a process with some ranks of a job on a machine's devices: `device_worker ID RANKS FIRST COUNT
 // DEVICES STEP...`; rank r is on device r modulo DEVICES. It takes its steps in order, and writes a line for each call:
 // its name, the code, the sentence.
 #include <unistd.h>
@@ -558,6 +558,7 @@ int main(int count, char** arguments) try {
         if (verb == "destroy") worker.destroy();
         if (verb == "say") tell(step.substr(4));
         if (verb == "pause") pause();
+        if (verb == "fault") weft::fake::add_setting(step);
         if (verb == "exit") exit(0);
         // id RANKS FIRST ID: for the next communicator
         if (verb == "id") {

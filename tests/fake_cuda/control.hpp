@@ -11,6 +11,7 @@
 //   c2c G LINKS MBS         NVLink-C2C to the cpu      lost G            NVML lists the device, but it fell off the bus
 //   fault NAME K CODE       the K-th call of the function fails (0: every one)
 //   fault NAME K sleep MS   or sleeps
+//   fault NAME K dies       or is killed in it, with all its process
 //   queue N                 what a stream holds before a call that adds to it waits (1024)
 //   leaks fatal             what is not given back when the process ends: exit status 86
 #pragma once

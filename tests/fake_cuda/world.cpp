@@ -1,5 +1,6 @@
 #include "tests/fake_cuda/world.hpp"
 
+#include <signal.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -111,6 +112,8 @@ void Setting::read(const std::string& statements) {
             words >> fault.function >> fault.call >> what;
             if (what == "sleep")
                 words >> fault.sleep_ms;
+            else if (what == "dies")
+                fault.dies = true;
             else
                 fault.code = std::stoi(what);
             faults.push_back(fault);
@@ -173,6 +176,7 @@ CUresult enter(const char* function, bool before_init) {
             ++fault.seen;
             if (fault.call != 0 && fault.seen != fault.call) continue;
             sleep_ms += fault.sleep_ms;
+            if (fault.dies) kill(getpid(), SIGKILL);
             if (fault.code != 0) result = CUresult(fault.code);
         }
         if (result == CUDA_SUCCESS && !before_init) {

@@ -29,6 +29,7 @@ struct Fault {
     int call = 0;  // counted from when the fault was set; 0: every one
     int code = 0;
     int sleep_ms = 0;
+    bool dies = false;
     int seen = 0;
 };
 

@@ -29,7 +29,7 @@ done
 
 grep -q "^  device 1 .*Fake GPU 1" "$folder/log" || fail "it does not begin with weft info"
 for stage in "alltoall, 2 GPUs as threads" "sendrecv, 2 GPUs as processes, registered" "2 GPUs as processes, registered, as graphs" \
-    "messages of 2 processes by host" "2 threads by copies"; do
+    "messages of 2 processes by host" "2 threads by copies" "calls" "calls of processes" "collectives"; do
     grep -q "^<== $stage: [0-9]* s$" "$folder/log" || fail "no stage $stage"
 done
 [ -x "${CUDA_HOME:-${CUDA_PATH:-/usr/local/cuda}}/bin/compute-sanitizer" ] || command -v compute-sanitizer >/dev/null ||

@@ -191,7 +191,8 @@ void Domain::conclude(int stage) {
     }
     tried_ = std::move(obstacle.text);
     // What can be mapped and does not work will not do so by another mapping.
-    if (way_ == Way::ipc && stage == reached && !one_process()) {
+    const bool asked_for_host = group_->header().agreed.gpu_path == GpuPath::host;
+    if (way_ == Way::ipc && stage == reached && !one_process() && !asked_for_host) {
         way_ = Way::descriptors;
         std::fill(bases_.begin(), bases_.end(), 0);
     } else {

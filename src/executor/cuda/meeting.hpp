@@ -43,11 +43,11 @@ class Meeting {
         return !team_.any(failed != 0 && !heard);
     }
     // The next epoch, told to all peers. Nobody is waited for, but every 2^32 times. The team has met since the epoch
-    // before. `release`: what stood before the kernel in its stream is seen by peers that have awaited the epoch.
-    WEFT_DEVICE bool announce(bool release = false) {
+    // before. Of a barrier what stood before the kernel in its stream is seen by peers that have awaited the epoch.
+    WEFT_DEVICE bool announce() {
         ++epoch_;
         if (epoch_ == 0 && !begin_again()) return false;
-        if (arguments_.domain) tell(release);
+        if (arguments_.domain) tell(arguments_.bytes == 0);
         return true;
     }
     // Until all peers have announced this epoch. What they did before is seen afterwards.
@@ -147,7 +147,7 @@ class Meeting {
             });
         return came && alike(peer, seen);
     }
-    // Relaxed suffices for a message that an earlier kernel wrote: the end of a kernel makes it visible.
+    // Relaxed suffices where what is sent proves itself (packets), or is told by words of its own.
     WEFT_DEVICE void tell(bool release) {
         for (int peer = team_.thread; peer < arguments_.ranks; peer += team_.threads) {
             if (peer == arguments_.rank) continue;

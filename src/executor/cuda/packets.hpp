@@ -180,7 +180,7 @@ class PacketExchange {
         const bool gives = is_one_of(a_.giver, a_.rank), takes = is_one_of(a_.taker, a_.rank);
         const Round round = rounds_of(lines_per_sender);
         for (uint64_t number = 0; number < round.rounds; ++number) {
-            if (!meeting_.announce(bytes_ == 0)) return false;  // a barrier
+            if (!meeting_.announce()) return false;
             meeting_.at_tile(number);
             const uint64_t first = first_unit(round, number);
             const int lines = lines_here(round, first);
