@@ -15,6 +15,7 @@
 #include "placement.hpp"
 #include "race.hpp"
 #include "regret.hpp"
+#include "src/base/printing.hpp"
 #include "table.hpp"
 #include "timing.hpp"
 
@@ -77,8 +78,9 @@ class Benchmark {
     void print(const std::string& text) {
         if (!rank_.is_first()) return;
         progress_.wipe();
-        std::fputs(text.c_str(), stdout);
-        std::fflush(stdout);
+        weft::print_text(text);
+        // No hour is measured whose results nobody sees.
+        if (const weft::Status output = weft::output_status(); !output) throw Failure(output.sentence());
     }
     // False on all ranks, after one has said why, if a host lacks memory.
     bool memory_suffices(const std::vector<RankPlace>& places);
@@ -133,8 +135,7 @@ bool Benchmark::memory_suffices(const std::vector<RankPlace>& places) {
     // The least rank that lacks memory speaks.
     const double speaker = rank_.combine(enough ? rank_.count() : rank_.index(), weftMin);
     if (speaker == rank_.index())
-        fmt::print(
-            stderr,
+        weft::print_error(
             "{}: rank {}: the buffers of all ranks on {} ({}) need {:.1f} GiB, {:.1f} GiB are available: lower -e\n",
             collective_.program, rank_.index(), host, neighbours, needed / 0x1p30, available / 0x1p30);
     return speaker == rank_.count();
@@ -356,7 +357,7 @@ int Benchmark::run() {
         json_ = std::make_unique<JsonReport>(collective_.served_by, arguments_, places);
     const bool unwritable = json_ && json_->path().empty();
     if (unwritable)
-        fmt::print(stderr, "{}: -J {}: the file cannot be created\n", collective_.program, arguments_.json_file);
+        weft::print_error("{}: -J {}: the file cannot be created\n", collective_.program, arguments_.json_file);
     if (rank_.combine(unwritable ? 1 : 0, weftMax) > 0) return 2;
     if (json_ && !lines()) print(fmt::format("# Writing JSON output to {}\n", json_->path()));
     if (rank_.gpu() && !lines() && arguments_.checks > 0) print(checking_text(*rank_.gpu()));
@@ -388,17 +389,19 @@ int Benchmark::run() {
         print(regret_footer(summarize(regrets_)));
     }
     if (json_) json_->finish(wrong_, average, memory);
+    const weft::Status written = json_ ? json_->write() : weft::ok();
     if (!lines()) print(footer_text(collective_, wrong_, average, memory));
-    return wrong_ > 0 || own_wrong_ > 0;
+    if (!written) weft::print_error("{}: {}\n", collective_.program, written.sentence());
+    return !written || wrong_ > 0 || own_wrong_ > 0;
 }
 
 // Flags that this collective has no use for; nccl-tests takes them in silence.
 void tell_idle_flags(const Collective& collective, const Arguments& arguments) {
     if (!collective.rooted && arguments.root != 0)
-        fmt::print(stderr, "{}: this collective has no root: -r {} changes nothing\n", collective.program,
-                   arguments.root);
+        weft::print_error("{}: this collective has no root: -r {} changes nothing\n", collective.program,
+                          arguments.root);
     if (!collective.reduces && (arguments.reductions.size() > 1 || arguments.reductions[0]->op != weftSum))
-        fmt::print(stderr, "{}: this collective reduces nothing: -o changes nothing\n", collective.program);
+        weft::print_error("{}: this collective reduces nothing: -o changes nothing\n", collective.program);
 }
 
 }  // namespace
@@ -406,34 +409,35 @@ void tell_idle_flags(const Collective& collective, const Arguments& arguments) {
 int run_benchmark(const Collective& collective, int argc, const char* const* argv) {
     const auto parsed = parse_arguments(collective.program, argc, argv);
     if (const Refusal* refusal = std::get_if<Refusal>(&parsed)) {
-        std::fputs(refusal->text.c_str(), refusal->status == 0 ? stdout : stderr);
-        return refusal->status;
+        refusal->status == 0 ? weft::print_text(refusal->text) : weft::print_error_text(refusal->text);
+        return weft::status_after_output(collective.program, refusal->status);
     }
     const Arguments& arguments = std::get<Arguments>(parsed);
     if ((arguments.show_algorithm || arguments.regret) && !collective.weft_name) {
-        fmt::print(stderr, "{}: {}: no algorithm is chosen here: messages go from rank to rank\n", collective.program,
-                   arguments.regret ? "--regret" : "--show algo");
+        weft::print_error("{}: {}: no algorithm is chosen here: messages go from rank to rank\n", collective.program,
+                          arguments.regret ? "--regret" : "--show algo");
         return 2;
     }
     if (collective.rooted && arguments.root < 0 && !arguments.json_lines_peer.empty()) {
-        fmt::print(stderr, "{}: --json-lines has no column for the root: give one with -r\n", collective.program);
+        weft::print_error("{}: --json-lines has no column for the root: give one with -r\n", collective.program);
         return 2;
     }
-    return run_ranks(collective.program, arguments, [&](Rank& rank) {
+    const int status = run_ranks(collective.program, arguments, [&](Rank& rank) {
         try {
             if (rank.is_first()) tell_idle_flags(collective, arguments);
             if (collective.rooted && arguments.root >= rank.count()) {
                 if (rank.is_first())
-                    fmt::print(stderr, "{}: -r {}: there are {} ranks\n", collective.program, arguments.root,
-                               rank.count());
+                    weft::print_error("{}: -r {}: there are {} ranks\n", collective.program, arguments.root,
+                                      rank.count());
                 return 2;
             }
             return Benchmark(collective, arguments, rank).run();
         } catch (const Buffers::Shortage& shortage) {
-            if (!shortage.sentence.empty()) fmt::print(stderr, "{}: {}\n", collective.program, shortage.sentence);
+            if (!shortage.sentence.empty()) weft::print_error("{}: {}\n", collective.program, shortage.sentence);
             return 1;
         }
     });
+    return weft::status_after_output(collective.program, status);
 }
 
 }  // namespace perf

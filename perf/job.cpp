@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <thread>
 
+#include "src/base/printing.hpp"
 #include "src/bootstrap/launcher_family.hpp"
 
 namespace perf {
@@ -20,7 +21,7 @@ weftConfig_t config_of(const Arguments& arguments) {
 }
 
 int complain(const std::string& program, const std::string& sentence) {
-    fmt::print(stderr, "{}: {}\n", program, sentence);
+    weft::print_error("{}: {}\n", program, sentence);
     return 1;
 }
 

@@ -5,6 +5,9 @@
 #include <cerrno>
 #include <cstdio>
 #include <nlohmann/json.hpp>
+#include <utility>
+
+#include "src/base/printing.hpp"
 
 namespace perf {
 namespace {
@@ -96,10 +99,17 @@ JsonReport::JsonReport(const char* library, const Arguments& a, const std::vecto
 }
 
 JsonReport::~JsonReport() {
-    if (!file_) return;
+    if (const weft::Status written = write(); !written) weft::print_error("{}\n", written.sentence());
+}
+
+weft::Status JsonReport::write() {
+    if (!file_) return weft::ok();
     const std::string text = report_->dump(1) + "\n";
-    const bool written = std::fwrite(text.data(), 1, text.size(), file_) == text.size();
-    if (std::fclose(file_) != 0 || !written) std::fprintf(stderr, "cannot write all of %s\n", path_.c_str());
+    int error = std::fwrite(text.data(), 1, text.size(), file_) == text.size() ? 0 : errno;
+    if (std::fclose(std::exchange(file_, nullptr)) != 0 && error == 0) error = errno;
+    if (error == 0) return weft::ok();
+    std::remove(path_.c_str());
+    return weft::fail(weftSystemError, "-J {}: it could not be written: {}", path_, weft::errno_text(error));
 }
 
 void JsonReport::add(const Row& row) {

@@ -9,12 +9,13 @@
 #include <vector>
 
 #include "regret.hpp"
+#include "src/base/result.hpp"
 #include "table.hpp"
 
 namespace perf {
 
-// Opens the file at once, so that a path that can't be written is known before the run; writes it when it is destroyed,
-// also after a failure. Owned by rank 0.
+// Opens the file at once, so that a path that can't be written is known before the run. A report that was not written
+// is written when it is destroyed, also after a failure. Owned by rank 0.
 class JsonReport {
   public:
     JsonReport(const char* library, const Arguments& arguments, const std::vector<RankPlace>& places);
@@ -27,6 +28,9 @@ class JsonReport {
     void add(const RegretRow& row);
     void finish(const Regret& regret);
     void finish(int64_t wrong, std::optional<double> average_bus_bandwidth, const std::optional<Memory>& memory);
+
+    // Once; a file that does not take all of it is removed.
+    weft::Status write();
 
   private:
     const Arguments& arguments_;

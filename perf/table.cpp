@@ -10,6 +10,8 @@
 #include <fstream>
 #include <sstream>
 
+#include "src/base/printing.hpp"
+
 namespace perf {
 namespace {
 
@@ -183,13 +185,12 @@ Progress::Progress(bool wanted) : on_(wanted && isatty(STDERR_FILENO)) {}
 void Progress::show(const std::string& text) {
     if (!on_) return;
     wipe();
-    std::fputs(text.c_str(), stderr);
-    std::fflush(stderr);
+    weft::print_error_text(text);
     shown_ = text.size();
 }
 
 void Progress::wipe() {
-    if (shown_ > 0) fmt::print(stderr, "\r{:{}}\r", "", shown_);
+    if (shown_ > 0) weft::print_error("\r{:{}}\r", "", shown_);
     shown_ = 0;
 }
 

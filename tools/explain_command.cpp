@@ -10,6 +10,7 @@
 
 #include "src/base/file.hpp"
 #include "src/base/options.hpp"
+#include "src/base/printing.hpp"
 #include "src/comm/joining.hpp"
 #include "src/registry.hpp"
 #include "src/selector/catalog.hpp"
@@ -72,14 +73,14 @@ Result<Place> place_on_played(const Question& question) {
     if (question.ranks && *question.ranks < 1) return fail(weftInvalidArgument, "{} ranks cannot be", *question.ranks);
     auto played = topology::play_hosts(read->graph, question.hosts, question.ranks.value_or(0));
     if (!played) return fail(weftInvalidArgument, "{}: {}", question.topology, played.status().sentence());
-    for (const std::string& note : read->notes) fmt::print(stderr, "{}: {}\n", question.topology, note);
+    for (const std::string& note : read->notes) print_error("{}: {}\n", question.topology, note);
     Layout& layout = played->layout;
     for (const std::string& note :
          topology::arrange(played->job, played->gpus ? "GPUs" : "processors", played->domains, layout).notes)
-        fmt::print("{}\n", note);
+        print_output("{}\n", note);
     constexpr size_t shown_most = 128;
     for (size_t ring = 0; ring < layout.ring_orders.size(); ++ring)
-        fmt::print("ring {}: {}\n", ring, topology::shortened(layout.ring_orders[ring], shown_most));
+        print_output("ring {}: {}\n", ring, topology::shortened(layout.ring_orders[ring], shown_most));
     const int hosts = layout.host_count();
     return Place{layout, hosts, question.cores > 0 ? question.cores : played->cores,
                  question.link_mbps > 0 ? question.link_mbps : played->link_mbps};
@@ -87,7 +88,7 @@ Result<Place> place_on_played(const Question& question) {
 
 int answer(const Question& question) {
     const auto refuse = [](const std::string& sentence) {
-        fmt::print(stderr, "weft info explain: {}\n", sentence);
+        print_error("weft info explain: {}\n", sentence);
         return 2;
     };
     std::string name = question.collective, size = question.call.empty() ? "" : question.call.back();
@@ -106,8 +107,8 @@ int answer(const Question& question) {
         return refuse(
             fmt::format("say a size, in bytes, with K, M or G: weft info explain {} 1M", name_of(*collective)));
     const EnvironmentCheck check = check_environment(Catalog::load(options().algo_files, 0, registry::algorithms()));
-    for (const std::string& sentence : check.warnings) fmt::print(stderr, "weft info explain: warning: {}\n", sentence);
-    for (const std::string& sentence : check.errors) fmt::print(stderr, "weft info explain: {}\n", sentence);
+    for (const std::string& sentence : check.warnings) print_error("weft info explain: warning: {}\n", sentence);
+    for (const std::string& sentence : check.errors) print_error("weft info explain: {}\n", sentence);
     if (!check.errors.empty()) return 1;
     const auto place = question.topology.empty() ? place_on_equal(question) : place_on_played(question);
     if (!place) return refuse(place.status().sentence());
@@ -119,15 +120,15 @@ int answer(const Question& question) {
     operation.count = uint64_t(*bytes) / size_of(weftFloat32) / uint64_t(parts_of(*collective, layout.ranks));
     const bool kernel_copies = kernel_copies_messages(options().cross_memory);
     auto tuning = tuning_of_file(options().tune_file);
-    if (!tuning) return fmt::print(stderr, "weft info explain: {}\n", tuning.status().sentence()), 1;
+    if (!tuning) return print_error("weft info explain: {}\n", tuning.status().sentence()), 1;
     const Costs costs(link_costs_in_blocks(layout.ranks, layout.host_count(), place->machines, place->cores,
                                            place->link_mbps, kernel_copies),
                       std::move(*tuning));
     const Preferences preferences{options().algo, options().channels, options().deterministic != 0};
     const auto catalog = Catalog::load(options().algo_files, layout.ranks, registry::algorithms());
-    if (!catalog) return fmt::print(stderr, "weft info explain: {}\n", catalog.status().sentence()), 1;
-    fmt::print("{}\n", explain(operation, layout, costs, preferences, catalog->rows()));
-    for (const Catalog::LeftOut& one : catalog->left_out()) fmt::print("WEFT_ALGO_FILES: {}\n", one.told);
+    if (!catalog) return print_error("weft info explain: {}\n", catalog.status().sentence()), 1;
+    print_output("{}\n", explain(operation, layout, costs, preferences, catalog->rows()));
+    for (const Catalog::LeftOut& one : catalog->left_out()) print_output("WEFT_ALGO_FILES: {}\n", one.told);
     return select(operation, layout, costs, preferences, catalog->rows()) ? 0 : 1;
 }
 

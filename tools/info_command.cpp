@@ -12,6 +12,7 @@
 #include "src/base/build_facts.hpp"
 #include "src/base/cpu.hpp"
 #include "src/base/options.hpp"
+#include "src/base/printing.hpp"
 #include "src/drivers/inventory.hpp"
 #include "src/executor/cuda/device_code.hpp"
 #include "src/executor/host/movers.hpp"
@@ -161,70 +162,70 @@ void print_gpus(const Json& gpus) {
     const auto or_why = [](const std::string& what, const Json& why_not) {
         return why_not == "" ? what : word(why_not);
     };
-    fmt::print(
+    print_output(
         "\nGPUs\n  CUDA driver   {}\n",
         or_why("for CUDA " + word(gpus["cuda_version"]) + ", " + word(gpus["cuda_library"]), gpus["cuda_why_not"]));
-    fmt::print("  NVML          {}\n", or_why("driver " + word(gpus["nvml_version"]), gpus["nvml_why_not"]));
+    print_output("  NVML          {}\n", or_why("driver " + word(gpus["nvml_version"]), gpus["nvml_why_not"]));
     size_t bytes = 0;
     for (const Json& code : gpus["device_code"]) bytes += code["bytes"].get<size_t>();
-    fmt::print("  device code   {}\n",
-               bytes == 0 ? "none in this build"
-                          : fmt::format("for sm {}, {} KiB", word(gpus["device_code_targets"]), bytes / 1024));
+    print_output("  device code   {}\n",
+                 bytes == 0 ? "none in this build"
+                            : fmt::format("for sm {}, {} KiB", word(gpus["device_code_targets"]), bytes / 1024));
     if (gpus["device_code_why_not"] != "")
-        fmt::print("{:16}{},\n{:16}so calls on device memory work on copies in the host's, which is slow\n", "",
-                   word(gpus["device_code_why_not"]), "");
+        print_output("{:16}{},\n{:16}so calls on device memory work on copies in the host's, which is slow\n", "",
+                     word(gpus["device_code_why_not"]), "");
     for (const Json& gpu : gpus["devices"]) {
         if (gpu["problem"] != "") {
-            fmt::print("  device {:<6} {}\n", word(gpu["device"]), word(gpu["problem"]));
+            print_output("  device {:<6} {}\n", word(gpu["device"]), word(gpu["problem"]));
             continue;
         }
-        fmt::print("  device {:<6} {}, sm_{}, {} multiprocessors, {} MiB, at {}, {}\n", word(gpu["device"]),
-                   word(gpu["name"]), word(gpu["sm"]), word(gpu["multiprocessors"]),
-                   gpu["memory_bytes"].get<size_t>() >> 20, word(gpu["bus_id"]), word(gpu["uuid"]));
-        fmt::print("                {}; compute mode {}\n", list(gpu["features"]), word(gpu["compute_mode"]));
-        fmt::print("                reaches devices: {}; NVLinks: {}\n", list(gpu["peers"]),
-                   gpu["nvlinks"] == 0 ? "none or unknown" : word(gpu["nvlink_ends"]));
+        print_output("  device {:<6} {}, sm_{}, {} multiprocessors, {} MiB, at {}, {}\n", word(gpu["device"]),
+                     word(gpu["name"]), word(gpu["sm"]), word(gpu["multiprocessors"]),
+                     gpu["memory_bytes"].get<size_t>() >> 20, word(gpu["bus_id"]), word(gpu["uuid"]));
+        print_output("                {}; compute mode {}\n", list(gpu["features"]), word(gpu["compute_mode"]));
+        print_output("                reaches devices: {}; NVLinks: {}\n", list(gpu["peers"]),
+                     gpu["nvlinks"] == 0 ? "none or unknown" : word(gpu["nvlink_ends"]));
     }
 }
 
 void print(const Json& all) {
     const Json& build = all["build"];
     const Json& machine = all["machine"];
-    fmt::print("Weft {}\n", word(build["version"]));
-    fmt::print("  compiler      {}\n", word(build["compiler"]));
-    fmt::print("  sanitizers    {}\n", list(build["sanitizers"]));
-    fmt::print("  movers        {} of {}\n", build["isa_active"].is_null() ? "none" : word(build["isa_active"]),
-               list(build["isa_sets"]));
-    fmt::print("\nMachine\n  processor     {}\n  cores         {} allowed\n", word(machine["processor"]),
-               word(machine["cores_allowed"]));
-    fmt::print("  caches        second level {}, last level {}\n", cache(machine["second_level_cache_bytes"]),
-               cache(machine["last_level_cache_bytes"]));
-    fmt::print("  page          {} bytes\n", word(machine["page_bytes"]));
+    print_output("Weft {}\n", word(build["version"]));
+    print_output("  compiler      {}\n", word(build["compiler"]));
+    print_output("  sanitizers    {}\n", list(build["sanitizers"]));
+    print_output("  movers        {} of {}\n", build["isa_active"].is_null() ? "none" : word(build["isa_active"]),
+                 list(build["isa_sets"]));
+    print_output("\nMachine\n  processor     {}\n  cores         {} allowed\n", word(machine["processor"]),
+                 word(machine["cores_allowed"]));
+    print_output("  caches        second level {}, last level {}\n", cache(machine["second_level_cache_bytes"]),
+                 cache(machine["last_level_cache_bytes"]));
+    print_output("  page          {} bytes\n", word(machine["page_bytes"]));
     const Json& topology = machine["topology"];
-    fmt::print("  topology      {}\n",
-               topology["why_not"] == "" ? word(topology["summary"][0]) : word(topology["why_not"]));
-    for (size_t i = 1; i < topology["summary"].size(); ++i) fmt::print("{:16}{}\n", "", word(topology["summary"][i]));
-    for (const Json& note : topology["notes"]) fmt::print("{:16}{}\n", "", word(note));
+    print_output("  topology      {}\n",
+                 topology["why_not"] == "" ? word(topology["summary"][0]) : word(topology["why_not"]));
+    for (size_t i = 1; i < topology["summary"].size(); ++i) print_output("{:16}{}\n", "", word(topology["summary"][i]));
+    for (const Json& note : topology["notes"]) print_output("{:16}{}\n", "", word(note));
     print_gpus(all["gpus"]);
-    fmt::print("\nTransports\n");
+    print_output("\nTransports\n");
     for (const Json& row : all["transports"]) {
-        fmt::print("  {:<12}  {}\n", word(row["name"]), row["available"] ? "yes" : "no: " + word(row["why_not"]));
+        print_output("  {:<12}  {}\n", word(row["name"]), row["available"] ? "yes" : "no: " + word(row["why_not"]));
     }
-    fmt::print("\nAlgorithms\n");
+    print_output("\nAlgorithms\n");
     for (const Json& row : all["algorithms"]) {
-        fmt::print("  {:<12}  {}: {}\n", word(row["name"]), word(row["collective"]), word(row["cost"]));
+        print_output("  {:<12}  {}: {}\n", word(row["name"]), word(row["collective"]), word(row["cost"]));
     }
-    fmt::print("\nOptions: value, where it comes from, what it does\n");
+    print_output("\nOptions: value, where it comes from, what it does\n");
     for (const Json& row : all["options"]) {
         std::string value = word(row["value"]);
         std::string also = row["aliases"].empty() ? "" : " (also " + list(row["aliases"]) + ")";
-        fmt::print("  {:<22}  {:<12} {}{}\n", word(row["variable"]), value.empty() ? "(empty)" : value,
-                   word(row["origin"]), also);
-        fmt::print("  {:22}  {}\n", "", word(row["help"]));
+        print_output("  {:<22}  {:<12} {}{}\n", word(row["variable"]), value.empty() ? "(empty)" : value,
+                     word(row["origin"]), also);
+        print_output("  {:22}  {}\n", "", word(row["help"]));
     }
-    std::fflush(stdout);
-    for (const Json& sentence : all["warnings"]) fmt::print(stderr, "weft info: warning: {}\n", word(sentence));
-    for (const Json& sentence : all["errors"]) fmt::print(stderr, "weft info: {}\n", word(sentence));
+    flush_output();
+    for (const Json& sentence : all["warnings"]) print_error("weft info: warning: {}\n", word(sentence));
+    for (const Json& sentence : all["errors"]) print_error("weft info: {}\n", word(sentence));
 }
 
 }  // namespace
@@ -242,7 +243,7 @@ void add_info_command(CLI::App& app, int& exit_status) {
         if (explaining->parsed() || showing->parsed()) return;
         Json all = describe();
         if (*as_json) {
-            fmt::print("{}\n", all.dump(2));
+            print_output("{}\n", all.dump(2));
         } else {
             print(all);
         }

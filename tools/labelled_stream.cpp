@@ -81,6 +81,7 @@ void LabelledStream::write_up_to(size_t limit_bytes) {
     ssize_t count = write(target_, queue_.data() + written_, std::min(limit_bytes, queue_.size() - written_));
     if (count < 0 && (errno == EINTR || errno == EAGAIN)) return;
     if (count < 0) {
+        error_ = errno;
         for (auto& source : sources_) close_pipe(*source);
         queue_.clear();
         written_ = 0;

@@ -10,8 +10,8 @@
 namespace weft::tools {
 
 // Reads the pipes of the ranks and writes to `target`, which is never made non-blocking, for others share it: it is
-// written only as far as poll says it takes. When nobody reads the target any more the pipes are closed, and the ranks
-// meet SIGPIPE as they would have without us. Thread-bound to the launcher's only thread.
+// written only as far as poll says it takes. When nobody reads the target any more, or it is full, the pipes are
+// closed, and the ranks meet SIGPIPE. Thread-bound to the launcher's only thread.
 class LabelledStream {
   public:
     static Result<LabelledStream> make(int target);
@@ -26,6 +26,8 @@ class LabelledStream {
     int target() const { return target_; }
     bool has_room() const { return queue_.size() - written_ < queue_limit_bytes; }
     bool has_queued() const { return written_ < queue_.size(); }
+    // errno of what could not be written; 0: none. EPIPE: nobody reads any more.
+    int error() const { return error_; }
     // Moves what is there without blocking.
     void read_some();
     void write_some();
@@ -52,6 +54,7 @@ class LabelledStream {
     std::vector<std::unique_ptr<Source>> sources_;
     std::string queue_;
     size_t written_ = 0;  // bytes of queue_ that are out
+    int error_ = 0;
 };
 
 }  // namespace weft::tools

@@ -43,7 +43,7 @@ int exit_status_of(int status) { return WIFEXITED(status) ? WEXITSTATUS(status) 
 
 struct RankProcess {
     pid_t pid = -1;  // until reaped
-    Fd pidfd;
+    Fd pidfd;        // none: its end is learned from SIGCHLD
 };
 
 // Events of the epoll set: a rank's number is the end of its process.
@@ -66,6 +66,7 @@ class Launcher {
     void read_reports();
     void handle_end(int rank);
     void reap_strangers();
+    void look_at_output();
     void escalate();
     void end_strangers();
     void say(const std::string& sentence) { error_.say("weft run: " + sentence); }
@@ -151,11 +152,10 @@ Status Launcher::start(int rank, int processor) {
     RankProcess& process = ranks_[size_t(rank)];
     process.pid = *pid;
     ++running_;
+    // Refused by kernels before 5.3 and by container profiles of that time: then SIGCHLD tells that some rank ended.
     process.pidfd = Fd(int(syscall(SYS_pidfd_open, *pid, 0)));
-    if (!process.pidfd) {
-        return fail(weftSystemError, "cannot watch rank {}: {}; Linux 5.3 or newer is needed", rank, errno_text(errno));
-    }
-    return watch(process.pidfd.number(), uint64_t(rank));
+    if (process.pidfd && !watch(process.pidfd.number(), uint64_t(rank)).ok()) process.pidfd.reset();
+    return ok();
 }
 
 int Launcher::run() {
@@ -180,6 +180,7 @@ int Launcher::run() {
     if (job_.time_limit_s > 0) stop_at_us_ = now_us() + int64_t(job_.time_limit_s * 1e6);
     while (running_ > 0) {
         wait_for_events(std::min({stop_at_us_, term_at_us_, kill_at_us_}));
+        look_at_output();
         reap_strangers();
         escalate();
     }
@@ -188,7 +189,22 @@ int Launcher::run() {
     sigprocmask(SIG_SETMASK, &original_.signal_mask, nullptr);
     output_.finish();
     error_.finish();
+    look_at_output();
+    error_.finish();
     return exit_status_.value_or(0);
+}
+
+// Output that is lost is a failure of the job: on a full disk the first one; where nobody reads, the ranks' SIGPIPE.
+void Launcher::look_at_output() {
+    const int error = output_.error() != 0 ? output_.error() : error_.error();
+    if (error == 0 || exit_status_) return;
+    if (error == EPIPE) {
+        if (running_ == 0) exit_status_ = 128 + SIGPIPE;
+        return;
+    }
+    exit_status_ = 1;
+    say(fmt::format("the ranks' output could not be written: {}", errno_text(error)));
+    if (job_.end_others) term_at_us_ = now_us() + grace_us();
 }
 
 // Moves output and handles what has happened; returns at the latest when the time has come.
@@ -227,7 +243,11 @@ void Launcher::handle_signal() {
     signalfd_siginfo received;
     while (read(signals_.number(), &received, sizeof received) == sizeof received) {
         int signal = int(received.ssi_signo);
-        if (signal == SIGCHLD) continue;
+        if (signal == SIGCHLD) {
+            for (size_t rank = 0; rank < ranks_.size(); ++rank)
+                if (!ranks_[rank].pidfd) handle_end(int(rank));
+            continue;
+        }
         // What the terminal sends it sends to the ranks as well, for they are of our process group.
         bool from_terminal = received.ssi_code == SI_KERNEL;
         // SIGTSTP would not stop ranks whose process group is orphaned, as under a batch system: they get what always
@@ -251,14 +271,14 @@ void Launcher::read_reports() {
 }
 
 void Launcher::handle_end(int rank) {
-    read_reports();  // why it ended, if it never became the program
     RankProcess& process = ranks_[size_t(rank)];
     if (process.pid < 0) return;
+    read_reports();  // why it ended, if it never became the program
     int status = 0;
     if (waitpid(process.pid, &status, WNOHANG) != process.pid) return;
     pid_t pid = std::exchange(process.pid, -1);
     // Closing alone does not: a rank between fork and exec has the descriptor, too.
-    epoll_ctl(events_.number(), EPOLL_CTL_DEL, process.pidfd.number(), nullptr);
+    if (process.pidfd) epoll_ctl(events_.number(), EPOLL_CTL_DEL, process.pidfd.number(), nullptr);
     process.pidfd.reset();
     --running_;
     bool failed = !WIFEXITED(status) || WEXITSTATUS(status) != 0;

@@ -13,6 +13,7 @@
 #include <string>
 
 #include "src/base/options.hpp"
+#include "src/base/printing.hpp"
 #include "src/bootstrap/unique_id.hpp"
 #include "src/registry.hpp"
 #include "src/selector/algo_rules.hpp"
@@ -126,7 +127,7 @@ void add_run_command(CLI::App& app, int& exit_status) {
         job->end_others = !*no_kill;
         job->bind_cores = *bind == "core";
         Result<int> status = run(*job, command->remaining());
-        if (!status) fmt::print(stderr, "weft run: {}\n", status.status().sentence());
+        if (!status) print_error("weft run: {}\n", status.status().sentence());
         exit_status = status ? *status : status.status().code() == weftInvalidArgument ? 2 : 1;
     });
 }

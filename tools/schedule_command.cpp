@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "src/base/file.hpp"
+#include "src/base/printing.hpp"
 #include "src/schedule/checker.hpp"
 #include "src/schedule/msccl.hpp"
 #include "src/schedule/text.hpp"
@@ -127,7 +128,7 @@ Status show(const Request& request) {
     auto schedules = make(request);
     if (!schedules) return schedules.take_status();
     if (!request.picture.file.empty()) return draw(request, *schedules);
-    fmt::print("{}", write_text(*schedules));
+    print_output("{}", write_text(*schedules));
     return ok();
 }
 
@@ -149,7 +150,7 @@ Result<std::vector<Schedule>> read_schedule_file(const std::string& name) {
 Status convert(const Request& request) {
     auto schedules = read_schedule_file(request.file);
     if (!schedules) return schedules.take_status();
-    fmt::print("{}", write_text(*schedules));
+    print_output("{}", write_text(*schedules));
     return ok();
 }
 
@@ -162,7 +163,7 @@ Status check_file(const Request& request) {
     const Status status =
         check_set(*schedules, request.readable.empty() ? BoardMode() : *mode, request.options, &proved);
     if (!status) return fail(weftInvalidUsage, "{}: {}", request.file, status.sentence());
-    fmt::print(
+    print_output(
         "{}: proved: {} {} on {} rank{}, {} steps in all ways it can run{}\n", request.file, (*schedules)[0].algorithm,
         name_of((*schedules)[0].collective), schedules->size(), schedules->size() == 1 ? "" : "s", proved.steps,
         facts_of((*schedules)[0].collective).reduces && proved.in_rank_order ? "; it combines in rank order" : "");
@@ -177,7 +178,7 @@ void add_schedule_command(CLI::App& app, int& exit_status) {
         app.add_subcommand("schedule", "Shows, writes, proves and simulates the schedules of algorithms");
     command->require_subcommand(1);
     auto report = [&exit_status](const Status& status) {
-        if (!status) fmt::print(stderr, "weft schedule: {}\n", status.sentence());
+        if (!status) print_error("weft schedule: {}\n", status.sentence());
         // The command line's faults are invalid arguments; a file's are not.
         exit_status = status ? 0 : status.code() == weftInvalidArgument ? 2 : 1;
     };

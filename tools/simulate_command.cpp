@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 
+#include "src/base/printing.hpp"
 #include "tools/simulate_choice.hpp"
 #include "tools/simulate_damage.hpp"
 #include "tools/simulate_report.hpp"
@@ -70,7 +71,7 @@ Status trace(const SimulateRequest& request, const Fabric& fabric, const Simulat
         left_out += fmt::format("; the last {} steps and {} changes of links are left out", traced->steps_left_out,
                                 traced->loads_left_out);
     if (!request.as_json)
-        fmt::print("\n{}: {} steps of {} ranks{}\n", request.trace, traced->steps, traced->ranks, left_out);
+        print_output("\n{}: {} steps of {} ranks{}\n", request.trace, traced->steps, traced->ranks, left_out);
     return ok();
 }
 
@@ -105,9 +106,9 @@ Status simulate_request(const SimulateRequest& request) {
     auto after = scene_after(request, *before);
     if (!after) return after.take_status();
     const Scene& now = *after ? **after : *before;
-    for (const std::string& note : before->notes) fmt::print(stderr, "{}\n", note);
+    for (const std::string& note : before->notes) print_error("{}\n", note);
     if (*after)
-        for (const std::string& note : (*after)->notes) fmt::print(stderr, "{}\n", note);
+        for (const std::string& note : (*after)->notes) print_error("{}\n", note);
     std::vector<SimulatedRow> rows;
     for (const Algorithm* row : now.rows) {
         auto each = shown(request, *before, *after ? &now : nullptr, *row);

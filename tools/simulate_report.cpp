@@ -7,6 +7,8 @@
 #include <optional>
 #include <utility>
 
+#include "src/base/printing.hpp"
+
 namespace weft::tools {
 
 namespace {
@@ -74,7 +76,7 @@ void print_json(const SimulateRequest& request, const Scene& scene, const Fabric
                          {"busy", use.busy}});
     }
     all["links"] = std::move(links);
-    fmt::print("{}\n", all.dump(2));
+    print_output("{}\n", all.dump(2));
 }
 
 void print_links(const SimulateRequest& request, const Fabric& fabric, const Simulation& found) {
@@ -84,11 +86,11 @@ void print_links(const SimulateRequest& request, const Fabric& fabric, const Sim
         names.push_back(fabric.link_name(found.links[each].link));
         width = std::max(width, names.back().size());
     }
-    fmt::print("{:<{}} {:>8} {:>8} {:>8} {:>16}\n", "busiest links", width, "alike", "load %", "busy %", "bytes");
+    print_output("{:<{}} {:>8} {:>8} {:>8} {:>16}\n", "busiest links", width, "alike", "load %", "busy %", "bytes");
     for (size_t each = 0; each < names.size(); ++each) {
         const LinkUse& use = found.links[each];
-        fmt::print("{:<{}} {:>8} {:>8.1f} {:>8.1f} {:>16.0f}\n", names[each], width, use.alike, 100 * use.load,
-                   100 * use.busy, use.bytes);
+        print_output("{:<{}} {:>8} {:>8.1f} {:>8.1f} {:>16.0f}\n", names[each], width, use.alike, 100 * use.load,
+                     100 * use.busy, use.bytes);
     }
 }
 
@@ -98,23 +100,23 @@ void print_simulation(const SimulateRequest& request, const Scene& scene, const 
                       const SimulatedRow& row) {
     if (request.as_json) return print_json(request, scene, fabric, row);
     const Simulation& found = *row.found;
-    fmt::print("{} {} of {} bytes, {} ranks on {} {}, {} tile{} of {} bytes a part\n\n", row.row->name,
-               request.collective, request.bytes, scene.layout.ranks, scene.hosts, scene.machines, found.tiles,
-               found.tiles == 1 ? "" : "s", found.tile_bytes);
-    fmt::print("{:>14} {:>12} {:>12} {:>8} {:>14} {:>10}\n", "time us", "algbw GB/s", "busbw GB/s", "idle %",
-               "critical rank", "messages");
-    fmt::print("{:>14.2f} {:>12.3f} {:>12.3f} {:>8.1f} {:>14} {:>10}\n\n", found.us, algorithm_gbs(request, found.us),
-               bus_gbs(request, scene, found.us), 100 * idle_share(found), found.critical_rank, found.messages);
+    print_output("{} {} of {} bytes, {} ranks on {} {}, {} tile{} of {} bytes a part\n\n", row.row->name,
+                 request.collective, request.bytes, scene.layout.ranks, scene.hosts, scene.machines, found.tiles,
+                 found.tiles == 1 ? "" : "s", found.tile_bytes);
+    print_output("{:>14} {:>12} {:>12} {:>8} {:>14} {:>10}\n", "time us", "algbw GB/s", "busbw GB/s", "idle %",
+                 "critical rank", "messages");
+    print_output("{:>14.2f} {:>12.3f} {:>12.3f} {:>8.1f} {:>14} {:>10}\n\n", found.us, algorithm_gbs(request, found.us),
+                 bus_gbs(request, scene, found.us), 100 * idle_share(found), found.critical_rank, found.messages);
     if (row.healthy_us)
-        fmt::print("without the damage {:.2f} us: it costs {:.2f} times the time\n", *row.healthy_us,
-                   found.us / *row.healthy_us);
-    if (row.old_rings_us) fmt::print("by the rings of before {:.2f} us\n", *row.old_rings_us);
-    if (row.healthy_us || row.old_rings_us) fmt::print("\n");
+        print_output("without the damage {:.2f} us: it costs {:.2f} times the time\n", *row.healthy_us,
+                     found.us / *row.healthy_us);
+    if (row.old_rings_us) print_output("by the rings of before {:.2f} us\n", *row.old_rings_us);
+    if (row.healthy_us || row.old_rings_us) print_output("\n");
     print_links(request, fabric, found);
     if (found.ranks_simulated < scene.layout.ranks)
-        fmt::print("\n{} rank{} simulated, which stand for all{}\n", found.ranks_simulated,
-                   found.ranks_simulated == 1 ? "" : "s",
-                   found.even ? "; chunks counted as of one size, empty ones too" : "");
+        print_output("\n{} rank{} simulated, which stand for all{}\n", found.ranks_simulated,
+                     found.ranks_simulated == 1 ? "" : "s",
+                     found.even ? "; chunks counted as of one size, empty ones too" : "");
 }
 
 namespace {
@@ -153,26 +155,26 @@ void print_comparison(const SimulateRequest& request, const Scene& scene, std::v
             if (const auto predicted = prediction_of(row)) all["algorithms"].back()["predicted_us"] = *predicted;
         }
         all["choice"] = choice ? Json(choice->algorithm) : Json();
-        fmt::print("{}\n", all.dump(2));
+        print_output("{}\n", all.dump(2));
         return;
     }
     const bool damaged =
         std::any_of(rows.begin(), rows.end(), [](const SimulatedRow& row) { return row.healthy_us.has_value(); });
-    fmt::print("{} of {} bytes, {} ranks on {} {}\n\n", request.collective, request.bytes, scene.layout.ranks,
-               scene.hosts, scene.machines);
-    fmt::print("{:<28} {:>14} {:>12} {:>14}", "algorithm", "time us", "busbw GB/s", "Weft predicts");
-    fmt::print("{}", damaged ? fmt::format(" {:>14} {:>8}\n", "undamaged us", "times") : "\n");
+    print_output("{} of {} bytes, {} ranks on {} {}\n\n", request.collective, request.bytes, scene.layout.ranks,
+                 scene.hosts, scene.machines);
+    print_output("{:<28} {:>14} {:>12} {:>14}", "algorithm", "time us", "busbw GB/s", "Weft predicts");
+    print_output("{}", damaged ? fmt::format(" {:>14} {:>8}\n", "undamaged us", "times") : "\n");
     for (const SimulatedRow& row : rows) {
         if (!row.found) continue;
         const auto predicted = prediction_of(row);
-        fmt::print("{:<28} {:>14.2f} {:>12.3f} {:>14}", row.row->name, row.found->us,
-                   bus_gbs(request, scene, row.found->us), predicted ? fmt::format("{:.2f}", *predicted) : "");
-        if (row.healthy_us) fmt::print(" {:>14.2f} {:>8.2f}", *row.healthy_us, row.found->us / *row.healthy_us);
-        fmt::print("{}\n", is_able(row) ? "" : "  not for device memory yet");
+        print_output("{:<28} {:>14.2f} {:>12.3f} {:>14}", row.row->name, row.found->us,
+                     bus_gbs(request, scene, row.found->us), predicted ? fmt::format("{:.2f}", *predicted) : "");
+        if (row.healthy_us) print_output(" {:>14.2f} {:>8.2f}", *row.healthy_us, row.found->us / *row.healthy_us);
+        print_output("{}\n", is_able(row) ? "" : "  not for device memory yet");
     }
     for (const SimulatedRow& row : rows)
-        if (!row.found) fmt::print("{:<28} {}\n", row.row->name, row.objection);
-    fmt::print("\n{}\n", text_of_choice(rows, choice));
+        if (!row.found) print_output("{:<28} {}\n", row.row->name, row.objection);
+    print_output("\n{}\n", text_of_choice(rows, choice));
 }
 
 }  // namespace weft::tools

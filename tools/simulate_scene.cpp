@@ -5,6 +5,7 @@
 
 #include "src/base/file.hpp"
 #include "src/base/options.hpp"
+#include "src/base/printing.hpp"
 #include "src/registry.hpp"
 #include "tools/algorithm_named.hpp"
 #include "tools/simulate_numbers.hpp"
@@ -227,7 +228,7 @@ static Status weigh(const char* name, bool anyway, int ranks, const SimulatedEff
     if (!anyway && effort.steps > steps_most)
         return fail(weftInvalidArgument, "{}. More than {} million steps are simulated with --anyway alone",
                     text(uint64_t(double(effort.steps) / effort.prepared * effort.ranks)), steps_most / 1'000'000);
-    if (effort.prepared == effort.ranks && effort.steps > told_from) fmt::print(stderr, "{}\n", text(effort.steps));
+    if (effort.prepared == effort.ranks && effort.steps > told_from) print_error("{}\n", text(effort.steps));
     return ok();
 }
 

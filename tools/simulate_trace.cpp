@@ -1,10 +1,10 @@
 #include "tools/simulate_trace.hpp"
 
-#include <cerrno>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <utility>
+
+#include "src/base/file.hpp"
 
 namespace weft::tools {
 
@@ -15,27 +15,22 @@ using Json = nlohmann::ordered_json;
 // One event a line, so that a trace of any length needs no memory.
 class TraceFile {
   public:
-    explicit TraceFile(const std::string& name) : name_(name), file_(name, std::ios::binary) {
-        file_ << R"({"displayTimeUnit": "ns", "traceEvents": [)";
+    explicit TraceFile(const std::string& name) : file_(name) {
+        file_.add(R"({"displayTimeUnit": "ns", "traceEvents": [)");
     }
     void add(const Json& event) {
-        file_ << (first_ ? "\n" : ",\n") << event.dump(-1, ' ', false, Json::error_handler_t::replace);
-        first_ = false;
+        file_.add(std::exchange(first_, false) ? "\n" : ",\n");
+        file_.add(event.dump(-1, ' ', false, Json::error_handler_t::replace));
     }
     // Before anything is simulated for it.
-    Status begin() const {
-        return file_ ? ok() : fail(weftSystemError, "{} could not be written: {}", name_, errno_text(errno));
-    }
+    Status begin() const { return file_.status(); }
     Status end(const Json& other) {
-        file_ << "\n], \"otherData\": " << other.dump() << "}\n";
-        file_.close();
-        if (!file_) return fail(weftSystemError, "{} could not be written: {}", name_, errno_text(errno));
-        return ok();
+        file_.add("\n], \"otherData\": " + other.dump() + "}\n");
+        return file_.finish();
     }
 
   private:
-    const std::string name_;
-    std::ofstream file_;
+    FileWriter file_;
     bool first_ = true;
 };
 

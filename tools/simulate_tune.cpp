@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "src/base/file.hpp"
+#include "src/base/printing.hpp"
 #include "src/bootstrap/agreed_texts.hpp"
 #include "src/selector/tuning_file.hpp"
 #include "tools/algorithm_named.hpp"
@@ -88,8 +89,8 @@ Status write_simulated_tuning(SimulateRequest request, const SimulateRows& rows_
         return fail(weftInvalidArgument, "the file would have {} KiB, and ranks take {} KiB at most", text.size() >> 10,
                     AgreedTexts::tuning_bytes_most >> 10);
     WEFT_TRY(write_file(request.tune, text));
-    fmt::print("{} is written, of {} ranks on {}: WEFT_TUNE_FILE={} makes programs there use it\n", request.tune,
-               tuning->curves.empty() ? 0 : tuning->curves[0].ranks, tuning->simulated, request.tune);
+    print_output("{} is written, of {} ranks on {}: WEFT_TUNE_FILE={} makes programs there use it\n", request.tune,
+                 tuning->curves.empty() ? 0 : tuning->curves[0].ranks, tuning->simulated, request.tune);
     return ok();
 }
 

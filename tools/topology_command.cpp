@@ -11,6 +11,7 @@
 
 #include "src/base/file.hpp"
 #include "src/base/options.hpp"
+#include "src/base/printing.hpp"
 #include "tools/pictures/channels.hpp"
 #include "tools/pictures/machine.hpp"
 #include "topology/channel_check.hpp"
@@ -73,8 +74,8 @@ Result<Machine> machine_of(const Request& request) {
 }
 
 void print_notes(const Machine& machine) {
-    std::fflush(stdout);
-    for (const std::string& note : machine.notes) fmt::print(stderr, "{}: {}\n", machine.source, note);
+    flush_output();
+    for (const std::string& note : machine.notes) print_error("{}: {}\n", machine.source, note);
 }
 
 // The machine, and below it what was found for it, if anything was.
@@ -90,7 +91,7 @@ Status draw(const Request& request, const Machine& machine, const topology::Chan
 Status show(const Request& request) {
     const auto machine = machine_of(request);
     if (!machine) return Status(machine.status().code(), machine.status().sentence());
-    fmt::print("{}", topology::write_text(machine->graph, {.pxn = request.pxn}));
+    print_output("{}", topology::write_text(machine->graph, {.pxn = request.pxn}));
     print_notes(*machine);
     // As a search there ends.
     if (machine->graph.nodes().empty())
@@ -105,16 +106,16 @@ Status check(const Request& request, const Machine& machine, const topology::Job
     if (!text) return Status(text.status().code(), text.status().sentence());
     const auto described = topology::read_graphs(*text);
     if (!described) return fail(weftInvalidUsage, "{}: {}", request.graph, described.status().sentence());
-    for (const std::string& note : described->notes) fmt::print(stderr, "{}: {}\n", request.graph, note);
+    for (const std::string& note : described->notes) print_error("{}: {}\n", request.graph, note);
     size_t objections = 0;
     for (const topology::ChannelGraph& graph : described->graphs) {
         const auto found = topology::check_channels(graph, job);
         if (!found) return Status(found.status().code(), found.status().sentence());
-        for (const std::string& objection : *found) fmt::print("{}\n", objection);
+        for (const std::string& objection : *found) print_output("{}\n", objection);
         objections += found->size();
     }
     if (objections > 0) return fail(weftInvalidUsage, "{} does not fit {}", request.graph, machine.source);
-    fmt::print("{} fits {}\n", request.graph, machine.source);
+    print_output("{} fits {}\n", request.graph, machine.source);
     return ok();
 }
 
@@ -151,7 +152,7 @@ Status search(const Request& request) {
     if (request.rails != "best") options.rails = request.rails == "only" ? topology::Rails::only : topology::Rails::any;
     const auto found = topology::search(*job, options);
     if (!found) return fail(found.status().code(), "{}: {}", machine->source, found.status().sentence());
-    fmt::print("{}", topology::write_text(*found));
+    print_output("{}", topology::write_text(*found));
     if (!request.svg.empty()) WEFT_TRY(draw(request, *machine, &*found));
     if (request.xml.empty()) return ok();
     if (found->kinds.size() > 1)
@@ -161,7 +162,7 @@ Status search(const Request& request) {
 }
 
 int exit_status_of(const Status& status) {
-    if (!status) fmt::print(stderr, "weft topology: {}\n", status.sentence());
+    if (!status) print_error("weft topology: {}\n", status.sentence());
     return status ? 0 : status.code() == weftInvalidArgument ? 2 : 1;
 }
 
@@ -196,8 +197,12 @@ void make_topology_show(CLI::App& command, int& exit_status) {
 
 void add_topology_command(CLI::App& app, int& exit_status) {
     auto request = std::make_shared<Request>();
-    CLI::App* command = app.add_subcommand("topology", "Shows machines as graphs of devices and links");
-    command->require_subcommand(1);
+    CLI::App* command =
+        app.add_subcommand("topology", "Shows machines as graphs of devices and links; without a subcommand, this one");
+    command->require_subcommand(0, 1);
+    command->callback([command, &exit_status] {
+        if (command->get_subcommands().empty()) exit_status = exit_status_of(show(Request()));
+    });
     make_topology_show(
         *command->add_subcommand(
             "show",

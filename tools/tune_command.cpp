@@ -14,6 +14,7 @@
 #include "src/base/fd.hpp"
 #include "src/base/file.hpp"
 #include "src/base/options.hpp"
+#include "src/base/printing.hpp"
 #include "src/bootstrap/agreed_texts.hpp"
 #include "src/registry.hpp"
 #include "src/selector/tuning_file.hpp"
@@ -232,19 +233,19 @@ Status tune(const Wish& wish) {
     WEFT_TRY(check_length(*plan));
     WEFT_TRY(check_file(wish.file));
     for (Arrangement& arrangement : plan->arrangements) {
-        fmt::print("measures {} ranks over {}, about {:.0f} s\n", arrangement.ranks, arrangement.transport(),
-                   plan->work.seconds);
-        std::fflush(stdout);
+        print_output("measures {} ranks over {}, about {:.0f} s\n", arrangement.ranks, arrangement.transport(),
+                     plan->work.seconds);
+        WEFT_TRY(output_status());
         WEFT_TRY(measure(arrangement, plan->work));
     }
     Tuning here = tuning_of_here();
     here.cores = topology::usable_cores();
     const Tuning tuning = tuning_of_times(std::move(here), plan->arrangements);
     if (Status written = write_file(wish.file, tuning.text()); !written) {
-        fmt::print("{}", tuning.text());  // a minute's work
+        print_output("{}", tuning.text());  // a minute's work
         return written;
     }
-    fmt::print(
+    print_output(
         "\nTime of what is chosen over that of the best, less 1, at sizes between those that the file holds, and at "
         "the "
         "largest, measured once more:\n"
@@ -257,7 +258,7 @@ Status tune(const Wish& wish) {
 
 int run_as_rank(const Wish& wish) {
     auto plan = plan_of(wish);
-    if (!plan) return fmt::print(stderr, "weft tune: {}\n", plan.status().sentence()), 2;
+    if (!plan) return print_error("weft tune: {}\n", plan.status().sentence()), 2;
     plan->work.seconds = wish.seconds;
     return run_tune_rank(plan->work);
 }
@@ -288,7 +289,7 @@ void add_tune_command(CLI::App& app, int& exit_status) {
             return;
         }
         const Status tuned = tune(*wish);
-        if (!tuned) fmt::print(stderr, "weft tune: {}\n", tuned.sentence());
+        if (!tuned) print_error("weft tune: {}\n", tuned.sentence());
         exit_status = tuned ? 0 : tuned.code() == weftInvalidArgument ? 2 : 1;
     });
 }

@@ -13,6 +13,7 @@
 
 #include "perf/race.hpp"
 #include "src/base/cpu.hpp"
+#include "src/base/printing.hpp"
 #include "topology/cpu_mask.hpp"
 #include "topology/discover.hpp"
 
@@ -153,10 +154,10 @@ class Tuner {
             const auto [known, fresh] = best.emplace(names[i], time.us);
             if (!fresh) known->second = std::min(known->second, time.us);
             past.cell_us += time.us;
-            if (rank_.is_first()) fmt::print("{}\n", time.text());
+            if (rank_.is_first()) print_output("{}\n", time.text());
         }
         past.us = best;
-        if (rank_.is_first()) std::fflush(stdout);
+        if (rank_.is_first()) flush_output();
     }
 
     // Those that can serve, but for who is far behind where bytes alone count.
@@ -228,7 +229,7 @@ int domain_of_this_process() {
 void tell_whether_apart(perf::Rank& rank) {
     const double domain = domain_of_this_process();
     const double least = rank.combine(domain, weftMin), most = rank.combine(domain, weftMax);
-    if (rank.is_first() && least >= 0) fmt::print("{}\n", apart_text(least != most));
+    if (rank.is_first() && least >= 0) print_output("{}\n", apart_text(least != most));
 }
 
 }  // namespace
@@ -236,7 +237,7 @@ void tell_whether_apart(perf::Rank& rank) {
 int run_tune_rank(const TuneWork& work) try {
     weftComm_t comm = nullptr;
     if (weftCommInitFromEnvironment(&comm, nullptr) != weftSuccess) {
-        fmt::print(stderr, "weft tune: {}\n", weftGetLastError(nullptr));
+        print_error("weft tune: {}\n", weftGetLastError(nullptr));
         return 1;
     }
     {
@@ -246,11 +247,10 @@ int run_tune_rank(const TuneWork& work) try {
     }
     return weftCommDestroy(comm) == weftSuccess ? 0 : 1;
 } catch (const perf::Failure& failure) {
-    fmt::print(stderr, "weft tune: {}\n", failure.what());
+    print_error("weft tune: {}\n", failure.what());
     return 1;
 } catch (const std::bad_alloc&) {
-    fmt::print(stderr, "weft tune: two buffers of {} MiB for each rank find no room: lower --most\n",
-               work.most_bytes >> 20);
+    print_error("weft tune: two buffers of {} MiB for each rank find no room: lower --most\n", work.most_bytes >> 20);
     return 1;
 }
 

@@ -1,5 +1,6 @@
 // weft: the one command: `weft run` starts ranks, `weft info` tells what there is, `weft schedule` shows and proves,
-// `weft topology` shows machines and searches them for channels, `weft tune` measures this one.
+// `weft topology` shows machines and searches them for channels, `weft tune` measures this one, `weft perf` starts
+// benchmarks.
 #include <fcntl.h>
 #include <fmt/core.h>
 #include <CLI/CLI.hpp>
@@ -7,11 +8,14 @@
 #include <algorithm>
 #include <cstdio>
 #include <new>
+#include <sstream>
 #include <string>
 #include <vector>
 
 #include "src/base/build_facts.hpp"
+#include "src/base/printing.hpp"
 #include "tools/info_command.hpp"
+#include "tools/perf_command.hpp"
 #include "tools/run_command.hpp"
 #include "tools/schedule_command.hpp"
 #include "tools/topology_command.hpp"
@@ -32,11 +36,12 @@ int main(int argc, char** argv) {
     weft::tools::add_schedule_command(app, exit_status);
     weft::tools::add_topology_command(app, exit_status);
     weft::tools::add_tune_command(app, exit_status);
+    weft::tools::add_perf_command(app, exit_status);
     std::vector<std::string> arguments(argv + 1, argv + argc);
     if (!arguments.empty() && arguments[0] == "run") weft::tools::shield_separator(arguments);
     auto is_named = [&](CLI::App* command) { return command->check_name(arguments[0]); };
     if (!arguments.empty() && arguments[0].substr(0, 1) != "-" && app.get_subcommands(is_named).empty()) {
-        fmt::print(stderr, "weft: {} is not a command; `weft --help` lists them\n", arguments[0]);
+        weft::print_error("weft: {} is not a command; `weft --help` lists them\n", arguments[0]);
         return 2;
     }
     std::reverse(arguments.begin(), arguments.end());  // as CLI11 wants them
@@ -44,10 +49,13 @@ int main(int argc, char** argv) {
         app.parse(arguments);
     } catch (const CLI::ParseError& misuse) {
         // --help and --version come here, too, and are no failure.
-        return app.exit(misuse) == 0 ? 0 : 2;
+        std::ostringstream answer, objection;
+        exit_status = app.exit(misuse, answer, objection) == 0 ? 0 : 2;
+        weft::print_text(answer.str());
+        weft::print_error_text(objection.str());
     } catch (const std::bad_alloc&) {
-        fputs("weft: out of memory\n", stderr);
-        return 1;
+        weft::print_error("weft: out of memory\n");
+        exit_status = 1;
     }
-    return exit_status;
+    return weft::status_after_output("weft", exit_status);
 }

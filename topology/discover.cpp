@@ -1,13 +1,7 @@
 #include "topology/discover.hpp"
 
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <cstdio>
-#include <filesystem>
-#include <fstream>
-#include <system_error>
 
 #include "src/base/file.hpp"
 #include "topology/container.hpp"
@@ -193,18 +187,7 @@ Result<Discovered> discover_this_host(const Options& options, const Asked& asked
 }
 
 Status write_topology_file(const Graph& graph, const std::string& file) {
-    // Ranks of one host may write it at the same time. A pipe or a device is written as it is.
-    std::error_code unreadable;
-    const auto type = std::filesystem::symlink_status(file, unreadable).type();
-    const bool plain = type == std::filesystem::file_type::not_found || type == std::filesystem::file_type::regular;
-    const std::string draft = plain ? fmt::format("{}.{}", file, getpid()) : file;
-    std::ofstream stream(draft, std::ios::binary);
-    stream << write_topology(graph);
-    stream.close();
-    if (stream && (!plain || std::rename(draft.c_str(), file.c_str()) == 0)) return ok();
-    const int error = errno;
-    if (plain) (void)std::remove(draft.c_str());
-    return fail(weftSystemError, "{} could not be written: {}", file, errno_text(error));
+    return write_file(file, write_topology(graph));  // ranks of one host may write it at the same time
 }
 
 }  // namespace weft::topology

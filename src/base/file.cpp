@@ -1,7 +1,10 @@
 #include "src/base/file.hpp"
 
+#include <fcntl.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <fstream>
 
@@ -24,12 +27,49 @@ Result<std::string> read_file(const std::string& name, size_t bytes_most, Pipes 
 }
 
 Status write_file(const std::string& name, const std::string& text) {
-    errno = 0;
-    std::ofstream file(name, std::ios::binary);
-    file << text;
-    file.close();
-    if (!file) return fail(weftSystemError, "{} could not be written: {}", name, errno_text(errno));
-    return ok();
+    FileWriter file(name);
+    file.add(text);
+    return file.finish();
+}
+
+FileWriter::FileWriter(const std::string& name) : name_(name) {
+    static std::atomic<int> drafts{0};
+    struct stat old;
+    const bool exists = lstat(name.c_str(), &old) == 0;
+    // A draft would not have the owner or the other names of such a file, or could be written where the file may not.
+    const bool in_place = exists && (!S_ISREG(old.st_mode) || old.st_uid != geteuid() || old.st_nlink > 1 ||
+                                     access(name.c_str(), W_OK) != 0);
+    if (!in_place) {
+        draft_ = fmt::format("{}.{}.{}", name, getpid(), ++drafts);
+        const int draft = open(draft_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        if (draft >= 0 && exists) (void)!fchmod(draft, old.st_mode & 07777);
+        if (draft >= 0) file_ = fdopen(draft, "wb");
+        if (!file_) draft_.clear();  // the folder may not be written, but the file may
+    }
+    if (!file_) file_ = std::fopen(name.c_str(), "wbe");
+    if (!file_) error_ = errno;
+}
+
+FileWriter::~FileWriter() {
+    if (file_) std::fclose(file_);
+    if (!draft_.empty()) unlink(draft_.c_str());
+}
+
+void FileWriter::add(std::string_view text) {
+    if (error_ == 0 && std::fwrite(text.data(), 1, text.size(), file_) != text.size()) error_ = errno;
+}
+
+Status FileWriter::status() const {
+    if (error_ == 0) return ok();
+    return fail(weftSystemError, "{} could not be written: {}", name_, errno_text(error_));
+}
+
+Status FileWriter::finish() {
+    // Some file systems tell only here that they are full.
+    if (file_ && std::fclose(std::exchange(file_, nullptr)) != 0 && error_ == 0) error_ = errno;
+    if (error_ == 0 && !draft_.empty() && std::rename(draft_.c_str(), name_.c_str()) != 0) error_ = errno;
+    if (error_ == 0) draft_.clear();
+    return status();
 }
 
 }  // namespace weft

@@ -1,10 +1,14 @@
 // run_output_test.cpp: the ranks' standard input, and their output with and without labels.
 #include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <map>
 #include <string>
 #include <vector>
 
 #include "tests/catch.hpp"
+#include "tests/folder.hpp"
 #include "tests/subprocess.hpp"
 
 using namespace weft::test;
@@ -64,6 +68,58 @@ TEST_CASE("when nobody reads any more, the ranks meet SIGPIPE", "[run]") {
     Outcome outcome = run({"sh", "-c", WEFT_COMMAND " run -n 2 --label --grace 0.1 yes | head -n 1"});
     CHECK((outcome.output == "[0] y\n" || outcome.output == "[1] y\n"));
     CHECK(outcome.error.find("was killed by signal 13 (SIGPIPE)") != std::string::npos);
+}
+
+TEST_CASE("output that cannot be written is a sentence and a status other than 0, of every command", "[run]") {
+    const std::vector<std::string> commands = {"--help",
+                                               "--version",
+                                               "run --help",
+                                               "info",
+                                               "info --json",
+                                               "info explain 1M -n 8",
+                                               "topology",
+                                               "topology show --synthetic 'package:2 numa:1 l3:1 core:8 pu:2'",
+                                               "schedule show ring -n 4",
+                                               "schedule simulate ring -n 4",
+                                               "tune --ranks 2 --seconds 0.01 --collectives all_reduce -o /dev/null",
+                                               "run -n 2 --label echo text",
+                                               "perf"};
+    for (const std::string& command : commands) {
+        INFO(command);
+        const Outcome outcome = run({"sh", "-c", WEFT_COMMAND " " + command + " >/dev/full"});
+        CHECK(outcome.status == 1);
+        CHECK(outcome.error.find("No space left on device") != std::string::npos);
+    }
+    // The sentence has no place either.
+    CHECK(run({"sh", "-c", WEFT_COMMAND " info >/dev/full 2>&1"}).status == 1);
+    CHECK(run({"sh", "-c", WEFT_COMMAND " nonsense 2>/dev/full"}).status == 2);
+    CHECK(run({"sh", "-c", WEFT_COMMAND " run -n 2 --label sh -c 'echo text >&2' 2>/dev/full"}).status == 1);
+    // Nobody reads.
+    CHECK(run({"bash", "-c", WEFT_COMMAND " info --json | true; exit ${PIPESTATUS[0]}"}).status != 0);
+}
+
+TEST_CASE("a file that does not fit its disk is not left in part, and an old one stays", "[run]") {
+    const Folder folder;
+    const std::string file = folder.path / "file";
+    // A limit of a file's size stands for the disk's.
+    const std::string limit = "trap '' XFSZ; ulimit -f 0; cd " + folder.path.string() + "; ";
+    const std::vector<std::string> commands = {
+        "schedule build ring -n 4 -o file",
+        "schedule show ring -n 4 --svg file",
+        "topology show --synthetic 'package:2 numa:1 l3:1 core:8 pu:2' --xml file",
+        "topology show --synthetic 'package:2 numa:1 l3:1 core:8 pu:2' --svg file",
+        "schedule simulate ring -n 4 --trace file",
+        "schedule simulate all -n 4 --host cpu-10g --collective all_reduce -b 64 --tune file"};
+    for (const bool old : {false, true}) {
+        if (old) std::ofstream(file) << "old";
+        for (const std::string& command : commands) {
+            INFO(command);
+            CHECK(run({"sh", "-c", limit + WEFT_COMMAND " " + command + " >/dev/null"}).status == 1);
+            const auto left = std::distance(std::filesystem::directory_iterator(folder.path), {});
+            CHECK(left == (old ? 1 : 0));
+            if (old) CHECK(std::filesystem::file_size(file) == 3);
+        }
+    }
 }
 
 TEST_CASE("what the launcher itself says comes after what the ranks had said", "[run]") {

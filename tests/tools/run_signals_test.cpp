@@ -49,6 +49,43 @@ TEST_CASE("a signal that ranks do not catch ends them, and the status tells", "[
     for (pid_t pid : pids_in(job.output())) CHECK(process_state(pid) == 'X');
 }
 
+TEST_CASE("where the kernel refuses pidfd_open, ends are seen, signals arrive and nothing is left", "[run]") {
+    for (const char* error : {"ENOSYS", "EPERM"}) {
+        INFO(error);
+        const std::vector<std::string> start = {REFUSE, error, "pidfd_open", WEFT_COMMAND, "run", "--grace", "0.2"};
+        const auto with = [&](std::vector<std::string> more) {
+            std::vector<std::string> all = start;
+            all.insert(all.end(), more.begin(), more.end());
+            return all;
+        };
+        CHECK(run(with({"-n", "5", "true"})).status == 0);
+        const Outcome failed =
+            run(with({"-n", "3", "sh", "-c", "test $WEFT_RANK != 1 || exit 7; echo rank $$; exec sleep 1000"}));
+        CHECK(failed.status == 7);
+        CHECK(failed.error.find("rank 1 (pid ") != std::string::npos);
+        for (pid_t pid : pids_in(failed.output)) CHECK(process_state(pid) == 'X');
+        CHECK(run(with({"-n", "2", "/nowhere/program"})).status == 127);
+        Subprocess job(with({"-n", "3", "sh", "-c", wait_for_end}));
+        REQUIRE(job.says("rank", 3));
+        job.kill(SIGTERM);
+        CHECK(job.wait() == 128 + SIGTERM);
+        for (pid_t pid : pids_in(job.output())) CHECK(process_state(pid) == 'X');
+    }
+}
+
+TEST_CASE("whatever else the kernel refuses, the launcher works without or ends with status 1", "[run]") {
+    for (const std::string call :
+         {"close_range", "clone3", "epoll_create1", "getrandom", "membarrier", "memfd_create", "pipe2", "prctl",
+          "prlimit64", "rseq", "sched_getaffinity", "sched_setaffinity", "signalfd4", "socket", "statx", "waitid"})
+        for (const char* error : {"ENOSYS", "EPERM"}) {
+            INFO(call << " " << error);
+            Subprocess job({REFUSE, error, call, WEFT_COMMAND, "run", "-n", "2", "true"});
+            CHECK(job.ends());
+            const int status = job.wait();
+            CHECK((status == 0 || (status == 1 && job.error().find("weft run: ") != std::string::npos)));
+        }
+}
+
 TEST_CASE("stopping the launcher stops the ranks, continuing continues them", "[run]") {
     Subprocess job({WEFT_COMMAND, "run", "-n", "2", "sh", "-c", wait_for_end});
     REQUIRE(job.says("rank", 2));
