@@ -12,6 +12,7 @@
 #include "collective.hpp"
 #include "job.hpp"
 #include "json_report.hpp"
+#include "memory.hpp"
 #include "placement.hpp"
 #include "race.hpp"
 #include "regret.hpp"
@@ -126,18 +127,14 @@ bool Benchmark::memory_suffices(const std::vector<RankPlace>& places) {
     size_t each = 0;
     for (const Element* element : arguments_.elements)
         each = std::max(each, Buffers::total_bytes(buffer_layout(*element, largest)));
-    const std::string& host = places[size_t(rank_.index())].host;
-    const double neighbours =
-        double(std::count_if(places.begin(), places.end(), [&](const RankPlace& place) { return place.host == host; }));
-    // Beyond what is free the system kills processes instead of refusing memory, so ask first.
-    const double needed = double(each) * neighbours, available = double(available_memory());
-    const bool enough = available == 0 || needed <= available;
+    // A GPU's buffer is copied to the host to be checked there, or not at all.
+    if (rank_.gpu()) each = rank_.gpu()->no_kernels().empty() ? 0 : each / 2;
+    std::vector<std::string> hosts;
+    for (const RankPlace& place : places) hosts.push_back(place.host);
+    const std::string lack = memory_lack(weft::memory_rooms(), each, rank_, hosts);
     // The least rank that lacks memory speaks.
-    const double speaker = rank_.combine(enough ? rank_.count() : rank_.index(), weftMin);
-    if (speaker == rank_.index())
-        weft::print_error(
-            "{}: rank {}: the buffers of all ranks on {} ({}) need {:.1f} GiB, {:.1f} GiB are available: lower -e\n",
-            collective_.program, rank_.index(), host, neighbours, needed / 0x1p30, available / 0x1p30);
+    const double speaker = rank_.combine(lack.empty() ? rank_.count() : rank_.index(), weftMin);
+    if (speaker == rank_.index()) weft::print_error("{}: rank {}: {}\n", collective_.program, rank_.index(), lack);
     return speaker == rank_.count();
 }
 
@@ -365,7 +362,7 @@ int Benchmark::run() {
         print(preamble_text(collective_, arguments_, places) + regret_header());
     else if (!lines())
         print(header_text(collective_, arguments_, places));
-    if (!rank_.gpu() && !memory_suffices(places)) return 1;
+    if (!memory_suffices(places)) return 1;
 
     const size_t largest = *std::max_element(arguments_.sizes.begin(), arguments_.sizes.end());
     for (int cycle = 0; arguments_.cycles == 0 || cycle < arguments_.cycles; ++cycle)

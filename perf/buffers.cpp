@@ -7,7 +7,6 @@
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
 #include <thread>
 
 namespace perf {
@@ -39,8 +38,9 @@ Buffers::Buffers(Rank& rank, const Layout& layout) : rank_(rank), layout_(layout
     }
     if (rank.combine(shortage.empty() ? 1 : 0, weftMin) == 0) {
         release();
-        throw Shortage{
-            shortage.empty() ? "" : fmt::format("rank {}: no memory for its buffers: {}", rank.index(), shortage)};
+        throw Shortage{shortage.empty()
+                           ? ""
+                           : fmt::format("rank {}: no memory for its buffers: {}; lower -e", rank.index(), shortage)};
     }
     // First touch here, not in a timed call.
     for (void* memory : memory_)
@@ -92,17 +92,6 @@ size_t Buffers::wrong(Side side, size_t offset, size_t bytes, const Period& peri
 
 size_t Buffers::total_bytes(const Layout& layout) {
     return layout.bytes > SIZE_MAX / 4 ? SIZE_MAX : 2 * (layout.offset + layout.bytes + guard_bytes);
-}
-
-size_t available_memory() {
-    std::ifstream file("/proc/meminfo");
-    std::string name, unit;
-    size_t kib = 0;
-    while (file >> name >> kib) {
-        if (name == "MemAvailable:") return kib * 1024;
-        std::getline(file, unit);
-    }
-    return 0;
 }
 
 }  // namespace perf

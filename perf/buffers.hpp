@@ -58,7 +58,4 @@ class Buffers {
     mutable std::vector<std::byte> mirror_;  // on the host, of one of a GPU's that runs no kernels
 };
 
-// Memory that this host can still give, in bytes; 0 if it does not say.
-size_t available_memory();
-
 }  // namespace perf

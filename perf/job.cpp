@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <new>
+#include <system_error>
 #include <thread>
 
 #include "src/base/printing.hpp"
@@ -55,9 +57,11 @@ int run_rank(const std::string& program, weftComm_t comm, Gpu* gpu, const std::f
         return result == weftSuccess ? status : complain(program, "weftCommDestroy", result);
     } catch (const Failure& failure) {
         complain(program, fmt::format("rank {}: {}", index, failure.what()));
-        weftCommAbort(comm);
-        return 1;
+    } catch (const std::bad_alloc&) {
+        complain(program, fmt::format("rank {}: out of memory: lower -e", index));
     }
+    weftCommAbort(comm);
+    return 1;
 }
 
 // Each thread's rank joins in one group on this thread, or, with -p 1, by itself on its own.
@@ -91,7 +95,14 @@ int run_threads(const std::string& program, const Arguments& arguments, const st
     };
     std::vector<int> statuses(count);
     std::vector<std::thread> threads;
-    for (size_t i = 0; i < count; ++i) threads.emplace_back([&, i] { statuses[i] = serve(i); });
+    for (size_t i = 0; i < count; ++i) try {
+            threads.emplace_back([&, i] { statuses[i] = serve(i); });
+        } catch (const std::system_error& error) {
+            statuses[i] = complain(program, fmt::format("rank {}: its thread could not be started: {}; `ulimit -u` and "
+                                                        "the container's pids limit say how many there may be",
+                                                        i, error.what()));
+            if (!arguments.parallel_init) weftCommAbort(comms[i]);
+        }
     for (std::thread& thread : threads) thread.join();
     return *std::max_element(statuses.begin(), statuses.end());
 }

@@ -115,8 +115,8 @@ Status Launcher::prepare() {
 }
 
 Status Launcher::raise_descriptor_limit() {
-    getrlimit(RLIMIT_NOFILE, &original_.open_files);
-    rlim_t needed = rlim_t(job_.ranks) * (job_.label ? 3 : 1) + 32;  // and a few of our own
+    if (getrlimit(RLIMIT_NOFILE, &original_.open_files) != 0) return ok();  // a limit that is met later says so
+    rlim_t needed = rlim_t(job_.ranks) * (job_.label ? 3 : 1) + 32;         // and a few of our own
     if (original_.open_files.rlim_cur >= needed) return ok();
     rlimit raised = {std::min(needed, original_.open_files.rlim_max), original_.open_files.rlim_max};
     if (raised.rlim_cur < needed || setrlimit(RLIMIT_NOFILE, &raised) != 0) {

@@ -48,7 +48,7 @@ void set_variable(const char* name, const std::string& value) { setenv(name, val
     for (const std::string& argument : start.command) arguments.push_back(const_cast<char*>(argument.c_str()));
     arguments.push_back(nullptr);
 
-    setrlimit(RLIMIT_NOFILE, &start.original.open_files);
+    if (start.original.open_files.rlim_max > 0) setrlimit(RLIMIT_NOFILE, &start.original.open_files);
     sigaction(SIGPIPE, &start.original.pipe_action, nullptr);
     sigprocmask(SIG_SETMASK, &start.original.signal_mask, nullptr);
     execvp(arguments[0], arguments.data());

@@ -221,6 +221,10 @@ Result<Joining> prepare_joining(weftComm** comm, int nranks, const UniqueId& id,
     auto settings = settings_of_environment(nranks);
     if (!settings) return settings.take_status();
     WEFT_TRY(apply(given, *settings));
+    if (nranks > 1 && !ranks_share_memory() && !id.has_root())
+        return fail(weftSystemError,
+                    "WEFT_TRANSPORTS forbids shared memory, but the process that made the unique id listens on no "
+                    "network, so the ranks cannot meet; its log at INFO says why");
     MeetingOptions& meeting = settings->meeting;
     auto host = host_of(rank);
     if (!host) return host.take_status();

@@ -49,5 +49,23 @@ for source in "$(dirname "$makefile")"/*.c "$(dirname "$makefile")"/*.cpp; do
 done
 [ "$built" -ge 6 ] || { echo "only $built examples were built and run"; exit 1; }
 
+# The benchmarks under nccl-tests' names; they find the library where it was installed, and `weft perf` finds them.
+if [ -x "$build/perf/all_reduce_perf" ]; then
+    for name in all_reduce all_gather reduce_scatter broadcast reduce alltoall gather scatter sendrecv; do
+        program=$(find "$place" -path "*/bin/${name}_perf")
+        [ -n "$program" ] || { echo "no ${name}_perf was installed"; exit 1; }
+    done
+    "$program" -t 2 -b 8 -e 8 -n 1 >"$place/perf.log" 2>&1 || { cat "$place/perf.log"; echo "$program failed"; exit 1; }
+    if [ -n "$launcher" ]; then
+        "$launcher" perf all_reduce -t 2 -b 8 -e 8 -n 1 >"$place/perf.log" 2>&1 ||
+            { cat "$place/perf.log"; echo "weft perf failed"; exit 1; }
+        grep -q 'Out of bounds values : 0 OK' "$place/perf.log" || { cat "$place/perf.log"; exit 1; }
+        if "$launcher" perf | grep 'not installed'; then echo "weft perf does not find them"; exit 1; fi
+        status=0
+        "$launcher" perf nonsense >"$place/perf.log" 2>&1 || status=$?
+        [ "$status" = 2 ] || { echo "weft perf nonsense has status $status"; exit 1; }
+    fi
+fi
+
 if find "$place" \( -name 'libweft_inside*' -o -name '*.hpp' -path '*src*' \) | grep .; then echo "private parts were installed"; exit 1; fi
 echo "installed $soname, version $version: $(find "$place" \( -type f -o -type l \) | wc -l) files"

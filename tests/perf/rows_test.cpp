@@ -152,6 +152,19 @@ TEST_CASE("flags that mean nothing to a collective are told, and roots that do n
     }
 }
 
+TEST_CASE("results that cannot be written are a sentence and a status other than 0, with every collective") {
+    for (const Expected& program : expected) {
+        for (const std::string& arguments : {size_flags(program, 2), std::string("-h")}) {
+            const Run run = run_command(real(program) + " " + arguments + " 2>&1 >/dev/full #");
+            INFO(program.name << " " << arguments << "\n" << run.output);
+            CHECK(run.status == 1);
+            CHECK_THAT(run.output, Contains("No space left on device"));
+        }
+        CHECK(run_command(real(program) + " " + size_flags(program, 2) + " >/dev/full 2>/dev/full #").status == 1);
+        CHECK(run_command(real(program) + " " + "--nonsense 2>/dev/full #").status == 2);
+    }
+}
+
 TEST_CASE("every collective passes over Weft, with ranks as threads") {
     const Expected& program = GENERATE(from_range(expected));
     const std::string ranks = GENERATE("2", "3");
@@ -171,6 +184,23 @@ TEST_CASE("every collective passes over Weft, with ranks as processes") {
     INFO(program.name << '\n' << run.output);
     CHECK(run.status == 0);
     CHECK_THAT(run.output, Contains("# Out of bounds values : 0 OK"));
+}
+TEST_CASE("whatever system call the kernel refuses, ranks work without it or end with a sentence") {
+    for (const std::string call :
+         {"clone3", "epoll_create1", "eventfd2", "fallocate", "getrandom", "madvise", "membarrier", "memfd_create",
+          "ppoll", "process_vm_readv", "process_vm_writev", "rseq", "sched_getaffinity", "timerfd_create"})
+        for (const std::string error : {"ENOSYS", "EPERM"}) {
+            const std::string refuse = REFUSE " " + error + " " + call + " ";
+            const std::string flags = "/sendrecv_perf -b 8 -e 4M -f 524288 -n 1 -w 0";
+            for (const std::string& command :
+                 {refuse + REAL + flags + " -t 2", LAUNCHER " run -n 2 --grace 0.2 " + refuse + REAL + flags,
+                  "WEFT_TRANSPORTS=tcp " LAUNCHER " run -n 2 --grace 0.2 " + refuse + REAL + flags}) {
+                const Run run = run_command("timeout 60 env " + command);
+                INFO(command << "\n" << run.output);
+                CHECK(
+                    (run.status == 0 || (run.status == 1 && run.output.find("sendrecv_perf: ") != std::string::npos)));
+            }
+        }
 }
 TEST_CASE("--regret knows every candidate of a collective over Weft") {
     const Run run = run_command(LAUNCHER " run -n 3 " REAL "/broadcast_perf -b 4K -e 4K --regret --seconds 0.01");

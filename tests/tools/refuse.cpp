@@ -22,7 +22,8 @@ struct Row {
     const char* name;
     long number;
 };
-#define ROW(name) {#name, SYS_##name}
+#define ROW(name) \
+    { #name, SYS_##name }
 const Row rows[] = {
     ROW(accept4),
     ROW(clone3),

@@ -1,6 +1,7 @@
 #include "src/drivers/hwloc/hwloc.hpp"
 
 #include <hwloc.h>
+#include <sched.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -201,6 +202,11 @@ bool too_large(const std::string& text) {
 }  // namespace
 
 Result<Machine> this_machine(const std::string& library) {
+    // Where the kernel refuses the call, hwloc 2 asks for ever with larger masks; EINVAL is a mask that is too small.
+    cpu_set_t mask;
+    if (sched_getaffinity(0, sizeof mask, &mask) != 0 && errno != EINVAL)
+        return fail(weftSystemError, "no hwloc: it needs sched_getaffinity, which the kernel refuses: {}",
+                    errno_text(errno));
     Result<Functions> functions = open(library);
     if (!functions) return functions.take_status();
     Topology topology(*functions);

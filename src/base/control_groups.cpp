@@ -1,0 +1,93 @@
+#include "src/base/control_groups.hpp"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <fstream>
+#include <sstream>
+
+namespace weft {
+namespace {
+
+bool has(const std::string& controllers, const std::string& wanted) {
+    return ("," + controllers + ",").find("," + wanted + ",") != std::string::npos;
+}
+
+// Version 1 writes the largest multiple of a page for no limit; version 2 writes "max", which is no number.
+constexpr uint64_t unlimited = uint64_t(1) << 62;
+
+uint64_t number_in(const std::string& file) {
+    uint64_t value = 0;
+    return std::ifstream(file) >> value ? value : unlimited;
+}
+
+// The sum of the values that stand behind these names.
+uint64_t sum_in(const std::string& file, std::initializer_list<const char*> names) {
+    std::ifstream lines(file);
+    uint64_t sum = 0;
+    for (std::string line; std::getline(lines, line);) {
+        std::istringstream words(line);
+        std::string name;
+        uint64_t value = 0;
+        if (words >> name >> value && std::find(names.begin(), names.end(), name) != names.end()) sum += value;
+    }
+    return sum;
+}
+
+uint64_t left_in(const std::string& folder, int version) {
+    const uint64_t most = number_in(folder + (version == 2 ? "/memory.max" : "/memory.limit_in_bytes"));
+    if (most >= unlimited) return unlimited;
+    const uint64_t used = number_in(folder + (version == 2 ? "/memory.current" : "/memory.usage_in_bytes"));
+    if (used >= unlimited) return unlimited;
+    // Files that are cached are dropped before anybody is killed.
+    const uint64_t cached = version == 2
+                                ? sum_in(folder + "/memory.stat", {"inactive_file", "active_file"})
+                                : sum_in(folder + "/memory.stat", {"total_inactive_file", "total_active_file"});
+    const uint64_t needed = used - std::min(used, cached);
+    return most - std::min(most, needed);
+}
+
+}  // namespace
+
+std::vector<ControlGroup> control_groups(const std::string& self_cgroup, const std::string& controller) {
+    std::vector<ControlGroup> groups;
+    // "4:cpu,cpuacct:/docker/1234", "0::/user.slice"
+    std::istringstream lines(self_cgroup);
+    for (std::string line; std::getline(lines, line);) {
+        const size_t one = line.find(':'), other = line.find(':', one + 1);
+        if (one == std::string::npos || other == std::string::npos) continue;
+        const std::string controllers = line.substr(one + 1, other - one - 1), path = line.substr(other + 1);
+        if (path.find("..") != std::string::npos) continue;  // outside of what is mounted here
+        std::vector<std::string> mounts;
+        if (controllers.empty())
+            mounts = {"fs/cgroup", "fs/cgroup/unified"};
+        else if (has(controllers, controller))
+            mounts = {"fs/cgroup/" + controller, "fs/cgroup/" + controllers};
+        if (mounts.size() == 2 && mounts[0] == mounts[1]) mounts.pop_back();
+        for (const std::string& mount : mounts)
+            for (std::string left = path;;) {
+                while (!left.empty() && left.back() == '/') left.pop_back();
+                groups.push_back({mount + left, controllers.empty() ? 2 : 1});
+                if (left.empty()) break;
+                left.resize(left.rfind('/') == std::string::npos ? 0 : left.rfind('/'));
+            }
+    }
+    return groups;
+}
+
+std::vector<MemoryRoom> memory_rooms(const std::string& root) {
+    std::vector<MemoryRoom> rooms;
+    if (const uint64_t kib = sum_in(root + "/proc/meminfo", {"MemAvailable:"}); kib > 0) rooms.push_back({0, kib * 1024});
+    std::stringstream self;
+    self << std::ifstream(root + "/proc/self/cgroup").rdbuf();
+    for (const ControlGroup& group : control_groups(self.str().empty() ? "0::/" : self.str(), "memory")) {
+        const std::string folder = root + "/sys/" + group.folder;
+        struct stat status;
+        const uint64_t left = left_in(folder, group.version);
+        // A folder's inode is its group's number, also in a container.
+        if (left < unlimited && stat(folder.c_str(), &status) == 0) rooms.push_back({status.st_ino, left});
+    }
+    return rooms;
+}
+
+}  // namespace weft
