@@ -77,7 +77,8 @@ std::vector<ControlGroup> control_groups(const std::string& self_cgroup, const s
 
 std::vector<MemoryRoom> memory_rooms(const std::string& root) {
     std::vector<MemoryRoom> rooms;
-    if (const uint64_t kib = sum_in(root + "/proc/meminfo", {"MemAvailable:"}); kib > 0) rooms.push_back({0, kib * 1024});
+    if (const uint64_t kib = sum_in(root + "/proc/meminfo", {"MemAvailable:"}); kib > 0)
+        rooms.push_back({0, kib * 1024});
     std::stringstream self;
     self << std::ifstream(root + "/proc/self/cgroup").rdbuf();
     for (const ControlGroup& group : control_groups(self.str().empty() ? "0::/" : self.str(), "memory")) {

@@ -11,6 +11,7 @@
 #include "src/base/clock.hpp"
 #include "src/base/log.hpp"
 #include "src/base/per_process.hpp"
+#include "src/net/lost_packets.hpp"
 
 namespace weft {
 
@@ -49,6 +50,13 @@ std::optional<int64_t> Link::machine_silent_us() const {
     if (getsockopt(stream_.descriptor(), IPPROTO_TCP, TCP_INFO, &info, &bytes) != 0) return {};
     return int64_t(info.tcpi_last_ack_recv) * 1000;
 }
+
+std::string Link::lost_packets() const {
+    constexpr int64_t lately_us = 5'000'000;  // heartbeats and the root's news come more often
+    return now_us() - heard_us < lately_us ? net::lost_packets(stream_.descriptor()) : "";
+}
+
+std::string Link::missing_packets() const { return net::missing_packets(stream_.descriptor()); }
 
 void Link::close_when_idle() {
     closing_ = true;

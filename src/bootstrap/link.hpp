@@ -35,6 +35,9 @@ class Link {
     // For how long nothing has come from the machine at the other end, not even its kernel's acknowledgement of what was
     // sent; nothing: unknown.
     std::optional<int64_t> machine_silent_us() const;
+    // net::lost_packets of the connection; empty if the other end has been silent itself.
+    std::string lost_packets() const;
+    std::string missing_packets() const;
     int64_t heard_us = 0;   // when something last came
     int64_t spoken_us = 0;  // when something was last queued
 

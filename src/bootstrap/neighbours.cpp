@@ -5,6 +5,7 @@
 #include "src/base/clock.hpp"
 #include "src/base/log.hpp"
 #include "src/base/thread.hpp"
+#include "src/net/lost_packets.hpp"
 
 namespace weft {
 
@@ -131,6 +132,22 @@ void Neighbours::notice_sleep() {
                  double(asleep_us) / 1e6, heartbeat_ms_);
 }
 
+static std::string missing_text(const Link& link) {
+    const std::string missing = link.missing_packets();
+    return missing.empty() ? "" : ", or " + missing;
+}
+
+// The rank whose packets are lost may wait for nothing itself, so this is told as soon as it is seen.
+void Neighbours::look_at_packets(int64_t now) {
+    next_look_at_packets_us_ = now + look_at_packets_us;
+    std::string lost = net::lost_packets_of_process();
+    for (const auto& [host, link] : links_)
+        if (lost.empty()) lost = link->lost_packets();
+    if (lost.empty()) return;
+    next_look_at_packets_us_ = now + tell_of_packets_us;
+    WEFT_LOG(warn, net, "{}", lost);
+}
+
 void Neighbours::tick() {
     const int64_t now = now_us();
     std::string trouble;
@@ -139,7 +156,7 @@ void Neighbours::tick() {
             if (links_.count(host) || !ended_.insert(host).second) return;
             trouble = fmt::format(
                 "{} has met the others but does not answer {} since: it is down or stopped, or the "
-                "network between them is cut",
+                "network between them is cut or loses large packets (MTU)",
                 roster_->text(host), roster_->hosts[size_t(host_)].name);
         });
     for (const auto& [host, link] : links_) {
@@ -152,12 +169,15 @@ void Neighbours::tick() {
                 // We have sent some meanwhile.
                 link->machine_silent_us().value_or(limit_us()) < limit_us() / 2
                     ? fmt::format("its machine acknowledges what is sent to it, so its leader (pid {}) is stopped or "
-                                  "is given no processor",
-                                  roster_->hosts[size_t(host)].pid)
+                                  "is given no processor{}",
+                                  roster_->hosts[size_t(host)].pid, missing_text(*link))
                     : "it is down, or the network to it is cut",
                 heartbeat_ms_);
     }
-    if (!trouble.empty()) handlers_.on_trouble(trouble);
+    if (!trouble.empty())
+        handlers_.on_trouble(trouble);
+    else if (now > next_look_at_packets_us_)
+        look_at_packets(now);
 }
 
 }  // namespace weft

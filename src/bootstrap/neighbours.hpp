@@ -59,10 +59,13 @@ class Neighbours {
   private:
     Service& service() { return reception_->service(); }
     int64_t limit_us() const;
+    static constexpr int64_t look_at_packets_us = 2'000'000, tell_of_packets_us = 10'000'000;
+    void look_at_packets(int64_t now);
     void dial_parent();
     void link(int host, Fd socket);
     void end(int host, const Status& why);
 
+    int64_t next_look_at_packets_us_ = 0;
     std::shared_ptr<Reception> reception_;
     net::Identity identity_;
     const Roster* roster_;

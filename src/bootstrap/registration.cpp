@@ -38,9 +38,12 @@ std::string Registration::obstacle() const {
     if (dial_)
         if (const std::string pending = dial_->pending(); !pending.empty()) return "the root at " + pending;
     const int64_t silent_us = root_ ? now_us() - root_->heard_us : 0;
+    if (const std::string lost = root_ ? root_->lost_packets() : ""; !lost.empty())
+        return fmt::format("{}{}{}", obstacle_, obstacle_.empty() ? "" : "; ", lost);
     if (silent_us < root_silent_us) return obstacle_;
-    return fmt::format("{}{}the root at {} has said nothing for {} ms", obstacle_, obstacle_.empty() ? "" : "; ",
-                       root_->peer().text(), silent_us / 1000);
+    const std::string missing = root_->missing_packets();
+    return fmt::format("{}{}the root at {} has said nothing for {} ms{}{}", obstacle_, obstacle_.empty() ? "" : "; ",
+                       root_->peer().text(), silent_us / 1000, missing.empty() ? "" : "; ", missing);
 }
 
 void Registration::dial() {

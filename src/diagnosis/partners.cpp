@@ -38,6 +38,7 @@ Status Watchdog::look_at_partners(const RankSet& missing, int64_t silence_us, co
             who += fmt::format("{}{}, and {}", who.empty() ? "" : "; ", whereabouts(other, UINT64_MAX), owed(other));
     });
     if (named > 8) who += fmt::format("; and {} more", named - 8);
+    who += lost_packets();
     const double seconds = double(silence_us) / 1e6;
     if (late)
         return fail(weftTimeout, "rank {} waited {:.1f} s for {}{}, the deadline ({}) is {} ms: {}", rank_, seconds,

@@ -9,6 +9,7 @@
 #include "src/base/clock.hpp"
 #include "src/base/log.hpp"
 #include "src/base/partner_wait.hpp"
+#include "src/net/lost_packets.hpp"
 
 namespace weft {
 
@@ -38,6 +39,12 @@ std::string beside_collectives(const RankRow& row) {
 }
 
 }  // namespace
+
+// The ranks of other hosts are known to live, or their loss would have been told.
+std::string Watchdog::lost_packets() {
+    const std::string lost = net::lost_packets_of_process();
+    return lost.empty() ? "" : "; " + lost;
+}
 
 std::string Watchdog::name() const {
     return communicator_.empty() ? "" : fmt::format(" on communicator {}", communicator_);
@@ -214,6 +221,7 @@ Status Watchdog::look(const RankSet& missing, uint64_t sequence, const Operation
         if (++named <= 8) who += fmt::format("{}{}", who.empty() ? "" : "; ", whereabouts(other, sequence));
     });
     if (named > 8) who += fmt::format("; and {} more", named - 8);
+    who += lost_packets();
     if (late)
         return fail(weftTimeout, "rank {} waited {} in operation {}{}, {}, the deadline ({}) is {} ms: {}", rank_,
                     seconds(silence_us), sequence, name(), operation.text(), option_, limits_.timeout_us / 1000, who);

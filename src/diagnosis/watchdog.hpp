@@ -59,6 +59,7 @@ class Watchdog {
     RankSet causes(const RankSet& missing, uint64_t sequence, int64_t silence_us) const;
     std::string whereabouts(int other, uint64_t sequence) const;
     std::string name() const;
+    static std::string lost_packets();
 
     HostGroup* group_;
     RemoteNews news_;

@@ -137,3 +137,43 @@ TEST_CASE("tiny packets and tiny buffers only make it slower", "[link]") {
             }
         }
 }
+
+TEST_CASE("large packets that vanish between hosts are a late rank, with a hint at the MTU", "[link]") {
+    NEEDS_A_NETWORK();
+    // The kernel must have sent them again.
+    CHECK(with_growing_limit(3000, [](int64_t timeout_ms) {
+              Network network(2);
+              network.lose_large_packets();
+              NetworkJob job(network, 1);
+              for (int rank = 0; rank < 2; ++rank)
+                  job.start(rank, {"init", "reduce=1", "reduce=100000", "async", "destroy"},
+                            {"WEFT_TIMEOUT_MS=" + std::to_string(timeout_ms), "WEFT_HEARTBEAT_MS=60000", quiet});
+              job.finish();
+              bool as_expected = true;
+              for (int rank = 0; rank < 2; ++rank) {
+                  const std::string told = job.answer(rank, "reduce");
+                  CHECK(told.rfind("8 ", 0) == 0);
+                  CHECK((contains(told, "rank 0 (pid") || contains(told, "rank 1 (pid")));
+                  as_expected &= contains(told, "MTU");
+              }
+              return as_expected ? "" : job.everything();
+          }) == "");
+}
+
+TEST_CASE("large packets that vanish while ranks meet are told where the answer is missing", "[link]") {
+    NEEDS_A_NETWORK();
+    Network network(2);
+    network.lose_large_packets();
+    NetworkJob job(network, 2);  // more than two ranks tell each other of their machines
+    for (int rank = 0; rank < 4; ++rank)
+        job.start(rank, {"init"}, {"WEFT_INIT_TIMEOUT_MS=4000", "WEFT_HEARTBEAT_MS=60000", quiet});
+    job.finish();
+    INFO(job.everything());
+    // The root has all check-ins, which are small; the roster, which is large, does not come to the other host.
+    for (int rank = 2; rank < 4; ++rank) {
+        const std::string told = job.answer(rank, "init");
+        CHECK(told.rfind("8 ", 0) == 0);
+        CHECK(contains(told, "rank"));
+        CHECK(contains(told, "MTU"));
+    }
+}

@@ -73,6 +73,26 @@ class Network {
     // Nothing reaches the host or comes from it, and no interface shows that.
     void swallow(int host) { command({"ip", "-n", bridge(), "link", "set", port(host), "nomaster"}); }
     void spit_out(int host) { command({"ip", "-n", bridge(), "link", "set", port(host), "master", "bridge0"}); }
+    // Interfaces take packets that are dropped without a word on the way to the last host; small ones pass. It is the
+    // second hop that drops them: of the first the sender's kernel would know.
+    void lose_large_packets() {
+        const auto set = [&](std::vector<std::string> words) {
+            words.insert(words.begin(), {"ip", "-n", bridge(), "link"});
+            command(std::move(words));
+        };
+        set({"add", "bridge1", "type", "bridge"});
+        set({"add", "narrow0", "type", "veth", "peer", "name", "narrow1"});
+        for (int end = 0; end < 2; ++end) {
+            set({"set", "narrow" + std::to_string(end), "master", "bridge" + std::to_string(end)});
+            set({"set", "narrow" + std::to_string(end), "up"});
+        }
+        set({"set", "bridge1", "up"});
+        set({"set", port(hosts_ - 1), "master", "bridge1"});
+        for (int host = 0; host < hosts_; ++host) {
+            set({"set", port(host), "mtu", "9000"});
+            on(host, {"ip", "link", "set", "eth0", "mtu", "9000", "gso_max_segs", "1"});
+        }
+    }
     // The kernel there ends its TCP connections with another host, and tells the other end.
     void reset(int host, int other) { on(host, {"ss", "-K", "dst", address(other)}); }
 

@@ -29,9 +29,7 @@ TEST_CASE("the limit of a control group counts for those that are in it") {
     CHECK(lack({{0, 100 * gib}, {77, 3 * gib}}, gib) == "");
     CHECK(lack({{0, 100 * gib}, {77, gib}}, gib) != "");
     // Each rank in a group of its own, all in one that is limited, too.
-    const auto groups_of = [](uint64_t own) {
-        return groups_text({{0, 100 * gib}, {own, 2 * gib}, {7, 3 * gib}});
-    };
+    const auto groups_of = [](uint64_t own) { return groups_text({{0, 100 * gib}, {own, 2 * gib}, {7, 3 * gib}}); };
     const std::vector<std::string> groups = {groups_of(1), groups_of(0x11), groups_of(2), groups_of(3)};
     CHECK(memory_lack({{0, 100 * gib}, {1, 2 * gib}, {7, 3 * gib}}, gib, 0, two_hosts, groups) == "");
     CHECK(memory_lack({{0, 100 * gib}, {1, 2 * gib}, {7, 2 * gib}}, gib, 0, two_hosts, groups) != "");

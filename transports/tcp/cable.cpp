@@ -80,6 +80,7 @@ Status Cable::call() {
             continue;
         }
         wire.socket = std::move(**socket);
+        wire.watched.emplace(wire.socket.number());
         wire.peer = wire.call->peer();
         wire.call.reset();
         WEFT_LOG_RANK(options_.self, info, net, "channel {} connects to rank {} over tcp at {}{}", options_.channel,
@@ -104,6 +105,7 @@ Status Cable::claim() {
             return fail(weftInternalError, "rank {} got stripe {} of {} from rank {} at {}, which cannot be",
                         options_.self, stripe, stripes, options_.peer, arrival->peer.text());
         wires_[size_t(stripe)].socket = std::move(arrival->socket);
+        wires_[size_t(stripe)].watched.emplace(wires_[size_t(stripe)].socket.number());
         wires_[size_t(stripe)].peer = arrival->peer;
         --missing_;
     }

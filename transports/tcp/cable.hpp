@@ -9,6 +9,7 @@
 
 #include "src/net/call.hpp"
 #include "src/net/door.hpp"
+#include "src/net/lost_packets.hpp"
 #include "transports/tcp/message.hpp"
 
 namespace weft::tcp {
@@ -45,6 +46,7 @@ class Cable final : public Shared {
   private:
     struct Wire {
         Fd socket;
+        std::optional<net::WatchedSocket> watched;  // once connected
         net::Address peer;
         // Of who calls.
         net::Purpose purpose;

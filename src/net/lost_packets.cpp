@@ -1,0 +1,107 @@
+#include "src/net/lost_packets.hpp"
+
+#include <fmt/core.h>
+#include <ifaddrs.h>
+#include <linux/sockios.h>
+#include <linux/tcp.h>  // newer than netinet/tcp.h
+#include <netinet/in.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+
+#include <mutex>
+#include <optional>
+#include <set>
+
+#include "src/base/per_process.hpp"
+#include "src/net/socket.hpp"
+
+namespace weft::net {
+namespace {
+
+// Every network takes packets of this size, by IPv6's rule.
+constexpr uint32_t bytes_always_taken = 1280;
+constexpr uint32_t usual_mtu = 1500;  // of Ethernet; a larger one must be set on every device of the path
+// Without an acknowledgement between them: the first comes after 0.2 s or more, each after twice the time.
+constexpr uint8_t established = 1;  // TCP_ESTABLISHED
+constexpr int retransmissions_least = 2;
+
+// Of what has this address; empty: nothing has it.
+std::string interface_of(const Address& address) {
+    ifaddrs* all = nullptr;
+    if (getifaddrs(&all) != 0) return {};
+    std::string name;
+    for (const ifaddrs* one = all; one != nullptr && name.empty(); one = one->ifa_next) {
+        if (one->ifa_addr == nullptr) continue;
+        const auto own = Address::of(one->ifa_addr);
+        if (own && own->with_port(0).text() == address.with_port(0).text()) name = one->ifa_name;
+    }
+    freeifaddrs(all);
+    return name;
+}
+
+// Nothing: it is not connected any more.
+std::optional<tcp_info> info_of(int socket) {
+    tcp_info info{};  // older kernels fill less of it
+    socklen_t bytes = sizeof info;
+    if (getsockopt(socket, IPPROTO_TCP, TCP_INFO, &info, &bytes) != 0 || info.tcpi_state != established) return {};
+    return info;
+}
+
+std::string advice(const Address& own, const Address& peer, const tcp_info& info) {
+    const std::string interface = interface_of(own);
+    const bool of_6 = peer.family() == AF_INET6;
+    return fmt::format("the MTU{} ({}) may be larger than the network takes; try `ping {}-M do -s {} {}`, and lower the MTU",
+                       interface.empty() ? "" : " of interface " + interface, info.tcpi_pmtu, of_6 ? "-6 " : "",
+                       info.tcpi_pmtu - (of_6 ? 48 : 28), peer.with_port(0).text());
+}
+
+struct Watched {
+    std::mutex mutex;
+    std::set<int> sockets;
+};
+Watched& watched() {
+    static PerProcess<Watched> processes;
+    return processes.get();
+}
+
+}  // namespace
+
+std::string lost_packets(int socket) {
+    const std::optional<tcp_info> info = info_of(socket);
+    int unacknowledged = 0;
+    if (!info || ioctl(socket, SIOCOUTQ, &unacknowledged) != 0) return {};
+    if (info->tcpi_retransmits < retransmissions_least || unacknowledged <= int(bytes_always_taken)) return {};
+    if (info->tcpi_pmtu <= bytes_always_taken) return {};
+    const Address peer = peer_address(socket);
+    return fmt::format(
+        "large packets from {} to {} do not arrive, although small ones do ({} bytes wait, sent {} times again): {}",
+        local_address(socket).text(), peer.text(), unacknowledged, int(info->tcpi_retransmits),
+        advice(local_address(socket), peer, *info));
+}
+
+std::string missing_packets(int socket) {
+    const std::optional<tcp_info> info = info_of(socket);
+    if (!info || (info->tcpi_rcv_ooopack == 0 && info->tcpi_pmtu <= usual_mtu)) return {};
+    const Address peer = peer_address(socket);
+    return fmt::format("large packets from {} may be lost: {}", peer.text(),
+                       advice(local_address(socket), peer, *info));
+}
+
+WatchedSocket::WatchedSocket(int socket) : socket_(socket) {
+    std::lock_guard lock(watched().mutex);
+    watched().sockets.insert(socket);
+}
+
+WatchedSocket::~WatchedSocket() {
+    std::lock_guard lock(watched().mutex);
+    watched().sockets.erase(socket_);
+}
+
+std::string lost_packets_of_process() {
+    std::lock_guard lock(watched().mutex);
+    for (const int socket : watched().sockets)
+        if (std::string lost = lost_packets(socket); !lost.empty()) return lost;
+    return {};
+}
+
+}  // namespace weft::net
