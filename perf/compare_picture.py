@@ -3,6 +3,8 @@ import io
 import re
 import sys
 
+import checked_output
+
 # Told apart by those, too, who see red and green alike (Okabe and Ito); Weft's own line is thick.
 LOOKS = {"weft": ("#d55e00", "o", "Weft"), "weft-memalloc": ("#e69f00", "s", "Weft, weftMemAlloc"),
          "weft-bf16": ("#cc79a7", "D", "Weft, bfloat16"), "limit": ("#888888", None, "limit")}
@@ -65,6 +67,6 @@ def draw(path, cells, title, size_text):
     drawn = io.StringIO()
     figure.savefig(drawn, format="svg", facecolor="white", metadata={"Date": None})
     try:
-        path.write_text(re.sub(r"\n +", "\n", drawn.getvalue()))
+        checked_output.write_text(path, re.sub(r"\n +", "\n", drawn.getvalue()))
     except OSError as error:
         sys.exit(f"compare: {path} could not be written: {error.strerror}")

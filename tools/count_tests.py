@@ -7,6 +7,9 @@ import json
 import re
 import sys
 
+sys.dont_write_bytecode = True
+import checked_output
+
 
 def cases(test):
     """(passed, failed) of one program, from its own summary and the way it ended."""
@@ -95,4 +98,4 @@ def main():
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    checked_output.run(main)

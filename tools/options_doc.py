@@ -5,6 +5,9 @@ import re
 import sys
 from pathlib import Path
 
+sys.dont_write_bytecode = True
+import checked_output
+
 HEAD = """# Options
 
 Every option is an environment variable. `weft info` shows each with its value and where that came from. A misspelt name is a
@@ -104,4 +107,4 @@ def main():
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    checked_output.run(main)

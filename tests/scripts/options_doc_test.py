@@ -1,6 +1,10 @@
 #!/usr/bin/env python3
 # The page of options is made from the rows of options.def, and a row that is not understood is an error.
+import pathlib
+import resource
+import subprocess
 import sys
+import tempfile
 import unittest
 
 SOURCE = """// options.def: what it is for.
@@ -26,6 +30,30 @@ WEFT_LOG_CATEGORY(mem, false,
 
 
 class OptionsDocTest(unittest.TestCase):
+    def test_a_page_that_cannot_be_written_is_a_sentence_and_an_error(self):
+        root = pathlib.Path(options_doc.__file__).parents[1]
+        with open("/dev/full", "w") as full:
+            ended = subprocess.run([sys.executable, "-B", root / "tools/options_doc.py", root / "src/base/options.def"],
+                                   stdout=full, stderr=subprocess.PIPE, text=True)
+        self.assertEqual(ended.returncode, 1)
+        self.assertEqual(ended.stderr, "options_doc: its output: No space left on device\n")
+
+    def test_a_file_that_does_not_fit_stays_as_it_was(self):
+        with tempfile.TemporaryDirectory() as folder:
+            page = pathlib.Path(folder) / "page"
+            page.write_text("old")
+            import checked_output
+            limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (10, limits[1]))  # a disk with room for 10 bytes
+            try:
+                with self.assertRaises(OSError):
+                    checked_output.write_text(page, "x" * 100)
+            finally:
+                resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+            self.assertEqual([page.read_text(), len(list(pathlib.Path(folder).iterdir()))], ["old", 1])
+            checked_output.write_text(page, "new")
+            self.assertEqual(page.read_text(), "new")
+
     def test_every_row_becomes_a_line_of_its_section(self):
         lines = options_doc.document(SOURCE, CATEGORIES).splitlines()
         self.assertEqual([line for line in lines if line.startswith("## ")], ["## Time", "## Words", "## Log categories"])

@@ -9,6 +9,8 @@ import re
 import sys
 from pathlib import Path
 
+sys.path.append(str(Path(__file__).resolve().parents[1]))
+import checked_output
 import completeness
 import document
 import header
@@ -28,7 +30,7 @@ def write(folder, files, suffix):
     """The folder has these pages and no older ones, and is newer than they are: it stands for them in a build."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in files.items():
-        (folder / name).write_text(text)
+        checked_output.write_text(folder / name, text)
     for old in folder.glob(f"{document.OVERVIEW}*{suffix}"):
         if old.name not in files:
             old.unlink()
@@ -62,4 +64,4 @@ def main():
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    checked_output.run(main)
