@@ -7,7 +7,7 @@
 namespace perf {
 namespace {
 
-// What Weft itself takes for a rank, and the process. The limit of a control group counts that, too.
+// Weft itself takes less for a rank and its process. The limit of a control group counts that, too.
 constexpr double own_bytes = 4 << 20;
 
 }  // namespace

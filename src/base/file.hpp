@@ -16,9 +16,9 @@ Result<std::string> read_file(const std::string& name, size_t bytes_most, Pipes 
 // In the place of what it held, by FileWriter. weftSystemError: it cannot be written. Reentrant.
 Status write_file(const std::string& name, const std::string& text);
 
-// Writes a file in pieces. A plain file appears, or changes, only when all of it is written: until then the text is in
-// a draft beside it, so a full disk leaves the old file as it was. Pipes, devices, links and files of other users are
-// written in place. Thread-bound.
+// Writes a file in pieces. The text goes to a draft beside it, which takes the file's name when all of it is written. So
+// a full disk leaves the old file as it was. Pipes, devices, links and files of other users are written in place.
+// Thread-bound.
 class FileWriter {
   public:
     explicit FileWriter(const std::string& name);

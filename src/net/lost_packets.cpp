@@ -50,9 +50,10 @@ std::optional<tcp_info> info_of(int socket) {
 std::string advice(const Address& own, const Address& peer, const tcp_info& info) {
     const std::string interface = interface_of(own);
     const bool of_6 = peer.family() == AF_INET6;
-    return fmt::format("the MTU{} ({}) may be larger than the network takes; try `ping {}-M do -s {} {}`, and lower the MTU",
-                       interface.empty() ? "" : " of interface " + interface, info.tcpi_pmtu, of_6 ? "-6 " : "",
-                       info.tcpi_pmtu - (of_6 ? 48 : 28), peer.with_port(0).text());
+    return fmt::format(
+        "the MTU{} ({}) may be larger than the network takes; try `ping {}-M do -s {} {}`, and lower the MTU",
+        interface.empty() ? "" : " of interface " + interface, info.tcpi_pmtu, of_6 ? "-6 " : "",
+        info.tcpi_pmtu - (of_6 ? 48 : 28), peer.with_port(0).text());
 }
 
 struct Watched {
