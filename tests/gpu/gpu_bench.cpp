@@ -173,18 +173,21 @@ void print_result(const std::string& what, const std::string& value, const std::
     fmt::print("result: {}|{}|{}|{}\n", what, value, goal, goal.empty() ? "" : met ? "met" : "missed");
 }
 
-}  // namespace
-
-// Not among the tests: gpu_test "[bench]".
-TEST_CASE("how fast the kernels are", "[.][bench]") {
+double print_copy() {
     Gpu& gpu = Gpu::get();
     const double copy = copy_gbs();
     fmt::print("{}, sm_{}, {} multiprocessors; device copy {:.0f} GB/s read and written\n", gpu.properties.name,
                gpu.properties.sm, gpu.properties.multiprocessors, copy);
+    print_result("device copy, read and written", fmt::format("{:.0f} GB/s", copy), "", true);
+    return copy;
+}
 
+// 8 bytes; the goals are those of all-reduces of 8 ranks.
+void print_latencies(const std::vector<int>& rank_counts) {
+    Gpu& gpu = Gpu::get();
     fmt::print("\n8 bytes (of parts: each), launch to done, us\nranks  {:29} launch  graph\n", "technique");
-    double quickest = 1e30, quickest_graph = 1e30;  // all-reduces of 8 ranks
-    for (const int n : {2, 4, 8})
+    double quickest = 1e30, quickest_graph = 1e30;
+    for (const int n : rank_counts)
         for (const Technique& technique : techniques) {
             if (technique.body == Body::local_reduce) continue;
             DeviceRanks ranks(n, 4096);
@@ -203,18 +206,23 @@ TEST_CASE("how fast the kernels are", "[.][bench]") {
             quickest = std::min(quickest, plain);
             quickest_graph = std::min(quickest_graph, replayed);
         }
+    fmt::print("\n");
+    print_result("8 B, 8 virtual ranks, launch to done", fmt::format("{:.2f} us", quickest), "below 8 us",
+                 quickest < 8);
+    print_result("8 B, 8 virtual ranks, launch to done, graph", fmt::format("{:.2f} us", quickest_graph), "below 6 us",
+                 quickest_graph < 6);
+}
 
-    // Of what the goal speaks of: 64 MiB and more.
-    std::map<std::pair<int, int>, double> least_share;  // by technique and ranks
-    const std::vector<size_t> sizes =
-        small() ? std::vector<size_t>{1 << 10, 64 << 10}
-                : std::vector<size_t>{1 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 8 << 20, 64 << 20, 256 << 20};
-    const size_t long_bytes = small() ? 64 << 10 : 64 << 20;
+// The goal is that of messages from here on.
+size_t long_bytes() { return small() ? 64 << 10 : 64 << 20; }
+
+void print_bandwidths(const std::vector<int>& rank_counts, const std::vector<size_t>& sizes, double copy) {
+    std::map<std::pair<int, int>, double> least_share;  // of long messages, by technique and ranks
     fmt::print(
         "\nfloat, sum, size of the whole: us, and the share of the copy's speed at which bytes are moved, packets "
         "twice,\nof what lies in caches more than all of it\nranks  size      {:29}       us  share\n",
         "technique");
-    for (const int n : {2, 4, 8}) {
+    for (const int n : rank_counts) {
         DeviceRanks ranks(n, sizes.back());
         for (const size_t bytes : sizes)
             for (int number = 0; number < int(std::size(techniques)); ++number) {
@@ -227,37 +235,57 @@ TEST_CASE("how fast the kernels are", "[.][bench]") {
                 }
                 const double share = 100 * moved_by(technique, n) * double(bytes) / us / 1e3 / copy;
                 fmt::print("{:5}  {:8}  {:29} {:8.1f}  {:3.0f} %\n", n, size_text(bytes), technique.name(), us, share);
-                if (technique.by_packets() || bytes < long_bytes) continue;
+                if (technique.by_packets() || bytes < long_bytes()) continue;
                 double& least = least_share.try_emplace({number, n}, share).first->second;
                 least = std::min(least, share);
             }
     }
-
-    fmt::print("\npeer_two_shot by type, 8 ranks, {}\n", size_text(long_bytes));
-    DeviceRanks ranks(8, long_bytes);
-    std::string by_type;
-    for (const weftDataType_t type : virtual_types) {
-        const double us = best_us(ranks, type, long_bytes, {Body::peer_two_shot});
-        const double share = 100 * 16.0 * double(long_bytes) / us / 1e3 / copy;
-        fmt::print("{:10} {:8.1f} us  {:3.0f} %\n", name_of(type), us, share);
-        by_type += fmt::format("{}{} {:.0f} %", by_type.empty() ? "" : ", ", name_of(type), share);
-    }
-
     fmt::print("\n");
-    print_result("device copy, read and written", fmt::format("{:.0f} GB/s", copy), "", true);
-    print_result("8 B, 8 virtual ranks, launch to done", fmt::format("{:.2f} us", quickest), "below 8 us",
-                 quickest < 8);
-    print_result("8 B, 8 virtual ranks, launch to done, graph", fmt::format("{:.2f} us", quickest_graph), "below 6 us",
-                 quickest_graph < 6);
     // The goal is of what moves no byte but from the inputs and into the outputs.
     for (const auto& [which, share] : least_share) {
         const Technique& technique = techniques[which.first];
         const bool goal = technique.body != Body::steps;
         print_result(
-            fmt::format("{} of {} and more, {} virtual ranks", technique.name(), size_text(long_bytes), which.second),
+            fmt::format("{} of {} and more, {} virtual ranks", technique.name(), size_text(long_bytes()), which.second),
             fmt::format("{:.0f} % of the copy", share), goal ? "85 %" : "", share >= 85);
     }
-    print_result(fmt::format("peer_two_shot by type, {}, 8 virtual ranks", size_text(long_bytes)), by_type, "", true);
+}
+
+void print_types(double copy) {
+    fmt::print("\npeer_two_shot by type, 8 ranks, {}\n", size_text(long_bytes()));
+    DeviceRanks ranks(8, long_bytes());
+    std::string by_type;
+    for (const weftDataType_t type : virtual_types) {
+        const double us = best_us(ranks, type, long_bytes(), {Body::peer_two_shot});
+        const double share = 100 * 16.0 * double(long_bytes()) / us / 1e3 / copy;
+        fmt::print("{:10} {:8.1f} us  {:3.0f} %\n", name_of(type), us, share);
+        by_type += fmt::format("{}{} {:.0f} %", by_type.empty() ? "" : ", ", name_of(type), share);
+    }
+    fmt::print("\n");
+    print_result(fmt::format("peer_two_shot by type, {}, 8 virtual ranks", size_text(long_bytes())), by_type, "", true);
+}
+
+}  // namespace
+
+// Not among the tests: gpu_test "[bench]"; "[brief]", seconds of it; "[copy]".
+TEST_CASE("how fast the device copies", "[.][copy]") { print_copy(); }
+
+TEST_CASE("how fast the kernels are, of 8 ranks and one long message", "[.][brief]") {
+    const double copy = print_copy();
+    print_latencies({8});
+    print_bandwidths({8}, {long_bytes()}, copy);
+}
+
+TEST_CASE("how fast the kernels are", "[.][bench]") {
+    const double copy = print_copy();
+    const std::vector<int> rank_counts = {2, 4, 8};
+    print_latencies(rank_counts);
+    print_bandwidths(
+        rank_counts,
+        small() ? std::vector<size_t>{1 << 10, 64 << 10}
+                : std::vector<size_t>{1 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 8 << 20, 64 << 20, 256 << 20},
+        copy);
+    print_types(copy);
 }
 
 }  // namespace weft::test
