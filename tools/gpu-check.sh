@@ -1,267 +1,499 @@
 #!/usr/bin/env bash
-# gpu-check.sh: everything about GPUs that needs one, in one command: the build for this GPU, every GPU test, the
-# benchmarks of kernels and of whole calls, on one GPU and on all of several, the kernels under compute-sanitizer, benchmarks on
-# the host's cores; last a table of results beside their goals. Needs a CUDA toolkit (that of tools/cuda-toolkit does, but for
-# the sanitizer), a compiler, meson, ninja; and Weft's packages, or build-bundle/ (tools/gpu-bundle). Without a GPU it builds and says so. Eight minutes at most, of which the build is a part: run again,
-# it takes up what was built. What there was no time for is named.
-#   --quick      no sanitizers, no cores
-#   --no-build   with the programs in $WEFT_GPU_BUILD (build-gpu) as they are
-# WEFT_GPU_BUDGET_S: seconds in the eight minutes' place. With WEFT_TEST_SMALL=1 messages are short, to try this script
-# itself (tests/gpu). The status is 0 if all was run and nothing failed.
+# gpu-check.sh: builds Weft for this machine's GPUs and runs everything that needs one, the most telling first. Each
+# result is printed when it is known. The stages are the table below: two parts, each made to end within 480 s on 16
+# cores with one GPU, part 1 with the build (docs/gpu.md). A stage that has passed is not run again, as long as programs
+# and GPUs are the same. Needs a CUDA toolkit, a compiler, Meson and Ninja; and Weft's packages, or build-bundle/
+# (tools/gpu-bundle). Without a GPU it builds and says so.
+#   --part N      1 (unless given), 2 or all
+#   --only REGEX  the stages whose names match, of both parts unless --part is given
+#   --list        prints the stages: name, part, seconds it may take at most and takes about, what it tells
+#   --fresh       also runs the stages that have passed before
+#   --no-build    uses the programs in $WEFT_GPU_BUILD (build-gpu) as they are
+#   --output DIR  appends the results to DIR/results.txt and writes each stage's output to DIR/STAGE.log
+# WEFT_GPU_BUDGET_S: seconds instead of 480. WEFT_TEST_SMALL=1: short messages and no limits but the budget, to try this
+# script itself (tests/gpu). The status is 0 if every stage asked for has passed or does not apply to this machine.
 set -uo pipefail
 top=$(cd "$(dirname "$0")/.." && pwd)
+
+usage() {
+    echo "usage: tools/gpu-check.sh [--part 1|2|all] [--only REGEX] [--list] [--fresh] [--no-build] [--output DIR]" >&2
+    exit 2
+}
+part='' only='' list=0 fresh=0 make=1 output=''
+while [ $# -gt 0 ]; do
+    case $1 in
+        --part | --only | --output) [ $# -gt 1 ] || usage ;;&
+        --part) part=$2; shift ;;
+        --only) only=$2; shift ;;
+        --output) output=$2; shift ;;
+        --list) list=1 ;;
+        --fresh) fresh=1 ;;
+        --no-build) make=0 ;;
+        *) usage ;;
+    esac
+    shift
+done
+if [ -z "$part" ]; then
+    part=1
+    [ -z "$only" ] && [ "$list" = 0 ] || part=all
+fi
+case $part in 1 | 2 | all) ;; *) usage ;; esac
+[[ '' =~ $only ]] || [ $? = 1 ] || usage  # no regular expression
+if [ -n "$output" ]; then
+    mkdir -p "$output" && output=$(cd "$output" && pwd) || exit 1
+fi
 cd "$top" || exit 1
 . tools/common.sh
 
-quick=0 make=1
-for argument; do
-    case $argument in
-        --quick) quick=1 ;;
-        --no-build) make=0 ;;
-        *) echo "usage: tools/gpu-check.sh [--quick] [--no-build]" >&2; exit 2 ;;
-    esac
-done
 build=${WEFT_GPU_BUILD:-build-gpu}
 budget_s=${WEFT_GPU_BUDGET_S:-480}
-export -n WEFT_GPU_BUILD WEFT_GPU_BUDGET_S  # no options of Weft's, which would say so
+small=${WEFT_TEST_SMALL:-}
+export -n WEFT_GPU_BUILD WEFT_GPU_BUDGET_S  # Weft would warn of unknown options
 toolkit=${CUDA_HOME:-${CUDA_PATH:-/usr/local/cuda}}
-# What quickstart has fetched serves where there is no other.
+
+# The stages: name, part, seconds at most, seconds about, function and arguments # what it tells.
+# Sizes: 8,64K are these; 8..256M are from 8 in steps of a factor of 8. The least has an element for each rank.
+plan() {
+    cat <<'TABLE'
+copy                         1  30  2  gpu_test [copy]                                # the speed of a device copy
+smoke-all-reduce             1  30  2  threads all_reduce 8,64K,1M -n 1 --show algo   # all-reduce by packets and in peers' memory
+smoke-all-gather             1  30  2  threads all_gather 64,1M -n 1 --show algo      # all-gather, packets and peers' memory
+smoke-steps                  1  30  2  with WEFT_ALGO=ring threads all_reduce 64K,1M -n 1 --show algo  # all-reduce by the step machine
+smoke-messages               1  30  2  threads sendrecv 8,1M -n 1                     # messages
+smoke-uneven                 1  30  2  threads alltoallv 64,1M -n 1                   # uneven parts
+smoke-put                    1  30  2  threads put 8,1M -n 1                          # puts and signals
+smoke-latency                1  30  3  threads all_reduce 8 -n 2000                   # all-reduce of 8 B
+smoke-bandwidth              1  30  3  threads all_reduce 256M -n 10                  # all-reduce of 256 MiB
+processes-registered         1  60  8  processes 2 all_reduce 8,1M,256M -n 5 -R 1 --plain-memory  # registered buffers (cuIpc)
+processes-staged             1  60  6  processes 2 all_reduce 8,1M,64M -n 3           # buffers that are not registered
+processes-descriptors        1  60  8  processes 2 all_reduce 8,1M,256M -n 5 -R 1     # weftMemAllocDevice (descriptors)
+gpus-threads                 1  60  8  gpus_threads all_reduce 8..256M -n 20 --show algo  # all-reduce
+gpus-registered              1  60  8  gpus_processes all_reduce 8..256M -n 20 --show algo -R 1  # all-reduce, registered
+gpus-processes               1  60  8  gpus_processes all_reduce 8..256M -n 20 --show algo  # all-reduce
+gpus-graphs                  1  60  8  gpus_threads all_reduce 8..256M -n 20 -G 5     # all-reduce in graphs
+gpus-registered-graphs       1  60  8  gpus_processes all_reduce 8..256M -n 20 -G 5 -R 1  # all-reduce in graphs, registered
+calls                        1  90 40  driver_test device_test ~[fake]~[refused]~[processes]  # streams, captures, groups, failures, of threads
+collectives                  1  90 40  driver_test device_collectives_test ~[repeats] # every collective, type and reduction
+calls-of-processes           1 120 70  driver_test device_test [processes]~[fake]     # the same of processes, and ranks that die
+kernels                      1  60 12  gpu_test [brief]                               # kernels against the device copy, 8 ranks
+repeats                      1  90 10  repeats 100000                                 # 100,000 calls of random kinds on the streams of 4 ranks
+memcheck                     1  90 25  sanitizer memcheck tests/gpu/gpu_test [sanitizer]   # addresses that kernels must not touch
+synccheck                    1  90 15  sanitizer synccheck tests/gpu/gpu_test [sanitizer]  # barriers that threads of a block miss
+initcheck                    1  90 20  sanitizer initcheck tests/gpu/gpu_test [sanitizer]  # device memory that is read before it is written
+racecheck                    1  60  8  sanitizer racecheck perf/sendrecv_perf -g 1 --sizes 64K,1M -n 1  # races in shared memory: messages of a rank to itself
+bits                         1  90 10  with WEFT_TEST_SMALL=1 gpu_test                # every kernel, type and reduction, a sample
+nccl                         1  60  8  nccl                                           # NCCL beside Weft
+cores-4                      1  60  6  cores 4                                        # all-reduce in host memory
+cores-8                      1  60  6  cores 8                                        # all-reduce in host memory
+cores-16                     1  60  8  cores 16                                       # all-reduce in host memory
+bits-all                     2 150 45  gpu_test                                       # every kernel, type and reduction; 100,000 calls in one grid
+kernels-all                  2 150 70  gpu_test [bench]                               # kernels of 2, 4 and 8 ranks, all sizes
+threads                      2  60  8  threads all_reduce 8..256M -n 20 --show algo   # all-reduce, all sizes
+threads-graphs               2  60  8  threads all_reduce 8..256M -n 20 -G 20         # the same in graphs
+threads-ring                 2  60  5  with WEFT_ALGO=ring threads all_reduce 8..256M -n 5 --show algo  # all-reduce, ring
+threads-tree                 2  60  5  with WEFT_ALGO=double_binary_tree threads all_reduce 8..256M -n 5 --show algo  # all-reduce, double binary tree
+threads-halving              2  60  5  with WEFT_ALGO=halving_doubling threads all_reduce 8..256M -n 5 --show algo  # all-reduce, halving-doubling
+all_gather                   2  60  4  threads all_gather 64..256M -n 5               # all-gather
+reduce_scatter               2  60  4  threads reduce_scatter 64..256M -n 5           # reduce-scatter
+broadcast                    2  60  4  threads broadcast 8..256M -n 5                 # broadcast
+reduce                       2  60  4  threads reduce 8..256M -n 5                    # reduce
+alltoall                     2  60  4  threads alltoall 64..256M -n 5                 # all-to-all
+gather                       2  60  4  threads gather 64..256M -n 5                   # gather
+scatter                      2  60  4  threads scatter 64..256M -n 5                  # scatter
+sendrecv                     2  60  4  threads sendrecv 8..256M -n 5                  # messages around a ring
+pingpong                     2  60  4  threads pingpong 8..256M -n 5                  # a message there and back
+alltoallv                    2  60  4  threads alltoallv 64..256M -n 5                # all-to-all of uneven parts
+put                          2  60  4  threads put 8..256M -n 5                       # puts
+sendrecv-graphs              2  60  4  threads sendrecv 8..256M -n 5 -G 5             # messages in graphs
+put-graphs                   2  60  4  threads put 8..256M -n 5 -G 5                  # puts in graphs
+processes-4                  2  60 10  processes 4 all_reduce 8,16M -n 5 --show algo  # time slices
+processes-4-registered       2  60 10  processes 4 all_reduce 8,16M -n 5 --show algo -R 1 --plain-memory  # time slices, registered
+processes-uneven             2  60  8  processes 4 alltoallv 64,16M -n 5 -R 1         # uneven parts, registered
+processes-put                2  60  8  processes 4 put 8,16M -n 5                     # puts
+processes-gather             2  60  8  processes 4 all_gather 64,16M -n 5 -R 1        # all-gather, registered
+path-descriptors             2  60  6  by_path descriptors                            # WEFT_GPU_PATH=descriptors
+path-descriptors-messages    2  60  5  with WEFT_GPU_PATH=descriptors processes 2 sendrecv 8,16M -n 5  # WEFT_GPU_PATH=descriptors, messages
+path-host                    2  60  6  by_path host                                   # WEFT_GPU_PATH=host
+path-host-messages           2  60  5  with WEFT_GPU_PATH=host processes 2 sendrecv 8,16M -n 5  # WEFT_GPU_PATH=host, messages
+path-host-threads            2  60  4  with WEFT_GPU_PATH=host threads all_reduce 8,16M -n 5  # WEFT_GPU_PATH=host
+path-copies                  2  60  6  by_path copies                                 # WEFT_GPU_PATH=copies
+path-copies-messages         2  60  5  with WEFT_GPU_PATH=copies processes 2 sendrecv 8,16M -n 5  # WEFT_GPU_PATH=copies, messages
+path-copies-threads          2  60  4  with WEFT_GPU_PATH=copies threads all_reduce 8,16M -n 5  # WEFT_GPU_PATH=copies
+hosts-2                      2  60  8  with WEFT_TRANSPORTS=tcp processes 2 all_reduce 8,64K,64M -n 5 --show algo  # made-up hosts over loopback
+hosts-2-graphs               2  60  8  with WEFT_TRANSPORTS=tcp processes 2 all_reduce 8,64K,64M -n 5 -G 5  # made-up hosts, graphs
+hosts-3-tree                 2  60 10  with WEFT_TRANSPORTS=tcp WEFT_ALGO=double_binary_tree processes 3 all_reduce 8,64K,4M -n 5  # made-up hosts, trees
+gpus-all_gather              2  60  6  gpus_threads all_gather 64..256M -n 20         # all-gather
+gpus-reduce_scatter          2  60  6  gpus_threads reduce_scatter 64..256M -n 20     # reduce-scatter
+gpus-broadcast               2  60  6  gpus_threads broadcast 8..256M -n 20           # broadcast
+gpus-alltoall                2  60  6  gpus_threads alltoall 64..256M -n 20           # all-to-all
+gpus-sendrecv                2  60  6  gpus_threads sendrecv 8..256M -n 20            # messages around a ring
+gpus-all_gather-registered   2  60  6  gpus_processes all_gather 64..256M -n 20 -R 1  # all-gather, registered
+gpus-reduce_scatter-registered  2  60  6  gpus_processes reduce_scatter 64..256M -n 20 -R 1  # reduce-scatter, registered
+gpus-broadcast-registered    2  60  6  gpus_processes broadcast 8..256M -n 20 -R 1    # broadcast, registered
+gpus-alltoall-registered     2  60  6  gpus_processes alltoall 64..256M -n 20 -R 1    # all-to-all, registered
+gpus-sendrecv-registered     2  60  6  gpus_processes sendrecv 8..256M -n 20 -R 1     # messages around a ring, registered
+TABLE
+}
+perf_programs=(all_reduce all_gather reduce_scatter broadcast reduce alltoall gather scatter sendrecv pingpong alltoallv put)
+
+# selected: the rows of the plan that --part and --only ask for.
+selected() {
+    local name of rest
+    while read -r name of rest; do
+        if [[ $part = all || $part = "$of" ]] && [[ $name =~ $only ]]; then echo "$name $of $rest"; fi
+    done < <(plan)
+}
+if [ -z "$(selected)" ]; then
+    echo "gpu-check: no stage of part $part matches $only: see --list" >&2
+    exit 2
+fi
+if [ "$list" = 1 ]; then
+    echo "stage                          part  at most  about  what it tells"
+    while read -r name of most about call; do
+        printf '%-30s %4s %8s %6s  %s\n' "$name" "$of" "$most" "$about" "${call#*\# }"
+    done < <(selected)
+    exit 0
+fi
+
+# What quickstart has fetched serves where there is no other toolkit.
 has_compiler "$toolkit" || ! [ -e build-toolkit/complete ] || toolkit=$(tools/cuda-toolkit)
 [ -x build-bundle/pkg-config ] && export PKG_CONFIG=$top/build-bundle/pkg-config
-# Ranks that are threads of one process need a queue each.
+# Ranks that are threads of one process need a hardware queue each.
 export CUDA_DEVICE_MAX_CONNECTIONS=32
 folder=$(mktemp -d) || exit 1
-trap 'rm -rf "$folder"' EXIT
-log=$folder/log  # what the last stage said
-results=()       # "what|value|goal|met"
-failed=()
-left_out=()
+logs=${output:-$folder}
+table=$folder/results  # of this run
+: >"$table"
+failed=() left_out=()
+child='' current=''  # the command and the stage that are running
+gpus=0
 
-target=$(gpus_here)
-target=${target:-90}
-if command -v nvidia-smi >/dev/null; then
-    nvidia-smi --query-gpu=name,driver_version,clocks.sm,clocks.mem --format=csv 2>/dev/null
-fi
-
-# Each but pingpong in four threads, further below.
-collectives=(all_gather reduce_scatter broadcast reduce alltoall gather scatter sendrecv pingpong alltoallv put)
-build_all() {
-    local programs=("${collectives[@]/#/perf/}")
-    configure "$build" --buildtype=release -Dcuda=enabled "-Dtoolkit=$toolkit" "-Dgpu_targets=$target" \
-        -Dtests=enabled -Dtools=enabled -Dperf=enabled &&
-        timeout "$budget_s" ninja -C "$build" gpu tools/weft perf/all_reduce_perf_nccl perf/all_reduce_perf "${programs[@]/%/_perf}"
+# say LINES: a part of the table.
+say() {
+    printf '%s\n' "$1" | tee -a "$table"
+    [ -z "$output" ] || printf '%s\n' "$1" >>"$output/results.txt"
 }
 
-# limited SECONDS COMMAND...: what it says is in the log too.
-limited() {
-    timeout -k 5 "$1" "${@:2}" 2>&1 | tee "$log"
-    local status=${PIPESTATUS[0]}
-    [ "$status" != 124 ] || echo "stopped after $1 s"
-    return "$status"
-}
-# check SECONDS NAME COMMAND...: a stage that takes so long at most, less where the budget ends before.
-check() {
-    local limit=$1 name=$2 left=$((budget_s - SECONDS))
-    shift 2
-    : >"$log"
-    if [ "$left" -lt 3 ]; then
-        left_out+=("$name")
-        return 75
+# The table, and what is missing. The last line says how it went.
+finish() {
+    printf '\nresults, in the order of the stages:\n'
+    cat "$table"
+    echo "$SECONDS s in all"
+    local each last='nothing failed' result=0
+    for each in "${left_out[@]}"; do echo "left out for want of time: $each"; done
+    for each in "${failed[@]}"; do echo "failed: $each"; done
+    if [ "${#failed[@]}" -gt 0 ]; then
+        result=1 last="${#failed[@]} stages failed"
+    elif [ "${#left_out[@]}" -gt 0 ]; then
+        result=1 last="nothing failed, but there was no time for ${#left_out[@]} stages: run it again, what has passed is skipped"
     fi
-    local status=0
-    stage "$name" limited "$((limit < left ? limit : left))" "$@" || status=$?
-    case $status in
-        0) ;;
-        124 | 137) failed+=("$name (stopped)") ;;
-        *) failed+=("$name") ;;
-    esac
+    say "gpu-check: $last"
+    return "$result"
+}
+interrupted() {
+    [ -z "$child" ] || kill "$child" 2>/dev/null
+    [ -z "$current" ] || { say "$current: interrupted"; left_out+=("$current"); }
+    finish
+    exit 1
+}
+trap interrupted INT TERM
+trap 'rm -rf "$folder"' EXIT
+
+# ---- What has passed: the key of programs and GPUs, then blocks of the table.
+passed=$build/gpu-check.passed
+passed_key() {
+    local file
+    {
+        # Which GPUs, without their serial numbers.
+        grep -oE '^  (CUDA driver|device [0-9]+) +[^,]*' "$logs/machine.log"
+        nvidia-smi --query-gpu=driver_version --format=csv,noheader 2>/dev/null
+        echo "$(nproc) cores, small: $small"
+        for file in tools/{gpu-check,common}.sh "$build"/libweft.so "$build"/tools/weft "$build"/perf/*_perf{,_nccl} "$build"/tests/gpu/{gpu_test,*.fatbin} "$build"/tests/device/real_device_*; do
+            [ ! -f "$file" ] || cat "$file"
+        done
+    } | sha256sum | cut -d ' ' -f 1
+}
+# block NAME [not]: its lines; or all others.
+block() {
+    [ ! -f "$passed" ] || awk -v name="$1:" -v others="${2:+1}" '/^[^ ]/ { mine = $1 == name } mine != (others == 1)' "$passed"
+}
+remember() {
+    [ -f "$passed" ] || return 0
+    block "$1" not >"$passed.new" && printf '%s\n' "$rows" >>"$passed.new" && mv "$passed.new" "$passed"
+}
+
+# ---- What stages are made of.
+# result WHAT VALUE [GOAL MET]: a row below the stage's.
+result() { rows+=$'\n'$(printf '  %-62s %-32s %s' "$1" "$2" "${3:+goal: $3, }${4:-}" | sed 's/ *$//'); }
+# not_here REASON: what the stage needs is not on this machine.
+not_here() {
+    reason=$1
+    return 77
+}
+# run COMMAND...: in what is left of the stage's time.
+run() {
+    local left=$((deadline - SECONDS)) status=0
+    [ "$left" -gt 0 ] || return 124
+    # In the background, so that a signal is served at once. To a file, so that no orphan that holds a pipe is waited for.
+    timeout -k 3 "$left" "$@" >>"$log" 2>&1 &
+    child=$!
+    wait "$child" || status=$?
+    child=
     return "$status"
 }
-# result_of_check STATUS WHAT: a row of what shall be without an error.
-result_of_check() {
-    case $1 in
-        0) result "$2" "passed" "no error" met ;;
-        75) result "$2" "not run" "no error" ;;
-        *) result "$2" "failed" "no error" missed ;;
-    esac
+# with VARIABLE=VALUE... COMMAND...
+with() {
+    while [[ $1 == *=* ]]; do
+        local -x "${1?}"
+        shift
+    done
+    "$@"
 }
-# says WORDS NAME: a stage that shall have said so.
-says() { grep -q "$1" "$log" || failed+=("$2: it does not say \`$1\`"); }
+# arguments_of SIZES OPTIONS...: into `arguments`.
+arguments_of() {
+    local sizes=$1 option previous=''
+    shift
+    [ -z "$small" ] || case $sizes in *[,.]*) sizes=${sizes%%[,.]*},4K ;; 8) ;; *) sizes=4K ;; esac
+    case $sizes in
+        *..*) arguments=(-b "${sizes%..*}" -e "${sizes#*..}" -f 8) ;;
+        *) arguments=(--sizes "$sizes") ;;
+    esac
+    for option; do
+        case $previous in -n | -G) [ -z "$small" ] || option=1 ;; esac
+        arguments+=("$option")
+        previous=$option
+    done
+}
+# A rank that hangs fails its call before the stage's limit, and says which peer is missing.
+patience() { [ -n "$small" ] || arguments+=(-T 20); }
 perf_of() { echo "$build/perf/$1_perf"; }
-# check_perf NAME OPTIONS...: all-reduce by threads. Of processes: check_processes COUNT NAME OPTIONS...
-check_perf() { check 60 "$1" "$(perf_of all_reduce)" "${@:2}"; }
-check_processes() { check 60 "$2" "$build/tools/weft" run -n "$1" "$(perf_of all_reduce)" "${@:3}"; }
-
-# result WHAT VALUE [GOAL MET]
-result() { results+=("$1|$2|${3:-}|${4:-}"); }
-# Out of place, of the first and the last size. A rank of all_reduce reads and writes the message once; ranks: those that
-# share a GPU, 0: none do.
-copy_gbs=0
+# threads PROGRAM SIZES OPTIONS...: 4 ranks of one process on one GPU. Likewise below.
+threads() {
+    local arguments
+    arguments_of "${@:2}"
+    patience
+    run "$(perf_of "$1")" -g 1 --ranks-per-gpu 4 "${arguments[@]}" && result_of_perf "$title, 4 threads on one GPU" 4 "$1"
+}
+processes() {
+    local arguments
+    arguments_of "${@:3}"
+    patience
+    run "$build/tools/weft" run -n "$1" "$(perf_of "$2")" -g 1 --ranks-per-gpu "$1" "${arguments[@]}" &&
+        result_of_perf "$title, $1 processes on one GPU" "$1" "$2"
+}
+gpus_threads() {
+    local arguments
+    arguments_of "${@:2}"
+    patience
+    run "$(perf_of "$1")" -g "$gpus" "${arguments[@]}" && result_of_perf "$title, $gpus GPUs as threads"
+}
+gpus_processes() {
+    local arguments
+    arguments_of "${@:2}"
+    patience
+    run "$build/tools/weft" run -n "$gpus" "$(perf_of "$1")" -g 1 "${arguments[@]}" && result_of_perf "$title, $gpus GPUs as processes"
+}
+# result_of_perf WHAT [RANKS PROGRAM]: out of place, of the first and the last size. RANKS: those that share a GPU. Each
+# of an all-reduce reads and writes the message once, which is compared with a copy.
 result_of_perf() {
-    local value
-    value=$(awk -v ranks="$2" -v copy="$copy_gbs" '
+    local value copy=0
+    [ "${3:-}" != all_reduce ] || copy=$(sed -n 's/^  device copy, read and written *\([0-9]*\) GB.*/\1/p' "$table" | tail -n 1)
+    value=$(awk -v ranks="${2:-0}" -v copy="${copy:-0}" '
         function size(bytes) { return bytes >= 2^20 ? bytes / 2^20 " MiB" : bytes >= 1024 ? bytes / 1024 " KiB" : bytes " B" }
-        $1 ~ /^[0-9]+$/ && NF > 8 { if (!first) first = size($1) " " $6 " us"; bytes = $1; us = $6 }
+        # Of each run of the program the last.
+        /Collective test starting/ { first = "" }
+        $1 ~ /^[0-9]+$/ && NF > 8 { last = size($1) " " $6 " us"; bytes = $1; us = $6; if (!first) first = last }
         END {
             if (!first) exit
-            printf "%s, %s %s us", first, size(bytes), us
-            if (ranks > 0 && copy > 0 && us > 0) printf ", %.0f %% of the copy", 100 * 2 * ranks * bytes / us / 1e3 / copy
+            printf "%s", first == last ? first : first ", " last
+            if (ranks > 0 && copy > 0 && us > 0 && bytes >= 2^20) printf ", %.0f %% of the copy", 100 * 2 * ranks * bytes / us / 1e3 / copy
         }' "$log")
-    result "$1" "${value:-none}"
+    result "$1" "${value:-no time is printed}"
+}
+# gpu_test [TAG]
+gpu_test() {
+    local status=0 what value goal met
+    # All of it on the fake driver is another test.
+    [ -z "$small" ] || [ $# -gt 0 ] || set -- "a captured launch replays"
+    run "$build/tests/gpu/gpu_test" "$@" || status=$?
+    while IFS='|' read -r what value goal met; do result "$what" "$value" "$goal" "$met"; done < <(sed -n 's/^result: //p' "$log")
+    return "$status"
+}
+# The driver's library is linked with: without it Meson makes no such programs.
+driver_test() {
+    if [ ! -x "$build/tests/device/real_$1" ] && [ -z "$(find "$toolkit"/lib{64,}/stubs -name libcuda.so 2>/dev/null)" ]; then
+        not_here "$toolkit has no stubs/libcuda.so to link with"
+        return
+    fi
+    local filter=$2
+    # Some of each.
+    [ -z "$small" ] || case $1/$2 in
+        */*"~[processes]") filter="[input]~[fake],[graphs]" ;;
+        */"[processes]"*) filter="threads and processes together" ;;
+        */"~[repeats]") filter="ranks that call different collectives*" ;;
+    esac
+    with WEFT_TEST_SMALL=1 run "$build/tests/device/real_$1" "$filter"
+}
+repeats() {
+    local calls=$1
+    [ -z "$small" ] || calls=200
+    with "WEFT_TEST_CALLS=$calls" driver_test device_collectives_test "[repeats]"
+}
+# sanitizer TOOL PROGRAM ARGUMENTS...: it runs kernels one after the other, so one kernel must be a whole call.
+sanitizer() {
+    local program=$toolkit/bin/compute-sanitizer
+    [ -x "$program" ] || program=$(command -v compute-sanitizer) || { not_here "no compute-sanitizer was found"; return; }
+    with WEFT_TEST_SMALL=1 run "$program" --tool "$1" --error-exitcode 1 --print-limit 20 "$build/$2" "${@:3}"
+}
+# That the way was really taken is in the log. Threads reach each other by pointers whatever there is.
+by_path() {
+    local -A words=([descriptors]="mapped by file descriptors" [host]="goes through the host's" [copies]="copied to the host's and back")
+    with "WEFT_GPU_PATH=$1" WEFT_DEBUG=INFO WEFT_DEBUG_SUBSYS=INIT processes 2 all_reduce 8,64K,16M -n 5 || return
+    grep -q "${words[$1]}" "$log" || { echo "it does not say \`${words[$1]}\`" >>"$log"; return 1; }
+}
+# nccl_run PROGRAM WHAT OPTIONS...: Weft's or NCCL's.
+nccl_run() {
+    local status=0
+    : >"$log"
+    run "$(perf_of all_reduce)$1" "${@:3}" || status=$?
+    cat "$log" >>"$folder/nccl"
+    [ "$status" != 0 ] || result_of_perf "$2"
+    return "$status"
+}
+# Both beside each other. What NCCL cannot do is not Weft's failure. NCCL puts two ranks on one GPU from 2.30 on.
+nccl() {
+    local found version library arguments one what way status=0
+    found=$(tools/find_nccl.py 2>"$folder/nccl") || found=
+    [ -n "$found" ] || { not_here "no libnccl.so.2 was found: PERF_NCCL_LIBRARY may name one"; return; }
+    read -r version library <<<"${found##*$'\n'}"
+    arguments_of 8,1M,256M -n 20
+    local ways=("1 rank|-g 1")
+    if printf '2.30\n%s\n' "$version" | sort -V -C; then
+        ways=("4 threads on one GPU|-g 1 --ranks-per-gpu 4")
+    else
+        result "NCCL $version, 4 threads on one GPU" "not run: older than 2.30"
+    fi
+    [ "$gpus" -lt 2 ] || ways+=("$gpus GPUs as threads|-g $gpus")
+    for way in "${ways[@]}"; do
+        what=${way%|*}
+        read -ra one <<<"${way#*|}"
+        with "PERF_NCCL_LIBRARY=$library" NCCL_MULTI_RANK_GPU_ENABLE=1 nccl_run _nccl "NCCL $version, $what" "${one[@]}" "${arguments[@]}" ||
+            result "NCCL $version, $what" "did not run"
+        nccl_run "" "Weft, $what" "${one[@]}" "${arguments[@]}" || status=$?
+    done
+    mv "$folder/nccl" "$log"
+    return "$status"
+}
+# cores COUNT: one rank a core.
+cores() {
+    [ "$1" -le "$(nproc)" ] || { not_here "there are $(nproc) cores"; return; }
+    local sizes=8,4K,64K,1M,16M,64M,256M
+    [ -z "$small" ] || sizes=8,4K
+    run "$build/tools/weft" run -n "$1" --bind core "$(perf_of all_reduce)" --stat median-max --sizes "$sizes" &&
+        result_of_perf "$title, $1 cores"
+}
+# Ninja goes on behind what does not compile, so that the rest can be run.
+build_all() {
+    local targets
+    targets=$(gpus_here)
+    # shellcheck disable=SC2016
+    run bash -c '. tools/common.sh; configure "$@"' configure "$build" --buildtype=release -Dcuda=enabled "-Dtoolkit=$toolkit" \
+        "-Dgpu_targets=${targets:-90}" -Dtests=enabled -Dtools=enabled -Dperf=enabled &&
+        run ninja -k 0 -C "$build" gpu tools/weft perf/all_reduce_perf_nccl "${perf_programs[@]/%/_perf}"
+}
+machine() {
+    ! command -v nvidia-smi >/dev/null || run nvidia-smi --query-gpu=name,driver_version,clocks.sm,clocks.mem --format=csv
+    run "$build/tools/weft" info
 }
 
+# stage_of NAME SECONDS TITLE COMMAND...: says how it went, with its results; sets `status`.
+stage_of() {
+    local name=$1 most=$2 title=$3 left=$((budget_s - SECONDS)) begin=$SECONDS reason='' deadline rows='' how
+    shift 3
+    log=$logs/$name.log
+    status=75
+    if [ "$left" -lt 3 ]; then
+        left_out+=("$name")
+        say "$name: left out, no time"
+        return
+    fi
+    # A loaded machine is no failure of what is tried in its small form.
+    [ -z "$small" ] || most=$left
+    deadline=$((SECONDS + (most < left ? most : left)))
+    current=$name
+    printf '\n==> %s\n' "$name: $title"
+    : >"$log"
+    status=0
+    "$@" || status=$?
+    current=
+    if [ -n "$output" ]; then tail -n 30 "$log"; else cat "$log"; fi
+    how="$((SECONDS - begin)) s"
+    case $status in
+        0) how="passed, $how" ;;
+        77) how="not here: $reason" ;;
+        124 | 137)
+            if [ "$SECONDS" -lt "$deadline" ]; then
+                how="failed with status $status, $how"
+            elif [ "$most" -le "$left" ]; then
+                how="failed, stopped after $how"
+            else
+                status=75 how="left out, the time was over after $how"
+            fi
+            ;;
+        *) how="failed with status $status, $how" ;;
+    esac
+    case $status in
+        0 | 77) ;;
+        75) left_out+=("$name") ;;
+        *) failed+=("$name (${how#failed*, })") ;;
+    esac
+    rows="$name: $how$rows"
+    say "$rows"
+    [ "$status" != 0 ] || [ "$name" = build ] || [ "$name" = machine ] || remember "$name"
+}
+
+# ---- What is done.
+[ -z "$output" ] || printf '\n%s, commit %s\n' "$(date -u '+%F %T UTC')" "$(git rev-parse --short HEAD 2>/dev/null || echo unknown)" >>"$output/results.txt"
 if [ "$make" = 1 ]; then
-    stage "build for sm_$target in $build/" build_all || exit 1
+    # A quarter is left for the first stages.
+    stage_of build $((budget_s * 3 / 4)) "for the GPUs of this machine, in $build/" build_all
+    [ "$status" = 0 ] || echo "gpu-check: the build is not complete: stages without their program fail, and the next run goes on with it"
 fi
-"$build/tests/gpu/gpu_present"
+if [ ! -x "$build/tests/gpu/gpu_present" ]; then
+    [ "${#failed[@]}" -gt 0 ] || [ "${#left_out[@]}" -gt 0 ] || failed+=("$build/tests/gpu/gpu_present is not built")
+    finish
+    exit
+fi
+timeout -k 3 60 "$build/tests/gpu/gpu_present"
 case $? in
     0) ;;
-    77) print_stages; exit 0 ;;
-    *) exit 1 ;;
+    77) finish; exit ;;
+    *) failed+=("gpu_present"); finish; exit ;;
 esac
+# What Weft sees here, for a reader of the log elsewhere.
+stage_of machine 30 "weft info" machine
+if [ "$status" = 0 ]; then
+    gpus=$(grep -c '^  device [0-9]' "$logs/machine.log")
+    key="# $(passed_key)"
+    [ "$(head -n 1 "$passed" 2>/dev/null)" = "$key" ] || echo "$key" >"$passed"
+else
+    passed=/dev/null
+fi
 
-# What this machine is, as Weft sees it: for whoever reads the log of another's.
-check 30 "weft info" "$build/tools/weft" info
-gpus=$(grep -c '^  device [0-9]' "$log")
-check 150 "tests" "$build/tests/gpu/gpu_test"
-result_of_check $? "100,000 calls of 5,000 random kinds, and the others"
-check 120 "benchmarks of kernels" "$build/tests/gpu/gpu_test" "[bench]"
-while IFS='|' read -r what value goal met; do result "$what" "$value" "$goal" "$met"; done < <(sed -n 's/^result: //p' "$log")
-copy_gbs=$(sed -n 's/.*device copy \([0-9]*\) GB.*/\1/p' "$log")
-
-most=256M least_n=5 host_sizes=8,4K,64K,1M,16M,64M,256M
-[ -z "${WEFT_TEST_SMALL:-}" ] || { most=4K least_n=1 host_sizes=8,4K; }
-ranks=(-g 1 --ranks-per-gpu 4 -b 8 -e "$most" -f 8)
-few=("${ranks[@]}" -n "$least_n")
-in_turn=(-n "$((4 * least_n))")
-check_perf "all-reduce, 4 threads on one GPU" "${ranks[@]}" "${in_turn[@]}" --show algo
-result_of_perf "all_reduce_perf, 4 threads on one GPU" 4
-check_perf "the same as graphs" "${ranks[@]}" "${in_turn[@]}" -G "$((4 * least_n))"
-result_of_perf "the same as graphs" 4
-check_processes 4 "the same as processes, which share the GPU by time" "${few[@]}" --show algo
-result_of_perf "4 processes, which share the GPU by time" 4
-check_processes 4 "their buffers registered (cuIpc)" "${few[@]}" --show algo -R 1 --plain-memory
-result_of_perf "4 processes, registered" 4
-pair=(-g 1 --ranks-per-gpu 2 -b 8 -e "$most" -f 8 -n "$least_n")
-check_processes 2 "2 processes, each in the other's memory by cuIpc" "${pair[@]}" -R 1 --plain-memory
-result_of_perf "2 processes, registered (cuIpc)" 2
-check_processes 2 "2 processes, each in the other's memory by descriptors (weftMemAllocDevice)" "${pair[@]}" -R 1
-result_of_perf "2 processes, registered (descriptors)" 2
-# Each on a GPU of its own, over whatever links them.
-if [ "$gpus" -gt 1 ]; then
-    all=(-b 8 -e "$most" -f 8 -n "$least_n")
-    check_perf "all-reduce, $gpus GPUs as threads" -g "$gpus" "${all[@]}" --show algo
-    result_of_perf "$gpus GPUs as threads" 0
-    check_perf "$gpus GPUs as threads, as graphs" -g "$gpus" "${all[@]}" -G "$least_n"
-    result_of_perf "$gpus GPUs as threads, as graphs" 0
-    check_processes "$gpus" "$gpus GPUs as processes" -g 1 "${all[@]}" --show algo
-    result_of_perf "$gpus GPUs as processes" 0
-    check_processes "$gpus" "$gpus GPUs as processes, registered" -g 1 "${all[@]}" --show algo -R 1
-    result_of_perf "$gpus GPUs as processes, registered" 0
-    check_processes "$gpus" "$gpus GPUs as processes, registered, as graphs" -g 1 "${all[@]}" -R 1 -G "$least_n"
-    for name in all_gather reduce_scatter broadcast alltoall sendrecv; do
-        check 40 "$name, $gpus GPUs as threads" "$(perf_of "$name")" -g "$gpus" "${all[@]}"
-        check 40 "$name, $gpus GPUs as processes, registered" "$build/tools/weft" run -n "$gpus" "$(perf_of "$name")" -g 1 "${all[@]}" -R 1
-    done
-else
-    result "several GPUs" "not tried: there is one here"
-fi
-# NCCL beside, where it is found; it is not Weft's failure if that cannot put ranks on one GPU: releases before 2.30 cannot.
-nccl_version() {
-    python3 - "${PERF_NCCL_LIBRARY:-libnccl.so.2}" <<'TEXT'
-import ctypes, sys
-version = ctypes.c_int()
-if ctypes.CDLL(sys.argv[1]).ncclGetVersion(ctypes.byref(version)) == 0:
-    print(version.value)  # 23004: 2.30.4
-TEXT
-}
-nccl=
-if [ -n "${PERF_NCCL_LIBRARY:-}" ] || [[ $(ldconfig -p) == *libnccl.so.2* ]]; then nccl=$(nccl_version 2>"$log") || nccl=; fi
-if [[ $nccl =~ ^[0-9]+$ ]] && [ "$nccl" -lt 23000 ]; then
-    [ "$nccl" -lt 10000 ] || nccl=$((nccl / 10000)).$((nccl % 10000 / 100)).$((nccl % 100))
-    echo "NCCL $nccl is older than 2.30: it puts no two ranks on one GPU"
-    result "NCCL, 4 threads on one GPU" "not run: $nccl is older than 2.30"
-elif [ -n "${PERF_NCCL_LIBRARY:-}" ] || [[ $(ldconfig -p) == *libnccl.so.2* ]]; then
-    : >"$log"
-    NCCL_MULTI_RANK_GPU_ENABLE=1 stage "NCCL, 4 threads on one GPU" limited 60 "$build/perf/all_reduce_perf_nccl" "${ranks[@]}" ||
-        echo "NCCL did not run: see above"
-    result_of_perf "NCCL, 4 threads on one GPU" 4
-else
-    echo "no NCCL: PERF_NCCL_LIBRARY may name a libnccl.so.2 to compare with"
-    result "NCCL, 4 threads on one GPU" "no libnccl.so.2 found"
-fi
-# Calls of the library's, by programs that use CUDA themselves: wrong buffers and streams, captures, ranks that die.
-by_steps="$build/tests/device/real_device_collectives_test"
-calls="~[fake]~[refused]~[processes]" processes="[processes]~[fake]" collectives_cases="~[repeats]" repeats=100000
-[ -z "${WEFT_TEST_SMALL:-}" ] || calls="[input]~[fake],[graphs]" processes="threads and processes together" collectives_cases="ranks that call different collectives*" repeats=200
-if [ -x "$by_steps" ]; then
-    WEFT_TEST_SMALL=1 check 60 "calls" "$build/tests/device/real_device_test" "$calls"
-    WEFT_TEST_SMALL=1 check 90 "calls of processes" "$build/tests/device/real_device_test" "$processes"
-    WEFT_TEST_SMALL=1 check 60 "collectives" "$by_steps" "$collectives_cases"
-    WEFT_TEST_CALLS=$repeats check 60 "$repeats calls on streams" "$by_steps" "[repeats]"
-    result_of_check $? "$repeats calls of random kinds, of 4 ranks on streams"
-else
-    result "tests of calls" "not built: $toolkit has no libcuda.so to link with" "the toolkit's lib64/stubs" missed
-fi
-if [ "$quick" = 0 ]; then
-    sanitizer=$toolkit/bin/compute-sanitizer
-    [ -x "$sanitizer" ] || sanitizer=$(command -v compute-sanitizer)
-    if [ -n "$sanitizer" ]; then
-        for tool in memcheck racecheck; do
-            WEFT_TEST_SMALL=1 check 90 "$tool" "$sanitizer" --tool "$tool" --error-exitcode 1 --print-limit 20 \
-                "$build/tests/gpu/gpu_test" "[sanitizer]"
-        done
-    else
-        result "memcheck, racecheck" "not run: no compute-sanitizer found" "a CUDA toolkit's" missed
+several=0
+while read -r -u 3 name of most about call; do
+    if [[ $name == gpus-* ]] && [ "$gpus" = 1 ]; then
+        [ "$several" = 1 ] || say "gpus-*: not here: there is one GPU"
+        several=1
+        continue
     fi
-fi
-for algo in ring double_binary_tree halving_doubling; do
-    WEFT_ALGO=$algo check_perf "all-reduce by $algo" "${few[@]}" --show algo
-done
-for name in "${collectives[@]}"; do
-    check 40 "$name, 4 threads on one GPU" "$(perf_of "$name")" "${few[@]}"
-done
-check 40 "messages as graphs" "$(perf_of sendrecv)" "${few[@]}" -G "$least_n"
-check 40 "uneven parts as processes, their buffers registered" "$build/tools/weft" run -n 4 "$(perf_of alltoallv)" "${few[@]}" -R 1
-check 40 "puts as graphs" "$(perf_of put)" "${few[@]}" -G "$least_n"
-check 40 "puts as processes" "$build/tools/weft" run -n 4 "$(perf_of put)" "${few[@]}"
-check 40 "all-gather as processes, their buffers registered" "$build/tools/weft" run -n 4 "$(perf_of all_gather)" "${few[@]}" -R 1
-# The ways that a healthy GPU does not take by itself. Threads reach each other by pointers whatever there is.
-[ -n "${WEFT_TEST_SMALL:-}" ] || pair[7]=16M
-declare -A way=([descriptors]="mapped by file descriptors" [host]="goes through the host's" [copies]="copied to the host's and back")
-for path in descriptors host copies; do
-    export WEFT_GPU_PATH=$path
-    WEFT_DEBUG=INFO WEFT_DEBUG_SUBSYS=INIT check_processes 2 "2 processes by $path" "${pair[@]}" && says "${way[$path]}" "2 processes by $path"
-    result_of_perf "2 processes by WEFT_GPU_PATH=$path" 2
-    check 40 "messages of 2 processes by $path" "$build/tools/weft" run -n 2 "$(perf_of sendrecv)" "${pair[@]}"
-    [ "$path" = descriptors ] || check_perf "2 threads by $path" "${pair[@]}"
-done
-unset WEFT_GPU_PATH
-# Without shared memory every process is a host of its own: through pinned memory, the proxy threads and loopback.
-export WEFT_TRANSPORTS=tcp
-[ -n "${WEFT_TEST_SMALL:-}" ] || most=64M
-hosts=(-g 1 -b 8 -e "$most" -f 8 -n "$least_n")
-check_processes 2 "2 made-up hosts on one GPU, as processes" "${hosts[@]}" --ranks-per-gpu 2 --show algo
-check_processes 2 "2 made-up hosts, as graphs" "${hosts[@]}" --ranks-per-gpu 2 -G "$least_n"
-[ -n "${WEFT_TEST_SMALL:-}" ] || hosts[5]=4M
-WEFT_ALGO=double_binary_tree check_processes 3 "3 made-up hosts, by trees" "${hosts[@]}" --ranks-per-gpu 3
-unset WEFT_TRANSPORTS
-if [ "$quick" = 0 ]; then
-    # One rank a core, as many as there are.
-    for count in 4 8 16; do
-        [ "$count" -gt "$(nproc)" ] ||
-            check 60 "all-reduce on $count cores" "$build/tools/weft" run -n "$count" --bind core "$(perf_of all_reduce)" --stat median-max --sizes "$host_sizes"
-    done
-fi
-
-print_stages
-printf '\nresults, beside the goals that there are:\n'
-for each in "${results[@]}"; do
-    IFS='|' read -r what value goal met <<<"$each"
-    printf '%-52s %-44s %s\n' "$what" "$value" "${goal:+goal: $goal, }$met"
-done
-for each in "${left_out[@]}"; do echo "left out for want of time: $each"; done
-for each in "${failed[@]}"; do echo "failed: $each"; done
-[ "${#failed[@]}" = 0 ] || { echo "gpu-check: ${#failed[@]} stages failed"; exit 1; }
-[ "${#left_out[@]}" = 0 ] || { echo "gpu-check: nothing failed, but there was no time for ${#left_out[@]} stages: run it again, or set WEFT_GPU_BUDGET_S"; exit 1; }
-echo "gpu-check: nothing failed"
+    before=$(block "$name")
+    if [ "$fresh" = 0 ] && [ -n "$before" ]; then
+        say "${before/: passed/: passed before}"
+        continue
+    fi
+    read -ra words <<<"${call%%# *}"
+    stage_of "$name" "$most" "${call#*\# }" "${words[@]}"
+done 3< <(selected)
+[ "$part" != 1 ] || echo "What did not fit in: tools/gpu-check.sh --part 2"
+finish
