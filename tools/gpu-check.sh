@@ -10,7 +10,7 @@
 #   --fresh       also runs the stages that have passed before
 #   --no-build    uses the programs in $WEFT_GPU_BUILD (build-gpu) as they are
 #   --output DIR  appends the results to DIR/results.txt and writes each stage's output to DIR/STAGE.log
-# WEFT_GPU_BUDGET_S: seconds instead of 480. WEFT_TEST_SMALL=1: short messages and no limits but the budget, to try this
+# WEFT_GPU_BUDGET_S: seconds instead of 480 for each run. WEFT_TEST_SMALL=1: short messages and no limits but the budget, to try this
 # script itself (tests/gpu). The status is 0 if every stage asked for has passed or does not apply to this machine.
 set -uo pipefail
 top=$(cd "$(dirname "$0")/.." && pwd)
@@ -63,6 +63,7 @@ smoke-messages               1  30  2  threads sendrecv 8,1M -n 1               
 smoke-uneven                 1  30  2  threads alltoallv 64,1M -n 1                   # uneven parts
 smoke-put                    1  30  2  threads put 8,1M -n 1                          # puts and signals
 smoke-latency                1  30  3  threads all_reduce 8 -n 2000                   # all-reduce of 8 B
+smoke-graph                  1  30  3  threads all_reduce 8 -n 100 -G 20              # all-reduce of 8 B in graphs
 smoke-bandwidth              1  30  3  threads all_reduce 256M -n 10                  # all-reduce of 256 MiB
 processes-registered         1  60  8  processes 2 all_reduce 8,1M,256M -n 5 -R 1 --plain-memory  # registered buffers (cuIpc)
 processes-staged             1  60  6  processes 2 all_reduce 8,1M,64M -n 3           # buffers that are not registered
@@ -314,7 +315,7 @@ result_of_perf() {
 gpu_test() {
     local status=0 what value goal met
     # All of it on the fake driver is another test.
-    [ -z "$small" ] || [ $# -gt 0 ] || set -- "a captured launch replays"
+    [ -z "$small" ] || [ $# -gt 0 ] || set -- "ranks that call different things both say so"
     run "$build/tests/gpu/gpu_test" "$@" || status=$?
     while IFS='|' read -r what value goal met; do result "$what" "$value" "$goal" "$met"; done < <(sed -n 's/^result: //p' "$log")
     return "$status"

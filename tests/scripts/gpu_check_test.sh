@@ -1,0 +1,212 @@
+#!/usr/bin/env bash
+# gpu_check_test.sh SOURCE: the stages of tools/gpu-check.sh with programs that only say how they were called: order,
+# selection, what has passed, time that ends, failures, files. With real programs: tests/gpu/gpu_check_test.sh.
+# Conditions in a row stand before one failure.
+# shellcheck disable=SC2015
+set -uo pipefail
+source=$1
+folder=$(mktemp -d) || exit 1
+trap 'rm -rf "$folder"' EXIT
+unset WEFT_TEST_SMALL VIRTUAL_ENV CONDA_PREFIX PERF_NCCL_LIBRARY
+export PERF_NCCL_LIBRARY=$folder/none
+fail() {
+    cat "$folder/log"
+    echo "gpu_check_test: $1"
+    exit 1
+}
+
+# One program under all names. A call that FAKE_FAIL matches fails, one that FAKE_HANG matches does not end.
+fake=$folder/fake
+cat >"$fake" <<'TEXT'
+#!/usr/bin/env bash
+name=$(basename "$0")
+case "$name $1" in
+    "gpu_present "*) exit "${FAKE_PRESENT:-0}" ;;
+    "nproc "*) echo 16; exit ;;
+    "nvcc "*) echo "Cuda compilation tools, release 13.0, V13.0.48"; exit ;;
+    "weft info") printf 'GPUs\n  CUDA driver   for CUDA 13.0, libcuda.so.1\n  device code   for sm 90\n  device 0      %s, sm_90\n' "${FAKE_GPU:-Fake}"; exit ;;
+    "weft run") shift 3; [ "$1" != --bind ] || shift 2; exec "$@" ;;
+    "compute-sanitizer "*) echo "$name $*" >>"$FAKE_CALLS"; shift 6; exec "$@" ;;
+esac
+echo "$name $*" >>"$FAKE_CALLS"
+if [[ -n ${FAKE_FAIL:-} && "$name $*" =~ $FAKE_FAIL ]]; then exit 3; fi
+if [[ -n ${FAKE_HANG:-} && "$name $*" =~ $FAKE_HANG ]]; then exec sleep 100; fi
+echo "# Collective test starting: $name"
+echo "  8 2 float sum -1 10.5 0 0 0 9 0 0 0"
+echo "  268435456 67108864 float sum -1 1000.0 0 0 0 9 0 0 0"
+case "$*" in *copy*) echo "result: device copy, read and written|2000 GB/s||" ;; esac
+case "$*" in *brief*) echo "result: 8 B, launch to done|9 us|below 8 us|missed" ;; esac
+exit 0
+TEXT
+chmod +x "$fake"
+build=$folder/build
+mkdir -p "$build"/{tests/gpu,tests/device,tools,perf} "$folder/bin" "$folder/toolkit/bin"
+for program in tests/gpu/gpu_present tests/gpu/gpu_test tests/device/real_device_test tests/device/real_device_collectives_test tools/weft perf/all_reduce_perf_nccl; do
+    ln -s "$fake" "$build/$program"
+done
+for program in all_reduce all_gather reduce_scatter broadcast reduce alltoall gather scatter sendrecv pingpong alltoallv put; do ln -s "$fake" "$build/perf/${program}_perf"; done
+for program in nproc meson ninja; do ln -s "$fake" "$folder/bin/$program"; done
+for program in nvcc compute-sanitizer; do ln -s "$fake" "$folder/toolkit/bin/$program"; done
+export PATH=$folder/bin:$PATH CUDA_HOME=$folder/toolkit WEFT_GPU_BUILD=$build WEFT_GPU_BUDGET_S=100000 FAKE_CALLS=$folder/calls
+
+# check ARGUMENTS...: what it says is in $folder/log, the calls of programs in $folder/calls; `status`.
+check() {
+    : >"$folder/calls"
+    status=0
+    "$source/tools/gpu-check.sh" "$@" >"$folder/log" 2>&1 || status=$?
+    sed -n '/^results, in/,$p' "$folder/log" >"$folder/results"
+}
+# stage NAME HOW: its row, and no other of it.
+stage() {
+    [ "$(grep -c "^$1: " "$folder/results")" = 1 ] || fail "not one row of $1"
+    grep -qE "^$1: $2" "$folder/results" || fail "$1 is not: $2"
+}
+calls() { wc -l <"$folder/calls"; }
+
+# The plan: each part fits, with the build, and docs/gpu.md says the same.
+"$source/tools/gpu-check.sh" --list >"$folder/list" || fail "no list"
+for part in 1 2; do
+    seconds=$(awk -v part="$part" '$2 == part && $1 !~ /^gpus-/ { all += $4 } END { print all + 0 }' "$folder/list")
+    [ "$seconds" -gt 0 ] && [ "$seconds" -le 400 ] || fail "part $part takes $seconds s"
+    "$source/tools/gpu-check.sh" --part "$part" --list | awk -v part="$part" 'NR > 1 && $2 != part { exit 1 }' || fail "--part $part --list lists another part"
+done
+declare -A said
+while IFS='|' read -r _ names part _ seconds _; do
+    all=0
+    read -ra globs <<<"$(tr -d ',`' <<<"$names")"
+    while read -r name of _ about _; do
+        for glob in "${globs[@]}"; do
+            # shellcheck disable=SC2053
+            [[ $name == $glob ]] && [ "$of" = "${part// /}" ] || continue
+            [ -z "${said[$name]:-}" ] || fail "docs/gpu.md has $name twice"
+            said[$name]=1
+            all=$((all + about))
+            break
+        done
+    done < <(tail -n +2 "$folder/list")
+    [ "$all" = "${seconds// /}" ] || fail "docs/gpu.md says $seconds s of $names, the plan $all"
+done < <(sed -n '/^| stages | part/,/^$/p' "$source/docs/gpu.md" | grep '^| `')
+[ "${#said[@]}" = "$(tail -n +2 "$folder/list" | wc -l)" ] || fail "docs/gpu.md lacks stages"
+
+# Part 1 on one GPU: every stage passes, in the order of the list.
+check --no-build
+[ "$status" = 0 ] || fail "status $status"
+tail -n 1 "$folder/log" | grep -qx "gpu-check: nothing failed" || fail "the last line is another"
+diff <(sed -n 's/^\([a-z0-9_-]*\): .*/\1/p' "$folder/results" | grep -vx -e machine -e gpu-check) \
+    <(awk '$2 == 1 && $1 !~ /^gpus-/ { print $1 }' "$folder/list") >"$folder/difference" || { cat "$folder/difference"; fail "another order"; }
+for name in copy smoke-put processes-registered calls-of-processes kernels repeats memcheck bits cores-16; do stage "$name" passed; done
+stage nccl "not here"
+grep -q "^gpus-\*: not here" "$folder/results" || fail "it does not say that there is one GPU"
+grep -q "^  all-reduce of 256 MiB, 4 threads on one GPU .*8 B 10.5 us, 256 MiB 1000.0 us, 107 % of the copy$" "$folder/results" || fail "no result of a benchmark"
+grep -q "^  8 B, launch to done .*9 us .*goal: below 8 us, missed$" "$folder/results" || fail "no result of kernels"
+# A result is there before the next stage begins.
+awk '/^==> smoke-all-reduce/ { exit seen != 1 } /^  device copy, read and written/ { seen = 1 }' "$folder/log" || fail "results wait for the end"
+# racecheck knows shared memory alone, which only the messages' kernel has.
+grep "^compute-sanitizer" "$folder/calls" | sed 's/.*--tool \([a-z]*\) .*\/\([a-z_]*\) .*/\1 \2/' >"$folder/tools"
+printf '%s\n' "memcheck gpu_test" "synccheck gpu_test" "initcheck gpu_test" "racecheck sendrecv_perf" | diff - "$folder/tools" || fail "other sanitizers"
+
+# What has passed is not run again, but its results are there.
+check --no-build
+[ "$status" = 0 ] && [ "$(calls)" = 0 ] || fail "a second run makes calls"
+stage copy "passed before"
+grep -q "^  device copy, read and written .*2000 GB/s$" "$folder/results" || fail "the results are gone"
+check --no-build --fresh --only '^(copy|put)$'
+[ "$status" = 0 ] && [ "$(calls)" = 2 ] || fail "--fresh does not run both again"
+[ "$(grep -c ": " "$folder/results")" = 4 ] || fail "--only runs others"  # with machine, and the last line
+# Nor does a pass count for another GPU or other programs.
+FAKE_GPU=other check --no-build --only '^copy$'
+stage copy passed,
+check --no-build --only '^copy$'
+stage copy passed,
+rm "$build/perf/put_perf" && cp "$fake" "$build/perf/put_perf" && echo "# changed" >>"$build/perf/put_perf"
+check --no-build --only '^copy$'
+stage copy passed,
+
+for arguments in "--only nothing-like-it" "--only (" "--part 3" "--only" "--quick"; do
+    # shellcheck disable=SC2086
+    check --no-build $arguments
+    [ "$status" = 2 ] || fail "status $status of $arguments"
+done
+
+# A stage that fails: the others run, and the next run begins with it.
+FAKE_FAIL='^put_perf' check --no-build --only smoke
+[ "$status" = 1 ] || fail "status $status of a failure"
+stage smoke-put "failed with status 3"
+stage smoke-bandwidth passed
+tail -n 1 "$folder/log" | grep -qx "gpu-check: 1 stages failed" || fail "the last line is not that one failed"
+mkdir "$folder/output"
+check --no-build --only smoke --output "$folder/output"
+[ "$status" = 0 ] && [ "$(calls)" = 1 ] || fail "it does not run what failed, alone"
+stage smoke-put passed,
+
+# Files: results of several runs, and a stage's output.
+check --no-build --only '^copy$' --output "$folder/output"
+for name in smoke-put copy gpu-check; do grep -q "^$name: " "$folder/output/results.txt" || fail "no $name in results.txt"; done
+grep -q "^# Collective test starting: put_perf" "$folder/output/smoke-put.log" || fail "no output of smoke-put"
+[ -s "$folder/output/machine.log" ] || fail "no weft info"
+
+# The time ends midway. All rows are there, nothing failed, and the next run does the rest.
+rm "$build/gpu-check.passed"
+FAKE_HANG='^put_perf' WEFT_GPU_BUDGET_S=4 check --no-build --only smoke
+[ "$status" = 1 ] || fail "status $status without time"
+while read -r name; do stage "$name" "(passed|left out)"; done < <(awk '/^smoke/ { print $1 }' "$folder/list")
+for name in smoke-put smoke-latency smoke-bandwidth; do
+    stage "$name" "left out"
+    grep -qx "left out for want of time: $name" "$folder/log" || fail "it does not say that $name is left out"
+done
+grep -q "^failed:" "$folder/log" && fail "no time is called a failure"
+check --no-build --only smoke
+[ "$status" = 0 ] || fail "status $status of the rest"
+stage smoke-put passed,
+WEFT_GPU_BUDGET_S=0 check
+[ "$status" = 1 ] || fail "status $status without any time"
+stage build "left out"
+stage cores-16 "left out"
+
+# A signal: what is known is told.
+FAKE_HANG='^put_perf' "$source/tools/gpu-check.sh" --no-build --fresh --only smoke >"$folder/log" 2>&1 &
+script=$!
+until grep -q "^==> smoke-put" "$folder/log"; do sleep 0.1; done
+kill "$script"
+wait "$script" && fail "status 0 of what was ended"
+sed -n '/^results, in/,$p' "$folder/log" >"$folder/results"
+stage smoke-messages passed
+stage smoke-put interrupted
+
+# The build: Ninja goes on behind what does not compile, and so does the script. It does not take all of the time.
+check --only '^put$'
+[ "$status" = 0 ] || fail "status $status of a build"
+grep -q "^ninja -k 0 .* gpu tools/weft .* put_perf" "$folder/calls" || fail "it does not build what it runs"
+FAKE_FAIL='^ninja' check --only '^copy$' --fresh
+[ "$status" = 1 ] || fail "status $status of a build that fails"
+stage build "failed with status 3"
+stage copy passed
+FAKE_HANG='^ninja' WEFT_GPU_BUDGET_S=4 check --only '^copy$' --fresh
+[ "$status" = 1 ] || fail "status $status of a build that does not end"
+stage build "(failed, stopped after|left out)"  # left out where the script alone takes the time
+FAKE_PRESENT=77 check
+[ "$status" = 0 ] || fail "status $status without a GPU"
+grep -q "^meson setup" "$folder/calls" || fail "without a GPU it does not build"
+grep -q "^copy: " "$folder/results" && fail "stages without a GPU"
+
+# NCCL: the newest that is found, in a Python environment too; one rank of each where two cannot share a GPU.
+nccl() {
+    mkdir -p "$(dirname "$2")"
+    echo "int ncclGetVersion(int* version) { *version = $1; return 0; }" | "${CC:-cc}" -shared -fPIC -x c -o "$2" - || fail "no C compiler"
+}
+unset PERF_NCCL_LIBRARY
+environment=$folder/venv/lib/python3.12/site-packages/nvidia/nccl/lib/libnccl.so.2
+nccl 990102 "$environment"
+VIRTUAL_ENV=$folder/venv "$source/tools/find_nccl.py" | tail -n 1 | grep -qx "99.1.2 $environment" || fail "not found in an environment"
+VIRTUAL_ENV=$folder/venv check --no-build --only nccl
+stage nccl passed
+grep -q "^all_reduce_perf_nccl -g 1 --ranks-per-gpu 4 " "$folder/calls" || fail "NCCL with other ranks"
+grep -q "^  NCCL 99.1.2, 4 threads on one GPU .*10.5 us" "$folder/results" || fail "no result of NCCL"
+nccl 22703 "$folder/old.so"
+PERF_NCCL_LIBRARY=$folder/old.so FAKE_FAIL='_nccl' check --no-build --fresh --only nccl
+stage nccl passed
+grep -q "^  NCCL 2.27.3, 4 threads on one GPU .*not run: older than 2.30" "$folder/results" || fail "it does not say that NCCL is too old"
+grep -q "^  NCCL 2.27.3, 1 rank .*did not run" "$folder/results" || fail "it does not say that NCCL failed"
+grep -q "^  Weft, 1 rank .*10.5 us" "$folder/results" || fail "no Weft beside NCCL"
+grep -q "^all_reduce_perf_nccl -g 1 --sizes" "$folder/calls" || fail "an old NCCL with other ranks"
+exit 0
