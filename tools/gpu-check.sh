@@ -3,20 +3,26 @@
 # result is printed when it is known. The stages are the table below: two parts, each made to end within 480 s on 16
 # cores with one GPU, part 1 with the build (docs/gpu.md). A stage that has passed is not run again, as long as programs
 # and GPUs are the same. Needs a CUDA toolkit, a compiler, Meson and Ninja; and Weft's packages, or build-bundle/
-# (tools/gpu-bundle). Without a GPU it builds and says so.
-#   --part N      1 (unless given), 2 or all
-#   --only REGEX  the stages whose names match, of both parts unless --part is given
-#   --list        prints the stages: name, part, seconds it may take at most and takes about, what it tells
-#   --fresh       also runs the stages that have passed before
-#   --no-build    uses the programs in $WEFT_GPU_BUILD (build-gpu) as they are
-#   --output DIR  appends the results to DIR/results.txt and writes each stage's output to DIR/STAGE.log
-# WEFT_GPU_BUDGET_S: seconds instead of 480 for each run. WEFT_TEST_SMALL=1: short messages and no limits but the budget, to try this
-# script itself (tests/gpu). The status is 0 if every stage asked for has passed or does not apply to this machine.
+# (tools/gpu-bundle). Without a GPU it builds and says so. Options: --help.
 set -uo pipefail
 top=$(cd "$(dirname "$0")/.." && pwd)
 
+help() {
+    cat <<'TEXT'
+usage: tools/gpu-check.sh [OPTIONS]
+  --part N      1 (unless given), 2 or all
+  --only REGEX  the stages whose names match, of both parts unless --part is given
+  --list        prints the stages: name, part, most seconds, seconds about, what they tell
+  --fresh       also runs the stages that have passed before
+  --no-build    uses the programs in $WEFT_GPU_BUILD (build-gpu) as they are
+  --output DIR  appends results to DIR/results.txt, writes each stage's output to DIR/STAGE.log
+WEFT_GPU_BUDGET_S: seconds of a run instead of 480.
+WEFT_TEST_SMALL=1: short messages and no limits but the budget, to try this script (tests/gpu).
+The status is 0 if every stage asked for has passed or does not apply to this machine.
+TEXT
+}
 usage() {
-    echo "usage: tools/gpu-check.sh [--part 1|2|all] [--only REGEX] [--list] [--fresh] [--no-build] [--output DIR]" >&2
+    help >&2
     exit 2
 }
 part='' only='' list=0 fresh=0 make=1 output=''
@@ -29,6 +35,7 @@ while [ $# -gt 0 ]; do
         --list) list=1 ;;
         --fresh) fresh=1 ;;
         --no-build) make=0 ;;
+        --help | -h) help; exit ;;
         *) usage ;;
     esac
     shift
@@ -75,7 +82,7 @@ gpus-graphs                  1  60  8  gpus_threads all_reduce 8..256M -n 20 -G 
 gpus-registered-graphs       1  60  8  gpus_processes all_reduce 8..256M -n 20 -G 5 -R 1  # all-reduce in graphs, registered
 calls                        1  90 40  driver_test device_test ~[fake]~[refused]~[processes]  # streams, captures, groups, failures, of threads
 collectives                  1  90 40  driver_test device_collectives_test ~[repeats] # every collective, type and reduction
-calls-of-processes           1 120 70  driver_test device_test [processes]~[fake]     # the same of processes, and ranks that die
+calls-of-processes           1 120 70  driver_test device_test [processes]~[fake]     # streams, captures, groups, failures, of processes
 kernels                      1  60 12  gpu_test [brief]                               # kernels against the device copy, 8 ranks
 repeats                      1  90 10  repeats 100000                                 # 100,000 calls of random kinds on the streams of 4 ranks
 memcheck                     1  90 25  sanitizer memcheck tests/gpu/gpu_test [sanitizer]   # addresses that kernels must not touch
@@ -90,7 +97,7 @@ cores-16                     1  60  8  cores 16                                 
 bits-all                     2 150 45  gpu_test                                       # every kernel, type and reduction; 100,000 calls in one grid
 kernels-all                  2 150 70  gpu_test [bench]                               # kernels of 2, 4 and 8 ranks, all sizes
 threads                      2  60  8  threads all_reduce 8..256M -n 20 --show algo   # all-reduce, all sizes
-threads-graphs               2  60  8  threads all_reduce 8..256M -n 20 -G 20         # the same in graphs
+threads-graphs               2  60  8  threads all_reduce 8..256M -n 20 -G 20         # all-reduce in graphs, all sizes
 threads-ring                 2  60  5  with WEFT_ALGO=ring threads all_reduce 8..256M -n 5 --show algo  # all-reduce, ring
 threads-tree                 2  60  5  with WEFT_ALGO=double_binary_tree threads all_reduce 8..256M -n 5 --show algo  # all-reduce, double binary tree
 threads-halving              2  60  5  with WEFT_ALGO=halving_doubling threads all_reduce 8..256M -n 5 --show algo  # all-reduce, halving-doubling
@@ -156,7 +163,7 @@ if [ "$list" = 1 ]; then
     exit 0
 fi
 
-# What quickstart has fetched serves where there is no other toolkit.
+# If there is no other toolkit, the one that quickstart has fetched serves.
 has_compiler "$toolkit" || ! [ -e build-toolkit/complete ] || toolkit=$(tools/cuda-toolkit)
 [ -x build-bundle/pkg-config ] && export PKG_CONFIG=$top/build-bundle/pkg-config
 # Ranks that are threads of one process need a hardware queue each.
@@ -181,12 +188,12 @@ finish() {
     cat "$table"
     echo "$SECONDS s in all"
     local each last='nothing failed' result=0
-    for each in "${left_out[@]}"; do echo "left out for want of time: $each"; done
+    for each in "${left_out[@]}"; do echo "left out: $each"; done
     for each in "${failed[@]}"; do echo "failed: $each"; done
     if [ "${#failed[@]}" -gt 0 ]; then
         result=1 last="${#failed[@]} stages failed"
     elif [ "${#left_out[@]}" -gt 0 ]; then
-        result=1 last="nothing failed, but there was no time for ${#left_out[@]} stages: run it again, what has passed is skipped"
+        result=1 last="nothing failed, but ${#left_out[@]} stages are left out: run it again, what has passed is skipped"
     fi
     say "gpu-check: $last"
     return "$result"
@@ -200,7 +207,7 @@ interrupted() {
 trap interrupted INT TERM
 trap 'rm -rf "$folder"' EXIT
 
-# ---- What has passed: the key of programs and GPUs, then blocks of the table.
+# ---- Passed stages: a file with the key of programs and GPUs, then blocks of the table.
 passed=$build/gpu-check.passed
 passed_key() {
     local file
@@ -223,7 +230,7 @@ remember() {
     block "$1" not >"$passed.new" && printf '%s\n' "$rows" >>"$passed.new" && mv "$passed.new" "$passed"
 }
 
-# ---- What stages are made of.
+# ---- Functions of stages.
 # result WHAT VALUE [GOAL MET]: a row below the stage's.
 result() { rows+=$'\n'$(printf '  %-62s %-32s %s' "$1" "$2" "${3:+goal: $3, }${4:-}" | sed 's/ *$//'); }
 # not_here REASON: what the stage needs is not on this machine.
@@ -361,7 +368,7 @@ nccl_run() {
     [ "$status" != 0 ] || result_of_perf "$2"
     return "$status"
 }
-# Both beside each other. What NCCL cannot do is not Weft's failure. NCCL puts two ranks on one GPU from 2.30 on.
+# NCCL and Weft beside each other. The stage fails only if Weft fails. From 2.30 on NCCL puts two ranks on one GPU.
 nccl() {
     local found version library arguments one what way status=0
     found=$(tools/find_nccl.py 2>"$folder/nccl") || found=
@@ -427,7 +434,7 @@ stage_of() {
     status=0
     "$@" || status=$?
     current=
-    if [ -n "$output" ]; then tail -n 30 "$log"; else cat "$log"; fi
+    if [ -z "$output" ]; then cat "$log"; elif [ "$status" = 0 ]; then tail -n 5 "$log"; else tail -n 40 "$log"; fi
     how="$((SECONDS - begin)) s"
     case $status in
         0) how="passed, $how" ;;
@@ -453,7 +460,7 @@ stage_of() {
     [ "$status" != 0 ] || [ "$name" = build ] || [ "$name" = machine ] || remember "$name"
 }
 
-# ---- What is done.
+# ---- The run.
 [ -z "$output" ] || printf '\n%s, commit %s\n' "$(date -u '+%F %T UTC')" "$(git rev-parse --short HEAD 2>/dev/null || echo unknown)" >>"$output/results.txt"
 if [ "$make" = 1 ]; then
     # A quarter is left for the first stages.
@@ -471,7 +478,7 @@ case $? in
     77) finish; exit ;;
     *) failed+=("gpu_present"); finish; exit ;;
 esac
-# What Weft sees here, for a reader of the log elsewhere.
+# The log tells which machine this was.
 stage_of machine 30 "weft info" machine
 if [ "$status" = 0 ]; then
     gpus=$(grep -c '^  device [0-9]' "$logs/machine.log")
@@ -496,5 +503,5 @@ while read -r -u 3 name of most about call; do
     read -ra words <<<"${call%%# *}"
     stage_of "$name" "$most" "${call#*\# }" "${words[@]}"
 done 3< <(selected)
-[ "$part" != 1 ] || echo "What did not fit in: tools/gpu-check.sh --part 2"
+[ "$part" != 1 ] || echo "The other stages: tools/gpu-check.sh --part 2"
 finish

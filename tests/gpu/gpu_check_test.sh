@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# gpu_check_test.sh SOURCE BUILD: all stages of tools/gpu-check.sh with the programs of BUILD on the fake driver, so that a
-# program that is missing or a flag that is wrong is found before there is a GPU. The stages' order, selection and
-# time: tests/scripts/gpu_check_test.sh.
+# gpu_check_test.sh SOURCE BUILD: all stages of tools/gpu-check.sh with the programs of BUILD on the fake driver. It finds
+# missing programs and wrong flags before there is a GPU. The stages' order, selection and time:
+# tests/scripts/gpu_check_test.sh.
 source=$1 build=$2
 for program in tests/gpu/gpu_test tests/device/real_device_test tools/weft perf/put_perf perf/all_reduce_perf_nccl tests/perf/libfake_nccl.so; do
     [ -x "$build/$program" ] || { echo "skipped: $build/$program is not built: ninja all gpu"; exit 77; }
@@ -9,7 +9,7 @@ done
 folder=$(mktemp -d) || exit 1
 trap 'rm -rf "$folder"' EXIT
 fail() { cat "$folder/log"; echo "gpu_check_test: $1"; exit 1; }
-# What programs find that are linked with the driver's library.
+# Programs that are linked with the driver's library find the fake one.
 mkdir "$folder/driver" && ln -s "$build/tests/fake_cuda/libcuda_fake.so" "$folder/driver/libcuda.so.1"
 # A sanitizer that only runs what it is given, once of what three of its tools look at.
 mkdir -p "$folder/toolkit/bin"
