@@ -142,7 +142,7 @@ gpus-alltoall-registered     2  60  6  gpus_processes alltoall 64..256M -n 20 -R
 gpus-sendrecv-registered     2  60  6  gpus_processes sendrecv 8..256M -n 20 -R 1     # messages around a ring, registered
 TABLE
 }
-perf_programs=(all_reduce all_gather reduce_scatter broadcast reduce alltoall gather scatter sendrecv pingpong alltoallv put)
+perf_programs=(perf/{all_reduce,all_gather,reduce_scatter,broadcast,reduce,alltoall,gather,scatter,sendrecv,pingpong,alltoallv,put}_perf)
 
 # selected: the rows of the plan that --part and --only ask for.
 selected() {
@@ -407,7 +407,7 @@ build_all() {
     # shellcheck disable=SC2016
     run bash -c '. tools/common.sh; configure "$@"' configure "$build" --buildtype=release -Dcuda=enabled "-Dtoolkit=$toolkit" \
         "-Dgpu_targets=${targets:-90}" -Dtests=enabled -Dtools=enabled -Dperf=enabled &&
-        run ninja -k 0 -C "$build" gpu tools/weft perf/all_reduce_perf_nccl "${perf_programs[@]/%/_perf}"
+        run ninja -k 0 -C "$build" gpu tools/weft perf/all_reduce_perf_nccl "${perf_programs[@]}"
 }
 machine() {
     ! command -v nvidia-smi >/dev/null || run nvidia-smi --query-gpu=name,driver_version,clocks.sm,clocks.mem --format=csv
