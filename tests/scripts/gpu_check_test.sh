@@ -15,7 +15,7 @@ fail() {
     exit 1
 }
 
-# One program under all names. A call that FAKE_FAIL matches fails, one that FAKE_HANG matches does not end.
+# One program under all names. FAKE_FAIL, FAKE_HANG, FAKE_EMPTY match calls that fail, do not end, find no test.
 fake=$folder/fake
 cat >"$fake" <<'TEXT'
 #!/usr/bin/env bash
@@ -31,6 +31,7 @@ esac
 echo "$name $*" >>"$FAKE_CALLS"
 if [[ -n ${FAKE_FAIL:-} && "$name $*" =~ $FAKE_FAIL ]]; then exit 3; fi
 if [[ -n ${FAKE_HANG:-} && "$name $*" =~ $FAKE_HANG ]]; then exec sleep 100; fi
+if [[ -n ${FAKE_EMPTY:-} && "$name $*" =~ $FAKE_EMPTY ]]; then echo "No test cases matched '$1'"; exit 0; fi
 echo "# Collective test starting: $name"
 echo "  8 2 float sum -1 10.5 0 0 0 9 0 0 0"
 echo "  268435456 67108864 float sum -1 1000.0 0 0 0 9 0 0 0"
@@ -138,6 +139,8 @@ mkdir "$folder/output"
 check --no-build --only smoke --output "$folder/output"
 [ "$status" = 0 ] && [ "$(calls)" = 1 ] || fail "it does not run what failed, alone"
 stage smoke-put passed,
+FAKE_EMPTY='^(gpu_test|real_device_test)' check --no-build --fresh --only '^(copy|calls|memcheck)$'
+for name in copy calls memcheck; do stage "$name" "failed with status 1"; done  # no test has run
 
 # Files: results of several runs, and a stage's output.
 check --no-build --only '^copy$' --output "$folder/output"
