@@ -4,6 +4,7 @@
 #include <cstdio>
 
 #include "src/base/file.hpp"
+#include "src/base/xml.hpp"
 #include "topology/container.hpp"
 #include "topology/hardware.hpp"
 #include "topology/merge.hpp"
@@ -104,18 +105,7 @@ Result<Discovered> discover_synthetic(const std::string& library, const std::str
     return play(hwloc::read_synthetic(library, text));
 }
 
-// By its root element; before that stand comments, declarations and a document type at most.
-static bool is_of_hwloc(std::string_view xml) {
-    for (size_t at = xml.find('<'); at != std::string_view::npos; at = xml.find('<', at + 1)) {
-        const std::string_view rest = xml.substr(at);
-        if (rest.starts_with("<topology")) return true;
-        if (rest.starts_with("<!--"))
-            at = std::min(xml.find("-->", at), xml.size());
-        else if (!rest.starts_with("<?") && !rest.starts_with("<!"))
-            return false;
-    }
-    return false;
-}
+static bool is_of_hwloc(std::string_view xml) { return xml::root_name(xml) == "topology"; }
 
 Result<Discovered> discover_file(const std::string& library, const std::string& xml) {
     if (!is_of_hwloc(xml)) {

@@ -6,21 +6,9 @@
 #include <string_view>
 #include <vector>
 
-namespace weft::topology {
+#include "src/base/xml.hpp"
 
-// As it stands in an attribute or between tags.
-inline void append_escaped(std::string& text, char letter) {
-    switch (letter) {
-        case '<': text += "&lt;"; break;
-        case '>': text += "&gt;"; break;
-        case '&': text += "&amp;"; break;
-        case '"': text += "&quot;"; break;
-        case '\n':
-        case '\r':
-        case '\t': text += fmt::format("&#{};", int(letter)); break;
-        default: text += static_cast<unsigned char>(letter) < ' ' ? '?' : letter;  // XML has no such letters
-    }
-}
+namespace weft::topology {
 
 class XmlWriter {
   public:
@@ -34,7 +22,7 @@ class XmlWriter {
     }
     void attribute(const char* name, std::string_view value) {
         text_ += fmt::format(" {}=\"", name);
-        for (const char letter : value) append_escaped(text_, letter);
+        for (const char letter : value) xml::append_escaped(text_, letter);
         text_ += '"';
     }
     void attribute(const char* name, int value) { text_ += fmt::format(" {}=\"{}\"", name, value); }

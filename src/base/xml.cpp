@@ -68,10 +68,12 @@ class Parser {
             parser.handler_.end();
         });
     }
-    static void XMLCALL doctype(void* self, const char*, const char*, const char*, int) {
+    // One that names a file alone, as hwloc writes it, declares nothing: the file is not read.
+    static void XMLCALL doctype(void* self, const char*, const char*, const char*, int declares) {
         auto& parser = *static_cast<Parser*>(self);
-        parser.guarded(
-            [&] { parser.fault_ = fail_at(parser.mark(), "a document type is not read; remove <!DOCTYPE ...>"); });
+        parser.guarded([&] {
+            if (declares) parser.fault_ = fail_at(parser.mark(), "a document type is not read; remove <!DOCTYPE ...>");
+        });
     }
 
     Mark mark() const {
@@ -96,6 +98,19 @@ std::string shown(std::string_view text) {
     return "`" + result + "`";
 }
 
+void append_escaped(std::string& text, char letter) {
+    switch (letter) {
+        case '<': text += "&lt;"; break;
+        case '>': text += "&gt;"; break;
+        case '&': text += "&amp;"; break;
+        case '"': text += "&quot;"; break;
+        case '\n':
+        case '\r':
+        case '\t': text += fmt::format("&#{};", int(letter)); break;
+        default: text += static_cast<unsigned char>(letter) < ' ' ? '?' : letter;  // XML has no such letters
+    }
+}
+
 const char* Element::find(const char* name) const {
     for (const char** pair = pairs_; *pair; pair += 2)
         if (strcmp(*pair, name) == 0) return pair[1];
@@ -109,5 +124,17 @@ std::string_view Element::text(const char* name) {
 }
 
 Status read(std::string_view text, Handler& handler) { return Parser(handler).read(text); }
+
+std::string root_name(std::string_view text) {
+    struct Root : Handler {
+        void start(Element& element) override {
+            name = element.name();
+            element.wrong("the rest is not wanted");
+        }
+        std::string name;
+    } root;
+    (void)read(text, root);
+    return root.name;
+}
 
 }  // namespace weft::xml

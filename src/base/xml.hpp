@@ -1,6 +1,6 @@
 // xml.hpp: XML for those who read files of users: elements as they begin and end, attributes as numbers in range, the
-// first fault with its place. A file costs no more than its length: document types, and with them entities, are
-// refused, and so is what nests deeper than any file that is meant.
+// first fault with its place. A file costs no more than its length: document types that declare something, and with
+// them entities, are refused, and so is what nests deeper than any file that is meant.
 #pragma once
 #include <charconv>
 #include <cstddef>
@@ -26,6 +26,9 @@ Status fail_at(const Mark& mark, fmt::format_string<Arguments...> format, Argume
 // Short and printable, between backquotes, for a sentence.
 std::string shown(std::string_view text);
 
+// As it stands in an attribute or between tags.
+void append_escaped(std::string& text, char letter);
+
 // An element as it begins, with its attributes; of its faults the first one stays, and ends the reading.
 class Element {
   public:
@@ -37,6 +40,10 @@ class Element {
     // Null: it has no such attribute.
     const char* find(const char* name) const;
     std::string_view text(const char* name);
+    template <class Visit>
+    void each_attribute(Visit visit) const {
+        for (const char** pair = pairs_; *pair; pair += 2) visit(pair[0], pair[1]);
+    }
     template <class Number>
     Number number(const char* name, Number least, Number most) {
         const std::string_view value = text(name);
@@ -82,5 +89,9 @@ class Handler {
 // Gives `handler` the elements of `text` until there is a fault, which is returned. weftInvalidArgument: the file, with
 // the place; weftSystemError: no memory for a parser.
 Status read(std::string_view text, Handler& handler);
+
+// The name of the first element, after comments, declarations and all else that may stand before it. Empty: the text is
+// not XML up to there.
+std::string root_name(std::string_view text);
 
 }  // namespace weft::xml

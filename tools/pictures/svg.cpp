@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstddef>
 
+#include "src/base/xml.hpp"
 #include "topology/xml_writing.hpp"
 
 namespace weft::tools {
@@ -41,7 +42,7 @@ std::string escaped(std::string_view text) {
         if (bytes == 0)
             all += '?';
         else
-            for (const char each : text.substr(0, bytes)) topology::append_escaped(all, each);
+            for (const char each : text.substr(0, bytes)) xml::append_escaped(all, each);
         text.remove_prefix(std::max<size_t>(bytes, 1));
     }
     return all;

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdlib>
+#include <string_view>
 
 #include "src/base/xml.hpp"
 #include "src/drivers/library.hpp"
@@ -148,17 +149,14 @@ class Topology {
     Machine machine_;
 };
 
-// hwloc trusts files: only those that are XML, of topologies, and of bounded size are given to it.
-class Inspector : xml::Handler {
+// hwloc trusts files, and its own reader takes no XML but what hwloc writes: no comments, say. So it is given what was
+// read, of bounded size, written anew as hwloc writes it: the objects, and what is known of each.
+class Rewriter : xml::Handler {
   public:
-    Status inspect(std::string text) {
-        // lstopo's document type names a file that nobody reads; xml refuses all types, so as to refuse entities.
-        if (const size_t begin = text.find("<!DOCTYPE topology SYSTEM \"hwloc"); begin < 200) {
-            const size_t end = text.find('>', begin);
-            if (end != std::string::npos && text.substr(begin, end - begin).find('[') == std::string::npos)
-                text.replace(begin, end - begin + 1, end - begin + 1, ' ');
-        }
-        return xml::read(text, *this);
+    Result<std::string> rewrite(const std::string& text) {
+        written_ = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<!DOCTYPE topology SYSTEM \"hwloc2.dtd\">\n";
+        WEFT_TRY(xml::read(text, *this));
+        return std::move(written_);
     }
 
   private:
@@ -166,10 +164,50 @@ class Inspector : xml::Handler {
         if (elements_ == 0 && element.name() != "topology")
             return element.wrong("expected <topology>, found <{}>: this is not hwloc's XML",
                                  xml::shown(element.name()));
-        if (elements_ == 0 && element.text("version").substr(0, 2) != "2.")
-            return element.wrong("the file is not of hwloc 2, but of {}", xml::shown(element.text("version")));
-        if (element.name() == "object") inspect(element);
+        if (elements_ == 0) inspect_version(element);
         if (++elements_ > 8 * objects_most) element.wrong("the file has more than {} elements", 8 * objects_most);
+        // Distances, say, and what programs have added.
+        const bool known = element.name() == "topology" || element.name() == "object" || element.name() == "info" ||
+                           element.name() == "page_type";
+        if (skipped_ > 0 || !known) {
+            ++skipped_;
+            return;
+        }
+        if (element.name() == "object") inspect(element);
+        close_start();
+        open_.emplace_back(element.name());
+        written_ += fmt::format("<{}", element.name());
+        element.each_attribute([&](const char* name, const char* value) {
+            written_ += fmt::format(" {}=\"", name);
+            for (; *value; ++value) xml::append_escaped(written_, *value);
+            written_ += '"';
+        });
+        starting_ = true;
+    }
+    void end() override {
+        if (skipped_ > 0) {
+            --skipped_;
+            return;
+        }
+        const bool empty = starting_ && open_.size() > 1;
+        if (!empty) close_start();
+        written_ += empty ? "/>\n" : fmt::format("</{}>\n", open_.back());
+        starting_ = false;
+        open_.pop_back();
+    }
+    void close_start() {
+        if (starting_) written_ += ">\n";
+        starting_ = false;
+    }
+    static void inspect_version(xml::Element& element) {
+        const char* stated = element.find("version");
+        const std::string_view version = stated ? stated : "1";  // hwloc 1 writes none
+        if (version.starts_with("2.")) return;
+        const bool older = version.starts_with("1") || version.starts_with("0");
+        element.wrong("the file is of hwloc {}; files of hwloc 2 are read: {}", xml::shown(version),
+                      older ? "`lstopo -i machine.xml new.xml` of hwloc 2 makes one of it"
+                            : "`lstopo -i machine.xml --export-xml-flags v2 new.xml` of the newer hwloc makes one of "
+                              "it");
     }
     // hwloc crashes where processors and memory lack one of these.
     static void inspect(xml::Element& element) {
@@ -181,6 +219,10 @@ class Inspector : xml::Handler {
                 element.wrong("the {} has no {}: hwloc does not write such files", xml::shown(type), set);
     }
     int elements_ = 0;
+    std::string written_;
+    std::vector<std::string> open_;
+    bool starting_ = false;  // the last tag has no end yet
+    int skipped_ = 0;        // open elements that are left out
 };
 
 // How many threads it makes at least: each level's number stands behind a colon or alone, in any base of C's;
@@ -217,13 +259,14 @@ Result<Machine> this_machine(const std::string& library) {
 }
 
 Result<Machine> read_xml(const std::string& library, const std::string& xml) {
-    WEFT_TRY(Inspector().inspect(xml));
+    const Result<std::string> rewritten = Rewriter().rewrite(xml);
+    if (!rewritten) return Status(rewritten.status().code(), rewritten.status().sentence());
     Result<Functions> functions = open(library);
     if (!functions) return functions.take_status();
     Topology topology(*functions);
     WEFT_TRY(topology.init());
     functions->topology_set_flags(topology.get(), HWLOC_TOPOLOGY_FLAG_INCLUDE_DISALLOWED);
-    if (functions->topology_set_xmlbuffer(topology.get(), xml.c_str(), int(xml.size()) + 1) != 0)
+    if (functions->topology_set_xmlbuffer(topology.get(), rewritten->c_str(), int(rewritten->size()) + 1) != 0)
         return fail(weftInvalidArgument,
                     "hwloc does not take it for a file of its own; `lstopo machine.xml` writes one");
     Result<Machine> machine = topology.load();
