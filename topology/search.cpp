@@ -64,6 +64,7 @@ class Search {
 
     Status find_bounds();
     double bound_at(Reaches reaches, double unit_gbs);
+    double one_port_bound(const std::vector<Terrain>& terrains);
     std::vector<Terrain> terrains_at(Reaches reaches) const;
     double gain() const { return 1 + std::max(options_.gain_least, worth_it - 1); }
     void search_reaches();
@@ -123,6 +124,19 @@ double Search::bound_at(Reaches reaches, double unit_gbs) {
         least = std::min(least, narrowest_cut(inner).gbs > 0 ? infinite : 0);
         terrain.reach = terrain.outside ? std::max(reaches.within, reaches.outward) : reaches.within;
         least = std::min(least, narrowest_cut(terrain, unit_gbs).gbs);
+    }
+    return least;
+}
+
+// What channels can carry that leave by the port by which they enter: such a chain is a closed way, which crosses each
+// border within the machine once each way.
+double Search::one_port_bound(const std::vector<Terrain>& terrains) {
+    double least = infinite;
+    for (Terrain inner : terrains) {
+        result_.steps += int64_t(inner.sites.size() * inner.graph->links().size());
+        inner.outside = false;
+        inner.reach = std::max(inner.reach, inner.outward);
+        least = std::min(least, narrowest_cut(inner).gbs);
     }
     return least;
 }
@@ -193,20 +207,35 @@ Search::Found Search::try_packing(const std::vector<Fabric>& fabrics, Candidate 
 }
 
 Search::Found Search::search_at(Reaches reaches, double bound_gbs) {
+    const std::vector<Terrain> terrains = terrains_at(reaches);
     std::vector<Fabric> fabrics;
     bool symmetric = true;
-    for (const Terrain& terrain : terrains_at(reaches)) {
+    for (const Terrain& terrain : terrains) {
         fabrics.emplace_back(terrain);
         symmetric &= fabrics.back().symmetric();
     }
-    const bool ported = result_.machines.size() > 1;
-    Found best;
-    if (!ported || options_.rails != Rails::any) best = search_at(reaches, fabrics, symmetric, bound_gbs, ported);
-    if (!ported || options_.rails == Rails::only || best.all_gbs() >= good_enough * bound_gbs) return best;
-    Found crossing = search_at(reaches, fabrics, symmetric, bound_gbs, false);
-    // Only equal machines have their NICs at the same ends of a channel.
-    crossing.alternates = symmetric && result_.kinds.size() == 1 && options_.rails == Rails::best;
-    return crossing.all_gbs() > best.all_gbs() * worth_it ? std::move(crossing) : std::move(best);
+    if (result_.machines.size() == 1) return search_at(reaches, fabrics, symmetric, bound_gbs, false);
+    const double rails_bound_gbs = std::min(bound_gbs, one_port_bound(terrains));
+    const auto on_rails = [&] { return search_at(reaches, fabrics, symmetric, rails_bound_gbs, true); };
+    const auto crossing = [&] {
+        Found found = search_at(reaches, fabrics, symmetric, bound_gbs, false);
+        // Only equal machines have their NICs at the same ends of a channel.
+        found.alternates = symmetric && result_.kinds.size() == 1 && options_.rails == Rails::best;
+        return found;
+    };
+    if (options_.rails == Rails::only) return on_rails();
+    if (options_.rails == Rails::any) return crossing();
+    // The form with the greater bound has the first steps. Channels that keep to one NIC have to carry as much only.
+    if (rails_bound_gbs * worth_it >= bound_gbs) {
+        Found best = on_rails();
+        if (best.all_gbs() >= good_enough * bound_gbs) return best;
+        Found other = crossing();
+        return other.all_gbs() > best.all_gbs() * worth_it ? std::move(other) : std::move(best);
+    }
+    Found best = crossing();
+    if (best.all_gbs() > rails_bound_gbs * worth_it) return best;
+    Found other = on_rails();
+    return other.good() && best.all_gbs() <= other.all_gbs() * worth_it ? std::move(other) : std::move(best);
 }
 
 Search::Found Search::search_at(Reaches reaches, const std::vector<Fabric>& fabrics, bool symmetric, double bound_gbs,
@@ -228,7 +257,7 @@ Search::Found Search::search_at(Reaches reaches, const std::vector<Fabric>& fabr
         }
     }
     best.reaches = reaches;
-    best.bound_gbs = result_.machines.size() > 1 ? result_.bound_of_all_gbs : bound_gbs;
+    best.bound_gbs = result_.machines.size() > 1 ? result_.bound_of_all_gbs : bound_gbs;  // of either form
     return best;
 }
 
