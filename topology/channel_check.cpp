@@ -2,8 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
-#include <set>
 #include <tuple>
 
 namespace weft::topology {
@@ -23,6 +23,8 @@ class Check {
         for (const int index : kind.terrain.nodes) {
             const Node& node = graph_.node(index);
             nodes_.try_emplace({node.kind, host_of(node.host), devs[size_t(index)]}, index);
+            if (node.kind == NodeKind::gpu && graph_.shares_dev(index) && node.gpu.rank != unknown)
+                by_rank_.try_emplace({host_of(node.host), node.gpu.dev, node.gpu.rank}, index);
         }
         for (const int site : kind.sites) sites_.emplace(site, int(sites_.size()));
     }
@@ -31,6 +33,8 @@ class Check {
         const bool loops = channels_.pattern == Pattern::ring || channels_.pattern == Pattern::tree ||
                            channels_.pattern == Pattern::balanced_tree || channels_.pattern == Pattern::split_tree;
         if (!loops) return {};  // channels of switches have no order
+        // NCCL dumps those, too, of which it has found none; but a job has rings.
+        if (channels_.channels.empty() && channels_.pattern != Pattern::ring) return {};
         if (channels_.channels.empty()) object("graph {} has no channels", channels_.id);
         for (size_t i = 0; i < channels_.channels.size(); ++i) walk(i);
         if (objections_.empty()) weigh();
@@ -46,6 +50,9 @@ class Check {
     // Files number the hosts of the job that wrote them: of one host's machine the number says nothing.
     int host_of(int host) const { return graph_.hosts().size() > 1 ? host : 0; }
     int node_of(const Stop& stop) const {
+        // Of GPUs that share a dev.
+        const auto ranked = by_rank_.find({host_of(stop.host), stop.dev, stop.rank});
+        if (stop.kind == NodeKind::gpu && ranked != by_rank_.end()) return ranked->second;
         const auto found = nodes_.find({stop.kind, host_of(stop.host), stop.dev});
         return found == nodes_.end() ? -1 : found->second;
     }
@@ -57,7 +64,7 @@ class Check {
     void walk(size_t channel) {
         const std::string here = fmt::format("channel {} of graph {}", channel, channels_.id);
         PackedRing ring;
-        std::set<int> met;
+        std::map<int, size_t> met;  // how often
         const auto& stops = channels_.channels[channel].stops;
         for (size_t i = 0; i < stops.size(); ++i) {
             const int node = node_of(stops[i]);
@@ -74,9 +81,9 @@ class Check {
             const auto site = sites_.find(node);
             if (site == sites_.end())
                 object("{} passes {}, on which no rank sits", here, shown(stops[i]));
-            else if (!met.insert(node).second)
+            else if (++met[node] > 1 + graph_.node(node).parts.size())
                 object("{} passes {} twice", here, shown(stops[i]));
-            else
+            else if (met[node] == 1)  // a divided GPU has a stop for each part
                 ring.order.push_back(site->second);
         }
         for (const int site : kind_.sites)
@@ -84,6 +91,30 @@ class Check {
         if (kind_.terrain.outside && (ring.entry < 0 || ring.exit < 0))
             object("{} has to begin and to end with a net: the job has several machines", here);
         rings_.push_back(std::move(ring));
+    }
+    // What each arc carries, as NCCL counts it: each hop once, the way the channel goes, though trees use it both ways.
+    std::vector<double> loads(const std::vector<PackedRing>& rings, int64_t& steps) const {
+        std::vector<double> loads(fabric_.arcs().size());
+        const double outward_gbs = channels_.inter_gbs > 0 ? channels_.inter_gbs : channels_.intra_gbs;
+        const auto carry = [&](const std::vector<int>& route, double gbs) {
+            for (const int arc : route) loads[size_t(arc)] += gbs;
+        };
+        const bool is_ring = channels_.pattern == Pattern::ring;
+        for (const PackedRing& ring : rings) {
+            const bool leads_out = ring.entry >= 0;
+            for (size_t hop = 0; hop < ring.routes.size(); ++hop) {
+                const bool last = hop + 1 == ring.routes.size();
+                if (last && !is_ring) continue;  // a tree does not end where it began
+                carry(ring.routes[hop], leads_out && (hop == 0 || last) ? outward_gbs : channels_.intra_gbs);
+            }
+            if (is_ring || !leads_out) continue;
+            // Trees leave by the GPU that they enter by, or by the one behind it.
+            const size_t leaves = std::min<size_t>(channels_.pattern == Pattern::tree ? 0 : 1, ring.order.size() - 1);
+            std::vector<double> prices;
+            for (int arc = 0; arc < int(loads.size()); ++arc) prices.push_back(fabric_.price_of(arc));
+            carry(fabric_.routes(ring.order[leaves], Leg::leaving, prices, ring.exit, steps).back().arcs, outward_gbs);
+        }
+        return loads;
     }
     // Routes as the search would choose them, the orders as they are.
     void weigh() {
@@ -94,21 +125,19 @@ class Check {
         const Packing packing = pack(fabric_, request, steps);
         if (packing.ring_gbs <= 0)
             return object("graph {} has neighbours that no link joins; devices do not forward", channels_.id);
-        if (channels_.pattern != Pattern::ring) {
-            const double gbs = tree_gbs(fabric_, packing.rings);
-            if (gbs * over_most < channels_.intra_gbs)
-                object("the trees of graph {} have {:.4g} GB/s each; their links leave them {:.4g} GB/s", channels_.id,
-                       channels_.intra_gbs, gbs);
-            return;
-        }
-        if (packing.ring_gbs * over_most >= channels_.intra_gbs) return;
-        for (size_t i = 0; i < packing.uses.size(); ++i) {
+        const std::vector<double> wanted = loads(packing.rings, steps);
+        double share = 1;
+        for (size_t i = 0; i < wanted.size(); ++i) {
             const Arc& arc = fabric_.arcs()[i];
-            const double gbs = packing.uses[i] * channels_.intra_gbs;
-            if (gbs > arc.gbs * over_most)
+            if (wanted[i] <= arc.gbs * over_most) continue;
+            share = std::min(share, arc.gbs / wanted[i]);
+            if (channels_.pattern == Pattern::ring)
                 object("the link from {} to {} carries {:.4g} GB/s; the channels of graph {} want {:.4g} GB/s of it",
-                       graph_.name(arc.source), graph_.name(arc.target), arc.gbs, channels_.id, gbs);
+                       graph_.name(arc.source), graph_.name(arc.target), arc.gbs, channels_.id, wanted[i]);
         }
+        if (share < 1 && channels_.pattern != Pattern::ring)
+            object("the trees of graph {} have {:.4g} GB/s each; their links leave them {:.4g} GB/s", channels_.id,
+                   channels_.intra_gbs, channels_.intra_gbs * share);
     }
 
     const ChannelGraph& channels_;
@@ -116,6 +145,7 @@ class Check {
     const Graph& graph_;
     const Fabric fabric_;
     std::map<std::tuple<NodeKind, int, int>, int> nodes_;  // by kind, host and dev
+    std::map<std::tuple<int, int, int>, int> by_rank_;     // by host, dev and rank
     std::map<int, int> sites_;                             // their places, by node
     std::vector<PackedRing> rings_;
     std::vector<std::string> objections_;

@@ -27,8 +27,14 @@ std::string shared_domain(const Graph& graph, int host) {
     for (const int gpu : graph.of_kind(NodeKind::gpu)) {
         const Node& node = graph.node(gpu);
         if (node.host != host) continue;
-        if (domain && *domain != node.gpu.domain) return {};
-        domain = node.gpu.domain;
+        std::string its = node.gpu.domain;
+        // Without a name: the switches that all hosts of the graph share.
+        for (const Link& link : graph.links())
+            if (link.source == gpu && its.empty() && graph.node(link.target).kind == NodeKind::nvswitch &&
+                graph.node(link.target).host < 0)
+                its = "of all hosts";
+        if (domain && *domain != its) return {};
+        domain = its;
     }
     return domain.value_or("");
 }

@@ -1,8 +1,10 @@
 #include "topology/graph.hpp"
 
 #include <algorithm>
+#include <cctype>
 #include <map>
 #include <set>
+#include <tuple>
 #include <utility>
 
 #include "topology/claims.hpp"
@@ -57,11 +59,18 @@ const char* name_of(LinkKind kind) {
 }
 
 NodeKind kind_of(const Pci& pci) {
-    const std::string group = pci.device_class.substr(0, 4);
+    const std::string group = pci.device_class.substr(0, 4), subclass = pci.device_class.substr(0, 6);
     if (group == "0x02") return NodeKind::nic;
-    const bool by_gpu_maker = pci.vendor.empty() || pci.vendor == "0x10de" || pci.vendor == "0x1002";
-    if (group == "0x03" && (by_gpu_maker || pci.device_class.substr(0, 6) == "0x0302")) return NodeKind::gpu;
-    return NodeKind::pci;
+    if (group != "0x03") return NodeKind::pci;
+    if (subclass == "0x0302") return NodeKind::gpu;
+    std::string vendor = pci.vendor, device = pci.device;
+    for (std::string* text : {&vendor, &device})
+        for (char& letter : *text) letter = char(std::tolower(static_cast<unsigned char>(letter)));
+    // Consoles that a maker of GPUs has made: Rage XL and ES1000.
+    for (const char* console : {"0x4752", "0x515e", "0x5969"})
+        if (vendor == "0x1002" && device == console) return NodeKind::pci;
+    if (vendor.empty()) return subclass == "0x0300" ? NodeKind::pci : NodeKind::gpu;
+    return vendor == "0x10de" || vendor == "0x1002" ? NodeKind::gpu : NodeKind::pci;
 }
 
 std::string normal_busid(std::string_view text) {
@@ -224,22 +233,29 @@ std::string Graph::name(int index) const {
     return name;
 }
 
-// Indices and ranks name one device each.
-Status Graph::check_indices() const {
+// Ranks name one device each. Indices may name several: of the parts of a GPU, or of processes that each counted alone.
+Status Graph::check_indices(std::vector<std::string>& notes) {
     Claims claims;
-    const auto check = [&](const Node& it, int dev, int rank) {
-        if (!claims.dev(it.kind, it.host, dev))
-            return fail(weftInvalidArgument, "{}two {}s have dev {}; each has one of its own", at(it.place),
-                        name_of(it.kind), dev);
-        if (!claims.rank(rank))
-            return fail(weftInvalidArgument, "{}two gpus have rank {}; each has one of its own", at(it.place), rank);
-        return ok();
-    };
-    for (const Node& it : nodes_) {
-        if (it.kind == NodeKind::port) WEFT_TRY(check(it, it.port.dev, unknown));
+    std::map<std::tuple<NodeKind, int, int>, int> first;
+    sharing_dev_.clear();
+    for (int index = 0; index < int(nodes_.size()); ++index) {
+        const Node& it = node(index);
+        const int dev = it.kind == NodeKind::gpu ? it.gpu.dev : it.kind == NodeKind::port ? it.port.dev : unknown;
+        if (dev != unknown) {
+            const auto [has, added] = first.try_emplace({it.kind, it.host, dev}, index);
+            if (!added) {
+                sharing_dev_.insert({has->second, index});
+                say(notes, "{}{} has the dev of {}: {} tells them apart", at(it.place), name(index), name(has->second),
+                    it.kind == NodeKind::gpu ? "the bus id" : "the place in the file");
+            }
+        }
         if (it.kind != NodeKind::gpu) continue;
-        WEFT_TRY(check(it, it.gpu.dev, it.gpu.rank));
-        for (const Gpu& part : it.parts) WEFT_TRY(check(it, part.dev, part.rank));
+        for (size_t part = 0; part <= it.parts.size(); ++part) {
+            const int rank = part == 0 ? it.gpu.rank : it.parts[part - 1].rank;
+            if (!claims.rank(rank))
+                return fail(weftInvalidArgument, "{}two gpus have rank {}; each has one of its own", at(it.place),
+                            rank);
+        }
     }
     return ok();
 }
@@ -247,8 +263,8 @@ Status Graph::check_indices() const {
 // The node that stands for all NVSwitches of the GPU's domain: a GPU spreads what it sends over its links to all of
 // them, so that a path through one alone would have a share of the bandwidth.
 int Graph::nvswitch_of(int gpu) {
-    const std::string& domain = node(gpu).gpu.domain;
-    const int host = domain.empty() ? node(gpu).host : -1;
+    const std::string domain = node(gpu).gpu.domain;
+    const int host = domain.empty() && hosts_.size() < 2 ? node(gpu).host : -1;
     const auto [found, added] = by_busid_.try_emplace(nvswitch_key(host, domain), int(nodes_.size()));
     if (!added) return found->second;
     Node made;
@@ -279,9 +295,10 @@ Status Graph::link_statements(std::vector<std::string>& notes) {
             continue;
         }
         const int target = find(host, it.target);
-        if (target == it.source)
-            return fail(weftInvalidArgument, "{}{} has a link to itself; its target must be another device",
-                        at(it.place), name(it.source));
+        if (target == it.source) {
+            say(notes, "{}{} has a link to itself: it is left out", at(it.place), name(it.source));
+            continue;
+        }
         if (it.kind == LinkKind::local) {
             if (target < 0 || node(target).kind != NodeKind::pci) {
                 say(notes,
@@ -297,7 +314,7 @@ Status Graph::link_statements(std::vector<std::string>& notes) {
             WEFT_TRY(push(std::move(link)));
             continue;
         }
-        const Speed speed = nvlink_speed(node(it.source).gpu.sm, it.count);
+        const Speed speed = nvlink_speed(node(it.source).gpu, it.count);
         link.bandwidth_gbs = speed.bandwidth_gbs;
         link.assumed = speed.assumed;
         if (it.target_class == "0x068001") {
@@ -336,7 +353,7 @@ Status Graph::link_statements(std::vector<std::string>& notes) {
                 name(source), count, name(target), back->second.count);
             count = std::min(count, back->second.count);
         }
-        const Speed a = nvlink_speed(node(source).gpu.sm, count), b = nvlink_speed(node(target).gpu.sm, count);
+        const Speed a = nvlink_speed(node(source).gpu, count), b = nvlink_speed(node(target).gpu, count);
         WEFT_TRY(push({LinkKind::nvlink,
                        source,
                        target,
@@ -383,7 +400,7 @@ void Graph::disconnect() {
 
 Status Graph::connect(std::vector<std::string>& notes) {
     disconnect();
-    WEFT_TRY(check_indices());
+    WEFT_TRY(check_indices(notes));
     std::vector<std::vector<int>> cpus(hosts_.size());
     for (int index = 0; index < int(nodes_.size()); ++index) {
         const Node& it = node(index);

@@ -5,6 +5,7 @@
 // it was said; *links* are made of it by `connect`, which may be called again when something has been added.
 #pragma once
 #include <cstdint>
+#include <set>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -72,7 +73,8 @@ struct Pci {
     bool operator==(const Pci&) const = default;
 };
 
-// By its class: gpu, nic or pci. A display is a GPU unless it is known to be another maker's: consoles have displays.
+// By its class: gpu, nic or pci. A VGA display is a GPU only if a maker of GPUs is known to have made it: servers have
+// displays for consoles.
 NodeKind kind_of(const Pci& pci);
 
 struct Gpu {
@@ -81,7 +83,9 @@ struct Gpu {
     int rank = unknown;  // in the communicator
     int gdr = unknown;   // GPUDirect RDMA: 0, 1
     int keep = unknown;
-    std::string domain;  // NVLink domain of several hosts, by the name of its fabric; empty: the host's own
+    int mlopart = unknown;  // index of this part of a divided GPU
+    std::string gcn;        // architecture of an AMD GPU, as RCCL writes it: "gfx942"
+    std::string domain;     // NVLink domain of several hosts, by the name of its fabric; empty: the host's own
     bool operator==(const Gpu&) const = default;
 };
 
@@ -102,7 +106,7 @@ struct Port {
 
 struct Node {
     NodeKind kind = NodeKind::pci;
-    int host = 0;          // index; -1: an NVSwitch that serves several
+    int host = 0;          // index; -1: an NVSwitch that several hosts share
     int parent = unknown;  // in the tree cpu > pci > ... > gpu or nic > port; none of cpus and NVSwitches
     std::string busid;     // of pci, gpu, nic: normal_busid(); unique on its host
     Cpu cpu;
@@ -165,8 +169,9 @@ class Graph {
     // A link that is none of NCCL's files' (tests and detectors have such), kept beside those that are made.
     Status add_link(Link link);
     // Makes the links: those of the tree, of all cpus of a host with each other, and of the statements; NVSwitch nodes
-    // where statements lead to one. What is left out or assumed against a statement is said in `notes`, a sentence
-    // each. weftInvalidArgument: a device linked with itself, an index or a rank twice.
+    // where statements lead to one. If a graph of several hosts states no domain, all its NVSwitches are one, as in
+    // NCCL: it dumps several hosts only if they are of one NVLink domain. What is left out or assumed against a
+    // statement is said in `notes`, a sentence each. weftInvalidArgument: a rank twice.
     Status connect(std::vector<std::string>& notes);
 
     // Of the links that were made: those of the kind from one node to another carry no more that way.
@@ -180,6 +185,8 @@ class Graph {
     int cpu_above(int node) const;
     std::vector<int> of_kind(NodeKind kind) const;
     int children(int node) const { return children_[size_t(node)]; }  // how many
+    // Whether another device of its kind on its host has its dev; as of the last connect().
+    bool shares_dev(int node) const { return sharing_dev_.count(node) > 0; }
     // "gpu 0 (0000:07:00.0)", "port mlx5_0", "cpu 1 of host 2": as sentences and tables name it.
     std::string name(int node) const;
 
@@ -189,7 +196,7 @@ class Graph {
     }
 
   private:
-    Status check_indices() const;
+    Status check_indices(std::vector<std::string>& notes);
     Status link_statements(std::vector<std::string>& notes);
     std::string nvswitch_key(int host, const std::string& domain) const;
     int nvswitch_of(int gpu);
@@ -204,6 +211,7 @@ class Graph {
     std::unordered_map<std::string, int> by_busid_;  // "host busid", and "host cpu numaid"
     std::vector<int> cpus_;                          // of each host, how many
     std::vector<int> children_, stated_;             // of each node, how many nodes and statements
+    std::set<int> sharing_dev_;
 };
 
 }  // namespace weft::topology

@@ -1,10 +1,12 @@
 #include "topology/graph_xml.hpp"
 
+#include <algorithm>
 #include <charconv>
 #include <climits>
 #include <iterator>
 #include <map>
 #include <set>
+#include <tuple>
 #include <utility>
 
 #include "src/base/xml.hpp"
@@ -167,14 +169,26 @@ const char* name_of(Pattern pattern) {
 }
 
 std::vector<int> devs_of(const Graph& graph) {
+    const auto stated = [](const Node& node) {
+        return node.kind == NodeKind::gpu    ? node.gpu.dev
+               : node.kind == NodeKind::port ? node.port.dev
+                                             : node.cpu.numaid;
+    };
     std::vector<int> devs;
     std::map<std::pair<NodeKind, int>, int> places;  // by kind and host: how many so far
+    std::map<std::pair<NodeKind, int>, int> beyond;  // and the next number that none has
+    std::set<std::tuple<NodeKind, int, int>> given;
+    for (const Node& node : graph.nodes()) {
+        int& next = beyond[{node.kind, node.host}];
+        next = std::max(next, stated(node) + 1);
+    }
     for (const Node& node : graph.nodes()) {
         const int place = places[{node.kind, node.host}]++;
-        const int dev = node.kind == NodeKind::gpu    ? node.gpu.dev
-                        : node.kind == NodeKind::port ? node.port.dev
-                                                      : node.cpu.numaid;
-        devs.push_back(dev == unknown ? place : dev);
+        int dev = stated(node) == unknown ? place : stated(node);
+        // Of devices that share one, the first has it.
+        if (stated(node) != unknown && !given.insert({node.kind, node.host, dev}).second)
+            dev = beyond[{node.kind, node.host}]++;
+        devs.push_back(dev);
     }
     return devs;
 }

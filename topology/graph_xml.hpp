@@ -23,7 +23,8 @@ struct Stop {
     bool operator==(const Stop&) const = default;
 };
 
-// By which files name each node: what is known, else its place among the devices of its kind on its host.
+// By which files name each node: what is known, else its place among the devices of its kind on its host. If several
+// have one dev, the first keeps it, and the others have numbers that none has.
 std::vector<int> devs_of(const Graph& graph);
 
 struct ChannelPath {

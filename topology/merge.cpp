@@ -180,6 +180,10 @@ class Merger {
             default: break;
         }
         fill_pci(mine, node.pci, theirs.pci);
+        // A GPU by its class alone, whose maker the file does not name.
+        if (node.kind == NodeKind::gpu && node.gpu == Gpu() && node.parts.empty() &&
+            stated_.count({mine, LinkKind::nvlink}) + stated_.count({mine, LinkKind::c2c}) == 0)
+            node.kind = kind_of(node.pci);
         if (node.kind == NodeKind::pci && theirs.kind != NodeKind::pci && graph_.children(mine) == 0)
             node.kind = theirs.kind;
         if (theirs.kind != NodeKind::pci && node.kind != theirs.kind)
@@ -266,6 +270,8 @@ class Merger {
         fill(index, "sm", mine.sm, theirs.sm);
         fill(index, "gdr", mine.gdr, theirs.gdr);
         fill(index, "keep", mine.keep, theirs.keep);
+        fill(index, "mlopart", mine.mlopart, theirs.mlopart);
+        fill(index, "gcn", mine.gcn, theirs.gcn);
         fill(index, "domain", mine.domain, theirs.domain);
     }
     void fill_port(int index, Node& node, const Port& theirs) {

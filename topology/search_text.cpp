@@ -41,7 +41,8 @@ std::string of_kind(const Channels& channels, const KindChannels& kind) {
 std::string short_name(const Graph& graph, int index) {
     const Node& node = graph.node(index);
     std::string name = graph.name(index);
-    if (node.kind == NodeKind::gpu) name = node.gpu.dev == unknown ? node.busid : fmt::format("gpu{}", node.gpu.dev);
+    if (node.kind == NodeKind::gpu)
+        name = node.gpu.dev == unknown || graph.shares_dev(index) ? node.busid : fmt::format("gpu{}", node.gpu.dev);
     if (node.kind == NodeKind::cpu) name = fmt::format("cpu{}", node.cpu.numaid);
     if (node.kind == NodeKind::port)
         name = node.port.name.empty() ? fmt::format("net{}", node.port.dev) : node.port.name;

@@ -16,6 +16,12 @@ struct NvlinkRow {
 constexpr NvlinkRow nvlink_rows[] = {{100, 40.1}, {90, 20.6}, {87, 20.0}, {86, 12.0}, {70, 20.0}, {60, 18.0}};
 constexpr double nvlink_otherwise = 20.0;
 
+struct XgmiRow {
+    const char* gcn;  // what the architecture begins with
+    double gbs;
+};
+constexpr XgmiRow xgmi_rows[] = {{"gfx90a", 36}, {"gfx94", 48}, {"gfx95", 48}, {"", 24}};
+
 struct SysRow {
     const char *arch, *vendor;
     int family, model_least;  // -1: any
@@ -49,7 +55,10 @@ double pci_transfers(std::string_view text) {
     return error == std::errc() && unit.substr(0, 5) == " GT/s" && known ? rate : 0;
 }
 
-Speed nvlink_speed(int sm, int links) {
+Speed nvlink_speed(const Gpu& gpu, int links) {
+    for (const XgmiRow& row : xgmi_rows)
+        if (!gpu.gcn.empty() && gpu.gcn.starts_with(row.gcn)) return {links * row.gbs, false};
+    const int sm = gpu.sm;
     const auto row = std::find_if(std::begin(nvlink_rows), std::end(nvlink_rows),
                                   [sm](const auto& it) { return sm >= it.sm_least; });
     const bool known = row != std::end(nvlink_rows);

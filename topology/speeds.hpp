@@ -17,7 +17,8 @@ struct Speed {
 constexpr double local_gbs = 5000;                                    // within a device: never the bottleneck
 constexpr double infinite = std::numeric_limits<double>::infinity();  // of a price or a distance: there is no way
 
-Speed nvlink_speed(int sm, int links);
+// NVLinks, or an AMD GPU's XGMI links.
+Speed nvlink_speed(const Gpu& gpu, int links);
 // `link_speed` as sysfs and NCCL write it. Unknown: generation 3, 16 lanes.
 Speed pci_speed(const Pci& pci);
 // GT/s of a lane, of such a text; 0: it names none of PCI's rates.

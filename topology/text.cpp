@@ -64,8 +64,8 @@ std::string column_name(const Graph& graph, int index) {
     const Node& node = graph.node(index);
     std::string name = graph.name(index);
     if (node.kind == NodeKind::cpu && node.cpu.numaid != unknown) name = fmt::format("cpu{}", node.cpu.numaid);
-    if (node.kind == NodeKind::gpu && node.gpu.dev != unknown) name = fmt::format("gpu{}", node.gpu.dev);
-    if (node.kind == NodeKind::gpu && node.gpu.dev == unknown) name = node.busid;
+    if (node.kind == NodeKind::gpu)
+        name = node.gpu.dev == unknown || graph.shares_dev(index) ? node.busid : fmt::format("gpu{}", node.gpu.dev);
     if (node.kind == NodeKind::port && !node.port.name.empty()) name = node.port.name;
     if (node.kind == NodeKind::nic) name = "nic " + node.busid;
     return graph.hosts().size() > 1 ? fmt::format("{}:{}", node.host, name.substr(0, name.find(" of host"))) : name;

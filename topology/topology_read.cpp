@@ -2,8 +2,9 @@
 #include <algorithm>
 #include <charconv>
 #include <climits>
-#include <optional>
+#include <map>
 #include <set>
+#include <tuple>
 
 #include "src/base/xml.hpp"
 #include "topology/cpu_mask.hpp"
@@ -18,7 +19,7 @@ namespace {
 using xml::Element;
 using xml::shown;
 
-constexpr int topology_version = 1;
+constexpr int topology_versions = 2;  // 1: NCCL's; 2: RCCL's, whose links between GPUs are called xgmi
 // An affinity of 4,096 hardware threads has 1,151 letters.
 constexpr size_t text_bytes_most = 4'096;
 constexpr int lanes_most = 32;
@@ -33,8 +34,8 @@ struct TagRow {
 const TagRow tag_rows[] = {{Tag::system, "system", {Tag::file}},    {Tag::cpu, "cpu", {Tag::system}},
                            {Tag::pci, "pci", {Tag::cpu, Tag::pci}}, {Tag::gpu, "gpu", {Tag::pci}},
                            {Tag::nic, "nic", {Tag::pci, Tag::cpu}}, {Tag::net, "net", {Tag::nic}},
-                           {Tag::nvlink, "nvlink", {Tag::gpu}},     {Tag::c2c, "c2c", {Tag::gpu}},
-                           {Tag::pcilink, "pcilink", {Tag::pci}}};
+                           {Tag::nvlink, "nvlink", {Tag::gpu}},     {Tag::nvlink, "xgmi", {Tag::gpu}},
+                           {Tag::c2c, "c2c", {Tag::gpu}},           {Tag::pcilink, "pcilink", {Tag::pci}}};
 
 const char* name_of(Tag tag) {
     for (const TagRow& row : tag_rows)
@@ -145,7 +146,7 @@ class TopologyReader : xml::Handler {
         return index ? *index : -1;
     }
     void state(Element& element, Statement statement) {
-        if (!element.ok()) return;
+        if (!element.ok() || is_stated_by_another_part(statement)) return;
         statement.place.line = element.mark().line;
         if (const Status status = result_.graph.state(std::move(statement)); !status)
             element.wrong("{}", status.sentence());
@@ -153,8 +154,8 @@ class TopologyReader : xml::Handler {
 
     void start_system(Element& element) {
         const int stated = number(element, "version", 0, INT_MAX);
-        if (element.ok() && stated != topology_version && stated != unknown)
-            element.wrong("version of <system> is {}; Weft reads version {}", stated, topology_version);
+        if (element.ok() && stated != unknown && (stated < 1 || stated > topology_versions))
+            element.wrong("version of <system> is {}; Weft reads versions 1 to {}", stated, topology_versions);
     }
     int start_cpu(Element& element) {
         const auto host = result_.graph.host(text(element, "host_hash"));
@@ -233,9 +234,12 @@ class TopologyReader : xml::Handler {
         gpu.rank = number(element, "rank", -1, INT_MAX);
         gpu.gdr = number(element, "gdr", -1, 1);
         gpu.keep = number(element, "keep", -1, 1);
+        gpu.mlopart = number(element, "mlopart", -1, 65'535);
+        gpu.gcn = text(element, "gcn");
         gpu.domain = text(element, "domain");
         Node& node = result_.graph.change(pci);
-        if (gpus_.insert(pci).second) {
+        is_further_part_ = !gpus_.insert(pci).second;
+        if (!is_further_part_) {
             node.gpu = std::move(gpu);
             return;
         }
@@ -250,17 +254,20 @@ class TopologyReader : xml::Handler {
             become(element, above.node, NodeKind::nic);
             return above.node;
         }
-        Node node;
-        node.kind = NodeKind::nic;
-        node.host = result_.graph.node(above.node).host;
-        node.parent = above.node;
-        return add(element, std::move(node));
+        return above.node;  // a NIC of software, which its first port makes
+    }
+    // NCCL's dumps repeat a NIC of software under each cpu.
+    bool repeats(const Node& port) const {
+        const auto of_host = ports_.find({port.host, port.port.dev, port.port.name});
+        if (of_host == ports_.end() || (port.port.dev == unknown && port.port.name.empty())) return false;
+        const Port &one = result_.graph.node(of_host->second).port, &other = port.port;
+        return (one.number == other.number || one.number == unknown || other.number == unknown) &&
+               (one.guid == other.guid || one.guid.empty() || other.guid.empty());
     }
     int start_net(Element& element, int nic) {
         Node node;
         node.kind = NodeKind::port;
         node.host = result_.graph.node(nic).host;
-        node.parent = nic;
         node.port.name = text(element, "name");
         node.port.dev = number(element, "dev", -1, 65'535);
         node.port.speed = number(element, "speed", -1, 100'000'000);
@@ -280,7 +287,32 @@ class TopologyReader : xml::Handler {
         node.port.interface = text(element, "interface");
         node.port.link_layer = text(element, "link_layer");
         node.port.gid = text(element, "gid");
-        return add(element, std::move(node));
+        if (!element.ok()) return -1;
+        if (repeats(node)) {
+            note(element.mark().line, "net {} stands here once more: it is one port", shown(node.port.name));
+            return -1;
+        }
+        if (result_.graph.node(nic).kind == NodeKind::cpu) {
+            Node of_software;
+            of_software.kind = NodeKind::nic;
+            of_software.host = node.host;
+            of_software.parent = nic;
+            nic = open_[open_.size() - 2].node = add(element, std::move(of_software));
+            if (nic < 0) return -1;
+        }
+        node.parent = nic;
+        const std::tuple key(node.host, node.port.dev, node.port.name);
+        const int index = add(element, std::move(node));
+        ports_.try_emplace(key, index);
+        return index;
+    }
+    // The parts of a divided GPU share its links: each part's element may state them.
+    bool is_stated_by_another_part(const Statement& statement) const {
+        if (!is_further_part_) return false;
+        const auto& all = result_.graph.statements();
+        for (auto it = all.rbegin(); it != all.rend() && it->source == statement.source; ++it)
+            if (it->kind == statement.kind && it->target == statement.target) return true;
+        return false;
     }
     void start_nvlink(Element& element, int gpu) {
         Statement statement{LinkKind::nvlink, gpu, {}, text(element, "tclass"), 1, 0, {}};
@@ -291,12 +323,16 @@ class TopologyReader : xml::Handler {
         if (statement.target.empty() && may_hide) statement.target = target.substr(0, 40);
         if (statement.target.empty() && element.ok())
             element.wrong("target of <nvlink> is {}, which is no bus id; write it as in 0000:07:00.0", shown(target));
-        statement.count = element.number_or("count", 1, nvlinks_most, 1);
+        statement.count = links(element);
         state(element, std::move(statement));
+    }
+    int links(Element& element) {
+        const char* stated = element.find("count");
+        return stated && *stated ? element.number("count", 1, nvlinks_most) : 1;
     }
     void start_c2c(Element& element, int gpu) {
         Statement statement{LinkKind::c2c, gpu, {}, {}, 1, 0, {}};
-        statement.count = element.number_or("count", 1, nvlinks_most, 1);
+        statement.count = links(element);
         statement.bandwidth_mbs = element.number("bw", 1, 100'000'000);
         state(element, std::move(statement));
     }
@@ -308,7 +344,9 @@ class TopologyReader : xml::Handler {
     ReadTopology result_;
     std::vector<Open> open_;
     std::set<std::string> skipped_;
-    std::set<int> gpus_;  // that have had their element
+    std::set<int> gpus_;                                      // that have had their element
+    bool is_further_part_ = false;                            // the <gpu> that began last
+    std::map<std::tuple<int, int, std::string>, int> ports_;  // by host, dev and name
 };
 
 }  // namespace

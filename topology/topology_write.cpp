@@ -1,4 +1,6 @@
 // topology_write.cpp: a graph as NCCL dumps it: what was stated, in the order of the nodes.
+#include <algorithm>
+
 #include "topology/topology_xml.hpp"
 #include "topology/xml_writing.hpp"
 
@@ -24,7 +26,7 @@ class TopologyWriter {
     }
     std::string write() {
         xml_.open("system");
-        xml_.attribute("version", 1);
+        xml_.attribute("version", of_rccl() ? 2 : 1);
         for (size_t i = 0; i < graph_.nodes().size(); ++i)
             if (graph_.nodes()[i].kind == NodeKind::cpu) write_cpu(int(i));
         xml_.close();
@@ -32,6 +34,11 @@ class TopologyWriter {
     }
 
   private:
+    // RCCL's files have GPUs of AMD's, with XGMI links.
+    bool of_rccl() const {
+        return std::any_of(graph_.nodes().begin(), graph_.nodes().end(),
+                           [](const Node& it) { return !it.gpu.gcn.empty(); });
+    }
     void known(const char* name, const std::string& value) {
         if (!value.empty()) xml_.attribute(name, value);
     }
@@ -99,7 +106,7 @@ class TopologyWriter {
         open_gpu(gpu);
         for (const Statement* it : statements) {
             if (it->kind == LinkKind::nvlink) {
-                xml_.open("nvlink");
+                xml_.open(gpu.gcn.empty() ? "nvlink" : "xgmi");
                 xml_.attribute("target", it->target);
                 xml_.attribute("count", it->count);
                 known("tclass", it->target_class);
@@ -124,6 +131,8 @@ class TopologyWriter {
         known("rank", gpu.rank);
         known("gdr", gpu.gdr);
         known("keep", gpu.keep);
+        known("mlopart", gpu.mlopart);
+        known("gcn", gpu.gcn);
         known("domain", gpu.domain);
     }
     void write_nic(int index) {
