@@ -16,7 +16,13 @@ warning, a value that is no number or out of range is an error when a communicat
 This page is made from `src/base/options.def` and `log_category.def`: `tools/options_doc.py src/base/options.def > docs/options.md`."""
 ALIASES = """
 Of NCCL's variables these are read, each where Weft's own is unset: {}. No other `NCCL_` variable is: `NCCL_ALGO` and
-`NCCL_PROTO`, say, whose words are not Weft's, do nothing."""
+`NCCL_PROTO`, say, whose words are not Weft's, do nothing.
+
+If Weft cannot use a value of NCCL's variables, a warning names the variable.
+The option then has its default.
+The exception is `NCCL_SOCKET_IFNAME`: if it chooses no interface, jobs of several hosts fail.
+A variable of Weft's that is set but empty hides NCCL's.
+`WEFT_TOPO_FILE=` means no file, whatever `NCCL_TOPO_FILE` says."""
 CATEGORIES = """
 ## Log categories
 

@@ -92,7 +92,7 @@ class Check {
             object("{} has to begin and to end with a net: the job has several machines", here);
         rings_.push_back(std::move(ring));
     }
-    // What each arc carries, as NCCL counts it: each hop once, the way the channel goes, though trees use it both ways.
+    // GB/s on each arc, as NCCL counts it: each hop once, the way the channel goes, though trees use it both ways.
     std::vector<double> loads(const std::vector<PackedRing>& rings, int64_t& steps) const {
         std::vector<double> loads(fabric_.arcs().size());
         const double outward_gbs = channels_.inter_gbs > 0 ? channels_.inter_gbs : channels_.intra_gbs;

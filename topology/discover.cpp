@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <set>
 
 #include "src/base/file.hpp"
 #include "src/base/xml.hpp"
@@ -141,6 +142,47 @@ static bool has_rdma(const Options& options) {
            !sys.names("class/infiniband_verbs").empty();
 }
 
+// Why a file cannot be of the host that was detected, for all that is known; empty: it may be.
+static std::string mismatch(const Graph& file, const Graph& detected, const std::string& foreign) {
+    if (!foreign.empty()) return foreign;
+    if (file.hosts().size() > 1) return fmt::format("it describes {} hosts", file.hosts().size());
+    const auto gpus = [](const Graph& graph) {
+        std::set<std::string> ids;
+        for (const int gpu : graph.of_kind(NodeKind::gpu)) ids.insert(graph.node(gpu).busid);
+        return ids;
+    };
+    const std::set<std::string> stated = gpus(file), here = gpus(detected);
+    const bool common = std::any_of(here.begin(), here.end(), [&](const auto& id) { return stated.count(id) > 0; });
+    if (stated.empty() || here.empty() || common) return {};
+    return fmt::format("the file is of another machine: none of its GPUs is here, {} first", *stated.begin());
+}
+
+// Adds what the user's file says to what was detected. If it is only NCCL's, it has to be of this machine.
+static Status take_file(const Options& options, bool is_of_nccl, Discovered& found) {
+    constexpr size_t file_bytes_most = size_t(64) << 20;  // of the largest graph that is read
+    const char* const variable = options.variable(OptionIndex::topo_file);
+    const auto text = read_file(options.topo_file, file_bytes_most);
+    if (!text) return fail(text.status().code(), "{}: {}", variable, text.status().sentence());
+    const auto wrong = [&](const std::string& why) {
+        return fail(weftInvalidUsage, "{}, {}: {}", variable, options.topo_file, why);
+    };
+    auto file = discover_file(options.hwloc_library, *text);
+    if (!file) return wrong(file.status().sentence());
+    if (is_of_hwloc(*text)) take_detected_links(file->graph, found.graph);
+    auto both = merge(file->graph, found.graph);
+    if (!both) return wrong(both.status().sentence());
+    if (is_of_nccl)
+        if (const std::string why = mismatch(file->graph, found.graph, both->foreign); !why.empty()) return wrong(why);
+    found.graph = std::move(both->graph);
+    for (const std::string& note : file->notes) found.notes.push_back(fmt::format("{}: {}", options.topo_file, note));
+    if (!both->foreign.empty()) {
+        found.foreign = fmt::format("{}, {}: {}", variable, options.topo_file, both->foreign);
+        found.notes.push_back(found.foreign);
+    }
+    for (const std::string& note : both->notes) found.notes.push_back(fmt::format("{}: {}", options.topo_file, note));
+    return ok();
+}
+
 Result<Discovered> discover_this_host(const Options& options, const Asked& asked) {
     Sources sources;
     sources.hwloc_library = options.hwloc_library;
@@ -154,25 +196,23 @@ Result<Discovered> discover_this_host(const Options& options, const Asked& asked
     if (!nvml && std::any_of(nodes.begin(), nodes.end(), is_nvidia))
         found.notes.push_back(fmt::format("{}: NVLinks are unknown", nvml.status().sentence()));
     if (!options.topo_file.empty()) {
-        constexpr size_t file_bytes_most = size_t(64) << 20;  // of the largest graph that is read
-        const auto text = read_file(options.topo_file, file_bytes_most);
-        if (!text) return fail(text.status().code(), "WEFT_TOPO_FILE: {}", text.status().sentence());
-        auto file = discover_file(options.hwloc_library, *text);
-        if (!file) return fail(weftInvalidUsage, "WEFT_TOPO_FILE, {}: {}", options.topo_file, file.status().sentence());
-        if (is_of_hwloc(*text)) take_detected_links(file->graph, found.graph);
-        for (const std::string& note : file->notes)
-            found.notes.push_back(fmt::format("{}: {}", options.topo_file, note));
-        auto both = merge(file->graph, found.graph);
-        if (!both) return fail(weftInvalidUsage, "WEFT_TOPO_FILE, {}: {}", options.topo_file, both.status().sentence());
-        found.graph = std::move(both->graph);
-        if (!both->foreign.empty()) {
-            found.foreign = fmt::format("WEFT_TOPO_FILE, {}: {}", options.topo_file, both->foreign);
-            found.notes.push_back(found.foreign);
+        const bool is_alias = options.origin(OptionIndex::topo_file) == Origin::alias;
+        const Status taken = take_file(options, is_alias, found);
+        if (!taken && !is_alias) return Status(taken.code(), taken.sentence());
+        if (!taken) {
+            found.left_aside =
+                fmt::format("{}: the file is left aside, and the machine is as detected", taken.sentence());
+            found.notes.push_back(found.left_aside);
         }
-        for (const std::string& note : both->notes)
-            found.notes.push_back(fmt::format("{}: {}", options.topo_file, note));
     }
-    if (!options.topo_dump_file.empty()) WEFT_TRY(write_topology_file(found.graph, options.topo_dump_file));
+    if (!options.topo_dump_file.empty()) {
+        const Status written = write_topology_file(found.graph, options.topo_dump_file);
+        if (!written && options.origin(OptionIndex::topo_dump_file) != Origin::alias)
+            return Status(written.code(), written.sentence());
+        if (!written)
+            found.notes.push_back(
+                fmt::format("{}: {}", options.variable(OptionIndex::topo_dump_file), written.sentence()));
+    }
     return found;
 }
 

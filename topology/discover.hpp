@@ -16,6 +16,7 @@ struct Discovered {
     Graph graph;                     // connected
     std::vector<std::string> notes;  // what is unknown, denied, slower than it could be, or allowed in part
     std::string foreign = {};        // not empty: WEFT_TOPO_FILE is of another machine; one of the notes
+    std::string left_aside = {};     // not empty: why NCCL_TOPO_FILE is not used; one of the notes
 };
 
 // Where it is looked. Tests give trees of their own.
@@ -42,7 +43,8 @@ Result<Discovered> discover_synthetic(const std::string& library, const std::str
 Result<Discovered> discover_file(const std::string& library, const std::string& xml);
 
 // This machine as the options say: detected, and merged with WEFT_TOPO_FILE; written to WEFT_TOPO_DUMP_FILE. Errors:
-// the user's file is not to be read, or cannot be written.
+// the user's file is not to be read, or cannot be written. If NCCL's variables name the files, that is a note, as is a
+// file of another machine: they are then as unset.
 Result<Discovered> discover_this_host(const Options& options, const Asked& asked = {});
 
 // Writes the graph as a topology file, at once: who reads it meanwhile sees the old one or the new one.

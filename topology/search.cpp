@@ -22,7 +22,7 @@ struct Candidate {
 
 class Search {
   public:
-    Search(const Job& job, const SearchOptions& options) : job_(job), options_(options) {}
+    Search(const Job& job, const SearchOptions& options) : job_(job), options_(options), limit_(options.steps_most) {}
 
     Result<Channels> run() {
         auto placement = place(job_);
@@ -79,6 +79,7 @@ class Search {
 
     const Job& job_;
     const SearchOptions& options_;
+    int64_t limit_;  // of steps, of what is searched now
     Channels result_;
     Found found_;
 };
@@ -128,8 +129,8 @@ double Search::bound_at(Reaches reaches, double unit_gbs) {
     return least;
 }
 
-// What channels can carry that leave by the port by which they enter: such a chain is a closed way, which crosses each
-// border within the machine once each way.
+// Bound of channels that leave by the port by which they enter. Such a chain is a closed way: it crosses each border
+// within the machine once each way.
 double Search::one_port_bound(const std::vector<Terrain>& terrains) {
     double least = infinite;
     for (Terrain inner : terrains) {
@@ -195,7 +196,7 @@ Search::Found Search::try_packing(const std::vector<Fabric>& fabrics, Candidate 
                                 .rings = candidate.channels,
                                 .pairs = pairs,
                                 .one_port = one_port,
-                                .steps_most = options_.steps_most,
+                                .steps_most = limit_,
                                 .given = {}},
                                result_.steps);
         if (packing.ring_gbs <= 0) return {};
@@ -215,7 +216,7 @@ Search::Found Search::search_at(Reaches reaches, double bound_gbs) {
         symmetric &= fabrics.back().symmetric();
     }
     if (result_.machines.size() == 1) return search_at(reaches, fabrics, symmetric, bound_gbs, false);
-    const double rails_bound_gbs = std::min(bound_gbs, one_port_bound(terrains));
+    const double rails_bound_gbs = options_.rails == Rails::any ? 0 : std::min(bound_gbs, one_port_bound(terrains));
     const auto on_rails = [&] { return search_at(reaches, fabrics, symmetric, rails_bound_gbs, true); };
     const auto crossing = [&] {
         Found found = search_at(reaches, fabrics, symmetric, bound_gbs, false);
@@ -225,14 +226,17 @@ Search::Found Search::search_at(Reaches reaches, double bound_gbs) {
     };
     if (options_.rails == Rails::only) return on_rails();
     if (options_.rails == Rails::any) return crossing();
-    // The form with the greater bound has the first steps. Channels that keep to one NIC have to carry as much only.
+    // The form with the greater bound has the first steps, but leaves as many to the other.
+    limit_ = result_.steps + std::max<int64_t>(0, options_.steps_most - result_.steps) / 2;
     if (rails_bound_gbs * worth_it >= bound_gbs) {
         Found best = on_rails();
+        limit_ = options_.steps_most;
         if (best.all_gbs() >= good_enough * bound_gbs) return best;
         Found other = crossing();
         return other.all_gbs() > best.all_gbs() * worth_it ? std::move(other) : std::move(best);
     }
     Found best = crossing();
+    limit_ = options_.steps_most;
     if (best.all_gbs() > rails_bound_gbs * worth_it) return best;
     Found other = on_rails();
     return other.good() && best.all_gbs() <= other.all_gbs() * worth_it ? std::move(other) : std::move(best);
@@ -243,7 +247,7 @@ Search::Found Search::search_at(Reaches reaches, const std::vector<Fabric>& fabr
     Found best;
     for (const Candidate& candidate : candidates(fabrics, bound_gbs)) {
         if (best.good() && (candidate.gbs * candidate.channels <= best.all_gbs() * worth_it ||
-                            best.all_gbs() >= good_enough * bound_gbs || result_.steps > options_.steps_most))
+                            best.all_gbs() >= good_enough * bound_gbs || result_.steps > limit_))
             break;
         // As links of whole channels allow.
         const double whole = best.good() ? bound_at(reaches, candidate.gbs) : infinite;

@@ -55,14 +55,22 @@ LogLevel parse_level(const Options& options, std::vector<std::string>& warnings)
     for (int level = 0; level <= int(LogLevel::trace); ++level) {
         if (strcasecmp(options.debug.c_str(), level_names[level]) == 0) return LogLevel(level);
     }
-    // NCCL has levels that Weft lacks: those of its variable pass in silence.
-    if (options.origin(OptionIndex::debug) != Origin::alias) {
+    // NCCL has a level that Weft lacks: it passes in silence, of its variable.
+    if (options.origin(OptionIndex::debug) != Origin::alias || strcasecmp(options.debug.c_str(), "abort") != 0) {
         warnings.push_back(
-            fmt::format("WEFT_DEBUG is {}, which is not a level; use NONE, VERSION, WARN, INFO or TRACE. "
+            fmt::format("{} is {}, which is not a level; use NONE, VERSION, WARN, INFO or TRACE. "
                         "WARN is taken",
-                        options.debug));
+                        options.variable(OptionIndex::debug), options.debug));
     }
     return LogLevel::warn;
+}
+
+// Categories of NCCL's that Weft lacks: they pass in silence, of its variable.
+bool is_category_of_nccl(const std::string& word) {
+    for (const char* name : {"init", "coll", "p2p", "shm", "net", "graph", "tuning", "env", "alloc", "call", "proxy",
+                             "nvls", "bootstrap", "reg", "profile", "ras"})
+        if (strcasecmp(word.c_str(), name) == 0) return true;
+    return false;
 }
 
 uint32_t parse_categories(const Options& options, std::vector<std::string>& warnings) {
@@ -85,11 +93,12 @@ uint32_t parse_categories(const Options& options, std::vector<std::string>& warn
         for (const CategoryRow& row : category_rows) {
             if (strcasecmp(word.c_str(), row.name) == 0) bits = uint32_t(row.category);
         }
-        if (bits == 0 && options.origin(OptionIndex::debug_subsys) != Origin::alias) {
+        const bool is_alias = options.origin(OptionIndex::debug_subsys) == Origin::alias;
+        if (bits == 0 && !(is_alias && is_category_of_nccl(word))) {
             std::string known;
             for (const CategoryRow& row : category_rows) known += upper(row.name) + ", ";
-            warnings.push_back(
-                fmt::format("WEFT_DEBUG_SUBSYS names {}, which is not a category; there are {}ALL", word, known));
+            warnings.push_back(fmt::format("{} names {}, which is not a category; there are {}ALL",
+                                           options.variable(OptionIndex::debug_subsys), word, known));
         }
         mask = removed ? mask & ~bits : mask | bits;
     }

@@ -8,8 +8,10 @@
 #include <charconv>
 #include <cstdlib>
 #include <cstring>
+#include <initializer_list>
 #include <numeric>
 #include <string_view>
+#include <utility>
 
 namespace weft {
 namespace {
@@ -64,6 +66,8 @@ struct Setting {
 
 Setting find_setting(const OptionRow& row) {
     if (auto text = environment(row.variable)) return {Origin::environment, row.variable, *text};
+    // Empty: the option has its default, whatever its aliases say.
+    if (std::getenv(row.variable) != nullptr) return {};
     for (const char* alias : row.aliases) {
         if (auto text = environment(alias)) return {Origin::alias, alias, *text};
     }
@@ -97,6 +101,25 @@ size_t edit_distance(std::string_view one, std::string_view other) {
         }
     }
     return row.back();
+}
+
+// Words that an alias of a text option may have. Those of Weft's own variable are checked where they are used.
+struct AliasWords {
+    OptionIndex option;
+    std::initializer_list<std::string_view> words;
+};
+const AliasWords alias_words[] = {{OptionIndex::socket_family, {"AF_INET", "AF_INET6"}}};
+
+// Empty: nothing.
+std::string objection_to_alias(OptionIndex option, const Setting& setting) {
+    for (const AliasWords& row : alias_words) {
+        if (row.option != option || std::count(row.words.begin(), row.words.end(), setting.text) > 0) continue;
+        std::string expected;
+        for (const std::string_view word : row.words)
+            expected += fmt::format("{}{}", expected.empty() ? "" : " or ", word);
+        return fmt::format("{} is {}; {} is expected", setting.variable, setting.text, expected);
+    }
+    return {};
 }
 
 std::string unknown_name_sentence(const std::string& variable) {
@@ -134,18 +157,28 @@ Reading read_environment() {
         const OptionRow& row = rows[size_t(option)];
         Setting setting = find_setting(row);
         if (setting.origin == Origin::standard) return;
+        const bool is_alias = setting.origin == Origin::alias;
         using Field = std::remove_reference_t<decltype(field)>;
+        std::string objection;
         if constexpr (std::is_same_v<Field, std::string>) {
-            field = setting.text;
+            if (is_alias) objection = objection_to_alias(option, setting);
+            if (objection.empty()) field = setting.text;
         } else {
             Result<int64_t> value = parse_setting(row, setting);
-            if (!value) {
-                objections += (objections.empty() ? "" : "; ") + value.status().sentence();
-                return;
-            }
-            field = Field(*value);
+            if (!value)
+                objection = value.status().sentence();
+            else
+                field = Field(*value);
+        }
+        if (!objection.empty()) {
+            if (is_alias)
+                options.warnings.push_back(objection + ": it is left aside");
+            else
+                objections += (objections.empty() ? "" : "; ") + objection;
+            return;
         }
         options.origins[int(option)] = setting.origin;
+        options.variables[int(option)] = setting.variable;
     };
 #define WEFT_OPTION(name, type, standard, least, most, help) take(OptionIndex::name, options.name);
 #define WEFT_TEXT_OPTION(name, standard, help) take(OptionIndex::name, options.name);
@@ -156,7 +189,7 @@ Reading read_environment() {
 #undef WEFT_TEXT_OPTION
 #undef WEFT_SECRET_OPTION
 #undef WEFT_OPTION_ALIAS
-    options.warnings = find_unknown_names();
+    for (std::string& sentence : find_unknown_names()) options.warnings.push_back(std::move(sentence));
     if (!objections.empty()) reading.status = Status(weftInvalidArgument, objections);
     return reading;
 }
@@ -187,6 +220,11 @@ std::vector<std::string> whole_environment() {
 const std::vector<OptionRow>& option_rows() {
     static const std::vector<OptionRow>& rows = *new std::vector<OptionRow>(make_rows());
     return rows;
+}
+
+const char* Options::variable(OptionIndex option) const {
+    const char* read_from = variables[int(option)];
+    return read_from ? read_from : option_rows()[size_t(option)].variable;
 }
 
 std::string option_text(const Options& options, OptionIndex option) {

@@ -43,8 +43,11 @@ struct Options {
 #undef WEFT_OPTION_ALIAS
 
     Origin origins[int(OptionIndex::count)] = {};
-    std::vector<std::string> warnings;  // sentences on variables that look like Weft's and are not
+    std::vector<std::string> warnings;                    // sentences on variables that look like Weft's and are not
+    const char* variables[int(OptionIndex::count)] = {};  // that they were read from; null: from none
     Origin origin(OptionIndex option) const { return origins[int(option)]; }
+    // The variable that the user has set, for sentences: an alias's name, or Weft's own.
+    const char* variable(OptionIndex option) const;
 };
 
 // A row as `weft info` and the documentation need it.
@@ -65,7 +68,8 @@ const std::vector<OptionRow>& option_rows();
 std::string option_text(const Options& options, OptionIndex option);
 
 // Reads the environment anew. A value that is no number or out of range is weftInvalidArgument with a sentence for
-// each; a misspelt name is only a warning, for it may belong to another version of Weft.
+// each. A misspelt name is only a warning, for it may belong to another version of Weft; so is such a value of an alias,
+// which may be meant for NCCL alone: it is left aside. A variable of Weft's that is set but empty hides its aliases.
 Result<Options> read_options();
 
 // The process's options, read once at first use; a variable with a bad value keeps its default, and options_status()

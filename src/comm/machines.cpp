@@ -71,13 +71,22 @@ Result<MachineText> describe_this_machine(bool gpus) {
     if (!machine) {
         Options wanted = options();
         const std::string dump = std::exchange(wanted.topo_dump_file, {});
+        // NCCL's files are about GPUs: a job without any has nothing to learn there.
+        const bool of_nccl = !wanted.topo_file.empty() && wanted.origin(OptionIndex::topo_file) == Origin::alias;
+        if (of_nccl && !gpus) {
+            const std::string file = std::exchange(wanted.topo_file, {});
+            WEFT_LOG(warn, init,
+                     "{}, {}: the file is left aside, for the job has no GPU; WEFT_TOPO_FILE names one that counts",
+                     wanted.variable(OptionIndex::topo_file), file);
+        }
         auto found = topology::discover_this_host(wanted, {.nvml = gpus, .verbs = false});
         if (!found) return found.take_status();
+        if (!found->left_aside.empty()) WEFT_LOG(warn, init, "{}", found->left_aside);
         if (!found->foreign.empty() && !known.machines[!gpus])
             WEFT_LOG(warn, init, "{}; its statements are kept", found->foreign);
         if (!dump.empty())
             if (const Status written = topology::write_topology_file(found->graph, dump); !written)
-                WEFT_LOG(warn, init, "WEFT_TOPO_DUMP_FILE: {}", written.sentence());
+                WEFT_LOG(warn, init, "{}: {}", wanted.variable(OptionIndex::topo_dump_file), written.sentence());
         std::string described = topology::describe(found->graph, gpus);
         if (described.size() > AgreedTexts::machine_bytes_most) {
             WEFT_LOG(warn, init,

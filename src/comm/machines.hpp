@@ -16,7 +16,9 @@
 namespace weft {
 
 // What this process tells of its host, for AgreedTexts; found once, and once more with GPUs, for which NVML is asked, too.
-// weftInvalidUsage: what is wrong with WEFT_TOPO_FILE.
+// weftInvalidUsage: what is wrong with WEFT_TOPO_FILE. If NCCL_TOPO_FILE names the file, that is a warning, as it is if no
+// rank has a GPU: the machine is as detected. Only rank 0's process and the leaders of other hosts read the file, and all
+// ranks are told what came of it, so they agree whatever each one's environment says.
 Result<MachineText> describe_this_machine(bool gpus);
 
 class Machines {

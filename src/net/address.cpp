@@ -148,7 +148,8 @@ static Result<int> wanted_family(const std::string& family) {
     if (family.empty()) return int(AF_UNSPEC);
     if (family == "AF_INET") return int(AF_INET);
     if (family == "AF_INET6") return int(AF_INET6);
-    return fail(weftInvalidArgument, "WEFT_SOCKET_FAMILY is {}; AF_INET or AF_INET6 is expected", family);
+    return fail(weftInvalidArgument, "{} is {}; AF_INET or AF_INET6 is expected",
+                options().variable(OptionIndex::socket_family), family);
 }
 
 Result<std::vector<Address>> resolve(const std::string& host, uint16_t port, std::optional<int> family) {

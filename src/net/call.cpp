@@ -44,9 +44,12 @@ Call::Call(const Identity& identity, const Purpose& purpose, std::vector<Address
     if (attempts_.empty())
         for (const Address& address : addresses) why_ += fmt::format("{}{}", why_.empty() ? "" : ", ", address.text());
     if (attempts_.empty())
-        why_ = fmt::format("none of its addresses ({}) is of a family that is used here{}{}",
-                           why_.empty() ? "it has none" : why_, source_ ? ": from " + source_->text() : "",
-                           options().socket_family.empty() ? "" : ": WEFT_SOCKET_FAMILY is " + options().socket_family);
+        why_ = fmt::format(
+            "none of its addresses ({}) is of a family that is used here{}{}", why_.empty() ? "it has none" : why_,
+            source_ ? ": from " + source_->text() : "",
+            options().socket_family.empty()
+                ? ""
+                : fmt::format(": {} is {}", options().variable(OptionIndex::socket_family), options().socket_family));
 }
 
 void Call::give_up(Attempt& attempt, const std::string& why) {

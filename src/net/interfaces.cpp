@@ -75,7 +75,8 @@ Result<std::vector<Address>> choose_addresses(const std::vector<InterfaceAddress
                                               const std::string& family) {
     const NameFilter filter(names);
     if (!family.empty() && family != "AF_INET" && family != "AF_INET6")
-        return fail(weftInvalidArgument, "WEFT_SOCKET_FAMILY is {}; AF_INET or AF_INET6 is expected", family);
+        return fail(weftInvalidArgument, "{} is {}; AF_INET or AF_INET6 is expected",
+                    options().variable(OptionIndex::socket_family), family);
     std::vector<InterfaceAddress> taken;
     for (const InterfaceAddress& one : all) {
         const bool wanted_family = family.empty() || one.address.family() == (family == "AF_INET" ? AF_INET : AF_INET6);
@@ -83,9 +84,9 @@ Result<std::vector<Address>> choose_addresses(const std::vector<InterfaceAddress
     }
     if (taken.empty())
         return fail(weftInvalidArgument,
-                    "no address to be reached at: WEFT_SOCKET_IFNAME is {}, WEFT_SOCKET_FAMILY {}; the "
-                    "network interfaces that are up: {}",
-                    names.empty() ? "unset" : names, family.empty() ? "unset" : family, list_of(all));
+                    "no address to be reached at: {} is {}, {} {}; the network interfaces that are up: {}",
+                    options().variable(OptionIndex::socket_ifname), names.empty() ? "unset" : names,
+                    options().variable(OptionIndex::socket_family), family.empty() ? "unset" : family, list_of(all));
     // A name that the user gave is meant, also lo; else the best class that there is.
     if (!filter.chooses() || filter.excludes()) {
         int best = 2;

@@ -98,7 +98,8 @@ TEST_CASE("an unknown level or category gets a sentence, but NCCL's own words pa
         "WEFT_DEBUG_SUBSYS names GRAPH, which is not a category; there are INIT, COLL, ALGO, NET, SHM, MEM, ENV, ALL");
     CHECK(settings.wants(LogLevel::warn, LogCategory::init));
     CHECK(!settings.wants(LogLevel::info, LogCategory::init));
-    CHECK(make_log_settings(with("ABORT", "INIT,GRAPH", Origin::alias)).warnings.empty());
+    CHECK(make_log_settings(with("ABORT", "INIT,GRAPH,^ras", Origin::alias)).warnings.empty());
+    CHECK(make_log_settings(with("LOUD", "INIT,GRAHP", Origin::alias)).warnings.size() == 2);
 }
 
 TEST_CASE("a line names host, process, thread, rank and level", "[log]") {

@@ -119,6 +119,42 @@ TEST_CASE("an alias counts only where the option's own variable is unset", "[opt
     CHECK(options->origin(OptionIndex::debug) == Origin::environment);
 }
 
+TEST_CASE("every alias sets its option, is named by it, and is hidden by an empty variable of Weft's", "[options]") {
+    size_t aliases = 0;
+    for (size_t i = 0; i < option_rows().size(); ++i)
+        for (const char* alias : option_rows()[i].aliases) {
+            INFO(alias);
+            ++aliases;
+            const OptionRow& row = option_rows()[i];
+            const std::string value = OptionIndex(i) == OptionIndex::socket_family ? "AF_INET6" : "a text";
+            {
+                Environment environment{{alias, value}};
+                Result<Options> options = read_options();
+                REQUIRE(options);
+                CHECK(option_text(*options, OptionIndex(i)) == value);
+                CHECK(options->origins[i] == Origin::alias);
+                CHECK(std::string(options->variable(OptionIndex(i))) == alias);
+            }
+            Environment environment{{alias, value}, {row.variable, ""}};
+            Result<Options> options = read_options();
+            REQUIRE(options);
+            CHECK(option_text(*options, OptionIndex(i)) == row.standard);
+            CHECK(options->origins[i] == Origin::standard);
+            CHECK(std::string(options->variable(OptionIndex(i))) == row.variable);
+        }
+    CHECK(aliases >= 8);
+}
+
+TEST_CASE("what does not fit is a warning in NCCL's variables, and left aside", "[options]") {
+    Environment environment{{"NCCL_SOCKET_FAMILY", "AF_INET4"}, {"NCCL_BUFFSIZE", "abc"}, {"NCCL_ALGO", "nonsense"}};
+    Result<Options> options = read_options();
+    REQUIRE(options);
+    CHECK(options->socket_family.empty());
+    CHECK(options->origin(OptionIndex::socket_family) == Origin::standard);
+    REQUIRE(options->warnings.size() == 1);
+    CHECK(options->warnings[0].starts_with("NCCL_SOCKET_FAMILY is AF_INET4"));
+}
+
 TEST_CASE("an empty variable is as good as none", "[options]") {
     CHECK(objection("WEFT_TIMEOUT_MS", "") == "");
     Environment variables{{"WEFT_TIMEOUT_MS", ""}};

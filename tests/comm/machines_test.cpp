@@ -473,4 +473,36 @@ TEST_CASE("a machine's file that is none fails the ranks with its name and the r
             CHECK_THAT(outcome.error, Catch::Contains("WEFT_TOPO_FILE") && Catch::Contains(name));
         }
 }
+
+TEST_CASE("NCCL's file for GPUs stops no job on host memory, whatever is in it and whoever has it set", "[machines]") {
+    const Folder folder;
+    const std::string broken = folder.path / "broken.xml", cloud = WEFT_TOPOLOGY "/foreign/link_to_itself.xml";
+    std::ofstream(broken) << "<system version=\"1\"><cpu numaid=\"0\"><cpu numaid=\"0\"/></system>";
+    const auto job = [](const std::string& hosts, std::vector<std::string> variables, const std::string& before = ":") {
+        variables.push_back("WEFT_INIT_TIMEOUT_MS=60000");
+        return run({WEFT_COMMAND, "run", "-n", "3", "sh", "-c", before + "; exec \"$@\"", "sh", WEFT_WORKER, "1", "2",
+                    "100", hosts},
+                   variables);
+    };
+    for (const std::string& file : {broken, cloud, std::string("/nonexistent")})
+        for (const char* hosts : {"0", "2"}) {
+            CAPTURE(file, hosts);
+            const Outcome outcome = job(hosts, {"NCCL_TOPO_FILE=" + file});
+            CHECK(outcome.status == 0);
+            CHECK_THAT(outcome.error, Catch::Contains("NCCL_TOPO_FILE, " + file));
+        }
+    // On some ranks only, each of which is the first of its host, or is not.
+    for (const char* rank : {"0", "2"}) {
+        CAPTURE(rank);
+        const std::string some = std::string("test $WEFT_RANK != ") + rank + " || export NCCL_TOPO_FILE=" + broken;
+        CHECK(job("2", {}, some).status == 0);
+    }
+    // A variable of Weft's hides NCCL's: an empty one means no file, any other is meant.
+    const Outcome none = job("0", {"NCCL_TOPO_FILE=" + broken, "WEFT_TOPO_FILE="});
+    CHECK(none.status == 0);
+    CHECK(none.error.find("TOPO_FILE") == std::string::npos);
+    CHECK(job("0", {"NCCL_TOPO_FILE=" + cloud, "WEFT_TOPO_FILE=/nonexistent"}).status != 0);
+    CHECK(job("0", {"NCCL_SOCKET_FAMILY=AF_INET4", "NCCL_DEBUG=LOUD"}).status == 0);
+    CHECK(job("2", {"NCCL_SOCKET_FAMILY=AF_INET4", "NCCL_TOPO_DUMP_FILE=/nonexistent/dump.xml"}).status == 0);
+}
 #endif

@@ -97,7 +97,7 @@ TEST_CASE("a port that stands under several cpus is one", "[topology][foreign]")
         {R"(<net name="a" port="1"/><net name="a" port="2"/>)", 2},
         {R"(<net name="a" dev="0"/><net name="b" dev="1"/>)", 2},
         {R"(<net name="a" dev="0"/><net name="b" dev="0"/>)", 2},  // an index that two share
-        {R"(<net speed="1000"/><net speed="1000"/>)", 2},           // nothing tells whether they are one
+        {R"(<net speed="1000"/><net speed="1000"/>)", 2},          // nothing tells whether they are one
     };
     for (const Row& row : rows) {
         INFO(row.nets);
@@ -146,15 +146,14 @@ TEST_CASE("GPUs that share a dev are told apart, and the parts of one count its 
 TEST_CASE("hosts of one file are of one NVLink domain, as in NCCL", "[topology][foreign]") {
     const ReadTopology read = read_foreign("two_hosts.xml");
     CHECK(read.notes.empty());
-    const Path path =
-        Paths(read.graph).between(node_named(read.graph, "gpu0", 0), node_named(read.graph, "gpu1", 1));
+    const Path path = Paths(read.graph).between(node_named(read.graph, "gpu0", 0), node_named(read.graph, "gpu1", 1));
     CHECK(path.path_class == PathClass::nvl);
     CHECK(path.bandwidth_gbs == Approx(18 * 40.1));
     const Channels found = searched(read.graph, 1);
     CHECK(found.ranks == 4);
     CHECK(found.machines.size() == 1);
     CHECK(objections(text_of("two_hosts.graph"), read.graph).empty());
-    // What each tells of itself: the domain is theirs, the switch its own.
+    // Each host tells the common domain, and a switch of its own.
     CHECK(!shared_domain(read.graph, 0).empty());
     CHECK(shared_domain(read.graph, 0) == shared_domain(read.graph, 1));
     const auto played = play_hosts(read.graph, 1, 4);
@@ -181,8 +180,9 @@ TEST_CASE("NCCL's trees carry each hop once, and graphs that it did not find fit
             for (int gpu = 0; gpu < 8; ++gpu) text += fmt::format("<gpu dev=\"{:#x}\"/>", (channel + gpu) % 8);
             text += net + "</channel>";
         }
-        return text + "</graph><graph id=\"2\" pattern=\"3\" nchannels=\"0\" speedintra=\"0\" speedinter=\"0\"/>"
-                      "<graph id=\"3\" pattern=\"5\" nchannels=\"0\"/></graphs>";
+        return text +
+               "</graph><graph id=\"2\" pattern=\"3\" nchannels=\"0\" speedintra=\"0\" speedinter=\"0\"/>"
+               "<graph id=\"3\" pattern=\"5\" nchannels=\"0\"/></graphs>";
     };
     for (const int pattern : {1, 2, 3}) {
         INFO(pattern);
@@ -243,7 +243,7 @@ TEST_CASE("a console's display is no GPU", "[topology][foreign]") {
         INFO(row.facts);
         CHECK(graph_of(row.facts).of_kind(NodeKind::gpu).size() == row.gpus);
     }
-    // Whose maker is detected.
+    // The maker is known by detection.
     const auto gpus = [&](const char* file, const char* detected) {
         const auto both = merge(graph_of(file), graph_of(detected));
         REQUIRE(both.ok());
@@ -253,10 +253,43 @@ TEST_CASE("a console's display is no GPU", "[topology][foreign]") {
     CHECK(gpus(R"(class="0x038000")", R"(class="0x038000" vendor="0x1a03")") == 0);
     CHECK(gpus(R"(class="0x030000")", R"(class="0x030000" vendor="0x10de")") == 1);
     CHECK(gpus(R"(class="0x030200")", R"(class="0x030200")") == 1);
-    // What is stated is believed.
+    // A <gpu> is believed.
     CHECK(read_in_cpu(R"(<pci busid="0000:01:00.0" class="0x030000"><gpu dev="0"/></pci>)")
               .graph.of_kind(NodeKind::gpu)
               .size() == 1);
+}
+
+TEST_CASE("a file that only NCCL's variable names is left aside if it does not fit", "[topology][foreign]") {
+    const std::string folder = WEFT_TOPOLOGY;
+    const auto found = [](const std::string& file, bool is_alias, const std::string& dump = "") {
+        Options options;
+        options.topo_file = file;
+        options.topo_dump_file = dump;
+        for (const OptionIndex option : {OptionIndex::topo_file, OptionIndex::topo_dump_file})
+            options.origins[int(option)] = is_alias ? Origin::alias : Origin::environment;
+        if (is_alias) options.variables[int(OptionIndex::topo_file)] = "NCCL_TOPO_FILE";
+        return discover_this_host(options, {.nvml = false, .verbs = false});
+    };
+    const auto here = found("", false);
+    REQUIRE(here.ok());
+    // Cut, of another version, of several hosts; not there.
+    for (const std::string& file : {folder + "/broken/truncated.xml", folder + "/broken/another_version.xml",
+                                    folder + "/foreign/two_hosts.xml", std::string("/nonexistent")}) {
+        INFO(file);
+        const auto left = found(file, true);
+        REQUIRE(left.ok());
+        CHECK(left->left_aside.starts_with("NCCL_TOPO_FILE"));
+        CHECK(left->graph == here->graph);
+    }
+    CHECK(found(folder + "/broken/truncated.xml", false).status().code() == weftInvalidUsage);
+    CHECK(!found("/nonexistent", false).ok());
+    // Another machine's processors: of Weft's variable a warning.
+    const std::string other = folder + "/machines/gb200_nvl72_slice.xml";
+    CHECK(found(folder + "/machines/grace_hopper.xml", true)->left_aside.empty() ==
+          found(folder + "/machines/grace_hopper.xml", false)->foreign.empty());
+    CHECK(found(other, false).ok());
+    CHECK(found("", true, "/nonexistent/dump.xml").ok());
+    CHECK(!found("", false, "/nonexistent/dump.xml").ok());
 }
 
 TEST_CASE("empty texts are unknown", "[topology][foreign]") {
@@ -288,7 +321,8 @@ TEST_CASE("hwloc's files may have whatever XML may have", "[topology][foreign]")
     // Of other versions it is said how to convert them, with and without the library.
     for (const char* version : {"", "version=\"1.11\"", "version=\"3.0\"", "version=\"\"", "version=\"20\""}) {
         INFO(version);
-        const auto found = discover_file("", fmt::format("<topology {}><object type=\"Machine\"/></topology>", version));
+        const auto found =
+            discover_file("", fmt::format("<topology {}><object type=\"Machine\"/></topology>", version));
         REQUIRE(!found.ok());
         CHECK(found.status().code() == weftInvalidArgument);
     }
@@ -301,15 +335,16 @@ TEST_CASE("hwloc's files may have whatever XML may have", "[topology][foreign]")
         return other;
     };
     const std::string header = text.substr(0, text.find("<topology"));
-    const std::string texts[] = {text,
-                                 "\xef\xbb\xbf" + text,
-                                 text.substr(header.size()),
-                                 changed("<!-- a licence -->", "<?pi a?><!-- <system> -->\n\n"),
-                                 changed("</object>", "<!-- here --></object>"),
-                                 changed("hwloc2.dtd", "a/very/long/path/that/somebody/has/made/hwloc2.dtd"),
-                                 changed("gp_index=\"2\">", "gp_index=\"2\"\n>\n<info value='&lt;&#10;\"' name='a'/>"),
-                                 changed("</topology>", "<userdata length='1'>x</userdata><new><object/></new></topology>"),
-                                 changed("\"", "'")};
+    const std::string texts[] = {
+        text,
+        "\xef\xbb\xbf" + text,
+        text.substr(header.size()),
+        changed("<!-- a licence -->", "<?pi a?><!-- <system> -->\n\n"),
+        changed("</object>", "<!-- here --></object>"),
+        changed("hwloc2.dtd", "a/very/long/path/that/somebody/has/made/hwloc2.dtd"),
+        changed("gp_index=\"2\">", "gp_index=\"2\"\n>\n<info value='&lt;&#10;\"' name='a'/>"),
+        changed("</topology>", "<userdata length='1'>x</userdata><new><object/></new></topology>"),
+        changed("\"", "'")};
     for (const std::string& each : texts) {
         INFO(each);
         const auto found = discover_file("", each);
