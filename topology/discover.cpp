@@ -142,21 +142,6 @@ static bool has_rdma(const Options& options) {
            !sys.names("class/infiniband_verbs").empty();
 }
 
-// Why a file cannot be of the host that was detected, for all that is known; empty: it may be.
-static std::string mismatch(const Graph& file, const Graph& detected, const std::string& foreign) {
-    if (!foreign.empty()) return foreign;
-    if (file.hosts().size() > 1) return fmt::format("it describes {} hosts", file.hosts().size());
-    const auto gpus = [](const Graph& graph) {
-        std::set<std::string> ids;
-        for (const int gpu : graph.of_kind(NodeKind::gpu)) ids.insert(graph.node(gpu).busid);
-        return ids;
-    };
-    const std::set<std::string> stated = gpus(file), here = gpus(detected);
-    const bool common = std::any_of(here.begin(), here.end(), [&](const auto& id) { return stated.count(id) > 0; });
-    if (stated.empty() || here.empty() || common) return {};
-    return fmt::format("the file is of another machine: none of its GPUs is here, {} first", *stated.begin());
-}
-
 // Adds what the user's file says to what was detected. If it is only NCCL's, it has to be of this machine.
 static Status take_file(const Options& options, bool is_of_nccl, Discovered& found) {
     constexpr size_t file_bytes_most = size_t(64) << 20;  // of the largest graph that is read
@@ -171,8 +156,7 @@ static Status take_file(const Options& options, bool is_of_nccl, Discovered& fou
     if (is_of_hwloc(*text)) take_detected_links(file->graph, found.graph);
     auto both = merge(file->graph, found.graph);
     if (!both) return wrong(both.status().sentence());
-    if (is_of_nccl)
-        if (const std::string why = mismatch(file->graph, found.graph, both->foreign); !why.empty()) return wrong(why);
+    if (is_of_nccl && !both->misfit.empty()) return wrong(both->misfit);
     found.graph = std::move(both->graph);
     for (const std::string& note : file->notes) found.notes.push_back(fmt::format("{}: {}", options.topo_file, note));
     if (!both->foreign.empty()) {

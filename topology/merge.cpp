@@ -1,5 +1,6 @@
 #include "topology/merge.hpp"
 
+#include <algorithm>
 #include <map>
 #include <set>
 
@@ -40,12 +41,13 @@ class Merger {
     Result<Merged> merge() {
         std::string foreign = other_processors("arch", &Cpu::arch);
         if (foreign.empty()) foreign = other_processors("vendor", &Cpu::vendor);
+        std::string misfit = foreign.empty() ? other_devices() : foreign;
         WEFT_TRY(match_hosts());
         for (int i = 0; i < int(index_.size()); ++i) WEFT_TRY(take(i));
         for (const Statement& it : detected_.statements()) WEFT_TRY(take(it));
         note_unseen();
         WEFT_TRY(graph_.connect(notes_));
-        return Merged{std::move(graph_), std::move(notes_), std::move(foreign)};
+        return Merged{std::move(graph_), std::move(notes_), std::move(foreign), std::move(misfit)};
     }
 
   private:
@@ -79,6 +81,21 @@ class Merger {
                                    graph_.name(cpu), stated, *detected.begin());
         }
         return {};
+    }
+
+    // Of the file alone: nothing has been added yet.
+    std::string other_devices() const {
+        if (graph_.hosts().size() > detected_.hosts().size())
+            return fmt::format("the file is of {} hosts", graph_.hosts().size());
+        const auto gpus = [](const Graph& graph) {
+            std::set<std::string> ids;
+            for (const int gpu : graph.of_kind(NodeKind::gpu)) ids.insert(graph.node(gpu).busid);
+            return ids;
+        };
+        const std::set<std::string> stated = gpus(graph_), here = gpus(detected_);
+        const bool common = std::any_of(here.begin(), here.end(), [&](const auto& id) { return stated.count(id) > 0; });
+        if (stated.empty() || here.empty() || common) return {};
+        return fmt::format("the file is of another machine: none of its GPUs is here, {} first", *stated.begin());
     }
 
     Status match_hosts() {

@@ -16,6 +16,9 @@ struct Merged {
     std::vector<std::string> notes;  // where the two contradict each other, a sentence each
     // Not empty: the file is of another machine, for its processors are of another architecture or vendor; a sentence.
     std::string foreign = {};
+    // Not empty: why the file cannot be of the host that was detected, for all that is known; `foreign`, if that is not
+    // empty, several hosts, or GPUs of which none is here.
+    std::string misfit = {};
 };
 
 // weftInvalidArgument: together they are too large.

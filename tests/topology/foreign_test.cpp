@@ -292,6 +292,27 @@ TEST_CASE("a file that only NCCL's variable names is left aside if it does not f
     CHECK(!found("", false, "/nonexistent/dump.xml").ok());
 }
 
+TEST_CASE("a file fits if it is of one host, whose GPUs are here if any are", "[topology][foreign]") {
+    const auto graph_of = [](const std::string& busid, const char* hash = "") {
+        const std::string pci = "<pci busid=\"" + busid + "\" class=\"0x030200\"/>";
+        return read_in_cpu(busid.empty() ? "" : pci, fmt::format("host_hash=\"{}\"", hash)).graph;
+    };
+    const auto fits = [](const Graph& file, const Graph& detected) {
+        const auto both = merge(file, detected);
+        REQUIRE(both.ok());
+        return both->misfit.empty();
+    };
+    const Graph here = graph_of("0000:07:00.0", "0x1"), processors = graph_of("", "0x1");
+    CHECK(fits(here, here));
+    CHECK(fits(graph_of("00000000:07:00.0", "0x2"), here));
+    CHECK(fits(processors, here));
+    CHECK(fits(here, processors));
+    CHECK(!fits(graph_of("0000:08:00.0"), here));
+    CHECK(fits(graph_of("0000:08:00.0"), processors));
+    CHECK(!fits(read_foreign("two_hosts.xml").graph, here));
+    CHECK(!fits(read_in_cpu("", "arch=\"arm64\"").graph, read_in_cpu("", "arch=\"x86_64\"").graph));
+}
+
 TEST_CASE("empty texts are unknown", "[topology][foreign]") {
     const ReadTopology read = read_in_cpu(
         R"(<pci busid="0000:01:00.0" class="" vendor="" link_speed="" link_width=""><gpu dev="" sm="" rank="" gdr="">

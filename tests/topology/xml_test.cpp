@@ -242,7 +242,9 @@ TEST_CASE("files with random faults end in a graph that can be written and searc
     std::mt19937 random(seed);
     const auto draw = [&](size_t below) { return size_t(random() % below); };
     const std::string letters = "\"<>/=0123456789abcdef:.- x&";
-    for (const auto& file : files_in("machines")) {
+    auto files = files_in("machines");
+    for (const auto& file : files_in("foreign")) files.push_back(file);
+    for (const auto& file : files) {
         const std::string right = file_text(file);
         for (int round = 0; round < 40; ++round) {
             std::string text = right;
