@@ -56,7 +56,7 @@ struct Arguments {
 // A function each: what the checks need to know of the collective is known when they are compiled.
 template <Collective collective>
 weftResult_t run(const char* function, const Arguments& arguments, weftComm_t comm, weftStream_t stream) {
-    return guarded_call(function, comm, [&]() -> Status {
+    return guarded_quick_call(function, comm, [&]() -> Status {
         constexpr CollectiveFacts facts = facts_of(collective);
         Communicator::Call call{};
         call.operation.collective = collective;
@@ -70,12 +70,16 @@ weftResult_t run(const char* function, const Arguments& arguments, weftComm_t co
         if (!entered.entered()) [[unlikely]]
             return entered.refused();
         Communicator& communicator = *comm->communicator;
+        Group* const group = Group::current_open();
+        const bool quick = !stream && !group && communicator.quick() && unsigned(arguments.op) < unsigned(weftNumOps) &&
+                           !comm->has_own_stream.load(std::memory_order_relaxed);
+        const CancelHeld held(!quick);
         WEFT_TRY(check_reduction(comm, arguments.type, facts.reduces ? arguments.op : weftSum, call));
         if constexpr (facts.rooted) WEFT_TRY(check_rank("root", arguments.root, communicator.ranks()));
         if constexpr (collective != Collective::barrier)
             WEFT_TRY(check_buffers<collective>(call, communicator.rank(), communicator.ranks()));
         WEFT_TRY(place(entered, communicator, call));
-        if (Group* const group = Group::current_open()) return group->add(comm, call);
+        if (group) return group->add(comm, call);
         return submit(entered, comm, {&call, 1});
     });
 }

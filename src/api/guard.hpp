@@ -3,6 +3,7 @@
 #pragma once
 #include <new>
 
+#include "src/base/cancellation.hpp"
 #include "src/comm/group.hpp"
 
 namespace weft {
@@ -13,8 +14,9 @@ weftResult_t report(const Status& failure);
 weftResult_t report_out_of_memory() noexcept;
 const char* last_error(weftComm* handle);
 
+// Without CancelHeld: for a body that has no cancellation point, or takes it where it has one.
 template <class Body>
-weftResult_t guarded(Body&& body) noexcept {
+weftResult_t guarded_quick(Body&& body) noexcept {
     try {
         const Status status = body();
         if (status) [[likely]]
@@ -29,6 +31,12 @@ weftResult_t guarded(Body&& body) noexcept {
             return report_out_of_memory();
         }
     }
+}
+
+template <class Body>
+weftResult_t guarded(Body&& body) noexcept {
+    const CancelHeld held;
+    return guarded_quick(body);
 }
 
 // What is done on a communicator: the handle must be usable here. What must be alone inside takes Inside itself.
@@ -64,8 +72,14 @@ Status numbered(const char* function, const weftComm* handle, Body&& body) {
 }
 
 template <class Body>
+weftResult_t guarded_quick_call(const char* function, weftComm* handle, Body&& body) noexcept {
+    return guarded_quick([&] { return numbered(function, handle, [&] { return on_comm(handle, body); }); });
+}
+
+template <class Body>
 weftResult_t guarded_call(const char* function, weftComm* handle, Body&& body) noexcept {
-    return guarded([&] { return numbered(function, handle, [&] { return on_comm(handle, body); }); });
+    const CancelHeld held;
+    return guarded_quick_call(function, handle, body);
 }
 
 }  // namespace weft

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "src/base/cancellation.hpp"
 #include "src/base/clock.hpp"
 #include "src/base/cpu.hpp"
 
@@ -151,6 +152,7 @@ bool Waiting::look(bool may_sleep) {
     silence_us_ = now - since_us_;
     if (silence_us_ >= sleep_us_ && !may_sleep) {
         const timespec doze{0, doze_us * 1000};
+        const CancelHeld held;
         nanosleep(&doze, nullptr);
     } else if (silence_us_ >= sleep_us_ && !armed_) {
         // Announce, then let the caller look once more, then sleep: in this order nothing is missed.

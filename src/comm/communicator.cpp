@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "src/base/arena.hpp"
+#include "src/base/cancellation.hpp"
 #include "src/base/clock.hpp"
 #include "src/base/log.hpp"
 
@@ -73,6 +74,7 @@ Communicator::~Communicator() {
 }
 
 Status Communicator::die(Status failure) {
+    const CancelHeld held;
     dead_ = true;
     // Who saw the cause may be about to tell.
     if (failure.code() == weftRemoteError && !group_->one_host())
@@ -99,6 +101,7 @@ void Communicator::leave_buffers() {
 // end.
 void Communicator::await_borrowers() {
     if (!dead_) return;
+    const CancelHeld held;
     const int64_t until = now_us() + leave_patience_us;
     for (int peer = 0; peer < group_->ranks(); ++peer)
         while (peer != rank_ && may_be_using(peer) &&
@@ -319,6 +322,7 @@ Status Communicator::deregister_buffer(const void* handle) {
 
 // A new key: choose, build, bind. Comes back from advance() until the peers of new connections have listened.
 Status Communicator::prepare() {
+    const CancelHeld held;
     if (!binding_) {
         auto choice = planner_.choose(call_.operation, call_.settings.preference);
         if (!choice) {
@@ -379,6 +383,7 @@ Status Communicator::pause(bool may_sleep) {
     if (!(sockets ? waiting_.pause_on_sockets(missing, may_sleep, add_descriptors_)
                   : waiting_.pause(missing, may_sleep))) [[likely]]
         return ok();
+    const CancelHeld held;
     watch(call_limit_);
     Status trouble = watchdog_.look(missing, sequence_, prepared_ ? prepared_->plan.operation : position().operation,
                                     waiting_.silence_us());

@@ -216,6 +216,8 @@ class Communicator {
     Status pause_for_device(uint32_t number, int64_t since_us);
     // Of a communicator that is dead, or a window that was not to be made: closes it, and waits two seconds at most.
     void give_up_window(uint32_t number);
+    // Whether a blocking collective on host memory has cancellation points only where it takes CancelHeld itself.
+    bool quick() const { return !device_ && !has_windows() && group_->one_host(); }
     bool has_windows() const { return host_windows_.load(std::memory_order_relaxed) > 0; }
     // What others ask of this rank's windows, between its calls. True: something moved.
     bool serve() { return one_sided_->serve(); }

@@ -1,8 +1,11 @@
 #include "src/comm/turns.hpp"
 
+#include "src/base/cancellation.hpp"
+
 namespace weft {
 
 void Turns::wait_until_idle() {
+    const CancelHeld held;
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return idle() || (closed_ && !active_); });
 }
