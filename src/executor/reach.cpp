@@ -22,7 +22,7 @@ bool Reach::map_arenas() {
     for (int other = 0; other < host_->ranks(); ++other) {
         if (host_->row(other).process == process_token()) {
             auto own = Arena::get();
-            if (own) arenas_[size_t(other)] = (*own)->memory().data();
+            if (own) arenas_[size_t(other)] = (*own)->base();
         } else {
             arenas_[size_t(other)] = peers_.of(other);
         }

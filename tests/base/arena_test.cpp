@@ -84,6 +84,33 @@ TEST_CASE("a full arena says how much was asked for, and serves again after a fr
     CHECK(arena.allocate(2 * page_bytes()).ok());
 }
 
+TEST_CASE("an arena that is mapped in pieces grows as memory is asked for, up to all of it", "[arena]") {
+    auto first_piece = SharedMemory::create("weft-test", arena_pages * page_bytes(), 2 * page_bytes());
+    REQUIRE(first_piece.ok());
+    Arena arena(std::move(*first_piece));
+    CHECK(arena.base() == nullptr);
+    // Pieces of 2, 2, 4, 30 and 26 pages.
+    std::vector<std::pair<std::byte*, size_t>> places;
+    for (const size_t pages : {2u, 1u, 3u, 30u, 1u, 1u, 20u, 6u}) {
+        std::byte* place = allocate(arena, pages * page_bytes());
+        CHECK(arena.contains(place, pages * page_bytes()));
+        memset(place, int(places.size() + 1), pages * page_bytes());
+        places.emplace_back(place, pages * page_bytes());
+    }
+    CHECK(arena.allocate(page_bytes()).status().code() == weftSystemError);  // 64 pages are given out
+    for (size_t i = 0; i < places.size(); ++i)
+        CHECK(std::all_of(places[i].first, places[i].first + places[i].second,
+                          [&](std::byte byte) { return byte == std::byte(i + 1); }));
+    for (const auto& [place, bytes] : places) CHECK(arena.free(place).ok());
+    CHECK(arena.free(places[0].first).code() == weftInvalidArgument);
+    // What was freed is one again within its piece, and no further.
+    std::byte* again = allocate(arena, 30 * page_bytes());
+    CHECK(again[0] == std::byte{0});
+    CHECK(allocate(arena, 26 * page_bytes())[0] == std::byte{0});
+    CHECK(arena.allocate(5 * page_bytes()).status().code() == weftSystemError);
+    CHECK(arena.allocate(4 * page_bytes()).ok());
+}
+
 TEST_CASE("sizes beyond the arena are refused, however large", "[arena]") {
     Arena arena(segment());
     for (const size_t bytes : {arena_pages * page_bytes() + 1, size_t(1) << 63, ~size_t(0)})
