@@ -45,7 +45,7 @@ void SystemFiles::remember(const std::string& name, int error) {
 }
 
 std::optional<std::string> SystemFiles::text(const std::string& name) {
-    const Fd file(open((root_ + '/' + name).c_str(), O_RDONLY | O_CLOEXEC));
+    const Fd file = Fd::open(root_ + '/' + name, O_RDONLY);
     if (file.number() < 0) return remember(name, errno), std::nullopt;
     std::string text;
     char buffer[4096];
@@ -72,8 +72,10 @@ std::optional<long long> SystemFiles::number(const std::string& name) {
 
 std::vector<std::string> SystemFiles::names(const std::string& folder) {
     std::vector<std::string> names;
-    const std::unique_ptr<DIR, int (*)(DIR*)> stream(opendir((root_ + '/' + folder).c_str()), closedir);
+    Fd opened = Fd::open(root_ + '/' + folder, O_RDONLY | O_DIRECTORY);
+    const std::unique_ptr<DIR, int (*)(DIR*)> stream(opened ? fdopendir(opened.number()) : nullptr, closedir);
     if (!stream) return remember(folder, errno), names;
+    opened.release();
     while (const dirent* entry = readdir(stream.get()))
         if (entry->d_name[0] != '.') names.emplace_back(entry->d_name);
     std::sort(names.begin(), names.end());

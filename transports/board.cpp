@@ -10,6 +10,7 @@ Board::Board(HostGroup& host, int rank)
     : host_(&host),
       lines_(host.lines()),
       heaps_(host.heap(host.locals().front())),
+      heap_stride_(host.heap_stride()),
       places_(host.one_host() ? nullptr : host.places()),
       locals_(int(host.locals().size())),
       rank_(rank) {}

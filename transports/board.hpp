@@ -43,7 +43,7 @@ class Board {
     // last one, so that two slots do (rule 3). Measured, perf/README.md.
     static Rotation rotation(size_t tile_bytes, int ranks, bool in_order);
     std::byte* slot(int rank, uint32_t tile) const {
-        return heaps_ + HostGeometry::heap_stride * place(rank) + slot_stride * (tile % board_slots);
+        return heaps_ + heap_stride_ * place(rank) + slot_stride * (tile % board_slots);
     }
     std::byte* slot(int rank, uint32_t tile, const Rotation& rotation) const {
         return slot(rank, tile % rotation.slots) + rotation.begin(tile);
@@ -63,6 +63,7 @@ class Board {
     HostGroup* host_;
     std::byte* lines_;
     std::byte* heaps_;
+    size_t heap_stride_;
     const int* places_;  // by rank; null where all ranks are on this host, each at its own place
     int locals_;
     int rank_;

@@ -20,7 +20,9 @@
  * memory or that the kernel copies; so do not reuse a failed call's buffers while such a process exists. On a GPU a
  * call returns before it has run. What happens to it afterwards is told by weftCommGetAsyncError, by the next call and
  * on every rank; the stream goes on without a result, so it never hangs either.
- * Fork: a child made by fork() may live, but its calls on the parent's communicators fail with weftInvalidUsage. */
+ * Fork: a child made by fork() may live, but its calls on the parent's communicators fail with weftInvalidUsage.
+ * Process: no function is a cancellation point (pthread_cancel), and none may be called with
+ * PTHREAD_CANCEL_ASYNCHRONOUS. A program closes only descriptors that it has opened itself. docs/process.md. */
 #ifndef WEFT_H
 #define WEFT_H
 

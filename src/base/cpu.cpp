@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <fstream>
+#include <sstream>
+
+#include "src/base/file.hpp"
 
 namespace weft {
 
@@ -37,7 +39,7 @@ int CpuShare::cores() const {
 
 static std::string line_of(const std::string& file) {
     std::string line;
-    std::ifstream stream(file);
+    std::istringstream stream(system_file(file));
     std::getline(stream, line);
     return line;
 }
@@ -93,7 +95,7 @@ bool kernel_copies_messages(int asked) {
 }
 
 std::string cpu_model() {
-    std::ifstream file("/proc/cpuinfo");
+    std::istringstream file(system_file("/proc/cpuinfo"));
     for (std::string line; std::getline(file, line);)
         if (line.rfind("model name", 0) == 0) return line.substr(line.find(':') + 2);
     return "unknown processor";

@@ -1,7 +1,6 @@
 #include "src/base/descriptor_mail.hpp"
 
 #include <poll.h>
-#include <sys/eventfd.h>
 #include <sys/random.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -65,8 +64,8 @@ Status await(int socket, short events, int64_t deadline_us) {
 }
 
 Result<UnsharedFd> connect_to(const MailAddress& to, int64_t deadline_us) {
-    UnsharedFd socket(Fd(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)));
-    if (!socket) return fail(weftSystemError, "no socket could be made: {}", errno_text(errno));
+    UnsharedFd socket(Fd::socket(AF_UNIX, SOCK_SEQPACKET));
+    if (!socket) return fail(weftSystemError, "no socket could be made: {}", no_descriptor_text(errno));
     const AbstractName name = name_of(to);
     while (connect(socket.number(), reinterpret_cast<const sockaddr*>(&name.address), name.bytes) != 0) {
         if (errno == ECONNREFUSED)
@@ -96,6 +95,9 @@ Status receive_packet(int socket, MailReply& reply, MailedDescriptors& letter, i
     ssize_t received = -1;
     do {
         WEFT_TRY(await(socket, POLLIN, deadline_us));
+        if (recv(socket, &reply, sizeof reply, MSG_PEEK | MSG_DONTWAIT) == ssize_t(sizeof reply) &&
+            reply.descriptors > letter.descriptors.size())
+            Fd::make_room(int(std::min<uint64_t>(descriptors_a_packet, reply.descriptors - letter.descriptors.size())));
         received = recvmsg(socket, &header, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
     } while (received < 0 && would_block());
     if (received < 0) return fail(weftRemoteError, "they could not be received: {}", errno_text(errno));
@@ -104,10 +106,10 @@ Status receive_packet(int socket, MailReply& reply, MailedDescriptors& letter, i
             for (size_t at = 0; at + sizeof(int) <= item->cmsg_len - CMSG_LEN(0); at += sizeof(int)) {
                 int number;
                 memcpy(&number, CMSG_DATA(item) + at, sizeof number);
-                letter.descriptors.emplace_back(Fd(number));
+                letter.descriptors.emplace_back(Fd::adopt(number));
             }
     if (header.msg_flags & MSG_CTRUNC)
-        return fail(weftSystemError, "no file descriptor is left for them: raise the limit (ulimit -n)");
+        return fail(weftSystemError, "no file descriptor is left for them: {}", no_descriptor_text(EMFILE));
     if (received == 0) return fail(weftRemoteError, "the process that has them closed the connection");
     if (size_t(received) < sizeof reply || (header.msg_flags & MSG_TRUNC) || reply.magic != mail_magic)
         return fail(weftRemoteError, "the process that has them sent something else");
@@ -131,13 +133,15 @@ Result<std::shared_ptr<DescriptorMail>> DescriptorMail::of_process() {
         MailAddress address;
         if (getrandom(&address, sizeof address, 0) != ssize_t(sizeof address))
             return fail(weftSystemError, "no random numbers for a socket's name: {}", errno_text(errno));
-        Fd listener(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+        Fd listener = Fd::socket(AF_UNIX, SOCK_SEQPACKET);
         const AbstractName name = name_of(address);
         if (!listener || bind(listener.number(), reinterpret_cast<const sockaddr*>(&name.address), name.bytes) != 0 ||
             listen(listener.number(), 128) != 0)
-            return fail(weftSystemError, "no socket to pass file descriptors by could be made: {}", errno_text(errno));
-        Fd ending(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-        if (!ending) return fail(weftSystemError, "no descriptor for an event could be had: {}", errno_text(errno));
+            return fail(weftSystemError, "no socket to pass file descriptors by could be made: {}",
+                        no_descriptor_text(errno));
+        Fd ending = Fd::event();
+        if (!ending)
+            return fail(weftSystemError, "no descriptor for an event could be had: {}", no_descriptor_text(errno));
         auto mail = std::make_shared<DescriptorMail>(UnsharedFd(std::move(listener)), std::move(ending), address);
         auto thread = OwnedThread::start("weft-mail", [mail = mail.get()] { mail->serve(); });
         if (!thread) return thread.take_status();
@@ -151,8 +155,7 @@ DescriptorMail::DescriptorMail(UnsharedFd listener, Fd ending, const MailAddress
 
 DescriptorMail::~DescriptorMail() {
     if (!thread_.runs_here()) return;
-    const uint64_t one = 1;
-    while (write(ending_.number(), &one, sizeof one) < 0 && errno == EINTR) continue;
+    ring_event(ending_);
     thread_.end();
 }
 
@@ -239,7 +242,8 @@ void DescriptorMail::serve() try {
             entries.push_back({visitor.socket.number(), short(visitor.asked ? POLLOUT : POLLIN), 0});
             until_us = std::min(until_us, visitor.until_us);
         }
-        const int64_t left_ms = until_us == INT64_MAX ? -1 : std::max<int64_t>(0, (until_us - now_us()) / 1000 + 1);
+        // At least once a second: poll() does not notice that a descriptor is closed meanwhile.
+        const int64_t left_ms = std::clamp<int64_t>((until_us - now_us()) / 1000 + 1, 0, 1000);
         if (poll(entries.data(), nfds_t(entries.size()), int(left_ms)) < 0 && errno != EINTR) return;
         if (entries[0].revents != 0) return;
         const int64_t now = now_us();
@@ -248,7 +252,7 @@ void DescriptorMail::serve() try {
             if (over || now > visitors[i].until_us) visitors.erase(visitors.begin() + ptrdiff_t(i));
         }
         if (entries[1].revents == 0) continue;
-        Fd socket(accept4(listener_.number(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+        Fd socket = Fd::accept(listener_.number());
         if (!socket && !would_block()) usleep(10'000);  // no descriptor is left, for the moment
         if (socket && is_own_user(socket.number()))
             visitors.push_back({UnsharedFd(std::move(socket)), now + visit_patience_us});

@@ -1,31 +1,95 @@
-// fd.hpp: owner of one file descriptor.
+// fd.hpp: owner of one file descriptor, and the only place where Weft makes descriptors. Each is closed on exec and lies
+// above 2: if the program has closed its standard streams, what it prints must not go into a socket of Weft's.
 #pragma once
+#include <sys/socket.h>
+#include <sys/types.h>
 #include <unistd.h>
 
+#include <string>
 #include <utility>
 
 namespace weft {
 
+// The file that a number stands for. Anonymous files of the kernel's (eventfd, epoll, timerfd) share one inode: they are told from
+// files, sockets and pipes, but not from each other.
+struct FileIdentity {
+    dev_t device = 0;
+    ino_t inode = 0;
+    static FileIdentity of(int number);
+    // Whether the number still stands for it. The program may have closed it, and opened a file of its own. Reentrant.
+    bool holds(int number) const;
+};
+
 class Fd {
   public:
     Fd() = default;
-    explicit Fd(int number) : number_(number) {}
-    Fd(Fd&& other) noexcept : number_(std::exchange(other.number_, -1)) {}
+    // Takes over a descriptor as it is.
+    explicit Fd(int number);
+
+    // Whether a raised limit is logged: not while the log itself is opened.
+    enum class Say { yes, no };
+    // Each fails with an empty Fd, and errno says why. If the process has no descriptor left, the soft limit is raised,
+    // unless WEFT_RAISE_NOFILE is 0, and the call made once more. Thread-safe.
+    static Fd open(const std::string& name, int flags, mode_t mode = 0644, Say say = Say::yes);
+    static Fd socket(int family, int type);
+    // The next connection, without blocking. EAGAIN: nobody waits, also if no descriptor is left.
+    static Fd accept(int listener, sockaddr* peer = nullptr, socklen_t* bytes = nullptr);
+    static Fd memory(const char* name, unsigned flags);
+    static Fd event();
+    static Fd epoll();
+    static Fd timer();
+    static Fd duplicate(int number);
+    // Takes over what came in a message or from a library.
+    static Fd adopt(int number);
+    // Makes room for as many descriptors as a message may bring, which the kernel drops if they find none.
+    static void make_room(int count);
+
+    Fd(Fd&& other) noexcept : number_(std::exchange(other.number_, -1)), identity_(other.identity_) {}
     Fd& operator=(Fd&& other) noexcept {
-        Fd old(std::exchange(number_, std::exchange(other.number_, -1)));
+        Fd old(std::move(*this));
+        number_ = std::exchange(other.number_, -1);
+        identity_ = other.identity_;
         return *this;
     }
+    // Leaves alone what has the number after somebody closed ours.
     ~Fd() {
-        if (number_ >= 0) close(number_);
+        if (number_ >= 0 && intact()) close(number_);
     }
     int number() const { return number_; }
     explicit operator bool() const { return number_ >= 0; }
+    // Whether it is still ours. To be asked before a call that would harm a file of the program's.
+    bool intact() const { return number_ >= 0 && identity_.holds(number_); }
+    FileIdentity identity() const { return identity_; }
     void reset() { *this = Fd(); }
     // Somebody else's from here on.
     int release() { return std::exchange(number_, -1); }
 
   private:
     int number_ = -1;
+    FileIdentity identity_;
 };
+
+// Holds those of the numbers 0, 1 and 2 that are free while a driver or a resolver opens descriptors that stay.
+// Reads and writes of the held numbers fail, as if these were closed. Thread-safe.
+class StandardNumbers {
+  public:
+    StandardNumbers();
+
+  private:
+    Fd held_[3];
+};
+
+// Of an event descriptor; false if it is no longer ours. Reentrant.
+bool ring_event(const Fd& event);
+// Whether it was rung since.
+bool drain_event(const Fd& event);
+
+// For the end of a sentence: why there was no descriptor, and what to do. `error` is an errno value.
+std::string no_descriptor_text(int error);
+// Whether an errno value says that the number is none of Weft's descriptors any more.
+bool is_lost_descriptor(int error);
+// The sentence about it, for weftInvalidUsage.
+inline constexpr char lost_descriptor_text[] =
+    "this process has closed a descriptor of Weft's; a program must close only what it has opened itself";
 
 }  // namespace weft

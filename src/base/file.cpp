@@ -6,7 +6,8 @@
 
 #include <atomic>
 #include <cerrno>
-#include <fstream>
+
+#include "src/base/fd.hpp"
 
 namespace weft {
 
@@ -15,15 +16,23 @@ Result<std::string> read_file(const std::string& name, size_t bytes_most, Pipes 
     if (pipes == Pipes::refused && stat(name.c_str(), &info) == 0 && (S_ISFIFO(info.st_mode) || S_ISSOCK(info.st_mode)))
         return fail(weftInvalidUsage, "{} is a {}, for whose end nobody may wait here: name a file", name,
                     S_ISFIFO(info.st_mode) ? "pipe" : "socket");
-    errno = 0;
-    std::ifstream file(name, std::ios::binary);
+    const Fd file = Fd::open(name, O_RDONLY);
+    if (!file) return fail(weftSystemError, "{} could not be read: {}", name, no_descriptor_text(errno));
     std::string text;
-    for (char buffer[65536]; file.read(buffer, sizeof buffer) || file.gcount() > 0;) {
-        text.append(buffer, size_t(file.gcount()));
+    for (char buffer[65536];;) {
+        const ssize_t count = read(file.number(), buffer, sizeof buffer);
+        if (count < 0 && errno == EINTR) continue;
+        if (count < 0) return fail(weftSystemError, "{} could not be read: {}", name, errno_text(errno));
+        if (count == 0) return text;
+        text.append(buffer, size_t(count));
         if (text.size() > bytes_most) return fail(weftInvalidUsage, "{} is larger than {} MiB", name, bytes_most >> 20);
     }
-    if (!file.eof()) return fail(weftSystemError, "{} could not be read: {}", name, errno_text(errno));
-    return text;
+}
+
+std::string system_file(const std::string& name) {
+    constexpr size_t bytes_most = size_t(64) << 20;  // /proc/PID/maps of a process with a million mappings
+    auto text = read_file(name, bytes_most, Pipes::read);
+    return text ? std::move(*text) : std::string();
 }
 
 Status write_file(const std::string& name, const std::string& text) {
@@ -39,15 +48,19 @@ FileWriter::FileWriter(const std::string& name) : name_(name) {
     // A draft would not have the owner or the other names of such a file, or could be written where the file may not.
     const bool in_place = exists && (!S_ISREG(old.st_mode) || old.st_uid != geteuid() || old.st_nlink > 1 ||
                                      access(name.c_str(), W_OK) != 0);
+    Fd made;
     if (!in_place) {
         draft_ = fmt::format("{}.{}.{}", name, getpid(), ++drafts);
-        const int draft = open(draft_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-        if (draft >= 0 && exists) (void)!fchmod(draft, old.st_mode & 07777);
-        if (draft >= 0) file_ = fdopen(draft, "wb");
-        if (!file_) draft_.clear();  // the folder may not be written, but the file may
+        made = Fd::open(draft_, O_WRONLY | O_CREAT | O_EXCL, 0666);
+        if (made && exists) (void)!fchmod(made.number(), old.st_mode & 07777);
+        if (!made) draft_.clear();  // the folder may not be written, but the file may
     }
-    if (!file_) file_ = std::fopen(name.c_str(), "wbe");
-    if (!file_) error_ = errno;
+    if (!made) made = Fd::open(name, O_WRONLY | O_CREAT | O_TRUNC, 0666);
+    if (made) file_ = fdopen(made.number(), "wb");
+    if (file_)
+        (void)made.release();
+    else
+        error_ = errno;
 }
 
 FileWriter::~FileWriter() {
@@ -61,7 +74,7 @@ void FileWriter::add(std::string_view text) {
 
 Status FileWriter::status() const {
     if (error_ == 0) return ok();
-    return fail(weftSystemError, "{} could not be written: {}", name_, errno_text(error_));
+    return fail(weftSystemError, "{} could not be written: {}", name_, no_descriptor_text(error_));
 }
 
 Status FileWriter::finish() {

@@ -13,6 +13,8 @@ namespace weft {
 enum class Pipes { refused, read };
 // weftInvalidUsage: it is larger, or a pipe; weftSystemError: it cannot be read. Both name it. Reentrant.
 Result<std::string> read_file(const std::string& name, size_t bytes_most, Pipes pipes = Pipes::refused);
+// A file of /proc or /sys; empty: it cannot be read, and errno says why. Reentrant.
+std::string system_file(const std::string& name);
 // In the place of what it held, by FileWriter. weftSystemError: it cannot be written. Reentrant.
 Status write_file(const std::string& name, const std::string& text);
 

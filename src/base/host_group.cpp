@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <sched.h>
 #include <sys/random.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -12,10 +13,10 @@
 #include <cerrno>
 #include <climits>
 #include <cstring>
-#include <fstream>
 #include <mutex>
 
 #include "src/base/clock.hpp"
+#include "src/base/file.hpp"
 #include "src/base/wire_version.hpp"
 
 namespace weft {
@@ -25,8 +26,7 @@ namespace {
 constexpr uint64_t segment_magic = 0x3174666577000001u;
 constexpr uint32_t segment_version = wire_version;
 
-// The letters lie at the end of a heap, backed in steps.
-constexpr size_t letters_offset = HostGroup::connections_end;
+// A rank's letters lie at the end of its heap, backed in steps.
 constexpr size_t letters_step = 32;
 
 struct ProcessToken {
@@ -58,29 +58,36 @@ uint64_t process_token_address() { return reinterpret_cast<uint64_t>(&token.valu
 
 bool process_stopped(int pid) {
     // The letter behind the name, which may hold anything but ends with the last parenthesis.
-    std::ifstream file(fmt::format("/proc/{}/stat", pid));
-    std::string line;
-    if (!std::getline(file, line)) return false;
+    const std::string line = system_file(fmt::format("/proc/{}/stat", pid));
     const size_t end = line.rfind(')');
     return end != std::string::npos && end + 2 < line.size() && (line[end + 2] == 'T' || line[end + 2] == 't');
 }
 
-HostGroup::HostGroup(SharedMemory memory, int ranks)
+size_t HostGeometry::affordable_heap_bytes(int ranks) {
+    rlimit limit{};
+    if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return heap_bytes_most;
+    const size_t page = page_bytes();
+    return std::clamp(size_t(limit.rlim_cur) / 4 / size_t(ranks + 1) / page * page, heap_bytes_least, heap_bytes_most);
+}
+
+HostGroup::HostGroup(SharedMemory memory, int ranks, size_t heap_bytes)
     : memory_(std::move(memory)),
+      heap_bytes_(heap_bytes),
       rows_offset_(HostGeometry{ranks, 0}.rows()),
       data_offset_(HostGeometry{ranks, 0}.lines()),
       places_(size_t(ranks), -1) {}
 
 Result<std::shared_ptr<HostGroup>> HostGroup::create(int ranks, bool settled) {
-    const HostGeometry whole{ranks, ranks};
+    const HostGeometry whole{ranks, ranks, HostGeometry::affordable_heap_bytes(ranks)};
     auto memory = SharedMemory::create("weft", whole.bytes(), whole.lines());
     if (!memory) return memory.take_status();
-    auto group = std::make_shared<HostGroup>(std::move(*memory), ranks);
+    auto group = std::make_shared<HostGroup>(std::move(*memory), ranks, whole.heap_bytes);
     WEFT_TRY(group->memory_.back(0, whole.host_homes()));
     HostHeader& header = group->header();
     header.magic = segment_magic;
     header.version = segment_version;
     header.ranks = ranks;
+    header.heap_bytes = whole.heap_bytes;
     if (settled) WEFT_TRY(group->settle());
     return group;
 }
@@ -94,16 +101,19 @@ Result<std::shared_ptr<HostGroup>> HostGroup::map(Fd fd, bool settled) {
         uint64_t magic;
         uint32_t version;
         int32_t ranks;
+        uint64_t heap_bytes;
     } head{};
-    static_assert(offsetof(HostHeader, ranks) == offsetof(decltype(head), ranks));
+    static_assert(offsetof(HostHeader, heap_bytes) == offsetof(decltype(head), heap_bytes));
     if (pread(fd.number(), &head, sizeof head, 0) != sizeof head || head.magic != segment_magic ||
-        head.version != segment_version || head.ranks < 1 || head.ranks > max_ranks)
+        head.version != segment_version || head.ranks < 1 || head.ranks > max_ranks ||
+        head.heap_bytes < HostGeometry::heap_bytes_least || head.heap_bytes > HostGeometry::heap_bytes_most ||
+        head.heap_bytes % page_bytes() != 0)
         return foreign();
-    const HostGeometry whole{head.ranks, head.ranks};
+    const HostGeometry whole{head.ranks, head.ranks, head.heap_bytes};
     auto memory = SharedMemory::map(std::move(fd), whole.lines());
     if (!memory) return memory.take_status();
     if (memory->segment_bytes() != whole.bytes()) return foreign();
-    auto group = std::make_shared<HostGroup>(std::move(*memory), head.ranks);
+    auto group = std::make_shared<HostGroup>(std::move(*memory), head.ranks, head.heap_bytes);
     if (settled) WEFT_TRY(group->settle());
     return group;
 }
@@ -115,7 +125,7 @@ Status HostGroup::settle() {
     std::vector<int> locals;
     for (int rank = 0; rank < ranks(); ++rank)
         if (!spread || home(rank).host == header().own_host) locals.push_back(rank);
-    const HostGeometry geometry{ranks(), int(locals.size())};
+    const HostGeometry geometry{ranks(), int(locals.size()), heap_bytes_};
     auto data = SharedMemory::window(memory_, data_offset_, geometry.bytes() - data_offset_);
     if (!data) return data.take_status();
     WEFT_TRY(data->back(0, geometry.lines_bytes()));
@@ -162,7 +172,7 @@ bool HostGroup::alive(int rank) const {
     if (row(rank).process == process_token()) return true;
     if (settled_.load(std::memory_order_acquire) && !local(rank))
         return row(rank).state.load(std::memory_order_acquire) != RankState::dead;
-    return locked_elsewhere(rank);
+    return holds(rank, row(rank).pid);
 }
 
 static struct flock lock_of(int rank, short type) {
@@ -174,10 +184,17 @@ static struct flock lock_of(int rank, short type) {
     return lock;
 }
 
-bool HostGroup::locked_elsewhere(int rank) const {
-    struct flock lock = lock_of(rank, F_WRLCK);
-    if (fcntl(memory_.fd(), F_GETLK, &lock) != 0) return true;  // cannot tell: do not accuse
-    return lock.l_type != F_UNLCK;
+// A program that closes Weft's descriptors gives up its locks as well, and lives: then the segment is still mapped there.
+// A process that ends gives up its memory before its locks.
+bool HostGroup::holds(int rank, int pid) const {
+    if (memory_.descriptor_intact()) {
+        struct flock lock = lock_of(rank, F_WRLCK);
+        if (fcntl(memory_.fd(), F_GETLK, &lock) != 0) return true;  // cannot tell: do not accuse
+        if (lock.l_type != F_UNLCK) return true;
+    }
+    const std::string maps = system_file(fmt::format("/proc/{}/maps", pid));
+    return maps.find(fmt::format(" {} ", memory_.inode())) != std::string::npos &&
+           maps.find("/memfd:weft") != std::string::npos;
 }
 
 bool HostGroup::stopped(int rank) const {
@@ -214,7 +231,7 @@ Status HostGroup::claim(int rank) {
 
 bool HostGroup::died_joining(int rank) const {
     const uint64_t claimant = home(rank).claimant.load(std::memory_order_acquire);
-    if (claimant == 0 || claimant == process_token() || locked_elsewhere(rank)) return false;
+    if (claimant == 0 || claimant == process_token() || holds(rank, home(rank).claimant_pid)) return false;
     // Looked at after the lock: a rank may have joined, left and ended since.
     return home(rank).pid.load(std::memory_order_acquire) == 0;
 }
@@ -277,7 +294,7 @@ void HostGroup::wake_sleepers() {
 }
 
 HostGroup::Letter* HostGroup::letters(int place) const {
-    return reinterpret_cast<Letter*>(data_.data() + heap_offset(place) + letters_offset);
+    return reinterpret_cast<Letter*>(data_.data() + heap_offset(place) + connections_end());
 }
 
 Status HostGroup::post_letter(int rank, int to, uint64_t key, const void* data, size_t bytes) {
@@ -286,7 +303,7 @@ Status HostGroup::post_letter(int rank, int to, uint64_t key, const void* data, 
     if (index >= letters_max || bytes > letter_bytes)
         return fail(weftInternalError, "rank {} has no room for a letter of {} bytes ({} posted)", rank, bytes, index);
     if (index % letters_step == 0)
-        WEFT_TRY(back(rank, letters_offset + index * sizeof(Letter), letters_step * sizeof(Letter)));
+        WEFT_TRY(back(rank, connections_end() + index * sizeof(Letter), letters_step * sizeof(Letter)));
     Letter& letter = letters(place(rank))[index];
     letter.key = key;
     letter.from = rank;
@@ -347,7 +364,7 @@ Status HostGroup::deliver(const Letter& letter) {
     auto& count = header().inbox;
     const uint32_t index = count.load(std::memory_order_relaxed);
     const size_t heap = heap_offset(int(locals_.size()));
-    if (index >= inbox_max)
+    if (index >= inbox_max())
         return fail(weftInternalError,
                     "rank {} has no room for the address that rank {} sent it: {} have come to its host", letter.to,
                     letter.from, index);
@@ -365,8 +382,7 @@ Status HostGroup::deliver(const Letter& letter) {
 }
 
 void HostGroup::ring() const {
-    const uint64_t once = 1;
-    if (doorbell_) (void)!write(doorbell_.number(), &once, sizeof once);
+    if (doorbell_) ring_event(doorbell_);
 }
 
 std::string ranks_text(const std::vector<int>& ascending) {

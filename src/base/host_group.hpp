@@ -5,6 +5,7 @@
 // heaps, is of the ranks of this host alone. One mapping a process, shared by its rank threads. Everything here is
 // thread-safe unless it says otherwise.
 #pragma once
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -154,6 +155,7 @@ struct HostHeader {
     uint64_t magic;
     uint32_t version;
     int32_t ranks;
+    uint64_t heap_bytes;                       // HostGeometry's, as whoever made the segment could afford it
     AgreedOptions agreed;                      // valid once all have joined
     AgreedFacts facts;                         // likewise, where there are several hosts
     int32_t own_host;                          // likewise
@@ -166,23 +168,27 @@ struct HostHeader {
     LossRecord loss;
 };
 
-// Sizes and places of everything in the segment; functions of the rank count alone, so all sides agree.
+// Sizes and places of everything in the segment; functions of the rank count and of what the header says, so all sides
+// agree.
 struct HostGeometry {
-    static constexpr size_t heap_bytes = size_t(64) << 20;  // a rank's own area: board slots, connections, letters
-    static constexpr size_t heap_stride =
-        heap_bytes + 4096 + 192;                      // not a power of two: ranks' lines fall in different cache sets
-    static constexpr size_t board_line_stride = 128;  // two lines: the prefetcher fetches pairs
-    static constexpr int board_lines = 4;             // a rank's lines on the board (transports/wire.hpp)
+    // A rank's own area: board slots, connections, letters. Smaller where address space is limited (ulimit -v).
+    static constexpr size_t heap_bytes_most = size_t(64) << 20, heap_bytes_least = size_t(16) << 20;
+    static size_t affordable_heap_bytes(int ranks);
+    static constexpr size_t board_line_stride = 128;        // two lines: the prefetcher fetches pairs
+    static constexpr int board_lines = 4;                   // a rank's lines on the board (transports/wire.hpp)
     static constexpr size_t texts_bytes = size_t(2) << 20;  // HostGroup::write_texts()
 
     int ranks;   // of the communicator
     int locals;  // of this host
+    size_t heap_bytes = heap_bytes_most;
     static size_t homes() { return sizeof(HostHeader); }
     size_t host_homes() const { return round(homes() + sizeof(RankHome) * size_t(ranks)); }
     size_t rows() const { return round(host_homes() + sizeof(HostHome) * size_t(ranks)); }
     size_t texts() const { return round(rows() + sizeof(RankRow) * size_t(ranks)); }
     size_t lines() const { return texts() + texts_bytes; }
-    size_t heap(int local) const { return round(lines() + lines_bytes()) + heap_stride * size_t(local); }
+    // Not a power of two: ranks' lines fall in different cache sets.
+    size_t heap_stride() const { return heap_bytes + 4096 + 192; }
+    size_t heap(int local) const { return round(lines() + lines_bytes()) + heap_stride() * size_t(local); }
     size_t lines_bytes() const { return board_line_stride * board_lines * size_t(locals); }
     size_t bytes() const { return round(heap(locals + 1)); }  // the last heap is the leader's
 
@@ -288,9 +294,13 @@ class HostGroup {
     };
     static_assert(sizeof(Letter) == 128);
     static constexpr size_t letter_bytes = sizeof(Letter::data);
-    static constexpr size_t letters_max = 4096;           // of a rank
-    static constexpr size_t inbox_max = size_t(1) << 18;  // of a host: what its ranks have connections for, and more
-    static constexpr size_t connections_end = HostGeometry::heap_bytes - letters_max * 128;  // a rank's letters follow
+    static constexpr size_t letters_max = 4096;  // of a rank
+    // Of a host: what its ranks have connections for, and more.
+    size_t inbox_max() const {
+        return std::min(size_t(1) << 18, (heap_bytes_ - inbox_letters_offset) / sizeof(Letter));
+    }
+    size_t connections_end() const { return heap_bytes_ - letters_max * sizeof(Letter); }  // a rank's letters follow
+    size_t heap_stride() const { return HostGeometry{0, 0, heap_bytes_}.heap_stride(); }
     Status post_letter(int rank, int to, uint64_t key, const void* data, size_t bytes);
     const std::byte* find_letter(int rank, uint64_t key) const;
     // The leader's part: letters of a local rank from the index-th on that are for other hosts; and what came from
@@ -301,14 +311,16 @@ class HostGroup {
     // Wakes the host's leader, who has something to read here. Nothing where there is one host.
     void ring() const;
     void set_doorbell(Fd eventfd) { doorbell_ = std::move(eventfd); }
+    void drain_doorbell() const { drain_event(doorbell_); }
     int doorbell() const { return doorbell_.number(); }
 
-    explicit HostGroup(SharedMemory memory, int ranks);
+    HostGroup(SharedMemory memory, int ranks, size_t heap_bytes);
 
   private:
-    bool locked_elsewhere(int rank) const;
+    // Whether the process with this number lives that has claimed the rank.
+    bool holds(int rank, int pid) const;
     size_t heap_offset(int place) const {
-        return HostGeometry{ranks(), int(locals_.size())}.heap(place) - data_offset_;
+        return HostGeometry{ranks(), int(locals_.size()), heap_bytes_}.heap(place) - data_offset_;
     }
     Letter* letters(int place) const;
     // What came from other hosts lies in the leader's heap: heads of chains by a hash of sender and key, then letters.
@@ -319,7 +331,7 @@ class HostGroup {
 
     SharedMemory memory_;  // header and rows
     SharedMemory data_;    // lines and heaps
-    size_t rows_offset_, data_offset_;
+    size_t heap_bytes_, rows_offset_, data_offset_;
     std::vector<int> locals_, places_;
     Fd doorbell_;
     std::mutex settling_;

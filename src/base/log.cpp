@@ -9,6 +9,9 @@
 #include <cerrno>
 #include <cstring>
 
+#include "src/base/cancellation.hpp"
+#include "src/base/fd.hpp"
+
 namespace weft {
 namespace {
 
@@ -130,7 +133,13 @@ std::string format_lines(LogLevel level, std::optional<int> rank, const std::str
 // The process's log: its settings, and the open file. Never destroyed: threads that outlive main may still log.
 struct Log {
     LogSettings settings;
-    int fd = STDERR_FILENO;
+    Fd file;  // none: stderr
+
+    // Of lines that are complete. The program may have closed the file, and have one of its own under that number.
+    void write(const std::string& lines) const {
+        if (!file || file.intact()) return write_all(file ? file.number() : STDERR_FILENO, lines);
+        if (const Fd again = open_again()) write_all(again.number(), lines);
+    }
 
     explicit Log(const Options& options) : settings(make_log_settings(options)) {
         if (!settings.file.empty()) open_file();
@@ -139,19 +148,18 @@ struct Log {
     }
 
   private:
+    // Appended, for several ranks may name one file. A raised limit cannot be said before the log is there.
+    Fd open_again() const { return Fd::open(settings.file, O_WRONLY | O_CREAT | O_APPEND, 0644, Fd::Say::no); }
     void open_file() {
-        // Appended, for several ranks may name one file.
-        int opened = open(settings.file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
-        if (opened >= 0) {
-            fd = opened;
-        } else {
+        file = open_again();
+        if (!file) {
             settings.warnings.push_back(
                 fmt::format("cannot write the log to {}: {}; stderr is used", settings.file, errno_text(errno)));
         }
     }
     void warn(const std::vector<std::string>& sentences) const {
         if (!settings.wants(LogLevel::warn, LogCategory::env)) return;
-        for (const std::string& sentence : sentences) write_all(fd, format_lines(LogLevel::warn, {}, sentence));
+        for (const std::string& sentence : sentences) write(format_lines(LogLevel::warn, {}, sentence));
     }
 };
 
@@ -180,7 +188,8 @@ LogSettings make_log_settings(const Options& options) {
 const LogSettings& log_settings() { return process_log().settings; }
 
 void write_log(LogLevel level, std::optional<int> rank, const std::string& text) {
-    write_all(process_log().fd, format_lines(level, rank, text));
+    const CancelHeld held;
+    process_log().write(format_lines(level, rank, text));
 }
 
 }  // namespace weft

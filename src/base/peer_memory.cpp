@@ -70,7 +70,7 @@ Result<Fd> open_peer_memory(const PeerMemory& where) {
     // that we live.
     struct stat status {};
     Fd fd;
-    if (is_there(where, status)) fd = Fd(open(name_of(where).c_str(), O_RDWR | O_CLOEXEC));
+    if (is_there(where, status)) fd = Fd::open(name_of(where), O_RDWR);
     if (!fd || fstat(fd.number(), &status) != 0 || status.st_ino != where.inode)
         return fail(weftSystemError, "{} is not its memory, or may not be opened", name_of(where));
     return fd;

@@ -13,6 +13,8 @@ namespace weft {
 
 namespace {
 
+constexpr int populate_for_writing = 23;  // MADV_POPULATE_WRITE, which older headers lack
+
 // Past RLIMIT_FSIZE the kernel also sends SIGXFSZ, which ends the process by default: held back here, and taken away if
 // it came while held back.
 class FileSizeSignalHeld {
@@ -45,8 +47,8 @@ size_t page_bytes() {
 }
 
 Result<SharedMemory> SharedMemory::create(const char* name, size_t bytes, size_t mapped) {
-    Fd fd(memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING));
-    if (!fd) return fail(weftSystemError, "no shared memory to be had: memfd_create: {}", errno_text(errno));
+    Fd fd = Fd::memory(name, MFD_ALLOW_SEALING);
+    if (!fd) return fail(weftSystemError, "no shared memory to be had: memfd_create: {}", no_descriptor_text(errno));
     {
         FileSizeSignalHeld held;
         if (ftruncate(fd.number(), off_t(bytes)) != 0)
@@ -70,15 +72,6 @@ Status SharedMemory::check_sealed(int fd) {
 
 Result<SharedMemory> SharedMemory::map(Fd fd, size_t mapped) {
     WEFT_TRY(check_sealed(fd.number()));
-    // Not 0, 1 or 2: in a process whose standard streams are closed, what is printed would be written over the segment.
-    if (fd.number() <= STDERR_FILENO) {
-        const int above = fcntl(fd.number(), F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
-        if (above < 0)
-            return fail(weftSystemError,
-                        "no descriptor for a shared segment to be had: {}; raise the limit (ulimit -n)",
-                        errno_text(errno));
-        fd = Fd(above);
-    }
     struct stat status;
     if (fstat(fd.number(), &status) != 0)
         return fail(weftSystemError, "a shared segment has no size: {}", errno_text(errno));
@@ -94,7 +87,7 @@ Result<SharedMemory> SharedMemory::map(Fd fd, size_t mapped) {
 Result<SharedMemory> SharedMemory::window(const SharedMemory& whole, size_t offset, size_t length) {
     SharedMemory memory;
     WEFT_TRY(memory.map_range(whole.fd(), offset, length));
-    memory.borrowed_fd_ = whole.fd();
+    memory.whole_ = &whole;
     memory.segment_ = whole.segment_;
     memory.inode_ = whole.inode_;
     return memory;
@@ -115,7 +108,7 @@ Status SharedMemory::map_range(int fd, size_t offset, size_t length) {
 
 SharedMemory& SharedMemory::operator=(SharedMemory&& other) noexcept {
     std::swap(fd_, other.fd_);
-    std::swap(borrowed_fd_, other.borrowed_fd_);
+    std::swap(whole_, other.whole_);
     std::swap(offset_, other.offset_);
     std::swap(segment_, other.segment_);
     std::swap(data_, other.data_);
@@ -133,26 +126,34 @@ Status SharedMemory::back(size_t offset, size_t length) {
     const size_t first = offset / page * page, last = std::min(bytes_, (offset + length + page - 1) / page * page);
     if (first >= last) return ok();
     FileSizeSignalHeld held;
-    int result;
-    do result = fallocate(fd(), FALLOC_FL_KEEP_SIZE, off_t(offset_ + first), off_t(last - first));
-    while (result != 0 && errno == EINTR);
+    int result = 0;
+    if (descriptor().intact()) {
+        do result = fallocate(fd(), FALLOC_FL_KEEP_SIZE, off_t(offset_ + first), off_t(last - first));
+        while (result != 0 && errno == EINTR);
+    } else {
+        // The program has closed it: the mapping is left. A kernel before 5.14 cannot say by it that memory is short.
+        do result = madvise(data_ + first, last - first, populate_for_writing);
+        while (result != 0 && errno == EINTR);
+        if (result != 0 && errno == EINVAL) return fail(weftInvalidUsage, "{}", lost_descriptor_text);
+        if (result != 0) errno = ENOSPC;
+    }
     if (result != 0)
         // All ranks of a communicator are told this sentence.
         return fail(weftSystemError,
                     "process {}: {} of shared memory could not be had: {}; free some, or raise the memory limit of the "
                     "container",
                     getpid(), amount(last - first), errno_text(errno));
-#ifdef MADV_POPULATE_WRITE
     // Faults now instead of inside the first collective. Kernels before 5.14 refuse: then the first use pays.
-    (void)madvise(data_ + first, last - first, MADV_POPULATE_WRITE);
-#endif
+    (void)madvise(data_ + first, last - first, populate_for_writing);
     return ok();
 }
 
 void SharedMemory::release(size_t offset, size_t length) {
     const size_t page = page_bytes();
     const size_t first = (offset + page - 1) / page * page, last = (offset + length) / page * page;
-    if (first < last)
+    if (first >= last) return;
+    // By the mapping, which nobody else can close. Memory that the program has locked is not released so.
+    if (madvise(data_ + first, last - first, MADV_REMOVE) != 0 && descriptor().intact())
         (void)fallocate(fd(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, off_t(offset_ + first), off_t(last - first));
 }
 

@@ -20,7 +20,7 @@ class SharedMemory {
     static Result<SharedMemory> map(Fd fd, size_t mapped = 0);
     // Whether nobody can change the segment's size under those who have mapped it.
     static Status check_sealed(int fd);
-    // A further part of a segment, page-aligned. It must not outlive `whole`, whose descriptor it uses.
+    // A further part of a segment, page-aligned. `whole`, whose descriptor it uses, must outlive it and stay where it is.
     static Result<SharedMemory> window(const SharedMemory& whole, size_t offset, size_t length);
     SharedMemory(SharedMemory&& other) noexcept { *this = std::move(other); }
     SharedMemory& operator=(SharedMemory&& other) noexcept;
@@ -29,7 +29,9 @@ class SharedMemory {
     std::byte* data() const { return data_; }
     size_t bytes() const { return bytes_; }            // mapped here
     size_t segment_bytes() const { return segment_; }  // of the whole segment
-    int fd() const { return fd_ ? fd_.number() : borrowed_fd_; }
+    int fd() const { return descriptor().number(); }
+    // Whether the descriptor is still the segment's: the program may have closed it.
+    bool descriptor_intact() const { return descriptor().intact(); }
     uint64_t inode() const { return inode_; }
     bool contains(const void* address, size_t length) const {
         const auto* first = static_cast<const std::byte*>(address);
@@ -44,8 +46,9 @@ class SharedMemory {
 
   private:
     Status map_range(int fd, size_t offset, size_t length);
+    const Fd& descriptor() const { return whole_ ? whole_->fd_ : fd_; }
     Fd fd_;
-    int borrowed_fd_ = -1;  // a window's
+    const SharedMemory* whole_ = nullptr;  // a window's
     std::byte* data_ = nullptr;
     size_t offset_ = 0;  // of data_ in the segment
     size_t bytes_ = 0;

@@ -3,9 +3,11 @@
 #include <pthread.h>
 #include <signal.h>
 
-#include <fstream>
+#include <sstream>
 #include <system_error>
 
+#include "src/base/cancellation.hpp"
+#include "src/base/file.hpp"
 #include "src/base/host_group.hpp"
 
 namespace weft {
@@ -17,7 +19,10 @@ static Result<std::thread> start(const char* name, std::function<void()> functio
     std::thread thread;
     std::string why;
     try {
-        thread = std::thread(std::move(function));
+        thread = std::thread([function = std::move(function)] {
+            const CancelHeld held;
+            function();
+        });
         pthread_setname_np(thread.native_handle(), name);
     } catch (const std::system_error& error) {
         why = error.what();
@@ -35,7 +40,7 @@ Status run_detached(const char* name, std::function<void()> function) {
 }
 
 int64_t processor_wait_us() {
-    std::ifstream file("/proc/thread-self/schedstat");
+    std::istringstream file(system_file("/proc/thread-self/schedstat"));
     int64_t run_ns = 0, wait_ns = 0;
     return file >> run_ns >> wait_ns ? wait_ns / 1000 : 0;
 }

@@ -12,25 +12,30 @@ namespace {
 
 // Without a lock, which another thread might hold when a child is forked.
 struct PlacesToClose {
-    std::atomic<int> numbers[64]{};  // one more than a descriptor's; 0: free
+    std::atomic<int> numbers[64]{};  // one more than a descriptor's; 0: free, -1: being taken
+    FileIdentity identities[64];     // written while the number is -1
     std::atomic<PlacesToClose*> next{nullptr};
 };
 PlacesToClose first_places;
 
 void close_in_child() {
     for (PlacesToClose* places = &first_places; places != nullptr; places = places->next.load())
-        for (std::atomic<int>& number : places->numbers)
-            if (const int taken = number.exchange(0)) close(taken - 1);
+        for (size_t i = 0; i < std::size(places->numbers); ++i)
+            if (const int taken = places->numbers[i].exchange(0); taken > 0 && places->identities[i].holds(taken - 1))
+                close(taken - 1);
 }
 
 // Before there are threads: of two, one of which forks meanwhile, a child would wait for the other for ever.
 [[maybe_unused]] const int close_in_child_registered = pthread_atfork(nullptr, nullptr, close_in_child);
 
-std::atomic<int>* take_place(int fd) {
+std::atomic<int>* take_place(const Fd& fd) {
     for (PlacesToClose* places = &first_places;; places = places->next.load()) {
-        for (std::atomic<int>& number : places->numbers) {
+        for (size_t i = 0; i < std::size(places->numbers); ++i) {
             int free = 0;
-            if (number.compare_exchange_strong(free, fd + 1)) return &number;
+            if (!places->numbers[i].compare_exchange_strong(free, -1)) continue;
+            places->identities[i] = fd.identity();
+            places->numbers[i].store(fd.number() + 1);
+            return &places->numbers[i];
         }
         if (places->next.load() != nullptr) continue;
         auto* const fresh = new PlacesToClose;  // never given back: as many are wanted again
@@ -44,12 +49,12 @@ std::atomic<int>* take_place(int fd) {
 // A child that is forked before it has a place, or when it has none any more, keeps its copy.
 UnsharedFd::UnsharedFd(Fd fd) : process_(process_token()) {
     if (!fd) return;
-    place_ = take_place(fd.number());
-    number_ = fd.release();
+    place_ = take_place(fd);
+    fd_ = std::move(fd);
 }
 
 UnsharedFd& UnsharedFd::operator=(UnsharedFd&& other) noexcept {
-    std::swap(number_, other.number_);
+    std::swap(fd_, other.fd_);
     std::swap(place_, other.place_);
     std::swap(process_, other.process_);
     return *this;
@@ -57,9 +62,10 @@ UnsharedFd& UnsharedFd::operator=(UnsharedFd&& other) noexcept {
 
 // The place first: a child must not close what has the number next.
 UnsharedFd::~UnsharedFd() {
-    if (number_ < 0 || process_ != process_token()) return;
-    place_->store(0);
-    close(number_);
+    if (fd_ && process_ == process_token())
+        place_->store(0);
+    else
+        fd_.release();
 }
 
 }  // namespace weft

@@ -18,11 +18,11 @@ class UnsharedFd {
     UnsharedFd& operator=(UnsharedFd&& other) noexcept;
     ~UnsharedFd();
 
-    int number() const { return number_; }
-    explicit operator bool() const { return number_ >= 0; }
+    int number() const { return fd_.number(); }
+    explicit operator bool() const { return bool(fd_); }
 
   private:
-    int number_ = -1;
+    Fd fd_;
     std::atomic<int>* place_ = nullptr;  // where the child finds it
     uint64_t process_ = 0;
 };

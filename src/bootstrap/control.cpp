@@ -71,10 +71,7 @@ Control::~Control() {
     if (!ended_) service().run([this] { end(); });
 }
 
-void Control::tell_news() const {
-    const uint64_t once = 1;
-    (void)!write(news(), &once, sizeof once);
-}
+void Control::tell_news() const { ring_event(news_); }
 
 std::string Control::obstacle() {
     std::string text;
@@ -283,8 +280,7 @@ void Control::tell_unreachable() {
 
 // The doorbell rang: what has changed in the segment that others must know?
 void Control::look_around() {
-    uint64_t rung;
-    (void)!read(group_->doorbell(), &rung, sizeof rung);
+    group_->drain_doorbell();
     carry();
     if (host_ < 0) {
         if (group_->aborted() || int(group_->header().joined.load(std::memory_order_acquire)) == group_->ranks())

@@ -72,7 +72,7 @@ Result<std::optional<Dialogue>> Dialogue::connect(std::string server, const std:
     int error = 0;
     bool all_refused = true;
     for (const net::Address& address : *addresses) {
-        Fd socket(::socket(address.family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+        Fd socket = Fd::socket(address.family(), SOCK_STREAM);
         error = socket ? connect_one(address, socket, deadline) : errno;
         if (error == 0) return std::optional<Dialogue>(Dialogue(std::move(server), std::move(socket), deadline));
         // A family that this host has not is no address at which somebody could listen.
@@ -80,7 +80,7 @@ Result<std::optional<Dialogue>> Dialogue::connect(std::string server, const std:
     }
     if (all_refused) return std::optional<Dialogue>();
     return fail(error == ETIMEDOUT ? weftTimeout : weftSystemError, "{} cannot be reached: {}", server,
-                errno_text(error));
+                no_descriptor_text(error));
 }
 
 Status Dialogue::wait(short events, const std::string& what) {

@@ -1,6 +1,5 @@
 #include "src/bootstrap/gathering.hpp"
 
-#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -151,10 +150,9 @@ Status Gathering::try_abroad(bool roots) {
     if (!addresses) return ok();
     obstacle_.clear();
     ControlSettings settings;
-    settings.news = Fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+    settings.news = Fd::event();
     if (!settings.news)
-        return fail(weftSystemError, "no descriptor for news of the meeting: {}; raise the limit (ulimit -n)",
-                    errno_text(errno));
+        return fail(weftSystemError, "no descriptor for news of the meeting: {}", no_descriptor_text(errno));
     settings.heartbeat_ms = options().heartbeat_ms;
     settings.registration.root = std::move(*addresses);
     settings.registration.root_exists = !id_.derived();
@@ -201,18 +199,16 @@ Status Gathering::take_role() {
     const std::string name = id_.meeting_name(host_);
     memcpy(address.sun_path + 1, name.data(), name.size());  // abstract: the first byte is zero
     const auto length = socklen_t(offsetof(sockaddr_un, sun_path) + 1 + name.size());
-    Fd socket_fd(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-    if (!socket_fd) return fail(weftSystemError, "no Unix socket to be had: {}", errno_text(errno));
+    Fd socket_fd = Fd::socket(AF_UNIX, SOCK_SEQPACKET);
+    if (!socket_fd) return fail(weftSystemError, "no Unix socket to be had: {}", no_descriptor_text(errno));
     if (bind(socket_fd.number(), reinterpret_cast<sockaddr*>(&address), length) == 0) {
         if (listen(socket_fd.number(), 4096) != 0)
             return fail(weftSystemError, "listen on a Unix socket: {}", errno_text(errno));
         auto group = HostGroup::create(ranks_, false);
         if (!group) return group.take_status();
         if (id_.has_root()) {
-            Fd doorbell(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-            if (!doorbell)
-                return fail(weftSystemError, "no descriptor for a doorbell: {}; raise the limit (ulimit -n)",
-                            errno_text(errno));
+            Fd doorbell = Fd::event();
+            if (!doorbell) return fail(weftSystemError, "no descriptor for a doorbell: {}", no_descriptor_text(errno));
             (*group)->set_doorbell(std::move(doorbell));
         }
         group_ = std::move(*group);
@@ -223,8 +219,8 @@ Status Gathering::take_role() {
         return ok();
     }
     if (errno != EADDRINUSE) return fail(weftSystemError, "bind of a Unix socket: {}", errno_text(errno));
-    Fd guest(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-    if (!guest) return fail(weftSystemError, "no Unix socket to be had: {}", errno_text(errno));
+    Fd guest = Fd::socket(AF_UNIX, SOCK_SEQPACKET);
+    if (!guest) return fail(weftSystemError, "no Unix socket to be had: {}", no_descriptor_text(errno));
     if (connect(guest.number(), reinterpret_cast<sockaddr*>(&address), length) != 0) {
         // Bound but not listening yet, its backlog full, or just gone: next time.
         if (errno == ECONNREFUSED || errno == EAGAIN || errno == EINTR) return ok();
@@ -244,23 +240,21 @@ Status Gathering::take_role() {
 // meeting.
 Status Gathering::serve() {
     for (int accepted = 0; accepted < accepted_at_once; ++accepted) {
-        const int socket = accept4(listener_.number(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
-        if (socket < 0) {
-            // Guests that are being served give theirs back soon; and who has no descriptor left is told so even if
-            // nobody is there to be accepted.
+        Fd socket = Fd::accept(listener_.number());
+        if (!socket) {
+            // Guests that are being served give theirs back soon.
             const int error = errno;
             const bool exhausted = error == EMFILE || error == ENFILE || error == ENOMEM || error == ENOBUFS;
-            pollfd waiting{listener_.number(), POLLIN, 0};
-            if (exhausted && guests_.empty() && poll(&waiting, 1, 0) > 0)
-                return fail(weftSystemError,
-                            "the leader of the meeting cannot accept another process: {}; raise the limit (ulimit -n)",
-                            errno_text(error));
+            if (exhausted && guests_.empty())
+                return fail(weftSystemError, "the leader of the meeting cannot accept another process: {}",
+                            no_descriptor_text(error));
+            if (is_lost_descriptor(error) || error == EINVAL) return fail(weftInvalidUsage, "{}", lost_descriptor_text);
             break;
         }
         Guest guest;
-        guest.socket = Fd(socket);
+        guest.socket = std::move(socket);
         guest.since_us = now_us();
-        if (Status status = check_user(socket, guest.pid); !status)
+        if (Status status = check_user(guest.socket.number(), guest.pid); !status)
             WEFT_LOG(warn, init, "a stranger was turned away: {}", status.sentence());
         else
             guests_.push_back(std::move(guest));

@@ -29,6 +29,7 @@ Result<bool> send_message(int socket, const Message& message, std::span<const in
     if (sent < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) return false;
     if (sent < 0 && (errno == EPIPE || errno == ECONNRESET))
         return fail(weftRemoteError, "a process of this host closed its connection: {}", errno_text(errno));
+    if (sent < 0 && is_lost_descriptor(errno)) return fail(weftInvalidUsage, "{}", lost_descriptor_text);
     return fail(weftSystemError, "a message to a process of this host could not be sent: {}", errno_text(errno));
 }
 
@@ -41,8 +42,12 @@ Result<std::optional<Message>> receive_message(int socket, std::vector<Fd>* pass
     header.msg_iovlen = 1;
     header.msg_control = control;
     header.msg_controllen = sizeof control;
+    if (passed && recv(socket, &message, sizeof message, MSG_PEEK | MSG_DONTWAIT) == ssize_t(sizeof message) &&
+        message.kind == Message::welcome)
+        Fd::make_room(int(passed_most));
     const ssize_t received = recvmsg(socket, &header, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
     if (received < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) return std::optional<Message>();
+    if (received < 0 && is_lost_descriptor(errno)) return fail(weftInvalidUsage, "{}", lost_descriptor_text);
     if (received < 0)
         return fail(weftRemoteError, "a process of this host closed its connection: {}", errno_text(errno));
     std::vector<Fd> fds;
@@ -51,12 +56,11 @@ Result<std::optional<Message>> receive_message(int socket, std::vector<Fd>* pass
             for (size_t at = 0; at + sizeof(int) <= item->cmsg_len - CMSG_LEN(0); at += sizeof(int)) {
                 int number;
                 memcpy(&number, CMSG_DATA(item) + at, sizeof number);
-                fds.emplace_back(number);
+                fds.push_back(Fd::adopt(number));
             }
     if (header.msg_flags & MSG_CTRUNC)
-        return fail(weftSystemError,
-                    "the shared segment that another process passes could not be taken: no descriptor is left; raise "
-                    "the limit (ulimit -n)");
+        return fail(weftSystemError, "the shared segment that another process passes could not be taken: {}",
+                    no_descriptor_text(EMFILE));
     if (received == 0) return fail(weftRemoteError, "a process of this host closed its connection");
     if (received != ssize_t(sizeof message) || (header.msg_flags & MSG_TRUNC) ||
         message.magic != Message::expected_magic)

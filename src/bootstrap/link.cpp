@@ -163,11 +163,10 @@ Result<std::shared_ptr<Reception>> Reception::of_process() {
         auto door = net::Door::of_process();
         if (!door) return door.take_status();
         // Descriptors of its own: a reception that is just ending may still watch the same door.
-        Fd bell(fcntl((*door)->descriptor(), F_DUPFD_CLOEXEC, 0));
-        Fd parked(fcntl((*door)->parked_descriptor(), F_DUPFD_CLOEXEC, 0));
+        Fd bell = Fd::duplicate((*door)->descriptor());
+        Fd parked = Fd::duplicate((*door)->parked_descriptor());
         if (!bell || !parked)
-            return fail(weftSystemError, "no descriptor for the process's listener: {}; raise the limit (ulimit -n)",
-                        errno_text(errno));
+            return fail(weftSystemError, "no descriptor for the process's listener: {}", no_descriptor_text(errno));
         return std::make_shared<Reception>(std::move(*service), std::move(*door), std::move(bell), std::move(parked));
     });
 }

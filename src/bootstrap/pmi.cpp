@@ -7,12 +7,13 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <fstream>
 #include <map>
 #include <mutex>
 #include <sstream>
 #include <vector>
 
+#include "src/base/fd.hpp"
+#include "src/base/file.hpp"
 #include "src/base/options.hpp"
 #include "src/base/per_process.hpp"
 #include "src/bootstrap/dialogue.hpp"
@@ -149,7 +150,7 @@ void say_farewell_at_exit(int descriptor, const char* words) {
     static const int registered = atexit(say_farewells);
     (void)registered;
     // A descriptor of our own: the number may be somebody else's by then.
-    Fd socket(fcntl(descriptor, F_DUPFD_CLOEXEC, 0));
+    Fd socket = Fd::duplicate(descriptor);
     std::lock_guard lock(farewells().mutex);
     if (socket) farewells().all.emplace_back(std::move(socket), words);
 }
@@ -195,11 +196,9 @@ std::string pmi_server_identity(int descriptor) {
     ucred peer{};
     socklen_t size = sizeof peer;
     if (getsockopt(descriptor, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0 || peer.pid <= 0) return {};
-    std::ifstream file(fmt::format("/proc/{}/stat", peer.pid));
-    std::stringstream text;
-    text << file.rdbuf();
+    const std::string text = system_file(fmt::format("/proc/{}/stat", peer.pid));
     // Behind the name, which may hold anything, field 22 is the start since boot.
-    std::istringstream fields(text.str().substr(std::min(text.str().rfind(')'), text.str().size())));
+    std::istringstream fields(text.substr(std::min(text.rfind(')'), text.size())));
     std::string field;
     for (int i = 2; i <= 22; ++i) fields >> field;
     return fields ? fmt::format("{} {}", peer.pid, field) : std::string();

@@ -11,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+#include "src/base/fd.hpp"
 #include "src/base/log.hpp"
 #include "src/base/options.hpp"
 #include "src/bootstrap/mpi_library.hpp"
@@ -74,6 +75,7 @@ std::vector<std::string> places(const std::string& library) {
 
 // Stays loaded: libpmix keeps state for the life of a process.
 void* open_library(const std::string& library) {
+    const StandardNumbers held;
     // MPI's own, if it is there: two in one process would be two clients of one rank.
     if (void* handle = dlopen("libpmix.so.2", RTLD_NOW | RTLD_NOLOAD); handle && library.empty()) return handle;
     for (const std::string& place : places(library))
@@ -151,6 +153,7 @@ struct Session {
     void run() {
         PmixProcess self{};
         PmixShared found;
+        const StandardNumbers held;
         Status failure = call("the beginning of a session", library.init(&self, nullptr, 0));
         if (failure) {
             failure = exchange(self, found);

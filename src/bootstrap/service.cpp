@@ -1,7 +1,7 @@
 #include "src/bootstrap/service.hpp"
 
 #include <sys/epoll.h>
-#include <sys/eventfd.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -43,11 +43,10 @@ struct Service::Loop {
 Result<std::shared_ptr<Service>> Service::of_process() {
     return shared_by_process<Service>([]() -> Result<std::shared_ptr<Service>> {
         auto loop = std::make_shared<Loop>();
-        loop->epoll = Fd(epoll_create1(EPOLL_CLOEXEC));
-        loop->bell = Fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+        loop->epoll = Fd::epoll();
+        loop->bell = Fd::event();
         if (!loop->epoll || !loop->bell)
-            return weft::fail(weftSystemError, "the service thread has no descriptors: {}; raise the limit (ulimit -n)",
-                              errno_text(errno));
+            return weft::fail(weftSystemError, "the service thread has no descriptors: {}", no_descriptor_text(errno));
         epoll_event event{};
         event.events = EPOLLIN;
         event.data.fd = loop->bell.number();
@@ -73,8 +72,7 @@ void Service::post(Task task) {
         std::lock_guard lock(loop_->mutex);
         loop_->tasks.push_back(std::move(task));
     }
-    const uint64_t once = 1;
-    (void)!write(loop_->bell.number(), &once, sizeof once);
+    ring_event(loop_->bell);
 }
 
 void Service::run(const Task& task) {
@@ -188,17 +186,29 @@ void Service::Loop::run_tasks() {
 
 void Service::Loop::run() {
     constexpr int at_once = 64;
+    // The kernel does not say that the descriptors have been closed. Then there are only tasks and timers, to end with.
+    constexpr int64_t look_ms = 1000, lost_nap_ms = 10;
+    bool lost = false;
     epoll_event events[at_once];
     while (!ending.load(std::memory_order_acquire)) {
         const int64_t left = run_timers();
-        const int timeout = left < 0 ? -1 : int(std::min<int64_t>((left + 999) / 1000, 60'000));
+        const int64_t most = lost ? lost_nap_ms : look_ms;
+        const int timeout = int(left < 0 ? most : std::min((left + 999) / 1000, most));
+        if (!lost && (!epoll.intact() || !bell.intact())) {
+            lost = true;
+            fail(lost_descriptor_text);
+        }
+        if (lost) {
+            if (!ending.load(std::memory_order_acquire)) usleep(useconds_t(timeout) * 1000);
+            run_tasks();
+            continue;
+        }
         const int count =
             ending.load(std::memory_order_acquire) ? 0 : epoll_wait(epoll.number(), events, at_once, timeout);
         for (int i = 0; i < count; ++i) {
             const int fd = events[i].data.fd;
             if (fd == bell.number()) {
-                uint64_t rung;
-                (void)!read(fd, &rung, sizeof rung);
+                drain_event(bell);
                 run_tasks();
             } else if (const auto found = callbacks.find(fd); found != callbacks.end()) {
                 const auto callback = found->second;  // it may forget itself

@@ -7,9 +7,11 @@
 #include <atomic>
 #include <cerrno>
 #include <cstring>
-#include <fstream>
 #include <memory>
+#include <sstream>
 
+#include "src/base/fd.hpp"
+#include "src/base/file.hpp"
 #include "src/base/log.hpp"
 #include "src/base/options.hpp"
 #include "src/bootstrap/link.hpp"
@@ -60,7 +62,7 @@ class Descendants : public std::enable_shared_from_this<Descendants> {
 
 uint64_t boot_identity() {
     std::string boot;
-    std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
+    std::istringstream(system_file("/proc/sys/kernel/random/boot_id")) >> boot;
     return boot.empty() ? 0 : hash_of(boot);
 }
 
@@ -70,12 +72,12 @@ Result<uint64_t> host_identity() {
     if (identity != 0) return identity;
     std::string facts;
     if (!options().hostid.empty()) return hash_of("WEFT_HOSTID " + options().hostid);
-    std::ifstream file("/proc/sys/kernel/random/boot_id");
+    errno = 0;
+    std::istringstream file(system_file("/proc/sys/kernel/random/boot_id"));
     // Without /proc all ranks lack it alike; with too few descriptors only this process would take itself for another
     // host.
-    if (!file && (errno == EMFILE || errno == ENFILE || errno == ENOMEM))
-        return fail(weftSystemError, "which host this is could not be read: {}; raise the limit (ulimit -n)",
-                    errno_text(errno));
+    if (file.str().empty() && (errno == EMFILE || errno == ENFILE || errno == ENOMEM))
+        return fail(weftSystemError, "which host this is could not be read: {}", no_descriptor_text(errno));
     file >> facts;
     struct stat status {};
     if (stat("/proc/self/ns/net", &status) == 0) facts += fmt::format(" {}", status.st_ino);

@@ -2,7 +2,8 @@
 
 #include <dlfcn.h>
 
-#include <fstream>
+#include "src/base/fd.hpp"
+#include "src/base/file.hpp"
 
 namespace weft {
 
@@ -12,15 +13,14 @@ namespace {
 // loader would look into its cache, and a child that another thread forks just then has that cache half taken down.
 bool mapped(const std::string& name) {
     const std::string wanted = '/' + name.substr(0, name.find(".so")) + ".so";
-    std::ifstream maps("/proc/self/maps");
-    for (std::string line; std::getline(maps, line);)
-        if (line.find(wanted) != std::string::npos) return true;
-    return !maps.eof();  // unreadable
+    const std::string maps = system_file("/proc/self/maps");
+    return maps.empty() || maps.find(wanted) != std::string::npos;  // unreadable: it may be
 }
 
 }  // namespace
 
 Result<DynamicLibrary> DynamicLibrary::open(const std::string& path) {
+    const StandardNumbers held;
     void* handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
     // The loader's text names the library first.
     if (handle == nullptr) {

@@ -12,7 +12,7 @@ std::string owed_signals(int rank, int number, uint64_t came, uint64_t wanted) {
 Status Signals::make(size_t& heap_used) {
     if (place_ != 0) return ok();
     const size_t bytes = group_->locals().size() * sizeof(Counters);
-    if (heap_used + bytes > HostGroup::connections_end)
+    if (heap_used + bytes > group_->connections_end())
         return fail(weftSystemError, "rank {} has no room for the signals of its windows: connections take it all",
                     rank_);
     WEFT_TRY(group_->back(rank_, heap_used, bytes));

@@ -6,6 +6,7 @@
 
 #include <charconv>
 
+#include "src/base/fd.hpp"
 #include "src/base/options.hpp"
 
 namespace weft::net {
@@ -163,6 +164,7 @@ Result<std::vector<Address>> resolve(const std::string& host, uint16_t port, std
     addrinfo hints{}, *found = nullptr;
     hints.ai_family = *family;
     hints.ai_socktype = SOCK_STREAM;
+    const StandardNumbers held;
     const int error = getaddrinfo(host.c_str(), nullptr, &hints, &found);
     if (error != 0)
         return fail(error == EAI_AGAIN || error == EAI_NONAME ? weftRemoteError : weftSystemError,

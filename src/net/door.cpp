@@ -2,7 +2,6 @@
 
 #include <poll.h>
 #include <sys/epoll.h>
-#include <sys/eventfd.h>
 #include <sys/timerfd.h>
 
 #include <algorithm>
@@ -62,12 +61,11 @@ Result<std::shared_ptr<Door>> Door::open(const std::vector<Address>& addresses, 
     }
     std::shared_ptr<Door> door(new Door);
     door->next_key_ = first_stranger;
-    door->epoll_ = Fd(epoll_create1(EPOLL_CLOEXEC));
-    door->timer_ = Fd(timerfd_create(CLOCK_MONOTONIC, TFD_NONBLOCK | TFD_CLOEXEC));
-    door->parked_ = Fd(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
+    door->epoll_ = Fd::epoll();
+    door->timer_ = Fd::timer();
+    door->parked_ = Fd::event();
     if (!door->epoll_ || !door->timer_ || !door->parked_)
-        return fail(weftSystemError, "no descriptor for the process's listener: {}; raise the limit (ulimit -n)",
-                    errno_text(errno));
+        return fail(weftSystemError, "no descriptor for the process's listener: {}", no_descriptor_text(errno));
     door->watch(door->timer_.number(), timer_key, POLLIN, true);
     Status last;
     for (const Address& address : addresses)
@@ -164,8 +162,7 @@ std::optional<Arrival> Door::claim(const IdName& name, uint32_t kind, std::optio
 Status Door::trouble(const IdName& name) const {
     std::lock_guard lock(mutex_);
     if (exhausted_error_ != 0 && now_us() - exhausted_since_us_ > exhausted_for_us)
-        return fail(weftSystemError, "connections wait to be accepted: {}; raise the limit of descriptors (ulimit -n)",
-                    errno_text(exhausted_error_));
+        return fail(weftSystemError, "connections wait to be accepted: {}", no_descriptor_text(exhausted_error_));
     const auto found = members_.find(name);
     if (found == members_.end() || found->second.trouble.empty()) return ok();
     return fail(weftMismatch, "{}", found->second.trouble);
@@ -176,7 +173,7 @@ int Door::arrivals_descriptor(const IdName& name) {
     const auto found = members_.find(name);
     if (found == members_.end()) return -1;
     if (!found->second.signal) {
-        found->second.signal = Fd(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
+        found->second.signal = Fd::event();
         signal(found->second);
     }
     return found->second.signal.number();
@@ -185,11 +182,10 @@ int Door::arrivals_descriptor(const IdName& name) {
 // Makes the member's descriptor readable exactly if something is parked.
 void Door::signal(Member& member) {
     if (!member.signal) return;
-    uint64_t count = 1;
     if (member.parked.empty())
-        (void)!::read(member.signal.number(), &count, sizeof count);
+        drain_event(member.signal);
     else
-        (void)!write(member.signal.number(), &count, sizeof count);
+        ring_event(member.signal);
 }
 
 void Door::remove(uint64_t key) {
@@ -204,8 +200,7 @@ void Door::park(Stranger& stranger) {
     (void)epoll_ctl(epoll_.number(), EPOLL_CTL_DEL, stranger.socket.number(), nullptr);
     member.parked.push_back({std::move(stranger.socket), stranger.handshake.purpose(), stranger.peer});
     signal(member);
-    const uint64_t once = 1;
-    (void)!write(parked_.number(), &once, sizeof once);
+    ring_event(parked_);
 }
 
 void Door::advance(uint64_t key, int64_t now) {
@@ -311,7 +306,7 @@ void Door::accept_some(int listener, int64_t now) {
         if (!make_room(now, false)) return pause(now);
         sockaddr_storage storage{};
         socklen_t bytes = sizeof storage;
-        Fd socket(accept4(listener, reinterpret_cast<sockaddr*>(&storage), &bytes, SOCK_NONBLOCK | SOCK_CLOEXEC));
+        Fd socket = Fd::accept(listener, reinterpret_cast<sockaddr*>(&storage), &bytes);
         if (!socket) {
             const int error = errno;
             if (error == EINTR || error == ECONNABORTED) continue;
@@ -319,17 +314,10 @@ void Door::accept_some(int listener, int64_t now) {
                 exhausted_error_ = 0;
                 return;
             }
-            // The kernel takes a descriptor before it looks who waits: with nobody there it is no error.
-            pollfd waiting{listener, POLLIN, 0};
-            if (poll(&waiting, 1, 0) == 0) {
-                exhausted_error_ = 0;
-                return;
-            }
             if (make_room(now, true)) continue;
             if (std::exchange(exhausted_error_, error) == 0) exhausted_since_us_ = now;
             if (const auto kept_back = exhausted_.now(now))
-                WEFT_LOG(warn, net, "connections wait to be accepted: {}; raise the limit of descriptors (ulimit -n)",
-                         errno_text(error));
+                WEFT_LOG(warn, net, "connections wait to be accepted: {}", no_descriptor_text(error));
             return pause(now);
         }
         exhausted_error_ = 0;
@@ -348,6 +336,7 @@ Status Door::progress() {
     epoll_event events[64];
     for (int round = 0; round < 8; ++round) {
         const int count = epoll_wait(epoll_.number(), events, 64, 0);
+        if (count < 0 && (errno == EBADF || errno == EINVAL)) return fail(weftInvalidUsage, "{}", lost_descriptor_text);
         if (count < 0 && errno != EINTR)
             return fail(weftSystemError, "the process's listener failed: {}", errno_text(errno));
         if (count <= 0) return ok();
@@ -355,8 +344,7 @@ Status Door::progress() {
         for (int i = 0; i < count; ++i) {
             const uint64_t key = events[i].data.u64;
             if (key == timer_key) {
-                uint64_t expirations;
-                (void)!::read(timer_.number(), &expirations, sizeof expirations);
+                drain_event(timer_);
                 while (!strangers_.empty() && now - strangers_.begin()->second.since_us >= stranger_us)
                     remove(strangers_.begin()->first);
                 if (std::exchange(paused_, false))

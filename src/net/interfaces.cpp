@@ -5,8 +5,10 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <fstream>
+#include <sstream>
 
+#include "src/base/fd.hpp"
+#include "src/base/file.hpp"
 #include "src/base/options.hpp"
 #include "src/net/address.hpp"
 
@@ -125,6 +127,7 @@ Result<std::vector<Address>> choose_addresses(const std::vector<InterfaceAddress
 
 static Result<std::vector<InterfaceAddress>> all_that_are_up() {
     ifaddrs* list = nullptr;
+    const StandardNumbers held;  // it opens a netlink socket
     if (getifaddrs(&list) != 0)
         return fail(weftSystemError, "the network interfaces could not be listed: {}", errno_text(errno));
     std::vector<InterfaceAddress> all;
@@ -149,7 +152,7 @@ int64_t link_mbps(const std::vector<std::string>& interfaces, const std::string&
         // A veth claims 10 Gbit/s whatever it is; what stands for a device, or for several, knows.
         if (access((path + "/device").c_str(), F_OK) != 0 && access((path + "/bonding").c_str(), F_OK) != 0) return 0;
         int64_t speed = 0;
-        if (!(std::ifstream(path + "/speed") >> speed) || speed <= 0) return 0;
+        if (!(std::istringstream(system_file(path + "/speed")) >> speed) || speed <= 0) return 0;
         sum += speed;
     }
     return sum;

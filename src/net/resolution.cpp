@@ -5,6 +5,8 @@
 
 #include <climits>
 
+#include "src/base/fd.hpp"
+
 namespace weft::net {
 
 Resolution look_up(const std::string& host, uint16_t port, std::optional<int> family) {
@@ -20,6 +22,7 @@ Question<std::string> look_up_own_name() {
     return Question<std::string>("this host's full name", [name = std::string(buffer)]() -> Result<std::string> {
         addrinfo hints{}, *found = nullptr;
         hints.ai_flags = AI_CANONNAME;
+        const StandardNumbers held;
         if (getaddrinfo(name.c_str(), nullptr, &hints, &found) != 0) return name;
         const std::string full = found->ai_canonname ? found->ai_canonname : name;
         freeaddrinfo(found);

@@ -10,8 +10,6 @@ namespace weft::net {
 
 namespace {
 
-bool is_resource(int error) { return error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM; }
-
 void set(int socket, int level, int option, int value) {
     // A socket without one of these still works, so nobody needs to hear of it.
     (void)setsockopt(socket, level, option, &value, sizeof value);
@@ -20,10 +18,8 @@ void set(int socket, int level, int option, int value) {
 }  // namespace
 
 Result<Fd> open_stream(int family) {
-    Fd stream(socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-    if (!stream)
-        return fail(weftSystemError, "no socket to be had: {}{}", errno_text(errno),
-                    is_resource(errno) ? "; raise the limit of descriptors (ulimit -n)" : "");
+    Fd stream = Fd::socket(family, SOCK_STREAM);
+    if (!stream) return fail(weftSystemError, "no socket to be had: {}", no_descriptor_text(errno));
     set(stream.number(), IPPROTO_TCP, TCP_NODELAY, 1);
     // A network that is cut is found by heartbeats, long before this; keepalive finds it where there are none. There is
     // no TCP_USER_TIMEOUT: it would also end connections to ranks that are alive and read late.
@@ -55,6 +51,11 @@ Result<Fd> open_listener(const Address& address, int* error) {
     return listener;
 }
 
+Status broken_connection(int error) {
+    if (is_lost_descriptor(error)) return fail(weftInvalidUsage, "{} ({})", lost_descriptor_text, errno_text(error));
+    return fail(weftRemoteError, "the connection broke: {}", errno_text(error));
+}
+
 static Address name_of(int socket, int (*ask)(int, sockaddr*, socklen_t*)) {
     sockaddr_storage storage{};
     socklen_t bytes = sizeof storage;
@@ -71,14 +72,14 @@ Result<size_t> read_some(int socket, void* to, size_t bytes, bool* closed) {
     if (closed) *closed = got == 0;
     if (got == 0) return fail(weftRemoteError, "the connection was closed");
     if (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR) return size_t(0);
-    return fail(weftRemoteError, "the connection broke: {}", errno_text(errno));
+    return broken_connection(errno);
 }
 
 Result<size_t> write_some(int socket, const void* from, size_t bytes) {
     const ssize_t sent = send(socket, from, bytes, MSG_DONTWAIT | MSG_NOSIGNAL);
     if (sent >= 0) return size_t(sent);
     if (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR || errno == ENOBUFS) return size_t(0);
-    return fail(weftRemoteError, "the connection broke: {}", errno_text(errno));
+    return broken_connection(errno);
 }
 
 }  // namespace weft::net

@@ -3,6 +3,7 @@
 #include "src/base/host_group.hpp"
 
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include <cstring>
@@ -34,12 +35,26 @@ TEST_CASE("rows, lines and heaps of all ranks lie apart and inside the segment",
         CHECK(geometry.rows() >= geometry.host_homes() + sizeof(HostHome) * size_t(ranks));
         CHECK(geometry.lines() >= geometry.rows() + sizeof(RankRow) * size_t(ranks));
         CHECK(geometry.heap(0) >= geometry.lines() + geometry.lines_bytes());
-        CHECK(group->memory().segment_bytes() >= geometry.heap(ranks - 1) + HostGeometry::heap_bytes);
+        CHECK(group->memory().segment_bytes() >= geometry.heap(ranks - 1) + geometry.heap_bytes);
         for (int rank = 0; rank < ranks; ++rank) {
             CHECK(reinterpret_cast<uintptr_t>(group->heap(rank)) % 64 == 0);
             CHECK(group->row(rank).state.load() == RankState::absent);
         }
     }
+}
+
+TEST_CASE("where address space is limited heaps are smaller, down to a least size", "[host_group]") {
+    rlimit before{};
+    REQUIRE(getrlimit(RLIMIT_AS, &before) == 0);
+    const auto under = [&](rlim_t bytes) {
+        const rlimit limit{bytes, before.rlim_max};
+        const bool set = setrlimit(RLIMIT_AS, &limit) == 0;
+        const size_t heap = HostGeometry::affordable_heap_bytes(7);
+        return setrlimit(RLIMIT_AS, &before) == 0 && set ? heap : 0;
+    };
+    CHECK(under(rlim_t(1) << 40) == HostGeometry::heap_bytes_most);
+    CHECK(under(rlim_t(1) << 30) == size_t(32) << 20);
+    CHECK(under(rlim_t(256) << 20) == HostGeometry::heap_bytes_least);
 }
 
 TEST_CASE("ranks count the processors that they may use, and no more than their control group's time", "[host_group]") {
@@ -208,8 +223,8 @@ TEST_CASE("letters of other hosts are found among many thousands, and too many a
         }
     CHECK(group.find_letter(5, each) == nullptr);
     Status full;
-    for (uint64_t key = each; full && key < 2 * HostGroup::inbox_max; ++key) full = deliver(2, key);
-    CHECK(group.header().inbox == HostGroup::inbox_max);
+    for (uint64_t key = each; full && key < 2 * group.inbox_max(); ++key) full = deliver(2, key);
+    CHECK(group.header().inbox == group.inbox_max());
     CHECK_THAT(full.sentence(), Catch::Contains("no room"));
     CHECK_THAT(full.sentence(), Catch::Contains("rank 2"));
 }

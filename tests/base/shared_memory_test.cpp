@@ -95,6 +95,32 @@ TEST_CASE("a descriptor that is not a sealed segment is refused", "[shared_memor
     CHECK(!SharedMemory::map(Fd()).ok());
 }
 
+TEST_CASE("memory is released and backed although the program has closed the segment, and its file is untouched",
+          "[shared_memory]") {
+    auto memory = SharedMemory::create("weft-test", 16 * page_bytes());
+    REQUIRE(memory.ok());
+    REQUIRE(memory->back(0, 4 * page_bytes()).ok());
+    memset(memory->data(), 1, 4 * page_bytes());
+    // The program's file has the segment's number.
+    const int file = memfd_create("program", MFD_CLOEXEC);
+    const std::string text(4 * page_bytes(), 'x');
+    REQUIRE(write(file, text.data(), text.size()) == ssize_t(text.size()));
+    REQUIRE(dup2(file, memory->fd()) == memory->fd());
+    CHECK(!memory->descriptor_intact());
+    memory->release(0, 4 * page_bytes());
+    CHECK(memory->data()[0] == std::byte{0});
+    // A kernel before 5.14 can only refuse.
+    const Status backed = memory->back(4 * page_bytes(), 4 * page_bytes());
+    CHECK((backed.ok() || backed.code() == weftInvalidUsage));
+    const int number = memory->fd();
+    memory = SharedMemory();
+    std::string found(text.size() + 1, ' ');
+    CHECK(pread(number, found.data(), found.size(), 0) == ssize_t(text.size()));
+    CHECK(found.substr(0, text.size()) == text);
+    close(number);
+    close(file);
+}
+
 TEST_CASE("a segment beyond the file size limit is a sentence that names the limit, not a signal", "[shared_memory]") {
     rlimit before{};
     REQUIRE(getrlimit(RLIMIT_FSIZE, &before) == 0);

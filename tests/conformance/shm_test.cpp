@@ -138,18 +138,19 @@ TEST_CASE("data go round through the whole ring, past slots that hold addresses 
     CHECK(*begins.rbegin() - *begins.begin() > ptrdiff_t(ring_bytes - 2 * 1024));
 }
 
+constexpr size_t heap_end = HostGeometry::heap_bytes_most - HostGroup::letters_max * sizeof(HostGroup::Letter);
+
 TEST_CASE("a ring is given up where the heap is short, and one that cannot be is refused", "[shm]") {
     Connection connection(shm(), 2, 1024, 64 << 10);
     Blob blob;
     REQUIRE(shm().listen(connection.options(0, 2, 1024), blob).ok());
-    for (const uint64_t ring :
-         {uint64_t(1), uint64_t(3 * 1024 - 1), uint64_t(HostGroup::connections_end), ~uint64_t(0)}) {
+    for (const uint64_t ring : {uint64_t(1), uint64_t(3 * 1024 - 1), uint64_t(heap_end), ~uint64_t(0)}) {
         Blob wrong = blob;
         wrong.words[3] = ring;
         CAPTURE(ring);
         CHECK(!shm().connect(connection.options(1, 2, 1024), wrong).ok());
     }
-    const size_t before = connection.heap_used[0] = HostGroup::connections_end / 4 - (32 << 10);
+    const size_t before = connection.heap_used[0] = heap_end / 4 - (32 << 10);
     REQUIRE(shm().listen(connection.options(0, 2, 1024), blob).ok());
     CHECK(connection.heap_used[0] - before < 4096);
     CHECK(shm().connect(connection.options(1, 2, 1024), blob).ok());
@@ -159,8 +160,8 @@ TEST_CASE("an address outside the peer's heap is refused", "[shm]") {
     Connection connection(shm(), 2, 128);
     Blob right;
     REQUIRE(shm().listen(connection.options(0, 2, 128), right).ok());
-    for (const uint64_t place : {uint64_t(HostGroup::connections_end) - 64, uint64_t(HostGroup::connections_end),
-                                 right.words[0] + 1, ~uint64_t(63), ~uint64_t(0)}) {
+    for (const uint64_t place :
+         {uint64_t(heap_end) - 64, uint64_t(heap_end), right.words[0] + 1, ~uint64_t(63), ~uint64_t(0)}) {
         Blob wrong = right;
         wrong.words[0] = place;
         CAPTURE(place);
@@ -173,7 +174,7 @@ TEST_CASE("an address outside the peer's heap is refused", "[shm]") {
 TEST_CASE("a rank whose heap is full says so and what to do, and takes nothing", "[shm]") {
     const Transport& transport = shm();
     Connection connection(transport, 2, 128);
-    size_t used = HostGroup::connections_end - (size_t(1) << 20);
+    size_t used = heap_end - (size_t(1) << 20);
     ConnectionOptions options = connection.options(0, 2, 100 << 10);
     options.heap_used = &used;
     int fitted = 0;
@@ -191,7 +192,7 @@ TEST_CASE("a rank whose heap is full says so and what to do, and takes nothing",
         break;
     }
     CHECK(fitted == 5);
-    CHECK(used <= HostGroup::connections_end);
+    CHECK(used <= heap_end);
 }
 
 }  // namespace weft::test

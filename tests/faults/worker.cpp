@@ -172,11 +172,11 @@ void step_limit(Worker&, const Values& values) {
     const auto value = rlim_t(number(values, 1, 0));
     const rlimit limit = values[0] == "as"      ? rlimit{value << 20, RLIM_INFINITY}
                          : values[0] == "fsize" ? rlimit{value << 10, RLIM_INFINITY}
-                                                : rlimit{value, RLIM_INFINITY};
+                                                : rlimit{value, value};  // which Weft would raise to the hard one
     const auto kind = values[0] == "as" ? RLIMIT_AS : values[0] == "fsize" ? RLIMIT_FSIZE : RLIMIT_NOFILE;
     rlimit old;
     if (getrlimit(kind, &old) != 0) abort();
-    const rlimit lowered{limit.rlim_cur, old.rlim_max};
+    const rlimit lowered{limit.rlim_cur, std::min(limit.rlim_max, old.rlim_max)};
     if (setrlimit(kind, &lowered) != 0) abort();
 }
 void step_unique_id(Worker&, const Values&) {

@@ -146,6 +146,18 @@ class TidyTest(unittest.TestCase):
             self.objections({**both, "tests/inside_test.cpp": named + '"ring_all_reduce_4.txt"};\n'}), [])
         self.assert_one({**both, "tests/inside_test.cpp": named + '""};\n'}, "tests/schedules/ring_all_reduce_4.txt", "no test")
 
+    def test_descriptors_are_made_by_fd_alone(self):
+        unit = '#include "src/schedule/build.hpp"\n'
+        for line in ("Fd s(socket(AF_INET, SOCK_STREAM, 0));", "int f = ::open(name, flags);", "auto f = open(name, O_RDONLY);",
+                     "Fd s(accept4(listener, a, b, 0));", "Fd e(eventfd(0, 0));", "std::ifstream file(name);",
+                     "int d = fcntl(fd, F_DUPFD_CLOEXEC, 0);", "const int s = ::socket(family, type, 0);"):
+            self.assert_one({"src/schedule/build.cpp": unit + line + "\n"}, "src/schedule/build.cpp:2", "Fd")
+        fine = ("Fd socket = Fd::socket(AF_INET, SOCK_STREAM);\nauto d = Door::open(name);\nif (group.open()) return;\n"
+                "xml_.open(x);\nint socket(int stripe) const;\nFd socket(std::move(x));\ncable->socket(index);\n"
+                "#include <sys/eventfd.h>\n// open(x, O_RDONLY)\nStatus open(int number);\nFd socket = Fd::accept(listener);\n")
+        self.assertEqual(self.objections({"src/schedule/build.cpp": unit + fine, "src/base/fd.cpp": "// x\nint e = eventfd(0, 0);\n",
+                                          "src/meson.build": GOOD["src/meson.build"] + "files('base/fd.cpp')\n"}), [])
+
     def test_getenv_belongs_to_base(self):
         self.assert_one({"algorithms/ring.cpp": '#include "algorithms/ring.hpp"\n#include "algorithms/algorithm.hpp"\n'
                          'auto x = std::getenv("A");  // y\n'}, "algorithms/ring.cpp:3", "getenv")

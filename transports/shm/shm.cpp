@@ -25,7 +25,7 @@ struct alignas(line_bytes) Credits {
 // shares a core with its receivers has to wait, and they to run, that much less often.
 constexpr unsigned many_slots = 16, headers_a_slot = 4;
 // Of a rank's heap: connections that begin behind it have places, which are smaller, so that many find room.
-constexpr size_t rings_end = HostGroup::connections_end / 4;
+size_t rings_end(const HostGroup& host) { return host.connections_end() / 4; }
 
 // What lies in the receiver's heap: Credits, the headers, then the data of `depth` slots: a ring, or, if it would be none,
 // a place for each slot. What fits a header has no slot.
@@ -209,13 +209,13 @@ Result<std::unique_ptr<Receiver>> listen(const ConnectionOptions& options, Blob&
     const auto fits = [&](size_t ring_bytes, size_t most) {
         return offset + Place::bytes_of(options.depth, options.slot_bytes, ring_bytes) <= most;
     };
-    if (options.depth < 1 || !fits(0, HostGroup::connections_end))
+    if (options.depth < 1 || !fits(0, options.host->connections_end()))
         return fail(weftSystemError,
                     "rank {} has no room for a connection from rank {}: {} slots of {} bytes; fewer channels "
                     "(WEFT_CHANNELS) or smaller tiles (WEFT_TILE_BYTES) fit",
                     options.self, options.peer, options.depth, options.slot_bytes);
     const bool ring = options.ring_bytes >= Place::least_ring_bytes(options.depth, options.slot_bytes) &&
-                      fits(options.ring_bytes, rings_end);
+                      fits(options.ring_bytes, rings_end(*options.host));
     const size_t ring_bytes = ring ? options.ring_bytes : 0;
     const size_t bytes = Place::bytes_of(options.depth, options.slot_bytes, ring_bytes);
     WEFT_TRY(options.host->back(options.self, offset, bytes));
@@ -236,9 +236,10 @@ Result<std::unique_ptr<Sender>> connect(const ConnectionOptions& options, const 
                     "rank {} listens to rank {} with {} slots of {} bytes where {} of {} were expected: the ranks "
                     "chose differently",
                     options.peer, options.self, depth, slot_bytes, options.depth, options.slot_bytes);
-    if (offset % line_bytes != 0 || offset > HostGroup::connections_end || ring_bytes > HostGroup::connections_end ||
+    const size_t end = options.host->connections_end();
+    if (offset % line_bytes != 0 || offset > end || ring_bytes > end ||
         (ring_bytes > 0 && ring_bytes < Place::least_ring_bytes(options.depth, slot_bytes)) ||
-        Place::bytes_of(options.depth, slot_bytes, ring_bytes) > HostGroup::connections_end - offset)
+        Place::bytes_of(options.depth, slot_bytes, ring_bytes) > end - offset)
         return fail(weftInternalError, "rank {} says that it listens outside its heap", options.peer);
     return std::unique_ptr<Sender>(new ShmSender(
         options, Place(options.host->heap(options.peer) + offset, options.depth, slot_bytes, ring_bytes)));

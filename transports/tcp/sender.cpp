@@ -6,6 +6,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "src/net/socket.hpp"
 #include "transports/wire.hpp"
 
 namespace weft::tcp {
@@ -63,8 +64,9 @@ Status TcpSender::push(int index) {
                 const int error = errno;
                 if (error == EAGAIN || error == EWOULDBLOCK || error == EINTR || error == ENOBUFS) return ok();
                 broken_ = true;
-                return fail(weftRemoteError, "rank {} cannot send to rank {} at {}: {}", options_.self, options_.peer,
-                            cable_->peer(index).text(), errno_text(error));
+                const Status why = net::broken_connection(error);
+                return fail(why.code(), "rank {} cannot send to rank {} at {}: {}", options_.self, options_.peer,
+                            cable_->peer(index).text(), why.sentence());
             }
             stripe.done += uint64_t(sent);
         }

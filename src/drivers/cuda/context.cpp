@@ -1,11 +1,14 @@
 #include "src/drivers/cuda/context.hpp"
 
+#include "src/base/fd.hpp"
+
 namespace weft::cuda {
 
 Result<Context> Context::retain(const Driver& driver, int device) {
     CUdevice handle = 0;
     WEFT_TRY(driver.check(driver.DeviceGet(&handle, device), "find device {}", device));
     Context context;
+    const StandardNumbers held;
     WEFT_TRY(driver.check(driver.DevicePrimaryCtxRetain(&context.handle_, handle),
                           "open a context on device {} (is it in exclusive mode, or used up?)", device));
     context.driver_ = &driver;

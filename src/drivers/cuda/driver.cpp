@@ -8,6 +8,7 @@
 #include <mutex>
 #include <vector>
 
+#include "src/base/fd.hpp"
 #include "src/base/host_group.hpp"
 #include "src/base/log.hpp"
 #include "src/base/options.hpp"
@@ -130,7 +131,8 @@ Result<const Driver*> Driver::open(const std::string& path) {
     driver->process_ = process_token();
     // Before the call: a process forked in the middle of it must not call again.
     initialised.store(driver->process_);
-    library->keep();  // whatever cuInit has begun
+    library->keep();             // whatever cuInit has begun
+    const StandardNumbers held;  // its devices' files stay open
     if (const CUresult answer = driver->Init(0); answer != CUDA_SUCCESS)
         return fail(weftUnhandledCudaError, "the CUDA driver {} cannot be used: cuInit says {}{}", name,
                     driver->name_of(answer),

@@ -205,13 +205,13 @@ Result<UnsharedFd> export_piece(const Driver& driver, CUdeviceptr address) {
                           "find the piece of memory that is mapped at {:#x}", address));
     int fd = -1;
     const CUresult result = driver.MemExportToShareableHandle(&fd, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0);
-    UnsharedFd descriptor(Fd(result == CUDA_SUCCESS ? fd : -1));
+    UnsharedFd descriptor(Fd::adopt(result == CUDA_SUCCESS ? fd : -1));
     driver.MemRelease(handle);
     WEFT_TRY(driver.check(result,
                           "export the memory at {:#x} as a file descriptor (was it made for that, by cuMemCreate's "
                           "requestedHandleTypes?)",
                           address));
-    fcntl(fd, F_SETFD, FD_CLOEXEC);  // whatever the driver does
+    if (!descriptor) return fail(weftSystemError, "no descriptor for device memory: {}", no_descriptor_text(errno));
     return descriptor;
 }
 

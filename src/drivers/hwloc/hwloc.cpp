@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <string_view>
 
+#include "src/base/fd.hpp"
 #include "src/base/xml.hpp"
 #include "src/drivers/library.hpp"
 
@@ -65,6 +66,7 @@ class Topology {
     }
     hwloc_topology_t get() const { return topology_; }
     Result<Machine> load() {
+        const StandardNumbers held;
         if (functions_.topology_load(topology_) != 0)
             return fail(weftSystemError, "hwloc cannot load it: {}", errno_text(errno));
         add(functions_.get_obj_by_depth(topology_, 0, 0));

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <memory>
 
+#include "src/base/fd.hpp"
 #include "src/base/options.hpp"
 #include "src/base/per_process.hpp"
 #include "src/drivers/library.hpp"
@@ -74,6 +75,7 @@ Result<const Nvml*> Nvml::open(const std::string& path) {
 #undef WEFT_NVML_FUNCTION
     if (all.Init_v2 == nullptr) return fail(weftSystemError, "no NVML: {} is no such library, or too old", name);
     library->keep();
+    const StandardNumbers held;
     if (const int result = all.Init_v2(); result != success)
         return fail(weftSystemError, "NVML cannot be used: nvmlInit says {}", result);
     return nvml.release();

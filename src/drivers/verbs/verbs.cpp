@@ -7,6 +7,7 @@
 #include <memory>
 #include <utility>
 
+#include "src/base/fd.hpp"
 #include "src/drivers/library.hpp"
 #include "src/drivers/verbs/layout.hpp"
 
@@ -164,6 +165,7 @@ class OpenDevice {
 Result<std::vector<Device>> devices(const std::string& library) {
     Result<Functions> functions = open(library);
     if (!functions) return functions.take_status();
+    const StandardNumbers held;  // it opens the devices' files
     int count = 0;
     errno = 0;
     DeviceRow** rows = functions->ibv_get_device_list(&count);

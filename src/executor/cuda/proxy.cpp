@@ -1,7 +1,6 @@
 #include "src/executor/cuda/proxy.hpp"
 
 #include <sched.h>
-#include <sys/eventfd.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 
@@ -39,10 +38,7 @@ struct Proxy::Loop {
 
     std::vector<pollfd> descriptors;  // the thread's
 
-    void ring() {
-        const uint64_t once = 1;
-        (void)!write(bell.number(), &once, sizeof once);
-    }
+    void ring() { ring_event(bell); }
     void run();
     void end_with_process();
     bool step(Pace& pace);
@@ -86,10 +82,9 @@ Result<std::shared_ptr<Proxy>> Proxy::of_process() {
     (void)registered;
     return shared_by_process<Proxy>([]() -> Result<std::shared_ptr<Proxy>> {
         auto loop = std::make_shared<Loop>();
-        loop->bell = Fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+        loop->bell = Fd::event();
         if (!loop->bell)
-            return fail(weftSystemError, "the proxy thread has no descriptor: {}; raise the limit (ulimit -n)",
-                        errno_text(errno));
+            return fail(weftSystemError, "the proxy thread has no descriptor: {}", no_descriptor_text(errno));
         auto thread = OwnedThread::start("weft-proxy", [loop] { loop->run(); });
         if (!thread) return thread.take_status();
         loop_of_process().get() = loop;
@@ -182,8 +177,7 @@ bool Proxy::Loop::sleep(int64_t nap_us) {
             (void)ppoll(descriptors.data(), descriptors.size(), nap_us > 0 ? &nap : nullptr, nullptr);
     }
     asleep.store(false, std::memory_order_seq_cst);
-    uint64_t rung;
-    return ::read(bell.number(), &rung, sizeof rung) > 0;
+    return drain_event(bell);
 }
 
 void Proxy::Loop::run() {
