@@ -13,7 +13,7 @@
 namespace weft::tools {
 namespace {
 
-const char* const names[] = {WEFT_PERF_NAMES};
+const char* const benchmark_names[] = {WEFT_PERF_NAMES};
 constexpr const char* suffix = "_perf";
 
 // Beside the command, where both are installed, or where the build has them.
@@ -38,8 +38,8 @@ std::string folders_text() {
     return text.empty() ? "nowhere, for /proc is not mounted" : text;
 }
 
-int list() {
-    for (const char* name : names) {
+int list_benchmarks() {
+    for (const char* name : benchmark_names) {
         const std::string program = program_of(name);
         print_output("{:<16}{}\n", name, program.empty() ? "not installed" : program);
     }
@@ -49,9 +49,9 @@ int list() {
 int become(std::vector<std::string> words) {
     std::string name = words[0];
     if (name.ends_with(suffix)) name.resize(name.size() - std::string(suffix).size());
-    if (std::find(std::begin(names), std::end(names), name) == std::end(names)) {
+    if (std::find(std::begin(benchmark_names), std::end(benchmark_names), name) == std::end(benchmark_names)) {
         std::string known;
-        for (const char* each : names) known += (known.empty() ? "" : ", ") + std::string(each);
+        for (const char* each : benchmark_names) known += (known.empty() ? "" : ", ") + std::string(each);
         print_error("weft perf: {} is not a benchmark; there are {}\n", words[0], known);
         return 2;
     }
@@ -76,7 +76,7 @@ void add_perf_command(CLI::App& app, int& exit_status) {
     command->prefix_command();
     command->callback([command, &exit_status] {
         std::vector<std::string> words = command->remaining();
-        exit_status = words.empty() ? list() : become(std::move(words));
+        exit_status = words.empty() ? list_benchmarks() : become(std::move(words));
     });
 }
 

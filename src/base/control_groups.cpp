@@ -9,16 +9,16 @@
 namespace weft {
 namespace {
 
-bool has(const std::string& controllers, const std::string& wanted) {
+bool controls(const std::string& controllers, const std::string& wanted) {
     return ("," + controllers + ",").find("," + wanted + ",") != std::string::npos;
 }
 
 // Version 1 writes the largest multiple of a page for no limit; version 2 writes "max", which is no number.
-constexpr uint64_t unlimited = uint64_t(1) << 62;
+constexpr uint64_t no_limit = uint64_t(1) << 62;
 
 uint64_t number_in(const std::string& file) {
     uint64_t value = 0;
-    return std::ifstream(file) >> value ? value : unlimited;
+    return std::ifstream(file) >> value ? value : no_limit;
 }
 
 // The sum of the values that stand behind these names.
@@ -36,9 +36,9 @@ uint64_t sum_in(const std::string& file, std::initializer_list<const char*> name
 
 uint64_t left_in(const std::string& folder, int version) {
     const uint64_t most = number_in(folder + (version == 2 ? "/memory.max" : "/memory.limit_in_bytes"));
-    if (most >= unlimited) return unlimited;
+    if (most >= no_limit) return no_limit;
     const uint64_t used = number_in(folder + (version == 2 ? "/memory.current" : "/memory.usage_in_bytes"));
-    if (used >= unlimited) return unlimited;
+    if (used >= no_limit) return no_limit;
     // Files that are cached are dropped before anybody is killed.
     const uint64_t cached = version == 2
                                 ? sum_in(folder + "/memory.stat", {"inactive_file", "active_file"})
@@ -61,7 +61,7 @@ std::vector<ControlGroup> control_groups(const std::string& self_cgroup, const s
         std::vector<std::string> mounts;
         if (controllers.empty())
             mounts = {"fs/cgroup", "fs/cgroup/unified"};
-        else if (has(controllers, controller))
+        else if (controls(controllers, controller))
             mounts = {"fs/cgroup/" + controller, "fs/cgroup/" + controllers};
         if (mounts.size() == 2 && mounts[0] == mounts[1]) mounts.pop_back();
         for (const std::string& mount : mounts)
@@ -86,7 +86,7 @@ std::vector<MemoryRoom> memory_rooms(const std::string& root) {
         struct stat status;
         const uint64_t left = left_in(folder, group.version);
         // A folder's inode is its group's number, also in a container.
-        if (left < unlimited && stat(folder.c_str(), &status) == 0) rooms.push_back({status.st_ino, left});
+        if (left < no_limit && stat(folder.c_str(), &status) == 0) rooms.push_back({status.st_ino, left});
     }
     return rooms;
 }

@@ -3,11 +3,12 @@
 #include <fmt/core.h>
 #include <ifaddrs.h>
 #include <linux/sockios.h>
-#include <linux/tcp.h>  // newer than netinet/tcp.h
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 
+#include <cstring>
 #include <mutex>
 #include <optional>
 #include <set>
@@ -22,10 +23,9 @@ namespace {
 constexpr uint32_t bytes_always_taken = 1280;
 constexpr uint32_t usual_mtu = 1500;  // of Ethernet; a larger one must be set on every device of the path
 // Without an acknowledgement between them: the first comes after 0.2 s or more, each after twice the time.
-constexpr uint8_t established = 1;  // TCP_ESTABLISHED
 constexpr int retransmissions_least = 2;
 
-// Of what has this address; empty: nothing has it.
+// The name of the interface with this address; empty: none has it.
 std::string interface_of(const Address& address) {
     ifaddrs* all = nullptr;
     if (getifaddrs(&all) != 0) return {};
@@ -39,12 +39,25 @@ std::string interface_of(const Address& address) {
     return name;
 }
 
+// The kernel's tcp_info goes on behind the C library's.
+struct TcpState {
+    tcp_info info{};
+    std::byte more[256] = {};                       // older kernels fill less of it
+    static constexpr size_t out_of_order_at = 224;  // tcpi_rcv_ooopack
+    uint32_t out_of_order() const {
+        uint32_t packets = 0;
+        memcpy(&packets, reinterpret_cast<const std::byte*>(this) + out_of_order_at, sizeof packets);
+        return packets;
+    }
+};
+
 // Nothing: it is not connected any more.
-std::optional<tcp_info> info_of(int socket) {
-    tcp_info info{};  // older kernels fill less of it
-    socklen_t bytes = sizeof info;
-    if (getsockopt(socket, IPPROTO_TCP, TCP_INFO, &info, &bytes) != 0 || info.tcpi_state != established) return {};
-    return info;
+std::optional<TcpState> tcp_state_of(int socket) {
+    TcpState state;
+    socklen_t bytes = sizeof state;
+    if (getsockopt(socket, IPPROTO_TCP, TCP_INFO, &state, &bytes) != 0 || state.info.tcpi_state != TCP_ESTABLISHED)
+        return {};
+    return state;
 }
 
 std::string advice(const Address& own, const Address& peer, const tcp_info& info) {
@@ -68,24 +81,24 @@ Watched& watched() {
 }  // namespace
 
 std::string lost_packets(int socket) {
-    const std::optional<tcp_info> info = info_of(socket);
+    const std::optional<TcpState> state = tcp_state_of(socket);
     int unacknowledged = 0;
-    if (!info || ioctl(socket, SIOCOUTQ, &unacknowledged) != 0) return {};
-    if (info->tcpi_retransmits < retransmissions_least || unacknowledged <= int(bytes_always_taken)) return {};
-    if (info->tcpi_pmtu <= bytes_always_taken) return {};
+    if (!state || ioctl(socket, SIOCOUTQ, &unacknowledged) != 0) return {};
+    if (state->info.tcpi_retransmits < retransmissions_least || unacknowledged <= int(bytes_always_taken)) return {};
+    if (state->info.tcpi_pmtu <= bytes_always_taken) return {};
     const Address peer = peer_address(socket);
     return fmt::format(
         "large packets from {} to {} do not arrive, although small ones do ({} bytes wait, sent {} times again): {}",
-        local_address(socket).text(), peer.text(), unacknowledged, int(info->tcpi_retransmits),
-        advice(local_address(socket), peer, *info));
+        local_address(socket).text(), peer.text(), unacknowledged, int(state->info.tcpi_retransmits),
+        advice(local_address(socket), peer, state->info));
 }
 
 std::string missing_packets(int socket) {
-    const std::optional<tcp_info> info = info_of(socket);
-    if (!info || (info->tcpi_rcv_ooopack == 0 && info->tcpi_pmtu <= usual_mtu)) return {};
+    const std::optional<TcpState> state = tcp_state_of(socket);
+    if (!state || (state->out_of_order() == 0 && state->info.tcpi_pmtu <= usual_mtu)) return {};
     const Address peer = peer_address(socket);
     return fmt::format("large packets from {} may be lost: {}", peer.text(),
-                       advice(local_address(socket), peer, *info));
+                       advice(local_address(socket), peer, state->info));
 }
 
 WatchedSocket::WatchedSocket(int socket) : socket_(socket) {
