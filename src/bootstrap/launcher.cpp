@@ -66,8 +66,9 @@ Result<SharedText> share(const Family& family, const Options& options, const Sha
         case Carrier::torch_store: {
             auto port = port_of("MASTER_PORT");
             if (!port) return port.take_status();
-            const std::string key = fmt::format("{}/{}/{}", environment("TORCHELASTIC_RUN_ID").value_or("env"),
-                                                environment("TORCHELASTIC_RESTART_COUNT").value_or("0"), place.ranks);
+            // Not TORCHELASTIC_RESTART_COUNT: each agent counts the restarts of its own workers.
+            const std::string key =
+                fmt::format("{}/{}", environment("TORCHELASTIC_RUN_ID").value_or("env"), place.ranks);
             return share_by_torch_store(text_of("MASTER_ADDR"), *port, key, sharing);
         }
         case Carrier::http: {

@@ -1,9 +1,15 @@
 #include "src/bootstrap/torch_store.hpp"
 
 #include <bit>
+#include <chrono>
 #include <cstring>
+#include <map>
+#include <thread>
+#include <vector>
 
+#include "src/base/host_group.hpp"
 #include "src/bootstrap/dialogue.hpp"
+#include "src/net/secret.hpp"
 
 namespace weft {
 
@@ -11,10 +17,16 @@ namespace {
 
 // torch/csrc/distributed/c10d/TCPStoreBackend.hpp: one byte says what is asked; numbers are in the host's order, which
 // is little-endian wherever PyTorch runs.
-enum class Query : uint8_t { validate = 0, set = 1, get = 3, add = 4, wait = 6, delete_key = 8 };
+enum class Query : uint8_t { validate = 0, set = 1, get = 3, check = 5, wait = 6, delete_key = 8 };
 constexpr uint32_t validation = 0x3C85F7CE;
 constexpr size_t value_most = 64 * 1024;
-constexpr char stop_waiting = 0;
+constexpr char stop_waiting = 0, key_exists = 0, key_missing = 1;
+// Requests sent before their answers are read: both directions fit into the socket's buffers.
+constexpr size_t requests_at_once = 64;
+constexpr int64_t pause_first_ms = 1, pause_most_ms = 20;
+
+// What the key of a rank holds: this, and the nonce of the rank's attempt.
+constexpr std::string_view asks = "asks ", has = "has ";
 
 template <class Number>
 std::string number(Number value) {
@@ -26,6 +38,10 @@ std::string number(Number value) {
 std::string query(Query what) { return std::string(1, char(what)); }
 std::string text(const std::string& value) { return number(uint64_t(value.size())) + value; }
 
+Status set(Dialogue& store, const std::string& key, const std::string& value) {
+    return store.send(query(Query::set) + text(key) + text(value));
+}
+
 // Blocks until the key is there.
 Status await(Dialogue& store, const std::string& key, const std::string& what) {
     WEFT_TRY(store.send(query(Query::wait) + number(uint64_t(1)) + text(key)));
@@ -34,8 +50,7 @@ Status await(Dialogue& store, const std::string& key, const std::string& what) {
     return (*answer)[0] == stop_waiting ? ok() : store.surprised(what, *answer);
 }
 
-Result<std::string> read(Dialogue& store, const std::string& key, const std::string& what) {
-    WEFT_TRY(store.send(query(Query::get) + text(key)));
+Result<std::string> receive_value(Dialogue& store, const std::string& what) {
     auto head = store.receive(sizeof(uint64_t), what);
     if (!head) return head.take_status();
     uint64_t bytes = 0;
@@ -44,20 +59,122 @@ Result<std::string> read(Dialogue& store, const std::string& key, const std::str
     return store.receive(size_t(bytes), what);
 }
 
-Result<int64_t> count(Dialogue& store, const std::string& key) {
-    WEFT_TRY(store.send(query(Query::add) + text(key) + number(int64_t(1))));
-    auto answer = store.receive(sizeof(int64_t), "how many ranks have the id");
-    if (!answer) return answer.take_status();
-    int64_t ranks = 0;
-    memcpy(&ranks, answer->data(), sizeof ranks);
-    return ranks;
+Result<std::string> read(Dialogue& store, const std::string& key, const std::string& what) {
+    WEFT_TRY(store.send(query(Query::get) + text(key)));
+    return receive_value(store, what);
 }
 
-// The next attempt of the job must not find this one's id, nor a stranger later.
-Status forget(Dialogue& store, const std::string& key) {
-    WEFT_TRY(store.send(query(Query::delete_key) + text(key)));
-    auto answer = store.receive(sizeof(int64_t), "the key's deletion");
-    return answer ? ok() : answer.take_status();
+// The values of these keys; empty where there is none. The store ends the connection of a client that gets a missing
+// key.
+Status read_all(Dialogue& store, const std::vector<std::string>& keys, std::vector<std::string>& values,
+                const std::string& what) {
+    values.assign(keys.size(), "");
+    for (size_t first = 0; first < keys.size(); first += requests_at_once) {
+        const size_t end = std::min(keys.size(), first + requests_at_once);
+        std::string requests;
+        for (size_t i = first; i < end; ++i) requests += query(Query::check) + number(uint64_t(1)) + text(keys[i]);
+        WEFT_TRY(store.send(requests));
+        auto there = store.receive(end - first, what);
+        if (!there) return there.take_status();
+        requests.clear();
+        for (size_t i = first; i < end; ++i) {
+            const char state = (*there)[i - first];
+            if (state != key_exists && state != key_missing) return store.surprised(what, *there);
+            if (state == key_exists) requests += query(Query::get) + text(keys[i]);
+        }
+        WEFT_TRY(store.send(requests));
+        for (size_t i = first; i < end; ++i) {
+            if ((*there)[i - first] != key_exists) continue;
+            auto value = receive_value(store, what);
+            if (!value) return value.take_status();
+            values[i] = std::move(*value);
+        }
+    }
+    return ok();
+}
+
+Status forget(Dialogue& store, const std::vector<std::string>& keys) {
+    for (size_t first = 0; first < keys.size(); first += requests_at_once) {
+        const size_t end = std::min(keys.size(), first + requests_at_once);
+        std::string requests;
+        for (size_t i = first; i < end; ++i) requests += query(Query::delete_key) + text(keys[i]);
+        WEFT_TRY(store.send(requests));
+        auto answers = store.receive((end - first) * sizeof(int64_t), "the keys' deletion");
+        if (!answers) return answers.take_status();
+    }
+    return ok();
+}
+
+std::string rank_key(const std::string& job, int rank) { return fmt::format("{}/rank {}", job, rank); }
+std::string answer_key(const std::string& job, const std::string& nonce) { return job + "/to " + nonce; }
+
+std::string make_nonce() {
+    unsigned char bytes[16];
+    net::random_bytes(bytes, sizeof bytes);
+    std::string nonce;
+    for (const unsigned char byte : bytes) nonce += fmt::format("{:02x}", byte);
+    return nonce;
+}
+
+// Of every rank but rank 0. Only a rank 0 that has read this attempt's nonce writes the key of its answer, so that the
+// text is this attempt's, whatever earlier attempts left in the store.
+Result<SharedText> ask(Dialogue& store, const std::string& job, const Sharing& sharing) {
+    const std::string what = "rank 0's unique id: does rank 0 run, and call Weft?";
+    const std::string nonce = make_nonce(), own = rank_key(job, sharing.rank), answer = answer_key(job, nonce);
+    std::vector<std::string> former;
+    WEFT_TRY(read_all(store, {own}, former, what));
+    // Nobody else takes away what an earlier attempt was answered and did not live to confirm.
+    if (const size_t blank = former[0].find(' '); blank != std::string::npos)
+        WEFT_TRY(forget(store, {answer_key(job, former[0].substr(blank + 1))}));
+    WEFT_TRY(set(store, own, std::string(asks) + nonce));
+    WEFT_TRY(await(store, answer, what));
+    auto value = read(store, answer, what);
+    if (!value) return value.take_status();
+    WEFT_TRY(set(store, own, std::string(has) + nonce));
+    return SharedText{*value, {}};
+}
+
+// Of rank 0: answers every rank, again if the nonce of its key changes, which was a former attempt's then. Ends when
+// each has its answer, and takes all keys away.
+Result<SharedText> answer_all(Dialogue& store, const std::string& job, const Sharing& sharing) {
+    std::map<int, std::string> told;  // the nonce that each rank was answered last
+    std::vector<std::string> written, keys, values;
+    std::vector<int> missing;
+    for (int rank = 1; rank < sharing.ranks; ++rank) {
+        missing.push_back(rank);
+        written.push_back(rank_key(job, rank));
+    }
+    for (int64_t pause_ms = pause_first_ms; !missing.empty();) {
+        keys.clear();
+        for (const int rank : missing) keys.push_back(rank_key(job, rank));
+        WEFT_TRY(read_all(store, keys, values, "what the ranks ask for"));
+        bool news = false;
+        std::vector<int> still_missing;
+        for (size_t i = 0; i < missing.size(); ++i) {
+            const int rank = missing[i];
+            std::string& nonce = told[rank];
+            if (!nonce.empty() && values[i] == std::string(has) + nonce) {
+                news = true;
+                continue;
+            }
+            still_missing.push_back(rank);
+            if (!values[i].starts_with(asks) || values[i].substr(asks.size()) == nonce) continue;
+            news = true;
+            nonce = values[i].substr(asks.size());
+            written.push_back(answer_key(job, nonce));
+            WEFT_TRY(set(store, written.back(), sharing.text));
+        }
+        missing = std::move(still_missing);
+        if (missing.empty()) break;
+        pause_ms = news ? pause_first_ms : std::min(2 * pause_ms, pause_most_ms);
+        std::this_thread::sleep_for(std::chrono::milliseconds(pause_ms));
+        if (sharing.deadline.passed())
+            return fail(weftTimeout,
+                        "{}: waited {} ms for {} to ask there for rank 0's unique id: do they run, and call Weft?",
+                        store.server(), sharing.deadline.all_ms(), ranks_text(missing));
+    }
+    WEFT_TRY(forget(store, written));
+    return SharedText{sharing.text, {}};
 }
 
 }  // namespace
@@ -68,20 +185,9 @@ Result<SharedText> share_by_torch_store(const std::string& host, uint16_t port, 
     if (!connection) return connection.take_status();
     if (!*connection) return nobody_carries(fmt::format("nobody serves PyTorch's store at {}:{}", host, port));
     Dialogue& store = **connection;
-    const std::string id_key = "/weft/" + key, readers_key = id_key + "/readers";
-    const std::string what = "rank 0's unique id: does rank 0 run, and call Weft?";
     WEFT_TRY(store.send(query(Query::validate) + number(validation)));
-    if (sharing.rank == 0) WEFT_TRY(store.send(query(Query::set) + text(id_key) + text(sharing.text)));
-    WEFT_TRY(await(store, id_key, what));
-    auto value = read(store, id_key, what);
-    if (!value) return value.take_status();
-    auto readers = count(store, readers_key);
-    if (!readers) return readers.take_status();
-    if (*readers == sharing.ranks) {
-        WEFT_TRY(forget(store, id_key));
-        WEFT_TRY(forget(store, readers_key));
-    }
-    return SharedText{*value, {}};
+    const std::string job = "/weft/" + key;
+    return sharing.rank == 0 ? answer_all(store, job, sharing) : ask(store, job, sharing);
 }
 
 }  // namespace weft

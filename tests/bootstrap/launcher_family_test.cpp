@@ -283,8 +283,11 @@ TEST_CASE("a job's identity is what its launcher's row lists, and nothing of a r
     const Variables& torchrun = cases()[2].variables;
     CHECK(identity(torchrun, "RANK", "3") == identity(torchrun, "RANK", "4"));
     CHECK(identity(torchrun, "LOCAL_RANK", "3") == identity(torchrun, "LOCAL_RANK", "4"));
-    for (const char* name : {"TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT", "MASTER_PORT"})
+    for (const char* name : {"TORCHELASTIC_RUN_ID", "MASTER_PORT"})
         CHECK(identity(torchrun, name, "1") != identity(torchrun, name, "2"));
+    // Each agent of a rendezvous counts for itself.
+    CHECK(identity(torchrun, "TORCHELASTIC_RESTART_COUNT", "1") ==
+          identity(torchrun, "TORCHELASTIC_RESTART_COUNT", "2"));
     const Variables& slurm = cases()[13].variables;
     CHECK(identity(slurm, "SLURM_PROCID", "3") == identity(slurm, "SLURM_PROCID", "4"));
     for (const char* name : {"SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_RESTART_COUNT"})

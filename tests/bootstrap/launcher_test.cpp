@@ -132,14 +132,43 @@ TEST_CASE("under torchrun without a store all ranks derive one id, and those of 
     check_one_job(all, "torchrun", "the job's identity, as nobody serves PyTorch's store at 127.0.0.1:");
     CHECK(all[0].root() == "");
     CHECK(!contains(all[0].log, "WARN"));  // nobody else can come where they meet
-    for (const Variables& other :
-         {Variables{{"TORCHELASTIC_RUN_ID", "other"}}, Variables{{"TORCHELASTIC_RESTART_COUNT", "1"}},
-          Variables{{"WEFT_SECRET", "s"}}, Variables{{"MASTER_PORT", std::to_string(another.number())}}}) {
+    for (const Variables& other : {Variables{{"TORCHELASTIC_RUN_ID", "other"}}, Variables{{"WEFT_SECRET", "s"}},
+                                   Variables{{"MASTER_PORT", std::to_string(another.number())}}}) {
         const Found found = read(with(torchrun(1, 2, port), other));
         REQUIRE(!found.failed());
         CHECK(found.id() != all[0].id());
     }
-    CHECK(read(torchrun(1, 2, port)).id() == all[0].id());
+    CHECK(read(with(torchrun(1, 2, port), {{"TORCHELASTIC_RESTART_COUNT", "1"}})).id() == all[0].id());
+}
+
+// As two agents do: one worker of the second fails, both restart theirs, and the second alone counts that. The store and
+// MASTER_PORT stay.
+TEST_CASE("workers of two torchrun agents meet again after a restart that one agent counts", "[launcher]") {
+    FakeTorchStore store;
+    const auto worker = [&](int rank, int restarts) {
+        return with(torchrun(rank, 4, store.port()), {{"LOCAL_RANK", std::to_string(rank % 2)},
+                                                      {"LOCAL_WORLD_SIZE", "2"},
+                                                      {"GROUP_RANK", std::to_string(rank / 2)},
+                                                      {"TORCHELASTIC_USE_AGENT_STORE", "True"},
+                                                      {"TORCHELASTIC_RESTART_COUNT", std::to_string(restarts)}});
+    };
+    // Workers fail before, between and after what they say to the store; the agents end the others.
+    const std::vector<std::vector<int>> attempts{{1, 2}, {0, 1, 2}, {0, 3}};
+    for (const std::vector<int>& came : attempts) {
+        std::vector<std::unique_ptr<Subprocess>> workers;
+        for (const int rank : came) workers.push_back(start(worker(rank, 0)));
+        for (const int rank : came) {
+            if (rank == 0) continue;
+            const bool rank_0 = came[0] == 0;
+            REQUIRE(store.await("/rank " + std::to_string(rank), rank_0 ? "has " : "asks "));
+        }
+        for (auto& each : workers) kill(each->pid(), SIGKILL);
+        for (auto& each : workers) (void)each->wait();
+    }
+    for (int restarts = 1; restarts <= 2; ++restarts)
+        check_one_job(read_all(4, [&](int rank) { return worker(rank, rank < 2 ? 0 : restarts); }), "torchrun",
+                      "the store at MASTER_ADDR");
+    CHECK(store.keys() == 0);
 }
 
 TEST_CASE("on several hosts a derived id says where rank 0 is, and asks for a secret", "[launcher]") {
@@ -356,11 +385,12 @@ TEST_CASE("what goes wrong on the way is the sentence that the user gets", "[lau
     const TcpServer nonsense([](const Line& line) {
         line.bytes(5);
         line.bytes(1 + 8), read_text(line);
+        line.send(std::string(1, '\1'));
+        line.bytes(1), read_text(line), read_text(line);
+        line.bytes(1 + 8), read_text(line);
         line.send(std::string(1, '\0'));
         line.bytes(1), read_text(line);
         line.send(raw(uint64_t(5)) + "12345");
-        line.bytes(1), read_text(line), line.bytes(8);
-        line.send(raw(int64_t(1)));
         line.hang();
     });
     const Found wrong = read(torchrun(1, 2, nonsense.port()));

@@ -39,11 +39,51 @@ TEST_CASE("where nobody serves the store nobody carries the id", "[torch_store]"
     CHECK(contains(result->reason, "nobody serves PyTorch's store at 127.0.0.1:"));
 }
 
-TEST_CASE("a rank whose rank 0 never comes is told so at the deadline", "[torch_store]") {
+TEST_CASE("a rank whose rank 0 never comes is told so at the deadline, and rank 0 whom it misses", "[torch_store]") {
     FakeTorchStore store;
     check_waits_for("rank 0's unique id: does rank 0 run", [&](int64_t limit_ms) {
         return share_by_torch_store("127.0.0.1", store.port(), "job/0", sharing_of(1, 2, limit_ms));
     });
+    check_waits_for("rank 1 to ask there", [&](int64_t limit_ms) {
+        return share_by_torch_store("127.0.0.1", store.port(), "job/1", sharing_of(0, 2, limit_ms));
+    });
+}
+
+// Attempts of a job share its key: torchrun's agents each count their own restarts, and the store may outlive them all.
+TEST_CASE("what earlier attempts left in the store is nobody's id", "[torch_store]") {
+    FakeTorchStore store;
+    const auto share = [&](const Sharing& sharing) {
+        return share_by_torch_store("127.0.0.1", store.port(), "job", sharing);
+    };
+    const std::string former(256, 'f');
+    constexpr int64_t short_ms = 300;
+    // Rank 1 has asked and died.
+    CHECK(!share(sharing_of(1, 3, short_ms)));
+    // Rank 0 has answered rank 1, rank 2 never came, and rank 0 died.
+    std::thread rank_1([&] { (void)share(sharing_of(1, 3)); });
+    CHECK(!share({0, 3, former, Deadline::in_ms(patient_ms / 60)}));
+    rank_1.join();
+    CHECK(store.keys() > 0);
+    // Whichever comes first: a rank that asks before rank 0 is there, and rank 0 before the ranks.
+    for (const bool rank_0_first : {false, true}) {
+        std::thread leftover([&] { (void)share(sharing_of(2, 3, short_ms)); });
+        leftover.join();
+        std::vector<std::optional<Result<SharedText>>> results(3);
+        std::vector<std::thread> threads;
+        const auto begin = [&](int rank) {
+            threads.emplace_back([&, rank] { results[size_t(rank)] = share(sharing_of(rank, 3)); });
+        };
+        if (rank_0_first) begin(0);
+        for (const int rank : {1, 2}) begin(rank);
+        if (!rank_0_first) begin(0);
+        for (std::thread& thread : threads) thread.join();
+        for (auto& result : results) {
+            INFO((*result).status().sentence());
+            REQUIRE(*result);
+            CHECK((*result)->text == hex_text);
+        }
+        CHECK(store.keys() == 0);
+    }
 }
 
 TEST_CASE("a store that dies, hangs or is another program is an error that names it", "[torch_store]") {
@@ -52,13 +92,19 @@ TEST_CASE("a store that dies, hangs or is another program is an error that names
     CHECK(failure_of([](const Line& line) { line.bytes(30); }, 0).code() == weftRemoteError);
     CHECK(failure_of([](const Line& line) { line.hang(); }, 0, 100).code() == weftTimeout);
     // A web server that did not like our bytes.
-    const Status web =
-        failure_of([](const Line& line) { line.bytes(5), line.send("HTTP/1.1 400 Bad Request\r\n"), line.hang(); }, 1);
-    CHECK(contains(web.sentence(), "sent `H` instead of rank 0's unique id"));
+    for (const int rank : {0, 1}) {
+        const Status web = failure_of(
+            [](const Line& line) { line.bytes(5), line.send("HTTP/1.1 400 Bad Request\r\n"), line.hang(); }, rank);
+        CHECK(web.code() == weftRemoteError);
+        CHECK(contains(web.sentence(), "sent `H` instead of"));
+    }
     // A value of a size that cannot be, and one that breaks off.
     const auto after_wait = [](const std::string& answer) {
         return [answer](const Line& line) {
             line.bytes(5);
+            line.bytes(1 + 8), read_text(line);
+            line.send(std::string(1, '\1'));
+            line.bytes(1), read_text(line), read_text(line);
             line.bytes(1 + 8), read_text(line);
             line.send(std::string(1, '\0'));
             line.bytes(1), read_text(line);

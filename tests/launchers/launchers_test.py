@@ -6,6 +6,7 @@ import re
 import socket
 import subprocess
 import sys
+import tempfile
 import unittest
 
 HOME = os.environ.get("PEERS_HOME", os.path.expanduser("~/.cache/weft-peers"))
@@ -110,6 +111,24 @@ class RealLaunchers(unittest.TestCase):
             for node in range(2)
         ]
         output = self.output_of(agents, [TORCH_ENVIRONMENT] * 2)
+        self.check_job(output, "torchrun", "the store at MASTER_ADDR")
+
+    def test_torchrun_restarts_workers_of_two_agents_of_which_one_counts(self):
+        with tempfile.TemporaryDirectory() as folder:
+            # In the first attempt one worker fails and the agents end the others. Its agent alone counts the restart.
+            worker = os.path.join(folder, "worker")
+            with open(worker, "w") as script:
+                script.write(f"""#!/bin/sh
+                    if mkdir "{folder}/$RANK" 2>/dev/null; then [ "$RANK" != {RANKS - 1} ] || exit 7; exec sleep 200; fi
+                    echo "rank $RANK after $TORCHELASTIC_RESTART_COUNT restarts"
+                    exec "$@"
+                    """)
+            os.chmod(worker, 0o755)
+            agent = torchrun("--nnodes", "2", "--nproc-per-node", "2", "--max-restarts", "1", "--rdzv-backend", "c10d",
+                             "--rdzv-endpoint", f"127.0.0.1:{free_port()}", "--rdzv-id", "job", "--monitor-interval", "0.1")
+            output = self.output_of([agent + [worker] + SWEEP] * 2, [TORCH_ENVIRONMENT] * 2)
+        for restarts in 0, 1:
+            self.assertRegex(output, rf"rank \d after {restarts} restarts\n")
         self.check_job(output, "torchrun", "the store at MASTER_ADDR")
 
     def test_ranks_that_share_no_memory_connect_over_tcp(self):
