@@ -96,8 +96,10 @@ Result<Job> job_alone(const char* launcher) {
 }  // namespace
 
 Result<Job> read_job(const Options& options) {
-    auto family = find_family();
+    std::string warning;
+    auto family = find_family(&warning);
     if (!family) return family.take_status();
+    if (!warning.empty()) WEFT_LOG(warn, init, "{}", warning);
     if (!*family) return job_alone("no launcher");
     auto place = read_place(**family);
     if (!place) return place.take_status();

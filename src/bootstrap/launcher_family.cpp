@@ -97,11 +97,57 @@ const std::vector<Family>& launcher_families() {
     return families;
 }
 
-Result<const Family*> find_family() {
+// The first row after `family` whose variables are all there, and the size that they tell: 0 if that is no number, -1 if
+// the row has none. Null: there is no such row.
+static std::pair<const Family*, int> complete_after(const Family& family) {
+    const auto& rows = launcher_families();
+    for (const Family* row = &family + 1; row < rows.data() + rows.size(); ++row) {
+        if (!tells(*row) || !check_complete(*row)) continue;
+        if (!*row->size) return {row, -1};
+        auto size = number(row->size, 1);
+        return {row, size ? *size : 0};
+    }
+    return {nullptr, 0};
+}
+
+// Variables that stand in a shell or an image do not start a process. A launcher that has set all of its own did.
+static Result<const Family*> innermost(const Family& family, std::string& warning) {
+    const auto [other, other_size] = complete_after(family);
+    if (!other) return &family;
+    if (Status incomplete = check_complete(family); !incomplete) {
+        warning = fmt::format("{}; {} started this process, so {}'s variables are ignored: unset them",
+                              incomplete.sentence(), other->name, family.name);
+        return other;
+    }
+    auto size = number(family.size, 1);
+    if (!size || other_size == 0 || other_size == 1 || *size == other_size) return &family;
+    if (*size == 1) {
+        warning = fmt::format(
+            "{} is 1, but {} started this process{}: {}'s variables ({}, {}) are ignored as left over; unset them",
+            family.size, other->name,
+            other_size > 1 ? fmt::format(" as one of {} ranks ({})", other_size, other->size) : "", family.name,
+            family.rank, family.size);
+        return other;
+    }
+    if (other_size < 0) return &family;
+    return fail(weftInvalidUsage,
+                "{} is {} ({}) and {} is {} ({}): which of the two started this process cannot be told; unset the "
+                "variables of the other",
+                family.size, *size, family.name, other->size, other_size, other->name);
+}
+
+Result<const Family*> find_family(std::string* warning) {
     for (const Family& family : launcher_families()) {
         if (!tells(family)) continue;
-        WEFT_TRY(check_complete(family));
-        return &family;
+        if (!family.inheritable) {
+            WEFT_TRY(check_complete(family));
+            return &family;
+        }
+        std::string overruled;
+        auto found = innermost(family, overruled);
+        if (warning) *warning = overruled;
+        if (found) WEFT_TRY(check_complete(**found));
+        return found;
     }
     return nullptr;
 }

@@ -25,6 +25,7 @@ struct Family {
     const char* identity = "";
     RootPlace root = RootPlace::unknown;
     Carrier carrier = Carrier::derived;
+    bool inheritable = false;
     const char* hint = "";
 };
 const std::vector<Family>& launcher_families();
@@ -38,9 +39,10 @@ struct Place {
     bool on_one_host() const { return local_size == ranks; }
 };
 
-// The launcher that started this process; null if none did. One that told a part is weftInvalidUsage, and the sentence
-// names what is set and what is missing.
-Result<const Family*> find_family();
+// The launcher that started this process; null if none did. A part of its variables is weftInvalidUsage, and the sentence
+// names what is set and what is missing. If a later row overrules an inheritable one, `warning` names both; sizes above 1
+// that differ are weftInvalidUsage.
+Result<const Family*> find_family(std::string* warning = nullptr);
 // Its numbers, checked.
 Result<Place> read_place(const Family& family);
 // The variables that are set, in one line of text.

@@ -25,7 +25,7 @@ constexpr char stop_waiting = 0, key_exists = 0, key_missing = 1;
 constexpr size_t requests_at_once = 64;
 constexpr int64_t pause_first_ms = 1, pause_most_ms = 20;
 
-// What the key of a rank holds: this, and the nonce of the rank's attempt.
+// The key of a rank holds one of these words and the nonce of the rank's attempt.
 constexpr std::string_view asks = "asks ", has = "has ";
 
 template <class Number>
@@ -135,7 +135,7 @@ Result<SharedText> ask(Dialogue& store, const std::string& job, const Sharing& s
 }
 
 // Of rank 0: answers every rank, again if the nonce of its key changes, which was a former attempt's then. Ends when
-// each has its answer, and takes all keys away.
+// each has its answer, and takes away its keys and the ranks'.
 Result<SharedText> answer_all(Dialogue& store, const std::string& job, const Sharing& sharing) {
     std::map<int, std::string> told;  // the nonce that each rank was answered last
     std::vector<std::string> written, keys, values;

@@ -170,6 +170,66 @@ TEST_CASE("of several launchers the innermost wins, which is the first row", "[l
     }
 }
 
+// RANK and WORLD_SIZE stand in a shell or an image, and a launcher that sets its own variables starts the process.
+TEST_CASE("a left-over RANK or WORLD_SIZE is overruled by the launcher that started the process", "[launcher_family]") {
+    const auto merged = [](Variables variables, const Variables& more) {
+        for (const auto& [name, value] : more) variables[name] = value;
+        return variables;
+    };
+    const Variables alone{{"RANK", "0"}, {"WORLD_SIZE", "1"}, {"MASTER_ADDR", "127.0.0.1"}, {"MASTER_PORT", "29999"}};
+    const Variables parts[] = {{{"WORLD_SIZE", "1"}},
+                               {{"WORLD_SIZE", "9"}},
+                               {{"RANK", "0"}},
+                               {{"RANK", "0"}, {"WORLD_SIZE", "8"}, {"MASTER_PORT", "29999"}}};
+    int overruled = 0;
+    for (const Case& each : cases()) {
+        const bool earlier = each.launcher == "weft run" || each.launcher == "torchrun" || each.launcher == "env://";
+        INFO(each.launcher);
+        if (each.launcher == "env://") continue;
+        {
+            FakeEnvironment environment(merged(alone, each.variables));
+            CHECK(found_name() == each.launcher);
+        }
+        for (const Variables& part : parts) {
+            FakeEnvironment environment(merged(part, each.variables));
+            CHECK(found_name() == each.launcher);
+        }
+        if (earlier) continue;
+        ++overruled;
+        const Family family = [&] {
+            FakeEnvironment environment(each.variables);
+            return **find_family();
+        }();
+        Variables world = alone;
+        world["WORLD_SIZE"] = "4";
+        if (!*family.size) {  // its server says how many there are
+            FakeEnvironment environment(merged(world, each.variables));
+            CHECK(found_name() == "env://");
+            continue;
+        }
+        const std::string sentence = objection(merged(world, each.variables));
+        CHECK(sentence.find("env://") != std::string::npos);
+        CHECK(sentence.find(each.launcher) != std::string::npos);
+        world["WORLD_SIZE"] = "8";
+        {
+            FakeEnvironment environment(merged(world, each.variables));
+            CHECK(found_name() == "env://");
+        }
+        // A launcher of one process, as of a Ray worker's node, is the outer one.
+        Variables single = merged(each.variables, {{family.rank, "0"}, {family.size, "1"}});
+        {
+            FakeEnvironment environment(merged(single, world));
+            CHECK(found_name() == "env://");
+        }
+        // A part of a launcher's variables overrules nothing. These launchers set another row's variables too.
+        if (each.launcher == "Open MPI" || each.launcher == "srun --mpi=pmi2") continue;
+        single.erase(family.rank);
+        FakeEnvironment environment(merged(single, alone));
+        CHECK(found_name() == "env://");
+    }
+    CHECK(overruled > 8);
+}
+
 TEST_CASE("without a launcher there is none", "[launcher_family]") {
     const Variables none[] = {
         {},

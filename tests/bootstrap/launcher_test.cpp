@@ -168,7 +168,6 @@ TEST_CASE("workers of two torchrun agents meet again after a restart that one ag
     for (int restarts = 1; restarts <= 2; ++restarts)
         check_one_job(read_all(4, [&](int rank) { return worker(rank, rank < 2 ? 0 : restarts); }), "torchrun",
                       "the store at MASTER_ADDR");
-    CHECK(store.keys() == 0);
 }
 
 TEST_CASE("on several hosts a derived id says where rank 0 is, and asks for a secret", "[launcher]") {
@@ -302,6 +301,30 @@ TEST_CASE("under Open MPI the PMIx server hands out the id", "[launcher]") {
     std::filesystem::remove(store);
     REQUIRE(wrong.failed());
     CHECK(wrong.sentence() == "rank 0 of 3: the launcher's PMIx server says 2 ranks");
+}
+
+TEST_CASE("RANK and WORLD_SIZE that are left over make no jobs of one under mpirun, and a warning names both",
+          "[launcher]") {
+    const std::filesystem::path store =
+        std::filesystem::temp_directory_path() / ("weft_launcher_test_" + std::to_string(getpid()));
+    const Variables alone{{"RANK", "0"}, {"WORLD_SIZE", "1"}, {"MASTER_ADDR", "127.0.0.1"}, {"MASTER_PORT", "29999"}};
+    for (const Variables& left_over : {alone, Variables{{"WORLD_SIZE", "1"}}}) {
+        const auto all = read_all(2, [&](int rank) {
+            return with(left_over, {{"PMIX_RANK", std::to_string(rank)},
+                                    {"PMIX_NAMESPACE", "fake@1"},
+                                    {"WEFT_PMIX_LIBRARY", FAKE_PMIX},
+                                    {"WEFT_TEST_PMIX_STORE", store},
+                                    {"OMPI_COMM_WORLD_RANK", std::to_string(rank)},
+                                    {"OMPI_COMM_WORLD_SIZE", "2"}});
+        });
+        std::filesystem::remove(store);
+        check_one_job(all, "Open MPI", "the launcher's PMIx server");
+        for (const Found& found : all) {
+            CHECK(contains(found.log, " WARN "));
+            CHECK(contains(found.log, "env://"));
+            CHECK(contains(found.log, "Open MPI"));
+        }
+    }
 }
 
 TEST_CASE("a pod of an Indexed Job finds pod 0 by its own name, or is told what to set", "[launcher]") {
