@@ -11,6 +11,7 @@
 
 #include "src/base/cancellation.hpp"
 #include "src/base/fd.hpp"
+#include "src/base/service_variables.hpp"
 
 namespace weft {
 namespace {
@@ -145,6 +146,7 @@ struct Log {
         if (!settings.file.empty()) open_file();
         warn(options.warnings);
         warn(settings.warnings);
+        if (settings.wants(LogLevel::info, LogCategory::env)) tell_service_variables();
     }
 
   private:
@@ -156,6 +158,13 @@ struct Log {
             settings.warnings.push_back(
                 fmt::format("cannot write the log to {}: {}; stderr is used", settings.file, errno_text(errno)));
         }
+    }
+    void tell_service_variables() const {
+        std::string names;
+        for (const std::string& name : service_variables()) names += (names.empty() ? "" : ", ") + name;
+        if (names.empty()) return;
+        write_all(fd, format_lines(LogLevel::info, {},
+                                   fmt::format("{}: of a service of Kubernetes, not options; ignored", names)));
     }
     void warn(const std::vector<std::string>& sentences) const {
         if (!settings.wants(LogLevel::warn, LogCategory::env)) return;

@@ -13,6 +13,8 @@
 #include <string_view>
 #include <utility>
 
+#include "src/base/service_variables.hpp"
+
 namespace weft {
 namespace {
 
@@ -65,9 +67,11 @@ struct Setting {
 };
 
 Setting find_setting(const OptionRow& row) {
-    if (auto text = environment(row.variable)) return {Origin::environment, row.variable, *text};
+    const auto text = environment(row.variable);
+    const bool of_service = text && is_service_variable(row.variable, *text);
+    if (text && !of_service) return {Origin::environment, row.variable, *text};
     // Empty: the option has its default, whatever its aliases say.
-    if (std::getenv(row.variable) != nullptr) return {};
+    if (std::getenv(row.variable) != nullptr && !of_service) return {};
     for (const char* alias : row.aliases) {
         if (auto text = environment(alias)) return {Origin::alias, alias, *text};
     }
@@ -140,6 +144,8 @@ std::vector<std::string> find_unknown_names() {
     for (const std::string& text : whole_environment()) {
         if (!text.starts_with("WEFT_") || text.starts_with("WEFT_TEST_")) continue;  // the latter are the tests' own
         const std::string variable = text.substr(0, text.find('='));
+        if (is_service_variable(variable, std::string_view(text).substr(std::min(text.size(), variable.size() + 1))))
+            continue;
         const auto& rows = option_rows();
         if (std::any_of(rows.begin(), rows.end(), [&](const OptionRow& row) { return variable == row.variable; }))
             continue;

@@ -4,10 +4,12 @@
 #include <algorithm>
 #include <cstdlib>
 #include <initializer_list>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "src/base/service_variables.hpp"
 #include "tests/catch.hpp"
 
 using namespace weft;
@@ -19,6 +21,10 @@ class Environment {
   public:
     Environment() { clear(); }
     Environment(std::initializer_list<std::pair<std::string, std::string>> variables) {
+        clear();
+        for (const auto& [name, value] : variables) setenv(name.c_str(), value.c_str(), 1);
+    }
+    explicit Environment(const std::map<std::string, std::string>& variables) {
         clear();
         for (const auto& [name, value] : variables) setenv(name.c_str(), value.c_str(), 1);
     }
@@ -209,6 +215,50 @@ TEST_CASE("a misspelt name is a warning that offers the nearest", "[options]") {
     CHECK(warnings[0] == "WEFT_ALGOS is not an option; did you mean WEFT_ALGO?");
     CHECK(warnings[1] == "WEFT_COFFEE_MACHINE is not an option; `weft info` lists those that are");
     CHECK(warnings[2] == "WEFT_TIMOUT_MS is not an option; did you mean WEFT_TIMEOUT_MS?");
+}
+
+// Services of the names weft, weft-root and weft-rank, one of them with two named ports.
+TEST_CASE("variables that Kubernetes makes for a service are no options", "[options]") {
+    const std::vector<std::pair<const char*, const char*>> variables = {
+        {"WEFT_SERVICE_HOST", "10.0.0.1"},
+        {"WEFT_SERVICE_PORT", "80"},
+        {"WEFT_PORT", "tcp://10.0.0.1:80"},
+        {"WEFT_PORT_80_TCP", "tcp://10.0.0.1:80"},
+        {"WEFT_PORT_80_TCP_PROTO", "tcp"},
+        {"WEFT_PORT_80_TCP_PORT", "80"},
+        {"WEFT_PORT_80_TCP_ADDR", "10.0.0.1"},
+        {"WEFT_ROOT_SERVICE_HOST", "fd00::1"},
+        {"WEFT_ROOT_SERVICE_PORT", "29500"},
+        {"WEFT_ROOT_SERVICE_PORT_DATA_IN", "29500"},
+        {"WEFT_ROOT_PORT", "udp://[fd00::1]:29500"},
+        {"WEFT_ROOT_PORT_29500_UDP", "udp://[fd00::1]:29500"},
+        {"WEFT_ROOT_PORT_29500_UDP_ADDR", "fd00::1"},
+        {"WEFT_RANK_PORT", "sctp://10.0.0.2:1"},
+        {"WEFT_RANK_PORT_1_SCTP_PORT", "1"},
+    };
+    std::map<std::string, std::string> all;
+    for (const auto& [name, value] : variables) {
+        CHECK(is_service_variable(name, value));
+        all[name] = value;
+    }
+    for (const auto& [name, value] : std::vector<std::pair<const char*, const char*>>{
+             {"WEFT_ROOT_PORT", "29500"},
+             {"WEFT_ROOT_PORT", "http://10.0.0.1:80"},
+             {"WEFT_ROOT_HOST", "tcp://10.0.0.1:80"},
+             {"WEFT_PORT_RANGE", "40000-40010"},
+             {"WEFT_PORT_TCP", "tcp://10.0.0.1:80"},
+             {"WEFT_80_TCP", "tcp://10.0.0.1:80"},
+             {"WEFT_PORT_80_TCP", "80"},
+             {"WEFT_SERVICES_HOST", "10.0.0.1"},
+         })
+        CHECK_FALSE(is_service_variable(name, value));
+    Environment environment(all);
+    const Result<Options> options = read_options();
+    REQUIRE(options);
+    CHECK(options->root_port == 0);
+    CHECK(options->origin(OptionIndex::root_port) == Origin::standard);
+    CHECK(options->warnings.empty());
+    CHECK(service_variables().size() == variables.size());
 }
 
 TEST_CASE("whole numbers are read to their limits", "[options]") {

@@ -110,6 +110,20 @@ TEST_CASE("without a launcher a process is a job of one", "[launcher]") {
     CHECK(found.id() != read({}).id());
 }
 
+TEST_CASE("services of Kubernetes that are named as Weft are one line of the log, and no options", "[launcher]") {
+    const Variables services{{"WEFT_PORT", "tcp://10.0.0.1:80"},
+                             {"WEFT_SERVICE_HOST", "10.0.0.1"},
+                             {"WEFT_ROOT_PORT", "tcp://10.0.0.2:80"},
+                             {"WEFT_ROOT_PORT_80_TCP_ADDR", "10.0.0.2"}};
+    const Found quiet = read(services);
+    REQUIRE(!quiet.failed());
+    CHECK(quiet.log.empty());
+    const Found told = read(with(services, {{"WEFT_DEBUG", "INFO"}, {"WEFT_DEBUG_SUBSYS", "ENV"}}));
+    REQUIRE(!told.failed());
+    for (const auto& [name, value] : services) CHECK(contains(told.log, name));
+    CHECK(lines_of(told.log).size() == 1);
+}
+
 TEST_CASE("under torchrun the store hands out the id", "[launcher]") {
     FakeTorchStore store;
     for (int attempt = 0; attempt < 2; ++attempt)
