@@ -74,7 +74,11 @@ Result<std::optional<Dialogue>> Dialogue::connect(std::string server, const std:
     for (const net::Address& address : *addresses) {
         Fd socket = Fd::socket(address.family(), SOCK_STREAM);
         error = socket ? connect_one(address, socket, deadline) : errno;
-        if (error == 0) return std::optional<Dialogue>(Dialogue(std::move(server), std::move(socket), deadline));
+        if (error == 0) {
+            Dialogue dialogue(std::move(server), std::move(socket), deadline);
+            dialogue.peer_ = address;
+            return std::optional<Dialogue>(std::move(dialogue));
+        }
         // A family that this host has not is no address at which somebody could listen.
         all_refused = all_refused && (error == ECONNREFUSED || error == EAFNOSUPPORT || error == EADDRNOTAVAIL);
     }

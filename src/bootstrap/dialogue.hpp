@@ -7,6 +7,7 @@
 #include "src/base/fd.hpp"
 #include "src/base/result.hpp"
 #include "src/bootstrap/deadline.hpp"
+#include "src/net/address.hpp"
 
 namespace weft {
 
@@ -27,6 +28,8 @@ class Dialogue {
 
     const std::string& server() const { return server_; }
     const Deadline& deadline() const { return deadline_; }
+    // Where connect() reached the server.
+    const net::Address& peer() const { return peer_; }
     Status send(std::string_view bytes);
     // `what` is waited for, as a sentence has it: "the answer to `get`".
     Result<std::string> receive(size_t bytes, const std::string& what);
@@ -40,6 +43,7 @@ class Dialogue {
     Status wait(short events, const std::string& what);
 
     std::string server_;
+    net::Address peer_;
     Fd owned_;
     int descriptor_;
     Deadline deadline_;

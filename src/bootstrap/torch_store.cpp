@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "src/base/host_group.hpp"
+#include "src/bootstrap/derived_id.hpp"
 #include "src/bootstrap/dialogue.hpp"
 #include "src/net/secret.hpp"
 
@@ -187,7 +188,9 @@ Result<SharedText> share_by_torch_store(const std::string& host, uint16_t port, 
     Dialogue& store = **connection;
     WEFT_TRY(store.send(query(Query::validate) + number(validation)));
     const std::string job = "/weft/" + key;
-    return sharing.rank == 0 ? answer_all(store, job, sharing) : ask(store, job, sharing);
+    auto shared = sharing.rank == 0 ? answer_all(store, job, sharing) : ask(store, job, sharing);
+    if (shared || shared.status().code() != weftTimeout) return shared;
+    return fail(weftTimeout, "{}{}", shared.status().sentence(), loopback_hint("MASTER_ADDR", host, {store.peer()}));
 }
 
 }  // namespace weft

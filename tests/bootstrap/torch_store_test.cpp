@@ -47,6 +47,13 @@ TEST_CASE("a rank whose rank 0 never comes is told so at the deadline, and rank 
     check_waits_for("rank 1 to ask there", [&](int64_t limit_ms) {
         return share_by_torch_store("127.0.0.1", store.port(), "job/1", sharing_of(0, 2, limit_ms));
     });
+    // Each host that uses this address has a store of its own there.
+    for (const int rank : {0, 1}) {
+        const auto late = share_by_torch_store("127.0.0.1", store.port(), "job/2", sharing_of(rank, 3, 100));
+        REQUIRE(!late);
+        CHECK(late.status().code() == weftTimeout);
+        CHECK(contains(late.status().sentence(), "MASTER_ADDR is 127.0.0.1"));
+    }
 }
 
 // Attempts of a job share its key: torchrun's agents each count their own restarts, and the store may outlive them all.
