@@ -14,6 +14,7 @@
 #include "src/base/log.hpp"
 #include "src/base/options.hpp"
 #include "src/base/per_process.hpp"
+#include "src/bootstrap/derived_id.hpp"
 
 namespace weft {
 
@@ -126,6 +127,7 @@ std::optional<std::vector<net::Address>> Gathering::find_root() {
         return {};
     }
     resolution_.reset();
+    root_hint_ = *found ? loopback_hint(root_variable(id_.root_host()), id_.root_host(), **found) : "";
     if (*found) return std::move(**found);
     // Names of pods appear late.
     obstacle_ = fmt::format("the root of the meeting was not found: {}", found->status().sentence());
@@ -156,6 +158,8 @@ Status Gathering::try_abroad(bool roots) {
     settings.heartbeat_ms = options().heartbeat_ms;
     settings.registration.root = std::move(*addresses);
     settings.registration.root_exists = !id_.derived();
+    settings.registration.root_hint = root_hint_;
+    settings.registration.root_elsewhere = id_.derived() ? !id_.root_host().empty() && !root_ : !id_.made_here();
     settings.registration.door_exists = id_.of_child();
     HostEntry& self = settings.registration.self;
     self.identity = host_;
@@ -163,6 +167,7 @@ Status Gathering::try_abroad(bool roots) {
     gethostname(name, sizeof name - 1);
     self.name = options().hostid.empty() ? name : options().hostid;
     self.pid = getpid();
+    self.process = net::process_mark();
     self.ranks = ranks_;
     self.boot = boot_identity();
     self.link_mbps = net::link_mbps();

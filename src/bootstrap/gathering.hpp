@@ -74,6 +74,11 @@ class Gathering {
     }
     // What the leader knows of why others are missing; guests know nothing.
     std::string obstacle();
+    // loopback_hint() about the root's name, once it is resolved.
+    std::string root_hint() {
+        std::lock_guard lock(mutex_);
+        return root_hint_;
+    }
     bool leads() {
         std::lock_guard lock(mutex_);
         return leads_;
@@ -116,7 +121,7 @@ class Gathering {
     std::shared_ptr<Control> control_;  // the leader's
     int64_t next_try_us_ = 0, next_root_us_ = 0;
     std::optional<net::Resolution> resolution_;  // of the root's name
-    std::string obstacle_;
+    std::string obstacle_, root_hint_;
     std::weak_ptr<Membership> membership_;
 };
 

@@ -117,9 +117,9 @@ void Link::end(Status why) {
     on_end(std::move(why));
 }
 
-Dial::Dial(Service& service, const net::Identity& identity, net::Purpose purpose, std::vector<net::Address> addresses,
-           OnDone on_done)
-    : service_(&service), call_(identity, purpose, std::move(addresses)), on_done_(std::move(on_done)) {
+Dial::Dial(Service& service, const net::Identity& identity, net::Purpose purpose, net::Whom whom,
+           std::vector<net::Address> addresses, OnDone on_done)
+    : service_(&service), call_(identity, purpose, std::move(addresses), {}, whom), on_done_(std::move(on_done)) {
     // From the loop, not from here: whoever dials has not kept us yet.
     const auto alive = alive_;
     service_->post([this, alive] {

@@ -59,13 +59,14 @@ class Link {
 class Dial {
   public:
     using OnDone = std::function<void(Result<Fd>)>;  // may destroy the dial
-    Dial(Service& service, const net::Identity& identity, net::Purpose purpose, std::vector<net::Address> addresses,
-         OnDone on_done);
+    Dial(Service& service, const net::Identity& identity, net::Purpose purpose, net::Whom whom,
+         std::vector<net::Address> addresses, OnDone on_done);
     ~Dial();
     const net::Address& peer() const { return call_.peer(); }
     bool turned_away() const { return call_.turned_away(); }
     bool unknown() const { return call_.unknown(); }
     bool refused() const { return call_.refused(); }
+    bool misdirected() const { return call_.misdirected(); }
     std::string pending() const { return call_.pending(); }
 
   private:

@@ -170,11 +170,11 @@ Status Meeting::late() const {
     // Who met and failed before this rank came left nothing behind that says so.
     return fail(weftTimeout,
                 "rank {} waited {} ms for {}: are all {} ranks started, with this unique id? If some have failed "
-                "already, their errors say why{}",
+                "already, their errors say why{}{}",
                 rank_, options_.timeout_ms,
                 obstacle.empty() || obstacle.starts_with("rank") ? obstacle.empty() ? missing_ranks() : obstacle
                                                                  : missing_ranks() + "; " + obstacle,
-                ranks_, stopped_processes());
+                ranks_, stopped_processes(), gathering_->root_hint());
 }
 
 // Of those that this rank may be waiting for.

@@ -41,7 +41,8 @@ void Neighbours::dial_parent() {
     const int parent = HostTree::parent(host_);
     dial_ = std::make_unique<Dial>(
         service(), identity_, net::Purpose{net::control, uint32_t(host_), uint64_t(parent)},
-        roster_->hosts[size_t(parent)].addresses, [this, parent](Result<Fd> socket) {
+        net::Whom{.process = roster_->hosts[size_t(parent)].process}, roster_->hosts[size_t(parent)].addresses,
+        [this, parent](Result<Fd> socket) {
             const bool again = dial_->turned_away() && now_us() - begun_us_ < link_patience_us;
             dial_.reset();
             if (socket) return link(parent, std::move(*socket));

@@ -48,13 +48,15 @@ std::string Registration::obstacle() const {
 
 void Registration::dial() {
     dial_ = std::make_unique<Dial>(
-        *service_, identity_, net::Purpose{net::checkin, 0, 0}, settings_.root, [this](Result<Fd> socket) {
+        *service_, identity_, net::Purpose{net::checkin, 0, 0}, net::Whom{.process = 0, .root = true}, settings_.root,
+        [this](Result<Fd> socket) {
             if (socket) return check_in(std::move(*socket));
             const Status& why = socket.status();
             // A root that was there before the id was known does not begin to know it.
             const bool unknown = settings_.root_exists && dial_->unknown() && !dial_->turned_away();
             const weftResult_t code = unknown ? weftInvalidUsage : why.code();
             obstacle_ = fmt::format("the root of the meeting was not reached: {}", why.sentence());
+            const bool astray = settings_.root_elsewhere && dial_->misdirected();
             refused_us_ = !dial_->refused() ? 0 : refused_us_ == 0 ? now_us() : refused_us_;
             dial_.reset();
             if (all_here()) return;
@@ -66,8 +68,8 @@ void Registration::dial() {
                                 door_closed_us / 1'000'000, why.sentence()));
                 return;
             }
-            if (code == weftMismatch || code == weftInvalidUsage) {
-                group_->raise(code, -1, why.sentence());
+            if (code == weftMismatch || code == weftInvalidUsage || astray) {
+                group_->raise(code, -1, astray ? obstacle_ + settings_.root_hint : why.sentence());
                 return;
             }
             // It may not run yet, or be busy.

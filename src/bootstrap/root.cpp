@@ -93,7 +93,7 @@ void Root::release(const net::IdName& name) {
 
 Root::Root(std::shared_ptr<Reception> reception, const net::Identity& identity, std::function<void()> on_use)
     : reception_(std::move(reception)), identity_(identity), on_use_(std::move(on_use)) {
-    reception_->door().admit(identity_);
+    reception_->door().admit(identity_, true);
     reception_->service().run([this] {
         reception_->service().on_failure(this, [this](const char* what) {
             if (failure_ && !complete_)
@@ -115,7 +115,7 @@ Root::~Root() {
         for (Guest& guest : guests_) guest.link->part();
         guests_.clear();
     });
-    reception_->door().dismiss(identity_.name);
+    reception_->door().dismiss(identity_.name, true);
 }
 
 void Root::welcome(net::Arrival arrival) {

@@ -30,6 +30,7 @@ void HostEntry::write(ByteWriter& to) const {
     to.put(identity);
     to.put_text(name);
     to.put(pid);
+    to.put(process);
     to.put(ranks);
     to.put(boot);
     put_share(to, share);
@@ -46,6 +47,7 @@ HostEntry HostEntry::read(ByteReader& from) {
     entry.identity = from.get<uint64_t>();
     entry.name = from.get_text();
     entry.pid = from.get<int32_t>();
+    entry.process = from.get<uint32_t>();
     entry.ranks = from.get<int32_t>();
     entry.boot = from.get<uint64_t>();
     entry.share = get_share(from);
@@ -81,6 +83,7 @@ void Roster::write(ByteWriter& to) const {
     for (const HostEntry& host : hosts) {
         to.put_text(host.name);
         to.put(host.pid);
+        to.put(host.process);
         to.put_addresses(host.addresses);
         to.put(uint32_t(host.members.size()));
         for (const RosterRank& member : host.members) member.write(to);
@@ -98,6 +101,7 @@ Roster Roster::read(ByteReader& from) {
         HostEntry& host = roster.hosts.emplace_back();
         host.name = from.get_text();
         host.pid = from.get<int32_t>();
+        host.process = from.get<uint32_t>();
         host.addresses = from.get_addresses();
         const uint32_t members = from.get<uint32_t>();
         host.members.reserve(std::min<size_t>(members, from.left()));

@@ -26,6 +26,7 @@ struct HostEntry {
     uint64_t identity = 0;  // of the host
     std::string name;
     int32_t pid = 0;        // of the leader
+    uint32_t process = 0;   // net::process_mark() of the leader
     int32_t ranks = 0;      // of the communicator, as the host's ranks were told
     uint64_t boot = 0;      // boot_identity()
     CpuShare share{};       // of its ranks

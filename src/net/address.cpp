@@ -114,6 +114,10 @@ bool Address::is_loopback() const {
 
 bool Address::is_link_local() const { return family() == AF_INET6 && IN6_IS_ADDR_LINKLOCAL(&storage_.six.sin6_addr); }
 
+bool Address::is_unconfigured() const {
+    return family() == AF_INET && ntohl(storage_.four.sin_addr.s_addr) >> 16 == (169u << 8 | 254u);
+}
+
 bool Address::operator==(const Address& other) const {
     if (family() != other.family() || port() != other.port() || scope() != other.scope()) return false;
     if (family() == AF_INET) return storage_.four.sin_addr.s_addr == other.storage_.four.sin_addr.s_addr;

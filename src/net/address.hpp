@@ -31,6 +31,8 @@ class Address {
     bool is_loopback() const;
     // An IPv6 address that means something only together with an interface of the host that uses it.
     bool is_link_local() const;
+    // IPv4's 169.254.0.0/16, of an interface that nobody gave an address: a BMC's, say, the same on every host.
+    bool is_unconfigured() const;
     uint32_t scope() const { return family() == AF_INET6 ? storage_.six.sin6_scope_id : 0; }
     Address with_scope(uint32_t interface_index) const;
 
@@ -63,8 +65,8 @@ class Address {
 // `family`: AF_INET, AF_INET6, or AF_UNSPEC; none: what WEFT_SOCKET_FAMILY says.
 Result<std::vector<Address>> resolve(const std::string& host, uint16_t port, std::optional<int> family = {});
 
-// This host's addresses, best first, port 0: the first of each interface, then the second ones. All interfaces that are
-// up; those of containers and virtual machines (docker0, virbr0) only if there is no other, loopback only if there is
+// This host's addresses, best first, port 0: the first of each interface, then the second ones, then link-local ones. All
+// interfaces that are up; those of containers and virtual machines (docker0, virbr0) only if there is no other, loopback only if there is
 // nothing else; or those that WEFT_SOCKET_IFNAME chooses. weftInvalidArgument lists what exists.
 Result<std::vector<Address>> local_addresses();
 
@@ -75,6 +77,11 @@ struct InterfaceAddress {
 };
 Result<std::vector<Address>> choose_addresses(const std::vector<InterfaceAddress>& all, const std::string& names,
                                               const std::string& family);
+// Every address of an interface that is up; none where they cannot be listed.
+std::vector<InterfaceAddress> addresses_of_this_host();
+// The order in which a peer's addresses are called: link-local ones late, and last those that this host has too, where
+// it may reach itself. The peer's own order otherwise.
+std::vector<Address> call_order(std::vector<Address> peer, const std::vector<InterfaceAddress>& own);
 
 // How fast the kernel says that these interfaces are together, in Mbit/s; 0 if it does not know of one of them, or that
 // is a virtual one, which may say anything. `folder` is where the kernel says it.

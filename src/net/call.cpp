@@ -24,8 +24,9 @@ bool is_wanted(int family) {
 }  // namespace
 
 Call::Call(const Identity& identity, const Purpose& purpose, std::vector<Address> addresses,
-           std::optional<Address> source)
-    : identity_(identity), purpose_(purpose), source_(std::move(source)) {
+           std::optional<Address> source, const Whom& whom)
+    : identity_(identity), purpose_(purpose), whom_(whom), source_(std::move(source)) {
+    if (addresses.size() > 1) addresses = call_order(std::move(addresses), addresses_of_this_host());
     std::vector<Address> own;
     for (const Address& address : addresses) {
         if (source_ && address.family() != source_->family()) continue;
@@ -53,7 +54,14 @@ Call::Call(const Identity& identity, const Purpose& purpose, std::vector<Address
 }
 
 void Call::give_up(Attempt& attempt, const std::string& why) {
+    const bool misdirected = attempt.handshake && attempt.handshake->misdirected();
+    misdirected_ |= misdirected;
+    given_up_otherwise_ |= !misdirected;
     why_ += fmt::format("{}{}: {}", why_.empty() ? "" : "; ", attempt.address.text(), why);
+    if (misdirected)
+        for (const InterfaceAddress& own : addresses_of_this_host())
+            if (own.address.with_scope(0) == attempt.address.with_port(0).with_scope(0))
+                why_ += fmt::format(", for this host has that address too, on {}", own.interface);
     peer_ = attempt.address;
     attempts_.erase(attempts_.begin() + (&attempt - attempts_.data()));
 }
@@ -96,7 +104,7 @@ Result<bool> Call::advance(Attempt& attempt) {
         attempt.connected = true;
         attempt.connected_us = now_us();
     }
-    if (!attempt.handshake) attempt.handshake.emplace(identity_, purpose_);
+    if (!attempt.handshake) attempt.handshake.emplace(identity_, purpose_, whom_);
     return attempt.handshake->advance(attempt.socket.number());
 }
 
@@ -148,7 +156,10 @@ Result<std::optional<Fd>> Call::advance() {
             }
             ++i;
         }
-        if (attempts_.empty()) return fail(weftRemoteError, "{}", why_);
+        if (attempts_.empty())
+            return fail(
+                weftRemoteError, "{}{}", why_,
+                misdirected_ ? "; set WEFT_SOCKET_IFNAME on all ranks to the interface that joins the hosts" : "");
         if (!failed) return std::optional<Fd>();
     }
 }

@@ -1,5 +1,6 @@
 // call.hpp: the other side of Door: connects to a process that can be reached at several addresses. One after the other
-// is tried; the first whose other end proves the secret wins, and only it is told what the call is for.
+// is tried; the first whose other end proves the secret, and is the process that is meant, wins. Only it is told what
+// the call is for.
 #pragma once
 #include <poll.h>
 
@@ -16,9 +17,9 @@ namespace weft::net {
 class Call {
   public:
     // `source`: the own address to call from, where several interfaces are used; only addresses of its family are
-    // called, and none that WEFT_SOCKET_FAMILY rules out.
+    // called, and none that WEFT_SOCKET_FAMILY rules out. Addresses are called in call_order().
     Call(const Identity& identity, const Purpose& purpose, std::vector<Address> addresses,
-         std::optional<Address> source = {});
+         std::optional<Address> source = {}, const Whom& whom = {});
 
     // Nothing yet; the connected socket, once; or why there is none, for each address tried. weftMismatch: another
     // version of the library answered; weftRemoteError: nobody answered who knows the secret; weftSystemError.
@@ -31,6 +32,8 @@ class Call {
     bool unknown() const { return unknown_; }
     // After a failure: nobody listens at any of the addresses that can be reached from here.
     bool refused() const { return refused_ && !failed_otherwise_; }
+    // After a failure: a process that knows the secret and is not the one that is meant answered at every address.
+    bool misdirected() const { return misdirected_ && !given_up_otherwise_; }
     // While nothing has come of it: which addresses keep us waiting, since when, and what became of the others.
     std::string pending() const;
     // Whom we are talking to, or tried last.
@@ -55,12 +58,14 @@ class Call {
 
     Identity identity_;
     Purpose purpose_;
+    Whom whom_;
     std::vector<Attempt> attempts_;  // those still possible, in order of preference
     std::optional<Address> source_;
     Address peer_;
     std::string why_;  // for each address given up
     bool turned_away_ = false, unknown_ = false;
     bool refused_ = false, failed_otherwise_ = false;
+    bool misdirected_ = false, given_up_otherwise_ = false;
     bool chosen_ = false;  // the one attempt left has proved the secret
 };
 

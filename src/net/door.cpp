@@ -131,17 +131,20 @@ void Door::watch(int descriptor, uint64_t key, short events, bool fresh) {
     (void)epoll_ctl(epoll_.number(), fresh ? EPOLL_CTL_ADD : EPOLL_CTL_MOD, descriptor, &event);
 }
 
-void Door::admit(const Identity& identity) {
+void Door::admit(const Identity& identity, bool root) {
     std::lock_guard lock(mutex_);
     Member& member = members_[identity.name];
     member.identity = identity;
     ++member.admitted;
+    member.roots += root;
 }
 
-void Door::dismiss(const IdName& name) {
+void Door::dismiss(const IdName& name, bool root) {
     std::lock_guard lock(mutex_);
     const auto found = members_.find(name);
-    if (found != members_.end() && --found->second.admitted == 0) members_.erase(found);
+    if (found == members_.end()) return;
+    found->second.roots -= root;
+    if (--found->second.admitted == 0) members_.erase(found);
 }
 
 std::optional<Arrival> Door::claim(const IdName& name, uint32_t kind, std::optional<uint64_t> token) {
@@ -218,8 +221,12 @@ void Door::advance(uint64_t key, int64_t now) {
         const auto member = members_.find(name);
         return member == members_.end() ? nullptr : &member->second.identity;
     };
+    const auto roots = [this](const IdName& name) {
+        const auto member = members_.find(name);
+        return member != members_.end() && member->second.roots > 0;
+    };
     using Outcome = AnswerHandshake::Outcome;
-    const Outcome outcome = stranger.handshake.advance(stranger.socket.number(), find);
+    const Outcome outcome = stranger.handshake.advance(stranger.socket.number(), find, roots);
     switch (outcome) {
         case Outcome::pending:
             if (const short events = stranger.handshake.events(); events != stranger.events) {

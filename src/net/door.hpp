@@ -52,9 +52,10 @@ class Door {
     // Listens on this port of all interfaces as well: for a root whose place was agreed before. Twice is once.
     Status listen_also(uint16_t port);
 
-    // Who may come in. Counted: admitted twice is dismissed twice; the last dismissal drops what is parked.
-    void admit(const Identity& identity);
-    void dismiss(const IdName& name);
+    // Who may come in. Counted: admitted twice is dismissed twice; the last dismissal drops what is parked. `root`: ranks
+    // of this communicator check in here.
+    void admit(const Identity& identity, bool root = false);
+    void dismiss(const IdName& name, bool root = false);
     // The oldest parked connection of this kind, and token if one is given.
     std::optional<Arrival> claim(const IdName& name, uint32_t kind, std::optional<uint64_t> token = {});
     // weftMismatch if someone who knows the secret was refused because of its version; names both and the address.
@@ -84,6 +85,7 @@ class Door {
     struct Member {
         Identity identity;
         int admitted = 0;
+        int roots = 0;  // of them
         std::list<Arrival> parked;
         Fd signal;  // eventfd, made when first asked for
         std::string trouble;

@@ -5,6 +5,7 @@
 #include <cassert>
 #include <cstring>
 
+#include "src/base/host_group.hpp"
 #include "src/net/socket.hpp"
 
 namespace weft::net {
@@ -51,6 +52,35 @@ std::string version_sentence(uint32_t there) { return wire_mismatch("here is", w
 
 }  // namespace
 
+uint32_t process_mark() {
+    const auto mark = uint32_t(process_token());
+    return mark == 0 ? 1 : mark;
+}
+
+namespace {
+struct ChallengeNonce {
+    unsigned char random[16] = {};
+    uint32_t process = 0;
+    uint32_t root = 0;
+    uint64_t unused = 0;
+};
+static_assert(sizeof(ChallengeNonce) == sizeof(Digest));
+}  // namespace
+
+Digest make_challenge_nonce(const Whom& answers) {
+    ChallengeNonce content{.process = answers.process, .root = answers.root};
+    random_bytes(content.random, sizeof content.random);
+    Digest nonce;
+    memcpy(nonce.data(), &content, sizeof content);
+    return nonce;
+}
+
+Whom answerer_of(const Digest& challenge_nonce) {
+    ChallengeNonce content;
+    memcpy(&content, challenge_nonce.data(), sizeof content);
+    return {content.process, content.root != 0};
+}
+
 Digest challenge_proof(const Secret& secret, const HelloMessage& hello, const ChallengeMessage& challenge) {
     return mac_of(secret, "answers", hello, challenge, {});
 }
@@ -83,8 +113,8 @@ Result<bool> PartialMessage::read(int socket, size_t bytes) {
     return done_ >= bytes;
 }
 
-CallerHandshake::CallerHandshake(const Identity& identity, const Purpose& purpose)
-    : identity_(identity), purpose_(purpose) {
+CallerHandshake::CallerHandshake(const Identity& identity, const Purpose& purpose, const Whom& whom)
+    : identity_(identity), purpose_(purpose), whom_(whom) {
     hello_.name = identity.name;
     random_bytes(hello_.nonce.data(), hello_.nonce.size());
     message_.put(&hello_, sizeof hello_);
@@ -111,6 +141,18 @@ Result<bool> CallerHandshake::read_answer(int socket, HandshakeHead::Kind expect
     return fail(code, "it refuses: {}", printable(refusal.sentence, sizeof refusal.sentence));
 }
 
+// Other builds say something else there; they are told apart by the verdict.
+Status CallerHandshake::check_answerer() {
+    if (challenge_.head.version != wire_version) return ok();
+    const Whom there = answerer_of(challenge_.nonce);
+    misdirected_ = (whom_.process != 0 && whom_.process != there.process) || (whom_.root && !there.root);
+    if (!misdirected_) return ok();
+    answered_ = true;
+    return fail(weftRemoteError, "{}",
+                there.process == process_mark() ? "this process itself answers there"
+                                                : "another process of the job answers there");
+}
+
 Result<bool> CallerHandshake::advance(int socket) {
     if (stage_ == Stage::hello) {
         auto sent = message_.write(socket);
@@ -124,6 +166,7 @@ Result<bool> CallerHandshake::advance(int socket) {
         memcpy(&challenge_, message_.data(), sizeof challenge_);
         answered_ = !equal_digests(challenge_.mac, challenge_proof(identity_.secret, hello_, challenge_));
         if (answered_) return fail(weftRemoteError, "what listens there does not know the secret of the unique id");
+        WEFT_TRY(check_answerer());
         proven_ = true;
         ProofMessage proof;
         proof.purpose = purpose_;
@@ -168,7 +211,7 @@ AnswerHandshake::Outcome AnswerHandshake::refuse(int socket, weftResult_t code, 
     return say(socket);
 }
 
-AnswerHandshake::Outcome AnswerHandshake::advance(int socket, const Find& find) {
+AnswerHandshake::Outcome AnswerHandshake::advance(int socket, const Find& find, const Roots& roots) {
     if (stage_ == Stage::hello) {
         auto there = message_.read(socket, sizeof(HandshakeHead));
         if (!there) return Outcome::broken;
@@ -184,7 +227,7 @@ AnswerHandshake::Outcome AnswerHandshake::advance(int socket, const Find& find) 
                           "this process does not know this unique id (of an earlier job, or of another?)",
                           Outcome::refused);
         identity_ = *identity;
-        random_bytes(challenge_.nonce.data(), challenge_.nonce.size());
+        challenge_.nonce = make_challenge_nonce({process_mark(), roots && roots(hello_.name)});
         challenge_.mac = challenge_proof(identity_.secret, hello_, challenge_);
         message_.put(&challenge_, sizeof challenge_);
         stage_ = Stage::challenge;

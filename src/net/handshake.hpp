@@ -22,6 +22,15 @@ struct Purpose {
     uint64_t token = 0;
 };
 
+// Which process a call is for. If two hosts have an address in common, a call to it may reach another process of the
+// job, or the one that calls.
+struct Whom {
+    uint32_t process = 0;  // its process_mark(); 0: any
+    bool root = false;     // the one where the ranks of the communicator check in
+};
+// Of this process, never 0; another after a fork. Random: two processes of a job have the same by chance alone.
+uint32_t process_mark();
+
 struct HandshakeHead {
     enum Kind : uint32_t { hello = 1, challenge, proof, welcome, refusal };
     static constexpr uint64_t expected_magic = 0x317465'6e'74666577u;  // "weftnet1"
@@ -36,7 +45,7 @@ struct HelloMessage {
 };
 struct ChallengeMessage {
     HandshakeHead head{.kind = HandshakeHead::challenge};
-    Digest nonce{};
+    Digest nonce{};  // make_challenge_nonce()
     Digest mac{};
 };
 struct ProofMessage {
@@ -49,6 +58,10 @@ struct RefusalMessage {
     int32_t code = 0;  // weftResult_t
     char sentence[412] = {};
 };
+
+// Half of it is random, the rest says who answers.
+Digest make_challenge_nonce(const Whom& answers);
+Whom answerer_of(const Digest& challenge_nonce);
 
 Digest challenge_proof(const Secret& secret, const HelloMessage& hello, const ChallengeMessage& challenge);
 Digest caller_proof(const Secret& secret, const HelloMessage& hello, const ChallengeMessage& challenge,
@@ -73,26 +86,31 @@ class PartialMessage {
 // The end that called. Non-blocking; the owner polls for events().
 class CallerHandshake {
   public:
-    CallerHandshake(const Identity& identity, const Purpose& purpose);
+    CallerHandshake(const Identity& identity, const Purpose& purpose, const Whom& whom = {});
     // True once welcome. Else why not: weftMismatch (another version; proven, so final) or weftRemoteError.
     Result<bool> advance(int socket);
     short events() const;
     bool proven() const { return proven_; }  // the other end knows the secret
-    // The other end said what it thinks, or is none of ours; else a failure is a connection that ended.
+    // The other end said what it thinks, or is not the one that is meant; else a failure is a connection that ended.
     bool answered() const { return answered_; }
     // It speaks our language and does not know the communicator.
     bool unknown() const { return unknown_; }
+    // It knows the secret and is not the process that is meant. It was not told the purpose.
+    bool misdirected() const { return misdirected_; }
 
   private:
     enum class Stage { hello, challenge, proof, verdict, done };
     Result<bool> read_answer(int socket, HandshakeHead::Kind expected, size_t bytes);
+    Status check_answerer();
     Identity identity_;
     Purpose purpose_;
+    Whom whom_;
     HelloMessage hello_;
     ChallengeMessage challenge_;
     PartialMessage message_;
     Stage stage_ = Stage::hello;
     bool proven_ = false;
+    bool misdirected_ = false;
     bool answered_ = false;
     bool unknown_ = false;
 };
@@ -101,6 +119,8 @@ class CallerHandshake {
 class AnswerHandshake {
   public:
     using Find = std::function<const Identity*(const IdName&)>;
+    // Whether the ranks of that communicator check in at this process.
+    using Roots = std::function<bool(const IdName&)>;
     enum class Outcome {
         pending,
         welcome,
@@ -110,7 +130,7 @@ class AnswerHandshake {
         impostor,  // knows the name and not the secret
         broken     // the connection ended first
     };
-    Outcome advance(int socket, const Find& find);
+    Outcome advance(int socket, const Find& find, const Roots& roots = {});
     short events() const;
     bool silent() const { return stage_ == Stage::hello; }
     const IdName& name() const { return hello_.name; }

@@ -115,7 +115,7 @@ Result<std::vector<Address>> choose_addresses(const std::vector<InterfaceAddress
         for (const int wanted : {AF_INET, AF_INET6})
             for (const InterfaceAddress& one : taken)
                 if (one.interface == interfaces[number] && one.address.family() == wanted)
-                    ordered.push_back({one.address.is_link_local() ? 1000 : place++,
+                    ordered.push_back({one.address.is_link_local() || one.address.is_unconfigured() ? 1000 : place++,
                                        one.address.of_interface(int(std::min<size_t>(number, 15)))});
     }
     std::stable_sort(ordered.begin(), ordered.end(),
@@ -137,6 +137,27 @@ static Result<std::vector<InterfaceAddress>> all_that_are_up() {
     }
     freeifaddrs(list);
     return all;
+}
+
+std::vector<InterfaceAddress> addresses_of_this_host() {
+    auto all = all_that_are_up();
+    return all ? std::move(*all) : std::vector<InterfaceAddress>();
+}
+
+std::vector<Address> call_order(std::vector<Address> peer, const std::vector<InterfaceAddress>& own) {
+    const auto lateness = [&](const Address& address) {
+        const Address plain = address.with_port(0).with_scope(0);
+        const bool ours = std::any_of(own.begin(), own.end(),
+                                      [&](const InterfaceAddress& one) { return one.address.with_scope(0) == plain; });
+        return ours ? 2 : address.is_link_local() || address.is_unconfigured() ? 1 : 0;
+    };
+    std::vector<std::pair<int, Address>> ordered;
+    for (const Address& address : peer) ordered.emplace_back(lateness(address), address);
+    std::stable_sort(ordered.begin(), ordered.end(),
+                     [](const auto& one, const auto& other) { return one.first < other.first; });
+    peer.clear();
+    for (const auto& [late, address] : ordered) peer.push_back(address);
+    return peer;
 }
 
 Result<std::vector<Address>> local_addresses() {

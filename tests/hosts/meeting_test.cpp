@@ -365,6 +365,37 @@ TEST_CASE("a root that no packet reaches and hosts whose address families do not
     }
 }
 
+// With WEFT_PORT_RANGE processes of two hosts listen at the same port of it: each reaches itself, and is let in.
+TEST_CASE("hosts with an address in common meet at another one, or say at once that they have no other", "[meeting]") {
+    NEEDS_A_NETWORK();
+    const std::string twin = "192.168.201.210";
+    Network network(2, twin);
+    const std::vector<std::string> ports{quiet, "WEFT_PORT_RANGE=40000-40010"};
+    for (const int ranks_per_host : {1, 2}) {
+        NetworkJob job(network, ranks_per_host);
+        for (int rank = 0; rank < job.ranks(); ++rank)
+            job.start(rank, {"init", "reduce=1000", "reduce=100000", "destroy"}, ports);
+        job.finish();
+        INFO(job.everything());
+        for (int rank = 0; rank < job.ranks(); ++rank) {
+            CHECK(job.answer(rank, "init") == "0");
+            CHECK(job.answer(rank, "reduce") == "0");
+        }
+    }
+    // Only the interface that is the same on both: rank 1 reaches itself, which no waiting changes.
+    NetworkJob job(network, 1);
+    const std::vector<std::string> twins = with(ports, {"WEFT_SOCKET_IFNAME=usb0"});
+    job.start(0, {"init=1000"}, twins);
+    job.start(1, {"init=0"}, twins);  // no deadline
+    job.finish();
+    const std::string told = job.answer(1, "init");
+    INFO(told);
+    CHECK(told.rfind("6 ", 0) == 0);
+    CHECK(contains(told, twin + ":40000"));
+    CHECK(contains(told, "usb0"));
+    CHECK(job.answer(0, "init").rfind("8 ", 0) == 0);
+}
+
 TEST_CASE("a job whose root's name is not resolved, or whose port is taken, says so", "[meeting]") {
     SECTION("name") {
         CHECK(with_growing_limit(3000, [](int64_t limit_ms) {
@@ -417,6 +448,33 @@ TEST_CASE("a job whose root's name is not resolved, or whose port is taken, says
         }
     }
 #endif
+    // 127.0.1.1 of /etc/hosts, where MASTER_ADDR is each host's own name.
+    SECTION("a name by which every host means itself") {
+        for (const int rank : {0, 1})
+            for (const bool master : {true, false}) {
+                const std::string name = master ? "127.0.1.1" : "localhost",
+                                  variable = master ? "MASTER_ADDR" : "WEFT_ROOT_HOST";
+                Job job(2);
+                std::vector<std::string> variables = derived_at(name, 29998, rank, 1500);
+                if (master)
+                    variables = {quiet,
+                                 "WEFT_INIT_TIMEOUT_MS=1500",
+                                 "WEFT_SECRET=of test " + std::to_string(getpid()),
+                                 "RANK=" + std::to_string(rank),
+                                 "WORLD_SIZE=2",
+                                 "LOCAL_RANK=0",
+                                 "LOCAL_WORLD_SIZE=1",
+                                 "MASTER_ADDR=" + name,
+                                 "MASTER_PORT=29997"};
+                job.start(rank, {"environment"}, variables);
+                job.finish();
+                const std::string told = job.answer(0, "environment");
+                INFO(told);
+                CHECK(told.rfind("8 ", 0) == 0);
+                CHECK(contains(told, variable + " is " + name));
+                CHECK(contains(told, master ? "127.0.1.1" : "127.0.0.1"));
+            }
+    }
     SECTION("port") {
         const Fd listener(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
         REQUIRE(listen(listener.number(), 1) == 0);

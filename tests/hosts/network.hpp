@@ -33,7 +33,8 @@ class Network {
         return "";
     }
 
-    explicit Network(int hosts)
+    // `twin`: an address that every host has, as on a BMC's interface, before the one that leads to the others.
+    explicit Network(int hosts, const std::string& twin = "")
         : hosts_(hosts), name_("weft" + std::to_string(getpid()) + "_" + std::to_string(next()++)) {
         clear_up();
         make(bridge());
@@ -41,6 +42,12 @@ class Network {
         command({"ip", "-n", bridge(), "link", "set", "bridge0", "up"});
         for (int host = 0; host < hosts; ++host) {
             make(host_name(host));
+            if (!twin.empty()) {
+                command({"ip", "-n", host_name(host), "link", "add", "usb0", "type", "veth", "peer", "name", "bmc"});
+                command({"ip", "-n", host_name(host), "address", "add", twin + "/24", "dev", "usb0"});
+                for (const char* end : {"usb0", "bmc"})
+                    command({"ip", "-n", host_name(host), "link", "set", end, "up"});
+            }
             const std::string port = this->port(host);
             command({"ip", "-n", host_name(host), "link", "add", "eth0", "type", "veth", "peer", "name", port, "netns",
                      bridge()});
@@ -50,6 +57,12 @@ class Network {
             command({"ip", "-n", host_name(host), "link", "set", "lo", "up"});
             command({"ip", "-n", host_name(host), "link", "set", "eth0", "up"});
         }
+        // Until it runs the kernel's list of addresses has the other interface alone.
+        for (int host = 0; host < hosts && !twin.empty(); ++host)
+            REQUIRE(eventually([&] {
+                return command({"ip", "-n", host_name(host), "link", "show", "eth0"}).find("state UP") !=
+                       std::string::npos;
+            }));
     }
     Network(const Network&) = delete;
     Network& operator=(const Network&) = delete;

@@ -134,6 +134,34 @@ TEST_CASE("by default every interface that leads somewhere is used, best address
     CHECK(chosen("", "", lonely) == "127.0.0.1/0 ::1/0");
 }
 
+TEST_CASE("addresses that may be the same on every host come last", "[address]") {
+    // A BMC's interface comes before the others in the kernel's order, and eth0 has an automatic address as well.
+    const std::vector<InterfaceAddress> own = {
+        {"lo", at("127.0.0.1")},     {"idrac", at("169.254.1.2")}, {"usb0", at("192.168.201.210")},
+        {"eth0", at("169.254.7.7")}, {"eth0", at("10.77.0.1")},    {"eth0", at("fd00::1")},
+    };
+    CHECK(chosen("", "", own) == "192.168.201.210/1 10.77.0.1/2 fd00::1/2 169.254.1.2/0 169.254.7.7/2");
+    CHECK(chosen("idrac", "", own) == "169.254.1.2/0");
+    CHECK(at("169.254.0.1").is_unconfigured());
+    for (const char* other : {"169.253.0.1", "169.255.0.1", "10.0.0.1", "fe80::1"})
+        CHECK_FALSE(at(other).is_unconfigured());
+
+    const auto order = [&](const std::vector<const char*>& texts) {
+        std::vector<Address> addresses;
+        for (const char* text : texts) addresses.push_back(at(text));
+        std::string line;
+        for (const Address& address : net::call_order(addresses, own))
+            line += (line.empty() ? "" : " ") + address.with_scope(0).text();
+        return line;
+    };
+    CHECK(order({"192.168.201.210:40000", "10.77.0.2:40000", "169.254.1.3:40000"}) ==
+          "10.77.0.2:40000 169.254.1.3:40000 192.168.201.210:40000");
+    CHECK(order({"169.254.1.2:1", "[fe80::7]:1", "[fd00::2]:1", "10.77.0.2:1"}) ==
+          "[fd00::2]:1 10.77.0.2:1 [fe80::7]:1 169.254.1.2:1");
+    // A peer on this host has this host's addresses, in the order that it likes best.
+    CHECK(order({"10.77.0.1:2", "192.168.201.210:2", "127.0.0.1:2"}) == "10.77.0.1:2 192.168.201.210:2 127.0.0.1:2");
+}
+
 TEST_CASE("interfaces are chosen by name as NCCL_SOCKET_IFNAME does", "[address]") {
     CHECK(chosen("eth") == "10.0.0.1/0 10.1.0.1/1 fd00::1/0");
     CHECK(chosen("eth1") == "10.1.0.1/0");

@@ -85,6 +85,51 @@ TEST_CASE("addresses that do not answer are passed over, and a socket of a stran
     CHECK_FALSE(door->claim(identity.name, net::control));  // one arrival for each call
 }
 
+// As hosts do that have an address in common: each reaches itself there.
+TEST_CASE("a call passes over a process of the job that is not meant, and fails at once where there is no other",
+          "[call]") {
+    const net::Identity identity = fresh_identity();
+    auto wrong = open_door(), right = open_door({loopback("127.0.0.2")});
+    wrong->admit(identity);
+    right->admit(identity, true);
+    const net::Whom root{.process = 0, .root = true};
+    Call call(identity, purpose, {wrong->addresses()[0], right->addresses()[0]}, {}, root);
+    std::optional<Fd> socket;
+    REQUIRE(eventually([&] {
+        REQUIRE(wrong->progress().ok());
+        REQUIRE(right->progress().ok());
+        auto step = call.advance();
+        REQUIRE(step.ok());
+        if (*step) socket = std::move(**step);
+        return socket.has_value();
+    }));
+    CHECK(call.peer() == right->addresses()[0]);
+    CHECK(claim(*right, identity, net::control).socket);
+    CHECK_FALSE(wrong->claim(identity.name, net::control));
+
+    const uint32_t here = net::process_mark(), elsewhere = here == 1 ? 2 : here - 1;
+    for (const net::Whom& whom : {root, net::Whom{.process = elsewhere}}) {
+        Call alone(identity, purpose, wrong->addresses(), {}, whom);
+        auto end = finish(alone, wrong.get());
+        REQUIRE_FALSE(end.ok());
+        CHECK(end.status().code() == weftRemoteError);
+        CHECK(alone.misdirected());
+        CHECK_FALSE(alone.turned_away());  // trying again changes nothing
+        CHECK_THAT(end.status().sentence(), Catch::Contains(wrong->addresses()[0].text()) && Catch::Contains(" lo"));
+    }
+    // Somebody who is late may still come to the address that nobody listens at.
+    const Deserted deserted;
+    Call both(identity, purpose, {wrong->addresses()[0], deserted.address()}, {}, root);
+    CHECK_FALSE(finish(both, wrong.get()).ok());
+    CHECK_FALSE(both.misdirected());
+    // A root that has ended is none.
+    right->admit(identity);
+    right->dismiss(identity.name, true);
+    Call late(identity, purpose, right->addresses(), {}, root);
+    CHECK_FALSE(finish(late, right.get()).ok());
+    CHECK(late.misdirected());
+}
+
 TEST_CASE("a call that nobody takes says why for each address", "[call]") {
     const net::Identity identity = fresh_identity();
     auto strangers = open_door();

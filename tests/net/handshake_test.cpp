@@ -30,7 +30,8 @@ struct End {
 };
 
 // Both ends until each has come to an end; `caller` was made with the identity that it proves.
-End shake(CallerHandshake& caller, AnswerHandshake& answer, const Identity& known) {
+End shake(CallerHandshake& caller, AnswerHandshake& answer, const Identity& known,
+          const AnswerHandshake::Roots& roots = {}) {
     auto [near, far] = socket_pair();
     End end;
     for (int step = 0; step < 100; ++step) {
@@ -40,7 +41,7 @@ End shake(CallerHandshake& caller, AnswerHandshake& answer, const Identity& know
             if (end.caller && !end.caller->ok()) near.reset();
         }
         if (end.answer == Ending::pending) {
-            end.answer = answer.advance(far.number(), knows(known));
+            end.answer = answer.advance(far.number(), knows(known), roots);
             if (end.answer != Ending::pending && end.answer != Ending::welcome) far.reset();
         }
     }
@@ -91,6 +92,55 @@ TEST_CASE("two ends that know the secret meet, and the purpose arrives", "[hands
     CHECK(answer.purpose().kind == handshake_purpose.kind);
     CHECK(answer.purpose().detail == handshake_purpose.detail);
     CHECK(answer.purpose().token == handshake_purpose.token);
+}
+
+TEST_CASE("a caller that reaches another process than the one it means says so, and tells no purpose", "[handshake]") {
+    const Identity identity = fresh_identity();
+    REQUIRE(net::process_mark() != 0);
+    const uint32_t here = net::process_mark(), elsewhere = here == 1 ? 2 : here - 1;
+    struct Case {
+        net::Whom whom;
+        bool roots;
+        bool meant;
+    };
+    for (const Case& each :
+         {Case{{0, false}, false, true}, Case{{here, false}, false, true}, Case{{elsewhere, false}, true, false},
+          Case{{0, true}, true, true}, Case{{0, true}, false, false}, Case{{here, true}, false, false}}) {
+        INFO(each.whom.process << " " << each.whom.root << " " << each.roots);
+        CallerHandshake caller(identity, handshake_purpose, each.whom);
+        AnswerHandshake answer;
+        const End end = shake(caller, answer, identity, [&](const IdName& name) {
+            CHECK(name == identity.name);
+            return each.roots;
+        });
+        REQUIRE(end.caller);
+        CHECK(end.caller->ok() == each.meant);
+        CHECK(caller.misdirected() == !each.meant);
+        CHECK(end.answer == (each.meant ? Ending::welcome : Ending::broken));
+        CHECK(answer.purpose().token == (each.meant ? handshake_purpose.token : 0));
+        if (!each.meant) CHECK(end.caller->status().code() == weftRemoteError);
+    }
+    // Another build may say anything there: it is told apart by its version alone.
+    auto [near, far] = socket_pair();
+    CallerHandshake caller(identity, handshake_purpose, {elsewhere, true});
+    REQUIRE(caller.advance(near.number()).ok());
+    net::HelloMessage hello;
+    REQUIRE(recv(far.number(), &hello, sizeof hello, 0) == ssize_t(sizeof hello));
+    net::ChallengeMessage challenge;
+    challenge.head.version = WEFT_VERSION_CODE + 1;
+    challenge.mac = net::challenge_proof(identity.secret, hello, challenge);
+    write_all(far, &challenge, sizeof challenge);
+    CHECK(caller.advance(near.number()).ok());
+    CHECK(caller.proven());
+    CHECK_FALSE(caller.misdirected());
+}
+
+TEST_CASE("challenges are fresh, and say who answers", "[handshake]") {
+    const net::Digest one = net::make_challenge_nonce({77, true}), other = net::make_challenge_nonce({77, true});
+    CHECK(one != other);
+    CHECK(net::answerer_of(one).process == 77);
+    CHECK(net::answerer_of(one).root);
+    CHECK_FALSE(net::answerer_of(net::make_challenge_nonce({77, false})).root);
 }
 
 TEST_CASE("an identity's name does not depend on chance and differs between secrets", "[handshake]") {

@@ -36,9 +36,10 @@ void Cable::dial(const Place& place, const std::vector<net::Address>& sources, i
         }
         Wire& wire = wires_[size_t(index)];
         wire.purpose = {net::data, stripe_detail(index, stripes), place.token};
+        wire.whom = place.whom();
         wire.targets = std::move(targets);
         wire.source = source;
-        wire.call.emplace(*options_.identity, wire.purpose, wire.targets, wire.source);
+        wire.call.emplace(*options_.identity, wire.purpose, wire.targets, wire.source, wire.whom);
     }
 }
 
@@ -62,7 +63,7 @@ Status Cable::call() {
             missing = true;
             if (now_us() < wire.again_us) continue;
             wire.again_us = 0;
-            wire.call.emplace(*options_.identity, wire.purpose, wire.targets, wire.source);
+            wire.call.emplace(*options_.identity, wire.purpose, wire.targets, wire.source, wire.whom);
         }
         auto socket = wire.call->advance();
         // We step a call only while we are inside Weft, and a door waits for nobody for long. If the other end is gone

@@ -17,7 +17,7 @@ namespace weft::tcp {
 // Held by the sender and the receiver that use it. Thread-bound as they are; other threads may step the door.
 class Cable final : public Shared {
   public:
-    // For who is called: claims its sockets by the random token of the address that it gave.
+    // For who is called: claims its sockets by the token of the address that it gave.
     Cable(const ConnectionOptions& options, std::shared_ptr<net::Door> door, uint64_t token);
     // For who calls, as soon as dial() says whom.
     explicit Cable(const ConnectionOptions& options);
@@ -50,6 +50,7 @@ class Cable final : public Shared {
         net::Address peer;
         // Of who calls.
         net::Purpose purpose;
+        net::Whom whom;
         std::vector<net::Address> targets;
         std::optional<net::Address> source;
         std::optional<net::Call> call;  // until connected

@@ -1,6 +1,7 @@
 #include "transports/tcp/message.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 
 namespace weft::tcp {
@@ -11,6 +12,11 @@ constexpr size_t address_words = 3;  // the words before them
 constexpr size_t address_bytes = (Blob::of_transport - address_words) * sizeof(uint64_t);
 
 }  // namespace
+
+uint64_t Place::make_token() {
+    static std::atomic<uint32_t> made{0};
+    return uint64_t(net::process_mark()) << 32 | made.fetch_add(1, std::memory_order_relaxed);
+}
 
 Blob Place::blob() const {
     Blob blob;

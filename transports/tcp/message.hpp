@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "src/net/address.hpp"
+#include "src/net/handshake.hpp"
 #include "transports/transport.hpp"
 
 namespace weft::tcp {
@@ -45,11 +46,16 @@ inline bool has_part(uint64_t bytes, int stripe, int stripes) {
 
 // Where and how a receiver listens; travels in a Blob.
 struct Place {
-    uint64_t token = 0;  // by which the receiver knows its connections, random
+    uint64_t token = 0;  // make_token()
     int depth = 0;
     int stripes = 1;  // sockets that the receiver would take
     size_t slot_bytes = 0;
     std::vector<net::Address> addresses;
+
+    // By which the receiver's process knows the connection: no two of its own are equal. The upper half is its
+    // net::process_mark().
+    static uint64_t make_token();
+    net::Whom whom() const { return {.process = uint32_t(token >> 32)}; }
 
     Blob blob() const;  // with as many of the addresses as fit, the best first
     static std::optional<Place> of(const Blob& blob);

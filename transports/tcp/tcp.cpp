@@ -3,7 +3,6 @@
 #include "transports/tcp/tcp.hpp"
 
 #include "src/base/options.hpp"
-#include "src/net/secret.hpp"
 #include "transports/tcp/receiver.hpp"
 #include "transports/tcp/sender.hpp"
 
@@ -35,7 +34,7 @@ Result<std::unique_ptr<Receiver>> listen(const ConnectionOptions& options, Blob&
     if (!door) return door.take_status();
     Place place{.depth = options.depth, .slot_bytes = options.slot_bytes, .addresses = (*door)->addresses()};
     place.stripes = interfaces_of(place.addresses);
-    net::random_bytes(&place.token, sizeof place.token);
+    place.token = Place::make_token();
     address = place.blob();
     auto cable = options.shared && Cable::calls(options)
                      ? std::make_shared<Cable>(options)
