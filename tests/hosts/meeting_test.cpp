@@ -4,6 +4,7 @@
 #include <sys/socket.h>
 
 #include <atomic>
+#include <list>
 
 #include "src/net/call.hpp"
 #include "tests/hosts/network.hpp"
@@ -450,30 +451,34 @@ TEST_CASE("a job whose root's name is not resolved, or whose port is taken, says
 #endif
     // 127.0.1.1 of /etc/hosts, where MASTER_ADDR is each host's own name.
     SECTION("a name by which every host means itself") {
+        struct Lost {
+            std::string variable, name, address;
+            Job job{2};
+        };
+        std::list<Lost> all;  // each alone, so that nobody is met
         for (const int rank : {0, 1})
             for (const bool master : {true, false}) {
-                const std::string name = master ? "127.0.1.1" : "localhost",
-                                  variable = master ? "MASTER_ADDR" : "WEFT_ROOT_HOST";
-                Job job(2);
-                std::vector<std::string> variables = derived_at(name, 29998, rank, 1500);
+                Lost& lost = all.emplace_back();
+                lost.variable = master ? "MASTER_ADDR" : "WEFT_ROOT_HOST";
+                lost.name = master ? "127.0.1.1" : "localhost";
+                lost.address = master ? "127.0.1.1" : "127.0.0.1";
+                const std::string number = std::to_string(rank);
+                std::vector<std::string> variables = derived_at(lost.name, 29998 - rank, rank, 1500);
                 if (master)
-                    variables = {quiet,
-                                 "WEFT_INIT_TIMEOUT_MS=1500",
-                                 "WEFT_SECRET=of test " + std::to_string(getpid()),
-                                 "RANK=" + std::to_string(rank),
-                                 "WORLD_SIZE=2",
-                                 "LOCAL_RANK=0",
-                                 "LOCAL_WORLD_SIZE=1",
-                                 "MASTER_ADDR=" + name,
-                                 "MASTER_PORT=29997"};
-                job.start(rank, {"environment"}, variables);
-                job.finish();
-                const std::string told = job.answer(0, "environment");
-                INFO(told);
-                CHECK(told.rfind("8 ", 0) == 0);
-                CHECK(contains(told, variable + " is " + name));
-                CHECK(contains(told, master ? "127.0.1.1" : "127.0.0.1"));
+                    variables = {
+                        quiet,          "WEFT_INIT_TIMEOUT_MS=1500", "RANK=" + number,           "WORLD_SIZE=2",
+                        "LOCAL_RANK=0", "LOCAL_WORLD_SIZE=1",        "MASTER_ADDR=" + lost.name, "MASTER_PORT=29997"};
+                variables.push_back("WEFT_SECRET=of test " + std::to_string(getpid()) + number + lost.name);
+                lost.job.start(rank, {"environment"}, variables);
             }
+        for (Lost& lost : all) {
+            lost.job.finish();
+            const std::string told = lost.job.answer(0, "environment");
+            INFO(told);
+            CHECK(told.rfind("8 ", 0) == 0);
+            CHECK(contains(told, lost.variable + " is " + lost.name));
+            CHECK(contains(told, lost.address));
+        }
     }
     SECTION("port") {
         const Fd listener(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));

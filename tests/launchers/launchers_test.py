@@ -91,6 +91,14 @@ class RealLaunchers(unittest.TestCase):
     def test_open_mpi(self):
         self.sweep(openmpi(), "Open MPI", "the launcher's PMIx server")
 
+    def test_rank_and_size_left_over_in_the_shell_under_open_mpi(self):
+        alone = {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29999"}
+        for left_over in alone, {"WORLD_SIZE": "1"}:
+            output = self.output_of([openmpi() + SWEEP], [left_over])
+            for rank in range(RANKS):
+                self.assertIn(f"rank {rank} of {RANKS}, started by Open MPI\n", output)
+            self.assertIn("WARN", output)
+
     def test_prterun(self):
         self.sweep(openmpi("prterun"), "prterun", "the launcher's PMIx server")
 
