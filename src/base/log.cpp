@@ -163,8 +163,8 @@ struct Log {
         std::string names;
         for (const std::string& name : service_variables()) names += (names.empty() ? "" : ", ") + name;
         if (names.empty()) return;
-        write_all(fd, format_lines(LogLevel::info, {},
-                                   fmt::format("{}: of a service of Kubernetes, not options; ignored", names)));
+        write(format_lines(LogLevel::info, {},
+                           fmt::format("{}: of a service of Kubernetes, not options; ignored", names)));
     }
     void warn(const std::vector<std::string>& sentences) const {
         if (!settings.wants(LogLevel::warn, LogCategory::env)) return;
