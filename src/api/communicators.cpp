@@ -8,6 +8,7 @@
 #include "src/bootstrap/launcher.hpp"
 #include "src/comm/group.hpp"
 #include "src/comm/splitting.hpp"
+#include "src/comm/told_ranks.hpp"
 #include "weft/weft.h"
 
 using namespace weft;
@@ -196,8 +197,11 @@ weftResult_t weftCommGetAsyncError(weftComm_t comm, weftResult_t* asyncError) {
     return guarded([&]() -> Status {
         if (!asyncError) return fail(weftInvalidArgument, "weftCommGetAsyncError: asyncError is NULL");
         if (is_being_made(comm)) {
-            std::lock_guard lock(comm->mutex);
+            std::unique_lock lock(comm->mutex);
             *asyncError = comm->magic == weftComm::unmade ? comm->unmade_by : weftInProgress;
+            const Status failure{*asyncError, comm->error};
+            lock.unlock();
+            tell_ranks_of(failure);
             return ok();
         }
         WEFT_TRY(check_handle(comm));
@@ -207,7 +211,10 @@ weftResult_t weftCommGetAsyncError(weftComm_t comm, weftResult_t* asyncError) {
         Status state = stream ? stream->test(HostStream::everything) : ok();
         // While a call is under way its buffers are in use, whatever has hit the communicator.
         if (state) state = communicator->state();
-        if (!state && state.code() != weftInProgress) comm->keep_error(state);
+        if (!state && state.code() != weftInProgress) {
+            tell_ranks_of(state);
+            comm->keep_error(state);
+        }
         *asyncError = state.code();
         return ok();
     });

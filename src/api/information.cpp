@@ -1,6 +1,7 @@
 // information.cpp: versions, texts of results, the last error.
 #include "src/api/guard.hpp"
 #include "src/base/log.hpp"
+#include "src/comm/told_ranks.hpp"
 #include "weft/weft.h"
 
 namespace weft {
@@ -11,6 +12,7 @@ thread_local std::string thread_error;
 
 weftResult_t report(const Status& failure) {
     try {
+        tell_ranks_of(failure);
         thread_error = failure.sentence();
         // Failures of the world have been logged where they were found; wrong calls are first seen here.
         if (failure.code() == weftInvalidArgument || failure.code() == weftInvalidUsage)

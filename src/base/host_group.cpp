@@ -197,6 +197,11 @@ bool HostGroup::holds(int rank, int pid) const {
            maps.find("/memfd:weft") != std::string::npos;
 }
 
+std::string HostGroup::told(int rank) const {
+    const auto position = row(rank).position.read();
+    return position ? row(rank).told.read(position->entered) : std::string();
+}
+
 bool HostGroup::stopped(int rank) const {
     if (!local(rank)) return row(rank).stopped.load(std::memory_order_acquire) != 0;
     if (row(rank).process == process_token()) return false;  // who asks runs

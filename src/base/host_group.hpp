@@ -19,6 +19,7 @@
 #include "src/base/position.hpp"
 #include "src/base/rank_set.hpp"
 #include "src/base/shared_memory.hpp"
+#include "src/base/told.hpp"
 #include "weft/types.h"
 
 namespace weft {
@@ -128,12 +129,16 @@ struct alignas(64) RankRow {
     alignas(64) std::atomic<uint32_t> letters;
     // Of a rank of another host: when its leader last told where it is, by this host's monotonic clock; 0: never.
     std::atomic<int64_t> heard_us;
+    // Likewise: what its leader last told in answer to a question was so at this time or later (release).
+    std::atomic<int64_t> known_us;
     std::atomic<uint32_t> stopped;  // likewise: 1 if its process was stopped then
     // 1: nothing is known of it but that the leader of its host, another process, died (release, before the state).
     std::atomic<uint32_t> out_of_sight;
     // 1: none of its kernels runs any more and it has unmapped the device memory of others (release).
     std::atomic<uint32_t> device_left;
     Birth birth;
+    // Written before an error of any communicator of its process is returned to the caller.
+    Told told;
 };
 
 // The first error of the communicator. Written once; everybody who waits looks at `state`.
@@ -253,6 +258,8 @@ class HostGroup {
     bool alive(int rank) const;
     // Whether its process is stopped by a signal; of a rank of another host, when its leader last told.
     bool stopped(int rank) const;
+    // The failure that the rank was told of, if it has called nothing since; else empty.
+    std::string told(int rank) const;
     // For the leader: its process, or its whole host, has ended.
     void mark_dead(int rank);
     // Makes this process that of the rank, by taking the lock: from then on its death is seen. Mismatch if the rank has a

@@ -8,6 +8,7 @@
 #include <functional>
 
 #include "src/base/clock.hpp"
+#include "src/base/first_cause.hpp"
 #include "src/base/log.hpp"
 #include "src/base/peer_memory.hpp"
 #include "src/base/per_process.hpp"
@@ -185,8 +186,9 @@ Status Branching::check_others() {
         // A rank that gives up says why before it lets go of what shows that it lives.
         if (group_ && group_->aborted()) return group_->abort_status();
         if (given_up_->find(*parent_, child_) >= 0) return ok();  // the next look says so
-        return fail(weftRemoteError, "{} {} while the ranks were making a communicator from this one",
-                    parent_->name_of(old), left && !joined ? "left" : "died");
+        return first_cause(*parent_,
+                           fail(weftRemoteError, "{} {} while the ranks were making a communicator from this one",
+                                parent_->name_of(old), left && !joined ? "left" : "died"));
     }
     return ok();
 }

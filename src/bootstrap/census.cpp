@@ -13,6 +13,7 @@ struct Whereabouts {
     int32_t rank;
     uint32_t state;  // RankState
     uint32_t stopped;
+    uint32_t told;  // 1: the failure that it was told of follows, a text
     uint64_t entered, finished;
     // For how long, 0: not; see RankRow.
     int64_t in_function_us, partner_wait_us, held_us;
@@ -28,8 +29,10 @@ constexpr int rows_at_once = 32;  // that get memory together: some pages
 
 }  // namespace
 
-Census::Census(Service& service, std::shared_ptr<HostGroup> group, Neighbours& neighbours, int host, int hosts)
-    : service_(&service),
+Census::Census(Service& service, std::shared_ptr<HostGroup> group, Neighbours& neighbours, int host, int hosts,
+               std::function<void()> look_first)
+    : look_first_(std::move(look_first)),
+      service_(&service),
       group_(std::move(group)),
       neighbours_(&neighbours),
       host_(host),
@@ -52,9 +55,10 @@ void Census::request() {
 
 // Asks the subtree, and answers when all of it has, or after a while.
 void Census::sweep(uint32_t number) {
+    look_first_();
     number_ = number;
     sweeping_ = true;
-    swept_us_ = now_us();
+    swept_before_us_ = std::exchange(swept_us_, now_us());
     gathered_ = {};
     reports_due_.clear();
     const std::vector<int> ranks = ours();
@@ -102,7 +106,10 @@ void Census::put(int rank, ByteWriter& to) const {
         entry.finished = position->finished;
         entry.operation = position->operation;
     }
+    const std::string told = position ? row.told.read(position->entered) : std::string();
+    entry.told = !told.empty();
     to.put(entry);
+    if (entry.told) to.put_text(told);
 }
 
 std::vector<int> Census::ours() const {
@@ -128,7 +135,11 @@ ByteWriter Census::table_of(const std::vector<int>& ranks) const {
 void Census::on_report(int host, ByteReader& content) {
     if (content.get<uint32_t>() != number_ || reports_due_.erase(host) == 0) return;  // late
     const uint32_t count = content.get<uint32_t>();
-    for (uint32_t i = 0; i < count && content.ok(); ++i) gathered_.put(content.get<Whereabouts>());
+    for (uint32_t i = 0; i < count && content.ok(); ++i) {
+        const auto entry = content.get<Whereabouts>();
+        gathered_.put(entry);
+        if (entry.told) gathered_.put_text(content.get_text());
+    }
     gathered_count_ += count;
     if (reports_due_.empty()) report();
 }
@@ -141,14 +152,20 @@ void Census::report() {
     if (!std::exchange(sweeping_, false)) return;
     service_->cancel(std::exchange(timer_, 0));
     ByteWriter content;
-    const bool up = !top();
-    if (up) content.put(number_);
+    content.put(number_);
     content.put(gathered_count_);
     content.append(gathered_.bytes().data(), gathered_.bytes().size());
-    if (up) return neighbours_->send(HostTree::parent(host_), News::report, content);
+    if (!top()) return neighbours_->send(HostTree::parent(host_), News::report, content);
+    neighbours_->flood(News::answer, content);
     ByteReader own(content.bytes().data(), content.bytes().size());
-    read_table(own);
-    neighbours_->flood(News::table, content);
+    on_answer(own);
+}
+
+// The top's question began here. Another host knows only that this question began after the one before was answered,
+// and so after it came here.
+void Census::on_answer(ByteReader& content) {
+    const bool latest = content.get<uint32_t>() == number_;
+    read_table(content, !latest ? 0 : top() ? swept_us_ : swept_before_us_);
 }
 
 // Whether the rank's row has memory.
@@ -163,10 +180,11 @@ bool Census::back(int rank) {
     return true;
 }
 
-void Census::read_table(ByteReader& content) {
+void Census::read_table(ByteReader& content, int64_t known_us) {
     const int64_t now = now_us();
     for (uint32_t count = content.get<uint32_t>(); count > 0 && content.ok(); --count) {
         const auto entry = content.get<Whereabouts>();
+        const std::string told = entry.told ? content.get_text() : std::string();
         if (!content.ok() || entry.rank < 0 || entry.rank >= group_->ranks() || group_->local(entry.rank)) continue;
         if (!back(entry.rank)) return;
         RankRow& row = group_->row(entry.rank);
@@ -174,6 +192,7 @@ void Census::read_table(ByteReader& content) {
         const auto known = row.position.read();
         if (known && entry.entered > known->entered) row.position.enter(entry.entered, entry.operation);
         if (known && entry.finished > known->finished) row.position.finish(entry.finished);
+        if (entry.told) row.told.write(entry.entered, told);  // before the end that it explains
         const bool left = entry.state == uint32_t(RankState::left);
         if (left || row.state.load(std::memory_order_relaxed) != RankState::left) {
             row.birth.wanted.store(entry.wanted, std::memory_order_relaxed);
@@ -189,6 +208,7 @@ void Census::read_table(ByteReader& content) {
         row.held_calls.store(entry.held_calls, std::memory_order_relaxed);
         row.held_us.store(since(entry.held_us), std::memory_order_relaxed);
         row.heard_us.store(now, std::memory_order_release);
+        if (known_us != 0) row.known_us.store(known_us, std::memory_order_release);
     }
     group_->wake_sleepers();
 }

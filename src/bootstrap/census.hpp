@@ -2,6 +2,7 @@
 // the tree, reports come up, and the table goes to all, who write it into the rows of their segments. Thread-bound to
 // the service thread.
 #pragma once
+#include <functional>
 #include <memory>
 #include <set>
 
@@ -11,7 +12,10 @@ namespace weft {
 
 class Census {
   public:
-    Census(Service& service, std::shared_ptr<HostGroup> group, Neighbours& neighbours, int host, int hosts);
+    // `look_first`: before this host's ranks are told of; writes into their rows who has died, and sends what must come
+    // before.
+    Census(Service& service, std::shared_ptr<HostGroup> group, Neighbours& neighbours, int host, int hosts,
+           std::function<void()> look_first);
     ~Census();
 
     // Somebody wants to know: a few times a second at most it is found out.
@@ -20,7 +24,9 @@ class Census {
     void on_sweep(uint32_t number) { sweep(number); }
     void on_report(int host, ByteReader& content);
     void on_end(int host);
-    void read_table(ByteReader& content);
+    void on_answer(ByteReader& content);
+    // `known_us`: what it says was so then or later; 0: not known.
+    void read_table(ByteReader& content, int64_t known_us = 0);
 
     // Tables: of some ranks.
     ByteWriter table_of(const std::vector<int>& ranks) const;
@@ -35,13 +41,14 @@ class Census {
     bool back(int rank);
     bool top() const { return host_ == 0 || neighbours_->ended(HostTree::parent(host_)); }
 
+    std::function<void()> look_first_;
     Service* service_;
     std::shared_ptr<HostGroup> group_;
     Neighbours* neighbours_;
     int host_, hosts_;
     uint32_t number_ = 0;
     bool sweeping_ = false;
-    int64_t swept_us_ = 0;
+    int64_t swept_us_ = 0, swept_before_us_ = 0;  // when this question came here, and the one before
     std::set<int> reports_due_;
     ByteWriter gathered_;
     uint32_t gathered_count_ = 0;

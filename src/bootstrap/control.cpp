@@ -24,6 +24,7 @@ namespace {
 
 constexpr int64_t tick_us = Neighbours::tick_us;    // how soon a death on this host is told to others
 constexpr int64_t unreachable_us = 3'000'000;       // for who is behind it to be known
+constexpr int64_t failure_patience_us = 1'000'000;  // for neighbours' kernels to acknowledge a failure
 constexpr int64_t finish_patience_us = 12'000'000;  // for neighbours to take the last words
 constexpr int64_t finish_hurried_us = 2'000'000;    // likewise, at the end of the process
 // At the end of the process: how often it is looked whether others are in calls that need us, how long they may be, and
@@ -152,19 +153,20 @@ void Control::settle(Roster roster) {
             [this](int host, const Status* why) {
                 census_->on_end(host);
                 if (why && !group_->aborted() && !leader_has_left(host))
-                    mark_lost(
-                        host,
-                        fmt::format("{} is lost: {}; its leader (pid {}) died, or the network reset the connection",
-                                    roster_.text(host), *why ? "it closed the connection" : why->sentence(),
-                                    roster_.hosts[size_t(host)].pid),
-                        -1);
+                    mark_lost(host,
+                              fmt::format("{} is lost: {}; its leader, {} (pid {}), died, or the network reset the "
+                                          "connection",
+                                          roster_.text(host), *why ? "it closed the connection" : why->sentence(),
+                                          ranks_text(ranks_of_leader(host)), roster_.hosts[size_t(host)].pid),
+                              -1);
                 go_if_done();
             },
             [this](const std::string& sentence) {
                 group_->raise(weftRemoteError, -1, sentence);
                 tell_abort(-1);
             }});
-    census_ = std::make_unique<Census>(service(), group_, *neighbours_, host_, int(roster_.hosts.size()));
+    census_ = std::make_unique<Census>(service(), group_, *neighbours_, host_, int(roster_.hosts.size()),
+                                       [this] { look_first(); });
     look_around();
 }
 
@@ -173,16 +175,27 @@ void Control::settle(Roster roster) {
 // Whether that process ended in order, if perhaps without a farewell (_exit, exec): its ranks have told that they left.
 // What others of its host send and receive needs it not.
 bool Control::leader_has_left(int host) const {
-    const HostEntry& entry = roster_.hosts[size_t(host)];
-    return std::all_of(entry.members.begin(), entry.members.end(), [&](const RosterRank& member) {
-        return member.pid != entry.pid ||
-               group_->row(member.rank).state.load(std::memory_order_acquire) == RankState::left;
+    const std::vector<int> ranks = ranks_of_leader(host);
+    return std::all_of(ranks.begin(), ranks.end(), [this](int rank) {
+        return group_->row(rank).state.load(std::memory_order_acquire) == RankState::left;
     });
+}
+
+std::vector<int> Control::ranks_of_leader(int host) const {
+    const HostEntry& entry = roster_.hosts[size_t(host)];
+    std::vector<int> ranks;
+    for (const RosterRank& member : entry.members)
+        if (member.pid == entry.pid) ranks.push_back(member.rank);
+    return ranks;
 }
 
 // Not an error by itself: what that host sent before may suffice for the calls that others are in. Who waits for its
 // ranks in vain reports it.
 void Control::mark_lost(int host, const std::string& sentence, int except) {
+    // If its leader was told of a failure, that ended it for its other ranks too, of which nothing more is known.
+    std::string told;
+    for (const int rank : ranks_of_leader(host))
+        if (told.empty()) told = group_->told(rank);
     LossRecord& loss = group_->header().loss;
     if (loss.state.load(std::memory_order_relaxed) == 0) {
         loss.host = host;
@@ -190,8 +203,12 @@ void Control::mark_lost(int host, const std::string& sentence, int except) {
         loss.state.store(1, std::memory_order_release);
     }
     for (const RosterRank& member : roster_.hosts[size_t(host)].members) {
-        if (member.pid != roster_.hosts[size_t(host)].pid && group_->back_rows(member.rank, 1))
-            group_->row(member.rank).out_of_sight.store(1, std::memory_order_release);
+        if (member.pid != roster_.hosts[size_t(host)].pid && group_->back_rows(member.rank, 1)) {
+            RankRow& row = group_->row(member.rank);
+            const auto position = row.position.read();
+            if (!told.empty() && position) row.told.write(position->entered, told);
+            row.out_of_sight.store(1, std::memory_order_release);
+        }
         group_->mark_dead(member.rank);
     }
     ByteWriter content;
@@ -219,6 +236,7 @@ void Control::on_frame(int host, News kind, ByteReader& content) {
         case News::sweep_request: return census_->request();
         case News::sweep: return census_->on_sweep(content.get<uint32_t>());
         case News::report: return census_->on_report(host, content);
+        case News::answer: neighbours_->flood(News::answer, content.rest(), host); return census_->on_answer(content);
         case News::lost: {
             const int gone = content.get<int32_t>();
             const std::string sentence = content.get_text();
@@ -243,7 +261,8 @@ void Control::carry() {
     if (host_ >= 0)
         for (const int rank : group_->locals())
             while (const auto* letter = group_->letter_abroad(rank, letters_[rank])) forward(*letter);
-    if (group_->aborted()) tell_abort(-1);
+    if (group_->aborted()) return tell_abort(-1);
+    tell_told();
 }
 
 void Control::forward(const HostGroup::Letter& letter) {
@@ -301,6 +320,13 @@ void Control::tick() {
     go_if_done();
 }
 
+// The first error goes first, then what our ranks were told, then their ends.
+void Control::look_first() {
+    carry();
+    if (!group_->aborted()) look_for_the_dead();
+    carry();
+}
+
 void Control::look_for_the_dead() {
     for (const int rank : registration_.members()) {
         const RankRow& row = group_->row(rank);
@@ -319,11 +345,35 @@ void Control::look_for_the_dead() {
 void Control::tell_abort(int except) {
     if (host_ < 0) return registration_.tell_abort();
     if (std::exchange(abort_told_, true)) return;
+    failure_told_us_ = now_us();
     const Status failure = group_->abort_status();
     ByteWriter content;
     content.put(int32_t(group_->header().abort.rank));
     content.put_failure(failure.code(), failure.sentence());
     neighbours_->flood(News::failed, content, except);
+}
+
+void Control::tell_told() {
+    if (!neighbours_) return;
+    std::vector<int> news;
+    for (const int rank : group_->locals()) {
+        const uint64_t calls = group_->row(rank).told.calls.load(std::memory_order_acquire);
+        if (calls != 0 && std::exchange(told_[rank], calls) != calls) news.push_back(rank);
+    }
+    if (news.empty()) return;
+    failure_told_us_ = now_us();
+    neighbours_->flood(News::table, census_->table_of(news));
+}
+
+void Control::tell_failure() {
+    for (bool arrived = false;; usleep(200)) {
+        service().run([&] {
+            if (!ended_ && neighbours_) look_first();
+            arrived =
+                ended_ || !neighbours_ || neighbours_->arrived() || now_us() > failure_told_us_ + failure_patience_us;
+        });
+        if (arrived) return;
+    }
 }
 
 // ---- Leaving

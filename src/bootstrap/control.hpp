@@ -33,6 +33,9 @@ class Control {
     static void leave(std::shared_ptr<Control> control);
     // The end of the process: returns when those that have left are not needed any more, after some seconds at most.
     static void await_leaving();
+    // Before an error is returned to the caller, whose process may end then: sends what the rows tell of it (Told), and
+    // returns when the neighbouring hosts have it, or after a second. Thread-safe.
+    void tell_failure();
     // What stands in the way of checking in, or who has not come; empty: nothing known. Thread-safe.
     std::string obstacle();
     // Readable once the meeting has come to its end, whatever that is.
@@ -45,14 +48,17 @@ class Control {
     void tell_news() const;
     void on_frame(int host, News kind, ByteReader& content);
     bool leader_has_left(int host) const;
+    std::vector<int> ranks_of_leader(int host) const;
     void mark_lost(int host, const std::string& sentence, int except);
     void look_around();
+    void look_first();
     void carry();
     void forward(const HostGroup::Letter& letter);
     void tell_unreachable();
     void tick();
     void look_for_the_dead();
     void tell_abort(int except);
+    void tell_told();
     void go_if_done();
     bool needed() const;
     bool in_calls() const;
@@ -78,9 +84,11 @@ class Control {
     std::set<int> unreachable_;        // ranks elsewhere for whom there are letters and no way
     uint64_t unreachable_timer_ = 0;
     bool abort_told_ = false;
+    int64_t failure_told_us_ = 0;
     bool goodbye_told_ =
         false;  // that one host has left goes to all: collectives cannot succeed any more; who asks is told the rest
-    uint32_t curious_ = 0;  // as last seen
+    std::map<int, uint64_t> told_;  // Told::calls of local ranks, as others know them
+    uint32_t curious_ = 0;          // as last seen
     uint64_t tick_timer_ = 0;
 
     bool leaving_ = false, ended_ = false;

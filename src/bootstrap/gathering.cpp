@@ -57,6 +57,10 @@ Membership::~Membership() {
     reception_->door().dismiss(identity_.name);
 }
 
+void Membership::tell_failure() {
+    if (control_) control_->tell_failure();
+}
+
 std::shared_ptr<Gathering> Gathering::of_process(const UniqueId& id, uint64_t host, int ranks) {
     struct All {
         std::mutex mutex;

@@ -26,6 +26,8 @@ class Membership {
                std::unique_ptr<Root> root);
     ~Membership();
     const net::Identity& identity() const { return identity_; }
+    // If this process leads its host: Control::tell_failure().
+    void tell_failure();
     // Where this process lets others in.
     UniqueId::RootPlace door() const { return UniqueId::root_place(reception_->door().addresses()); }
 

@@ -1,9 +1,11 @@
 #include "src/bootstrap/link.hpp"
 
 #include <fcntl.h>
+#include <linux/sockios.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/epoll.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 
 #include <cerrno>
@@ -57,6 +59,11 @@ std::string Link::lost_packets() const {
 }
 
 std::string Link::missing_packets() const { return net::missing_packets(stream_.descriptor()); }
+
+bool Link::arrived() const {
+    int unacknowledged = 0;
+    return idle() && (ioctl(stream_.descriptor(), SIOCOUTQ, &unacknowledged) != 0 || unacknowledged == 0);
+}
 
 void Link::close_when_idle() {
     closing_ = true;

@@ -24,6 +24,8 @@ class Link {
 
     void send(uint32_t kind, const ByteWriter& content = {});
     bool idle() const { return stream_.queued_bytes() == 0; }
+    // The other end's kernel has acknowledged all that was sent: it is read there even if this process ends now.
+    bool arrived() const;
     // Ends the link once everything queued is out; then on_end is called with success.
     void close_when_idle();
     // Before it is destroyed in order: what was sent shall arrive, though what came is not read any more.

@@ -99,8 +99,9 @@ int Neighbours::remaining() const {
     return count;
 }
 
-bool Neighbours::idle() const {
-    return std::all_of(links_.begin(), links_.end(), [](const auto& entry) { return entry.second->idle(); });
+bool Neighbours::arrived() const {
+    return std::all_of(early_.begin(), early_.end(), [this](const auto& entry) { return ended(entry.first); }) &&
+           std::all_of(links_.begin(), links_.end(), [](const auto& entry) { return entry.second->arrived(); });
 }
 
 void Neighbours::flood(News kind, const ByteWriter& content, int except) {

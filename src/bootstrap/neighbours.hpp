@@ -21,6 +21,7 @@ enum class News : uint32_t {
     sweep,          // down: number
     report,         // up: number, entries of a subtree
     table,          // entries of ranks, for all
+    answer,         // down: number, entries of all that were asked
     lost,           // host, text: its leader is gone without farewell
     farewell,       // entries of the sender's ranks, and of those behind it that have ended: its own end is in order
 };
@@ -50,8 +51,8 @@ class Neighbours {
     void finish();
     // Those of whom nothing is to be expected any more do not count.
     int remaining() const;
-    // Everything that was sent is the kernel's, as far as there is a link.
-    bool idle() const;
+    // Everything that was sent has come to its host, as far as it is not lost.
+    bool arrived() const;
     bool ended(int host) const { return ended_.count(host) > 0; }
     bool linked(int host) const { return links_.count(host) > 0; }
     void visit(const std::function<void(int host)>& visitor) const;

@@ -8,6 +8,7 @@
 #include "src/base/arena.hpp"
 #include "src/base/cancellation.hpp"
 #include "src/base/clock.hpp"
+#include "src/base/first_cause.hpp"
 #include "src/base/log.hpp"
 
 namespace weft {
@@ -39,6 +40,7 @@ Communicator::Communicator(std::shared_ptr<HostGroup> group, std::shared_ptr<Mem
     : group_(std::move(group)),
       membership_(std::move(membership)),
       rank_(rank),
+      told_(std::make_unique<ToldRank>(group_, membership_, rank)),
       device_(std::move(device)),
       board_(std::move(board)),
       planner_(*group_, membership_ ? &membership_->identity() : nullptr, rank, board_.get(), *options.movers,
@@ -58,6 +60,7 @@ Communicator::Communicator(std::shared_ptr<HostGroup> group, std::shared_ptr<Mem
 }
 
 Communicator::~Communicator() {
+    told_.reset();
     // A goodbye: from here on nobody waits for us in vain, and what peers still read of ours stays in the segment.
     group_->row(rank_).state.store(RankState::left, std::memory_order_release);
     group_->wake();
@@ -79,6 +82,7 @@ Status Communicator::die(Status failure) {
     // Who saw the cause may be about to tell.
     if (failure.code() == weftRemoteError && !group_->one_host())
         if (Status known = watchdog_.await_cause([this] { return cause(); }); !known) failure = std::move(known);
+    failure = first_cause(*group_, std::move(failure));
     // The first error is what all ranks report, word for word.
     if (!group_->raise(failure.code(), rank_, failure.sentence())) failure = group_->abort_status();
     leave_buffers();

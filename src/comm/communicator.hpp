@@ -17,6 +17,7 @@
 #include "src/comm/messages.hpp"
 #include "src/comm/partials.hpp"
 #include "src/comm/plan_cache.hpp"
+#include "src/comm/told_ranks.hpp"
 #include "src/comm/window.hpp"
 #include "src/diagnosis/watchdog.hpp"
 #include "src/executor/host/user_reduction.hpp"
@@ -306,6 +307,7 @@ class Communicator {
     std::shared_ptr<HostGroup> group_;
     std::shared_ptr<Membership> membership_;
     int rank_;
+    std::unique_ptr<ToldRank> told_;  // until it leaves
     std::unique_ptr<DeviceSide> device_;
     std::unique_ptr<Board> board_;
     Planner planner_;

@@ -1,6 +1,7 @@
 #include "src/comm/device_abroad.hpp"
 
 #include "src/base/clock.hpp"
+#include "src/base/first_cause.hpp"
 #include "src/base/log.hpp"
 
 namespace weft {
@@ -93,10 +94,11 @@ Status DeviceAbroad::trouble() {
     news_.ask();
     if (news_.cause_may_come(trouble->since_us)) return ok();
     if (group_->row(trouble->peer).state.load(std::memory_order_acquire) == RankState::left)
-        return fail(weftRemoteError, "{} left the communicator, and kernels of rank {} wait for it",
-                    group_->name_of(trouble->peer), rank_);
-    return fail(trouble->code, "kernels of rank {} wait for {}: {}", rank_, group_->name_of(trouble->peer),
-                trouble->sentence);
+        return first_cause(*group_,
+                           fail(weftRemoteError, "{} left the communicator, and kernels of rank {} wait for it",
+                                group_->name_of(trouble->peer), rank_));
+    return first_cause(*group_, fail(trouble->code, "kernels of rank {} wait for {}: {}", rank_,
+                                     group_->name_of(trouble->peer), trouble->sentence));
 }
 
 }  // namespace weft

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <tuple>
 
+#include "src/base/first_cause.hpp"
 #include "src/comm/portions.hpp"
 #include "src/diagnosis/news.hpp"
 #include "src/executor/message_mark.hpp"
@@ -168,15 +169,19 @@ Status DeviceObserver::look_at_others(const std::function<bool(int other, bool d
         const LossRecord& loss = group.header().loss;
         if (dead && !group.local(other) && loss.state.load(std::memory_order_acquire) &&
             loss.host == group.home(other).host)
-            return fail(weftRemoteError, "{}. Kernels of rank {} may wait for {} in operation {}, {}", loss.sentence,
-                        rank, group.name_of(other), own->entered, own->operation.text());
+            return first_cause(group,
+                               fail(weftRemoteError, "{}. Kernels of rank {} may wait for rank {} in operation {}, {}",
+                                    loss.sentence, rank, other, own->entered, own->operation.text()));
         if (dead)
-            return fail(weftRemoteError,
-                        "{} died; its last call was operation {}. Kernels of rank {} may wait for it in "
-                        "operation {}, {}",
-                        group.name_of(other), theirs ? theirs->entered : 0, rank, own->entered, own->operation.text());
-        return fail(weftRemoteError, "{} left the communicator after operation {}; rank {} called operation {}, {}",
-                    group.name_of(other), theirs->entered, rank, own->entered, own->operation.text());
+            return first_cause(
+                group,
+                fail(weftRemoteError,
+                     "{} died; its last call was operation {}. Kernels of rank {} may wait for it in "
+                     "operation {}, {}",
+                     group.name_of(other), theirs ? theirs->entered : 0, rank, own->entered, own->operation.text()));
+        return first_cause(
+            group, fail(weftRemoteError, "{} left the communicator after operation {}; rank {} called operation {}, {}",
+                        group.name_of(other), theirs->entered, rank, own->entered, own->operation.text()));
     }
     return ok();
 }
@@ -203,8 +208,9 @@ Status GonePartners::look(const HostGroup& group, int rank, const cuda::MessageS
         const bool still = looks >= looks_ && waits(block_, gone_) && gone(gone_);
         // The block has looked at all its messages again since then.
         if (still && looks >= looks_ + 2)
-            return fail(weftRemoteError, "{} {}, and kernels of rank {} wait for messages with it or for its signals",
-                        group.name_of(gone_), left(gone_) ? "left the communicator" : "died", rank);
+            return first_cause(group, fail(weftRemoteError,
+                                           "{} {}, and kernels of rank {} wait for messages with it or for its signals",
+                                           group.name_of(gone_), left(gone_) ? "left the communicator" : "died", rank));
         if (still) return ok();
         gone_ = -1;
     }

@@ -21,7 +21,7 @@ bool RemoteNews::since(int64_t since_us) const {
         const RankRow& row = group_->row(other);
         if (!group_->local(other) && group_->alive(other) &&
             row.state.load(std::memory_order_acquire) != RankState::left &&
-            row.heard_us.load(std::memory_order_acquire) < since_us)
+            row.known_us.load(std::memory_order_acquire) < since_us)
             return false;
     }
     return true;

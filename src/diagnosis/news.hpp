@@ -15,7 +15,7 @@ class RemoteNews {
 
     // Asks, twice a second at most, where the ranks of other hosts are.
     void ask();
-    // Whether news of all of them that live and stay have come since then.
+    // Whether it is known of all of them that live and stay where they were then or later.
     bool since(int64_t since_us) const;
     // Whether the cause of a connection that broke at that time may still be told: a broken connection is often what
     // another's end looks like from here.

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "src/base/clock.hpp"
+#include "src/base/first_cause.hpp"
 #include "src/base/log.hpp"
 #include "src/base/partner_wait.hpp"
 #include "src/net/lost_packets.hpp"
@@ -116,13 +117,10 @@ Status Watchdog::look_at(int other, uint64_t sequence, const Operation& operatio
         if (!here && !gone_.contains(other)) return gone_.insert(other), ok();
         const LossRecord& loss = group_->header().loss;
         if (!here && loss.state.load(std::memory_order_acquire) && loss.host == group_->home(other).host)
-            return fail(weftRemoteError, "{}; rank {} waited for {} in operation {}{}, {}", loss.sentence, rank_,
-                        group_->name_of(other), sequence, name(), operation.text());
-        return fail(weftRemoteError, "{} died {}; rank {} waited for it in operation {}{}, {}", group_->name_of(other),
-                    report && report->inside()
-                        ? fmt::format("inside operation {}", report->entered)
-                        : fmt::format("outside Weft after operation {}", report ? report->finished : 0),
-                    rank_, sequence, name(), operation.text());
+            return fail(weftRemoteError, "{}; rank {} waited for rank {} there in operation {}{}, {}", loss.sentence,
+                        rank_, other, sequence, name(), operation.text());
+        return fail(weftRemoteError, "{}; rank {} waited for it in operation {}{}, {}", death_of(*group_, other), rank_,
+                    sequence, name(), operation.text());
     }
     if (left && report && report->entered < sequence)
         return fail(weftRemoteError,
@@ -141,6 +139,8 @@ Status Watchdog::look_beyond(const RankSet& missing, uint64_t sequence, const Op
         const RankState state = group_->row(other).state.load(std::memory_order_acquire);
         const bool gone = state == RankState::left || state == RankState::dead || !group_->alive(other),
                    differs = report->entered == sequence && !(report->operation == operation);
+        // A rank that ended after it was told of a failure is not the cause, of which news may still come.
+        if (gone && silence_us == INT64_MAX && !group_->told(other).empty()) continue;
         if (gone || differs) WEFT_TRY(look_at(other, sequence, operation, silence_us));
     }
     return ok();
@@ -148,6 +148,7 @@ Status Watchdog::look_beyond(const RankSet& missing, uint64_t sequence, const Op
 
 Status Watchdog::cause(uint64_t sequence, const Operation& operation) {
     news_.ask();
+    WEFT_TRY(known_cause(*group_));
     return look_beyond({}, sequence, operation, INT64_MAX);
 }
 

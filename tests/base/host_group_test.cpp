@@ -12,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include "src/base/first_cause.hpp"
 #include "tests/catch.hpp"
 
 namespace weft::test {
@@ -137,6 +138,31 @@ TEST_CASE("an error whose reporter does not come to an end of it is one all the 
     CHECK(group->aborted());
     CHECK(group->abort_status().code() == weftRemoteError);
     CHECK(group->abort_status().sentence() == "a rank died, or was stopped, while it was reporting an error");
+}
+
+TEST_CASE("a rank that ended after it was told of a failure is not the cause, unless it has called again",
+          "[host_group]") {
+    const auto group = group_of(3);
+    REQUIRE(group->back_rows(0, 3));
+    group->row(0).process = process_token();
+    // Ranks 1 and 2 hold no lock: they are dead.
+    const auto reported = [&] { return first_cause(*group, fail(weftRemoteError, "rank 1 died")).sentence(); };
+    CHECK(reported() == "rank 1 died");
+    group->row(1).position.enter(4, Operation{});
+    CHECK(group->row(1).told.write(4, "rank 2 died"));
+    CHECK_FALSE(group->row(1).told.write(4, "something later"));
+    CHECK(group->told(1) == "rank 2 died");
+    CHECK(reported().rfind("rank 2 ", 0) == 0);
+    CHECK(known_cause(*group).code() == weftRemoteError);
+    // Rank 2 lives: what rank 1 was told is the cause.
+    group->row(2).process = process_token();
+    CHECK(known_cause(*group));
+    CHECK(reported().find("rank 2 died") != std::string::npos);
+    group->row(1).position.enter(5, Operation{});
+    CHECK(group->told(1).empty());
+    CHECK(reported() == "rank 1 died");
+    CHECK(group->row(1).told.write(5, std::string(1000, 'x')));
+    CHECK(group->told(1) == std::string(Told::bytes_max - 1, 'x'));
 }
 
 TEST_CASE("a sentence too long for the record is cut, not spilt", "[host_group]") {

@@ -86,6 +86,7 @@ void step_loop(Worker& self, const Values& values) {
 void step_init(Worker& self, const Values& values) {
     weftConfig_t config = WEFT_CONFIG_INITIALIZER;
     config.initTimeoutMs = number(values, 0, -1);
+    if (self.comm) self.parents.push_back(self.comm);  // it stays
     tell("init", weftCommInitRankConfig(&self.comm, self.ranks, self.id, self.rank, &config));
 }
 void step_environment(Worker& self, const Values&) {

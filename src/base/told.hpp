@@ -1,0 +1,50 @@
+// told.hpp: what a rank was told of a failure, in shared memory for all to read: if its process then ends, that failure
+// is the cause, and not the rank.
+#pragma once
+#include <atomic>
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <string_view>
+
+namespace weft {
+
+// One writer at a time; readers may be anywhere.
+struct alignas(64) Told {
+    static constexpr size_t bytes_max = 8 * 31;
+    // One more than the number of calls that the rank had entered when it was told; 0: it was told nothing. A rank that
+    // has called again since did not end because of that.
+    std::atomic<uint64_t> calls;  // release, pairs with read()
+    std::atomic<uint64_t> words[bytes_max / 8];
+
+    // Of two failures that it is told between two calls the first stays. False: nothing has changed.
+    bool write(uint64_t entered, std::string_view sentence) {
+        if (calls.load(std::memory_order_relaxed) == entered + 1) return false;
+        char text[bytes_max] = {};
+        sentence.copy(text, sizeof text - 1);
+        calls.store(0, std::memory_order_relaxed);
+        std::atomic_thread_fence(std::memory_order_release);
+        for (size_t i = 0; i < bytes_max / 8; ++i) {
+            uint64_t word;
+            memcpy(&word, text + 8 * i, sizeof word);
+            words[i].store(word, std::memory_order_relaxed);
+        }
+        calls.store(entered + 1, std::memory_order_release);
+        return true;
+    }
+    // Of a rank that has entered so many calls by now; empty: it was told nothing, or called again.
+    std::string read(uint64_t entered) const {
+        if (calls.load(std::memory_order_acquire) != entered + 1) return {};
+        char text[bytes_max];
+        for (size_t i = 0; i < bytes_max / 8; ++i) {
+            const uint64_t word = words[i].load(std::memory_order_relaxed);
+            memcpy(text + 8 * i, &word, sizeof word);
+        }
+        std::atomic_thread_fence(std::memory_order_acquire);
+        if (calls.load(std::memory_order_relaxed) != entered + 1) return {};
+        return {text, strnlen(text, sizeof text)};
+    }
+};
+static_assert(sizeof(Told) == 256);
+
+}  // namespace weft

@@ -1,0 +1,77 @@
+#include "src/comm/told_ranks.hpp"
+
+#include <map>
+#include <mutex>
+#include <set>
+
+#include "src/base/per_process.hpp"
+
+namespace weft {
+
+namespace {
+
+struct Entry {
+    std::shared_ptr<HostGroup> group;
+    std::shared_ptr<Membership> membership;  // null: one host
+    int rank;
+};
+struct Ranks {
+    std::mutex mutex;
+    std::map<uint64_t, Entry> all;
+    uint64_t next = 1;
+};
+Ranks& ranks_of_process() {
+    static PerProcess<Ranks> processes;
+    return processes.get();
+}
+
+bool may_end_process(weftResult_t code) {
+    switch (code) {
+        case weftRemoteError:
+        case weftTimeout:
+        case weftMismatch:
+        case weftSystemError:
+        case weftInternalError:
+        case weftUnhandledCudaError: return true;
+        default: return false;
+    }
+}
+
+}  // namespace
+
+ToldRank::ToldRank(std::shared_ptr<HostGroup> group, std::shared_ptr<Membership> membership, int rank)
+    : process_(process_token()) {
+    Ranks& ranks = ranks_of_process();
+    std::lock_guard lock(ranks.mutex);
+    ranks.all.emplace(number_ = ranks.next++, Entry{std::move(group), std::move(membership), rank});
+}
+
+ToldRank::~ToldRank() {
+    if (process_ != process_token()) return;  // a child after fork has none of its parent's
+    Entry last{};                             // ends outside the lock
+    Ranks& ranks = ranks_of_process();
+    std::lock_guard lock(ranks.mutex);
+    if (const auto place = ranks.all.find(number_); place != ranks.all.end()) {
+        last = std::move(place->second);
+        ranks.all.erase(place);
+    }
+}
+
+void tell_ranks_of(const Status& failure) {
+    if (!may_end_process(failure.code())) return;
+    std::set<std::shared_ptr<Membership>> memberships;  // released outside the lock
+    Ranks& ranks = ranks_of_process();
+    {
+        std::lock_guard lock(ranks.mutex);
+        for (const auto& [number, entry] : ranks.all) {
+            RankRow& row = entry.group->row(entry.rank);
+            const auto position = row.position.read();
+            if (!position) continue;  // it is making a call
+            if (row.told.write(position->entered, failure.sentence())) entry.group->ring();
+            if (entry.membership) memberships.insert(entry.membership);
+        }
+    }
+    for (const auto& membership : memberships) membership->tell_failure();
+}
+
+}  // namespace weft

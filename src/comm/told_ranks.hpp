@@ -1,0 +1,27 @@
+// told_ranks.hpp: an error may be the reason why the process ends. Before it is returned to the caller, all ranks of the
+// process say so in their rows (base/told.hpp), on whatever communicator, so that nobody takes their end for the cause.
+#pragma once
+#include <memory>
+
+#include "src/base/host_group.hpp"
+#include "src/bootstrap/gathering.hpp"
+
+namespace weft {
+
+// That a rank of this process is in a communicator, until it leaves. Thread-safe.
+class ToldRank {
+  public:
+    ToldRank(std::shared_ptr<HostGroup> group, std::shared_ptr<Membership> membership, int rank);
+    ~ToldRank();
+    ToldRank(const ToldRank&) = delete;
+    ToldRank& operator=(const ToldRank&) = delete;
+
+  private:
+    uint64_t process_, number_;
+};
+
+// Tells of a failure that is the world's, not of a wrong call. Returns when all ranks of other hosts are sure to learn
+// it before the end of this process, or after a second. Thread-safe.
+void tell_ranks_of(const Status& failure);
+
+}  // namespace weft
