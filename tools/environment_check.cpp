@@ -10,7 +10,7 @@
 
 namespace weft::tools {
 
-EnvironmentCheck check_environment(const Result<Catalog>& catalog) {
+EnvironmentCheck check_environment(const Catalog& catalog) {
     EnvironmentCheck check;
     const auto add = [&](const Status& status) {
         if (!status) check.errors.push_back(status.sentence());
@@ -23,11 +23,15 @@ EnvironmentCheck check_environment(const Result<Catalog>& catalog) {
     // A machine without a network is no mistake, unless one is asked for.
     if (!options().socket_ifname.empty() || !options().socket_family.empty()) add(net::local_addresses().take_status());
     add(tuning_of_file(options().tune_file).take_status());
-    if (catalog)
-        add(AlgoRules::check("WEFT_ALGO", options().algo, catalog->names()));
-    else
-        check.errors.push_back(catalog.status().sentence());
+    add(catalog.check("WEFT_ALGO", options().algo));
+    auto any_order = any_order_asked_for();
+    if (any_order && *any_order && options().deterministic)
+        check.errors.push_back(
+            "WEFT_ALGO_FILES_ORDER=any and WEFT_DETERMINISTIC=1 exclude each other: unset one of them");
+    add(any_order.take_status());
     check.warnings = options().warnings;
+    for (const Catalog::LeftOut& one : catalog.left_out())
+        if (one.faulty) check.warnings.push_back("WEFT_ALGO_FILES: " + one.told);
     for (const std::string& sentence : make_log_settings(options()).warnings) check.warnings.push_back(sentence);
     return check;
 }

@@ -15,6 +15,6 @@ struct EnvironmentCheck {
 };
 
 // `catalog`: as WEFT_ALGO_FILES has it.
-EnvironmentCheck check_environment(const Result<Catalog>& catalog);
+EnvironmentCheck check_environment(const Catalog& catalog);
 
 }  // namespace weft::tools

@@ -125,11 +125,14 @@ int answer(const Question& question) {
                                            place->link_mbps, kernel_copies),
                       std::move(*tuning));
     const Preferences preferences{options().algo, options().channels, options().deterministic != 0};
-    const auto catalog = Catalog::load(options().algo_files, layout.ranks, registry::algorithms());
-    if (!catalog) return print_error("weft info explain: {}\n", catalog.status().sentence()), 1;
-    print_output("{}\n", explain(operation, layout, costs, preferences, catalog->rows()));
-    for (const Catalog::LeftOut& one : catalog->left_out()) print_output("WEFT_ALGO_FILES: {}\n", one.told);
-    return select(operation, layout, costs, preferences, catalog->rows()) ? 0 : 1;
+    const Catalog catalog =
+        Catalog::load(options().algo_files, layout.ranks, registry::algorithms(), !options().algo_files_order.empty());
+    // What a communicator of so many ranks would find, and no smaller one.
+    if (const Status named = catalog.check("WEFT_ALGO", options().algo); !named)
+        return print_error("weft info explain: {}\n", named.sentence()), 1;
+    print_output("{}\n", explain(operation, layout, costs, preferences, catalog.rows()));
+    for (const Catalog::LeftOut& one : catalog.left_out()) print_output("WEFT_ALGO_FILES: {}\n", one.told);
+    return select(operation, layout, costs, preferences, catalog.rows()) ? 0 : 1;
 }
 
 }  // namespace

@@ -139,7 +139,7 @@ Json describe() {
             {"machine", describe_machine()},
             {"gpus", describe_gpus()},
             {"transports", describe_transports()},
-            {"algorithms", describe(catalog ? catalog->rows() : registry::algorithms())},
+            {"algorithms", describe(catalog.rows())},
             {"options", describe_options()},
             {"warnings", check.warnings},
             {"errors", check.errors}};

@@ -59,8 +59,7 @@ Result<std::string> make_unique_id() {
 // What each rank would refuse: said once, and not by all of them. Names of the user's files they look for themselves.
 Status check_names_of_algorithms() {
     if (!options_status() || !options().algo_files.empty()) return ok();
-    const auto catalog = Catalog::load("", 0, registry::algorithms());
-    return catalog ? AlgoRules::check("WEFT_ALGO", options().algo, catalog->names()) : ok();
+    return Catalog::load("", 0, registry::algorithms()).check("WEFT_ALGO", options().algo);
 }
 
 Result<int> run(Job& job, std::vector<std::string> command) {

@@ -13,8 +13,8 @@
 #include "src/base/file.hpp"
 #include "src/base/printing.hpp"
 #include "src/schedule/checker.hpp"
-#include "src/schedule/msccl.hpp"
 #include "src/schedule/text.hpp"
+#include "tools/algorithm_file.hpp"
 #include "tools/algorithm_named.hpp"
 #include "tools/schedule_picture.hpp"
 #include "tools/simulate_command.hpp"
@@ -27,13 +27,13 @@ constexpr int ranks_shown_most = 65'536;
 constexpr int channels_shown_most = 64;
 constexpr int tiles_shown_most = 64;
 constexpr uint64_t bytes_drawn_most = 1 << 30;
-constexpr size_t schedule_bytes_most = size_t(256) << 20;
 
 struct Request {
     std::string algorithm;
+    FileChoice said;  // of `collective` and so on
     std::string collective = name_of(Collective::all_reduce);
     int root = 0;
-    int ranks = 0;
+    int ranks = 0;  // 0: not said
     int rank = -1;  // all
     int channels = 1;
     int hosts = 1;
@@ -41,6 +41,7 @@ struct Request {
     std::string file;
     PictureRequest picture;
     std::string readable;
+    bool any_order = false;
     CheckOptions options;
 };
 
@@ -84,12 +85,35 @@ Result<Schedule> expanded(const Schedule& schedule, const std::string& expansion
                 "there is no expansion `{}`; there are staged, direct, readable=RANK,... and pipelined=TILES", text);
 }
 
-Result<std::vector<Schedule>> make(const Request& request) {
+// The schedules that are asked for, and their row.
+struct Made {
+    std::vector<Schedule> schedules;
+    const Algorithm* row = nullptr;
+    std::shared_ptr<const FileAlgorithm> file;  // that the row is in; null: the registry
+};
+
+Status find_row(Request& request, Made& made) {
+    if (is_algorithm_file(request.algorithm)) {
+        auto file = algorithm_of_file(request.algorithm, request.said);
+        if (!file) return file.take_status();
+        made.file = std::move(*file);
+        made.row = &made.file->row;
+        request.ranks = made.file->user.schedules[0].ranks;
+        return ok();
+    }
+    if (request.ranks == 0) return fail(weftInvalidArgument, "--ranks is required: a name stands for any number");
     auto named = algorithm_named(request.algorithm, request.collective);
     if (!named) return named.take_status();
-    const Algorithm* row = *named;
+    made.row = *named;
+    return ok();
+}
+
+Result<Made> make(Request request) {
+    Made made;
+    WEFT_TRY(find_row(request, made));
+    const Algorithm* row = made.row;
     const bool rooted = facts_of(row->collective).rooted;
-    if (rooted && request.root >= request.ranks)
+    if (!made.file && rooted && request.root >= request.ranks)
         return fail(weftInvalidArgument, "there is no rank {} of {} to be the root; there are 0..{}", request.root,
                     request.ranks, request.ranks - 1);
     if (request.rank >= request.ranks)
@@ -101,73 +125,79 @@ Result<std::vector<Schedule>> make(const Request& request) {
     if (const char* refusal = row->refusal(layout))
         return fail(weftInvalidArgument, "{} {}: --ranks {} --hosts {}", row->name, refusal, request.ranks,
                     request.hosts);
-    std::vector<Schedule> schedules;
     for (int rank = 0; rank < request.ranks; ++rank) {
         if (request.rank >= 0 && rank != request.rank) continue;
         layout.rank = rank;
-        auto schedule = expanded(row->build(layout, {.channels = request.channels, .root = rooted ? request.root : -1}),
-                                 request.expansion);
+        auto schedule =
+            expanded(row->schedule(layout, {.channels = request.channels, .root = rooted ? request.root : -1}),
+                     request.expansion);
         if (!schedule) return schedule.take_status();
-        schedules.push_back(std::move(*schedule));
+        made.schedules.push_back(std::move(*schedule));
     }
-    return schedules;
+    return made;
 }
 
-Status draw(const Request& request, const std::vector<Schedule>& schedules) {
+Status draw(const Request& request, const Made& made) {
     if (request.rank >= 0) return fail(weftInvalidArgument, "a picture is of all ranks: --svg or --rank, not both");
-    const auto row = algorithm_named(request.algorithm, request.collective);
-    if (!row) return Status(row.status().code(), row.status().sentence());
+    // A simulation of what is wrong would tell nothing.
+    if (made.file) WEFT_TRY(prove(*made.file));
     PictureRequest picture = request.picture;
     picture.hosts = request.hosts;
-    const auto text = picture_of(schedules, **row, picture);
+    const auto text = picture_of(made.schedules, *made.row, picture);
     if (!text) return Status(text.status().code(), text.status().sentence());
     return write_file(picture.file, *text);
 }
 
 Status show(const Request& request) {
-    auto schedules = make(request);
-    if (!schedules) return schedules.take_status();
-    if (!request.picture.file.empty()) return draw(request, *schedules);
-    print_output("{}", write_text(*schedules));
+    auto made = make(request);
+    if (!made) return made.take_status();
+    if (!request.picture.file.empty()) return draw(request, *made);
+    print_output("{}", write_text(made->schedules));
     return ok();
 }
 
 Status build(const Request& request) {
-    auto schedules = make(request);
-    if (!schedules) return schedules.take_status();
-    return write_file(request.file, write_text(*schedules));
-}
-
-// Of a text or of MSCCL's XML.
-Result<std::vector<Schedule>> read_schedule_file(const std::string& name) {
-    const auto text = read_file(name, schedule_bytes_most, Pipes::read);
-    if (!text) return Status(text.status().code(), text.status().sentence());
-    auto schedules = read_schedules(*text);
-    if (!schedules) return fail(weftInvalidUsage, "{}: {}", name, schedules.status().sentence());
-    return schedules;
+    auto made = make(request);
+    if (!made) return made.take_status();
+    return write_file(request.file, write_text(made->schedules));
 }
 
 Status convert(const Request& request) {
-    auto schedules = read_schedule_file(request.file);
-    if (!schedules) return schedules.take_status();
-    print_output("{}", write_text(*schedules));
+    const auto file = read_schedule_file(request.file);
+    if (!file) return Status(file.status().code(), file.status().sentence());
+    print_output("{}", write_text(file->schedules));
     return ok();
 }
 
 Status check_file(const Request& request) {
-    auto schedules = read_schedule_file(request.file);
-    if (!schedules) return schedules.take_status();
-    auto mode = parse_readable(request.readable, int(schedules->size()));
+    const auto file = read_schedule_file(request.file, request.any_order);
+    if (!file) return Status(file.status().code(), file.status().sentence());
+    const std::vector<Schedule>& schedules = file->schedules;
+    auto mode = parse_readable(request.readable, int(schedules.size()));
     if (!mode) return mode.take_status();
+    CheckOptions options = request.options;
+    options.any_order = request.any_order;
     Proved proved;
-    const Status status =
-        check_set(*schedules, request.readable.empty() ? BoardMode() : *mode, request.options, &proved);
-    if (!status) return fail(weftInvalidUsage, "{}: {}", request.file, status.sentence());
-    print_output(
-        "{}: proved: {} {} on {} rank{}, {} steps in all ways it can run{}\n", request.file, (*schedules)[0].algorithm,
-        name_of((*schedules)[0].collective), schedules->size(), schedules->size() == 1 ? "" : "s", proved.steps,
-        facts_of((*schedules)[0].collective).reduces && proved.in_rank_order ? "; it combines in rank order" : "");
+    const Status status = file->check(schedules, request.readable.empty() ? BoardMode() : *mode, options, &proved);
+    if (!status)
+        return fail(weftInvalidUsage, "{}: {}{}", request.file, status.sentence(),
+                    proved.orders_differ ? "; --any-order lets that pass" : "");
+    const char* order = !facts_of(schedules[0].collective).reduces ? ""
+                        : proved.orders_differ                     ? "; ranks combine in different orders"
+                        : proved.in_rank_order                     ? "; it combines in rank order"
+                                                                   : "";
+    print_output("{}: proved: {} {} on {} rank{}, {} steps in all ways it can run{}\n", request.file,
+               schedules[0].algorithm, name_of(schedules[0].collective), schedules.size(),
+               schedules.size() == 1 ? "" : "s", proved.steps, order);
     return ok();
+}
+
+// What a file must fit: options that stand on the command line.
+void find_said(const CLI::App& command, Request& request) {
+    request.said.ranks = request.ranks;
+    if (command.count("--collective") > 0) request.said.collective = request.collective;
+    if (command.count("--root") > 0) request.said.root = request.root;
+    if (command.count("--channels") > 0) request.said.channels = request.channels;
 }
 
 }  // namespace
@@ -183,15 +213,16 @@ void add_schedule_command(CLI::App& app, int& exit_status) {
         exit_status = status ? 0 : status.code() == weftInvalidArgument ? 2 : 1;
     };
     auto add_algorithm = [request](CLI::App* to) {
-        to->add_option("algorithm", request->algorithm, "Its name, as in WEFT_ALGO")->required();
-        to->add_option("-n,--ranks", request->ranks, "Ranks of the communicator")
-            ->required()
+        to->add_option("algorithm", request->algorithm,
+                       "Its name, as in WEFT_ALGO, or a file: schedules as text, or MSCCL's XML")
+            ->required();
+        to->add_option("-n,--ranks", request->ranks, "Ranks of the communicator; a file has its own")
             ->check(CLI::Range(1, ranks_shown_most));
         to->add_option("--hosts", request->hosts,
                        "Hosts that the ranks are on, as many on each as divide evenly, neighbours together")
             ->check(CLI::Range(1, ranks_shown_most))
             ->capture_default_str();
-        to->add_option("-c,--channels", request->channels, "Channels")
+        to->add_option("-c,--channels", request->channels, "Channels; a file has its own")
             ->check(CLI::Range(1, channels_shown_most))
             ->capture_default_str();
         to->add_option("--collective", request->collective, "What it is to do")->capture_default_str();
@@ -202,7 +233,8 @@ void add_schedule_command(CLI::App& app, int& exit_status) {
                        "Fused instructions as the elementary ones they stand for: staged, direct, readable=RANK,... or "
                        "pipelined=TILES");
     };
-    CLI::App* show_command = command->add_subcommand("show", "Prints schedules: weft schedule show ring --ranks 4");
+    CLI::App* show_command =
+        command->add_subcommand("show", "Prints schedules: weft schedule show ring --ranks 4, or of a file");
     add_algorithm(show_command);
     show_command->add_option("-r,--rank", request->rank, "Of this rank only")->check(CLI::NonNegativeNumber);
     CLI::Option* svg =
@@ -216,13 +248,19 @@ void add_schedule_command(CLI::App& app, int& exit_status) {
         ->check(CLI::Range(uint64_t(1), bytes_drawn_most))
         ->capture_default_str()
         ->needs(svg);
-    show_command->callback([=] { report(show(*request)); });
+    show_command->callback([=] {
+        find_said(*show_command, *request);
+        report(show(*request));
+    });
 
     CLI::App* build_command = command->add_subcommand(
         "build", "Writes the schedules of all ranks: weft schedule build ring --ranks 4 -o ring.txt");
     add_algorithm(build_command);
     build_command->add_option("-o,--output", request->file, "File to write")->required();
-    build_command->callback([=] { report(build(*request)); });
+    build_command->callback([=] {
+        find_said(*build_command, *request);
+        report(build(*request));
+    });
 
     CLI::App* check_command = command->add_subcommand(
         "check", "Proves the schedules of all ranks in a file, or says what is wrong: weft schedule check ring.txt");
@@ -235,6 +273,8 @@ void add_schedule_command(CLI::App& app, int& exit_status) {
     check_command->add_option("--board-slots", request->options.board_slots, "Slots of each rank on the board")
         ->check(CLI::Range(1, 65'536))
         ->capture_default_str();
+    check_command->add_flag("--any-order", request->any_order,
+                            "Ranks may sum in different orders, as with WEFT_ALGO_FILES_ORDER=any");
     check_command->callback([=] { report(check_file(*request)); });
 
     CLI::App* convert_command = command->add_subcommand(

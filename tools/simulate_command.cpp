@@ -98,7 +98,8 @@ Status tune(SimulateRequest request, bool all_collectives) {
     return write_simulated_tuning(std::move(request), simulated_rows);
 }
 
-Status simulate_request(const SimulateRequest& request) {
+Status simulate_request(SimulateRequest request) {
+    WEFT_TRY(read_algorithm_file(request));
     if (!request.trace.empty() && request.algorithm == "all")
         return fail(weftInvalidArgument, "--trace is of one algorithm; name it in place of `all`");
     auto before = scene_of(request);
@@ -169,7 +170,8 @@ void add_simulate_command(CLI::App& schedule_command, std::function<void(const S
         "--bytes 64M");
     command
         ->add_option("algorithm", request->algorithm,
-                     "Its name, as in WEFT_ALGO; all: every one that can serve, the fastest first")
+                     "Its name, as in WEFT_ALGO, or a file: schedules as text, or MSCCL's XML; all: every one that "
+                     "can serve, the fastest first")
         ->required();
     add_machines(*command, *request);
     add_damage(*command, *request);
@@ -183,13 +185,14 @@ void add_simulate_command(CLI::App& schedule_command, std::function<void(const S
                        : fmt::format("{} bytes are more than {}T", text, simulated_bytes_most >> 40);
         })
         ->capture_default_str();
-    command->add_option("-c,--channels", request->channels, "Channels; else as many as fill the links")
-        ->check(CLI::Range(1, simulated_channels_most));
+    const CLI::Option* channels =
+        command->add_option("-c,--channels", request->channels, "Channels; else as many as fill the links")
+            ->check(CLI::Range(1, simulated_channels_most));
     const CLI::Option* collective =
         command->add_option("--collective", request->collective, "What it is to do")->capture_default_str();
-    command->add_option("--root", request->root, "Of a rooted collective")
-        ->check(CLI::NonNegativeNumber)
-        ->capture_default_str();
+    const CLI::Option* root = command->add_option("--root", request->root, "Of a rooted collective")
+                                  ->check(CLI::NonNegativeNumber)
+                                  ->capture_default_str();
     command->add_option("--tile-bytes", request->tile_bytes, "Tiles of the whole, in place of the algorithm's")
         ->transform(CLI::AsSizeValue(false));
     command->add_flag("--every-rank", request->every_rank,
@@ -208,8 +211,14 @@ void add_simulate_command(CLI::App& schedule_command, std::function<void(const S
     command->add_option("--tune", request->tune,
                         "File for times of `all`, of every collective unless one is said, at sizes up to --bytes: "
                         "WEFT_TUNE_FILE for such hosts");
-    command->callback(
-        [=] { report(request->tune.empty() ? simulate_request(*request) : tune(*request, collective->empty())); });
+    command->callback([=] {
+        // What a file must fit.
+        request->said.ranks = request->ranks;
+        if (!collective->empty()) request->said.collective = request->collective;
+        if (!root->empty()) request->said.root = request->root;
+        if (!channels->empty()) request->said.channels = request->channels;
+        report(request->tune.empty() ? simulate_request(*request) : tune(*request, collective->empty()));
+    });
 }
 
 }  // namespace weft::tools

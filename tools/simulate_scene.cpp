@@ -159,6 +159,19 @@ Status find_kind(const SimulateRequest& request, Scene& scene) {
 
 }  // namespace
 
+Status read_algorithm_file(SimulateRequest& request) {
+    if (!is_algorithm_file(request.algorithm)) return ok();
+    auto file = algorithm_of_file(request.algorithm, request.said);
+    if (!file) return file.take_status();
+    WEFT_TRY(prove(**file));
+    request.file = std::move(*file);
+    const Schedule& first = request.file->user.schedules[0];
+    request.ranks = first.ranks;
+    request.collective = name_of(first.collective);
+    request.root = std::max(0, first.root);
+    return ok();
+}
+
 Status find_rows(const SimulateRequest& request, int root, Scene& scene) {
     scene.rows.clear();
     const auto meant = collective_meant(request.collective);
@@ -167,7 +180,11 @@ Status find_rows(const SimulateRequest& request, int root, Scene& scene) {
             if (*meant == row.collective && !row.on_demand && !(row.many_slots && scene.kind.devices) &&
                 !row.refusal(scene.layout))
                 scene.rows.push_back(&row);
-    if (scene.rows.empty()) {
+    if (request.file) {
+        scene.rows.push_back(&request.file->row);
+        root = request.file->user.schedules[0].root;
+        scene.parameters.channels = request.file->user.schedules[0].channels;
+    } else if (scene.rows.empty()) {
         auto named = algorithm_named(request.algorithm, request.collective);
         if (!named) return named.take_status();
         scene.rows.push_back(*named);
@@ -190,6 +207,12 @@ Result<Scene> scene_of(const SimulateRequest& request) {
     WEFT_TRY(find_kind(request, scene));
     WEFT_TRY(scene.graph ? place_on_graph(request, scene) : place_on_equal(request, scene));
     WEFT_TRY(find_rows(request, request.root, scene));
+    if (request.file) {
+        const Schedule& first = request.file->user.schedules[0];
+        if (int64_t(request.bytes) < first.least_bytes || int64_t(request.bytes) > first.most_bytes)
+            scene.notes.push_back(
+                fmt::format("{} is meant for {} to {} bytes", first.algorithm, first.least_bytes, first.most_bytes));
+    }
     return scene;
 }
 
@@ -238,7 +261,7 @@ SimulatedCall call_of(const SimulateRequest& request, const Scene& scene, const 
     SimulatedCall call = simulated_call(row, kind, scene.layout, request.bytes, request.tile_bytes);
     call.schedule = [&row, parameters = scene.parameters, layout = scene.layout](int rank) mutable {
         layout.rank = rank;
-        return row.build(layout, parameters);
+        return row.schedule(layout, parameters);
     };
     if (request.every_rank) call.symmetry = Symmetry::none;
     call.weigh = [&row, anyway = request.anyway, ranks = scene.layout.ranks](const SimulatedEffort& effort) {

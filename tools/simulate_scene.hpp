@@ -9,6 +9,7 @@
 #include "src/base/result.hpp"
 #include "src/schedule/hosts_fabric.hpp"
 #include "src/schedule/simulator.hpp"
+#include "tools/algorithm_file.hpp"
 #include "topology/job.hpp"
 
 namespace weft::tools {
@@ -18,7 +19,9 @@ inline constexpr int simulated_channels_most = 64;
 inline constexpr uint64_t simulated_bytes_most = uint64_t(1) << 48;  // as tuning files have them at most
 
 struct SimulateRequest {
-    std::string algorithm;  // "all": every one that can serve
+    std::string algorithm;                           // or its file; "all": every one that can serve
+    FileChoice said;                                 // of `collective` and so on
+    std::shared_ptr<const FileAlgorithm> file = {};  // read_algorithm_file(); null: the algorithm has a name
     std::string collective = name_of(Collective::all_reduce);
     std::string host;          // kind; empty: not said
     std::string topology;      // file; empty: equal hosts of that kind
@@ -57,6 +60,8 @@ struct Scene {
     std::vector<std::string> notes = {};     // of the file
 };
 
+// If the algorithm is a file's: reads and proves it, and puts what it is for into the request.
+Status read_algorithm_file(SimulateRequest& request);
 Result<Scene> scene_of(const SimulateRequest& request);
 // So many hosts of the kind, alike, or the job as it is: the layout, and rings that fit.
 Status seat_on_equal(const SimulateRequest& request, int hosts, int ranks_a_host, Scene& scene);

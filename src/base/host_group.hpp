@@ -41,7 +41,8 @@ struct AgreedOptions {
     int32_t gpu_blocks;  // of a rank's kernel; 0: as there is room
     int32_t gpu_threads;
     GpuPath gpu_path;
-    uint64_t user_algorithms;  // a digest: those of all ranks are the same
+    uint64_t user_algorithms;      // a digest: those of all ranks are the same
+    int32_t algo_files_any_order;  // likewise the same on all ranks
 };
 
 // What all ranks know alike of all hosts.

@@ -37,7 +37,7 @@ Status check_config(const weftConfig_t& config) {
 int64_t countable_ms(int64_t ms) { return std::min(ms, INT64_MAX / 1000); }
 
 Status set_algo(const char* option, const std::string& algo, const Catalog& catalog, MeetingOptions& meeting) {
-    WEFT_TRY(AlgoRules::check(option, algo, catalog.names()));
+    WEFT_TRY(catalog.check(option, algo));
     if (algo.size() >= sizeof meeting.proposal.algo)
         return fail(weftInvalidArgument, "the list of algorithms has {} characters; at most {} are read", algo.size(),
                     sizeof meeting.proposal.algo - 1);
@@ -100,6 +100,7 @@ Result<Settings> settings_of_environment(int ranks) {
     own.catalog = std::move(*catalog);
     meeting.tuning = [file = environment.tune_file, catalog = own.catalog] { return tuning_text_of(file, *catalog); };
     meeting.proposal.user_algorithms = own.catalog->digest();
+    meeting.proposal.algo_files_any_order = own.catalog->any_order();
     WEFT_TRY(set_algo("WEFT_ALGO", environment.algo, *own.catalog, meeting));
     meeting.proposal.tile_bytes = environment.tile_bytes;
     meeting.proposal.channels = environment.channels;
@@ -163,7 +164,15 @@ void tell_version_once() {
 }  // namespace
 
 Result<std::shared_ptr<const Catalog>> catalog_for(int ranks) {
-    return Catalog::shared(options().algo_files, ranks, registry::algorithms());
+    const auto any_order = any_order_asked_for();
+    if (!any_order) return Status(any_order.status().code(), any_order.status().sentence());
+    return Catalog::shared(options().algo_files, ranks, registry::algorithms(), *any_order);
+}
+
+Result<bool> any_order_asked_for() {
+    const std::string& order = options().algo_files_order;
+    if (order.empty() || order == "any") return !order.empty();
+    return fail(weftInvalidArgument, "WEFT_ALGO_FILES_ORDER is `{}`; it is any, or empty", order);
 }
 
 Status check_transports() {
@@ -264,12 +273,23 @@ Result<Joining> prepare_joining(weftComm** comm, int nranks, const UniqueId& id,
 namespace {
 
 Status same_algorithms(const Joining& joining) {
-    if (joining.options.catalog->digest() == joining.meeting->group()->header().agreed.user_algorithms) return ok();
+    const Catalog& catalog = *joining.options.catalog;
+    const AgreedOptions& agreed = joining.meeting->group()->header().agreed;
+    if (agreed.deterministic && agreed.algo_files_any_order)
+        return fail(weftInvalidArgument,
+                    "WEFT_ALGO_FILES_ORDER=any lets results differ between ranks, and WEFT_DETERMINISTIC=1, or "
+                    "config.deterministic, forbids that: unset one of them");
+    if (catalog.any_order() != (agreed.algo_files_any_order != 0))
+        return fail(weftInvalidUsage,
+                    "WEFT_ALGO_FILES_ORDER of rank {} is {}, rank 0's is {}: give all ranks the same value",
+                    joining.rank, catalog.any_order() ? "any" : "empty", catalog.any_order() ? "empty" : "any");
+    if (catalog.digest() == agreed.user_algorithms) return ok();
+    const std::string faults = catalog.faults();
     return fail(
         weftInvalidUsage,
         "WEFT_ALGO_FILES of rank {} holds other algorithms than rank 0's: give all ranks the same files, in the "
-        "same order",
-        joining.rank);
+        "same order{}{}",
+        joining.rank, faults.empty() ? "" : "; on this rank ", faults);
 }
 
 Status find_machines(Joining& joining) {

@@ -39,6 +39,8 @@ Status check_transports();
 Result<const Movers*> movers_asked_for();
 // As WEFT_GPU_PATH says.
 Result<GpuPath> gpu_path_asked_for();
+// As WEFT_ALGO_FILES_ORDER says.
+Result<bool> any_order_asked_for();
 // Whether ranks of this machine are one host: not where WEFT_TRANSPORTS forbids that memory is shared.
 bool ranks_share_memory();
 

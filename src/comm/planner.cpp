@@ -94,7 +94,7 @@ Planner::Planner(HostGroup& group, const net::Identity* identity, int rank, Boar
 }
 
 Result<uint8_t> Planner::preference(const std::string& algo, int channels) {
-    WEFT_TRY(AlgoRules::check("algo", algo, catalog_->names()));
+    WEFT_TRY(catalog_->check("algo", algo));
     const size_t number = find(algo, channels);
     if (number > UINT8_MAX)
         return fail(weftInvalidUsage, "calls on a communicator may ask for {} different algorithms at most", UINT8_MAX);

@@ -181,6 +181,8 @@ Status Splitting::make_meeting(const UniqueId::RootPlace& root, int root_rank) {
     auto catalog = catalog_for(int(family_.ranks.size()));
     if (!catalog) return catalog.take_status();
     joining_.options.catalog = std::move(*catalog);
+    // The files may have changed since the parent's ranks met.
+    settings_.meeting.proposal.user_algorithms = joining_.options.catalog->digest();
     joining_.timeout_ms = settings_.meeting.timeout_ms;
     MeetingOptions& meeting = settings_.meeting;
     auto host = host_of(joining_.rank);

@@ -14,6 +14,7 @@ Status check(int ranks, std::span<const CheckedOperation> operations, const Chec
     if (proved) {
         proved->steps += proof.steps();
         proved->in_rank_order &= proof.in_rank_order();
+        proved->orders_differ |= proof.orders_differ();
     }
     return status;
 }

@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <functional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "src/base/result.hpp"
@@ -33,9 +34,14 @@ struct CheckedOperation {
     size_t last_tile_bytes = 0;                  // of the last tile; 0: as the others
 };
 
+// What sentences call a step, where a file numbers its steps in another way than its schedules do.
+using StepName = std::function<std::string(int rank, int block, int step)>;
+
 struct CheckOptions {
     int board_slots = 4;
-    int fifo_depth = 0;  // slots of every connection; 0: as many as the schedule asks for
+    int fifo_depth = 0;       // slots of every connection; 0: as many as the schedule asks for
+    bool any_order = false;   // ranks may sum in different orders
+    StepName step_name = {};  // none: "rank 1, block 2, step 3"
 };
 
 // What a proof found besides; of several proofs, of all.
@@ -44,6 +50,8 @@ struct Proved {
     // Every result is made at once of the ranks' own contributions, in rank order: rounded once, and the same whoever
     // makes it of what schedule and size.
     bool in_rank_order = true;
+    // Ranks sum in different orders, each of them right: an objection, unless any order will do.
+    bool orders_differ = false;
 };
 
 // Reentrant. weftInvalidArgument: a sentence naming operation, rank, block, step, instruction and chunk.

@@ -1,11 +1,13 @@
 #include "src/schedule/msccl_flow.hpp"
 
+#include <algorithm>
 #include <cstring>
 #include <deque>
 #include <map>
 #include <tuple>
 #include <unordered_map>
 
+#include "src/schedule/msccl_races.hpp"
 #include "src/schedule/symbolic.hpp"
 
 namespace weft::msccl {
@@ -24,11 +26,12 @@ struct Datum {
 
 class Walk {
   public:
-    Walk(const File& file, const Shape& shape, bool save)
+    Walk(const File& file, const Shape& shape, const FollowOptions& options)
         : file_(file),
           shape_(shape),
+          places_(file, shape),
           facts_(facts_of(shape.collective)),
-          save_(save),
+          options_(options),
           contributions_(shape.ranks),
           memory_(size_t(shape.ranks)),
           flow_(size_t(shape.ranks)) {}
@@ -37,6 +40,7 @@ class Walk {
         if (int64_t(shape_.ranks) * shape_.chunks > chunks_of_ranks_most)
             return fail_at(file_.mark, "{} chunks on each of {} gpus are too many", shape_.chunks, shape_.ranks);
         WEFT_TRY(load());
+        WEFT_TRY(find_race(file_, places_));
         for (int thread = int(threads_.size()) - 1; thread >= 0; --thread) queue_.push_back(thread);
         while (!queue_.empty()) {
             const int thread = queue_.back();
@@ -61,8 +65,6 @@ class Walk {
         int source = -1, target = -1;  // connections
         size_t step = 0;
         std::vector<int> waiting = {};  // threads, for a step of this one
-        std::unordered_map<int32_t, std::vector<uint32_t>> releases =
-            {};  // of steps that others depend on: the clock then
     };
     struct Message {
         std::vector<Datum> data;
@@ -73,29 +75,30 @@ class Walk {
         int sender = -1, receiver = -1;  // threads
         std::deque<Message> messages = {};
     };
-    // A place that a step names: in place the same for input and output.
-    struct Location {
-        int64_t key = 0;
-        int32_t chunk = -1;                    // of the whole; -1: scratch has none
-        bool initial = false, output = false;  // whether the input, or what is to be the output, can be there
+    // What steps add to a place one after the other, while nobody reads it.
+    struct Gathered {
+        Where own;  // what lay there before
+        int32_t own_lowest = 0;
+        struct Operand {
+            Where where;
+            int32_t lowest;
+            bool received;
+            int32_t block;
+            size_t move;  // of the block's
+        };
+        std::vector<Operand> operands = {};
     };
     struct Content {
         Datum datum;
         Where where;
-        Cell cell = {};  // who touched it
+        Gathered gathered = {};
     };
 
-    const Step& step_at(const StepPlace& at) const {
-        return file_.gpus[size_t(at.rank)].blocks[size_t(at.block)].steps[size_t(at.step)];
-    }
-    std::string name(const StepPlace& at) const {
-        return fmt::format("gpu {}, tb {}, step {}", at.rank, file_.gpus[size_t(at.rank)].blocks[size_t(at.block)].id,
-                           at.step);
-    }
+    const Step& step_at(const StepPlace& at) const { return places_.step_at(at); }
+    std::string name(const StepPlace& at) const { return places_.name(at); }
     template <class... Arguments>
     Status wrong(const StepPlace& at, fmt::format_string<Arguments...> format, Arguments&&... arguments) const {
-        return fail_at(step_at(at).mark, "{}: {}", name(at),
-                       fmt::format(format, std::forward<Arguments>(arguments)...));
+        return places_.wrong(at, format, std::forward<Arguments>(arguments)...);
     }
     static StepPlace place_of(const Thread& thread) { return {thread.rank, thread.index, int32_t(thread.step)}; }
 
@@ -135,7 +138,6 @@ class Walk {
                 threads_.push_back(std::move(thread));
             }
         }
-        WEFT_TRY(order_.load(file_));
         for (const Connection& end : connections_) {
             if (end.sender >= 0 && end.receiver >= 0) continue;
             const Thread& thread = threads_[size_t(std::max(end.sender, end.receiver))];
@@ -149,12 +151,6 @@ class Walk {
 
     size_t thread_of(int rank, int block) const { return size_t(first_thread_[size_t(rank)] + block); }
 
-    Status unordered(const StepPlace& here, const char* does, const Operand& operand, int i,
-                     const Order::Conflict& conflict) const {
-        return wrong(here, "it {} {}, {} by {}, in no order: let one depend on the other", does, text(operand, i),
-                     conflict.did, name(conflict.earlier));
-    }
-
     // As far as it goes.
     Status advance(int number) {
         Thread& thread = threads_[size_t(number)];
@@ -163,12 +159,10 @@ class Walk {
             if (step.after_block >= 0) {
                 Thread& other = threads_[thread_of(thread.rank, step.after_block)];
                 if (other.step <= size_t(step.after_step)) return other.waiting.push_back(number), ok();
-                order_.acquire(place_of(thread), step);
             }
             // Who has pushed a message into an empty queue queues its receiver.
             if (receives_message(step) && connections_[size_t(thread.source)].messages.empty()) return ok();
             WEFT_TRY(execute(thread, step));
-            order_.release(place_of(thread));
             for (const int waiting : std::exchange(thread.waiting, {})) queue_.push_back(waiting);
         }
         return ok();
@@ -197,25 +191,47 @@ class Walk {
             Move move;
             Datum datum;
             Location source, target;
+            bool stays = false;
+            WEFT_TRY(places_.find_stays(here, i, stays));
             if (receives) datum = came.data[size_t(i)];
-            if (reads) WEFT_TRY(locate(here, step.source, i, source));
-            if (writes) WEFT_TRY(locate(here, step.target, i, target));
+            if (reads) WEFT_TRY(places_.locate(here, step.source, i, source));
+            if (writes) WEFT_TRY(places_.locate(here, step.target, i, target));
+            Gathered gathered;
             if (reads) {
                 Content* held = find(here.rank, source);
-                if (!held) return wrong(here, "it reads {}, where nothing was written yet", text(step.source, i));
-                if (const auto conflict = order_.read(here, held->cell))
-                    return unordered(here, "reads", step.source, i, *conflict);
+                if (!held)
+                    return wrong(here, "it reads {}, where nothing was written yet", Places::text(step.source, i));
+                if (stays) {
+                    move.does = Move::nothing;
+                    thread.flow->moves.push_back(move);
+                    continue;
+                }
                 move.source = held->where;
                 Datum other = receives ? datum : held->datum;
+                // What is read is a value of its own from here on, unless the sum goes back to where it came from.
+                if (combines && !adds && !sends && source.key == target.key)
+                    gathered = std::move(held->gathered);
+                else
+                    held->gathered = {};
+                const Content* own = held;
                 if (adds) {
                     Content* sum = find(here.rank, target);
-                    if (!sum) return wrong(here, "it adds to {}, where nothing was written yet", text(step.target, i));
+                    if (!sum)
+                        return wrong(here, "it adds to {}, where nothing was written yet",
+                                     Places::text(step.target, i));
                     move.lifted = sum->where;
                     other = sum->datum;
+                    gathered = std::move(sum->gathered);
+                    own = sum;
                 }
                 if (combines && other.chunk != held->datum.chunk)
                     return wrong(here, "it adds chunk {} to chunk {} of the whole", held->datum.chunk, other.chunk);
                 if (combines) {
+                    const Datum& added = adds ? held->datum : datum;
+                    if (gathered.operands.empty()) gathered = {own->where, own->datum.lowest};
+                    if (options_.sort)
+                        gathered.operands.push_back(
+                            {move.source, added.lowest, receives, here.block, thread.flow->moves.size()});
                     move.left = held->datum.lowest < other.lowest;
                     const Value& left = move.left ? held->datum.value : other.value;
                     const Value& right = move.left ? other.value : held->datum.value;
@@ -228,8 +244,12 @@ class Walk {
                 if (move.finish) Contributions::finish(datum.value);
             }
             move.chunk = datum.chunk;
-            if (writes) WEFT_TRY(write(here, step.target, i, target, datum, move.target));
+            if (writes) write(here, target, datum, move.target);
             if (move.lifted == move.target) move.lifted = {};
+            if (options_.sort && combines && writes && !sends) {
+                sort(here.rank, gathered, move);
+                memory_[size_t(here.rank)][target.key].gathered = std::move(gathered);
+            }
             if (facts_.transposes) rename(move, source.chunk, target.chunk);
             if (sends) going.data.push_back(datum);
             thread.flow->moves.push_back(move);
@@ -250,41 +270,6 @@ class Walk {
         if (from && to && source != target) move.into = target;
     }
 
-    static std::string text(const Operand& operand, int i) {
-        return fmt::format("{}[{}]",
-                           operand.buffer == Buffer::input    ? "i"
-                           : operand.buffer == Buffer::output ? "o"
-                                                              : "s",
-                           int64_t(operand.offset) + i);
-    }
-
-    Status locate(const StepPlace& here, const Operand& operand, int i, Location& location) const {
-        const int64_t offset = int64_t(operand.offset) + i;
-        if (operand.buffer == Buffer::scratch) {
-            const int32_t length = file_.gpus[size_t(here.rank)].scratch_chunks;
-            if (offset >= length)
-                return wrong(here, "{} is out of range: s_chunks of gpu {} is {}", text(operand, i), here.rank, length);
-            location.key = offset;
-            return ok();
-        }
-        const bool is_input = operand.buffer == Buffer::input;
-        const Held held = is_input ? input_of(shape_.collective, here.rank, shape_.root)
-                                   : output_of(shape_.collective, here.rank, shape_.root);
-        const bool own = held == Held::own;
-        const int32_t length = own ? shape_.shares() : shape_.chunks;
-        if (offset >= length)
-            return wrong(here, "{} is out of range: the {} of gpu {} has {} chunks", text(operand, i),
-                         name_of(operand.buffer), here.rank, length);
-        location.chunk = int32_t(offset) + (own ? here.rank * shape_.shares() : 0);
-        location.key = (int64_t(is_input || file_.in_place ? 1 : 2) << 32) + location.chunk;
-        const int part = location.chunk / shape_.shares();
-        location.initial =
-            (is_input || file_.in_place) && holds(input_of(shape_.collective, here.rank, shape_.root), part, here.rank);
-        location.output = (!is_input || file_.in_place) &&
-                          holds(output_of(shape_.collective, here.rank, shape_.root), part, here.rank);
-        return ok();
-    }
-
     // What is there now; null: nothing.
     Content* find(int rank, const Location& location) {
         auto& memory = memory_[size_t(rank)];
@@ -292,24 +277,53 @@ class Walk {
         if (!location.initial) return nullptr;
         Content held{{contributions_.leaf(rank, 0, uint32_t(location.chunk)), location.chunk, rank},
                      {Buffer::input, -1}};
-        if (save_) {
+        if (options_.save) {
             held.where = {Buffer::scratch, saved_cell(location.chunk)};
             flow_[size_t(rank)].saved.push_back(location.chunk);
         }
         return &memory.emplace(location.key, held).first->second;
     }
 
-    Status write(const StepPlace& here, const Operand& operand, int i, const Location& location, const Datum& datum,
-                 Where& where) {
+    void write(const StepPlace& here, const Location& location, const Datum& datum, Where& where) {
         const int alike = facts_.transposes ? shape_.shares() : shape_.chunks;
         const bool at_home = location.output && location.chunk % alike == datum.chunk % alike;
         where = at_home ? Where{Buffer::output, -1} : Where{Buffer::scratch, location.key};
-        Content& content = memory_[size_t(here.rank)][location.key];
-        if (const auto conflict = order_.write(here, content.cell))
-            return unordered(here, "writes", operand, i, *conflict);
-        content.datum = datum;
-        content.where = where;
-        return ok();
+        memory_[size_t(here.rank)][location.key] = {datum, where};
+    }
+
+    // The step of `move`, not yet among its block's, has added one more operand: from the third on the steps before
+    // leave their work to this one.
+    void sort(int rank, Gathered& gathered, Move& move) {
+        if (gathered.operands.size() < 2) return;
+        RankFlow& flow = flow_[size_t(rank)];
+        const auto new_cell = [&] { return Where{Buffer::scratch, sorted_cell(sorted_cells_++)}; };
+        Gathered::Operand& before = gathered.operands[gathered.operands.size() - 2];
+        Move& left_off = flow.blocks[size_t(before.block)].moves[before.move];
+        if (before.received) {
+            before.where = left_off.sum >= 0 ? flow.sums[size_t(left_off.sum)].received : new_cell();
+            left_off.does = Move::receive;
+            left_off.target = before.where;
+        } else {
+            left_off.does = Move::nothing;
+            left_off.target = {};
+        }
+        // Its sum, if it was to make one, grows.
+        move.sum = left_off.sum >= 0 ? left_off.sum : int32_t(flow.sums.size());
+        if (left_off.sum < 0) flow.sums.emplace_back().partial = new_cell();
+        left_off.sum = -1;
+        left_off.source = left_off.lifted = {};
+        left_off.left = left_off.finish = false;
+        SortedSum& sum = flow.sums[size_t(move.sum)];
+        Gathered::Operand& last = gathered.operands.back();
+        sum.received = last.received ? new_cell() : Where();
+        if (last.received) last.where = sum.received;
+        std::vector<std::pair<int32_t, Where>> all = {{gathered.own_lowest, gathered.own}};
+        for (const Gathered::Operand& each : gathered.operands) all.emplace_back(each.lowest, each.where);
+        std::stable_sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+        sum.operands.clear();
+        for (const auto& [lowest, where] : all) sum.operands.push_back(where);
+        sum.own = size_t(std::count_if(gathered.operands.begin(), gathered.operands.end(),
+                                       [&](const auto& each) { return each.lowest < gathered.own_lowest; }));
     }
 
     // In place, what is to be in the output may be there from the beginning.
@@ -358,8 +372,10 @@ class Walk {
 
     const File& file_;
     const Shape& shape_;
+    const Places places_;
     const CollectiveFacts facts_;
-    const bool save_;
+    const FollowOptions options_;
+    int32_t sorted_cells_ = 0;
     const Contributions contributions_;
     std::vector<std::unordered_map<int64_t, Content>> memory_;  // by rank and key
     std::vector<RankFlow> flow_;
@@ -367,13 +383,12 @@ class Walk {
     std::vector<int> first_thread_;  // by rank
     std::vector<Connection> connections_;
     std::vector<int> queue_;
-    Order order_;
 };
 
 }  // namespace
 
-Result<std::vector<RankFlow>> follow(const File& file, const Shape& shape, bool save) {
-    return Walk(file, shape, save).run();
+Result<std::vector<RankFlow>> follow(const File& file, const Shape& shape, const FollowOptions& options) {
+    return Walk(file, shape, options).run();
 }
 
 }  // namespace weft::msccl

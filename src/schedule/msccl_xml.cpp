@@ -17,6 +17,9 @@ namespace {
 // Chunks that all steps together move: each is walked by itself.
 constexpr int64_t moved_chunks_most = int64_t(1) << 24;
 
+// What the schedules' name has room for, and a prefix.
+constexpr size_t name_bytes_most = name_letters_most - 6;
+
 struct Type {
     const char* name;
     Opcode opcode;
@@ -59,14 +62,18 @@ class MscclReader : xml::Handler {
 
     void start_file(xml::Element& attributes) {
         file_.mark = attributes.mark();
-        file_.name = attributes.text("name").substr(0, 256);
+        file_.name = attributes.text("name");
+        if (file_.name.size() > name_bytes_most)
+            attributes.wrong("name has {} bytes; at most {} are read", file_.name.size(), name_bytes_most);
         if (const char* collective = attributes.find("coll")) file_.collective = collective;
         file_.ranks = attributes.number("ngpus", 1, ranks_most);
         file_.chunks = attributes.number("nchunksperloop", 1, chunks_most);
         file_.in_place = attributes.number_or("inplace", 0, 1, 0) != 0;
         file_.root = attributes.number_or("root", -1, file_.ranks - 1, -1);
         file_.min_bytes = attributes.number_or<uint64_t>("minBytes", 0, UINT64_MAX, 0);
-        file_.max_bytes = attributes.number_or<uint64_t>("maxBytes", 0, UINT64_MAX, UINT64_MAX);
+        // 0 stands for no limit, too.
+        file_.max_bytes = attributes.number_or<uint64_t>("maxBytes", 0, UINT64_MAX, 0);
+        if (file_.max_bytes == 0) file_.max_bytes = UINT64_MAX;
         if (file_.min_bytes > file_.max_bytes)
             attributes.wrong("minBytes is {} and maxBytes {}: no message is of that size", file_.min_bytes,
                              file_.max_bytes);

@@ -19,6 +19,7 @@ class Proof {
     Status run();
     uint64_t steps() const { return steps_; }
     bool in_rank_order() const { return in_rank_order_; }  // see Proved
+    bool orders_differ() const { return orders_differ_; }
 
   private:
     struct Operation {
@@ -123,6 +124,7 @@ class Proof {
     Status deadlock() const;
     Status leftovers() const;
     std::string waits_for(int thread, int& next) const;
+    std::string step_name(int rank, int block, int step) const;
     std::string place(const Here& here) const;
     std::string place(const ChunkAccess& access) const;
     bool object_to_race(const Here& here, const char* what, const ChunkAccess& earlier, const char* did, Buffer buffer,
@@ -178,6 +180,7 @@ class Proof {
     std::unique_ptr<Clocks> clocks_;
     ReadLists reads_;
     bool in_rank_order_ = true;
+    bool orders_differ_ = false;
     std::vector<Thread> threads_;
     std::vector<Rank> rank_states_;
     std::unordered_map<uint64_t, int> connection_of_;

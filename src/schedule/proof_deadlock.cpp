@@ -6,16 +6,21 @@
 
 namespace weft {
 
+std::string Proof::step_name(int rank, int block, int step) const {
+    if (options_.step_name) return options_.step_name(rank, block, step);
+    return fmt::format("rank {}, block {}, step {}", rank, block, step);
+}
+
 std::string Proof::place(const Here& here) const {
-    return fmt::format("operation {}, rank {}, block {}, step {} ({})", rank_states_[here.rank].operation, here.rank,
-                       here.block, here.step, text_of(*here.it, here.iteration));
+    return fmt::format("operation {}, {} ({})", rank_states_[here.rank].operation,
+                       step_name(here.rank, here.block, here.step), text_of(*here.it, here.iteration));
 }
 
 std::string Proof::place(const ChunkAccess& access) const {
     const int rank = access.thread / blocks_, block = access.thread % blocks_;
     if (access.step < 0) return fmt::format("the user of rank {}", rank);
     const Instruction& it = operations_[access.operation].schedules[rank].blocks[block].instructions[access.step];
-    return fmt::format("rank {}, block {}, step {} ({})", rank, block, access.step, text_of(it));
+    return fmt::format("{} ({})", step_name(rank, block, access.step), text_of(it));
 }
 
 bool Proof::object_to_race(const Here& here, const char* what, const ChunkAccess& earlier, const char* did,
@@ -42,7 +47,8 @@ std::string Proof::waits_for(int thread, int& next) const {
     if (after != Dependency() && int(threads_[now.rank * blocks_ + after.block].releases[after.step].size()) <=
                                      threads_[thread].run - after.ago) {
         next = now.rank * blocks_ + after.block;
-        return text + fmt::format("step {} of block {}", after.step, after.block);
+        return text + (options_.step_name ? options_.step_name(now.rank, after.block, after.step)
+                                          : fmt::format("step {} of block {}", after.step, after.block));
     }
     if (now.it->opcode == Opcode::wait) {
         const Board& board = boards_[board_of_[now.rank]];

@@ -347,8 +347,10 @@ std::string Proof::fault(Operation& operation, const Cell& cell, int rank, int t
         result = cell.value.expression;
         in_rank_order_ &= result == in_rank_order(operation.first_tile + uint32_t(tile), chunk);
     }
-    return result == cell.value.expression ? std::string()
-                                           : "is summed in another order than on other ranks" + writer();
+    if (result == cell.value.expression) return {};
+    orders_differ_ = true;
+    in_rank_order_ = false;
+    return options_.any_order ? std::string() : "is summed in another order than on other ranks" + writer();
 }
 
 // At the return of `rank`: its output is right, and nobody touches its buffers any more.

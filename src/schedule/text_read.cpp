@@ -19,8 +19,6 @@ struct Word {
     }
 };
 
-bool is_word_letter(char letter) { return std::isalnum(uint8_t(letter)) || letter == '_'; }
-
 // The words of one line: names, numbers (a minus sign directly before a digit belongs to it), "->" and single signs.
 class Line {
   public:
@@ -34,9 +32,9 @@ class Line {
         const size_t first = place_;
         auto digit_at = [&](size_t place) { return place < text_.size() && std::isdigit(uint8_t(text_[place])); };
         if (place_ == text_.size()) {
-        } else if (is_word_letter(text_[place_]) || (text_[place_] == '-' && digit_at(place_ + 1))) {
+        } else if (is_name_sign(text_[place_]) || (text_[place_] == '-' && digit_at(place_ + 1))) {
             do ++place_;
-            while (place_ < text_.size() && is_word_letter(text_[place_]));
+            while (place_ < text_.size() && is_name_sign(text_[place_]));
         } else {
             place_ += text_.substr(place_, 2) == "->" ? 2 : 1;
         }
@@ -147,7 +145,7 @@ Status read_header(Line& line, Schedule& schedule) {
     schedule = {};
     line.advance();
     if (line.ended()) return line.wrong("expected the algorithm's name, the line ends");
-    schedule.algorithm = line.word().text.substr(0, 65);  // one more than allowed, so that validate() sees it
+    schedule.algorithm = line.word().text.substr(0, name_letters_most + 1);  // so that validate() sees what is too long
     line.advance();
     const auto collective = collective_named(line.word().text);
     if (!collective) return line.wrong("expected a collective (there are{}), {}", collective_list(), line.found());

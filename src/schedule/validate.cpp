@@ -73,12 +73,12 @@ Sentence object_to_width(const Schedule& schedule) {
 }
 
 Sentence object_to_header(const Schedule& schedule) {
-    if (schedule.algorithm.empty() || schedule.algorithm.size() > 64)
-        return object("the algorithm's name has 1..64 letters");
+    if (schedule.algorithm.empty() || schedule.algorithm.size() > name_letters_most)
+        return object("the algorithm's name has 1..256 letters");
     for (char letter : schedule.algorithm)
-        if (!std::isalnum(uint8_t(letter)) && letter != '_')
+        if (!is_name_sign(letter))
             return object("the algorithm's name holds something else than letters, digits and _");
-    if (!std::isalpha(uint8_t(schedule.algorithm[0]))) return object("the algorithm's name begins with a letter");
+    if (!is_name_letter(schedule.algorithm[0])) return object("the algorithm's name begins with a letter");
     if (!collective_named(name_of(schedule.collective))) return object("the collective is none that a schedule can do");
     const bool rooted = facts_of(schedule.collective).rooted;
     Sentence found;

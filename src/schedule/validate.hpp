@@ -11,6 +11,14 @@
 namespace weft {
 
 // Most that a schedule may say, so that a file from anywhere costs no more than its length.
+inline constexpr size_t name_letters_most = 256;
+// ASCII alone: names are the same on all ranks, whatever their locales.
+constexpr bool is_name_letter(char letter) {
+    return (letter >= 'a' && letter <= 'z') || (letter >= 'A' && letter <= 'Z');
+}
+constexpr bool is_name_sign(char letter) {
+    return is_name_letter(letter) || (letter >= '0' && letter <= '9') || letter == '_';
+}
 inline constexpr int32_t ranks_most = 1 << 20;
 inline constexpr int32_t channels_most = 1 << 10;
 inline constexpr int32_t chunks_most = 1 << 24;

@@ -95,6 +95,14 @@ Status AlgoRules::check(const char* variable, std::string_view text, const std::
     return ok();
 }
 
+bool AlgoRules::wants(std::string_view text, std::string_view name) {
+    const auto rules = parse(text);
+    return rules && std::any_of(rules->begin(), rules->end(), [&](const AlgoRule& rule) {
+               const NameList list(rule.names);
+               return std::find(list.allowed.begin(), list.allowed.end(), name) != list.allowed.end();
+           });
+}
+
 AlgoRules::AlgoRules(std::string_view text, const Layout& layout, std::span<const Algorithm> rows) {
     auto rules = parse(text);
     if (rules) rules_ = std::move(*rules);

@@ -27,6 +27,8 @@ class AlgoRules {
   public:
     // weftInvalidArgument, with the rule that is wrong and what it can be. `existing`: the names that there are.
     static Status check(const char* variable, std::string_view text, const std::vector<std::string_view>& existing);
+    // Whether some rule of a text that check() passed names the algorithm as one that it allows.
+    static bool wants(std::string_view text, std::string_view name);
 
     AlgoRules() = default;
     // Of a text that check() passed, for ranks that lie so; `rows`: all algorithms.

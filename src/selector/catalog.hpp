@@ -7,6 +7,7 @@
 
 #include "algorithms/algorithm.hpp"
 #include "src/base/result.hpp"
+#include "src/schedule/msccl.hpp"
 
 namespace weft {
 
@@ -15,31 +16,46 @@ class Catalog {
   public:
     // `files`: as WEFT_ALGO_FILES, paths separated by colons. All are read; those for `ranks` ranks are proved, which
     // costs about a minute and a gigabyte at most, and the others left out; 0: all are in, unproved, to be listed.
-    // `own` lives for ever.
-    // weftInvalidUsage: a file is no algorithm, is not right, or takes a name of ours: the sentence says where and why.
-    static Result<Catalog> load(std::string_view files, int ranks, std::span<const Algorithm> own);
-    // The same once a process for all that ask for the same, as long as any of them lives. Thread-safe.
+    // What cannot be used is left out as well: no communicator fails because of a file. `any_order`: ranks may sum in
+    // different orders (WEFT_ALGO_FILES_ORDER). `own` lives for ever.
+    static Catalog load(std::string_view files, int ranks, std::span<const Algorithm> own, bool any_order = false);
+    // The same once a process for all that ask for the same, as long as any of them lives; what is left out is logged.
+    // Thread-safe.
     static Result<std::shared_ptr<const Catalog>> shared(std::string_view files, int ranks,
-                                                         std::span<const Algorithm> own);
+                                                         std::span<const Algorithm> own, bool any_order);
 
     std::span<const Algorithm> rows() const { return rows_; }
     std::span<const Algorithm> of_users() const { return rows().last(users_.size()); }
     // As WEFT_ALGO may have them: of algorithms for other numbers of ranks too. Views of what the catalog holds.
     std::vector<std::string_view> names() const;
-    // What the files have for other numbers of ranks, and how a user is told.
+    // Whether `text`, as WEFT_ALGO has it, names what there is (AlgoRules::check). weftInvalidArgument, also if it wants
+    // an algorithm that was left out as faulty: then with the reason. To exclude one is no error.
+    Status check(const char* variable, std::string_view text) const;
+    // What the files have for other numbers of ranks, or `faulty`: what cannot be used; and how a user is told.
     struct LeftOut {
-        std::string name, told;
+        std::string name, told;  // name: empty of a file that could not be read
+        bool faulty = false;
     };
     const std::vector<LeftOut>& left_out() const { return left_out_; }
-    // Of the user's files, whatever the ranks: the same on all ranks that choose alike; 0: there are none.
+    // The faulty ones, in one sentence; empty: there are none.
+    std::string faults() const;
+    bool any_order() const { return any_order_; }
+    // Of those whose results may have other bits on each rank: their names, with their files.
+    const std::vector<std::string>& differing() const { return differing_; }
+    // Of the user's files that could be read, whatever the ranks: the same on all ranks that choose alike; 0: there are
+    // none.
     uint64_t digest() const { return digest_; }
 
   private:
-    Status add_file(const std::string& name, int ranks);
+    void add_file(const std::string& name, int ranks);
+    Status add_set(const std::string& file, std::vector<Schedule> schedules, int ranks, const ScheduleFile& read);
+    bool has_name(std::string_view name) const;
 
     std::vector<Algorithm> rows_;
     std::vector<std::unique_ptr<UserAlgorithm>> users_;
     std::vector<LeftOut> left_out_;
+    std::vector<std::string> differing_;
+    bool any_order_ = false;
     uint64_t digest_ = 0;
 };
 

@@ -113,3 +113,58 @@ TEST_CASE("weft schedule check and convert read MSCCL's XML too", "[schedule]") 
     CHECK(faulty.exit_status == 1);
     CHECK(faulty.err == "weft schedule: " + file.name + ": line 1, column 3: <algo> has no attribute name\n");
 }
+
+TEST_CASE("weft schedule show takes a file in the place of a name, with the same options", "[schedule]") {
+    const std::string folder = std::string(WEFT_SCHEDULES) + "/msccl/",
+                      xml = folder + "ring_all_reduce_3_out_of_place.xml", chain = folder + "chain_broadcast_4.xml";
+    const Outcome converted = run({"schedule", "convert", xml}), shown = run({"schedule", "show", xml});
+    CHECK(shown.exit_status == 0);
+    CHECK(shown.out == converted.out);
+    TemporaryFile text, picture, named;
+    std::ofstream(text.name) << converted.out;
+    CHECK(run({"schedule", "show", text.name, "-n", "3"}).out == converted.out);
+    CHECK(run({"schedule", "show", golden}).out == file_text(golden));
+    const Outcome one = run({"schedule", "show", xml, "--rank", "1", "--collective", "allreduce", "--channels", "1"});
+    CHECK(one.out.find("schedule ring_3 all_reduce rank 1 of 3 ") == 0);
+    CHECK(one.out.find("rank 2 of 3") == std::string::npos);
+    // Drawn as the same ring under its name, but for that.
+    CHECK(run({"schedule", "show", golden, "--svg", picture.name, "--hosts", "2", "--bytes", "64K"}).exit_status == 0);
+    CHECK(run({"schedule", "show", "ring", "-n", "4", "--svg", named.name, "--hosts", "2", "--bytes", "64K"})
+              .exit_status == 0);
+    CHECK(file_text(picture.name) == file_text(named.name));
+    CHECK(run({"schedule", "show", chain, "--svg", picture.name}).exit_status == 0);
+    CHECK(run({"schedule", "build", chain, "-o", text.name}).exit_status == 0);
+    CHECK(file_text(text.name) == run({"schedule", "convert", chain}).out);
+    // What does not fit the file, or is missing without one.
+    for (const std::vector<std::string>& options :
+         std::vector<std::vector<std::string>>{{chain, "-n", "5"},
+                                               {chain, "--collective", "all_reduce"},
+                                               {chain, "--root", "2"},
+                                               {chain, "-c", "2"},
+                                               {chain, "--rank", "4"},
+                                               {chain, "--hosts", "5"},
+                                               {"ring"},
+                                               {chain, "--expand", "strait"}}) {
+        std::vector<std::string> arguments = {"schedule", "show"};
+        arguments.insert(arguments.end(), options.begin(), options.end());
+        INFO(options[0] << " " << options.back());
+        CHECK(run(arguments).exit_status == 2);
+    }
+    CHECK(run({"schedule", "show", "/nonexistent/ring.xml"}).exit_status == 1);
+    const std::string wrong = folder + "wrong/double_reduction.xml";
+    CHECK(run({"schedule", "show", wrong}).exit_status == 0);  // to be looked at
+    CHECK(run({"schedule", "show", wrong, "--svg", picture.name}).exit_status == 1);
+}
+
+TEST_CASE("weft schedule check lets ranks sum in different orders if asked to", "[schedule]") {
+    TemporaryFile file;
+    {
+        std::ofstream text(file.name);
+        for (int rank = 0; rank < 2; ++rank)
+            text << "schedule swapped all_reduce rank " << rank
+                 << " of 2 channels 1 chunks 1 fifo 2\nblock channel 0 source " << 1 - rank << " target " << 1 - rank
+                 << "\n  send input[0]\n  recv_reduce_copy input[0] -> output left finish\n";
+    }
+    CHECK(run({"schedule", "check", file.name}).exit_status == 1);
+    CHECK(run({"schedule", "check", file.name, "--any-order"}).exit_status == 0);
+}

@@ -30,9 +30,9 @@ static std::vector<std::string> names_in(const std::string& below) {
     return names;
 }
 
-static Status verdict(const std::string& xml) {
-    auto program = read_msccl(xml);
-    return program ? check_set(program->schedules) : program.take_status();
+static Status verdict(const std::string& xml, bool any_order = false) {
+    auto file = read_schedules(xml, any_order);
+    return file ? file->check(file->schedules, {}, {.any_order = any_order}, nullptr) : file.take_status();
 }
 
 // The one place where `old` stands, changed.
@@ -190,13 +190,101 @@ TEST_CASE("attributes that Weft has no use for are skipped, and a size range is 
     CHECK(program->max_bytes == 65536);
 }
 
+TEST_CASE("no maxBytes, or 0, is no limit", "[schedule]") {
+    const std::string limited = file_text("all_gather_2_from_8_bytes.xml");
+    CHECK(read_msccl(limited)->min_bytes == 8);
+    CHECK(read_msccl(limited)->max_bytes == SIZE_MAX);
+    CHECK(read_schedules(limited)->schedules[0].most_bytes == INT64_MAX);
+    CHECK(read_msccl(changed(limited, " maxBytes=\"0\"", ""))->max_bytes == SIZE_MAX);
+    CHECK(read_msccl(changed(limited, "minBytes=\"8\" ", ""))->min_bytes == 0);
+    CHECK(read_msccl(changed(limited, "maxBytes=\"0\"", "maxBytes=\"8\""))->max_bytes == 8);
+    CHECK(verdict(changed(limited, "maxBytes=\"0\"", "maxBytes=\"7\"")).code() == weftInvalidArgument);
+    CHECK(read_msccl(file_text("all_gather_2_without_limit.xml"))->max_bytes == SIZE_MAX);
+}
+
+TEST_CASE("in place a copy of a place onto itself is nothing, and carries its dependencies", "[schedule]") {
+    const std::string text = file_text("stays_all_gather_2.xml");
+    const auto stays = read_msccl(text);
+    REQUIRE(stays.ok());
+    CHECK(text_of(stays->schedules[0].blocks[1].instructions[0]) == "nop");
+    CHECK(stays->schedules[0].scratch == 0);
+    // With a step of the other block behind it, and in a file that is not in place, where it is a copy.
+    const std::string depends =
+        "<step s=\"0\" type=\"s\" srcbuf=\"o\" srcoff=\"0\" dstbuf=\"o\" dstoff=\"0\" cnt=\"1\" "
+        "depid=\"-1\" deps=\"-1\"";
+    const auto behind =
+        read_msccl(changed(text, depends, changed(depends, "depid=\"-1\" deps=\"-1\"", "depid=\"1\" deps=\"0\"")));
+    REQUIRE(behind.ok());
+    CHECK(behind->schedules[0].blocks[0].instructions[0].after == Dependency{1, 0, 0});
+    CHECK(!verdict(changed(text, "inplace=\"1\"", "inplace=\"0\"")).ok());  // a race of the copy and the send
+}
+
+TEST_CASE("steps that sum in another order on each rank are put into rank order, or stay as they are", "[schedule]") {
+    const std::string text = file_text("one_pass_all_reduce_3.xml");
+    const auto sorted = read_msccl(text), as_written = read_msccl(text, true);
+    REQUIRE((sorted.ok() && as_written.ok()));
+    CHECK(verdict(text).ok());
+    CHECK(verdict(text, true).ok());
+    Proved proved;
+    CHECK(check_set(as_written->schedules).code() == weftInvalidArgument);
+    CHECK(check_set(as_written->schedules, {}, {.any_order = true}, &proved).ok());
+    CHECK(proved.orders_differ);
+    CHECK(!proved.in_rank_order);
+    CHECK(as_written->schedules[2].scratch == 2);
+    INFO(write_text(sorted->schedules[2]));
+    CHECK(write_text(sorted->schedules[2])
+              .find("  3 copy scratch[0 at 0] -> scratch at 2\n"
+                    "  4 add scratch[0 at 1] -> scratch at 2\n"
+                    "  5 copy input[0] -> output\n"
+                    "  6 add scratch[0 at 2] -> output left finish\n") != std::string::npos);
+    // What is not the same sum is no other order of it.
+    const std::string twice =
+        changed(text, "type=\"re\" srcbuf=\"s\" srcoff=\"1\"", "type=\"re\" srcbuf=\"s\" srcoff=\"0\"");
+    CHECK(verdict(twice, true).code() == weftInvalidArgument);
+    // A file of which all ranks agree stays as it is.
+    const std::string ring = file_text("ring_all_reduce_4_channels_2.xml");
+    CHECK(read_msccl(ring)->schedules == read_msccl(ring, true)->schedules);
+}
+
+TEST_CASE("an MSCCL file without coll is read as an allreduce, and every objection says so", "[schedule]") {
+    const std::string ring = file_text("ring_all_reduce_4_channels_2.xml"), gather = file_text("ring_all_gather_4.xml");
+    CHECK(verdict(changed(ring, " coll=\"allreduce\"", "")).ok());
+    CHECK(verdict(changed(ring, "coll=\"allreduce\"", "coll=\"\"")).ok());
+    for (const Status& status :
+         {verdict(changed(gather, " coll=\"allgather\"", "")),
+          verdict(changed(changed(ring, " coll=\"allreduce\"", ""), "cnt=\"1\"", "cnt=\"2\""))}) {
+        INFO(status.sentence());
+        CHECK(status.code() == weftInvalidArgument);
+        CHECK(status.sentence().find("<algo> has no coll") != std::string::npos);
+    }
+    CHECK(verdict(changed(ring, "cnt=\"1\"", "cnt=\"2\"")).sentence().find("coll") == std::string::npos);
+}
+
+TEST_CASE("names are kept whole, and what is no letter of a name becomes _", "[schedule]") {
+    const std::string ring = file_text("ring_all_reduce_4_channels_2.xml");
+    const auto name = [&](const std::string& text) {
+        const auto program = read_msccl(changed(ring, "name=\"ring_4\"", "name=\"" + text + "\""));
+        if (!program) return program.status().sentence();
+        CHECK(program->schedules[0].algorithm == program->name);
+        const auto read = read_texts(write_text(program->schedules));
+        CHECK((read && *read == program->schedules));
+        return program->name;
+    };
+    const std::string longest(250, 'n');
+    CHECK(name(longest) == longest);
+    CHECK(name(longest + "n").find("name has 251 bytes") != std::string::npos);
+    CHECK(name("") == "msccl_");
+    CHECK(name("1-4 &amp; \xc3\xa4.b") == "msccl_1_4______b");
+    CHECK(name("a b") == "a_b");
+}
+
 TEST_CASE("what is not an MSCCL file, or not a whole one, is refused with line and column", "[schedule]") {
     const std::string ring = file_text("ring_all_reduce_4_channels_2.xml");
     const auto sentence = [&](const std::string& old, const std::string& now) {
         return verdict(changed(ring, old, now)).sentence();
     };
-    CHECK(verdict("").sentence() == "line 1, column 1: this is not XML: no element found");
-    CHECK(verdict("schedule ring").sentence() == "line 1, column 1: this is not XML: syntax error");
+    CHECK(read_msccl("").status().sentence() == "line 1, column 1: this is not XML: no element found");
+    CHECK(read_msccl("schedule ring").status().sentence() == "line 1, column 1: this is not XML: syntax error");
     CHECK(verdict("<html/>").sentence() == "line 1, column 1: expected <algo>, found <html>");
     CHECK(verdict("<!DOCTYPE algo [<!ENTITY a \"b\">]>\n<algo/>").sentence() ==
           "line 1, column 16: a document type is not read; remove <!DOCTYPE ...>");

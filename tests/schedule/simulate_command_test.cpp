@@ -380,3 +380,31 @@ TEST_CASE("weft schedule simulate --trace writes what happened when", "[schedule
     CHECK(nowhere.exit_status == 1);
     CHECK(nowhere.err.find("/nonexistent/trace.json could not be written") != std::string::npos);
 }
+
+TEST_CASE("weft schedule simulate takes a file in the place of a name, with the same options", "[schedule]") {
+    const std::string folder = std::string(WEFT_SCHEDULES) + "/", ring = folder + "ring_all_reduce_4.txt",
+                      chain = folder + "msccl/chain_broadcast_4.xml";
+    // The same schedule takes the same time, whatever it comes from.
+    for (const std::vector<std::string>& options : std::vector<std::vector<std::string>>{
+             {"-b", "1M"},
+             {"-b", "1M", "--hosts", "2"},
+             {"-b", "64K", "--host", "cpu-100g", "--hosts", "4", "--slow-rank", "1=2"}}) {
+        std::vector<std::string> named = {"ring", "-n", "4", "-c", "1"}, file = {ring};
+        named.insert(named.end(), options.begin(), options.end());
+        file.insert(file.end(), options.begin(), options.end());
+        CHECK(simulated(file) == simulated(named));
+    }
+    CHECK(simulated({ring, "--topology", machines + "dgx1_v100.xml"})["ranks"] == 4);
+    const Json xml = simulated({chain, "--host", "cpu-100g"});
+    CHECK(xml["algorithm"] == "chain");
+    CHECK(xml["collective"] == "broadcast");
+    CHECK(xml["ranks"] == 4);
+    TemporaryFile trace;
+    CHECK(simulate({chain, "--trace", trace.name}).exit_status == 0);
+    CHECK(!file_text(trace.name).empty());
+    CHECK(simulate({chain, "-n", "8"}).exit_status == 2);
+    CHECK(simulate({chain, "--collective", "reduce"}).exit_status == 2);
+    CHECK(simulate({chain, "--hosts", "2", "--fail-host", "1"}).exit_status == 2);
+    CHECK(simulate({folder + "msccl/wrong/double_reduction.xml"}).exit_status == 1);
+    CHECK(simulate({"/nonexistent/ring.xml"}).exit_status == 1);
+}

@@ -190,8 +190,14 @@ TEST_CASE("what a job would refuse of the environment nothing is explained with"
     // The sentence of plain `weft info`.
     CHECK(misspelt.error == "weft info explain: " + info({"WEFT_ALGO=rign"}, 1)["errors"][0].get<std::string>() + "\n");
     CHECK(explained({"WEFT_DIRECT=7"}).status == 1);
-    CHECK(explained({"WEFT_ALGO_FILES=/nowhere.txt"}).status == 1);
+    CHECK(explained({"WEFT_ALGO_FILES=/nowhere.txt", "WEFT_ALGO=mine"}).status == 1);
+    CHECK(explained({"WEFT_ALGO_FILES_ORDER=none"}).status == 1);
+    CHECK(explained({"WEFT_ALGO_FILES_ORDER=any", "WEFT_DETERMINISTIC=1"}).status == 1);
     CHECK(explained({"WEFT_TUNE_FILE=/nowhere.json"}).status == 1);
+    // A communicator does without it, too.
+    const Outcome unread = explained({"WEFT_ALGO_FILES=/nowhere.txt"});
+    CHECK(unread.status == 0);
+    CHECK(contains(unread.error, "weft info explain: warning: WEFT_ALGO_FILES: /nowhere.txt"));
     const Outcome warned = explained({"WEFT_TIMOUT_MS=1"});
     CHECK(warned.status == 0);
     CHECK(contains(warned.error, "weft info explain: warning: WEFT_TIMOUT_MS is not an option"));

@@ -176,6 +176,6 @@ TEST_CASE("a file of hundreds of megabytes is not read to its end", "[large]") {
     const Outcome outcome =
         run({"env", "WEFT_ALGO_FILES=" + file.name(), WEFT_COMMAND, "info", "explain", "1M", "-n", "2"});
     INFO(outcome.output << outcome.error);
-    CHECK(outcome.status == 1);
+    CHECK(outcome.status == 0);  // it does without
     CHECK(contains(outcome.output + outcome.error, file.name() + " is larger than 256 MiB"));
 }

@@ -1,0 +1,97 @@
+#include "tools/algorithm_file.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "src/base/file.hpp"
+#include "src/registry.hpp"
+#include "tools/algorithm_named.hpp"
+
+namespace weft::tools {
+
+namespace {
+
+constexpr size_t file_bytes_most = size_t(256) << 20;
+
+std::string text_of(const Schedule& first) {
+    std::string text = fmt::format("{} {} on {} ranks", first.algorithm, name_of(first.collective), first.ranks);
+    if (first.root >= 0) text += fmt::format(", root {}", first.root);
+    return text;
+}
+
+}  // namespace
+
+bool is_algorithm_file(const std::string& word) {
+    const auto rows = registry::algorithms();
+    if (std::any_of(rows.begin(), rows.end(), [&](const Algorithm& row) { return word == row.name; })) return false;
+    return word.find('/') != word.npos || access(word.c_str(), F_OK) == 0;
+}
+
+Result<ScheduleFile> read_schedule_file(const std::string& name, bool any_order) {
+    const auto text = read_file(name, file_bytes_most, Pipes::read);
+    if (!text) return fail(weftInvalidUsage, "{}", text.status().sentence());
+    auto file = read_schedules(*text, any_order);
+    if (!file) return fail(weftInvalidUsage, "{}: {}", name, file.status().sentence());
+    return file;
+}
+
+Result<std::shared_ptr<const FileAlgorithm>> algorithm_of_file(const std::string& name, const FileChoice& choice) {
+    std::optional<Collective> collective;
+    if (choice.collective) {
+        const auto meant = collective_meant(*choice.collective);
+        if (!meant) return Status(meant.status().code(), meant.status().sentence());
+        collective = *meant;
+    }
+    auto file = read_schedule_file(name);
+    if (!file) return file.take_status();
+    std::map<std::tuple<std::string, Collective, int, int, int64_t, int64_t>, std::vector<Schedule>> sets;
+    for (Schedule& schedule : file->schedules)
+        sets[{schedule.algorithm, schedule.collective, schedule.ranks, schedule.root, schedule.least_bytes,
+              schedule.most_bytes}]
+            .push_back(std::move(schedule));
+    file->schedules.clear();
+    std::vector<std::vector<Schedule>*> meant;
+    std::string held;
+    for (auto& [key, set] : sets) {
+        const Schedule& first = set[0];
+        held += fmt::format("{}{}", held.empty() ? "" : "; ", text_of(first));
+        const bool fits = (!collective || *collective == first.collective) &&
+                          (choice.ranks == 0 || choice.ranks == first.ranks) &&
+                          (!choice.root || first.root < 0 || *choice.root == first.root);
+        if (fits) meant.push_back(&set);
+    }
+    if (meant.size() != 1)
+        return fail(weftInvalidArgument, "{} holds {}: {} say --ranks, --collective or --root of {}", name, held,
+                    meant.empty() ? "none of it is meant;" : "several are meant;",
+                    meant.empty() ? "what it holds" : "one of them");
+    std::vector<Schedule>& set = *meant[0];
+    std::sort(set.begin(), set.end(), [](const Schedule& a, const Schedule& b) { return a.rank < b.rank; });
+    const Schedule& first = set[0];
+    for (size_t rank = 0; rank < set.size(); ++rank)
+        if (set[rank].rank != int(rank) || int(set.size()) != first.ranks)
+            return fail(weftInvalidUsage, "{}: {}: it takes one schedule of each rank, and there are {}", name,
+                        text_of(first), set.size());
+    if (choice.channels && *choice.channels != first.channels)
+        return fail(weftInvalidArgument, "--channels {}: {} has {}, as it stands there", *choice.channels, name,
+                    first.channels);
+    auto algorithm = std::make_shared<FileAlgorithm>();
+    algorithm->user = {first.algorithm, name, std::move(set)};
+    algorithm->row = {algorithm->user.name.c_str(), algorithm->user.schedules[0].collective, nullptr, nullptr,
+                      algorithm->user.file.c_str()};
+    algorithm->row.of_user = &algorithm->user;
+    algorithm->file = std::move(*file);
+    return std::shared_ptr<const FileAlgorithm>(std::move(algorithm));
+}
+
+Status prove(const FileAlgorithm& algorithm) {
+    Proved proved;
+    const Status status = algorithm.file.check(algorithm.user.schedules, {}, {}, &proved);
+    return status ? ok() : fail(weftInvalidUsage, "{}: {}", algorithm.user.file, status.sentence());
+}
+
+}  // namespace weft::tools

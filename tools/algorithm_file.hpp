@@ -1,0 +1,36 @@
+// algorithm_file.hpp: an algorithm that a command line gives as a file, MSCCL's XML or schedules as text, in the place of
+// a name.
+#pragma once
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "algorithms/algorithm.hpp"
+#include "src/base/result.hpp"
+#include "src/schedule/msccl.hpp"
+
+namespace weft::tools {
+
+// What the command line says besides; a file of several algorithms must hold one that is meant.
+struct FileChoice {
+    std::optional<std::string> collective;
+    std::optional<int> root, channels;
+    int ranks = 0;  // 0: not said
+};
+
+// A row like the registry's. Immutable; the row points into it.
+struct FileAlgorithm {
+    UserAlgorithm user;
+    Algorithm row;
+    ScheduleFile file;  // but for its schedules
+};
+
+// Whether the word is a file's name, and no algorithm's: one with a / in it, or of a file that there is.
+bool is_algorithm_file(const std::string& word);
+// weftInvalidUsage: it cannot be read, or is none; weftInvalidArgument: what is said does not fit it.
+Result<ScheduleFile> read_schedule_file(const std::string& name, bool any_order = false);
+Result<std::shared_ptr<const FileAlgorithm>> algorithm_of_file(const std::string& name, const FileChoice& choice);
+// weftInvalidUsage: it is not right (checker.hpp), or cannot be proved.
+Status prove(const FileAlgorithm& algorithm);
+
+}  // namespace weft::tools
