@@ -182,6 +182,7 @@ Status check_file(const Request& request) {
     if (!status)
         return fail(weftInvalidUsage, "{}: {}{}", request.file, status.sentence(),
                     proved.orders_differ ? "; --any-order lets that pass" : "");
+    if (!file->assumed.empty()) fmt::print(stderr, "weft schedule: {}: {}\n", request.file, file->assumed);
     const char* order = !facts_of(schedules[0].collective).reduces ? ""
                         : proved.orders_differ                     ? "; ranks combine in different orders"
                         : proved.in_rank_order                     ? "; it combines in rank order"

@@ -66,7 +66,9 @@ class Element {
         const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
         const bool whole = end == text.data() + text.size();
         if (whole && error == std::errc() && value >= least && value <= most) return value;
-        if (whole && error != std::errc::invalid_argument)
+        // Of a number below 0 the reader of unsigned ones takes nothing.
+        const bool below = text.size() > 1 && text[0] == '-' && text.find_first_not_of("0123456789", 1) == text.npos;
+        if (below || (whole && error != std::errc::invalid_argument))
             wrong("{} of <{}> is {}; it must lie in {}..{}", name, name_, shown(text), least, most);
         else
             wrong("{} of <{}> is {}, which is not a number", name, name_, shown(text));

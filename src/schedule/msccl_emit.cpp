@@ -92,8 +92,8 @@ class Emitter {
         if (!flow_.kept.empty()) ++blocks;
         if (!flow_.saved.empty()) saving_ = blocks++;
         for (const BlockFlow& block : flow_.blocks)
-            touching += std::any_of(block.moves.begin(), block.moves.end(),
-                                    [&](const Move& move) { return in_scratch(move); });
+            touching +=
+                std::any_of(block.moves.begin(), block.moves.end(), [&](const Move& move) { return in_scratch(move); });
         if (saving_ >= 0) ++touching;
         if (touching > 1) gate_ = {blocks++, touching - 1, 1};
         for (size_t b = 0; b < gpu_.blocks.size(); ++b) emit_block(int(b));

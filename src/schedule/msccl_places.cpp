@@ -41,8 +41,8 @@ Status Places::locate(const StepPlace& here, const Operand& operand, int i, Loca
     const int part = location.chunk / shape_.shares();
     location.initial =
         (is_input || file_.in_place) && holds(input_of(shape_.collective, here.rank, shape_.root), part, here.rank);
-    location.output = (!is_input || file_.in_place) &&
-                      holds(output_of(shape_.collective, here.rank, shape_.root), part, here.rank);
+    location.output =
+        (!is_input || file_.in_place) && holds(output_of(shape_.collective, here.rank, shape_.root), part, here.rank);
     return ok();
 }
 

@@ -191,18 +191,15 @@ TEST_CASE("a process says once what runs in it, from WEFT_DEBUG's level VERSION 
     CHECK(lines_of_version(3).size() == 1);
 }
 
-TEST_CASE("ranks with other algorithm files, or with wrong ones, are told so", "[meeting]") {
+TEST_CASE("ranks with other algorithm files are told so", "[meeting]") {
     const Folder folder;
-    const std::string good = folder.path / "good.txt", other = folder.path / "other.txt",
-                      wrong = folder.path / "wrong.txt";
+    const std::string good = folder.path / "good.txt", other = folder.path / "other.txt";
     std::vector<weft::Schedule> ring;
     for (int rank = 0; rank < 2; ++rank)
         ring.push_back(weft::registry::find_algorithm("ring")->build({.ranks = 2, .rank = rank}, {}));
     for (weft::Schedule& schedule : ring) schedule.algorithm = "mine";
     std::ofstream(good) << weft::write_text(ring);
     std::ofstream(other) << weft::write_text(ring) << "# another file\n";
-    ring[0].blocks[0].instructions.pop_back();
-    std::ofstream(wrong) << weft::write_text(ring);
     {
         Job job(2);
         job.start(0, {"init", "reduce"}, {"WEFT_ALGO_FILES=" + good, quiet});
@@ -212,14 +209,80 @@ TEST_CASE("ranks with other algorithm files, or with wrong ones, are told so", "
             CHECK(contains(job.answer(process, "init") + job.answer(process, "reduce"),
                            "WEFT_ALGO_FILES of rank 1 holds other algorithms than rank 0's"));
     }
-    Job job(1);
-    job.start(0, {"init"}, {"WEFT_ALGO_FILES=" + wrong, quiet});  // of one rank: a file for two is none of its business
-    job.start(0, {"init"}, {"WEFT_ALGO_FILES=/nowhere:" + good, quiet});
-    job.start_as(0, 2, {"init"}, {"WEFT_ALGO_FILES=" + wrong, quiet});
+    // A rank that cannot read what rank 0 reads, or the other way round: both are told by which rank.
+    for (const int without : {0, 1}) {
+        Job job(2);
+        for (int rank = 0; rank < 2; ++rank)
+            job.start(rank, {"init", "reduce"},
+                      {"WEFT_ALGO_FILES=" + (rank == without ? std::string("/nowhere") : good), quiet});
+        job.finish();
+        for (int process = 0; process < 2; ++process) {
+            const std::string answers = job.answer(process, "init") + job.answer(process, "reduce");
+            INFO(answers);
+            CHECK(contains(answers, "WEFT_ALGO_FILES of rank 1 "));
+            CHECK(contains(answers, "/nowhere") == (without == 1));
+        }
+    }
+}
+
+TEST_CASE("a communicator does without algorithm files that cannot be used, unless WEFT_ALGO wants them", "[meeting]") {
+    const Folder folder;
+    const std::string good = folder.path / "good.txt", wrong = folder.path / "wrong.txt";
+    std::vector<weft::Schedule> ring;
+    for (int rank = 0; rank < 2; ++rank)
+        ring.push_back(weft::registry::find_algorithm("ring")->build({.ranks = 2, .rank = rank}, {}));
+    for (weft::Schedule& schedule : ring) schedule.algorithm = "mine";
+    std::ofstream(good) << weft::write_text(ring);
+    ring[0].blocks[0].instructions.pop_back();
+    for (weft::Schedule& schedule : ring) schedule.algorithm = "wrong";
+    std::ofstream(wrong) << weft::write_text(ring);
+    const std::string files = "WEFT_ALGO_FILES=" + wrong + ":/nowhere:" + good;
+    {
+        Job job(2);
+        for (int rank = 0; rank < 2; ++rank) job.start(rank, {"init", "reduce", "destroy"}, {files});
+        job.finish();
+        for (int process = 0; process < 2; ++process) {
+            INFO(job[process].error());
+            CHECK(job.answer(process, "init") == "0");
+            CHECK(job.answer(process, "reduce") == "0");
+            CHECK(contains(job[process].error(), wrong));
+            CHECK(contains(job[process].error(), "/nowhere"));
+            CHECK(!contains(job[process].error(), good));
+        }
+    }
+    Job job(2);
+    for (int rank = 0; rank < 2; ++rank) job.start(rank, {"init"}, {files, "WEFT_ALGO=wrong", quiet});
     job.finish();
-    CHECK(job.answer(0, "init") == "0");
-    CHECK(contains(job.answer(1, "init"), "WEFT_ALGO_FILES: /nowhere could not be read: No such file or directory"));
-    CHECK(contains(job.answer(2, "init"), "wrong.txt: mine for all_reduce is not right: "));
+    for (int process = 0; process < 2; ++process) {
+        CHECK(job.answer(process, "init").rfind("4 ", 0) == 0);
+        CHECK(contains(job.answer(process, "init"), wrong));
+    }
+}
+
+TEST_CASE("WEFT_ALGO_FILES_ORDER is the same on all ranks, and not that of a deterministic job", "[meeting]") {
+    const std::string any = "WEFT_ALGO_FILES_ORDER=any";
+    {
+        Job job(2);
+        job.start(0, {"init", "reduce"}, {quiet});
+        job.start(1, {"init", "reduce"}, {quiet, any});
+        job.finish();
+        for (int process = 0; process < 2; ++process)
+            CHECK(contains(job.answer(process, "init") + job.answer(process, "reduce"),
+                           "WEFT_ALGO_FILES_ORDER of rank 1 "));
+    }
+    Job job(2);
+    for (int rank = 0; rank < 2; ++rank) job.start(rank, {"init"}, {quiet, any, "WEFT_DETERMINISTIC=1"});
+    job.finish();
+    for (int process = 0; process < 2; ++process) {
+        INFO(job.answer(process, "init"));
+        CHECK(job.answer(process, "init").rfind("4 ", 0) == 0);
+        CHECK(contains(job.answer(process, "init"), "WEFT_ALGO_FILES_ORDER"));
+        CHECK(contains(job.answer(process, "init"), "WEFT_DETERMINISTIC"));
+    }
+    Job served(2);
+    for (int rank = 0; rank < 2; ++rank) served.start(rank, {"init", "reduce", "destroy"}, {quiet, any});
+    served.finish();
+    for (int process = 0; process < 2; ++process) CHECK(served.answer(process, "reduce") == "0");
 }
 
 TEST_CASE("an algorithm that cannot serve a call says why", "[meeting]") {

@@ -199,6 +199,7 @@ TEST_CASE("no maxBytes, or 0, is no limit", "[schedule]") {
     CHECK(read_msccl(changed(limited, "minBytes=\"8\" ", ""))->min_bytes == 0);
     CHECK(read_msccl(changed(limited, "maxBytes=\"0\"", "maxBytes=\"8\""))->max_bytes == 8);
     CHECK(verdict(changed(limited, "maxBytes=\"0\"", "maxBytes=\"7\"")).code() == weftInvalidArgument);
+    CHECK(verdict(changed(limited, "maxBytes=\"0\"", "maxBytes=\"-1\"")).code() == weftInvalidArgument);
     CHECK(read_msccl(file_text("all_gather_2_without_limit.xml"))->max_bytes == SIZE_MAX);
 }
 
@@ -237,6 +238,15 @@ TEST_CASE("steps that sum in another order on each rank are put into rank order,
                     "  4 add scratch[0 at 1] -> scratch at 2\n"
                     "  5 copy input[0] -> output\n"
                     "  6 add scratch[0 at 2] -> output left finish\n") != std::string::npos);
+    // Whatever the steps that add, and wherever they do.
+    for (const char* name : {"one_pass_rrc_all_reduce_3_out_of_place.xml", "one_pass_rrc_all_reduce_4.xml",
+                             "one_pass_in_scratch_all_reduce_3.xml"}) {
+        INFO(name);
+        Proved as_it_is;
+        CHECK(check_set(read_msccl(file_text(name), true)->schedules, {}, {.any_order = true}, &as_it_is).ok());
+        CHECK(as_it_is.orders_differ);
+        CHECK(verdict(file_text(name)).ok());
+    }
     // What is not the same sum is no other order of it.
     const std::string twice =
         changed(text, "type=\"re\" srcbuf=\"s\" srcoff=\"1\"", "type=\"re\" srcbuf=\"s\" srcoff=\"0\"");
