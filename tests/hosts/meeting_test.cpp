@@ -395,6 +395,13 @@ TEST_CASE("hosts with an address in common meet at another one, or say at once t
     CHECK(contains(told, twin + ":40000"));
     CHECK(contains(told, "usb0"));
     CHECK(job.answer(0, "init").rfind("8 ", 0) == 0);
+    // The same of a root that a variable names, at a port of the range.
+    NetworkJob derived(network, 1);
+    derived.start(1, {"environment"}, with(derived_at(twin, 40000, 1, 0), {"WEFT_PORT_RANGE=40000-40010"}));
+    derived.finish();
+    INFO(derived.everything());
+    CHECK(derived.answer(0, "environment").rfind("6 ", 0) == 0);
+    CHECK(contains(derived.answer(0, "environment"), twin + ":40000"));
 }
 
 TEST_CASE("a job whose root's name is not resolved, or whose port is taken, says so", "[meeting]") {
