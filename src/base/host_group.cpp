@@ -6,6 +6,7 @@
 #include <sched.h>
 #include <sys/random.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -55,6 +56,11 @@ uint64_t process_token() {
 }
 
 uint64_t process_token_address() { return reinterpret_cast<uint64_t>(&token.value); }
+
+uint64_t pid_namespace() {
+    struct stat status {};
+    return stat("/proc/self/ns/pid", &status) == 0 ? status.st_ino : 0;
+}
 
 bool process_stopped(int pid) {
     // The letter behind the name, which may hold anything but ends with the last parenthesis.
@@ -172,7 +178,13 @@ bool HostGroup::alive(int rank) const {
     if (row(rank).process == process_token()) return true;
     if (settled_.load(std::memory_order_acquire) && !local(rank))
         return row(rank).state.load(std::memory_order_acquire) != RankState::dead;
-    return holds(rank, row(rank).pid);
+    // A program that closes Weft's descriptors gives up its lock as well, and lives: the segment is still mapped there. A
+    // process that ends gives up its memory before its locks.
+    const bool ours = memory_.descriptor_intact();
+    if (ours && locked_elsewhere(rank)) return true;
+    const RankRow& other = row(rank);
+    if (other.pid_namespace != 0 && other.pid_namespace == pid_namespace()) return mapped_by(other);
+    return !ours;  // we cannot tell: do not accuse
 }
 
 static struct flock lock_of(int rank, short type) {
@@ -184,15 +196,15 @@ static struct flock lock_of(int rank, short type) {
     return lock;
 }
 
-// A program that closes Weft's descriptors gives up its locks as well, and lives: then the segment is still mapped there.
-// A process that ends gives up its memory before its locks.
-bool HostGroup::holds(int rank, int pid) const {
-    if (memory_.descriptor_intact()) {
-        struct flock lock = lock_of(rank, F_WRLCK);
-        if (fcntl(memory_.fd(), F_GETLK, &lock) != 0) return true;  // cannot tell: do not accuse
-        if (lock.l_type != F_UNLCK) return true;
-    }
-    const std::string maps = system_file(fmt::format("/proc/{}/maps", pid));
+bool HostGroup::locked_elsewhere(int rank) const {
+    struct flock lock = lock_of(rank, F_WRLCK);
+    // Cannot tell: do not accuse.
+    if (!memory_.descriptor_intact() || fcntl(memory_.fd(), F_GETLK, &lock) != 0) return true;
+    return lock.l_type != F_UNLCK;
+}
+
+bool HostGroup::mapped_by(const RankRow& row) const {
+    const std::string maps = system_file(fmt::format("/proc/{}/maps", row.pid));
     return maps.find(fmt::format(" {} ", memory_.inode())) != std::string::npos &&
            maps.find("/memfd:weft") != std::string::npos;
 }
@@ -236,7 +248,7 @@ Status HostGroup::claim(int rank) {
 
 bool HostGroup::died_joining(int rank) const {
     const uint64_t claimant = home(rank).claimant.load(std::memory_order_acquire);
-    if (claimant == 0 || claimant == process_token() || holds(rank, home(rank).claimant_pid)) return false;
+    if (claimant == 0 || claimant == process_token() || locked_elsewhere(rank)) return false;
     // Looked at after the lock: a rank may have joined, left and ended since.
     return home(rank).pid.load(std::memory_order_acquire) == 0;
 }

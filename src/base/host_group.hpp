@@ -104,6 +104,7 @@ struct alignas(64) RankRow {
     // The first lines, written once by its rank when it joins.
     std::atomic<RankState> state;
     int32_t pid;
+    uint64_t pid_namespace;  // pid_namespace() there: whether its pid means something here
     uint64_t process;        // random, the same for the ranks of one process
     uint64_t token_address;  // where that number lies in its memory: who can read it there can read everything
     int32_t arena_fd;        // number in that process, -1: none (see arena.hpp)
@@ -325,8 +326,8 @@ class HostGroup {
     HostGroup(SharedMemory memory, int ranks, size_t heap_bytes);
 
   private:
-    // Whether the process with this number lives that has claimed the rank.
-    bool holds(int rank, int pid) const;
+    bool locked_elsewhere(int rank) const;
+    bool mapped_by(const RankRow& row) const;
     size_t heap_offset(int place) const {
         return HostGeometry{ranks(), int(locals_.size()), heap_bytes_}.heap(place) - data_offset_;
     }
@@ -352,6 +353,8 @@ std::string ranks_text(const std::vector<int>& ascending);
 // Number of this process, random, new after a fork.
 uint64_t process_token();
 uint64_t process_token_address();
+// The inode of this process's pid namespace; 0: unknown.
+uint64_t pid_namespace();
 // Whether a process of this host is stopped by a signal.
 bool process_stopped(int pid);
 

@@ -58,6 +58,7 @@ Status claim_row(HostGroup& group, int rank, int ranks, const MeetingOptions& op
     if (!backed) WEFT_TRY(group.back_rows(rank, 1));
     RankRow& row = group.row(rank);
     row.pid = getpid();
+    row.pid_namespace = pid_namespace();
     row.process = process_token();
     row.token_address = process_token_address();
     row.arena_fd = arena ? (*arena)->memory().fd() : -1;

@@ -172,9 +172,11 @@ bool Proxy::Loop::sleep(int64_t nap_us) {
             for (const auto& traffic : all)
                 if (!halted) traffic->add_descriptors(descriptors);
         }
-        const timespec nap{0, nap_us * 1000};
-        if (!ending.load(std::memory_order_seq_cst))
-            (void)ppoll(descriptors.data(), descriptors.size(), nap_us > 0 ? &nap : nullptr, nullptr);
+        // At least once a second: ppoll() does not notice that the program closes the bell meanwhile.
+        const timespec nap{nap_us > 0 ? 0 : 1, nap_us * 1000}, lost_nap{0, nap_serving_us * 1000};
+        if (!ending.load(std::memory_order_seq_cst) &&
+            ppoll(descriptors.data(), descriptors.size(), &nap, nullptr) > 0 && (descriptors[0].revents & POLLNVAL))
+            (void)nanosleep(&lost_nap, nullptr);
     }
     asleep.store(false, std::memory_order_seq_cst);
     return drain_event(bell);
