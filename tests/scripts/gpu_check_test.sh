@@ -21,7 +21,7 @@ cat >"$fake" <<'TEXT'
 #!/usr/bin/env bash
 name=$(basename "$0")
 case "$name $1" in
-    "gpu_present "*) exit "${FAKE_PRESENT:-0}" ;;
+    "gpu_present "*) echo "skipped: no driver"; exit "${FAKE_PRESENT:-0}" ;;
     "nproc "*) echo 16; exit ;;
     "nvcc "*) echo "Cuda compilation tools, release 13.0, V13.0.48"; exit ;;
     "weft info") printf 'GPUs\n  CUDA driver   for CUDA 13.0, libcuda.so.1\n  device code   for sm 90\n  device 0      %s, sm_90\n' "${FAKE_GPU:-Fake}"; exit ;;
@@ -192,7 +192,10 @@ stage build "(failed, stopped after|left out)"  # left out where the script alon
 FAKE_PRESENT=77 check
 [ "$status" = 0 ] || fail "status $status without a GPU"
 grep -q "^meson setup" "$folder/calls" || fail "without a GPU it does not build"
+grep -q "^no stage is run: no driver" "$folder/results" || fail "it does not say that there is no GPU"
 grep -q "^copy: " "$folder/results" && fail "stages without a GPU"
+FAKE_PRESENT=1 check --no-build
+[ "$status" = 1 ] || fail "status $status of a program that fails to look for GPUs"
 
 # NCCL: the newest that is found, in a Python environment too; one rank of each where two cannot share a GPU.
 nccl() {
