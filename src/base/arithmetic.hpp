@@ -1,12 +1,13 @@
 // arithmetic.hpp: what each reduction means for each data type, one element at a time: the truth that the vector loops
 // of the executor, the CPU's and the GPU's, are held against bit for bit.
 //
-// Integers wrap; their average divides the wrapped sum and truncates toward zero.
+// Integers wrap. averaging() below has the rule of weftAvg for each type.
 // 16- and 8-bit floats are combined in fp32 and rounded once at the end, to the nearest, ties to even.
 // min and max follow IEEE 754-2019: NaN if either operand is, and -0 below +0. Which NaN comes out is left open.
 // fp16 and bf16 overflow to infinity. fp8 saturates: e4m3, which has no infinity, gives 448 for everything above it,
 // infinity included; e5m2 gives 57344 for finite values above it, while an infinity stays one, as it does in fp16.
 #pragma once
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <type_traits>
@@ -134,7 +135,7 @@ struct Arithmetic<weftBfloat16> {
 #include "src/base/datatype.def"
 #undef WEFT_DATATYPE
 
-// left op right, on accumulators; avg adds, and `average` divides at the end. Bits of floats are nobody's to combine:
+// left op right, on accumulators; avg adds, and averaging() says what is divided. Bits of floats are nobody's to combine:
 // the API refuses that.
 template <weftRedOp_t op, class T>
 WEFT_INLINE constexpr T combine(T left, T right) {
@@ -156,6 +157,27 @@ WEFT_INLINE constexpr T combine(T left, T right) {
         if (left == right) return (__builtin_signbit(left) != 0) == (op == weftMin) ? left : right;
         return (left > right) == (op == weftMax) ? left : right;
     }
+}
+
+// The rule of weftAvg, as docs/determinism.md has it. Integers: the complete sum is divided by the number of ranks. Floats:
+// each contribution is multiplied by 1 / share_of, a power of two no less than the number of ranks, so that no sum
+// overflows, and the complete sum is divided by average_of / share_of. The product is exact unless it is subnormal.
+struct Averaging {
+    uint32_t average_of = 0;     // 0: the complete sum is not divided
+    uint32_t share_of = 0;       // 0: contributions count as they are
+    bool rounds_shares = false;  // the product is rounded to the type, in which it travels
+};
+// `in_one_place`: each result is made at once of the contributions of all ranks.
+WEFT_INLINE constexpr Averaging averaging(weftDataType_t type, uint32_t ranks, bool in_one_place) {
+    if (ranks == 1) return {};
+    if (is_integer(type)) return {.average_of = ranks};
+    const uint32_t share_of = std::bit_ceil(ranks);
+    return {share_of == ranks ? 0 : ranks, share_of, !in_one_place};
+}
+// What Averaging divides the complete sum of floats by.
+template <class T>
+WEFT_INLINE constexpr T average_divisor(uint32_t average_of, uint32_t share_of) {
+    return T(average_of) / T(share_of != 0 ? share_of : 1);
 }
 
 template <class T>

@@ -34,7 +34,10 @@ Result<PreparedLaunch*> DeviceSide::State::plan(const Operation& called, uint8_t
     KernelArguments& a = fresh->arguments;
     domain->bind(a);
     a.fingerprint = plan->fingerprint();
-    bind_operation(a, operation, layout.ranks);
+    // Fused bodies take every rank's contribution at once.
+    const bool in_one_place =
+        plan->steps < 0 || layout.steps[size_t(plan->steps)].algorithm->sums == Sums::in_rank_order;
+    bind_operation(a, operation, layout.ranks, in_one_place);
     // Without bytes no message would go, and nobody would wait for anybody.
     fresh->of_tokens = a.bytes == 0 && !a.domain;
     if (fresh->of_tokens) a.bytes = Domain::token_bytes;

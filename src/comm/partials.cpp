@@ -1,5 +1,6 @@
 #include "src/comm/partials.hpp"
 
+#include "src/base/arithmetic.hpp"
 #include "src/executor/host/user_reduction.hpp"
 
 namespace weft {
@@ -39,8 +40,10 @@ void Partials::reduce() {
     if (result_.count == 0) return;
     const weftRedOp_t op = operation_.op < weftNumOps ? weftRedOp_t(operation_.op) : weftSum;
     const int ranks = int(sources_.size());
-    const ReduceJob job{&result_.data,   1, sources_.data(), ranks, result_.count, op == weftAvg ? uint32_t(ranks) : 0,
-                        Stores::ordinary};
+    const Averaging average =
+        op == weftAvg ? averaging(weftDataType_t(operation_.type), uint32_t(ranks), true) : Averaging{};
+    ReduceJob job{&result_.data, 1, sources_.data(), ranks, result_.count, average.average_of, Stores::ordinary};
+    job.share_of = average.share_of;
     if (operation_.calls_function()) return reduce_by(*static_cast<const UserReduction*>(operand_), job);
     movers_->reduce[operation_.type][op](job);
 }

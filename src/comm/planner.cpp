@@ -149,6 +149,7 @@ Result<std::unique_ptr<PreparedPlan>> Planner::plan(const Operation& operation, 
     plan.schedule = &binding.schedule;
     plan.ends = binding.ends;
     for (const BlockEnds& ends : plan.ends) plan.networked |= ends.source_abroad || ends.target_abroad;
+    plan.in_one_place = choice.algorithm->sums == Sums::in_rank_order;
     plan.movers = movers_;
     plan.slot_stores = slot_stores_.data();
     const size_t parts = size_t(binding.schedule.parts()), bytes = operation.bytes(), whole = parts * bytes;

@@ -67,15 +67,16 @@ Progress Run::move_connection(size_t index, const Instruction& instruction, uint
         if (reduces) {
             const void* sources[2] = {in, own_source(instruction, tile, piece)};
             if (instruction.left) std::swap(sources[0], sources[1]);
+            const int own = instruction.source != Buffer::input ? -1 : instruction.left ? 0 : 1;
             if (out && slot_stores) {
                 destinations[count++] = out;
                 slot_stores->write(out, piece.bytes, SlotStores::Work::reduction, [&](Stores of_slot) {
                     reduce(reduction_with_slot(of_slot, destinations, count, sources, 2, piece.bytes,
-                                               instruction.finish, streamed));
+                                               instruction.finish, streamed, own));
                 });
             } else {
                 if (out) destinations[count++] = out;
-                reduce(destinations, count, sources, 2, piece.bytes, instruction.finish, streamed);
+                reduce(destinations, count, sources, 2, piece.bytes, instruction.finish, streamed, own);
             }
         } else if (receives) {
             if (out) copy_to(out, in, piece.bytes, slot_stores);
@@ -115,7 +116,7 @@ std::optional<Progress> Run::move_past_slots(size_t index, const Instruction& in
     const SlotInfo info{span.bytes, sequence_, plan_->operation_fingerprint};
     if (instruction.opcode == Opcode::send) {
         if (!ends.target_abroad) return {};
-        if (instruction.source == Buffer::input && plan_->scaled()) return {};
+        if (instruction.source == Buffer::input && changes_input_) return {};
         auto sent = ends.target->send(own_source(instruction, tile, piece), info);
         if (!sent) return failure_ = sent.take_status(), Progress::failed;
         return *sent ? Progress::moved : blocked_on(index, false);

@@ -19,7 +19,7 @@ static void copy_few(void* destination, const void* source, size_t bytes) {
 // Empty: some instruction is another kind, or moves more.
 std::vector<Run::FewStep> Run::few_steps() const {
     const Schedule& schedule = *plan_->schedule;
-    if (plan_->networked || plan_->tiles != 1 || schedule.tiles != 1 || !schedule.board.empty() || plan_->scaled() ||
+    if (plan_->networked || plan_->tiles != 1 || schedule.tiles != 1 || !schedule.board.empty() || changes_input_ ||
         (!plan_->lasting.empty() && plan_->lent_least <= few_bytes))
         return {};
     std::vector<int32_t> first_of(schedule.blocks.size() + 1, 0);

@@ -10,7 +10,7 @@ uint64_t Run::lent_place(size_t index, const Instruction& instruction, uint64_t 
         return 0;
     if (!plan_->lasting[index][size_t(blocks_[index].step)]) return 0;
     const bool from_input = instruction.opcode == Opcode::send && instruction.source == Buffer::input;
-    if (from_input && plan_->scaled()) return 0;
+    if (from_input && changes_input_) return 0;
     const Piece piece = tiling_.piece(tile, plan_->tile_length(tile), span.pieces[0].tile_offset, span.bytes);
     if (piece.bytes != span.bytes) return 0;
     return lent_address((from_input ? send_ : receive_) + piece.offset, piece.bytes, ends.target_reads,

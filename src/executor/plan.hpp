@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <vector>
 
+#include "src/base/arithmetic.hpp"
 #include "src/executor/cross_memory.hpp"
 #include "src/executor/host/movers.hpp"
 #include "src/executor/host/slot_stores.hpp"
@@ -46,6 +47,7 @@ struct Plan {
     bool pipelined = false;             // two-shot: one loop body stages, reduces and hands out different tiles
     bool offers = false;                // fused: the first entry says which buffers peers can reach; an agreed fact
     bool networked = false;             // some end is abroad
+    bool in_one_place = false;          // each result is made at once of all ranks' contributions: Sums::in_rank_order
     CrossMemory* cross_memory =
         nullptr;  // fused: the kernel copies, once all have agreed that it can; null: not wanted
     // Where the schedule wants Buffer::scratch: the rank's, of scratch_bytes(); one operation uses it at a time.
@@ -64,6 +66,12 @@ struct Plan {
     // Pre-multiplied sums reduce as sums; their scaling happens where a rank reads its own input.
     weftRedOp_t op() const { return operation.op < weftNumOps ? weftRedOp_t(operation.op) : weftSum; }
     bool scaled() const { return operation.scales(); }
+    // What weftAvg divides.
+    Averaging average() const {
+        return op() == weftAvg ? averaging(type(), uint32_t(schedule->ranks), in_one_place) : Averaging{};
+    }
+    // Whether a rank's input is multiplied where the rank reads it.
+    bool changes_input() const { return scaled() || average().rounds_shares; }
 };
 
 }  // namespace weft

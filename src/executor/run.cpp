@@ -17,6 +17,8 @@ Run::Run(const Plan& plan)
       tiling_{plan.bytes(), plan.tile_bytes},
       input_held_(input_of(plan.schedule->collective, rank_, plan.schedule->root)),
       output_held_(output_of(plan.schedule->collective, rank_, plan.schedule->root)),
+      average_(plan.average()),
+      changes_input_(plan.changes_input()),
       blocks_(plan.schedule->blocks.size()) {
     const Schedule& schedule = *plan.schedule;
     cell_bytes_ = cell_bytes(plan.tile_bytes, schedule.chunks / parts_);
@@ -212,13 +214,14 @@ void Run::move_piece(const Instruction& instruction, int iteration, uint64_t til
             sources_[size_t(place)] = place == own   ? own_input(piece.offset, piece.bytes)
                                       : from_scratch ? scratch_at(place, piece)
                                                      : slot(place, tile) + piece.tile_offset;
-        reduce(destinations, count, sources_.data(), members, piece.bytes, instruction.finish, 0);
+        reduce(destinations, count, sources_.data(), members, piece.bytes, instruction.finish, 0, own);
         return;
     }
     if (instruction.opcode == Opcode::add) {
         const void* sources[2] = {destinations[0], own_source(instruction, tile, piece)};
         if (instruction.left) std::swap(sources[0], sources[1]);
-        reduce(destinations, 1, sources, 2, piece.bytes, instruction.finish, 0);
+        const int own = instruction.source != Buffer::input ? -1 : instruction.left ? 0 : 1;
+        reduce(destinations, 1, sources, 2, piece.bytes, instruction.finish, 0, own);
         return;
     }
     copy_out(instruction, iteration, tile, piece, destinations, count);
@@ -286,38 +289,46 @@ void Run::copy_to(void* destination, const void* source, size_t bytes, SlotStore
 }
 
 void Run::copy_input(std::byte* destination, size_t offset, size_t bytes, SlotStores* stores) {
-    if (plan_->scaled())
+    if (plan_->scaled()) {
         plan_->movers->scale[plan_->type()](destination, send_ + offset, bytes / size_of(plan_->type()), operand_);
-    else if (destination != send_ + offset)
+    } else if (changes_input_) {
+        void* to = destination;
+        const void* from = send_ + offset;
+        reduce(&to, 1, &from, 1, bytes, false, 0, 0);
+    } else if (destination != send_ + offset) {
         copy_to(destination, send_ + offset, bytes, stores);
+    }
 }
 
 ReduceJob Run::reduction(void* const* destinations, int destination_count, const void* const* sources, int source_count,
-                         size_t bytes, bool finish, int streamed) const {
+                         size_t bytes, bool finish, int streamed, int own) const {
+    const int contribution = !average_.rounds_shares ? ReduceJob::every_source : own < 0 ? ReduceJob::no_source : own;
     return {destinations,
             destination_count,
             sources,
             source_count,
             bytes / size_of(plan_->type()),
-            finish && plan_->op() == weftAvg ? uint32_t(ranks_) : 0,
+            finish ? average_.average_of : 0,
             plan_->stores,
-            streamed};
+            streamed,
+            average_.share_of,
+            contribution};
 }
 
 // The slot is the last of the destinations; what goes past the caches comes first in a job.
 ReduceJob Run::reduction_with_slot(Stores of_slot, void** destinations, int count, const void* const* sources,
-                                   int source_count, size_t bytes, bool finish, int streamed) const {
+                                   int source_count, size_t bytes, bool finish, int streamed, int own) const {
     const bool past_caches = of_slot == Stores::streaming;
     if (past_caches) std::rotate(destinations, destinations + count - 1, destinations + count);
-    ReduceJob job = reduction(destinations, count, sources, source_count, bytes, finish, streamed);
+    ReduceJob job = reduction(destinations, count, sources, source_count, bytes, finish, streamed, own);
     if (past_caches) job.streamed = 1 + (job.stores == Stores::streaming ? streamed : 0);
     if (past_caches) job.stores = Stores::streaming;
     return job;
 }
 
 void Run::reduce(void* const* destinations, int destination_count, const void* const* sources, int source_count,
-                 size_t bytes, bool finish, int streamed) {
-    reduce(reduction(destinations, destination_count, sources, source_count, bytes, finish, streamed));
+                 size_t bytes, bool finish, int streamed, int own) {
+    reduce(reduction(destinations, destination_count, sources, source_count, bytes, finish, streamed, own));
 }
 
 void Run::reduce(const ReduceJob& job) {

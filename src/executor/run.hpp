@@ -164,22 +164,23 @@ class Run {
         return chunk_span(instruction, iteration, plan_->tile_length(tile), plan_->schedule->chunks, parts_);
     }
     const std::byte* input_at(size_t offset) const { return send_ + offset; }
-    // This rank's contribution, scaled if the operation wants it (then it lies in scratch).
     void copy_out(const Instruction& instruction, int iteration, uint64_t tile, const Piece& from,
                   void* const* destinations, int count);
+    // This rank's contribution: of a scaled sum its product, in scratch; of an average as the rank gave it.
     const std::byte* own_input(size_t offset, size_t bytes);
     // `stores`: of a slot, where the destination is one.
     void copy_input(std::byte* destination, size_t offset, size_t bytes, SlotStores* stores = nullptr);
     void copy_to(void* destination, const void* source, size_t bytes, SlotStores* stores = nullptr) const;
     SlotStores& board_stores() const { return plan_->slot_stores[rank_]; }
-    // Only the first `streamed` destinations go past the caches, if the plan's stores do.
+    // Only the first `streamed` destinations go past the caches, if the plan's stores do. `own`: the source that is this
+    // rank's input, not yet multiplied by its share of an average; -1: none is.
     void reduce(void* const* destinations, int destination_count, const void* const* sources, int source_count,
-                size_t bytes, bool finish, int streamed);
+                size_t bytes, bool finish, int streamed, int own = -1);
     void reduce(const ReduceJob& job);
     ReduceJob reduction_with_slot(Stores of_slot, void** destinations, int count, const void* const* sources,
-                                  int source_count, size_t bytes, bool finish, int streamed) const;
+                                  int source_count, size_t bytes, bool finish, int streamed, int own = -1) const;
     ReduceJob reduction(void* const* destinations, int destination_count, const void* const* sources, int source_count,
-                        size_t bytes, bool finish, int streamed) const;
+                        size_t bytes, bool finish, int streamed, int own = -1) const;
 
     const Plan* plan_;
     const std::byte* send_ = nullptr;  // both where the whole would begin
@@ -191,6 +192,8 @@ class Run {
     int parts_;
     Tiling tiling_;
     Held input_held_, output_held_;
+    Averaging average_;
+    bool changes_input_;
     int place_ = 0;  // of this rank among the board's members
     const int32_t* members_;
     bool fits_line_ = false;  // the whole: a line's payload can hold it

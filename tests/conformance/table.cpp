@@ -67,9 +67,13 @@ Call Table::call(const Line& line, std::mt19937& random) const {
     const size_t whole = counts[line[count]], parts = size_t(parts_of(collective, n));
     const size_t elements = (whole + parts - 1) / parts;
     const auto where = Placement(line[placement]);
+    call.extreme = call.op == weftAvg && !is_integer(call.type) && random() % 2 == 0;
+    if (call.extreme)
+        call.inputs = reference::extremes(
+            call.type, elements * (call.collective() == Collective::reduce_scatter ? parts : 1), n, random);
     for (int rank = 0; rank < n; ++rank) {
         const size_t held = elements * size_t(parts_held(call.input_held(rank), int(parts)));
-        call.inputs.push_back(reference::whole(call.type, held, n, rank, random));
+        if (!call.extreme) call.inputs.push_back(reference::whole(call.type, held, n, rank, random));
         if (call.op == premul) call.scalars.push_back(reference::whole_scalar(call.type, random));
         call.in_place.push_back(!facts.transposes && (where == Placement::in_place ||
                                                       (where == Placement::in_place_on_some && rank % 2 == 0)));
@@ -82,13 +86,38 @@ Call Table::call(const Line& line, std::mt19937& random) const {
     return call;
 }
 
+namespace {
+
+// Of averages at the ends of the type's range. `own`: the results of this process's ranks.
+std::string fault_of_extreme(const Call& call, const std::vector<Bytes>& own, int first_rank) {
+    for (size_t i = 0; i < own.size(); ++i) {
+        const int rank = first_rank + int(i);
+        if (call.output_held(rank) == Held::nothing) continue;
+        const size_t wrong = reference::first_beyond_roundings(call.type, call.contributions_to(rank), call.ranks(),
+                                                               false, own[i].data());
+        if (wrong < own[i].size() / size_of(call.type))
+            return fmt::format("rank {}, element {} is beyond its roundings", rank, wrong);
+        if (call.collective() == Collective::all_reduce && own[i] != own[0])
+            return fmt::format("rank {} has other bits than rank {}", rank, first_rank);
+    }
+    return {};
+}
+
+}  // namespace
+
 std::string fault_of(const Ranks& ranks, const Call& call, DeviceBuffer::Kind kind) {
     const Buffers buffers(ranks, call, kind);
     enqueue(ranks, call, buffers);
     ranks.finish();
     ranks.check_healthy();
     // What other processes' ranks have they look at themselves.
-    const std::vector<Bytes> right = expected(call), own = buffers.results();
+    const std::vector<Bytes> own = buffers.results();
+    if (call.extreme) {
+        if (const std::string fault = fault_of_extreme(call, own, ranks.first); !fault.empty()) return fault;
+        const int rank = buffers.spoilt(call);
+        return rank < 0 ? "" : "rank " + std::to_string(rank) + " wrote what is not its result";
+    }
+    const std::vector<Bytes> right = expected(call);
     std::vector<Bytes> got = right;
     std::copy(own.begin(), own.end(), got.begin() + ranks.first);
     if (const auto where = difference(call, got, right)) return *where;

@@ -84,6 +84,16 @@ size_t Call::bytes() const {
     return 0;
 }
 
+std::vector<Bytes> Call::contributions_to(int rank) const {
+    if (output_held(rank) != Held::own) return inputs;
+    std::vector<Bytes> parts;
+    for (const Bytes& input : inputs) {
+        const auto first = input.begin() + ptrdiff_t(bytes()) * rank;
+        parts.emplace_back(first, first + ptrdiff_t(bytes()));
+    }
+    return parts;
+}
+
 Operation Call::operation() const {
     Operation operation;
     operation.collective = collective();
@@ -121,6 +131,7 @@ std::vector<Bytes> expected(const Call& call, const BoardMode& mode) {
     job.inputs = call.inputs;
     job.scalars = call.scalars;
     job.in_place = call.in_place;
+    job.in_one_place = call.in_one_place();
     job.tile_bytes = mode.direct(ranks) ? std::max<size_t>(64, call.bytes()) : call.tile_bytes;
     return reference::interpret(job);
 }
@@ -249,6 +260,7 @@ struct LocalRanks::Rank {
         plan.operation = call.operation();
         plan.operation_fingerprint = fingerprint(plan.operation);
         plan.schedule = &schedule;
+        plan.in_one_place = call.in_one_place();
         plan.movers = call.movers ? call.movers : &movers();
         plan.slot_stores = all->slot_stores_[size_t(rank)].data();
         // Trials as of far readers, or of slow memory: slots are written past the caches for many calls, or not.

@@ -54,6 +54,7 @@ struct Call {
     const Movers* movers = nullptr;  // null: the best
     std::vector<Bytes> inputs;       // by rank: what it holds of the whole
     std::vector<Bytes> scalars;      // by rank; empty unless premul
+    bool extreme = false;            // inputs from extremes(): results are held against a bound, not against bits
     // By rank; empty: nobody.
     std::vector<bool> in_place;
     std::vector<bool> from_arena;
@@ -74,7 +75,10 @@ struct Call {
     }
     size_t bytes() const;  // of a part
     uint64_t tiles() const { return bytes() == 0 ? 1 : (bytes() + tile_bytes - 1) / tile_bytes; }
+    bool in_one_place() const { return algorithm && !written && algorithm->sums == Sums::in_rank_order; }
     Layout layout(int rank) const { return {int(inputs.size()), rank, hosts}; }
+    // What a rank's result is made of: of a reduce-scatter its part of the inputs.
+    std::vector<Bytes> contributions_to(int rank) const;
     Operation operation() const;
     std::string text() const;
 };

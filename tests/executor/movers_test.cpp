@@ -165,6 +165,43 @@ TEMPLATE_TEST_CASE("a reduction in place gives what it gives elsewhere", "[mover
     SUCCEED();
 }
 
+TEMPLATE_TEST_CASE("a contribution to an average counts its share, and the complete sum is divided by the rest",
+                   "[movers]", test::Type<weftFloat16>, test::Type<weftFloat32>, test::Type<weftFloat64>,
+                   test::Type<weftBfloat16>, test::Type<weftFloat8e4m3>, test::Type<weftFloat8e5m2>) {
+    constexpr weftDataType_t type = TestType::type;
+    using A = Arithmetic<type>;
+    WEFT_PRINT_SEED();
+    const Sources<type> data(8);
+    for (const int sources : {1, 2, 3, 8})
+        for (const int contribution : {ReduceJob::every_source, ReduceJob::no_source, 0, 1})
+            for (const uint32_t average_of : {0u, 7u})
+                for (const size_t count : counts) {
+                    if (contribution >= sources || count > 200) continue;
+                    const auto from = data.at(1, sources);
+                    std::vector<Element<type>> expected(count), result(count);
+                    for (size_t i = 0; i < count; ++i) {
+                        Accumulator<type> sum = 0;
+                        for (int j = 0; j < sources; ++j) {
+                            Accumulator<type> value = A::widen(element_at<type>(from[size_t(j)], i));
+                            if (contribution == ReduceJob::every_source) value /= 8;
+                            if (contribution == j) value = A::widen(A::round(value / 8));
+                            sum = j == 0 ? value : sum + value;
+                        }
+                        if (average_of) sum /= Accumulator<type>(0.875);
+                        expected[i] = A::round(sum);
+                    }
+                    void* const to[] = {result.data()};
+                    ReduceJob job{to, 1, from.data(), sources, count, average_of, Stores::ordinary};
+                    job.share_of = 8;
+                    job.contribution = contribution;
+                    for (const Movers* set : all_movers()) {
+                        set->reduce[type][weftAvg](job);
+                        CAPTURE(set->isa, sources, contribution, average_of, count);
+                        CHECK(test::first_difference<type>(result.data(), expected.data(), count) == count);
+                    }
+                }
+}
+
 TEMPLATE_TEST_CASE("a thousand sources are added in order", "[movers]", WEFT_ALL_TYPES) {
     constexpr weftDataType_t type = TestType::type;
     WEFT_PRINT_SEED();

@@ -116,7 +116,8 @@ void DeviceRanks::make_arguments(Operation operation) {
         a.rank = rank;
         a.ranks = ranks_;
         a.fingerprint = fingerprint(operation);
-        bind_operation(a, operation, ranks_);
+        // Nothing that these steps run has all ranks' contributions at once.
+        bind_operation(a, operation, ranks_, launch_.body != Body::steps);
         const Held in = input_of(operation.collective, rank, operation.root),
                    out = output_of(operation.collective, rank, operation.root);
         result_bytes_.push_back(a.bytes * size_t(parts_held(out, parts_of(operation.collective, ranks_))));

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "src/base/arithmetic.hpp"
+#include "src/base/datatype.hpp"
 
 namespace weft::reference {
 
@@ -143,6 +144,43 @@ size_t first_wrong(const Question& question, const void* got, bool exact) {
     });
 }
 
+size_t first_beyond_roundings(weftDataType_t type, const std::vector<Bytes>& inputs, double divisor, bool wide,
+                              const void* got) {
+    return with_datatype(type, [&](auto t) {
+        constexpr weftDataType_t constant = decltype(t)::value;
+        using T = typename Arithmetic<constant>::Element;
+        const size_t count = inputs[0].size() / sizeof(T), ranks = inputs.size();
+        if constexpr (is_integer<constant>) {
+            return first_wrong({type, weftAvg, &inputs, nullptr}, got, true);
+        } else {
+            size_t power = 1;
+            while (power < ranks) power *= 2;
+            for (size_t i = 0; i < count; ++i) {
+                long double sum = 0, most = 0;
+                bool equal = true;
+                const long double first = Arithmetic<constant>::widen(element_of<T>(inputs[0].data(), i));
+                for (const Bytes& input : inputs) {
+                    const long double value = Arithmetic<constant>::widen(element_of<T>(input.data(), i));
+                    sum += value;
+                    most = std::max(most, std::fabs(value));
+                    equal &= value == first;
+                }
+                const long double unit = std::ldexp(1.0L, -significand_bits<constant>()), steps = (long double)(ranks);
+                // A share that is subnormal loses half of the smallest number, which the last division makes more of.
+                const long double lost = ((long double)(power) + 1) * smallest<constant>() / 2;
+                const long double normal = std::ldexp(smallest<constant>(), significand_bits<constant>() - 1);
+                // Up to three equal numbers are added exactly or so that a fourth makes up for it.
+                const bool exact =
+                    equal && most >= normal * (long double)(power) && (wide || (ranks == power && ranks <= 4));
+                const long double bound = exact ? 0 : (steps * unit * most + lost) * 1.000001L;
+                const long double value = Arithmetic<constant>::widen(element_of<T>(got, i));
+                if (!(std::fabs(value - sum / (long double)(divisor)) <= bound)) return i;
+            }
+            return count;
+        }
+    });
+}
+
 namespace {
 
 template <class Draw>
@@ -193,6 +231,42 @@ Bytes whole_scalar(weftDataType_t type, std::mt19937& random) {
         else
             return Arithmetic<constant>::round(Accumulator(int(random() % 5) - 2));
     });
+}
+
+std::vector<Bytes> extremes(weftDataType_t type, size_t count, int ranks, std::mt19937& random) {
+    std::vector<Bytes> all(size_t(ranks), Bytes(count * size_of(type)));
+    with_datatype(type, [&](auto t) {
+        constexpr weftDataType_t constant = decltype(t)::value;
+        using A = Arithmetic<constant>;
+        using Element = typename A::Element;
+        const auto draw = [&](size_t kind) -> Element {
+            if constexpr (is_integer<constant>) {
+                return any_integer<Element>(random);
+            } else {
+                // The bits of positive numbers are in the order of the numbers.
+                using Bits = std::conditional_t<sizeof(Element) == 8, uint64_t,
+                                                std::conditional_t<sizeof(Element) == 4, uint32_t, Element>>;
+                constexpr int fraction = significand_bits<constant>() - 1;
+                constexpr Bits sign = Bits(1) << (8 * sizeof(Bits) - 1), normal = Bits(1) << fraction;
+                Bits largest = Bits(constant == weftFloat8e4m3 ? 0x7e : Bits(sign - 1) & Bits(~(normal - 1)));
+                if (constant != weftFloat8e4m3) --largest;  // of infinity's pattern
+                const auto some = Bits(uint64_t(random()) << 32 | random());
+                const Bits small = Bits(some % normal), near_one = Bits(largest / 2 + some % (4 * normal));
+                const Bits bits = kind == 0 ? Bits(largest - some % 4) : kind == 1 ? small : near_one;
+                return __builtin_bit_cast(Element, Bits(bits | (random() % 4 == 0 ? sign : Bits(0))));
+            }
+        };
+        for (size_t i = 0; i < count; ++i) {
+            const size_t kind = i % 3;
+            const bool equal = i / 3 % 2 == 0;
+            Element element = draw(kind);
+            for (Bytes& bytes : all) {
+                if (!equal) element = draw(kind);
+                memcpy(bytes.data() + i * sizeof element, &element, sizeof element);
+            }
+        }
+    });
+    return all;
 }
 
 Bytes mild(weftDataType_t type, size_t count, std::mt19937& random) {

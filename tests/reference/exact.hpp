@@ -23,6 +23,15 @@ struct Question {
 // must be exact; other floats within the bound. `exact`: those too (data from whole()).
 size_t first_wrong(const Question& question, const void* got, bool exact);
 
+// The same of an average, or of a sum whose contributions are multiplied by 1 / divisor, on numbers at both ends of the
+// type's range: floats within one rounding of the type for each rank. `inputs`: by rank, as many elements as `got` has.
+// `wide`: the accumulator has room for exact sums (16- and 8-bit floats in one place), so the average of equal numbers is
+// that number.
+size_t first_beyond_roundings(weftDataType_t type, const std::vector<Bytes>& inputs, double divisor, bool wide,
+                              const void* got);
+// By rank: the largest numbers, subnormal ones and others, some of them equal on all ranks. Integers: any.
+std::vector<Bytes> extremes(weftDataType_t type, size_t count, int ranks, std::mt19937& random);
+
 // Elements of rank `rank` whose sums, and with scalars from whole_scalar() scaled sums, over `ranks` ranks are exact in
 // the type, in any order.
 Bytes whole(weftDataType_t type, size_t count, int ranks, int rank, std::mt19937& random);

@@ -14,9 +14,25 @@ namespace weft::reference {
 
 namespace {
 
-// Sources in their order, combined in the accumulator and rounded once.
+// The rule of averages as docs/determinism.md has it, said here once more: shares nothing with base/arithmetic.hpp.
+// Integers: the sum is divided. Floats: each contribution by the least power of two that is no less than the number of
+// ranks, in the accumulator where all contributions are added at once, else rounded to the type; and the sum by the rest.
+struct Division {
+    double of_sum = 1, of_each = 1;
+};
+Division division(weftDataType_t type, weftRedOp_t op, int ranks) {
+    if (op != weftAvg) return {};
+    const bool floats = type == weftFloat16 || type == weftBfloat16 || type == weftFloat32 || type == weftFloat64 ||
+                        type == weftFloat8e4m3 || type == weftFloat8e5m2;
+    if (!floats) return {double(ranks), 1};
+    double power = 1;
+    while (power < ranks) power *= 2;
+    return {ranks / power, power};
+}
+
+// Sources in their order, each divided, combined in the accumulator, divided, and rounded once.
 template <weftDataType_t type, weftRedOp_t op>
-Bytes reduce_as(const std::vector<Bytes>& sources, uint32_t average_of) {
+Bytes reduce_as(const std::vector<Bytes>& sources, const Division& division) {
     using A = Arithmetic<type>;
     using Element = typename A::Element;
     const auto element = [](const Bytes& bytes, size_t i) {
@@ -26,19 +42,25 @@ Bytes reduce_as(const std::vector<Bytes>& sources, uint32_t average_of) {
     };
     Bytes result(sources[0].size());
     for (size_t i = 0; i < result.size() / sizeof(Element); ++i) {
-        auto value = A::widen(element(sources[0], i));
-        for (size_t j = 1; j < sources.size(); ++j) value = combine<op>(value, A::widen(element(sources[j], i)));
-        if (average_of != 0) value = average(value, average_of);
+        using Accumulator = typename A::Accumulator;
+        const auto wide = [&](size_t j) {
+            const Accumulator value = A::widen(element(sources[j], i));
+            return division.of_each == 1 ? value : Accumulator(value / Accumulator(division.of_each));
+        };
+        Accumulator value = wide(0);
+        for (size_t j = 1; j < sources.size(); ++j) value = combine<op>(value, wide(j));
+        if (std::is_floating_point_v<Accumulator> && division.of_sum != 1) value /= Accumulator(division.of_sum);
+        if (std::is_integral_v<Accumulator> && division.of_sum != 1) value = average(value, uint32_t(division.of_sum));
         const Element rounded = A::round(value);
         memcpy(result.data() + i * sizeof rounded, &rounded, sizeof rounded);
     }
     return result;
 }
 
-Bytes reduce(weftDataType_t type, weftRedOp_t op, const std::vector<Bytes>& sources, uint32_t average_of) {
+Bytes reduce(weftDataType_t type, weftRedOp_t op, const std::vector<Bytes>& sources, const Division& division = {}) {
     return with_datatype(type, [&](auto t) {
         return with_reduction(
-            op, [&](auto o) { return reduce_as<decltype(t)::value, decltype(o)::value>(sources, average_of); });
+            op, [&](auto o) { return reduce_as<decltype(t)::value, decltype(o)::value>(sources, division); });
     });
 }
 
@@ -124,11 +146,18 @@ class Interpreter {
         std::copy(data.begin(), data.end(), into.begin() + ptrdiff_t(offset));
     }
 
+    // Of contributions, or partial sums.
+    Bytes combined(const std::vector<Bytes>& sources, bool finish) const {
+        const Division all = division(job_.type, job_.op, ranks_);
+        return reduce(job_.type, job_.op, sources, {finish ? all.of_sum : 1, job_.in_one_place ? all.of_each : 1});
+    }
     // The rank's contribution: its input, multiplied if the operation says so.
     Bytes contribution(int rank, const Range& at) const {
         const Bytes raw = cut(in_place(rank) ? outputs_[size_t(rank)] : inputs_[size_t(rank)], at.in_buffer, at.bytes);
+        if (const Division all = division(job_.type, job_.op, ranks_); all.of_each != 1 && !job_.in_one_place)
+            return reduce(job_.type, weftSum, {raw}, {1, all.of_each});
         if (job_.scalars.empty()) return raw;
-        return reduce(job_.type, weftProd, {repeated(job_.scalars[size_t(rank)], at.bytes), raw}, 0);
+        return reduce(job_.type, weftProd, {repeated(job_.scalars[size_t(rank)], at.bytes), raw});
     }
     // Slots and scratch, of every tile another.
     struct Memory {
@@ -228,17 +257,15 @@ class Interpreter {
         }
         const std::vector<Range> all = span(rank, tile, it, place.iteration);
         if (all.empty()) return true;
-        const uint32_t average_of = it.finish && job_.op == weftAvg ? uint32_t(ranks_) : 0;
-        if (kind_of(it.opcode) == OpcodeKind::connection) return transfer(rank, block, it, tile, all, average_of);
+        if (kind_of(it.opcode) == OpcodeKind::connection) return transfer(rank, block, it, tile, all);
         for (const Range& at : all) {
             if (it.opcode == Opcode::reduce) {
-                store(rank, it, tile, at, reduce(job_.type, job_.op, contributions(rank, it, tile, at), average_of));
+                store(rank, it, tile, at, combined(contributions(rank, it, tile, at), it.finish));
             } else if (it.opcode == Opcode::add) {
                 const Bytes held = own(rank, weft::Buffer(it.targets), it.target_cell, tile, at),
                             added = own(rank, it.source, it.source_cell, tile, at);
                 store(rank, it, tile, at,
-                      reduce(job_.type, job_.op, it.left ? std::vector{added, held} : std::vector{held, added},
-                             average_of));
+                      combined(it.left ? std::vector{added, held} : std::vector{held, added}, it.finish));
             } else if (it.opcode == Opcode::copy) {
                 store(rank, it, tile, it.moves ? range(rank, tile, it.into.at(place.iteration)) : at,
                       it.source == Buffer::slot ? read_memory(Buffer::slot, it.rank.at(place.iteration), tile, at)
@@ -250,8 +277,7 @@ class Interpreter {
         return true;
     }
 
-    bool transfer(int rank, const Block& block, const Instruction& it, int tile, const std::vector<Range>& all,
-                  uint32_t average_of) {
+    bool transfer(int rank, const Block& block, const Instruction& it, int tile, const std::vector<Range>& all) {
         const std::string uses = uses_of(it.opcode);
         const auto has = [&](char letter) { return uses.find(letter) != std::string::npos; };
         auto& incoming = connections_[{block.channel, block.source, rank}];
@@ -273,9 +299,8 @@ class Interpreter {
             offset += at.bytes;
             if (has('i')) {
                 const Bytes held = own(rank, it.source, it.source_cell, tile, at);
-                data = !has('s') ? held
-                                 : reduce(job_.type, job_.op,
-                                          it.left ? std::vector{held, data} : std::vector{data, held}, average_of);
+                data =
+                    !has('s') ? held : combined(it.left ? std::vector{held, data} : std::vector{data, held}, it.finish);
             }
             if (has('o')) store(rank, it, tile, at, data);
             passed_on.insert(passed_on.end(), data.begin(), data.end());

@@ -19,7 +19,9 @@ struct Job {
     std::vector<Bytes> inputs;   // by rank: those parts of the whole that it holds
     std::vector<Bytes> scalars;  // by rank, one element: inputs count multiplied by it; empty: as they are
     std::vector<bool> in_place;  // by rank; empty: nobody
-    size_t tile_bytes = 0;       // of a part: a multiple of 64, or all of it
+    // Each result is made at once of the contributions of all ranks, which then are added before they are divided.
+    bool in_one_place = false;
+    size_t tile_bytes = 0;  // of a part: a multiple of 64, or all of it
 };
 
 // What every rank's receive buffer holds afterwards. Throws std::logic_error if the schedules block for ever or read

@@ -116,10 +116,12 @@ struct KernelArguments {
     int32_t rank, ranks;
     uint32_t launch;  // tells a kernel from those that this rank launched before and after it
     uint32_t fingerprint;
-    weftRedOp_t op;       // weftSum for averages and scaled sums too
-    uint32_t average_of;  // the result is divided by it; 0: it is not
-    bool scaled;          // inputs count multiplied by the scalar
-    uint64_t scalar;      // its bits; not used if there is a pointer
+    weftRedOp_t op;  // weftSum for averages and scaled sums too
+    // See Averaging in base/arithmetic.hpp. Shares that are rounded each rank makes where it reads its input.
+    uint32_t average_of, share_of;
+    bool rounds_shares;
+    bool scaled;      // inputs count multiplied by the scalar
+    uint64_t scalar;  // its bits; not used if there is a pointer
     const void* scalar_pointer;
     // The rank's buffers; what it does not hold is not touched. Of steps: where the whole would begin.
     const std::byte* send;

@@ -3,6 +3,8 @@
 #include <array>
 #include <cassert>
 
+#include "src/base/arithmetic.hpp"
+
 namespace weft::cuda {
 
 namespace {
@@ -49,11 +51,15 @@ std::string_view name_of_lacking(uint32_t capabilities) {
     return {};
 }
 
-void bind_operation(KernelArguments& a, const Operation& operation, int ranks) {
+void bind_operation(KernelArguments& a, const Operation& operation, int ranks, bool in_one_place) {
     const CollectiveFacts facts = facts_of(operation.collective);
     const auto op = weftRedOp_t(operation.op);
     a.op = adds(op) ? weftSum : op;
-    a.average_of = op == weftAvg ? uint32_t(ranks) : 0;
+    const Averaging average =
+        op == weftAvg ? averaging(weftDataType_t(operation.type), uint32_t(ranks), in_one_place) : Averaging{};
+    a.average_of = average.average_of;
+    a.share_of = average.share_of;
+    a.rounds_shares = average.rounds_shares;
     a.scaled = operation.scales();
     a.bytes = operation.bytes();
     a.giver = facts.input_of_others == Held::nothing ? operation.root : -1;

@@ -41,8 +41,8 @@ const char* name_of(Body body);
 // As KernelArguments want it: sums and averages have code of their own.
 constexpr bool adds(weftRedOp_t op) { return op == weftSum || op == weftAvg || op >= weftNumOps; }
 // What a kernel of an operation is told of it: who gives what to whom, and what becomes of it; all but buffers, tiles
-// and scalars.
-void bind_operation(KernelArguments& arguments, const Operation& operation, int ranks);
+// and scalars. `in_one_place`: as averaging() in base/arithmetic.hpp has it.
+void bind_operation(KernelArguments& arguments, const Operation& operation, int ranks, bool in_one_place);
 // What the kernel takes for the elements. Bytes that only move go in the largest words that the message is made of, so
 // that nothing is widened.
 weftDataType_t element_of(const Operation& operation);

@@ -333,7 +333,8 @@ class PacketExchange {
             for (int k = 0; k < batch; ++k) {
                 if (first + k >= a_.ranks) continue;
                 const uint64_t unit = first + k == a_.rank ? own : uint64_t(seen[k].data1) << 32 | seen[k].data0;
-                const auto wide = Unit<type, adds>::widen(unit);
+                auto wide = Unit<type, adds>::widen(unit);
+                for (auto& word : wide.at) word = reducer_.contribution(word);
                 value = first + k == 0 ? wide : combine(value, wide);
             }
         }

@@ -21,7 +21,9 @@ struct Streams {
     int target_count;
     int first_target;  // the others follow, round
     bool finish;       // averages divide
+    int own = -1;      // the source that is this rank's input, not scaled yet; of two sources alone
 
+    WEFT_DEVICE bool scales(int source) const { return most_sources == 2 && source == own; }
     WEFT_DEVICE std::byte* target(int i) const {
         const int at = first_target + i;
         return targets[at < target_count ? at : at - target_count];
@@ -47,6 +49,15 @@ struct Flight {
                                                     : 2;
 };
 
+// This rank's input as it counts, in memory's form: apart from the loops, which need all registers.
+template <weftDataType_t type, bool adds, int bytes>
+WEFT_DEVICE_COLD Pack<bytes> scaled(const Reducer<type, adds>& reducer, Pack<bytes> pack) {
+    WEFT_UNROLL
+    for (int w = 0; w < words_of_pack<type, bytes>; ++w)
+        put_word<type>(pack, w, round<type>(reducer.scale(widen<type>(word_of<type>(pack, w)))));
+    return pack;
+}
+
 template <weftDataType_t type, bool adds, int bytes, class Streams_>
 WEFT_DEVICE void reduce_packs(const Team& team, const Reducer<type, adds>& reducer, const Streams_& streams,
                               PackRange range) {
@@ -66,6 +77,11 @@ WEFT_DEVICE void reduce_packs(const Team& team, const Reducer<type, adds>& reduc
                 for (int u = 0; u < F::unroll; ++u)
                     if (i + size_t(u) * stride < range.end)
                         packs[k][u] = load_pack<bytes>(source + i + size_t(u) * stride);
+                if constexpr (adds) {
+                    if (!streams.scales(first + k)) continue;
+                    WEFT_UNROLL
+                    for (int u = 0; u < F::unroll; ++u) packs[k][u] = scaled<type, adds, bytes>(reducer, packs[k][u]);
+                }
             }
             WEFT_UNROLL
             for (int k = 0; k < F::batch; ++k) {
@@ -73,7 +89,7 @@ WEFT_DEVICE void reduce_packs(const Team& team, const Reducer<type, adds>& reduc
                 WEFT_UNROLL
                 for (int u = 0; u < F::unroll; ++u) WEFT_UNROLL
                 for (int w = 0; w < words; ++w) {
-                    const Wide<type> wide = widen<type>(word_of<type>(packs[k][u], w));
+                    const Wide<type> wide = reducer.contribution(widen<type>(word_of<type>(packs[k][u], w)));
                     value[u][w] = first + k == 0 ? wide : reducer.combine(value[u][w], wide);
                 }
             }
@@ -110,7 +126,10 @@ WEFT_DEVICE void reduce_elements(const Team& team, const Reducer<type, adds>& re
         Wide<type> value = {};
         WEFT_NO_UNROLL
         for (int source = 0; source < streams.source_count; ++source) {
-            const Wide<type> wide = widen<type>(load_element<type>(streams.sources[source] + i));
+            Wide<type> wide = reducer.contribution(widen<type>(load_element<type>(streams.sources[source] + i)));
+            if constexpr (adds) {
+                if (streams.scales(source)) wide = reducer.scale(wide);
+            }
             value = source == 0 ? wide : reducer.combine(value, wide);
         }
         const WordOf<type> word = round<type>(streams.finish ? reducer.finish(value) : value);
@@ -182,23 +201,6 @@ WEFT_DEVICE_COLD void scale_range(const Team& team, const Reducer<type, adds>& r
     for (size_t i = size_t(team.thread) * size; i < bytes; i += size_t(team.threads) * size) {
         const WordOf<type> word = round<type>(reducer.scale(widen<type>(load_element<type>(source + i))));
         __builtin_memcpy(target + i, &word, size);
-    }
-}
-// As reduce_range() of two sources from 0 on, of which number `own` is this rank's input, not scaled yet.
-template <weftDataType_t type, bool adds, class Streams_>
-WEFT_DEVICE_COLD void reduce_scaled_range(const Team& team, const Reducer<type, adds>& reducer, Streams_ streams,
-                                          int own, size_t bytes) {
-    constexpr size_t size = sizeof(ElementOf<type>);
-    WEFT_NO_UNROLL
-    for (size_t i = size_t(team.thread) * size; i < bytes; i += size_t(team.threads) * size) {
-        const auto value_of = [&](int source) {
-            const Wide<type> wide = widen<type>(load_element<type>(streams.sources[source] + i));
-            return source == own ? reducer.scale(wide) : wide;
-        };
-        const Wide<type> sum = reducer.combine(value_of(0), value_of(1));
-        const WordOf<type> word = round<type>(streams.finish ? reducer.finish(sum) : sum);
-        WEFT_NO_UNROLL
-        for (int t = 0; t < streams.target_count; ++t) __builtin_memcpy(streams.target(t) + i, &word, size);
     }
 }
 // This rank's contribution, scaled if the operation wants it.

@@ -124,26 +124,19 @@ class StepMachine {
         }
         const bool scales = from_input && reducer_.scaled();
         if (!adds_own && !weft::reduces(it.opcode)) {
-            const std::byte* source = in ? in : own;
-            int done = 0;
             if (scales && !in) {
-                // Once: in place the first target can be where it comes from.
-                scale_range<type, adds>(team_, reducer_, targets[0], own, from.bytes);
-                if (count > 1) team_.barrier();
-                source = targets[0];
-                done = 1;
+                const Streams<2, 3> streams{&own, 1, targets, count, 0, false, 0};
+                reduce_range<type, adds>(team_, reducer_, streams, 0, from.bytes);
+                return;
             }
-            for (int i = done; i < count; ++i) copy_range(team_, targets[i], source, from.bytes);
+            for (int i = 0; i < count; ++i) copy_range(team_, targets[i], in ? in : own, from.bytes);
             return;
         }
         const std::byte* const other = adds_own ? targets[0] : in;
         if (adds_own) count = 1;
         const std::byte* sources[2] = {it.left ? own : other, it.left ? other : own};
-        const Streams<2, 3> streams{sources, 2, targets, count, 0, it.finish};
-        if (scales)
-            reduce_scaled_range<type, adds>(team_, reducer_, streams, it.left ? 0 : 1, from.bytes);
-        else
-            reduce_range<type, adds>(team_, reducer_, streams, 0, from.bytes);
+        const Streams<2, 3> streams{sources, 2, targets, count, 0, it.finish, !scales ? -1 : it.left ? 0 : 1};
+        reduce_range<type, adds>(team_, reducer_, streams, 0, from.bytes);
     }
     WEFT_DEVICE std::byte* scratch_at(int cell, const Piece& piece) const {
         return a_.scratch + (cell < 0 ? piece.tile_offset : size_t(cell) * cell_bytes_);

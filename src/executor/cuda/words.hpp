@@ -154,18 +154,22 @@ class Reducer {
     using A = AccumulatorOf<type>;
 
     WEFT_DEVICE explicit Reducer(const KernelArguments& arguments)
-        : op_(arguments.op), average_of_(arguments.average_of), scaled_(arguments.scaled) {
+        : op_(arguments.op),
+          average_of_(arguments.average_of),
+          scaled_(arguments.scaled || arguments.rounds_shares),
+          shares_(arguments.share_of != 0 && !arguments.rounds_shares) {
         if constexpr (adds && std::is_floating_point_v<A>) {
-            // Exact, and so the same as the division, which is slow.
-            if ((average_of_ & (average_of_ - 1)) == 0 && average_of_ != 0) inverse_ = A(1) / A(average_of_);
+            divisor_ = average_divisor<A>(average_of_, arguments.share_of);
+            if (arguments.share_of != 0) scalar_ = A(1) / A(arguments.share_of);
         }
-        if (!scaled_) return;
+        if (!arguments.scaled) return;
         ElementOf<type> element;
         const void* scalar = arguments.scalar_pointer ? arguments.scalar_pointer : &arguments.scalar;
         __builtin_memcpy(&element, scalar, sizeof element);
         scalar_ = Arithmetic<type>::widen(element);
     }
 
+    // Whether this rank's input counts multiplied: by its own factor, or by its share of an average.
     WEFT_DEVICE bool scaled() const { return scaled_; }
 
     WEFT_DEVICE Wide<type> combine(const Wide<type>& left, const Wide<type>& right) const {
@@ -176,7 +180,15 @@ class Reducer {
         }
         return op_ == weftMax ? each<weftMax>(left, right) : each<weftMin>(left, right);
     }
-    // The rank's own factor, rounded to the type as if the scaled input lay in memory.
+    // What a contribution counts where all ranks' are added up.
+    WEFT_DEVICE Wide<type> contribution(Wide<type> value) const {
+        if constexpr (adds && std::is_floating_point_v<A>) {
+            if (shares_)
+                for (int i = 0; i < elements_of_word<type>; ++i) value.at[i] *= scalar_;
+        }
+        return value;
+    }
+    // Times the factor, rounded to the type as if the scaled input lay in memory.
     WEFT_DEVICE Wide<type> scale(const Wide<type>& value) const {
         Wide<type> factor;
         for (int i = 0; i < elements_of_word<type>; ++i) factor.at[i] = scalar_;
@@ -184,14 +196,7 @@ class Reducer {
     }
     WEFT_DEVICE Wide<type> finish(Wide<type> value) const {
         if constexpr (adds) {
-            if (average_of_ == 0) return value;
-            if constexpr (std::is_floating_point_v<A>) {
-                if (inverse_ != 0) {
-                    for (int i = 0; i < elements_of_word<type>; ++i) value.at[i] *= inverse_;
-                    return value;
-                }
-            }
-            return divide(value, average_of_);
+            if (average_of_ != 0) return divide(value);
         }
         return value;
     }
@@ -213,24 +218,26 @@ class Reducer {
         return result;
     }
     // Divisions are long, and this is not often needed.
-    static WEFT_DEVICE_COLD Wide<type> divide(Wide<type> sum, uint32_t divisor) {
+    WEFT_DEVICE_COLD Wide<type> divide(Wide<type> sum) const {
         WEFT_UNROLL
         for (int i = 0; i < elements_of_word<type>; ++i) {
-            if constexpr (std::is_integral_v<A> && std::is_signed_v<A> && sizeof(A) <= 4)
-                sum.at[i] = A(int32_t(sum.at[i]) / int32_t(divisor));  // 64-bit division would take much longer
-            else if constexpr (std::is_integral_v<A> && sizeof(A) <= 4)
-                sum.at[i] = A(uint32_t(sum.at[i]) / divisor);
+            if constexpr (std::is_floating_point_v<A>)
+                sum.at[i] /= divisor_;
+            else if constexpr (std::is_signed_v<A> && sizeof(A) <= 4)
+                sum.at[i] = A(int32_t(sum.at[i]) / int32_t(average_of_));  // 64-bit division would take much longer
+            else if constexpr (sizeof(A) <= 4)
+                sum.at[i] = A(uint32_t(sum.at[i]) / average_of_);
             else
-                sum.at[i] = average(sum.at[i], divisor);
+                sum.at[i] = average(sum.at[i], average_of_);
         }
         return sum;
     }
 
     weftRedOp_t op_;
     uint32_t average_of_;
-    bool scaled_;
+    bool scaled_, shares_;
     A scalar_ = 0;
-    A inverse_ = 0;  // of the number of ranks, if that is a power of two
+    A divisor_ = 0;
 };
 
 }  // namespace weft::cuda

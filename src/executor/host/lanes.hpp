@@ -249,7 +249,7 @@ WEFT_INLINE Vector<T, lanes> combine_lanes(Vector<T, lanes> left, Vector<T, lane
     using V = Vector<T, lanes>;
     if constexpr (std::is_integral_v<T>) {
         using U = Vector<std::make_unsigned_t<T>, lanes>;  // signed overflow would be undefined
-        if constexpr (op == weftSum) return (V)((U)left + (U)right);
+        if constexpr (op == weftSum || op == weftAvg) return (V)((U)left + (U)right);
         if constexpr (op == weftProd) return (V)((U)left * (U)right);
         if constexpr (op == weftMax) return left > right ? left : right;
         if constexpr (op == weftMin) return left < right ? left : right;
@@ -257,7 +257,7 @@ WEFT_INLINE Vector<T, lanes> combine_lanes(Vector<T, lanes> left, Vector<T, lane
         if constexpr (op == weftBor) return left | right;
         if constexpr (op == weftBxor) return left ^ right;
     } else {
-        if constexpr (op == weftSum) return left + right;
+        if constexpr (op == weftSum || op == weftAvg) return left + right;
         if constexpr (op == weftProd) return left * right;
         // Both choices agree but for zeros of either sign, where each takes its second operand, and for NaN.
         using Bits = Vector<std::conditional_t<sizeof(T) == 4, int32_t, int64_t>, lanes>;
@@ -271,10 +271,10 @@ WEFT_INLINE Vector<T, lanes> combine_lanes(Vector<T, lanes> left, Vector<T, lane
     }
 }
 
-template <class T, int lanes>
-WEFT_INLINE Vector<T, lanes> average_lanes(Vector<T, lanes> sum, uint32_t divisor) {
+template <class T, int lanes, class Divisor>
+WEFT_INLINE Vector<T, lanes> average_lanes(Vector<T, lanes> sum, Divisor divisor) {
     if constexpr (std::is_floating_point_v<T>) {
-        return sum / T(divisor);
+        return sum / divisor;
     } else {
         alignas(sizeof sum) T lane[lanes];
         __builtin_memcpy(lane, &sum, sizeof sum);
@@ -303,12 +303,12 @@ WEFT_INLINE typename Lanes<type>::Wide combine_wide(const typename Lanes<type>::
     }
     return result;
 }
-template <weftDataType_t type>
-WEFT_INLINE typename Lanes<type>::Wide average_wide(const typename Lanes<type>::Wide& sum, uint32_t divisor) {
+template <weftDataType_t type, class Divisor>
+WEFT_INLINE typename Lanes<type>::Wide average_wide(const typename Lanes<type>::Wide& sum, Divisor divisor) {
     using T = typename Arithmetic<type>::Accumulator;
     typename Lanes<type>::Wide result;
     for (int k = 0; k < Lanes<type>::parts; ++k) {
-        result.part[k] = average_lanes<T, sizeof(result.part[k]) / sizeof(T)>(sum.part[k], divisor);
+        result.part[k] = average_lanes<T, sizeof(result.part[k]) / sizeof(T), Divisor>(sum.part[k], divisor);
     }
     return result;
 }

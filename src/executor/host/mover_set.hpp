@@ -69,8 +69,6 @@ void fused(const CopyJob* staging, int staging_count, const ReduceJob& reduction
               results, results_count);
 }
 
-// weftAvg sums; the job says what to divide by.
-constexpr weftRedOp_t combining(weftRedOp_t op) { return op == weftAvg ? weftSum : op; }
 // Bits need not know whether they have a sign: one loop for each width.
 constexpr weftDataType_t without_sign(weftDataType_t type) {
     return type == weftInt8 ? weftUint8 : type == weftInt32 ? weftUint32 : type == weftInt64 ? weftUint64 : type;
@@ -79,8 +77,8 @@ template <weftDataType_t type, weftRedOp_t op>
 constexpr void add_pair(Movers& set) {
     if constexpr (serves(op, type)) {
         constexpr weftDataType_t as = is_bitwise(op) ? without_sign(type) : type;
-        set.reduce[type][op] = reduce<as, combining(op)>;
-        set.fused[type][op] = fused<as, combining(op)>;
+        set.reduce[type][op] = reduce<as, op>;
+        set.fused[type][op] = fused<as, op>;
     }
 }
 template <weftDataType_t type>

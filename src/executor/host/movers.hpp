@@ -18,18 +18,23 @@ namespace weft {
 // streamed ends with a store fence, so that a flag stored afterwards is seen after the data, as with ordinary stores.
 enum class Stores : uint8_t { ordinary, streaming };
 
-// destinations[j][i] = ((sources[0][i] op sources[1][i]) op sources[2][i]) ..., divided by `average_of` unless that is
-// 0, and rounded to the type, for each i < count.
+// destinations[j][i] = ((sources[0][i] op sources[1][i]) op sources[2][i]) ..., rounded to the type, for each
+// i < count. weftAvg adds, and divides as averaging() in base/arithmetic.hpp says.
 struct ReduceJob {
+    static constexpr int every_source = -1, no_source = -2;
     void* const* destinations;  // at least one
     int destination_count;
     const void* const* sources;  // at least one
     int source_count;
     size_t count;         // elements
-    uint32_t average_of;  // the number of ranks for weftAvg, which by itself only sums; otherwise 0
+    uint32_t average_of;  // weftAvg alone, of a complete sum: see Averaging; otherwise 0
     Stores stores;
     int streamed =
         INT_MAX;  // of the destinations only the first so many are streamed: slots that peers read soon are not
+    // weftAvg alone: see Averaging. The source of that number is a contribution, whose share is rounded to the type;
+    // every_source: all are, and no share is rounded; the others are sums.
+    uint32_t share_of = 0;
+    int contribution = every_source;
 };
 
 struct CopyJob {

@@ -35,7 +35,6 @@ struct Operands {
     void* const* destinations;
     int destination_count;
     int streamed;
-    uint32_t average_of;
 
     WEFT_INLINE explicit Operands(const ReduceJob& job)
         : sources(job.sources),
@@ -43,18 +42,65 @@ struct Operands {
           destination(job.destinations[0]),
           destinations(job.destinations),
           destination_count(job.destination_count),
-          streamed(job.stores == Stores::streaming ? job.streamed : 0),
-          average_of(job.average_of) {
+          streamed(job.stores == Stores::streaming ? job.streamed : 0) {
         for (int j = 0; j < (fixed ? fixed : 1); ++j) source[j] = job.sources[j];
     }
     WEFT_INLINE const void* at(int j) const { return fixed ? source[j] : sources[j]; }
 };
 
+// What a job of weftAvg does besides adding; of other reductions nothing, and no code.
+template <weftDataType_t type, weftRedOp_t op>
+struct Average {
+    using A = AccumulatorOf<type>;
+    static constexpr bool divides = op == weftAvg, shares = divides && std::is_floating_point_v<A>;
+    std::conditional_t<std::is_floating_point_v<A>, A, uint32_t> divisor = 0;  // 0: none
+    A factor = 0;
+    int first = 0, end = 0;  // the sources that count `factor`
+    bool rounds = false;
+
+    WEFT_INLINE explicit Average(const ReduceJob& job) {
+        if constexpr (shares) {
+            divisor = average_divisor<A>(job.average_of, job.share_of);
+            rounds = job.contribution != ReduceJob::every_source;
+            if (job.share_of == 0 || job.contribution == ReduceJob::no_source) return;
+            factor = A(1) / A(job.share_of);
+            first = rounds ? job.contribution : 0;
+            end = rounds ? first + 1 : INT_MAX;
+        } else if constexpr (divides) {
+            divisor = job.average_of;
+        }
+    }
+    WEFT_INLINE A average_of(A sum) const {
+        if constexpr (shares) return divisor != 0 ? sum / divisor : sum;
+        if constexpr (divides && !shares) return divisor != 0 ? average(sum, divisor) : sum;
+        return sum;
+    }
+    WEFT_INLINE typename Lanes<type>::Wide average_of(const typename Lanes<type>::Wide& sum) const {
+        if constexpr (divides) {
+            if (divisor != 0) return average_wide<type>(sum, divisor);
+        }
+        return sum;
+    }
+    WEFT_INLINE bool shared(int source) const { return shares && source >= first && source < end; }
+    WEFT_INLINE A share(int source, A value) const {
+        if (!shared(source)) return value;
+        const A product = A(factor * value);
+        return rounds ? Arithmetic<type>::widen(Arithmetic<type>::round(product)) : product;
+    }
+    WEFT_INLINE typename Lanes<type>::Wide share(int source, const typename Lanes<type>::Wide& value) const {
+        using L = Lanes<type>;
+        if (!shared(source)) return value;
+        const auto product = combine_wide<type, weftProd>(broadcast<type>(factor), value);
+        return rounds ? L::widen(L::round(product)) : product;
+    }
+};
+
 template <weftDataType_t type, weftRedOp_t op, int fixed>
-WEFT_INLINE void reduce_one(const Operands<fixed>& operands, size_t i) {
-    auto value = get_one<type>(operands.source[0], i);
-    for (int j = 1; j < operands.source_count; ++j) value = combine<op>(value, get_one<type>(operands.at(j), i));
-    if (operands.average_of) value = average(value, operands.average_of);
+WEFT_INLINE void reduce_one(const Operands<fixed>& operands, const Average<type, op>& averages, size_t i) {
+    auto value = averages.share(0, get_one<type>(operands.source[0], i));
+    for (int j = 1; j < operands.source_count; ++j)
+        value = combine<op>(value, averages.share(j, get_one<type>(operands.at(j), i)));
+    value = averages.average_of(value);
     put_one<type>(operands.destination, i, value);
     for (int j = 1; j < operands.destination_count; ++j) put_one<type>(operands.destinations[j], i, value);
 }
@@ -82,18 +128,18 @@ struct Block {
 
 // All sources are read before anything is written, for a destination may be one of them.
 template <weftDataType_t type, weftRedOp_t op, int fixed, int unroll, bool partial = false>
-WEFT_INLINE void reduce_block(const Operands<fixed>& operands, size_t i, size_t elements = 0) {
+WEFT_INLINE void reduce_block(const Operands<fixed>& operands, const Average<type, op>& averages, size_t i,
+                              size_t elements = 0) {
     using B = Block<type, unroll, partial>;
     const B block{i * sizeof(ElementOf<type>), elements * sizeof(ElementOf<type>)};
     typename Lanes<type>::Wide value[unroll];
-    for (int u = 0; u < unroll; ++u) value[u] = block.get(operands.source[0], u);
+    for (int u = 0; u < unroll; ++u) value[u] = averages.share(0, block.get(operands.source[0], u));
     for (int j = 1; j < operands.source_count; ++j) {
         const void* source = operands.at(j);
-        for (int u = 0; u < unroll; ++u) value[u] = combine_wide<type, op>(value[u], block.get(source, u));
+        for (int u = 0; u < unroll; ++u)
+            value[u] = combine_wide<type, op>(value[u], averages.share(j, block.get(source, u)));
     }
-    if (operands.average_of) {
-        for (int u = 0; u < unroll; ++u) value[u] = average_wide<type>(value[u], operands.average_of);
-    }
+    for (int u = 0; u < unroll; ++u) value[u] = averages.average_of(value[u]);
     typename B::Packed packed[unroll];
     for (int u = 0; u < unroll; ++u) packed[u] = Lanes<type>::round(value[u]);
     block.put(operands.destination, packed, operands.streamed > 0);
@@ -108,12 +154,14 @@ void reduce_range(const ReduceJob& job, size_t begin, size_t end) {
     constexpr int unroll = 4 / Lanes<type>::parts;
     constexpr size_t elements = elements_of<type>;
     const Operands<fixed> operands(job);
+    const Average<type, op> averages(job);
     size_t i = begin;
-    for (; i + unroll * elements <= end; i += unroll * elements) reduce_block<type, op, fixed, unroll>(operands, i);
+    for (; i + unroll * elements <= end; i += unroll * elements)
+        reduce_block<type, op, fixed, unroll>(operands, averages, i);
     if constexpr (unroll > 1) {
-        for (; i + elements <= end; i += elements) reduce_block<type, op, fixed, 1>(operands, i);
+        for (; i + elements <= end; i += elements) reduce_block<type, op, fixed, 1>(operands, averages, i);
     }
-    if (i < end) reduce_block<type, op, fixed, 1, true>(operands, i, end - i);
+    if (i < end) reduce_block<type, op, fixed, 1, true>(operands, averages, i, end - i);
 }
 
 using ReduceRange = void (*)(const ReduceJob& job, size_t begin, size_t end);
@@ -145,7 +193,8 @@ void reduce(const ReduceJob& job) {
     if constexpr (sizeof(AccumulatorOf<type>) == sizeof(ElementOf<type>)) {
         if (job.count <= 2) {
             const Operands<0> operands(job);
-            for (size_t i = 0; i < job.count; ++i) reduce_one<type, op, 0>(operands, i);
+            const Average<type, op> averages(job);
+            for (size_t i = 0; i < job.count; ++i) reduce_one<type, op, 0>(operands, averages, i);
             return;
         }
     }

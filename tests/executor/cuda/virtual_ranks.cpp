@@ -60,7 +60,7 @@ VirtualRanks::Part::Part(VirtualRanks& ranks, const Call& call, const Launch& la
     a.launch = ranks.launches_;
     Operation operation = operation_of(call, launch);
     a.fingerprint = fingerprint(operation);
-    bind_operation(a, operation, ranks.ranks_);
+    bind_operation(a, operation, ranks.ranks_, launch.body != cuda::Body::steps || call.in_one_place());
     if (a.scaled)
         std::copy(call.scalars[size_t(rank)].begin(), call.scalars[size_t(rank)].end(),
                   reinterpret_cast<std::byte*>(&a.scalar));
