@@ -255,7 +255,7 @@ WEFT_API weftResult_t weftRedOpCreatePreMulSum(weftRedOp_t* op, void* scalar, we
  *              communicator, and return: while it runs, other ranks wait, and name this one at their deadline. A C++
  *              exception that it throws ends the call on all ranks, and the communicator; it must not be left by
  *              longjmp or the thread's end. Elements are never cut in two: what fits into 1, 4 or 8 bytes can travel as
- *              the integer of that size
+ *              the integer of that size. It runs in Weft's floating-point mode (docs/determinism.md)
  * context      handed to the function as it is
  * commutative  1: operands may come in any order; 0: the ranks' contributions stay in rank order, rank 0's on the left,
  *              which fewer algorithms keep: as with WEFT_DETERMINISTIC

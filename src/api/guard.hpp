@@ -1,9 +1,10 @@
 // guard.hpp: what every function of the C interface has around it: exceptions end here, failures become a code and a
-// sentence.
+// sentence, and Weft computes in its own floating-point mode.
 #pragma once
 #include <new>
 
 #include "src/base/cancellation.hpp"
+#include "src/base/float_mode.hpp"
 #include "src/comm/group.hpp"
 
 namespace weft {
@@ -17,6 +18,7 @@ const char* last_error(weftComm* handle);
 // Without CancelHeld: for a body that has no cancellation point, or takes it where it has one.
 template <class Body>
 weftResult_t guarded_quick(Body&& body) noexcept {
+    const FloatMode mode;
     try {
         const Status status = body();
         if (status) [[likely]]

@@ -8,6 +8,7 @@
 
 #include "src/base/cancellation.hpp"
 #include "src/base/file.hpp"
+#include "src/base/float_mode.hpp"
 #include "src/base/host_group.hpp"
 
 namespace weft {
@@ -19,8 +20,10 @@ static Result<std::thread> start(const char* name, std::function<void()> functio
     std::thread thread;
     std::string why;
     try {
+        // A thread begins in the floating-point mode of the thread that starts it.
         thread = std::thread([function = std::move(function)] {
             const CancelHeld held;
+            FloatMode::keep();
             function();
         });
         pthread_setname_np(thread.native_handle(), name);
