@@ -20,6 +20,7 @@ Of NCCL's variables these are read, each where Weft's own is unset: {}. No other
 
 If Weft cannot use a value of NCCL's variables, a warning names the variable.
 The option then has its default.
+`NCCL_GRAPH_FILE` is a warning too: Weft reads no graph file in a job.
 The exception is `NCCL_SOCKET_IFNAME`: if it chooses no interface, jobs of several hosts fail.
 A variable of Weft's that is set but empty hides NCCL's.
 `WEFT_TOPO_FILE=` means no file, whatever `NCCL_TOPO_FILE` says."""

@@ -3,8 +3,9 @@
 #include <sys/stat.h>
 
 #include <algorithm>
-#include <fstream>
 #include <sstream>
+
+#include "src/base/file.hpp"
 
 namespace weft {
 namespace {
@@ -18,12 +19,12 @@ constexpr uint64_t no_limit = uint64_t(1) << 62;
 
 uint64_t number_in(const std::string& file) {
     uint64_t value = 0;
-    return std::ifstream(file) >> value ? value : no_limit;
+    return std::istringstream(system_file(file)) >> value ? value : no_limit;
 }
 
 // The sum of the values that stand behind these names.
 uint64_t sum_in(const std::string& file, std::initializer_list<const char*> names) {
-    std::ifstream lines(file);
+    std::istringstream lines(system_file(file));
     uint64_t sum = 0;
     for (std::string line; std::getline(lines, line);) {
         std::istringstream words(line);
@@ -79,9 +80,8 @@ std::vector<MemoryRoom> memory_rooms(const std::string& root) {
     std::vector<MemoryRoom> rooms;
     if (const uint64_t kib = sum_in(root + "/proc/meminfo", {"MemAvailable:"}); kib > 0)
         rooms.push_back({0, kib * 1024});
-    std::stringstream self;
-    self << std::ifstream(root + "/proc/self/cgroup").rdbuf();
-    for (const ControlGroup& group : control_groups(self.str().empty() ? "0::/" : self.str(), "memory")) {
+    const std::string self = system_file(root + "/proc/self/cgroup");
+    for (const ControlGroup& group : control_groups(self.empty() ? "0::/" : self, "memory")) {
         const std::string folder = root + "/sys/" + group.folder;
         struct stat status;
         const uint64_t left = left_in(folder, group.version);

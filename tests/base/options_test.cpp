@@ -152,13 +152,17 @@ TEST_CASE("every alias sets its option, is named by it, and is hidden by an empt
 }
 
 TEST_CASE("what does not fit is a warning in NCCL's variables, and left aside", "[options]") {
-    Environment environment{{"NCCL_SOCKET_FAMILY", "AF_INET4"}, {"NCCL_BUFFSIZE", "abc"}, {"NCCL_ALGO", "nonsense"}};
+    Environment environment{{"NCCL_SOCKET_FAMILY", "AF_INET4"},
+                            {"NCCL_GRAPH_FILE", "graph.xml"},
+                            {"NCCL_BUFFSIZE", "abc"},
+                            {"NCCL_ALGO", "nonsense"}};
     Result<Options> options = read_options();
     REQUIRE(options);
     CHECK(options->socket_family.empty());
     CHECK(options->origin(OptionIndex::socket_family) == Origin::standard);
-    REQUIRE(options->warnings.size() == 1);
+    REQUIRE(options->warnings.size() == 2);
     CHECK(options->warnings[0].starts_with("NCCL_SOCKET_FAMILY is AF_INET4"));
+    CHECK(options->warnings[1].starts_with("NCCL_GRAPH_FILE is set"));
 }
 
 TEST_CASE("an empty variable is as good as none", "[options]") {
