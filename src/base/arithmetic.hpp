@@ -159,9 +159,9 @@ WEFT_INLINE constexpr T combine(T left, T right) {
     }
 }
 
-// The rule of weftAvg, as docs/determinism.md has it. Integers: the complete sum is divided by the number of ranks. Floats:
-// each contribution is multiplied by 1 / share_of, a power of two no less than the number of ranks, so that no sum
-// overflows, and the complete sum is divided by average_of / share_of. The product is exact unless it is subnormal.
+// The rule of weftAvg, as docs/determinism.md has it. The complete sum of integers is divided by the number of ranks.
+// Each contribution of floats is multiplied by 1 / share_of, a power of two no less than that number: no sum overflows.
+// The complete sum is divided by average_of / share_of. A product is exact unless it is subnormal.
 struct Averaging {
     uint32_t average_of = 0;     // 0: the complete sum is not divided
     uint32_t share_of = 0;       // 0: contributions count as they are
@@ -174,7 +174,7 @@ WEFT_INLINE constexpr Averaging averaging(weftDataType_t type, uint32_t ranks, b
     const uint32_t share_of = std::bit_ceil(ranks);
     return {share_of == ranks ? 0 : ranks, share_of, !in_one_place};
 }
-// What Averaging divides the complete sum of floats by.
+// The divisor of a complete sum of floats.
 template <class T>
 WEFT_INLINE constexpr T average_divisor(uint32_t average_of, uint32_t share_of) {
     return T(average_of) / T(share_of != 0 ? share_of : 1);
