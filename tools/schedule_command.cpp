@@ -188,8 +188,8 @@ Status check_file(const Request& request) {
                         : proved.in_rank_order                     ? "; it combines in rank order"
                                                                    : "";
     print_output("{}: proved: {} {} on {} rank{}, {} steps in all ways it can run{}\n", request.file,
-               schedules[0].algorithm, name_of(schedules[0].collective), schedules.size(),
-               schedules.size() == 1 ? "" : "s", proved.steps, order);
+                 schedules[0].algorithm, name_of(schedules[0].collective), schedules.size(),
+                 schedules.size() == 1 ? "" : "s", proved.steps, order);
     return ok();
 }
 

@@ -198,7 +198,8 @@ Reading read_environment() {
     // The user expects the channels of that file. The other NCCL_ variables that Weft does not read only tune NCCL.
     if (environment("NCCL_GRAPH_FILE"))
         options.warnings.push_back(
-            "NCCL_GRAPH_FILE is set, but Weft reads no graph file in a job: it makes its own channels from the topology");
+            "NCCL_GRAPH_FILE is set, but Weft reads no graph file in a job: it makes its own channels from the "
+            "topology");
     for (std::string& sentence : find_unknown_names()) options.warnings.push_back(std::move(sentence));
     if (!objections.empty()) reading.status = Status(weftInvalidArgument, objections);
     return reading;
