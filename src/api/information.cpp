@@ -11,6 +11,7 @@ thread_local std::string thread_error;
 }
 
 weftResult_t report(const Status& failure) {
+    const CancelHeld held;  // the caller may be on guarded_quick()
     try {
         tell_ranks_of(failure);
         thread_error = failure.sentence();

@@ -1,6 +1,7 @@
 #include "src/executor/reach.hpp"
 
 #include "src/base/arena.hpp"
+#include "src/base/cancellation.hpp"
 #include "src/base/log.hpp"
 
 namespace weft {
@@ -18,6 +19,7 @@ uint64_t Reach::offer(const void* address, size_t bytes) const {
 }
 
 bool Reach::map_arenas() {
+    const CancelHeld held;  // inside a short call, and opens files
     arenas_.assign(size_t(host_->ranks()), nullptr);
     for (int other = 0; other < host_->ranks(); ++other) {
         if (host_->row(other).process == process_token()) {

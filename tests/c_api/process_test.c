@@ -196,6 +196,12 @@ static void* reduce_and_be_cancelled(void* argument) {
     return NULL;
 }
 
+/* The cancellation is pending when the call begins. */
+static void* be_cancelled_and_reduce(void* argument) {
+    pthread_cancel(pthread_self());
+    return reduce_and_be_cancelled(argument);
+}
+
 static void* init_and_be_cancelled(void* argument) {
     struct call* call = argument;
     call->result = weftCommInitRank(&call->comm, 2, call->id, 0);
@@ -256,8 +262,17 @@ static void cancelled_threads(void) {
         CHECK(one.data[counts[i] - 1] == 2 && other.data[counts[i] - 1] == 2);
         free(one.data), free(other.data);
     }
-    CHECK_OK(weftCommDestroy(one.comm));
+    /* An error is told to the process's other ranks before it is returned. */
     CHECK_OK(weftCommDestroy(other.comm));
+    one.data = calloc(2, sizeof(float));
+    one.count = 2, one.returned = 0;
+    CHECK(pthread_create(&one.thread, NULL, be_cancelled_and_reduce, &one) == 0);
+    pthread_join(one.thread, &ended);
+    CHECK(ended == PTHREAD_CANCELED);
+    CHECK(one.returned);
+    CHECK_CODE(one.result, weftRemoteError);
+    free(one.data);
+    CHECK_OK(weftCommAbort(one.comm));
 }
 
 /* ---- Address space */
