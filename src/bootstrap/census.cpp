@@ -192,7 +192,8 @@ void Census::read_table(ByteReader& content, int64_t known_us) {
         const auto known = row.position.read();
         if (known && entry.entered > known->entered) row.position.enter(entry.entered, entry.operation);
         if (known && entry.finished > known->finished) row.position.finish(entry.finished);
-        if (entry.told) row.told.write(entry.entered, told);  // before the end that it explains
+        // Before the end that it explains. An answer may be older than what the leader has told since.
+        if (entry.told && known && entry.entered >= known->entered) row.told.write(entry.entered, told);
         const bool left = entry.state == uint32_t(RankState::left);
         if (left || row.state.load(std::memory_order_relaxed) != RankState::left) {
             row.birth.wanted.store(entry.wanted, std::memory_order_relaxed);
