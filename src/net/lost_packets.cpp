@@ -1,7 +1,6 @@
 #include "src/net/lost_packets.hpp"
 
 #include <fmt/core.h>
-#include <ifaddrs.h>
 #include <linux/sockios.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -27,16 +26,9 @@ constexpr int retransmissions_least = 2;
 
 // The name of the interface with this address; empty: none has it.
 std::string interface_of(const Address& address) {
-    ifaddrs* all = nullptr;
-    if (getifaddrs(&all) != 0) return {};
-    std::string name;
-    for (const ifaddrs* one = all; one != nullptr && name.empty(); one = one->ifa_next) {
-        if (one->ifa_addr == nullptr) continue;
-        const auto own = Address::of(one->ifa_addr);
-        if (own && own->with_port(0).text() == address.with_port(0).text()) name = one->ifa_name;
-    }
-    freeifaddrs(all);
-    return name;
+    for (const InterfaceAddress& own : addresses_of_this_host())
+        if (own.address.with_port(0).text() == address.with_port(0).text()) return own.interface;
+    return {};
 }
 
 // The kernel's tcp_info goes on behind the C library's.
