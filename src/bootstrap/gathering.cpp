@@ -148,8 +148,10 @@ Status Gathering::try_abroad(bool roots) {
     auto reception = Reception::of_process();
     if (!reception) return reception.take_status();
     if (rooting) {
+        // Before anybody can call there: a caller whom the door tells that this is not the root gives up.
+        auto root = std::make_unique<Root>(*reception, id_.identity());
         if (id_.root_port() != 0) WEFT_TRY((*reception)->door().listen_also(id_.root_port()));
-        root_ = std::make_unique<Root>(*reception, id_.identity());
+        root_ = std::move(root);
     }
     if (!leads_ || control_) return ok();
     auto addresses = find_root();
