@@ -366,9 +366,9 @@ void Control::tell_told() {
 }
 
 void Control::tell_failure() {
-    for (bool arrived = false;; usleep(200)) {
+    for (bool looked = false, arrived = false;; usleep(200)) {
         service().run([&] {
-            if (!ended_ && neighbours_) look_first();
+            if (!ended_ && neighbours_ && !std::exchange(looked, true)) look_first();
             arrived =
                 ended_ || !neighbours_ || neighbours_->arrived() || now_us() > failure_told_us_ + failure_patience_us;
         });
