@@ -194,10 +194,11 @@ void Service::Loop::run() {
         const int64_t left = run_timers();
         const int64_t most = lost ? lost_nap_ms : look_ms;
         const int timeout = int(left < 0 ? most : std::min((left + 999) / 1000, most));
-        if (!lost && (!epoll.intact() || !bell.intact())) {
+        const auto lose = [&] {
             lost = true;
             fail(lost_descriptor_text);
-        }
+        };
+        if (!lost && (!epoll.intact() || !bell.intact())) lose();
         if (lost) {
             if (!ending.load(std::memory_order_acquire)) usleep(useconds_t(timeout) * 1000);
             run_tasks();
@@ -205,6 +206,8 @@ void Service::Loop::run() {
         }
         const int count =
             ending.load(std::memory_order_acquire) ? 0 : epoll_wait(epoll.number(), events, at_once, timeout);
+        // An event descriptor of the program's that has got the number looks like ours to intact().
+        if (count < 0 && errno != EINTR) lose();
         for (int i = 0; i < count; ++i) {
             const int fd = events[i].data.fd;
             if (fd == bell.number()) {

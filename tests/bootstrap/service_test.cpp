@@ -1,7 +1,10 @@
 // service_test.cpp: the service thread's tasks, their failures and its end; the orderly end of a link.
 #include <dirent.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
 
 #include <atomic>
+#include <set>
 
 #include "src/bootstrap/link.hpp"
 #include "tests/net/ends.hpp"
@@ -23,6 +26,19 @@ int threads() {
     while (readdir(folder)) ++count;
     closedir(folder);
     return count;
+}
+
+std::set<int> epoll_descriptors() {
+    std::set<int> numbers;
+    DIR* folder = opendir("/proc/self/fd");
+    while (const dirent* entry = readdir(folder)) {
+        char file[64] = {};
+        const std::string name = std::string("/proc/self/fd/") + entry->d_name;
+        if (readlink(name.c_str(), file, sizeof file - 1) > 0 && std::string(file) == "anon_inode:[eventpoll]")
+            numbers.insert(atoi(entry->d_name));
+    }
+    closedir(folder);
+    return numbers;
 }
 
 }  // namespace
@@ -53,6 +69,23 @@ TEST_CASE("an exception that leaves a task is told to all who have something on 
     }));
     CHECK(second == "out of memory");
     service->run([&] { service->on_failure(&first, {}); });
+}
+
+TEST_CASE("an event descriptor of the program's that has the loop's number is noticed", "[service]") {
+    REQUIRE(eventually([] { return epoll_descriptors().empty(); }));
+    auto service = service_of_process();
+    const std::set<int> loops = epoll_descriptors();
+    REQUIRE(loops.size() == 1);
+    std::atomic<bool> told{false};
+    service->run([&] { service->on_failure(&told, [&](const char*) { told = true; }); });
+    Fd foreign(eventfd(0, EFD_CLOEXEC));
+    REQUIRE(dup2(foreign.number(), *loops.begin()) >= 0);
+    CHECK(eventually([&] { return told.load(); }));
+    bool ran = false;
+    service->run([&] { ran = true; });
+    CHECK(ran);
+    service->run([&] { service->on_failure(&told, {}); });
+    service.reset();  // with its descriptors, so that a later case gets a loop of its own
 }
 
 TEST_CASE("who waits for a task gets the exception that left it", "[service]") {
