@@ -13,11 +13,11 @@ thread_local std::string thread_error;
 weftResult_t report(const Status& failure) {
     const CancelHeld held;  // the caller may be on guarded_quick()
     try {
-        tell_ranks_of(failure);
         thread_error = failure.sentence();
         // Failures of the world have been logged where they were found; wrong calls are first seen here.
         if (failure.code() == weftInvalidArgument || failure.code() == weftInvalidUsage)
             WEFT_LOG(warn, coll, "{}", failure.sentence());
+        tell_ranks_of(failure);
     } catch (...) {
     }
     return failure.code();
