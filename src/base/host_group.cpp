@@ -178,8 +178,8 @@ bool HostGroup::alive(int rank) const {
     if (row(rank).process == process_token()) return true;
     if (settled_.load(std::memory_order_acquire) && !local(rank))
         return row(rank).state.load(std::memory_order_acquire) != RankState::dead;
-    // A program that closes Weft's descriptors gives up its lock as well, and lives: the segment is still mapped there. A
-    // process that ends gives up its memory before its locks.
+    // A lost lock does not prove death: a program that closes Weft's descriptors loses it, too. But such a process still
+    // maps the segment, and a process that ends unmaps its memory before its locks are released.
     const bool ours = memory_.descriptor_intact();
     if (ours && locked_elsewhere(rank)) return true;
     const RankRow& other = row(rank);

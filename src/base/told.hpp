@@ -1,5 +1,5 @@
-// told.hpp: what a rank was told of a failure, in shared memory for all to read: if its process then ends, that failure
-// is the cause, and not the rank.
+// told.hpp: the failure that was last returned to a rank's process, in shared memory. If that process ends without another
+// call of the rank, other ranks report this failure as the cause, and not the end of the process.
 #pragma once
 #include <atomic>
 #include <cstdint>

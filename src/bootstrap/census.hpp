@@ -12,8 +12,8 @@ namespace weft {
 
 class Census {
   public:
-    // `look_first`: before this host's ranks are told of; writes into their rows who has died, and sends what must come
-    // before.
+    // `look_first` is called before this host reports its ranks. It marks the dead ones in their rows, and sends the news
+    // that must arrive before the report.
     Census(Service& service, std::shared_ptr<HostGroup> group, Neighbours& neighbours, int host, int hosts,
            std::function<void()> look_first);
     ~Census();

@@ -320,7 +320,7 @@ void Control::tick() {
     go_if_done();
 }
 
-// The first error goes first, then what our ranks were told, then their ends.
+// The order in which news is sent: the first error, then the failures that our ranks were told of, then their deaths.
 void Control::look_first() {
     carry();
     if (!group_->aborted()) look_for_the_dead();

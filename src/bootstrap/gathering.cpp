@@ -148,7 +148,7 @@ Status Gathering::try_abroad(bool roots) {
     auto reception = Reception::of_process();
     if (!reception) return reception.take_status();
     if (rooting) {
-        // Before anybody can call there: a caller whom the door tells that this is not the root gives up.
+        // Before the port listens: a rank that connects while there is no root gives up for good.
         auto root = std::make_unique<Root>(*reception, id_.identity());
         if (id_.root_port() != 0) WEFT_TRY((*reception)->door().listen_also(id_.root_port()));
         root_ = std::move(root);

@@ -1,5 +1,6 @@
-// told_ranks.hpp: an error may be the reason why the process ends. Before it is returned to the caller, all ranks of the
-// process say so in their rows (base/told.hpp), on whatever communicator, so that nobody takes their end for the cause.
+// told_ranks.hpp: a process may end because of an error that it was returned. Before the return, the error is written
+// into the rows of all ranks of the process, on all its communicators (base/told.hpp). Then other ranks do not report the
+// end of this process as the cause.
 #pragma once
 #include <memory>
 

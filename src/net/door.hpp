@@ -52,8 +52,8 @@ class Door {
     // Listens on this port of all interfaces as well: for a root whose place was agreed before. Twice is once.
     Status listen_also(uint16_t port);
 
-    // Who may come in. Counted: admitted twice is dismissed twice; the last dismissal drops what is parked. `root`: ranks
-    // of this communicator check in here.
+    // Accepts connections of a communicator. Counted: admitted twice is dismissed twice; the last dismissal drops what is
+    // parked. `root`: the communicator's ranks check in at this process.
     void admit(const Identity& identity, bool root = false);
     void dismiss(const IdName& name, bool root = false);
     // The oldest parked connection of this kind, and token if one is given.
