@@ -59,7 +59,8 @@ Control::Control(std::shared_ptr<Reception> reception, std::shared_ptr<HostGroup
             const auto end =
                 fmt::format_to_n(sentence, sizeof sentence,
                                  "the service thread of process {}, which leads its host, failed: {}", getpid(), what);
-            group_->raise(weftSystemError, -1, {sentence, std::min(end.size, sizeof sentence)});
+            group_->raise(what == std::string_view(lost_descriptor_text) ? weftInvalidUsage : weftSystemError, -1,
+                          {sentence, std::min(end.size, sizeof sentence)});
         });
         if (Status status = service().watch(group_->doorbell(), EPOLLIN, [this](uint32_t) { look_around(); }); !status)
             WEFT_LOG(warn, init, "{}", status.sentence());
