@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "src/base/file.hpp"
+#include "src/base/printing.hpp"
 #include "src/registry.hpp"
 #include "tools/algorithm_named.hpp"
 
@@ -29,7 +30,7 @@ std::string text_of(const Schedule& first) {
 bool is_algorithm_file(const std::string& word) {
     const auto rows = registry::algorithms();
     if (std::any_of(rows.begin(), rows.end(), [&](const Algorithm& row) { return word == row.name; })) return false;
-    return word.find('/') != word.npos || access(word.c_str(), F_OK) == 0;
+    return word.find_first_of("/.") != word.npos || access(word.c_str(), F_OK) == 0;
 }
 
 Result<ScheduleFile> read_schedule_file(const std::string& name, bool any_order) {
@@ -47,7 +48,7 @@ Result<std::shared_ptr<const FileAlgorithm>> algorithm_of_file(const std::string
         if (!meant) return Status(meant.status().code(), meant.status().sentence());
         collective = *meant;
     }
-    auto file = read_schedule_file(name);
+    auto file = read_schedule_file(name, choice.any_order);
     if (!file) return file.take_status();
     std::map<std::tuple<std::string, Collective, int, int, int64_t, int64_t>, std::vector<Schedule>> sets;
     for (Schedule& schedule : file->schedules)
@@ -66,9 +67,9 @@ Result<std::shared_ptr<const FileAlgorithm>> algorithm_of_file(const std::string
         if (fits) meant.push_back(&set);
     }
     if (meant.size() != 1)
-        return fail(weftInvalidArgument, "{} holds {}: {} say --ranks, --collective or --root of {}", name, held,
-                    meant.empty() ? "none of it is meant;" : "several are meant;",
-                    meant.empty() ? "what it holds" : "one of them");
+        return fail(weftInvalidArgument, "{} holds {}: {}", name, held,
+                    meant.empty() ? "--ranks, --collective or --root does not fit it"
+                                  : "choose one by --ranks, --collective or --root");
     std::vector<Schedule>& set = *meant[0];
     std::sort(set.begin(), set.end(), [](const Schedule& a, const Schedule& b) { return a.rank < b.rank; });
     const Schedule& first = set[0];
@@ -85,13 +86,26 @@ Result<std::shared_ptr<const FileAlgorithm>> algorithm_of_file(const std::string
                       algorithm->user.file.c_str()};
     algorithm->row.of_user = &algorithm->user;
     algorithm->file = std::move(*file);
+    algorithm->any_order = choice.any_order;
     return std::shared_ptr<const FileAlgorithm>(std::move(algorithm));
 }
 
 Status prove(const FileAlgorithm& algorithm) {
     Proved proved;
-    const Status status = algorithm.file.check(algorithm.user.schedules, {}, {}, &proved);
-    return status ? ok() : fail(weftInvalidUsage, "{}: {}", algorithm.user.file, status.sentence());
+    const Status status =
+        algorithm.file.check(algorithm.user.schedules, {}, {.any_order = algorithm.any_order}, &proved);
+    return status ? ok()
+                  : fail(weftInvalidUsage, "{}: {}{}", algorithm.user.file, status.sentence(),
+                         proved.orders_differ ? "; --any-order lets that pass" : "");
+}
+
+void add_any_order_flag(CLI::App& command, FileChoice& choice) {
+    command.add_flag("--any-order", choice.any_order,
+                     "Ranks may sum in different orders, as with WEFT_ALGO_FILES_ORDER=any");
+}
+
+void print_assumption(const std::string& name, const ScheduleFile& file) {
+    if (!file.assumed.empty()) print_error("weft schedule: {}: {}\n", name, file.assumed);
 }
 
 }  // namespace weft::tools

@@ -41,7 +41,6 @@ struct Request {
     std::string file;
     PictureRequest picture;
     std::string readable;
-    bool any_order = false;
     CheckOptions options;
 };
 
@@ -98,6 +97,7 @@ Status find_row(Request& request, Made& made) {
         if (!file) return file.take_status();
         made.file = std::move(*file);
         made.row = &made.file->row;
+        print_assumption(request.algorithm, made.file->file);
         request.ranks = made.file->user.schedules[0].ranks;
         return ok();
     }
@@ -163,26 +163,27 @@ Status build(const Request& request) {
 }
 
 Status convert(const Request& request) {
-    const auto file = read_schedule_file(request.file);
+    const auto file = read_schedule_file(request.file, request.said.any_order);
     if (!file) return Status(file.status().code(), file.status().sentence());
+    print_assumption(request.file, *file);
     print_output("{}", write_text(file->schedules));
     return ok();
 }
 
 Status check_file(const Request& request) {
-    const auto file = read_schedule_file(request.file, request.any_order);
+    const auto file = read_schedule_file(request.file, request.said.any_order);
     if (!file) return Status(file.status().code(), file.status().sentence());
     const std::vector<Schedule>& schedules = file->schedules;
     auto mode = parse_readable(request.readable, int(schedules.size()));
     if (!mode) return mode.take_status();
     CheckOptions options = request.options;
-    options.any_order = request.any_order;
+    options.any_order = request.said.any_order;
     Proved proved;
     const Status status = file->check(schedules, request.readable.empty() ? BoardMode() : *mode, options, &proved);
     if (!status)
         return fail(weftInvalidUsage, "{}: {}{}", request.file, status.sentence(),
                     proved.orders_differ ? "; --any-order lets that pass" : "");
-    if (!file->assumed.empty()) fmt::print(stderr, "weft schedule: {}: {}\n", request.file, file->assumed);
+    print_assumption(request.file, *file);
     const char* order = !facts_of(schedules[0].collective).reduces ? ""
                         : proved.orders_differ                     ? "; ranks combine in different orders"
                         : proved.in_rank_order                     ? "; it combines in rank order"
@@ -233,6 +234,7 @@ void add_schedule_command(CLI::App& app, int& exit_status) {
         to->add_option("--expand", request->expansion,
                        "Fused instructions as the elementary ones they stand for: staged, direct, readable=RANK,... or "
                        "pipelined=TILES");
+        add_any_order_flag(*to, request->said);
     };
     CLI::App* show_command =
         command->add_subcommand("show", "Prints schedules: weft schedule show ring --ranks 4, or of a file");
@@ -274,13 +276,13 @@ void add_schedule_command(CLI::App& app, int& exit_status) {
     check_command->add_option("--board-slots", request->options.board_slots, "Slots of each rank on the board")
         ->check(CLI::Range(1, 65'536))
         ->capture_default_str();
-    check_command->add_flag("--any-order", request->any_order,
-                            "Ranks may sum in different orders, as with WEFT_ALGO_FILES_ORDER=any");
+    add_any_order_flag(*check_command, request->said);
     check_command->callback([=] { report(check_file(*request)); });
 
     CLI::App* convert_command = command->add_subcommand(
         "convert", "Prints an MSCCL file as the schedules that Weft makes of it: weft schedule convert ring.xml");
     convert_command->add_option("file", request->file, "File to read")->required();
+    add_any_order_flag(*convert_command, request->said);
     convert_command->callback([=] { report(convert(*request)); });
 
     add_simulate_command(*command, report);

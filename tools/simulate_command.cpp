@@ -193,6 +193,7 @@ void add_simulate_command(CLI::App& schedule_command, std::function<void(const S
     const CLI::Option* root = command->add_option("--root", request->root, "Of a rooted collective")
                                   ->check(CLI::NonNegativeNumber)
                                   ->capture_default_str();
+    add_any_order_flag(*command, request->said);
     command->add_option("--tile-bytes", request->tile_bytes, "Tiles of the whole, in place of the algorithm's")
         ->transform(CLI::AsSizeValue(false));
     command->add_flag("--every-rank", request->every_rank,

@@ -164,6 +164,7 @@ Status read_algorithm_file(SimulateRequest& request) {
     auto file = algorithm_of_file(request.algorithm, request.said);
     if (!file) return file.take_status();
     WEFT_TRY(prove(**file));
+    print_assumption(request.algorithm, (*file)->file);
     request.file = std::move(*file);
     const Schedule& first = request.file->user.schedules[0];
     request.ranks = first.ranks;

@@ -167,4 +167,35 @@ TEST_CASE("weft schedule check lets ranks sum in different orders if asked to", 
     }
     CHECK(run({"schedule", "check", file.name}).exit_status == 1);
     CHECK(run({"schedule", "check", file.name, "--any-order"}).exit_status == 0);
+    TemporaryFile picture;
+    for (const bool any_order : {false, true}) {
+        std::vector<std::string> drawn = {"schedule", "show", file.name, "--svg", picture.name},
+                                 timed = {"schedule", "simulate", file.name};
+        for (auto* words : {&drawn, &timed})
+            if (any_order) words->push_back("--any-order");
+        INFO(any_order);
+        CHECK(run(drawn).exit_status == (any_order ? 0 : 1));
+        CHECK(run(timed).exit_status == (any_order ? 0 : 1));
+    }
+    // Of MSCCL's files the sums stay as they stand.
+    const std::string xml = std::string(WEFT_SCHEDULES) + "/msccl/one_pass_all_reduce_3.xml";
+    const std::string sorted = run({"schedule", "convert", xml}).out,
+                      as_it_stands = run({"schedule", "convert", xml, "--any-order"}).out;
+    CHECK(sorted != as_it_stands);
+    CHECK(run({"schedule", "show", xml, "--any-order"}).out == as_it_stands);
+}
+
+TEST_CASE("weft schedule says what a file lacks", "[schedule]") {
+    std::string xml = file_text(std::string(WEFT_SCHEDULES) + "/msccl/one_pass_all_reduce_3.xml");
+    const std::string coll = " coll=\"allreduce\"";
+    REQUIRE(xml.find(coll) != std::string::npos);
+    xml.erase(xml.find(coll), coll.size());
+    TemporaryFile file;
+    std::ofstream(file.name) << xml;
+    for (const char* command : {"check", "convert", "show", "simulate"}) {
+        INFO(command);
+        const Outcome said = run({"schedule", command, file.name});
+        CHECK(said.exit_status == 0);
+        CHECK(!said.err.empty());
+    }
 }

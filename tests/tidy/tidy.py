@@ -226,6 +226,18 @@ def check_descriptors(tree):
                 yield f"{file}:{number}: {found.group().strip()} makes a descriptor: use Fd (src/base/fd.hpp)"
 
 
+def check_printing(tree):
+    """fmt::print throws where a disk is full."""
+    for file, text in tree.text.items():
+        if not file.startswith(("src/", "topology/", "transports/", "algorithms/", "tools/", "perf/")):
+            continue
+        for number, line in enumerate(text.splitlines(), 1):
+            code = re.sub(r'"(\\.|[^"\\])*"', '""', line).split("//")[0]
+            found = re.search(r"\bfmt::(?:v?print|println)(?=\s*\()|\bstd::(?:cout|cerr)\b", code)
+            if found:
+                yield f"{file}:{number}: {found.group()} does not check its output: use src/base/printing.hpp"
+
+
 def check_heads(tree):
     for file, text in tree.text.items():
         # A unit with a header of its own says there what it is for.
@@ -248,7 +260,7 @@ def objections(root):
     arrows = Arrows((tree.root / "src/README.md").read_text())
     found = []
     for check in (lambda: check_arrows(tree, arrows), *(lambda c=c: c(tree) for c in
-                  (check_cycles, check_dead, check_entered, check_twins, check_getenv, check_descriptors, check_heads))):
+                  (check_cycles, check_dead, check_entered, check_twins, check_getenv, check_descriptors, check_printing, check_heads))):
         found += check()
     return tree, found
 

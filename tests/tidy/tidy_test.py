@@ -158,6 +158,12 @@ class TidyTest(unittest.TestCase):
         self.assertEqual(self.objections({"src/schedule/build.cpp": unit + fine, "src/base/fd.cpp": "// x\nint e = eventfd(0, 0);\n",
                                           "src/meson.build": GOOD["src/meson.build"] + "files('base/fd.cpp')\n"}), [])
 
+    def test_output_is_printed_by_base_alone(self):
+        unit = '#include "src/schedule/build.hpp"\n'
+        for line in ('fmt::print(stderr, "x");', 'std::cerr << "x";', 'std::cout << std::endl;'):
+            self.assert_one({"src/schedule/build.cpp": unit + line + "\n"}, "src/schedule/build.cpp:2", "printing.hpp")
+        self.assertEqual(self.objections({"src/schedule/build.cpp": unit + 'print_error("x");\nconst char* x = "fmt::print(1)";  // fmt::print(y)\n'}), [])
+
     def test_getenv_belongs_to_base(self):
         self.assert_one({"algorithms/ring.cpp": '#include "algorithms/ring.hpp"\n#include "algorithms/algorithm.hpp"\n'
                          'auto x = std::getenv("A");  // y\n'}, "algorithms/ring.cpp:3", "getenv")

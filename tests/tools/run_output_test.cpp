@@ -94,6 +94,13 @@ TEST_CASE("output that cannot be written is a sentence and a status other than 0
     CHECK(run({"sh", "-c", WEFT_COMMAND " info >/dev/full 2>&1"}).status == 1);
     CHECK(run({"sh", "-c", WEFT_COMMAND " nonsense 2>/dev/full"}).status == 2);
     CHECK(run({"sh", "-c", WEFT_COMMAND " run -n 2 --label sh -c 'echo text >&2' 2>/dev/full"}).status == 1);
+    const Folder folder;
+    const std::string file = folder.path / "no_coll.xml";
+    std::ofstream(file) << "<algo name=\"no_coll\" ngpus=\"1\" nchunksperloop=\"1\" proto=\"Simple\" inplace=\"1\">\n"
+                           "<gpu id=\"0\" i_chunks=\"1\" o_chunks=\"1\" s_chunks=\"0\"></gpu></algo>\n";
+    const std::string check = WEFT_COMMAND " schedule check " + file;
+    CHECK(!run({"sh", "-c", check}).error.empty());
+    CHECK(run({"sh", "-c", check + " 2>/dev/full"}).status == 0);
     // Nobody reads.
     CHECK(run({"bash", "-c", WEFT_COMMAND " info --json | true; exit ${PIPESTATUS[0]}"}).status != 0);
 }
