@@ -152,14 +152,17 @@ selected() {
     done < <(plan)
 }
 if [ -z "$(selected)" ]; then
-    echo "gpu-check: no stage of part $part matches $only: see --list" >&2
+    echo "gpu-check: no stage (--part $part) matches '$only': see --list" >&2
     exit 2
 fi
 if [ "$list" = 1 ]; then
-    echo "stage                          part  at most  about  what it tells"
-    while read -r name of most about call; do
-        printf '%-30s %4s %8s %6s  %s\n' "$name" "$of" "$most" "$about" "${call#*\# }"
-    done < <(selected)
+    table=$(
+        echo "stage                          part  at most  about  what it tells"
+        while read -r name of most about call; do
+            printf '%-30s %4s %8s %6s  %s\n' "$name" "$of" "$most" "$about" "${call#*\# }"
+        done < <(selected)
+    )
+    printf '%s\n' "$table" || exit 1  # on a full disk, for instance
     exit 0
 fi
 
