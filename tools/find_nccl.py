@@ -11,6 +11,9 @@ import site
 import sys
 import sysconfig
 
+sys.dont_write_bytecode = True
+import checked_output
+
 
 def candidates():
     given = os.environ.get("PERF_NCCL_LIBRARY")
@@ -52,4 +55,4 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    checked_output.run(main)

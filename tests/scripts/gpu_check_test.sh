@@ -66,6 +66,8 @@ calls() { wc -l <"$folder/calls"; }
 
 # The plan: each part fits, with the build, and docs/gpu.md says the same.
 "$source/tools/gpu-check.sh" --list >"$folder/list" || fail "no list"
+"$source/tools/gpu-check.sh" --list >/dev/full 2>"$folder/log" && fail "a list that is not written is no failure"
+[ "$(wc -l <"$folder/log")" = 1 ] || fail "a list that is not written is told more than once"
 for part in 1 2; do
     seconds=$(awk -v part="$part" '$2 == part && $1 !~ /^gpus-/ { all += $4 } END { print all + 0 }' "$folder/list")
     [ "$seconds" -gt 0 ] && [ "$seconds" -le 400 ] || fail "part $part takes $seconds s"
@@ -206,6 +208,7 @@ unset PERF_NCCL_LIBRARY
 environment=$folder/venv/lib/python3.12/site-packages/nvidia/nccl/lib/libnccl.so.2
 nccl 990102 "$environment"
 VIRTUAL_ENV=$folder/venv "$source/tools/find_nccl.py" | tail -n 1 | grep -qx "99.1.2 $environment" || fail "not found in an environment"
+VIRTUAL_ENV=$folder/venv "$source/tools/find_nccl.py" 2>&1 >/dev/full | grep -q Traceback && fail "find_nccl does not check its output"
 VIRTUAL_ENV=$folder/venv check --no-build --only nccl
 stage nccl passed
 grep -q "^all_reduce_perf_nccl -g 1 --ranks-per-gpu 4 " "$folder/calls" || fail "NCCL with other ranks"
