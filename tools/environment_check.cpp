@@ -32,6 +32,7 @@ EnvironmentCheck check_environment(const Catalog& catalog) {
     check.warnings = options().warnings;
     for (const Catalog::LeftOut& one : catalog.left_out())
         if (one.faulty) check.warnings.push_back("WEFT_ALGO_FILES: " + one.told);
+    for (const std::string& sentence : catalog.assumptions()) check.warnings.push_back("WEFT_ALGO_FILES: " + sentence);
     for (const std::string& sentence : make_log_settings(options()).warnings) check.warnings.push_back(sentence);
     return check;
 }

@@ -57,6 +57,7 @@ Result<std::shared_ptr<const Catalog>> Catalog::shared(std::string_view files, i
         }
         if (other && catalog->of_users().empty())
             WEFT_LOG(warn, algo, "WEFT_ALGO_FILES has nothing for {} ranks: {}", ranks, other->told);
+        for (const std::string& one : catalog->assumptions()) WEFT_LOG(info, algo, "WEFT_ALGO_FILES: {}", one);
         for (const std::string& one : catalog->differing())
             WEFT_LOG(info, algo,
                      "WEFT_ALGO_FILES: {} sums in another order on each rank, as WEFT_ALGO_FILES_ORDER=any allows: the "
@@ -113,6 +114,7 @@ void Catalog::add_file(const std::string& name, int ranks) {
     if (!text) return leave_out({}, text.status().sentence());
     auto read = read_schedules(*text, any_order_);
     if (!read) return leave_out({}, fmt::format("{}: {}", name, read.status().sentence()));
+    if (!read->assumed.empty()) assumptions_.push_back(fmt::format("{}: {}", name, read->assumed));
     for (const char letter : *text) digest_ = (digest_ ^ uint8_t(letter)) * 0x100000001b3u + 1;
     // One algorithm after the other: one schedule a rank of each, in any order.
     std::map<std::tuple<std::string, Collective, int, int, int64_t, int64_t>, std::vector<Schedule>> sets;

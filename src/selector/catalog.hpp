@@ -39,6 +39,8 @@ class Catalog {
     const std::vector<LeftOut>& left_out() const { return left_out_; }
     // The faulty ones, in one sentence; empty: there are none.
     std::string faults() const;
+    // What files do not state and Weft assumes, in a sentence for each.
+    const std::vector<std::string>& assumptions() const { return assumptions_; }
     bool any_order() const { return any_order_; }
     // Of those whose results may have other bits on each rank: their names, with their files.
     const std::vector<std::string>& differing() const { return differing_; }
@@ -54,7 +56,7 @@ class Catalog {
     std::vector<Algorithm> rows_;
     std::vector<std::unique_ptr<UserAlgorithm>> users_;
     std::vector<LeftOut> left_out_;
-    std::vector<std::string> differing_;
+    std::vector<std::string> differing_, assumptions_;
     bool any_order_ = false;
     uint64_t digest_ = 0;
 };

@@ -71,6 +71,20 @@ TEST_CASE("what is for another number of ranks is told with its file", "[catalog
           file + ": mine for all_reduce is for 4 ranks, this communicator has 5: left out");
 }
 
+TEST_CASE("what a file lacks and is taken for it is told", "[catalog]") {
+    Files files;
+    const std::string rest =
+        " name=\"mine\" ngpus=\"1\" nchunksperloop=\"1\" proto=\"Simple\" inplace=\"1\">"
+        "<gpu id=\"0\" i_chunks=\"1\" o_chunks=\"1\" s_chunks=\"0\"></gpu></algo>";
+    files.write("said.xml", "<algo coll=\"allreduce\"" + rest);
+    CHECK(files.load(1).assumptions().empty());
+    const std::string file = files.write("unsaid.xml", "<algo" + rest);
+    const Catalog catalog = files.load(1);
+    CHECK(catalog.of_users().size() == 2);
+    REQUIRE(catalog.assumptions().size() == 1);
+    CHECK(contains(catalog.assumptions()[0], file));
+}
+
 TEST_CASE("a user's algorithm serves the messages, ranks and root that its file says", "[catalog]") {
     Files files;
     std::vector<Schedule> ring = mine("ring", 4), tree = mine("binomial_tree", 4, Collective::broadcast, 2);
