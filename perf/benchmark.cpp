@@ -80,7 +80,7 @@ class Benchmark {
         if (!rank_.is_first()) return;
         progress_.wipe();
         weft::print_text(text);
-        // No hour is measured whose results nobody sees.
+        // Fails now if the output is lost: a long benchmark without results is a waste.
         if (const weft::Status output = weft::output_status(); !output) throw Failure(output.sentence());
     }
     // False on all ranks, after one has said why, if a host lacks memory.

@@ -29,7 +29,7 @@ class JsonReport {
     void finish(const Regret& regret);
     void finish(int64_t wrong, std::optional<double> average_bus_bandwidth, const std::optional<Memory>& memory);
 
-    // Once; a file that does not take all of it is removed.
+    // Call it once. If the file cannot be written completely, it is removed.
     weft::Status write();
 
   private:

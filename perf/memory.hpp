@@ -1,5 +1,5 @@
-// memory.hpp: whether all ranks of a host can have their buffers. Beyond what is free the kernel kills processes instead
-// of refusing memory, so this is asked first.
+// memory.hpp: whether the buffers of all ranks of a host fit. If they do not, the kernel kills processes instead of
+// refusing memory, so a benchmark checks this first.
 #pragma once
 #include <cstddef>
 #include <string>

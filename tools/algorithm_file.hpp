@@ -13,7 +13,7 @@
 
 namespace weft::tools {
 
-// What the command line says besides; a file of several algorithms must hold one that is meant.
+// The command line's other options, which must select one algorithm of a file that has several.
 struct FileChoice {
     std::optional<std::string> collective;
     std::optional<int> root, channels;

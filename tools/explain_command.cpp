@@ -127,7 +127,7 @@ int answer(const Question& question) {
     const Preferences preferences{options().algo, options().channels, options().deterministic != 0};
     const Catalog catalog =
         Catalog::load(options().algo_files, layout.ranks, registry::algorithms(), !options().algo_files_order.empty());
-    // What a communicator of so many ranks would find, and no smaller one.
+    // WEFT_ALGO is checked as a communicator of this many ranks checks it.
     if (const Status named = catalog.check("WEFT_ALGO", options().algo); !named)
         return print_error("weft info explain: {}\n", named.sentence()), 1;
     print_output("{}\n", explain(operation, layout, costs, preferences, catalog.rows()));

@@ -10,8 +10,8 @@
 namespace weft::tools {
 
 // Reads the pipes of the ranks and writes to `target`, which is never made non-blocking, for others share it: it is
-// written only as far as poll says it takes. When nobody reads the target any more, or it is full, the pipes are
-// closed, and the ranks meet SIGPIPE. Thread-bound to the launcher's only thread.
+// written only as far as poll says it takes. When no process reads the target any more, or it is full, the
+// pipes are closed, and the ranks get SIGPIPE. Thread-bound to the launcher's only thread.
 class LabelledStream {
   public:
     static Result<LabelledStream> make(int target);

@@ -194,7 +194,7 @@ int Launcher::run() {
     return exit_status_.value_or(0);
 }
 
-// Output that is lost is a failure of the job: on a full disk the first one; where nobody reads, the ranks' SIGPIPE.
+// Lost output fails the job. On a full disk this is the first failure. Without a reader it is the ranks' SIGPIPE.
 void Launcher::look_at_output() {
     const int error = output_.error() != 0 ? output_.error() : error_.error();
     if (error == 0 || exit_status_) return;

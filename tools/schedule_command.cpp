@@ -194,7 +194,7 @@ Status check_file(const Request& request) {
     return ok();
 }
 
-// What a file must fit: options that stand on the command line.
+// The options of the command line that a file must fit.
 void find_said(const CLI::App& command, Request& request) {
     request.said.ranks = request.ranks;
     if (command.count("--collective") > 0) request.said.collective = request.collective;

@@ -213,7 +213,7 @@ void add_simulate_command(CLI::App& schedule_command, std::function<void(const S
                         "File for times of `all`, of every collective unless one is said, at sizes up to --bytes: "
                         "WEFT_TUNE_FILE for such hosts");
     command->callback([=] {
-        // What a file must fit.
+        // The options that a file must fit.
         request->said.ranks = request->ranks;
         if (!collective->empty()) request->said.collective = request->collective;
         if (!root->empty()) request->said.root = request->root;

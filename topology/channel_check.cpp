@@ -33,7 +33,7 @@ class Check {
         const bool loops = channels_.pattern == Pattern::ring || channels_.pattern == Pattern::tree ||
                            channels_.pattern == Pattern::balanced_tree || channels_.pattern == Pattern::split_tree;
         if (!loops) return {};  // channels of switches have no order
-        // NCCL dumps those, too, of which it has found none; but a job has rings.
+        // NCCL also dumps patterns of which it has found no channels; but every job has rings.
         if (channels_.channels.empty() && channels_.pattern != Pattern::ring) return {};
         if (channels_.channels.empty()) object("graph {} has no channels", channels_.id);
         for (size_t i = 0; i < channels_.channels.size(); ++i) walk(i);

@@ -185,7 +185,7 @@ Result<Discovered> discover_this_host(const Options& options, const Asked& asked
         if (!taken && !is_alias) return Status(taken.code(), taken.sentence());
         if (!taken) {
             found.left_aside =
-                fmt::format("{}: the file is left aside, and the machine is as detected", taken.sentence());
+                fmt::format("{}: the file is not used, and the machine is as detected", taken.sentence());
             found.notes.push_back(found.left_aside);
         }
     }

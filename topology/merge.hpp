@@ -16,8 +16,8 @@ struct Merged {
     std::vector<std::string> notes;  // where the two contradict each other, a sentence each
     // Not empty: the file is of another machine, for its processors are of another architecture or vendor; a sentence.
     std::string foreign = {};
-    // Not empty: why the file cannot be of the host that was detected, for all that is known; `foreign`, if that is not
-    // empty, several hosts, or GPUs of which none is here.
+    // Why the file cannot be of the detected host: it is `foreign` or of several hosts, or this host has none of its
+    // GPUs. Empty: it may be of this host.
     std::string misfit = {};
 };
 

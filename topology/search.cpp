@@ -129,8 +129,8 @@ double Search::bound_at(Reaches reaches, double unit_gbs) {
     return least;
 }
 
-// Bound of channels that leave by the port by which they enter. Such a chain is a closed way: it crosses each border
-// within the machine once each way.
+// The bound of channels that enter and leave by the same port. Such a chain is a closed path: it crosses each border
+// within the machine once in each direction.
 double Search::one_port_bound(const std::vector<Terrain>& terrains) {
     double least = infinite;
     for (Terrain inner : terrains) {

@@ -61,9 +61,9 @@ typedef WEFT_ENUM {
     weftNumTypes = 12
 } weftDataType_t;
 
-/* The reductions, alike on CPU and GPU: integers wrap; min and max propagate NaN; 16- and 8-bit floats accumulate in
- * fp32 wherever one place sees all contributions; avg lets no sum of floats overflow, and truncates integers toward 0
- * (docs/determinism.md); operands stay in rank order where the algorithm allows it, the lower rank's on the left. */
+/* The reductions, alike on CPU and GPU. Integers wrap. Min and max propagate NaN. 16- and 8-bit floats accumulate in
+ * fp32 wherever one place sees all contributions. Avg lets no sum of floats overflow, and truncates integers toward 0
+ * (docs/determinism.md). Operands stay in rank order where the algorithm allows it, the lower rank's on the left. */
 typedef WEFT_ENUM {
     weftSum = 0,
     weftProd = 1,

@@ -135,8 +135,8 @@ struct Arithmetic<weftBfloat16> {
 #include "src/base/datatype.def"
 #undef WEFT_DATATYPE
 
-// left op right, on accumulators; avg adds, and averaging() says what is divided. Bits of floats are nobody's to combine:
-// the API refuses that.
+// left op right, on accumulators; avg adds, and averaging() says what is divided. Bitwise
+// operations on floats do not come here: the API refuses them.
 template <weftRedOp_t op, class T>
 WEFT_INLINE constexpr T combine(T left, T right) {
     if constexpr (std::is_integral_v<T>) {

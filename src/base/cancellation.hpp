@@ -5,8 +5,9 @@
 
 namespace weft {
 
-// While it lives this thread is not cancelled; what came meanwhile acts at the caller's next cancellation point. About
-// 20 ns, so the path of a short call that hits the plan cache, which has no cancellation point, goes without. Reentrant.
+// While it lives, this thread is not cancelled. A request that comes meanwhile acts at the caller's next cancellation
+// point. It takes about 20 ns, so the path of a short call that hits the plan cache does without it: that path has no
+// cancellation point. Reentrant.
 class CancelHeld {
   public:
     explicit CancelHeld(bool wanted = true) : wanted_(wanted) {

@@ -94,7 +94,7 @@ Fd Fd::socket(int family, int type) {
 Fd Fd::accept(int listener, sockaddr* peer, socklen_t* bytes) {
     return make([&] {
         const int number = accept4(listener, peer, bytes, SOCK_CLOEXEC | SOCK_NONBLOCK);
-        // The kernel takes a descriptor before it looks who waits: with nobody there its lack is no failure.
+        // accept4 takes a descriptor before it looks for a connection: without one, EMFILE is no failure.
         if (number < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS)) {
             const int error = errno;
             pollfd waiting{listener, POLLIN, 0};

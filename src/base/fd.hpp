@@ -51,13 +51,13 @@ class Fd {
         identity_ = other.identity_;
         return *this;
     }
-    // Leaves alone what has the number after somebody closed ours.
+    // Does not touch a file that has the number after the program closed ours.
     ~Fd() {
         if (number_ >= 0 && intact()) close(number_);
     }
     int number() const { return number_; }
     explicit operator bool() const { return number_ >= 0; }
-    // Whether it is still ours. To be asked before a call that would harm a file of the program's.
+    // Whether it is still ours. Check this before a call that would harm a file of the program's.
     bool intact() const { return number_ >= 0 && identity_.holds(number_); }
     FileIdentity identity() const { return identity_; }
     void reset() { *this = Fd(); }
@@ -69,7 +69,7 @@ class Fd {
     FileIdentity identity_;
 };
 
-// Holds those of the numbers 0, 1 and 2 that are free while a driver or a resolver opens descriptors that stay.
+// Occupies the free ones of the numbers 0, 1 and 2 while a driver or a resolver opens descriptors that stay open.
 // Reads and writes of the held numbers fail, as if these were closed. Thread-safe.
 class StandardNumbers {
   public:

@@ -162,7 +162,7 @@ struct HostHeader {
     uint64_t magic;
     uint32_t version;
     int32_t ranks;
-    uint64_t heap_bytes;                       // HostGeometry's, as whoever made the segment could afford it
+    uint64_t heap_bytes;                       // HostGeometry's, as its creator could afford
     AgreedOptions agreed;                      // valid once all have joined
     AgreedFacts facts;                         // likewise, where there are several hosts
     int32_t own_host;                          // likewise

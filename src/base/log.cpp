@@ -59,7 +59,7 @@ LogLevel parse_level(const Options& options, std::vector<std::string>& warnings)
     for (int level = 0; level <= int(LogLevel::trace); ++level) {
         if (strcasecmp(options.debug.c_str(), level_names[level]) == 0) return LogLevel(level);
     }
-    // NCCL has a level that Weft lacks: it passes in silence, of its variable.
+    // NCCL's variable may have a level (ABORT) that Weft lacks: no warning.
     if (options.origin(OptionIndex::debug) != Origin::alias || strcasecmp(options.debug.c_str(), "abort") != 0) {
         warnings.push_back(
             fmt::format("{} is {}, which is not a level; use NONE, VERSION, WARN, INFO or TRACE. "
@@ -69,7 +69,7 @@ LogLevel parse_level(const Options& options, std::vector<std::string>& warnings)
     return LogLevel::warn;
 }
 
-// Categories of NCCL's that Weft lacks: they pass in silence, of its variable.
+// NCCL's variable may have categories that Weft lacks: no warning.
 bool is_category_of_nccl(const std::string& word) {
     for (const char* name : {"init", "coll", "p2p", "shm", "net", "graph", "tuning", "env", "alloc", "call", "proxy",
                              "nvls", "bootstrap", "reg", "profile", "ras"})
@@ -136,7 +136,7 @@ struct Log {
     LogSettings settings;
     Fd file;  // none: stderr
 
-    // Of lines that are complete. The program may have closed the file, and have one of its own under that number.
+    // Takes complete lines. The program may have closed the file and reused its number for a file of its own.
     void write(const std::string& lines) const {
         if (!file || file.intact()) return write_all(file ? file.number() : STDERR_FILENO, lines);
         if (const Fd again = open_again()) write_all(again.number(), lines);
@@ -150,7 +150,7 @@ struct Log {
     }
 
   private:
-    // Appended, for several ranks may name one file. A raised limit cannot be said before the log is there.
+    // Appended, for several ranks may name one file. A raised limit cannot be logged before the log is open.
     Fd open_again() const { return Fd::open(settings.file, O_WRONLY | O_CREAT | O_APPEND, 0644, Fd::Say::no); }
     void open_file() {
         file = open_again();

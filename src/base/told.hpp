@@ -17,7 +17,7 @@ struct alignas(64) Told {
     std::atomic<uint64_t> calls;  // release, pairs with read()
     std::atomic<uint64_t> words[bytes_max / 8];
 
-    // Of two failures that it is told between two calls the first stays. False: nothing has changed.
+    // If the rank is told of two failures between two calls, the first one stays. False: nothing has changed.
     bool write(uint64_t entered, std::string_view sentence) {
         if (calls.load(std::memory_order_relaxed) == entered + 1) return false;
         char text[bytes_max] = {};
@@ -32,7 +32,7 @@ struct alignas(64) Told {
         calls.store(entered + 1, std::memory_order_release);
         return true;
     }
-    // Of a rank that has entered so many calls by now; empty: it was told nothing, or called again.
+    // The failure, for a rank that has entered this many calls by now. Empty: it was told nothing, or called again.
     std::string read(uint64_t entered) const {
         if (calls.load(std::memory_order_acquire) != entered + 1) return {};
         char text[bytes_max];

@@ -161,8 +161,8 @@ void Census::report() {
     on_answer(own);
 }
 
-// When the answer was true at the earliest. The top host asked, so it knows when. Another host knows only that this
-// question was asked after the one before was answered, so after the one before came here.
+// The earliest time at which the answer was true. The top host asked, so it knows the time. Another host knows
+// only that this question was asked after the previous one was answered, so after the previous one came here.
 void Census::on_answer(ByteReader& content) {
     const bool latest = content.get<uint32_t>() == number_;
     read_table(content, !latest ? 0 : top() ? swept_us_ : swept_before_us_);

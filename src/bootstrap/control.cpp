@@ -193,7 +193,7 @@ std::vector<int> Control::ranks_of_leader(int host) const {
 // Not an error by itself: what that host sent before may suffice for the calls that others are in. Who waits for its
 // ranks in vain reports it.
 void Control::mark_lost(int host, const std::string& sentence, int except) {
-    // If its leader was told of a failure, that ended it for its other ranks too, of which nothing more is known.
+    // If its leader was told of a failure, this failure ended the host's other ranks, too: no more is known of them.
     std::string told;
     for (const int rank : ranks_of_leader(host))
         if (told.empty()) told = group_->told(rank);

@@ -33,8 +33,8 @@ class Control {
     static void leave(std::shared_ptr<Control> control);
     // The end of the process: returns when those that have left are not needed any more, after some seconds at most.
     static void await_leaving();
-    // Before an error is returned to the caller, whose process may end then: sends what the rows tell of it (Told), and
-    // returns when the neighbouring hosts have it, or after a second. Thread-safe.
+    // Call it before an error is returned to the caller, whose process may end then. Sends what the rows tell of the
+    // error (Told). Returns when the neighbouring hosts have it, or after a second. Thread-safe.
     void tell_failure();
     // What stands in the way of checking in, or who has not come; empty: nothing known. Thread-safe.
     std::string obstacle();

@@ -71,7 +71,7 @@ std::string loopback_hint(const std::string& variable, const std::string& name,
     const std::string address = addresses.front().with_port(0).text();
     return fmt::format(
         "; {} is {}, {} for itself: if ranks run on other hosts, set {} on all ranks to a name or address of rank 0's "
-        "host that leads there from every host",
+        "host that every host can reach",
         variable, name,
         address == name ? "an address that every host has"
                         : fmt::format("which is {} here, an address that every host has", address),

@@ -124,7 +124,7 @@ Result<SharedText> ask(Dialogue& store, const std::string& job, const Sharing& s
     const std::string nonce = make_nonce(), own = rank_key(job, sharing.rank), answer = answer_key(job, nonce);
     std::vector<std::string> former;
     WEFT_TRY(read_all(store, {own}, former, what));
-    // Nobody else takes away what an earlier attempt was answered and did not live to confirm.
+    // An earlier attempt may have ended before it confirmed its answer. No other rank deletes that answer.
     if (const size_t blank = former[0].find(' '); blank != std::string::npos)
         WEFT_TRY(forget(store, {answer_key(job, former[0].substr(blank + 1))}));
     WEFT_TRY(set(store, own, std::string(asks) + nonce));
@@ -135,8 +135,8 @@ Result<SharedText> ask(Dialogue& store, const std::string& job, const Sharing& s
     return SharedText{*value, {}};
 }
 
-// Of rank 0: answers every rank, again if the nonce of its key changes, which was a former attempt's then. Ends when
-// each has its answer, and takes away its keys and the ranks'.
+// Rank 0: answers every rank. If the nonce of a rank's key changes, the old one was of an earlier attempt, and rank 0
+// answers again. Ends when each rank has its answer, and deletes its own keys and the ranks'.
 Result<SharedText> answer_all(Dialogue& store, const std::string& job, const Sharing& sharing) {
     std::map<int, std::string> told;  // the nonce that each rank was answered last
     std::vector<std::string> written, keys, values;

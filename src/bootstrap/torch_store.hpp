@@ -5,8 +5,8 @@
 
 namespace weft {
 
-// Nobody carries the id if nothing listens there. `key`: this job's alone. Attempts of a job that torchrun restarts may
-// share a store and a key. A rank takes only what rank 0 answers to this call, never what an earlier attempt left.
+// If nothing listens there, the result has no text. `key`: this job's alone. Attempts of a job that torchrun restarts
+// may share a store and a key. A rank takes only what rank 0 answers to this call, never what an earlier attempt left.
 // Collective: rank 0 returns when all ranks have the text; nothing of it stays in the store then.
 Result<SharedText> share_by_torch_store(const std::string& host, uint16_t port, const std::string& key,
                                         const Sharing& sharing);

@@ -71,12 +71,12 @@ Result<MachineText> describe_this_machine(bool gpus) {
     if (!machine) {
         Options wanted = options();
         const std::string dump = std::exchange(wanted.topo_dump_file, {});
-        // NCCL's files are about GPUs: a job without any has nothing to learn there.
+        // NCCL's files are about GPUs: a job without GPUs does not need them.
         const bool of_nccl = !wanted.topo_file.empty() && wanted.origin(OptionIndex::topo_file) == Origin::alias;
         if (of_nccl && !gpus) {
             const std::string file = std::exchange(wanted.topo_file, {});
             WEFT_LOG(warn, init,
-                     "{}, {}: the file is left aside, for the job has no GPU; WEFT_TOPO_FILE names one that counts",
+                     "{}, {}: the file is not used, because the job has no GPU; to use it, name it by WEFT_TOPO_FILE",
                      wanted.variable(OptionIndex::topo_file), file);
         }
         auto found = topology::discover_this_host(wanted, {.nvml = gpus, .verbs = false});

@@ -15,7 +15,7 @@ class RemoteNews {
 
     // Asks, twice a second at most, where the ranks of other hosts are.
     void ask();
-    // Whether it is known of all of them that live and stay where they were then or later.
+    // Whether it is known where all ranks that live and have not left were at that time or later.
     bool since(int64_t since_us) const;
     // Whether the cause of a connection that broke at that time may still be told: a broken connection is often what
     // another's end looks like from here.

@@ -66,7 +66,7 @@ struct Plan {
     // Pre-multiplied sums reduce as sums; their scaling happens where a rank reads its own input.
     weftRedOp_t op() const { return operation.op < weftNumOps ? weftRedOp_t(operation.op) : weftSum; }
     bool scaled() const { return operation.scales(); }
-    // What weftAvg divides.
+    // The factors of weftAvg.
     Averaging average() const {
         return op() == weftAvg ? averaging(type(), uint32_t(schedule->ranks), in_one_place) : Averaging{};
     }

@@ -65,9 +65,10 @@ class Address {
 // `family`: AF_INET, AF_INET6, or AF_UNSPEC; none: what WEFT_SOCKET_FAMILY says.
 Result<std::vector<Address>> resolve(const std::string& host, uint16_t port, std::optional<int> family = {});
 
-// This host's addresses, best first, port 0: the first of each interface, then the second ones, then link-local ones. All
-// interfaces that are up; those of containers and virtual machines (docker0, virbr0) only if there is no other, loopback only if there is
-// nothing else; or those that WEFT_SOCKET_IFNAME chooses. weftInvalidArgument lists what exists.
+// This host's addresses, best first, port 0: the first of each interface, then the second ones, then link-local ones.
+// They are of all interfaces that are up, or of those that WEFT_SOCKET_IFNAME chooses. Interfaces of containers and
+// virtual machines (docker0, virbr0) count only if there is no other, and loopback only if there is nothing else.
+// weftInvalidArgument lists what exists.
 Result<std::vector<Address>> local_addresses();
 
 // The rule behind it, apart from the machine it runs on.

@@ -21,7 +21,7 @@ namespace {
 // Every network takes packets of this size, by IPv6's rule.
 constexpr uint32_t bytes_always_taken = 1280;
 constexpr uint32_t usual_mtu = 1500;  // of Ethernet; a larger one must be set on every device of the path
-// Without an acknowledgement between them: the first comes after 0.2 s or more, each after twice the time.
+// Retransmissions without an acknowledgement. The first comes after 0.2 s or more, each next after twice the time.
 constexpr int retransmissions_least = 2;
 
 // The name of the interface with this address; empty: none has it.

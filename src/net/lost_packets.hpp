@@ -5,14 +5,14 @@
 
 namespace weft::net {
 
-// Of a connection whose peer is known to live. Empty: what was sent arrives, or nothing is known. Else a sentence: the
-// kernel sends large packets again and again. Reentrant.
+// For a connection whose peer is known to live. Returns a sentence if the kernel sends large packets again and again.
+// Empty: packets arrive, or nothing is known. Reentrant.
 std::string lost_packets(int socket);
 
-// The same seen from the other end, which waits for what the peer has sent. Empty: nothing points at lost packets.
+// The same at the other end, which waits for the peer's packets. Empty: nothing points at lost packets.
 std::string missing_packets(int socket);
 
-// Has a socket looked at by lost_packets_of_process, as long as it lives; it ends before the socket is closed.
+// While it lives, lost_packets_of_process also checks this socket. Destroy it before the socket is closed.
 class WatchedSocket {
   public:
     explicit WatchedSocket(int socket);

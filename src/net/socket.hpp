@@ -15,7 +15,7 @@ Result<Fd> open_listener(const Address& address, int* error = nullptr);
 Address local_address(int socket);
 Address peer_address(int socket);
 
-// What errno says of a connection that cannot be read or written: weftRemoteError, or weftInvalidUsage if its
+// The status for errno of a connection that cannot be read or written: weftRemoteError, or weftInvalidUsage if its
 // descriptor is no longer ours.
 Status broken_connection(int error);
 // How many bytes went, 0 if the socket would block. weftRemoteError if the connection is broken or, in reading, was

@@ -34,7 +34,7 @@ struct CheckedOperation {
     size_t last_tile_bytes = 0;                  // of the last tile; 0: as the others
 };
 
-// What sentences call a step, where a file numbers its steps in another way than its schedules do.
+// The name of a step in messages, for files that number steps in another way than their schedules do.
 using StepName = std::function<std::string(int rank, int block, int step)>;
 
 struct CheckOptions {

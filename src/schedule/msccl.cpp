@@ -70,7 +70,7 @@ Status find_shape(const File& file, Shape& shape) {
     return ok();
 }
 
-// What a sentence about step `step` of block `block` calls it; of Weft's own steps by the schedule's numbers.
+// The name of a step in messages: the file's, or the schedule's numbers if Weft has added the step.
 std::string name_of_step(const std::vector<Origins>& origins, int rank, int block, int step) {
     const auto& steps = origins[size_t(rank)];
     if (block < 0 || size_t(block) >= steps.size() || step < 0 || size_t(step) >= steps[size_t(block)].size())

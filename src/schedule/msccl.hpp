@@ -25,7 +25,7 @@ struct MscclProgram {
     size_t min_bytes = 0, max_bytes = SIZE_MAX;  // of messages that the file is meant for, both included
     std::vector<Schedule> schedules;             // by rank, each valid (validate.hpp); check_set proves them
     StepName step_name = {};                     // by the file's lines and numbers
-    std::string assumed = {};  // what the file lacks, and was taken for it, as a clause; empty: nothing
+    std::string assumed = {};  // a clause: what the file does not state, and the value assumed; or empty
 };
 
 // Where ranks would sum in different orders, steps that add to one place are put into the order of ranks if that makes

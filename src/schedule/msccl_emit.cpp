@@ -71,9 +71,9 @@ class Wholes {
     std::vector<bool> split_;
 };
 
-// One rank's schedule. Behind the file's blocks stand, where they are needed: one that copies what the file leaves
-// where it is, one that saves the input, and the gate. That keeps tiles apart, for they share the scratch: it follows
-// whatever a block does there in a tile, and every block waits there for the gate of the tile before.
+// One rank's schedule. Up to three blocks follow the file's: one copies chunks that the file does not move, one saves
+// the input, and one is the gate. The gate keeps tiles apart, because they share the scratch: it follows all steps of a
+// tile that use the scratch. Each block waits for the gate of the tile before, and then uses the scratch.
 class Emitter {
   public:
     Emitter(const File& file, const Shape& shape, const RankFlow& flow, Wholes& wholes, int rank)
@@ -217,7 +217,7 @@ class Emitter {
         return instruction(Opcode::copy, move, 1);
     }
 
-    // What goes before the place's own operand is summed apart, and is then the left operand.
+    // The operands before the place's own are summed apart, and this sum is then the left operand.
     template <class Emit>
     Dependency emit_sum(const Move& move, Emit& emit) const {
         const SortedSum& sum = flow_.sums[size_t(move.sum)];

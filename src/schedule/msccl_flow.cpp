@@ -75,7 +75,7 @@ class Walk {
         int sender = -1, receiver = -1;  // threads
         std::deque<Message> messages = {};
     };
-    // What steps add to a place one after the other, while nobody reads it.
+    // The operands that steps add to a place one after the other, while no step reads it.
     struct Gathered {
         Where own;  // what lay there before
         int32_t own_lowest = 0;
@@ -208,7 +208,7 @@ class Walk {
                 }
                 move.source = held->where;
                 Datum other = receives ? datum : held->datum;
-                // What is read is a value of its own from here on, unless the sum goes back to where it came from.
+                // A read ends the gathering of this sum, unless the result goes back to the same place.
                 if (combines && !adds && !sends && source.key == target.key)
                     gathered = std::move(held->gathered);
                 else

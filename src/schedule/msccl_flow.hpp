@@ -31,8 +31,8 @@ struct Move {
     int32_t sum = -1;  // of the rank's `sums`: the step makes this one
 };
 
-// A sum of more than two operands that one place of a gpu gathers, made in the last of its steps: in the order of the
-// operands' lowest ranks, whatever the order of the steps.
+// A sum of more than two operands that one place of a gpu gathers. The last of the place's steps makes it, in the order
+// of the operands' lowest ranks, whatever the order of the steps.
 struct SortedSum {
     std::vector<Where> operands;  // in that order
     size_t own = 0;               // index of what lay in the place before
@@ -53,7 +53,7 @@ struct RankFlow {
     std::vector<SortedSum> sums;
 };
 
-// Cells that the file has not: `sorted_cell` by any number.
+// Cells of scratch that Weft adds to the file's. `sorted_cell` takes any number.
 constexpr int64_t saved_cell(int32_t chunk) { return (int64_t(3) << 32) + chunk; }
 constexpr int64_t sorted_cell(int32_t number) { return (int64_t(4) << 32) + number; }
 

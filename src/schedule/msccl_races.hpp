@@ -1,5 +1,5 @@
-// msccl_races.hpp: steps of a gpu that touch one place, one of them writing, in no order. Order is what blocks and
-// dependencies say: messages order more, but no file should rely on that, nor does the checker.
+// msccl_races.hpp: steps of a gpu that access one place in no order, one of them writing. Only blocks and dependencies
+// order steps. Messages order more steps, but no file should rely on that, and the checker does not either.
 #pragma once
 #include "src/schedule/msccl_places.hpp"
 

@@ -17,7 +17,7 @@ namespace {
 // Chunks that all steps together move: each is walked by itself.
 constexpr int64_t moved_chunks_most = int64_t(1) << 24;
 
-// What the schedules' name has room for, and a prefix.
+// A schedule's name has room for this many bytes and a prefix.
 constexpr size_t name_bytes_most = name_letters_most - 6;
 
 struct Type {

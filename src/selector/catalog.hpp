@@ -19,8 +19,8 @@ class Catalog {
     // What cannot be used is left out as well: no communicator fails because of a file. `any_order`: ranks may sum in
     // different orders (WEFT_ALGO_FILES_ORDER). `own` lives for ever.
     static Catalog load(std::string_view files, int ranks, std::span<const Algorithm> own, bool any_order = false);
-    // The same once a process for all that ask for the same, as long as any of them lives; what is left out is logged.
-    // Thread-safe.
+    // The same, made once a process for all callers with equal arguments, as long as one of them holds it. Logs each
+    // algorithm that it leaves out. Thread-safe.
     static Result<std::shared_ptr<const Catalog>> shared(std::string_view files, int ranks,
                                                          std::span<const Algorithm> own, bool any_order);
 
@@ -31,7 +31,7 @@ class Catalog {
     // Whether `text`, as WEFT_ALGO has it, names what there is (AlgoRules::check). weftInvalidArgument, also if it wants
     // an algorithm that was left out as faulty: then with the reason. To exclude one is no error.
     Status check(const char* variable, std::string_view text) const;
-    // What the files have for other numbers of ranks, or `faulty`: what cannot be used; and how a user is told.
+    // An algorithm of the files for another number of ranks, or one that cannot be used (`faulty`), with the message.
     struct LeftOut {
         std::string name, told;  // name: empty of a file that could not be read
         bool faulty = false;
@@ -39,13 +39,13 @@ class Catalog {
     const std::vector<LeftOut>& left_out() const { return left_out_; }
     // The faulty ones, in one sentence; empty: there are none.
     std::string faults() const;
-    // What files do not state and Weft assumes, in a sentence for each.
+    // One sentence for each thing that a file does not state and Weft assumes.
     const std::vector<std::string>& assumptions() const { return assumptions_; }
     bool any_order() const { return any_order_; }
-    // Of those whose results may have other bits on each rank: their names, with their files.
+    // The names and files of the algorithms whose results may have other bits on each rank.
     const std::vector<std::string>& differing() const { return differing_; }
-    // Of the user's files that could be read, whatever the ranks: the same on all ranks that choose alike; 0: there are
-    // none.
+    // Of the user's files that could be read, for any number of ranks. Ranks that choose alike have the same digest. 0:
+    // there are no files.
     uint64_t digest() const { return digest_; }
 
   private:

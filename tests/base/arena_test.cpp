@@ -103,7 +103,7 @@ TEST_CASE("an arena that is mapped in pieces grows as memory is asked for, up to
                           [&](std::byte byte) { return byte == std::byte(i + 1); }));
     for (const auto& [place, bytes] : places) CHECK(arena.free(place).ok());
     CHECK(arena.free(places[0].first).code() == weftInvalidArgument);
-    // What was freed is one again within its piece, and no further.
+    // Freed areas are joined within their piece, not across pieces.
     std::byte* again = allocate(arena, 30 * page_bytes());
     CHECK(again[0] == std::byte{0});
     CHECK(allocate(arena, 26 * page_bytes())[0] == std::byte{0});

@@ -77,7 +77,7 @@ struct Call {
     uint64_t tiles() const { return bytes() == 0 ? 1 : (bytes() + tile_bytes - 1) / tile_bytes; }
     bool in_one_place() const { return algorithm && !written && algorithm->sums == Sums::in_rank_order; }
     Layout layout(int rank) const { return {int(inputs.size()), rank, hosts}; }
-    // What a rank's result is made of: of a reduce-scatter its part of the inputs.
+    // The inputs of a rank's result; for a reduce-scatter its part of them.
     std::vector<Bytes> contributions_to(int rank) const;
     Operation operation() const;
     std::string text() const;

@@ -23,8 +23,9 @@ struct Question {
 // must be exact; other floats within the bound. `exact`: those too (data from whole()).
 size_t first_wrong(const Question& question, const void* got, bool exact);
 
-// The same of an average, or of a sum whose contributions are multiplied by 1 / divisor, on numbers at both ends of the
-// type's range: floats within one rounding of the type for each rank. `inputs`: by rank, as many elements as `got` has.
+// The same for an average, or for a sum whose contributions are multiplied by 1 / divisor, on numbers at both ends of
+// the type's range. Floats may be off by one rounding of the type for each rank. `inputs`: by rank, as many elements as
+// `got` has.
 // `wide`: the accumulator has room for exact sums (16- and 8-bit floats in one place), so the average of equal numbers is
 // that number.
 size_t first_beyond_roundings(weftDataType_t type, const std::vector<Bytes>& inputs, double divisor, bool wide,

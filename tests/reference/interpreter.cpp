@@ -14,9 +14,9 @@ namespace weft::reference {
 
 namespace {
 
-// The rule of averages as docs/determinism.md has it, said here once more: shares nothing with base/arithmetic.hpp.
-// Integers: the sum is divided. Floats: each contribution by the least power of two that is no less than the number of
-// ranks, in the accumulator where all contributions are added at once, else rounded to the type; and the sum by the rest.
+// The rule of averages as docs/determinism.md has it. It shares no code with base/arithmetic.hpp. Integers: the sum is
+// divided. Floats: each contribution is divided by the least power of two that is no less than the number of ranks, and
+// the sum by the rest. The quotients are rounded to the type unless all contributions are added at once.
 struct Division {
     double of_sum = 1, of_each = 1;
 };

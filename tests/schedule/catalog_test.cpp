@@ -197,7 +197,7 @@ TEST_CASE("a file that cannot be used is left out, and the others serve", "[cata
     CHECK((catalog.left_out()[0].faulty && catalog.left_out()[1].faulty));
     CHECK(contains(catalog.left_out()[0].told, "broken.txt"));
     CHECK(contains(catalog.left_out()[1].told, "/nowhere/at/all"));
-    // Who asks for it by name is told; who does without it is served.
+    // A job that asks for it by name gets the reason; other jobs go on without it.
     CHECK(catalog.check("WEFT_ALGO", "").ok());
     CHECK(catalog.check("WEFT_ALGO", "^broken").ok());
     CHECK(catalog.check("WEFT_ALGO", "mine,ring").ok());

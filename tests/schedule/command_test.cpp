@@ -135,7 +135,7 @@ TEST_CASE("weft schedule show takes a file in the place of a name, with the same
     CHECK(run({"schedule", "show", chain, "--svg", picture.name}).exit_status == 0);
     CHECK(run({"schedule", "build", chain, "-o", text.name}).exit_status == 0);
     CHECK(file_text(text.name) == run({"schedule", "convert", chain}).out);
-    // What does not fit the file, or is missing without one.
+    // Options that do not fit the file, and a name without the options that it needs.
     for (const std::vector<std::string>& options :
          std::vector<std::vector<std::string>>{{chain, "-n", "5"},
                                                {chain, "--collective", "all_reduce"},

@@ -238,7 +238,7 @@ TEST_CASE("steps that sum in another order on each rank are put into rank order,
                     "  4 add scratch[0 at 1] -> scratch at 2\n"
                     "  5 copy input[0] -> output\n"
                     "  6 add scratch[0 at 2] -> output left finish\n") != std::string::npos);
-    // Whatever the steps that add, and wherever they do.
+    // The same with other kinds of steps that add, and in other places.
     for (const char* name : {"one_pass_rrc_all_reduce_3_out_of_place.xml", "one_pass_rrc_all_reduce_4.xml",
                              "one_pass_in_scratch_all_reduce_3.xml"}) {
         INFO(name);
@@ -247,7 +247,7 @@ TEST_CASE("steps that sum in another order on each rank are put into rank order,
         CHECK(as_it_is.orders_differ);
         CHECK(verdict(file_text(name)).ok());
     }
-    // What is not the same sum is no other order of it.
+    // A different sum is not taken for another order of the same sum.
     const std::string twice =
         changed(text, "type=\"re\" srcbuf=\"s\" srcoff=\"1\"", "type=\"re\" srcbuf=\"s\" srcoff=\"0\"");
     CHECK(verdict(twice, true).code() == weftInvalidArgument);

@@ -207,8 +207,8 @@ class Rewriter : xml::Handler {
         if (version.starts_with("2.")) return;
         const bool older = version.starts_with("1") || version.starts_with("0");
         element.wrong("the file is of hwloc {}; files of hwloc 2 are read: {}", xml::shown(version),
-                      older ? "`lstopo -i machine.xml new.xml` of hwloc 2 makes one of it"
-                            : "`lstopo -i machine.xml --export-xml-flags v2 new.xml` of the newer hwloc makes one of "
+                      older ? "`lstopo -i machine.xml new.xml` of hwloc 2 converts it"
+                            : "`lstopo -i machine.xml --export-xml-flags v2 new.xml` of the newer hwloc converts "
                               "it");
     }
     // hwloc crashes where processors and memory lack one of these.

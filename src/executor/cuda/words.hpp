@@ -180,7 +180,7 @@ class Reducer {
         }
         return op_ == weftMax ? each<weftMax>(left, right) : each<weftMin>(left, right);
     }
-    // What a contribution counts where all ranks' are added up.
+    // A contribution as it is added where one place adds those of all ranks.
     WEFT_DEVICE Wide<type> contribution(Wide<type> value) const {
         if constexpr (adds && std::is_floating_point_v<A>) {
             if (shares_)

@@ -48,7 +48,7 @@ struct Operands {
     WEFT_INLINE const void* at(int j) const { return fixed ? source[j] : sources[j]; }
 };
 
-// What a job of weftAvg does besides adding; of other reductions nothing, and no code.
+// The scaling of weftAvg besides the sum. For other reductions it is empty and compiles to nothing.
 template <weftDataType_t type, weftRedOp_t op>
 struct Average {
     using A = AccumulatorOf<type>;
