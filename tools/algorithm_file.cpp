@@ -3,8 +3,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <map>
-#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -50,15 +48,10 @@ Result<std::shared_ptr<const FileAlgorithm>> algorithm_of_file(const std::string
     }
     auto file = read_schedule_file(name, choice.any_order);
     if (!file) return file.take_status();
-    std::map<std::tuple<std::string, Collective, int, int, int64_t, int64_t>, std::vector<Schedule>> sets;
-    for (Schedule& schedule : file->schedules)
-        sets[{schedule.algorithm, schedule.collective, schedule.ranks, schedule.root, schedule.least_bytes,
-              schedule.most_bytes}]
-            .push_back(std::move(schedule));
-    file->schedules.clear();
+    std::vector<std::vector<Schedule>> sets = file->take_sets();
     std::vector<std::vector<Schedule>*> meant;
     std::string held;
-    for (auto& [key, set] : sets) {
+    for (std::vector<Schedule>& set : sets) {
         const Schedule& first = set[0];
         held += fmt::format("{}{}", held.empty() ? "" : "; ", text_of(first));
         const bool fits = (!collective || *collective == first.collective) &&

@@ -2,8 +2,11 @@
 
 #include <algorithm>
 #include <cstring>
+#include <map>
 #include <memory>
 #include <optional>
+#include <tuple>
+#include <utility>
 
 #include "src/schedule/checker.hpp"
 #include "src/schedule/msccl_emit.hpp"
@@ -179,6 +182,18 @@ Status ScheduleFile::check(std::span<const Schedule> set, const BoardMode& mode,
     options.step_name = step_name;
     Status status = check_set(set, mode, options, proved);
     return status || assumed.empty() ? std::move(status) : fail(status.code(), "{}; {}", status.sentence(), assumed);
+}
+
+std::vector<std::vector<Schedule>> ScheduleFile::take_sets() {
+    std::map<std::tuple<std::string, Collective, int, int, int64_t, int64_t>, std::vector<Schedule>> by_key;
+    for (Schedule& schedule : schedules)
+        by_key[{schedule.algorithm, schedule.collective, schedule.ranks, schedule.root, schedule.least_bytes,
+                schedule.most_bytes}]
+            .push_back(std::move(schedule));
+    schedules.clear();
+    std::vector<std::vector<Schedule>> sets;
+    for (auto& [key, set] : by_key) sets.push_back(std::move(set));
+    return sets;
 }
 
 Result<ScheduleFile> read_schedules(std::string_view text, bool any_order) {

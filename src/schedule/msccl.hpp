@@ -38,6 +38,8 @@ struct ScheduleFile {
     StepName step_name = {};   // none: a text's steps have the schedules' numbers
     std::string assumed = {};  // as MscclProgram has it
 
+    // Moves the schedules out: one set for each algorithm, collective, number of ranks, root and range of messages.
+    std::vector<std::vector<Schedule>> take_sets();
     // check_set() of some of the schedules, in the file's words.
     Status check(std::span<const Schedule> set, const BoardMode& mode, CheckOptions options, Proved* proved) const;
 };

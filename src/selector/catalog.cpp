@@ -1,7 +1,6 @@
 #include "src/selector/catalog.hpp"
 
 #include <algorithm>
-#include <map>
 #include <mutex>
 #include <set>
 #include <tuple>
@@ -117,12 +116,7 @@ void Catalog::add_file(const std::string& name, int ranks) {
     if (!read->assumed.empty()) assumptions_.push_back(fmt::format("{}: {}", name, read->assumed));
     for (const char letter : *text) digest_ = (digest_ ^ uint8_t(letter)) * 0x100000001b3u + 1;
     // One algorithm after the other: one schedule a rank of each, in any order.
-    std::map<std::tuple<std::string, Collective, int, int, int64_t, int64_t>, std::vector<Schedule>> sets;
-    for (Schedule& schedule : read->schedules)
-        sets[{schedule.algorithm, schedule.collective, schedule.ranks, schedule.root, schedule.least_bytes,
-              schedule.most_bytes}]
-            .push_back(std::move(schedule));
-    for (auto& [key, schedules] : sets) {
+    for (std::vector<Schedule>& schedules : read->take_sets()) {
         const Schedule& first = schedules[0];
         const std::string algorithm = first.algorithm,
                           title = fmt::format("{} for {}", algorithm, name_of(first.collective));
