@@ -7,6 +7,7 @@
 #include <pthread.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -19,6 +20,8 @@
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define SANITIZED 1
 #endif
+
+long syscall(long number, ...); /* POSIX has none */
 
 enum { ranks = 3, elements = 300000, own_from = 3, own_to = 200 };
 
@@ -74,9 +77,10 @@ static int sum_is_wrong(weftComm_t comm, int count) {
 
 /* ---- Descriptors */
 
+/* By system calls of its own: TSan calls it a race that Weft holds a free standard number meanwhile. */
 static void* write_to_standard_streams(void* stop) {
     while (!__atomic_load_n((int*)stop, __ATOMIC_RELAXED)) {
-        if (write(1, "log line\n", 9) < 0 || write(2, "warning!\n", 9) < 0) (void)errno;
+        if (syscall(SYS_write, 1, "log line\n", 9) < 0 || syscall(SYS_write, 2, "warning!\n", 9) < 0) (void)errno;
         pause_ms(1);
     }
     return NULL;

@@ -105,9 +105,12 @@ TEST_CASE("what a rank waited for is not told of it any more when it has come", 
     Job job(3);
     for (int rank = 0; rank < 3; ++rank)
         job.start(rank,
-                  {"init", "reduce=1", rank == 2 ? "receive=10,1" : "say=here", rank == 1 ? "await" : "say=on",
+                  {"init", "reduce=1", rank == 2 ? "receive=10,1" : "say=here", rank == 2 ? "say=on" : "await",
                    rank == 1 ? "send=10,2" : "say=on", rank == 2 ? "await" : "say=on", "reduce=100", "destroy"},
                   {"WEFT_WARN_MS=100"});
+    // Rank 0 warns once, so it enters the collective only when rank 2 has waited for long.
+    CHECK(eventually([&] { return contains(job[2].error(), "waits since "); }));
+    go_on(job, {0});
     CHECK(eventually([&] { return contains(job[0].error(), "waits for a message of rank 1 (weftRecv) since "); }));
     go_on(job, {1});
     CHECK(job[2].says("receive 0"));
