@@ -226,6 +226,17 @@ static void* reduce_other(void* argument) {
     return NULL;
 }
 
+/* Both threads' calls have succeeded, and the one that was cancelled ended after its call. */
+static void join_cancelled(struct call* cancelled, struct call* other) {
+    void* ended;
+    pthread_join(other->thread, NULL);
+    pthread_join(cancelled->thread, &ended);
+    CHECK(ended == PTHREAD_CANCELED);
+    CHECK(cancelled->returned);
+    CHECK_CODE(cancelled->result, weftSuccess);
+    CHECK_CODE(other->result, weftSuccess);
+}
+
 static void cancelled_threads(void) {
     static const size_t counts[] = {2, 1000, 1000000};
     struct call one = {0}, other = {0};
@@ -239,12 +250,7 @@ static void cancelled_threads(void) {
     CHECK(pthread_cancel(one.thread) == 0);
     pause_ms(30);
     CHECK(pthread_create(&other.thread, NULL, init_other, &other) == 0);
-    pthread_join(other.thread, NULL);
-    pthread_join(one.thread, &ended);
-    CHECK(ended == PTHREAD_CANCELED);
-    CHECK(one.returned);
-    CHECK_CODE(one.result, weftSuccess);
-    CHECK_CODE(other.result, weftSuccess);
+    join_cancelled(&one, &other);
     if (one.result || other.result) return;
     /* Blocked in a collective, for long enough to have looked for what is wrong. */
     for (i = 0; i < sizeof counts / sizeof counts[0]; ++i) {
@@ -257,12 +263,7 @@ static void cancelled_threads(void) {
         CHECK(pthread_cancel(one.thread) == 0);
         pause_ms(60);
         CHECK(pthread_create(&other.thread, NULL, reduce_other, &other) == 0);
-        pthread_join(other.thread, NULL);
-        pthread_join(one.thread, &ended);
-        CHECK(ended == PTHREAD_CANCELED);
-        CHECK(one.returned);
-        CHECK_CODE(one.result, weftSuccess);
-        CHECK_CODE(other.result, weftSuccess);
+        join_cancelled(&one, &other);
         CHECK(one.data[counts[i] - 1] == 2 && other.data[counts[i] - 1] == 2);
         free(one.data), free(other.data);
     }

@@ -78,6 +78,16 @@ struct HandCaller {
     }
 };
 
+// Reads the caller's hello and answers it as a newer build does.
+void challenge_by_newer_build(const Fd& far, const Identity& identity) {
+    net::HelloMessage hello;
+    REQUIRE(recv(far.number(), &hello, sizeof hello, 0) == ssize_t(sizeof hello));
+    net::ChallengeMessage challenge;
+    challenge.head.version = WEFT_VERSION_CODE + 1;
+    challenge.mac = net::challenge_proof(identity.secret, hello, challenge);
+    write_all(far, &challenge, sizeof challenge);
+}
+
 }  // namespace
 
 TEST_CASE("two ends that know the secret meet, and the purpose arrives", "[handshake]") {
@@ -124,12 +134,7 @@ TEST_CASE("a caller that reaches another process than the one it means says so, 
     auto [near, far] = socket_pair();
     CallerHandshake caller(identity, handshake_purpose, {elsewhere, true});
     REQUIRE(caller.advance(near.number()).ok());
-    net::HelloMessage hello;
-    REQUIRE(recv(far.number(), &hello, sizeof hello, 0) == ssize_t(sizeof hello));
-    net::ChallengeMessage challenge;
-    challenge.head.version = WEFT_VERSION_CODE + 1;
-    challenge.mac = net::challenge_proof(identity.secret, hello, challenge);
-    write_all(far, &challenge, sizeof challenge);
+    challenge_by_newer_build(far, identity);
     CHECK(caller.advance(near.number()).ok());
     CHECK(caller.proven());
     CHECK_FALSE(caller.misdirected());
@@ -243,12 +248,7 @@ TEST_CASE("another library version: both ends name both versions, but only to wh
         auto [near, far] = socket_pair();
         CallerHandshake caller(identity, handshake_purpose);
         REQUIRE(caller.advance(near.number()).ok());
-        net::HelloMessage hello;
-        REQUIRE(recv(far.number(), &hello, sizeof hello, 0) == ssize_t(sizeof hello));
-        net::ChallengeMessage challenge;
-        challenge.head.version = WEFT_VERSION_CODE + 1;
-        challenge.mac = net::challenge_proof(identity.secret, hello, challenge);
-        write_all(far, &challenge, sizeof challenge);
+        challenge_by_newer_build(far, identity);
         REQUIRE(caller.advance(near.number()).ok());
         net::RefusalMessage told;
         told.code = weftMismatch;
