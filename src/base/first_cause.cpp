@@ -42,9 +42,13 @@ Status known_cause(const HostGroup& group) {
     return fail(weftRemoteError, "{}", death_of(group, ended.culprit));
 }
 
-Status first_cause(const HostGroup& group, Status seen) {
+Status first_cause(const HostGroup& group, Status seen, int blamed) {
     if (seen.code() != weftRemoteError || group.aborted()) return seen;
     WEFT_TRY(known_cause(group));
+    // That rank left by its own choice. Others may have ended because of that.
+    if (blamed >= 0 && group.row(blamed).state.load(std::memory_order_acquire) == RankState::left &&
+        group.told(blamed).empty())
+        return seen;
     const Ended ended = ended_of(group);
     if (ended.victim < 0) return seen;
     return fail(weftRemoteError, "an earlier failure ended {}: {}. This rank saw: {}", group.name_of(ended.victim),

@@ -9,7 +9,8 @@ namespace weft {
 std::string death_of(const HostGroup& group, int rank);
 // The failure to report in the place of `seen`, a weftRemoteError. It is `seen` unless a rank of the group has ended
 // after it was told of a failure. Then it is the death of a rank that was told nothing, or else what that rank was told.
-Status first_cause(const HostGroup& group, Status seen);
+// `blamed`: the rank that `seen` blames, if it blames one. If that rank left and was told nothing, `seen` stands.
+Status first_cause(const HostGroup& group, Status seen, int blamed = -1);
 // The same where news of other ranks may still come: the death of another rank; ok if none is known yet.
 Status known_cause(const HostGroup& group);
 

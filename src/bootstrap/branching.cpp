@@ -188,7 +188,8 @@ Status Branching::check_others() {
         if (given_up_->find(*parent_, child_) >= 0) return ok();  // the next look says so
         return first_cause(*parent_,
                            fail(weftRemoteError, "{} {} while the ranks were making a communicator from this one",
-                                parent_->name_of(old), left && !joined ? "left" : "died"));
+                                parent_->name_of(old), left && !joined ? "left" : "died"),
+                           old);
     }
     return ok();
 }

@@ -96,7 +96,8 @@ Status DeviceAbroad::trouble() {
     if (group_->row(trouble->peer).state.load(std::memory_order_acquire) == RankState::left)
         return first_cause(*group_,
                            fail(weftRemoteError, "{} left the communicator, and kernels of rank {} wait for it",
-                                group_->name_of(trouble->peer), rank_));
+                                group_->name_of(trouble->peer), rank_),
+                           trouble->peer);
     return first_cause(*group_, fail(trouble->code, "kernels of rank {} wait for {}: {}", rank_,
                                      group_->name_of(trouble->peer), trouble->sentence));
 }

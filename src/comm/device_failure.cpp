@@ -180,8 +180,10 @@ Status DeviceObserver::look_at_others(const std::function<bool(int other, bool d
                      "operation {}, {}",
                      group.name_of(other), theirs ? theirs->entered : 0, rank, own->entered, own->operation.text()));
         return first_cause(
-            group, fail(weftRemoteError, "{} left the communicator after operation {}; rank {} called operation {}, {}",
-                        group.name_of(other), theirs->entered, rank, own->entered, own->operation.text()));
+            group,
+            fail(weftRemoteError, "{} left the communicator after operation {}; rank {} called operation {}, {}",
+                 group.name_of(other), theirs->entered, rank, own->entered, own->operation.text()),
+            other);
     }
     return ok();
 }
@@ -208,9 +210,11 @@ Status GonePartners::look(const HostGroup& group, int rank, const cuda::MessageS
         const bool still = looks >= looks_ && waits(block_, gone_) && gone(gone_);
         // The block has looked at all its messages again since then.
         if (still && looks >= looks_ + 2)
-            return first_cause(group, fail(weftRemoteError,
-                                           "{} {}, and kernels of rank {} wait for messages with it or for its signals",
-                                           group.name_of(gone_), left(gone_) ? "left the communicator" : "died", rank));
+            return first_cause(
+                group,
+                fail(weftRemoteError, "{} {}, and kernels of rank {} wait for messages with it or for its signals",
+                     group.name_of(gone_), left(gone_) ? "left the communicator" : "died", rank),
+                gone_);
         if (still) return ok();
         gone_ = -1;
     }

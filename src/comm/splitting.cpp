@@ -325,8 +325,10 @@ bool Splitting::is_gone(int rank) const {
 Status Splitting::has_gone(int rank) const {
     const HostGroup& group = *parent().group();
     const bool left = group.row(rank).state.load(std::memory_order_acquire) == RankState::left;
-    return first_cause(group, fail(weftRemoteError, "{} {} while the ranks were making a communicator from this one",
-                                   group.name_of(rank), left ? "left" : "died"));
+    return first_cause(group,
+                       fail(weftRemoteError, "{} {} while the ranks were making a communicator from this one",
+                            group.name_of(rank), left ? "left" : "died"),
+                       rank);
 }
 
 Status Splitting::has_given_up(int rank) const {

@@ -158,6 +158,11 @@ TEST_CASE("a rank that ended after it was told of a failure is not the cause, un
     group->row(2).process = process_token();
     CHECK(known_cause(*group));
     CHECK(reported().find("rank 2 died") != std::string::npos);
+    // A rank that left and was told nothing is the cause of what others were told.
+    group->row(2).state = RankState::left;
+    CHECK(first_cause(*group, fail(weftRemoteError, "rank 2 left"), 2).sentence() == "rank 2 left");
+    CHECK(first_cause(*group, fail(weftRemoteError, "rank 1 left"), 1).sentence() != "rank 1 left");
+    group->row(2).state = RankState::joined;
     group->row(1).position.enter(5, Operation{});
     CHECK(group->told(1).empty());
     CHECK(reported() == "rank 1 died");
