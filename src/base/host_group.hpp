@@ -17,6 +17,7 @@
 
 #include "src/base/cpu.hpp"
 #include "src/base/position.hpp"
+#include "src/base/process_token.hpp"
 #include "src/base/rank_set.hpp"
 #include "src/base/shared_memory.hpp"
 #include "src/base/told.hpp"
@@ -83,7 +84,7 @@ struct RankHome {
 struct HostHome {
     char name[48];   // for sentences
     int32_t leader;  // its process
-    char door[61];   // where that lets others in: UniqueId::RootPlace
+    char door[61];   // its listener: net::PackedAddresses
 };
 
 // How ranks of this host make a communicator of their own from this one (bootstrap/branching.hpp). Each word names a
@@ -350,9 +351,6 @@ class HostGroup {
 // `ranks 3, 5 to 7 and 12`, shortened after some.
 std::string ranks_text(const std::vector<int>& ascending);
 
-// Number of this process, random, new after a fork.
-uint64_t process_token();
-uint64_t process_token_address();
 // The inode of this process's pid namespace; 0: unknown.
 uint64_t pid_namespace();
 // Whether a process of this host is stopped by a signal.

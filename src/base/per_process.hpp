@@ -7,7 +7,7 @@
 #include <mutex>
 #include <utility>
 
-#include "src/base/host_group.hpp"
+#include "src/base/process_token.hpp"
 #include "src/base/result.hpp"
 
 namespace weft {

@@ -9,7 +9,7 @@
 #include "src/base/cancellation.hpp"
 #include "src/base/file.hpp"
 #include "src/base/float_mode.hpp"
-#include "src/base/host_group.hpp"
+#include "src/base/process_token.hpp"
 
 namespace weft {
 

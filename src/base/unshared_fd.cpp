@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "src/base/host_group.hpp"
+#include "src/base/process_token.hpp"
 
 namespace weft {
 

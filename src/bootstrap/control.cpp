@@ -16,7 +16,6 @@
 #include "src/base/clock.hpp"
 #include "src/base/log.hpp"
 #include "src/base/per_process.hpp"
-#include "src/bootstrap/unique_id.hpp"
 
 namespace weft {
 
@@ -115,7 +114,7 @@ Status Control::write_rows() {
         HostHome& home = homes.emplace_back();
         host.name.copy(home.name, sizeof home.name - 1);
         home.leader = host.pid;
-        const auto door = UniqueId::root_place(host.addresses);
+        const auto door = net::pack_addresses(host.addresses);
         static_assert(sizeof door == sizeof home.door);
         memcpy(home.door, door.data(), sizeof home.door);
     }

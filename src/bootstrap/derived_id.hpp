@@ -15,13 +15,6 @@ namespace weft {
 Result<UniqueId> derive_id(const Family& family, const Place& place, const Options& options, const std::string& reason,
                            Deadline deadline);
 
-// The variable that told derive_id() this name of rank 0's host, for sentences.
-std::string root_variable(const std::string& root_host);
-// A name of rank 0's host may have loopback addresses alone, as 127.0.1.1 from /etc/hosts: every host that uses it meets
-// itself. This is the end of a sentence that says so. Empty if an address may lead to another host.
-std::string loopback_hint(const std::string& variable, const std::string& name,
-                          const std::vector<net::Address>& addresses);
-
 // Pod 0's name: `host`, the name of pod `index`, ends in the index. Empty if it does not.
 std::string first_pod(const std::string& host, int index);
 // One of 20000 to 29999, the same for the same job; not `taken`.

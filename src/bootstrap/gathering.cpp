@@ -14,7 +14,7 @@
 #include "src/base/log.hpp"
 #include "src/base/options.hpp"
 #include "src/base/per_process.hpp"
-#include "src/bootstrap/derived_id.hpp"
+#include "src/bootstrap/root_hint.hpp"
 
 namespace weft {
 

@@ -29,7 +29,7 @@ class Membership {
     // If this process leads its host: Control::tell_failure().
     void tell_failure();
     // Where this process lets others in.
-    UniqueId::RootPlace door() const { return UniqueId::root_place(reception_->door().addresses()); }
+    net::PackedAddresses door() const { return net::pack_addresses(reception_->door().addresses()); }
 
   private:
     std::shared_ptr<Reception> reception_;

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "src/base/clock.hpp"
-#include "src/bootstrap/root.hpp"
+#include "src/bootstrap/check_in.hpp"
 
 namespace weft {
 

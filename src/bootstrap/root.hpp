@@ -8,19 +8,10 @@
 #include <map>
 #include <memory>
 
+#include "src/bootstrap/check_in.hpp"
 #include "src/bootstrap/link.hpp"
 
 namespace weft {
-
-// Kinds of frames between a host's leader and the root.
-enum class CheckIn : uint32_t {
-    host = 1,  // a HostEntry; with rank 0 among its members AgreedOptions and its tuning follow
-    joined,    // processors, more members; with rank 0 as above
-    failed,    // code, text: this host's ranks have given up
-    waiting,   // from here on from the root: text, who is missing
-    refused,   // code, text: final
-    roster,    // a Roster, final
-};
 
 class Root {
   public:

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "src/base/host_group.hpp"
-#include "src/bootstrap/derived_id.hpp"
+#include "src/bootstrap/root_hint.hpp"
 #include "src/bootstrap/dialogue.hpp"
 #include "src/net/secret.hpp"
 

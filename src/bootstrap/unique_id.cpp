@@ -107,26 +107,14 @@ Result<UniqueId> UniqueId::make() {
         WEFT_LOG(info, init, "this unique id is for ranks of this host: {}", reception.status().sentence());
         return id;
     }
-    const RootPlace place = root_place((*reception)->door().addresses());
+    const net::PackedAddresses place = net::pack_addresses((*reception)->door().addresses());
     memcpy(id->content_.root_host, place.data(), place.size());
     id->content_.checksum = checksum(id->content_);
     Root::keep(std::make_unique<Root>(std::move(*reception), id->identity()), id->identity().name);
     return id;
 }
 
-UniqueId::RootPlace UniqueId::root_place(const std::vector<net::Address>& addresses) {
-    RootPlace place{};
-    std::vector<std::byte> packed;
-    for (const net::Address& address : addresses) {
-        if (packed.size() + address.packed_bytes() > place.size() - 2) break;
-        address.pack(packed);
-        ++place[1];
-    }
-    for (size_t i = 0; i < packed.size(); ++i) place[i + 2] = char(packed[i]);
-    return place;
-}
-
-UniqueId UniqueId::of_child(const net::Secret& secret, uint64_t number, const RootPlace& root) {
+UniqueId UniqueId::of_child(const net::Secret& secret, uint64_t number, const net::PackedAddresses& root) {
     const std::string label = fmt::format("child {}", number);
     UniqueId id = with_secret(secret.prove(label.data(), label.size()));
     memcpy(id.content_.root_host, root.data(), root.size());

@@ -44,9 +44,7 @@ class UniqueId {
     std::vector<net::Address> root_addresses() const;
     // The id of a communicator made from the one with `secret`; `number` tells it from others made from that. Its rank
     // 0's process, or one that its ranks agree on, is the root, at these addresses.
-    using RootPlace = std::array<char, 61>;  // a zero, a count, packed addresses: what fits
-    static RootPlace root_place(const std::vector<net::Address>& addresses);
-    static UniqueId of_child(const net::Secret& secret, uint64_t number, const RootPlace& root);
+    static UniqueId of_child(const net::Secret& secret, uint64_t number, const net::PackedAddresses& root);
     // The same id with a secret that whoever read the id cannot know without `secret` (WEFT_SECRET).
     UniqueId keyed(const std::string& secret) const;
     // The id of the index-th communicator of a job; 0 is this one.
@@ -73,7 +71,7 @@ class UniqueId {
         uint64_t host;
         unsigned char secret[32];
         uint16_t root_port;                 // of a derived id
-        char root_host[sizeof(RootPlace)];  // and zeros to its end; of a made id a zero, a count and packed addresses
+        char root_host[sizeof(net::PackedAddresses)];  // and zeros to its end; of a made id a zero, a count and packed addresses
         uint8_t descendant;                 // 1: not the id that was made, but one that follows from it
         uint64_t checksum;
     };

@@ -114,7 +114,7 @@ Status Splitting::choose_child() {
         if (const Word its = word(rank); its.color == color_) order.emplace_back(its.key, rank);
     std::sort(order.begin(), order.end());
     for (const auto& [key, rank] : order) child.ranks.push_back(rank);
-    const UniqueId::RootPlace root = word(child.ranks[0]).root;
+    const net::PackedAddresses root = word(child.ranks[0]).root;
     return begin_joining(std::move(child), root, 0);
 }
 
@@ -151,14 +151,14 @@ Status Splitting::begin_shrinking() {
         meeting_place = &group.host_home(home.host);
         if (meeting_place->leader == home.pid.load(std::memory_order_acquire)) root_rank = int(rank);
     }
-    UniqueId::RootPlace root{};
+    net::PackedAddresses root{};
     if (root_rank >= 0) memcpy(root.data(), meeting_place->door, root.size());
     return begin_joining(std::move(child), root, root_rank);
 }
 
 // ---- Both
 
-Status Splitting::begin_joining(Child child, const UniqueId::RootPlace& root, int root_rank) {
+Status Splitting::begin_joining(Child child, const net::PackedAddresses& root, int root_rank) {
     family_ = std::move(child);
     const auto place = std::find(family_.ranks.begin(), family_.ranks.end(), parent().rank());
     joining_.rank = int(place - family_.ranks.begin());
@@ -171,7 +171,7 @@ Status Splitting::begin_joining(Child child, const UniqueId::RootPlace& root, in
     return made;
 }
 
-Status Splitting::make_meeting(const UniqueId::RootPlace& root, int root_rank) {
+Status Splitting::make_meeting(const net::PackedAddresses& root, int root_rank) {
     const std::shared_ptr<HostGroup>& group = parent().group();
     if (!joining_.handle) joining_.result = child_;
     joining_.options = settings_.options;

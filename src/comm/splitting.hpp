@@ -40,15 +40,15 @@ class Splitting final : public Undertaking {
     // What a rank tells all others of the parent.
     struct Word {
         int32_t color, key;
-        UniqueId::RootPlace root;  // where it could be the root; of a parent on several hosts
+        net::PackedAddresses root;  // where it could be the root; of a parent on several hosts
     };
     Communicator& parent() const { return *parent_->communicator; }
     size_t word_bytes() const;
     Word word(int rank) const;
     Status tell();
     Status choose_child();
-    Status begin_joining(Child child, const UniqueId::RootPlace& root, int root_rank);
-    Status make_meeting(const UniqueId::RootPlace& root, int root_rank);
+    Status begin_joining(Child child, const net::PackedAddresses& root, int root_rank);
+    Status make_meeting(const net::PackedAddresses& root, int root_rank);
     void tell_failure(const Status& failure);
     std::string why_aborted() const;
     Status begin_shrinking();

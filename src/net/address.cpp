@@ -157,6 +157,18 @@ static Result<int> wanted_family(const std::string& family) {
                 options().variable(OptionIndex::socket_family), family);
 }
 
+PackedAddresses pack_addresses(const std::vector<Address>& addresses) {
+    PackedAddresses all{};
+    std::vector<std::byte> packed;
+    for (const Address& address : addresses) {
+        if (packed.size() + address.packed_bytes() > all.size() - 2) break;
+        address.pack(packed);
+        ++all[1];
+    }
+    for (size_t i = 0; i < packed.size(); ++i) all[i + 2] = char(packed[i]);
+    return all;
+}
+
 Result<std::vector<Address>> resolve(const std::string& host, uint16_t port, std::optional<int> family) {
     if (!family) {
         auto wanted = wanted_family(options().socket_family);

@@ -4,6 +4,7 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
+#include <array>
 #include <cstdint>
 #include <cstring>
 #include <optional>
@@ -59,6 +60,10 @@ class Address {
     Storage storage_ = {.four = {AF_INET, 0, {}, {}}};
     uint8_t interface_ = 0;
 };
+
+// A zero, a count, and as many packed addresses as fit.
+using PackedAddresses = std::array<char, 61>;
+PackedAddresses pack_addresses(const std::vector<Address>& addresses);
 
 // The addresses of a name, or of an address as text. May block in the resolver. The sentence says what failed:
 // weftRemoteError: the name has no address, which may be early (pods, new hosts); weftSystemError: the resolver.

@@ -5,7 +5,7 @@
 #include <cassert>
 #include <cstring>
 
-#include "src/base/host_group.hpp"
+#include "src/base/process_token.hpp"
 #include "src/net/socket.hpp"
 
 namespace weft::net {
