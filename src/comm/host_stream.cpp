@@ -9,7 +9,7 @@
 #include <shared_mutex>
 #include <vector>
 
-#include "src/base/host_group.hpp"
+#include "src/base/process_token.hpp"
 #include "src/base/log.hpp"
 
 namespace weft {

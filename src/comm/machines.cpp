@@ -54,6 +54,14 @@ struct DescribedMachine {
 
 namespace {
 
+// All ranks have joined. Without ring orders.
+Layout bare_layout(const HostGroup& group) {
+    std::vector<int32_t> hosts;
+    if (!group.one_host())
+        for (int other = 0; other < group.ranks(); ++other) hosts.push_back(group.home(other).host);
+    return {group.ranks(), 0, std::move(hosts)};
+}
+
 // Different ones that are searched together: each costs a search on every rank.
 constexpr int kinds_most = 64;
 
@@ -179,7 +187,7 @@ Result<std::shared_ptr<const Machines>> Machines::of(const HostGroup& group) {
     });
 }
 
-Machines::Machines(const HostGroup& group) : plain_(layout_of(group, 0)) {}
+Machines::Machines(const HostGroup& group) : plain_(bare_layout(group)) {}
 
 Status Machines::find(const HostGroup& group) {
     const AgreedTexts texts = AgreedTexts::of(group);

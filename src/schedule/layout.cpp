@@ -1,8 +1,7 @@
 #include "src/schedule/layout.hpp"
 
+#include <algorithm>
 #include <numeric>
-
-#include "src/base/host_group.hpp"
 
 namespace weft {
 
@@ -40,13 +39,6 @@ Ring Layout::ring(int channel) const {
     const RankOrder order = ring_order(channel);
     const int here = order.place_of(rank);
     return {here, order[size_t(here + ranks - 1) % size_t(ranks)], order[size_t(here + 1) % size_t(ranks)]};
-}
-
-Layout layout_of(const HostGroup& group, int rank) {
-    std::vector<int32_t> hosts;
-    if (!group.one_host())
-        for (int other = 0; other < group.ranks(); ++other) hosts.push_back(group.home(other).host);
-    return {group.ranks(), rank, std::move(hosts)};
 }
 
 std::vector<int32_t> hosts_in_blocks(int ranks, int hosts) {

@@ -11,8 +11,6 @@
 
 namespace weft {
 
-class HostGroup;
-
 struct Ring {
     int position;  // of this rank on the ring
     int previous;  // rank
@@ -43,9 +41,6 @@ struct Layout {
     // Where no orders are given it crosses each host's border once in and once out.
     Ring ring(int channel) const;
 };
-
-// As the ranks of a communicator lie, all of whom have joined.
-Layout layout_of(const HostGroup& group, int rank);
 
 // `ranks` ranks as equal as possible on `hosts` hosts, ranks of a host side by side: what most launchers do.
 std::vector<int32_t> hosts_in_blocks(int ranks, int hosts);

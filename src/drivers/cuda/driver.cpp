@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "src/base/fd.hpp"
-#include "src/base/host_group.hpp"
+#include "src/base/process_token.hpp"
 #include "src/base/log.hpp"
 #include "src/base/options.hpp"
 #include "src/base/per_process.hpp"
