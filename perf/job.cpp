@@ -10,7 +10,7 @@
 #include <thread>
 
 #include "src/base/printing.hpp"
-#include "src/bootstrap/launcher_family.hpp"
+#include "src/launchers/launcher_family.hpp"
 
 namespace perf {
 namespace {

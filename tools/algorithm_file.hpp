@@ -9,7 +9,7 @@
 
 #include "algorithms/algorithm.hpp"
 #include "src/base/result.hpp"
-#include "src/schedule/msccl.hpp"
+#include "src/msccl/msccl.hpp"
 
 namespace weft::tools {
 

@@ -18,11 +18,11 @@
 #include "src/selector/tuning_file.hpp"
 #include "tools/algorithm_named.hpp"
 #include "tools/environment_check.hpp"
-#include "topology/arrangement.hpp"
-#include "topology/container.hpp"
-#include "topology/discover.hpp"
-#include "topology/played_hosts.hpp"
-#include "topology/topology_xml.hpp"
+#include "topology/search/arrangement.hpp"
+#include "topology/detect/container.hpp"
+#include "topology/detect/discover.hpp"
+#include "topology/fabric/played_hosts.hpp"
+#include "topology/files/topology_xml.hpp"
 
 namespace weft::tools {
 namespace {

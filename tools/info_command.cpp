@@ -14,14 +14,14 @@
 #include "src/base/options.hpp"
 #include "src/base/printing.hpp"
 #include "src/drivers/inventory.hpp"
-#include "src/executor/cuda/device_code.hpp"
-#include "src/executor/host/movers.hpp"
+#include "src/gpu/kernels/device_code.hpp"
+#include "src/kernels/movers.hpp"
 #include "src/registry.hpp"
 #include "src/selector/catalog.hpp"
 #include "tools/environment_check.hpp"
 #include "tools/explain_command.hpp"
 #include "tools/topology_command.hpp"
-#include "topology/discover.hpp"
+#include "topology/detect/discover.hpp"
 #include "topology/summary.hpp"
 
 namespace weft::tools {

@@ -14,7 +14,7 @@
 
 #include "src/base/options.hpp"
 #include "src/base/printing.hpp"
-#include "src/bootstrap/unique_id.hpp"
+#include "src/rendezvous/unique_id.hpp"
 #include "src/registry.hpp"
 #include "src/selector/algo_rules.hpp"
 #include "src/selector/catalog.hpp"

@@ -12,7 +12,7 @@
 
 #include "src/base/file.hpp"
 #include "src/base/printing.hpp"
-#include "src/schedule/checker.hpp"
+#include "src/checker/checker.hpp"
 #include "src/schedule/text.hpp"
 #include "tools/algorithm_file.hpp"
 #include "tools/algorithm_named.hpp"

@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "src/schedule/expand.hpp"
-#include "src/schedule/hosts_fabric.hpp"
-#include "src/schedule/simulator.hpp"
+#include "src/simulator/hosts_fabric.hpp"
+#include "src/simulator/simulator.hpp"
 #include "tools/pictures/lanes.hpp"
 #include "tools/simulated_call.hpp"
 

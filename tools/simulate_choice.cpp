@@ -2,7 +2,7 @@
 
 #include <fmt/core.h>
 
-#include "src/comm/device_plan.hpp"
+#include "src/gpu/engine/device_plan.hpp"
 #include "src/registry.hpp"
 #include "src/selector/selector.hpp"
 

@@ -4,7 +4,7 @@
 #include <set>
 
 #include "tools/simulate_numbers.hpp"
-#include "topology/graph_fabric.hpp"
+#include "topology/fabric/graph_fabric.hpp"
 
 namespace weft::tools {
 

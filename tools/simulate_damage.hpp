@@ -2,7 +2,7 @@
 #pragma once
 #include <optional>
 
-#include "src/schedule/damaged_fabric.hpp"
+#include "src/simulator/damaged_fabric.hpp"
 #include "tools/simulate_scene.hpp"
 
 namespace weft::tools {

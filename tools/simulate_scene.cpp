@@ -10,12 +10,12 @@
 #include "tools/algorithm_named.hpp"
 #include "tools/simulate_numbers.hpp"
 #include "tools/simulated_call.hpp"
-#include "topology/discover.hpp"
-#include "topology/graph_fabric.hpp"
-#include "topology/rails.hpp"
-#include "topology/rank_orders.hpp"
-#include "topology/speeds.hpp"
-#include "topology/topology_xml.hpp"
+#include "topology/detect/discover.hpp"
+#include "topology/fabric/graph_fabric.hpp"
+#include "topology/search/rails.hpp"
+#include "topology/search/rank_orders.hpp"
+#include "topology/model/speeds.hpp"
+#include "topology/files/topology_xml.hpp"
 
 namespace weft::tools {
 

@@ -7,10 +7,10 @@
 
 #include "algorithms/algorithm.hpp"
 #include "src/base/result.hpp"
-#include "src/schedule/hosts_fabric.hpp"
-#include "src/schedule/simulator.hpp"
+#include "src/simulator/hosts_fabric.hpp"
+#include "src/simulator/simulator.hpp"
 #include "tools/algorithm_file.hpp"
-#include "topology/job.hpp"
+#include "topology/search/job.hpp"
 
 namespace weft::tools {
 

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "src/base/result.hpp"
-#include "src/schedule/simulator.hpp"
+#include "src/simulator/simulator.hpp"
 
 namespace weft::tools {
 

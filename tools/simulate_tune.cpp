@@ -8,7 +8,7 @@
 
 #include "src/base/file.hpp"
 #include "src/base/printing.hpp"
-#include "src/bootstrap/agreed_texts.hpp"
+#include "src/control/agreed_texts.hpp"
 #include "src/selector/tuning_file.hpp"
 #include "tools/algorithm_named.hpp"
 #include "tools/tune_ranks.hpp"

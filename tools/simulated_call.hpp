@@ -3,8 +3,8 @@
 #include <cstdint>
 
 #include "algorithms/algorithm.hpp"
-#include "src/schedule/hosts_fabric.hpp"
-#include "src/schedule/simulator.hpp"
+#include "src/simulator/hosts_fabric.hpp"
+#include "src/simulator/simulator.hpp"
 
 namespace weft::tools {
 

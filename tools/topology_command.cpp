@@ -14,12 +14,12 @@
 #include "src/base/printing.hpp"
 #include "tools/pictures/channels.hpp"
 #include "tools/pictures/machine.hpp"
-#include "topology/channel_check.hpp"
-#include "topology/discover.hpp"
-#include "topology/search.hpp"
-#include "topology/search_text.hpp"
-#include "topology/text.hpp"
-#include "topology/topology_xml.hpp"
+#include "topology/search/channel_check.hpp"
+#include "topology/detect/discover.hpp"
+#include "topology/search/search.hpp"
+#include "topology/search/search_text.hpp"
+#include "topology/files/text.hpp"
+#include "topology/files/topology_xml.hpp"
 
 namespace weft::tools {
 namespace {

@@ -15,12 +15,12 @@
 #include "src/base/file.hpp"
 #include "src/base/options.hpp"
 #include "src/base/printing.hpp"
-#include "src/bootstrap/agreed_texts.hpp"
+#include "src/control/agreed_texts.hpp"
 #include "src/registry.hpp"
 #include "src/selector/tuning_file.hpp"
 #include "tools/tune_judgement.hpp"
 #include "tools/tune_ranks.hpp"
-#include "topology/container.hpp"
+#include "topology/detect/container.hpp"
 
 namespace weft::tools {
 namespace {

@@ -14,8 +14,8 @@
 #include "perf/race.hpp"
 #include "src/base/cpu.hpp"
 #include "src/base/printing.hpp"
-#include "topology/cpu_mask.hpp"
-#include "topology/discover.hpp"
+#include "topology/model/cpu_mask.hpp"
+#include "topology/detect/discover.hpp"
 
 namespace weft::tools {
 namespace {
@@ -216,7 +216,7 @@ std::optional<bool> read_apart(const std::string& line) {
 
 namespace {
 
-// The NUMA domain that this process runs on, as communicators have it (comm/machines.hpp); -1: unknown.
+// The NUMA domain that this process runs on, as communicators have it (planning/machines.hpp); -1: unknown.
 int domain_of_this_process() {
     const int thread = allowed_cpus().first();
     const auto found = topology::discover_this_host(options(), {.nvml = false, .verbs = false});

@@ -4,7 +4,7 @@
 #include <optional>
 #include <utility>
 
-#include "topology/topology_xml.hpp"
+#include "topology/files/topology_xml.hpp"
 
 namespace weft::topology {
 

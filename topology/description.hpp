@@ -2,7 +2,7 @@
 #pragma once
 #include <string>
 
-#include "topology/graph.hpp"
+#include "topology/model/graph.hpp"
 
 namespace weft::topology {
 

@@ -6,8 +6,8 @@
 #include <map>
 #include <set>
 
-#include "topology/paths.hpp"
-#include "topology/text.hpp"
+#include "topology/model/paths.hpp"
+#include "topology/files/text.hpp"
 
 namespace weft::topology {
 

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "src/base/host_group.hpp"
+#include "src/segment/host_group.hpp"
 #include "src/base/result.hpp"
 
 namespace weft {
@@ -31,7 +31,7 @@ struct SlotInfo {
     uint64_t bytes = 0;
     uint64_t operation = 0;    // sequence number of the call
     uint32_t fingerprint = 0;  // of the operation
-    // Not 0: the bytes are not in the slot but *lent*, until the slot is released: where, says executor/lent_memory.hpp.
+    // Not 0: the bytes are not in the slot but *lent*, until the slot is released: where, says peer_access/lent_memory.hpp.
     // Only to receivers that can read there.
     uint64_t address = 0;
 };

@@ -13,7 +13,7 @@
 
 #include "src/base/datatype.hpp"
 #include "src/base/options.hpp"
-#include "src/bootstrap/launcher_family.hpp"
+#include "src/launchers/launcher_family.hpp"
 #include "src/drivers/cuda/memory.hpp"
 #include "src/drivers/cuda/pointer.hpp"
 #include "src/drivers/cuda/stream.hpp"

@@ -4,8 +4,8 @@
 #include <cstring>
 
 #include "src/api/guard.hpp"
-#include "src/comm/group.hpp"
-#include "src/comm/prepared.hpp"
+#include "src/calls/group.hpp"
+#include "src/calls/prepared.hpp"
 #include "weft/weft.h"
 
 using namespace weft;

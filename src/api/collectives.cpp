@@ -3,7 +3,7 @@
 
 #include "src/api/arguments.hpp"
 #include "src/api/guard.hpp"
-#include "src/comm/group.hpp"
+#include "src/calls/group.hpp"
 #include "weft/weft.h"
 
 using namespace weft;

@@ -5,8 +5,8 @@
 
 #include "src/api/guard.hpp"
 #include "src/base/log.hpp"
-#include "src/bootstrap/launcher.hpp"
-#include "src/comm/group.hpp"
+#include "src/launchers/launcher.hpp"
+#include "src/calls/group.hpp"
 #include "src/comm/splitting.hpp"
 #include "src/comm/told_ranks.hpp"
 #include "weft/weft.h"

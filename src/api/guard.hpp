@@ -5,7 +5,7 @@
 
 #include "src/base/cancellation.hpp"
 #include "src/base/float_mode.hpp"
-#include "src/comm/group.hpp"
+#include "src/calls/group.hpp"
 
 namespace weft {
 

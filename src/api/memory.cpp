@@ -2,8 +2,8 @@
 #include <map>
 
 #include "src/api/guard.hpp"
-#include "src/base/arena.hpp"
-#include "src/comm/device_memory.hpp"
+#include "src/segment/arena.hpp"
+#include "src/gpu/engine/device_memory.hpp"
 #include "weft/weft.h"
 
 using namespace weft;

@@ -1,7 +1,7 @@
 // one_sided.cpp: checks the arguments of windows and of one-sided calls and hands them on.
 #include "src/api/arguments.hpp"
 #include "src/api/guard.hpp"
-#include "src/comm/group.hpp"
+#include "src/calls/group.hpp"
 #include "src/comm/registering.hpp"
 #include "weft/weft.h"
 

@@ -1,7 +1,7 @@
 // point_to_point.cpp: checks the arguments of sends and receives and hands them on.
 #include "src/api/arguments.hpp"
 #include "src/api/guard.hpp"
-#include "src/comm/group.hpp"
+#include "src/calls/group.hpp"
 #include "weft/weft.h"
 
 using namespace weft;

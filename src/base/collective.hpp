@@ -21,7 +21,7 @@ enum class Collective : uint8_t {
     gather,
     scatter,
     barrier,
-    // Messages between two ranks each (executor/exchange.hpp), without a schedule: the whole is what a rank names.
+    // Messages between two ranks each (p2p/exchange.hpp), without a schedule: the whole is what a rank names.
     send,
     receive,
     all_to_all_v,
@@ -29,7 +29,7 @@ enum class Collective : uint8_t {
     scatter_v,
     all_gather_v,
     reduce_scatter_v,
-    // Of one rank, with another one's memory (executor/one_sided.hpp).
+    // Of one rank, with another one's memory (rma/one_sided.hpp).
     put,
     get,
     signal,

@@ -5,10 +5,10 @@
 
 #include <algorithm>
 
-#include "src/base/arena.hpp"
+#include "src/segment/arena.hpp"
 #include "src/base/cancellation.hpp"
 #include "src/base/clock.hpp"
-#include "src/base/first_cause.hpp"
+#include "src/segment/first_cause.hpp"
 #include "src/base/log.hpp"
 
 namespace weft {

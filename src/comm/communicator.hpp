@@ -9,18 +9,18 @@
 #include <span>
 #include <utility>
 
-#include "src/base/arena.hpp"
+#include "src/segment/arena.hpp"
 #include "src/base/clock.hpp"
-#include "src/base/waiting.hpp"
-#include "src/bootstrap/gathering.hpp"
-#include "src/comm/device.hpp"
-#include "src/comm/messages.hpp"
-#include "src/comm/partials.hpp"
-#include "src/comm/plan_cache.hpp"
+#include "src/segment/waiting.hpp"
+#include "src/rendezvous/gathering.hpp"
+#include "src/gpu/engine/device.hpp"
+#include "src/p2p/messages.hpp"
+#include "src/p2p/partials.hpp"
+#include "src/planning/plan_cache.hpp"
 #include "src/comm/told_ranks.hpp"
-#include "src/comm/window.hpp"
-#include "src/diagnosis/watchdog.hpp"
-#include "src/executor/host/user_reduction.hpp"
+#include "src/rma/window.hpp"
+#include "src/control/watchdog.hpp"
+#include "src/kernels/user_reduction.hpp"
 
 namespace weft {
 

@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "src/comm/communicator.hpp"
-#include "src/comm/device_failure.hpp"
+#include "src/gpu/engine/device_failure.hpp"
 
 namespace weft {
 

@@ -1,6 +1,6 @@
 #include "src/comm/handle.hpp"
 
-#include "src/comm/quarantine.hpp"
+#include "src/base/quarantine.hpp"
 
 namespace weft {
 

@@ -7,8 +7,8 @@
 #include <string>
 
 #include "src/comm/communicator.hpp"
-#include "src/comm/host_stream.hpp"
-#include "src/comm/turns.hpp"
+#include "src/streams/host_stream.hpp"
+#include "src/streams/turns.hpp"
 
 struct weftComm {
     // making: by a stream, as config.blocking = 0 has it; unmade: nothing came of that.

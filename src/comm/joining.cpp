@@ -14,13 +14,13 @@
 #include "src/base/name_list.hpp"
 #include "src/base/options.hpp"
 #include "src/base/per_process.hpp"
-#include "src/bootstrap/agreed_texts.hpp"
-#include "src/comm/machines.hpp"
-#include "src/executor/cuda/device_code.hpp"
+#include "src/control/agreed_texts.hpp"
+#include "src/planning/machines.hpp"
+#include "src/gpu/kernels/device_code.hpp"
 #include "src/registry.hpp"
 #include "src/selector/algo_rules.hpp"
 #include "src/selector/tuning_file.hpp"
-#include "topology/container.hpp"
+#include "topology/detect/container.hpp"
 
 namespace weft {
 

@@ -3,7 +3,7 @@
 #include <memory>
 #include <vector>
 
-#include "src/bootstrap/meeting.hpp"
+#include "src/rendezvous/meeting.hpp"
 #include "src/comm/handle.hpp"
 #include "src/comm/outcomes.hpp"
 

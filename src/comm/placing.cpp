@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "src/comm/communicator.hpp"
-#include "src/comm/host_stream.hpp"
+#include "src/streams/host_stream.hpp"
 
 namespace weft {
 

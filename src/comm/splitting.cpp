@@ -6,9 +6,9 @@
 #include <cstring>
 
 #include "src/base/clock.hpp"
-#include "src/base/first_cause.hpp"
+#include "src/segment/first_cause.hpp"
 #include "src/base/log.hpp"
-#include "src/bootstrap/roster.hpp"
+#include "src/control/roster.hpp"
 
 namespace weft {
 

@@ -1,10 +1,10 @@
 // splitting.hpp: a communicator made from another one, as a call on that: the ranks tell each other their colours over
 // the parent's own connections (or, where it shrinks, know already who takes part), then those of one colour join.
 #pragma once
-#include "src/bootstrap/branching.hpp"
+#include "src/rendezvous/branching.hpp"
 #include "src/comm/joining.hpp"
 #include "src/comm/undertaking.hpp"
-#include "src/diagnosis/news.hpp"
+#include "src/control/news.hpp"
 
 namespace weft {
 

@@ -1,11 +1,11 @@
 // told_ranks.hpp: a process may end because of an error that it was returned. Before the return, the error is written
-// into the rows of all ranks of the process, on all its communicators (base/told.hpp). Then other ranks do not report the
+// into the rows of all ranks of the process, on all its communicators (segment/told.hpp). Then other ranks do not report the
 // end of this process as the cause.
 #pragma once
 #include <memory>
 
-#include "src/base/host_group.hpp"
-#include "src/bootstrap/gathering.hpp"
+#include "src/segment/host_group.hpp"
+#include "src/rendezvous/gathering.hpp"
 
 namespace weft {
 

@@ -6,7 +6,7 @@
 #include "src/base/log.hpp"
 #include "src/base/name_list.hpp"
 #include "src/comm/communicator.hpp"
-#include "src/comm/quarantine.hpp"
+#include "src/base/quarantine.hpp"
 
 namespace weft {
 

@@ -5,13 +5,13 @@
 #include <vector>
 
 #include "src/base/arithmetic.hpp"
-#include "src/executor/cross_memory.hpp"
-#include "src/executor/host/movers.hpp"
-#include "src/executor/host/slot_stores.hpp"
-#include "src/executor/lent_memory.hpp"
-#include "src/executor/reach.hpp"
+#include "src/peer_access/cross_memory.hpp"
+#include "src/kernels/movers.hpp"
+#include "src/kernels/slot_stores.hpp"
+#include "src/peer_access/lent_memory.hpp"
+#include "src/peer_access/reach.hpp"
 #include "src/schedule/schedule.hpp"
-#include "transports/board.hpp"
+#include "src/segment/board.hpp"
 #include "transports/transport.hpp"
 
 namespace weft {

@@ -5,7 +5,7 @@
 #include <cassert>
 #include <cstring>
 
-#include "src/executor/host/user_reduction.hpp"
+#include "src/kernels/user_reduction.hpp"
 
 namespace weft {
 

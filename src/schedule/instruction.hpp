@@ -1,5 +1,5 @@
 // instruction.hpp: one line of a schedule as a plain value, and where the chunks that it names lie in a tile. Shared by
-// all who run schedules: the host's step machine and the device's (src/executor/cuda), which compiles it as device
+// all who run schedules: the host's step machine and the device's (src/gpu/kernels), which compiles it as device
 // code.
 #pragma once
 #include <algorithm>

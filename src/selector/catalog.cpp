@@ -8,7 +8,7 @@
 #include "src/base/file.hpp"
 #include "src/base/log.hpp"
 #include "src/base/per_process.hpp"
-#include "src/schedule/checker.hpp"
+#include "src/checker/checker.hpp"
 #include "src/schedule/validate.hpp"
 #include "src/selector/algo_rules.hpp"
 

@@ -1,5 +1,5 @@
 // arena_test.cpp: memory of weftMemAlloc: places that do not overlap, holes that close again, misuse that is refused.
-#include "src/base/arena.hpp"
+#include "src/segment/arena.hpp"
 
 #include <algorithm>
 #include <cstring>

@@ -1,6 +1,6 @@
 // descriptor_mail_test.cpp: letters of file descriptors: who knows address and number gets them, whoever does not gets
 // nothing, and nobody waits longer than asked.
-#include "src/base/descriptor_mail.hpp"
+#include "src/net/descriptor_mail.hpp"
 
 #include <fcntl.h>
 #include <signal.h>

@@ -1,6 +1,6 @@
 // host_group_test.cpp: the ranks of a host in their segment: the first error, letters, who lives, what another process
 // may map.
-#include "src/base/host_group.hpp"
+#include "src/segment/host_group.hpp"
 
 #include <fcntl.h>
 #include <sys/resource.h>
@@ -12,7 +12,7 @@
 #include <thread>
 #include <vector>
 
-#include "src/base/first_cause.hpp"
+#include "src/segment/first_cause.hpp"
 #include "tests/catch.hpp"
 
 namespace weft::test {

@@ -1,5 +1,5 @@
 // position_test.cpp: a reader sees a call whole or not at all, whenever it looks.
-#include "src/base/position.hpp"
+#include "src/segment/position.hpp"
 
 #include <thread>
 #include <vector>

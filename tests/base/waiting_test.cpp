@@ -1,5 +1,5 @@
 // waiting_test.cpp: the waiting rule: who sleeps has said so before, and whoever publishes afterwards wakes it.
-#include "src/base/waiting.hpp"
+#include "src/segment/waiting.hpp"
 
 #include <sched.h>
 

@@ -1,5 +1,5 @@
 // agreed_texts_test.cpp: texts that ranks have in common, in the segment of a host.
-#include "src/bootstrap/agreed_texts.hpp"
+#include "src/control/agreed_texts.hpp"
 
 #include "tests/catch.hpp"
 

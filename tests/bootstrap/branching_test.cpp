@@ -1,6 +1,6 @@
 // branching_test.cpp: ranks of one host that make a communicator from another one, some of which may not open the
 // segment of the first.
-#include "src/bootstrap/branching.hpp"
+#include "src/rendezvous/branching.hpp"
 
 #include <thread>
 

@@ -1,13 +1,13 @@
 // control_test.cpp: leaders of several hosts, each with a segment of its own but all in this process: what they carry
 // for others, when they leave, and what becomes of failures.
-#include "src/bootstrap/control.hpp"
+#include "src/control/control.hpp"
 
 #include <sys/eventfd.h>
 
 #include <climits>
 #include <thread>
 
-#include "src/bootstrap/root.hpp"
+#include "src/rendezvous/root.hpp"
 #include "tests/net/ends.hpp"
 
 using namespace weft;

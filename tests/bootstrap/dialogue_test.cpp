@@ -1,5 +1,5 @@
 // dialogue_test.cpp: servers that answer in pieces, hang, die, are not there, or have no name yet.
-#include "src/bootstrap/dialogue.hpp"
+#include "src/launchers/dialogue.hpp"
 
 #include "tests/bootstrap/fake_server.hpp"
 #include "tests/bootstrap/ranks.hpp"

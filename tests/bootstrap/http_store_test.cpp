@@ -1,5 +1,5 @@
 // http_store_test.cpp: an id through Horovod's rendezvous server: one that works, none, and those that do not.
-#include "src/bootstrap/http_store.hpp"
+#include "src/launchers/http_store.hpp"
 
 #include "tests/bootstrap/fake_rendezvous.hpp"
 #include "tests/bootstrap/ranks.hpp"

@@ -2,7 +2,7 @@
 // line; "failed", the code and the sentence otherwise.
 #include <cstdio>
 
-#include "src/bootstrap/launcher.hpp"
+#include "src/launchers/launcher.hpp"
 
 int main() {
     const auto job = weft::read_job();

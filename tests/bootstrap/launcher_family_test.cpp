@@ -1,5 +1,5 @@
 // launcher_family_test.cpp: which launcher a process's variables tell of, and every way in which they may be wrong.
-#include "src/bootstrap/launcher_family.hpp"
+#include "src/launchers/launcher_family.hpp"
 
 #include <algorithm>
 

@@ -1,12 +1,12 @@
 // launcher_test.cpp: whole jobs of processes that find each other as under their launcher: who carried the id, what was
 // derived where nobody did, and every rank's sentence where it cannot be.
-#include "src/bootstrap/launcher.hpp"
+#include "src/launchers/launcher.hpp"
 
 #include <filesystem>
 #include <memory>
 #include <set>
 
-#include "src/bootstrap/derived_id.hpp"
+#include "src/launchers/derived_id.hpp"
 #include "tests/bootstrap/fake_environment.hpp"
 #include "tests/bootstrap/fake_pmi.hpp"
 #include "tests/bootstrap/fake_rendezvous.hpp"

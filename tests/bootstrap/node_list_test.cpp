@@ -1,5 +1,5 @@
 // node_list_test.cpp: Slurm's short forms of nodes and tasks, and what is none.
-#include "src/bootstrap/node_list.hpp"
+#include "src/launchers/node_list.hpp"
 
 #include "tests/catch.hpp"
 

@@ -8,7 +8,7 @@
 #include <cstdlib>
 #include <string>
 
-#include "src/bootstrap/pmi.hpp"
+#include "src/launchers/pmi.hpp"
 #include "weft/weft.h"
 
 namespace {

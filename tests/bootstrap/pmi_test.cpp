@@ -1,13 +1,13 @@
 // pmi_test.cpp: an id through PMI 1 and 2, servers that do not answer, and an MPI that has the socket.
 // tools/test --launchers runs the real ones of MPICH and Intel MPI.
-#include "src/bootstrap/pmi.hpp"
+#include "src/launchers/pmi.hpp"
 
 #include <dlfcn.h>
 
 #include <algorithm>
 #include <fstream>
 
-#include "src/bootstrap/mpi_library.hpp"
+#include "src/launchers/mpi_library.hpp"
 #include "tests/bootstrap/fake_environment.hpp"
 #include "tests/bootstrap/fake_pmi.hpp"
 #include "tests/bootstrap/ranks.hpp"

@@ -1,6 +1,6 @@
 // pmix_test.cpp: an id through PMIx's library: one that works, none, a wrong one, and those that hang or fail.
 // tools/test --launchers runs the real one of Open MPI.
-#include "src/bootstrap/pmix.hpp"
+#include "src/launchers/pmix.hpp"
 
 #include <dlfcn.h>
 

@@ -5,7 +5,7 @@
 #include <thread>
 #include <vector>
 
-#include "src/bootstrap/sharing.hpp"
+#include "src/rendezvous/sharing.hpp"
 #include "tests/catch.hpp"
 #include "tests/patience.hpp"
 

@@ -1,7 +1,7 @@
 // reception_test.cpp: connections reach whoever expects them on the service thread, whichever thread let them in.
 #include <atomic>
 
-#include "src/bootstrap/link.hpp"
+#include "src/control/link.hpp"
 #include "tests/net/ends.hpp"
 
 using namespace weft;

@@ -1,5 +1,5 @@
 // roster_test.cpp: what hosts that have met are together.
-#include "src/bootstrap/roster.hpp"
+#include "src/control/roster.hpp"
 
 #include "tests/catch.hpp"
 

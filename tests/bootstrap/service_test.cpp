@@ -6,7 +6,7 @@
 #include <atomic>
 #include <set>
 
-#include "src/bootstrap/link.hpp"
+#include "src/control/link.hpp"
 #include "tests/net/ends.hpp"
 
 using namespace weft;

@@ -1,6 +1,6 @@
 // torch_store_test.cpp: an id through a TCPStore: one that works, none, and those that hang, die or are something else.
 // tools/test --launchers runs the real one.
-#include "src/bootstrap/torch_store.hpp"
+#include "src/launchers/torch_store.hpp"
 
 #include "tests/bootstrap/fake_torch_store.hpp"
 #include "tests/bootstrap/ranks.hpp"

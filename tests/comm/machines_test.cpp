@@ -1,22 +1,22 @@
 // machines_test.cpp: what ranks find out from the machines that their hosts told of: orders of rings, the same on every
 // rank, whatever machine it is on itself.
-#include "src/comm/machines.hpp"
+#include "src/planning/machines.hpp"
 
 #include <algorithm>
 #include <fstream>
 #include <optional>
 #include <random>
 
-#include "src/bootstrap/agreed_texts.hpp"
+#include "src/control/agreed_texts.hpp"
 #include "tests/amount.hpp"
 #include "tests/catch.hpp"
 #include "tests/folder.hpp"
 #include "tests/subprocess.hpp"
 #include "tests/topology/machines.hpp"
-#include "topology/arrangement.hpp"
-#include "topology/cpu_mask.hpp"
+#include "topology/search/arrangement.hpp"
+#include "topology/model/cpu_mask.hpp"
 #include "topology/description.hpp"
-#include "topology/played_hosts.hpp"
+#include "topology/fabric/played_hosts.hpp"
 
 using namespace weft;
 using namespace weft::test;

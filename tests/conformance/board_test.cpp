@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "tests/catch.hpp"
-#include "transports/board.hpp"
+#include "src/segment/board.hpp"
 
 namespace weft::test {
 namespace {

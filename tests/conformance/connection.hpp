@@ -8,7 +8,7 @@
 #include "src/registry.hpp"
 #include "tests/catch.hpp"
 #include "tests/subprocess.hpp"
-#include "transports/board.hpp"
+#include "src/segment/board.hpp"
 
 namespace weft::test {
 

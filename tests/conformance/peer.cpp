@@ -12,7 +12,7 @@
 
 #include "src/net/secret.hpp"
 #include "src/registry.hpp"
-#include "transports/board.hpp"
+#include "src/segment/board.hpp"
 
 using namespace weft;
 

@@ -7,7 +7,7 @@
 #include <set>
 
 #include "tests/conformance/connection.hpp"
-#include "transports/wire.hpp"
+#include "src/segment/wire.hpp"
 
 namespace weft::test {
 namespace {

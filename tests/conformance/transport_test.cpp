@@ -7,8 +7,8 @@
 #include <thread>
 
 #include "src/base/clock.hpp"
-#include "src/base/waiting.hpp"
-#include "src/diagnosis/watchdog.hpp"
+#include "src/segment/waiting.hpp"
+#include "src/control/watchdog.hpp"
 #include "tests/conformance/connection.hpp"
 #include "tests/subprocess.hpp"
 

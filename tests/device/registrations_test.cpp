@@ -1,6 +1,6 @@
 // registrations_test.cpp: what a rank keeps open of memory that it has registered, where another process cannot map the
 // tables that the ranks reply in.
-#include "src/executor/cuda/registrations.hpp"
+#include "src/gpu/domain/registrations.hpp"
 
 #include <fcntl.h>
 #include <sys/resource.h>

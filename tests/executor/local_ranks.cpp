@@ -7,9 +7,9 @@
 #include <stdexcept>
 #include <thread>
 
-#include "src/base/arena.hpp"
+#include "src/segment/arena.hpp"
 #include "src/base/datatype.hpp"
-#include "src/base/waiting.hpp"
+#include "src/segment/waiting.hpp"
 #include "src/schedule/lending.hpp"
 #include "src/schedule/tiles.hpp"
 

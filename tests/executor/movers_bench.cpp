@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "src/base/datatype.hpp"
-#include "src/executor/host/movers.hpp"
+#include "src/kernels/movers.hpp"
 
 namespace weft {
 namespace {

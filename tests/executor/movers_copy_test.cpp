@@ -2,8 +2,8 @@
 #include <algorithm>
 
 #include "src/base/small_copy.hpp"
-#include "src/executor/host/movers.hpp"
-#include "src/executor/host/slot_stores.hpp"
+#include "src/kernels/movers.hpp"
+#include "src/kernels/slot_stores.hpp"
 #include "tests/executor/mover_data.hpp"
 
 namespace weft {

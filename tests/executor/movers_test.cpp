@@ -1,6 +1,6 @@
 // movers_test.cpp: every reduction of every set of movers that this machine can run, bit for bit against the scalar
 // truth.
-#include "src/executor/host/movers.hpp"
+#include "src/kernels/movers.hpp"
 
 #include <string>
 

@@ -4,8 +4,8 @@
 #include <fstream>
 #include <iterator>
 
-#include "src/schedule/checker.hpp"
-#include "src/schedule/msccl.hpp"
+#include "src/checker/checker.hpp"
+#include "src/msccl/msccl.hpp"
 #include "src/schedule/validate.hpp"
 #include "tests/executor/checked_runs.hpp"
 #include "tests/executor/wild_inputs.hpp"

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "src/bootstrap/unique_id.hpp"
+#include "src/rendezvous/unique_id.hpp"
 #include "tests/amount.hpp"
 #include "tests/catch.hpp"
 #include "tests/subprocess.hpp"

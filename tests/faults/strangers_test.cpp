@@ -9,7 +9,7 @@
 #include <random>
 
 #include "src/base/shared_memory.hpp"
-#include "src/bootstrap/handshake.hpp"
+#include "src/rendezvous/handshake.hpp"
 #include "tests/faults/job.hpp"
 
 using namespace weft::test;

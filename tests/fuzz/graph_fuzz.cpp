@@ -3,7 +3,7 @@
 //     build/tests/fuzz/graph_fuzz -dict=tests/fuzz/graph.dict corpus
 #include <cstdlib>
 
-#include "topology/graph_xml.hpp"
+#include "topology/files/graph_xml.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t bytes) {
     using namespace weft::topology;

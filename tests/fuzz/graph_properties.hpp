@@ -2,9 +2,9 @@
 #pragma once
 #include <cstdlib>
 
-#include "topology/merge.hpp"
-#include "topology/text.hpp"
-#include "topology/topology_xml.hpp"
+#include "topology/files/merge.hpp"
+#include "topology/files/text.hpp"
+#include "topology/files/topology_xml.hpp"
 
 namespace weft::fuzz {
 

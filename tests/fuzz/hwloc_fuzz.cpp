@@ -4,7 +4,7 @@
 #include <cstdlib>
 
 #include "tests/fuzz/graph_properties.hpp"
-#include "topology/discover.hpp"
+#include "topology/detect/discover.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t bytes) {
     using namespace weft::topology;

@@ -3,7 +3,7 @@
 //     build/tests/fuzz/msccl_fuzz -dict=tests/fuzz/msccl.dict corpus tests/schedules/msccl tests/schedules/msccl/wrong
 #include <cstdlib>
 
-#include "src/schedule/msccl.hpp"
+#include "src/msccl/msccl.hpp"
 #include "src/schedule/validate.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t bytes) {

@@ -6,7 +6,7 @@
 
 #include "src/drivers/library.hpp"
 #include "tests/fuzz/graph_properties.hpp"
-#include "topology/hardware.hpp"
+#include "topology/detect/hardware.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t bytes) {
     using namespace weft;

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <cstdlib>
 
-#include "src/bootstrap/roster.hpp"
+#include "src/control/roster.hpp"
 
 namespace {
 

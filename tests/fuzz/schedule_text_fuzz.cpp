@@ -4,7 +4,7 @@
 //     tests/schedules/wrong
 #include <cstdlib>
 
-#include "src/schedule/checker.hpp"
+#include "src/checker/checker.hpp"
 #include "src/schedule/text.hpp"
 #include "src/schedule/validate.hpp"
 

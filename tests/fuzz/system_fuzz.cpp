@@ -10,7 +10,7 @@
 
 #include "tests/folder.hpp"
 #include "tests/fuzz/graph_properties.hpp"
-#include "topology/discover.hpp"
+#include "topology/detect/discover.hpp"
 
 namespace {
 

@@ -3,7 +3,7 @@
 #include <fstream>
 #include <iterator>
 
-#include "src/executor/cuda/device_code.hpp"
+#include "src/gpu/kernels/device_code.hpp"
 
 namespace weft::test {
 

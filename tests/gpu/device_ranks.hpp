@@ -10,8 +10,8 @@
 #include "src/drivers/cuda/kernel.hpp"
 #include "src/drivers/cuda/memory.hpp"
 #include "src/drivers/cuda/stream.hpp"
-#include "src/executor/cuda/kernels.hpp"
-#include "src/executor/cuda/program.hpp"
+#include "src/gpu/kernels/kernels.hpp"
+#include "src/gpu/domain/program.hpp"
 #include "tests/executor/local_ranks.hpp"
 
 namespace weft::test {

@@ -7,9 +7,9 @@
 #include <utility>
 
 #include "perf/pattern_kernels.hpp"
-#include "src/executor/cuda/access.hpp"
-#include "src/executor/cuda/host_kernels.hpp"
-#include "src/executor/cuda/messages.hpp"
+#include "src/gpu/kernels/access.hpp"
+#include "src/gpu/kernels/host_kernels.hpp"
+#include "src/gpu/kernels/messages.hpp"
 #include "tests/fake_cuda/kernels.hpp"
 
 namespace weft::cuda {

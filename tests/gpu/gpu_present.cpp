@@ -1,7 +1,7 @@
 // gpu_present.cpp: whether there is a GPU that Weft can use: status 0, or 77, which Meson takes for skipped, and the
 // reason.
 #include "src/drivers/cuda/device.hpp"
-#include "src/executor/cuda/device_code.hpp"
+#include "src/gpu/kernels/device_code.hpp"
 
 int main() {
     std::string why;

@@ -3,8 +3,8 @@
 #include <cstring>
 
 #include "perf/pattern_kernels.hpp"
-#include "src/executor/cuda/access_arguments.hpp"
-#include "src/executor/cuda/message_arguments.hpp"
+#include "src/gpu/kernels/access_arguments.hpp"
+#include "src/gpu/kernels/message_arguments.hpp"
 #include "tests/gpu/device_ranks.hpp"
 
 int main(int count, char** arguments) {

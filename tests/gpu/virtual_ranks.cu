@@ -1,10 +1,10 @@
 // virtual_ranks.cu: the kernels' bodies as several ranks in one grid, for a machine with one GPU, and for sanitizers and
 // profilers, which run kernels one after the other. Blocks i * blocks to (i + 1) * blocks - 1 are rank i's.
-#include "src/executor/cuda/kernels.hpp"
-#include "src/executor/cuda/packets.hpp"
-#include "src/executor/cuda/peer_one_shot.hpp"
-#include "src/executor/cuda/peer_two_shot.hpp"
-#include "src/executor/cuda/steps.hpp"
+#include "src/gpu/kernels/kernels.hpp"
+#include "src/gpu/kernels/packets.hpp"
+#include "src/gpu/kernels/peer_one_shot.hpp"
+#include "src/gpu/kernels/peer_two_shot.hpp"
+#include "src/gpu/kernels/steps.hpp"
 
 #define WEFT_VIRTUAL(body, type, name)                                                                              \
     extern "C" __global__ void __launch_bounds__(weft::cuda::threads_max)                                           \
@@ -19,4 +19,4 @@
     WEFT_VIRTUAL(body, weftBfloat16, bfloat16)          \
     WEFT_VIRTUAL(body, weftInt8, int8)                  \
     WEFT_VIRTUAL(body, weftFloat8e4m3, fp8_e4m3)
-#include "src/executor/cuda/kernel.def"
+#include "src/gpu/kernels/kernel.def"

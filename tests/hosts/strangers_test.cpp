@@ -2,7 +2,7 @@
 #include <sys/socket.h>
 
 #include "src/base/fd.hpp"
-#include "src/bootstrap/unique_id.hpp"
+#include "src/rendezvous/unique_id.hpp"
 #include "tests/hosts/network.hpp"
 
 using namespace weft::test;

@@ -6,7 +6,7 @@
 #include "src/selector/tuning_file.hpp"
 #include "tests/folder.hpp"
 #include "tests/hosts/spread_job.hpp"
-#include "topology/container.hpp"
+#include "topology/detect/container.hpp"
 
 using namespace weft::test;
 

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "src/registry.hpp"
-#include "src/schedule/checker.hpp"
+#include "src/checker/checker.hpp"
 #include "tests/amount.hpp"
 
 namespace weft::test {

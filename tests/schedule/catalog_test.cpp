@@ -5,7 +5,7 @@
 #include <fstream>
 
 #include "src/registry.hpp"
-#include "src/schedule/checker.hpp"
+#include "src/checker/checker.hpp"
 #include "src/schedule/expand.hpp"
 #include "src/schedule/text.hpp"
 #include "src/selector/selector.hpp"

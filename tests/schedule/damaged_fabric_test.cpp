@@ -1,10 +1,10 @@
 // What is slow or gone in a fabric costs what it should, and what a simulation tells while it runs adds up.
-#include "src/schedule/damaged_fabric.hpp"
+#include "src/simulator/damaged_fabric.hpp"
 
 #include <map>
 
 #include "src/schedule/builder.hpp"
-#include "src/schedule/hosts_fabric.hpp"
+#include "src/simulator/hosts_fabric.hpp"
 #include "tests/catch.hpp"
 #include "tests/schedule/simulated.hpp"
 #include "tests/schedule/test_fabrics.hpp"

@@ -1,13 +1,13 @@
 // MSCCL files of tests/schedules/msccl/: right ones are proved in every way they can run; wrong ones are refused, by
 // the reader or by the checker, with the sentence that their first line expects.
-#include "src/schedule/msccl.hpp"
+#include "src/msccl/msccl.hpp"
 
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <random>
 
-#include "src/schedule/checker.hpp"
+#include "src/checker/checker.hpp"
 #include "src/schedule/text.hpp"
 #include "src/schedule/validate.hpp"
 #include "tests/catch.hpp"

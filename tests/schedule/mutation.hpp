@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "src/schedule/checker.hpp"
+#include "src/checker/checker.hpp"
 
 namespace weft::test {
 

@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "src/registry.hpp"
-#include "src/schedule/simulator.hpp"
+#include "src/simulator/simulator.hpp"
 #include "tests/catch.hpp"
 
 namespace weft {

@@ -6,8 +6,8 @@
 #include <cstdio>
 
 #include "src/registry.hpp"
-#include "src/schedule/hosts_fabric.hpp"
-#include "src/schedule/simulator.hpp"
+#include "src/simulator/hosts_fabric.hpp"
+#include "src/simulator/simulator.hpp"
 #include "tests/catch.hpp"
 
 namespace weft {

@@ -1,9 +1,9 @@
 // The simulator against closed forms, against itself without its shortcuts, and over all algorithms.
-#include "src/schedule/simulator.hpp"
+#include "src/simulator/simulator.hpp"
 
 #include "src/registry.hpp"
 #include "src/schedule/builder.hpp"
-#include "src/schedule/hosts_fabric.hpp"
+#include "src/simulator/hosts_fabric.hpp"
 #include "tests/catch.hpp"
 #include "tests/schedule/test_fabrics.hpp"
 

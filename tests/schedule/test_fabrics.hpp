@@ -5,7 +5,7 @@
 #include <functional>
 #include <random>
 
-#include "src/schedule/fabric.hpp"
+#include "src/simulator/fabric.hpp"
 
 namespace weft {
 

@@ -2,7 +2,7 @@
 #include "src/schedule/tiles.hpp"
 #include "src/registry.hpp"
 #include "tests/catch.hpp"
-#include "transports/board.hpp"
+#include "src/segment/board.hpp"
 
 using namespace weft;
 

@@ -4,7 +4,7 @@
 #include <set>
 
 #include "src/registry.hpp"
-#include "src/schedule/checker.hpp"
+#include "src/checker/checker.hpp"
 #include "src/selector/selector.hpp"
 #include "tests/catch.hpp"
 #include "tests/schedule/cases.hpp"

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "src/base/options.hpp"
-#include "src/executor/host/movers.hpp"
+#include "src/kernels/movers.hpp"
 #include "src/registry.hpp"
 #include "tests/catch.hpp"
 #include "tests/subprocess.hpp"

@@ -1,5 +1,5 @@
 // Graph files against machines: those that a search writes fit, and of others it is said what does not.
-#include "topology/channel_check.hpp"
+#include "topology/search/channel_check.hpp"
 
 #include <chrono>
 

@@ -4,7 +4,7 @@
 #include <set>
 
 #include "tests/catch.hpp"
-#include "topology/rank_orders.hpp"
+#include "topology/search/rank_orders.hpp"
 
 namespace weft::test {
 

@@ -2,7 +2,7 @@
 #pragma once
 #include <random>
 
-#include "topology/search.hpp"
+#include "topology/search/search.hpp"
 
 namespace weft::test {
 

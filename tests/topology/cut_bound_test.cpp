@@ -1,5 +1,5 @@
 // The cut bound against all borders there are.
-#include "topology/cut_bound.hpp"
+#include "topology/search/cut_bound.hpp"
 
 #include "tests/catch.hpp"
 #include "tests/topology/channels.hpp"

@@ -1,5 +1,5 @@
 // The cheapest way round: against all orders where there are few places, against one that is known where there are many.
-#include "topology/cycle.hpp"
+#include "topology/search/cycle.hpp"
 
 #include <algorithm>
 #include <numeric>

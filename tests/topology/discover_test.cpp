@@ -1,5 +1,5 @@
 // A host as /sys and /proc tell it: made-up trees, whole, in part, denied and strange.
-#include "topology/discover.hpp"
+#include "topology/detect/discover.hpp"
 
 #include <unistd.h>
 
@@ -8,11 +8,11 @@
 #include "tests/catch.hpp"
 #include "tests/topology/machines.hpp"
 #include "tests/topology/system_tree.hpp"
-#include "topology/container.hpp"
-#include "topology/cpu_mask.hpp"
-#include "topology/paths.hpp"
+#include "topology/detect/container.hpp"
+#include "topology/model/cpu_mask.hpp"
+#include "topology/model/paths.hpp"
 #include "topology/summary.hpp"
-#include "topology/topology_xml.hpp"
+#include "topology/files/topology_xml.hpp"
 
 using namespace weft;
 using namespace weft::test;

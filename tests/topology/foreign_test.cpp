@@ -2,12 +2,12 @@
 #include "src/drivers/hwloc/hwloc.hpp"
 #include "tests/catch.hpp"
 #include "tests/topology/machines.hpp"
-#include "topology/channel_check.hpp"
+#include "topology/search/channel_check.hpp"
 #include "topology/description.hpp"
-#include "topology/discover.hpp"
-#include "topology/merge.hpp"
-#include "topology/played_hosts.hpp"
-#include "topology/search.hpp"
+#include "topology/detect/discover.hpp"
+#include "topology/files/merge.hpp"
+#include "topology/fabric/played_hosts.hpp"
+#include "topology/search/search.hpp"
 
 using namespace weft;
 using namespace weft::test;

@@ -6,7 +6,7 @@
 #include "tests/fake_cuda/control.hpp"
 #include "tests/topology/machines.hpp"
 #include "tests/topology/system_tree.hpp"
-#include "topology/paths.hpp"
+#include "topology/model/paths.hpp"
 #include "topology/summary.hpp"
 
 using namespace weft;

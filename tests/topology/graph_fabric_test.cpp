@@ -1,17 +1,17 @@
 // Graphs of machines as fabrics of the simulator: which links messages take, what narrow ones cost, and that one machine
 // stands for all that are like it.
-#include "topology/graph_fabric.hpp"
+#include "topology/fabric/graph_fabric.hpp"
 
 #include <algorithm>
 #include <set>
 
 #include "src/registry.hpp"
 #include "src/schedule/builder.hpp"
-#include "src/schedule/damaged_fabric.hpp"
+#include "src/simulator/damaged_fabric.hpp"
 #include "tests/catch.hpp"
 #include "tests/schedule/simulated.hpp"
 #include "tests/topology/machines.hpp"
-#include "topology/rank_orders.hpp"
+#include "topology/search/rank_orders.hpp"
 
 using namespace weft;
 using namespace weft::test;

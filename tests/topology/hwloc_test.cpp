@@ -5,8 +5,8 @@
 #include "tests/catch.hpp"
 #include "tests/topology/machines.hpp"
 #include "tests/topology/system_tree.hpp"
-#include "topology/hardware.hpp"
-#include "topology/paths.hpp"
+#include "topology/detect/hardware.hpp"
+#include "topology/model/paths.hpp"
 #include "topology/summary.hpp"
 
 using namespace weft;

@@ -4,9 +4,9 @@
 #include <string>
 #include <vector>
 
-#include "topology/graph.hpp"
-#include "topology/paths.hpp"
-#include "topology/topology_xml.hpp"
+#include "topology/model/graph.hpp"
+#include "topology/model/paths.hpp"
+#include "topology/files/topology_xml.hpp"
 
 namespace weft::test {
 

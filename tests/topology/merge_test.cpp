@@ -1,5 +1,5 @@
 // A file and what was detected, as one graph: the file wins, what it lacks is added, contradictions are said.
-#include "topology/merge.hpp"
+#include "topology/files/merge.hpp"
 
 #include "tests/catch.hpp"
 #include "tests/topology/machines.hpp"

@@ -1,5 +1,5 @@
 // Paths against an enumeration of all ways, on random small graphs.
-#include "topology/paths.hpp"
+#include "topology/model/paths.hpp"
 
 #include <chrono>
 #include <map>
@@ -9,7 +9,7 @@
 
 #include "tests/catch.hpp"
 #include "tests/topology/machines.hpp"
-#include "topology/text.hpp"
+#include "topology/files/text.hpp"
 
 using namespace weft;
 using namespace weft::topology;

@@ -1,9 +1,9 @@
 // By which NIC ranks leave their hosts: the nearest, of equal ones in turns, of unequal hosts each its own.
-#include "topology/rails.hpp"
+#include "topology/search/rails.hpp"
 
 #include "tests/catch.hpp"
 #include "tests/topology/machines.hpp"
-#include "topology/rank_orders.hpp"
+#include "topology/search/rank_orders.hpp"
 
 using namespace weft;
 using namespace weft::test;

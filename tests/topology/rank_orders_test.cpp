@@ -1,10 +1,10 @@
 // Ring orders and trees of a job's ranks: what algorithms do with them is proved.
-#include "topology/rank_orders.hpp"
+#include "topology/search/rank_orders.hpp"
 
 #include <algorithm>
 
 #include "src/registry.hpp"
-#include "src/schedule/checker.hpp"
+#include "src/checker/checker.hpp"
 #include "tests/catch.hpp"
 #include "tests/topology/channels.hpp"
 #include "tests/topology/machines.hpp"

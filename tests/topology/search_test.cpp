@@ -8,8 +8,8 @@
 #include "tests/catch.hpp"
 #include "tests/topology/channels.hpp"
 #include "tests/topology/machines.hpp"
-#include "topology/rank_orders.hpp"
-#include "topology/search_text.hpp"
+#include "topology/search/rank_orders.hpp"
+#include "topology/search/search_text.hpp"
 
 using namespace weft;
 using namespace weft::test;

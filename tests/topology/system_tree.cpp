@@ -6,7 +6,7 @@
 #include <fstream>
 
 #include "tests/catch.hpp"
-#include "topology/topology_xml.hpp"
+#include "topology/files/topology_xml.hpp"
 
 namespace weft::test {
 

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "tests/folder.hpp"
-#include "topology/discover.hpp"
+#include "topology/detect/discover.hpp"
 
 namespace weft::test {
 

@@ -10,7 +10,7 @@
 #include "tests/subprocess.hpp"
 #include "tests/topology/machines.hpp"
 #include "tests/topology/system_tree.hpp"
-#include "topology/hardware.hpp"
+#include "topology/detect/hardware.hpp"
 
 #if __has_include(<infiniband/verbs.h>)
 #include <infiniband/verbs.h>

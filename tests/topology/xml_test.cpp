@@ -5,8 +5,8 @@
 #include "src/base/file.hpp"
 #include "tests/catch.hpp"
 #include "tests/topology/machines.hpp"
-#include "topology/graph_xml.hpp"
-#include "topology/search.hpp"
+#include "topology/files/graph_xml.hpp"
+#include "topology/search/search.hpp"
 
 using namespace weft;
 using namespace weft::test;

@@ -11,8 +11,8 @@
 
 #include "tools/pictures/links.hpp"
 #include "tools/pictures/ring_circle.hpp"
-#include "topology/rank_orders.hpp"
-#include "topology/search_text.hpp"
+#include "topology/search/rank_orders.hpp"
+#include "topology/search/search_text.hpp"
 
 namespace weft::tools {
 namespace {

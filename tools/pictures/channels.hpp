@@ -2,7 +2,7 @@
 // its own, and how trees join machines.
 #pragma once
 #include "tools/pictures/svg.hpp"
-#include "topology/search.hpp"
+#include "topology/search/search.hpp"
 
 namespace weft::tools {
 

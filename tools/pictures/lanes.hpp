@@ -6,7 +6,7 @@
 
 #include "src/base/result.hpp"
 #include "src/schedule/schedule.hpp"
-#include "src/schedule/simulator.hpp"
+#include "src/simulator/simulator.hpp"
 #include "tools/pictures/svg.hpp"
 
 namespace weft::tools {

@@ -4,7 +4,7 @@
 #include <set>
 
 #include "tools/pictures/svg.hpp"
-#include "topology/graph.hpp"
+#include "topology/model/graph.hpp"
 
 namespace weft::tools {
 

@@ -3,7 +3,7 @@
 #pragma once
 #include "src/base/result.hpp"
 #include "tools/pictures/svg.hpp"
-#include "topology/graph.hpp"
+#include "topology/model/graph.hpp"
 
 namespace weft::tools {
 

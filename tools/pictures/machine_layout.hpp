@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "tools/pictures/svg.hpp"
-#include "topology/graph.hpp"
+#include "topology/model/graph.hpp"
 
 namespace weft::tools {
 

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "topology/graph.hpp"
+#include "topology/model/graph.hpp"
 
 namespace weft::tools {
 

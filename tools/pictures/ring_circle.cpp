@@ -5,7 +5,7 @@
 #include <numbers>
 #include <string>
 
-#include "topology/search_text.hpp"
+#include "topology/search/search_text.hpp"
 
 namespace weft::tools {
 namespace {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "tools/pictures/svg.hpp"
-#include "topology/search.hpp"
+#include "topology/search/search.hpp"
 
 namespace weft::tools {
 

@@ -7,7 +7,7 @@
 #include <cstddef>
 
 #include "src/base/xml.hpp"
-#include "topology/xml_writing.hpp"
+#include "topology/files/xml_writing.hpp"
 
 namespace weft::tools {
 namespace {

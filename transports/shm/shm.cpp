@@ -10,7 +10,7 @@
 #include <tuple>
 
 #include "src/base/small_copy.hpp"
-#include "transports/wire.hpp"
+#include "src/segment/wire.hpp"
 
 namespace weft {
 

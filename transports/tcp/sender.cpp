@@ -7,7 +7,7 @@
 #include <cstring>
 
 #include "src/net/socket.hpp"
-#include "transports/wire.hpp"
+#include "src/segment/wire.hpp"
 
 namespace weft::tcp {
 

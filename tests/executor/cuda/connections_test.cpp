@@ -3,8 +3,8 @@
 #include <map>
 #include <set>
 
-#include "src/executor/cuda/connections.hpp"
-#include "src/executor/cuda/program.hpp"
+#include "src/gpu/domain/connections.hpp"
+#include "src/gpu/domain/program.hpp"
 #include "src/registry.hpp"
 #include "tests/catch.hpp"
 

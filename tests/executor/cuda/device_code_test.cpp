@@ -1,11 +1,11 @@
 // device_code_test.cpp: the device code in the library's bytes, and the names by which it is asked for.
-#include "src/executor/cuda/device_code.hpp"
+#include "src/gpu/kernels/device_code.hpp"
 
 #include <cstring>
 #include <set>
 #include <string>
 
-#include "src/executor/cuda/host_kernels.hpp"
+#include "src/gpu/kernels/host_kernels.hpp"
 #include "tests/catch.hpp"
 
 namespace weft::cuda {

@@ -48,7 +48,7 @@ def main():
         caught = not any(path.endswith(".cu") for path in reached(ninja, trap, "lib.so"))
     if not caught:
         print("this test does not see a dependency that is order alone")
-    there = len(list((Path(__file__).parents[3] / "src/executor/cuda").glob("*_kernels.cu")))
+    there = len(list((Path(__file__).parents[3] / "src/gpu/kernels").glob("*_kernels.cu")))
     return 0 if len(sources) == there > 0 and caught else 1
 
 

@@ -7,9 +7,9 @@
 #include <thread>
 
 #include "src/base/datatype.hpp"
-#include "src/comm/device_messages.hpp"
-#include "src/executor/cuda/host_kernels.hpp"
-#include "src/executor/cuda/messages.hpp"
+#include "src/gpu/engine/device_messages.hpp"
+#include "src/gpu/kernels/host_kernels.hpp"
+#include "src/gpu/kernels/messages.hpp"
 #include "tests/amount.hpp"
 #include "tests/catch.hpp"
 

@@ -1,11 +1,11 @@
 // proxy_test.cpp: what the proxy moves between kernels' words and transports, over a transport that is a queue in
 // memory: in order, no further than credits go, and what becomes of it when connections break or ranks leave.
-#include "src/executor/cuda/proxy.hpp"
+#include "src/gpu/proxy/proxy.hpp"
 
 #include <deque>
 
 #include "src/base/clock.hpp"
-#include "src/executor/cuda/device.hpp"
+#include "src/gpu/kernels/device.hpp"
 #include "tests/catch.hpp"
 #include "tests/patience.hpp"
 

@@ -5,8 +5,8 @@
 #include <memory>
 #include <thread>
 
-#include "src/executor/cuda/host_kernels.hpp"
-#include "src/executor/cuda/program.hpp"
+#include "src/gpu/kernels/host_kernels.hpp"
+#include "src/gpu/domain/program.hpp"
 #include "tests/executor/local_ranks.hpp"
 
 namespace weft::test {

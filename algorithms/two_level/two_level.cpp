@@ -1,0 +1,178 @@
+// Two-level all-reduce: inside a host over the board, between hosts by any algorithm of connections. The buffer is cut
+// into as many shards as the smallest host has ranks. Everybody stages; the owner of a shard sums its host's
+// contributions in rank order, then all-reduces the shard with its like on the other hosts, in place in its output, and
+// puts the result on the board, from where the rest of the host copies it. Each byte leaves a host as often as the
+// algorithm between hosts has it, whatever the number of ranks there.
+// Source: Traeff and Rougier, "MPI collectives and datatypes for hierarchical all-to-all communication", 2014, for the
+// decomposition; Jocksch et al., "An optimisation of allreduce communication in message-passing systems", 2021, for its
+// use here.
+#include "algorithms/two_level/two_level.hpp"
+
+#include <climits>
+#include <cmath>
+#include <optional>
+
+#include "algorithms/algorithms.hpp"
+#include "algorithms/network.hpp"
+
+namespace weft {
+
+size_t owners_of(const TwoLevel& levels, const Layout& layout) {
+    size_t owners = size_t(levels.owners_most);
+    for (const auto ranks : layout.ranks_by_host()) owners = std::min(owners, ranks.size());
+    return owners;
+}
+
+namespace {
+
+class Composition {
+  public:
+    Composition(const TwoLevel& levels, const Layout& layout, const Parameters& parameters)
+        : hosts_(Hosts::by_rails(layout)),
+          owners_(int(owners_of(levels, layout))),
+          inner_(levels.between_hosts(layout_of_hosts(layout), parameters)),
+          schedule_(levels.name, Collective::all_reduce, layout,
+                    {.channels = inner_.channels,
+                     .chunks = inner_.chunks * owners_,
+                     .fifo_depth = inner_.fifo_depth,
+                     .span = inner_.span,
+                     .board = layout.local_ranks()}) {}
+
+    Schedule make() {
+        if (hosts_.local().size() == 1) {
+            embedding(Buffer::input).emit(schedule_);
+            return schedule_.finish();
+        }
+        // The first block fills the board while the second hands out what earlier tiles became.
+        BlockBuilder entries = schedule_.block({}), results = schedule_.block({});
+        const std::optional<Step> staged = stage(entries);
+        entries.post(entry);
+        entries.wait(entry);
+        if (owns()) {
+            Step sum = entries.span(inner_.chunks).reduce(shard(hosts_.place));
+            const std::vector<Dependency> ends = embedding(Buffer::output).emit(schedule_, sum.dependency());
+            after_all(results, ends, [&] {
+                return results.span(inner_.chunks).copy(shard(hosts_.place)).from(Buffer::output).to(Buffer::slot);
+            });
+        }
+        results.post(done);
+        Step waited = results.wait(done);
+        for (int owner = 0; owner < owners_; ++owner)
+            if (owner != hosts_.place)
+                results.span(inner_.chunks).copy(shard(owner)).from(Buffer::slot).of({hosts_.local()[size_t(owner)]});
+        // What others stage is read before they meet again; what an owner puts there besides, is read later.
+        if (staged && owns()) Step(*staged).after(waited, runs_ahead);
+        return schedule_.finish();
+    }
+
+  private:
+    bool owns() const { return hosts_.place < owners_; }
+    Chunk shard(int owner) const { return {owner * inner_.chunks}; }
+    // Among the ranks of our place on each host, on our shard.
+    Embedding embedding(Buffer input) const {
+        return {inner_,
+                {.ranks = hosts_.column(hosts_.place),
+                 .chunks = {{shard(hosts_.place).base, 1}},
+                 .chunks_in_all = inner_.chunks * owners_,
+                 .input = input}};
+    }
+
+    // All that others sum. The first step of it; nothing, if this rank sums all.
+    std::optional<Step> stage(BlockBuilder& block) {
+        const int own = owns() ? hosts_.place : owners_;
+        std::optional<Step> first;
+        for (const auto& [begin, end] : {std::pair{0, own}, std::pair{own + 1, owners_}}) {
+            if (begin >= end) continue;
+            Step step = block.span((end - begin) * inner_.chunks).copy(shard(begin)).to(Buffer::slot);
+            if (!first) first = step;
+        }
+        return first;
+    }
+
+    Hosts hosts_;
+    int owners_;  // the first so many of each host own a shard
+    Schedule inner_;
+    Builder schedule_;
+};
+
+Schedule two_level_all_reduce(const TwoLevel& levels, const Layout& layout, const Parameters& parameters) {
+    return Composition(levels, layout, parameters).make();
+}
+
+}  // namespace
+
+double between_hosts_us(const TwoLevel& levels, const Layout& layout, const LinkCosts& costs, size_t bytes,
+                        double at_once) {
+    const Network network(layout, costs, bytes);
+    LinkCosts shared = costs;
+    shared.net_us_per_byte *= at_once * (double(network.owners_on_a_link(int(at_once))) / int(at_once));
+    shared.net_links = 1;
+    shared.ranks_per_core = std::max(1, int(std::ceil(costs.ranks_per_core * at_once / network.ranks_a_host())));
+    return levels.between_hosts_us(layout_of_hosts(layout), shared, bytes);
+}
+
+double overlapped_us(double board_us, double between_us, const LinkCosts& costs, size_t bytes) {
+    return std::max(board_us, between_us) + std::min(board_us, between_us) / double(costs.tiles(bytes));
+}
+
+static double two_level_all_reduce_us(const TwoLevel& levels, const Layout& layout, const LinkCosts& costs,
+                                      size_t bytes) {
+    const Network network(layout, costs, bytes);
+    const double ranks = network.ranks_a_host(), owners = double(owners_of(levels, layout));
+    // Staged and copied out; an owner sums its shard of every rank and stores it twice.
+    const double streams = 2 + (ranks + 2) / owners;
+    const double tiles = double(costs.tiles(bytes));
+    const double board = 2 * costs.meeting_us() * tiles + costs.skew_us + streams * costs.stream_us(bytes, 2 * bytes);
+    // A short message is one shard's.
+    const double shards = std::clamp(double(bytes) / 64, 1.0, owners);
+    return overlapped_us(board, between_hosts_us(levels, layout, costs, size_t(double(bytes) / shards), shards), costs,
+                         bytes);
+}
+
+static constexpr TwoLevel with_ring = {"two_level_ring", ring_all_reduce, ring_all_reduce_us, INT_MAX};
+static constexpr TwoLevel with_tree = {"two_level_tree", double_binary_tree_all_reduce,
+                                       double_binary_tree_all_reduce_us, INT_MAX};
+static constexpr TwoLevel with_halving_doubling = {"two_level_halving_doubling", halving_doubling_all_reduce,
+                                                   halving_doubling_all_reduce_us, INT_MAX};
+static constexpr TwoLevel with_doubling = {"two_level_doubling", recursive_doubling_all_reduce,
+                                           recursive_doubling_all_reduce_us, INT_MAX};
+// Fewer messages where a host's processors or its link make each one dear.
+static constexpr TwoLevel leader_with_doubling = {"leader_doubling", recursive_doubling_all_reduce,
+                                                  recursive_doubling_all_reduce_us, 1};
+
+Schedule two_level_ring_all_reduce(const Layout& layout, const Parameters& parameters) {
+    return two_level_all_reduce(with_ring, layout, parameters);
+}
+double two_level_ring_all_reduce_us(const Layout& layout, const LinkCosts& costs, size_t bytes) {
+    return two_level_all_reduce_us(with_ring, layout, costs, bytes);
+}
+Schedule two_level_tree_all_reduce(const Layout& layout, const Parameters& parameters) {
+    return two_level_all_reduce(with_tree, layout, parameters);
+}
+double two_level_tree_all_reduce_us(const Layout& layout, const LinkCosts& costs, size_t bytes) {
+    return two_level_all_reduce_us(with_tree, layout, costs, bytes);
+}
+size_t two_level_tree_tile_bytes(const Layout& layout, const LinkCosts& costs, size_t bytes) {
+    const size_t owners = owners_of(with_tree, layout);
+    return owners * double_binary_tree_tile_bytes(layout_of_hosts(layout), costs, bytes / owners);
+}
+Schedule two_level_halving_doubling_all_reduce(const Layout& layout, const Parameters& parameters) {
+    return two_level_all_reduce(with_halving_doubling, layout, parameters);
+}
+double two_level_halving_doubling_all_reduce_us(const Layout& layout, const LinkCosts& costs, size_t bytes) {
+    return two_level_all_reduce_us(with_halving_doubling, layout, costs, bytes);
+}
+Schedule two_level_doubling_all_reduce(const Layout& layout, const Parameters& parameters) {
+    return two_level_all_reduce(with_doubling, layout, parameters);
+}
+double two_level_doubling_all_reduce_us(const Layout& layout, const LinkCosts& costs, size_t bytes) {
+    return two_level_all_reduce_us(with_doubling, layout, costs, bytes);
+}
+Schedule leader_doubling_all_reduce(const Layout& layout, const Parameters& parameters) {
+    return two_level_all_reduce(leader_with_doubling, layout, parameters);
+}
+double leader_doubling_all_reduce_us(const Layout& layout, const LinkCosts& costs, size_t bytes) {
+    return two_level_all_reduce_us(leader_with_doubling, layout, costs, bytes);
+}
+
+}  // namespace weft

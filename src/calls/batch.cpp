@@ -1,0 +1,431 @@
+#include "src/calls/batch.hpp"
+
+#include <algorithm>
+
+#include "src/calls/lane.hpp"
+
+namespace weft {
+
+namespace {
+
+class Batch {
+  public:
+    explicit Batch(std::vector<Lane> lanes) : lanes_(std::move(lanes)) {}
+    Batch(const Batch&) = delete;
+    Batch& operator=(const Batch&) = delete;
+    ~Batch();
+    Status run();
+
+  private:
+    void keep(Lane& lane, std::span<const size_t> numbers, Status& failure);
+    void come_in();
+    void join();
+    void give_up(Lane& lane, std::span<const size_t> numbers, Status failure);
+    bool exchange(Lane& lane);
+    bool advance(Lane& lane);
+    bool is_ahead(const Lane& lane) const;
+    void let_go();
+    Status pause(Lane& lane);
+    std::vector<Outcomes::Refused> refused_beside(const Lane& lane) const;
+    Status look_for_refused(const Lane& lane) const;
+    Status name_refused(const Lane& lane, Status failure) const;
+
+    std::vector<Lane> lanes_;
+    std::vector<Outcomes::Refused> refused_;  // when they were to begin, by communicators that live on
+    Status first_;
+};
+
+// What an exception, or the end of the process, has left undone.
+Batch::~Batch() {
+    for (Lane& lane : lanes_) lane.give_up();
+}
+
+// The failure is that of the calls with these numbers, the first of which it names from here on.
+void Batch::keep(Lane& lane, std::span<const size_t> numbers, Status& failure) {
+    if (lane.outcomes) failure = lane.outcomes->fail(numbers, lane.handle, failure);
+    lane.handle->keep_error(failure);
+    if (first_) first_ = {failure.code(), failure.sentence()};
+}
+
+// Nobody else drives a lane's communicator from here on.
+void Batch::come_in() {
+    for (Lane& lane : lanes_) {
+        if (lane.entered) lane.entered->settle();
+        if (lane.turn) lane.turn->await();
+    }
+    for (Lane& lane : lanes_) {
+        const bool begun = !lane.turn || lane.turn->begin();
+        Status usable = check_handle(lane.handle);
+        lane.refused = !begun || !usable;
+        if (!lane.refused) continue;
+        std::vector<size_t> all = lane.of_calls();
+        all.insert(all.end(), lane.numbers.begin(), lane.numbers.end());
+        if (!usable) keep(lane, all, usable);
+        if (lane.outcomes) lane.outcomes->give_up(all);
+    }
+    std::erase_if(lanes_, [](const Lane& lane) { return lane.refused; });
+}
+
+// CUDA's streams that a lane's calls go to, ascending.
+std::vector<const void*> streams_of(const Lane& lane) {
+    std::vector<const void*> streams;
+    const auto add = [&](const Communicator::Call& call) {
+        if (call.operation.space == Space::device && (streams.empty() || streams.back() != call.stream))
+            streams.push_back(call.stream);
+    };
+    for (const QueuedCall& queued : lane.calls) add(queued.call);
+    for (const Communicator::Call& message : lane.messages) add(message);
+    std::sort(streams.begin(), streams.end());
+    streams.erase(std::unique(streams.begin(), streams.end()), streams.end());
+    return streams;
+}
+
+// Whether work on one waits for none on the other. The legacy stream waits for others, and they for it.
+bool are_apart(const std::vector<const void*>& one, const std::vector<const void*>& other) {
+    if (one.empty() || other.empty()) return true;
+    constexpr uintptr_t legacy = 1;  // or NULL, which stands for it
+    return uintptr_t(one[0]) > legacy && uintptr_t(other[0]) > legacy &&
+           std::find_first_of(one.begin(), one.end(), other.begin(), other.end()) == one.end();
+}
+
+// Ranks that make these calls one by one may have those of another communicator between them, on one stream: then one
+// kernel for several would wait for what stands behind the other's.
+void Batch::join() {
+    std::vector<std::vector<const void*>> streams;
+    if (lanes_.size() > 1)
+        for (const Lane& lane : lanes_) streams.push_back(streams_of(lane));
+    for (size_t i = 0; i < lanes_.size(); ++i) {
+        bool alone = true;
+        for (size_t k = 0; k < streams.size(); ++k) alone &= k == i || are_apart(streams[i], streams[k]);
+        Fusion::apply(lanes_[i].calls, alone);
+    }
+}
+
+// The communicator's first error is the call's; what else waits on it has failed too. A child that was not to be made
+// leaves its parent as it was.
+void Batch::give_up(Lane& lane, std::span<const size_t> numbers, Status failure) {
+    keep(lane, numbers, failure);
+    if (lane.outcomes && lane.communicator().finalized()) refused_.push_back({lane.handle, numbers[0]});
+    const bool own = !lane.calls.empty() && (lane.calls.front().undertaking || lane.calls.front().call.access);
+    if (own && lane.communicator().usable())
+        lane.skip(failure);
+    else
+        lane.drop(failure);
+    lane.begun = false;
+}
+
+// Messages do not wait for the calls that came before them, nor those for them. True: something moved.
+bool Batch::exchange(Lane& lane) {
+    Communicator& communicator = lane.communicator();
+    lane.exchanging = true;
+    Status failure;
+    if (!lane.messages.empty()) {
+        failure = communicator.begin_messages(lane.messages);
+        if (failure) lane.follow_messages();
+        lane.messages.clear();
+        if (!failure && communicator.dead()) return give_up(lane, lane.numbers, std::move(failure)), true;
+        if (!failure) {
+            // Refused here alone: the others wait in the calls beside them.
+            keep(lane, lane.numbers, failure);
+            return lane.finish_messages(), true;
+        }
+    }
+    const Progress progress = communicator.advance_messages();
+    if (progress == Progress::failed) give_up(lane, lane.of_messages(), communicator.take_failure());
+    if (progress == Progress::done) lane.finish_messages();
+    return progress != Progress::blocked;
+}
+
+// True: something moved.
+bool Batch::advance(Lane& lane) {
+    bool moved = false;
+    while (!lane.calls.empty()) {
+        Status failure;
+        Progress progress = Progress::blocked;
+        const bool on_device = lane.calls.front().call.operation.space == Space::device;
+        if (on_device && !lane.begun && is_ahead(lane)) break;
+        if (!lane.begun) failure = lane.begin();
+        if (failure) progress = lane.calls.front().advance();
+        if (failure && progress == Progress::failed) failure = lane.calls.front().take_failure();
+        if (!failure && lane.calls.front().fusion && !lane.communicator().dead()) {
+            lane.take_apart();  // no algorithm for so many bytes, as all ranks find
+        } else if (!failure) {
+            give_up(lane, lane.of_first(), std::move(failure));
+        } else if (progress == Progress::done) {
+            if (Status ended = lane.finish(); !ended) give_up(lane, lane.of_first(), std::move(ended));
+        } else {
+            return moved || progress == Progress::moved;
+        }
+        moved = true;
+        if (on_device) break;  // the others' turn
+    }
+    return moved;
+}
+
+// A full queue makes a launch wait for kernels that wait for those of the others, whose launches are this thread's, too:
+// so they go in step, also where some ranks join calls that others launch one by one.
+bool Batch::is_ahead(const Lane& lane) const {
+    return std::any_of(lanes_.begin(), lanes_.end(), [&](const Lane& other) {
+        return other.launched < lane.launched && !other.calls.empty() &&
+               other.communicator().is_beside(lane.communicator());
+    });
+}
+
+// With several lanes none may sleep for long.
+Status Batch::pause(Lane& lane) {
+    const bool alone = lanes_.size() == 1;
+    // Others have not launched yet what it may not be ahead of.
+    if (!lane.calls.empty() && !lane.begun) {
+        if (lane.communicator().has_windows()) (void)lane.communicator().serve();
+        return lane.exchanging ? lane.communicator().pause(false) : ok();
+    }
+    return lane.calls.empty() ? lane.communicator().pause(alone) : lane.calls.front().pause(alone && !lane.exchanging);
+}
+
+// Calls of the lane's group that this thread would have made: those refused when they were to begin, and, but on a stream's
+// thread, those refused when they were made.
+std::vector<Outcomes::Refused> Batch::refused_beside(const Lane& lane) const {
+    std::vector<Outcomes::Refused> all = refused_;
+    if (!lane.turn) all.insert(all.end(), lane.outcomes->refused().begin(), lane.outcomes->refused().end());
+    return all;
+}
+
+// Whether a lane waits for a rank whose call of the same function this group was refused: this thread would make it, and
+// is here. Another thread may be driving that rank; then, and for messages, the deadline decides.
+Status Batch::look_for_refused(const Lane& lane) const {
+    if (!lane.outcomes || lane.calls.empty() || !lane.begun) return ok();
+    for (const Outcomes::Refused& refused : refused_beside(lane)) {
+        if (!check_handle(refused.handle)) continue;
+        const auto theirs =
+            std::find_if(lanes_.begin(), lanes_.end(), [&](const Lane& one) { return one.handle == refused.handle; });
+        const bool ours = theirs != lanes_.end();
+        if (ours ? !theirs->done() : refused.handle->inside.load(std::memory_order_acquire) != 0) continue;
+        const auto other = const_cast<weftComm*>(refused.handle)->share();
+        if (!other || !refused.handle->turns.idle() || !lane.communicator().waits_for_call_of(*other) ||
+            !lane.outcomes->of_one_function(refused.number, lane.of_first()[0]))
+            continue;
+        const char* sentence = nullptr;
+        (void)lane.outcomes->of(refused.number, sentence);
+        return lane.communicator().die_of(fail(weftInvalidUsage,
+                                               "{} for rank {}, whose call was refused in this group: {}",
+                                               lane.communicator().text_of_wait(), other->rank(), sentence));
+    }
+    return ok();
+}
+
+// At the deadline: what may be behind it.
+Status Batch::name_refused(const Lane& lane, Status failure) const {
+    if (!lane.outcomes || failure.code() != weftTimeout) return failure;
+    for (const Outcomes::Refused& refused : refused_beside(lane)) {
+        if (!check_handle(refused.handle)) continue;
+        const auto other = const_cast<weftComm*>(refused.handle)->share();
+        if (!other || !other->is_beside(lane.communicator())) continue;
+        const char* sentence = nullptr;
+        (void)lane.outcomes->of(refused.number, sentence);
+        return fail(weftTimeout, "{}; a call of rank {} was refused in this group: {}", failure.sentence(),
+                    other->rank(), sentence);
+    }
+    return failure;
+}
+
+// Others may go on with a communicator that is through, or end it. One that is dead has buffers of the user's, which go
+// back when none of this thread's ranks of it moves any more.
+void Batch::let_go() {
+    for (size_t i = lanes_.size(); i-- > 0;) {
+        const Lane& lane = lanes_[i];
+        if (!lane.done() || lane.serves()) continue;
+        Communicator& communicator = lane.communicator();
+        if (communicator.dead()) {
+            if (std::any_of(lanes_.begin(), lanes_.end(), [&](const Lane& other) {
+                    return !other.done() && other.communicator().is_beside(communicator);
+                }))
+                continue;
+            communicator.await_borrowers();
+        }
+        lanes_.erase(lanes_.begin() + ptrdiff_t(i));
+    }
+}
+
+Status Batch::run() {
+    // If an exception ends this: whoever waits for what is still to be done is told. In any case buffers go back to the
+    // user only when none of this thread's ranks moves any more.
+    struct Ending {
+        std::vector<Lane>& lanes;
+        ~Ending() {
+            for (Lane& lane : lanes)
+                if (!lane.done()) lane.communicator().break_off();
+            try {
+                for (Lane& lane : lanes) lane.communicator().await_borrowers();
+            } catch (...) {  // out of memory for a warning
+            }
+        }
+    };
+    come_in();
+    Ending ending{lanes_};
+    join();
+    for (size_t left = lanes_.size(); left > 0;) {
+        bool moved = false;
+        left = 0;
+        for (Lane& lane : lanes_) {
+            if (lane.serves()) moved |= lane.communicator().serve();
+            if (!lane.messages.empty() || lane.exchanging) moved |= exchange(lane);
+            moved |= advance(lane);
+            left += !lane.done();
+        }
+        let_go();
+        if (moved) continue;
+        // Everybody is blocked: wait a little in each one's way.
+        for (Lane& lane : lanes_)
+            if (!lane.done()) {
+                Status failure = pause(lane);
+                if (failure) failure = look_for_refused(lane);
+                if (!failure) give_up(lane, lane.of_blocked(), name_refused(lane, std::move(failure)));
+            }
+    }
+    return std::move(first_);
+}
+
+// Where a call goes: a weftStream, the communicator's own stream, for which its handle stands, or nowhere: who calls carries
+// it out. Whoever asks need not be inside.
+const void* destination(const weftComm* handle, const Communicator::Call& call) {
+    if (call.queued) return call.stream;
+    // Calls on device memory are enqueued by who makes them, or, on copies, carried out.
+    return call.operation.space == Space::device || call.copied ||
+                   !handle->has_own_stream.load(std::memory_order_relaxed)
+               ? nullptr
+               : handle;
+}
+
+Result<std::shared_ptr<HostStream>> stream_of(const weftComm* handle, const Communicator::Call& call) {
+    if (call.queued) return host_stream(call.stream);
+    return destination(handle, call) ? handle->own_stream : nullptr;
+}
+
+void enqueue(HostStream& stream, std::vector<Lane> lanes) {
+    auto batch = std::make_shared<Batch>(std::move(lanes));
+    stream.enqueue([batch] { return batch->run(); });
+}
+
+}  // namespace
+
+bool is_queued(const QueuedCall& queued) { return destination(queued.handle, queued.call) != nullptr; }
+
+bool goes_with(const QueuedCall& one, const QueuedCall& other) {
+    return destination(one.handle, one.call) == destination(other.handle, other.call);
+}
+
+Status submit(std::vector<QueuedCall> calls, const std::shared_ptr<Outcomes>& outcomes) {
+    struct Part {
+        std::shared_ptr<HostStream> stream;
+        std::vector<Lane> lanes;
+    };
+    std::vector<Part> parts;
+    std::vector<std::unique_ptr<Entered>> held;  // of what goes to streams, until it is there
+    Status first;
+    bool waits = false;
+    // Where each communicator's calls go; none on one that refuses them.
+    struct Home {
+        weftComm* handle;
+        size_t part = SIZE_MAX, lane = SIZE_MAX;
+        Status refusal = {};
+    };
+    const auto refuse = [&](const QueuedCall& queued, Status refusal) {
+        if (outcomes) refusal = outcomes->fail(queued.number, queued.handle, refusal);
+        queued.handle->keep_error(refusal);
+        if (first) first = std::move(refusal);
+    };
+    std::vector<Home> homes;
+    for (QueuedCall& queued : calls) {
+        auto home =
+            std::find_if(homes.begin(), homes.end(), [&](const Home& other) { return other.handle == queued.handle; });
+        if (home == homes.end()) {
+            home = homes.insert(homes.end(), Home{queued.handle});
+            Status usable = check_handle(queued.handle);
+            auto entered = usable ? std::make_unique<Entered>(queued.handle) : nullptr;
+            if (entered && !entered->entered()) usable = entered->refused();
+            if (usable) queued.handle->communicator->release_calls();
+            auto stream = usable ? stream_of(queued.handle, queued.call) : Result<std::shared_ptr<HostStream>>(nullptr);
+            if (!stream) usable = stream.take_status();
+            if (!usable) {
+                refuse(queued, {usable.code(), usable.sentence()});
+                home->refusal = std::move(usable);
+                continue;
+            }
+            auto part = std::find_if(parts.begin(), parts.end(), [&](const Part& p) { return p.stream == *stream; });
+            if (part == parts.end()) part = parts.insert(parts.end(), Part{*stream, {}});
+            home->part = size_t(part - parts.begin());
+            home->lane = part->lanes.size();
+            part->lanes.push_back({.handle = queued.handle, .outcomes = outcomes});
+            (*stream ? held.emplace_back() : part->lanes.back().entered) = std::move(entered);
+        }
+        if (home->part == SIZE_MAX) {
+            if (outcomes) (void)outcomes->fail(queued.number, queued.handle, home->refusal);
+            continue;
+        }
+        Lane& lane = parts[home->part].lanes[home->lane];
+        // What stands before it in the group is carried out all the same.
+        if (queued.undertaking && lane.calls.empty() && lane.messages.empty()) queued.undertaking->announce();
+        lane.add(std::move(queued));
+    }
+    for (Part& part : parts) {
+        if (!part.stream) continue;
+        for (Lane& lane : part.lanes) {
+            lane.turn = std::make_unique<Turn>(lane.handle->turns);
+            waits |= part.stream == lane.handle->own_stream;
+        }
+        enqueue(*part.stream, std::move(part.lanes));
+    }
+    held.clear();
+    for (Part& part : parts)
+        if (!part.stream)
+            if (Status done = Batch(std::move(part.lanes)).run(); !done && first) first = std::move(done);
+    if (!first) return first;
+    return waits ? in_progress() : ok();
+}
+
+Status submit(Entered& entered, weftComm* handle, std::span<const Communicator::Call> calls) {
+    const Communicator::Call& first = calls[0];
+    if (destination(handle, first)) [[unlikely]] {
+        auto stream = stream_of(handle, first);
+        if (!stream) return stream.take_status();
+        std::vector<Lane> lanes;
+        lanes.push_back({.handle = handle, .turn = std::make_unique<Turn>(handle->turns)});
+        for (const Communicator::Call& call : calls) lanes.back().add(QueuedCall(handle, call));
+        enqueue(**stream, std::move(lanes));
+        return first.queued ? ok() : in_progress();
+    }
+    entered.settle();
+    return first.is_message() ? handle->communicator->run_messages(calls) : handle->communicator->run(first);
+}
+
+Status submit(weftComm* handle, std::function<Status()> work) {
+    auto turn = std::make_shared<Turn>(handle->turns);
+    handle->own_stream->enqueue([handle, turn = std::move(turn), work = std::move(work)]() -> Status {
+        turn->await();
+        if (!turn->begin()) return check_handle(handle);
+        Status done = work();
+        if (!done) handle->keep_error(done);
+        return done;
+    });
+    return in_progress();
+}
+
+Status submit(std::vector<Joining> joinings, const std::shared_ptr<Outcomes>& outcomes) {
+    std::vector<Joining> here;
+    bool waits = false;
+    for (Joining& joining : joinings) {
+        if (!joining.handle) {
+            here.push_back(std::move(joining));
+            continue;
+        }
+        waits = true;
+        auto alone = std::make_shared<std::vector<Joining>>();
+        HostStream& stream = *joining.handle->own_stream;
+        alone->push_back(std::move(joining));
+        stream.enqueue([alone, outcomes] { return join(std::move(*alone), outcomes.get()); });
+    }
+    WEFT_TRY(join(std::move(here), outcomes.get()));
+    return waits ? in_progress() : ok();
+}
+
+}  // namespace weft

@@ -1,0 +1,231 @@
+#include "src/calls/fusion.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <optional>
+
+#include "src/base/arithmetic.hpp"
+#include "src/calls/batch.hpp"
+
+namespace weft {
+
+namespace {
+
+// Above it a call is bound by its bytes, which joining copies twice more.
+constexpr size_t small_bytes = 16 << 10;
+
+using Call = Communicator::Call;
+
+// What a rank contributes to the one element more: `fine`, and the result is that too unless somebody contributes
+// `objection`.
+struct Votes {
+    int fine, objection;
+};
+// Objections of many ranks, or of all, must not add up to nothing: integers of a byte wrap.
+std::optional<Votes> votes(const Operation& operation, int ranks) {
+    const bool adds = operation.op == weftSum || operation.op == weftAvg;
+    if (adds && datatype_bytes[operation.type] == 1 && is_integer(weftDataType_t(operation.type)) &&
+        ranks * ranks > INT8_MAX)
+        return std::nullopt;
+    switch (operation.op) {
+        case weftSum:
+        case weftMax: return Votes{0, 1};
+        case weftProd:
+        case weftMin: return Votes{1, 0};
+        case weftBand: return Votes{1, 0};
+        case weftBor: return Votes{0, 1};
+        case weftAvg:
+            return Votes{0, ranks};  // what the division leaves of one is 1
+        // Two objections cancel each other in an exclusive or. Made reductions are each rank's own: whether two calls
+        // have the same one is no agreed fact.
+        default: return std::nullopt;
+    }
+}
+
+void write_vote(std::byte* place, weftDataType_t type, int vote) {
+    with_datatype(type, [&](auto constant) {
+        using A = Arithmetic<decltype(constant)::value>;
+        const typename A::Element element = A::round(typename A::Accumulator(vote));
+        memcpy(place, &element, sizeof element);
+    });
+}
+
+bool is_on_device(const QueuedCall& queued) { return queued.call.operation.space == Space::device; }
+
+bool can_join(const QueuedCall& queued) {
+    const Operation& operation = queued.call.operation;
+    if (queued.undertaking || operation.collective != Collective::all_reduce || queued.call.copied ||
+        operation.count == 0 || operation.bytes() > small_bytes)
+        return false;
+    if (is_on_device(queued)) return !operation.scales() && queued.communicator().joins_on_device();
+    return votes(operation, queued.communicator().ranks()).has_value();
+}
+
+bool alike(const Call& one, const Call& other) {
+    if (one.operation.type != other.operation.type || one.operation.op != other.operation.op ||
+        one.operation.space != other.operation.space || one.settings.preference != other.settings.preference)
+        return false;
+    return one.operation.space == Space::host ||
+           (one.stream == other.stream && one.settings.timeout_ms == other.settings.timeout_ms &&
+            one.settings.priority == other.settings.priority);
+}
+
+// Of one kernel; its table has room for more.
+constexpr size_t most_on_device = 1024;
+// The table is written by a kernel of its own: of two calls that would be two kernels all the same.
+constexpr size_t least_on_device = 3;
+
+struct Range {
+    uintptr_t begin, end, furthest;  // furthest: end of this and all before it
+    size_t call;
+};
+
+}  // namespace
+
+Fusion::~Fusion() = default;
+
+void Fusion::apply(CallQueue& queue, bool on_device_too) {
+    if (queue.size() < 2 || queue.front().communicator().join_bytes() == 0) return;
+    std::vector<QueuedCall> calls = queue.take();
+    try {
+        queue.put(joined(calls, on_device_too));
+    } catch (...) {
+        queue.put(std::move(calls));  // what is left of them says who is to be told
+        throw;
+    }
+}
+
+std::vector<QueuedCall> Fusion::joined(std::vector<QueuedCall>& calls, bool on_device_too) {
+    const Communicator& communicator = calls[0].communicator();
+    std::vector<QueuedCall> joined;
+    for (size_t begin = 0, end = 0; begin < calls.size(); begin = end) {
+        size_t bytes = 0;
+        end = begin;
+        const bool on_device = is_on_device(calls[begin]);
+        const bool pays = on_device ? on_device_too : communicator.ranks() > 1;
+        const size_t most_bytes = pays ? communicator.join_bytes() : 0, most = on_device ? most_on_device : SIZE_MAX;
+        while (end < calls.size() && end - begin < most && can_join(calls[end]) &&
+               alike(calls[begin].call, calls[end].call) && bytes + calls[end].call.operation.bytes() <= most_bytes)
+            bytes += calls[end++].call.operation.bytes();
+        if (end - begin < (on_device ? least_on_device : 2)) {
+            end = begin + 1;
+            joined.push_back(std::move(calls[begin]));
+            continue;
+        }
+        auto fusion = std::make_shared<Fusion>();
+        if (on_device) {
+            fusion->calls_.assign(calls.begin() + ptrdiff_t(begin), calls.begin() + ptrdiff_t(end));
+            if (fusion->apart()) {
+                joined.push_back(calls[begin]);
+                joined.back().fusion = std::move(fusion);
+            } else {
+                std::move(calls.begin() + ptrdiff_t(begin), calls.begin() + ptrdiff_t(end), std::back_inserter(joined));
+            }
+            continue;
+        }
+        QueuedCall& whole = joined.emplace_back(calls[begin]);
+        Operation& operation = whole.call.operation;
+        const size_t element = datatype_bytes[operation.type];
+        uint64_t hash = 0xcbf29ce484222325u;
+        for (size_t i = begin; i < end; ++i) {
+            hash = (hash ^ calls[i].call.operation.count) * 0xbf58476d1ce4e5b9u;
+            hash ^= hash >> 29;
+            // The first deadline that passes is that of all.
+            whole.call.settings.timeout_ms =
+                whole.communicator().earlier(whole.call.settings.timeout_ms, calls[i].call.settings.timeout_ms);
+        }
+        fusion->bytes_ = bytes + element;
+        operation.count = bytes / element + 1;
+        operation.joined =
+            uint64_t(end - begin) << Operation::joined_shift | hash % (uint64_t(1) << Operation::joined_shift);
+        if (end - begin == calls.size()) {
+            fusion->calls_.swap(calls);
+        } else {
+            fusion->calls_.assign(std::move_iterator(calls.begin() + ptrdiff_t(begin)),
+                                  std::move_iterator(calls.begin() + ptrdiff_t(end)));
+        }
+        whole.fusion = std::move(fusion);
+    }
+    return joined;
+}
+
+namespace {
+
+std::vector<Range> written_by(const std::vector<QueuedCall>& calls) {
+    std::vector<Range> written;
+    written.reserve(calls.size());
+    for (size_t i = 0; i < calls.size(); ++i) {
+        const auto begin = reinterpret_cast<uintptr_t>(calls[i].call.receive);
+        written.push_back({begin, begin + calls[i].call.operation.bytes(), 0, i});
+    }
+    const auto earlier = [](const Range& a, const Range& b) { return a.begin < b.begin; };
+    if (!std::is_sorted(written.begin(), written.end(), earlier)) std::sort(written.begin(), written.end(), earlier);
+    return written;
+}
+
+}  // namespace
+
+// No call reads what another one writes. (An earlier one could, but it seldom does.)
+bool Fusion::in_order() const {
+    std::vector<Range> written = written_by(calls_);
+    uintptr_t furthest = 0;
+    for (Range& range : written) range.furthest = furthest = std::max(furthest, range.end);
+    for (size_t i = 0; i < calls_.size(); ++i) {
+        const auto begin = reinterpret_cast<uintptr_t>(calls_[i].call.send),
+                   end = begin + calls_[i].call.operation.bytes();
+        if (end <= written.front().begin || begin >= furthest) continue;  // as where inputs lie beside all outputs
+        auto after = std::lower_bound(written.begin(), written.end(), end,
+                                      [](const Range& range, uintptr_t limit) { return range.begin < limit; });
+        while (after != written.begin() && (--after)->furthest > begin)
+            if (after->end > begin && after->call != i) return false;
+    }
+    return true;
+}
+
+// Nor do two write the same.
+bool Fusion::apart() const {
+    const std::vector<Range> written = written_by(calls_);
+    for (size_t i = 1; i < written.size(); ++i)
+        if (written[i].begin < written[i - 1].end) return false;
+    return in_order();
+}
+
+bool Fusion::on_device() const { return is_on_device(calls_[0]); }
+
+Status Fusion::begin_on_device() {
+    std::vector<Call> calls;
+    for (const QueuedCall& queued : calls_) calls.push_back(queued.call);
+    return calls_[0].communicator().begin_joined_on_device(calls);
+}
+
+void Fusion::gather(Call& call) {
+    joined_ = calls_[0].communicator().buffer_of_joined(bytes_);
+    call.send = call.receive = joined_.data();
+    std::byte* to = joined_.data();
+    for (const QueuedCall& queued : calls_) {
+        const size_t bytes = queued.call.operation.bytes();
+        memcpy(to, queued.call.send, bytes);
+        to += bytes;
+    }
+    const Operation& operation = calls_[0].call.operation;
+    const Votes vote = *votes(operation, calls_[0].communicator().ranks());
+    write_vote(to, weftDataType_t(operation.type), in_order() ? vote.fine : vote.objection);
+}
+
+bool Fusion::scatter() const {
+    if (on_device()) return true;
+    const Operation& operation = calls_[0].call.operation;
+    const size_t element = datatype_bytes[operation.type];
+    std::byte fine[8];
+    write_vote(fine, weftDataType_t(operation.type), votes(operation, calls_[0].communicator().ranks())->fine);
+    if (memcmp(fine, joined_.data() + joined_.size() - element, element) != 0) return false;
+    const std::byte* from = joined_.data();
+    for (const QueuedCall& queued : calls_) {
+        const size_t bytes = queued.call.operation.bytes();
+        memcpy(queued.call.receive, from, bytes);
+        from += bytes;
+    }
+    return true;
+}
+
+}  // namespace weft

@@ -1,0 +1,131 @@
+#include "src/calls/group.hpp"
+
+#include <algorithm>
+
+#include "src/base/log.hpp"
+
+namespace weft {
+
+Group& Group::current() {
+    static thread_local Group group;
+    return group;
+}
+
+Group::~Group() {
+    if (depth_ == 0) return;
+    close();
+    WEFT_LOG(warn, coll, "a thread ends inside weftGroupStart, and calls were never begun: {}; call weftGroupEnd",
+             calls_.size() + joinings_.size());
+}
+
+void Group::start() {
+    if (depth_ == 0) {
+        if (!collected_ || collected_.use_count() > 1) collected_ = std::make_shared<Outcomes>();
+        collected_->clear();
+        open_groups.fetch_add(1, std::memory_order_relaxed);
+    }
+    ++depth_;
+}
+
+void Group::close() {
+    depth_ = 0;
+    open_groups.fetch_sub(1, std::memory_order_relaxed);
+}
+
+void Group::begin_as(const Outcomes& prepared) {
+    if (!ended_ || ended_.use_count() > 1) ended_ = std::make_shared<Outcomes>();
+    ended_->begin_as(prepared);
+}
+
+Status Group::check(const QueuedCall& queued) const {
+    const auto place =
+        std::find_if(calls_.rbegin(), calls_.rend(), [&](const QueuedCall& c) { return c.handle == queued.handle; });
+    if (place == calls_.rend() || goes_with(queued, *place)) return ok();
+    return fail(weftInvalidUsage,
+                "a group's calls on one communicator go to one stream, or all to none; this one's stream is "
+                "another than the last one's");
+}
+
+Status Group::add(QueuedCall queued) {
+    WEFT_TRY(check(queued));
+    if (calls_.empty()) calls_.reserve(usual_);
+    queued.number = collected_->add_part();
+    calls_.push_back(std::move(queued));
+    return ok();
+}
+
+Status Group::hold(QueuedCall queued) {
+    const auto communicator = queued.handle->share();  // another thread may abort it now
+    if (!communicator) return fail(weftInvalidArgument, "the communicator was destroyed or aborted before");
+    WEFT_TRY(add(std::move(queued)));
+    communicator->hold_call();
+    return ok();
+}
+
+Status Group::add_or_run(weftComm* handle, std::shared_ptr<Undertaking> undertaking) {
+    QueuedCall queued(handle, std::move(undertaking));
+    if (open()) return hold(std::move(queued));
+    std::vector<QueuedCall> alone;
+    alone.push_back(std::move(queued));
+    return submit(std::move(alone));
+}
+
+void Group::add(Joining joining) {
+    joining.number = collected_->add_part();
+    joinings_.push_back(std::move(joining));
+}
+
+bool Group::holds(const weftComm* handle) const {
+    return std::any_of(calls_.begin(), calls_.end(),
+                       [&](const QueuedCall& queued) {
+                           return queued.handle == handle ||
+                                  (queued.undertaking && queued.undertaking->child() == handle);
+                       }) ||
+           std::any_of(joinings_.begin(), joinings_.end(),
+                       [&](const Joining& joining) { return joining.handle.get() == handle; });
+}
+
+Status Group::end() {
+    if (depth_ == 0) return fail(weftInvalidUsage, "weftGroupEnd without weftGroupStart on this thread");
+    if (depth_ > 1) return --depth_, ok();
+    close();
+    usual_ = calls_.size();
+    ended_.swap(collected_);
+    return carry_out([joinings = std::exchange(joinings_, {}),
+                      calls = std::exchange(calls_, {})](const std::shared_ptr<Outcomes>& outcomes) mutable {
+        Status joined = submit(std::move(joinings), outcomes);
+        // Whatever became of the new ones: peers wait for the calls on communicators that were there before.
+        Status driven = submit(std::move(calls), outcomes);
+        const bool failed = !joined && joined.code() != weftInProgress;
+        return failed || driven ? std::move(joined) : std::move(driven);
+    });
+}
+
+Result<Group::Kept> Group::end_prepared() {
+    if (depth_ == 0) return fail(weftInvalidUsage, "weftGroupPrepare without weftGroupStart on this thread");
+    if (depth_ > 1)
+        return --depth_,
+               fail(weftInvalidUsage, "weftGroupPrepare inside another group: only the outermost is prepared");
+    close();
+    for (const QueuedCall& queued : calls_)
+        if (Entered entered(queued.handle); entered.entered()) queued.handle->communicator->release_calls();
+    ended_.swap(collected_);
+    const bool joins = !std::exchange(joinings_, {}).empty();
+    Kept kept{std::exchange(calls_, {}), ended_};
+    if (joins || std::any_of(kept.calls.begin(), kept.calls.end(),
+                             [](const QueuedCall& queued) { return queued.undertaking != nullptr; })) {
+        Status refusal = fail(
+            weftInvalidUsage,
+            "weftGroupPrepare: the group makes a communicator or a window, or ends one, which happens once; prepare "
+            "calls alone");
+        ended_->refuse(refusal);
+        return refusal;
+    }
+    auto outcomes = std::make_shared<Outcomes>();
+    outcomes->begin_as(*ended_);
+    kept.outcomes = std::move(outcomes);
+    ended_->put_off();
+    return kept;
+}
+
+}  // namespace weft

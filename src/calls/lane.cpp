@@ -1,0 +1,135 @@
+#include "src/calls/lane.hpp"
+
+#include <algorithm>
+
+namespace weft {
+
+namespace {
+
+void add_numbers(const QueuedCall& queued, std::vector<size_t>& all) {
+    if (!queued.fusion) return all.push_back(queued.number);
+    for (const QueuedCall& each : queued.fusion->calls()) all.push_back(each.number);
+}
+
+Status left_out(const Status& failure) {
+    return fail(failure.code(), "not carried out, for another failed: {}", failure.sentence());
+}
+
+}  // namespace
+
+void Lane::add(QueuedCall queued) {
+    if (queued.undertaking || !queued.call.is_message()) return calls.push_back(std::move(queued));
+    messages.push_back(queued.call);
+    numbers.push_back(queued.number);
+}
+
+Status Lane::begin() {
+    QueuedCall& first = calls.front();
+    begun = true;
+    const Operation& operation = first.call.operation;
+    if (operation.space == Space::device && !one_sided(operation.collective))
+        launched += first.fusion ? first.fusion->calls().size() : 1;
+    return first.begin();
+}
+
+Status Lane::finish() {
+    const QueuedCall& first = calls.front();
+    WEFT_TRY(first.end());
+    if (first.fusion && !first.fusion->scatter()) return take_apart(), ok();
+    if (outcomes && first.fusion) outcomes->all_done(first.fusion->calls());
+    if (outcomes && !first.fusion) outcomes->done(first.number);
+    calls.pop_front();
+    begun = false;
+    return ok();
+}
+
+void Lane::take_apart() {
+    const std::shared_ptr<Fusion> fusion = calls.front().fusion;
+    std::vector<QueuedCall>& all = fusion->calls();
+    if (fusion->on_device()) launched -= all.size();  // they will be by themselves
+    all.reserve(all.size() + calls.size());
+    calls.pop_front();
+    begun = false;
+    for (QueuedCall& later : calls) all.push_back(std::move(later));
+    calls.put(std::move(all));
+}
+
+void Lane::follow_messages() {
+    size_t kept = 0;
+    for (size_t i = 0; i < numbers.size(); ++i)
+        if (messages[i].operation.space == Space::host)
+            numbers[kept++] = numbers[i];
+        else if (outcomes)
+            outcomes->done(numbers[i]);
+    numbers.resize(kept);
+}
+
+void Lane::finish_messages() {
+    exchanging = false;
+    if (outcomes) outcomes->done(numbers);
+    numbers.clear();
+}
+
+std::vector<size_t> Lane::of_first() const {
+    std::vector<size_t> all;
+    add_numbers(calls.front(), all);
+    return all;
+}
+
+std::vector<size_t> Lane::of_calls() const {
+    std::vector<size_t> all;
+    for (const QueuedCall& queued : calls) add_numbers(queued, all);
+    return all;
+}
+
+std::vector<size_t> Lane::of_messages() const {
+    if (!exchanging || !messages.empty()) return numbers;
+    std::vector<size_t> all;
+    for (const size_t place : communicator().unfinished_messages())
+        if (place < numbers.size()) all.push_back(numbers[place]);
+    return all;
+}
+
+std::vector<size_t> Lane::of_blocked() const {
+    return calls.empty() || communicator().messages_in_trouble() ? of_messages() : of_first();
+}
+
+void Lane::skip(const Status& failure) {
+    const bool access = calls.front().call.access != nullptr;
+    calls.pop_front();
+    if (!access) return;
+    for (const QueuedCall& queued : calls)
+        if (queued.call.access && outcomes) (void)outcomes->fail(queued.number, handle, left_out(failure));
+    std::vector<QueuedCall> others = calls.take();
+    std::erase_if(others, [](const QueuedCall& queued) { return queued.call.access != nullptr; });
+    calls.put(std::move(others));
+}
+
+void Lane::drop(const Status& failure) {
+    const bool dead = communicator().dead();
+    if (outcomes) (void)outcomes->fail(of_calls(), handle, left_out(failure));
+    if (outcomes && dead) {
+        const std::vector<size_t> broken = of_messages();
+        (void)outcomes->fail(broken, handle, left_out(failure));
+        for (const size_t number : numbers)
+            if (std::find(broken.begin(), broken.end(), number) == broken.end()) outcomes->done(number);
+    }
+    calls.clear();
+    if (!dead) return;
+    messages.clear();
+    numbers.clear();
+    exchanging = false;
+}
+
+void Lane::give_up() noexcept {
+    if (!outcomes) return;
+    for (const QueuedCall& queued : calls) {
+        if (!queued.fusion)
+            outcomes->give_up({&queued.number, 1});
+        else
+            for (const QueuedCall& each : queued.fusion->calls()) outcomes->give_up({&each.number, 1});
+    }
+    outcomes->give_up(numbers);
+}
+
+}  // namespace weft

@@ -1,0 +1,54 @@
+#include "src/calls/prepared.hpp"
+
+#include "src/base/quarantine.hpp"
+
+namespace weft {
+
+weftPrepared* make_prepared(Group::Kept kept) {
+    auto prepared = std::make_unique<weftPrepared>();
+    prepared->process = process_token();
+    prepared->kept = std::move(kept);
+    return keep_for_ever(std::move(prepared));
+}
+
+Status check_prepared(const weftPrepared* prepared) {
+    if (!prepared) return fail(weftInvalidArgument, "prepared is NULL");
+    const uint64_t magic = magic_of(prepared);
+    if (magic == weftPrepared::destroyed) return fail(weftInvalidArgument, "the prepared calls were destroyed before");
+    if (magic != weftPrepared::living)
+        return fail(weftInvalidArgument, "{} was not made by weftGroupPrepare", static_cast<const void*>(prepared));
+    if (prepared->process != process_token())
+        return fail(weftInvalidUsage, "the calls were prepared before fork(); a child process prepares its own");
+    return ok();
+}
+
+void end_prepared(weftPrepared* prepared) {
+    prepared->magic.store(weftPrepared::destroyed, std::memory_order_release);
+    prepared->kept = {};
+}
+
+Status start(const weftPrepared& prepared) {
+    const std::vector<QueuedCall>& calls = prepared.kept.calls;
+    Group& group = Group::current();
+    if (group.open()) {
+        for (const QueuedCall& queued : calls) WEFT_TRY(group.check(queued));
+        for (const QueuedCall& queued : calls) WEFT_TRY(group.add(queued));
+        return ok();
+    }
+    return group.carry_out_as(*prepared.kept.outcomes, [&](const std::shared_ptr<Outcomes>& outcomes) -> Status {
+        if (calls.size() != 1 || is_queued(calls[0])) return submit(calls, outcomes);
+        // As a call by itself, without a copy.
+        const QueuedCall& only = calls[0];
+        Status done = check_handle(only.handle);
+        if (done) {
+            Entered entered(only.handle);
+            done = entered.entered() ? submit(entered, only.handle, {&only.call, 1}) : entered.refused();
+        }
+        if (done) return outcomes->done(only.number), ok();
+        done = outcomes->fail(only.number, only.handle, done);
+        only.handle->keep_error(done);
+        return done;
+    });
+}
+
+}  // namespace weft

@@ -1,0 +1,44 @@
+#include "src/calls/queued_call.hpp"
+
+#include "src/calls/fusion.hpp"
+
+namespace weft {
+
+void QueuedCall::keep_pointed() {
+    auto kept = std::make_shared<Pointed>();
+    if (call.portions) kept->portions = *call.portions;
+    if (call.access) kept->access = *call.access;
+    if (call.operand) kept->reduction = communicator().share_reduction(call.made);
+    if (call.portions) call.portions = &kept->portions;
+    if (call.access) call.access = &kept->access;
+    pointed = std::move(kept);
+}
+
+Status QueuedCall::begin() {
+    if (undertaking) return undertaking->begin();
+    if (fusion && fusion->on_device()) return fusion->begin_on_device();
+    if (fusion) fusion->gather(call);
+    return communicator().begin(call);
+}
+
+void CallQueue::pop_front() {
+    // What it keeps ends with it.
+    QueuedCall& first = calls_[first_++];
+    first.undertaking.reset();
+    first.pointed.reset();
+    first.fusion.reset();
+    if (empty()) clear();
+}
+
+std::vector<QueuedCall> CallQueue::take() {
+    calls_.erase(calls_.begin(), begin());
+    first_ = 0;
+    return std::exchange(calls_, {});
+}
+
+void CallQueue::put(std::vector<QueuedCall> calls) {
+    calls_ = std::move(calls);
+    first_ = 0;
+}
+
+}  // namespace weft

@@ -1,0 +1,200 @@
+// proof.hpp: the checker's machine: all ranks' blocks run symbolically, until all have ended or something is wrong.
+// One use: make, run(), read. What it proves stands in checker.hpp.
+#pragma once
+#include <deque>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "src/checker/checker.hpp"
+#include "src/checker/happens_before.hpp"
+
+namespace weft {
+
+class Proof {
+  public:
+    Proof(int ranks, std::span<const CheckedOperation> operations, const CheckOptions& options);
+    Status load();
+    Status run();
+    uint64_t steps() const { return steps_; }
+    bool in_rank_order() const { return in_rank_order_; }  // see Proved
+    bool orders_differ() const { return orders_differ_; }
+
+  private:
+    struct Operation {
+        const CheckedOperation* call = nullptr;
+        std::vector<Schedule> schedules;  // by rank
+        // By rank and block: connections received from and sent to, -1: none.
+        std::vector<std::vector<std::pair<int, int>>> ends;
+        std::vector<std::vector<std::vector<bool>>> depended;  // by rank, block and step: others run after it
+        int tiles = 0;                                         // runs * schedule.tiles
+        uint32_t first_tile = 0;                               // of the sequence
+        std::vector<uint32_t> first_board_tile;                // by rank
+        std::vector<bool> empty_chunks[2];                     // of ordinary tiles and of the last
+        std::vector<uint64_t> results;                         // by tile and chunk: the first rank's expression
+    };
+    struct Thread {
+        int run = 0;
+        int step = 0;
+        int iteration = 0;
+        bool ended = false;
+        bool queued = false;
+        std::vector<std::vector<std::vector<uint32_t>>> releases;  // by step others run after, and run: the clock then
+    };
+    struct Rank {
+        int operation = 0;  // == the number of operations: it has returned from the last
+        int blocks_left = 0;
+        bool in_place = false;
+        ChunkAccess start;
+        std::vector<std::vector<Cell>> output;  // by tile; in place it is the input too
+        std::vector<ChunkAccess>
+            input_readers;  // out of place: the newest read by each thread of another rank; empty: none
+    };
+    struct Message {
+        std::vector<std::pair<int, Value>> values;  // chunk by chunk, but for the empty ones
+        int chunk = 0;
+        int count = 1;
+        int step = 0;
+        bool in_scratch = false;  // it was, with who sent it or one before
+    };
+    struct Connection {
+        int channel = 0, source = 0, target = 0;  // source: the rank that sends
+        std::deque<Message> slots;
+        int blocked_sender = -1, blocked_receiver = -1;  // threads
+    };
+    // A slot of a rank on the board, or its scratch: the cells of the newest tile in it, and who touched it in the
+    // tiles before.
+    struct Slot {
+        int64_t tile = -1;
+        std::vector<Cell> cells;
+        std::vector<ChunkAccess> earlier;  // by column, the newest; empty: nobody
+        int checked_thread = -1;           // that is known to come after all of them
+    };
+    // One phase of one tile of a board.
+    struct Meeting {
+        int posted = 0;
+        std::vector<bool> has_posted;     // by place on the board
+        std::vector<uint32_t> join;       // of the clocks of all that have posted
+        std::vector<ChunkAccess> waited;  // by place
+        std::vector<int> waiting;         // threads
+    };
+    // The ranks that share a board, the same in all operations that use one.
+    struct Board {
+        std::vector<int32_t> ranks;
+        uint32_t tiles = 0;
+        size_t first_meeting = 0;
+    };
+    // Where a step of a thread is now, for rules and sentences.
+    struct Here {
+        int thread, rank, block, step, iteration;
+        const Operation* operation;
+        const Schedule* schedule;
+        const Instruction* it;
+        int tile;   // of the operation
+        int chunk;  // the one of the span that is looked at
+        Here at(int offset) const {
+            Here there = *this;
+            there.chunk = it->chunk.at(iteration, offset);
+            return there;
+        }
+    };
+
+    // proof.cpp: set-up and the order of things.
+    Status load_operation(Operation& operation);
+    Status load_boards(Operation& operation);
+    Status load_connections(Operation& operation);
+    bool begin_operation(int rank);
+    bool end_operation(int rank);
+    void queue(int thread);
+    bool run_thread(int thread);
+    bool ready(const Here& here);
+    bool execute(const Here& here);
+    void complete_step(const Here& here);
+    Here here(int thread) const;
+    bool empty(const Here& here) const {
+        return here.operation->empty_chunks[here.tile + 1 == here.operation->tiles][here.chunk % here.schedule->chunks];
+    }
+    bool skipped(const Here& here) const;
+    size_t fifo_depth(const Here& here) const {
+        return options_.fifo_depth ? options_.fifo_depth : here.schedule->fifo_depth;
+    }
+
+    // proof_deadlock.cpp: sentences.
+    Status deadlock() const;
+    Status leftovers() const;
+    std::string waits_for(int thread, int& next) const;
+    std::string step_name(int rank, int block, int step) const;
+    std::string place(const Here& here) const;
+    std::string place(const ChunkAccess& access) const;
+    bool object_to_race(const Here& here, const char* what, const ChunkAccess& earlier, const char* did, Buffer buffer,
+                        int rank);
+    template <class... Arguments>
+    bool object(const Here& here, fmt::format_string<Arguments...> format, Arguments&&... arguments) {
+        failure_ = fail(weftInvalidArgument, "{}: {}", place(here),
+                        fmt::format(format, std::forward<Arguments>(arguments)...));
+        return false;
+    }
+
+    // proof_memory.cpp: values and who may touch them.
+    bool execute_connection(const Here& here);
+    bool execute_copy(const Here& here);
+    bool execute_add(const Here& here);
+    bool execute_reduce(const Here& here);
+    // Everybody whose memory this rank reaches: the board's ranks.
+    const std::vector<int32_t>& members(const Here& here) const { return boards_[size_t(board_of_[here.rank])].ranks; }
+    bool read(const Here& here, Buffer buffer, int rank, Value& value);
+    bool write(const Here& here, unsigned targets, const Value& value);
+    bool read_scratch(const Here& here, Slot& slot, int number, Value& value);
+    bool read_cell(const Here& here, Cell& cell, Buffer buffer, int rank, Value& value);
+    bool write_cell(const Here& here, Cell& cell, Buffer buffer, int rank, const Value& value);
+    bool finish(const Here& here, Value& value);
+    bool same_call(const Here& here, Buffer buffer, int rank);
+    Cell& output_cell(const Here& here, int rank);
+    ChunkAccess access(const Here& here) {
+        return {here.thread, clocks_->now(here.thread), rank_states_[here.rank].operation, here.step};
+    }
+    Slot* enter(const Here& here, Buffer buffer, int rank);
+    bool holds_input(const Here& here, int rank) const;
+    bool holds_output(const Here& here, int rank) const;
+    Value input_leaf(const Here& here, int rank) const {
+        return contributions_.leaf(rank, here.operation->first_tile + here.tile, here.chunk);
+    }
+    bool check_result(int rank);
+    uint64_t in_rank_order(uint32_t tile, int chunk) const;
+    std::string fault(Operation& operation, const Cell& cell, int rank, int tile, int chunk);
+
+    // proof_board.cpp: posts and waits.
+    Meeting& meeting(int rank, int64_t board_tile, int phase);
+    bool execute_post(const Here& here);
+    bool execute_wait(const Here& here);
+    int64_t board_tile(const Here& here) const {
+        return int64_t(here.operation->first_board_tile[here.rank]) + here.tile;
+    }
+
+    const int ranks_;
+    const CheckOptions options_;
+    std::vector<Operation> operations_;
+    int blocks_ = 1;  // most of any rank
+    Contributions contributions_;
+    std::unique_ptr<Clocks> clocks_;
+    ReadLists reads_;
+    bool in_rank_order_ = true;
+    bool orders_differ_ = false;
+    std::vector<Thread> threads_;
+    std::vector<Rank> rank_states_;
+    std::unordered_map<uint64_t, int> connection_of_;
+    std::vector<Connection> connections_;
+    size_t under_way_ = 0;           // chunks in their slots
+    std::vector<Slot> slots_;        // by rank and slot
+    std::vector<Slot> scratches_;    // by rank; empty: nobody has one
+    std::vector<Meeting> meetings_;  // by board, its tile and phase
+    std::vector<Board> boards_;
+    std::vector<int> board_of_;  // by rank; -1: it has none
+    std::vector<int> place_of_;  // by rank, among its board's ranks
+    std::vector<int> queue_;
+    uint64_t steps_ = 0;
+    Status failure_;
+};
+
+}  // namespace weft

@@ -1,0 +1,217 @@
+#include "src/control/census.hpp"
+
+#include <algorithm>
+
+#include "src/base/clock.hpp"
+
+namespace weft {
+
+namespace {
+
+// Where a rank is, as it travels.
+struct Whereabouts {
+    int32_t rank;
+    uint32_t state;  // RankState
+    uint32_t stopped;
+    uint32_t told;  // 1: the failure that it was told of follows, a text
+    uint64_t entered, finished;
+    // For how long, 0: not; see RankRow.
+    int64_t in_function_us, partner_wait_us, held_us;
+    uint64_t partner_wait;
+    uint64_t wanted, failed;  // see Birth
+    uint32_t held_calls;
+    Operation operation;
+};
+
+constexpr int64_t sweep_apart_us = 200'000;  // sweeps cost every host a message
+constexpr int64_t report_patience_us = 500'000;
+constexpr int rows_at_once = 32;  // that get memory together: some pages
+
+}  // namespace
+
+Census::Census(Service& service, std::shared_ptr<HostGroup> group, Neighbours& neighbours, int host, int hosts,
+               std::function<void()> look_first)
+    : look_first_(std::move(look_first)),
+      service_(&service),
+      group_(std::move(group)),
+      neighbours_(&neighbours),
+      host_(host),
+      hosts_(hosts),
+      backed_(size_t(group_->ranks() + rows_at_once - 1) / rows_at_once) {}
+
+Census::~Census() { service_->cancel(timer_); }
+
+void Census::request() {
+    if (!top()) return neighbours_->send(HostTree::parent(host_), News::sweep_request);
+    if (sweeping_) return;
+    const int64_t wait_us = swept_us_ + sweep_apart_us - now_us();
+    if (wait_us <= 0) return sweep(number_ + 1);
+    if (timer_ == 0)
+        timer_ = service_->after(wait_us, [this] {
+            timer_ = 0;
+            sweep(number_ + 1);
+        });
+}
+
+// Asks the subtree, and answers when all of it has, or after a while.
+void Census::sweep(uint32_t number) {
+    look_first_();
+    number_ = number;
+    sweeping_ = true;
+    swept_before_us_ = std::exchange(swept_us_, now_us());
+    gathered_ = {};
+    reports_due_.clear();
+    const std::vector<int> ranks = ours();
+    for (const int rank : ranks) put(rank, gathered_);
+    gathered_count_ = uint32_t(ranks.size());
+    ByteWriter content;
+    content.put(number);
+    neighbours_->visit([&](int child) {
+        if (child < host_ || !neighbours_->linked(child)) return;
+        reports_due_.insert(child);
+        neighbours_->send(child, News::sweep, content);
+    });
+    if (reports_due_.empty()) return report();
+    service_->cancel(timer_);
+    // Who is nearer to the tree's root waits longer, so that one silent host hides itself alone.
+    int levels = 1;
+    for (int below = host_ * HostTree::arity + 1; below < hosts_; below = below * HostTree::arity + 1) ++levels;
+    timer_ = service_->after(levels * report_patience_us, [this] {
+        timer_ = 0;
+        report();
+    });
+}
+
+void Census::put(int rank, ByteWriter& to) const {
+    const RankRow& row = group_->row(rank);
+    Whereabouts entry{};
+    entry.rank = rank;
+    // Before the rest: who has left has called nothing since, so of it nobody is told an older call.
+    entry.state = uint32_t(row.state.load(std::memory_order_acquire));
+    const auto position = row.position.read();
+    entry.stopped = group_->stopped(rank);
+    const auto age_us = [now = now_us()](const std::atomic<int64_t>& since) -> int64_t {
+        const int64_t since_us = since.load(std::memory_order_relaxed);
+        return since_us == 0 ? 0 : std::max<int64_t>(1, now - since_us);
+    };
+    entry.in_function_us = age_us(row.in_function_us);
+    entry.partner_wait_us = age_us(row.partner_wait_us);
+    entry.held_us = age_us(row.held_us);
+    entry.partner_wait = row.partner_wait.load(std::memory_order_relaxed);
+    entry.wanted = row.birth.wanted.load(std::memory_order_acquire);
+    entry.failed = row.birth.failed.load(std::memory_order_acquire);
+    entry.held_calls = row.held_calls.load(std::memory_order_relaxed);
+    if (position) {
+        entry.entered = position->entered;
+        entry.finished = position->finished;
+        entry.operation = position->operation;
+    }
+    const std::string told = position ? row.told.read(position->entered) : std::string();
+    entry.told = !told.empty();
+    to.put(entry);
+    if (entry.told) to.put_text(told);
+}
+
+std::vector<int> Census::ours() const {
+    std::vector<int> ranks;
+    for (int rank = 0; rank < group_->ranks(); ++rank) {
+        const int host = group_->home(rank).host;
+        const auto gone = [&] {
+            const RankState state = group_->row(rank).state.load(std::memory_order_acquire);
+            return state == RankState::left || state == RankState::dead;
+        };
+        if (host == host_ || (neighbours_->ended(HostTree::next(host_, host)) && gone())) ranks.push_back(rank);
+    }
+    return ranks;
+}
+
+ByteWriter Census::table_of(const std::vector<int>& ranks) const {
+    ByteWriter content;
+    content.put(uint32_t(ranks.size()));
+    for (const int rank : ranks) put(rank, content);
+    return content;
+}
+
+void Census::on_report(int host, ByteReader& content) {
+    if (content.get<uint32_t>() != number_ || reports_due_.erase(host) == 0) return;  // late
+    const uint32_t count = content.get<uint32_t>();
+    for (uint32_t i = 0; i < count && content.ok(); ++i) {
+        const auto entry = content.get<Whereabouts>();
+        gathered_.put(entry);
+        if (entry.told) gathered_.put_text(content.get_text());
+    }
+    gathered_count_ += count;
+    if (reports_due_.empty()) report();
+}
+
+void Census::on_end(int host) {
+    if (reports_due_.erase(host) > 0 && reports_due_.empty()) report();
+}
+
+void Census::report() {
+    if (!std::exchange(sweeping_, false)) return;
+    service_->cancel(std::exchange(timer_, 0));
+    ByteWriter content;
+    content.put(number_);
+    content.put(gathered_count_);
+    content.append(gathered_.bytes().data(), gathered_.bytes().size());
+    if (!top()) return neighbours_->send(HostTree::parent(host_), News::report, content);
+    neighbours_->flood(News::answer, content);
+    ByteReader own(content.bytes().data(), content.bytes().size());
+    on_answer(own);
+}
+
+// The earliest time at which the answer was true. The top host asked, so it knows the time. Another host knows
+// only that this question was asked after the previous one was answered, so after the previous one came here.
+void Census::on_answer(ByteReader& content) {
+    const bool latest = content.get<uint32_t>() == number_;
+    read_table(content, !latest ? 0 : top() ? swept_us_ : swept_before_us_);
+}
+
+// Whether the rank's row has memory.
+bool Census::back(int rank) {
+    const int block = rank / rows_at_once, first = block * rows_at_once;
+    if (backed_[size_t(block)]) return true;
+    if (Status status = group_->back_rows(first, std::min(rows_at_once, group_->ranks() - first)); !status) {
+        group_->raise(status.code(), -1, status.sentence());
+        return false;
+    }
+    backed_[size_t(block)] = true;
+    return true;
+}
+
+void Census::read_table(ByteReader& content, int64_t known_us) {
+    const int64_t now = now_us();
+    for (uint32_t count = content.get<uint32_t>(); count > 0 && content.ok(); --count) {
+        const auto entry = content.get<Whereabouts>();
+        const std::string told = entry.told ? content.get_text() : std::string();
+        if (!content.ok() || entry.rank < 0 || entry.rank >= group_->ranks() || group_->local(entry.rank)) continue;
+        if (!back(entry.rank)) return;
+        RankRow& row = group_->row(entry.rank);
+        // Tables come by several ways, an older one sometimes last.
+        const auto known = row.position.read();
+        if (known && entry.entered > known->entered) row.position.enter(entry.entered, entry.operation);
+        if (known && entry.finished > known->finished) row.position.finish(entry.finished);
+        // Before the end that it explains. An answer may be older than what the leader has told since.
+        if (entry.told && known && entry.entered >= known->entered) row.told.write(entry.entered, told);
+        const bool left = entry.state == uint32_t(RankState::left);
+        if (left || row.state.load(std::memory_order_relaxed) != RankState::left) {
+            row.birth.wanted.store(entry.wanted, std::memory_order_relaxed);
+            row.birth.failed.store(entry.failed, std::memory_order_relaxed);
+        }
+        if (left) row.state.store(RankState::left, std::memory_order_release);
+        if (entry.state == uint32_t(RankState::dead)) group_->mark_dead(entry.rank);
+        row.stopped.store(entry.stopped, std::memory_order_relaxed);
+        const auto since = [now](int64_t age_us) { return age_us == 0 ? 0 : now - age_us; };
+        row.in_function_us.store(since(entry.in_function_us), std::memory_order_relaxed);
+        row.partner_wait.store(entry.partner_wait, std::memory_order_relaxed);
+        row.partner_wait_us.store(since(entry.partner_wait_us), std::memory_order_relaxed);
+        row.held_calls.store(entry.held_calls, std::memory_order_relaxed);
+        row.held_us.store(since(entry.held_us), std::memory_order_relaxed);
+        row.heard_us.store(now, std::memory_order_release);
+        if (known_us != 0) row.known_us.store(known_us, std::memory_order_release);
+    }
+    group_->wake_sleepers();
+}
+
+}  // namespace weft

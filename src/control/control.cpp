@@ -1,0 +1,499 @@
+#include "src/control/control.hpp"
+
+#include <linux/futex.h>
+#include <sys/epoll.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <climits>
+#include <condition_variable>
+#include <cstdlib>
+#include <cstring>
+#include <mutex>
+#include <set>
+
+#include "src/base/clock.hpp"
+#include "src/base/log.hpp"
+#include "src/base/per_process.hpp"
+
+namespace weft {
+
+namespace {
+
+constexpr int64_t tick_us = Neighbours::tick_us;    // how soon a death on this host is told to others
+constexpr int64_t unreachable_us = 3'000'000;       // for who is behind it to be known
+constexpr int64_t failure_patience_us = 1'000'000;  // for neighbours' kernels to acknowledge a failure
+constexpr int64_t finish_patience_us = 12'000'000;  // for neighbours to take the last words
+constexpr int64_t finish_hurried_us = 2'000'000;    // likewise, at the end of the process
+// At the end of the process: how often it is looked whether others are in calls that need us, how long they may be, and
+// how long nothing may be heard of them.
+constexpr int64_t hurry_tick_us = 10'000, hurry_patience_us = 10'000'000, no_news_us = 2'000'000;
+
+struct Leaving {
+    std::mutex mutex;
+    std::condition_variable gone;
+    std::set<std::shared_ptr<Control>> controls;
+};
+Leaving& leaving() {
+    static PerProcess<Leaving> processes;
+    return processes.get();
+}
+
+}  // namespace
+
+Control::Control(std::shared_ptr<Reception> reception, std::shared_ptr<HostGroup> group, const net::Identity& identity,
+                 ControlSettings settings)
+    : reception_(std::move(reception)),
+      group_(std::move(group)),
+      identity_(identity),
+      heartbeat_ms_(settings.heartbeat_ms),
+      news_(std::move(settings.news)),
+      registration_(service(), group_, identity_, std::move(settings.registration),
+                    [this](Roster roster) { settle(std::move(roster)); }) {
+    reception_->door().admit(identity_);
+    service().run([this] {
+        service().on_failure(this, [this](const char* what) {
+            char sentence[256];  // memory may be what is missing
+            const auto end =
+                fmt::format_to_n(sentence, sizeof sentence,
+                                 "the service thread of process {}, which leads its host, failed: {}", getpid(), what);
+            group_->raise(what == std::string_view(lost_descriptor_text) ? weftInvalidUsage : weftSystemError, -1,
+                          {sentence, std::min(end.size, sizeof sentence)});
+        });
+        if (Status status = service().watch(group_->doorbell(), EPOLLIN, [this](uint32_t) { look_around(); }); !status)
+            WEFT_LOG(warn, init, "{}", status.sentence());
+        tick_timer_ = service().after(tick_us, [this] { tick(); });
+        registration_.begin();
+    });
+}
+
+Control::~Control() {
+    if (!ended_) service().run([this] { end(); });
+}
+
+void Control::tell_news() const { ring_event(news_); }
+
+std::string Control::obstacle() {
+    std::string text;
+    service().run([&] { text = registration_.obstacle(); });
+    return text;
+}
+
+// ---- The roster
+
+bool Control::is_here(const HostEntry& host) const {
+    return std::all_of(host.members.begin(), host.members.end(), [this](const RosterRank& member) {
+        return registration_.members().count(member.rank) && group_->home(member.rank).pid == member.pid;
+    });
+}
+
+// Fills `host_` and the rows.
+Status Control::write_rows() {
+    for (size_t host = 0; host < roster_.hosts.size(); ++host) {
+        const bool here = is_here(roster_.hosts[host]);
+        if (here) host_ = int(host);
+        for (const RosterRank& member : roster_.hosts[host].members) {
+            if (member.rank < 0 || member.rank >= group_->ranks()) continue;
+            RankHome& home = group_->home(member.rank);
+            home.host = int32_t(host);
+            if (here) continue;
+            if (registration_.members().count(member.rank))
+                return fail(weftMismatch, "two processes are rank {} of {}: pid {} here and pid {} on {}", member.rank,
+                            group_->ranks(), home.pid.load(), member.pid, roster_.hosts[host].text());
+            if (member.device.use != DeviceFacts::none) {
+                WEFT_TRY(group_->back_rows(member.rank, 1));
+                group_->row(member.rank).device = member.device;
+            }
+            home.cpu = member.cpu;
+            home.pid.store(member.pid, std::memory_order_release);
+        }
+    }
+    std::vector<HostHome> homes;
+    for (const HostEntry& host : roster_.hosts) {
+        HostHome& home = homes.emplace_back();
+        host.name.copy(home.name, sizeof home.name - 1);
+        home.leader = host.pid;
+        const auto door = net::pack_addresses(host.addresses);
+        static_assert(sizeof door == sizeof home.door);
+        memcpy(home.door, door.data(), sizeof home.door);
+    }
+    WEFT_TRY(group_->set_host_homes(homes));
+    return host_ >= 0 ? ok() : fail(weftInternalError, "the roster of the ranks lacks this host");
+}
+
+void Control::settle(Roster roster) {
+    roster_ = std::move(roster);
+    HostHeader& header = group_->header();
+    // All are here, only later than usual: the segment says so too, and nobody needs the network.
+    if (roster_.hosts.size() == 1 && is_here(roster_.hosts[0])) return;
+    Status status = write_rows();
+    if (status) {
+        header.agreed = roster_.agreed;
+        header.facts = roster_.facts;
+        header.own_host = host_;
+        status = std::exchange(roster_.texts, {}).leave(*group_);
+    }
+    if (status) {
+        header.spread.store(1, std::memory_order_release);  // pairs with HostGroup::one_host()
+        status = group_->settle();
+    }
+    if (!status) {
+        host_ = -1;
+        group_->raise(status.code(), -1, status.sentence());
+        return;
+    }
+    syscall(SYS_futex, &header.joined, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+    tell_news();
+    WEFT_LOG(info, init, "host {} of {}: {}", host_, roster_.hosts.size(), roster_.text(host_));
+    neighbours_ = std::make_unique<Neighbours>(
+        reception_, identity_, roster_, host_, heartbeat_ms_,
+        Neighbours::Handlers{
+            [this](int host, News kind, ByteReader& content) { on_frame(host, kind, content); },
+            [this](int host, const Status* why) {
+                census_->on_end(host);
+                if (why && !group_->aborted() && !leader_has_left(host))
+                    mark_lost(host,
+                              fmt::format("{} is lost: {}; its leader, {} (pid {}), died, or the network reset the "
+                                          "connection",
+                                          roster_.text(host), *why ? "it closed the connection" : why->sentence(),
+                                          ranks_text(ranks_of_leader(host)), roster_.hosts[size_t(host)].pid),
+                              -1);
+                go_if_done();
+            },
+            [this](const std::string& sentence) {
+                group_->raise(weftRemoteError, -1, sentence);
+                tell_abort(-1);
+            }});
+    census_ = std::make_unique<Census>(service(), group_, *neighbours_, host_, int(roster_.hosts.size()),
+                                       [this] { look_first(); });
+    look_around();
+}
+
+// ---- News
+
+// Whether that process ended in order, if perhaps without a farewell (_exit, exec): its ranks have told that they left.
+// What others of its host send and receive needs it not.
+bool Control::leader_has_left(int host) const {
+    const std::vector<int> ranks = ranks_of_leader(host);
+    return std::all_of(ranks.begin(), ranks.end(), [this](int rank) {
+        return group_->row(rank).state.load(std::memory_order_acquire) == RankState::left;
+    });
+}
+
+std::vector<int> Control::ranks_of_leader(int host) const {
+    const HostEntry& entry = roster_.hosts[size_t(host)];
+    std::vector<int> ranks;
+    for (const RosterRank& member : entry.members)
+        if (member.pid == entry.pid) ranks.push_back(member.rank);
+    return ranks;
+}
+
+// Not an error by itself: what that host sent before may suffice for the calls that others are in. Who waits for its
+// ranks in vain reports it.
+void Control::mark_lost(int host, const std::string& sentence, int except) {
+    // If its leader was told of a failure, this failure ended the host's other ranks, too: no more is known of them.
+    std::string told;
+    for (const int rank : ranks_of_leader(host))
+        if (told.empty()) told = group_->told(rank);
+    LossRecord& loss = group_->header().loss;
+    if (loss.state.load(std::memory_order_relaxed) == 0) {
+        loss.host = host;
+        loss.sentence[sentence.copy(loss.sentence, sizeof loss.sentence - 1)] = 0;
+        loss.state.store(1, std::memory_order_release);
+    }
+    for (const RosterRank& member : roster_.hosts[size_t(host)].members) {
+        if (member.pid != roster_.hosts[size_t(host)].pid && group_->back_rows(member.rank, 1)) {
+            RankRow& row = group_->row(member.rank);
+            const auto position = row.position.read();
+            if (!told.empty() && position) row.told.write(position->entered, told);
+            row.out_of_sight.store(1, std::memory_order_release);
+        }
+        group_->mark_dead(member.rank);
+    }
+    ByteWriter content;
+    content.put(int32_t(host));
+    content.put_text(sentence);
+    neighbours_->flood(News::lost, content, except);
+}
+
+void Control::on_frame(int host, News kind, ByteReader& content) {
+    switch (kind) {
+        case News::letter: {
+            const auto letter = content.get<HostGroup::Letter>();
+            if (!content.at_end() || letter.to < 0 || letter.to >= group_->ranks()) break;
+            if (group_->home(letter.to).host != host_) return forward(letter);
+            if (Status status = group_->deliver(letter); !status) group_->raise(status.code(), -1, status.sentence());
+            return;
+        }
+        case News::failed: {
+            const int rank = content.get<int32_t>();
+            const Failure failure = content.get_failure();
+            group_->raise(failure.code, rank, failure.sentence);
+            return tell_abort(host);
+        }
+        case News::alive: return;
+        case News::sweep_request: return census_->request();
+        case News::sweep: return census_->on_sweep(content.get<uint32_t>());
+        case News::report: return census_->on_report(host, content);
+        case News::answer: neighbours_->flood(News::answer, content.rest(), host); return census_->on_answer(content);
+        case News::lost: {
+            const int gone = content.get<int32_t>();
+            const std::string sentence = content.get_text();
+            if (!content.at_end() || gone < 0 || gone >= int(roster_.hosts.size())) break;
+            return mark_lost(gone, sentence, host);
+        }
+        case News::farewell: census_->read_table(content); return go_if_done();
+        case News::goodbye: [[fallthrough]];
+        case News::table: {
+            const ByteWriter copy = content.rest();
+            census_->read_table(content);
+            if (kind != News::goodbye || !std::exchange(goodbye_told_, true))
+                neighbours_->flood(News::table, copy, host);
+            return go_if_done();
+        }
+    }
+    WEFT_LOG(warn, net, "{} sent a message that means nothing here", roster_.text(host));
+}
+
+// What this host's ranks have for others.
+void Control::carry() {
+    if (host_ >= 0)
+        for (const int rank : group_->locals())
+            while (const auto* letter = group_->letter_abroad(rank, letters_[rank])) forward(*letter);
+    if (group_->aborted()) return tell_abort(-1);
+    tell_told();
+}
+
+void Control::forward(const HostGroup::Letter& letter) {
+    const int next = HostTree::next(host_, group_->home(letter.to).host);
+    if (neighbours_->ended(next)) {
+        unreachable_.insert(letter.to);
+        if (unreachable_timer_ == 0)
+            unreachable_timer_ = service().after(unreachable_us, [this] {
+                unreachable_timer_ = 0;
+                tell_unreachable();
+                go_if_done();
+            });
+        return;
+    }
+    ByteWriter content;
+    content.put(letter);
+    neighbours_->send(next, News::letter, content);
+}
+
+// Two ranks would wait for each other in silence. Whoever died or left meanwhile has been named by others.
+void Control::tell_unreachable() {
+    for (const int rank : std::exchange(unreachable_, {})) {
+        const RankState state = group_->row(rank).state.load(std::memory_order_acquire);
+        if (state == RankState::left || state == RankState::dead || group_->aborted()) continue;
+        const int target = group_->home(rank).host;
+        group_->raise(
+            weftRemoteError, -1,
+            fmt::format("{} cannot be reached for the first time: news of {} go by {}, whose leader has ended",
+                        group_->name_of(rank), roster_.hosts[size_t(target)].name,
+                        roster_.hosts[size_t(HostTree::next(host_, target))].name));
+        tell_abort(-1);
+    }
+}
+
+// The doorbell rang: what has changed in the segment that others must know?
+void Control::look_around() {
+    group_->drain_doorbell();
+    carry();
+    if (host_ < 0) {
+        if (group_->aborted() || int(group_->header().joined.load(std::memory_order_acquire)) == group_->ranks())
+            tell_news();
+        return registration_.look_around();
+    }
+    const uint32_t curious = group_->header().curious.load(std::memory_order_acquire);
+    if (curious != std::exchange(curious_, curious)) census_->request();
+    go_if_done();
+}
+
+void Control::tick() {
+    tick_timer_ = service().after(tick_us, [this] { tick(); });
+    if (neighbours_) neighbours_->notice_sleep();
+    look_around();
+    if (!group_->aborted()) look_for_the_dead();
+    if (neighbours_ && !group_->aborted()) neighbours_->tick();
+    go_if_done();
+}
+
+// The order in which news is sent: the first error, then the failures that our ranks were told of, then their deaths.
+void Control::look_first() {
+    carry();
+    if (!group_->aborted()) look_for_the_dead();
+    carry();
+}
+
+void Control::look_for_the_dead() {
+    for (const int rank : registration_.members()) {
+        const RankRow& row = group_->row(rank);
+        if (row.state.load(std::memory_order_acquire) != RankState::joined) continue;
+        if (group_->alive(rank) || row.state.load(std::memory_order_acquire) != RankState::joined) continue;
+        if (host_ < 0) {
+            group_->raise(weftRemoteError, rank,
+                          fmt::format("{} died while the ranks were meeting", group_->name_of(rank)));
+            return tell_abort(-1);
+        }
+        group_->mark_dead(rank);
+        neighbours_->flood(News::table, census_->table_of({rank}));
+    }
+}
+
+void Control::tell_abort(int except) {
+    if (host_ < 0) return registration_.tell_abort();
+    if (std::exchange(abort_told_, true)) return;
+    failure_told_us_ = now_us();
+    const Status failure = group_->abort_status();
+    ByteWriter content;
+    content.put(int32_t(group_->header().abort.rank));
+    content.put_failure(failure.code(), failure.sentence());
+    neighbours_->flood(News::failed, content, except);
+}
+
+void Control::tell_told() {
+    if (!neighbours_) return;
+    std::vector<int> news;
+    for (const int rank : group_->locals()) {
+        const uint64_t calls = group_->row(rank).told.calls.load(std::memory_order_acquire);
+        if (calls != 0 && std::exchange(told_[rank], calls) != calls) news.push_back(rank);
+    }
+    if (news.empty()) return;
+    failure_told_us_ = now_us();
+    neighbours_->flood(News::table, census_->table_of(news));
+}
+
+void Control::tell_failure() {
+    for (bool looked = false, arrived = false;; usleep(200)) {
+        service().run([&] {
+            if (!ended_ && neighbours_ && !std::exchange(looked, true)) look_first();
+            arrived =
+                ended_ || !neighbours_ || neighbours_->arrived() || now_us() > failure_told_us_ + failure_patience_us;
+        });
+        if (arrived) return;
+    }
+}
+
+// ---- Leaving
+
+void Control::leave(std::shared_ptr<Control> control) {
+    static const int registered = atexit(await_leaving);
+    (void)registered;
+    Control* self = control.get();
+    const auto reception = self->reception_;
+    {
+        std::lock_guard lock(leaving().mutex);
+        leaving().controls.insert(std::move(control));
+    }
+    // What leaves the process before this returns is told even if it ends now without any ceremony.
+    reception->service().run([self] {
+        self->look_around();
+        if (self->neighbours_) self->neighbours_->flood(News::goodbye, self->census_->table_of(self->group_->locals()));
+        self->leaving_ = true;
+        self->go_if_done();
+    });
+}
+
+// A rank of this host, which says so when they have ended, after it has left.
+bool Control::has_kernels(int rank) const {
+    const RankRow& row = group_->row(rank);
+    return row.device.use != DeviceFacts::none && !row.device_left.load(std::memory_order_acquire) &&
+           row.state.load(std::memory_order_acquire) == RankState::left && group_->alive(rank);
+}
+
+// In a call that this host's ranks have finished.
+bool Control::in_calls() const {
+    uint64_t last = 0;
+    for (const int rank : group_->locals())
+        if (has_kernels(rank)) return true;
+    for (const int rank : group_->locals()) last = std::max(last, group_->row(rank).position.finished.load());
+    for (int rank = 0; rank < group_->ranks() && last > 0; ++rank) {
+        const RankRow& row = group_->row(rank);
+        const RankState state = row.state.load(std::memory_order_acquire);
+        if (state == RankState::left || state == RankState::dead) continue;
+        const auto position = row.position.read();
+        if (position && position->finished >= last) continue;
+        if (group_->local(rank) ? group_->alive(rank)
+                                : now_us() - hurried_us_ < no_news_us || row.heard_us > hurried_us_)
+            return true;
+    }
+    return false;
+}
+
+bool Control::needed() const {
+    if (group_->aborted()) return false;
+    bool here = false;
+    for (const int rank : group_->locals())
+        here |= group_->row(rank).state.load(std::memory_order_acquire) == RankState::joined || has_kernels(rank);
+    // Letters that have no way are told of in a while.
+    if (!here && neighbours_->remaining() <= 1 && (unreachable_.empty() || hurried_us_ != 0)) return false;
+    return hurried_us_ == 0 || (now_us() - hurried_us_ < hurry_patience_us && in_calls());
+}
+
+void Control::go_if_done() {
+    if (!leaving_ || ended_) return;
+    if (!neighbours_) return end();
+    if (finishing_since_us_ == 0) {
+        if (needed()) return;
+        carry();
+        tell_unreachable();
+        neighbours_->flood(News::farewell, census_->table_of(census_->ours()));
+        finishing_since_us_ = now_us();
+        neighbours_->finish();
+    }
+    if (neighbours_->remaining() == 0 ||
+        now_us() - finishing_since_us_ > (hurried_us_ ? finish_hurried_us : finish_patience_us))
+        end();
+}
+
+// From the first call on again and again.
+void Control::hurry() {
+    if (ended_) return;
+    const int64_t now = now_us();
+    if (hurried_us_ == 0) hurried_us_ = now;
+    if (census_) census_->request();
+    hurry_timer_ = service().after(hurry_tick_us, [this] { hurry(); });
+    go_if_done();
+}
+
+void Control::end() {
+    if (std::exchange(ended_, true)) return;
+    service().forget(group_->doorbell());
+    service().on_failure(this, {});
+    service().cancel(tick_timer_);
+    service().cancel(hurry_timer_);
+    service().cancel(unreachable_timer_);
+    reception_->door().dismiss(identity_.name);
+    registration_.end();
+    if (!leaving_) {
+        census_.reset();
+        neighbours_.reset();
+        return;
+    }
+    // We may stand on a neighbour's frame.
+    service().post([this] {
+        census_.reset();
+        neighbours_.reset();
+        std::shared_ptr<Control> self;  // ends outside the lock
+        std::lock_guard lock(leaving().mutex);
+        const auto& all = leaving().controls;
+        const auto place = std::find_if(all.begin(), all.end(), [this](const auto& one) { return one.get() == this; });
+        if (place != all.end()) self = std::move(leaving().controls.extract(place).value());
+        leaving().gone.notify_all();
+    });
+}
+
+// At the end of the process. Its child after fork, which has nobody leaving, passes through.
+void Control::await_leaving() {
+    std::unique_lock lock(leaving().mutex);
+    const auto controls = leaving().controls;
+    lock.unlock();
+    for (const auto& control : controls) control->service().post([control] { control->hurry(); });
+    lock.lock();
+    leaving().gone.wait_for(lock, std::chrono::microseconds(hurry_patience_us + finish_hurried_us),
+                            [] { return leaving().controls.empty(); });
+}
+
+}  // namespace weft

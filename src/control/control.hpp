@@ -1,0 +1,100 @@
+// control.hpp: what the leader of a host does for its ranks while a communicator has several hosts: checks them in at
+// the root, writes the roster into the rows of the segment, and then, linked with the leaders of other hosts in a tree,
+// carries letters, the first error, signs of life, and on request where everyone is. It acts on the service thread when
+// the doorbell of the segment rings, when a frame comes and at a slow tick.
+//
+// Letters of other hosts may pass through this one, so it goes on when its own ranks have left, until it is the last or
+// has one neighbour only. The tree is taken down from its leaves.
+#pragma once
+#include <map>
+#include <memory>
+#include <set>
+
+#include "src/control/census.hpp"
+#include "src/control/neighbours.hpp"
+#include "src/control/registration.hpp"
+
+namespace weft {
+
+struct ControlSettings {
+    int64_t heartbeat_ms = 10'000;  // a host silent for so long is dead; 0: never
+    RegistrationSettings registration;
+    Fd news;  // an eventfd
+};
+
+class Control {
+  public:
+    // Thread-safe.
+    Control(std::shared_ptr<Reception> reception, std::shared_ptr<HostGroup> group, const net::Identity& identity,
+            ControlSettings settings);
+    ~Control();
+    // The leader's ranks have left. Its control stays as long as other hosts, or other processes of this one, may need
+    // it, owned by nobody else; at the end of the process that is bounded. Returns at once. Thread-safe.
+    static void leave(std::shared_ptr<Control> control);
+    // The end of the process: returns when those that have left are not needed any more, after some seconds at most.
+    static void await_leaving();
+    // Call it before an error is returned to the caller, whose process may end then. Sends what the rows tell of the
+    // error (Told). Returns when the neighbouring hosts have it, or after a second. Thread-safe.
+    void tell_failure();
+    // What stands in the way of checking in, or who has not come; empty: nothing known. Thread-safe.
+    std::string obstacle();
+    // Readable once the meeting has come to its end, whatever that is.
+    int news() const { return news_.number(); }
+
+  private:
+    void settle(Roster roster);
+    bool is_here(const HostEntry& host) const;
+    Status write_rows();
+    void tell_news() const;
+    void on_frame(int host, News kind, ByteReader& content);
+    bool leader_has_left(int host) const;
+    std::vector<int> ranks_of_leader(int host) const;
+    void mark_lost(int host, const std::string& sentence, int except);
+    void look_around();
+    void look_first();
+    void carry();
+    void forward(const HostGroup::Letter& letter);
+    void tell_unreachable();
+    void tick();
+    void look_for_the_dead();
+    void tell_abort(int except);
+    void tell_told();
+    void go_if_done();
+    bool needed() const;
+    bool in_calls() const;
+    bool has_kernels(int rank) const;
+    void hurry();
+    void end();
+
+    Service& service() { return reception_->service(); }
+
+    std::shared_ptr<Reception> reception_;
+    std::shared_ptr<HostGroup> group_;
+    net::Identity identity_;
+    int64_t heartbeat_ms_;
+    Fd news_;
+    Registration registration_;
+
+    // From the roster on.
+    Roster roster_;
+    int host_ = -1;  // ours
+    std::unique_ptr<Neighbours> neighbours_;
+    std::unique_ptr<Census> census_;
+    std::map<int, uint32_t> letters_;  // of local ranks, carried so far
+    std::set<int> unreachable_;        // ranks elsewhere for whom there are letters and no way
+    uint64_t unreachable_timer_ = 0;
+    bool abort_told_ = false;
+    int64_t failure_told_us_ = 0;
+    bool goodbye_told_ =
+        false;  // that one host has left goes to all: collectives cannot succeed any more; who asks is told the rest
+    std::map<int, uint64_t> told_;  // Told::calls of local ranks, as others know them
+    uint32_t curious_ = 0;          // as last seen
+    uint64_t tick_timer_ = 0;
+
+    bool leaving_ = false, ended_ = false;
+    int64_t finishing_since_us_ = 0;  // 0: not yet
+    int64_t hurried_us_ = 0;          // since when the process wants to end; 0: it does not
+    uint64_t hurry_timer_ = 0;
+};
+
+}  // namespace weft

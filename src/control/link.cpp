@@ -1,0 +1,259 @@
+#include "src/control/link.hpp"
+
+#include <fcntl.h>
+#include <linux/sockios.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/epoll.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+
+#include <cerrno>
+
+#include "src/base/clock.hpp"
+#include "src/base/log.hpp"
+#include "src/base/per_process.hpp"
+#include "src/net/lost_packets.hpp"
+
+namespace weft {
+
+Link::Link(Service& service, Fd socket, OnFrame on_frame, OnEnd on_end)
+    : heard_us(now_us()),
+      spoken_us(heard_us),
+      service_(&service),
+      stream_(std::move(socket)),
+      on_frame_(std::move(on_frame)),
+      on_end_(std::move(on_end)) {
+    rewatch();
+}
+
+Link::~Link() {
+    *alive_ = false;
+    service_->forget(stream_.descriptor());
+}
+
+void Link::send(uint32_t kind, const ByteWriter& content) {
+    const auto alive = alive_;
+    spoken_us = now_us();
+    auto flushed = [&]() -> Result<bool> {
+        WEFT_TRY(stream_.queue(kind, content.bytes().data(), content.bytes().size()));
+        return stream_.flush();
+    }();
+    if (flushed) return rewatch();
+    // Told from the loop: whoever sends is not prepared to lose the link under its hands.
+    service_->post([this, alive] {
+        if (*alive) step(0);
+    });
+}
+
+std::optional<int64_t> Link::machine_silent_us() const {
+    tcp_info info{};
+    socklen_t bytes = sizeof info;
+    if (getsockopt(stream_.descriptor(), IPPROTO_TCP, TCP_INFO, &info, &bytes) != 0) return {};
+    return int64_t(info.tcpi_last_ack_recv) * 1000;
+}
+
+std::string Link::lost_packets() const {
+    constexpr int64_t lately_us = 5'000'000;  // heartbeats and the root's news come more often
+    return now_us() - heard_us < lately_us ? net::lost_packets(stream_.descriptor()) : "";
+}
+
+std::string Link::missing_packets() const { return net::missing_packets(stream_.descriptor()); }
+
+bool Link::arrived() const {
+    int unacknowledged = 0;
+    return idle() && (ioctl(stream_.descriptor(), SIOCOUTQ, &unacknowledged) != 0 || unacknowledged == 0);
+}
+
+void Link::close_when_idle() {
+    closing_ = true;
+    const auto alive = alive_;
+    service_->post([this, alive] {
+        if (*alive && idle()) end(ok());
+    });
+}
+
+void Link::part() {
+    (void)stream_.flush();
+    shutdown(stream_.descriptor(), SHUT_WR);
+    std::byte unread[4096];
+    while (recv(stream_.descriptor(), unread, sizeof unread, MSG_DONTWAIT) > 0) {
+    }
+}
+
+void Link::finish() {
+    if (std::exchange(finishing_, true)) return;
+    const auto alive = alive_;
+    service_->post([this, alive] {
+        if (*alive) step(0);
+    });
+}
+
+void Link::rewatch() {
+    const bool out = !idle();
+    if (watched_ && out == out_watched_) return;
+    out_watched_ = out;
+    watched_ = true;
+    const uint32_t events = EPOLLIN | (out ? uint32_t(EPOLLOUT) : 0u);
+    if (Status status = service_->watch(stream_.descriptor(), events, [this](uint32_t seen) { step(seen); }); !status)
+        WEFT_LOG(warn, net, "{}", status.sentence());
+}
+
+void Link::step(uint32_t) {
+    const auto alive = alive_;
+    auto flushed = stream_.flush();
+    if (flushed && closing_ && idle()) return end(ok());
+    if (flushed && finishing_ && idle() && !std::exchange(shut_, true)) shutdown(stream_.descriptor(), SHUT_WR);
+    if (flushed) rewatch();
+    for (;;) {
+        auto frame = stream_.receive();
+        if (!frame) return end(finishing_ ? ok() : frame.take_status());
+        // A goodbye may lie before the break that our writing met.
+        if (!*frame) return flushed ? void() : end(flushed.take_status());
+        heard_us = now_us();
+        if (finishing_) continue;
+        ByteReader content((*frame)->bytes.data(), (*frame)->bytes.size());
+        on_frame_((*frame)->kind, content);
+        if (!*alive) return;
+    }
+}
+
+void Link::end(Status why) {
+    service_->forget(stream_.descriptor());
+    const OnEnd on_end = on_end_;  // it may destroy us
+    on_end(std::move(why));
+}
+
+Dial::Dial(Service& service, const net::Identity& identity, net::Purpose purpose, net::Whom whom,
+           std::vector<net::Address> addresses, OnDone on_done)
+    : service_(&service), call_(identity, purpose, std::move(addresses), {}, whom), on_done_(std::move(on_done)) {
+    // From the loop, not from here: whoever dials has not kept us yet.
+    const auto alive = alive_;
+    service_->post([this, alive] {
+        if (*alive) step();
+    });
+}
+
+Dial::~Dial() {
+    *alive_ = false;
+    forget();
+}
+
+void Dial::forget() {
+    for (const int fd : watched_) service_->forget(fd);
+    watched_.clear();
+    service_->cancel(timer_);
+}
+
+void Dial::step() {
+    forget();
+    auto socket = call_.advance();
+    if (!socket || *socket) {
+        const OnDone on_done = std::move(on_done_);
+        return socket ? on_done(std::move(**socket)) : on_done(socket.take_status());
+    }
+    std::vector<pollfd> list;
+    call_.add_descriptors(list);
+    for (const pollfd& entry : list) {
+        const uint32_t events =
+            (entry.events & POLLIN ? uint32_t(EPOLLIN) : 0u) | (entry.events & POLLOUT ? uint32_t(EPOLLOUT) : 0u);
+        if (service_->watch(entry.fd, events, [this](uint32_t) { step(); })) watched_.push_back(entry.fd);
+    }
+    constexpr int64_t look_again_us = 50'000;  // its own deadlines have no descriptor
+    timer_ = service_->after(look_again_us, [this] { step(); });
+}
+
+Result<std::shared_ptr<Reception>> Reception::of_process() {
+    return shared_by_process<Reception>([]() -> Result<std::shared_ptr<Reception>> {
+        auto service = Service::of_process();
+        if (!service) return service.take_status();
+        auto door = net::Door::of_process();
+        if (!door) return door.take_status();
+        // Descriptors of its own: a reception that is just ending may still watch the same door.
+        Fd bell = Fd::duplicate((*door)->descriptor());
+        Fd parked = Fd::duplicate((*door)->parked_descriptor());
+        if (!bell || !parked)
+            return fail(weftSystemError, "no descriptor for the process's listener: {}", no_descriptor_text(errno));
+        return std::make_shared<Reception>(std::move(*service), std::move(*door), std::move(bell), std::move(parked));
+    });
+}
+
+Reception::Reception(std::shared_ptr<Service> service, std::shared_ptr<net::Door> door, Fd bell, Fd parked)
+    : service_(std::move(service)), door_(std::move(door)), bell_(std::move(bell)), parked_(std::move(parked)) {
+    service_->run([this] {
+        Status status = service_->watch(bell_.number(), EPOLLIN, [this](uint32_t) { step(); });
+        // A rank that waits for its data connections makes progress at the door too, and parks what is ours.
+        if (status) status = service_->watch(parked_.number(), EPOLLIN | EPOLLET, [this](uint32_t) { step(); });
+        if (!status) WEFT_LOG(warn, net, "{}", status.sentence());
+    });
+}
+
+Reception::~Reception() {
+    service_->run([this] {
+        service_->forget(bell_.number());
+        service_->forget(parked_.number());
+    });
+}
+
+void Reception::step() {
+    if (Status status = door_->progress(); !status) WEFT_LOG(warn, net, "{}", status.sentence());
+    // Handlers may expect more or less.
+    std::vector<Key> keys;
+    for (const auto& [key, expected] : expected_) keys.push_back(key);
+    for (const Key& key : keys) {
+        hand_over(key);
+        const auto place = expected_.find(key);
+        if (place == expected_.end() || !place->second.on_trouble) continue;
+        const OnTrouble on_trouble = place->second.on_trouble;  // it may expect more or less
+        if (const Status trouble = door_->trouble(key.name); !trouble) on_trouble(trouble);
+    }
+}
+
+void Reception::hand_over(const Key& key) {
+    for (;;) {
+        const auto place = expected_.find(key);
+        if (place == expected_.end()) return;
+        auto arrival = door_->claim(key.name, key.kind);
+        if (!arrival) return;
+        Expected& expected = place->second;
+        const auto own = expected.by_token.find(arrival->purpose.token);
+        const OnArrival handler = own != expected.by_token.end() ? own->second : expected.any;
+        if (handler)
+            handler(std::move(*arrival));
+        else
+            expected.early.emplace(arrival->purpose.token, std::move(*arrival));
+    }
+}
+
+void Reception::expect(const net::IdName& name, uint32_t kind, std::optional<uint64_t> token, OnArrival on_arrival,
+                       OnTrouble on_trouble) {
+    const Key key{name, kind};
+    Expected& expected = expected_[key];
+    if (on_trouble) expected.on_trouble = std::move(on_trouble);
+    if (!token) {
+        expected.any = std::move(on_arrival);
+    } else {
+        expected.by_token[*token] = std::move(on_arrival);
+        while (const auto early = expected.early.extract(*token))
+            service_->post(
+                [this, key, token = *token, arrival = std::make_shared<net::Arrival>(std::move(early.mapped()))] {
+                    const auto place = expected_.find(key);
+                    if (place == expected_.end()) return;
+                    const auto own = place->second.by_token.find(token);
+                    if (own != place->second.by_token.end()) own->second(std::move(*arrival));
+                });
+    }
+    service_->post([this, key] { hand_over(key); });
+}
+
+void Reception::stop_expecting(const net::IdName& name, uint32_t kind, std::optional<uint64_t> token) {
+    const auto place = expected_.find({name, kind});
+    if (place == expected_.end()) return;
+    if (token)
+        place->second.by_token.erase(*token);
+    else
+        place->second.any = nullptr;
+    if (!place->second.any && place->second.by_token.empty()) expected_.erase(place);
+}
+
+}  // namespace weft

@@ -1,0 +1,127 @@
+// link.hpp: a connection between two hosts' leaders, or a leader and the root, as the service thread drives it: frames
+// go out as the socket takes them, come in to a callback, and its end is told once. Thread-bound to the service thread.
+#pragma once
+#include <functional>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "src/control/roster.hpp"
+#include "src/control/service.hpp"
+#include "src/net/call.hpp"
+#include "src/net/door.hpp"
+#include "src/net/frames.hpp"
+
+namespace weft {
+
+class Link {
+  public:
+    using OnFrame = std::function<void(uint32_t kind, ByteReader& content)>;
+    using OnEnd = std::function<void(Status)>;  // the connection is broken or was closed; nothing is called after it
+    // Both may destroy the link.
+    Link(Service& service, Fd socket, OnFrame on_frame, OnEnd on_end);
+    ~Link();
+
+    void send(uint32_t kind, const ByteWriter& content = {});
+    bool idle() const { return stream_.queued_bytes() == 0; }
+    // The other end's kernel has acknowledged all that was sent: it is read there even if this process ends now.
+    bool arrived() const;
+    // Ends the link once everything queued is out; then on_end is called with success.
+    void close_when_idle();
+    // Before it is destroyed in order: what was sent shall arrive, though what came is not read any more.
+    void part();
+    // The orderly end, which loses nothing that was queued: our direction is closed once everything is out, what still
+    // comes is read and dropped, and when the other end has closed too on_end is called with success.
+    void finish();
+    const net::Address& peer() const { return stream_.peer(); }
+    // For how long nothing has come from the machine at the other end, not even its kernel's acknowledgement of what was
+    // sent; nothing: unknown.
+    std::optional<int64_t> machine_silent_us() const;
+    // net::lost_packets of the connection; empty if the other end has been silent itself.
+    std::string lost_packets() const;
+    std::string missing_packets() const;
+    int64_t heard_us = 0;   // when something last came
+    int64_t spoken_us = 0;  // when something was last queued
+
+  private:
+    void step(uint32_t events);
+    void rewatch();
+    void end(Status why);
+
+    Service* service_;
+    net::FrameStream stream_;
+    OnFrame on_frame_;
+    OnEnd on_end_;
+    bool closing_ = false, finishing_ = false, shut_ = false;
+    bool watched_ = false, out_watched_ = false;
+    std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);  // false once destroyed, for callbacks under way
+};
+
+// Connects, and proves who we are, until it has succeeded or failed. Thread-bound to the service thread.
+class Dial {
+  public:
+    using OnDone = std::function<void(Result<Fd>)>;  // may destroy the dial
+    Dial(Service& service, const net::Identity& identity, net::Purpose purpose, net::Whom whom,
+         std::vector<net::Address> addresses, OnDone on_done);
+    ~Dial();
+    const net::Address& peer() const { return call_.peer(); }
+    bool turned_away() const { return call_.turned_away(); }
+    bool unknown() const { return call_.unknown(); }
+    bool refused() const { return call_.refused(); }
+    bool misdirected() const { return call_.misdirected(); }
+    std::string pending() const { return call_.pending(); }
+
+  private:
+    void step();
+    void forget();
+
+    Service* service_;
+    net::Call call_;
+    OnDone on_done_;
+    std::vector<int> watched_;
+    uint64_t timer_ = 0;
+    std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
+};
+
+// The door of the process, opened for its service thread: arrivals for rendezvous and control go to who expects them.
+// What comes for data connections stays in the door. Thread-safe.
+class Reception {
+  public:
+    static Result<std::shared_ptr<Reception>> of_process();
+    ~Reception();
+
+    net::Door& door() { return *door_; }
+    Service& service() { return *service_; }
+
+    using OnArrival = std::function<void(net::Arrival)>;
+    // On the service thread. `token`: of the purpose; none: all that nobody else expects.
+    // `on_trouble`: told again and again once somebody who knows the secret was refused (Door::trouble()).
+    using OnTrouble = std::function<void(const Status&)>;
+    void expect(const net::IdName& name, uint32_t kind, std::optional<uint64_t> token, OnArrival on_arrival,
+                OnTrouble on_trouble = {});
+    void stop_expecting(const net::IdName& name, uint32_t kind, std::optional<uint64_t> token);
+
+    Reception(std::shared_ptr<Service> service, std::shared_ptr<net::Door> door, Fd bell, Fd parked);
+
+  private:
+    struct Key {
+        net::IdName name;
+        uint32_t kind;
+        auto operator<=>(const Key&) const = default;
+    };
+    struct Expected {
+        std::map<uint64_t, OnArrival> by_token;
+        OnArrival any;
+        OnTrouble on_trouble;
+        std::multimap<uint64_t, net::Arrival> early;  // for tokens that nobody expects yet
+    };
+    void step();
+    void hand_over(const Key& key);
+
+    std::shared_ptr<Service> service_;
+    std::shared_ptr<net::Door> door_;
+    Fd bell_, parked_;  // the door's descriptors once more
+    std::map<Key, Expected> expected_;
+};
+
+}  // namespace weft

@@ -1,0 +1,51 @@
+// partners.cpp: what the watchdog looks at when messages between two ranks each do not come.
+#include "src/base/clock.hpp"
+#include "src/base/log.hpp"
+#include "src/control/watchdog.hpp"
+
+namespace weft {
+
+// What another host's rank sent before its end may come after the news of that: of one that died soon, of one that left
+// in order its connection says more.
+
+Status Watchdog::look_at_partners(const RankSet& missing, int64_t silence_us, const Owed& owed, const char* awaited) {
+    if (group_->aborted()) return group_->abort_status();
+    if (silence_us >= compare_after_us) news_.ask();
+    const int64_t since_us = silence_us == INT64_MAX ? partners_silent_since_us_ : now_us() - silence_us;
+    if (since_us > std::exchange(partners_silent_since_us_, since_us) + 1000) departed_.clear();
+    Status found;
+    missing.for_each([&](int other) {
+        const RankState state = group_->row(other).state.load(std::memory_order_acquire);
+        const bool left = state == RankState::left, here = group_->local(other);
+        if (!found || (!left && group_->alive(other))) return;
+        if (!here && silence_us < (left ? RemoteNews::departed_us : RemoteNews::settled_us)) return;
+        // What it sent before may have come since we last polled.
+        if (!departed_.contains(other)) return departed_.insert(other);
+        const LossRecord& loss = group_->header().loss;
+        const bool lost =
+            !left && !here && loss.state.load(std::memory_order_acquire) && loss.host == group_->home(other).host;
+        found = fail(weftRemoteError, "{}{} {} and {}", lost ? fmt::format("{}; ", loss.sentence) : "",
+                     group_->name_of(other), left ? "left the communicator" : "died", owed(other));
+    });
+    if (!found || silence_us == INT64_MAX) return found;
+    const bool warn = limits_.warn_us > 0 && silence_us >= limits_.warn_us && !warned_;
+    const bool late = limits_.timeout_us > 0 && silence_us >= limits_.timeout_us;
+    if (!warn && !late) return ok();
+    std::string who;
+    int named = 0;
+    missing.for_each([&](int other) {
+        if (++named <= 8)
+            who += fmt::format("{}{}, and {}", who.empty() ? "" : "; ", whereabouts(other, UINT64_MAX), owed(other));
+    });
+    if (named > 8) who += fmt::format("; and {} more", named - 8);
+    who += lost_packets();
+    const double seconds = double(silence_us) / 1e6;
+    if (late)
+        return fail(weftTimeout, "rank {} waited {:.1f} s for {}{}, the deadline ({}) is {} ms: {}", rank_, seconds,
+                    awaited, name(), option_, limits_.timeout_us / 1000, who);
+    warned_ = true;
+    WEFT_LOG_RANK(rank_, warn, coll, "waits since {:.1f} s for {}{}: {}", seconds, awaited, name(), who);
+    return ok();
+}
+
+}  // namespace weft

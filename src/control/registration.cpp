@@ -1,0 +1,171 @@
+#include "src/control/registration.hpp"
+
+#include <algorithm>
+
+#include "src/base/clock.hpp"
+#include "src/control/check_in.hpp"
+
+namespace weft {
+
+namespace {
+constexpr int64_t retry_first_us = 20'000, retry_most_us = 1'000'000;
+constexpr int64_t door_closed_us = 8'000'000;  // whoever knows better who has left names it before
+constexpr int64_t root_silent_us = 2'500'000;  // it tells every second who is missing
+}  // namespace
+
+Registration::Registration(Service& service, std::shared_ptr<HostGroup> group, const net::Identity& identity,
+                           RegistrationSettings settings, OnRoster on_roster)
+    : service_(&service),
+      group_(std::move(group)),
+      identity_(identity),
+      settings_(std::move(settings)),
+      on_roster_(std::move(on_roster)),
+      retry_us_(retry_first_us) {}
+
+void Registration::end() {
+    if (root_) root_->part();
+    root_.reset();
+    dial_.reset();
+    service_->cancel(retry_timer_);
+}
+
+// Then nobody needs the root, and whoever has seen that first may have closed it already.
+bool Registration::all_here() const {
+    return int(group_->header().joined.load(std::memory_order_acquire)) == group_->ranks();
+}
+
+std::string Registration::obstacle() const {
+    if (dial_)
+        if (const std::string pending = dial_->pending(); !pending.empty()) return "the root at " + pending;
+    const int64_t silent_us = root_ ? now_us() - root_->heard_us : 0;
+    if (const std::string lost = root_ ? root_->lost_packets() : ""; !lost.empty())
+        return fmt::format("{}{}{}", obstacle_, obstacle_.empty() ? "" : "; ", lost);
+    if (silent_us < root_silent_us) return obstacle_;
+    const std::string missing = root_->missing_packets();
+    return fmt::format("{}{}the root at {} has said nothing for {} ms{}{}", obstacle_, obstacle_.empty() ? "" : "; ",
+                       root_->peer().text(), silent_us / 1000, missing.empty() ? "" : "; ", missing);
+}
+
+void Registration::dial() {
+    dial_ = std::make_unique<Dial>(
+        *service_, identity_, net::Purpose{net::checkin, 0, 0}, net::Whom{.process = 0, .root = true}, settings_.root,
+        [this](Result<Fd> socket) {
+            if (socket) return check_in(std::move(*socket));
+            const Status& why = socket.status();
+            // A root that was there before the id was known does not begin to know it.
+            const bool unknown = settings_.root_exists && dial_->unknown() && !dial_->turned_away();
+            const weftResult_t code = unknown ? weftInvalidUsage : why.code();
+            obstacle_ = fmt::format("the root of the meeting was not reached: {}", why.sentence());
+            const bool astray = settings_.root_elsewhere && dial_->misdirected();
+            refused_us_ = !dial_->refused() ? 0 : refused_us_ == 0 ? now_us() : refused_us_;
+            dial_.reset();
+            if (all_here()) return;
+            if (settings_.door_exists && refused_us_ != 0 && now_us() - refused_us_ > door_closed_us) {
+                group_->raise(
+                    weftRemoteError, -1,
+                    fmt::format("for {} s nobody has listened where the ranks check in ({}): the process there "
+                                "has left, or the addresses lead elsewhere from here",
+                                door_closed_us / 1'000'000, why.sentence()));
+                return;
+            }
+            if (code == weftMismatch || code == weftInvalidUsage || astray) {
+                group_->raise(code, -1, astray ? obstacle_ + settings_.root_hint : why.sentence());
+                return;
+            }
+            // It may not run yet, or be busy.
+            retry_timer_ = service_->after(retry_us_, [this] { dial(); });
+            retry_us_ = std::min(retry_us_ * 2, retry_most_us);
+        });
+}
+
+std::vector<RosterRank> Registration::newly_joined() {
+    std::vector<RosterRank> members;
+    const size_t joined = group_->header().joined.load(std::memory_order_acquire);
+    for (int rank = 0; rank < group_->ranks() && members_.size() < joined; ++rank) {
+        const int pid = group_->home(rank).pid.load(std::memory_order_acquire);
+        if (pid != 0 && members_.insert(rank).second)
+            members.push_back({rank, pid, group_->home(rank).cpu, group_->row(rank).device});
+    }
+    return members;
+}
+
+// Of the ranks of this host.
+CpuShare Registration::share() const {
+    CpuShare all;
+    for (const int rank : members_) all.add(group_->row(rank).cpus, group_->row(rank).quota);
+    return all;
+}
+
+void Registration::put_members(ByteWriter& to, const std::vector<RosterRank>& members) const {
+    for (const RosterRank& member : members)
+        if (member.rank == 0) {
+            to.put(group_->header().agreed);
+            const AgreedTexts texts = AgreedTexts::of(*group_);
+            to.put_bytes(texts.tuning);
+            to.put_failure(texts.refusal);
+        }
+}
+
+void Registration::check_in(Fd socket) {
+    dial_.reset();
+    obstacle_.clear();
+    root_ = std::make_unique<Link>(
+        *service_, std::move(socket), [this](uint32_t kind, ByteReader& content) { on_frame(kind, content); },
+        [this](const Status& why) {
+            root_.reset();
+            if (group_->aborted() || all_here()) return;
+            group_->raise(weftRemoteError, -1,
+                          fmt::format("the process where the ranks check in, the one that made the unique id, ended "
+                                      "before all had met: {}",
+                                      why ? "it closed the connection" : why.sentence()));
+        });
+    HostEntry self = settings_.self;
+    self.members = newly_joined();
+    self.share = share();
+    ByteWriter content;
+    self.write(content);
+    put_members(content, self.members);
+    root_->send(uint32_t(CheckIn::host), content);
+    if (group_->aborted()) tell_abort();  // it could not be told before
+}
+
+void Registration::look_around() {
+    if (!root_) return;
+    const auto members = newly_joined();
+    if (members.empty()) return;
+    ByteWriter content;
+    put_share(content, share());
+    content.put(uint32_t(members.size()));
+    for (const RosterRank& member : members) member.write(content);
+    put_members(content, members);
+    root_->send(uint32_t(CheckIn::joined), content);
+}
+
+void Registration::tell_abort() {
+    if (!root_ || std::exchange(abort_told_, true)) return;
+    const Status failure = group_->abort_status();
+    ByteWriter content;
+    content.put_failure(failure.code(), failure.sentence());
+    root_->send(uint32_t(CheckIn::failed), content);
+}
+
+void Registration::on_frame(uint32_t kind, ByteReader& content) {
+    if (kind == uint32_t(CheckIn::waiting)) {
+        obstacle_ = content.get_text();
+    } else if (kind == uint32_t(CheckIn::refused)) {
+        const Failure why = content.get_failure();
+        abort_told_ = true;  // the root told everybody
+        group_->raise(why.code, -1, why.sentence);
+        root_.reset();
+    } else if (kind == uint32_t(CheckIn::roster)) {
+        Roster roster = Roster::read(content);
+        if (!content.at_end()) {
+            group_->raise(weftInternalError, -1, "the roster of the ranks came damaged");
+            return;
+        }
+        on_roster_(std::move(roster));
+        root_.reset();
+    }
+}
+
+}  // namespace weft

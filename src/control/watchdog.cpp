@@ -1,0 +1,235 @@
+#include "src/control/watchdog.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+#include "src/base/clock.hpp"
+#include "src/segment/first_cause.hpp"
+#include "src/base/log.hpp"
+#include "src/segment/partner_wait.hpp"
+#include "src/net/lost_packets.hpp"
+
+namespace weft {
+
+namespace {
+
+constexpr int64_t in_flight_us = 30'000'000;
+
+std::string seconds(int64_t us) { return fmt::format("{:.1f} s", double(us) / 1e6); }
+
+// What a rank is at that is in no collective; empty: that is not known.
+std::string beside_collectives(const RankRow& row) {
+    // By PartnerWait::Kind.
+    static constexpr const char* waits[] = {
+        "waits for a message of rank {} (weftRecv)",     "waits for rank {} to take a message (weftSend)",
+        "waits for a message of rank {} (weftSendRecv)", "waits for rank {} to take a message (weftSendRecv)",
+        "waits for signals of rank {} (weftWaitSignal)", "waits for rank {} in a one-sided call"};
+    std::string text;
+    const auto wait = PartnerWait::of(row.partner_wait.load(std::memory_order_relaxed));
+    if (const int64_t since_us = row.partner_wait_us.load(std::memory_order_relaxed);
+        since_us != 0 && wait.kind < std::size(waits))
+        text += fmt::format(", {} since {}", fmt::format(fmt::runtime(waits[wait.kind]), wait.peer),
+                            seconds(now_us() - since_us));
+    if (const uint32_t calls = row.held_calls.load(std::memory_order_relaxed); calls != 0)
+        text += fmt::format(", holds {} call{} in an open group since {}: weftGroupEnd is missing", calls,
+                            calls == 1 ? "" : "s", seconds(now_us() - row.held_us.load(std::memory_order_relaxed)));
+    return text;
+}
+
+}  // namespace
+
+// The ranks of other hosts are known to live, or their loss would have been told.
+std::string Watchdog::lost_packets() {
+    const std::string lost = net::lost_packets_of_process();
+    return lost.empty() ? "" : "; " + lost;
+}
+
+std::string Watchdog::name() const {
+    return communicator_.empty() ? "" : fmt::format(" on communicator {}", communicator_);
+}
+
+Status Watchdog::mismatch(int other, uint64_t sequence, const Operation& operation, uint64_t of) {
+    if (of != 0 && of < sequence)
+        return fail(
+            weftMismatch,
+            "operation {}{}: rank {} sent rank {} what this one did not take, as it sees in operation {}, {}; every "
+            "rank must make the same calls in the same order, with the same root",
+            of, name(), other, rank_, sequence, operation.text());
+    for (int64_t until = now_us() + 500'000; now_us() < until;) {
+        if (auto report = group_->row(other).position.read(); report && report->entered >= sequence) {
+            if (report->entered > sequence)
+                return fail(weftMismatch,
+                            "operation {}{}: rank {} called {}, rank {} something else before it went on to operation "
+                            "{}, {}; every rank must make the same calls in the same order",
+                            sequence, name(), rank_, operation.text(), other, report->entered,
+                            report->operation.text());
+            Operation ours = operation, theirs = report->operation;
+            ours.choice = theirs.choice = 0;
+            const auto [low, high] = std::minmax(rank_, other);
+            const Operation &low_call = rank_ < other ? operation : report->operation,
+                            &high_call = rank_ < other ? report->operation : operation;
+            if (ours == theirs)
+                return fail(weftMismatch,
+                            "ranks {} and {} both called {} as operation {}{} but chose different algorithms: are they "
+                            "the same build, with the same WEFT_ options and the same weftCommSetCallConfig?",
+                            low, high, operation.text(), sequence, name());
+            return fail(weftMismatch,
+                        "operation {}{}: rank {} called {}, rank {} called {}; every rank must make the same calls in "
+                        "the same order",
+                        sequence, name(), low, low_call.text(), high, high_call.text());
+        }
+        if (!group_->alive(other)) break;
+        news_.ask();
+        usleep(1000);
+    }
+    return fail(weftMismatch,
+                "operation {}{}: rank {} called {}, rank {} something else; every rank must make the same calls in the "
+                "same order",
+                sequence, name(), rank_, operation.text(), other);
+}
+
+Status Watchdog::look_at(int other, uint64_t sequence, const Operation& operation, int64_t silence_us) {
+    const RankRow& row = group_->row(other);
+    // Before its last call: who has ended or left makes none any more. A process ends after its ranks have left.
+    const bool alive = group_->alive(other), left = row.state.load(std::memory_order_acquire) == RankState::left;
+    // What it called before what became of it: a rank that called something else and left has mismatched, not died.
+    const auto report = row.position.read();
+    if (report && report->entered == sequence && !(report->operation == operation))
+        return mismatch(other, sequence, operation);
+    // It finished this operation, so all that it owes us is there, perhaps since we last polled; it may have ended in
+    // order. What is still missing at the next look will never come.
+    if (report && report->finished >= sequence) {
+        // What came over a network may be on its way for long.
+        if (!group_->local(other) && silence_us < in_flight_us) return ok();
+        if (!finished_.contains(other)) return finished_.insert(other), ok();
+        return fail(weftMismatch,
+                    "{} finished operation {}{} without what rank {} waits for in {}; every rank must make the same "
+                    "calls in the same order",
+                    group_->name_of(other), sequence, name(), rank_, operation.text());
+    }
+    if (!alive && !left) {
+        const bool here = group_->local(other);
+        if (!here && silence_us < RemoteNews::settled_us) return ok();
+        // Who was not given a processor has been silent itself: what came meanwhile is found before the next look.
+        if (!here && !gone_.contains(other)) return gone_.insert(other), ok();
+        const LossRecord& loss = group_->header().loss;
+        if (!here && loss.state.load(std::memory_order_acquire) && loss.host == group_->home(other).host)
+            return fail(weftRemoteError, "{}; rank {} waited for rank {} there in operation {}{}, {}", loss.sentence,
+                        rank_, other, sequence, name(), operation.text());
+        return fail(weftRemoteError, "{}; rank {} waited for it in operation {}{}, {}", death_of(*group_, other), rank_,
+                    sequence, name(), operation.text());
+    }
+    if (left && report && report->entered < sequence)
+        return fail(weftRemoteError,
+                    "{} left the communicator after operation {}; rank {} waits for it in operation {}{}, {}",
+                    group_->name_of(other), report->finished, rank_, sequence, name(), operation.text());
+    return ok();
+}
+
+// Whom we wait for may itself wait for somebody: who died, left or called something else is told by whoever sees it.
+Status Watchdog::look_beyond(const RankSet& missing, uint64_t sequence, const Operation& operation,
+                             int64_t silence_us) {
+    for (int other = 0; other < group_->ranks(); ++other) {
+        if (other == rank_ || missing.contains(other)) continue;
+        const auto report = group_->row(other).position.read();
+        if (!report || report->finished >= sequence) continue;
+        const RankState state = group_->row(other).state.load(std::memory_order_acquire);
+        const bool gone = state == RankState::left || state == RankState::dead || !group_->alive(other),
+                   differs = report->entered == sequence && !(report->operation == operation);
+        // A rank that ended after it was told of a failure is not the cause, of which news may still come.
+        if (gone && silence_us == INT64_MAX && !group_->told(other).empty()) continue;
+        if (gone || differs) WEFT_TRY(look_at(other, sequence, operation, silence_us));
+    }
+    return ok();
+}
+
+Status Watchdog::cause(uint64_t sequence, const Operation& operation) {
+    news_.ask();
+    WEFT_TRY(known_cause(*group_));
+    return look_beyond({}, sequence, operation, INT64_MAX);
+}
+
+Status Watchdog::await_cause(const std::function<Status()>& cause) const {
+    for (const int64_t broken_us = now_us(); news_.cause_may_come(broken_us); usleep(5000)) WEFT_TRY(cause());
+    return ok();
+}
+
+// Those of whom it is known that they have not come; if there are none, those whom we wait for ourselves.
+RankSet Watchdog::causes(const RankSet& missing, uint64_t sequence, int64_t silence_us) const {
+    RankSet absent;
+    for (int other = 0; other < group_->ranks(); ++other) {
+        const RankRow& row = group_->row(other);
+        if (other == rank_ ||
+            (!group_->local(other) && row.heard_us.load(std::memory_order_acquire) < now_us() - silence_us))
+            continue;
+        if (const auto report = row.position.read(); report && report->entered < sequence) absent.insert(other);
+    }
+    if (!absent.empty()) return absent;
+    // All have come: of one that does not come out of its function the others may be missing in turn.
+    RankSet inside;
+    for (int other = 0; other < group_->ranks(); ++other) {
+        const int64_t since_us = group_->row(other).in_function_us.load(std::memory_order_relaxed);
+        if (other != rank_ && since_us != 0 && now_us() - since_us >= silence_us / 2) inside.insert(other);
+    }
+    return inside.empty() ? missing : inside;
+}
+
+std::string Watchdog::whereabouts(int other, uint64_t sequence) const {
+    const RankRow& row = group_->row(other);
+    const auto report = row.position.read();
+    std::string text = group_->name_of(other);
+    const int64_t heard_us = row.heard_us.load(std::memory_order_acquire),
+                  ago_us = group_->local(other) ? 0 : now_us() - heard_us;
+    if (!group_->local(other) && heard_us == 0) return text + " has sent no news yet";
+    if (ago_us > 2 * RemoteNews::ask_apart_us + 1'000'000)
+        text += fmt::format(" has sent no news for {}", seconds(ago_us));
+    else
+        text += group_->stopped(other) ? " is stopped (SIGSTOP or a debugger)" : " is alive";
+    const std::string beside = beside_collectives(row);
+    if (!report || report->entered == 0)
+        return text + (beside.empty() ? ", has not called anything yet" : beside + ", has called no collective yet");
+    if (!report->inside())
+        return text +
+               fmt::format("{}, last operation {}", beside.empty() ? ", outside Weft" : beside, report->finished);
+    text += beside;
+    if (const int64_t since_us = row.in_function_us.load(std::memory_order_relaxed); since_us != 0)
+        text += fmt::format(", in the function of a user's reduction since {}", seconds(now_us() - since_us));
+    if (report->entered == sequence) return text + ", inside this operation";
+    return text + fmt::format(", inside operation {} ({})", report->entered, report->operation.text());
+}
+
+Status Watchdog::look(const RankSet& missing, uint64_t sequence, const Operation& operation, int64_t silence_us) {
+    if (group_->aborted()) return group_->abort_status();
+    const int64_t since_us = now_us() - silence_us;
+    if (since_us > std::exchange(silent_since_us_, since_us) + 1000) gone_.clear();  // something came between
+    if (silence_us >= compare_after_us) news_.ask();
+    Status found;
+    missing.for_each([&](int other) {
+        if (found && (silence_us >= compare_after_us || !group_->alive(other)))
+            found = look_at(other, sequence, operation, silence_us);
+    });
+    if (found && silence_us >= compare_after_us) found = look_beyond(missing, sequence, operation, silence_us);
+    if (!found) return found;
+    const bool warn = limits_.warn_us > 0 && silence_us >= limits_.warn_us && !warned_;
+    const bool late = limits_.timeout_us > 0 && silence_us >= limits_.timeout_us;
+    if (!warn && !late) return ok();
+    std::string who;
+    int named = 0;
+    causes(missing, sequence, silence_us).for_each([&](int other) {
+        if (++named <= 8) who += fmt::format("{}{}", who.empty() ? "" : "; ", whereabouts(other, sequence));
+    });
+    if (named > 8) who += fmt::format("; and {} more", named - 8);
+    who += lost_packets();
+    if (late)
+        return fail(weftTimeout, "rank {} waited {} in operation {}{}, {}, the deadline ({}) is {} ms: {}", rank_,
+                    seconds(silence_us), sequence, name(), operation.text(), option_, limits_.timeout_us / 1000, who);
+    warned_ = true;
+    WEFT_LOG_RANK(rank_, warn, coll, "waits since {} in operation {}{}, {}: {}", seconds(silence_us), sequence, name(),
+                  operation.text(), who);
+    return ok();
+}
+
+}  // namespace weft

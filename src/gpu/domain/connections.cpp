@@ -1,0 +1,185 @@
+#include "src/gpu/domain/connections.hpp"
+
+#include <algorithm>
+#include <cassert>
+#include <cstring>
+
+#include "src/gpu/domain/program.hpp"
+
+namespace weft::cuda {
+
+namespace {
+
+constexpr uint32_t depth_max = Connections::depth_max;
+
+// Of one end of a connection, in its rank's area. Each line has one writer; of an end that receives the first and the
+// last are used, of one that sends the other two.
+struct EndWords {
+    alignas(128) uint64_t filled[depth_max];  // the rank that sends
+    alignas(128) uint32_t consumed;           // the rank that receives
+    alignas(128) uint32_t count;              // the rank's own kernels
+};
+
+// Of an end abroad, in host memory. The first line's writer is who sends, the kernel or the proxy, the second's who
+// receives.
+struct AbroadWords {
+    alignas(128) uint64_t filled[depth_max];
+    uint64_t lengths[depth_max];
+    alignas(128) uint32_t consumed;
+    uint32_t wanted;
+};
+
+size_t round_up(size_t bytes) { return (bytes + 255) / 256 * 256; }
+
+}  // namespace
+
+uint32_t Connections::depth_of(const Schedule& schedule) {
+    const uint32_t depth = slots_of(schedule);
+    assert(depth <= depth_max);
+    return depth;
+}
+
+size_t Connections::area_bytes() const { return round_up(most_.ends * sizeof(EndWords)) + most_.slots * slot_bytes; }
+size_t Connections::abroad_words_bytes() const { return round_up(most_.abroad * sizeof(AbroadWords)); }
+
+size_t Connections::step_blocks_offset(const Schedule& schedule) {
+    size_t instructions = 0;
+    for (const Block& block : schedule.blocks) instructions += block.instructions.size();
+    return (instructions * sizeof(Instruction) + 15) / 16 * 16;
+}
+
+size_t Connections::most_tile_bytes(const Schedule& schedule) {
+    return has_scratch(schedule) ? std::min(slot_bytes, largest_tile_bytes(schedule, slot_bytes))
+                                 : largest_tile_bytes(schedule, slot_bytes);
+}
+
+Connections::End Connections::next_end(int rank, bool abroad, uint32_t depth) {
+    Extent& has = extents_[size_t(rank)];
+    const End end{has.ends, has.abroad, has.abroad_slots};
+    ++has.ends;
+    has.abroad += abroad;
+    has.abroad_slots += abroad ? depth : 0;
+    return end;
+}
+
+void Connections::connect(const Key& key) {
+    const auto [place, fresh] = connections_.try_emplace(key);
+    if (!fresh) return;
+    const bool abroad = !together(key.sender, key.receiver);
+    Extent& receiver = extents_[size_t(key.receiver)];
+    place->second = {next_end(key.sender, abroad, key.depth), next_end(key.receiver, abroad, key.depth),
+                     receiver.slots};
+    if (!abroad) receiver.slots += key.depth;
+    for (const int rank : {key.sender, key.receiver}) {
+        const Extent& has = extents_[size_t(rank)];
+        most_ = {std::max(most_.ends, has.ends), std::max(most_.slots, has.slots), std::max(most_.abroad, has.abroad),
+                 std::max(most_.abroad_slots, has.abroad_slots)};
+    }
+}
+
+void Connections::add(std::vector<Schedule> schedules) {
+    extents_.resize(schedules.size());
+    size_t program = 0;
+    for (Schedule& schedule : schedules) {
+        assert(refusal(schedule).empty());
+        // Each connection has an end that sends.
+        for (const Block& block : schedule.blocks)
+            if (block.target >= 0) connect({block.channel, schedule.rank, block.target, depth_of(schedule)});
+        // Ranks differ in what they do: all have room for the most.
+        program = std::max(program, step_blocks_offset(schedule) + schedule.blocks.size() * sizeof(StepBlock));
+        scratch_bytes_ = std::max(scratch_bytes_, round_up(weft::scratch_bytes(schedule, most_tile_bytes(schedule))));
+        if (!wanted(schedule.rank)) schedule = {};
+    }
+    groups_.push_back({std::move(schedules), program_bytes_});
+    program_bytes_ = round_up(program_bytes_ + program);
+}
+
+ConnectionEnd Connections::abroad_end(const Key& key, const Connection& connection, bool incoming,
+                                      std::byte* abroad) const {
+    const End& own = incoming ? connection.receiver : connection.sender;
+    ConnectionEnd end{};
+    end.slot_bytes = slot_bytes;
+    end.depth = key.depth;
+    end.peer = incoming ? key.sender : key.receiver;
+    if (!abroad) return end;
+    auto* const words = reinterpret_cast<AbroadWords*>(abroad) + own.abroad;
+    end.slots = abroad + abroad_words_bytes() + own.abroad_slots * slot_bytes;
+    end.filled = words->filled;
+    end.consumed = &words->consumed;
+    if (incoming)
+        end.wanted = &words->wanted;
+    else
+        end.lengths = words->lengths;
+    return end;
+}
+
+std::vector<AbroadEnd> Connections::abroad_ends(int rank, std::byte* abroad) const {
+    std::vector<AbroadEnd> ends;
+    for (const auto& [key, connection] : connections_) {
+        if (together(key.sender, key.receiver) || (key.sender != rank && key.receiver != rank)) continue;
+        const bool incoming = key.receiver == rank;
+        ends.push_back({key.channel, incoming, abroad_end(key, connection, incoming, abroad)});
+    }
+    return ends;
+}
+
+ConnectionEnd Connections::end_of(const Key& key, const Connection& connection, bool incoming,
+                                  std::span<std::byte* const> areas, std::byte* abroad) const {
+    const auto words = [&](int rank, const End& end) {
+        return reinterpret_cast<EndWords*>(areas[size_t(rank)]) + end.place;
+    };
+    uint32_t* const count =
+        incoming ? &words(key.receiver, connection.receiver)->count : &words(key.sender, connection.sender)->count;
+    ConnectionEnd end{};
+    // An end abroad is a place of its own; only the count stays with the kernel.
+    if (!together(key.sender, key.receiver)) {
+        end = abroad_end(key, connection, incoming, abroad);
+        end.count = count;
+        return end;
+    }
+    end.slots = areas[size_t(key.receiver)] + round_up(most_.ends * sizeof(EndWords)) + connection.slots * slot_bytes;
+    end.filled = words(key.receiver, connection.receiver)->filled;
+    end.consumed = &words(key.sender, connection.sender)->consumed;
+    end.count = count;
+    end.slot_bytes = slot_bytes;
+    end.depth = key.depth;
+    end.peer = incoming ? key.sender : key.receiver;
+    return end;
+}
+
+std::vector<std::byte> Connections::programs(int rank, std::span<std::byte* const> areas, std::byte* abroad) const {
+    assert(wanted(rank));
+    std::vector<std::byte> memory(program_bytes_);
+    for (const Group& group : groups_) {
+        const Schedule& schedule = group.schedules[size_t(rank)];
+        Program program = program_of(schedule);
+        const auto bind = [&](ConnectionEnd& end, const Key& key, bool incoming) {
+            if (end.peer >= 0) end = end_of(key, connections_.at(key), incoming, areas, abroad);
+        };
+        for (size_t i = 0; i < program.blocks.size(); ++i) {
+            const Block& block = schedule.blocks[i];
+            const uint32_t depth = depth_of(schedule);
+            bind(program.blocks[i].source, {block.channel, block.source, rank, depth}, true);
+            bind(program.blocks[i].target, {block.channel, rank, block.target, depth}, false);
+        }
+        std::byte* const at = memory.data() + group.program;
+        memcpy(at, program.instructions.data(), program.instructions.size() * sizeof(Instruction));
+        memcpy(at + step_blocks_offset(schedule), program.blocks.data(), program.blocks.size() * sizeof(StepBlock));
+    }
+    return memory;
+}
+
+void Connections::bind(KernelArguments& arguments, size_t index, const std::byte* programs) const {
+    const Group& group = groups_[index];
+    const Schedule& schedule = group.schedules[size_t(arguments.rank)];
+    const std::byte* const at = programs + group.program;
+    arguments.instructions = reinterpret_cast<const Instruction*>(at);
+    arguments.step_blocks = reinterpret_cast<const StepBlock*>(at + step_blocks_offset(schedule));
+    arguments.step_block_count = int32_t(schedule.blocks.size());
+    arguments.chunks = schedule.chunks;
+    arguments.parts = schedule.parts();
+    arguments.tiles = schedule.tiles;
+    arguments.dependent = program_of(schedule).dependent;
+}
+
+}  // namespace weft::cuda

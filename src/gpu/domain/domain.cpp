@@ -1,0 +1,368 @@
+#include "src/gpu/domain/domain.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <list>
+#include <mutex>
+
+#include "src/base/clock.hpp"
+#include "src/base/log.hpp"
+#include "src/base/per_process.hpp"
+#include "src/gpu/domain/domain_memory.hpp"
+
+namespace weft::cuda {
+
+namespace {
+
+constexpr int64_t kernel_patience_us = 2'000'000;  // after an abort: kernels look at the word all the time
+constexpr int64_t peer_patience_us = 300'000;      // peers that leave at about the same time as a rule do so in less
+
+// Memory of domains that are gone. To free it waits for the device, where kernels of another communicator may wait for
+// a rank of this very thread: it is kept for the next domain, and freed when the process has none.
+struct SpareMemory {
+    Context context;
+    ExportableMemory memory;
+    size_t bytes;  // that it was asked for
+};
+struct SpareWords {
+    Context context;
+    PinnedMemory host_words, abroad;
+};
+struct Parked {
+    std::mutex mutex;
+    std::list<std::unique_ptr<Domain>> all;
+    std::list<SpareMemory> memory;
+    std::list<SpareWords> words;
+    int alive = 0;  // domains that are not retired
+};
+Parked& parked_domains() {
+    static PerProcess<Parked> of_process;
+    return of_process.get();
+}
+
+}  // namespace
+
+Domain::Domain(std::shared_ptr<HostGroup> group, int rank, std::shared_ptr<const KernelSet> kernels,
+               Connections connections)
+    : group_(std::move(group)),
+      rank_(rank),
+      ranks_(group_->ranks()),
+      kernels_(std::move(kernels)),
+      bases_(size_t(ranks_), 0),
+      connections_(std::move(connections)) {
+    members_ = group_->locals();
+    for (int rank = 0; rank < ranks_; ++rank)
+        if (!group_->local(rank)) abroad_ranks_.push_back(rank);
+    std::vector<int> first_ranks(size_t(ranks_), -1);  // by host
+    for (int rank = 0; rank < ranks_ && !group_->one_host(); ++rank)
+        if (int& first = first_ranks[size_t(group_->home(rank).host)]; first < 0) first = rank;
+    for (const int first : first_ranks)
+        if (first >= 0 && !group_->local(first)) other_hosts_.push_back(first);
+    Parked& parked = parked_domains();
+    std::lock_guard lock(parked.mutex);
+    ++parked.alive;
+}
+
+Status Domain::take_memory(ExportableMemory::Way way) {
+    const Context& context = kernels_->context();
+    const size_t bytes = places().bytes;
+    Parked& parked = parked_domains();
+    const auto use = [this](ExportableMemory& memory) { unused_ = std::exchange(memory_, std::move(memory)); };
+    {
+        std::lock_guard lock(parked.mutex);
+        const auto spare = std::find_if(parked.memory.begin(), parked.memory.end(), [&](const SpareMemory& each) {
+            return each.context.device() == context.device() && each.bytes == bytes && each.memory.way() == way;
+        });
+        if (spare != parked.memory.end()) {
+            use(spare->memory);
+            parked.memory.erase(spare);
+            return ok();
+        }
+    }
+    auto memory = ExportableMemory::allocate(context, bytes, way);
+    if (memory) use(*memory);
+    return memory.take_status();
+}
+
+Status Domain::take_host_words() {
+    const Context& context = kernels_->context();
+    Parked& parked = parked_domains();
+    {
+        std::lock_guard lock(parked.mutex);
+        const auto spare = std::find_if(parked.words.begin(), parked.words.end(), [&](const SpareWords& each) {
+            return each.context.device() == context.device() && each.abroad.bytes() == abroad_bytes();
+        });
+        if (spare != parked.words.end()) {
+            host_words_ = std::move(spare->host_words);
+            abroad_ = std::move(spare->abroad);
+            parked.words.erase(spare);
+            return ok();
+        }
+    }
+    auto host_words = PinnedMemory::allocate(context, sizeof(HostWords));
+    if (!host_words) return host_words.take_status();
+    host_words_ = std::move(*host_words);
+    if (abroad_bytes() == 0) return ok();
+    auto abroad = PinnedMemory::allocate(context, abroad_bytes());
+    if (abroad) abroad_ = std::move(*abroad);
+    return abroad.take_status();
+}
+
+Domain::~Domain() {
+    withdraw_letter();
+    const ContextScope scope(kernels_->context());
+    for (Event* event : {&done_, &captured_done_}) *event = Event();
+    stream_ = Stream();
+}
+
+void Domain::bind(KernelArguments& arguments) const {
+    const Places places = this->places();
+    arguments.rank = rank_;
+    arguments.ranks = ranks_;
+    arguments.abort = abort_;
+    arguments.report = reinterpret_cast<FailureReport*>(host_words_.address() + offsetof(HostWords, report));
+    arguments.own = reinterpret_cast<RankWords*>(bases_[size_t(rank_)]);
+    if (!other_hosts_.empty())
+        arguments.ended = reinterpret_cast<uint32_t*>(host_words_.address() + offsetof(HostWords, ended));
+    arguments.domain = ranks_ <= cuda::ranks_max && other_hosts_.empty();
+    for (int peer = 0; arguments.domain && peer < ranks_; ++peer) {
+        const CUdeviceptr base = bases_[size_t(peer)];
+        auto* const staging = reinterpret_cast<std::byte*>(base + places.staging);
+        arguments.words[peer] = reinterpret_cast<RankWords*>(base);
+        arguments.packets[peer] = reinterpret_cast<PacketLine*>(base + places.packets);
+        arguments.inputs[peer] = arguments.outputs[peer] = staging;
+    }
+}
+
+void Domain::bind_program(KernelArguments& arguments, size_t index) const {
+    auto* const memory = static_cast<std::byte*>(memory_.data());
+    connections_.bind(arguments, index, memory + places().programs);
+    arguments.scratch = memory + places().scratch;
+}
+
+void Domain::bind_tokens(KernelArguments& arguments) const {
+    arguments.receive = static_cast<std::byte*>(memory_.data()) + places().tokens;
+    arguments.send = arguments.receive + token_bytes * size_t(ranks_);
+}
+
+template <class Arguments>
+void Domain::bind_waiting(Arguments& arguments) const {
+    arguments.rank = rank_;
+    arguments.abort = abort_;
+    const CUdeviceptr words = host_words_.address();
+    arguments.report = reinterpret_cast<FailureReport*>(words + offsetof(HostWords, report));
+    arguments.stuck = reinterpret_cast<MessageStuck*>(words + offsetof(HostWords, stuck));
+    arguments.own = reinterpret_cast<RankWords*>(bases_[size_t(rank_)]);
+}
+
+void Domain::bind(MessageArguments& arguments) const {
+    bind_waiting(arguments);
+    const Places places = this->places();
+    const CUdeviceptr words = host_words_.address();
+    arguments.ranks = ranks_;
+    arguments.message_report = reinterpret_cast<MessageReport*>(words + offsetof(HostWords, message_report));
+    arguments.table = reinterpret_cast<MessageItem*>(memory_.address() + places.message_table);
+    for (const int peer : members_)
+        arguments.areas[peer] = reinterpret_cast<std::byte*>(bases_[size_t(peer)] + places.messages);
+    if (abroad_ranks_.empty()) return;
+    arguments.ended = reinterpret_cast<uint32_t*>(words + offsetof(HostWords, ended));
+    std::byte* const abroad = reinterpret_cast<std::byte*>(abroad_.address());
+    for (size_t i = 0; i < abroad_ranks_.size(); ++i) {
+        arguments.abroad |= uint64_t(1) << unsigned(abroad_ranks_[i]);
+        arguments.areas[abroad_ranks_[i]] = abroad + connections_.abroad_bytes() + i * sizeof(MessageAbroad);
+    }
+}
+
+void Domain::bind(AccessArguments& arguments) const {
+    bind_waiting(arguments);
+    arguments.signal_report =
+        reinterpret_cast<SignalReport*>(host_words_.address() + offsetof(HostWords, signal_report));
+    for (const int peer : members_)
+        arguments.signals[peer] = reinterpret_cast<SignalWords*>(bases_[size_t(peer)] + places().signals);
+}
+
+const SignalReport& Domain::signal_report() const {
+    return static_cast<const HostWords*>(host_words_.data())->signal_report;
+}
+const MessageReport& Domain::message_report() const {
+    return static_cast<const HostWords*>(host_words_.data())->message_report;
+}
+const MessageStuck* Domain::stuck() const { return static_cast<const HostWords*>(host_words_.data())->stuck; }
+
+size_t Domain::abroad_bytes() const {
+    return connections_.abroad_bytes() + abroad_ranks_.size() * sizeof(MessageAbroad);
+}
+
+std::vector<AbroadEnd> Domain::abroad_ends() const {
+    std::byte* const abroad = static_cast<std::byte*>(abroad_.data());
+    std::vector<AbroadEnd> ends = connections_.abroad_ends(rank_, abroad);
+    for (size_t i = 0; i < abroad_ranks_.size(); ++i) {
+        ConnectionEnd end{};
+        end.slot_bytes = message_slot_bytes;
+        end.depth = message_slots;
+        end.peer = abroad_ranks_[i];
+        AbroadEnd outgoing{message_channel_abroad, false, end}, incoming{message_channel_abroad, true, end};
+        if (abroad) {
+            auto* const it = reinterpret_cast<MessageAbroad*>(abroad + connections_.abroad_bytes()) + i;
+            const auto place = [](AbroadEnd& there, MessageAbroad::Way& way, std::byte* slots) {
+                there.end.slots = slots;
+                there.end.filled = way.filled;
+                there.end.consumed = &way.consumed;
+                there.wholes = way.wholes;
+            };
+            place(outgoing, it->outgoing, it->sent_slots[0]);
+            place(incoming, it->incoming, it->received_slots[0]);
+            outgoing.end.lengths = it->outgoing.lengths;
+            incoming.end.wanted = &it->incoming.wanted;
+        }
+        ends.push_back(outgoing);
+        ends.push_back(incoming);
+    }
+    return ends;
+}
+
+const uint32_t* Domain::ended() const { return static_cast<const HostWords*>(host_words_.data())->ended; }
+
+bool Domain::one_process() const {
+    return std::all_of(members_.begin(), members_.end(),
+                       [this](int rank) { return group_->same_process(rank, rank_); });
+}
+
+Status Domain::claim(CUstream stream, const StreamFacts& facts) {
+    ++claims_;
+    if (stream == CU_STREAM_PER_THREAD) return ok();
+    for (const int peer : members_) {
+        const auto& theirs = shared_words_->claims[peer];
+        // Streams may change hands from one operation to the next.
+        if (peer == rank_ || theirs.launch.load(std::memory_order_acquire) < claims_ ||
+            theirs.stream.load(std::memory_order_relaxed) != facts.id)
+            continue;
+        --claims_;  // a call that is refused is none
+        return fail(weftInvalidUsage,
+                    "ranks {} and {} of this process call on one stream, where each would wait for the other: give "
+                    "each rank a stream of its own, made with cudaStreamNonBlocking",
+                    std::min(rank_, peer), std::max(rank_, peer));
+    }
+    shared_words_->claims[rank_].stream.store(facts.id, std::memory_order_relaxed);
+    shared_words_->claims[rank_].launch.store(claims_, std::memory_order_release);
+    return ok();
+}
+
+Status Domain::order(CUstream stream, const StreamFacts& facts) {
+    const Driver& driver = kernels_->driver();
+    const auto wait = [&](const Event& event) {
+        return driver.check(driver.StreamWaitEvent(stream, event.handle(), CU_EVENT_WAIT_DEFAULT),
+                            "order a stream behind the communicator's call before");
+    };
+    if (facts.capturing) {
+        // What runs outside the graph cannot be waited for inside: the user orders the graph's launch.
+        if (capture_ == facts.capture_id && last_captured_ != facts.id) return wait(captured_done_);
+        return ok();
+    }
+    // The thread's own stream: another one in another thread.
+    if (launched_ && (last_ != facts.id || stream == CU_STREAM_PER_THREAD)) return wait(done_);
+    return ok();
+}
+
+Status Domain::note(CUstream stream, const StreamFacts& facts) {
+    if (facts.capturing) {
+        capture_ = facts.capture_id;
+        last_captured_ = facts.id;
+        captured_.store(true, std::memory_order_relaxed);
+        return captured_done_.record(stream);
+    }
+    last_ = facts.id;
+    launched_ = true;
+    return done_.record(stream);
+}
+
+Failure Domain::failure() const {
+    return std::atomic_ref(report_->failure).load(std::memory_order_acquire);  // pairs with Meeting::fail()
+}
+
+bool Domain::working() const {
+    if (!done_) return false;
+    // Whoever asks, the service thread among them, may have no context or another.
+    const ContextScope scope(kernels_->context());
+    const RelaxedCapture relaxed(kernels_->driver());
+    const auto done = done_.done();
+    return done && !*done;  // in a context that is lost nothing runs
+}
+
+void Domain::unmap() {
+    if (unmapped_ || working()) return;
+    // Where joining has failed, copies and kernels of it may still run on our memory and peers'.
+    if (stream_) (void)stream_.synchronize();
+    mappings_.clear();
+    imports_.clear();
+    unmapped_ = true;
+    group_->row(rank_).device_left.store(1, std::memory_order_release);
+}
+
+bool Domain::is_spare() const {
+    return unmapped_ && std::all_of(members_.begin(), members_.end(), [this](int peer) {
+               return peer == rank_ || group_->row(peer).device_left.load(std::memory_order_acquire) != 0 ||
+                      !group_->alive(peer);
+           });
+}
+
+void Domain::finish() const {
+    for (int64_t aborted_us = 0; working(); usleep(50)) {
+        if (!group_->aborted()) continue;
+        if (aborted_us == 0) aborted_us = now_us();
+        if (now_us() - aborted_us > kernel_patience_us) {
+            WEFT_LOG_RANK(rank_, warn, coll,
+                          "leaves although a kernel of it has not ended: its stream may wait for others");
+            return;
+        }
+    }
+}
+
+void Domain::retire(std::unique_ptr<Domain> domain) {
+    const Driver& driver = domain->kernels_->driver();
+    const RelaxedCapture relaxed(driver);
+    domain->withdraw_letter();
+    const bool elsewhere = !domain->one_process();
+    domain->unmap();
+    // Ranks of this process may be driven by this thread: they leave after us.
+    for (const int64_t until = now_us() + peer_patience_us;
+         domain->unmapped_ && !domain->is_spare() && elsewhere && now_us() < until;)
+        usleep(100);
+    Parked& parked = parked_domains();
+    std::list<std::unique_ptr<Domain>> mapped, gone;  // outside the lock, as spare memory
+    std::list<SpareMemory> free_memory;
+    std::list<SpareWords> free_words;
+    const auto take = [&](std::list<std::unique_ptr<Domain>>& to, auto which) {
+        for (auto place = parked.all.begin(); place != parked.all.end();)
+            if (const auto each = place++; which(**each)) to.splice(to.end(), parked.all, each);
+    };
+    {
+        std::lock_guard lock(parked.mutex);
+        take(mapped, [](const Domain& each) { return !each.unmapped_; });
+    }
+    // It waits for the device, and whoever comes meanwhile, to make a communicator or to end one, must not wait for us.
+    for (const auto& each : mapped) each->unmap();
+    {
+        std::lock_guard lock(parked.mutex);
+        --parked.alive;
+        parked.all.push_back(std::move(domain));
+        parked.all.splice(parked.all.end(), mapped);
+        // After each unmapping, of whichever thread: the last one finds all that have become spare.
+        take(gone, [](const Domain& each) { return each.is_spare(); });
+        for (const auto& each : gone) {
+            const int device = each->kernels_->context().device();
+            for (ExportableMemory* memory : {&each->memory_, &each->unused_})
+                if (auto context = Context::retain(driver, device); context && memory->address() != 0)
+                    parked.memory.push_back({std::move(*context), std::move(*memory), each->places().bytes});
+            if (auto context = Context::retain(driver, device); context && each->host_words_.data() != nullptr)
+                parked.words.push_back({std::move(*context), std::move(each->host_words_), std::move(each->abroad_)});
+        }
+        if (parked.alive == 0) free_memory.swap(parked.memory), free_words.swap(parked.words);
+    }
+    gone.clear();
+    free_memory.clear();
+    free_words.clear();
+}
+
+}  // namespace weft::cuda

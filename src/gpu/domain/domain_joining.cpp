@@ -1,0 +1,321 @@
+// domain_joining.cpp: how ranks make a domain (domain.hpp): the letters that they write each other, and what is tried.
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "src/base/log.hpp"
+#include "src/gpu/domain/domain_memory.hpp"
+#include "src/gpu/kernels/finding.hpp"
+
+namespace weft::cuda {
+
+namespace {
+
+constexpr uint64_t domain_letter_key = 0x6465766963650000u;
+
+uint32_t own_number(int rank) { return 0x77656674u + uint32_t(rank); }
+uint32_t number_between(int from, int to) { return 0x9e3779b9u * uint32_t(from * Domain::ranks_max + to + 1) | 1; }
+
+}  // namespace
+
+// What a rank needs on each way.
+Status Domain::begin() {
+    const Context& context = kernels_->context();
+    if (!obstacle_.empty()) return {weftSystemError, obstacle_};
+    auto words = SharedWords::of(group_, context);
+    if (!words) return words.take_status();
+    shared_words_ = std::move(*words);
+    auto abort = shared_words_->abort();
+    if (!abort) return abort.take_status();
+    abort_ = *abort;
+    WEFT_TRY(take_host_words());
+    if (abroad_.data()) memset(abroad_.data(), 0, connections_.abroad_words_bytes());
+    for (size_t i = 0; i < abroad_ranks_.size(); ++i)
+        memset(static_cast<std::byte*>(abroad_.data()) + connections_.abroad_bytes() + i * sizeof(MessageAbroad), 0,
+               offsetof(MessageAbroad, sent_slots));
+    memset(host_words_.data(), 0, sizeof(HostWords));
+    report_ = &static_cast<HostWords*>(host_words_.data())->report;
+    for (Event* event : {&done_, &captured_done_}) {
+        auto made = Event::create(context);
+        if (!made) return made.take_status();
+        *event = std::move(*made);
+    }
+    auto stream = Stream::create(context);
+    if (!stream) return stream.take_status();
+    stream_ = std::move(*stream);
+    return ok();
+}
+
+uint64_t Domain::key(int stage) const {
+    return domain_letter_key + uint64_t(stage) + uint64_t(stage >= agreed ? 0 : of_each_way * int(way_));
+}
+// To everybody of the host: nobody carries letters, all look into their writer's heap.
+Status Domain::post(int stage, const void* letter, size_t bytes) {
+    return group_->post_letter(rank_, rank_, key(stage), letter, bytes);
+}
+const std::byte* Domain::find(int peer, int stage) const { return group_->find_letter(peer, key(stage)); }
+
+Places Domain::places() const { return {ranks_, !other_hosts_.empty(), connections_}; }
+
+bool Domain::letters_there(int stage) const {
+    for (const int peer : members_)
+        if (!find(peer, stage)) return false;
+    return true;
+}
+
+std::vector<int> Domain::missing() const {
+    std::vector<int> ranks;
+    if (stage_ == Stage::known) return ranks;
+    if (late_ >= 0) return {late_};
+    const bool offering = stage_ == Stage::offering || stage_ == Stage::reaching, abroad = stage_ == Stage::agreeing;
+    const int stage = offering ? offers : abroad ? agreed : find(rank_, verified) ? verified : reached;
+    for (const int peer : abroad ? other_hosts_ : members_)
+        if (!find(peer, stage)) ranks.push_back(peer);
+    return ranks;
+}
+
+Status Domain::post_finding(int stage, const Status& status, bool root, uint64_t unreached) {
+    return in_letters(status, root, unreached, [&](int letter, const Finding& finding) {
+        return post(stage + letter, &finding, sizeof finding);
+    });
+}
+
+Domain::Obstacle Domain::first_obstacle(int stage) const {
+    for (const bool root : {true, false})
+        for (const int peer : members_) {
+            const auto* finding = reinterpret_cast<const Finding*>(find(peer, stage));
+            if (finding->good || finding->root != root) continue;
+            const std::string text = text_of([&](int letter) { return find(peer, stage + letter); });
+            return {fmt::format("rank {}: {}", peer, text), root};
+        }
+    return {};
+}
+
+uint64_t Domain::all_members() const {
+    uint64_t all = 0;
+    for (const int member : members_) all |= bit(member);
+    return all;
+}
+
+std::vector<int> Domain::hosted() const {
+    std::vector<int> ranks;
+    for (const int member : members_)
+        if ((hosted_ & bit(member)) != 0) ranks.push_back(member);
+    return ranks;
+}
+
+std::string Domain::detour_text() const {
+    if (detour_.empty()) return {};
+    return hosted_ == all_members() ? ", through host memory"
+                                    : ", through host memory to and from " + ranks_text(hosted());
+}
+
+uint64_t Domain::unreached_in(int stage) const {
+    uint64_t ranks = 0;
+    for (const int peer : members_) {
+        const auto* finding = reinterpret_cast<const Finding*>(find(peer, stage));
+        if (!finding->good && finding->unreached() == 0) return all_members();
+        ranks |= finding->unreached();
+    }
+    return ranks;
+}
+
+// The host's first rank speaks for all, who have come to the same end.
+Status Domain::tell_hosts() {
+    if (!leads()) return ok();
+    const Status end = obstacle_.empty() ? ok() : Status(weftSystemError, obstacle_);
+    for (const int other : other_hosts_)
+        WEFT_TRY(in_letters(end, false, 0, [&](int letter, const Finding& finding) {
+            return group_->post_letter(rank_, other, key(agreed + letter), &finding, sizeof finding);
+        }));
+    return ok();
+}
+
+// Whether all have spoken: then the obstacle is that of the first host that has one.
+bool Domain::hosts_agree() {
+    for (const int other : other_hosts_)
+        if (!find(other, agreed)) return false;
+    std::pair<int, std::string> first{ranks_, {}};
+    if (!obstacle_.empty()) first = {members_[0], obstacle_};
+    for (const int other : other_hosts_)
+        if (!reinterpret_cast<const Finding*>(find(other, agreed))->good && other < first.first)
+            first = {other, text_of([&](int letter) { return find(other, agreed + letter); })};
+    obstacle_ = first.second;
+    return true;
+}
+
+Result<bool> Domain::advance() {
+    if (stage_ == Stage::known) return true;
+    const ContextScope scope(kernels_->context());
+    const RelaxedCapture relaxed(kernels_->driver());
+    if (stage_ == Stage::offering && (way_ < Way::some_host || leads() || find(members_[0], offers))) {
+        WEFT_TRY(offer());
+        stage_ = Stage::reaching;
+    }
+    if (stage_ == Stage::reaching && letters_there(offers)) {
+        auto reached = reach();
+        if (!reached) return reached;
+        if (*reached) stage_ = Stage::verifying;
+    }
+    if (stage_ == Stage::verifying && letters_there(reached)) {
+        if (!first_obstacle(reached).text.empty()) {
+            conclude(reached);
+        } else {
+            if (!find(rank_, verified)) WEFT_TRY(verify());
+            if (letters_there(verified)) conclude(verified);
+        }
+    }
+    if (stage_ == Stage::agreeing) {
+        if (!told_) WEFT_TRY(tell_hosts());
+        told_ = true;
+        if (hosts_agree()) stage_ = Stage::known;
+    }
+    return stage_ == Stage::known;
+}
+
+// All ranks come here alike, for they have read the same letters.
+void Domain::conclude(int stage) {
+    withdraw_letter();  // who could fetch it has
+    Obstacle obstacle = first_obstacle(stage);
+    if (!tried_.empty() && !obstacle.text.empty())
+        obstacle.text =
+            fmt::format("{}; and {}: {}", tried_,
+                        way_ >= Way::some_host ? "through host memory" : "by file descriptors", obstacle.text);
+    // A device that cannot be used for one thing is of no use for another.
+    if (obstacle.text.empty() || obstacle.root || way_ == Way::host) {
+        if (way_ == Way::descriptors && obstacle.text.empty() && leads())
+            WEFT_LOG_RANK(rank_, info, init, "device memory is mapped by file descriptors: {}", tried_);
+        obstacle_ = std::move(obstacle.text);
+        stage_ = other_hosts_.empty() ? Stage::known : Stage::agreeing;
+        return;
+    }
+    tried_ = std::move(obstacle.text);
+    // What can be mapped and does not work will not do so by another mapping.
+    const bool asked_for_host = group_->header().agreed.gpu_path == GpuPath::host;
+    if (way_ == Way::ipc && stage == reached && !one_process() && !asked_for_host) {
+        way_ = Way::descriptors;
+        std::fill(bases_.begin(), bases_.end(), 0);
+    } else {
+        hosted_ = way_ < Way::some_host ? unreached_in(stage) : all_members();
+        way_ = hosted_ == all_members() ? Way::host : Way::some_host;
+        if (leads())
+            WEFT_LOG_RANK(rank_, warn, init, "device memory{} goes through the host's, which is slow: {}",
+                          way_ == Way::host ? "" : " of " + ranks_text(hosted()), tried_);
+        detour_ = tried_;
+        for (const int rank : hosted()) bases_[size_t(rank)] = 0;
+    }
+    obstacle_.clear();
+    unoffered_.clear();
+    stage_ = Stage::offering;
+}
+
+void Domain::withdraw_letter() {
+    if (mail_) mail_->withdraw(letter_);
+    mail_ = nullptr;
+}
+
+// What the others will read and what we shall write there.
+Status Domain::write_probe() {
+    Probe& probe = static_cast<HostWords*>(host_words_.data())->probe;
+    probe = {};
+    probe.own = own_number(rank_);
+    for (const int peer : members_) probe.given[peer] = number_between(rank_, peer);
+    WEFT_TRY(copy_async(kernels_->driver(), bases_[size_t(rank_)] + places().probe,
+                        host_words_.address() + offsetof(HostWords, probe), sizeof probe, stream_.handle()));
+    return stream_.synchronize();
+}
+
+// Now, for a first call may be captured, and a copy would be too.
+Status Domain::write_programs() {
+    if (connections_.program_bytes() == 0) return ok();
+    std::vector<std::byte*> areas;
+    for (const CUdeviceptr base : bases_)
+        areas.push_back(base ? reinterpret_cast<std::byte*>(base + places().connections) : nullptr);
+    const std::vector<std::byte> programs =
+        connections_.programs(rank_, areas, reinterpret_cast<std::byte*>(abroad_.address()));
+    WEFT_TRY(copy_async(kernels_->driver(), memory_.address() + places().programs,
+                        reinterpret_cast<CUdeviceptr>(programs.data()), programs.size(), stream_.handle()));
+    return stream_.synchronize();
+}
+
+// By a kernel, as messages will go: copy engines may take another way.
+Status Domain::copy_by_kernel(CUdeviceptr to, CUdeviceptr from) {
+    KernelArguments arguments{};
+    arguments.ranks = 1;
+    arguments.op = weftSum;
+    arguments.bytes = sizeof(uint32_t);
+    arguments.inputs[0] = reinterpret_cast<const std::byte*>(from);
+    arguments.receive = reinterpret_cast<std::byte*>(to);
+    void* parameters[] = {&arguments};
+    return kernels_->copier().launch({.blocks = 1, .threads = 32}, stream_.handle(), parameters);
+}
+
+Status Domain::probe(int peer) {
+    const CUdeviceptr own = bases_[size_t(rank_)] + places().probe, theirs = bases_[size_t(peer)] + places().probe;
+    const size_t word = sizeof(uint32_t);
+    WEFT_TRY(copy_by_kernel(own + offsetof(Probe, seen) + word * size_t(peer), theirs + offsetof(Probe, own)));
+    return copy_by_kernel(theirs + offsetof(Probe, from) + word * size_t(rank_),
+                          own + offsetof(Probe, given) + word * size_t(peer));
+}
+
+// Maps what the others offer, reads it, and writes into it. False: somebody's process does not hand out its descriptor yet.
+Result<bool> Domain::reach() {
+    late_ = -1;
+    uint64_t unreached = 0;
+    Status first;  // of those
+    Status done = [&]() -> Status {
+        if (!obstacle_.empty()) return {weftSystemError, obstacle_};
+        if (!unoffered_.empty()) return {weftSystemError, unoffered_};
+        for (const int peer : members_) {
+            if (bases_[size_t(peer)] != 0) continue;  // mapped when this was tried before; its own; in host memory
+            Status status = map(peer);
+            if (status) continue;
+            if (status.code() == weftTimeout && group_->alive(peer)) return late_ = peer, ok();
+            if (first) first = fail(status.code(), "cannot reach rank {}'s memory: {}", peer, status.sentence());
+            unreached |= bit(peer);
+        }
+        for (const int peer : members_)
+            if (peer != rank_ && bases_[size_t(peer)] != 0) WEFT_TRY(probe(peer));
+        if (unreached == 0) WEFT_TRY(write_programs());
+        return stream_.synchronize();
+    }();
+    if (late_ >= 0) return false;
+    if (done)
+        done = std::move(first);
+    else
+        unreached = 0;
+    if (!done) WEFT_LOG_RANK(rank_, info, init, "no device memory in common: {}", done.sentence());
+    WEFT_TRY(post_finding(reached, done, !obstacle_.empty(), unreached));
+    return true;
+}
+
+// Whether what was read was right, and what the others say they have written is here.
+Status Domain::verify() {
+    uint64_t unreached = 0;
+    Status first;  // of what is wrong with those
+    Status done = [&]() -> Status {
+        Probe& probe = static_cast<HostWords*>(host_words_.data())->probe;
+        WEFT_TRY(copy_async(kernels_->driver(), host_words_.address() + offsetof(HostWords, probe),
+                            bases_[size_t(rank_)] + places().probe, sizeof probe, stream_.handle()));
+        WEFT_TRY(stream_.synchronize());
+        for (const int peer : members_) {
+            if (peer == rank_) continue;
+            const bool reads = probe.seen[peer] == own_number(peer),
+                       is_written = probe.from[peer] == number_between(peer, rank_);
+            if (!reads) unreached |= bit(peer);
+            if (!is_written) unreached |= bit(rank_);
+            if (!first || (reads && is_written)) continue;
+            first = reads ? fail(weftSystemError, "what rank {} wrote into its device memory did not arrive", peer)
+                          : fail(weftSystemError, "reads something else where rank {}'s device memory is mapped", peer);
+        }
+        return ok();
+    }();
+    if (done)
+        done = std::move(first);
+    else
+        unreached = 0;
+    if (!done) WEFT_LOG_RANK(rank_, warn, init, "peer access between GPUs does not work: {}", done.sentence());
+    return post_finding(verified, done, false, unreached);
+}
+
+}  // namespace weft::cuda

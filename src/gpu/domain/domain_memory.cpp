@@ -1,0 +1,47 @@
+#include "src/gpu/domain/domain_memory.hpp"
+
+#include "src/base/per_process.hpp"
+
+namespace weft::cuda {
+
+Result<std::shared_ptr<SharedWords>> SharedWords::of(const std::shared_ptr<HostGroup>& group, const Context& context) {
+    return shared_by_process<SharedWords>(group.get(), [&]() -> Result<std::shared_ptr<SharedWords>> {
+        auto words = std::make_shared<SharedWords>();
+        words->group_ = group;
+        const size_t used = offsetof(HostHeader, abort) + sizeof(AbortRecord), page = page_bytes();
+        WEFT_TRY(words->pinned_.pin(context, &group->header(), (used + page - 1) / page * page));
+        return words;
+    });
+}
+
+Result<std::shared_ptr<HostPlaces>> HostPlaces::of(const PeerMemory& where, const Context& context) {
+    return shared_by_process<HostPlaces>(
+        std::pair(where.process, where.inode), [&]() -> Result<std::shared_ptr<HostPlaces>> {
+            auto places = std::make_shared<HostPlaces>();
+            auto memory = map_peer_memory(where);
+            if (!memory) return memory.take_status();
+            places->memory_ = std::move(*memory);
+            WEFT_TRY(places->pinned_.pin(context, places->memory_->data(), places->memory_->bytes()));
+            return places;
+        });
+}
+
+Status PinnedPages::pin(const Context& context, void* data, size_t bytes) {
+    auto retained = Context::retain(context.driver(), context.device());
+    if (!retained) return retained.take_status();
+    context_ = std::move(*retained);
+    auto pinned = PinnedMemory::pin(context, data, bytes);
+    if (!pinned) return pinned.take_status();
+    memory_ = std::move(*pinned);
+    return ok();
+}
+
+Result<CUdeviceptr> PinnedPages::address() const {
+    const Driver& driver = context_.driver();
+    CUdeviceptr address = 0;
+    WEFT_TRY(driver.check(driver.MemHostGetDevicePointer(&address, memory_.data(), 0),
+                          "map pinned host memory for a device"));
+    return address;
+}
+
+}  // namespace weft::cuda

@@ -1,0 +1,181 @@
+// domain_offers.cpp: what a rank offers the others of its host of its memory, way by way (domain.hpp), and how it maps
+// what they offer.
+#include <unistd.h>
+
+#include <cstring>
+#include <utility>
+
+#include "src/base/clock.hpp"
+#include "src/base/log.hpp"
+#include "src/gpu/domain/domain_memory.hpp"
+#include "src/gpu/domain/mailed_memory.hpp"
+
+namespace weft::cuda {
+
+namespace {
+
+// A process that is stopped does not hand out its descriptor: it is asked again when others of this thread have had their
+// turn, until the ranks' time to join is over.
+constexpr int64_t fetching_patience_us = 200'000;
+
+// Where other processes find a rank's memory; the address is for ranks of its own, 0: it could not offer any.
+struct DomainOffer {
+    uint64_t address;
+    IpcExport exported;
+    bool shared;  // `exported` is valid
+};
+static_assert(sizeof(DomainOffer) <= HostGroup::letter_bytes);
+// On the second way.
+struct DescriptorOffer {
+    uint64_t address;
+    MailAddress mail;
+    uint64_t letter;
+};
+static_assert(sizeof(DescriptorOffer) <= HostGroup::letter_bytes);
+
+}  // namespace
+
+Status Domain::offer() {
+    switch (way_) {
+        case Way::ipc: return offer_by_ipc();
+        case Way::descriptors: return offer_by_descriptor();
+        case Way::some_host:
+        case Way::host: return offer_host_memory();
+    }
+    __builtin_unreachable();
+}
+
+// Memory of this kind, as it has to be before peers see it.
+Status Domain::prepare_memory(ExportableMemory::Way way) {
+    WEFT_TRY(take_memory(way));
+    // But for the slots of messages and what lies behind, of which nothing is read before it was written.
+    WEFT_TRY(fill_async(kernels_->driver(), memory_.address(), 0, places().message_slots, stream_.handle()));
+    bases_[size_t(rank_)] = memory_.address();
+    return write_probe();
+}
+
+// What fails here leaves the communicator without a domain, and not without its host ranks: others hear why.
+Status Domain::offer_by_ipc() {
+    DomainOffer letter{};
+    const Status made = [&]() -> Status {
+        WEFT_TRY(begin());
+        WEFT_TRY(prepare_memory(ExportableMemory::Way::ipc));
+        if (!one_process()) {
+            // Without: the others cannot map it, which is no reason to have no domain.
+            auto exported = export_ipc(kernels_->driver(), memory_.address());
+            letter.shared = bool(exported);
+            if (exported)
+                letter.exported = *exported;
+            else
+                WEFT_LOG_RANK(rank_, info, init, "{}", exported.status().sentence());
+        }
+        letter.address = memory_.address();
+        return ok();
+    }();
+    if (!made) obstacle_ = made.sentence();
+    return post(offers, &letter, sizeof letter);
+}
+
+// Other memory, for cuMemAlloc's has no descriptor. What fails here is in the way of this way alone.
+Status Domain::offer_by_descriptor() {
+    DescriptorOffer letter{};
+    const Status made = [&]() -> Status {
+        WEFT_TRY(prepare_memory(ExportableMemory::Way::descriptor));
+        auto mail = DescriptorMail::of_process();
+        if (!mail) return mail.take_status();
+        const VmmPiece all{memory_.address(), memory_.bytes()};
+        auto posted = post_memory(**mail, kernels_->driver(), {&all, 1});
+        if (!posted) return posted.take_status();
+        mail_ = std::move(*mail);
+        letter_ = *posted;
+        letter = {memory_.address(), mail_->address(), letter_};
+        return ok();
+    }();
+    if (!made) unoffered_ = made.sentence();
+    return post(offers, &letter, sizeof letter);
+}
+
+// The last ways: one segment for all ranks that are hosted, the host's first rank's, who offers it first. Whoever offers
+// has written its own part; the others' memory stays as it was offered before.
+Status Domain::offer_host_memory() {
+    PeerMemory letter{};
+    const Status made = [&]() -> Status {
+        const std::vector<int> hosted = this->hosted();
+        const size_t each = this->places().programs, bytes = each * hosted.size();
+        if (leads()) {
+            auto memory = SharedMemory::create("weft-device-detour", bytes);
+            if (!memory) return memory.take_status();
+            host_memory_ = std::move(*memory);
+            WEFT_TRY(host_memory_.back(0, bytes));
+            letter = {getpid(), host_memory_.fd(), process_token(), host_memory_.inode()};
+        } else {
+            memcpy(&letter, find(members_[0], offers), sizeof letter);
+            if (letter.process == 0) return fail(weftSystemError, "rank {} has no host memory to offer", members_[0]);
+        }
+        auto places = HostPlaces::of(letter, kernels_->context());
+        if (!places) return places.take_status();
+        host_places_ = std::move(*places);
+        auto address = host_places_->address();
+        if (!address) return address.take_status();
+        for (size_t place = 0; place < hosted.size(); ++place) bases_[size_t(hosted[place])] = *address + each * place;
+        return write_probe();
+    }();
+    if (!made) {
+        obstacle_ = made.sentence();
+        letter = {};
+    }
+    return post(offers, &letter, sizeof letter);
+}
+
+// Ways before the one that is asked for are not gone.
+Status Domain::refused_by_option(int peer) const {
+    const GpuPath path = group_->header().agreed.gpu_path;
+    if (path == GpuPath::host) return fail(weftSystemError, "WEFT_GPU_PATH is host");
+    if (path == GpuPath::descriptors && way_ == Way::ipc && !group_->same_process(rank_, peer))
+        return fail(weftSystemError, "WEFT_GPU_PATH is descriptors");
+    return ok();
+}
+
+Status Domain::map(int peer) {
+    WEFT_TRY(refused_by_option(peer));
+    uint64_t address = 0;  // which all offers begin with
+    const std::byte* const found = find(peer, offers);
+    memcpy(&address, found, sizeof address);
+    if (address == 0) return fail(weftSystemError, "rank {} could not offer its device memory", peer);
+    if (group_->same_process(rank_, peer)) {
+        WEFT_TRY(map_of_process(peer));
+        bases_[size_t(peer)] = address;
+        return ok();
+    }
+    const Context& context = kernels_->context();
+    if (way_ == Way::descriptors) {
+        DescriptorOffer letter;
+        memcpy(&letter, found, sizeof letter);
+        auto import = fetch_memory(context, letter.mail, letter.letter, now_us() + fetching_patience_us);
+        if (!import) return import.take_status();
+        bases_[size_t(peer)] = import->address();
+        imports_.push_back(std::move(*import));
+        return ok();
+    }
+    DomainOffer letter;
+    memcpy(&letter, found, sizeof letter);
+    if (!letter.shared)
+        return fail(weftSystemError, "CUDA does not let other processes map it (its log at INFO has the error)");
+    auto mapping = IpcMapping::open(context, letter.exported);
+    if (!mapping) return mapping.take_status();
+    bases_[size_t(peer)] = mapping->address();
+    mappings_.push_back(std::move(*mapping));
+    return ok();
+}
+
+Status Domain::map_of_process(int peer) {
+    const int device = group_->row(peer).device.ordinal;
+    if (device == group_->row(rank_).device.ordinal) return ok();
+    auto other = Context::retain(kernels_->driver(), device);
+    if (!other) return other.take_status();
+    WEFT_TRY(kernels_->context().enable_peer(*other));
+    peer_contexts_.push_back(std::move(*other));
+    return ok();
+}
+
+}  // namespace weft::cuda

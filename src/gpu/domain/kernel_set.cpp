@@ -1,0 +1,129 @@
+#include "src/gpu/domain/kernel_set.hpp"
+
+#include <algorithm>
+#include <climits>
+#include <map>
+#include <mutex>
+#include <vector>
+
+#include "src/base/log.hpp"
+#include "src/base/per_process.hpp"
+#include "src/drivers/cuda/device.hpp"
+#include "src/drivers/cuda/stream.hpp"
+#include "src/gpu/kernels/access_arguments.hpp"
+#include "src/gpu/kernels/device_code.hpp"
+#include "src/gpu/kernels/message_arguments.hpp"
+
+namespace weft::cuda {
+
+namespace {
+
+struct Loaded {
+    std::mutex mutex;
+    std::vector<Library> libraries;  // once a process
+    std::map<int, std::weak_ptr<const KernelSet>> sets;
+};
+
+Loaded& loaded() {
+    static PerProcess<Loaded> of_process;
+    return of_process.get();
+}
+
+Status load_libraries(const Driver& driver, std::vector<Library>& libraries) {
+    if (!libraries.empty()) return ok();
+    if (device_code().empty())
+        return fail(weftSystemError, "this build of Weft has no device code: no nvcc was found when it was built");
+    std::vector<Library> all;
+    for (const DeviceCode& code : device_code()) {
+        auto library = Library::load(driver, code.fatbin.data());
+        if (!library) return library.take_status();
+        all.push_back(std::move(*library));
+    }
+    libraries = std::move(all);
+    return ok();
+}
+
+// Ranks that join a domain reach each other, be it in host memory.
+uint32_t capabilities_of(const Driver& driver, const DeviceProperties& device) {
+    uint32_t all = peer_memory;
+    if (device.mapped_host_memory && device.unified_addresses) all |= host_words;
+    const bool functions = driver.MulticastCreate && driver.MulticastAddDevice && driver.MulticastBindMem &&
+                           driver.MulticastUnbind && driver.MulticastGetGranularity;
+    if (device.multicast && functions) all |= switch_multicast;
+    return all;
+}
+
+Result<Kernel> find(const std::vector<Library>& libraries, const Context& context, const char* name) {
+    Status last;
+    for (const Library& library : libraries) {
+        auto kernel = Kernel::load(library, context, name);
+        if (kernel) return kernel;
+        last = kernel.take_status();
+    }
+    return last;
+}
+
+}  // namespace
+
+Result<std::shared_ptr<const KernelSet>> KernelSet::of_device(const Driver& driver, int device) {
+    Loaded& all = loaded();
+    std::lock_guard lock(all.mutex);
+    if (auto known = all.sets[device].lock()) return known;
+    auto set = std::make_shared<KernelSet>();
+    // A capture of another thread would forbid it, and be ended by it.
+    const RelaxedCapture relaxed(driver);
+    WEFT_TRY(set->load(driver, device));
+    all.sets[device] = set;
+    return std::shared_ptr<const KernelSet>(std::move(set));
+}
+
+Status KernelSet::load(const Driver& driver, int device) {
+    auto context = Context::retain(driver, device);
+    if (!context) return context.take_status();
+    context_ = std::move(*context);
+    ContextScope scope(context_);
+    WEFT_TRY(scope.take_status());
+    auto properties = describe_device(driver, device);
+    if (!properties) return properties.take_status();
+    facts_.capabilities = capabilities_of(driver, *properties);
+    if (const uint32_t lacking = needs_of_all & ~facts_.capabilities)
+        return fail(weftSystemError, "device {} has no {}, which Weft's kernels need", device,
+                    name_of_lacking(lacking));
+    std::vector<Library>& libraries = loaded().libraries;
+    WEFT_TRY(load_libraries(driver, libraries));
+    int resident = INT_MAX;
+    const auto load_one = [&](Kernel& to, const char* name) -> Status {
+        auto kernel = find(libraries, context_, name);
+        if (!kernel) return kernel.take_status();
+        auto blocks = kernel->blocks_per_multiprocessor(threads_max, 0);
+        if (!blocks) return blocks.take_status();
+        resident = std::min(resident, *blocks);
+        to = *kernel;
+        return ok();
+    };
+    WEFT_TRY(load_one(messages_, message_entry_point));
+    WEFT_TRY(load_one(access_, access_entry_point));
+    for (int number = 0; number < body_count; ++number) {
+        const uint32_t lacking = needs(Body(number)) & ~facts_.capabilities;
+        if (lacking)
+            WEFT_LOG(info, init, "the kernels {} are left out: device {} has no {}", name_of(Body(number)), device,
+                     name_of_lacking(lacking));
+        for (int type = 0; !lacking && type < weftNumTypes; ++type)
+            for (const bool sums : {false, true}) {
+                const auto body = Body(number);
+                if (body == Body::local_reduce && !(type == weftUint32 && sums)) continue;
+                WEFT_TRY(load_one(kernels_[int(body)][type][sums], entry_point(body, weftDataType_t(type), sums)));
+            }
+    }
+    facts_.use = DeviceFacts::usable;
+    facts_.ordinal = device;
+    std::copy(properties->uuid.begin(), properties->uuid.end(), facts_.uuid);
+    properties->bus_id.copy(facts_.bus_id, sizeof facts_.bus_id - 1);
+    facts_.resident_blocks = resident * properties->multiprocessors;
+    // Drivers older than the attribute refuse launches that have it.
+    mps_ = properties->mps;
+    sync_domains_ = properties->memory_sync_domains > 1 && driver.version() >= 12000;
+    return ok();
+}
+
+}  // namespace weft::cuda

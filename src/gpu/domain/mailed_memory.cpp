@@ -1,0 +1,33 @@
+#include "src/gpu/domain/mailed_memory.hpp"
+
+#include <cassert>
+#include <cstring>
+
+namespace weft::cuda {
+
+Result<uint64_t> post_memory(DescriptorMail& mail, const Driver& driver, std::span<const VmmPiece> pieces) {
+    assert(pieces.size() <= mailed_pieces_max);
+    MailedDescriptors content;
+    std::vector<uint64_t> sizes;
+    for (const VmmPiece& piece : pieces) {
+        auto descriptor = export_piece(driver, piece.address);
+        if (!descriptor) return descriptor.take_status();
+        content.descriptors.push_back(std::move(*descriptor));
+        sizes.push_back(piece.bytes);
+    }
+    const auto text = std::as_bytes(std::span(sizes));
+    content.text.assign(text.begin(), text.end());
+    return mail.post(std::move(content));
+}
+
+Result<VmmMemory> fetch_memory(const Context& context, const MailAddress& from, uint64_t letter, int64_t deadline_us) {
+    auto fetched = fetch_descriptors(from, letter, deadline_us);
+    if (!fetched) return fetched.take_status();
+    std::vector<uint64_t> sizes(fetched->descriptors.size());
+    if (sizes.empty() || fetched->text.size() != sizes.size() * sizeof(uint64_t))
+        return fail(weftRemoteError, "its process sent something else than the sizes of its pieces");
+    memcpy(sizes.data(), fetched->text.data(), fetched->text.size());
+    return VmmMemory::import(context, fetched->descriptors, sizes);
+}
+
+}  // namespace weft::cuda

@@ -1,0 +1,185 @@
+#include "src/gpu/domain/registration_mapper.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <tuple>
+
+#include "src/base/clock.hpp"
+#include "src/base/log.hpp"
+#include "src/base/per_process.hpp"
+#include "src/base/thread.hpp"
+#include "src/drivers/cuda/ipc.hpp"
+#include "src/drivers/cuda/stream.hpp"
+#include "src/gpu/domain/mailed_memory.hpp"
+
+namespace weft::cuda {
+
+namespace {
+
+// A process that is stopped does not hand out descriptors. Which did not answer before is asked with little hope.
+constexpr int64_t fetch_patience_us = 2'000'000, retry_patience_us = 200'000;
+// Between tries, twice as long each time: while it waits nothing else of the process is mapped.
+constexpr int64_t retry_least_us = 1'000'000, retry_most_us = 30'000'000;
+
+// One after the other, on the process's thread for that. False: there is none, and the task waits for the next one.
+bool post(std::function<void()> task) {
+    struct Queue {
+        std::mutex mutex;
+        std::deque<std::function<void()>> tasks;
+        bool running = false;
+    };
+    static PerProcess<Queue> of_process;
+    Queue& queue = of_process.get();
+    std::lock_guard lock(queue.mutex);
+    queue.tasks.push_back(std::move(task));
+    if (queue.running) return true;
+    const Status started = run_detached("weft-mapper", [&queue] {
+        std::unique_lock own(queue.mutex);
+        while (!queue.tasks.empty()) {
+            std::function<void()> next = std::move(queue.tasks.front());
+            queue.tasks.pop_front();
+            own.unlock();
+            try {
+                next();
+            } catch (const std::exception&) {  // what could not be mapped is staged
+            }
+            next = nullptr;  // what it has kept alive goes without the lock
+            own.lock();
+        }
+        queue.running = false;
+    });
+    return queue.running = bool(started);  // else the next who posts tries again
+}
+
+}  // namespace
+
+RegistrationMapper::RegistrationMapper(std::shared_ptr<HostGroup> group, int rank,
+                                       std::shared_ptr<const KernelSet> kernels, std::shared_ptr<SharedMemory> tables)
+    : group_(std::move(group)),
+      rank_(rank),
+      kernels_(std::move(kernels)),
+      tables_(std::move(tables)),
+      mapped_(size_t(group_->ranks())) {
+    for (int owner = 0; owner < group_->ranks(); ++owner)
+        late_.push_back(*shared_by_process<Lateness>(
+            group_->row(owner).process,
+            []() -> Result<std::shared_ptr<Lateness>> { return std::make_shared<Lateness>(); }));
+}
+
+bool RegistrationMapper::take_due() { return again_.exchange(false) || now_us() >= retry_us_.load(); }
+
+void RegistrationMapper::serve_soon() {
+    // One that has not begun yet sees what is new.
+    if (queued_.exchange(true)) return;
+    const bool posted = post([self = shared_from_this()] {
+        self->queued_.exchange(false);  // before it looks
+        try {
+            self->serve();
+        } catch (const std::exception&) {
+            self->again_.store(true);
+        }
+    });
+    if (!posted) queued_.store(false), again_.store(true);
+}
+
+void RegistrationMapper::leave_soon() {
+    post([self = shared_from_this()] { self->leave(); });
+}
+
+void RegistrationMapper::serve() {
+    const RelaxedCapture relaxed(kernels_->driver());
+    retry_us_.store(INT64_MAX);
+    for (int owner = 0; owner < group_->ranks(); ++owner) {
+        if (group_->same_process(rank_, owner)) continue;
+        bool late = false;
+        for (int entry = 0; entry < Registrations::entries_max; ++entry) {
+            serve(owner, entry);
+            late |= mapped_[size_t(owner)][size_t(entry)].late;
+        }
+        if (late) retry_us_.store(std::min(retry_us_.load(), late_[size_t(owner)]->until_us));
+    }
+}
+
+void RegistrationMapper::serve(int owner, int entry) {
+    const RegistrationTable::Entry& theirs = table(owner).entries[entry];
+    const uint64_t state = theirs.state.load(std::memory_order_acquire);
+    Mapped& ours = mapped_[size_t(owner)][size_t(entry)];
+    const bool again = ours.late && state == ours.state;
+    if (state == ours.state && !(again && now_us() >= late_[size_t(owner)]->until_us)) return;
+    ours = {};
+    if (RegistrationTable::is_open(state)) {
+        auto there = map(owner, theirs);
+        if (there) {
+            ours = std::move(*there);
+            if (again)
+                WEFT_LOG_RANK(rank_, info, mem, "what rank {} has registered is mapped now: its process has answered",
+                              owner);
+        } else {
+            ours.late = there.status().code() == weftTimeout && group_->alive(owner);
+            if (!again)
+                WEFT_LOG_RANK(rank_, info, mem, "cannot map what rank {} has registered, so messages are staged: {}",
+                              owner, there.status().sentence());
+        }
+    }
+    ours.state = state;
+    RegistrationTable::Reply& reply = table(rank_).replies[owner][entry];
+    reply.address.store(ours.base, std::memory_order_release);
+    reply.wanted.store(ours.late, std::memory_order_release);  // pairs with withdraw_fetched()
+    reply.state.store(state, std::memory_order_release);       // pairs with find() and unanswered()
+}
+
+void RegistrationMapper::leave() {
+    const RelaxedCapture relaxed(kernels_->driver());
+    mapped_.clear();
+    mapped_.resize(size_t(group_->ranks()));
+    table(rank_).left.store(1, std::memory_order_release);  // pairs with unanswered()
+}
+
+Result<RegistrationMapper::Mapped> RegistrationMapper::map(int owner, const RegistrationTable::Entry& theirs) {
+    if (theirs.letter == 0) return map_ipc(theirs.handle);
+    Lateness& late = *late_[size_t(owner)];
+    if (now_us() < late.until_us)
+        return fail(weftTimeout, "its process has not answered before when file descriptors were fetched from it");
+    const int64_t patience_us = late.wait_us > 0 ? retry_patience_us : fetch_patience_us;
+    auto there = map_pieces(table(owner).mail, theirs.letter, patience_us);
+    if (there.status().code() == weftTimeout) {
+        late.wait_us = std::clamp(2 * late.wait_us, retry_least_us, retry_most_us);
+        late.until_us = now_us() + late.wait_us;
+    } else {
+        late = {};
+    }
+    return there;
+}
+
+// One mapping an allocation and device, whichever communicators and ranks of the process want it.
+Result<RegistrationMapper::Mapped> RegistrationMapper::map_ipc(const CUipcMemHandle& handle) const {
+    std::array<char, sizeof handle.reserved> bytes;
+    memcpy(bytes.data(), handle.reserved, bytes.size());
+    auto mapping = shared_by_process<IpcMapping>(std::pair(kernels_->context().device(), bytes),
+                                                 [&]() -> Result<std::shared_ptr<IpcMapping>> {
+                                                     auto opened = IpcMapping::open(kernels_->context(), {handle, 0});
+                                                     if (!opened) return opened.take_status();
+                                                     return std::make_shared<IpcMapping>(std::move(*opened));
+                                                 });
+    if (!mapping) return mapping.take_status();
+    return Mapped{0, *mapping, (*mapping)->base()};
+}
+
+// Likewise, of each registration.
+Result<RegistrationMapper::Mapped> RegistrationMapper::map_pieces(const MailAddress& from, uint64_t letter,
+                                                                  int64_t patience_us) const {
+    auto mapping = shared_by_process<VmmMemory>(
+        std::tuple(kernels_->context().device(), from.name[0], from.name[1], letter),
+        [&]() -> Result<std::shared_ptr<VmmMemory>> {
+            auto fetched = fetch_memory(kernels_->context(), from, letter, now_us() + patience_us);
+            if (!fetched) return fetched.take_status();
+            return std::make_shared<VmmMemory>(std::move(*fetched));
+        });
+    if (!mapping) return mapping.take_status();
+    return Mapped{0, *mapping, (*mapping)->address()};
+}
+
+}  // namespace weft::cuda

@@ -1,0 +1,326 @@
+#include "src/gpu/domain/registrations.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <mutex>
+
+#include "src/base/clock.hpp"
+#include "src/base/log.hpp"
+#include "src/peer_access/peer_memory.hpp"
+#include "src/drivers/cuda/ipc.hpp"
+#include "src/drivers/cuda/pointer.hpp"
+#include "src/drivers/cuda/stream.hpp"
+#include "src/gpu/domain/mailed_memory.hpp"
+#include "src/gpu/domain/registration_mapper.hpp"
+#include "src/gpu/domain/registration_table.hpp"
+
+namespace weft::cuda {
+
+namespace {
+
+constexpr uint64_t registration_letter_key = 0x7265676973746572;
+constexpr uint64_t without_tables_key = registration_letter_key + 1;
+constexpr int64_t answer_patience_us = 2'000'000;  // service threads look every 50 ms
+constexpr int64_t leave_patience_us = 10'000'000;  // what else runs on the device may keep us from unmapping
+
+}  // namespace
+
+Registrations::Registrations(std::shared_ptr<HostGroup> group, int rank, std::shared_ptr<const KernelSet> kernels)
+    : group_(std::move(group)),
+      rank_(rank),
+      ranks_(group_->ranks()),
+      kernels_(std::move(kernels)),
+      looked_(size_t(ranks_), 0) {
+    if (rank_ != 0 || group_->one_process()) return;
+    const size_t bytes = sizeof(RegistrationTable) * size_t(ranks_);
+    weft::PeerMemory letter{};
+    auto memory = SharedMemory::create("weft-device-tables", bytes);
+    Status status = memory ? memory->back(0, bytes) : memory.take_status();
+    if (status) {
+        made_ = std::move(*memory);
+        letter = {getpid(), made_.fd(), process_token(), made_.inode()};
+        status = group_->post_letter(rank_, rank_, registration_letter_key, &letter, sizeof letter);
+    }
+    if (!status) WEFT_LOG_RANK(rank_, info, mem, "device memory cannot be registered: {}", status.sentence());
+}
+
+// Without tables nothing is registered, which costs no more than time; others are told, for we cannot reply.
+void Registrations::open() {
+    const std::byte* letter = group_->find_letter(0, registration_letter_key);
+    if (letter == nullptr) return;
+    weft::PeerMemory where;
+    memcpy(&where, letter, sizeof where);
+    auto tables = map_peer_memory(where);
+    if (!tables) {
+        WEFT_LOG_RANK(rank_, info, mem, "device memory cannot be registered: {}", tables.status().sentence());
+        const Status told = group_->post_letter(rank_, rank_, without_tables_key, &rank_, sizeof rank_);
+        if (!told) WEFT_LOG_RANK(rank_, info, mem, "others are not told of that: {}", told.sentence());
+        return;
+    }
+    mapper_ = std::make_shared<RegistrationMapper>(group_, rank_, kernels_, std::move(*tables));
+    mapper_->table(rank_).here.store(1, std::memory_order_relaxed);
+    std::atomic_thread_fence(std::memory_order_seq_cst);  // pairs with close(): it waits for us, or we see it closed
+}
+
+Registrations::~Registrations() {
+    if (!mapper_) return;
+    for (int entry = 0; entry < entries_max; ++entry)
+        if (RegistrationTable::is_open(own_[size_t(entry)].state)) close(entry);
+    mapper_->leave_soon();
+    const int64_t begin_us = now_us();
+    bool all = true;
+    for (int entry = 0; entry < entries_max && all; ++entry) all = await_answers(entry, begin_us + answer_patience_us);
+    while (mapper_->table(rank_).left.load(std::memory_order_acquire) == 0 && now_us() < begin_us + leave_patience_us)
+        usleep(1000);
+    if (!all) WEFT_LOG_RANK(rank_, warn, mem, "leaves although other ranks may still map registered device memory");
+}
+
+std::vector<int> Registrations::unanswered(int entry) const {
+    std::vector<int> ranks;
+    for (int peer = 0; peer < ranks_; ++peer) {
+        if (group_->same_process(rank_, peer)) continue;
+        const RegistrationTable& theirs = mapper_->table(peer);
+        if (theirs.replies[rank_][entry].state.load(std::memory_order_acquire) != own_[size_t(entry)].state &&
+            theirs.here.load(std::memory_order_relaxed) != 0 && theirs.left.load(std::memory_order_acquire) == 0 &&
+            group_->alive(peer))
+            ranks.push_back(peer);
+    }
+    return ranks;
+}
+
+bool Registrations::await_answers(int entry, int64_t until_us) const {
+    while (!unanswered(entry).empty()) {
+        if (now_us() > until_us) return false;
+        usleep(1000);
+    }
+    return true;
+}
+
+void Registrations::close(int entry) {
+    ++own_[size_t(entry)].state;
+    if (!mapper_) return;
+    withdraw(entry);
+    RegistrationTable& mine = mapper_->table(rank_);
+    mine.entries[entry].state.store(own_[size_t(entry)].state, std::memory_order_release);
+    mine.changes.fetch_add(1, std::memory_order_release);
+    std::atomic_thread_fence(std::memory_order_seq_cst);  // pairs with open()
+}
+
+Result<std::vector<VmmPiece>> Registrations::shared_pieces(const void* address, size_t bytes) const {
+    const Driver& driver = kernels_->driver();
+    auto pieces = vmm_pieces(driver, reinterpret_cast<CUdeviceptr>(address), bytes, pieces_max);
+    if (!pieces) return pieces.take_status();
+    for (int peer = 0; peer < ranks_; ++peer) {
+        const int device = group_->row(peer).device.ordinal;
+        if (peer == rank_ || !group_->same_process(rank_, peer) || device == kernels_->context().device()) continue;
+        auto opened = vmm_opened(driver, *pieces, device);
+        if (!opened) return opened.take_status();
+        if (!*opened)
+            return fail(weftInvalidUsage,
+                        "it is virtual memory that was not opened (cuMemSetAccess) for device {}, where rank {} of "
+                        "this process is",
+                        device, peer);
+    }
+    return pieces;
+}
+
+Status Registrations::fits(const void* address, size_t bytes) const {
+    const ContextScope scope(kernels_->context());
+    const RelaxedCapture relaxed(kernels_->driver());
+    auto pieces = shared_pieces(address, bytes);
+    if (!pieces || group_->one_process()) return pieces.take_status();
+    for (const VmmPiece& piece : *pieces)
+        if (auto descriptor = export_piece(kernels_->driver(), piece.address); !descriptor)
+            return descriptor.take_status();
+    return ok();
+}
+
+// For the others to fetch.
+Status Registrations::post_pieces(const std::vector<VmmPiece>& pieces, uint64_t& letter) {
+    static_assert(pieces_max <= mailed_pieces_max);
+    if (!mail_) {
+        auto mail = DescriptorMail::of_process();
+        if (!mail) return mail.take_status();
+        mail_ = std::move(*mail);
+        mapper_->table(rank_).mail = mail_->address();
+    }
+    auto posted = post_memory(*mail_, kernels_->driver(), pieces);
+    if (posted) letter = *posted;
+    return posted.take_status();
+}
+
+void Registrations::withdraw(int entry) {
+    if (const uint64_t letter = letters_[size_t(entry)].exchange(0, std::memory_order_acquire)) mail_->withdraw(letter);
+}
+
+bool Registrations::without_tables(int peer) const {
+    return mapper_->table(peer).here.load(std::memory_order_relaxed) == 0 &&
+           group_->find_letter(peer, without_tables_key) != nullptr;
+}
+
+// Descriptors are few: nobody keeps one when all have mapped what it stands for.
+void Registrations::withdraw_fetched() {
+    for (int entry = 0; entry < entries_max; ++entry) {
+        uint64_t letter = letters_[size_t(entry)].load(std::memory_order_acquire);  // pairs with add()
+        if (letter == 0) continue;
+        const uint64_t state = mapper_->table(rank_).entries[entry].state.load(std::memory_order_relaxed);
+        bool fetched = true;
+        for (int peer = 0; peer < ranks_ && fetched; ++peer) {
+            const RegistrationTable& theirs = mapper_->table(peer);
+            const RegistrationTable::Reply& reply = theirs.replies[rank_][entry];
+            const bool replied = reply.state.load(std::memory_order_acquire) == state &&
+                                 reply.wanted.load(std::memory_order_acquire) == 0;
+            fetched = group_->same_process(rank_, peer) || replied ||
+                      theirs.left.load(std::memory_order_acquire) != 0 || without_tables(peer) || !group_->alive(peer);
+        }
+        // The rank may have closed the entry meanwhile, and posted another letter.
+        if (fetched && letters_[size_t(entry)].compare_exchange_strong(letter, 0, std::memory_order_acquire))
+            mail_->withdraw(letter);
+    }
+}
+
+Result<int> Registrations::add(const void* address, size_t bytes, Use use) {
+    const ContextScope scope(kernels_->context());
+    const RelaxedCapture relaxed(kernels_->driver());
+    const Driver& driver = kernels_->driver();
+    const auto place = reinterpret_cast<CUdeviceptr>(address);
+    auto facts = describe_pointer(driver, address);
+    if (!facts) return facts.take_status();
+    const bool vmm = facts->kind == MemoryKind::vmm;
+    // Where there is no other process, only of virtual memory is it to be found out who reaches it.
+    if (!mapper_ && !(vmm && group_->one_process()))
+        return fail(weftInvalidUsage, "all ranks are of this process, or none shares memory with it");
+    CUdeviceptr base = 0;
+    size_t size = 0;
+    std::vector<VmmPiece> pieces;
+    if (vmm) {
+        auto shared = shared_pieces(address, bytes);
+        if (!shared) return shared.take_status();
+        pieces = std::move(*shared);
+        base = pieces.front().address;
+        size = pieces.back().address + pieces.back().bytes - base;
+    } else {
+        WEFT_TRY(
+            driver.check(driver.MemGetAddressRange(&base, &size, place), "find the allocation around {}", address));
+    }
+    if (bytes > base + size - place)
+        return fail(weftInvalidArgument, "{} bytes at {} reach beyond their allocation", bytes, address);
+    for (int entry = 0; entry < entries_max; ++entry) {
+        Own& own = own_[size_t(entry)];
+        if (!RegistrationTable::is_open(own.state) || own.base != base || own.bytes != size) continue;
+        own.buffers += use == Use::buffer;
+        return ++own.users, entry;
+    }
+    IpcExport exported{};
+    if (!vmm) {
+        auto handle = export_ipc(driver, base);
+        if (!handle) return handle.take_status();
+        exported = *handle;
+    }
+    for (int entry = 0; entry < entries_max; ++entry) {
+        Own& own = own_[size_t(entry)];
+        if (own.users > 0 || !unanswered(entry).empty()) continue;
+        uint64_t letter = 0;
+        if (vmm && mapper_) WEFT_TRY(post_pieces(pieces, letter));
+        own = {base, size, own.state + 1, 1, use == Use::buffer, vmm};
+        if (!mapper_) return entry;
+        RegistrationTable& mine = mapper_->table(rank_);
+        mine.entries[entry].handle = exported.handle;
+        mine.entries[entry].letter = letter;
+        mine.entries[entry].state.store(own.state, std::memory_order_release);  // pairs with serve()
+        letters_[size_t(entry)].store(letter, std::memory_order_release);       // pairs with withdraw_fetched()
+        mine.changes.fetch_add(1, std::memory_order_release);
+        return entry;
+    }
+    return fail(weftInvalidUsage, "{} allocations, which is the most, are registered or still mapped by others",
+                entries_max);
+}
+
+void Registrations::begin_to_remove(int entry, Use use) {
+    Own& own = own_[size_t(entry)];
+    own.buffers -= use == Use::buffer && own.buffers > 0;
+    if (own.users == 1 && RegistrationTable::is_open(own.state)) close(entry);
+}
+
+bool Registrations::removed(int entry) {
+    Own& own = own_[size_t(entry)];
+    if (own.users == 1 && !unanswered(entry).empty()) return false;
+    --own.users;
+    return true;
+}
+
+Status Registrations::remove(int entry, Use use) {
+    begin_to_remove(entry, use);
+    for (const int64_t until_us = now_us() + answer_patience_us; !removed(entry); usleep(1000)) {
+        if (now_us() < until_us) continue;
+        std::string ranks;
+        for (const int rank : unanswered(entry)) ranks += fmt::format("{}{}", ranks.empty() ? "" : ", ", rank);
+        return fail(weftTimeout,
+                    "the buffer is still mapped by rank {}, where a call may wait for this one: do not free it, and "
+                    "deregister it again, on all ranks before the next call",
+                    ranks);
+    }
+    return ok();
+}
+
+Registrations::Place Registrations::place_of(int entry, const void* address) const {
+    const Own& own = own_[size_t(entry)];
+    return {entry, own.state, reinterpret_cast<uintptr_t>(address) - own.base};
+}
+
+std::optional<std::byte*> Registrations::reach(int owner, const Place& place) const {
+    if (!mapper_) return nullptr;
+    const RegistrationTable::Reply& reply = mapper_->table(rank_).replies[owner][place.entry];
+    const uint64_t state = reply.state.load(std::memory_order_acquire);  // pairs with serve()
+    if (state < place.state) return {};
+    // Its letter is asked for again.
+    if (state == place.state && reply.wanted.load(std::memory_order_acquire) != 0) return {};
+    const uint64_t base = state == place.state ? reply.address.load(std::memory_order_acquire) : 0;
+    return base == 0 ? nullptr : reinterpret_cast<std::byte*>(base + place.offset);
+}
+
+bool Registrations::find(const void* address, size_t bytes, bool mapped, std::byte* (&at)[ranks_max]) const {
+    const auto place = reinterpret_cast<uintptr_t>(address);
+    int found = -1;
+    for (int entry = 0; entry < entries_max && found < 0; ++entry) {
+        const Own& own = own_[size_t(entry)];
+        if (RegistrationTable::is_open(own.state) && own.buffers > 0 && place >= own.base &&
+            place - own.base <= own.bytes && bytes <= own.bytes - (place - own.base))
+            found = entry;
+    }
+    for (int peer = 0; peer < ranks_; ++peer) {
+        if (group_->same_process(rank_, peer)) {
+            if (!mapped && (found < 0 || !own_[size_t(found)].vmm)) return false;
+            at[peer] = reinterpret_cast<std::byte*>(place);
+            continue;
+        }
+        if (found < 0) return false;
+        const RegistrationTable::Reply& reply = mapper_->table(peer).replies[rank_][found];
+        if (reply.state.load(std::memory_order_acquire) != own_[size_t(found)].state) return false;
+        const uint64_t base = reply.address.load(std::memory_order_acquire);
+        if (base == 0) return false;
+        at[peer] = reinterpret_cast<std::byte*>(base + (place - own_[size_t(found)].base));
+    }
+    return true;
+}
+
+void Registrations::look() {
+    if (!mapper_) return;
+    bool due = false;
+    std::unique_lock lock(looking_, std::try_to_lock);
+    if (!lock) return;  // somebody looks
+    withdraw_fetched();
+    due = mapper_->take_due();
+    for (int owner = 0; owner < ranks_; ++owner) {
+        const uint64_t changes = mapper_->table(owner).changes.load(std::memory_order_acquire);
+        due |= changes != looked_[size_t(owner)];
+        looked_[size_t(owner)] = changes;
+    }
+    if (!due) return;
+    mapper_->serve_soon();
+}
+
+}  // namespace weft::cuda

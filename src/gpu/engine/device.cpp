@@ -1,0 +1,157 @@
+#include "src/gpu/engine/device.hpp"
+
+#include <unistd.h>
+
+#include "src/base/clock.hpp"
+#include "src/base/log.hpp"
+#include "src/gpu/engine/device_state.hpp"
+
+namespace weft {
+
+using cuda::ContextScope;
+using cuda::Domain;
+using cuda::Registrations;
+using cuda::RelaxedCapture;
+
+namespace {
+
+// While the host's threads sit in the driver: deaths are told within a second.
+constexpr int64_t device_look_apart_us = 50'000;
+// For what a rank of another host called: leaders tell twice a second.
+constexpr int64_t call_patience_us = 2'000'000;
+
+}  // namespace
+
+DeviceSide::DeviceSide(std::unique_ptr<State> state) : state_(std::move(state)) {}
+
+DeviceSide::~DeviceSide() {
+    State& s = *state_;
+    const RelaxedCapture relaxed(*s.driver);  // another thread may capture meanwhile
+    // Peers may die while we wait for our kernels: they are watched until those have ended.
+    if (s.domain) s.domain->finish();
+    if (s.abroad) (void)s.abroad->drain(s.timeout_ns > 0 ? now_us() + int64_t(s.timeout_ns / 1000) : 0);
+    if (s.service) s.service->run([&] { s.service->cancel(s.timer); });
+    s.abroad.reset();
+    s.registrations.reset();  // before we say that we have unmapped what is others'
+    if (s.domain)
+        Domain::retire(std::move(s.domain));
+    else if (s.group)
+        s.group->row(s.rank).device_left.store(1, std::memory_order_release);
+    if (s.group && !s.group->one_host()) s.group->ring();  // the leader may be waiting for it
+    state_.reset();
+}
+
+DeviceFacts DeviceSide::facts() const { return state_->facts; }
+
+bool DeviceSide::copies() const { return state_->copies; }
+
+void DeviceSide::finish() const {
+    if (state_->domain) state_->domain->finish();
+}
+
+Result<DevicePlace> DeviceSide::place(const DeviceArgument& send, const DeviceArgument& receive, const void* stream) {
+    const State& s = *state_;
+    return s.buffers->place(send, receive, stream != nullptr, s.why_not);
+}
+
+Result<uint64_t> DeviceSide::room(const DeviceArgument& argument) {
+    return state_->buffers->room(argument, state_->why_not);
+}
+
+void DeviceSide::look(bool may_wait) const {
+    if (state_->domain && state_->domain->failure() != cuda::Failure::none) [[unlikely]]
+        state_->look(false, may_wait);
+}
+
+void DeviceSide::State::look_again() {
+    timer = service->after(device_look_apart_us, [this] {
+        look(true, false);
+        look_again();
+    });
+}
+
+// What a rank of another host called may not be known here yet. False: it may still come. The service thread, which
+// would bring it, may not wait.
+bool DeviceSide::State::await_news(const DeviceObserver& observer, bool may_wait) {
+    if (!abroad || domain->message_report().valid || observer.informed(domain->report())) return true;
+    int64_t since_us = 0;
+    if (const int64_t now = now_us(); failed_us.compare_exchange_strong(since_us, now)) since_us = now;
+    for (;; usleep(1000)) {
+        if (group->aborted() || now_us() - since_us > call_patience_us || observer.informed(domain->report()))
+            return true;
+        abroad->news().ask();
+        if (!may_wait) return false;
+    }
+}
+
+void DeviceSide::State::look(bool at_others, bool may_wait) try {
+    if (at_others && registrations) registrations->look();
+    if (group->aborted()) return;
+    const DeviceObserver observer{*group, rank, known, timeout_ns};
+    Status found;
+    if (domain->failure() != cuda::Failure::none) {
+        if (!await_news(observer, may_wait)) return;
+        found = observer.explain(domain->report(), domain->message_report(), domain->signal_report());
+    } else if (at_others) {
+        // Who is on another host may have done all that it owes us, and its last messages be on their way.
+        const int64_t stuck_us = abroad ? abroad->stuck_us() : 0;
+        found = observer.look_at_others([&](int other, bool died) {
+            if (group->local(other)) return domain->captured() || domain->working();
+            return stuck_us > 0 && (!died || stuck_us >= RemoteNews::settled_us);
+        });
+        // What it had still sent may have come since; what we wait for may be another's, who is on the way.
+        const bool accusing = !found;
+        if (accusing && !accused) found = ok();
+        accused = accusing;
+        if (!accusing && abroad) found = abroad->trouble();
+        if (!accusing && found) found = gone_partners.look(*group, rank, domain->stuck(), stuck_us);
+    }
+    if (found || !group->raise(found.code(), rank, found.sentence())) return;
+    WEFT_LOG_RANK(rank, warn, coll, "{}", found.sentence());
+} catch (const std::bad_alloc&) {
+    group->raise(weftSystemError, rank, "a rank ran out of memory while it looked after its device");
+}
+
+std::string DeviceSide::explain(const Operation& operation, uint8_t preference) const {
+    const State& s = *state_;
+    if (!s.why_not.empty()) return fmt::format("\nin device memory: not served, for {}", s.why_not);
+    if (s.copies) return "\nin device memory: the same, on copies in the host's memory";
+    const auto plan = plan_on_device(operation, s.layout_for(preference));
+    if (!plan) return fmt::format("\nin device memory: {}", plan.status().sentence());
+    return fmt::format("\nin device memory: {}{}{}, by {} that Weft has not measured on a GPU", plan->text(),
+                       s.domain->detour_text(),
+                       !plan->staged() ? ""
+                       : s.offers && !operation.scales()
+                           ? ", in place where all buffers are of cudaMalloc or weftMemAllocDevice and, if other "
+                             "processes have ranks, "
+                             "registered, else staged"
+                           : ", staged",
+                       plan->steps >= 0 ? "predicted time, with costs" : "size, with thresholds");
+}
+
+std::optional<int> DeviceSide::register_buffer(const void* address, size_t bytes) {
+    State& s = *state_;
+    if (!s.context()) return {};
+    const ContextScope scope(*s.context());
+    const RelaxedCapture relaxed(*s.driver);
+    const auto facts = describe_pointer(*s.driver, address);
+    if (facts && !facts->on_device()) return {};
+    if (!facts) WEFT_LOG_RANK(s.rank, info, mem, "cannot register {}: {}", address, facts.status().sentence());
+    if (!facts) return no_entry;
+    if (!s.offers || bytes == 0) return no_entry;
+    const auto entry = s.registrations->add(address, bytes, Registrations::Use::buffer);
+    if (entry) return *entry;
+    WEFT_LOG_RANK(s.rank, info, mem, "{} bytes of device memory at {} are not mapped by others: {}", bytes, address,
+                  entry.status().sentence());
+    return no_entry;
+}
+
+Status DeviceSide::deregister_buffer(int entry) {
+    // Kernels of ours that have ended have met their peers' behind the last access.
+    state_->domain->finish();
+    return state_->registrations->remove(entry, Registrations::Use::buffer);
+}
+
+uint64_t DeviceSide::device_bytes() const { return state_->domain ? state_->domain->device_bytes() : 0; }
+
+}  // namespace weft

@@ -1,0 +1,105 @@
+#include "src/gpu/engine/device_abroad.hpp"
+
+#include "src/base/clock.hpp"
+#include "src/segment/first_cause.hpp"
+#include "src/base/log.hpp"
+
+namespace weft {
+
+namespace {
+
+// Of letters, apart from those of host memory's connections.
+constexpr uint64_t letters_name = 0x8f1bbcdcbfa53e0bu;
+
+}  // namespace
+
+DeviceAbroad::DeviceAbroad(std::shared_ptr<HostGroup> group, const net::Identity& identity, int rank,
+                           const std::vector<cuda::AbroadEnd>& ends)
+    : group_(std::move(group)),
+      rank_(rank),
+      connector_(*group_, rank,
+                 {.identity = &identity,
+                  .slot_bytes = cuda::Connections::slot_bytes,
+                  .name = letters_name,
+                  .heap_used = nullptr,
+                  .only_abroad = true}),
+      news_(*group_) {
+    std::vector<std::pair<Binding*, size_t>> blocks;
+    for (const cuda::AbroadEnd& each : ends) {
+        Binding& binding = bindings_[each.end.depth];
+        binding.schedule.fifo_depth = int32_t(each.end.depth);
+        blocks.push_back({&binding, binding.schedule.blocks.size()});
+        Block& block = binding.schedule.blocks.emplace_back();
+        block.channel = each.channel;
+        (each.incoming ? block.source : block.target) = each.end.peer;
+    }
+    for (auto& [depth, binding] : bindings_) binding.ends.resize(binding.schedule.blocks.size());
+    for (const auto& [binding, block] : blocks) ends_.push_back(&binding->ends[block]);
+}
+
+DeviceAbroad::~DeviceAbroad() {
+    if (proxy_ && traffic_) (void)proxy_->detach(*traffic_, 1, 0);
+}
+
+Status DeviceAbroad::listen() {
+    for (auto& [depth, binding] : bindings_) WEFT_TRY(connector_.listen(binding));
+    return ok();
+}
+
+Result<bool> DeviceAbroad::connect() {
+    missing_.clear();
+    RankSet all;
+    for (auto& [depth, binding] : bindings_) {
+        RankSet missing;
+        auto connected = connector_.connect(binding, missing);
+        if (!connected) return connected;
+        all.insert(missing);
+    }
+    all.for_each([this](int rank) { missing_.push_back(rank); });
+    return missing_.empty();
+}
+
+Status DeviceAbroad::begin(const std::vector<cuda::AbroadEnd>& ends, const uint32_t* ended) {
+    auto proxy = cuda::Proxy::of_process();
+    if (!proxy) return proxy.take_status();
+    proxy_ = std::move(*proxy);
+    traffic_ = std::make_shared<cuda::Traffic>(group_, rank_, ended);
+    for (size_t i = 0; i < ends.size(); ++i) traffic_->add(ends[i], ends_[i]->target, ends_[i]->source);
+    proxy_->attach(traffic_);
+    return ok();
+}
+
+bool DeviceAbroad::drain(int64_t deadline_us) {
+    if (!traffic_ || proxy_->detach(*traffic_, deadline_us, RemoteNews::departed_us)) return true;
+    WEFT_LOG_RANK(rank_, warn, coll, "leaves although not all that its kernels have sent has left this host");
+    return false;
+}
+
+int64_t DeviceAbroad::stuck_us() {
+    const uint64_t moved = traffic_->moved();
+    const bool moves = moved != std::exchange(moved_, moved);
+    const int64_t now = now_us();
+    if (!traffic_->waiting())
+        stuck_since_us_ = 0;
+    else if (moves || stuck_since_us_ == 0)
+        stuck_since_us_ = now;
+    if (stuck_since_us_ == 0 || stuck_since_us_ == now) return 0;
+    news_.ask();
+    return now - stuck_since_us_;
+}
+
+Status DeviceAbroad::trouble() {
+    auto trouble = traffic_->trouble();
+    if (!trouble) return ok();
+    news_.ask();
+    if (news_.cause_may_come(trouble->since_us)) return ok();
+    if (group_->row(trouble->peer).state.load(std::memory_order_acquire) == RankState::left)
+        return first_cause(*group_,
+                           fail(weftRemoteError, "{} left the communicator, and kernels of rank {} wait for it",
+                                group_->name_of(trouble->peer), rank_),
+                           trouble->peer);
+    return first_cause(*group_, fail(trouble->code, "kernels of rank {} wait for {}: {}", rank_,
+                                     group_->name_of(trouble->peer), trouble->sentence));
+}
+
+}  // namespace weft

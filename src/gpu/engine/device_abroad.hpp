@@ -1,0 +1,64 @@
+// device_abroad.hpp: what a rank's device has to do with ranks of other hosts: connections for the algorithms that step
+// machines run and for messages, made while the ranks join, and the proxy that serves them; and what is known of
+// trouble there.
+#pragma once
+#include <vector>
+
+#include "src/planning/connector.hpp"
+#include "src/control/news.hpp"
+#include "src/gpu/proxy/proxy.hpp"
+
+namespace weft {
+
+// Thread-bound to the rank, but for what says otherwise.
+class DeviceAbroad {
+  public:
+    // ends: that the rank's domain will have, without addresses yet; both ends of a connection name it alike.
+    DeviceAbroad(std::shared_ptr<HostGroup> group, const net::Identity& identity, int rank,
+                 const std::vector<cuda::AbroadEnd>& ends);
+    ~DeviceAbroad();
+
+    // Before the ranks join their devices: addresses are left for the peers.
+    Status listen();
+    // One step of calling them; true when all have been called. missing(): who has not listened yet.
+    Result<bool> connect();
+    const std::vector<int>& missing() const { return missing_; }
+    // Calls may come. ends (the same, with addresses), ended: of the rank's domain, which must outlive this.
+    Status begin(const std::vector<cuda::AbroadEnd>& ends, const uint32_t* ended);
+
+    void launching(bool captured, uint32_t launch, uint32_t blocks) {
+        if (captured)
+            traffic_->captured();
+        else
+            traffic_->launching(launch, blocks);
+    }
+    void launched() { proxy_->wake(); }
+    // Returns when what kernels have handed over is on its way. False: not at the deadline, or those who should take it
+    // have left.
+    bool drain(int64_t deadline_us);
+
+    // ---- For the service thread, now and again.
+    // How long kernels of ours have waited for other hosts without any message moving, as far as looks tell; news of
+    // the ranks there are asked for.
+    int64_t stuck_us();
+    // A broken connection whose cause nobody has told in time, in words for all ranks; ok: there is none.
+    Status trouble();
+
+    // Of the ranks there.
+    RemoteNews& news() { return news_; }
+
+  private:
+    std::shared_ptr<HostGroup> group_;
+    int rank_;
+    Connector connector_;
+    std::map<uint32_t, Binding> bindings_;  // by slots: what there is to be connected, an end a block
+    std::vector<const BlockEnds*> ends_;    // in their order
+    std::vector<int> missing_;
+    std::shared_ptr<cuda::Traffic> traffic_;
+    std::shared_ptr<cuda::Proxy> proxy_;
+    uint64_t moved_ = 0;          // at the last look
+    int64_t stuck_since_us_ = 0;  // 0: nothing was waited for
+    RemoteNews news_;
+};
+
+}  // namespace weft

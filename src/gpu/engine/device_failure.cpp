@@ -1,0 +1,228 @@
+#include "src/gpu/engine/device_failure.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <tuple>
+
+#include "src/segment/first_cause.hpp"
+#include "src/p2p/portions.hpp"
+#include "src/control/news.hpp"
+#include "src/p2p/message_mark.hpp"
+#include "src/rma/signals.hpp"
+
+namespace weft {
+
+namespace {
+
+Status mismatch(int rank, const std::string& called, int other, const std::string& other_called) {
+    if (rank > other) return mismatch(other, other_called, rank, called);
+    if (called == other_called)
+        return fail(
+            weftMismatch,
+            "ranks {} and {} both called {} but chose different kernels: are they the same build, with the same "
+            "WEFT_ options and the same weftCommSetCallConfig?",
+            rank, other, called);
+    return fail(weftMismatch,
+                "rank {} called {}, rank {} called {}; every rank must make the same calls in the same order", rank,
+                called, other, other_called);
+}
+
+}  // namespace
+
+Status explain_counts(int rank, const cuda::CountFault& fault) {
+    const auto [counts, places, buffer] = fault.outgoing ? std::tuple("sendcounts", "sdispls", "sendbuff")
+                                                         : std::tuple("recvcounts", "rdispls", "recvbuff");
+    const cuda::CountReport& report = fault.report;
+    const std::string call = fmt::format("rank {} called weftAlltoAllvDeviceCounts", rank);
+    switch (report.fault) {
+        case cuda::CountReport::outside: break;
+        case cuda::CountReport::own:
+            return fail(weftInvalidArgument,
+                        "{} with sendcounts[{}] {} and recvcounts[{}] {}: what a rank gives itself it also takes", call,
+                        fault.peer, report.count, fault.peer, report.other);
+        case cuda::CountReport::overlap:
+            return fail(weftInvalidArgument, "{}: {}", call,
+                        overlapping_parts(fault.peer, report.other_rank, report.count, report.other, counts));
+        case cuda::CountReport::sent:
+            return fail(weftInvalidArgument, "{}: {}", call, overlapping_buffers(fault.peer, report.other_rank));
+    }
+    return fail(weftInvalidArgument, "{} with {}[{}] {} and {}[{}] {}, and {} has room for {} elements", call, counts,
+                fault.peer, report.count, places, fault.peer, report.other, buffer, report.room);
+}
+
+void KnownOperations::add(const Operation& operation) {
+    std::lock_guard lock(mutex_);
+    if (std::find(all_.begin(), all_.end(), operation) != all_.end()) return;
+    if (all_.size() >= most) all_.clear();
+    all_.push_back(operation);
+}
+
+std::string KnownOperations::text(uint32_t wanted) const {
+    std::lock_guard lock(mutex_);
+    for (const Operation& operation : all_)
+        if (fingerprint(operation) == wanted) return operation.text();
+    return {};
+}
+
+std::string DeviceObserver::name_of(int other) const {
+    return group.name_of(other) + (group.stopped(other) ? " is stopped (SIGSTOP or a debugger); it" : "");
+}
+
+std::string DeviceObserver::waited(const cuda::FailureReport& report, const std::string& what) const {
+    const uint64_t timeout_ms = report.timeout_ns / 1'000'000;
+    return fmt::format("the kernel of rank {} waited {:.1f} s for {}, the deadline ({}) is {} ms", report.rank,
+                       double(timeout_ms) / 1e3, what,
+                       report.timeout_ns == timeout_ns ? "WEFT_TIMEOUT_MS" : "timeoutMs of the call's config",
+                       timeout_ms);
+}
+
+std::string DeviceObserver::whereabouts(int other) const {
+    const auto report = group.row(other).position.read();
+    const std::string text = name_of(other);
+    if (!report) return text + " is about to call something";
+    if (report->entered == 0) return text + " has not called anything yet";
+    return text + fmt::format(" last called operation {}, {}", report->entered, report->operation.text());
+}
+
+bool DeviceObserver::has_made_our_calls(int other) const {
+    const auto own = group.row(rank).position.read(), theirs = group.row(other).position.read();
+    return own && theirs && theirs->entered >= own->entered;
+}
+
+Status DeviceObserver::explain_message(const cuda::FailureReport& report, const cuda::MessageReport& message) const {
+    const auto view = [](uint32_t mark, uint64_t bytes) {
+        const weftDataType_t type = type_of(mark);
+        return MessageView{mark, is_datatype(type) ? bytes / size_of(type) : bytes};
+    };
+    const MessageView ours = view(report.fingerprint, message.bytes);
+    if (report.failure == cuda::Failure::mismatch)
+        return {weftMismatch, differing_messages(report.peer, view(report.other_fingerprint, message.other_bytes),
+                                                 report.rank, ours)};
+    return fail(weftTimeout, "{}: {} {}", waited(report, "messages"), name_of(report.peer),
+                owed_message(report.rank, message.outgoing, message.begun, ours));
+}
+
+Status DeviceObserver::explain(const cuda::FailureReport& report, const cuda::MessageReport& message,
+                               const cuda::SignalReport& signal) const {
+    if (report.failure == cuda::Failure::counts)
+        return explain_counts(report.rank, {report.peer, message.outgoing, message.counts});
+    if (message.valid && (report.failure == cuda::Failure::mismatch || report.failure == cuda::Failure::timeout))
+        return explain_message(report, message);
+    if (report.waiting == cuda::Waiting::signal && report.failure == cuda::Failure::timeout)
+        return fail(weftTimeout, "{}: {} {}", waited(report, "signals"), name_of(report.peer),
+                    owed_signals(report.rank, signal.signal, signal.came, signal.wanted));
+    const auto ours = [&] {
+        std::string text = known.text(report.fingerprint);
+        return text.empty() ? "an operation" : text;
+    }();
+    switch (report.failure) {
+        case cuda::Failure::mismatch: {
+            std::string theirs = known.text(report.other_fingerprint);
+            if (const auto position = group.row(report.peer).position.read();
+                position && fingerprint(position->operation) == report.other_fingerprint)
+                theirs = position->operation.text();
+            if (theirs.empty()) theirs = "something else";
+            return mismatch(report.rank, ours, report.peer, theirs);
+        }
+        case cuda::Failure::timeout:
+            return fail(weftTimeout, "{}: {}{}", waited(report, fmt::format("rank {} in {}", report.peer, ours)),
+                        report.peer >= 0 ? whereabouts(report.peer) : "nobody in particular",
+                        report.peer >= 0 && has_made_our_calls(report.peer)
+                            ? "; it has made this call, and its kernel may be behind other work of its stream or have "
+                              "found no room on the device (WEFT_GPU_BLOCKS; docs/gpu.md, Several communicators)"
+                            : "");
+        // The abort word is set by whoever has written the error before.
+        case cuda::Failure::aborted:
+        case cuda::Failure::counts:
+        case cuda::Failure::none: break;
+    }
+    return fail(weftInternalError, "the kernel of rank {} left {} for no reason that it told", report.rank, ours);
+}
+
+bool DeviceObserver::informed(const cuda::FailureReport& report) const {
+    if (report.failure != cuda::Failure::mismatch || group.local(report.peer)) return true;
+    const auto position = group.row(report.peer).position.read();
+    return (position && fingerprint(position->operation) == report.other_fingerprint) ||
+           !known.text(report.other_fingerprint).empty();
+}
+
+Status DeviceObserver::look_at_others(const std::function<bool(int other, bool died)>& waiting) const {
+    const auto own = group.row(rank).position.read();
+    // A call on host memory is watched by who is in it.
+    if (!own || own->entered == 0 || (own->inside() && own->operation.space == Space::host)) return ok();
+    for (int other = 0; other < group.ranks(); ++other) {
+        if (other == rank) continue;
+        const RankRow& row = group.row(other);
+        const bool left = row.state.load(std::memory_order_acquire) == RankState::left;
+        const auto theirs = row.position.read();
+        const bool behind = left && theirs && theirs->entered < own->entered;
+        // A rank that left in order has no kernel any more once it says so; a process that ends takes its kernels with
+        // it.
+        const bool dead = row.device_left.load(std::memory_order_acquire) == 0 && !group.alive(other);
+        // Kernels compare too, those that meet: over connections not all do.
+        const bool differs = theirs && theirs->entered == own->entered && own->operation.space == Space::device &&
+                             theirs->operation != own->operation;
+        if ((!dead && !behind && !differs) || !waiting(other, !behind && !differs)) continue;
+        if (dead && row.device_left.load(std::memory_order_acquire) != 0) continue;  // it left between the two looks
+        // What a rank called comes before what became of it.
+        if (differs) return mismatch(rank, own->operation.text(), other, theirs->operation.text());
+        const LossRecord& loss = group.header().loss;
+        if (dead && !group.local(other) && loss.state.load(std::memory_order_acquire) &&
+            loss.host == group.home(other).host)
+            return first_cause(group,
+                               fail(weftRemoteError, "{}. Kernels of rank {} may wait for rank {} in operation {}, {}",
+                                    loss.sentence, rank, other, own->entered, own->operation.text()));
+        if (dead)
+            return first_cause(
+                group,
+                fail(weftRemoteError,
+                     "{} died; its last call was operation {}. Kernels of rank {} may wait for it in "
+                     "operation {}, {}",
+                     group.name_of(other), theirs ? theirs->entered : 0, rank, own->entered, own->operation.text()));
+        return first_cause(
+            group,
+            fail(weftRemoteError, "{} left the communicator after operation {}; rank {} called operation {}, {}",
+                 group.name_of(other), theirs->entered, rank, own->entered, own->operation.text()),
+            other);
+    }
+    return ok();
+}
+
+Status GonePartners::look(const HostGroup& group, int rank, const cuda::MessageStuck* stuck, int64_t still_us) {
+    const auto read = [](const uint64_t& word) {
+        return std::atomic_ref(const_cast<uint64_t&>(word))
+            .load(std::memory_order_acquire);  // pairs with look_around()
+    };
+    const auto waits = [&](int block, int other) { return (read(stuck[block].ranks) >> unsigned(other) & 1) != 0; };
+    // Of a rank that left in order its kernels have ended; with a process that ends, they do. Who left on another host
+    // has as a rule ended the connection behind all that it sent, which Traffic::trouble() tells sooner.
+    const auto left = [&](int other) {
+        return group.row(other).state.load(std::memory_order_acquire) == RankState::left &&
+               (!group.local(other) || group.row(other).device_left.load(std::memory_order_acquire) != 0);
+    };
+    const auto gone = [&](int other) {
+        const bool in_order = left(other);
+        if (!in_order && group.alive(other)) return false;
+        return group.local(other) || still_us >= (in_order ? RemoteNews::departed_us : RemoteNews::settled_us);
+    };
+    if (gone_ >= 0) {
+        const uint64_t looks = read(stuck[block_].looks);
+        const bool still = looks >= looks_ && waits(block_, gone_) && gone(gone_);
+        // The block has looked at all its messages again since then.
+        if (still && looks >= looks_ + 2)
+            return first_cause(
+                group,
+                fail(weftRemoteError, "{} {}, and kernels of rank {} wait for messages with it or for its signals",
+                     group.name_of(gone_), left(gone_) ? "left the communicator" : "died", rank),
+                gone_);
+        if (still) return ok();
+        gone_ = -1;
+    }
+    for (int block = 0; block < cuda::blocks_max && gone_ < 0; ++block)
+        for (int other = 0; other < group.ranks() && gone_ < 0; ++other)
+            if (waits(block, other) && gone(other)) gone_ = other, block_ = block;
+    if (gone_ >= 0) looks_ = read(stuck[block_].looks);
+    return ok();
+}
+
+}  // namespace weft

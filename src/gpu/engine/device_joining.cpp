@@ -1,0 +1,290 @@
+// device_joining.cpp: how the ranks of a communicator come to serve device memory, or why they do not.
+#include <unistd.h>
+
+#include <algorithm>
+#include <cctype>
+#include <mutex>
+#include <set>
+#include <vector>
+
+#include "src/base/clock.hpp"
+#include "src/base/log.hpp"
+#include "src/base/options.hpp"
+#include "src/base/per_process.hpp"
+#include "src/gpu/engine/device_state.hpp"
+
+namespace weft {
+
+using cuda::Connections;
+using cuda::Context;
+using cuda::device_count;
+using cuda::Domain;
+using cuda::Driver;
+using cuda::KernelSet;
+using cuda::ranks_max;
+using cuda::Registrations;
+using cuda::RelaxedCapture;
+
+namespace {
+
+// Once a process for each reason, however many communicators meet it, on whichever devices: the first is named.
+void warn_of_device_once(const std::string& sentence, std::string reason) {
+    struct Said {
+        std::mutex mutex;
+        std::set<std::string> reasons;
+    };
+    static PerProcess<Said> of_process;
+    Said& said = of_process.get();
+    {
+        std::lock_guard lock(said.mutex);
+        if (!said.reasons.insert(std::move(reason)).second) return;
+    }
+    WEFT_LOG(warn, init, "{}", sentence);
+}
+void warn_of_device_once(const std::string& sentence) { warn_of_device_once(sentence, sentence); }
+
+// A reason without the number of the device that it is told of.
+std::string of_any_device(std::string reason, int device) {
+    const std::string number = std::to_string(device), name = "device " + number;
+    for (size_t at = 0; (at = reason.find(name, at)) != std::string::npos; ++at)
+        if (at + name.size() == reason.size() || !isdigit(static_cast<unsigned char>(reason[at + name.size()])))
+            reason.erase(at + name.size() - number.size(), number.size());
+    return reason;
+}
+
+}  // namespace
+
+const char* DeviceSide::why_none() { return "none was current in the thread that called weftCommInitRank"; }
+
+Result<std::unique_ptr<DeviceSide>> DeviceSide::find(int which) {
+    if (which < 0 && !Driver::in_use()) return std::unique_ptr<DeviceSide>();
+    auto driver = Driver::get();
+    if (!driver) {
+        if (which >= 0) return driver.take_status();
+        warn_of_device_once("no device: " + driver.status().sentence());
+        return std::unique_ptr<DeviceSide>();
+    }
+    auto state = std::make_unique<State>();
+    state->driver = *driver;
+    // Opening a context is what a capture of another thread, or of this one, would forbid, and be ended by.
+    const RelaxedCapture relaxed(**driver);
+    const auto made = [&] { return std::unique_ptr<DeviceSide>(new DeviceSide(std::move(state))); };
+    CUcontext context = nullptr;
+    if (which == current) {
+        WEFT_TRY((*driver)->check((*driver)->CtxGetCurrent(&context), "tell the current context"));
+        if (context != nullptr) {
+            CUdevice device = 0;
+            WEFT_TRY((*driver)->check((*driver)->CtxGetDevice(&device), "tell the device of the current context"));
+            which = device;
+        }
+    } else if (which >= 0) {
+        auto count = device_count(**driver);
+        if (!count) return count.take_status();
+        if (which >= *count)
+            return fail(weftInvalidArgument, "device {} does not exist: there are {}, from 0 on", which, *count);
+    }
+    if (which < 0) {
+        state->why_not =
+            "no device belongs to this communicator: one must be current in the thread that calls weftCommInitRank "
+            "(cudaSetDevice, cuCtxSetCurrent)";
+        return made();
+    }
+    state->facts.ordinal = which;
+    state->facts.use = DeviceFacts::refused;
+    auto bare = Context::retain(**driver, which);
+    if (!bare) {
+        state->why_not = bare.status().sentence();
+    } else if (context != nullptr && context != bare->handle()) {
+        state->why_not = fmt::format(
+            "the context that was current is not device {}'s primary one, which cudaSetDevice makes current", which);
+    } else if (auto kernels = KernelSet::of_device(**driver, which)) {
+        state->kernels = std::move(*kernels);
+        state->facts = state->kernels->facts();
+    } else {
+        state->bare = std::move(*bare);
+        state->facts.use = DeviceFacts::copied;
+        const std::string why = kernels.status().sentence();
+        warn_of_device_once(
+            fmt::format("no kernels of Weft's run on device {}, so its memory is copied to the host's and back, which "
+                        "is slow: {} (the same of other devices is not told again)",
+                        which, why),
+            "copied: " + of_any_device(why, which));
+    }
+    if (!state->why_not.empty())
+        warn_of_device_once(fmt::format("device {} is not used: {} (the same of other devices is not told again)",
+                                        which, state->why_not),
+                            "not used: " + of_any_device(state->why_not, which));
+    return made();
+}
+
+// By the first of them. With MPS as it should be, else so slow that users should know.
+void DeviceSide::State::tell_of_sharing(const std::vector<int>& elsewhere) const {
+    const std::string others = ranks_text(elsewhere);
+    if (kernels->mps())
+        WEFT_LOG_RANK(rank, info, init, "shares device {} with {} of other processes, whose kernels run at once by MPS",
+                      device(), others);
+    else
+        WEFT_LOG_RANK(rank, warn, init,
+                      "shares device {} with {} of other processes, without MPS: it runs one process at a time, so a "
+                      "call waits for its turns, which is slow; nvidia-cuda-mps-control -d starts MPS, or make these "
+                      "ranks threads of one process",
+                      device(), others);
+}
+
+// All ranks decide alike: from what the rows say, or each that it has no device.
+void DeviceSide::meet(std::shared_ptr<HostGroup> group, const net::Identity* identity, int rank, int64_t timeout_ms,
+                      std::shared_ptr<const Catalog> catalog, std::shared_ptr<const Machines> machines) {
+    State& s = *state_;
+    s.group = std::move(group);
+    s.rank = rank;
+    s.deadline_us = timeout_ms > 0 ? now_us() + timeout_ms * 1000 : 0;
+    if (!s.why_not.empty()) return;
+    const AgreedOptions& agreed = s.group->header().agreed;
+    const int ranks = s.group->ranks();
+    if (agreed.gpu_path == GpuPath::copies) {
+        s.copies = true;
+        if (rank == 0)
+            WEFT_LOG_RANK(rank, info, init,
+                          "device memory is copied to the host's and back, which is slow: WEFT_GPU_PATH is copies");
+    }
+    std::vector<DeviceFacts> facts;
+    std::vector<int> elsewhere;  // ranks of other processes on this device
+    bool first_here = true;      // of the ranks on it
+    for (int other = 0; other < ranks; ++other) {
+        const RankRow& row = s.group->row(other);
+        facts.push_back(row.device);
+        if (row.device.use == DeviceFacts::copied && !s.copies) {
+            s.copies = true;
+            if (rank == 0)
+                WEFT_LOG_RANK(rank, info, init,
+                              "device memory is copied to the host's and back: no kernels of Weft's run on rank {}'s "
+                              "device, as its log says",
+                              other);
+        }
+        if (row.device.use == DeviceFacts::none)
+            return s.decline(
+                fmt::format("rank {} joined without a device: it must be current in the thread that calls "
+                            "weftCommInitRank, on every rank",
+                            other));
+        if (row.device.use == DeviceFacts::refused)
+            return s.decline(fmt::format("rank {} cannot use its device: its log says why", other));
+        // A process may be several hosts, as it likes; whoever has the same device is on the same machine.
+        const bool here =
+            s.group->local(other) ? row.process == s.group->row(rank).process : s.group->home(other).pid == getpid();
+        const bool shares =
+            other != rank && std::equal(std::begin(row.device.uuid), std::end(row.device.uuid), s.facts.uuid);
+        s.sharing |= shares && here;
+        first_here &= !shares || rank < other;
+        if (shares && !here) elsewhere.push_back(other);
+    }
+    if (s.copies) {
+        s.sharing = false;  // no stream waits for another one's kernels
+        return;
+    }
+    if (!elsewhere.empty() && first_here) s.tell_of_sharing(elsewhere);
+    if (rank == 0 && options().gpu_threads % 32 != 0)
+        warn_of_device_once(fmt::format("WEFT_GPU_THREADS is {}, and kernels have whole warps: {} threads",
+                                        options().gpu_threads, agreed.gpu_threads));
+    if (ranks > Domain::ranks_max)
+        return s.decline(fmt::format("the communicator has {} ranks: this version serves device memory of up to {}",
+                                     ranks, Domain::ranks_max));
+    s.layout = {ranks, blocks_together(facts), agreed.algo};
+    if (agreed.gpu_blocks > 0) s.layout.blocks_max = std::min(s.layout.blocks_max, agreed.gpu_blocks);
+    s.layout.threads = agreed.gpu_threads;
+    for (const DeviceFacts& one : facts) s.layout.capabilities &= one.capabilities;
+    const Layout layout = machines->device_layout(0);
+    s.layout.rings = machines->device_rings();
+    s.layout.hosts = layout.host_count();
+    if (s.layout.blocks_max < 1)
+        return s.decline("the ranks that share a device are too many for it: their kernels must run at once");
+    s.catalog = std::move(catalog);
+    s.layout.rules = AlgoRules(s.layout.algo, layout, s.catalog->rows());
+    StepAlgorithms steps =
+        step_algorithms({.rows = s.catalog->rows(),
+                         .own = [&](Collective collective) { return needs_steps(s.layout, collective); },
+                         .rules = s.layout.rules,
+                         .channels = int(agreed.channels),
+                         .blocks_max = s.layout.blocks_max,
+                         .link_mbps = s.group->header().facts.link_mbps,
+                         .one_machine = s.group->header().facts.machines == 1,
+                         .links_gbs = s.layout.hosts == 1 ? machines->device_gbs() : 0,
+                         .deterministic = agreed.deterministic != 0},
+                        layout, rank);
+    s.layout.steps = std::move(steps.rows);
+    s.layout.excluded = std::move(steps.excluded);
+    s.layout.tile_bytes = size_t(agreed.tile_bytes);
+    s.machines = std::move(machines);
+    Connections connections = std::move(steps.connections);
+    if (ranks <= ranks_max && s.layout.hosts == 1)
+        s.registrations = std::make_unique<Registrations>(s.group, rank, s.kernels);
+    s.domain = std::make_unique<Domain>(s.group, rank, s.kernels, std::move(connections));
+    if (s.layout.hosts == 1) return;
+    s.abroad = std::make_unique<DeviceAbroad>(s.group, *identity, rank, s.domain->abroad_ends());
+    // Others hear of it as of any other obstacle.
+    if (const Status listening = s.abroad->listen(); !listening) s.domain->object(listening);
+}
+
+void DeviceSide::prefer(uint8_t preference, const std::string& algo, int channels) {
+    State& s = *state_;
+    if (!s.domain) return;  // nothing is chosen here
+    if (channels == int(s.group->header().agreed.channels)) channels = 0;
+    s.preferred[preference] =
+        layout_preferring(s.layout, algo, channels, s.machines->device_layout(0), s.catalog->rows());
+}
+
+Result<bool> DeviceSide::advance() {
+    State& s = *state_;
+    if (!s.domain) return true;
+    auto known = s.domain->advance();
+    if (!known) return known.take_status();
+    if (!*known) {
+        WEFT_TRY(s.check_others(s.domain->missing()));
+        return false;
+    }
+    if (const std::string obstacle = s.domain->obstacle(); !obstacle.empty()) s.decline(obstacle);
+    if (!s.abroad) return true;
+    auto connected = s.abroad->connect();
+    if (connected && !*connected) WEFT_TRY(s.check_others(s.abroad->missing()));
+    return connected;
+}
+
+Status DeviceSide::State::check_others(const std::vector<int>& missing) {
+    const int64_t now = now_us();
+    if (group->aborted()) return group->abort_status();
+    if (now < next_look_us) return ok();
+    next_look_us = now + 20'000;
+    for (const int other : missing)
+        if (!group->alive(other))
+            return fail(weftRemoteError, "{} died while the ranks were joining their devices", group->name_of(other));
+    if (deadline_us > 0 && now > deadline_us)
+        return fail(weftTimeout,
+                    "rank {} waited for {} to join their devices until the deadline (WEFT_INIT_TIMEOUT_MS)", rank,
+                    ranks_text(missing));
+    return ok();
+}
+
+Status DeviceSide::begin(int64_t timeout_ms) {
+    State& s = *state_;
+    s.buffers = std::make_unique<DeviceBuffers>(*s.driver, s.context(), s.rank);
+    if (!s.domain) {
+        if (s.group && s.kernels && s.rank == 0 && !s.copies)
+            WEFT_LOG_RANK(s.rank, info, init, "device memory is not served: {}", s.why_not);
+        return ok();
+    }
+    s.timeout_ns = nanoseconds_of(timeout_ms);
+    s.offers = s.registrations && s.domain->detour().empty();
+    if (s.offers) s.registrations->open();
+    if (s.abroad) WEFT_TRY(s.abroad->begin(s.domain->abroad_ends(), s.domain->ended()));
+    WEFT_LOG_RANK(s.rank, info, init, "serves memory of device {}, {} blocks of a kernel at most{}{}", s.device(),
+                  s.layout.blocks_max, s.sharing ? ", which it shares with ranks of this process" : "",
+                  s.domain->detour_text());
+    if (s.group->ranks() == 1) return ok();
+    // Somebody must see deaths and kernels' failures while the rank's thread waits in the driver, or is elsewhere.
+    auto service = Service::of_process();
+    if (!service) return service.take_status();
+    s.service = std::move(*service);
+    s.service->run([&] { s.look_again(); });
+    return ok();
+}
+
+}  // namespace weft

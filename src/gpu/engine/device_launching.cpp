@@ -1,0 +1,344 @@
+// device_launching.cpp: calls on device memory: what is reckoned once for a key, and the launches of each call.
+#include <algorithm>
+
+#include "src/base/log.hpp"
+#include "src/gpu/engine/device_state.hpp"
+
+namespace weft {
+
+using cuda::adds;
+using cuda::bind_operation;
+using cuda::Body;
+using cuda::ContextScope;
+using cuda::Domain;
+using cuda::element_of;
+using cuda::Kernel;
+using cuda::KernelArguments;
+using cuda::LaunchShape;
+using cuda::message_items_within;
+using cuda::MessageArguments;
+using cuda::MessageItem;
+using cuda::ranks_max;
+
+// A new key: nothing here calls the driver, so it may happen during a capture.
+Result<PreparedLaunch*> DeviceSide::State::plan(const Operation& called, uint8_t preference) {
+    auto plan = plan_on_device(called, layout_for(preference));
+    if (!plan) return plan.take_status();
+    const Operation operation = served_as(called);
+    auto fresh = std::make_unique<PreparedLaunch>();
+    fresh->plan = *plan;
+    fresh->kernel = &kernels->kernel(plan->body, element_of(operation), adds(weftRedOp_t(operation.op)));
+    fresh->shape = {.blocks = unsigned(plan->blocks),
+                    .threads = unsigned(plan->threads),
+                    .remote_sync_domain = kernels->sync_domains()};
+    KernelArguments& a = fresh->arguments;
+    domain->bind(a);
+    a.fingerprint = plan->fingerprint();
+    // Fused bodies take every rank's contribution at once.
+    const bool in_one_place =
+        plan->steps < 0 || layout.steps[size_t(plan->steps)].algorithm->sums == Sums::in_rank_order;
+    bind_operation(a, operation, layout.ranks, in_one_place);
+    // Without bytes no message would go, and nobody would wait for anybody.
+    fresh->of_tokens = a.bytes == 0 && !a.domain;
+    if (fresh->of_tokens) a.bytes = Domain::token_bytes;
+    const int parts = parts_of(operation.collective, layout.ranks);
+    const Held in = input_of(operation.collective, rank, operation.root),
+               out = output_of(operation.collective, rank, operation.root);
+    const bool steps = plan->steps >= 0;
+    fresh->send_bytes = a.bytes * size_t(parts_held(in, parts));
+    fresh->receive_bytes = a.bytes * size_t(parts_held(out, parts));
+    fresh->send_begins = steps ? first_held(in, rank, a.bytes) : 0;
+    fresh->receive_begins = steps ? first_held(out, rank, a.bytes) : 0;
+    // In what is read where it lies, each taker's part is one of a tile.
+    a.tile_bytes = steps ? plan->tile_bytes : 0;
+    if (plan->body == Body::peer_two_shot) a.tile_bytes = Domain::staging_bytes / 2;
+    if (plan->body == Body::peer_one_shot)
+        a.tile_bytes = Domain::staging_bytes / 2 / size_t(a.give_stride ? layout.ranks : 1) / 64 * 64;
+    fresh->lends_send = in != Held::nothing;
+    fresh->lends_receive = out != Held::nothing && plan->body == Body::peer_two_shot;
+    if (steps) domain->bind_program(a, layout.steps[size_t(plan->steps)].program(operation.root));
+    a.offers = plan->staged() && offers && !a.scaled;
+    known.add(plan->operation);
+    if (rank == 0) WEFT_LOG_RANK(rank, info, algo, "{}: {}", plan->operation.text(), plan->text());
+    return plans.insert(PlanKey(called, preference), std::move(fresh));
+}
+
+// What a call may be refused for.
+Status DeviceSide::State::take_stream(void* stream_of_call) {
+    const auto on = static_cast<CUstream>(stream_of_call);
+    ContextScope scope(*context());
+    WEFT_TRY(scope.take_status());
+    auto facts = describe_stream(*driver, on);
+    if (!facts) return facts.take_status();
+    if (facts->context != context()->handle())
+        return fail(weftInvalidArgument,
+                    "the stream belongs to {}device {}, the communicator's rank {} is on device {}: make it with that "
+                    "device current",
+                    facts->device == device() ? "another context of " : "", facts->device, rank, device());
+    if (sharing && (on == nullptr || on == CU_STREAM_LEGACY))
+        return fail(
+            weftInvalidUsage,
+            "the legacy stream cannot be used where several ranks of a process share device {}: each would wait "
+            "for the other; give each a stream of its own, made with cudaStreamNonBlocking",
+            device());
+    if (copies && facts->capturing)
+        return fail(weftInvalidUsage,
+                    "the stream is captured, and calls on the communicator's device memory are copies that the host "
+                    "waits for ({}): they cannot become part of a graph",
+                    why_copies());
+    stream = *facts;
+    return ok();
+}
+
+Status DeviceSide::copy_in(Copied which, std::span<const DeviceSpan> reads, std::span<const DeviceSpan> writes,
+                           void* stream) {
+    State& s = *state_;
+    WEFT_TRY(s.take_stream(stream));
+    auto& copies = s.copied[size_t(which)];
+    if (!copies) copies = std::make_unique<DeviceCopies>(*s.context());
+    return copies->begin(reads, writes, static_cast<CUstream>(stream));
+}
+
+void* DeviceSide::copied(Copied which, const void* on_device) const {
+    return state_->copied[size_t(which)]->at(on_device);
+}
+
+Status DeviceSide::copy_out(Copied which) { return state_->copied[size_t(which)]->end(); }
+
+uint64_t DeviceSide::copied_bytes() const {
+    uint64_t bytes = 0;
+    for (const auto& copies : state_->copied)
+        if (copies) bytes += copies->bytes();
+    return bytes;
+}
+
+Status DeviceSide::prepare(const DeviceCall& call) {
+    State& s = *state_;
+    WEFT_TRY(s.take_stream(call.stream));
+    // Of calls of all ranks alone: others are not counted alike.
+    if (s.sharing) WEFT_TRY(s.domain->claim(static_cast<CUstream>(call.stream), s.stream));
+    auto plan = s.plan_of(call);
+    if (!plan) return plan.take_status();
+    s.prepared = *plan;
+    return ok();
+}
+
+Result<PreparedLaunch*> DeviceSide::State::plan_of(const DeviceCall& call) {
+    PreparedLaunch* const known = plans.find(PlanKey(call.operation, call.settings.preference));
+    if (known) [[likely]]
+        return known;
+    return plan(call.operation, call.settings.preference);
+}
+
+// All or nothing: a peer that finds one address uses both. Where it needs none, what it finds is never looked at.
+void DeviceSide::State::offer(PreparedLaunch& it, const DeviceCall& call) const {
+    KernelArguments& a = it.arguments;
+    std::byte *send[ranks_max], *receive[ranks_max];
+    std::fill(std::begin(send), std::end(send), a.outputs[rank]);
+    std::fill(std::begin(receive), std::end(receive), a.outputs[rank]);
+    const bool all = (!it.lends_send || registrations->find(call.send, it.send_bytes, call.mapped, send)) &&
+                     (!it.lends_receive || registrations->find(call.receive, it.receive_bytes, call.mapped, receive));
+    if (all) WEFT_LOG_RANK(rank, trace, coll, "offers its buffers of launch {} in place", launches);
+    for (int peer = 0; peer < layout.ranks; ++peer) {
+        a.offered_send[peer] = all ? send[peer] : nullptr;
+        a.offered_receive[peer] = all ? receive[peer] : nullptr;
+    }
+}
+
+const Operation& DeviceSide::prepared() const { return state_->prepared->plan.operation; }
+
+Status DeviceSide::launch(const DeviceCall& call) {
+    State& s = *state_;
+    PreparedLaunch& it = *s.prepared;
+    KernelArguments& a = it.arguments;
+    if (it.of_tokens) {
+        s.domain->bind_tokens(a);
+    } else {
+        a.send = static_cast<const std::byte*>(call.send) - it.send_begins;
+        a.receive = static_cast<std::byte*>(call.receive) - it.receive_begins;
+    }
+    a.launch = ++s.launches;
+    a.timeout_ns = s.timeout_of(call.settings);
+    if (a.offers) s.offer(it, call);
+    a.scalar_pointer = a.scaled && call.scalar_on_device ? call.scalar : nullptr;
+    if (a.scaled && !a.scalar_pointer) __builtin_memcpy(&a.scalar, call.scalar, datatype_bytes[call.operation.type]);
+    const auto stream = static_cast<CUstream>(call.stream);
+    ContextScope scope(s.kernels->context());
+    WEFT_TRY(scope.take_status());
+    auto priority = s.priority(call.settings.priority);
+    if (!priority) return priority.take_status();
+    WEFT_TRY(s.domain->order(stream, s.stream));
+    LaunchShape shape = it.shape;
+    shape.priority = *priority;
+    WEFT_TRY(s.enqueue_served(*it.kernel, shape, stream, a));
+    return s.domain->note(stream, s.stream);
+}
+
+// Where ranks share a device launches are counted, to tell who is on whose stream.
+bool DeviceSide::joins() const {
+    const State& s = *state_;
+    return s.domain && !s.sharing && s.layout.hosts == 1 && s.layout.ranks <= ranks_max;
+}
+
+Status DeviceSide::prepare_joined(std::span<const DeviceCall> calls) {
+    State& s = *state_;
+    WEFT_TRY(s.take_stream(calls[0].stream));
+    s.joined.clear();
+    // All are made before one is kept: the cache is emptied when it is full.
+    for (const DeviceCall& call : calls)
+        if (auto plan = s.plan_of(call); !plan) return plan.take_status();
+    for (const DeviceCall& call : calls) {
+        auto plan = s.plan_of(call);
+        if (!plan) return plan.take_status();
+        if ((*plan)->plan.body != Body::packet_one_shot)
+            return fail(weftInvalidUsage, "{} goes by a kernel that carries out one call", call.operation.text());
+        s.joined.push_back(*plan);
+    }
+    return ok();
+}
+
+const Operation& DeviceSide::prepared_joined(size_t place) const { return state_->joined[place]->plan.operation; }
+
+Status DeviceSide::launch_joined(std::span<const DeviceCall> calls) {
+    State& s = *state_;
+    PreparedLaunch& first = *s.joined[0];
+    std::vector<MessageItem>& further = s.joined_items;
+    further.clear();
+    LaunchShape shape = first.shape;
+    for (size_t i = 1; i < calls.size(); ++i) {
+        const KernelArguments& its = s.joined[i]->arguments;
+        further.push_back({static_cast<std::byte*>(calls[i].receive), static_cast<const std::byte*>(calls[i].send),
+                           its.bytes, its.fingerprint});
+        shape.blocks = std::max(shape.blocks, s.joined[i]->shape.blocks);
+    }
+    const auto stream = static_cast<CUstream>(calls[0].stream);
+    ContextScope scope(s.kernels->context());
+    WEFT_TRY(scope.take_status());
+    auto priority = s.priority(calls[0].settings.priority);
+    if (!priority) return priority.take_status();
+    shape.priority = *priority;
+    WEFT_TRY(s.domain->order(stream, s.stream));
+    WEFT_TRY(s.note(further, stream, *priority));
+    KernelArguments a = first.arguments;
+    a.send = static_cast<const std::byte*>(calls[0].send);
+    a.receive = static_cast<std::byte*>(calls[0].receive);
+    a.launch = ++s.launches;
+    a.timeout_ns = s.timeout_of(calls[0].settings);
+    a.further = s.message_arguments.table;
+    a.further_count = int32_t(further.size());
+    WEFT_TRY(s.enqueue(*first.kernel, shape, stream, &a));
+    return s.domain->note(stream, s.stream);
+}
+
+Status DeviceSide::State::note(std::span<const MessageItem> items, CUstream on, std::optional<int> priority) {
+    (void)own_messages();
+    MessageArguments& a = message_arguments;
+    a.does = MessageArguments::note;
+    for (size_t noted = 0; noted < items.size(); noted += size_t(a.item_count)) {
+        a.noted = int32_t(noted);
+        a.item_count = int32_t(std::min(items.size() - noted, size_t(message_items_within)));
+        std::copy_n(items.begin() + ptrdiff_t(noted), a.item_count, a.items);
+        a.launch = ++launches;
+        WEFT_TRY(enqueue(kernels->messages(), {.blocks = 1, .threads = 128, .priority = priority}, on, &a));
+    }
+    return ok();
+}
+
+Status DeviceSide::State::enqueue(const Kernel& kernel, const LaunchShape& shape, CUstream on, void* arguments) const {
+    void* parameters[] = {arguments};
+    const CUresult result = kernel.enqueue(shape, on, parameters);
+    if (result == CUDA_SUCCESS) [[likely]]
+        return ok();
+    return driver->failure(result, fmt::format("launch the kernel {} with {} blocks of {} threads", kernel.name(),
+                                               shape.blocks, shape.threads));
+}
+
+template <class Arguments>
+Status DeviceSide::State::enqueue_served(const Kernel& kernel, const LaunchShape& shape, CUstream on,
+                                         Arguments& arguments) const {
+    if (abroad) abroad->launching(stream.capturing, arguments.launch, shape.blocks);
+    // A replay would say again that an old launch has ended.
+    uint32_t* const ended = arguments.ended;
+    if (stream.capturing) arguments.ended = nullptr;
+    Status enqueued = enqueue(kernel, shape, on, &arguments);
+    arguments.ended = ended;
+    WEFT_TRY(std::move(enqueued));
+    if (abroad) abroad->launched();
+    return ok();
+}
+
+DeviceMessages& DeviceSide::State::own_messages() {
+    if (!messages) [[unlikely]] {
+        domain->bind(message_arguments);
+        messages = std::make_unique<DeviceMessages>(rank, layout.ranks, message_arguments.abroad);
+    }
+    return *messages;
+}
+
+const std::byte* DeviceSide::State::lent(const DeviceMessage& message, int peer) const {
+    std::byte* at[ranks_max];
+    const size_t bytes = message.count * size_of(message.type);
+    return offers && registrations->find(message.data, bytes, message.mapped, at) ? at[peer] : nullptr;
+}
+
+Status DeviceSide::prepare_messages(std::span<const DeviceMessage> messages, void* stream) {
+    State& s = *state_;
+    WEFT_TRY(s.own_messages().arrange(messages,
+                                      [&](const DeviceMessage& message, int peer) { return s.lent(message, peer); }));
+    return s.take_stream(stream);
+}
+
+Status DeviceSide::prepare_messages(const CountedMessages& messages, void* stream) {
+    State& s = *state_;
+    s.own_messages().arrange(messages, [&](const DeviceMessage& message, int peer) { return s.lent(message, peer); });
+    return s.take_stream(stream);
+}
+
+uint64_t DeviceSide::State::timeout_of(const CallSettings& settings) const {
+    return settings.timeout_ms < 0 ? timeout_ns : nanoseconds_of(settings.timeout_ms);
+}
+
+Result<std::optional<int>> DeviceSide::State::priority(int asked) {
+    if (asked == WEFT_CONFIG_UNDEF_INT) [[likely]]
+        return std::optional<int>();
+    if (!priorities) {
+        int last = 0, first = 0;
+        WEFT_TRY(driver->check(driver->CtxGetStreamPriorityRange(&last, &first), "tell the range of priorities"));
+        priorities = {first, last};
+    }
+    return std::optional<int>(std::clamp(asked, priorities->first, priorities->second));
+}
+
+Status DeviceSide::launch_messages(void* on, const CallSettings& settings) {
+    State& s = *state_;
+    MessageArguments& a = s.message_arguments;
+    a.launch = ++s.launches;
+    a.timeout_ns = s.timeout_of(settings);
+    const auto stream = static_cast<CUstream>(on);
+    ContextScope scope(s.kernels->context());
+    WEFT_TRY(scope.take_status());
+    auto priority = s.priority(settings.priority);
+    if (!priority) return priority.take_status();
+    WEFT_TRY(s.domain->order(stream, s.stream));
+    if (s.messages->lanes() == 0) return ok();
+    const Kernel& kernel = s.kernels->messages();
+    const LaunchShape noting{.blocks = 1, .threads = 128, .priority = *priority};
+    if (s.messages->counted()) {
+        s.messages->bind_counts(a);
+        WEFT_TRY(s.enqueue(kernel, noting, stream, &a));
+        a.launch = ++s.launches;
+    }
+    for (int noted = 0; !s.messages->fit() && noted < s.messages->items();) {
+        noted += s.messages->note(a, noted);
+        WEFT_TRY(s.enqueue(kernel, noting, stream, &a));
+    }
+    s.messages->bind(a);
+    const LaunchShape shape{.blocks = unsigned(std::clamp(s.messages->lanes(), 1, s.layout.blocks_max)),
+                            .threads = unsigned(s.layout.threads),
+                            .remote_sync_domain = s.kernels->sync_domains(),
+                            .priority = *priority};
+    WEFT_TRY(s.enqueue_served(kernel, shape, stream, a));
+    return s.domain->note(stream, s.stream);
+}
+
+}  // namespace weft

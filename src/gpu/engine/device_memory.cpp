@@ -1,0 +1,99 @@
+#include "src/gpu/engine/device_memory.hpp"
+
+#include <algorithm>
+#include <map>
+#include <mutex>
+
+#include "src/base/log.hpp"
+#include "src/base/per_process.hpp"
+#include "src/drivers/cuda/device.hpp"
+#include "src/drivers/cuda/exportable_memory.hpp"
+#include "src/drivers/cuda/stream.hpp"
+
+namespace weft {
+
+using cuda::Context;
+using cuda::Driver;
+using cuda::ExportableMemory;
+using cuda::RelaxedCapture;
+
+namespace {
+
+struct GivenMemory {
+    Context context;  // which what follows must not outlive
+    ExportableMemory memory;
+    size_t bytes = 0;  // that were asked for, of whole pages
+};
+
+struct AllGivenMemory {
+    std::mutex mutex;
+    std::map<CUdeviceptr, GivenMemory> by_address;
+};
+AllGivenMemory& given_memory() {
+    static PerProcess<AllGivenMemory> of_process;
+    return of_process.get();
+}
+
+}  // namespace
+
+Result<void*> allocate_device_memory(size_t bytes) {
+    auto driver = Driver::get();
+    if (!driver) return driver.take_status();
+    auto device = current_device(**driver);
+    if (!device) return device.take_status();
+    if (!*device)
+        return fail(weftInvalidUsage, "no device is current in this thread, to allocate {} bytes on: cudaSetDevice",
+                    bytes);
+    const RelaxedCapture relaxed(**driver);
+    GivenMemory given;
+    auto context = Context::retain(**driver, **device);
+    if (!context) return context.take_status();
+    given.context = std::move(*context);
+    auto properties = describe_device(**driver, **device);
+    if (!properties) return properties.take_status();
+    const auto allocate = [&](ExportableMemory::Way way) {
+        return ExportableMemory::allocate(given.context, std::max(bytes, size_t(1)), way);
+    };
+    const bool descriptors = properties->vmm && properties->vmm_fd;
+    auto memory = allocate(descriptors ? ExportableMemory::Way::descriptor : ExportableMemory::Way::ipc);
+    if (!memory && memory.status().code() == weftUnhandledCudaError && descriptors) {
+        WEFT_LOG(info, mem, "weftMemAllocDevice takes memory of cuMemAlloc: {}", memory.status().sentence());
+        memory = allocate(ExportableMemory::Way::ipc);
+    }
+    if (!memory) return memory.take_status();
+    given.memory = std::move(*memory);
+    given.bytes = bytes;
+    AllGivenMemory& all = given_memory();
+    const CUdeviceptr address = given.memory.address();
+    const std::lock_guard lock(all.mutex);
+    all.by_address[address] = std::move(given);
+    return reinterpret_cast<void*>(address);
+}
+
+bool free_device_memory(void* address) {
+    AllGivenMemory& all = given_memory();
+    GivenMemory freed;  // which may wait for the device, without the lock
+    {
+        const std::lock_guard lock(all.mutex);
+        const auto place = all.by_address.find(reinterpret_cast<CUdeviceptr>(address));
+        if (place == all.by_address.end()) return false;
+        freed = std::move(place->second);
+        all.by_address.erase(place);
+    }
+    const RelaxedCapture relaxed(freed.context.driver());
+    freed = {};
+    return true;
+}
+
+std::span<const std::byte> own_device_memory(const void* address) {
+    AllGivenMemory& all = given_memory();
+    const auto begin = reinterpret_cast<CUdeviceptr>(address);
+    const std::lock_guard lock(all.mutex);
+    const auto next = all.by_address.upper_bound(begin);
+    if (next == all.by_address.begin()) return {};
+    const GivenMemory& given = std::prev(next)->second;
+    if (begin - given.memory.address() >= given.memory.bytes()) return {};
+    return {static_cast<const std::byte*>(given.memory.data()), given.bytes};
+}
+
+}  // namespace weft

@@ -1,0 +1,246 @@
+#include "src/gpu/engine/device_plan.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include "src/base/name_list.hpp"
+#include "src/gpu/engine/device.hpp"
+#include "src/selector/selector.hpp"
+
+namespace weft {
+
+namespace {
+
+// None of these has been measured on a GPU by Weft. They follow what others have published for 8 GPUs on one NVSwitch.
+// Everybody sends everything to everybody: ranks times the bytes, one way through the links, until that is longer than
+// a second way. Two ranks send no more so than in two steps.
+constexpr size_t one_shot_bytes = 16 << 10, one_shot_bytes_of_two = 64 << 10;
+// Packets take twice the bytes, and no barrier. Of a whole: what goes through a rank's links.
+constexpr size_t packets_bytes = 512 << 10;
+// The same of one message that all get from the root, or the root from all: so much goes through its links.
+constexpr size_t packets_of_root_bytes = 128 << 10;
+// A block of 512 threads has 32 KiB under way with four 16-byte loads of each.
+constexpr size_t peer_bytes_a_block = 32 << 10;
+
+}  // namespace
+
+int blocks_together(std::span<const DeviceFacts> facts) {
+    int least = cuda::blocks_max;
+    for (const DeviceFacts& one : facts) {
+        const auto sharing = std::count_if(facts.begin(), facts.end(), [&](const DeviceFacts& other) {
+            return memcmp(one.uuid, other.uuid, sizeof one.uuid) == 0;
+        });
+        least = std::min(least, one.resident_blocks / int(sharing));
+    }
+    return least;
+}
+
+std::string DevicePlan::text() const {
+    return fmt::format("{}, {} block{} of {} threads{}", steps >= 0 ? algorithm.c_str() : cuda::name_of(body), blocks,
+                       blocks == 1 ? "" : "s", threads,
+                       steps >= 0 ? fmt::format(" over connections, in tiles of {} bytes", tile_bytes) : "");
+}
+
+namespace {
+
+using cuda::Body;
+
+bool has(const DeviceLayout& layout, std::initializer_list<Body> bodies) {
+    return std::all_of(bodies.begin(), bodies.end(),
+                       [&](Body body) { return (cuda::needs(body) & ~layout.capabilities) == 0; });
+}
+
+// Which fused bodies serve a collective. Those of all but all-reduce are chosen by size alone; what has parts is served
+// in one step.
+struct Fused {
+    bool one_shot, two_shot;
+
+    // In messages of so many bytes of a whole.
+    Fused(const DeviceLayout& layout, Collective collective, size_t bytes) {
+        const NameList allowed(layout.rules.names_for(collective, bytes));
+        const bool there = layout.ranks <= cuda::ranks_max && layout.hosts == 1;
+        one_shot = there && allowed.admits("one_shot") && has(layout, {Body::packet_one_shot, Body::peer_one_shot});
+        two_shot = there && allowed.admits("two_shot") && has(layout, {Body::packet_two_shot, Body::peer_two_shot});
+        if (collective != Collective::all_reduce)
+            one_shot = two_shot = one_shot || (two_shot && !facts_of(collective).parted);
+    }
+};
+
+DevicePlan plan_by(const StepAlgorithm& steps, DevicePlan plan, const DeviceLayout& layout) {
+    plan.body = cuda::Body::steps;
+    plan.steps = int(&steps - layout.steps.data());
+    plan.algorithm = steps.algorithm->name;
+    plan.blocks = steps.blocks;
+    plan.tile_bytes = steps.tile_bytes(plan.operation.bytes(), layout.tile_bytes);
+    const Choice choice{steps.algorithm, steps.parameters, {}, layout.rings};
+    plan.operation.choice = (choice.hash() ^ plan.tile_bytes) * 0x100000001b3u ^ uint64_t(plan.blocks);
+    return plan;
+}
+
+bool has_channels(const StepAlgorithm& steps, int asked) {
+    return asked == 0 || !steps.rings || steps.parameters.channels == asked;
+}
+
+bool allowed(const StepAlgorithm& steps, const Operation& operation, const DeviceLayout& layout) {
+    if (!has_channels(steps, layout.channels)) return false;
+    const NameList list(layout.rules.names_for(operation.collective, operation.whole_bytes(layout.ranks)));
+    return steps.algorithm->collective == operation.collective && list.admits(steps.algorithm->name);
+}
+
+// By what the algorithm's predictions make of a device's blocks: good for the order of things.
+Result<DevicePlan> plan_by_steps(DevicePlan plan, const DeviceLayout& layout) {
+    const StepAlgorithm* best = nullptr;
+    const size_t bytes = plan.operation.whole_bytes(layout.ranks);
+    for (const StepAlgorithm& one : layout.steps)
+        if (allowed(one, plan.operation, layout) && !one.algorithm->of_user &&
+            (!best || one.predicted_us(bytes) < best->predicted_us(bytes)))
+            best = &one;
+    if (!best) {
+        const auto excluded = layout.excluded.find(plan.operation.collective);
+        return fail(
+            weftInvalidUsage, "{}{} on device memory of {} ranks{} is served by none of what {}{}{}",
+            layout.algo.empty()
+                ? ""
+                : fmt::format("{} is {}: ", layout.of_call ? "algo of the call's config" : "WEFT_ALGO", layout.algo),
+            name_of(plan.operation.collective), layout.ranks,
+            layout.hosts > 1 ? fmt::format(" on {} hosts", layout.hosts) : "",
+            layout.algo.empty() ? "there is" : "it admits", excluded == layout.excluded.end() ? "" : "; ",
+            excluded == layout.excluded.end() ? "" : excluded->second);
+    }
+    return plan_by(*best, std::move(plan), layout);
+}
+
+// The first of the user's that is for this message; null: none is.
+const StepAlgorithm* of_user(const Operation& operation, const DeviceLayout& layout) {
+    for (const StepAlgorithm& one : layout.steps)
+        if (one.algorithm->of_user && allowed(one, operation, layout) &&
+            not_meant_for(*one.algorithm, operation, layout.ranks).empty())
+            return &one;
+    return nullptr;
+}
+
+void set_grid(DevicePlan& plan, size_t bytes, size_t bytes_a_block, const DeviceLayout& layout) {
+    const size_t blocks = std::max<size_t>(1, (bytes + bytes_a_block - 1) / bytes_a_block),
+                 most = size_t(std::min(layout.blocks_max, cuda::blocks_of(plan.body)));
+    plan.blocks = int(std::min(blocks, most));
+    plan.operation.choice = (uint64_t(plan.body) + 1) | uint64_t(plan.blocks) << 8 | uint64_t(plan.threads) << 24;
+}
+
+Result<DevicePlan> plan_all_reduce(DevicePlan plan, const DeviceLayout& layout) {
+    const size_t bytes = plan.operation.bytes(),
+                 most_one_shot = layout.ranks <= 2 ? one_shot_bytes_of_two : one_shot_bytes;
+    const Fused fused(layout, Collective::all_reduce, bytes);
+    // Where each rank reaches each, nothing that goes from rank to rank is known to beat two_shot, at any size.
+    const bool steps = std::any_of(layout.steps.begin(), layout.steps.end(), [&](const StepAlgorithm& one) {
+        return allowed(one, plan.operation, layout) && !one.algorithm->of_user;
+    });
+    if (!fused.two_shot && (!fused.one_shot || (bytes > most_one_shot && steps))) return plan_by_steps(plan, layout);
+    size_t bytes_a_block = cuda::packet_bytes_a_block;
+    if (!fused.two_shot || (fused.one_shot && bytes <= most_one_shot)) {
+        plan.body = cuda::Body::packet_one_shot;
+    } else if (bytes <= packets_bytes) {
+        plan.body = cuda::Body::packet_two_shot;
+        bytes_a_block *= size_t(layout.ranks);
+    } else {
+        plan.body = cuda::Body::peer_two_shot;
+        bytes_a_block = peer_bytes_a_block;
+    }
+    set_grid(plan, bytes, bytes_a_block, layout);
+    return plan;
+}
+
+// Of the others. What has one part for all goes in two steps, lest all of it go through the root's links as often as
+// there are ranks.
+DevicePlan plan_fused(DevicePlan plan, const DeviceLayout& layout) {
+    const Operation& operation = plan.operation;
+    const bool parted = facts_of(operation.collective).parted;
+    const size_t through = operation.bytes() * size_t(layout.ranks);
+    if (through <= (parted ? packets_bytes : packets_of_root_bytes)) {
+        plan.body = cuda::Body::packet_one_shot;
+        set_grid(plan, operation.bytes(), cuda::packet_bytes_a_block, layout);
+    } else {
+        plan.body = parted ? cuda::Body::peer_one_shot : cuda::Body::peer_two_shot;
+        set_grid(plan, operation.whole_bytes(layout.ranks), peer_bytes_a_block, layout);
+    }
+    return plan;
+}
+
+}  // namespace
+
+bool needs_steps(const DeviceLayout& layout, Collective collective) {
+    const std::vector<size_t> sizes = layout.rules.borders();
+    return std::any_of(sizes.begin(), sizes.end(), [&](size_t bytes) {
+        const NameList names(layout.rules.names_for(collective, bytes));
+        const bool named = std::any_of(names.allowed.begin(), names.allowed.end(),
+                                       [](std::string_view name) { return name != "one_shot" && name != "two_shot"; });
+        // Of an all-reduce one_shot serves the short ones alone.
+        return named || !Fused(layout, collective, bytes).two_shot;
+    });
+}
+
+DeviceLayout layout_preferring(const DeviceLayout& made, const std::string& algo, int channels, const Layout& ranks,
+                               std::span<const Algorithm> rows) {
+    DeviceLayout layout = made;
+    layout.algo = algo;
+    layout.of_call = true;
+    layout.channels = channels;
+    layout.rules = AlgoRules(algo, ranks, rows);
+    const auto exclude = [&](const Algorithm& row, const std::string& why) {
+        std::string& excluded = layout.excluded[row.collective];
+        excluded += fmt::format("{}{}: {}", excluded.empty() ? "" : "; ", row.name, why);
+    };
+    for (const StepAlgorithm& steps : layout.steps)
+        if (!has_channels(steps, channels))
+            exclude(*steps.algorithm,
+                    fmt::format("{} channels were made with the communicator (WEFT_CHANNELS), and the "
+                                "call asks for {}",
+                                steps.parameters.channels, channels));
+    const std::vector<size_t> sizes = layout.rules.borders();
+    for (const Algorithm& row : rows) {
+        const bool named = std::any_of(sizes.begin(), sizes.end(), [&](size_t bytes) {
+            const NameList names(layout.rules.names_for(row.collective, bytes));
+            return std::find(names.allowed.begin(), names.allowed.end(), row.name) != names.allowed.end();
+        });
+        const bool there = std::any_of(layout.steps.begin(), layout.steps.end(),
+                                       [&](const StepAlgorithm& steps) { return steps.algorithm == &row; });
+        const auto place = made.excluded.find(row.collective);
+        const bool told = place != made.excluded.end() &&
+                          ("; " + place->second).find(fmt::format("; {}: ", row.name)) != std::string::npos;
+        const std::string_view name = row.name;
+        if (named && !there && !told && !row.on_demand && has_device_form(row.collective) && name != "one_shot" &&
+            name != "two_shot")
+            exclude(row,
+                    "its connections are made with the communicator, if WEFT_ALGO, or algo of its config, names it or "
+                    "admits nothing else");
+    }
+    return layout;
+}
+
+Operation served_as(const Operation& operation) {
+    Operation served = operation;
+    if (operation.collective != Collective::barrier) return served;
+    served.collective = Collective::all_reduce;
+    served.count = 0;
+    return served;
+}
+
+Result<DevicePlan> plan_on_device(const Operation& operation, const DeviceLayout& layout) {
+    DevicePlan plan;
+    if (operation.collective == Collective::barrier) {
+        auto served = plan_on_device(served_as(operation), layout);
+        if (!served) return served;
+        served->operation.collective = operation.collective;
+        served->operation.count = operation.count;
+        return served;
+    }
+    plan.operation = operation;
+    plan.operation.space = Space::device;
+    plan.threads = layout.threads;
+    if (const StepAlgorithm* const steps = of_user(operation, layout)) return plan_by(*steps, std::move(plan), layout);
+    if (operation.collective == Collective::all_reduce) return plan_all_reduce(std::move(plan), layout);
+    if (!Fused(layout, operation.collective, operation.whole_bytes(layout.ranks)).two_shot)
+        return plan_by_steps(std::move(plan), layout);
+    return plan_fused(std::move(plan), layout);
+}
+
+}  // namespace weft

@@ -1,0 +1,75 @@
+#include "src/gpu/engine/device_windows.hpp"
+
+namespace weft {
+
+using cuda::Registrations;
+
+Status DeviceWindows::open(uint32_t number, void* address, size_t bytes, WindowPart& part) {
+    Window window;
+    if (!group_->one_process()) {
+        auto entry = registrations_->add(address, bytes, Registrations::Use::window);
+        if (!entry) return entry.take_status();
+        window.entry = *entry;
+        const Registrations::Place place = registrations_->place_of(*entry, address);
+        part.entry = uint64_t(place.entry);
+        part.state = place.state;
+        part.offset = place.offset;
+    }
+    windows_[number] = std::move(window);
+    return ok();
+}
+
+Result<bool> DeviceWindows::reach(uint32_t number, std::span<const WindowPart> parts) {
+    Window& window = windows_[number];
+    window.at.assign(parts.size(), nullptr);
+    window.bytes.assign(parts.size(), 0);
+    registrations_->look();
+    window.unreached.clear();
+    for (size_t peer = 0; peer < parts.size(); ++peer) {
+        const WindowPart& part = parts[peer];
+        window.bytes[peer] = part.bytes;
+        if (part.bytes == 0) continue;
+        if (group_->same_process(rank_, int(peer))) {
+            window.at[peer] = reinterpret_cast<std::byte*>(part.address);
+            continue;
+        }
+        const auto there = registrations_->reach(int(peer), {int32_t(part.entry), part.state, part.offset});
+        if (!there) window.unreached.push_back(int(peer));
+        if (!there) continue;
+        if (!*there)
+            return fail(weftInvalidUsage,
+                        "rank {} cannot map rank {}'s part of the window: with WEFT_DEBUG=INFO its log says why", rank_,
+                        peer);
+        window.at[peer] = *there;
+    }
+    return window.unreached.empty();
+}
+
+std::vector<int> DeviceWindows::missing(uint32_t number) const {
+    const auto window = windows_.find(number);
+    if (window == windows_.end()) return {};
+    return !window->second.unreached.empty() ? window->second.unreached
+           : window->second.entry            ? registrations_->unanswered(*window->second.entry)
+                                             : std::vector<int>();
+}
+
+void DeviceWindows::begin_to_close(uint32_t number) {
+    const auto window = windows_.find(number);
+    if (window == windows_.end()) return;
+    window->second.unreached.clear();
+    if (window->second.entry)
+        registrations_->begin_to_remove(*window->second.entry, Registrations::Use::window);
+    else
+        windows_.erase(window);
+}
+
+bool DeviceWindows::closed(uint32_t number) {
+    const auto window = windows_.find(number);
+    if (window == windows_.end()) return true;
+    registrations_->look();
+    if (window->second.entry && !registrations_->removed(*window->second.entry)) return false;
+    windows_.erase(window);
+    return true;
+}
+
+}  // namespace weft

@@ -1,0 +1,95 @@
+// device_without_cuda.cpp: the answer of a build without the CUDA driver's headers: there is no device. Of DeviceSide
+// nothing but find() can be called, for it makes none.
+#include <atomic>
+#include <cstdlib>
+
+#include "src/base/log.hpp"
+#include "src/base/options.hpp"
+#include "src/base/per_process.hpp"
+#include "src/gpu/engine/device.hpp"
+#include "src/gpu/engine/device_memory.hpp"
+#include "src/drivers/library.hpp"
+
+namespace weft {
+
+namespace {
+
+// A program that uses CUDA is about to pass memory that nothing here can tell from the host's.
+void warn_where_cuda_is_used() {
+    const std::string& path = options().cuda_library;
+    if (path == "none") return;
+    const DynamicLibrary library = DynamicLibrary::loaded(path.empty() ? "libcuda.so.1" : path);
+    const auto current = reinterpret_cast<int (*)(void**)>(library ? library.find("cuCtxGetCurrent") : nullptr);
+    void* context = nullptr;
+    if (!current || current(&context) != 0 || !context) return;
+    static PerProcess<std::atomic<bool>> said;
+    if (!said.get().exchange(true))
+        WEFT_LOG(warn, init,
+                 "a CUDA device is current, and this build of Weft has no GPU support: do not pass device memory");
+}
+
+}  // namespace
+
+struct DeviceSide::State {};
+
+DeviceSide::DeviceSide(std::unique_ptr<State> state) : state_(std::move(state)) {}
+DeviceSide::~DeviceSide() = default;
+
+Result<std::unique_ptr<DeviceSide>> DeviceSide::find(int which) {
+    if (which >= 0)
+        return fail(weftInvalidArgument, "device {} was asked for, but this build of Weft has no GPU support", which);
+    if (which == current) warn_where_cuda_is_used();
+    return std::unique_ptr<DeviceSide>();
+}
+
+const char* DeviceSide::why_none() { return "this build of Weft has no GPU support"; }
+
+DeviceFacts DeviceSide::facts() const { std::abort(); }
+void DeviceSide::meet(std::shared_ptr<HostGroup>, const net::Identity*, int, int64_t, std::shared_ptr<const Catalog>,
+                      std::shared_ptr<const Machines>) {
+    std::abort();
+}
+Result<bool> DeviceSide::advance() { std::abort(); }
+Status DeviceSide::begin(int64_t) { std::abort(); }
+bool DeviceSide::copies() const { std::abort(); }
+Status DeviceSide::copy_in(Copied, std::span<const DeviceSpan>, std::span<const DeviceSpan>, void*) { std::abort(); }
+void* DeviceSide::copied(Copied, const void*) const { std::abort(); }
+Status DeviceSide::copy_out(Copied) { std::abort(); }
+uint64_t DeviceSide::copied_bytes() const { std::abort(); }
+void DeviceSide::finish() const { std::abort(); }
+Result<DevicePlace> DeviceSide::place(const DeviceArgument&, const DeviceArgument&, const void*) { std::abort(); }
+Result<uint64_t> DeviceSide::room(const DeviceArgument&) { std::abort(); }
+void DeviceSide::prefer(uint8_t, const std::string&, int) { std::abort(); }
+Status DeviceSide::prepare(const DeviceCall&) { std::abort(); }
+const Operation& DeviceSide::prepared() const { std::abort(); }
+Status DeviceSide::launch(const DeviceCall&) { std::abort(); }
+bool DeviceSide::joins() const { std::abort(); }
+Status DeviceSide::prepare_joined(std::span<const DeviceCall>) { std::abort(); }
+const Operation& DeviceSide::prepared_joined(size_t) const { std::abort(); }
+Status DeviceSide::launch_joined(std::span<const DeviceCall>) { std::abort(); }
+Status DeviceSide::prepare_messages(std::span<const DeviceMessage>, void*) { std::abort(); }
+Status DeviceSide::prepare_messages(const CountedMessages&, void*) { std::abort(); }
+Status DeviceSide::launch_messages(void*, const CallSettings&) { std::abort(); }
+Status DeviceSide::fits_window(const void*, size_t, bool) const { std::abort(); }
+Status DeviceSide::open_window(uint32_t, void*, size_t, WindowPart&) { std::abort(); }
+std::vector<int> DeviceSide::window_missing(uint32_t) const { std::abort(); }
+Result<bool> DeviceSide::reach_window(uint32_t, std::span<const WindowPart>) { std::abort(); }
+void DeviceSide::begin_to_close_window(uint32_t) { std::abort(); }
+bool DeviceSide::window_closed(uint32_t) { std::abort(); }
+bool DeviceSide::idle() const { std::abort(); }
+Status DeviceSide::prepare_access(const DeviceAccess&) { std::abort(); }
+Status DeviceSide::launch_access(const DeviceAccess&) { std::abort(); }
+std::optional<int> DeviceSide::register_buffer(const void*, size_t) { std::abort(); }
+Status DeviceSide::deregister_buffer(int) { std::abort(); }
+void DeviceSide::look(bool) const { std::abort(); }
+std::string DeviceSide::explain(const Operation&, uint8_t) const { std::abort(); }
+uint64_t DeviceSide::device_bytes() const { std::abort(); }
+
+Result<void*> allocate_device_memory(size_t bytes) {
+    return fail(weftInvalidUsage, "{} bytes of device memory were asked for, but this build of Weft has no GPU support",
+                bytes);
+}
+bool free_device_memory(void*) { return false; }
+std::span<const std::byte> own_device_memory(const void*) { return {}; }
+
+}  // namespace weft

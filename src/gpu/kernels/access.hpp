@@ -1,0 +1,136 @@
+// access.hpp: a one-sided call as a kernel: bytes to or from memory of another rank, then a signal to it; or the wait
+// for signals. What rma/one_sided.hpp does on the host.
+//
+// All that a kernel has written, and what kernels of its rank before it have, is seen by who has acquired a counter that
+// it raises: the blocks count themselves, and the last one raises.
+#pragma once
+#include "src/gpu/kernels/access_arguments.hpp"
+#include "src/gpu/kernels/meeting.hpp"
+#include "src/gpu/kernels/reduce.hpp"
+
+namespace weft::cuda {
+
+class AccessMachine {
+  public:
+    WEFT_DEVICE AccessMachine(const Team& team, const AccessArguments& arguments)
+        : team_(team), a_(arguments), own_(*arguments.own) {}
+
+    WEFT_DEVICE void run() const {
+        if (!begin()) return;
+        if (a_.bytes != 0) copy();
+        if (a_.signal >= 0) raise();
+        if (a_.wait_count != 0 && await()) take();
+    }
+
+  private:
+    static constexpr uint64_t patience_ns = 100'000;  // a wait that long will not end in the next microsecond
+    static constexpr uint64_t line = 128;
+
+    WEFT_DEVICE bool first() const { return team_.thread == 0; }
+
+    // Nothing is written behind a kernel that has failed, nor where somebody has said that he leaves.
+    WEFT_DEVICE bool begin() const {
+        bool leaves = false;
+        if (first()) {
+            const bool aborted = load_relaxed(a_.abort) != 0;  // on its way while the other is looked at
+            leaves = load_relaxed(&own_.failed) != 0;
+            if (!leaves && aborted) leaves = true, fail(Failure::aborted, a_.peer, {});
+        }
+        return !team_.any(leaves);
+    }
+
+    // Each block has a share of whole lines.
+    WEFT_DEVICE void copy() const {
+        const uint64_t blocks = uint64_t(team_.blocks);
+        const uint64_t share = ((a_.bytes + blocks - 1) / blocks + line - 1) / line * line;
+        const uint64_t offset = share * uint64_t(team_.block);
+        if (offset >= a_.bytes) return;
+        const uint64_t left = a_.bytes - offset;
+        copy_range(team_, a_.to + offset, a_.from + offset, left < share ? left : share);
+    }
+
+    WEFT_DEVICE void raise() const {
+        team_.barrier();
+        if (!first()) return;
+        if (team_.blocks > 1) {
+            if (count_up(&own_.finished) + 1 != uint32_t(team_.blocks)) return;
+            store_relaxed(&own_.finished, 0u);  // for the next kernel
+        }
+        uint64_t& raised = a_.signals[a_.rank][a_.peer].raised[a_.signal];
+        store_release(&a_.signals[a_.peer][a_.rank].came[a_.signal], ++raised);  // pairs with came()
+    }
+
+    WEFT_DEVICE uint64_t came(const AccessWait& wait) const {
+        const SignalWords& words = a_.signals[a_.rank][wait.peer];
+        return load_acquire(&words.came[wait.signal]) - words.taken[wait.signal];
+    }
+
+    // False: this kernel has failed.
+    WEFT_DEVICE bool await() const {
+        uint32_t turns = 0;
+        uint64_t begin = 0, looks = 0;
+        int next = team_.thread;
+        for (;;) {
+            while (next < a_.wait_count && came(a_.waits[next]) >= a_.waits[next].wanted) next += team_.threads;
+            if (!team_.any(next < a_.wait_count)) break;
+            ++turns;
+            const bool looking = (turns & (turns_to_look - 1)) == 0;
+            if (looking && team_.any(first() && !look_around(turns, begin, looks))) return false;
+            pause();
+        }
+        if (looks != 0) store_relaxed(&a_.stuck[team_.block].ranks, uint64_t(0));
+        return true;
+    }
+    WEFT_DEVICE void take() const {
+        for (int i = team_.thread; i < a_.wait_count; i += team_.threads)
+            a_.signals[a_.rank][a_.waits[i].peer].taken[a_.waits[i].signal] += a_.waits[i].wanted;
+    }
+
+    // As MessageMachine's; the first thread's. False: leave.
+    WEFT_DEVICE_COLD bool look_around(uint32_t turns, uint64_t& begin, uint64_t& looks) const {
+        if ((turns & (turns_to_clock - 1)) != 0) return true;
+        const uint64_t now = clock_ns();
+        if (begin == 0) begin = now;
+        uint64_t ranks = 0;
+        int missing = 0;
+        SignalReport lacking{};
+        for (int i = a_.wait_count - 1; i >= 0; --i) {
+            const AccessWait& wait = a_.waits[i];
+            const uint64_t there = came(wait);
+            if (there >= wait.wanted) continue;
+            ranks |= uint64_t(1) << unsigned(wait.peer);
+            missing = wait.peer;
+            lacking = {wait.signal, there, wait.wanted};
+        }
+        if (ranks == 0) return true;
+        if (load_relaxed(a_.abort) != 0) return fail(Failure::aborted, missing, lacking), false;
+        if (a_.timeout_ns != 0 && now - begin > a_.timeout_ns) return fail(Failure::timeout, missing, lacking), false;
+        if (now - begin > patience_ns) {
+            MessageStuck& stuck = a_.stuck[team_.block];
+            store_relaxed(&stuck.ranks, ranks);
+            store_release(&stuck.looks, ++looks);
+            sleep_a_little();
+        }
+        return true;
+    }
+    // As Meeting::fail().
+    WEFT_DEVICE_COLD void fail(Failure failure, int peer, const SignalReport& lacking) const {
+        if (!claim(&own_.failed, uint32_t(failure) | (a_.launch & 0xffffff) << 8)) return;
+        *a_.signal_report = lacking;
+        FailureReport& report = *a_.report;
+        report.waiting = Waiting::signal;
+        report.rank = a_.rank;
+        report.peer = peer;
+        report.block = uint32_t(team_.block);
+        report.timeout_ns = a_.timeout_ns;
+        store_release(reinterpret_cast<uint32_t*>(&report.failure), uint32_t(failure));
+    }
+
+    const Team& team_;
+    const AccessArguments& a_;
+    RankWords& own_;
+};
+
+WEFT_DEVICE void access(const Team& team, const AccessArguments& arguments) { AccessMachine(team, arguments).run(); }
+
+}  // namespace weft::cuda

@@ -1,0 +1,28 @@
+#include "src/gpu/kernels/device_code.hpp"
+
+// Of fatbins.S.
+#define WEFT_FATBIN(name)                                                                  \
+    extern "C" [[gnu::visibility("hidden")]] const std::byte weft_##name##_fatbin_begin[]; \
+    extern "C" [[gnu::visibility("hidden")]] const std::byte weft_##name##_fatbin_end[]
+WEFT_FATBIN(packet);
+WEFT_FATBIN(peer);
+WEFT_FATBIN(step);
+WEFT_FATBIN(message);
+WEFT_FATBIN(access);
+
+namespace weft::cuda {
+
+std::span<const DeviceCode> device_code() {
+    static const DeviceCode all[] = {
+        {"packet", {weft_packet_fatbin_begin, weft_packet_fatbin_end}},
+        {"peer", {weft_peer_fatbin_begin, weft_peer_fatbin_end}},
+        {"step", {weft_step_fatbin_begin, weft_step_fatbin_end}},
+        {"message", {weft_message_fatbin_begin, weft_message_fatbin_end}},
+        {"access", {weft_access_fatbin_begin, weft_access_fatbin_end}},
+    };
+    return all;
+}
+
+const char* device_code_targets() { return "@WEFT_GPU_TARGETS@"; }
+
+}  // namespace weft::cuda

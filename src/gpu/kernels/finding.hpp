@@ -1,0 +1,53 @@
+// finding.hpp: what a rank, or a host, has found out while a domain is made, in the letters that carry it. Values.
+#pragma once
+#include <algorithm>
+#include <cstring>
+#include <string>
+
+#include "src/segment/host_group.hpp"
+#include "src/base/result.hpp"
+
+namespace weft::cuda {
+
+// What a rank has found out; `text` says what is wrong. A letter lies at any address.
+struct Finding {
+    std::byte unreached_bytes[sizeof(uint64_t)];
+    bool good;
+    bool root;  // it is this rank that could not offer anything: what the others say follows from that
+    char text[86];
+    static constexpr size_t piece = sizeof text - 1;
+    // By bit: ranks whose memory somebody does not reach; 0: something else is wrong, or nothing.
+    uint64_t unreached() const {
+        uint64_t ranks;
+        memcpy(&ranks, unreached_bytes, sizeof ranks);
+        return ranks;
+    }
+};
+inline constexpr int findings = 5;  // letters that a long text may take
+static_assert(sizeof(Finding) <= HostGroup::letter_bytes && alignof(Finding) == 1);
+
+// The letters of a finding, in which order they are to be posted: the first letter comes last, who sees it sees all.
+template <class Post>
+Status in_letters(const Status& status, bool root, uint64_t unreached, Post&& post) {
+    const std::string& text = status.sentence();
+    for (int letter = findings - 1; letter >= 0; --letter) {
+        Finding finding{{}, status.ok(), root, {}};
+        memcpy(finding.unreached_bytes, &unreached, sizeof unreached);
+        const size_t from = std::min(text.size(), Finding::piece * size_t(letter));
+        finding.text[text.copy(finding.text, Finding::piece, from)] = 0;
+        if (letter == 0 || from < text.size()) WEFT_TRY(post(letter, finding));
+    }
+    return ok();
+}
+
+// find: the letter of that number, or null.
+template <class Find>
+std::string text_of(Find&& find) {
+    std::string text;
+    const Finding* finding;
+    for (int letter = 0; letter < findings && (finding = reinterpret_cast<const Finding*>(find(letter))); ++letter)
+        text += finding->text;
+    return text;
+}
+
+}  // namespace weft::cuda

@@ -1,0 +1,60 @@
+// message_counts.hpp: an all-to-all whose counts are device memory. Before its messages move, one block reads them and
+// writes the messages down; counts that cannot be carried out end it here, and nothing moves.
+#pragma once
+#include "src/gpu/kernels/count_faults.hpp"
+#include "src/gpu/kernels/meeting.hpp"
+#include "src/gpu/kernels/message_arguments.hpp"
+
+namespace weft::cuda {
+
+class CountReader {
+  public:
+    WEFT_DEVICE CountReader(const Team& team, const MessageArguments& arguments)
+        : team_(team), a_(arguments), c_(arguments.counts) {}
+
+    // The kernel that moves leaves when this one, or one before it, has failed.
+    WEFT_DEVICE void run() const {
+        if (load_relaxed(&a_.own->failed) != 0) return;
+        for (int i = team_.thread; i < a_.queue_count; i += team_.threads) write(a_.queues[i]);
+        const CountFaults faults(c_, a_.rank, a_.ranks);
+        CountFault fault;
+        for (int pair = team_.thread; pair < faults.pairs(); pair += team_.threads)
+            if (faults.find(pair, fault)) return fail(fault);
+    }
+
+  private:
+    WEFT_DEVICE void write(const MessageQueue& queue) const {
+        const bool sends = queue.kind == MessageQueue::outgoing;
+        const uint64_t bytes = (sends ? c_.sent : c_.received)[queue.peer] * c_.element;
+        MessageItem item{nullptr, nullptr, bytes, c_.mark};
+        // Of what is empty nobody reads the place.
+        const uint64_t from = bytes == 0 ? 0 : c_.send_places[queue.peer] * c_.element;
+        const uint64_t to = bytes == 0 ? 0 : c_.receive_places[queue.peer] * c_.element;
+        if (sends) {
+            item.data = c_.send + from;
+            if (c_.lent[queue.peer] && item.bytes >= c_.lent_least) item.other = c_.lent[queue.peer] + from;
+        } else {
+            item.data = c_.receive + to;
+            if (queue.kind == MessageQueue::own) item.other = c_.send + from;
+        }
+        a_.table[queue.first] = item;
+    }
+
+    // As Meeting::fail().
+    WEFT_DEVICE_COLD void fail(const CountFault& fault) const {
+        if (!claim(&a_.own->failed, uint32_t(Failure::counts) | (a_.launch & 0xffffff) << 8)) return;
+        *a_.message_report = {true, fault.outgoing, false, 0, 0, fault.report};
+        FailureReport& report = *a_.report;
+        report.waiting = Waiting::nothing;
+        report.rank = a_.rank;
+        report.peer = fault.peer;
+        report.fingerprint = c_.mark;
+        store_release(reinterpret_cast<uint32_t*>(&report.failure), uint32_t(Failure::counts));
+    }
+
+    const Team& team_;
+    const MessageArguments& a_;
+    const MessageCounts& c_;
+};
+
+}  // namespace weft::cuda

@@ -1,0 +1,10 @@
+// message_kernels.cu: the entry point of messages; one, for bytes are bytes.
+#include "src/gpu/kernels/kernels.hpp"
+#include "src/gpu/kernels/messages.hpp"
+
+extern "C" __global__ void __launch_bounds__(weft::cuda::threads_max, 1)
+    weft_messages(const __grid_constant__ weft::cuda::MessageArguments arguments) {
+    __shared__ weft::cuda::MessageBlock block;
+    const weft::cuda::Team team{int(threadIdx.x), int(blockDim.x), int(blockIdx.x), int(gridDim.x)};
+    weft::cuda::messages(team, arguments, block);
+}

@@ -1,0 +1,9 @@
+// packet_kernels.cu: entry points of what goes by packets.
+#include "src/gpu/kernels/kernels.hpp"
+#include "src/gpu/kernels/packets.hpp"
+
+#define WEFT_BODY packet_one_shot
+#include "src/gpu/kernels/entry_points.inc"
+#undef WEFT_BODY
+#define WEFT_BODY packet_two_shot
+#include "src/gpu/kernels/entry_points.inc"

@@ -1,0 +1,373 @@
+// packets.hpp: collectives by packets: a line of 16 bytes carries 8 bytes of data and the epoch twice, stored straight
+// into the peer's memory, and whoever sees the epoch has the data: no barrier, one way through the link. Twice the
+// bytes, so for small messages. Two memories in turn: who sends in epoch e + 2 has met all peers in e + 1, and they had
+// read e by then. Source: NCCL's LL protocol; Shah et al., "MSCCL++: Rethinking GPU Communication Abstractions for AI
+// Inference", 2025.
+#pragma once
+#include "src/gpu/kernels/meeting.hpp"
+#include "src/gpu/kernels/message_arguments.hpp"
+#include "src/gpu/kernels/reduce.hpp"
+
+namespace weft::cuda {
+
+inline constexpr size_t unit_bytes = 8;  // data of a line
+
+#if defined(__CUDACC__)
+WEFT_DEVICE PacketLine load_line(const PacketLine* line) {
+    PacketLine value;
+    asm volatile("ld.relaxed.sys.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(value.data0), "=r"(value.epoch0), "=r"(value.data1), "=r"(value.epoch1)
+                 : "l"(line)
+                 : "memory");
+    return value;
+}
+WEFT_DEVICE void store_line(PacketLine* line, const PacketLine& value) {
+    asm volatile("st.relaxed.sys.v4.u32 [%0], {%1, %2, %3, %4};" ::"l"(line), "r"(value.data0), "r"(value.epoch0),
+                 "r"(value.data1), "r"(value.epoch1)
+                 : "memory");
+}
+#else
+// Each half lands whole; which first is open.
+inline PacketLine load_line(const PacketLine* line) {
+    auto* halves = reinterpret_cast<const uint64_t*>(line);
+    const uint64_t half0 = load_relaxed(halves), half1 = load_relaxed(halves + 1);
+    return {uint32_t(half0), uint32_t(half0 >> 32), uint32_t(half1), uint32_t(half1 >> 32)};
+}
+inline void store_line(PacketLine* line, const PacketLine& value) {
+    auto* halves = reinterpret_cast<uint64_t*>(line);
+    store_relaxed(halves, uint64_t(value.epoch0) << 32 | value.data0);
+    store_relaxed(halves + 1, uint64_t(value.epoch1) << 32 | value.data1);
+}
+#endif
+
+// The first `bytes` bytes at any address, at most 8, and zeros.
+WEFT_DEVICE uint64_t load_unit(const std::byte* address, size_t bytes) {
+    if (bytes >= unit_bytes && misalignment(address, 8) == 0) {
+        const Pack<8> pack = load_pack<8>(address);
+        return uint64_t(pack.words[1]) << 32 | pack.words[0];
+    }
+    uint64_t unit = 0;
+    if (bytes >= unit_bytes && misalignment(address, 4) == 0) {
+        return uint64_t(load_pack<4>(address + 4).words[0]) << 32 | load_pack<4>(address).words[0];
+    }
+    for (size_t i = 0; i < unit_bytes && i < bytes; ++i) unit |= uint64_t(address[i]) << 8 * i;
+    return unit;
+}
+WEFT_DEVICE void store_unit(std::byte* address, size_t bytes, uint64_t unit) {
+    if (bytes >= unit_bytes && misalignment(address, 8) == 0) {
+        store_pack<8>(address, {{uint32_t(unit), uint32_t(unit >> 32)}});
+    } else if (bytes >= unit_bytes && misalignment(address, 4) == 0) {
+        store_pack<4>(address, {{uint32_t(unit)}});
+        store_pack<4>(address + 4, {{uint32_t(unit >> 32)}});
+    } else {
+        for (size_t i = 0; i < unit_bytes && i < bytes; ++i) address[i] = std::byte(unit >> 8 * i);
+    }
+}
+
+// What one line's worth of elements goes through.
+template <weftDataType_t type, bool adds>
+struct Unit {
+    static constexpr int words = int(unit_bytes / sizeof(WordOf<type>));
+    Wide<type> at[words];
+
+    static WEFT_DEVICE Unit widen(uint64_t unit) {
+        Unit wide;
+        for (int w = 0; w < words; ++w)
+            wide.at[w] = cuda::widen<type>(WordOf<type>(unit >> 8 * sizeof(WordOf<type>) * unsigned(w) % 64));
+        return wide;
+    }
+    WEFT_DEVICE uint64_t rounded() const {
+        uint64_t unit = 0;
+        for (int w = 0; w < words; ++w)
+            unit |= uint64_t(round<type>(at[w])) << 8 * sizeof(WordOf<type>) * unsigned(w) % 64;
+        return unit;
+    }
+    static WEFT_DEVICE Unit combine(const Reducer<type, adds>& reducer, Unit left, const Unit& right) {
+        for (int w = 0; w < words; ++w) left.at[w] = reducer.combine(left.at[w], right.at[w]);
+        return left;
+    }
+    // Reductions that are seldom asked for take less code.
+    static WEFT_DEVICE_COLD Unit combine_cold(const Reducer<type, adds>& reducer, Unit left, Unit right) {
+        return combine(reducer, left, right);
+    }
+    WEFT_DEVICE void finish(const Reducer<type, adds>& reducer) {
+        for (int w = 0; w < words; ++w) at[w] = reducer.finish(at[w]);
+    }
+};
+
+// The packets of one block of one rank, of either body.
+template <weftDataType_t type, bool adds>
+class PacketExchange {
+  public:
+    WEFT_DEVICE PacketExchange(const Team& team, const KernelArguments& arguments)
+        : team_(team),
+          a_(arguments),
+          reducer_(arguments),
+          meeting_(team, arguments),
+          send_(arguments.send),
+          receive_(arguments.receive),
+          bytes_(arguments.bytes),
+          blocks_(team.blocks) {}
+
+    // Who gives sends each taker what is for it; who takes combines what has come, or puts each giver's in its place.
+    // A thread has sent its lines of a round before it writes any of them, so the buffers may be one.
+    WEFT_DEVICE void one_shot() {
+        if (!meeting_.begin()) return;
+        for (int next = 0;; ++next) {
+            if (a_.further_count > 0) blocks_ = blocks_of(bytes_);
+            if (team_.block < blocks_ && !one_shot_rounds()) return;
+            if (next >= a_.further_count) break;
+            const MessageItem& item = a_.further[next];
+            send_ = item.other;
+            receive_ = item.data;
+            bytes_ = item.bytes;
+            meeting_.begin_operation(item.mark);
+        }
+        meeting_.leave();
+    }
+
+    // Each rank reduces its share of what the others send it, and sends the result to all. The lines of a round belong
+    // to the ranks in turn; the lower half of a sender's memory holds contributions, the upper half results.
+    WEFT_DEVICE void two_shot() {
+        constexpr int half = lines_per_sender / 2;
+        if (!meeting_.begin()) return;
+        const Round round = rounds_of(half * a_.ranks);
+        const int share = (round.lines + a_.ranks - 1) / a_.ranks;  // lines of each rank
+        for (uint64_t number = 0; number < round.rounds; ++number) {
+            if (!meeting_.announce()) return;
+            meeting_.at_tile(number);
+            const uint64_t first = first_unit(round, number);
+            const int lines = lines_here(round, first);
+            for (int distance = 1; distance < a_.ranks; ++distance) {
+                const int peer = turned(distance);
+                for (int line = team_.thread; line < share && peer * share + line < lines; line += team_.threads)
+                    send(peer, line, own_unit(first + uint64_t(peer * share + line)));
+            }
+            bool failed = false;
+            for (int line = team_.thread; line < share && a_.rank * share + line < lines && !failed;
+                 line += team_.threads) {
+                const uint64_t unit = first + uint64_t(a_.rank * share + line);
+                uint64_t result;
+                failed = !reduce_line(line, own_unit(unit), result);
+                if (failed) break;
+                send_to_all(half + line, result);
+                put_unit(unit, result);
+            }
+            for (int distance = 1; distance < a_.ranks && !failed; ++distance) {
+                const int peer = turned(distance);
+                for (int line = team_.thread; line < share && peer * share + line < lines && !failed;
+                     line += team_.threads) {
+                    uint64_t result;
+                    failed = !receive(peer, half + line, result);
+                    if (!failed) put_unit(first + uint64_t(peer * share + line), result);
+                }
+            }
+            if (team_.any(failed) || !meeting_.await(Waiting::packet)) return;
+        }
+        meeting_.leave();
+    }
+
+  private:
+    static constexpr int batch = 8;  // lines that are looked at together
+
+    // As the host reckons them for a kernel of its own; the grid has those of the longest.
+    WEFT_DEVICE int blocks_of(uint64_t bytes) const {
+        const uint64_t wanted = (bytes + packet_bytes_a_block - 1) / packet_bytes_a_block;
+        return wanted < 1 ? 1 : wanted < uint64_t(team_.blocks) ? int(wanted) : team_.blocks;
+    }
+    // False: leave.
+    WEFT_DEVICE bool one_shot_rounds() {
+        const bool gives = is_one_of(a_.giver, a_.rank), takes = is_one_of(a_.taker, a_.rank);
+        const Round round = rounds_of(lines_per_sender);
+        for (uint64_t number = 0; number < round.rounds; ++number) {
+            if (!meeting_.announce()) return false;
+            meeting_.at_tile(number);
+            const uint64_t first = first_unit(round, number);
+            const int lines = lines_here(round, first);
+            for (int line = team_.thread; line < lines && gives; line += team_.threads)
+                give(line, first + uint64_t(line));
+            bool failed = false;
+            for (int line = team_.thread; line < lines && takes && !failed; line += team_.threads)
+                failed = !take(line, first + uint64_t(line));
+            if (team_.any(failed) || !meeting_.await(Waiting::packet)) return false;
+        }
+        return true;
+    }
+
+    WEFT_DEVICE void give(int line, uint64_t unit) const {
+        if (a_.give_stride == 0) {
+            const uint64_t own = own_unit(unit);
+            for (int distance = 1; distance < a_.ranks; ++distance)
+                if (const int peer = turned(distance); is_one_of(a_.taker, peer)) send(peer, line, own);
+            return;
+        }
+        for (int distance = 1; distance < a_.ranks; ++distance)
+            if (const int peer = turned(distance); is_one_of(a_.taker, peer)) send(peer, line, own_unit(unit, peer));
+    }
+    WEFT_DEVICE bool take(int line, uint64_t unit) {
+        uint64_t result;
+        if (a_.reduces) {
+            if (!reduce_line(line, own_unit(unit, a_.rank), result)) return false;
+            put_unit(unit, result);
+            return true;
+        }
+        WEFT_NO_UNROLL
+        for (int distance = 0; distance < a_.ranks; ++distance) {
+            const int giver = turned(distance);
+            if (!is_one_of(a_.giver, giver)) continue;
+            if (giver == a_.rank)
+                result = own_unit(unit, giver);
+            else if (!receive(giver, line, result))
+                return false;
+            put_unit(unit, result, giver);
+        }
+        return true;
+    }
+
+    // The message in rounds of `lines` units a block; equal on all ranks.
+    struct Round {
+        uint64_t units, rounds;
+        int lines;
+    };
+    WEFT_DEVICE Round rounds_of(int most_lines) const {
+        const uint64_t units = (bytes_ + unit_bytes - 1) / unit_bytes, blocks = uint64_t(blocks_);
+        // So few that all blocks have some; sixteen fill a line of the cache.
+        uint64_t lines = (units + blocks - 1) / blocks;
+        lines = (lines + 15) / 16 * 16;
+        if (lines > uint64_t(most_lines)) lines = uint64_t(most_lines);
+        if (lines == 0) lines = 16;
+        const uint64_t a_round = lines * blocks;
+        return {units, units == 0 ? 1 : (units + a_round - 1) / a_round, int(lines)};
+    }
+    WEFT_DEVICE uint64_t first_unit(const Round& round, uint64_t number) const {
+        return (number * uint64_t(blocks_) + uint64_t(team_.block)) * uint64_t(round.lines);
+    }
+    WEFT_DEVICE int lines_here(const Round& round, uint64_t first) const {
+        if (first >= round.units) return 0;
+        const uint64_t left = round.units - first;
+        return left < uint64_t(round.lines) ? int(left) : round.lines;
+    }
+
+    WEFT_DEVICE int turned(int distance) const {
+        const int peer = a_.rank + distance;
+        return peer < a_.ranks ? peer : peer - a_.ranks;
+    }
+    WEFT_DEVICE size_t bytes_of(uint64_t unit) const {
+        const uint64_t left = bytes_ - unit * unit_bytes;
+        return left < unit_bytes ? size_t(left) : unit_bytes;
+    }
+    // Of what is for `taker`.
+    WEFT_DEVICE uint64_t own_unit(uint64_t unit, int taker = 0) const {
+        const uint64_t raw = load_unit(send_ + uint64_t(taker) * a_.give_stride + unit * unit_bytes, bytes_of(unit));
+        return reducer_.scaled() ? scaled(reducer_, raw) : raw;
+    }
+    static WEFT_DEVICE_COLD uint64_t scaled(const Reducer<type, adds>& reducer, uint64_t unit) {
+        auto wide = Unit<type, adds>::widen(unit);
+        for (auto& word : wide.at) word = reducer.scale(word);
+        return wide.rounded();
+    }
+    WEFT_DEVICE void put_unit(uint64_t unit, uint64_t value, int giver = 0) const {
+        store_unit(receive_ + uint64_t(giver) * a_.take_stride + unit * unit_bytes, bytes_of(unit), value);
+    }
+
+    WEFT_DEVICE PacketLine* line_at(int owner, int sender, int line) const {
+        return packet_lines(a_.packets[owner], a_.ranks, meeting_.epoch() & 1, team_.block, sender) + line;
+    }
+    WEFT_DEVICE void send(int peer, int line, uint64_t unit) const {
+        const uint32_t epoch = meeting_.epoch();
+        store_line(line_at(peer, a_.rank, line), {uint32_t(unit), epoch, uint32_t(unit >> 32), epoch});
+    }
+    WEFT_DEVICE void send_to_all(int line, uint64_t unit) const {
+        for (int distance = 1; distance < a_.ranks; ++distance) send(turned(distance), line, unit);
+    }
+    WEFT_DEVICE bool complete(const PacketLine& line) const {
+        return line.epoch0 == meeting_.epoch() && line.epoch1 == meeting_.epoch();
+    }
+    WEFT_DEVICE bool receive(int sender, int line, uint64_t& unit) {
+        const PacketLine* at = line_at(a_.rank, sender, line);
+        PacketLine seen = {};
+        const bool came = meeting_.spin(
+            Waiting::packet, [&] { return sender; }, [&] { return complete(seen = load_line(at)); });
+        unit = uint64_t(seen.data1) << 32 | seen.data0;
+        return came;
+    }
+
+    static WEFT_DEVICE int first_of(uint32_t bits) {
+        int bit = 0;
+        while ((bits >> bit & 1) == 0) ++bit;
+        return bit;
+    }
+    WEFT_DEVICE bool reduce_line(int line, uint64_t own, uint64_t& result) {
+        if constexpr (adds)
+            return reduce_line_here(line, own, result);
+        else
+            return reduce_line_cold(line, own, result);
+    }
+    WEFT_DEVICE_COLD bool reduce_line_cold(int line, uint64_t own, uint64_t& result) {
+        return reduce_line_here(line, own, result);
+    }
+    // The contributions of all ranks to a line in rank order. All lines of a batch are asked for before one is looked
+    // at.
+    WEFT_DEVICE bool reduce_line_here(int line, uint64_t own, uint64_t& result) {
+        Unit<type, adds> value = {};
+        WEFT_NO_UNROLL
+        for (int first = 0; first < a_.ranks; first += batch) {
+            PacketLine seen[batch] = {};
+            uint32_t missing = 0;
+            WEFT_UNROLL
+            for (int k = 0; k < batch; ++k)
+                if (first + k < a_.ranks && first + k != a_.rank) missing |= 1u << k;
+            const auto ready = [&] {
+                WEFT_UNROLL
+                for (int k = 0; k < batch; ++k)
+                    if (missing >> k & 1) seen[k] = load_line(line_at(a_.rank, first + k, line));
+                WEFT_UNROLL
+                for (int k = 0; k < batch; ++k)
+                    if ((missing >> k & 1) && complete(seen[k])) missing &= ~(1u << k);
+                return missing == 0;
+            };
+            if (!meeting_.spin(
+                    Waiting::packet, [&] { return first + first_of(missing); }, ready))
+                return false;
+            WEFT_UNROLL
+            for (int k = 0; k < batch; ++k) {
+                if (first + k >= a_.ranks) continue;
+                const uint64_t unit = first + k == a_.rank ? own : uint64_t(seen[k].data1) << 32 | seen[k].data0;
+                auto wide = Unit<type, adds>::widen(unit);
+                for (auto& word : wide.at) word = reducer_.contribution(word);
+                value = first + k == 0 ? wide : combine(value, wide);
+            }
+        }
+        value.finish(reducer_);
+        result = value.rounded();
+        return true;
+    }
+
+    WEFT_DEVICE Unit<type, adds> combine(const Unit<type, adds>& left, const Unit<type, adds>& right) const {
+        if constexpr (adds)
+            return Unit<type, adds>::combine(reducer_, left, right);
+        else
+            return Unit<type, adds>::combine_cold(reducer_, left, right);
+    }
+
+    const Team& team_;
+    const KernelArguments& a_;
+    const Reducer<type, adds> reducer_;
+    Meeting meeting_;
+    // Of the call.
+    const std::byte* send_;
+    std::byte* receive_;
+    uint64_t bytes_;
+    int blocks_;
+};
+
+template <weftDataType_t type, bool adds>
+WEFT_DEVICE void packet_one_shot(const Team& team, const KernelArguments& arguments) {
+    PacketExchange<type, adds>(team, arguments).one_shot();
+}
+template <weftDataType_t type, bool adds>
+WEFT_DEVICE void packet_two_shot(const Team& team, const KernelArguments& arguments) {
+    PacketExchange<type, adds>(team, arguments).two_shot();
+}
+
+}  // namespace weft::cuda

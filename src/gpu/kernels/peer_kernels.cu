@@ -1,0 +1,13 @@
+// peer_kernels.cu: entry points of what reduces whole messages in memory within reach.
+#include "src/gpu/kernels/kernels.hpp"
+#include "src/gpu/kernels/peer_one_shot.hpp"
+#include "src/gpu/kernels/peer_two_shot.hpp"
+
+#define WEFT_BODY peer_two_shot
+#include "src/gpu/kernels/entry_points.inc"
+#undef WEFT_BODY
+#define WEFT_BODY peer_one_shot
+#include "src/gpu/kernels/entry_points.inc"
+#undef WEFT_BODY
+#define WEFT_BODY local_reduce
+#include "src/gpu/kernels/entry_points.inc"

@@ -1,0 +1,53 @@
+// peer_two_shot.hpp: all-reduce, reduce and broadcast in two steps through peers' memory: each rank takes its share of
+// all messages that are given, combines it in rank order, and puts the result where it is wanted. 2(n-1)/n of the
+// message through each link, every element added once. For messages from some hundred kilobytes on.
+#pragma once
+#include "src/gpu/kernels/peer_memory.hpp"
+
+namespace weft::cuda {
+
+template <weftDataType_t type, bool adds>
+WEFT_DEVICE void peer_two_shot(const Team& team, const KernelArguments& a) {
+    const Reducer<type, adds> reducer(a);
+    PeerMemory memory(team, a);
+    // The others' pieces of a tile, and ours.
+    const auto stage = [&](const PeerTile& tile) {
+        for (int rank = 0; rank < a.ranks && is_one_of(a.giver, a.rank); ++rank) {
+            const ChunkRange piece = piece_of(tile.bytes, tile.length, a.ranks, rank, team);
+            copy_input(team, reducer, a.outputs[a.rank] + tile.place + piece.tile_offset,
+                       a.send + tile.offset + piece.tile_offset, piece.bytes);
+        }
+    };
+    const auto work = [&](const PeerTile& tile) {
+        const ChunkRange own = piece_of(tile.bytes, tile.length, a.ranks, a.rank, team);
+        const size_t begin = tile.place + own.tile_offset;
+        const bool one_giver = a.giver >= 0, one_taker = a.taker >= 0;
+        const Streams<ranks_max, ranks_max> streams{memory.inputs() + (one_giver ? a.giver : 0),
+                                                    one_giver ? 1 : a.ranks,
+                                                    memory.outputs() + (one_taker ? a.taker : 0),
+                                                    one_taker ? 1 : a.ranks,
+                                                    one_taker ? 0 : a.rank,
+                                                    true};
+        reduce_range<type, adds>(team, reducer, streams, begin, begin + own.bytes);
+    };
+    const auto unstage = [&](const PeerTile& tile) {
+        for (int rank = 0; rank < a.ranks && is_one_of(a.taker, a.rank); ++rank) {
+            const ChunkRange piece = piece_of(tile.bytes, tile.length, a.ranks, rank, team);
+            copy_range(team, a.receive + tile.offset + piece.tile_offset,
+                       a.outputs[a.rank] + tile.place + piece.tile_offset, piece.bytes);
+        }
+    };
+    memory.run(stage, work, unstage);
+}
+
+// This rank alone: inputs[0] to inputs[ranks - 1], as they are, are combined into `receive`.
+template <weftDataType_t type, bool adds>
+WEFT_DEVICE void local_reduce(const Team& team, const KernelArguments& a) {
+    const Reducer<type, adds> reducer(a);
+    std::byte* const target = a.receive;
+    const Streams<ranks_max, 1> streams{a.inputs, a.ranks, &target, 1, 0, true};
+    const ChunkRange piece = chunk_range(a.bytes, team.blocks, team.block, 1);
+    reduce_range<type, adds>(team, reducer, streams, piece.tile_offset, piece.tile_offset + piece.bytes);
+}
+
+}  // namespace weft::cuda

@@ -1,0 +1,203 @@
+// steps.hpp: the step machine on the device: each block of the grid walks one block of a schedule, tile after tile,
+// over connections whose slots lie in the receiver's memory or, between hosts, in the host's. What src/executor/run.cpp
+// does by looking again, it does by spinning. Rings, trees, halving and doubling: all instructions but the board's
+// (program.hpp refuses those).
+#pragma once
+#include "src/gpu/kernels/meeting.hpp"
+#include "src/gpu/kernels/reduce.hpp"
+
+namespace weft::cuda {
+
+template <weftDataType_t type, bool adds>
+class StepMachine {
+  public:
+    WEFT_DEVICE StepMachine(const Team& team, const KernelArguments& arguments)
+        : team_(team),
+          a_(arguments),
+          reducer_(arguments),
+          meeting_(team, arguments),
+          block_(arguments.step_blocks[team.block]),
+          own_(*arguments.own) {
+        received_ = block_.source.peer >= 0 ? *block_.source.count : 0;
+        sent_ = block_.target.peer >= 0 ? *block_.target.count : 0;
+    }
+
+    WEFT_DEVICE void run() {
+        if (!meeting_.begin() || !meeting_.announce()) return;
+        cell_bytes_ = cell_bytes(a_.tile_bytes, a_.chunks / a_.parts);
+        const uint64_t tiles = a_.bytes == 0 ? 1 : (a_.bytes + a_.tile_bytes - 1) / a_.tile_bytes;
+        uint64_t steps = 0;
+        for (uint64_t tile = 0; tile < tiles; tile += uint64_t(a_.tiles)) {
+            meeting_.at_tile(tile);
+            for (int step = 0; step < block_.count; ++step) {
+                const Instruction& it = a_.instructions[block_.first + step];
+                if (it.after.block >= 0 && !reached(it.after, tile)) return;
+                const size_t length = tile_length(a_.bytes, a_.tile_bytes, tile + uint64_t(it.tile));
+                for (int iteration = 0; iteration < it.repeat; ++iteration)
+                    if (!execute(it, iteration, tile + uint64_t(it.tile), length)) return;
+                ++steps;
+                if (!a_.dependent) continue;
+                team_.barrier();
+                if (team_.thread == 0) store_release(&own_.steps[team_.block], steps);  // pairs with reached()
+            }
+        }
+        // Fused bodies count on it that nobody is an operation ahead: who only sends would be.
+        if (!meeting_.await(Waiting::entry)) return;
+        if (team_.thread == 0) finish();
+        meeting_.leave();
+    }
+
+  private:
+    // Until the other block has the step behind it.
+    WEFT_DEVICE_COLD bool reached(const Dependency& dependency, uint64_t tile) {
+        const uint64_t distance = uint64_t(dependency.ago) * uint64_t(a_.tiles);
+        if (tile < distance) return true;
+        const uint64_t runs = (tile - distance) / uint64_t(a_.tiles),
+                       steps = runs * uint64_t(a_.step_blocks[dependency.block].count) + uint64_t(dependency.step) + 1;
+        bool failed = false;
+        if (team_.thread == 0)
+            failed = !meeting_.spin(
+                Waiting::step, [&] { return a_.rank; },
+                [&] { return load_acquire(&own_.steps[dependency.block]) >= steps; });
+        return !team_.any(failed);
+    }
+
+    WEFT_DEVICE bool execute(const Instruction& it, int iteration, uint64_t tile, size_t length) {
+        const ChunkSpan span = chunk_span(it, iteration, length, a_.chunks, a_.parts);
+        if (span.bytes == 0 || it.opcode == Opcode::nop) return true;  // empty chunks are skipped on both ends
+        const bool local = it.opcode == Opcode::copy || it.opcode == Opcode::add;
+        const bool receives = !local && weft::receives(it.opcode), sends = !local && weft::sends(it.opcode);
+        bool failed = false;
+        if (team_.thread == 0) {
+            if (receives) failed = !await_message();
+            if (sends && !failed) failed = !await_credit();
+        }
+        if (!local && team_.any(failed)) return false;
+        const std::byte* in = receives ? slot(block_.source, received_) : nullptr;
+        std::byte* out = sends ? slot(block_.target, sent_) : nullptr;
+        const Tiling tiling{a_.bytes, a_.tile_bytes};
+        // Another chunk's place that a copy goes to: one chunk lies in one part, so both are one piece.
+        const size_t into = it.moves ? chunk_bound(length, a_.chunks, a_.parts, it.into.at(iteration)) : 0;
+        for (int range = 0; range < span.count; ++range) {
+            const size_t end = span.pieces[range].tile_offset + span.pieces[range].bytes;
+            for (size_t at = span.pieces[range].tile_offset; at < end;) {
+                const Piece piece = tiling.piece(tile, length, at, end - at);
+                move(it, in, out, piece, it.moves ? tiling.piece(tile, length, into, piece.bytes) : piece);
+                at += piece.bytes;
+                if (receives) in += piece.bytes;
+                if (sends) out += piece.bytes;
+            }
+        }
+        // All have written and read: one thread says so for them.
+        team_.barrier();
+        if (sends) {
+            ++sent_;
+            const ConnectionEnd& to = block_.target;
+            if (team_.thread == 0) {
+                if (to.lengths) to.lengths[(sent_ - 1) % to.depth] = span.bytes;
+                // pairs with await_message() or the proxy's take()
+                store_release(&to.filled[(sent_ - 1) % to.depth], barrier_word(sent_, a_.fingerprint));
+            }
+        }
+        if (receives) {
+            ++received_;
+            if (team_.thread == 0)
+                store_relaxed(block_.source.consumed, received_);  // pairs with await_credit() or give()
+        }
+        return true;
+    }
+
+    // A piece of the message: in is where it comes from, out where it goes, or null. from, to: where it lies in this
+    // rank's memory.
+    WEFT_DEVICE void move(const Instruction& it, const std::byte* in, std::byte* out, const Piece& from,
+                          const Piece& to) {
+        const bool from_input = it.source == Buffer::input, adds_own = it.opcode == Opcode::add;
+        const std::byte* own = from_input                     ? a_.send + from.offset
+                               : it.source == Buffer::scratch ? scratch_at(it.source_cell, from)
+                                                              : a_.receive + from.offset;
+        std::byte* targets[3];
+        int count = 0;
+        if (out) targets[count++] = out;
+        if (it.opcode != Opcode::send && it.opcode != Opcode::recv_reduce_send) {
+            if (it.targets & Buffer::output) targets[count++] = a_.receive + to.offset;
+            if (it.targets & Buffer::scratch) targets[count++] = scratch_at(it.target_cell, to);
+        }
+        const bool scales = from_input && reducer_.scaled();
+        if (!adds_own && !weft::reduces(it.opcode)) {
+            if (scales && !in) {
+                const Streams<2, 3> streams{&own, 1, targets, count, 0, false, 0};
+                reduce_range<type, adds>(team_, reducer_, streams, 0, from.bytes);
+                return;
+            }
+            for (int i = 0; i < count; ++i) copy_range(team_, targets[i], in ? in : own, from.bytes);
+            return;
+        }
+        const std::byte* const other = adds_own ? targets[0] : in;
+        if (adds_own) count = 1;
+        const std::byte* sources[2] = {it.left ? own : other, it.left ? other : own};
+        const Streams<2, 3> streams{sources, 2, targets, count, 0, it.finish, !scales ? -1 : it.left ? 0 : 1};
+        reduce_range<type, adds>(team_, reducer_, streams, 0, from.bytes);
+    }
+    WEFT_DEVICE std::byte* scratch_at(int cell, const Piece& piece) const {
+        return a_.scratch + (cell < 0 ? piece.tile_offset : size_t(cell) * cell_bytes_);
+    }
+
+    // For one thread.
+    WEFT_DEVICE_COLD bool await_message() {
+        const ConnectionEnd& from = block_.source;
+        const uint32_t wanted = received_ + 1;
+        uint64_t word = 0;
+        if (from.wanted) store_relaxed(from.wanted, wanted);  // pairs with Lane::needed()
+        if (!meeting_.spin(
+                Waiting::message, [&] { return from.peer; },
+                [&] {
+                    word = load_acquire(&from.filled[received_ % from.depth]);
+                    return epoch_of(word) == wanted;
+                }))
+            return false;
+        if (uint32_t(word) == a_.fingerprint) return true;
+        return meeting_.fail(Failure::mismatch, Waiting::nothing, from.peer, uint32_t(word)), false;
+    }
+    WEFT_DEVICE_COLD bool await_credit() {
+        const ConnectionEnd& to = block_.target;
+        return meeting_.spin(
+            Waiting::credit, [&] { return to.peer; }, [&] { return sent_ - load_acquire(to.consumed) < to.depth; });
+    }
+    static WEFT_DEVICE std::byte* slot(const ConnectionEnd& end, uint32_t number) {
+        return end.slots + size_t(number % end.depth) * end.slot_bytes;
+    }
+
+    // One thread, when the block has ended. The last block of all clears the steps for the next operation.
+    WEFT_DEVICE void finish() {
+        if (block_.source.peer >= 0) *block_.source.count = received_;
+        if (block_.target.peer >= 0) *block_.target.count = sent_;
+        if (!a_.dependent || count_up(&own_.finished) + 1 != uint32_t(a_.step_block_count)) return;
+        for (int block = 0; block < a_.step_block_count; ++block) store_relaxed(&own_.steps[block], uint64_t(0));
+        store_relaxed(&own_.finished, 0u);
+    }
+
+    const Team& team_;
+    const KernelArguments& a_;
+    const Reducer<type, adds> reducer_;
+    Meeting meeting_;
+    const StepBlock& block_;
+    RankWords& own_;
+    uint32_t received_, sent_;  // messages
+    size_t cell_bytes_ = 0;     // of scratch
+};
+
+// A block of the grid for each of the schedule. Grids are of the same size on all ranks, schedules are not: a block
+// that has nothing to do says that it was here, for else its epoch would fall behind that of its peers.
+template <weftDataType_t type, bool adds>
+WEFT_DEVICE void steps(const Team& team, const KernelArguments& arguments) {
+    if (team.block < arguments.step_block_count) {
+        StepMachine<type, adds>(team, arguments).run();
+    } else {
+        Meeting meeting(team, arguments);
+        if (meeting.begin() && meeting.announce() && meeting.await(Waiting::entry)) meeting.leave();
+    }
+    // Behind the messages: who sees it has seen them. Pairs with Traffic::working().
+    if (arguments.ended && team.thread == 0) store_release(&arguments.ended[team.block], arguments.launch);
+}
+
+}  // namespace weft::cuda

@@ -1,0 +1,210 @@
+#include "src/gpu/proxy/proxy.hpp"
+
+#include <sched.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <list>
+#include <new>
+
+#include "src/base/clock.hpp"
+#include "src/base/fd.hpp"
+#include "src/base/per_process.hpp"
+
+namespace weft::cuda {
+
+namespace {
+
+constexpr int64_t patience_us = 200;  // a message of one slot over 10 Gb/s
+// Kernels cannot wake us. Those that run may have to wait for others' work first, long; a graph may be launched or not.
+constexpr int64_t nap_first_us = 20, nap_serving_us = 100, nap_glancing_us = 1000;
+constexpr int64_t farewell_us = 10'000'000;     // as control/control.cpp waits for others at the end
+constexpr int64_t finishing_us = 1'000'000;     // of that for kernels that run: what they wait for may never come
+constexpr int64_t acquaintance_us = 2'000'000;  // in which connections are made, if nobody calls
+
+}  // namespace
+
+struct Proxy::Loop {
+    using Pace = Traffic::Pace;
+    Fd bell;
+    std::atomic<bool> ending{false}, asleep{false};
+    std::atomic<int> visitors{0};  // who want the lock; the thread, which takes it all the time, lets them go first
+    std::mutex mutex;              // of what follows, and of every traffic
+    std::list<std::shared_ptr<Traffic>> all;
+    int64_t acquainted_us = 0;
+    bool halted = false;  // for good: the process ends
+
+    std::vector<pollfd> descriptors;  // the thread's
+
+    void ring() { ring_event(bell); }
+    void run();
+    void end_with_process();
+    bool step(Pace& pace);
+    bool sleep(int64_t nap_us);
+
+    // The lock, for others than the thread.
+    class Visit {
+      public:
+        explicit Visit(Loop& loop) : loop_(loop) {
+            loop_.visitors.fetch_add(1, std::memory_order_acq_rel);
+            loop_.mutex.lock();
+        }
+        Visit(const Visit&) = delete;
+        ~Visit() {
+            loop_.mutex.unlock();
+            loop_.visitors.fetch_sub(1, std::memory_order_acq_rel);
+        }
+
+      private:
+        Loop& loop_;
+    };
+};
+
+namespace {
+
+PerProcess<std::weak_ptr<Proxy::Loop>>& loop_of_process() {
+    static PerProcess<std::weak_ptr<Proxy::Loop>> loop;
+    return loop;
+}
+
+// The driver takes back pinned memory when the process ends, communicators that were not destroyed or not. Registered
+// after the driver's own handlers, and so called before them.
+void at_exit() {
+    if (const auto loop = loop_of_process().get().lock()) loop->end_with_process();
+}
+
+}  // namespace
+
+Result<std::shared_ptr<Proxy>> Proxy::of_process() {
+    static const int registered = atexit(at_exit);
+    (void)registered;
+    return shared_by_process<Proxy>([]() -> Result<std::shared_ptr<Proxy>> {
+        auto loop = std::make_shared<Loop>();
+        loop->bell = Fd::event();
+        if (!loop->bell)
+            return fail(weftSystemError, "the proxy thread has no descriptor: {}", no_descriptor_text(errno));
+        auto thread = OwnedThread::start("weft-proxy", [loop] { loop->run(); });
+        if (!thread) return thread.take_status();
+        loop_of_process().get() = loop;
+        return std::make_shared<Proxy>(std::move(loop), std::move(*thread));
+    });
+}
+
+Proxy::Proxy(std::shared_ptr<Loop> loop, OwnedThread thread) : loop_(std::move(loop)), thread_(std::move(thread)) {}
+
+Proxy::~Proxy() {
+    if (!thread_.runs_here()) return;
+    loop_->ending.store(true, std::memory_order_seq_cst);
+    loop_->ring();
+    thread_.end();
+}
+
+void Proxy::attach(std::shared_ptr<Traffic> traffic) {
+    {
+        const Loop::Visit visit(*loop_);
+        loop_->all.push_back(std::move(traffic));
+        loop_->acquainted_us = now_us() + acquaintance_us;
+    }
+    loop_->ring();
+}
+
+bool Proxy::detach(const Traffic& traffic, int64_t deadline_us, int64_t patience_us) {
+    if (!thread_.runs_here()) return true;  // the lock may be the parent's thread's for ever
+    for (int64_t moved_us = now_us();; usleep(100)) {
+        const Loop::Visit visit(*loop_);
+        const auto place = std::find_if(loop_->all.begin(), loop_->all.end(),
+                                        [&](const auto& each) { return each.get() == &traffic; });
+        if (place == loop_->all.end()) return true;
+        if ((*place)->progress()) moved_us = now_us();
+        const bool drained = traffic.drained(), hopeless = now_us() - moved_us > patience_us && traffic.drained(true);
+        if (!drained && !hopeless && (deadline_us == 0 || now_us() < deadline_us)) continue;
+        loop_->all.erase(place);
+        return drained;
+    }
+}
+
+void Proxy::wake() {
+    if (loop_->asleep.load(std::memory_order_seq_cst)) loop_->ring();  // pairs with Loop::sleep()
+}
+
+// True: something moved.
+bool Proxy::Loop::step(Pace& pace) {
+    while (visitors.load(std::memory_order_acquire) > 0) sched_yield();
+    std::lock_guard lock(mutex);
+    bool moved = false;
+    pace = Pace::asleep;
+    if (halted) return false;
+    if (now_us() < acquainted_us) pace = Pace::glancing;
+    for (const auto& traffic : all) {
+        moved |= traffic->progress();
+        pace = std::max(pace, traffic->pace());
+    }
+    return moved;
+}
+
+// What kernels that have ended handed over goes first: their operations are done as far as the user knows. Who runs
+// still is served, for who destroys its communicator later than this waits for that.
+void Proxy::Loop::end_with_process() {
+    for (const int64_t began_us = now_us();; usleep(100)) {
+        const Visit visit(*this);
+        bool settled = true, drained = true;
+        for (const auto& traffic : all) {
+            traffic->progress();
+            settled &= traffic->settled();
+            drained &= traffic->drained();
+        }
+        if (!settled && now_us() < began_us + (drained ? finishing_us : farewell_us)) continue;
+        halted = true;
+        return;
+    }
+}
+
+// nap_us: at most; 0: until somebody rings. Whether somebody has.
+bool Proxy::Loop::sleep(int64_t nap_us) {
+    asleep.store(true, std::memory_order_seq_cst);  // who launches now rings, or has launched before we look
+    Pace pace = Pace::asleep;
+    if (!step(pace) && (nap_us > 0 || pace == Pace::asleep)) {
+        descriptors.assign(1, {bell.number(), POLLIN, 0});
+        if (nap_us > 0) {
+            const std::lock_guard lock(mutex);
+            for (const auto& traffic : all)
+                if (!halted) traffic->add_descriptors(descriptors);
+        }
+        // At least once a second: ppoll() does not notice that the program closes the bell meanwhile.
+        const timespec nap{nap_us > 0 ? 0 : 1, nap_us * 1000}, lost_nap{0, nap_serving_us * 1000};
+        if (!ending.load(std::memory_order_seq_cst) &&
+            ppoll(descriptors.data(), descriptors.size(), &nap, nullptr) > 0 && (descriptors[0].revents & POLLNVAL))
+            (void)nanosleep(&lost_nap, nullptr);
+    }
+    asleep.store(false, std::memory_order_seq_cst);
+    return drain_event(bell);
+}
+
+void Proxy::Loop::run() {
+    prctl(PR_SET_TIMERSLACK, 1000UL);  // ns: naps are short
+    int64_t moved_us = now_us(), nap_us = nap_first_us;
+    while (!ending.load(std::memory_order_acquire)) try {
+            Pace pace = Pace::asleep;
+            const bool moved = step(pace);
+            if (!moved && pace != Pace::asleep && now_us() - moved_us < patience_us) {
+                sched_yield();  // a kernel's or a peer's thread may want the core
+                continue;
+            }
+            if (!moved && pace != Pace::asleep) {
+                nap_us = std::min(2 * nap_us, pace == Pace::serving ? nap_serving_us : nap_glancing_us);
+                if (!sleep(nap_us)) continue;
+            } else if (!moved) {
+                (void)sleep(0);
+            }
+            moved_us = now_us();
+            nap_us = nap_first_us;
+        } catch (const std::bad_alloc&) {
+            const std::lock_guard lock(mutex);
+            for (const auto& traffic : all)
+                traffic->give_up("a process ran out of memory while it sent and received for its devices");
+        }
+}
+
+}  // namespace weft::cuda

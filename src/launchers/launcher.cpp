@@ -1,0 +1,151 @@
+#include "src/launchers/launcher.hpp"
+
+#include <atomic>
+#include <mutex>
+
+#include "src/base/log.hpp"
+#include "src/base/per_process.hpp"
+#include "src/launchers/derived_id.hpp"
+#include "src/launchers/http_store.hpp"
+#include "src/control/link.hpp"
+#include "src/launchers/pmi.hpp"
+#include "src/launchers/pmix.hpp"
+#include "src/launchers/torch_store.hpp"
+
+namespace weft {
+
+namespace {
+
+// A variable that the family needs, so that it is there.
+std::string text_of(const char* variable) { return environment(variable).value_or(""); }
+
+Result<uint16_t> port_of(const char* variable) {
+    const auto port = parse_integer(text_of(variable));
+    if (!port || *port < 1 || *port > UINT16_MAX)
+        return fail(weftInvalidUsage, "{} is `{}`, not a port from 1 to {}", variable, text_of(variable), UINT16_MAX);
+    return uint16_t(*port);
+}
+
+Result<UniqueId> id_of_text(const std::string& hex, const std::string& source) {
+    auto bytes = from_hex(hex);
+    if (!bytes) return fail(weftInvalidUsage, "{}: {}", source, bytes.status().sentence());
+    auto id = UniqueId::read(*bytes);
+    if (!id) return fail(weftInvalidUsage, "{}: {}", source, id.status().sentence());
+    return id;
+}
+
+const char* name_of(Carrier carrier) {
+    switch (carrier) {
+        case Carrier::derived: break;
+        case Carrier::given: return "WEFT_UNIQUE_ID";
+        case Carrier::torch_store: return "the store at MASTER_ADDR";
+        case Carrier::http: return "Horovod's rendezvous server";
+        case Carrier::pmi: return "the launcher's PMI server";
+        case Carrier::pmix: return "the launcher's PMIx server";
+    }
+    return "nobody";
+}
+
+Result<SharedText> share_by_pmix(const Options& options, const Sharing& sharing, Place& place) {
+    auto found = share_by_pmix(options.pmix_library, sharing);
+    if (!found) return found.take_status();
+    if (!found->shared.text) return std::move(found->shared);
+    if (place.ranks < 0) place = {place.rank, found->ranks, found->local_rank, found->local_size};
+    if (place.ranks <= place.rank || place.ranks != found->ranks)
+        return fail(weftRemoteError, "rank {} of {}: the launcher's PMIx server says {} ranks", place.rank, place.ranks,
+                    found->ranks);
+    return std::move(found->shared);
+}
+
+Result<SharedText> share(const Family& family, const Options& options, const Sharing& sharing, Place& place) {
+    switch (family.carrier) {
+        case Carrier::derived: return nobody_carries({});
+        case Carrier::given:
+            if (const auto id = environment("WEFT_UNIQUE_ID")) return SharedText{*id, {}};
+            return nobody_carries("WEFT_UNIQUE_ID is not set");
+        case Carrier::torch_store: {
+            auto port = port_of("MASTER_PORT");
+            if (!port) return port.take_status();
+            // Not TORCHELASTIC_RESTART_COUNT: each agent counts the restarts of its own workers.
+            const std::string key =
+                fmt::format("{}/{}", environment("TORCHELASTIC_RUN_ID").value_or("env"), place.ranks);
+            return share_by_torch_store(text_of("MASTER_ADDR"), *port, key, sharing);
+        }
+        case Carrier::http: {
+            auto port = port_of("HOROVOD_GLOO_RENDEZVOUS_PORT");
+            if (!port) return port.take_status();
+            return share_by_http(text_of("HOROVOD_GLOO_RENDEZVOUS_ADDR"), *port, sharing);
+        }
+        case Carrier::pmi: {
+            const auto descriptor = parse_integer(text_of("PMI_FD"));
+            if (!descriptor || *descriptor < 0 || *descriptor > INT_MAX)
+                return fail(weftInvalidUsage, "PMI_FD is `{}`, not a number from 0 on", text_of("PMI_FD"));
+            return share_by_pmi(int(*descriptor), text_of("PMI_JOBID"), sharing);
+        }
+        case Carrier::pmix: return share_by_pmix(options, sharing, place);
+    }
+    return nobody_carries({});
+}
+
+Result<Job> job_alone(const char* launcher) {
+    auto id = UniqueId::make();
+    if (!id) return id.take_status();
+    return Job{launcher, 0, 1, 0, 1, *id, "this rank itself"};
+}
+
+}  // namespace
+
+Result<Job> read_job(const Options& options) {
+    std::string warning;
+    auto family = find_family(&warning);
+    if (!family) return family.take_status();
+    if (!warning.empty()) WEFT_LOG(warn, init, "{}", warning);
+    if (!*family) return job_alone("no launcher");
+    auto place = read_place(**family);
+    if (!place) return place.take_status();
+    const bool given = (*family)->carrier == Carrier::given;
+    if (place->ranks == 1 && !given) return job_alone((*family)->name);
+    Sharing sharing{place->rank, place->ranks, {}, Deadline::in_ms(options.init_timeout_ms)};
+    if (place->rank == 0 && !given) {
+        auto made = UniqueId::make();
+        if (!made) return made.take_status();
+        sharing.text = to_hex(made->bytes());
+    }
+    auto shared = share(**family, options, sharing, *place);
+    if (!shared) return shared.take_status();
+    Job job{(*family)->name, place->rank, place->ranks, place->local_rank, place->local_size, {}, {}};
+    if (place->ranks < 0) return fail(weftInvalidUsage, "{}: {}", (*family)->name, shared->reason);
+    const char* source = name_of((*family)->carrier);
+    auto id = shared->text ? id_of_text(*shared->text, source)
+                           : derive_id(**family, *place, options, shared->reason, sharing.deadline);
+    if (!id) return id.take_status();
+    job.id = options.secret.empty() ? *id : id->keyed(options.secret);
+    job.id_source = shared->text             ? source
+                    : shared->reason.empty() ? "the job's identity"
+                                             : fmt::format("the job's identity, as {}", shared->reason);
+    return job;
+}
+
+Result<Job> read_job() {
+    // Held while a launcher's store is asked: a child that was forked meanwhile asks for itself.
+    static PerProcess<std::mutex> reading;
+    static std::atomic<const Job*> known{nullptr};  // leaked: threads that outlive main may still ask
+    std::lock_guard lock(reading.get());
+    const Job* found = known.load(std::memory_order_acquire);
+    if (!found) {
+        auto job = read_job(options());
+        if (!job) return job.take_status();
+        found = new Job(std::move(*job));
+        known.store(found, std::memory_order_release);
+        // The job's later communicators are met where its id says: at this process's door, which therefore stays open.
+        if (found->ranks > 1 && found->id.has_root() && found->id.made_here()) {
+            static PerProcess<std::shared_ptr<Reception>> kept;
+            if (auto reception = Reception::of_process()) kept.get() = std::move(*reception);
+        }
+        WEFT_LOG_RANK(found->rank, info, init, "{}: the unique id of {} ranks is from {}", found->launcher,
+                      found->ranks, found->id_source);
+    }
+    return *found;
+}
+
+}  // namespace weft

@@ -1,0 +1,394 @@
+#include "src/msccl/msccl_flow.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <deque>
+#include <map>
+#include <tuple>
+#include <unordered_map>
+
+#include "src/msccl/msccl_races.hpp"
+#include "src/checker/symbolic.hpp"
+
+namespace weft::msccl {
+
+namespace {
+
+// Chunks of all ranks' buffers: as many as the checker takes.
+constexpr int64_t chunks_of_ranks_most = int64_t(1) << 24;
+
+// A chunk on its way: whose place in the whole it has (of an all-to-all: in the sender's), and what is in it.
+struct Datum {
+    Value value;
+    int32_t chunk = 0;
+    int32_t lowest = 0;  // of the ranks in it
+};
+
+class Walk {
+  public:
+    Walk(const File& file, const Shape& shape, const FollowOptions& options)
+        : file_(file),
+          shape_(shape),
+          places_(file, shape),
+          facts_(facts_of(shape.collective)),
+          options_(options),
+          contributions_(shape.ranks),
+          memory_(size_t(shape.ranks)),
+          flow_(size_t(shape.ranks)) {}
+
+    Result<std::vector<RankFlow>> run() {
+        if (int64_t(shape_.ranks) * shape_.chunks > chunks_of_ranks_most)
+            return fail_at(file_.mark, "{} chunks on each of {} gpus are too many", shape_.chunks, shape_.ranks);
+        WEFT_TRY(load());
+        WEFT_TRY(find_race(file_, places_));
+        for (int thread = int(threads_.size()) - 1; thread >= 0; --thread) queue_.push_back(thread);
+        while (!queue_.empty()) {
+            const int thread = queue_.back();
+            queue_.pop_back();
+            WEFT_TRY(advance(thread));
+        }
+        for (const Thread& thread : threads_)
+            if (thread.step < thread.block->steps.size()) return deadlock(thread);
+        for (const Connection& connection : connections_)
+            if (!connection.messages.empty())
+                return wrong(connection.messages.front().sender, "it sends to gpu {}, which never receives that",
+                             connection.to);
+        keep();
+        return std::move(flow_);
+    }
+
+  private:
+    struct Thread {
+        int32_t rank, index;
+        const ThreadBlock* block;
+        BlockFlow* flow;
+        int source = -1, target = -1;  // connections
+        size_t step = 0;
+        std::vector<int> waiting = {};  // threads, for a step of this one
+    };
+    struct Message {
+        std::vector<Datum> data;
+        StepPlace sender;
+    };
+    struct Connection {
+        int channel, from, to;
+        int sender = -1, receiver = -1;  // threads
+        std::deque<Message> messages = {};
+    };
+    // The operands that steps add to a place one after the other, while no step reads it.
+    struct Gathered {
+        Where own;  // what lay there before
+        int32_t own_lowest = 0;
+        struct Operand {
+            Where where;
+            int32_t lowest;
+            bool received;
+            int32_t block;
+            size_t move;  // of the block's
+        };
+        std::vector<Operand> operands = {};
+    };
+    struct Content {
+        Datum datum;
+        Where where;
+        Gathered gathered = {};
+    };
+
+    const Step& step_at(const StepPlace& at) const { return places_.step_at(at); }
+    std::string name(const StepPlace& at) const { return places_.name(at); }
+    template <class... Arguments>
+    Status wrong(const StepPlace& at, fmt::format_string<Arguments...> format, Arguments&&... arguments) const {
+        return places_.wrong(at, format, std::forward<Arguments>(arguments)...);
+    }
+    static StepPlace place_of(const Thread& thread) { return {thread.rank, thread.index, int32_t(thread.step)}; }
+
+    // Threads, and connections whose both ends are there. What a block never uses it does not have.
+    Status load() {
+        std::map<std::tuple<int, int, int>, int> numbers;
+        const auto connection = [&](int channel, int from, int to) {
+            const auto [found, fresh] = numbers.try_emplace({channel, from, to}, int(connections_.size()));
+            if (fresh) connections_.push_back({channel, from, to});
+            return found->second;
+        };
+        for (const Gpu& gpu : file_.gpus) {
+            first_thread_.push_back(int(threads_.size()));
+            auto& blocks = flow_[size_t(gpu.id)].blocks;
+            blocks.resize(gpu.blocks.size());
+            for (size_t b = 0; b < gpu.blocks.size(); ++b) {
+                const ThreadBlock& block = gpu.blocks[b];
+                Thread thread{gpu.id, int32_t(b), &block, &blocks[b]};
+                for (const Step& step : block.steps) {
+                    thread.flow->receives |= strchr(uses_of(step.opcode), 's') != nullptr;
+                    thread.flow->sends |= strchr(uses_of(step.opcode), 't') != nullptr;
+                }
+                thread.flow->senders.resize(block.steps.size());
+                const int number = int(threads_.size());
+                if (thread.flow->receives) thread.source = connection(block.channel, block.receive, gpu.id);
+                if (thread.flow->sends) thread.target = connection(block.channel, gpu.id, block.send);
+                for (auto [which, sends] : {std::pair{thread.source, false}, std::pair{thread.target, true}}) {
+                    if (which < 0) continue;
+                    Connection& end = connections_[size_t(which)];
+                    int& there = sends ? end.sender : end.receiver;
+                    if (there >= 0)
+                        return fail_at(block.mark, "a second tb of gpu {} {} gpu {} on channel {}", gpu.id,
+                                       sends ? "sends to" : "receives from", sends ? block.send : block.receive,
+                                       block.channel);
+                    there = number;
+                }
+                threads_.push_back(std::move(thread));
+            }
+        }
+        for (const Connection& end : connections_) {
+            if (end.sender >= 0 && end.receiver >= 0) continue;
+            const Thread& thread = threads_[size_t(std::max(end.sender, end.receiver))];
+            const bool sends = end.sender >= 0;
+            return fail_at(thread.block->mark, "gpu {}, tb {} {} gpu {} on channel {}, which has no tb that {}",
+                           thread.rank, thread.block->id, sends ? "sends to" : "receives from",
+                           sends ? end.to : end.from, end.channel, sends ? "receives it" : "sends it");
+        }
+        return ok();
+    }
+
+    size_t thread_of(int rank, int block) const { return size_t(first_thread_[size_t(rank)] + block); }
+
+    // As far as it goes.
+    Status advance(int number) {
+        Thread& thread = threads_[size_t(number)];
+        for (; thread.step < thread.block->steps.size(); ++thread.step) {
+            const Step& step = thread.block->steps[thread.step];
+            if (step.after_block >= 0) {
+                Thread& other = threads_[thread_of(thread.rank, step.after_block)];
+                if (other.step <= size_t(step.after_step)) return other.waiting.push_back(number), ok();
+            }
+            // Who has pushed a message into an empty queue queues its receiver.
+            if (receives_message(step) && connections_[size_t(thread.source)].messages.empty()) return ok();
+            WEFT_TRY(execute(thread, step));
+            for (const int waiting : std::exchange(thread.waiting, {})) queue_.push_back(waiting);
+        }
+        return ok();
+    }
+    static bool receives_message(const Step& step) { return strchr(uses_of(step.opcode), 's') != nullptr; }
+
+    Status execute(Thread& thread, const Step& step) {
+        if (step.opcode == Opcode::nop) return ok();
+        const StepPlace here = place_of(thread);
+        const char* uses = uses_of(step.opcode);
+        const bool receives = strchr(uses, 's'), sends = strchr(uses, 't'), reads = strchr(uses, 'i'),
+                   writes = strchr(uses, 'o'), adds = step.opcode == Opcode::add,
+                   combines = adds || (receives && reads);
+        if (combines && !facts_.reduces)
+            return wrong(here, "it adds, but {} combines nothing", name_of(shape_.collective));
+        Message came, going;
+        if (receives) {
+            Connection& connection = connections_[size_t(thread.source)];
+            came = std::move(connection.messages.front());
+            connection.messages.pop_front();
+            thread.flow->senders[thread.step] = came.sender;
+            if (came.data.size() != size_t(step.count))
+                return wrong(here, "cnt is {}, but {} sends {}", step.count, name(came.sender), came.data.size());
+        }
+        for (int i = 0; i < step.count; ++i) {
+            Move move;
+            Datum datum;
+            Location source, target;
+            bool stays = false;
+            WEFT_TRY(places_.find_stays(here, i, stays));
+            if (receives) datum = came.data[size_t(i)];
+            if (reads) WEFT_TRY(places_.locate(here, step.source, i, source));
+            if (writes) WEFT_TRY(places_.locate(here, step.target, i, target));
+            Gathered gathered;
+            if (reads) {
+                Content* held = find(here.rank, source);
+                if (!held)
+                    return wrong(here, "it reads {}, where nothing was written yet", Places::text(step.source, i));
+                if (stays) {
+                    move.does = Move::nothing;
+                    thread.flow->moves.push_back(move);
+                    continue;
+                }
+                move.source = held->where;
+                Datum other = receives ? datum : held->datum;
+                // A read ends the gathering of this sum, unless the result goes back to the same place.
+                if (combines && !adds && !sends && source.key == target.key)
+                    gathered = std::move(held->gathered);
+                else
+                    held->gathered = {};
+                const Content* own = held;
+                if (adds) {
+                    Content* sum = find(here.rank, target);
+                    if (!sum)
+                        return wrong(here, "it adds to {}, where nothing was written yet",
+                                     Places::text(step.target, i));
+                    move.lifted = sum->where;
+                    other = sum->datum;
+                    gathered = std::move(sum->gathered);
+                    own = sum;
+                }
+                if (combines && other.chunk != held->datum.chunk)
+                    return wrong(here, "it adds chunk {} to chunk {} of the whole", held->datum.chunk, other.chunk);
+                if (combines) {
+                    const Datum& added = adds ? held->datum : datum;
+                    if (gathered.operands.empty()) gathered = {own->where, own->datum.lowest};
+                    if (options_.sort)
+                        gathered.operands.push_back(
+                            {move.source, added.lowest, receives, here.block, thread.flow->moves.size()});
+                    move.left = held->datum.lowest < other.lowest;
+                    const Value& left = move.left ? held->datum.value : other.value;
+                    const Value& right = move.left ? other.value : held->datum.value;
+                    datum = {Contributions::sum(left, right), other.chunk, std::min(other.lowest, held->datum.lowest)};
+                } else {
+                    datum = held->datum;
+                }
+                move.finish = facts_.reduces && step.opcode != Opcode::send && !datum.value.finished &&
+                              contributions_.complete(datum.value, datum.chunk);
+                if (move.finish) Contributions::finish(datum.value);
+            }
+            move.chunk = datum.chunk;
+            if (writes) write(here, target, datum, move.target);
+            if (move.lifted == move.target) move.lifted = {};
+            if (options_.sort && combines && writes && !sends) {
+                sort(here.rank, gathered, move);
+                memory_[size_t(here.rank)][target.key].gathered = std::move(gathered);
+            }
+            if (facts_.transposes) rename(move, source.chunk, target.chunk);
+            if (sends) going.data.push_back(datum);
+            thread.flow->moves.push_back(move);
+        }
+        if (!sends) return ok();
+        going.sender = here;
+        Connection& connection = connections_[size_t(thread.target)];
+        connection.messages.push_back(std::move(going));
+        if (connection.messages.size() == 1 && connection.receiver >= 0) queue_.push_back(connection.receiver);
+        return ok();
+    }
+
+    // In an all-to-all the chunk of a buffer is where it lies there; a cell holds any of the same size.
+    static void rename(Move& move, int32_t source, int32_t target) {
+        const bool from = move.source.buffer != Buffer::none && move.source.buffer != Buffer::scratch,
+                   to = move.target.buffer == Buffer::output;
+        if (from || to) move.chunk = from ? source : target;
+        if (from && to && source != target) move.into = target;
+    }
+
+    // What is there now; null: nothing.
+    Content* find(int rank, const Location& location) {
+        auto& memory = memory_[size_t(rank)];
+        if (const auto found = memory.find(location.key); found != memory.end()) return &found->second;
+        if (!location.initial) return nullptr;
+        Content held{{contributions_.leaf(rank, 0, uint32_t(location.chunk)), location.chunk, rank},
+                     {Buffer::input, -1}};
+        if (options_.save) {
+            held.where = {Buffer::scratch, saved_cell(location.chunk)};
+            flow_[size_t(rank)].saved.push_back(location.chunk);
+        }
+        return &memory.emplace(location.key, held).first->second;
+    }
+
+    void write(const StepPlace& here, const Location& location, const Datum& datum, Where& where) {
+        const int alike = facts_.transposes ? shape_.shares() : shape_.chunks;
+        const bool at_home = location.output && location.chunk % alike == datum.chunk % alike;
+        where = at_home ? Where{Buffer::output, -1} : Where{Buffer::scratch, location.key};
+        memory_[size_t(here.rank)][location.key] = {datum, where};
+    }
+
+    // The step of `move`, not yet among its block's, has added one more operand: from the third on the steps before
+    // leave their work to this one.
+    void sort(int rank, Gathered& gathered, Move& move) {
+        if (gathered.operands.size() < 2) return;
+        RankFlow& flow = flow_[size_t(rank)];
+        const auto new_cell = [&] { return Where{Buffer::scratch, sorted_cell(sorted_cells_++)}; };
+        Gathered::Operand& before = gathered.operands[gathered.operands.size() - 2];
+        Move& left_off = flow.blocks[size_t(before.block)].moves[before.move];
+        if (before.received) {
+            before.where = left_off.sum >= 0 ? flow.sums[size_t(left_off.sum)].received : new_cell();
+            left_off.does = Move::receive;
+            left_off.target = before.where;
+        } else {
+            left_off.does = Move::nothing;
+            left_off.target = {};
+        }
+        // Its sum, if it was to make one, grows.
+        move.sum = left_off.sum >= 0 ? left_off.sum : int32_t(flow.sums.size());
+        if (left_off.sum < 0) flow.sums.emplace_back().partial = new_cell();
+        left_off.sum = -1;
+        left_off.source = left_off.lifted = {};
+        left_off.left = left_off.finish = false;
+        SortedSum& sum = flow.sums[size_t(move.sum)];
+        Gathered::Operand& last = gathered.operands.back();
+        sum.received = last.received ? new_cell() : Where();
+        if (last.received) last.where = sum.received;
+        std::vector<std::pair<int32_t, Where>> all = {{gathered.own_lowest, gathered.own}};
+        for (const Gathered::Operand& each : gathered.operands) all.emplace_back(each.lowest, each.where);
+        std::stable_sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+        sum.operands.clear();
+        for (const auto& [lowest, where] : all) sum.operands.push_back(where);
+        sum.own = size_t(std::count_if(gathered.operands.begin(), gathered.operands.end(),
+                                       [&](const auto& each) { return each.lowest < gathered.own_lowest; }));
+    }
+
+    // In place, what is to be in the output may be there from the beginning.
+    void keep() {
+        if (!file_.in_place) return;
+        for (int rank = 0; rank < shape_.ranks; ++rank)
+            for (int chunk = 0; chunk < shape_.chunks; ++chunk) {
+                const int part = chunk / shape_.shares();
+                if (!holds(input_of(shape_.collective, rank, shape_.root), part, rank) ||
+                    !holds(output_of(shape_.collective, rank, shape_.root), part, rank))
+                    continue;
+                const auto found = memory_[size_t(rank)].find((int64_t(1) << 32) + chunk);
+                const bool untouched =
+                    found == memory_[size_t(rank)].end() || found->second.where.buffer == Buffer::input;
+                if (untouched && (facts_.reduces ? shape_.ranks == 1 : !facts_.transposes || part == rank))
+                    flow_[size_t(rank)].kept.push_back(chunk);
+            }
+    }
+
+    // Who waits for whom, from the first thread that waits.
+    Status deadlock(const Thread& first) const {
+        std::string sentence;
+        const Thread* thread = &first;
+        for (int links = 0; thread && links < 4; ++links) {
+            const StepPlace here = place_of(*thread);
+            if (thread->step == thread->block->steps.size()) break;
+            if (links > 0 && thread == &first) {
+                sentence += ", and so on";
+                break;
+            }
+            const Step& step = step_at(here);
+            sentence += fmt::format("{}{} waits for ", links > 0 ? "; " : "", name(here));
+            const Thread* next = nullptr;
+            if (step.after_block >= 0) next = &threads_[thread_of(here.rank, step.after_block)];
+            if (next && next->step <= size_t(step.after_step)) {
+                sentence += fmt::format("step {} of tb {}", step.after_step, next->block->id);
+            } else {
+                next = &threads_[size_t(connections_[size_t(thread->source)].sender)];
+                sentence += fmt::format("gpu {}, tb {}, which {}", next->rank, next->block->id,
+                                        next->step == next->block->steps.size() ? "sends no more" : "has to send");
+            }
+            thread = next;
+        }
+        return fail_at(step_at(place_of(first)).mark, "deadlock: {}", sentence);
+    }
+
+    const File& file_;
+    const Shape& shape_;
+    const Places places_;
+    const CollectiveFacts facts_;
+    const FollowOptions options_;
+    int32_t sorted_cells_ = 0;
+    const Contributions contributions_;
+    std::vector<std::unordered_map<int64_t, Content>> memory_;  // by rank and key
+    std::vector<RankFlow> flow_;
+    std::vector<Thread> threads_;
+    std::vector<int> first_thread_;  // by rank
+    std::vector<Connection> connections_;
+    std::vector<int> queue_;
+};
+
+}  // namespace
+
+Result<std::vector<RankFlow>> follow(const File& file, const Shape& shape, const FollowOptions& options) {
+    return Walk(file, shape, options).run();
+}
+
+}  // namespace weft::msccl

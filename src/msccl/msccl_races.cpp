@@ -1,0 +1,171 @@
+#include "src/msccl/msccl_races.hpp"
+
+#include <cstring>
+#include <optional>
+#include <unordered_map>
+#include <vector>
+
+#include "src/checker/happens_before.hpp"
+
+namespace weft::msccl {
+
+namespace {
+
+// About a gigabyte.
+constexpr uint64_t clock_words_most = uint64_t(1) << 28;
+
+class GpuRaces {
+  public:
+    GpuRaces(const Gpu& gpu, const Places& places)
+        : gpu_(gpu),
+          places_(places),
+          blocks_(std::max<size_t>(1, gpu.blocks.size())),
+          clocks_({0}, 1, int(blocks_)),
+          releases_(blocks_),
+          next_(blocks_),
+          waiting_(blocks_) {
+        for (const ThreadBlock& block : gpu.blocks)
+            for (const Step& step : block.steps)
+                if (step.after_block >= 0) releases_[size_t(step.after_block)].try_emplace(step.after_step);
+    }
+
+    Status run() {
+        for (int block = int(gpu_.blocks.size()) - 1; block >= 0; --block) queue_.push_back(block);
+        while (!queue_.empty()) {
+            const int block = queue_.back();
+            queue_.pop_back();
+            WEFT_TRY(advance(block));
+        }
+        return ok();
+    }
+
+  private:
+    // As far as it goes.
+    Status advance(int block) {
+        const auto& steps = gpu_.blocks[size_t(block)].steps;
+        for (size_t& s = next_[size_t(block)]; s < steps.size(); ++s) {
+            const Step& step = steps[s];
+            if (step.after_block >= 0) {
+                const auto other = size_t(step.after_block);
+                if (next_[other] <= size_t(step.after_step)) return waiting_[other].push_back(block), ok();
+                clocks_.merge(clocks_.row(block), releases_[other].at(step.after_step).data());
+            }
+            WEFT_TRY(touch({gpu_.id, block, int32_t(s)}, step));
+            release(block, int32_t(s));
+        }
+        wake(block);
+        return ok();
+    }
+
+    void release(int block, int32_t step) {
+        const auto found = releases_[size_t(block)].find(step);
+        if (found == releases_[size_t(block)].end()) return;
+        const uint32_t* row = clocks_.row(block);
+        found->second.assign(row, row + clocks_.width());
+        clocks_.tick(block);
+        // The step counts as passed when the loop moves on; those that wait are looked at after that.
+        wake(block);
+    }
+    void wake(int block) {
+        auto& waiting = waiting_[size_t(block)];
+        queue_.insert(queue_.end(), waiting.begin(), waiting.end());
+        waiting.clear();
+    }
+
+    Status touch(const StepPlace& here, const Step& step) {
+        if (step.opcode == Opcode::nop) return ok();
+        const char* uses = uses_of(step.opcode);
+        for (int i = 0; i < step.count; ++i) {
+            bool stays = false;
+            WEFT_TRY(places_.find_stays(here, i, stays));
+            if (stays) continue;
+            Location place;
+            if (strchr(uses, 'i')) {
+                WEFT_TRY(places_.locate(here, step.source, i, place));
+                Cell& cell = memory_[place.key];
+                if (!clocks_.ordered(cell.write, here.block))
+                    return race(here, {"reads", Places::text(step.source, i)}, cell.write, "writes", place.key);
+                reads_.add(cell, access(here));
+            }
+            if (strchr(uses, 'o')) {
+                WEFT_TRY(places_.locate(here, step.target, i, place));
+                Cell& cell = memory_[place.key];
+                const Touch writes{"writes", Places::text(step.target, i)};
+                if (!clocks_.ordered(cell.write, here.block))
+                    return race(here, writes, cell.write, "writes", place.key);
+                std::optional<ChunkAccess> read;
+                reads_.each(cell, [&](const ChunkAccess& each) {
+                    if (!clocks_.ordered(each, here.block)) read = each;
+                    return !read;
+                });
+                if (read) return race(here, writes, *read, "reads", place.key);
+                reads_.clear(cell);
+                cell.write = access(here);
+            }
+        }
+        return ok();
+    }
+    ChunkAccess access(const StepPlace& here) { return {here.block, clocks_.now(here.block), 0, here.step}; }
+
+    struct Touch {
+        const char* does;
+        std::string place;
+    };
+    Status race(const StepPlace& here, const Touch& touch, const ChunkAccess& earlier, const char* did,
+                int64_t key) const {
+        const StepPlace there{here.rank, earlier.thread, earlier.step};
+        const Step& step = places_.step_at(there);
+        Touch other{did, {}};
+        const Operand& operand = strcmp(did, "reads") == 0 ? step.source : step.target;
+        for (int i = 0; i < step.count && other.place.empty(); ++i) {
+            Location place;
+            WEFT_TRY(places_.locate(there, operand, i, place));
+            if (place.key == key) other.place = Places::text(operand, i);
+        }
+        return there < here ? sentence(there, other, here, touch) : sentence(here, touch, there, other);
+    }
+    Status sentence(const StepPlace& first, const Touch& one, const StepPlace& second, const Touch& another) const {
+        return places_.wrong(first, "a race: it {} {}, and {} {} {}, in no order: let one depend on the other",
+                             one.does, one.place, places_.name_and_line(second), another.does, another.place);
+    }
+
+    const Gpu& gpu_;
+    const Places& places_;
+    const size_t blocks_;
+    Clocks clocks_;  // a thread is a block of this gpu
+    ReadLists reads_;
+    std::unordered_map<int64_t, Cell> memory_;
+    // By block: of steps that others depend on, the clock when they ended.
+    std::vector<std::unordered_map<int32_t, std::vector<uint32_t>>> releases_;
+    std::vector<size_t> next_;               // by block: its next step
+    std::vector<std::vector<int>> waiting_;  // by block: those that wait for a step of it
+    std::vector<int> queue_;
+};
+
+Status check_size(const File& file) {
+    uint64_t words = 0;
+    for (const Gpu& gpu : file.gpus) {
+        const uint64_t blocks = gpu.blocks.size();
+        words += blocks * blocks;
+        if (words > clock_words_most) return fail_at(gpu.mark, "{} tbs on gpu {} are too many", blocks, gpu.id);
+        for (const ThreadBlock& block : gpu.blocks) {
+            if (block.steps.size() >= steps_most)
+                return fail_at(block.mark, "tb {} of gpu {} has too many steps", block.id, gpu.id);
+            for (const Step& step : block.steps) {
+                if (step.after_block >= 0) words += blocks;
+                if (words > clock_words_most) return fail_at(step.mark, "there are too many dependencies");
+            }
+        }
+    }
+    return ok();
+}
+
+}  // namespace
+
+Status find_race(const File& file, const Places& places) {
+    WEFT_TRY(check_size(file));
+    for (const Gpu& gpu : file.gpus) WEFT_TRY(GpuRaces(gpu, places).run());
+    return ok();
+}
+
+}  // namespace weft::msccl

@@ -1,0 +1,283 @@
+#include "src/net/descriptor_mail.hpp"
+
+#include <poll.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstddef>
+#include <cstring>
+
+#include "src/base/clock.hpp"
+#include "src/base/log.hpp"
+#include "src/base/per_process.hpp"
+
+namespace weft {
+
+namespace {
+
+constexpr uint64_t mail_magic = 0x7765'6674'6d61'696c;
+constexpr int64_t visit_patience_us = 2'000'000;  // who does not ask by then, or does not take, is a stranger
+constexpr size_t descriptors_a_packet = 128;      // the kernel passes 253 at most
+constexpr size_t visitors_max = 64;               // further ones wait in the listener's queue
+
+struct MailRequest {
+    uint64_t magic, secret[2], number;
+};
+// At the beginning of each packet; the text is behind the first one.
+struct MailReply {
+    uint64_t magic, known;  // 1: there is such a letter
+    uint64_t text_bytes, descriptors;
+};
+
+struct AbstractName {
+    sockaddr_un address{};
+    socklen_t bytes = 0;
+};
+AbstractName name_of(const MailAddress& where) {
+    AbstractName name;
+    name.address.sun_family = AF_UNIX;
+    // Behind a zero: the name is of the network namespace, and gone with the socket.
+    const std::string text = fmt::format("weft-mail-{:016x}{:016x}", where.name[0], where.name[1]);
+    memcpy(name.address.sun_path + 1, text.data(), text.size());
+    name.bytes = socklen_t(offsetof(sockaddr_un, sun_path) + 1 + text.size());
+    return name;
+}
+
+bool is_own_user(int socket) {
+    ucred peer{};
+    socklen_t bytes = sizeof peer;
+    return getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) == 0 && peer.uid == geteuid();
+}
+
+bool would_block() { return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR; }
+
+Status await(int socket, short events, int64_t deadline_us) {
+    for (;;) {
+        const int64_t left_us = deadline_us - now_us();
+        if (left_us <= 0) return fail(weftTimeout, "the process that has them does not answer");
+        pollfd entry{socket, events, 0};
+        if (poll(&entry, 1, int(std::min<int64_t>(left_us / 1000 + 1, 1000))) > 0) return ok();
+    }
+}
+
+Result<UnsharedFd> connect_to(const MailAddress& to, int64_t deadline_us) {
+    UnsharedFd socket(Fd::socket(AF_UNIX, SOCK_SEQPACKET));
+    if (!socket) return fail(weftSystemError, "no socket could be made: {}", no_descriptor_text(errno));
+    const AbstractName name = name_of(to);
+    while (connect(socket.number(), reinterpret_cast<const sockaddr*>(&name.address), name.bytes) != 0) {
+        if (errno == ECONNREFUSED)
+            return fail(weftRemoteError,
+                        "the process that has them has ended, or is in another network namespace (containers need a "
+                        "common one)");
+        // Its queue is full.
+        if (!would_block())
+            return fail(weftSystemError, "the process that has them cannot be reached: {}", errno_text(errno));
+        if (now_us() > deadline_us) return fail(weftTimeout, "the process that has them does not answer");
+        usleep(1000);
+    }
+    if (!is_own_user(socket.number())) return fail(weftRemoteError, "who answers is a process of another user");
+    return socket;
+}
+
+// The next packet of a letter.
+Status receive_packet(int socket, MailReply& reply, MailedDescriptors& letter, int64_t deadline_us) {
+    std::vector<std::byte> text(letter.descriptors.empty() ? mailed_text_max : 0);
+    alignas(cmsghdr) char control[CMSG_SPACE(descriptors_a_packet * sizeof(int))];
+    iovec parts[2] = {{&reply, sizeof reply}, {text.data(), text.size()}};
+    msghdr header{};
+    header.msg_iov = parts;
+    header.msg_iovlen = 2;
+    header.msg_control = control;
+    header.msg_controllen = sizeof control;
+    ssize_t received = -1;
+    do {
+        WEFT_TRY(await(socket, POLLIN, deadline_us));
+        if (recv(socket, &reply, sizeof reply, MSG_PEEK | MSG_DONTWAIT) == ssize_t(sizeof reply) &&
+            reply.descriptors > letter.descriptors.size())
+            Fd::make_room(int(std::min<uint64_t>(descriptors_a_packet, reply.descriptors - letter.descriptors.size())));
+        received = recvmsg(socket, &header, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    } while (received < 0 && would_block());
+    if (received < 0) return fail(weftRemoteError, "they could not be received: {}", errno_text(errno));
+    for (cmsghdr* item = CMSG_FIRSTHDR(&header); item; item = CMSG_NXTHDR(&header, item))
+        if (item->cmsg_level == SOL_SOCKET && item->cmsg_type == SCM_RIGHTS)
+            for (size_t at = 0; at + sizeof(int) <= item->cmsg_len - CMSG_LEN(0); at += sizeof(int)) {
+                int number;
+                memcpy(&number, CMSG_DATA(item) + at, sizeof number);
+                letter.descriptors.emplace_back(Fd::adopt(number));
+            }
+    if (header.msg_flags & MSG_CTRUNC)
+        return fail(weftSystemError, "no file descriptor is left for them: {}", no_descriptor_text(EMFILE));
+    if (received == 0) return fail(weftRemoteError, "the process that has them closed the connection");
+    if (size_t(received) < sizeof reply || (header.msg_flags & MSG_TRUNC) || reply.magic != mail_magic)
+        return fail(weftRemoteError, "the process that has them sent something else");
+    const ptrdiff_t text_bytes = received - ptrdiff_t(sizeof reply);
+    if (text_bytes > 0) letter.text.assign(text.begin(), text.begin() + text_bytes);
+    return ok();
+}
+
+}  // namespace
+
+struct DescriptorMail::Visitor {
+    UnsharedFd socket;
+    int64_t until_us;
+    std::shared_ptr<const MailedDescriptors> letter = {};
+    bool asked = false;
+    size_t sent = 0;  // descriptors
+};
+
+Result<std::shared_ptr<DescriptorMail>> DescriptorMail::of_process() {
+    return shared_by_process<DescriptorMail>([]() -> Result<std::shared_ptr<DescriptorMail>> {
+        MailAddress address;
+        if (getrandom(&address, sizeof address, 0) != ssize_t(sizeof address))
+            return fail(weftSystemError, "no random numbers for a socket's name: {}", errno_text(errno));
+        Fd listener = Fd::socket(AF_UNIX, SOCK_SEQPACKET);
+        const AbstractName name = name_of(address);
+        if (!listener || bind(listener.number(), reinterpret_cast<const sockaddr*>(&name.address), name.bytes) != 0 ||
+            listen(listener.number(), 128) != 0)
+            return fail(weftSystemError, "no socket to pass file descriptors by could be made: {}",
+                        no_descriptor_text(errno));
+        Fd ending = Fd::event();
+        if (!ending)
+            return fail(weftSystemError, "no descriptor for an event could be had: {}", no_descriptor_text(errno));
+        auto mail = std::make_shared<DescriptorMail>(UnsharedFd(std::move(listener)), std::move(ending), address);
+        auto thread = OwnedThread::start("weft-mail", [mail = mail.get()] { mail->serve(); });
+        if (!thread) return thread.take_status();
+        mail->thread_ = std::move(*thread);
+        return mail;
+    });
+}
+
+DescriptorMail::DescriptorMail(UnsharedFd listener, Fd ending, const MailAddress& address)
+    : listener_(std::move(listener)), ending_(std::move(ending)), address_(address) {}
+
+DescriptorMail::~DescriptorMail() {
+    if (!thread_.runs_here()) return;
+    ring_event(ending_);
+    thread_.end();
+}
+
+uint64_t DescriptorMail::post(MailedDescriptors letter) {
+    auto posted = std::make_shared<const MailedDescriptors>(std::move(letter));
+    const std::lock_guard lock(mutex_);
+    letters_[++posted_] = std::move(posted);
+    return posted_;
+}
+
+void DescriptorMail::withdraw(uint64_t number) {
+    const std::lock_guard lock(mutex_);
+    letters_.erase(number);
+}
+
+std::shared_ptr<const MailedDescriptors> DescriptorMail::find(uint64_t number) const {
+    const std::lock_guard lock(mutex_);
+    const auto place = letters_.find(number);
+    return place == letters_.end() ? nullptr : place->second;
+}
+
+Result<bool> DescriptorMail::send_packet(int socket, const MailedDescriptors* letter, size_t first) {
+    MailReply reply{mail_magic, letter != nullptr, 0, 0};
+    if (letter != nullptr) reply.text_bytes = letter->text.size(), reply.descriptors = letter->descriptors.size();
+    iovec parts[2] = {{&reply, sizeof reply}, {nullptr, 0}};
+    if (letter != nullptr && first == 0) parts[1] = {const_cast<std::byte*>(letter->text.data()), letter->text.size()};
+    msghdr header{};
+    header.msg_iov = parts;
+    header.msg_iovlen = 2;
+    alignas(cmsghdr) char control[CMSG_SPACE(descriptors_a_packet * sizeof(int))] = {};
+    const size_t count = letter == nullptr ? 0 : std::min(descriptors_a_packet, letter->descriptors.size() - first);
+    if (count > 0) {
+        header.msg_control = control;
+        header.msg_controllen = CMSG_SPACE(count * sizeof(int));
+        cmsghdr* const rights = CMSG_FIRSTHDR(&header);
+        rights->cmsg_level = SOL_SOCKET;
+        rights->cmsg_type = SCM_RIGHTS;
+        rights->cmsg_len = CMSG_LEN(count * sizeof(int));
+        for (size_t i = 0; i < count; ++i) {
+            const int number = letter->descriptors[first + i].number();
+            memcpy(CMSG_DATA(rights) + i * sizeof number, &number, sizeof number);
+        }
+    }
+    if (sendmsg(socket, &header, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0) return true;
+    if (would_block()) return false;
+    // As many of this user's as may be are on their way: others must take theirs.
+    if (errno == ETOOMANYREFS) return usleep(1000), false;
+    return fail(weftSystemError, "{}", errno_text(errno));
+}
+
+// What can be done for it now. False: it goes.
+bool DescriptorMail::attend(Visitor& visitor) const {
+    const int socket = visitor.socket.number();
+    if (!visitor.asked) {
+        MailRequest request;
+        const ssize_t received = recv(socket, &request, sizeof request, MSG_DONTWAIT);
+        if (received < 0 && would_block()) return true;
+        if (received != ssize_t(sizeof request) || request.magic != mail_magic ||
+            request.secret[0] != address_.secret[0] || request.secret[1] != address_.secret[1])
+            return false;
+        visitor.asked = true;
+        visitor.letter = find(request.number);
+    }
+    const size_t all = visitor.letter ? visitor.letter->descriptors.size() : 0;
+    do {
+        const auto sent = send_packet(socket, visitor.letter.get(), visitor.sent);
+        if (sent && !*sent) return true;
+        if (!sent) WEFT_LOG(info, mem, "cannot pass file descriptors: {}", sent.status().sentence());
+        if (!sent) return false;
+        visitor.sent += std::min(descriptors_a_packet, all - visitor.sent);
+    } while (visitor.sent < all);
+    return false;
+}
+
+// Whoever fetches when there is no memory left meets a deadline.
+void DescriptorMail::serve() try {
+    std::vector<Visitor> visitors;
+    std::vector<pollfd> entries;
+    for (;;) {
+        entries.assign({{ending_.number(), POLLIN, 0},
+                        {listener_.number(), short(visitors.size() < visitors_max ? POLLIN : 0), 0}});
+        int64_t until_us = INT64_MAX;
+        for (const Visitor& visitor : visitors) {
+            entries.push_back({visitor.socket.number(), short(visitor.asked ? POLLOUT : POLLIN), 0});
+            until_us = std::min(until_us, visitor.until_us);
+        }
+        // At least once a second: poll() does not notice that a descriptor is closed meanwhile.
+        const int64_t left_ms = std::clamp<int64_t>((until_us - now_us()) / 1000 + 1, 0, 1000);
+        if (poll(entries.data(), nfds_t(entries.size()), int(left_ms)) < 0 && errno != EINTR) return;
+        if (entries[0].revents != 0) return;
+        const int64_t now = now_us();
+        for (size_t i = visitors.size(); i-- > 0;) {
+            const bool over = entries[2 + i].revents != 0 && !attend(visitors[i]);
+            if (over || now > visitors[i].until_us) visitors.erase(visitors.begin() + ptrdiff_t(i));
+        }
+        if (entries[1].revents == 0) continue;
+        Fd socket = Fd::accept(listener_.number());
+        if (!socket && !would_block()) usleep(10'000);  // no descriptor is left, for the moment
+        if (socket && is_own_user(socket.number()))
+            visitors.push_back({UnsharedFd(std::move(socket)), now + visit_patience_us});
+    }
+} catch (const std::exception& exception) {
+    WEFT_LOG(warn, mem, "no file descriptors are passed any more: {}", exception.what());
+}
+
+Result<MailedDescriptors> fetch_descriptors(const MailAddress& from, uint64_t number, int64_t deadline_us) {
+    const auto because = [](const Status& why) {
+        return fail(why.code(), "file descriptors could not be fetched: {}", why.sentence());
+    };
+    auto socket = connect_to(from, deadline_us);
+    if (!socket) return because(socket.status());
+    const MailRequest request{mail_magic, {from.secret[0], from.secret[1]}, number};
+    if (send(socket->number(), &request, sizeof request, MSG_DONTWAIT | MSG_NOSIGNAL) != ssize_t(sizeof request))
+        return because(fail(weftRemoteError, "the process that has them cannot be asked: {}", errno_text(errno)));
+    MailedDescriptors letter;
+    MailReply reply{};
+    do {
+        if (const Status received = receive_packet(socket->number(), reply, letter, deadline_us); !received)
+            return because(received);
+        if (reply.known == 0) return because(fail(weftInvalidUsage, "the process that had them has withdrawn them"));
+    } while (letter.descriptors.size() < reply.descriptors);
+    return letter;
+}
+
+}  // namespace weft

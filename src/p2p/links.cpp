@@ -1,0 +1,66 @@
+#include "src/p2p/links.hpp"
+
+#include <algorithm>
+
+#include "src/schedule/tiles.hpp"
+
+namespace weft {
+
+namespace {
+
+// Slots: the sender fills one, the receiver empties one, and neither waits for a late look.
+constexpr int depth_here = 8, depth_abroad = 4;
+// Of a rank's heap what links may take together, and a slot at most: larger ones leave the two ends less to do at once.
+constexpr size_t heap_share = size_t(16) << 20, slot_bytes_most = 32 << 10;
+
+}  // namespace
+
+Links::Links(HostGroup& group, int rank, const Settings& settings)
+    : group_(&group),
+      here_(group, rank,
+            {.identity = settings.identity,
+             .slot_bytes = std::min(heap_share / group.locals().size(), depth_here * slot_bytes_most) / few_slots /
+                           line_bytes * line_bytes,
+             .name = settings.name,
+             .heap_used = settings.heap_used,
+             .kernel_copies = settings.kernel_copies,
+             .maps_arenas = settings.maps_arenas}),
+      abroad_(group, rank,
+              {.identity = settings.identity,
+               .slot_bytes = settings.abroad_slot_bytes,
+               .name = settings.name,
+               .heap_used = settings.heap_used,
+               .only_abroad = true}) {}
+
+// Whoever is first listens, both ways are there when the second has come.
+Status Links::connect(int peer, PeerLink& link) {
+    const auto [place, fresh] = bindings_.try_emplace(peer);
+    Binding& binding = place->second;
+    if (fresh) begin(peer, link, binding);
+    RankSet missing;
+    auto connected = (link.abroad ? abroad_ : here_).connect(binding, missing);
+    if (!connected) return connected.take_status();
+    link.source = binding.ends[0].source;
+    link.same_process = binding.ends[0].source_in_process;
+    link.arena = binding.ends[0].source_arena;
+    if (!*connected) return ok();
+    link.target = binding.ends[0].target;
+    link.reads_us = binding.ends[0].target_reads;
+    link.connected = true;
+    return ok();
+}
+
+int Links::depth_to(int peer) const { return group_->local(peer) ? depth_here : depth_abroad; }
+
+bool Links::called_by(int peer) const {
+    return (group_->local(peer) ? here_ : abroad_).called_by(peer, depth_to(peer));
+}
+
+void Links::begin(int peer, PeerLink& link, Binding& binding) const {
+    binding.schedule.fifo_depth = depth_to(peer);
+    binding.schedule.blocks = {{.channel = 0, .source = peer, .target = peer, .instructions = {}}};
+    link.abroad = !group_->local(peer);
+    link.slot_bytes = (link.abroad ? abroad_ : here_).slot_bytes(depth_to(peer));
+}
+
+}  // namespace weft

@@ -1,0 +1,39 @@
+// links.hpp: the connections of a rank with single others, outside schedules: which the two alone make when either
+// first wants one (src/README.md, "Point to point"). Thread-bound to the rank.
+#pragma once
+#include <map>
+
+#include "src/planning/connector.hpp"
+#include "src/p2p/exchange.hpp"
+
+namespace weft {
+
+class Links {
+  public:
+    struct Settings {
+        const net::Identity* identity;  // as Connector's
+        uint64_t name;                  // likewise
+        size_t abroad_slot_bytes;
+        size_t* heap_used;
+        bool kernel_copies;  // the kernel may copy between the processes, where it can
+        bool maps_arenas = false;
+    };
+    Links(HostGroup& group, int rank, const Settings& settings);
+    Links(const Links&) = delete;
+    Links& operator=(const Links&) = delete;
+
+    // One step towards the link with a peer; both ends take theirs.
+    Status connect(int peer, PeerLink& link);
+    // Whether the peer has taken its first step.
+    bool called_by(int peer) const;
+
+  private:
+    int depth_to(int peer) const;
+    void begin(int peer, PeerLink& link, Binding& binding) const;
+
+    HostGroup* group_;
+    Connector here_, abroad_;
+    std::map<int, Binding> bindings_;  // by peer
+};
+
+}  // namespace weft

@@ -1,0 +1,63 @@
+#include "src/p2p/message_mark.hpp"
+
+#include <fmt/core.h>
+
+#include <iterator>
+
+#include "src/base/operation.hpp"
+
+namespace weft {
+
+namespace {
+
+const char* name_of(MessageCaller by) {
+    constexpr const char* names[] = {"weftSend",    "weftRecv",     "weftSendRecv",   "weftAlltoAllv",
+                                     "weftGatherv", "weftScatterv", "weftAllGatherv", "weftReduceScatterv"};
+    return size_t(by) < std::size(names) ? names[size_t(by)] : "an unknown call";
+}
+// What the other end is expected to call.
+const char* counterpart_of(MessageCaller by) {
+    using Caller = MessageCaller;
+    return name_of(by == Caller::send ? Caller::receive : by == Caller::receive ? Caller::send : by);
+}
+
+static_assert(weftNumTypes <= message_type_bits + 1 &&
+              Operation::op_of_ordered_function <= message_reduction_bits >> 5);
+
+bool reduces(const MessageView& view) { return caller_of(view.mark) == MessageCaller::reduce_scatter_v; }
+
+std::string amount(const MessageView& view) {
+    const weftDataType_t type = type_of(view.mark);
+    std::string text =
+        fmt::format("{} {}", view.count, is_datatype(type) ? weft::name_of(type) : "elements of an unknown type");
+    if (reduces(view)) text += fmt::format(" ({})", Operation{.op = reduction_of(view.mark)}.name_of_reduction());
+    return text;
+}
+
+}  // namespace
+
+std::string differing_messages(int from, const MessageView& sent, int to, const MessageView& wanted) {
+    return fmt::format(
+        "rank {} called {} with {} for rank {}, which called {} with {} from rank {}: count, type{} and the order of "
+        "messages between two ranks must be the same on both",
+        from, name_of(caller_of(sent.mark)), amount(sent), to, name_of(caller_of(wanted.mark)), amount(wanted), from,
+        reduces(sent) && reduces(wanted) ? ", reduction" : "");
+}
+
+std::string owed_message(int rank, bool outgoing, bool begun, const MessageView& view) {
+    const MessageCaller by = caller_of(view.mark);
+    const char* const done = begun ? "has not gone on with" : "has not called";
+    if (outgoing)
+        return fmt::format("{} {} from rank {} for the {} that rank {} sends by {}", done, counterpart_of(by), rank,
+                           amount(view), rank, name_of(by));
+    return fmt::format("{} {} to rank {} of the {} that rank {} called {} for", done, counterpart_of(by), rank,
+                       amount(view), rank, name_of(by));
+}
+
+std::string message_to_oneself(int rank, bool outgoing, const MessageView& view) {
+    const MessageCaller by = caller_of(view.mark);
+    return fmt::format("rank {} called {} with {} {} itself, and not {} in the same group", rank, name_of(by),
+                       amount(view), outgoing ? "to" : "from", counterpart_of(by));
+}
+
+}  // namespace weft

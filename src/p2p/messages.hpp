@@ -1,0 +1,25 @@
+// messages.hpp: a rank's messages to and from others, outside schedules: the exchange that moves them, and its links
+// (src/README.md, "Point to point").
+#pragma once
+#include "src/p2p/links.hpp"
+
+namespace weft {
+
+// Thread-bound to the rank.
+class Messages {
+  public:
+    Messages(HostGroup& group, int rank, const Links::Settings& settings, const Movers& movers, size_t streamed_least)
+        : links_(group, rank, settings),
+          exchange_(group, rank, movers, streamed_least,
+                    [this](int peer, PeerLink& link) { return links_.connect(peer, link); }) {}
+    Messages(const Messages&) = delete;
+    Messages& operator=(const Messages&) = delete;
+
+    Exchange& exchange() { return exchange_; }
+
+  private:
+    Links links_;
+    Exchange exchange_;
+};
+
+}  // namespace weft

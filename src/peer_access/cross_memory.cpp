@@ -1,0 +1,73 @@
+#include "src/peer_access/cross_memory.hpp"
+
+#include <sys/uio.h>
+
+#include <cerrno>
+
+#include "src/base/log.hpp"
+
+namespace weft {
+
+// The peer has just posted its entry, so its pid is still its own: for another process to have it, the kernel would
+// have to go through all numbers within this operation.
+static Status refused(const char* what, int rank, int other, int pid, int error) {
+    if (error == ESRCH)
+        return fail(weftRemoteError, "rank {} (pid {}) died while rank {} {} its buffers", other, pid, rank, what);
+    return fail(weftRemoteError,
+                "rank {} {} the buffers of rank {} (pid {}) in vain: {}; WEFT_CROSS_MEMORY 0 stages them", rank, what,
+                other, pid, errno_text(error));
+}
+
+bool CrossMemory::probe() const {
+    for (int other = 0; other < host_->ranks(); ++other)
+        if (!probe(other)) return false;
+    return true;
+}
+
+bool CrossMemory::probe(int other) const {
+    const RankRow& row = host_->row(other);
+    uint64_t seen = 0;
+    const Status status = read(other, &seen, row.token_address, sizeof seen);
+    if (status && seen == row.process) return true;
+    WEFT_LOG_RANK(rank_, info, shm, "messages are staged: {}",
+                  status ? fmt::format("process {} is not rank {}'s here (another pid namespace)", row.pid, other)
+                         : status.sentence());
+    return false;
+}
+
+void CrossMemory::agree(bool all_can) {
+    state_ = all_can ? State::ready : State::refused;
+    if (rank_ == 0)
+        WEFT_LOG_RANK(rank_, info, shm, "the kernel {} middle-sized messages between the processes",
+                      all_can ? "copies" : "does not copy");
+}
+
+bool CrossMemory::lent_memory_stays() const {
+    // Our position, or what we have read, before the look; pairs with the fence in Communicator::leave_buffers().
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+    return !host_->aborted();
+}
+
+Status CrossMemory::read(int rank, void* to, uint64_t address, size_t bytes) const {
+    for (size_t done = 0; done < bytes;) {
+        const iovec local{static_cast<std::byte*>(to) + done, bytes - done};
+        const iovec remote{reinterpret_cast<void*>(address + done), bytes - done};
+        const ssize_t copied = process_vm_readv(host_->row(rank).pid, &local, 1, &remote, 1, 0);
+        if (copied <= 0) return refused("reads", rank_, rank, host_->row(rank).pid, errno);
+        done += size_t(copied);
+    }
+    return ok();
+}
+
+Status CrossMemory::write(int rank, const void* from, uint64_t address, size_t bytes) const {
+    for (size_t done = 0; done < bytes;) {
+        const iovec local{const_cast<std::byte*>(static_cast<const std::byte*>(from)) + done, bytes - done};
+        const iovec remote{reinterpret_cast<void*>(address + done), bytes - done};
+        const ssize_t copied = process_vm_writev(host_->row(rank).pid, &local, 1, &remote, 1, 0);
+        if (copied <= 0) return refused("writes", rank_, rank, host_->row(rank).pid, errno);
+        done += size_t(copied);
+    }
+    return ok();
+}
+
+}  // namespace weft

@@ -1,0 +1,103 @@
+// planner.hpp: from an Operation to a Plan: asks the selector, builds the schedule, makes the connections, sizes the
+// tiles. Thread-bound to the rank. Connecting takes several steps, because the other end must listen first; nothing
+// blocks.
+#pragma once
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "src/planning/connector.hpp"
+#include "src/planning/machines.hpp"
+#include "src/executor/run.hpp"
+#include "src/selector/catalog.hpp"
+#include "src/selector/selector.hpp"
+
+namespace weft {
+
+// What a plan is for: the agreed facts of a call, nothing that one rank alone knows.
+struct PlanKey {
+    uint64_t head;
+    uint64_t count;
+    // preference: see Planner. What was joined of a group's calls has no root.
+    explicit PlanKey(const Operation& operation, uint8_t preference = 0)
+        : head(uint64_t(operation.collective) | uint64_t(operation.type) << 8 | uint64_t(operation.op) << 16 |
+               uint64_t(preference) << 24 |
+               uint64_t(uint32_t(operation.root) ^ uint32_t(operation.joined ^ operation.joined >> 32)) << 32),
+          count(operation.count) {}
+    PlanKey() : head(~uint64_t(0)), count(0) {}
+    bool operator==(const PlanKey&) const = default;
+    auto operator<=>(const PlanKey&) const = default;
+};
+
+// A plan and its run, which lives as long, so that a call allocates nothing.
+struct PreparedPlan {
+    explicit PreparedPlan(Plan made) : plan(std::move(made)), run(plan) {}
+    Plan plan;
+    Run run;
+};
+
+class Planner {
+  public:
+    // `identity`: of the communicator, null if its ranks are on one host.
+    Planner(HostGroup& group, const net::Identity* identity, int rank, Board* board, const Movers& movers,
+            int64_t streaming_bytes, std::shared_ptr<const Catalog> catalog, std::shared_ptr<const Machines> machines,
+            std::shared_ptr<const Tuning> tuning);
+
+    // What else than rank 0's options a call may ask for, as a number: 0 is those. Fails if there are too many.
+    bool knows(const std::string& algo, int channels) const { return find(algo, channels) < preferences_.size(); }
+    Result<uint8_t> preference(const std::string& algo, int channels);
+    // Fails alike on all ranks.
+    Result<Choice> choose(const Operation& operation, uint8_t preference);
+    // The schedule of a choice; made once.
+    Binding& binding(const Choice& choice);
+    // One step of connecting. True when all connections are there; else `missing` has the ranks that have not listened
+    // yet.
+    Result<bool> connect(Binding& binding, RankSet& missing) { return connector_.connect(binding, missing); }
+    Result<std::unique_ptr<PreparedPlan>> plan(const Operation& operation, const Choice& choice, Binding& binding);
+
+    std::string explain(const Operation& operation, uint8_t preference) const;
+    // What others need who connect: see Connector and Messages.
+    size_t* heap_used() { return &heap_used_; }
+    size_t net_slot_bytes() const { return costs_.links.net_slot_bytes; }
+    // Of messages that are stored past the caches: of two ranks' buffers.
+    size_t streamed_message_bytes() const { return streamed_bytes(2); }
+    const Movers& movers() const { return *movers_; }
+    uint64_t connection_bytes() const { return heap_used_ - Board::heap_bytes; }
+    uint64_t scratch_bytes() const { return scratch_.size(); }
+    const AgreedOptions& agreed() const { return agreed_; }
+
+  private:
+    size_t find(const std::string& algo, int channels) const;
+    // Of a whole between so many ranks: from here on stores go past the caches.
+    size_t streamed_bytes(int ranks) const;
+
+    int rank_;
+    Board* board_;
+    const Movers* movers_;
+    int64_t streaming_bytes_;
+    std::shared_ptr<const Catalog> catalog_;
+    // Whether two slots do for tiles that are read in order: not beside a user's algorithm over a board, whose blocks may
+    // be further apart than Weft's own.
+    bool two_slots_;
+    AgreedOptions agreed_;
+    std::shared_ptr<const Machines> machines_;
+    Layout layout_;
+    Costs costs_;
+    std::vector<Preferences> preferences_;  // by number
+    Reach reach_;
+    CrossMemory cross_memory_;
+    std::vector<SlotStores> slot_stores_;       // Plan::slot_stores
+    std::shared_ptr<const size_t> last_level_;  // bytes of cache that the ranks' buffers may find room in
+    std::vector<std::byte> scratch_;            // of schedules that want it, one at a time
+    size_t heap_used_ = Board::heap_bytes;
+    Connector connector_;
+    struct BindingKey {
+        const Algorithm* algorithm;
+        int channels, root;
+        auto operator<=>(const BindingKey&) const = default;
+    };
+    std::map<BindingKey, Binding> bindings_;
+};
+
+}  // namespace weft

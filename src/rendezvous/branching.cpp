@@ -1,0 +1,219 @@
+#include "src/rendezvous/branching.hpp"
+
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <functional>
+
+#include "src/base/clock.hpp"
+#include "src/segment/first_cause.hpp"
+#include "src/base/log.hpp"
+#include "src/peer_access/peer_memory.hpp"
+#include "src/base/per_process.hpp"
+#include "src/control/roster.hpp"
+
+namespace weft {
+
+namespace {
+
+constexpr int64_t check_apart_us = 10'000;
+constexpr int64_t yield_us = 5'000;  // ranks that run come within that
+constexpr useconds_t branch_nap_us = 500;
+
+// One mapping a process of a child's segment.
+Result<std::shared_ptr<HostGroup>> segment_of(const HostGroup& parent, uint64_t number,
+                                              const std::function<Result<std::shared_ptr<HostGroup>>()>& make) {
+    // Not by its address, where another parent may lie when this one is gone and its child is not.
+    return shared_by_process<HostGroup>(std::pair(parent.memory().inode(), number), make);
+}
+
+}  // namespace
+
+static Birth& birth_of(const HostGroup& parent, const Child& child, int rank) {
+    return parent.row(child.ranks[size_t(rank)]).birth;
+}
+
+GivenUp::GivenUp(const HostGroup& parent, const Child& child) {
+    for (int rank = 0; rank < int(child.ranks.size()); ++rank)
+        before_.push_back(child.again && parent.local(child.ranks[size_t(rank)]) &&
+                          birth_of(parent, child, rank).failed.load(std::memory_order_acquire) == child.number);
+}
+
+int GivenUp::find(const HostGroup& parent, const Child& child) {
+    for (int rank = 0; rank < int(child.ranks.size()); ++rank) {
+        if (!parent.local(child.ranks[size_t(rank)])) continue;
+        const bool failed = birth_of(parent, child, rank).failed.load(std::memory_order_acquire) == child.number;
+        if (failed && !before_[size_t(rank)]) return child.ranks[size_t(rank)];
+        if (!failed) before_[size_t(rank)] = false;
+    }
+    return -1;
+}
+
+void say_given_up(const HostGroup& parent, const Child& child, int rank) {
+    Birth& own = birth_of(parent, child, rank);
+    own.wanted.store(0, std::memory_order_release);
+    own.offered.store(0, std::memory_order_release);
+    // Of the first rank: who tries again before it shall not go where it went.
+    own.refused.store(0, std::memory_order_release);
+    own.detour.store(0, std::memory_order_release);
+    own.failed.store(child.number, std::memory_order_release);
+}
+
+void say_wanted(const HostGroup& parent, const Child& child, int rank) {
+    Birth& own = birth_of(parent, child, rank);
+    own.refused.store(0, std::memory_order_release);
+    own.detour.store(0, std::memory_order_release);
+    own.failed.store(0, std::memory_order_release);
+    own.wanted.store(child.number, std::memory_order_release);
+}
+
+Branching::Branching(std::shared_ptr<HostGroup> parent, Child child, int rank, const MeetingOptions& options,
+                     bool by_id)
+    : parent_(std::move(parent)), child_(std::move(child)), rank_(rank), options_(options), by_id_(by_id) {}
+
+Result<bool> Branching::advance() {
+    if (detour_) return detour_->advance();
+    if (begun_us_ == 0) {
+        begun_us_ = now_us();
+        given_up_.emplace(*parent_, child_);
+        say_wanted(*parent_, child_, rank_);
+    }
+    if (!group_)
+        if (Status status = find_segment(); !status) return give_up(std::move(status));
+    if (group_ && !claimed_) {
+        if (Status status = claim_row(*group_, rank_, int(child_.ranks.size()), options_, true); !status)
+            return give_up(std::move(status));
+        claimed_ = true;
+    }
+    if (all_here()) return true;
+    // Who refuses never joins: so either all take the detour or nobody does.
+    if (birth(0).refused.load(std::memory_order_acquire) == child_.number) return take_detour();
+    if (Status status = check_others(); !status && !all_here()) return give_up(std::move(status));
+    return false;
+}
+
+Status Branching::find_segment() {
+    Birth& first = birth(0);
+    const int ranks = int(child_.ranks.size());
+    if (rank_ == 0) {
+        auto made = segment_of(*parent_, child_.number, [&]() -> Result<std::shared_ptr<HostGroup>> {
+            auto group = HostGroup::create(ranks);
+            if (group) WEFT_TRY((*group)->back_rows(0, ranks));
+            return group;
+        });
+        if (!made) return made.take_status();
+        group_ = std::move(*made);
+        first.fd = group_->memory().fd();
+        first.inode = group_->memory().inode();
+        first.offered.store(child_.number, std::memory_order_release);
+    } else if (first.offered.load(std::memory_order_acquire) == child_.number) {
+        auto mapped = map_segment();
+        if (mapped) {
+            group_ = std::move(*mapped);
+        } else {
+            WEFT_LOG_RANK(rank_, info, init, "the ranks meet by a unique id, for the segment of rank 0: {}",
+                          mapped.status().sentence());
+            first.refused.store(child_.number, std::memory_order_release);
+        }
+    }
+    return ok();
+}
+
+Result<std::shared_ptr<HostGroup>> Branching::map_segment() const {
+    if (by_id_) return fail(weftSystemError, "it is not to be opened");
+    return segment_of(*parent_, child_.number, [&]() -> Result<std::shared_ptr<HostGroup>> {
+        const RankRow& first = parent_->row(child_.ranks[0]);
+        auto fd = open_peer_memory({first.pid, first.birth.fd, first.process, first.birth.inode});
+        if (!fd) return fd.take_status();
+        return HostGroup::map(std::move(*fd));
+    });
+}
+
+Result<bool> Branching::take_detour() {
+    Birth& first = birth(0);
+    if (rank_ == 0) {
+        auto id = UniqueId::make_local();
+        if (!id) return give_up(id.take_status());
+        const weftUniqueId bytes = id->bytes();
+        memcpy(first.id, &bytes, sizeof bytes);
+        first.detour.store(child_.number, std::memory_order_release);
+    } else if (first.detour.load(std::memory_order_acquire) != child_.number) {
+        if (Status status = check_others(); !status) return give_up(std::move(status));
+        return false;
+    }
+    weftUniqueId bytes;
+    memcpy(&bytes, first.id, sizeof bytes);
+    auto id = UniqueId::read(bytes);
+    if (!id) return give_up(id.take_status());
+    group_.reset();
+    // The meeting is between ranks that have all come, but for those that end now: it has the same time once more.
+    detour_ = std::make_unique<Meeting>(*id, int(child_.ranks.size()), rank_, options_);
+    return false;
+}
+
+bool Branching::all_here() const {
+    return group_ && group_->header().joined.load(std::memory_order_acquire) == child_.ranks.size();
+}
+
+// A failure of one is the end for all: nobody waits for a rank that has given up.
+Status Branching::give_up(Status failure) {
+    if (group_) group_->raise(failure.code(), rank_, failure.sentence());
+    say_given_up(*parent_, child_, rank_);
+    return failure;
+}
+
+Status Branching::check_others() {
+    if (group_ && group_->aborted()) return group_->abort_status();
+    const int64_t now = now_us();
+    if (options_.timeout_ms > 0 && now - begun_us_ > options_.timeout_ms * 1000)
+        return fail(weftTimeout,
+                    "rank {} waited {} ms for {} to make a communicator from this one: every rank that is to be in it "
+                    "makes the same call",
+                    child_.ranks[size_t(rank_)], options_.timeout_ms, missing_ranks());
+    if (now < next_check_us_) return ok();
+    next_check_us_ = now + check_apart_us;
+    if (const int other = given_up_->find(*parent_, child_); other >= 0)
+        return fail(weftRemoteError, "{} has given up making a communicator from this one: its error says why",
+                    parent_->name_of(other));
+    for (size_t rank = 0; rank < child_.ranks.size(); ++rank) {
+        const int old = child_.ranks[rank];
+        // One that has joined may have destroyed the parent since.
+        const bool joined = group_ && group_->home(int(rank)).pid.load(std::memory_order_acquire) != 0;
+        const bool left = parent_->row(old).state.load(std::memory_order_acquire) == RankState::left;
+        if (int(rank) == rank_ || (joined ? group_->alive(int(rank)) : !left && parent_->alive(old))) continue;
+        // A rank that gives up says why before it lets go of what shows that it lives.
+        if (group_ && group_->aborted()) return group_->abort_status();
+        if (given_up_->find(*parent_, child_) >= 0) return ok();  // the next look says so
+        return first_cause(*parent_,
+                           fail(weftRemoteError, "{} {} while the ranks were making a communicator from this one",
+                                parent_->name_of(old), left && !joined ? "left" : "died"),
+                           old);
+    }
+    return ok();
+}
+
+// Those that have not called; if all have, those that have not joined yet.
+std::string Branching::missing_ranks() const {
+    std::vector<int> absent, late;
+    for (size_t rank = 0; rank < child_.ranks.size(); ++rank) {
+        if (birth(int(rank)).wanted.load(std::memory_order_acquire) != child_.number)
+            absent.push_back(child_.ranks[rank]);
+        if (!group_ || group_->home(int(rank)).pid.load(std::memory_order_acquire) == 0)
+            late.push_back(child_.ranks[rank]);
+    }
+    std::vector<int>& missing = absent.empty() ? late : absent;
+    std::sort(missing.begin(), missing.end());
+    return ranks_text(missing);
+}
+
+void Branching::wait() {
+    if (detour_) return detour_->wait();
+    if (now_us() - begun_us_ < yield_us)
+        sched_yield();
+    else
+        usleep(branch_nap_us);
+}
+
+}  // namespace weft

@@ -1,0 +1,379 @@
+#include "src/rendezvous/gathering.hpp"
+
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <climits>
+#include <cstring>
+#include <map>
+
+#include "src/base/clock.hpp"
+#include "src/base/cpu.hpp"
+#include "src/base/log.hpp"
+#include "src/base/options.hpp"
+#include "src/base/per_process.hpp"
+#include "src/rendezvous/root_hint.hpp"
+
+namespace weft {
+
+namespace {
+
+constexpr int accepted_at_once = 64;  // a step ends, however fast strangers come
+
+constexpr int slice_ms = 5, told_slice_ms = 50;
+constexpr int64_t try_apart_us = 500'000;
+constexpr int64_t look_again_us = 2'000;
+constexpr int64_t seeing_off_us = 100'000;
+constexpr int64_t greeting_us = 5'000'000;  // a guest greets as soon as it has connected; who does not is none
+
+Status check_user(int socket, int& pid) {
+    ucred peer{};
+    socklen_t length = sizeof peer;
+    if (getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0)
+        return fail(weftSystemError, "who is at the other end of a Unix socket: {}", errno_text(errno));
+    pid = peer.pid;
+    if (peer.uid != geteuid())
+        return fail(weftSystemError,
+                    "process {} of user {} takes part in the meeting; ranks of one communicator run as one user",
+                    peer.pid, peer.uid);
+    return ok();
+}
+
+}  // namespace
+
+Membership::Membership(std::shared_ptr<Reception> reception, const net::Identity& identity,
+                       std::shared_ptr<Control> control, std::unique_ptr<Root> root)
+    : reception_(std::move(reception)), identity_(identity), root_(std::move(root)), control_(std::move(control)) {
+    reception_->door().admit(identity_);
+}
+
+Membership::~Membership() {
+    if (control_) Control::leave(std::move(control_));
+    // Hosts that are slow to take the roster shall have it.
+    if (root_) Root::keep(std::move(root_), identity_.name);
+    Root::release(identity_.name);
+    reception_->door().dismiss(identity_.name);
+}
+
+void Membership::tell_failure() {
+    if (control_) control_->tell_failure();
+}
+
+std::shared_ptr<Gathering> Gathering::of_process(const UniqueId& id, uint64_t host, int ranks) {
+    struct All {
+        std::mutex mutex;
+        std::map<std::string, std::weak_ptr<Gathering>> by_name;
+    };
+    static PerProcess<All> processes;
+    All& all = processes.get();
+    std::lock_guard lock(all.mutex);
+    std::erase_if(all.by_name, [](const auto& entry) { return entry.second.expired(); });
+    auto& entry = all.by_name[id.meeting_name(host)];
+    auto gathering = entry.lock();
+    if (!gathering) {
+        gathering = std::make_shared<Gathering>(id, host, ranks);
+        entry = gathering;
+    }
+    return gathering;
+}
+
+Gathering::Gathering(const UniqueId& id, uint64_t host, int ranks) : id_(id), host_(host), ranks_(ranks) {}
+
+Gathering::~Gathering() {
+    if (listener_) see_guests_off();
+    if (control_) Control::leave(std::move(control_));
+}
+
+Result<std::shared_ptr<HostGroup>> Gathering::advance() {
+    std::lock_guard lock(mutex_);
+    if (!role_known()) WEFT_TRY(take_role());
+    if (listener_) WEFT_TRY(serve());
+    if (connection_) WEFT_TRY(be_guest());
+    return group_;
+}
+
+int Gathering::descriptors(std::vector<pollfd>& list) {
+    std::lock_guard lock(mutex_);
+    if (listener_) list.push_back({listener_.number(), POLLIN, 0});
+    if (connection_) list.push_back({connection_.number(), POLLIN, 0});
+    for (const Guest& guest : guests_) list.push_back({guest.socket.number(), POLLIN, 0});
+    if (control_) list.push_back({control_->news(), POLLIN, 0});
+    // Without the control's news a leader must see ranks join in memory; who has no answer must try again.
+    return control_ ? told_slice_ms : group_ ? 1 : slice_ms;
+}
+
+void Gathering::close() {
+    std::lock_guard lock(mutex_);
+    listener_.reset();
+    guests_.clear();
+}
+
+Status Gathering::go_abroad(bool roots) {
+    std::lock_guard lock(mutex_);
+    Status status = try_abroad(roots);
+    if (status || foreign()) return status;
+    // All ranks may well be on this host, which needs no network.
+    obstacle_ = status.sentence();
+    return ok();
+}
+
+// Nothing: not yet, and `obstacle_` says why.
+std::optional<std::vector<net::Address>> Gathering::find_root() {
+    if (id_.root_host().empty()) return id_.root_addresses();
+    if (!resolution_) resolution_ = net::look_up(id_.root_host(), id_.root_port());
+    auto found = resolution_->take();
+    if (!found) {
+        obstacle_ =
+            fmt::format("the root of the meeting was not found: the name {} is still being looked up", id_.root_host());
+        next_try_us_ = now_us() + look_again_us;
+        return {};
+    }
+    resolution_.reset();
+    root_hint_ = *found ? loopback_hint(root_variable(id_.root_host()), id_.root_host(), **found) : "";
+    if (*found) return std::move(**found);
+    // Names of pods appear late.
+    obstacle_ = fmt::format("the root of the meeting was not found: {}", found->status().sentence());
+    return {};
+}
+
+Status Gathering::try_abroad(bool roots) {
+    const bool rooting = roots && id_.derived() && !root_;
+    if (!id_.has_root() || (!rooting && (!leads_ || control_))) return ok();
+    // A rank of this process may have tried just before the one that makes it the root.
+    int64_t& next_us = rooting ? next_root_us_ : next_try_us_;
+    if (now_us() < next_us) return ok();
+    next_us = now_us() + try_apart_us;
+    auto reception = Reception::of_process();
+    if (!reception) return reception.take_status();
+    if (rooting) {
+        // Before the port listens: a rank that connects while there is no root gives up for good.
+        auto root = std::make_unique<Root>(*reception, id_.identity());
+        if (id_.root_port() != 0) WEFT_TRY((*reception)->door().listen_also(id_.root_port()));
+        root_ = std::move(root);
+    }
+    if (!leads_ || control_) return ok();
+    auto addresses = find_root();
+    if (!addresses) return ok();
+    obstacle_.clear();
+    ControlSettings settings;
+    settings.news = Fd::event();
+    if (!settings.news)
+        return fail(weftSystemError, "no descriptor for news of the meeting: {}", no_descriptor_text(errno));
+    settings.heartbeat_ms = options().heartbeat_ms;
+    settings.registration.root = std::move(*addresses);
+    settings.registration.root_exists = !id_.derived();
+    settings.registration.root_hint = root_hint_;
+    settings.registration.root_elsewhere = id_.derived() ? !id_.root_host().empty() && !root_ : !id_.made_here();
+    settings.registration.door_exists = id_.of_child();
+    HostEntry& self = settings.registration.self;
+    self.identity = host_;
+    char name[HOST_NAME_MAX + 1] = {};
+    gethostname(name, sizeof name - 1);
+    self.name = options().hostid.empty() ? name : options().hostid;
+    self.pid = getpid();
+    self.process = net::process_mark();
+    self.ranks = ranks_;
+    self.boot = boot_identity();
+    self.link_mbps = net::link_mbps();
+    if (machine_ && *machine_)
+        self.machine = **machine_;
+    else if (machine_)
+        self.refusal = {machine_->status().code(),
+                        fmt::format("process {} on {}: {}", self.pid, self.name, machine_->status().sentence())};
+    self.addresses = (*reception)->door().addresses();
+    control_ = std::make_shared<Control>(*reception, group_, id_.identity(), std::move(settings));
+    return ok();
+}
+
+Result<std::shared_ptr<Membership>> Gathering::membership() {
+    std::lock_guard lock(mutex_);
+    auto membership = membership_.lock();
+    if (membership) return membership;
+    auto reception = Reception::of_process();
+    if (!reception) return reception.take_status();
+    membership =
+        std::make_shared<Membership>(std::move(*reception), id_.identity(), std::move(control_), std::move(root_));
+    membership_ = membership;
+    return membership;
+}
+
+std::string Gathering::obstacle() {
+    std::lock_guard lock(mutex_);
+    return control_ ? control_->obstacle() : obstacle_;
+}
+
+Status Gathering::take_role() {
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    const std::string name = id_.meeting_name(host_);
+    memcpy(address.sun_path + 1, name.data(), name.size());  // abstract: the first byte is zero
+    const auto length = socklen_t(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+    Fd socket_fd = Fd::socket(AF_UNIX, SOCK_SEQPACKET);
+    if (!socket_fd) return fail(weftSystemError, "no Unix socket to be had: {}", no_descriptor_text(errno));
+    if (bind(socket_fd.number(), reinterpret_cast<sockaddr*>(&address), length) == 0) {
+        if (listen(socket_fd.number(), 4096) != 0)
+            return fail(weftSystemError, "listen on a Unix socket: {}", errno_text(errno));
+        auto group = HostGroup::create(ranks_, false);
+        if (!group) return group.take_status();
+        if (id_.has_root()) {
+            Fd doorbell = Fd::event();
+            if (!doorbell) return fail(weftSystemError, "no descriptor for a doorbell: {}", no_descriptor_text(errno));
+            (*group)->set_doorbell(std::move(doorbell));
+        }
+        group_ = std::move(*group);
+        leads_ = true;
+        listener_ = std::move(socket_fd);
+        WEFT_LOG(info, init, "this process leads the meeting of {} ranks, segment of {} KiB", ranks_,
+                 group_->memory().segment_bytes() >> 10);
+        return ok();
+    }
+    if (errno != EADDRINUSE) return fail(weftSystemError, "bind of a Unix socket: {}", errno_text(errno));
+    Fd guest = Fd::socket(AF_UNIX, SOCK_SEQPACKET);
+    if (!guest) return fail(weftSystemError, "no Unix socket to be had: {}", no_descriptor_text(errno));
+    if (connect(guest.number(), reinterpret_cast<sockaddr*>(&address), length) != 0) {
+        // Bound but not listening yet, its backlog full, or just gone: next time.
+        if (errno == ECONNREFUSED || errno == EAGAIN || errno == EINTR) return ok();
+        return fail(weftSystemError, "connect to the leader of the meeting: {}", errno_text(errno));
+    }
+    WEFT_TRY(check_user(guest.number(), leader_pid_));
+    hello_ = {};
+    hello_.pid = getpid();
+    random_bytes(hello_.nonce.data(), hello_.nonce.size());
+    auto sent = send_message(guest.number(), hello_);
+    if (!sent) return leader_failed(sent.take_status());
+    connection_ = std::move(guest);
+    return ok();
+}
+
+// One step of everything that guests want. A guest that misbehaves is dropped, whoever it is: it cannot hurt the
+// meeting.
+Status Gathering::serve() {
+    for (int accepted = 0; accepted < accepted_at_once; ++accepted) {
+        Fd socket = Fd::accept(listener_.number());
+        if (!socket) {
+            // Guests that are being served give theirs back soon.
+            const int error = errno;
+            const bool exhausted = error == EMFILE || error == ENFILE || error == ENOMEM || error == ENOBUFS;
+            if (exhausted && guests_.empty())
+                return fail(weftSystemError, "the leader of the meeting cannot accept another process: {}",
+                            no_descriptor_text(error));
+            if (is_lost_descriptor(error) || error == EINVAL) return fail(weftInvalidUsage, "{}", lost_descriptor_text);
+            break;
+        }
+        Guest guest;
+        guest.socket = std::move(socket);
+        guest.since_us = now_us();
+        if (Status status = check_user(guest.socket.number(), guest.pid); !status)
+            WEFT_LOG(warn, init, "a stranger was turned away: {}", status.sentence());
+        else
+            guests_.push_back(std::move(guest));
+    }
+    for (auto guest = guests_.begin(); guest != guests_.end();) {
+        auto done = serve(*guest);
+        if (!done) WEFT_LOG(warn, init, "process {} was turned away: {}", guest->pid, done.status().sentence());
+        guest = !done || *done ? guests_.erase(guest) : std::next(guest);
+    }
+    return ok();
+}
+
+// The meeting has failed. Who has called already gets the segment all the same, which says why: else its only news
+// would be a leader that hangs up.
+void Gathering::see_guests_off() {
+    const int64_t deadline = now_us() + seeing_off_us;
+    do {
+        if (!serve() || guests_.empty()) return;
+        std::vector<pollfd> list;
+        for (const Guest& guest : guests_) list.push_back({guest.socket.number(), POLLIN, 0});
+        poll(list.data(), nfds_t(list.size()), slice_ms);
+    } while (now_us() < deadline);
+}
+
+Result<bool> Gathering::serve(Guest& guest) {
+    auto message = receive_message(guest.socket.number());
+    if (!message) return message.take_status();
+    // One that has greeted may take its time, stopped or on a busy machine; it knows what it is here for.
+    if (!*message && !guest.greeted && now_us() - guest.since_us > greeting_us)
+        return fail(weftRemoteError, "it connected and said nothing for {} s", greeting_us / 1'000'000);
+    if (!*message) return false;
+    if (!guest.greeted && (*message)->kind == Message::hello) {
+        guest.greeted = true;
+        guest.hello = **message;
+        guest.challenge.kind = Message::challenge;
+        guest.challenge.pid = getpid();
+        random_bytes(guest.challenge.nonce.data(), guest.challenge.nonce.size());
+        guest.challenge.mac = challenge_mac(id_, guest.hello.nonce, guest.challenge.nonce);
+        auto sent = send_message(guest.socket.number(), guest.challenge);
+        if (!sent) return sent.take_status();
+        return false;
+    }
+    if (!guest.greeted || (*message)->kind != Message::proof ||
+        !equal_digests((*message)->mac, proof_mac(id_, guest.hello.nonce, guest.challenge.nonce)))
+        return fail(weftRemoteError, "it does not know the secret of the unique id");
+    Message answer;
+    answer.pid = getpid();
+    if (guest.hello.weft_version != wire_version) {
+        const std::string sentence = wire_mismatch(fmt::format("process {} has", guest.pid), guest.hello.weft_version,
+                                                   fmt::format("process {}", getpid()), wire_version);
+        group_->raise(weftMismatch, -1, sentence);
+        answer.kind = Message::refusal;
+        answer.code = weftMismatch;
+        strncpy(answer.sentence, sentence.c_str(), sizeof answer.sentence - 1);
+        auto sent = send_message(guest.socket.number(), answer);
+        if (!sent) return sent.take_status();
+        return true;
+    }
+    answer.kind = Message::welcome;
+    const int passed[] = {group_->memory().fd(), group_->doorbell()};
+    auto sent = send_message(guest.socket.number(), answer, {passed, group_->doorbell() >= 0 ? size_t(2) : size_t(1)});
+    if (!sent) return sent.take_status();
+    return true;
+}
+
+// What a guest says when it cannot talk to the leader; the system's refusals to this process stay as they are.
+Status Gathering::leader_failed(Status cause) const {
+    if (cause.code() != weftRemoteError) return cause;
+    return fail(weftRemoteError,
+                "process {}, which led the meeting of the ranks, ended or turned this process away ({})", leader_pid_,
+                cause.sentence());
+}
+
+Status Gathering::be_guest() {
+    std::vector<Fd> passed;
+    auto received = receive_message(connection_.number(), &passed);
+    if (!received) return leader_failed(received.take_status());
+    if (!*received) return ok();
+    const Message& message = **received;
+    switch (message.kind) {
+        case Message::challenge: {
+            if (!equal_digests(message.mac, challenge_mac(id_, hello_.nonce, message.nonce)))
+                return fail(weftSystemError,
+                            "process {} holds the meeting's socket but does not know the secret of the unique id",
+                            leader_pid_);
+            Message proof;
+            proof.kind = Message::proof;
+            proof.pid = getpid();
+            proof.mac = proof_mac(id_, hello_.nonce, message.nonce);
+            proved_ = true;
+            auto sent = send_message(connection_.number(), proof);
+            return sent ? ok() : leader_failed(sent.take_status());
+        }
+        case Message::welcome: {
+            if (!proved_ || passed.empty()) break;
+            auto group = HostGroup::map(std::move(passed[0]), false);
+            if (!group) return group.take_status();
+            if (passed.size() > 1) (*group)->set_doorbell(std::move(passed[1]));
+            group_ = std::move(*group);
+            connection_.reset();
+            return ok();
+        }
+        case Message::refusal:
+            if (!proved_ || message.code <= weftSuccess || message.code >= weftNumResults) break;
+            return {weftResult_t(message.code), message.sentence};
+        default: break;
+    }
+    return fail(weftInternalError, "process {}, which leads the meeting, sent a message out of turn", leader_pid_);
+}
+
+}  // namespace weft

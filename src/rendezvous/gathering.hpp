@@ -1,0 +1,130 @@
+// gathering.hpp: the process's part of a meeting. The first process of a host that binds the abstract socket named by
+// the id leads: it makes the segment and hands it to every process that proves to know the secret; the others are its
+// guests. If the ranks may be on several hosts, the leader also goes abroad: it checks the host in at the root.
+#pragma once
+#include <poll.h>
+
+#include <list>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "src/segment/host_group.hpp"
+#include "src/control/control.hpp"
+#include "src/rendezvous/handshake.hpp"
+#include "src/rendezvous/root.hpp"
+#include "src/net/resolution.hpp"
+
+namespace weft {
+
+// What a process keeps as long as it has ranks of a communicator over several hosts: its door open for them, and, if it
+// leads, the control. Thread-safe.
+class Membership {
+  public:
+    Membership(std::shared_ptr<Reception> reception, const net::Identity& identity, std::shared_ptr<Control> control,
+               std::unique_ptr<Root> root);
+    ~Membership();
+    const net::Identity& identity() const { return identity_; }
+    // If this process leads its host: Control::tell_failure().
+    void tell_failure();
+    // Where this process lets others in.
+    net::PackedAddresses door() const { return net::pack_addresses(reception_->door().addresses()); }
+
+  private:
+    std::shared_ptr<Reception> reception_;
+    net::Identity identity_;
+    std::unique_ptr<Root> root_;  // lives until all hosts have the roster
+    std::shared_ptr<Control> control_;
+};
+
+// Its lock is held for short steps only; any rank thread of the process makes the steps.
+class Gathering {
+  public:
+    // Shared by the process's ranks of one host, so that they share the segment's mapping, the lifetime lock, the
+    // descriptors, and, under a race detector, addresses.
+    static std::shared_ptr<Gathering> of_process(const UniqueId& id, uint64_t host, int ranks);
+    Gathering(const UniqueId& id, uint64_t host, int ranks);
+    ~Gathering();
+
+    // The segment once this process has it.
+    Result<std::shared_ptr<HostGroup>> advance();
+    // Takes the meeting to other hosts, if the id has a root; at the latest when this host's ranks alone have not been
+    // all for a moment. `roots`: the process shall be the root of a derived id.
+    Status go_abroad(bool roots);
+    // Before it goes abroad: what the leader is to say of this machine, see AgreedTexts, or why it cannot. Once.
+    bool needs_machine() {
+        std::lock_guard lock(mutex_);
+        return leads_ && !machine_;
+    }
+    void set_machine(Result<MachineText> described) {
+        std::lock_guard lock(mutex_);
+        machine_ = std::move(described);
+    }
+    // A different host than where the id was made, so this host's ranks cannot be all.
+    bool foreign() const { return id_.has_root() && !id_.derived() && id_.host() != host_; }
+    // What to wait for: descriptors, and how long at most.
+    int descriptors(std::vector<pollfd>& list);
+    // Everybody has joined: nobody else is let in.
+    void close();
+    // After the ranks of several hosts have met.
+    Result<std::shared_ptr<Membership>> membership();
+    // The process that leads; 0: not known, or this one.
+    int leader_pid() {
+        std::lock_guard lock(mutex_);
+        return leader_pid_;
+    }
+    // What the leader knows of why others are missing; guests know nothing.
+    std::string obstacle();
+    // loopback_hint() about the root's name, once it is resolved.
+    std::string root_hint() {
+        std::lock_guard lock(mutex_);
+        return root_hint_;
+    }
+    bool leads() {
+        std::lock_guard lock(mutex_);
+        return leads_;
+    }
+
+  private:
+    struct Guest {
+        Fd socket;
+        int pid = 0;
+        Message challenge, hello;
+        bool greeted = false;
+        int64_t since_us = 0;
+    };
+
+    bool role_known() const { return listener_ || connection_ || group_; }
+    Status take_role();
+    Status serve();
+    Result<bool> serve(Guest& guest);
+    void see_guests_off();
+    Status be_guest();
+    Status leader_failed(Status cause) const;
+    Status try_abroad(bool roots);
+    std::optional<std::vector<net::Address>> find_root();
+
+    std::mutex mutex_;
+    UniqueId id_;
+    uint64_t host_;
+    int ranks_;
+    std::shared_ptr<HostGroup> group_;
+    bool leads_ = false;
+    std::optional<Result<MachineText>> machine_;
+    Fd listener_;  // the leader's
+    std::list<Guest> guests_;
+    Fd connection_;  // a guest's, to the leader
+    Message hello_;
+    bool proved_ = false;
+    int leader_pid_ = 0;
+
+    std::unique_ptr<Root> root_;        // rank 0's process's, of a derived id; it hears the leader's last word
+    std::shared_ptr<Control> control_;  // the leader's
+    int64_t next_try_us_ = 0, next_root_us_ = 0;
+    std::optional<net::Resolution> resolution_;  // of the root's name
+    std::string obstacle_, root_hint_;
+    std::weak_ptr<Membership> membership_;
+};
+
+}  // namespace weft

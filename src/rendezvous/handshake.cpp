@@ -1,0 +1,88 @@
+#include "src/rendezvous/handshake.hpp"
+
+#include <sys/socket.h>
+
+#include <cerrno>
+#include <cstring>
+
+namespace weft {
+
+static constexpr size_t passed_most = 2;
+
+Result<bool> send_message(int socket, const Message& message, std::span<const int> passed) {
+    iovec part{const_cast<Message*>(&message), sizeof message};
+    alignas(cmsghdr) char control[CMSG_SPACE(passed_most * sizeof(int))] = {};
+    msghdr header{};
+    header.msg_iov = &part;
+    header.msg_iovlen = 1;
+    if (!passed.empty()) {
+        header.msg_control = control;
+        header.msg_controllen = CMSG_SPACE(passed.size_bytes());
+        cmsghdr* rights = CMSG_FIRSTHDR(&header);
+        rights->cmsg_level = SOL_SOCKET;
+        rights->cmsg_type = SCM_RIGHTS;
+        rights->cmsg_len = CMSG_LEN(passed.size_bytes());
+        memcpy(CMSG_DATA(rights), passed.data(), passed.size_bytes());
+    }
+    const ssize_t sent = sendmsg(socket, &header, MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (sent == ssize_t(sizeof message)) return true;
+    if (sent < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) return false;
+    if (sent < 0 && (errno == EPIPE || errno == ECONNRESET))
+        return fail(weftRemoteError, "a process of this host closed its connection: {}", errno_text(errno));
+    if (sent < 0 && is_lost_descriptor(errno)) return fail(weftInvalidUsage, "{}", lost_descriptor_text);
+    return fail(weftSystemError, "a message to a process of this host could not be sent: {}", errno_text(errno));
+}
+
+Result<std::optional<Message>> receive_message(int socket, std::vector<Fd>* passed) {
+    Message message;
+    iovec part{&message, sizeof message};
+    alignas(cmsghdr) char control[CMSG_SPACE(passed_most * sizeof(int))];
+    msghdr header{};
+    header.msg_iov = &part;
+    header.msg_iovlen = 1;
+    header.msg_control = control;
+    header.msg_controllen = sizeof control;
+    if (passed && recv(socket, &message, sizeof message, MSG_PEEK | MSG_DONTWAIT) == ssize_t(sizeof message) &&
+        message.kind == Message::welcome)
+        Fd::make_room(int(passed_most));
+    const ssize_t received = recvmsg(socket, &header, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+    if (received < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)) return std::optional<Message>();
+    if (received < 0 && is_lost_descriptor(errno)) return fail(weftInvalidUsage, "{}", lost_descriptor_text);
+    if (received < 0)
+        return fail(weftRemoteError, "a process of this host closed its connection: {}", errno_text(errno));
+    std::vector<Fd> fds;
+    for (cmsghdr* item = CMSG_FIRSTHDR(&header); item; item = CMSG_NXTHDR(&header, item))
+        if (item->cmsg_level == SOL_SOCKET && item->cmsg_type == SCM_RIGHTS)
+            for (size_t at = 0; at + sizeof(int) <= item->cmsg_len - CMSG_LEN(0); at += sizeof(int)) {
+                int number;
+                memcpy(&number, CMSG_DATA(item) + at, sizeof number);
+                fds.push_back(Fd::adopt(number));
+            }
+    if (header.msg_flags & MSG_CTRUNC)
+        return fail(weftSystemError, "the shared segment that another process passes could not be taken: {}",
+                    no_descriptor_text(EMFILE));
+    if (received == 0) return fail(weftRemoteError, "a process of this host closed its connection");
+    if (received != ssize_t(sizeof message) || (header.msg_flags & MSG_TRUNC) ||
+        message.magic != Message::expected_magic)
+        return fail(weftRemoteError, "a process of this host sent something that is not Weft's handshake");
+    message.sentence[sizeof message.sentence - 1] = 0;
+    if (passed) *passed = std::move(fds);
+    return std::optional<Message>(message);
+}
+
+static Digest mac(const UniqueId& id, const char (&role)[6], const Digest& first, const Digest& second) {
+    unsigned char text[sizeof role + sizeof first + sizeof second];
+    memcpy(text, role, sizeof role);
+    memcpy(text + sizeof role, first.data(), first.size());
+    memcpy(text + sizeof role + first.size(), second.data(), second.size());
+    return id.prove(text, sizeof text);
+}
+
+Digest challenge_mac(const UniqueId& id, const Digest& guest_nonce, const Digest& host_nonce) {
+    return mac(id, "hosts", guest_nonce, host_nonce);
+}
+Digest proof_mac(const UniqueId& id, const Digest& guest_nonce, const Digest& host_nonce) {
+    return mac(id, "guest", guest_nonce, host_nonce);
+}
+
+}  // namespace weft

@@ -1,0 +1,38 @@
+// handshake.hpp: how two processes that meet on a socket prove to each other that they know the secret, and what is
+// said after it. Four messages over SOCK_SEQPACKET: hello, challenge, proof, welcome (with the descriptors of the
+// segment and of the leader's doorbell) or refusal. The proofs cover both nonces and who speaks, so nothing recorded
+// can be used again.
+#pragma once
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "src/base/fd.hpp"
+#include "src/base/wire_version.hpp"
+#include "src/rendezvous/unique_id.hpp"
+
+namespace weft {
+
+struct Message {
+    enum Kind : uint32_t { hello = 1, challenge, proof, welcome, refusal };
+    static constexpr uint64_t expected_magic = 0x7466657768616e64u;
+
+    uint64_t magic = expected_magic;
+    Kind kind = hello;
+    uint32_t weft_version = wire_version;
+    int32_t pid = 0;
+    int32_t code = 0;  // of a refusal, weftResult_t
+    Digest nonce{};
+    Digest mac{};
+    char sentence[400] = {};  // of a refusal
+};
+
+// Both return nothing as long as the socket would block; a Status if it is broken or was closed.
+// Descriptors travel with a message, two at most.
+Result<bool> send_message(int socket, const Message& message, std::span<const int> passed = {});
+Result<std::optional<Message>> receive_message(int socket, std::vector<Fd>* passed = nullptr);
+
+Digest challenge_mac(const UniqueId& id, const Digest& guest_nonce, const Digest& host_nonce);
+Digest proof_mac(const UniqueId& id, const Digest& guest_nonce, const Digest& host_nonce);
+
+}  // namespace weft

@@ -1,0 +1,224 @@
+#include "src/rendezvous/meeting.hpp"
+
+#include <linux/futex.h>
+#include <poll.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <climits>
+#include <vector>
+
+#include "src/segment/arena.hpp"
+#include "src/base/clock.hpp"
+#include "src/base/log.hpp"
+#include "src/control/agreed_texts.hpp"
+#include "src/rendezvous/gathering.hpp"
+
+namespace weft {
+
+namespace {
+
+constexpr int64_t futex_slice_ms = 20;
+constexpr int64_t alone_us = 50'000;            // ranks of one host have met by then as a rule, without any network
+constexpr int64_t guest_patience_us = 200'000;  // the leader knows better what is wrong: it speaks first
+
+// Who fails waits for the others all the same: who comes late would wait for it in vain.
+template <class T>
+Result<T> ask(const std::function<Result<T>()>& source) {
+    Result<T> told = source ? source() : T();
+    if (!told) WEFT_LOG(warn, init, "{}; all ranks fail with this as soon as they have met", told.status().sentence());
+    return told;
+}
+
+AgreedTexts texts_of_rank_0(const MeetingOptions& options) {
+    AgreedTexts texts;
+    auto machine = ask(options.machine);
+    auto tuning = ask(options.tuning);
+    // On one host; if there are several, their leaders say more.
+    if (machine) texts.add_machine(std::move(*machine));
+    if (tuning) texts.tuning = std::move(*tuning);
+    if (machine && tuning) return texts;
+    const Status& failed = machine ? tuning.status() : machine.status();
+    texts.refusal = {failed.code(), fmt::format("rank 0 (pid {}): {}", getpid(), failed.sentence())};
+    return texts;
+}
+
+}  // namespace
+
+Status claim_row(HostGroup& group, int rank, int ranks, const MeetingOptions& options, bool backed) {
+    if (group.ranks() != ranks)
+        return fail(weftMismatch,
+                    "rank {} (pid {}) was told that there are {} ranks, the rank that came first {}: all ranks must be "
+                    "given the same nranks",
+                    rank, getpid(), ranks, group.ranks());
+    WEFT_TRY(group.claim(rank));
+    auto arena = Arena::get();
+    const CpuSet cpus = allowed_cpus();
+    const AgreedTexts texts = rank == 0 ? texts_of_rank_0(options) : AgreedTexts();
+    if (!backed) WEFT_TRY(group.back_rows(rank, 1));
+    RankRow& row = group.row(rank);
+    row.pid = getpid();
+    row.pid_namespace = pid_namespace();
+    row.process = process_token();
+    row.token_address = process_token_address();
+    row.arena_fd = arena ? (*arena)->memory().fd() : -1;
+    row.arena_inode = arena ? (*arena)->memory().inode() : 0;
+    row.cpus = cpus;
+    row.quota = options.quota;
+    row.device = options.device;
+    if (rank == 0) {
+        group.header().agreed = options.proposal;
+        WEFT_TRY(texts.leave(group));
+    }
+    group.home(rank).cpu = cpus.first();
+    row.state.store(RankState::joined, std::memory_order_release);
+    group.home(rank).pid.store(row.pid, std::memory_order_release);
+    auto& joined = group.header().joined;
+    if (int(joined.fetch_add(1, std::memory_order_acq_rel)) + 1 == ranks)
+        syscall(SYS_futex, &joined, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+    group.ring();
+    return ok();
+}
+
+Meeting::Meeting(const UniqueId& id, int ranks, int rank, const MeetingOptions& options)
+    : id_(id),
+      ranks_(ranks),
+      rank_(rank),
+      options_(options),
+      gathering_(Gathering::of_process(id, options.host, ranks)) {}
+
+Meeting::~Meeting() = default;
+
+Result<bool> Meeting::advance() {
+    // In a group other ranks of the thread may be prepared before the first of them goes on, for longer than it should
+    // wait for them.
+    if (begun_us_ == 0) begun_us_ = now_us();
+    auto segment = gathering_->advance();
+    if (!segment) return give_up(segment.take_status());
+    if (!group_ && *segment) group_ = *segment;
+    if (group_ && !claimed_)
+        if (Status status = claim(); !status) return give_up(std::move(status));
+    if (all_here()) {
+        gathering_->close();
+        if (Status status = group_->settle(); !status) return give_up(std::move(status));
+        if (id_.has_root()) Root::release(id_.identity().name);
+        return true;
+    }
+    if (group_ && !group_->one_host()) {
+        gathering_->close();
+        if (Status status = group_->settle(); !status) return give_up(std::move(status));
+        auto membership = gathering_->membership();
+        if (!membership) return give_up(membership.take_status());
+        membership_ = std::move(*membership);
+        return true;
+    }
+    if (group_ && (options_.spread || gathering_->foreign() || now_us() - begun_us_ > alone_us)) {
+        if (gathering_->needs_machine()) gathering_->set_machine(ask(options_.machine));
+        if (Status status = gathering_->go_abroad(options_.roots || (rank_ == 0 && !options_.spread)); !status)
+            return give_up(std::move(status));
+    }
+    // Complete, even if others have gone on and failed since, or since we looked: the first call says so.
+    if (Status status = check_others(); !status && !complete()) return give_up(std::move(status));
+    return false;
+}
+
+bool Meeting::all_here() const {
+    return group_ && int(group_->header().joined.load(std::memory_order_acquire)) == ranks_;
+}
+
+bool Meeting::complete() const { return all_here() || (group_ && !group_->one_host()); }
+
+Status Meeting::claim() {
+    WEFT_TRY(claim_row(*group_, rank_, ranks_, options_));
+    claimed_ = true;
+    return ok();
+}
+
+// A failure of one is the end for all: nobody waits for a rank that has given up.
+Status Meeting::give_up(Status failure) {
+    if (group_) group_->raise(failure.code(), rank_, failure.sentence());
+    return failure;
+}
+
+Status Meeting::check_others() {
+    if (group_ && group_->aborted()) return group_->abort_status();
+    const int64_t now = now_us();
+    const int64_t patience_us = gathering_->leads() || !id_.has_root() ? 0 : guest_patience_us;
+    if (options_.timeout_ms > 0 && now - begun_us_ > options_.timeout_ms * 1000 + patience_us) return late();
+    if (!group_ || now < next_check_us_) return ok();
+    // The more ranks look, the less often each does.
+    next_check_us_ = now + 50'000 + 4'000 * int64_t(ranks_);
+    for (int rank = 0; rank < ranks_; ++rank) {
+        if (!died(rank)) continue;
+        // A rank that gives up says why before it lets go of what shows that it lives.
+        if (group_->aborted()) return group_->abort_status();
+        return fail(weftRemoteError, "rank {} (pid {}) died while the ranks were meeting", rank,
+                    group_->home(rank).claimant_pid.load(std::memory_order_acquire));
+    }
+    return ok();
+}
+
+Status Meeting::late() const {
+    if (!group_) {
+        const int leader = gathering_->leader_pid();
+        return fail(weftTimeout, "rank {} waited {} ms for {} to answer{}", rank_, options_.timeout_ms,
+                    leader == 0 ? "the process that leads the meeting of the ranks"
+                                : fmt::format("process {}, which leads the meeting of the ranks,", leader),
+                    stopped_processes());
+    }
+    // Who is missing: the root's word counts, for this host's segment has only the ranks that are here.
+    const std::string obstacle = gathering_->obstacle();
+    // Who met and failed before this rank came left nothing behind that says so.
+    return fail(weftTimeout,
+                "rank {} waited {} ms for {}: are all {} ranks started, with this unique id? If some have failed "
+                "already, their errors say why{}{}",
+                rank_, options_.timeout_ms,
+                obstacle.empty() || obstacle.starts_with("rank") ? obstacle.empty() ? missing_ranks() : obstacle
+                                                                 : missing_ranks() + "; " + obstacle,
+                ranks_, stopped_processes(), gathering_->root_hint());
+}
+
+// Of those that this rank may be waiting for.
+std::string Meeting::stopped_processes() const {
+    std::string text;
+    const auto look = [&](int pid, const std::string& whose) {
+        if (pid != 0 && process_stopped(pid))
+            text += fmt::format("; process {}, {}, is stopped (SIGSTOP or a debugger)", pid, whose);
+    };
+    look(gathering_->leader_pid(), "which leads the meeting");
+    for (int rank = 0; group_ && rank < ranks_; ++rank)
+        if (group_->home(rank).pid.load(std::memory_order_acquire) == 0)
+            look(group_->home(rank).claimant_pid.load(std::memory_order_acquire), fmt::format("rank {}", rank));
+    return text;
+}
+
+bool Meeting::died(int rank) const {
+    if (group_->died_joining(rank)) return true;
+    // Rows of ranks elsewhere name no process.
+    return group_->home(rank).pid.load(std::memory_order_acquire) != 0 && group_->one_host() &&
+           group_->row(rank).state.load(std::memory_order_acquire) == RankState::joined &&
+           group_->row(rank).process != 0 && !group_->alive(rank);
+}
+
+std::string Meeting::missing_ranks() const {
+    std::vector<int> ranks;
+    for (int rank = 0; rank < ranks_; ++rank)
+        if (group_->home(rank).pid.load(std::memory_order_acquire) == 0) ranks.push_back(rank);
+    return ranks_text(ranks);
+}
+
+void Meeting::wait() {
+    std::vector<pollfd> list;
+    const int slice = gathering_->descriptors(list);
+    if (!list.empty() || !group_) {
+        poll(list.data(), nfds_t(list.size()), slice);
+        return;
+    }
+    auto& joined = group_->header().joined;
+    const uint32_t seen = joined.load(std::memory_order_acquire);
+    if (complete()) return;
+    const timespec most{0, futex_slice_ms * 1'000'000};
+    syscall(SYS_futex, &joined, FUTEX_WAIT, seen, &most, nullptr, 0);
+}
+
+}  // namespace weft

@@ -1,0 +1,275 @@
+#include "src/rendezvous/root.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <mutex>
+
+#include "src/base/clock.hpp"
+#include "src/base/log.hpp"
+#include "src/base/per_process.hpp"
+
+namespace weft {
+
+namespace {
+
+constexpr int64_t tell_after_us = 1'000'000;
+constexpr int64_t roster_patience_us = 2'000'000;
+
+// Of ids that nobody has used yet. Each costs some memory and a look at every connection that comes.
+constexpr size_t kept_most = 1024;
+
+struct KeptRoot {
+    std::unique_ptr<Root> root;
+    uint64_t number;  // rises: the least is the oldest
+};
+struct Kept {
+    std::mutex mutex;
+    std::map<net::IdName, KeptRoot> roots;
+    uint64_t next_number = 0;
+};
+Kept& kept() {
+    static PerProcess<Kept> processes;
+    return processes.get();
+}
+
+}  // namespace
+
+void Root::keep(std::unique_ptr<Root> root, const net::IdName& name) {
+    static const int registered = atexit(await_finished);
+    (void)registered;
+    close_finished();
+    std::unique_ptr<Root> ended;  // destroyed outside the lock
+    std::lock_guard lock(kept().mutex);
+    auto& roots = kept().roots;
+    auto oldest = roots.end();
+    for (auto it = roots.begin(); it != roots.end(); ++it)
+        if (!it->second.root->used_.load(std::memory_order_acquire) &&
+            (oldest == roots.end() || it->second.number < oldest->second.number))
+            oldest = it;
+    if (roots.size() >= kept_most && oldest != roots.end()) {
+        WEFT_LOG(warn, init,
+                 "this process made {} unique ids that no rank has used: ranks on several hosts cannot meet by the "
+                 "oldest any more",
+                 roots.size());
+        ended = std::move(oldest->second.root);
+        roots.erase(oldest);
+    }
+    roots[name] = {std::move(root), kept().next_number++};
+}
+
+void Root::close_finished() {
+    std::map<net::IdName, KeptRoot> ended;  // destroyed outside the lock
+    std::lock_guard lock(kept().mutex);
+    auto& roots = kept().roots;
+    for (auto it = roots.begin(); it != roots.end();)
+        if (it->second.root->finished())
+            ended.insert(roots.extract(it++));
+        else
+            ++it;
+}
+
+void Root::await_finished() {
+    for (const int64_t until = now_us() + roster_patience_us; now_us() < until; usleep(1000)) {
+        std::lock_guard lock(kept().mutex);
+        if (std::none_of(kept().roots.begin(), kept().roots.end(), [](const auto& entry) {
+                return entry.second.root->complete_ && !entry.second.root->finished();
+            }))
+            return;
+    }
+}
+
+void Root::release(const net::IdName& name) {
+    std::unique_ptr<Root> ended;  // destroyed outside the lock
+    std::lock_guard lock(kept().mutex);
+    const auto place = kept().roots.find(name);
+    if (place == kept().roots.end()) return;
+    Root& root = *place->second.root;
+    if (root.used_.load(std::memory_order_acquire) && !root.finished()) return;
+    ended = std::move(place->second.root);
+    kept().roots.erase(place);
+}
+
+Root::Root(std::shared_ptr<Reception> reception, const net::Identity& identity, std::function<void()> on_use)
+    : reception_(std::move(reception)), identity_(identity), on_use_(std::move(on_use)) {
+    reception_->door().admit(identity_, true);
+    reception_->service().run([this] {
+        reception_->service().on_failure(this, [this](const char* what) {
+            if (failure_ && !complete_)
+                fail_all(fail(weftSystemError, "the process where the ranks check in failed: {}", what));
+        });
+        reception_->expect(
+            identity_.name, net::checkin, {}, [this](net::Arrival arrival) { welcome(std::move(arrival)); },
+            [this](const Status& trouble) {
+                if (failure_ && !complete_) fail_all(fail(trouble.code(), "{}", trouble.sentence()));
+            });
+    });
+}
+
+Root::~Root() {
+    reception_->service().run([this] {
+        reception_->stop_expecting(identity_.name, net::checkin, {});
+        reception_->service().cancel(timer_);
+        reception_->service().on_failure(this, {});
+        for (Guest& guest : guests_) guest.link->part();
+        guests_.clear();
+    });
+    reception_->door().dismiss(identity_.name, true);
+}
+
+void Root::welcome(net::Arrival arrival) {
+    used_.store(true, std::memory_order_release);
+    // As a task, for it may open and close roots.
+    if (auto on_use = std::exchange(on_use_, {})) reception_->service().post(std::move(on_use));
+    Guest& guest = guests_.emplace_back();
+    guest.link = std::make_unique<Link>(
+        reception_->service(), std::move(arrival.socket),
+        [this, &guest](uint32_t kind, ByteReader& content) { on_frame(guest, kind, content); },
+        [this, &guest](const Status& why) { on_end(guest, why); });
+    if (timer_ == 0) timer_ = reception_->service().after(tell_after_us, [this] { tell_waiting(); });
+}
+
+void Root::on_frame(Guest& guest, uint32_t kind, ByteReader& content) {
+    Status status;
+    std::vector<RosterRank> members;
+    if (!failure_ || complete_) {  // too late: it gets what the others got
+        if (complete_) status = fail(weftMismatch, "all {} ranks of this unique id have met already", ranks_);
+    } else if (kind == uint32_t(CheckIn::host) && !guest.checked_in) {
+        guest.entry = HostEntry::read(content);
+        guest.checked_in = true;
+        members = std::exchange(guest.entry.members, {});
+        if (ranks_ == 0) {
+            ranks_ = guest.entry.ranks;
+            first_text_ = guest.entry.text();
+        }
+        if (content.ok() && guest.entry.ranks != ranks_) {
+            status = fail(weftMismatch,
+                          "the ranks of {} were told that there are {} ranks, those of {} {}: all ranks must be given "
+                          "the same nranks",
+                          guest.entry.text(), guest.entry.ranks, first_text_, ranks_);
+        } else {
+            status = admit(guest, members, content);
+        }
+        WEFT_LOG(info, init, "{} checked in with {} of {} ranks", guest.entry.text(), members.size(), ranks_);
+    } else if (kind == uint32_t(CheckIn::joined) && guest.checked_in) {
+        guest.entry.share = get_share(content);
+        for (uint32_t left = content.get<uint32_t>(); left > 0 && content.ok(); --left)
+            members.push_back(RosterRank::read(content));
+        status = admit(guest, members, content);
+    } else if (kind == uint32_t(CheckIn::failed)) {
+        status = Status(content.get_failure());
+    } else {
+        status = fail(weftInternalError, "{} sent the root a message out of turn", guest.link->peer().text());
+    }
+    if (!status && complete_) {
+        refuse(guest, status);
+    } else if (!status) {
+        fail_all(std::move(status));
+    } else if (!failure_) {
+        refuse(guest, failure_);
+    } else if (ranks_ > 0 && int(by_rank_.size()) == ranks_) {
+        finish();
+    }
+}
+
+Status Root::admit(Guest& guest, const std::vector<RosterRank>& members, ByteReader& content) {
+    for (const RosterRank& member : members) {
+        if (member.rank < 0 || member.rank >= ranks_)
+            return fail(weftInternalError, "{} claims to have rank {} of {}", guest.entry.text(), member.rank, ranks_);
+        if (const auto [place, first] = by_rank_.emplace(member.rank, &guest); !first) {
+            const HostEntry& other = place->second->entry;
+            const auto earlier = std::find_if(other.members.begin(), other.members.end(),
+                                              [&](const RosterRank& one) { return one.rank == member.rank; });
+            return fail(weftMismatch, "two processes are rank {} of {}: pid {} on {} and pid {} on {}", member.rank,
+                        ranks_, earlier->pid, other.text(), member.pid, guest.entry.text());
+        }
+        guest.entry.members.push_back(member);
+        if (member.rank == 0) {
+            agreed_ = content.get<AgreedOptions>();
+            texts_.tuning = content.get_bytes();
+            texts_.refusal = content.get_optional_failure();
+        }
+    }
+    if (!content.at_end()) return fail(weftInternalError, "{} sent the root a damaged message", guest.entry.text());
+    return ok();
+}
+
+void Root::finish() {
+    complete_ = true;
+    std::vector<Guest*> order;
+    for (Guest& guest : guests_)
+        if (guest.checked_in) {
+            std::sort(guest.entry.members.begin(), guest.entry.members.end(),
+                      [](const RosterRank& one, const RosterRank& other) { return one.rank < other.rank; });
+            if (!guest.entry.members.empty()) order.push_back(&guest);
+        }
+    std::sort(order.begin(), order.end(), [](const Guest* one, const Guest* other) {
+        return one->entry.members.front().rank < other->entry.members.front().rank;
+    });
+    Roster roster;
+    roster.agreed = agreed_;
+    roster.texts = std::move(texts_);
+    for (Guest* guest : order) {
+        roster.texts.add_machine(std::exchange(guest->entry.machine, {}));
+        if (!roster.texts.refusal) roster.texts.refusal = std::move(guest->entry.refusal);
+        roster.hosts.push_back(guest->entry);
+    }
+    roster.facts = facts_of(roster.hosts);
+    ByteWriter common;
+    roster.write(common);
+    for (Guest& guest : guests_) {
+        // Another has not said who it is, and comes too late.
+        if (std::find(order.begin(), order.end(), &guest) == order.end()) continue;
+        guest.link->send(uint32_t(CheckIn::roster), common);
+        guest.link->close_when_idle();
+    }
+    WEFT_LOG(info, init, "all {} ranks have checked in, on {} hosts", ranks_, order.size());
+}
+
+void Root::refuse(Guest& guest, const Status& why) {
+    ByteWriter content;
+    content.put_failure(why.code(), why.sentence());
+    guest.link->send(uint32_t(CheckIn::refused), content);
+    guest.link->close_when_idle();
+}
+
+void Root::fail_all(Status failure) {
+    failure_ = std::move(failure);
+    WEFT_LOG(warn, init, "the ranks cannot meet: {}", failure_.sentence());
+    for (Guest& guest : guests_) refuse(guest, failure_);
+}
+
+void Root::on_end(Guest& guest, const Status& why) {
+    const HostEntry entry = std::move(guest.entry);
+    const bool counted = guest.checked_in && !entry.members.empty();
+    guests_.remove_if([&](const Guest& one) { return &one == &guest; });
+    if (counted && !complete_ && failure_) {
+        std::vector<int> lost;
+        for (const RosterRank& member : entry.members) lost.push_back(member.rank);
+        std::sort(lost.begin(), lost.end());
+        fail_all(fail(weftRemoteError, "process {}, which led {} with {}, went away while the ranks were meeting: {}",
+                      entry.pid, entry.text(), ranks_text(lost), why ? "it closed the connection" : why.sentence()));
+    }
+    if ((!complete_ && failure_) || !guests_.empty()) return;
+    finished_.store(true, std::memory_order_release);
+    // One that failed tells those who come late why, until somebody closes it.
+    if (complete_) reception_->service().post([] { close_finished(); });
+}
+
+std::string Root::missing() const {
+    std::vector<int> ranks;
+    for (int rank = 0; rank < ranks_; ++rank)
+        if (!by_rank_.count(rank)) ranks.push_back(rank);
+    return ranks_text(ranks);
+}
+
+void Root::tell_waiting() {
+    timer_ = reception_->service().after(tell_after_us, [this] { tell_waiting(); });
+    if (complete_ || !failure_ || ranks_ == 0) return;
+    ByteWriter content;
+    content.put_text(missing());
+    for (Guest& guest : guests_) guest.link->send(uint32_t(CheckIn::waiting), content);
+}
+
+}  // namespace weft

@@ -1,0 +1,243 @@
+#include "src/rma/deliveries.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+namespace weft {
+
+namespace {
+
+constexpr uint32_t mark = 0x77696e64;  // of every slot: nothing else goes over these links
+constexpr int wishes_at_once = 16;     // of one peer: then it is the next one's turn
+
+}  // namespace
+
+Deliveries::Deliveries(HostGroup& group, int rank, Hooks hooks)
+    : group_(&group), rank_(rank), hooks_(std::move(hooks)), peers_(size_t(group.ranks())) {
+    for (const int other : group.locals())
+        if (other != rank && !group.same_process(rank, other)) neighbours_.push_back(other);
+    letters_.assign(neighbours_.size(), 0);
+}
+
+Deliveries::Peer& Deliveries::peer(int rank) {
+    std::unique_ptr<Peer>& one = peers_[size_t(rank)];
+    if (!one) {
+        one = std::make_unique<Peer>();
+        linked_.push_back(rank);
+        networked_ |= !group_->local(rank);
+    }
+    return *one;
+}
+
+void Deliveries::ask(int rank, Wish wish) {
+    Peer& other = peer(rank);
+    other.used = other.unanswered = true;
+    ++other.own;
+    other.wishes.push_back(wish);
+}
+
+void Deliveries::put(int rank, const Place& place, const std::byte* data, uint64_t bytes, int signal) {
+    ask(rank, {{Kind::put, place.window, place.offset, bytes, signal, 0}, const_cast<std::byte*>(data)});
+}
+
+void Deliveries::get(int rank, const Place& place, std::byte* data, uint64_t bytes) {
+    Peer& other = peer(rank);
+    other.wanted = data;
+    other.wanted_bytes = bytes;
+    other.waiting = true;
+    ask(rank, {{Kind::get, place.window, place.offset, bytes, no_signal, 0}, nullptr});
+}
+
+bool Deliveries::settled(int rank) const {
+    const Peer* other = peers_[size_t(rank)].get();
+    return !other || (other->own == 0 && !other->pushing && !other->waiting);
+}
+
+Status Deliveries::trouble(int rank) const {
+    const Peer* other = peers_[size_t(rank)].get();
+    return other && !other->trouble ? Status(other->trouble.code(), std::string(other->trouble.sentence())) : ok();
+}
+
+bool Deliveries::connecting(int rank) const {
+    const Peer* other = peers_[size_t(rank)].get();
+    return !other || !other->link.connected;
+}
+
+std::vector<int> Deliveries::unanswered() const {
+    std::vector<int> all;
+    for (const int rank : linked_)
+        if (peers_[size_t(rank)]->unanswered) all.push_back(rank);
+    return all;
+}
+
+// Others make their end of a link and leave a letter; ours is to be made then.
+void Deliveries::look_for_callers() {
+    const auto look = [&](int rank) {
+        if (!peers_[size_t(rank)] && hooks_.called_by(rank)) (void)peer(rank);
+    };
+    for (size_t i = 0; i < neighbours_.size(); ++i) {
+        const uint32_t letters = group_->row(neighbours_[i]).letters.load(std::memory_order_acquire);
+        if (letters != std::exchange(letters_[i], letters)) look(neighbours_[i]);
+    }
+    if (group_->one_host()) return;
+    // Pairs with deliver(), where the letter comes before the count: else it might be missed for good.
+    const uint32_t inbox = group_->header().inbox.load(std::memory_order_acquire);
+    if (inbox == std::exchange(inbox_, inbox)) return;
+    for (int rank = 0; rank < group_->ranks(); ++rank)
+        if (!group_->local(rank)) look(rank);
+}
+
+bool Deliveries::serve() {
+    look_for_callers();
+    bool moved = false;
+    for (size_t i = 0; i < linked_.size(); ++i) {
+        Peer& other = *peers_[size_t(linked_[i])];
+        if (other.trouble) moved |= serve(linked_[i], other);
+    }
+    return moved;
+}
+
+// A peer that has gone matters to who waits for it, and to nobody else. What fails here it would wait for in vain.
+bool Deliveries::breaks(Peer& other, Status why) {
+    if (why.code() != weftRemoteError) group_->raise(why.code(), rank_, why.sentence());
+    other.trouble = std::move(why);
+    return true;
+}
+
+bool Deliveries::serve(int rank, Peer& other) {
+    if (!other.link.connected) {
+        if (Status step = hooks_.connect(rank, other.link); !step) return breaks(other, std::move(step));
+        if (!other.link.connected) return false;
+    }
+    bool moved = false;
+    auto pushed = push(other);
+    if (!pushed) return breaks(other, pushed.take_status());
+    moved |= *pushed;
+    auto pulled = pull(rank, other);
+    if (!pulled) return breaks(other, pulled.take_status());
+    return moved || *pulled;
+}
+
+Result<bool> Deliveries::push(Peer& other) {
+    Sender& sender = *other.link.target;
+    bool moved = false;
+    for (int slots = 0; !other.wishes.empty() && slots < wishes_at_once; ++slots) {
+        Wish& wish = other.wishes.front();
+        const uint64_t bytes = wish.header.kind == Kind::get ? 0 : wish.header.bytes;
+        if (!wish.begun) {
+            Frame frame;
+            const uint64_t few = bytes <= sizeof frame.few ? bytes : 0;
+            frame.header = wish.header;
+            if (few > 0) memcpy(frame.few, wish.data, few);
+            auto sent = sender.send(reinterpret_cast<const std::byte*>(&frame), {sizeof(Header) + few, 0, mark});
+            if (!sent) return sent;
+            if (!*sent) break;
+            wish.begun = true;
+            wish.done = few;
+        } else {
+            const uint64_t piece = std::min<uint64_t>(bytes - wish.done, other.link.slot_bytes);
+            auto sent = sender.send(wish.data + wish.done, {piece, 0, mark});
+            if (!sent) return sent;
+            if (!*sent) break;
+            wish.done += piece;
+        }
+        moved = other.pushing = true;
+        if (wish.done < bytes) continue;
+        other.own -= wish.own;
+        other.wishes.pop_front();
+    }
+    if (other.pushing) {
+        auto through = sender.progress();
+        if (!through) return through;
+        moved |= *through;
+        other.pushing = !*through;
+    }
+    return moved;
+}
+
+Result<bool> Deliveries::pull(int rank, Peer& other) {
+    Receiver& receiver = *other.link.source;
+    bool moved = false;
+    for (int slots = 0; slots < wishes_at_once; ++slots) {
+        SlotInfo info;
+        const bool rest = other.left > 0;
+        std::byte* target = rest ? other.target : reinterpret_cast<std::byte*>(&other.frame);
+        const size_t room = rest ? std::min<uint64_t>(other.left, other.link.slot_bytes) : sizeof(Frame);
+        auto received = receiver.receive_into(target, room, info);
+        if (!received) return received;
+        if (!*received) break;
+        moved = true;
+        if (info.fingerprint != mark || (rest ? info.bytes != room : info.bytes < sizeof(Header)))
+            return fail(weftInternalError, "rank {} got {} bytes from rank {} where a window's message has others",
+                        rank_, info.bytes, rank);
+        if (rest) {
+            other.target += room;
+            other.left -= room;
+        } else {
+            WEFT_TRY(take(rank, other));
+        }
+        if (other.left == 0) finish(rank, other);
+    }
+    return moved;
+}
+
+// A frame has come.
+Status Deliveries::take(int rank, Peer& other) {
+    const Header& header = other.frame.header;
+    if (header.kind == Kind::answer) {
+        if (!other.waiting || header.bytes != other.wanted_bytes)
+            return fail(weftInternalError, "rank {} got an answer of {} bytes from rank {} that it has not asked for",
+                        rank_, header.bytes, rank);
+        other.target = other.wanted;
+    } else {
+        other.target = header.bytes > 0 ? hooks_.memory(header.window, header.offset, header.bytes) : nullptr;
+        if (header.bytes > 0 && !other.target)
+            return fail(weftInternalError, "rank {} asks for {} bytes at {} of window {}, which rank {} has not", rank,
+                        header.bytes, header.offset, header.window, rank_);
+    }
+    if (header.kind == Kind::get) return ok();
+    if (header.bytes > sizeof other.frame.few)
+        other.left = header.bytes;
+    else if (header.bytes > 0)
+        memcpy(other.target, other.frame.few, header.bytes);
+    return ok();
+}
+
+// All of what the last frame announced is there.
+void Deliveries::finish(int rank, Peer& other) {
+    const Header& header = other.frame.header;
+    switch (header.kind) {
+        case Kind::put:
+            if (header.signal >= 0 && header.signal < WEFT_SIGNALS * WEFT_SIGNAL_CONTEXTS)
+                hooks_.signalled(rank, header.signal);
+            break;
+        case Kind::get:
+            other.wishes.push_back({{Kind::answer, 0, 0, header.bytes, no_signal, 0}, other.target, 0, false, false});
+            break;
+        case Kind::answer:
+            other.waiting = false;
+            other.unanswered = other.own > 0;
+            break;
+    }
+}
+
+void Deliveries::add_descriptors(std::vector<pollfd>& list) const {
+    for (const int rank : linked_) {
+        const Peer& other = *peers_[size_t(rank)];
+        if (!other.link.abroad || !other.trouble) continue;
+        if (other.link.source) other.link.source->add_descriptors(list);
+        if (other.link.target && (!other.wishes.empty() || other.pushing)) other.link.target->add_descriptors(list);
+    }
+}
+
+void Deliveries::abandon() {
+    for (const int rank : linked_) {
+        Peer& other = *peers_[size_t(rank)];
+        other.wishes.clear();
+        other.own = 0;
+        other.waiting = other.pushing = false;
+        other.trouble = fail(weftRemoteError, "the communicator is dead");
+    }
+}
+
+}  // namespace weft

@@ -1,0 +1,276 @@
+#include "src/rma/one_sided.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include "src/segment/arena.hpp"
+#include "src/base/log.hpp"
+#include "src/base/small_copy.hpp"
+#include "src/executor/run.hpp"
+
+namespace weft {
+
+// At a time: then we look whether somebody has failed, and others that the thread drives have their turn.
+static constexpr uint64_t copied_bytes = 1 << 20;
+
+OneSided::OneSided(HostGroup& group, int rank, const Settings& settings, Connect connect, CalledBy called_by)
+    : group_(&group),
+      rank_(rank),
+      settings_(settings),
+      cross_(group, rank),
+      signals_(group, rank),
+      deliveries_(group, rank,
+                  {std::move(connect), std::move(called_by),
+                   [this](uint32_t window, uint64_t offset, uint64_t bytes) { return memory(window, offset, bytes); },
+                   [this](int peer, int signal) { signals_.came(peer, signal); }}),
+      arenas_(group, rank) {}
+
+// ---- Windows
+
+Result<WindowPart> OneSided::open(uint32_t number, void* address, size_t bytes, size_t& heap_used) {
+    WEFT_TRY(signals_.make(heap_used));
+    windows_[number] = {static_cast<std::byte*>(address), bytes};
+    return WindowPart{reinterpret_cast<uint64_t>(address), bytes, bytes > 0 ? Arena::place_of(address, bytes) : 0,
+                      signals_.place()};
+}
+
+void OneSided::complete(uint32_t number, std::span<const WindowPart> parts) {
+    Window& window = windows_[number];
+    window.parts.assign(parts.begin(), parts.end());
+    window.reached.resize(parts.size());
+    for (size_t peer = 0; peer < parts.size(); ++peer) signals_.found(int(peer), parts[peer].signals);
+}
+
+std::byte* OneSided::memory(uint32_t number, uint64_t offset, uint64_t bytes) {
+    const auto window = windows_.find(number);
+    if (window == windows_.end() || offset > window->second.bytes || bytes > window->second.bytes - offset)
+        return nullptr;
+    return window->second.address + offset;
+}
+
+const OneSided::Reached& OneSided::reach(Window& window, int peer) {
+    Reached& reached = window.reached[size_t(peer)];
+    if (reached.way == Way::unknown) {
+        reached = find_way(window.parts[size_t(peer)], peer);
+        WEFT_LOG_RANK(rank_, info, mem, "memory of rank {}'s window of {} bytes is {}", peer,
+                      window.parts[size_t(peer)].bytes,
+                      reached.way == Way::mapped   ? "read and written in place"
+                      : reached.way == Way::kernel ? "copied by the kernel"
+                                                   : "asked of that rank");
+    }
+    return reached;
+}
+
+// Each rank's own affair: nobody else needs to know how its memory is reached.
+OneSided::Reached OneSided::find_way(const WindowPart& part, int peer) {
+    if (!group_->local(peer)) return {Way::message};
+    if (group_->same_process(rank_, peer)) return {Way::mapped, reinterpret_cast<std::byte*>(part.address)};
+    std::byte* arena = part.in_arena != 0 && settings_.direct ? arenas_.of(peer) : nullptr;
+    if (arena) return {Way::mapped, arena + (part.in_arena - 1)};
+    return {kernel_copies(peer) ? Way::kernel : Way::message};
+}
+
+bool OneSided::kernel_copies(int peer) {
+    const auto [place, fresh] = kernel_copies_.try_emplace(peer, false);
+    if (fresh) place->second = settings_.cross_memory && cross_.probe(peer);
+    return place->second;
+}
+
+// ---- A call
+
+Status check_inside(const OneSidedCall& call, uint64_t part_bytes) {
+    if (call.offset <= part_bytes && call.bytes <= part_bytes - call.offset) return ok();
+    return fail(weftInvalidArgument,
+                "{} bytes at offset {} (bytes) are not all inside rank {}'s part of the window, which has {} bytes: "
+                "nothing was {}",
+                call.bytes, call.offset, call.peer, part_bytes,
+                call.kind == OneSidedCall::Kind::put ? "written" : "read");
+}
+
+Status check_overlap(const OneSidedCall& call, const std::byte* there) {
+    const auto first = reinterpret_cast<uintptr_t>(call.data), second = reinterpret_cast<uintptr_t>(there);
+    const uintptr_t distance = first < second ? second - first : first - second;
+    if (distance == 0 || distance >= call.bytes) return ok();
+    const bool puts = call.kind == OneSidedCall::Kind::put;
+    return fail(weftInvalidArgument,
+                "localbuff overlaps what is {0} of rank {1}'s part of the window: {2} bytes each, {3} apart; they must "
+                "be equal or disjoint: nothing was {0}",
+                puts ? "written" : "read", call.peer, call.bytes, distance);
+}
+
+void merge_waits(std::span<const SignalWait> waits, std::vector<SignalWait>& into) {
+    into.clear();
+    for (const SignalWait& wait : waits) {
+        const auto same = std::find_if(into.begin(), into.end(), [&](const SignalWait& other) {
+            return other.peer == wait.peer && other.signal == wait.signal;
+        });
+        same == into.end() ? into.push_back(wait) : void(same->count += wait.count);
+    }
+}
+
+Status OneSided::begin(const OneSidedCall& call) {
+    using Kind = OneSidedCall::Kind;
+    reached_ = {};
+    if (call.kind == Kind::put || call.kind == Kind::get) {
+        const auto place = windows_.find(call.window);
+        if (place == windows_.end() || place->second.parts.empty())
+            return fail(weftInvalidUsage, "the window is not registered");
+        Window& window = place->second;
+        const WindowPart& part = window.parts[size_t(call.peer)];
+        WEFT_TRY(check_inside(call, part.bytes));
+        if (call.bytes > 0) reached_ = reach(window, call.peer);
+        if (reached_.base) {
+            reached_.base += call.offset;
+            WEFT_TRY(check_overlap(call, reached_.base));
+        }
+    }
+    call_ = call;
+    done_ = 0;
+    missing_.clear();
+    merge_waits(call.waits, waits_);
+    if (reached_.way == Way::message) {
+        if (call.kind == Kind::put)
+            deliveries_.put(call.peer, {call.window, call.offset}, call.data, call.bytes, call.signal);
+        else
+            deliveries_.get(call.peer, {call.window, call.offset}, call.data, call.bytes);
+    } else if (call.kind == Kind::signal || (call.kind == Kind::put && call.bytes == 0)) {
+        send_signal();
+    } else if (call.kind == Kind::flush) {
+        for (const int peer : deliveries_.unanswered()) deliveries_.get(peer, {}, nullptr, 0);
+    }
+    return ok();
+}
+
+// Behind all that was asked of the peer, if anything was.
+void OneSided::send_signal() {
+    if (call_.signal == Deliveries::no_signal) return;
+    if (!group_->local(call_.peer) || deliveries_.used(call_.peer)) {
+        deliveries_.put(call_.peer, {}, nullptr, 0, call_.signal);
+        reached_.way = Way::message;
+    } else {
+        signals_.raise(call_.peer, call_.signal);
+    }
+}
+
+Progress OneSided::advance() {
+    using Kind = OneSidedCall::Kind;
+    if (call_.kind == Kind::wait) return await_signals();
+    if (call_.kind == Kind::flush) return flush();
+    if (reached_.way == Way::message) return await_peer();
+    return done_ < call_.bytes ? copy_some() : Progress::done;
+}
+
+Progress OneSided::copy_some() {
+    const uint64_t bytes = std::min(copied_bytes, call_.bytes - done_);
+    const bool puts = call_.kind == OneSidedCall::Kind::put;
+    if (!signals_.enter(call_.peer)) {
+        if (group_->aborted()) return fails(group_->abort_status());
+        return fails(fail(weftRemoteError, "{} left the communicator: its part of the window is gone",
+                          group_->name_of(call_.peer)));
+    }
+    Status copied;
+    std::byte* ours = call_.data + done_;
+    if (reached_.way == Way::mapped) {
+        std::byte *to = puts ? reached_.base + done_ : ours, *from = puts ? ours : reached_.base + done_;
+        if (bytes <= 64)
+            copy_small(to, from, bytes);
+        else if (to != from)
+            settings_.movers->copy({to, from, bytes, Stores::ordinary});
+    } else {
+        const auto& parts = windows_.at(call_.window).parts;
+        const uint64_t there = parts[size_t(call_.peer)].address + call_.offset + done_;
+        // Of a process that has ended the number may be another one's.
+        if (!group_->alive(call_.peer))
+            copied = fail(weftRemoteError, "{} died: its part of the window is gone", group_->name_of(call_.peer));
+        else
+            copied = puts ? cross_.write(call_.peer, ours, there, bytes) : cross_.read(call_.peer, ours, there, bytes);
+    }
+    signals_.leave();
+    // It may have given its memory back meanwhile: then what was read is nothing.
+    if (copied && group_->aborted()) copied = group_->abort_status();
+    if (!copied) return fails(std::move(copied));
+    done_ += bytes;
+    if (done_ < call_.bytes) return Progress::moved;
+    if (puts) send_signal();
+    return reached_.way == Way::message ? Progress::moved : Progress::done;
+}
+
+// The peer has taken what we ask of it, or answered.
+Progress OneSided::await_peer() {
+    const bool moved = deliveries_.serve();
+    if (deliveries_.settled(call_.peer)) return Progress::done;
+    if (Status trouble = deliveries_.trouble(call_.peer); !trouble) return fails(std::move(trouble));
+    missing_.clear();
+    missing_.insert(call_.peer);
+    return moved ? Progress::moved : Progress::blocked;
+}
+
+Progress OneSided::await_signals() {
+    bool moved = false;
+    for (int look = 0; look < 2; ++look) {
+        missing_.clear();
+        for (const SignalWait& wait : waits_)
+            if (signals_.pending(wait.peer, wait.signal) < wait.count) missing_.insert(wait.peer);
+        if (missing_.empty()) {
+            for (const SignalWait& wait : waits_) signals_.take(wait.peer, wait.signal, wait.count);
+            return Progress::done;
+        }
+        if (look > 0 || !(moved = deliveries_.serve())) break;
+    }
+    Status trouble;
+    missing_.for_each([&](int peer) {
+        if (trouble) trouble = deliveries_.trouble(peer);
+    });
+    return !trouble ? fails(std::move(trouble)) : moved ? Progress::moved : Progress::blocked;
+}
+
+Progress OneSided::flush() {
+    const bool moved = deliveries_.serve();
+    missing_.clear();
+    Status trouble;
+    for (const int peer : deliveries_.unanswered()) {
+        missing_.insert(peer);
+        if (trouble) trouble = deliveries_.trouble(peer);
+    }
+    if (!trouble) return fails(std::move(trouble));
+    return missing_.empty() ? Progress::done : moved ? Progress::moved : Progress::blocked;
+}
+
+Progress OneSided::fails(Status failure) {
+    failure_ = std::move(failure);
+    return Progress::failed;
+}
+
+bool OneSided::connecting() const {
+    bool any = false;
+    missing_.for_each([&](int peer) { any |= deliveries_.connecting(peer); });
+    return any;
+}
+
+PartnerWait OneSided::awaited() const {
+    int peer = call_.peer;
+    missing_.for_each([&](int rank) { peer = rank; });
+    return {call_.kind == OneSidedCall::Kind::wait ? PartnerWait::signal : PartnerWait::one_sided, peer};
+}
+
+std::string OneSided::owed_by(int peer) {
+    using Kind = OneSidedCall::Kind;
+    std::string owed;
+    for (const SignalWait& wait : waits_) {
+        const uint64_t come = signals_.pending(wait.peer, wait.signal);
+        if (wait.peer == peer && come < wait.count)
+            owed += (owed.empty() ? "" : ", ") + owed_signals(rank_, wait.signal, come, wait.count);
+    }
+    if (!owed.empty()) return owed;
+    const char* what = call_.kind == Kind::get   ? "has not sent what rank {} gets from its window"
+                       : call_.kind == Kind::put ? "has not taken what rank {} puts into its window"
+                                                 : "has not taken the signals and data of rank {}";
+    return fmt::format(fmt::runtime(what), rank_) + ": across hosts a rank does so inside its Weft calls only";
+}
+
+void OneSided::abandon() {
+    deliveries_.abandon();
+    waits_.clear();
+}
+
+}  // namespace weft

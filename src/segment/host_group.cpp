@@ -1,0 +1,396 @@
+#include "src/segment/host_group.hpp"
+
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <pthread.h>
+#include <sched.h>
+#include <sys/random.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <climits>
+#include <cstring>
+#include <mutex>
+
+#include "src/base/clock.hpp"
+#include "src/base/file.hpp"
+#include "src/base/wire_version.hpp"
+
+namespace weft {
+
+namespace {
+
+constexpr uint64_t segment_magic = 0x3174666577000001u;
+constexpr uint32_t segment_version = wire_version;
+
+// A rank's letters lie at the end of its heap, backed in steps.
+constexpr size_t letters_step = 32;
+
+}  // namespace
+
+uint64_t pid_namespace() {
+    struct stat status {};
+    return stat("/proc/self/ns/pid", &status) == 0 ? status.st_ino : 0;
+}
+
+bool process_stopped(int pid) {
+    // The letter behind the name, which may hold anything but ends with the last parenthesis.
+    const std::string line = system_file(fmt::format("/proc/{}/stat", pid));
+    const size_t end = line.rfind(')');
+    return end != std::string::npos && end + 2 < line.size() && (line[end + 2] == 'T' || line[end + 2] == 't');
+}
+
+size_t HostGeometry::affordable_heap_bytes(int ranks) {
+    rlimit limit{};
+    if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return heap_bytes_most;
+    const size_t page = page_bytes();
+    return std::clamp(size_t(limit.rlim_cur) / 4 / size_t(ranks + 1) / page * page, heap_bytes_least, heap_bytes_most);
+}
+
+HostGroup::HostGroup(SharedMemory memory, int ranks, size_t heap_bytes)
+    : memory_(std::move(memory)),
+      heap_bytes_(heap_bytes),
+      rows_offset_(HostGeometry{ranks, 0}.rows()),
+      data_offset_(HostGeometry{ranks, 0}.lines()),
+      places_(size_t(ranks), -1) {}
+
+Result<std::shared_ptr<HostGroup>> HostGroup::create(int ranks, bool settled) {
+    const HostGeometry whole{ranks, ranks, HostGeometry::affordable_heap_bytes(ranks)};
+    auto memory = SharedMemory::create("weft", whole.bytes(), whole.lines());
+    if (!memory) return memory.take_status();
+    auto group = std::make_shared<HostGroup>(std::move(*memory), ranks, whole.heap_bytes);
+    WEFT_TRY(group->memory_.back(0, whole.host_homes()));
+    HostHeader& header = group->header();
+    header.magic = segment_magic;
+    header.version = segment_version;
+    header.ranks = ranks;
+    header.heap_bytes = whole.heap_bytes;
+    if (settled) WEFT_TRY(group->settle());
+    return group;
+}
+
+Result<std::shared_ptr<HostGroup>> HostGroup::map(Fd fd, bool settled) {
+    WEFT_TRY(SharedMemory::check_sealed(fd.number()));
+    const auto foreign = [] {
+        return fail(weftInternalError, "the segment passed by another process is not one of this library's version");
+    };
+    struct {
+        uint64_t magic;
+        uint32_t version;
+        int32_t ranks;
+        uint64_t heap_bytes;
+    } head{};
+    static_assert(offsetof(HostHeader, heap_bytes) == offsetof(decltype(head), heap_bytes));
+    if (pread(fd.number(), &head, sizeof head, 0) != sizeof head || head.magic != segment_magic ||
+        head.version != segment_version || head.ranks < 1 || head.ranks > max_ranks ||
+        head.heap_bytes < HostGeometry::heap_bytes_least || head.heap_bytes > HostGeometry::heap_bytes_most ||
+        head.heap_bytes % page_bytes() != 0)
+        return foreign();
+    const HostGeometry whole{head.ranks, head.ranks, head.heap_bytes};
+    auto memory = SharedMemory::map(std::move(fd), whole.lines());
+    if (!memory) return memory.take_status();
+    if (memory->segment_bytes() != whole.bytes()) return foreign();
+    auto group = std::make_shared<HostGroup>(std::move(*memory), head.ranks, head.heap_bytes);
+    if (settled) WEFT_TRY(group->settle());
+    return group;
+}
+
+Status HostGroup::settle() {
+    std::lock_guard lock(settling_);
+    if (settled_.load(std::memory_order_relaxed)) return ok();
+    const bool spread = !one_host();
+    std::vector<int> locals;
+    for (int rank = 0; rank < ranks(); ++rank)
+        if (!spread || home(rank).host == header().own_host) locals.push_back(rank);
+    const HostGeometry geometry{ranks(), int(locals.size()), heap_bytes_};
+    auto data = SharedMemory::window(memory_, data_offset_, geometry.bytes() - data_offset_);
+    if (!data) return data.take_status();
+    WEFT_TRY(data->back(0, geometry.lines_bytes()));
+    for (size_t place = 0; place < locals.size(); ++place) places_[size_t(locals[place])] = int(place);
+    locals_ = std::move(locals);
+    data_ = std::move(*data);
+    settled_.store(true, std::memory_order_release);
+    return ok();
+}
+
+std::string HostGroup::name_of(int rank) const {
+    const int pid = home(rank).pid.load(std::memory_order_acquire);
+    if (one_host()) return fmt::format("rank {} (pid {})", rank, pid);
+    return fmt::format("rank {} (pid {} on {})", rank, pid, host_home(home(rank).host).name);
+}
+
+Status HostGroup::set_host_homes(const std::vector<HostHome>& hosts) {
+    const size_t offset = HostGeometry{ranks(), 0}.host_homes(), bytes = hosts.size() * sizeof(HostHome);
+    WEFT_TRY(memory_.back(offset, bytes));
+    memcpy(memory_.data() + offset, hosts.data(), bytes);
+    return ok();
+}
+
+Status HostGroup::write_texts(const void* data, size_t bytes) {
+    const size_t offset = HostGeometry{ranks(), 0}.texts();
+    const uint64_t length = bytes;
+    if (bytes > texts_most)
+        return fail(weftInternalError, "the texts of a communicator have {} bytes; there is room for {}", bytes,
+                    texts_most);
+    WEFT_TRY(memory_.back(offset, sizeof length + bytes));
+    memcpy(memory_.data() + offset, &length, sizeof length);
+    if (bytes > 0) memcpy(memory_.data() + offset + sizeof length, data, bytes);
+    return ok();
+}
+
+std::span<const std::byte> HostGroup::texts() const {
+    const std::byte* place = memory_.data() + HostGeometry{ranks(), 0}.texts();
+    uint64_t length = 0;
+    memcpy(&length, place, sizeof length);
+    return {place + sizeof length, std::min<uint64_t>(length, texts_most)};
+}
+
+bool HostGroup::alive(int rank) const {
+    if (row(rank).process == process_token()) return true;
+    if (settled_.load(std::memory_order_acquire) && !local(rank))
+        return row(rank).state.load(std::memory_order_acquire) != RankState::dead;
+    // A lost lock does not prove death: a program that closes Weft's descriptors loses it, too. But such a process still
+    // maps the segment, and a process that ends unmaps its memory before its locks are released.
+    const bool ours = memory_.descriptor_intact();
+    if (ours && locked_elsewhere(rank)) return true;
+    const RankRow& other = row(rank);
+    if (other.pid_namespace != 0 && other.pid_namespace == pid_namespace()) return mapped_by(other);
+    return !ours;  // we cannot tell: do not accuse
+}
+
+static struct flock lock_of(int rank, short type) {
+    struct flock lock {};
+    lock.l_type = type;
+    lock.l_whence = SEEK_SET;
+    lock.l_start = rank;
+    lock.l_len = 1;
+    return lock;
+}
+
+bool HostGroup::locked_elsewhere(int rank) const {
+    struct flock lock = lock_of(rank, F_WRLCK);
+    // Cannot tell: do not accuse.
+    if (!memory_.descriptor_intact() || fcntl(memory_.fd(), F_GETLK, &lock) != 0) return true;
+    return lock.l_type != F_UNLCK;
+}
+
+bool HostGroup::mapped_by(const RankRow& row) const {
+    const std::string maps = system_file(fmt::format("/proc/{}/maps", row.pid));
+    return maps.find(fmt::format(" {} ", memory_.inode())) != std::string::npos &&
+           maps.find("/memfd:weft") != std::string::npos;
+}
+
+std::string HostGroup::told(int rank) const {
+    const auto position = row(rank).position.read();
+    return position ? row(rank).told.read(position->entered) : std::string();
+}
+
+bool HostGroup::stopped(int rank) const {
+    if (!local(rank)) return row(rank).stopped.load(std::memory_order_acquire) != 0;
+    if (row(rank).process == process_token()) return false;  // who asks runs
+    return process_stopped(row(rank).pid);
+}
+
+Status HostGroup::claim(int rank) {
+    // Locked first: who is seen to have claimed a rank and holds no lock is dead.
+    struct flock lock = lock_of(rank, F_WRLCK);
+    auto& told = home(rank).claimant_pid;
+    if (fcntl(memory_.fd(), F_SETLK, &lock) == 0) {
+        uint64_t other = 0;
+        if (home(rank).claimant.compare_exchange_strong(other, process_token(), std::memory_order_acq_rel)) {
+            told.store(getpid(), std::memory_order_release);
+            return ok();
+        }
+        // The lock belongs to the process: another thread of ours has it too.
+        if (other != process_token()) {
+            lock.l_type = F_UNLCK;
+            fcntl(memory_.fd(), F_SETLK, &lock);
+        }
+    } else if (errno != EACCES && errno != EAGAIN) {
+        return fail(weftSystemError, "rank {} could not lock its row in the shared segment: {}", rank,
+                    errno_text(errno));
+    }
+    for (int i = 0; i < 1000 && told.load(std::memory_order_acquire) == 0; ++i) usleep(1000);  // until it has said so
+    if (home(rank).claimant.load(std::memory_order_acquire) == process_token())
+        return fail(weftMismatch, "process {} joined twice as rank {} of {}", getpid(), rank, ranks());
+    return fail(weftMismatch, "two processes are rank {} of {}: pid {} and pid {}", rank, ranks(),
+                told.load(std::memory_order_acquire), getpid());
+}
+
+bool HostGroup::died_joining(int rank) const {
+    const uint64_t claimant = home(rank).claimant.load(std::memory_order_acquire);
+    if (claimant == 0 || claimant == process_token() || locked_elsewhere(rank)) return false;
+    // Looked at after the lock: a rank may have joined, left and ended since.
+    return home(rank).pid.load(std::memory_order_acquire) == 0;
+}
+
+void HostGroup::mark_dead(int rank) {
+    if (!back_rows(rank, 1)) return;
+    // Rows of ranks elsewhere say nothing as long as nothing was told.
+    RankState living = local(rank) ? RankState::joined : row(rank).state.load();
+    if (living != RankState::joined && living != RankState::absent) return;
+    if (row(rank).state.compare_exchange_strong(living, RankState::dead)) wake_sleepers();
+}
+
+CpuSet HostGroup::cpus() const {
+    CpuSet all;
+    for (const int rank : locals_) all |= row(rank).cpus;
+    return all;
+}
+
+int HostGroup::cores() const {
+    CpuShare all;
+    for (const int rank : locals_) all.add(row(rank).cpus, row(rank).quota);
+    return all.cores();
+}
+
+bool HostGroup::raise(weftResult_t code, int rank, std::string_view sentence) {
+    AbortRecord& record = header().abort;
+    uint32_t none = 0;
+    if (!record.state.compare_exchange_strong(none, 1)) return false;
+    record.code = code;
+    record.rank = rank;
+    const size_t length = std::min(sentence.size(), sizeof record.sentence - 1);
+    memcpy(record.sentence, sentence.data(), length);
+    record.sentence[length] = 0;
+    record.state.store(2, std::memory_order_release);
+    wake_sleepers();
+    syscall(SYS_futex, &header().joined, FUTEX_WAKE, INT_MAX, nullptr, nullptr,
+            0);  // those who still wait for others to join
+    ring();
+    return true;
+}
+
+Status HostGroup::abort_status() const {
+    const AbortRecord& record = header().abort;
+    const int64_t patience = now_us() + 200'000;
+    while (record.state.load(std::memory_order_acquire) == 1 && now_us() < patience) sched_yield();
+    switch (record.state.load(std::memory_order_acquire)) {
+        case 0: return ok();
+        case 1: return {weftRemoteError, "a rank died, or was stopped, while it was reporting an error"};
+        default: return {record.code, record.sentence};
+    }
+}
+
+void HostGroup::wake_sleepers() {
+    if (!settled_.load(std::memory_order_acquire)) return;  // nobody is in a call
+    for (const int rank : locals_) {
+        auto& sleeping = row(rank).sleeping;
+        if (sleeping.load(std::memory_order_relaxed) && sleeping.exchange(0))
+            syscall(SYS_futex, &sleeping, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+    }
+}
+
+HostGroup::Letter* HostGroup::letters(int place) const {
+    return reinterpret_cast<Letter*>(data_.data() + heap_offset(place) + connections_end());
+}
+
+Status HostGroup::post_letter(int rank, int to, uint64_t key, const void* data, size_t bytes) {
+    auto& count = row(rank).letters;
+    const uint32_t index = count.load(std::memory_order_relaxed);
+    if (index >= letters_max || bytes > letter_bytes)
+        return fail(weftInternalError, "rank {} has no room for a letter of {} bytes ({} posted)", rank, bytes, index);
+    if (index % letters_step == 0)
+        WEFT_TRY(back(rank, connections_end() + index * sizeof(Letter), letters_step * sizeof(Letter)));
+    Letter& letter = letters(place(rank))[index];
+    letter.key = key;
+    letter.from = rank;
+    letter.to = to;
+    letter.bytes = uint32_t(bytes);
+    memcpy(letter.data, data, bytes);
+    count.store(index + 1, std::memory_order_release);  // pairs with find_letter() and letter_abroad()
+    wake();
+    if (!local(to)) ring();
+    return ok();
+}
+
+// About as many as letters come to a host whose ranks have some dozens of connections each.
+size_t HostGroup::inbox_heads() const {
+    size_t heads = 1024;
+    while (heads < 64 * locals_.size() && 2 * heads * sizeof(uint32_t) <= inbox_letters_offset) heads *= 2;
+    return heads;
+}
+
+std::atomic<uint32_t>& HostGroup::inbox_head(int from, uint64_t key) const {
+    const uint64_t hash = (key ^ uint64_t(from) << 48) * 0x9e3779b97f4a7c15u >> 32;
+    auto* heads = reinterpret_cast<std::atomic<uint32_t>*>(data_.data() + heap_offset(int(locals_.size())));
+    return heads[hash & (inbox_heads() - 1)];
+}
+
+HostGroup::Letter* HostGroup::inbox() const {
+    return reinterpret_cast<Letter*>(data_.data() + heap_offset(int(locals_.size())) + inbox_letters_offset);
+}
+
+const std::byte* HostGroup::find_letter(int rank, uint64_t key) const {
+    if (!local(rank)) {
+        if (header().inbox.load(std::memory_order_acquire) == 0) return nullptr;  // pairs with deliver()
+        const Letter* all = inbox();
+        for (uint32_t index = inbox_head(rank, key).load(std::memory_order_acquire); index > 0;) {
+            const Letter& letter = all[index - 1];
+            if (letter.key == key && letter.from == rank) return letter.data;
+            index = letter.next;
+        }
+        return nullptr;
+    }
+    const uint32_t count = std::min<uint32_t>(row(rank).letters.load(std::memory_order_acquire), uint32_t(letters_max));
+    const Letter* letter = letters(place(rank));
+    for (uint32_t i = 0; i < count; ++i, ++letter)
+        if (letter->key == key) return letter->data;
+    return nullptr;
+}
+
+const HostGroup::Letter* HostGroup::letter_abroad(int rank, uint32_t& index) const {
+    const uint32_t count = std::min<uint32_t>(row(rank).letters.load(std::memory_order_acquire), uint32_t(letters_max));
+    while (index < count) {
+        const Letter* letter = &letters(place(rank))[index++];
+        if (!local(letter->to)) return letter;
+    }
+    return nullptr;
+}
+
+Status HostGroup::deliver(const Letter& letter) {
+    auto& count = header().inbox;
+    const uint32_t index = count.load(std::memory_order_relaxed);
+    const size_t heap = heap_offset(int(locals_.size()));
+    if (index >= inbox_max())
+        return fail(weftInternalError,
+                    "rank {} has no room for the address that rank {} sent it: {} have come to its host", letter.to,
+                    letter.from, index);
+    if (index == 0) WEFT_TRY(data_.back(heap, inbox_heads() * sizeof(uint32_t)));
+    if (index % letters_step == 0)
+        WEFT_TRY(data_.back(heap + inbox_letters_offset + index * sizeof(Letter), letters_step * sizeof(Letter)));
+    auto& head = inbox_head(letter.from, letter.key);
+    Letter& place = inbox()[index];
+    place = letter;
+    place.next = head.load(std::memory_order_relaxed);
+    head.store(index + 1, std::memory_order_release);  // pairs with find_letter()
+    count.store(index + 1, std::memory_order_release);
+    wake();
+    return ok();
+}
+
+void HostGroup::ring() const {
+    if (doorbell_) ring_event(doorbell_);
+}
+
+std::string ranks_text(const std::vector<int>& ascending) {
+    constexpr int most_runs = 8;
+    std::string text = ascending.size() == 1 ? "rank " : "ranks ";
+    int runs = 0;
+    for (size_t first = 0; first < ascending.size();) {
+        size_t last = first;
+        while (last + 1 < ascending.size() && ascending[last + 1] == ascending[last] + 1) ++last;
+        if (++runs > most_runs) return text + fmt::format(" and {} more", ascending.size() - first);
+        if (runs > 1) text += ", ";
+        text += last > first ? fmt::format("{} to {}", ascending[first], ascending[last])
+                             : fmt::format("{}", ascending[first]);
+        first = last + 1;
+    }
+    return text;
+}
+
+}  // namespace weft

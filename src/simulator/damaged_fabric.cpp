@@ -1,0 +1,47 @@
+#include "src/simulator/damaged_fabric.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace weft {
+
+namespace {
+
+double factor_of(const std::map<int, double>& slow, int which) {
+    const auto found = slow.find(which);
+    return found == slow.end() ? 1 : found->second;
+}
+
+}  // namespace
+
+DamagedFabric::DamagedFabric(const Fabric& whole, Damage damage)
+    : whole_(whole),
+      damage_(std::move(damage)),
+      around_(damage_.failed_links.empty() ? nullptr : whole.around(damage_.failed_links)) {}
+
+double DamagedFabric::bytes_per_us(int link) const {
+    return now().bytes_per_us(link) / factor_of(damage_.slow_links, link);
+}
+
+double DamagedFabric::slowness(int rank) const { return now().slowness(rank) * factor_of(damage_.slow_ranks, rank); }
+
+Route DamagedFabric::checked(Route route) const {
+    const auto& failed = damage_.failed_links;
+    if (std::any_of(route.links.begin(), route.links.end(),
+                    [&](int link) { return std::find(failed.begin(), failed.end(), link) != failed.end(); }))
+        route.exists = false;
+    return route;
+}
+
+Result<int> link_named(const Fabric& fabric, const std::string& name) {
+    constexpr int named_most = 4;
+    for (int link = 0; link < fabric.links(); ++link)
+        if (fabric.link_name(link) == name) return link;
+    std::string some;
+    for (int link = 0; link < std::min(named_most, fabric.links()); ++link)
+        some += fmt::format("{}`{}`", some.empty() ? "" : ", ", fabric.link_name(link));
+    return fail(weftInvalidArgument, "there is no link `{}`; names are as in the table of busiest links, such as {}",
+                name, some);
+}
+
+}  // namespace weft

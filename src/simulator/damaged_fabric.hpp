@@ -1,0 +1,47 @@
+// damaged_fabric.hpp: a fabric some of whose links, ranks or hosts are slow, or some of whose links are gone. What takes
+// a link that is gone goes another way, if the fabric knows one. Nothing stands for anything else in it any more.
+#pragma once
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "src/base/result.hpp"
+#include "src/simulator/fabric.hpp"
+
+namespace weft {
+
+struct Damage {
+    std::map<int, double> slow_links, slow_ranks;  // so many times as slow as they were
+    std::vector<int> failed_links;
+    bool none() const { return slow_links.empty() && slow_ranks.empty() && failed_links.empty(); }
+};
+
+// The fabric must outlive it.
+class DamagedFabric : public Fabric {
+  public:
+    DamagedFabric(const Fabric& whole, Damage damage);
+
+    int ranks() const override { return now().ranks(); }
+    const RankCosts& costs() const override { return now().costs(); }
+    int links() const override { return now().links(); }
+    double bytes_per_us(int link) const override;
+    std::string link_name(int link) const override { return now().link_name(link); }
+    Route route(int from, int to) const override { return checked(now().route(from, to)); }
+    Route local(int rank) const override { return checked(now().local(rank)); }
+    Route reading(int rank, int owner) const override { return checked(now().reading(rank, owner)); }
+    double slowness(int rank) const override;
+
+  private:
+    const Fabric& now() const { return around_ ? *around_ : whole_; }
+    Route checked(Route route) const;
+
+    const Fabric& whole_;
+    const Damage damage_;
+    const std::unique_ptr<Fabric> around_;  // null: no routes but the old ones are known
+};
+
+// weftInvalidArgument: no link is called so; with names of some.
+Result<int> link_named(const Fabric& fabric, const std::string& name);
+
+}  // namespace weft

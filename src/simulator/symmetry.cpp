@@ -1,0 +1,62 @@
+#include "src/simulator/symmetry.hpp"
+
+#include <algorithm>
+
+namespace weft {
+
+namespace {
+
+int distance(int from, int to, int ranks) { return to < 0 ? -1 : (to - from + ranks) % ranks; }
+
+// What decides how long a step takes and for whom it waits.
+bool same_step(const Instruction& one, const Instruction& other) {
+    return one.opcode == other.opcode && one.source == other.source && one.targets == other.targets &&
+           one.phase == other.phase && one.repeat == other.repeat && one.count == other.count &&
+           one.after == other.after && one.tile == other.tile;
+}
+
+bool reads_alike(const Instruction& one, int rank, const Instruction& other, int other_rank, int ranks) {
+    if (one.opcode != Opcode::copy || one.source != Buffer::slot) return true;
+    for (int iteration = 0; iteration < one.repeat; ++iteration)
+        if (distance(rank, one.rank.at(iteration), ranks) != distance(other_rank, other.rank.at(iteration), ranks))
+            return false;
+    return true;
+}
+
+}  // namespace
+
+bool chunks_alike(const Schedule& schedule, size_t length) {
+    const size_t shares = size_t(schedule.chunks / schedule.parts());
+    return shares == 1 || length % (64 * shares) == 0;
+}
+
+bool turns_into(const Schedule& one, const Schedule& other, int period) {
+    const int ranks = one.ranks;
+    if (one.blocks.size() != other.blocks.size() || one.board.size() != other.board.size() ||
+        one.chunks != other.chunks || one.fifo_depth != other.fifo_depth || one.tiles != other.tiles ||
+        (other.rank - one.rank) % period != 0)
+        return false;
+    std::vector<int32_t> board = one.board;
+    for (int32_t& member : board) member = int32_t((member + other.rank - one.rank) % ranks);
+    std::sort(board.begin(), board.end());
+    if (board != other.board) return false;
+    for (size_t b = 0; b < one.blocks.size(); ++b) {
+        const Block &block = one.blocks[b], &turned = other.blocks[b];
+        if (block.channel != turned.channel || block.instructions.size() != turned.instructions.size() ||
+            distance(one.rank, block.source, ranks) != distance(other.rank, turned.source, ranks) ||
+            distance(one.rank, block.target, ranks) != distance(other.rank, turned.target, ranks))
+            return false;
+        for (size_t s = 0; s < block.instructions.size(); ++s)
+            if (!same_step(block.instructions[s], turned.instructions[s]) ||
+                !reads_alike(block.instructions[s], one.rank, turned.instructions[s], other.rank, ranks))
+                return false;
+    }
+    return true;
+}
+
+bool board_turns(const Schedule& schedule, int period) {
+    if (schedule.board.empty() || board_of_all(schedule)) return true;
+    return schedule.board.front() / period == schedule.board.back() / period;
+}
+
+}  // namespace weft

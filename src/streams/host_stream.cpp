@@ -1,0 +1,219 @@
+#include "src/streams/host_stream.hpp"
+
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <set>
+#include <shared_mutex>
+#include <vector>
+
+#include "src/base/process_token.hpp"
+#include "src/base/log.hpp"
+
+namespace weft {
+
+namespace {
+
+// Failures that nobody asks for must not grow for ever.
+constexpr size_t most_failures = 64;
+constexpr std::chrono::seconds exit_patience{2};
+
+// All that were ever made. Never freed: streams' threads may outlive static objects.
+struct StreamRegistry {
+    std::shared_mutex mutex;
+    std::set<const void*> handles;
+    std::atomic<bool> any{false};  // handle
+    std::vector<std::weak_ptr<HostStream>> living;
+};
+StreamRegistry& stream_registry() {
+    static auto* const all = new StreamRegistry;
+    return *all;
+}
+
+// A program that ends with calls in its streams: they shall not run while its objects are taken down.
+void stop_all() {
+    std::vector<std::shared_ptr<HostStream>> living;
+    {
+        std::shared_lock lock(stream_registry().mutex);
+        for (const auto& each : stream_registry().living)
+            if (auto stream = each.lock()) living.push_back(std::move(stream));
+    }
+    for (const auto& stream : living) stream->stop();
+    const auto until = std::chrono::steady_clock::now() + exit_patience;
+    for (const auto& stream : living) stream->drop_rest(until);
+}
+
+void add(const std::shared_ptr<HostStream>& stream) {
+    std::unique_lock lock(stream_registry().mutex);
+    static const bool told = (std::atexit(stop_all), true);
+    (void)told;
+    std::erase_if(stream_registry().living, [](const auto& each) { return each.expired(); });
+    stream_registry().living.push_back(stream);
+}
+
+}  // namespace
+
+static Status dropped() { return fail(weftInvalidUsage, "the process ends: calls in streams are dropped"); }
+
+Status in_progress() { return {weftInProgress, "not done yet"}; }
+
+Result<std::shared_ptr<HostStream>> HostStream::make(int nice) {
+    std::shared_ptr<HostStream> stream(new HostStream);
+    auto thread = OwnedThread::start("weft-stream", [self = stream.get(), nice] {
+        if (nice != 0 && setpriority(PRIO_PROCESS, 0, nice) != 0)  // of this thread alone, on Linux
+            WEFT_LOG(info, init, "a stream's thread keeps its priority: {}", errno_text(errno));
+        self->work();
+    });
+    if (!thread) return thread.take_status();
+    stream->thread_ = std::move(*thread);
+    add(stream);
+    return stream;
+}
+
+HostStream::~HostStream() {
+    if (!thread_.runs_here()) return;
+    {
+        std::lock_guard lock(mutex_);
+        ending_ = true;
+    }
+    given_.notify_all();
+    thread_.end();
+}
+
+void HostStream::enqueue(Work work) {
+    std::unique_lock lock(mutex_);
+    if (stopped_) {
+        ++enqueued_;
+        finish(dropped());
+        lock.unlock();  // before what the work holds ends
+        return;
+    }
+    queue_.push_back(std::move(work));
+    ++enqueued_;
+    given_.notify_one();
+}
+
+uint64_t HostStream::enqueued() {
+    std::lock_guard lock(mutex_);
+    return enqueued_;
+}
+
+void HostStream::work() {
+    std::unique_lock lock(mutex_);
+    for (;;) {
+        given_.wait(lock, [&] { return !queue_.empty() || ending_ || stopped_; });
+        if (stopped_ || queue_.empty()) return;
+        Work& next = queue_.front();  // others only add behind it
+        busy_ = true;
+        lock.unlock();
+        Status done;
+        try {
+            try {
+                done = next();
+            } catch (const std::bad_alloc&) {
+                done = Status(weftSystemError, "out of memory");
+            } catch (const std::exception& exception) {
+                done = Status(weftInternalError, exception.what());
+            }
+        } catch (const std::bad_alloc&) {  // not even a sentence
+            memory_ran_out_ = true;
+        }
+        next = nullptr;  // what it holds ends here, before anybody hears that it is done
+        lock.lock();
+        queue_.pop_front();
+        busy_ = false;
+        finish(std::move(done));
+    }
+}
+
+void HostStream::finish(Status done) {
+    ++finished_;
+    done_.notify_all();
+    // The first ones have the causes.
+    if (done || failures_.size() == most_failures) return;
+    try {
+        failures_.emplace_back(finished_, std::move(done));
+    } catch (const std::bad_alloc&) {
+        memory_ran_out_ = true;
+    }
+}
+
+Status HostStream::verdict(uint64_t mark) {
+    if (finished_ < std::min(mark, enqueued_)) return in_progress();
+    if (memory_ran_out_.exchange(false)) return fail(weftSystemError, "out of memory");
+    if (failures_.empty() || failures_.front().first > mark) return ok();
+    Status first = std::move(failures_.front().second);
+    failures_.pop_front();
+    return first;
+}
+
+Status HostStream::test(uint64_t mark) {
+    std::lock_guard lock(mutex_);
+    return verdict(mark);
+}
+
+Status HostStream::wait(uint64_t mark, int64_t timeout_ms) {
+    std::unique_lock lock(mutex_);
+    mark = std::min(mark, enqueued_);  // not what comes meanwhile
+    const auto done = [&] { return finished_ >= mark; };
+    if (timeout_ms < 0)
+        done_.wait(lock, done);
+    else if (!done_.wait_for(lock, std::chrono::milliseconds(std::min<int64_t>(timeout_ms, INT64_MAX / 2'000'000)),
+                             done))
+        return fail(weftTimeout,
+                    "the stream's calls are not done after {} ms of waiting: {} of {} are; they go on, wait again",
+                    timeout_ms, finished_, mark);
+    return verdict(mark);
+}
+
+void HostStream::stop() {
+    if (!thread_.runs_here()) return;
+    std::lock_guard lock(mutex_);
+    stopped_ = true;
+    given_.notify_all();
+}
+
+void HostStream::drop_rest(std::chrono::steady_clock::time_point until) {
+    if (!thread_.runs_here()) return;
+    std::deque<Work> rest;  // ends outside the lock
+    std::unique_lock lock(mutex_);
+    done_.wait_until(lock, until, [&] { return !busy_; });
+    while (queue_.size() > size_t(busy_)) {
+        rest.push_back(std::move(queue_.back()));
+        queue_.pop_back();
+        finish(dropped());
+    }
+    const bool ends = !busy_;
+    lock.unlock();
+    if (ends) thread_.end();
+}
+
+weftStream* make_stream_handle(std::shared_ptr<HostStream> stream) {
+    auto handle = std::make_unique<weftStream>();
+    handle->process = process_token();
+    handle->stream = std::move(stream);
+    std::unique_lock lock(stream_registry().mutex);
+    stream_registry().handles.insert(handle.get());
+    stream_registry().any.store(true, std::memory_order_release);
+    return handle.release();
+}
+
+bool is_host_stream(const void* stream) {
+    if (!stream || !stream_registry().any.load(std::memory_order_acquire)) return false;
+    std::shared_lock lock(stream_registry().mutex);
+    return stream_registry().handles.count(stream) > 0;
+}
+
+Result<std::shared_ptr<HostStream>> host_stream(void* stream) {
+    if (!is_host_stream(stream)) return fail(weftInvalidArgument, "{} was not made by weftStreamCreate", stream);
+    auto* handle = static_cast<weftStream*>(stream);
+    if (handle->process != process_token())
+        return fail(weftInvalidUsage, "the stream was made before fork(); a child process makes its own");
+    std::lock_guard lock(handle->mutex);
+    if (!handle->stream) return fail(weftInvalidArgument, "the stream was destroyed before");
+    return handle->stream;
+}
+
+}  // namespace weft

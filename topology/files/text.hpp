@@ -1,0 +1,17 @@
+// text.hpp: a graph for people: the tree of each host, the links across it, and the matrix of paths between GPUs, ports
+// and cpus as `nvidia-smi topo -m` prints it, with bandwidths.
+#pragma once
+#include <string>
+
+#include "topology/model/graph.hpp"
+#include "topology/model/paths.hpp"
+
+namespace weft::topology {
+
+// "16 x L2 2 MiB of 2 threads"
+std::string cache_text(const Cache& cache);
+
+// Of a connected graph.
+std::string write_text(const Graph& graph, PathOptions options = {});
+
+}  // namespace weft::topology

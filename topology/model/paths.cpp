@@ -1,0 +1,258 @@
+#include "topology/model/paths.hpp"
+
+#include <algorithm>
+#include <iterator>
+#include <limits>
+#include <map>
+#include <numeric>
+#include <queue>
+#include <tuple>
+#include <utility>
+
+#include "topology/model/speeds.hpp"
+
+namespace weft::topology {
+
+namespace {
+
+constexpr const char* names[] = {"LOC", "NVL", "NVB", "C2C", "PIX", "PXB", "P2C", "PXN", "PHB", "SYS", "NET", "-"};
+// Those that links alone can have, nearest first.
+constexpr PathClass classes_by_link[] = {PathClass::loc, PathClass::nvl, PathClass::c2c, PathClass::pix,
+                                         PathClass::pxb, PathClass::phb, PathClass::sys};
+
+}  // namespace
+
+const char* name_of(PathClass path_class) { return names[size_t(path_class)]; }
+
+PathClass path_class_named(std::string_view name) {
+    const auto found = std::find(std::begin(names), std::end(names) - 1, name);
+    return PathClass(found - std::begin(names));
+}
+
+PathClass class_of(const Link& link, NodeKind one, NodeKind other) {
+    switch (link.kind) {
+        case LinkKind::nvlink: return PathClass::nvl;
+        case LinkKind::c2c: return PathClass::c2c;
+        case LinkKind::sys: return PathClass::sys;
+        case LinkKind::net: return PathClass::loc;
+        case LinkKind::local:
+        case LinkKind::pci: break;
+    }
+    if (one == NodeKind::pci && other == NodeKind::pci) return PathClass::pxb;
+    if (link.kind == LinkKind::local) return PathClass::loc;
+    return one == NodeKind::cpu || other == NodeKind::cpu ? PathClass::phb : PathClass::pix;
+}
+
+Paths::Paths(const Graph& graph, PathOptions options)
+    : graph_(graph), options_(options), edges_(graph.nodes().size()), ports_(graph.hosts().size()) {
+    find_islands();
+    add_edges();
+    add_ends();
+    for (const int port : graph.of_kind(NodeKind::port)) ports_[size_t(graph.node(port).host)].push_back(port);
+    if (options_.net && graph.hosts().size() > 1) find_arrivals();
+    if (options_.pxn) note_relays();
+}
+
+void Paths::find_islands() {
+    // Each node points to one of the same island, the first one of it to itself.
+    std::vector<int> first(graph_.nodes().size());
+    std::iota(first.begin(), first.end(), 0);
+    const auto find = [&](int node) {
+        while (first[size_t(node)] != node) node = first[size_t(node)] = first[size_t(first[size_t(node)])];
+        return node;
+    };
+    for (const Link& link : graph_.links()) {
+        const int one = find(link.source), other = find(link.target);
+        first[size_t(std::max(one, other))] = std::min(one, other);
+    }
+    island_.resize(first.size());
+    place_.resize(first.size());
+    for (size_t node = 0; node < first.size(); ++node) {
+        const int head = find(int(node));
+        if (head == int(node)) {
+            island_[node] = int(islands_.size());
+            islands_.emplace_back();
+        } else {
+            island_[node] = island_[size_t(head)];
+        }
+        auto& island = islands_[size_t(island_[node])];
+        place_[node] = int(island.size());
+        island.push_back(int(node));
+    }
+}
+
+void Paths::add_edges() {
+    const auto add = [&](int source, int target, const Link& link) {
+        edges_[size_t(source)].push_back({place_[size_t(target)], link.kind,
+                                          class_of(link, graph_.node(source).kind, graph_.node(target).kind),
+                                          link.bandwidth_gbs, link.latency_us, link.assumed});
+    };
+    for (const Link& link : graph_.links()) {
+        has_c2c_ = has_c2c_ || link.kind == LinkKind::c2c;
+        add(link.source, link.target, link);
+        if (link.both_ways) add(link.target, link.source, link);
+    }
+    // Parallel links carry what they carry together.
+    for (auto& edges : edges_) {
+        std::sort(edges.begin(), edges.end(), [](const Edge& a, const Edge& b) {
+            return std::pair(a.target, a.kind) < std::pair(b.target, b.kind);
+        });
+        size_t kept = 0;
+        for (size_t i = 0; i < edges.size(); ++i) {
+            if (kept > 0 && edges[kept - 1].target == edges[i].target && edges[kept - 1].kind == edges[i].kind) {
+                Edge& bundle = edges[kept - 1];
+                bundle.bandwidth_gbs += edges[i].bandwidth_gbs;
+                bundle.latency_us = std::min(bundle.latency_us, edges[i].latency_us);
+                bundle.assumed |= edges[i].assumed;
+            } else {
+                edges[kept++] = edges[i];
+            }
+        }
+        edges.erase(edges.begin() + std::ptrdiff_t(kept), edges.end());
+    }
+}
+
+bool Paths::forwards(int node) const {
+    const NodeKind kind = graph_.node(node).kind;
+    return kind != NodeKind::gpu && kind != NodeKind::port;
+}
+
+// Ends, which forward nothing, are reached last: so a search needs only what forwards, and as many bandwidths as
+// there are among that.
+void Paths::add_ends() {
+    into_.resize(edges_.size());
+    for (size_t node = 0; node < edges_.size(); ++node) {
+        const std::vector<int>& island = island_of(int(node));
+        for (const Edge& edge : edges_[node]) {
+            const int target = island[size_t(edge.target)];
+            if (!forwards(target)) {
+                into_[size_t(target)].push_back(edge);
+                into_[size_t(target)].back().target = place_[node];
+            } else if (forwards(int(node))) {
+                widths_.push_back(edge.bandwidth_gbs);
+            }
+        }
+    }
+    std::sort(widths_.begin(), widths_.end());
+    widths_.erase(std::unique(widths_.begin(), widths_.end()), widths_.end());
+}
+
+bool Paths::allows(const Search& search, const std::vector<int>& island, int node, const Edge& edge) const {
+    if (edge.path_class > search.worst || edge.bandwidth_gbs < search.bandwidth_gbs) return false;
+    if (!search.c2c || edge.kind == LinkKind::c2c) return true;
+    return graph_.node(node).kind != NodeKind::gpu && graph_.node(island[size_t(edge.target)]).kind != NodeKind::gpu;
+}
+
+Paths::Row Paths::layers(int source, const Search& search) const {
+    const std::vector<int>& island = island_of(source);
+    Row row(island.size());
+    std::vector<int> layer{place_[size_t(source)]}, next;
+    row[size_t(layer[0])].hops = 0;
+    for (int hops = 1; !layer.empty(); ++hops, layer.swap(next), next.clear()) {
+        for (const int place : layer) {
+            const int node = island[size_t(place)];
+            const Reached from = row[size_t(place)];
+            for (const Edge& edge : edges_[size_t(node)]) {
+                if (!allows(search, island, node, edge)) continue;
+                Reached& target = row[size_t(edge.target)];
+                if ((target.hops >= 0 && target.hops < hops) || !forwards(island[size_t(edge.target)])) continue;
+                const double latency_us = from.latency_us + edge.latency_us;
+                if (target.hops < 0)
+                    next.push_back(edge.target);
+                else if (target.latency_us <= latency_us)
+                    continue;
+                target = {hops, place, latency_us, from.assumed || edge.assumed};
+            }
+        }
+    }
+    return row;
+}
+
+Paths::Reached Paths::reached(const Row& row, int node, const Search& search) const {
+    Reached best = row[size_t(place_[size_t(node)])];
+    if (best.hops >= 0 || forwards(node)) return best;
+    for (const Edge& edge : into_[size_t(node)]) {
+        const Reached& from = row[size_t(edge.target)];
+        if (from.hops < 0 || !allows(search, island_of(node), node, edge)) continue;
+        const Reached found{from.hops + 1, edge.target, from.latency_us + edge.latency_us,
+                            from.assumed || edge.assumed};
+        if (best.hops < 0 || std::tuple(found.hops, found.latency_us) < std::tuple(best.hops, best.latency_us))
+            best = found;
+    }
+    return best;
+}
+
+// The least that an edge of a way of this bandwidth has, but for the edge into its end.
+double Paths::width_of(int source, double bandwidth_gbs) const {
+    const auto least = std::lower_bound(widths_.begin(), widths_.end(), bandwidth_gbs);
+    double width = least == widths_.end() ? std::numeric_limits<double>::infinity() : *least;
+    if (forwards(source)) return width;
+    for (const Edge& edge : edges_[size_t(source)])
+        if (edge.bandwidth_gbs >= bandwidth_gbs) width = std::min(width, edge.bandwidth_gbs);
+    return width;
+}
+
+std::vector<Path> Paths::direct(int source, PathClass farthest, bool c2c) const {
+    const std::vector<int>& island = island_of(source);
+    const size_t begin = size_t(place_[size_t(source)]);
+    std::vector<Path> paths(island.size());
+    paths[begin] = {PathClass::loc, 0, local_gbs, 0, -1, false};
+    // Class after class: what is reached for the first time is of this class, and its widest way lies among the links
+    // of this and nearer ones.
+    size_t left = island.size() - 1;
+    for (const PathClass worst : classes_by_link) {
+        if (worst > farthest || left == 0) break;
+        std::vector<double> widest(island.size(), 0);
+        std::priority_queue<std::pair<double, int>> queue;
+        std::map<double, std::vector<int>> found;  // places, by the width of their ways
+        queue.push({widest[begin] = std::numeric_limits<double>::infinity(), int(begin)});
+        while (!queue.empty()) {
+            const auto [width, place] = queue.top();
+            queue.pop();
+            if (width < widest[size_t(place)]) continue;
+            const int node = island[size_t(place)];
+            Path& path = paths[size_t(place)];
+            if (path.path_class == PathClass::none) {
+                path.path_class = worst;
+                path.bandwidth_gbs = width;
+                found[width_of(source, width)].push_back(place);
+                --left;
+            }
+            if (node != source && !forwards(node)) continue;
+            for (const Edge& edge : edges_[size_t(node)]) {
+                const double through = std::min(width, edge.bandwidth_gbs);
+                if (through <= widest[size_t(edge.target)] || !allows({worst, 0, c2c}, island, node, edge)) continue;
+                queue.push({widest[size_t(edge.target)] = through, edge.target});
+            }
+        }
+        for (const auto& [width, places] : found) {
+            const Row row = layers(source, {worst, width, c2c});
+            for (const int place : places) {
+                Path& path = paths[size_t(place)];
+                const Reached end = reached(row, island[size_t(place)], {worst, path.bandwidth_gbs, c2c});
+                path.hops = end.hops;
+                path.latency_us = end.latency_us;
+                path.assumed = end.assumed;
+            }
+        }
+    }
+    return paths;
+}
+
+std::vector<int> Paths::direct_route(int source, int target, bool c2c) const {
+    if (source == target) return {source};
+    if (island_[size_t(source)] != island_[size_t(target)]) return {};
+    const Path path = direct(source, PathClass::sys, c2c)[size_t(place_[size_t(target)])];
+    std::vector<int> nodes;
+    if (path.path_class == PathClass::none) return nodes;
+    Search search{path.path_class, width_of(source, path.bandwidth_gbs), c2c};
+    const Row row = layers(source, search);
+    nodes.push_back(target);
+    search.bandwidth_gbs = path.bandwidth_gbs;
+    for (int place = reached(row, target, search).previous; place >= 0; place = row[size_t(place)].previous)
+        nodes.push_back(island_of(source)[size_t(place)]);
+    std::reverse(nodes.begin(), nodes.end());
+    return nodes;
+}
+
+}  // namespace weft::topology

@@ -1,0 +1,69 @@
+// fabric.hpp: a machine as channels use it: arcs, which are links one way, parallel ones as one; and the cheapest
+// routes over them between sites, and from sites out of the machine, at prices that the caller sets.
+// Devices do not forward, except a GPU from NVLink to NVLink within a machine (NVB) and between NVLink and PCI on the
+// way out and in (PXN).
+#pragma once
+#include <cstdint>
+#include <vector>
+
+#include "topology/search/cut_bound.hpp"
+
+namespace weft::topology {
+
+struct Arc {
+    int source = -1, target = -1;  // nodes
+    LinkKind kind = LinkKind::pci;
+    PathClass path_class = PathClass::loc;
+    double gbs = 0;  // 0: its way back alone exists
+};
+
+struct Route {
+    double price = 0;  // infinite: there is none
+    std::vector<int> arcs;
+    PathClass path_class = PathClass::loc;
+};
+
+enum class Leg : uint8_t { within = 1, leaving = 2, arriving = 4 };
+
+// Reentrant. The terrain's reach binds routes within the machine; those out of it may go by any link.
+class Fabric {
+  public:
+    explicit Fabric(const Terrain& terrain);
+    const Graph& graph() const { return *terrain_.graph; }
+    const std::vector<Arc>& arcs() const { return arcs_; }  // [i ^ 1] is the way back of [i]
+    // By host, index and NUMA domain.
+    const std::vector<int>& sites() const { return sites_; }
+    const std::vector<int>& ports() const { return ports_; }  // nodes; those that lead out
+    bool symmetric() const { return symmetric_; }             // every link carries as much back
+    // From a site to all sites, and behind them to the outside; or, where `from` is the number of sites, from outside.
+    // `prices`: of each arc, infinite: not to be used. `port`: the only one to be passed, -1: any. Adds what it looked
+    // at to `steps`.
+    std::vector<Route> routes(int from, Leg leg, const std::vector<double>& prices, int port, int64_t& steps) const;
+    // What an arc costs that is not scarce: far classes cost more than many near hops.
+    double price_of(int arc) const;
+
+  private:
+    struct Edge {
+        int target;  // vertex
+        int arc;     // -1: none is used
+        uint8_t legs;
+    };
+    int vertex_of(int node) const { return place_[size_t(node)]; }
+    int outside() const { return int(terrain_.nodes.size()); }
+    bool forwards(int vertex) const;
+    void add_arcs();
+    void add_edges();
+    void join(int source, int target, int arc, int legs) {
+        edges_[size_t(source)].push_back({target, arc, uint8_t(legs)});
+    }
+    PathClass class_of_route(const std::vector<int>& arcs, bool relayed, Leg leg) const;
+
+    Terrain terrain_;
+    std::vector<int> sites_, ports_;
+    std::vector<int> place_;  // of each node among the terrain's, -1: not here
+    std::vector<Arc> arcs_;
+    std::vector<std::vector<Edge>> edges_;  // of the vertices: nodes, the outside, then relays
+    bool symmetric_ = true;
+};
+
+}  // namespace weft::topology

@@ -1,0 +1,146 @@
+#include "topology/search/job.hpp"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <tuple>
+#include <utility>
+
+#include "topology/model/cpu_mask.hpp"
+#include "topology/search/fabric.hpp"
+#include "topology/files/graph_xml.hpp"
+
+namespace weft::topology {
+
+static constexpr int64_t ranks_most = int64_t(1) << 20;
+
+Result<Placement> place(const Job& job) {
+    Placement result;
+    if (job.seats.empty()) return fail(weftInvalidArgument, "a job without ranks");
+    std::vector<std::vector<int>> island_of(job.graphs.size());
+    std::vector<std::vector<std::vector<int>>> islands;
+    for (size_t i = 0; i < job.graphs.size(); ++i) {
+        islands.push_back(islands_of(*job.graphs[i]));
+        island_of[i].resize(job.graphs[i]->nodes().size());
+        for (size_t island = 0; island < islands[i].size(); ++island)
+            for (const int node : islands[i][island]) island_of[i][size_t(node)] = int(island);
+    }
+    // Machines, by their lowest rank, and who sits on which of their nodes.
+    using Sitting = std::map<int, std::vector<std::tuple<int, int, int32_t>>>;  // cache, core, rank
+    std::map<std::pair<int, int>, size_t> machines;                             // by host set and island
+    std::vector<Sitting> sitting;
+    std::vector<std::pair<int, int>> whose;  // graph and island
+    for (size_t rank = 0; rank < job.seats.size(); ++rank) {
+        const Seat& seat = job.seats[rank];
+        if (seat.host_set < 0 || size_t(seat.host_set) >= job.graph_of.size())
+            return fail(weftInvalidArgument, "rank {} sits on host set {}; there are {}", rank, seat.host_set,
+                        job.graph_of.size());
+        const int which = job.graph_of[size_t(seat.host_set)];
+        if (which < 0 || size_t(which) >= job.graphs.size())
+            return fail(weftInvalidArgument, "host set {} is of graph {}; there are {}", seat.host_set, which,
+                        job.graphs.size());
+        const Graph& graph = *job.graphs[size_t(which)];
+        if (seat.node < 0 || size_t(seat.node) >= graph.nodes().size())
+            return fail(weftInvalidArgument, "rank {} sits on node {}; there are {}", rank, seat.node,
+                        graph.nodes().size());
+        const NodeKind kind = graph.node(seat.node).kind;
+        if (kind != NodeKind::gpu && kind != NodeKind::cpu)
+            return fail(weftInvalidArgument, "rank {} sits on {}; ranks sit on GPUs and cpus", rank,
+                        graph.name(seat.node));
+        const int island = island_of[size_t(which)][size_t(seat.node)];
+        const auto [found, added] = machines.try_emplace({seat.host_set, island}, sitting.size());
+        if (added) {
+            sitting.emplace_back();
+            whose.emplace_back(which, island);
+        }
+        sitting[found->second][seat.node].emplace_back(seat.cache, seat.core, int32_t(rank));
+    }
+    std::map<std::tuple<int, int, std::vector<int>>, int> kinds;
+    for (size_t i = 0; i < sitting.size(); ++i) {
+        std::vector<int> nodes;
+        for (const auto& [node, ranks] : sitting[i]) nodes.push_back(node);
+        const auto [which, island] = whose[i];
+        if (nodes.size() > size_t(sites_most))
+            return fail(weftInvalidArgument, "one machine has {} devices that ranks sit on; {} are searched",
+                        nodes.size(), sites_most);
+        const auto [found, added] = kinds.try_emplace({which, island, nodes}, int(kinds.size()));
+        if (added) {
+            MachineKind& kind = result.kinds.emplace_back();
+            kind.graph = which;
+            kind.terrain = {job.graphs[size_t(which)], islands[size_t(which)][size_t(island)], nodes,
+                            sitting.size() > 1, PathClass::sys};
+            kind.sites = Fabric(kind.terrain).sites();
+        }
+        MachineKind& kind = result.kinds[size_t(found->second)];
+        ++kind.machines;
+        PlacedMachine machine{found->second, {}};
+        for (const int site : kind.sites) {
+            auto& ranks = sitting[i][site];
+            std::sort(ranks.begin(), ranks.end());
+            auto& in_order = machine.ranks.emplace_back();
+            for (const auto& [cache, core, rank] : ranks) in_order.push_back(rank);
+        }
+        result.machines.push_back(std::move(machine));
+    }
+    return result;
+}
+
+int cores_of(const Cpu& cpu) {
+    return cpu.cores > 0 ? cpu.cores : std::max(1, CpuMask::from_mask(cpu.affinity).count());
+}
+
+Result<Job> job_of_all(const Graph& graph, int copies, const std::vector<int>& devs) {
+    if (copies < 1 || copies > hosts_most)
+        return fail(weftInvalidArgument, "{} hosts; there must be 1 to {}", copies, hosts_most);
+    std::vector<int> nodes;
+    const std::vector<int> all = devs_of(graph);
+    const std::set<int> wanted(devs.begin(), devs.end());
+    std::set<int> found;
+    for (const int gpu : graph.of_kind(NodeKind::gpu)) {
+        if (!wanted.empty() && wanted.count(all[size_t(gpu)]) == 0) continue;
+        nodes.push_back(gpu);
+        found.insert(all[size_t(gpu)]);
+    }
+    for (const int dev : wanted)
+        if (found.count(dev) == 0) return fail(weftInvalidArgument, "there is no gpu {}", dev);
+    if (nodes.empty()) nodes = graph.of_kind(NodeKind::cpu);
+    std::stable_sort(nodes.begin(), nodes.end(), [&](int one, int other) {
+        const Node &a = graph.node(one), &b = graph.node(other);
+        return std::tuple(a.host, a.gpu.rank, a.gpu.dev, a.cpu.numaid) <
+               std::tuple(b.host, b.gpu.rank, b.gpu.dev, b.cpu.numaid);
+    });
+    if (int64_t(nodes.size()) * copies > ranks_most)
+        return fail(weftInvalidArgument, "{} hosts of {} ranks are more than are served", copies, nodes.size());
+    Job job{{&graph}, std::vector<int>(size_t(copies), 0), {}};
+    for (int copy = 0; copy < copies; ++copy)
+        for (const int node : nodes) job.seats.push_back({copy, node, unknown, unknown});
+    return job;
+}
+
+Result<Job> job_of_ranks(const Graph& graph, int copies, int ranks) {
+    auto job = job_of_all(graph, copies);
+    if (!job) return job;
+    if (job->seats.empty()) return fail(weftInvalidArgument, "there is neither a GPU nor a cpu for ranks to sit on");
+    std::vector<Seat> cores;  // of the first copy, or its GPUs
+    const bool threads = graph.node(job->seats[0].node).kind == NodeKind::cpu;
+    for (size_t i = 0; i < job->seats.size() / size_t(copies) && int64_t(cores.size()) < ranks_most; ++i) {
+        const int node = job->seats[i].node, count = threads ? cores_of(graph.node(node).cpu) : 1;
+        for (int core = 0; core < count; ++core) cores.push_back({0, node, unknown, threads ? core : unknown});
+    }
+    const int most = int(cores.size());
+    if (ranks > most)
+        return fail(weftInvalidArgument, "{} ranks have no room on a machine with {} {}", ranks, most,
+                    threads ? "cores" : "GPUs");
+    if (ranks == 0) ranks = most;
+    if (int64_t(ranks) * copies > ranks_most)
+        return fail(weftInvalidArgument, "{} hosts of {} ranks are more than are served", copies, ranks);
+    job->seats.clear();
+    for (int copy = 0; copy < copies; ++copy)
+        for (int rank = 0; rank < ranks; ++rank) {
+            job->seats.push_back(cores[size_t(threads ? int64_t(rank) * most / ranks : rank)]);
+            job->seats.back().host_set = copy;
+        }
+    return job;
+}
+
+}  // namespace weft::topology
